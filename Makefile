@@ -1,0 +1,46 @@
+# Every target sets up what it needs: a virtual environment with pinned versions, made once.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.gendr-installed
+
+.PHONY: demo test test-all lint format benchmark assets docs clean
+
+# TARGET may name any mesh file: make demo TARGET=my_mesh.obj
+TARGET ?= assets/airplane.obj
+
+demo: $(STAMP)
+	$(BIN)/gendr fit $(TARGET) -o out
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 -q
+
+test-all: $(STAMP)
+	$(BIN)/python -m pytest -n 2 -q --every
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+benchmark: $(STAMP)
+	$(BIN)/python benchmarks/silhouette.py
+
+assets: $(STAMP)
+	$(BIN)/python assets/make_assets.py
+
+docs: $(STAMP)
+	$(BIN)/python docs/make_figures.py
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch==2.13.0"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) out build *.egg-info
