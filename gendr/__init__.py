@@ -1,3 +1,38 @@
 """gendr: a family of differentiable renderers, and the algorithms that grow from the same idea."""
 
+from gendr import distributions, losses, tnorms
+from gendr.instances import Instance, instance, instances
+from gendr.mesh import (
+    Camera,
+    Lighting,
+    Mesh,
+    axis_angle_to_matrix,
+    look_at,
+    look_from,
+    rotation_6d_to_matrix,
+    rotation_angle_between,
+)
+from gendr.rendering import Output, Renderer, backends, silhouette
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "Camera",
+    "Instance",
+    "Lighting",
+    "Mesh",
+    "Output",
+    "Renderer",
+    "axis_angle_to_matrix",
+    "backends",
+    "distributions",
+    "instance",
+    "instances",
+    "look_at",
+    "look_from",
+    "losses",
+    "rotation_6d_to_matrix",
+    "rotation_angle_between",
+    "silhouette",
+    "tnorms",
+]

@@ -1,0 +1,88 @@
+"""Light: ambient and directional, Lambert and Phong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gendr._checks import check_choice, check_finite, check_number, check_shape
+
+__all__ = ["Lighting"]
+
+
+@dataclass(frozen=True)
+class Lighting:
+    """One ambient and one directional white light, and how surfaces answer it.
+
+    colour = albedo (ambient + diffuse max(n.l, 0)) + specular max(r.v, 0)^shininess, with the unit
+    normal n, the unit vectors l to the light and v to the eye, and r = 2 (n.l) n - l, the mirror
+    image of l. specular = 0 is Lambert's law, specular > 0 Phong's model.
+
+    Args:
+        ambient: >= 0.
+        diffuse: >= 0.
+        specular: >= 0.
+        shininess: > 0.
+        direction: three numbers or a tensor [3] or [B, 3], from the surface to the light, world
+            frame; any length but 0; a tensor may require gradients.
+        smooth: interpolate vertex normals over a face; else every face is flat.
+        two_sided: turn normals towards the eye, so that meshes that are inside out are lit too.
+
+    Source: Phong, Illumination for computer generated pictures (1975).
+    """
+
+    ambient: float = 0.5
+    diffuse: float = 0.5
+    specular: float = 0.0
+    shininess: float = 32.0
+    direction: Tensor | tuple[float, float, float] = (0.3, 1.0, -0.6)
+    smooth: bool = False
+    two_sided: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("ambient", "diffuse", "specular"):
+            if check_number(name, getattr(self, name)) < 0:
+                raise ValueError(f"{name} must be >= 0, got {getattr(self, name)}")
+        check_number("shininess", self.shininess, above=0.0)
+        direction = torch.as_tensor(self.direction)
+        check_shape("the direction of light", direction, "[3] or [B, 3]")
+        check_finite("the direction of light", direction)
+        if bool((direction.detach() == 0).all(-1).any()):
+            raise ValueError(
+                "the direction of light must not be 0; for no such light use diffuse=0"
+            )
+
+    @staticmethod
+    def from_name(name: str) -> Lighting | None:
+        """`lambert`, `phong`, or `none` (colours as they are)."""
+        check_choice("lighting", name, ("lambert", "phong", "none"))
+        if name == "none":
+            return None
+        return Lighting(specular=0.3, smooth=True) if name == "phong" else Lighting()
+
+    def shade(self, albedo: Tensor, normals: Tensor, to_eye: Tensor, image: Tensor) -> Tensor:
+        """Colours [K, 3] of lit surface points.
+
+        Args:
+            albedo: [K, 3].
+            normals: [K, 3], unit length or 0.
+            to_eye: [K, 3], unit length.
+            image: [K] int64, the image that each point is seen in.
+        """
+        direction = torch.as_tensor(self.direction, dtype=albedo.dtype, device=albedo.device)
+        light = torch.nn.functional.normalize(direction, dim=-1)
+        light = light.expand(3) if light.ndim == 1 else light[image % len(light)]
+        if self.two_sided:
+            away = (normals * to_eye).sum(-1, keepdim=True) < 0
+            normals = torch.where(away, -normals, normals)
+        facing = (normals * light).sum(-1, keepdim=True)
+        colour = albedo * (self.ambient + self.diffuse * facing.clamp(min=0))
+        if self.specular > 0:
+            mirror = 2 * facing * normals - light
+            glance = (mirror * to_eye).sum(-1, keepdim=True)
+            lit = (glance > 0) & (facing > 0)
+            highlight = torch.where(lit, glance, 1.0) ** self.shininess
+            colour = colour + self.specular * torch.where(lit, highlight, 0.0)
+        return colour

@@ -1,0 +1,594 @@
+"""The compiled kernels of the CPU backend.
+
+Plain loops, compiled by Numba at first use and cached on disk. A kernel works on a range of units
+that it alone writes, so any number of threads gives the same bits:
+
+- forward and listing: a unit is a run of pixel rows of the batch; faces are taken in order;
+- backward: a unit is a run of faces; the rows of a face are taken in order.
+
+Laws and families are called through the addresses of their compiled twins, on blocks of pairs, so
+that none of the kernels is compiled more than once. All arithmetic is float64.
+
+Rows of all images are numbered through: row = image * height + i. So are pixels.
+"""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+BLOCK = 512  # pairs per call of a law: a few arrays of this length stay in the first-level cache
+CHUNK = 256  # candidates of one face whose distances are computed together
+
+# Columns of the float64 table with one row per image, see `image_table` in cpu.py.
+SCALE, SHIFT, RADIUS, FAMILY_P = 0, 1, 2, 3
+IMAGE_COLUMNS = 4
+# Columns of the per-face gradient table: the scalars of the face's image.
+GRAD_SCALE, GRAD_SHIFT, GRAD_SHAPE, GRAD_P = 0, 1, 2, 3
+GRAD_COLUMNS = 4
+# Entries of the table of addresses, 0 where there is no such twin.
+CDF, PDF, DSHAPE, GENERATOR, WEIGHT, WEIGHT_P = range(6)
+# `law` is (reversed, squared, idempotent, scalar gradients wanted) as 0 or 1; `shape` is
+# (shape parameter, exponent of the activation replacement trick).
+
+
+def _call(builder: Any, context: Any, signature: Any, args: Any) -> Any:
+    """Call the C function whose address is args[0] with the other arguments."""
+    kinds = [context.get_value_type(t) for t in signature.args]
+    function = ir.FunctionType(ir.VoidType(), kinds[1:])
+    builder.call(builder.inttoptr(args[0], function.as_pointer()), args[1:])
+    return context.get_dummy_value()
+
+
+@intrinsic
+def call_cdf(typingctx, address, z, n, shape, cdf, sf):
+    def codegen(context, builder, signature, args):
+        return _call(builder, context, signature, args)
+
+    return types.void(address, z, n, shape, cdf, sf), codegen
+
+
+@intrinsic
+def call_pdf(typingctx, address, z, n, shape, pdf):
+    def codegen(context, builder, signature, args):
+        return _call(builder, context, signature, args)
+
+    return types.void(address, z, n, shape, pdf), codegen
+
+
+@intrinsic
+def call_generator(typingctx, address, a, s, n, p, g):
+    def codegen(context, builder, signature, args):
+        return _call(builder, context, signature, args)
+
+    return types.void(address, a, s, n, p, g), codegen
+
+
+@intrinsic
+def call_weight(typingctx, address, a, s, total, rest, n, p, w):
+    def codegen(context, builder, signature, args):
+        return _call(builder, context, signature, args)
+
+    return types.void(address, a, s, total, rest, n, p, w), codegen
+
+
+@intrinsic
+def pointer(typingctx, array):
+    """The address of the first element of a contiguous array."""
+
+    def codegen(context, builder, signature, args):
+        (array_type,) = signature.args
+        return context.make_array(array_type)(context, builder, args[0]).data
+
+    return types.CPointer(array.dtype)(array), codegen
+
+
+# ---------------------------------------------------------------------------------------------
+# Geometry
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def face_boxes(corners, image_of_face, images, height, width, boxes, start, stop):
+    """Pixel boxes [x0, x1) x [y0, y1) that hold all pixel centres within the radius of a face."""
+    side = float(min(height, width))
+    for f in range(start, stop):
+        radius = images[image_of_face[f], RADIUS]
+        x_low, x_high, y_low, y_high = np.inf, -np.inf, np.inf, -np.inf
+        for k in range(corners.shape[1]):
+            x_low, x_high = min(x_low, corners[f, k, 0]), max(x_high, corners[f, k, 0])
+            y_low, y_high = min(y_low, corners[f, k, 1]), max(y_high, corners[f, k, 1])
+        # Pixel j has its centre at (2j + 1 - width) / side; one part in 1e9 covers the rounding.
+        slack = radius + 1e-9 * (1.0 + abs(x_low) + abs(x_high) + abs(y_low) + abs(y_high))
+        x_first = math.ceil(((x_low - slack) * side + width - 1.0) * 0.5) if slack < 1e18 else 0.0
+        x_last = math.floor(((x_high + slack) * side + width - 1.0) * 0.5)
+        y_first = math.ceil((height - 1.0 - (y_high + slack) * side) * 0.5) if slack < 1e18 else 0.0
+        y_last = math.floor((height - 1.0 - (y_low - slack) * side) * 0.5)
+        boxes[f, 0] = int(min(max(x_first, 0.0), float(width)))
+        boxes[f, 1] = int(min(max(x_last + 1.0, 0.0), float(width)))
+        boxes[f, 2] = int(min(max(y_first, 0.0), float(height)))
+        boxes[f, 3] = int(min(max(y_last + 1.0, 0.0), float(height)))
+
+
+@njit(cache=True, nogil=True)
+def _edges(corners, f, edges):
+    """Fill edges[k] = (ax, ay, ux, uy, 1/|u|^2, 1/|u|, inward unit normal x, y); return the sign.
+
+    The sign of the area is +1 (counterclockwise), -1, or 0 for a face without area.
+    """
+    count = corners.shape[1]
+    area = 0.0
+    ox, oy = corners[f, 0, 0], corners[f, 0, 1]
+    for k in range(1, count - 1):
+        area += (corners[f, k, 0] - ox) * (corners[f, k + 1, 1] - oy) - (corners[f, k, 1] - oy) * (
+            corners[f, k + 1, 0] - ox
+        )
+    sign = 1.0 if area > 0.0 else (-1.0 if area < 0.0 else 0.0)
+    for k in range(count):
+        n = k + 1 if k + 1 < count else 0
+        ax, ay = corners[f, k, 0], corners[f, k, 1]
+        ux, uy = corners[f, n, 0] - ax, corners[f, n, 1] - ay
+        square = ux * ux + uy * uy
+        inverse = 1.0 / square if square > 0.0 else 0.0
+        if inverse > 1e300:  # an edge so short that its square underflows is a point
+            inverse = 0.0
+        length = math.sqrt(inverse)
+        edges[k, 0], edges[k, 1], edges[k, 2], edges[k, 3] = ax, ay, ux, uy
+        edges[k, 4], edges[k, 5] = inverse, length
+        edges[k, 6], edges[k, 7] = -uy * length * sign, ux * length * sign
+    return sign
+
+
+@njit(cache=True, nogil=True)
+def _row_span(edges, sign, radius, y, x_first, x_last, width, side):
+    """First and last + 1 column of a row that can lie within the radius of the face.
+
+    Within the face's box, every pixel inside the radius is at most that far outside each edge.
+    """
+    if sign == 0.0 or radius > 1e18:
+        return x_first, x_last
+    low, high = float(x_first), float(x_last) - 1.0
+    for k in range(edges.shape[0]):
+        nx, ny = edges[k, 6], edges[k, 7]
+        if nx == 0.0 and ny == 0.0:
+            continue
+        # nx * (x - ax) + ny * (y - ay) >= -radius, with slack for the rounding of this line
+        bound = (
+            -radius - ny * (y - edges[k, 1]) - 1e-9 * (1.0 + abs(edges[k, 0]) + abs(edges[k, 1]))
+        )
+        if nx > 1e-12:
+            low = max(low, math.ceil(((bound / nx + edges[k, 0]) * side + width - 1.0) * 0.5))
+        elif nx < -1e-12:
+            high = min(high, math.floor(((bound / nx + edges[k, 0]) * side + width - 1.0) * 0.5))
+        elif bound > 1e-9:
+            return 0, 0
+    if low > high:
+        return 0, 0
+    return int(low), int(high) + 1
+
+
+@njit(cache=True, nogil=True)
+def _candidates(box, edges, sign, radius, row_last, first_pixel, size, cursor, xs, ys, pixels):
+    """The next pixels, at most CHUNK, that can lie within the radius of a face; 0 at the end.
+
+    `cursor` holds the row and the column to go on from.
+    """
+    height, width = size
+    side = float(min(height, width))
+    m = 0
+    i, column = cursor[0], cursor[1]
+    while i < row_last and m < CHUNK:
+        y = (height - 1.0 - 2.0 * i) / side
+        x0, x1 = _row_span(edges, sign, radius, y, box[0], box[1], width, side)
+        x0 = max(x0, column)
+        stop = min(x1, x0 + CHUNK - m)
+        base = first_pixel + i * width
+        for x in range(x0, stop):
+            xs[m] = (2.0 * x + 1.0 - width) / side
+            ys[m] = y
+            pixels[m] = base + x
+            m += 1
+        if stop < x1:
+            column = stop
+        else:
+            i, column = i + 1, 0
+    cursor[0], cursor[1] = i, column
+    return m
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _distances(edges, sign, m, xs, ys, best, foot, nearest, distance):
+    """Signed distance (positive inside) of m points to the convex face, and the nearest edge.
+
+    A point is inside if it is on no edge's outer side and its nearest point is no corner; either
+    alone can be fooled by the rounding of a sliver.
+    """
+    for i in range(m):
+        best[i] = np.inf
+        foot[i] = 0.0
+        nearest[i] = 0
+        distance[i] = 1.0 if sign != 0.0 else -1.0
+    for k in range(edges.shape[0]):
+        ax, ay, ux, uy = edges[k, 0], edges[k, 1], edges[k, 2], edges[k, 3]
+        inverse = edges[k, 4]
+        for i in range(m):
+            px, py = xs[i] - ax, ys[i] - ay
+            t = min(max((px * ux + py * uy) * inverse, 0.0), 1.0)
+            rx, ry = px - t * ux, py - t * uy
+            square = rx * rx + ry * ry
+            closer = square < best[i]
+            best[i] = square if closer else best[i]
+            foot[i] = t if closer else foot[i]
+            nearest[i] = k if closer else nearest[i]
+            outside = (ux * py - uy * px) * sign < 0.0
+            distance[i] = -1.0 if outside else distance[i]
+    for i in range(m):
+        inside = distance[i] > 0.0 and 0.0 < foot[i] < 1.0
+        distance[i] = math.sqrt(best[i]) if inside else -math.sqrt(best[i])
+
+
+@njit(cache=True, nogil=True)
+def _argument(d, square, art, scale):
+    """The argument of the law before shift and reversal: d, |d| d or d / |d|^art, over scale."""
+    if square:
+        return abs(d) * d / scale
+    if art > 0.0:
+        return d / abs(d) ** art / scale if d != 0.0 else 0.0
+    return d / scale
+
+
+@njit(cache=True, nogil=True)
+def _coverage(n, ds, image, square, art, reverse, cdf_address, shape, us, zs, cdf, sf):
+    """Fill cdf and sf of n distances: the law is shifted, then reversed, then squared."""
+    scale, shift = image[SCALE], image[SHIFT]
+    for i in range(n):
+        us[i] = _argument(ds[i], square, art, scale)
+        zs[i] = shift - us[i] if reverse else us[i] + shift
+    call_cdf(cdf_address, pointer(zs), n, shape, pointer(cdf), pointer(sf))
+
+
+# ---------------------------------------------------------------------------------------------
+# Forward: totals per pixel
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _accumulate(n, ds, pixels, image, law, addresses, shape, cutoff, buffers, totals, ties):
+    """Add a block of pairs of one image to the totals of their pixels."""
+    reverse, square, idempotent = law[0] != 0, law[1] != 0, law[2] != 0
+    us, zs, cdf, sf, g = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
+    _coverage(n, ds, image, square, shape[1], reverse, addresses[CDF], shape[0], us, zs, cdf, sf)
+    a, s = (sf, cdf) if reverse else (cdf, sf)
+    if idempotent:
+        for i in range(n):
+            if a[i] > cutoff and a[i] > totals[pixels[i]]:
+                totals[pixels[i]], ties[pixels[i]] = a[i], 1
+            elif a[i] > cutoff and a[i] == totals[pixels[i]]:
+                ties[pixels[i]] += 1
+        return
+    call_generator(addresses[GENERATOR], pointer(a), pointer(s), n, image[FAMILY_P], pointer(g))
+    for i in range(n):
+        if a[i] > cutoff:
+            totals[pixels[i]] += g[i]
+
+
+@njit(cache=True, nogil=True)
+def alpha_rows(
+    corners, offsets, boxes, images, size, law, addresses, shape, cutoff, totals, ties, start, stop
+):
+    """Fill `totals` (sum of generators, or maximum) of the pixels of rows start .. stop - 1."""
+    height, width = size
+    edges = np.empty((corners.shape[1], 8))
+    cursor = np.empty(2, np.int64)
+    work = np.empty((5, CHUNK))
+    xs, ys, best, foot, distance = work[0], work[1], work[2], work[3], work[4]
+    nearest, chunk_pixels = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int64)
+    ds, pixels, buffers = np.empty(BLOCK), np.empty(BLOCK, np.int64), np.empty((5, BLOCK))
+    for b in range(start // height, (stop - 1) // height + 1):
+        image, radius = images[b], images[b, RADIUS]
+        row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
+        n = 0
+        for f in range(offsets[b], offsets[b + 1]):
+            box = boxes[f]
+            y_last = min(box[3], row_last)
+            cursor[0], cursor[1] = max(box[2], row_first), 0
+            if cursor[0] >= y_last or box[0] >= box[1]:
+                continue
+            sign = _edges(corners, f, edges)
+            while True:
+                m = _candidates(
+                    box, edges, sign, radius, y_last, b * height * width, size, cursor,
+                    xs, ys, chunk_pixels,
+                )  # fmt: skip
+                if m == 0:
+                    break
+                _distances(edges, sign, m, xs, ys, best, foot, nearest, distance)
+                if n + m > BLOCK:
+                    _accumulate(
+                        n, ds, pixels, image, law, addresses, shape, cutoff, buffers, totals, ties
+                    )
+                    n = 0
+                for k in range(m):
+                    if distance[k] >= -radius:
+                        ds[n], pixels[n] = distance[k], chunk_pixels[k]
+                        n += 1
+        if n > 0:
+            _accumulate(n, ds, pixels, image, law, addresses, shape, cutoff, buffers, totals, ties)
+
+
+# ---------------------------------------------------------------------------------------------
+# Backward: gradients per face
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _backpropagate(
+    n, ds, pixels, faces, nearest, image, law, addresses, shape, cutoff, size, corners,
+    pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
+):  # fmt: skip
+    """Add the gradients of a block of pairs of one image to their faces.
+
+    With c the nearest point of the edge a -> b at parameter t and n = d(distance)/d(pixel):
+    d(distance)/da = -(1 - t) n and d(distance)/db = -t n (envelope theorem: t is optimal).
+    """
+    reverse, square, idempotent, scalars = law[0] != 0, law[1] != 0, law[2] != 0, law[3] != 0
+    scale, art = image[SCALE], shape[1]
+    height, width = size
+    side = float(min(height, width))
+    us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
+    weight, total, rest = buffers[5], buffers[6], buffers[7]
+    _coverage(n, ds, image, square, art, reverse, addresses[CDF], shape[0], us, zs, cdf, sf)
+    call_pdf(addresses[PDF], pointer(zs), n, shape[0], pointer(pdf))
+    a, s = (sf, cdf) if reverse else (cdf, sf)
+    if idempotent:
+        for i in range(n):
+            pixel = pixels[i]
+            weight[i] = 1.0 / ties[pixel] if a[i] == alphas[pixel] else 0.0
+    else:
+        for i in range(n):
+            total[i], rest[i] = alphas[pixels[i]], rests[pixels[i]]
+        call_weight(
+            addresses[WEIGHT], pointer(a), pointer(s), pointer(total), pointer(rest), n,
+            image[FAMILY_P], pointer(weight),
+        )  # fmt: skip
+    for i in range(n):
+        if not a[i] > cutoff:
+            continue
+        grad_a = pixel_grads[pixels[i]] * weight[i]
+        grad_z = grad_a * pdf[i]
+        if grad_z == 0.0:
+            continue
+        d, f = ds[i], faces[i]
+        grad_scalars[f, GRAD_SCALE] -= grad_z * us[i] / scale
+        grad_scalars[f, GRAD_SHIFT] += -grad_z if reverse else grad_z
+        slope = 1.0 / scale
+        if square:
+            slope *= 2.0 * abs(d)
+        elif art > 0.0:
+            slope = slope * (1.0 - art) / abs(d) ** art if d != 0.0 else 0.0
+        grad_d = grad_z * slope
+        # The direction in which the distance grows, from the nearest point to the pixel.
+        k = nearest[i]
+        after = k + 1 if k + 1 < corners.shape[1] else 0
+        ax, ay = corners[f, k, 0], corners[f, k, 1]
+        ux, uy = corners[f, after, 0] - ax, corners[f, after, 1] - ay
+        row, column = (pixels[i] // width) % height, pixels[i] % width
+        px = (2.0 * column + 1.0 - width) / side - ax
+        py = (height - 1.0 - 2.0 * row) / side - ay
+        square_length = ux * ux + uy * uy
+        inverse = 1.0 / square_length if square_length > 0.0 else 0.0
+        t = min(max((px * ux + py * uy) * inverse, 0.0), 1.0) if inverse < 1e300 else 0.0
+        nx, ny = px - t * ux, py - t * uy
+        length = math.sqrt(nx * nx + ny * ny)
+        if length > 0.0:
+            grad_d = grad_d / length if d > 0.0 else -grad_d / length
+        else:  # on the boundary: the inward normal of the edge, 0 for an edge without length
+            length = math.sqrt(square_length)
+            grad_d = grad_d / length if length > 0.0 else 0.0
+            nx, ny = -uy * _orientation(corners, f), ux * _orientation(corners, f)
+        grad_corners[f, k, 0] -= (1.0 - t) * nx * grad_d
+        grad_corners[f, k, 1] -= (1.0 - t) * ny * grad_d
+        grad_corners[f, after, 0] -= t * nx * grad_d
+        grad_corners[f, after, 1] -= t * ny * grad_d
+    if not scalars:
+        return
+    if addresses[DSHAPE] != 0:
+        call_pdf(addresses[DSHAPE], pointer(zs), n, shape[0], pointer(pdf))
+        for i in range(n):
+            if a[i] > cutoff:
+                change = pixel_grads[pixels[i]] * weight[i] * pdf[i]
+                grad_scalars[faces[i], GRAD_SHAPE] += -change if reverse else change
+    if addresses[WEIGHT_P] != 0:
+        call_weight(
+            addresses[WEIGHT_P], pointer(a), pointer(s), pointer(total), pointer(rest), n,
+            image[FAMILY_P], pointer(weight),
+        )  # fmt: skip
+        for i in range(n):
+            if a[i] > cutoff:
+                grad_scalars[faces[i], GRAD_P] += pixel_grads[pixels[i]] * weight[i]
+
+
+@njit(cache=True, nogil=True)
+def _orientation(corners, f):
+    """+1 for a counterclockwise face, -1 for a clockwise one or one without area."""
+    area = 0.0
+    for k in range(1, corners.shape[1] - 1):
+        area += (corners[f, k, 0] - corners[f, 0, 0]) * (corners[f, k + 1, 1] - corners[f, 0, 1])
+        area -= (corners[f, k, 1] - corners[f, 0, 1]) * (corners[f, k + 1, 0] - corners[f, 0, 0])
+    return 1.0 if area > 0.0 else -1.0
+
+
+@njit(cache=True, nogil=True)
+def backward_faces(
+    corners, image_of_face, boxes, images, size, law, addresses, shape, cutoff,
+    pixel_grads, alphas, rests, ties, grad_corners, grad_scalars, start, stop,
+):  # fmt: skip
+    """Fill `grad_corners` and `grad_scalars` of the faces start .. stop - 1.
+
+    `pixel_grads` is d(loss)/d(alpha), 0 for pixels that pass no gradient on.
+    """
+    height, width = size
+    edges = np.empty((corners.shape[1], 8))
+    cursor = np.empty(2, np.int64)
+    work = np.empty((5, CHUNK))
+    xs, ys, best, foot, distance = work[0], work[1], work[2], work[3], work[4]
+    chunk_nearest, chunk_pixels = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int64)
+    ds, pixels, faces = np.empty(BLOCK), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    nearest, buffers = np.empty(BLOCK, np.int32), np.empty((8, BLOCK))
+    n = 0
+    b = image_of_face[start]
+    for f in range(start, stop + 1):
+        if n > 0 and (f == stop or image_of_face[f] != b):
+            _backpropagate(
+                n, ds, pixels, faces, nearest, images[b], law, addresses, shape, cutoff, size,
+                corners, pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
+            )  # fmt: skip
+            n = 0
+        if f == stop:
+            break
+        b = image_of_face[f]
+        box, radius = boxes[f], images[b, RADIUS]
+        if box[2] >= box[3] or box[0] >= box[1]:
+            continue
+        cursor[0], cursor[1] = box[2], 0
+        sign = _edges(corners, f, edges)
+        while True:
+            m = _candidates(
+                box, edges, sign, radius, box[3], b * height * width, size, cursor,
+                xs, ys, chunk_pixels,
+            )  # fmt: skip
+            if m == 0:
+                break
+            _distances(edges, sign, m, xs, ys, best, foot, chunk_nearest, distance)
+            if n + m > BLOCK:
+                _backpropagate(
+                    n, ds, pixels, faces, nearest, images[b], law, addresses, shape, cutoff, size,
+                    corners, pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
+                )  # fmt: skip
+                n = 0
+            for k in range(m):
+                if distance[k] >= -radius and pixel_grads[chunk_pixels[k]] != 0.0:
+                    ds[n], pixels[n], faces[n] = distance[k], chunk_pixels[k], f
+                    nearest[n] = chunk_nearest[k]
+                    n += 1
+
+
+# ---------------------------------------------------------------------------------------------
+# Lists of pairs, and the nearest face
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def count_rows(corners, offsets, boxes, images, size, counts, start, stop):
+    """Bound the number of pairs of every row start .. stop - 1 from above."""
+    height, width = size
+    side = float(min(height, width))
+    edges = np.empty((corners.shape[1], 8))
+    for b in range(start // height, (stop - 1) // height + 1):
+        row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
+        for f in range(offsets[b], offsets[b + 1]):
+            box = boxes[f]
+            first, last = max(box[2], row_first), min(box[3], row_last)
+            if first >= last or box[0] >= box[1]:
+                continue
+            sign = _edges(corners, f, edges)
+            for i in range(first, last):
+                y = (height - 1.0 - 2.0 * i) / side
+                x0, x1 = _row_span(edges, sign, images[b, RADIUS], y, box[0], box[1], width, side)
+                counts[b * height + i] += max(x1 - x0, 0)
+
+
+@njit(cache=True, nogil=True)
+def list_rows(corners, offsets, boxes, images, size, pixels, faces, used, slots, start, stop):
+    """List the pairs within the radius for rows start .. stop - 1, each row in its own slot.
+
+    Row r of the range fills pixels and faces from slots[r - start] on; used[r - start] counts them.
+    """
+    height, width = size
+    edges = np.empty((corners.shape[1], 8))
+    cursor = np.empty(2, np.int64)
+    work = np.empty((5, CHUNK))
+    xs, ys, best, foot, distance = work[0], work[1], work[2], work[3], work[4]
+    nearest, chunk_pixels = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int64)
+    for b in range(start // height, (stop - 1) // height + 1):
+        radius = images[b, RADIUS]
+        row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
+        for f in range(offsets[b], offsets[b + 1]):
+            box = boxes[f]
+            y_last = min(box[3], row_last)
+            cursor[0], cursor[1] = max(box[2], row_first), 0
+            if cursor[0] >= y_last or box[0] >= box[1]:
+                continue
+            sign = _edges(corners, f, edges)
+            while True:
+                m = _candidates(
+                    box, edges, sign, radius, y_last, b * height * width, size, cursor,
+                    xs, ys, chunk_pixels,
+                )  # fmt: skip
+                if m == 0:
+                    break
+                _distances(edges, sign, m, xs, ys, best, foot, nearest, distance)
+                for k in range(m):
+                    if distance[k] >= -radius:
+                        row = chunk_pixels[k] // width - start
+                        slot = slots[row] + used[row]
+                        pixels[slot], faces[slot] = chunk_pixels[k], f
+                        used[row] += 1
+
+
+@njit(cache=True, nogil=True)
+def nearest_rows(corners, offsets, boxes, images, size, planes, limits, keys, face, start, stop):
+    """The nearest face that covers each pixel of rows start .. stop - 1, -1 where there is none.
+
+    planes[f] = (p, q, r): the key p x + q y + r grows towards the camera; it is clamped to
+    limits[f, :2] and must reach limits[f, 2], the far plane. Ties go to the lower face.
+    """
+    height, width = size
+    edges = np.empty((corners.shape[1], 8))
+    cursor = np.empty(2, np.int64)
+    work = np.empty((5, CHUNK))
+    xs, ys, best, foot, distance = work[0], work[1], work[2], work[3], work[4]
+    nearest, chunk_pixels = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int64)
+    for b in range(start // height, (stop - 1) // height + 1):
+        row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
+        for f in range(offsets[b], offsets[b + 1]):
+            box = boxes[f]
+            y_last = min(box[3], row_last)
+            cursor[0], cursor[1] = max(box[2], row_first), 0
+            if cursor[0] >= y_last or box[0] >= box[1]:
+                continue
+            sign = _edges(corners, f, edges)
+            if sign == 0.0:
+                continue
+            while True:
+                m = _candidates(
+                    box, edges, sign, images[b, RADIUS], y_last, b * height * width, size, cursor,
+                    xs, ys, chunk_pixels,
+                )  # fmt: skip
+                if m == 0:
+                    break
+                _distances(edges, sign, m, xs, ys, best, foot, nearest, distance)
+                for k in range(m):
+                    if not distance[k] >= 0.0:
+                        continue
+                    key = planes[f, 0] * xs[k] + planes[f, 1] * ys[k] + planes[f, 2]
+                    key = min(max(key, limits[f, 0]), limits[f, 1])
+                    pixel = chunk_pixels[k]
+                    if key >= limits[f, 2] and (face[pixel] < 0 or key > keys[pixel]):
+                        keys[pixel], face[pixel] = key, f
+
+
+@njit(cache=True, nogil=True)
+def scatter_rows(index, values, out):
+    """out[index[k]] += values[k], in order."""
+    for k in range(len(index)):
+        for c in range(values.shape[1]):
+            out[index[k], c] += values[k, c]

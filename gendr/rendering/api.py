@@ -1,0 +1,168 @@
+"""The door of the renderer: arguments are checked here, once, before any kernel runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+from torch import Tensor
+
+from gendr._checks import check_finite, check_float, check_shape
+from gendr.rendering.backends import choose
+from gendr.rendering.geometry import ImageSize, ScreenFaces
+from gendr.rendering.model import Model
+
+if TYPE_CHECKING:
+    from gendr.distributions import Distribution
+    from gendr.tnorms import TConorm
+
+Scale: TypeAlias = "float | str | Tensor"
+Dist: TypeAlias = "str | Distribution | Callable[[Tensor], Tensor]"
+
+_PIXELS = re.compile(r"\s*([0-9.eE+-]+)\s*px\s*")
+
+
+def parse_image_size(image_size: int | Sequence[int]) -> ImageSize:
+    """An int or (H, W).
+
+    Raises:
+        TypeError: for anything else.
+        ValueError: for sizes below 1.
+    """
+    pair = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
+    if len(pair) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in pair):
+        raise TypeError(f"image_size must be an int or (height, width), got {image_size!r}")
+    if min(pair) < 1:
+        raise ValueError(f"image_size must be >= 1, got {image_size!r}")
+    return ImageSize(*pair)
+
+
+def parse_scale(scale: Scale, size: ImageSize, squared: bool) -> float | Tensor:
+    """A number in NDC (NDC^2 for squared distributions) from a number, a tensor or "1.5px".
+
+    Raises:
+        TypeError: for other types.
+        ValueError: unless it is positive and finite, or for text that is no number of pixels.
+    """
+    if isinstance(scale, str):
+        match = _PIXELS.fullmatch(scale)
+        try:
+            number = float(match.group(1)) if match else float(scale)
+        except ValueError:
+            raise ValueError(
+                f"scale must be a number in NDC or text such as '1.5px', got {scale!r}"
+            ) from None
+        if match:
+            length = number * 2 / size.side
+            number = length * abs(length) if squared else length
+        scale = number
+    if isinstance(scale, Tensor):
+        check_float("scale", scale)
+        check_shape("scale", scale, "[] or [B]")
+        values = scale.detach()
+        if not bool(((values > 0) & torch.isfinite(values)).all()):
+            raise ValueError(
+                f"scale must be > 0 and finite, got a tensor with minimum {float(values.min())}; "
+                "for a hard edge use dist='heaviside'"
+            )
+        return scale
+    if isinstance(scale, bool) or not isinstance(scale, (int, float)):
+        raise TypeError(f"scale must be a number, text or a tensor, got {type(scale).__name__}")
+    if not 0 < scale < float("inf"):
+        raise ValueError(
+            f"scale must be > 0 and finite, got {scale}; for a hard edge use dist='heaviside'"
+        )
+    return float(scale)
+
+
+def make_model(
+    dist: Distribution,
+    tconorm: TConorm,
+    scale: float | Tensor,
+    cutoff: float,
+    images: int,
+    like: Tensor,
+) -> Model:
+    """Check what remains and bring the scale to [B].
+
+    Raises:
+        TypeError: for a cutoff that is no number.
+        ValueError: for a cutoff outside [0, 1), or scales that do not fit the batch.
+    """
+    if isinstance(cutoff, bool) or not isinstance(cutoff, (int, float)):
+        raise TypeError(f"cutoff must be a number, got {type(cutoff).__name__}")
+    if not 0 <= cutoff < 1:
+        raise ValueError(f"cutoff must be in [0, 1), got {cutoff}; 0 is exact")
+    per_image = torch.as_tensor(scale, dtype=like.dtype, device=like.device)
+    if per_image.ndim == 1 and len(per_image) not in (1, images):
+        raise ValueError(
+            f"scale must be one number or one per image: {images}, got {len(per_image)}"
+        )
+    return Model(dist, tconorm, per_image.expand(images), float(cutoff))
+
+
+def silhouette(
+    face_vertices: Tensor,
+    image_size: int | Sequence[int],
+    dist: Dist = "uniform",
+    tconorm: str | TConorm = "probabilistic",
+    scale: Scale = 1e-2,
+    cutoff: float = 1e-6,
+    backend: str = "auto",
+    *,
+    check: bool = True,
+) -> Tensor:
+    """Render soft silhouettes of triangles that are on the screen already.
+
+    Neither clips nor tests near and far; a face with any depth <= 0 is ignored; both orientations
+    count.
+
+    Args:
+        face_vertices: [B, F, 3, 3] (or [F, 3, 3] for one image); x, y in NDC, where the shorter
+            image side spans [-1, 1], x right, y up; depth > 0. float32 or float64.
+        image_size: int or (H, W), pixels.
+        dist: a distribution, its name such as "gamma(shape=0.5).reversed", or a callable CDF.
+        tconorm: a T-conorm or its name such as "yager(p=2)".
+        scale: > 0, one number or one per image [B], in NDC (NDC^2 for squared distributions), or
+            text such as "1.5px" for 1.5 pixels (their square for squared distributions).
+        cutoff: coverage F <= cutoff counts as 0; 0 is exact and slower. The image depends on it
+            where the generator of the T-conorm rises steeply from 0: by up to 0.36 in alpha for
+            yager(p=0.5) with logistic at scale 1e-2.
+        backend: "auto", "cpu" or "reference"; see `gendr.backends`.
+        check: look for NaN and inf in the input.
+
+    Returns:
+        alpha [B, H, W] in [0, 1] (or [H, W]), row 0 at the top.
+
+    Raises:
+        TypeError: for what is no tensor or has the wrong dtype.
+        ValueError: for wrong shapes, unknown names, parameters out of range, NaN or inf.
+
+    Source: thesis (5.1), (5.4), (5.5).
+    """
+    from gendr.distributions import as_distribution
+    from gendr.tnorms import as_tconorm
+
+    check_float("face_vertices", face_vertices)
+    check_shape("face_vertices", face_vertices, "[B, F, 3, 3] or [F, 3, 3]")
+    if face_vertices.ndim == 3:
+        return silhouette(
+            face_vertices[None], image_size, dist, tconorm, scale, cutoff, backend, check=check
+        )[0]
+    if check:
+        check_finite("face_vertices", face_vertices)
+    size = parse_image_size(image_size)
+    law = as_distribution(dist)
+    number = parse_scale(scale, size, law.is_squared)
+    images, count = face_vertices.shape[:2]
+    model = make_model(law, as_tconorm(tconorm), number, cutoff, images, face_vertices)
+    corners = face_vertices[..., :2].reshape(-1, 3, 2)
+    offsets = tuple(range(0, images * count + 1, count)) if count else (0,) * (images + 1)
+    keep = (face_vertices[..., 2] > 0).all(-1)
+    if not bool(keep.all()):
+        counts = keep.sum(1).tolist()
+        offsets = tuple(sum(counts[:b]) for b in range(images + 1))
+        corners = corners[keep.reshape(-1)]
+    return choose(backend, face_vertices).alpha(ScreenFaces(corners, offsets), size, model)

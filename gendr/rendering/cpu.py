@@ -1,0 +1,365 @@
+"""The CPU backend: sparse, parallel, compiled at run time by Numba; deterministic.
+
+For silhouettes stages 1 to 3 are one kernel, forward and backward, and nothing of size pixels x
+faces exists in memory. Everything else lists the pairs within the search radius, a bounded run of
+rows at a time. Once differentiable; the reference backend gives second derivatives.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gendr._groups import Segments
+from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, recomputed, signed_distance
+from gendr.rendering.model import Model
+
+PAIRS_AT_ONCE = 4_000_000  # about 1 GB of torch temporaries where pairs are listed
+
+
+@cache
+def available() -> str | None:
+    """None if Numba can be imported, else the reason."""
+    try:
+        import numba  # noqa: F401
+    except ImportError as error:
+        return f"the cpu backend needs Numba, which failed to import ({error}); pip install numba"
+    return None
+
+
+def supports(tensor: Tensor) -> bool:
+    """CPU tensors."""
+    return tensor.device.type == "cpu"
+
+
+# ---------------------------------------------------------------------------------------------
+# Threads
+# ---------------------------------------------------------------------------------------------
+
+_pools: dict[int, ThreadPoolExecutor] = {}
+os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
+
+
+def _run(kernel: Callable[..., None], units: int, *args: Any, pieces: int = 8) -> None:
+    """Run kernel(*args, start, stop) over 0 .. units - 1 on torch's number of threads.
+
+    Kernels write only what belongs to their units, so the split does not show in the result.
+    """
+    threads = torch.get_num_threads()
+    if units == 0:
+        return
+    if threads == 1 or units == 1:
+        kernel(*args, 0, units)
+        return
+    bounds = np.linspace(0, units, min(units, threads * pieces) + 1).astype(np.int64)
+    pool = _pools.setdefault(threads, ThreadPoolExecutor(threads, "gendr"))
+    jobs = [pool.submit(kernel, *args, int(a), int(b)) for a, b in pairwise(bounds)]
+    for job in jobs:
+        job.result()
+
+
+# ---------------------------------------------------------------------------------------------
+# What the kernels are given
+# ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The arrays that describe faces, images and the model to the kernels."""
+
+    corners: np.ndarray  # [T, N, 2] float64
+    offsets: np.ndarray  # [B + 1] int64
+    image_of_face: np.ndarray  # [T] int64
+    boxes: np.ndarray  # [T, 4] int32
+    images: np.ndarray  # [B, 4] float64
+    size: tuple[int, int]
+
+
+def _tables(
+    faces: ScreenFaces, size: ImageSize, radius: Tensor, columns: dict[int, Any] | None = None
+) -> _Tables:
+    from gendr.rendering import _numba as kernels
+
+    corners = faces.corners.detach().to(torch.float64).contiguous().numpy()
+    offsets = np.asarray(faces.offsets, np.int64)
+    image_of_face = np.repeat(np.arange(faces.images), np.diff(offsets))
+    images = np.zeros((faces.images, kernels.IMAGE_COLUMNS))
+    images[:, kernels.RADIUS] = radius.detach().to(torch.float64).numpy()
+    for column, values in (columns or {}).items():
+        images[:, column] = values
+    boxes = np.zeros((len(corners), 4), np.int32)
+    _run(
+        kernels.face_boxes, len(corners), corners, image_of_face, images,
+        size.height, size.width, boxes, pieces=2,
+    )  # fmt: skip
+    return _Tables(corners, offsets, image_of_face, boxes, images, (size.height, size.width))
+
+
+def _number(value: Any) -> float:
+    return float(value.detach()) if isinstance(value, Tensor) else float(value or 0.0)
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """A model as the kernels see it: flags, addresses of twins, shape parameters."""
+
+    law: np.ndarray
+    addresses: np.ndarray
+    shape: np.ndarray
+    kind: str
+
+    @classmethod
+    def of(cls, model: Model, *, scalars: bool, shape: bool, p: bool) -> _Compiled:
+        from gendr.distributions import _numba as laws
+        from gendr.tnorms import _numba as families
+
+        dist, tconorm = model.dist, model.tconorm
+        idempotent = tconorm.kind == "max"
+        name = dist.law.name
+        addresses = [
+            laws.cdf_address(name),
+            laws.pdf_address(name),
+            laws.dshape_address(name) if shape else 0,
+            0 if idempotent else families.generator_address(tconorm.name),
+            0 if idempotent else families.weight_address(tconorm.name),
+            families.weight_p_address(tconorm.name) if p else 0,
+        ]
+        flags = [dist.is_reversed, dist.is_squared, idempotent, scalars]
+        shapes = [_number(dist.shape_parameter), _number(dist.art_exponent)]
+        return cls(
+            np.array(flags, np.int64), np.array(addresses, np.int64), np.array(shapes), tconorm.kind
+        )
+
+
+# ---------------------------------------------------------------------------------------------
+# Silhouettes
+# ---------------------------------------------------------------------------------------------
+
+
+def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
+    """Coverage of every pixel, [B, H, W]."""
+    from gendr.distributions import CallableDistribution
+
+    if isinstance(model.dist.law, CallableDistribution):
+        return _alpha_from_pairs(faces, size, model)
+    zero = model.scale.new_zeros(())
+    shift, shape = model.dist.total_shift(), model.dist.shape_parameter
+    p = getattr(model.tconorm, "p", None)
+    shift, shape, p = (
+        x if isinstance(x, Tensor) else zero.detach() for x in (shift, shape, p)
+    )  # plain numbers are read from the model
+    flat = cast(
+        Tensor, _Alpha.apply(faces.corners, model.scale, shift, shape, p, faces, size, model)
+    )
+    return flat.reshape(faces.images, size.height, size.width)
+
+
+class _Alpha(torch.autograd.Function):
+    """The fused silhouette: totals per pixel forward, gradients per face backward."""
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any,
+        corners: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+        shape: Tensor,
+        p: Tensor,
+        faces: ScreenFaces,
+        size: ImageSize,
+        model: Model,
+    ) -> Tensor:
+        from gendr.rendering import _numba as kernels
+
+        wanted = ctx.needs_input_grad
+        compiled = _Compiled.of(model, scalars=any(wanted[1:]), shape=wanted[3], p=wanted[4])
+        counts = np.maximum(np.asarray(faces.counts, np.float64), 1.0)
+        p_number = getattr(model.tconorm, "p", None)
+        columns = {
+            kernels.SCALE: scale.detach().to(torch.float64).numpy(),
+            kernels.SHIFT: _number(model.dist.total_shift()),
+            kernels.FAMILY_P: 1.0 / counts if compiled.kind == "mean" else _number(p_number),
+        }
+        tables = _tables(faces, size, model.radius(), columns)
+        pixels = faces.images * size.pixels
+        totals, ties = np.zeros(pixels), np.zeros(pixels, np.int32)
+        _run(
+            kernels.alpha_rows, faces.images * size.height, tables.corners, tables.offsets,
+            tables.boxes, tables.images, tables.size, compiled.law, compiled.addresses,
+            compiled.shape, model.cutoff, totals, ties,
+        )  # fmt: skip
+        total = torch.from_numpy(totals)
+        if compiled.kind == "max":
+            a, s = total, 1.0 - total
+        elif compiled.kind == "mean":
+            per_pixel = torch.from_numpy(np.repeat(counts, size.pixels))
+            a, s = total / per_pixel, torch.ones_like(total)
+        else:
+            a, s = model.tconorm.inverse(total)
+        ctx.model, ctx.tables, ctx.compiled = model, tables, compiled
+        ctx.save_for_backward(corners, scale, shift, shape, p, a, s, torch.from_numpy(ties))
+        return a.to(corners.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        from gendr.rendering import _numba as kernels
+
+        corners, scale, shift, shape, p, a, s, ties = ctx.saved_tensors
+        model, tables, compiled = ctx.model, ctx.tables, ctx.compiled
+        # A saturated pixel passes nothing on.
+        pixel_grads = torch.where(s > 0, grad.detach().to(torch.float64), 0.0).contiguous()
+        count = len(tables.corners)
+        grad_corners = np.zeros_like(tables.corners)
+        grad_scalars = np.zeros((count, kernels.GRAD_COLUMNS))
+        _run(
+            kernels.backward_faces, count, tables.corners, tables.image_of_face, tables.boxes,
+            tables.images, tables.size, compiled.law, compiled.addresses, compiled.shape,
+            model.cutoff, pixel_grads.numpy(), a.numpy(), s.numpy(), ties.numpy(),
+            grad_corners, grad_scalars,
+        )  # fmt: skip
+        bounds = tables.offsets
+        sums = np.stack(
+            [grad_scalars[bounds[b] : bounds[b + 1]].sum(0) for b in range(len(bounds) - 1)]
+        )
+        per_image = torch.from_numpy(sums)
+        grad_p = None
+        if ctx.needs_input_grad[4]:
+            grad_p = per_image[:, kernels.GRAD_P].sum()
+            grad_p = grad_p - (pixel_grads * model.tconorm.weight_p(a, s, a, s)).sum()
+            grad_p = grad_p.to(p.dtype).reshape(p.shape)
+        return (
+            torch.from_numpy(grad_corners).to(corners.dtype),
+            per_image[:, kernels.GRAD_SCALE].to(scale.dtype),
+            per_image[:, kernels.GRAD_SHIFT].sum().to(shift.dtype).reshape(shift.shape),
+            per_image[:, kernels.GRAD_SHAPE].sum().to(shape.dtype).reshape(shape.shape),
+            grad_p,
+            None,
+            None,
+            None,
+        )
+
+
+def _alpha_from_pairs(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
+    """Alpha for a CDF of the user's own, which only torch can evaluate."""
+
+    def run(listing: Callable[[], Pairs]) -> Tensor:
+        pixels, face, first, last = listing()
+        points = size.centres(pixels, faces.corners.dtype)
+        distance = signed_distance(points, gather(faces.corners, face))
+        a, s = model.coverage(distance, gather(model.scale, size.image_of(pixels)))
+        return model.aggregate(a, s, Segments(pixels - first, last - first))
+
+    runs = pairs(faces, size, model.radius(), PAIRS_AT_ONCE)
+    flat = torch.cat(recomputed(run, runs))
+    return flat.reshape(faces.images, size.height, size.width)
+
+
+# ---------------------------------------------------------------------------------------------
+# Lists of pairs, and the nearest face
+# ---------------------------------------------------------------------------------------------
+
+
+def pairs(
+    faces: ScreenFaces, size: ImageSize, radius: Tensor, limit: int
+) -> list[Callable[[], Pairs]]:
+    """The (pixel, face) pairs within the radius in runs of rows, about `limit` in each.
+
+    Pairs come row by row, within a row face by face. A run is listed when it is called, so that
+    only one needs to be in memory.
+    """
+    from gendr.rendering import _numba as kernels
+
+    tables = _tables(faces, size, radius)
+    rows = faces.images * size.height
+    counts = np.zeros(rows, np.int64)
+    common = (tables.corners, tables.offsets, tables.boxes, tables.images, tables.size)
+    _run(kernels.count_rows, rows, *common, counts)
+
+    def listing(first: int, last: int) -> Pairs:
+        slots = np.cumsum(counts[first:last]) - counts[first:last]
+        room = int(counts[first:last].sum())
+        pixels, face = np.empty(room, np.int64), np.empty(room, np.int64)
+        used = np.zeros(last - first, np.int64)
+
+        def kernel(start: int, stop: int) -> None:
+            here = slice(start, stop)
+            kernels.list_rows(
+                *common, pixels, face, used[here], slots[here], first + start, first + stop
+            )
+
+        _run(kernel, last - first)
+        filled = np.repeat(slots, used) + _ranges(used)
+        return Pairs(
+            torch.from_numpy(pixels[filled]),
+            torch.from_numpy(face[filled]),
+            first * size.width,
+            last * size.width,
+        )
+
+    runs = []
+    running = np.concatenate([[0], np.cumsum(counts)])
+    first = 0
+    while first < rows:
+        last = int(np.searchsorted(running, running[first] + limit, "right")) - 1
+        last = min(max(last, first + 1), rows)
+        runs.append(partial(listing, first, last))
+        first = last
+    return runs
+
+
+def _ranges(counts: np.ndarray) -> np.ndarray:
+    """0 .. c - 1 for every c of counts, one after the other."""
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def gather(values: Tensor, index: Tensor) -> Tensor:
+    """values[index] for values [T, ...]; the backward pass sums in order."""
+    return cast(Tensor, _Gather.apply(values, index))
+
+
+class _Gather(torch.autograd.Function):
+    """Rows by index, with a backward pass that gives the same bits every time."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, index: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.save_for_backward(index)
+        ctx.shape = values.shape
+        return values.detach().index_select(0, index)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        from gendr.rendering import _numba as kernels
+
+        (index,) = ctx.saved_tensors
+        rows = ctx.shape[0]
+        out = torch.zeros(ctx.shape, dtype=torch.float64).reshape(rows, -1)
+        flat = grad.to(torch.float64).reshape(len(index), -1).contiguous()
+        kernels.scatter_rows(index.numpy(), flat.numpy(), out.numpy())
+        return out.reshape(ctx.shape).to(grad.dtype), None
+
+
+def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:
+    """The nearest covering face of every pixel; arguments and result as in the reference."""
+    from gendr.rendering import _numba as kernels
+
+    tables = _tables(faces, size, torch.zeros(faces.images))
+    pixels = faces.images * size.pixels
+    keys, face = np.zeros(pixels), np.full(pixels, -1, np.int64)
+    _run(
+        kernels.nearest_rows, faces.images * size.height, tables.corners, tables.offsets,
+        tables.boxes, tables.images, tables.size, planes.contiguous().numpy(),
+        limits.contiguous().numpy(), keys, face,
+    )  # fmt: skip
+    return torch.from_numpy(face).reshape(faces.images, size.height, size.width)

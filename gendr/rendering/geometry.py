@@ -1,0 +1,333 @@
+"""Stage 1, geometry: from meshes and cameras to polygons on the screen, and distances to them.
+
+Knows nothing of distributions. Frames as everywhere: NDC with the shorter image side spanning
+[-1, 1], x right, y up; depth > 0 ahead of the camera.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+if TYPE_CHECKING:
+    from gendr.mesh import Camera, Mesh
+
+
+@dataclass(frozen=True)
+class ImageSize:
+    """Height and width of an image in pixels."""
+
+    height: int
+    width: int
+
+    @property
+    def side(self) -> int:
+        """The shorter side, which spans [-1, 1]."""
+        return min(self.height, self.width)
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of one image."""
+        return self.height * self.width
+
+    def image_of(self, pixels: Tensor) -> Tensor:
+        """The image that each pixel of the batch belongs to."""
+        return torch.div(pixels, self.pixels, rounding_mode="floor")
+
+    def centres(self, pixels: Tensor, dtype: torch.dtype) -> Tensor:
+        """NDC of pixel centres: pixels [K] int64, row by row from the top left -> [K, 2]."""
+        row = torch.div(pixels, self.width, rounding_mode="floor") % self.height
+        column = pixels % self.width
+        x = (2 * column + 1 - self.width).to(torch.float64) / self.side
+        y = (self.height - 1 - 2 * row).to(torch.float64) / self.side
+        return torch.stack([x, y], -1).to(dtype)
+
+
+@dataclass(frozen=True)
+class ScreenFaces:
+    """The faces of a batch of images as convex polygons on the screen, packed without padding.
+
+    Attributes:
+        corners: [T, N, 2] NDC. N is 3, or 4 if the near plane cuts some face of the batch;
+            then triangles repeat their last corner.
+        offsets: B + 1 numbers; image b owns the faces offsets[b] .. offsets[b + 1] - 1.
+    """
+
+    corners: Tensor
+    offsets: tuple[int, ...]
+
+    @property
+    def images(self) -> int:
+        """Number of images B."""
+        return len(self.offsets) - 1
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Faces of each image."""
+        return tuple(b - a for a, b in pairwise(self.offsets))
+
+
+@dataclass(frozen=True)
+class Surfaces:
+    """What lies behind the polygons of the same `ScreenFaces`: the triangles in space.
+
+    Attributes:
+        source: [T] int64, the packed face of the mesh.
+        clip: [T, 3, 3] homogeneous corners (x w, y w, w) before clipping; w is 1 for orthographic
+            cameras and the depth for others.
+        depth: [T, 3] depth of the corners before clipping.
+        was_clipped: [T] bool, or None if no face was.
+    """
+
+    source: Tensor
+    clip: Tensor
+    depth: Tensor
+    was_clipped: Tensor | None
+
+
+class Pairs(NamedTuple):
+    """Some of the (pixel, face) pairs of a batch: all those of a run of pixels.
+
+    Attributes:
+        pixels: [K] int64, numbered through the batch, row by row.
+        faces: [K] int64, packed.
+        first: the first pixel of the run.
+        last: one past its last pixel.
+    """
+
+    pixels: Tensor
+    faces: Tensor
+    first: int
+    last: int
+
+
+def recomputed(
+    function: Callable[[Callable[[], Pairs]], Any], runs: list[Callable[[], Pairs]]
+) -> list[Any]:
+    """function(run) for every run; with more than one, the backward pass computes each again.
+
+    So memory is that of one run, not of all pairs.
+    """
+    if len(runs) <= 1 or not torch.is_grad_enabled():
+        return [function(run) for run in runs]
+    return [
+        checkpoint(function, run, use_reentrant=False, preserve_rng_state=False) for run in runs
+    ]
+
+
+def signed_distance(points: Tensor, corners: Tensor) -> Tensor:
+    """Signed Euclidean distance of points to convex polygons, positive inside.
+
+    The distance goes to the segments, not to the lines. It is taken from the nearest edge alone,
+    as cross product over length where the foot of the perpendicular lies within the edge, so that
+    it is smooth through 0 with the edge normal as gradient, and as the distance to the corner
+    elsewhere. A polygon without area has d <= 0 everywhere.
+
+    Args:
+        points: [..., 2].
+        corners: [..., N, 2], either orientation; broadcasts against the points.
+
+    Returns:
+        [...] in the units of the input. Twice differentiable.
+
+    Source: thesis §5.2.1; the argument of F in (5.1).
+    """
+    following = torch.roll(corners, -1, -2)
+    with torch.no_grad():
+        edge = following - corners
+        to_point = points.unsqueeze(-2) - corners
+        squares = _safe_square(edge)
+        t = ((to_point * edge).sum(-1) / squares).clamp(0, 1)
+        gap = to_point - t.unsqueeze(-1) * edge
+        nearest = (gap * gap).sum(-1).argmin(-1, keepdim=True)
+        area = _cross(corners[..., 1:-1, :] - corners[..., :1, :],
+                      corners[..., 2:, :] - corners[..., :1, :]).sum(-1)  # fmt: skip
+        orientation = torch.where(area < 0, -1.0, 1.0).to(corners.dtype)
+        sides = _cross(edge, to_point) * orientation.unsqueeze(-1)
+        inside = (sides >= 0).all(-1) & (area != 0)
+        index = nearest.unsqueeze(-1).expand(*nearest.shape, 2)
+
+    def pick(values: Tensor) -> Tensor:
+        shape = torch.broadcast_shapes(values.shape[:-2], index.shape[:-2])
+        values = values.expand(*shape, *values.shape[-2:])
+        return values.gather(-2, index.expand(*shape, 1, 2)).squeeze(-2)
+
+    start, end = pick(corners), pick(following)
+    edge, to_point = end - start, points - start
+    square = _safe_square(edge)
+    t = (to_point * edge).sum(-1) / square
+    gap = points - torch.where((t < 0.5).unsqueeze(-1), start, end)
+    gap_square = (gap * gap).sum(-1)
+    at_corner = ((t <= 0) | (t >= 1)) & (gap_square > 0)
+
+    height = _cross(edge, to_point) / square.sqrt() * orientation
+    along_edge = torch.where((height >= 0) == inside, height, -height)
+    to_corner = torch.where(at_corner, gap_square, 1.0).sqrt()
+    # A point whose nearest feature is a corner is outside: the polygon is convex.
+    return torch.where(at_corner, -to_corner, along_edge)
+
+
+def _cross(a: Tensor, b: Tensor) -> Tensor:
+    return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
+
+
+def _safe_square(edge: Tensor) -> Tensor:
+    """|edge|^2, 1 for an edge without length (its square may underflow)."""
+    square = (edge * edge).sum(-1)
+    return torch.where(square > torch.finfo(edge.dtype).tiny, square, 1.0)
+
+
+def project_faces(
+    mesh: Mesh, camera: Camera, near: float, far: float
+) -> tuple[ScreenFaces, Surfaces]:
+    """Transform, clip at the near plane and project the faces of a batch.
+
+    Faces wholly outside [near, far] are dropped; a triangle that crosses the near plane becomes
+    the polygon of its visible part, of 3 or 4 corners. Batches of 1 broadcast.
+
+    Source: the contract; the clipped polygon stays one face because splitting it would put
+    F(0) = 1/2 along the seam.
+    """
+    images = max(len(mesh), len(camera))
+    clip_vertices, depth_vertices, faces, offsets, source = _camera_space(mesh, camera, images)
+    clip, depth = clip_vertices[faces], depth_vertices[faces]
+
+    with torch.no_grad():
+        low, high = depth.amin(-1), depth.amax(-1)
+        keep = (high > near) & (low <= far)
+        crossing = keep & (low < near)
+        any_dropped, any_crossing = not bool(keep.all()), bool(crossing.any())
+    if any_dropped:
+        kept = keep.nonzero().squeeze(-1)
+        image = torch.repeat_interleave(
+            torch.arange(images, device=keep.device),
+            torch.tensor(_differences(offsets), device=keep.device),
+        )
+        counts = torch.bincount(image[kept], minlength=images).tolist()
+        offsets = _cumulative(counts)
+        clip, depth, source = clip[kept], depth[kept], source[kept]
+        crossing = crossing[kept]
+    if not any_crossing:
+        corners = clip[..., :2] / clip[..., 2:]
+        return ScreenFaces(corners, offsets), Surfaces(source, clip, depth, None)
+    polygon = _clip_near(clip, depth, crossing, near)
+    corners = polygon[..., :2] / polygon[..., 2:]
+    return ScreenFaces(corners, offsets), Surfaces(source, clip, depth, crossing)
+
+
+def _camera_space(
+    mesh: Mesh, camera: Camera, images: int
+) -> tuple[Tensor, Tensor, Tensor, tuple[int, ...], Tensor]:
+    """Homogeneous corners and depth of all vertices, and the faces that index them, per image."""
+    if len(mesh) == 1:
+        clip, depth = camera.clip_coordinates(mesh.vertices.unsqueeze(0))
+        count, faces = mesh.vertices.shape[0], mesh.faces
+        step = torch.arange(images, device=faces.device) * count
+        all_faces = (faces.unsqueeze(0) + step[:, None, None]).reshape(-1, 3)
+        offsets = _cumulative([faces.shape[0]] * images)
+        source = torch.arange(faces.shape[0], device=faces.device).repeat(images)
+        return clip.flatten(0, 1), depth.flatten(0, 1), all_faces, offsets, source
+    source = torch.arange(mesh.faces.shape[0], device=mesh.faces.device)
+    offsets = _cumulative(mesh.face_counts)
+    index = torch.repeat_interleave(
+        torch.arange(images, device=source.device),
+        torch.tensor(mesh.vertex_counts, device=source.device),
+    )
+    clip, depth = camera.clip_coordinates(mesh.vertices, index if len(camera) > 1 else index * 0)
+    return clip, depth, mesh.faces, offsets, source
+
+
+def _clip_near(clip: Tensor, depth: Tensor, crossing: Tensor, near: float) -> Tensor:
+    """Polygons [T, 4, 3] in homogeneous coordinates, cut where `crossing` at depth = near."""
+    polygon = torch.cat([clip, clip[:, 2:]], 1)
+    cut = crossing.nonzero().squeeze(-1)
+    corner, z = clip[cut], depth[cut]
+    ahead = z >= near
+    two_ahead = ahead.sum(-1) == 2
+    # Rotate so that the corner that stands alone on its side comes first.
+    lone = torch.where(two_ahead[:, None], ~ahead, ahead).to(torch.int64).argmax(-1)
+    order = (lone[:, None] + torch.arange(3, device=clip.device)) % 3
+    corner = corner.gather(1, order.unsqueeze(-1).expand(-1, -1, 3))
+    z = z.gather(1, order)
+
+    def cross(to: int) -> Tensor:
+        t = (near - z[:, 0]) / (z[:, to] - z[:, 0])
+        return corner[:, 0] + t.unsqueeze(-1) * (corner[:, to] - corner[:, 0])
+
+    first, second = cross(1), cross(2)
+    quad = torch.stack([first, corner[:, 1], corner[:, 2], second], 1)
+    triangle = torch.stack([corner[:, 0], first, second, second], 1)
+    visible = torch.where(two_ahead[:, None, None], quad, triangle)
+    return polygon.index_copy(0, cut, visible)
+
+
+def _cumulative(counts: list[int] | tuple[int, ...]) -> tuple[int, ...]:
+    total, offsets = 0, [0]
+    for count in counts:
+        total += count
+        offsets.append(total)
+    return tuple(offsets)
+
+
+def _differences(offsets: tuple[int, ...]) -> list[int]:
+    return [b - a for a, b in pairwise(offsets)]
+
+
+def interpolation_weights(
+    points: Tensor, corners: Tensor, clip: Tensor, depth: Tensor, was_clipped: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Perspective-correct weights of a face's corners at points of the screen, and the depth.
+
+    The barycentric coordinates on the screen are each clamped to [0, 1] and divided by their sum,
+    then corrected for perspective. For a face that the near plane cut, some corner has no place
+    on the screen; there the homogeneous coordinates are clamped instead.
+
+    Args:
+        points: [K, 2] NDC.
+        corners: [K, N, 2] NDC; the first three are used.
+        clip: [K, 3, 3] homogeneous corners (x w, y w, w); w is 1 for orthographic cameras.
+        depth: [K, 3].
+        was_clipped: [K] bool or None.
+
+    Returns:
+        Weights [K, 3] that sum to 1, depth [K].
+    """
+    a, b, c = corners[:, 0], corners[:, 1], corners[:, 2]
+    parts = torch.stack(
+        [_cross(c - b, points - b), _cross(a - c, points - c), _cross(b - a, points - a)], -1
+    )
+    area = parts.sum(-1, keepdim=True)
+    flat = area.abs() <= torch.finfo(area.dtype).tiny
+    screen = torch.where(flat, 1 / 3, parts / torch.where(flat, 1.0, area))
+    weights = _normalised(screen) / _safe_positive(clip[..., 2])
+    if was_clipped is not None:
+        ray = torch.cat([points, torch.ones_like(points[:, :1])], -1)
+        sides = torch.stack(
+            [torch.linalg.cross(clip[:, (i + 1) % 3], clip[:, (i + 2) % 3]) for i in range(3)], 1
+        )
+        space = (sides * ray.unsqueeze(1)).sum(-1)
+        volume = (sides[:, 0] * clip[:, 0]).sum(-1, keepdim=True)
+        space = space * torch.where(volume < 0, -1.0, 1.0)
+        total = space.sum(-1, keepdim=True)  # <= 0 only beyond the horizon of the face's plane
+        cut = _normalised(space / torch.where(total > 0, total, 1.0))
+        weights = torch.where(was_clipped.unsqueeze(-1), cut, weights)
+    weights = weights / weights.sum(-1, keepdim=True)
+    return weights, (weights * depth).sum(-1)
+
+
+def _normalised(weights: Tensor) -> Tensor:
+    """Clamp to [0, 1] and divide by the sum; thirds where nothing is left."""
+    weights = weights.clamp(0, 1)
+    total = weights.sum(-1, keepdim=True)
+    return torch.where(total > 0, weights / torch.where(total > 0, total, 1.0), 1 / 3)
+
+
+def _safe_positive(w: Tensor) -> Tensor:
+    """w, and 1 for corners on or behind the camera plane (whose faces were cut)."""
+    return torch.where(w > 0, w, 1.0)

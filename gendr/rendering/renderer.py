@@ -1,0 +1,299 @@
+"""`Renderer`: from a mesh and a camera to images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from gendr._checks import check_choice, check_finite, check_like, check_number
+from gendr.rendering.api import Dist, Scale, make_model, parse_image_size, parse_scale
+from gendr.rendering.backends import NAMES, choose
+from gendr.rendering.geometry import project_faces
+from gendr.rendering.model import Model
+from gendr.rendering.shading import Blending, Scene, depth_planes, softmax_rgb
+
+if TYPE_CHECKING:
+    from gendr.distributions import Distribution
+    from gendr.mesh import Camera, Lighting, Mesh
+    from gendr.tnorms import TConorm
+
+PAIRS_AT_ONCE = 1_000_000  # fragments shaded together: about 0.5 GB of temporaries in float32
+_LEARNABLE = ("scale", "shape", "p", "gamma")
+
+
+class Output:
+    """The images of a batch. What is not read is not computed; what is read is kept.
+
+    Attributes:
+        alpha: [B, H, W] soft coverage in [0, 1].
+        rgb: [B, 3, H, W] colours over the background.
+        depth: [B, H, W] depth of the nearest covering face, +inf elsewhere.
+        normals: [B, 3, H, W] its unit normal, world frame, 0 elsewhere.
+        face_id: [B, H, W] int64, its number in its mesh, -1 elsewhere.
+    """
+
+    def __init__(self, scene: Scene, model: Model, blending: Blending, shading: str) -> None:
+        self._scene, self._model, self._blending, self._shading = scene, model, blending, shading
+
+    @cached_property
+    def alpha(self) -> Tensor:
+        """Soft coverage [B, H, W]."""
+        scene = self._scene
+        return scene.backend.alpha(scene.faces, scene.size, self._model)
+
+    @cached_property
+    def rgb(self) -> Tensor:
+        """Colours [B, 3, H, W]."""
+        if self._shading == "softmax":
+            image = softmax_rgb(self._scene, self._model, self._blending, PAIRS_AT_ONCE)
+        else:
+            image = self._hard_rgb()
+        return image.permute(0, 3, 1, 2)
+
+    @cached_property
+    def depth(self) -> Tensor:
+        """Depth [B, H, W] of the nearest covering face, +inf elsewhere."""
+        _, depth = self._surface
+        return self._spread(depth.unsqueeze(-1), math.inf)[..., 0]
+
+    @cached_property
+    def normals(self) -> Tensor:
+        """Unit normals [B, 3, H, W] of the nearest covering face, 0 elsewhere."""
+        scene, (_, face) = self._scene, self._covered
+        weights, _ = self._surface
+        return self._spread(scene.normals(scene.surfaces.source[face], weights), 0.0).permute(
+            0, 3, 1, 2
+        )
+
+    @cached_property
+    def face_id(self) -> Tensor:
+        """Number of the nearest covering face in its mesh, int64 [B, H, W], -1 elsewhere."""
+        mesh = self._scene.mesh
+        pixels, face = self._covered
+        number = self._scene.surfaces.source[face]
+        if len(mesh) > 1:
+            start = torch.tensor(mesh.face_offsets, device=number.device)
+            number = number - start[self._scene.size.image_of(pixels)]
+        empty = torch.full_like(self._nearest.reshape(-1), -1)
+        return empty.index_copy(0, pixels, number).reshape(self._nearest.shape)
+
+    @cached_property
+    def _nearest(self) -> Tensor:
+        scene, blend = self._scene, self._blending
+        planes, limits = depth_planes(scene, blend.near, blend.far)
+        return scene.backend.nearest(scene.faces, scene.size, planes, limits)
+
+    @cached_property
+    def _covered(self) -> tuple[Tensor, Tensor]:
+        """Covered pixels [K] and their packed faces [K]."""
+        nearest = self._nearest.reshape(-1)
+        pixels = (nearest >= 0).nonzero().squeeze(-1)
+        return pixels, nearest[pixels]
+
+    @cached_property
+    def _surface(self) -> tuple[Tensor, Tensor]:
+        """Weights [K, 3] and depth [K] of the covered pixels."""
+        pixels, face = self._covered
+        points = self._scene.size.centres(pixels, self._scene.faces.corners.dtype)
+        return self._scene.interpolation(points, face)
+
+    def _spread(self, values: Tensor, elsewhere: float | Tensor) -> Tensor:
+        """An image [B, H, W, C] of values [K, C] of the covered pixels."""
+        scene = self._scene
+        shape = (scene.faces.images, scene.size.height, scene.size.width, values.shape[-1])
+        other = torch.as_tensor(elsewhere, dtype=values.dtype, device=values.device)
+        image = other.expand(shape).reshape(-1, values.shape[-1])
+        return image.index_copy(0, self._covered[0], values).reshape(shape)
+
+    def _hard_rgb(self) -> Tensor:
+        pixels, face = self._covered
+        colours = self._scene.colours(pixels, face, self._surface[0])
+        return self._spread(colours, self._blending.background)
+
+
+class Renderer(nn.Module):
+    """One renderer of the family: signed distances x CDF x T-conorm, then shading.
+
+    >>> renderer = Renderer(64, dist="logistic", tconorm="probabilistic", scale="1px")
+    >>> out = renderer(Mesh.load("model.obj"), look_at(2.7, 30.0, 0.0))
+    >>> out.alpha.shape, out.rgb.shape
+
+    Args:
+        image_size: int or (H, W), pixels.
+        dist: a distribution, its name, or a callable CDF; see `gendr.distributions.names`.
+        tconorm: a T-conorm or its name; see `gendr.tnorms.names`.
+        scale: > 0, NDC (NDC^2 for squared distributions), one for all images or one per image
+            [B]; or text such as "1.5px". `gendr.suggest_scale` finds one.
+        shading: "softmax" over depth, or "hard": the nearest covering face.
+        lighting: a `Lighting`, its name ("lambert", "phong"), or "none" for colours as they are.
+        near: > 0, nearest depth; triangles that cross it are clipped.
+        far: > near; faces wholly beyond it contribute nothing.
+        gamma: > 0, temperature of the softmax over normalised depth.
+        eps: in [0, 1], normalised depth at which the background stands in the softmax.
+        background: RGB in [0, 1].
+        cutoff: coverage at or below it counts as 0; see `gendr.silhouette`.
+        backend: "auto", "cpu" or "reference".
+        learnable: any of "scale", "shape" (of the distribution), "p" (of the T-conorm) and "gamma";
+            these become parameters of the module, kept positive (p negative where it must be) by
+            an exponential. Read their values from `renderer.scale` and so on.
+        check: look for NaN and inf in vertices and cameras.
+
+    Source: thesis, chapter 5.
+    """
+
+    def __init__(
+        self,
+        image_size: int | Sequence[int] = 256,
+        dist: Dist = "uniform",
+        tconorm: str | TConorm = "probabilistic",
+        scale: Scale = 1e-2,
+        shading: str = "softmax",
+        *,
+        lighting: str | Lighting = "lambert",
+        near: float = 1.0,
+        far: float = 100.0,
+        gamma: float | Tensor = 1e-3,
+        eps: float = 1e-3,
+        background: Sequence[float] = (0.0, 0.0, 0.0),
+        cutoff: float = 1e-6,
+        backend: str = "auto",
+        learnable: Sequence[str] = (),
+        check: bool = True,
+    ) -> None:
+        super().__init__()
+        from gendr.distributions import as_distribution
+        from gendr.mesh import Lighting
+        from gendr.tnorms import as_tconorm
+
+        self.size = parse_image_size(image_size)
+        self._dist: Distribution = as_distribution(dist)
+        self._tconorm: TConorm = as_tconorm(tconorm)
+        self.shading = check_choice("shading", shading, ("softmax", "hard"))
+        self.lighting = Lighting.from_name(lighting) if isinstance(lighting, str) else lighting
+        self.near = check_number("near", near, above=0.0)
+        self.far = check_number("far", far, above=self.near)
+        if not isinstance(gamma, Tensor):
+            check_number("gamma", gamma, above=0.0)
+        self._gamma = gamma
+        self.eps = check_number("eps", eps, above=-1e-9, below=1 + 1e-9)
+        self.background: Tensor
+        self.register_buffer("background", check_finite("background", torch.tensor(background)))
+        if self.background.shape != (3,):
+            raise ValueError(f"background must be three numbers (RGB), got {background!r}")
+        self.cutoff, self.backend, self.check = cutoff, backend, check
+        check_choice("backend", backend, ("auto", *NAMES))
+        self._scale = parse_scale(scale, self.size, self._dist.is_squared)
+        self._learn(learnable)
+
+    def _learn(self, names: Sequence[str]) -> None:
+        """Turn what is named into parameters: logarithms of magnitudes."""
+        if isinstance(names, str):
+            names = (names,)
+        values: dict[str, Any] = {
+            "scale": self._scale,
+            "shape": self._dist.shape_parameter,
+            "p": getattr(self._tconorm, "p", None),
+            "gamma": self._gamma,
+        }
+        for name in names:
+            value = values[check_choice("learnable parameter", name, _LEARNABLE)]
+            if value is None:
+                owner = self._dist if name == "shape" else self._tconorm
+                raise ValueError(f"{owner} has no parameter {name!r} to learn")
+            magnitude = torch.as_tensor(value, dtype=torch.get_default_dtype()).detach().abs()
+            self.register_parameter(f"log_{name}", nn.Parameter(magnitude.log()))
+
+    def _value(self, name: str, fixed: Any) -> Any:
+        raw = self._parameters.get(f"log_{name}")
+        if raw is None:
+            return fixed
+        negative = not isinstance(fixed, Tensor) and fixed < 0
+        return -raw.exp() if negative else raw.exp()
+
+    @property
+    def scale(self) -> float | Tensor:
+        """The scale in NDC (NDC^2 for squared distributions); assign for a schedule."""
+        return self._value("scale", self._scale)
+
+    @scale.setter
+    def scale(self, value: Scale) -> None:
+        if "log_scale" in self._parameters:
+            raise AttributeError("this renderer learns its scale; assign to log_scale.data instead")
+        self._scale = parse_scale(value, self.size, self._dist.is_squared)
+
+    @property
+    def dist(self) -> Distribution:
+        """The distribution, with its learnt shape."""
+        fixed = self._dist.shape_parameter
+        shape = None if fixed is None else self._value("shape", fixed)
+        return self._dist if shape is fixed else self._dist.with_shape(shape)
+
+    @property
+    def tconorm(self) -> TConorm:
+        """The T-conorm, with its learnt p."""
+        fixed = getattr(self._tconorm, "p", None)
+        p = None if fixed is None else self._value("p", fixed)
+        return self._tconorm if p is fixed else self._tconorm.with_p(p)
+
+    @property
+    def gamma(self) -> float | Tensor:
+        """The temperature of the softmax over depth."""
+        return self._value("gamma", self._gamma)
+
+    def forward(self, mesh: Mesh, camera: Camera, scale: Scale | None = None) -> Output:
+        """Render a batch: meshes and cameras in batches of equal size, or 1 for all.
+
+        Args:
+            mesh: B meshes or 1.
+            camera: B cameras or 1.
+            scale: instead of the renderer's own, for this call.
+
+        Returns:
+            Images, computed when they are read.
+
+        Raises:
+            TypeError: for wrong types or dtypes.
+            ValueError: for batches that do not fit, devices that differ, NaN or inf.
+        """
+        from gendr.mesh import Camera, Mesh
+
+        if not isinstance(mesh, Mesh) or not isinstance(camera, Camera):
+            raise TypeError(
+                "a renderer takes a gendr.Mesh and a gendr.Camera, got "
+                f"{type(mesh).__name__} and {type(camera).__name__}"
+            )
+        check_like("the camera", camera.rotation, "the mesh", mesh.vertices)
+        images = max(len(mesh), len(camera))
+        if len(mesh) not in (1, images) or len(camera) not in (1, images):
+            raise ValueError(
+                f"{len(mesh)} meshes and {len(camera)} cameras do not fit; give 1 or as many as "
+                "the others"
+            )
+        if self.check:
+            check_finite("the vertices of the mesh", mesh.vertices)
+            check_finite("the rotation of the camera", camera.rotation)
+            check_finite("the translation of the camera", camera.translation)
+        dist = self.dist
+        if scale is None:
+            number = self.scale
+        else:
+            number = parse_scale(scale, self.size, dist.is_squared)
+        model = make_model(dist, self.tconorm, number, self.cutoff, images, mesh.vertices)
+        faces, surfaces = project_faces(mesh, camera, self.near, self.far)
+        backend = choose(self.backend, mesh.vertices)
+        scene = Scene(mesh, camera, faces, surfaces, self.size, backend, self.lighting)
+        background = self.background.to(mesh.vertices)
+        blending = Blending(self.near, self.far, self.gamma, self.eps, background)
+        return Output(scene, model, blending, self.shading)
+
+    def extra_repr(self) -> str:
+        """What this renderer is."""
+        return (
+            f"{self.size.height}x{self.size.width}, dist={self._dist}, tconorm={self._tconorm}, "
+            f"scale={self.scale}, shading={self.shading}, backend={self.backend}"
+        )

@@ -1,0 +1,242 @@
+"""Stage 4, shading: the colours of fragments, and their softmax over depth.
+
+All backends share this code; they differ in which (pixel, face) pairs they list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gendr._groups import Segments
+from gendr.rendering.geometry import (
+    ImageSize,
+    Pairs,
+    ScreenFaces,
+    Surfaces,
+    interpolation_weights,
+    recomputed,
+    signed_distance,
+)
+from gendr.rendering.model import Model
+
+if TYPE_CHECKING:
+    from gendr.mesh import Camera, Lighting, Mesh
+    from gendr.rendering.backends import Backend
+
+
+@dataclass(frozen=True)
+class Blending:
+    """How colours meet in a pixel: softmax(depth / gamma) against a background of weight eps.
+
+    Attributes:
+        near: nearest depth, world units.
+        far: farthest depth.
+        gamma: temperature of the softmax over normalised depth; > 0, may be a tensor.
+        eps: normalised depth of the background, in [0, 1].
+        background: [3] RGB.
+    """
+
+    near: float
+    far: float
+    gamma: float | Tensor
+    eps: float
+    background: Tensor
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A batch of images of meshes, projected: what shading needs of them."""
+
+    mesh: Mesh
+    camera: Camera
+    faces: ScreenFaces
+    surfaces: Surfaces
+    size: ImageSize
+    backend: Backend
+    lighting: Lighting | None
+
+    def gather(self, values: Tensor, index: Tensor) -> Tensor:
+        """values[index], through the backend."""
+        return self.backend.gather(values, index)
+
+    def interpolation(self, points: Tensor, face: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights [K, 3] of the corners and depth [K] of fragments."""
+        surfaces = self.surfaces
+        cut = None if surfaces.was_clipped is None else surfaces.was_clipped[face]
+        return interpolation_weights(
+            points,
+            self.gather(self.faces.corners, face),
+            self.gather(surfaces.clip, face),
+            self.gather(surfaces.depth, face),
+            cut,
+        )
+
+    @cached_property
+    def _texels(self) -> tuple[Tensor, Tensor, Tensor]:
+        """All textures as one list of texels [N, 3], and start and size of each mesh's."""
+        textures = self.mesh.textures
+        assert textures is not None  # `albedo` asks only then
+        distinct = {id(t): t for t in textures}
+        starts, total = {}, 0
+        for key, texture in distinct.items():
+            starts[key] = total
+            total += texture.shape[0] * texture.shape[1]
+        device = self.mesh.device
+        flat = torch.cat([t.reshape(-1, 3) for t in distinct.values()])
+        start = torch.tensor([starts[id(t)] for t in textures], device=device)
+        sizes = torch.tensor([t.shape[:2] for t in textures], device=device)
+        return flat, start, sizes
+
+    def _sampled(self, uv: Tensor, mesh_of: Tensor) -> Tensor:
+        """Bilinear texture lookup [K, 3]; UVs repeat beyond [0, 1], as OBJ and glTF have it."""
+        texels, starts, sizes = self._texels
+        height, width = sizes[mesh_of].unbind(-1)
+        # Texel i of n has its centre at (i + 1/2) / n; v counts from the bottom row.
+        x = uv[:, 0] * width - 0.5
+        y = (1 - uv[:, 1]) * height - 0.5
+        x0, y0 = x.detach().floor(), y.detach().floor()
+        fx, fy = (x - x0).unsqueeze(-1), (y - y0).unsqueeze(-1)
+        column, row, start = x0.to(torch.int64), y0.to(torch.int64), starts[mesh_of]
+
+        def texel(dy: int, dx: int) -> Tensor:
+            index = ((row + dy) % height) * width + (column + dx) % width
+            return self.gather(texels, start + index)
+
+        top = texel(0, 0) * (1 - fx) + texel(0, 1) * fx
+        bottom = texel(1, 0) * (1 - fx) + texel(1, 1) * fx
+        return top * (1 - fy) + bottom * fy
+
+    def _at_corners(self, values: Tensor, index: Tensor, weights: Tensor) -> Tensor:
+        """Interpolate rows of `values` at the corners `index` [K, 3] -> [K, C]."""
+        corners = self.gather(values, index.reshape(-1)).reshape(*index.shape, values.shape[-1])
+        return (corners * weights.unsqueeze(-1)).sum(1)
+
+    def albedo(self, source: Tensor, image: Tensor, weights: Tensor) -> Tensor:
+        """Colour of the surface [K, 3]: the product of texture, vertex and face colours."""
+        mesh = self.mesh
+        colour = weights.new_ones(len(source), 3)
+        if mesh.vertex_colors is not None:
+            corners = mesh.faces[source]
+            colour = colour * self._at_corners(mesh.vertex_colors, corners, weights)
+        if mesh.face_colors is not None:
+            colour = colour * self.gather(mesh.face_colors, source)
+        if mesh.textures is not None and mesh.uvs is not None and mesh.face_uvs is not None:
+            uv = self._at_corners(mesh.uvs, mesh.face_uvs[source], weights)
+            mesh_of = image if len(mesh) > 1 else torch.zeros_like(image)
+            colour = colour * self._sampled(uv, mesh_of)
+        return colour
+
+    def normals(self, source: Tensor, weights: Tensor) -> Tensor:
+        """Unit normals [K, 3] in the world: of the vertices, interpolated, or of the face."""
+        smooth = self.lighting is not None and self.lighting.smooth
+        if not smooth:
+            return self.gather(self._face_normals, source)
+        mixed = self._at_corners(self._vertex_normals, self.mesh.faces[source], weights)
+        square = (mixed * mixed).sum(-1, keepdim=True)
+        return mixed / torch.where(square > 0, square, 1.0).sqrt()
+
+    @cached_property
+    def _face_normals(self) -> Tensor:
+        return self.mesh.face_normals
+
+    @cached_property
+    def _vertex_normals(self) -> Tensor:
+        return self.mesh.vertex_normals
+
+    def _to_eye(self, source: Tensor, image: Tensor, weights: Tensor) -> Tensor:
+        """Unit vectors [K, 3] from surface points to the eye."""
+        camera = image if len(self.camera) > 1 else torch.zeros_like(image)
+        if self.camera.orthographic:
+            return -self.gather(self.camera.ahead, camera)
+        eye = self.gather(self.camera.eye, camera)
+        position = self._at_corners(self.mesh.vertices, self.mesh.faces[source], weights)
+        return torch.nn.functional.normalize(eye - position, dim=-1)
+
+    def colours(self, pixels: Tensor, face: Tensor, weights: Tensor) -> Tensor:
+        """Lit colours [K, 3] of fragments."""
+        image, source = self.size.image_of(pixels), self.surfaces.source[face]
+        albedo = self.albedo(source, image, weights)
+        if self.lighting is None:
+            return albedo
+        normals = self.normals(source, weights)
+        needs_eye = self.lighting.two_sided or self.lighting.specular > 0
+        to_eye = self._to_eye(source, image, weights) if needs_eye else normals
+        return self.lighting.shade(albedo, normals, to_eye, image)
+
+
+def softmax_rgb(scene: Scene, model: Model, blending: Blending, limit: int) -> Tensor:
+    """Colours [B, H, W, 3]: (sum a e^(zeta/gamma) c + e^(eps/gamma) c_bg) / (same without c).
+
+    zeta = (far - z) / (far - near) is 1 at the near plane and 0 at the far plane. Source: the
+    contract, stage 4; Liu et al., Soft Rasterizer (2019), the softmax over depth.
+    """
+    faces, size, blend = scene.faces, scene.size, blending
+    _prepare(scene)
+
+    def run(listing: Callable[[], Pairs]) -> Tensor:
+        pixels, face, first, last = listing()
+        points = size.centres(pixels, faces.corners.dtype)
+        scale = scene.gather(model.scale, size.image_of(pixels))
+        distance = signed_distance(points, scene.gather(faces.corners, face))
+        a, _ = model.coverage(distance, scale)
+        kept = (a.detach() > 0).nonzero().squeeze(-1)
+        a = a[kept]
+        pixels, face, points = pixels[kept], face[kept], points[kept]
+        weights, z = scene.interpolation(points, face)
+        colours = scene.colours(pixels, face, weights)
+        zeta = (blend.far - z) / (blend.far - blend.near)
+        group = Segments(pixels - first, last - first)
+        top = group.max(zeta.detach()).clamp(min=blend.eps)
+        share = a * torch.exp((zeta - group.expand(top)) / blend.gamma)
+        background = torch.exp((blend.eps - top) / blend.gamma).unsqueeze(-1)
+        weighted = group.sum(share.unsqueeze(-1) * colours) + background * blend.background
+        return weighted / (group.sum(share).unsqueeze(-1) + background)
+
+    runs = scene.backend.pairs(faces, size, model.radius(), limit)
+    rgb = torch.cat(recomputed(run, runs))
+    return rgb.reshape(faces.images, size.height, size.width, 3)
+
+
+def _prepare(scene: Scene) -> None:
+    """Compute what the runs share before any of them is checkpointed."""
+    if scene.mesh.textures is not None:
+        _ = scene._texels
+    if scene.lighting is not None:
+        _ = scene._vertex_normals if scene.lighting.smooth else scene._face_normals
+
+
+def depth_planes(scene: Scene, near: float, far: float) -> tuple[Tensor, Tensor]:
+    """What a depth buffer needs: keys p x + q y + r [T, 3] that grow towards the camera.
+
+    For perspective the key is 1/z, which is affine on the screen, for orthographic -z; computed in
+    float64. The second result [T, 3] holds the least and greatest key of each face, and the key
+    of the far plane.
+    """
+    faces = scene.surfaces
+    with torch.no_grad():
+        clip, z = faces.clip.double(), faces.depth.double().clamp(near, far)
+        if scene.camera.orthographic:
+            xyz = torch.stack([clip[..., 0], clip[..., 1], faces.depth.double()], -1)
+            n, c = _plane(xyz)
+            steep = n[:, 2:] == 0
+            plane = torch.cat([n[:, :2], -c], -1) / torch.where(steep, 1.0, n[:, 2:])
+            keys, end = -z, -far
+        else:
+            n, c = _plane(clip)
+            plane = n / torch.where(c == 0, 1.0, c)
+            keys, end = 1 / z, 1 / far
+        limits = torch.stack([keys.amin(-1), keys.amax(-1), torch.full_like(z[:, 0], end)], -1)
+    return plane, limits
+
+
+def _plane(corners: Tensor) -> tuple[Tensor, Tensor]:
+    """Normal [T, 3] and offset [T, 1] of the planes through the corners [T, 3, 3]."""
+    a, b, c = corners.unbind(1)
+    normal = torch.linalg.cross(b - a, c - a)
+    return normal, (normal * a).sum(-1, keepdim=True)

@@ -1,0 +1,63 @@
+"""What tests and benchmarks share: scenes, tolerances, the comparison of gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["TOLERANCES", "Tolerance", "relative_l2", "soup", "touching"]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a backend may be from the reference.
+
+    Attributes:
+        alpha: largest absolute difference of alpha.
+        steep_alpha: the same for laws whose pdf is infinite at 0 (gamma with shape < 1).
+        gradient: relative L2 of gradients.
+    """
+
+    alpha: float
+    steep_alpha: float
+    gradient: float
+
+
+# One table for all backends; continuous integration uses the same.
+TOLERANCES = {
+    torch.float32: Tolerance(alpha=1e-5, steep_alpha=1e-4, gradient=1e-3),
+    torch.float64: Tolerance(alpha=1e-10, steep_alpha=1e-10, gradient=1e-8),
+}
+
+
+def relative_l2(got: Tensor, want: Tensor) -> float:
+    """|got - want| / |want| in float64; 0 if both are 0."""
+    got, want = got.detach().double(), want.detach().double()
+    difference, size = (got - want).norm().item(), want.norm().item()
+    return difference / size if size > 0 else float(difference > 0)
+
+
+def soup(
+    images: int, faces: int, seed: int, dtype: torch.dtype = torch.float64, size: float = 0.5
+) -> Tensor:
+    """Random overlapping triangles in general position: [B, F, 3, 3], NDC and depth in [1, 2]."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+    centre = uniform(images, faces, 1, 2) * 1.6 - 0.8
+    corners = centre + (uniform(images, faces, 3, 2) * 2 - 1) * size
+    return torch.cat([corners, 1 + uniform(images, faces, 3, 1)], -1).to(dtype)
+
+
+def touching(seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """A fan of four triangles that share edges and a corner, none of them on a pixel centre."""
+    generator = torch.Generator().manual_seed(seed)
+    jitter = torch.rand(5, 3, generator=generator, dtype=torch.float64) * 0.2
+    rim = torch.tensor([[0, 0], [0.7, 0.1], [0, 0.8], [-0.75, 0], [0.1, -0.7]], dtype=torch.float64)
+    points = torch.cat([rim + jitter[:, :2], 1 + jitter[:, 2:]], -1)
+    fan = torch.tensor([[0, 1, 2], [0, 2, 3], [0, 3, 4], [0, 1, 4]])
+    return points[fan][None].to(dtype)
