@@ -26,6 +26,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 BLOCK = 512  # pairs per call of a law: a few arrays of this length stay in the first-level cache
+SHORTEST = 1e-300  # an edge whose squared length is below it is a point
 CHUNK = 256  # candidates of one face whose distances are computed together
 
 # Columns of the float64 table with one row per image, see `image_table` in cpu.py.
@@ -119,31 +120,46 @@ def face_boxes(corners, image_of_face, images, height, width, boxes, start, stop
 
 
 @njit(cache=True, nogil=True)
-def _edges(corners, f, edges):
-    """Fill edges[k] = (ax, ay, ux, uy, 1/|u|^2, 1/|u|, inward unit normal x, y); return the sign.
+def _edge_ends(corners, f, k):
+    """The corners of edge k, the lexicographically smaller first.
 
-    The sign of the area is +1 (counterclockwise), -1, or 0 for a face without area.
+    So an edge that two faces share gives both the very same distance, and their coverages tie.
     """
-    count = corners.shape[1]
+    n = k + 1 if k + 1 < corners.shape[1] else 0
+    ax, ay, bx, by = corners[f, k, 0], corners[f, k, 1], corners[f, n, 0], corners[f, n, 1]
+    if bx < ax or (bx == ax and by < ay):
+        return n, k
+    return k, n
+
+
+@njit(cache=True, nogil=True)
+def _orientation(corners, f):
+    """+1 for a counterclockwise face, -1 for a clockwise one, 0 for one without area."""
     area = 0.0
     ox, oy = corners[f, 0, 0], corners[f, 0, 1]
-    for k in range(1, count - 1):
-        area += (corners[f, k, 0] - ox) * (corners[f, k + 1, 1] - oy) - (corners[f, k, 1] - oy) * (
-            corners[f, k + 1, 0] - ox
-        )
-    sign = 1.0 if area > 0.0 else (-1.0 if area < 0.0 else 0.0)
-    for k in range(count):
-        n = k + 1 if k + 1 < count else 0
-        ax, ay = corners[f, k, 0], corners[f, k, 1]
-        ux, uy = corners[f, n, 0] - ax, corners[f, n, 1] - ay
+    for k in range(1, corners.shape[1] - 1):
+        area += (corners[f, k, 0] - ox) * (corners[f, k + 1, 1] - oy)
+        area -= (corners[f, k, 1] - oy) * (corners[f, k + 1, 0] - ox)
+    return 1.0 if area > 0.0 else (-1.0 if area < 0.0 else 0.0)
+
+
+@njit(cache=True, nogil=True)
+def _edges(corners, f, edges):
+    """Fill edges[k] with edge k from a to b, and return the orientation of the face.
+
+    Columns: a, u = b - a, 1 / |u|^2 (0 for a point), b, inward unit normal (0 for a point).
+    """
+    sign = _orientation(corners, f)
+    for k in range(corners.shape[1]):
+        i, j = _edge_ends(corners, f, k)
+        ax, ay, bx, by = corners[f, i, 0], corners[f, i, 1], corners[f, j, 0], corners[f, j, 1]
+        ux, uy = bx - ax, by - ay
         square = ux * ux + uy * uy
-        inverse = 1.0 / square if square > 0.0 else 0.0
-        if inverse > 1e300:  # an edge so short that its square underflows is a point
-            inverse = 0.0
-        length = math.sqrt(inverse)
+        inverse = 1.0 / square if square > SHORTEST else 0.0
+        inward = math.sqrt(inverse) * (sign if i == k else -sign)
         edges[k, 0], edges[k, 1], edges[k, 2], edges[k, 3] = ax, ay, ux, uy
-        edges[k, 4], edges[k, 5] = inverse, length
-        edges[k, 6], edges[k, 7] = -uy * length * sign, ux * length * sign
+        edges[k, 4], edges[k, 5], edges[k, 6] = inverse, bx, by
+        edges[k, 7], edges[k, 8] = -uy * inward, ux * inward
     return sign
 
 
@@ -157,7 +173,7 @@ def _row_span(edges, sign, radius, y, x_first, x_last, width, side):
         return x_first, x_last
     low, high = float(x_first), float(x_last) - 1.0
     for k in range(edges.shape[0]):
-        nx, ny = edges[k, 6], edges[k, 7]
+        nx, ny = edges[k, 7], edges[k, 8]
         if nx == 0.0 and ny == 0.0:
             continue
         # nx * (x - ax) + ny * (y - ay) >= -radius, with slack for the rounding of this line
@@ -218,17 +234,19 @@ def _distances(edges, sign, m, xs, ys, best, foot, nearest, distance):
         distance[i] = 1.0 if sign != 0.0 else -1.0
     for k in range(edges.shape[0]):
         ax, ay, ux, uy = edges[k, 0], edges[k, 1], edges[k, 2], edges[k, 3]
-        inverse = edges[k, 4]
+        inverse, bx, by = edges[k, 4], edges[k, 5], edges[k, 6]
+        nx, ny = edges[k, 7], edges[k, 8]
         for i in range(m):
             px, py = xs[i] - ax, ys[i] - ay
             t = min(max((px * ux + py * uy) * inverse, 0.0), 1.0)
-            rx, ry = px - t * ux, py - t * uy
+            rx = px - t * ux if t < 1.0 else xs[i] - bx
+            ry = py - t * uy if t < 1.0 else ys[i] - by
             square = rx * rx + ry * ry
             closer = square < best[i]
             best[i] = square if closer else best[i]
             foot[i] = t if closer else foot[i]
             nearest[i] = k if closer else nearest[i]
-            outside = (ux * py - uy * px) * sign < 0.0
+            outside = nx * px + ny * py < 0.0
             distance[i] = -1.0 if outside else distance[i]
     for i in range(m):
         inside = distance[i] > 0.0 and 0.0 < foot[i] < 1.0
@@ -286,7 +304,7 @@ def alpha_rows(
 ):
     """Fill `totals` (sum of generators, or maximum) of the pixels of rows start .. stop - 1."""
     height, width = size
-    edges = np.empty((corners.shape[1], 8))
+    edges = np.empty((corners.shape[1], 9))
     cursor = np.empty(2, np.int64)
     work = np.empty((5, CHUNK))
     xs, ys, best, foot, distance = work[0], work[1], work[2], work[3], work[4]
@@ -351,7 +369,8 @@ def _backpropagate(
     if idempotent:
         for i in range(n):
             pixel = pixels[i]
-            weight[i] = 1.0 / ties[pixel] if a[i] == alphas[pixel] else 0.0
+            tied = a[i] > cutoff and a[i] == alphas[pixel]
+            weight[i] = 1.0 / ties[pixel] if tied else 0.0
     else:
         for i in range(n):
             total[i], rest[i] = alphas[pixels[i]], rests[pixels[i]]
@@ -376,24 +395,26 @@ def _backpropagate(
             slope = slope * (1.0 - art) / abs(d) ** art if d != 0.0 else 0.0
         grad_d = grad_z * slope
         # The direction in which the distance grows, from the nearest point to the pixel.
-        k = nearest[i]
-        after = k + 1 if k + 1 < corners.shape[1] else 0
+        k, after = _edge_ends(corners, f, nearest[i])
         ax, ay = corners[f, k, 0], corners[f, k, 1]
         ux, uy = corners[f, after, 0] - ax, corners[f, after, 1] - ay
         row, column = (pixels[i] // width) % height, pixels[i] % width
         px = (2.0 * column + 1.0 - width) / side - ax
         py = (height - 1.0 - 2.0 * row) / side - ay
-        square_length = ux * ux + uy * uy
-        inverse = 1.0 / square_length if square_length > 0.0 else 0.0
-        t = min(max((px * ux + py * uy) * inverse, 0.0), 1.0) if inverse < 1e300 else 0.0
+        length_square = ux * ux + uy * uy
+        along = px * ux + py * uy
+        t = min(max(along / length_square, 0.0), 1.0) if length_square > SHORTEST else 0.0
         nx, ny = px - t * ux, py - t * uy
         length = math.sqrt(nx * nx + ny * ny)
         if length > 0.0:
             grad_d = grad_d / length if d > 0.0 else -grad_d / length
         else:  # on the boundary: the inward normal of the edge, 0 for an edge without length
-            length = math.sqrt(square_length)
+            length = math.sqrt(length_square)
             grad_d = grad_d / length if length > 0.0 else 0.0
-            nx, ny = -uy * _orientation(corners, f), ux * _orientation(corners, f)
+            inward = (
+                1.0 if _orientation(corners, f) * (1.0 if k == nearest[i] else -1.0) > 0.0 else -1.0
+            )
+            nx, ny = -uy * inward, ux * inward
         grad_corners[f, k, 0] -= (1.0 - t) * nx * grad_d
         grad_corners[f, k, 1] -= (1.0 - t) * ny * grad_d
         grad_corners[f, after, 0] -= t * nx * grad_d
@@ -417,16 +438,6 @@ def _backpropagate(
 
 
 @njit(cache=True, nogil=True)
-def _orientation(corners, f):
-    """+1 for a counterclockwise face, -1 for a clockwise one or one without area."""
-    area = 0.0
-    for k in range(1, corners.shape[1] - 1):
-        area += (corners[f, k, 0] - corners[f, 0, 0]) * (corners[f, k + 1, 1] - corners[f, 0, 1])
-        area -= (corners[f, k, 1] - corners[f, 0, 1]) * (corners[f, k + 1, 0] - corners[f, 0, 0])
-    return 1.0 if area > 0.0 else -1.0
-
-
-@njit(cache=True, nogil=True)
 def backward_faces(
     corners, image_of_face, boxes, images, size, law, addresses, shape, cutoff,
     pixel_grads, alphas, rests, ties, grad_corners, grad_scalars, start, stop,
@@ -436,7 +447,7 @@ def backward_faces(
     `pixel_grads` is d(loss)/d(alpha), 0 for pixels that pass no gradient on.
     """
     height, width = size
-    edges = np.empty((corners.shape[1], 8))
+    edges = np.empty((corners.shape[1], 9))
     cursor = np.empty(2, np.int64)
     work = np.empty((5, CHUNK))
     xs, ys, best, foot, distance = work[0], work[1], work[2], work[3], work[4]
@@ -491,7 +502,7 @@ def count_rows(corners, offsets, boxes, images, size, counts, start, stop):
     """Bound the number of pairs of every row start .. stop - 1 from above."""
     height, width = size
     side = float(min(height, width))
-    edges = np.empty((corners.shape[1], 8))
+    edges = np.empty((corners.shape[1], 9))
     for b in range(start // height, (stop - 1) // height + 1):
         row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
         for f in range(offsets[b], offsets[b + 1]):
@@ -513,7 +524,7 @@ def list_rows(corners, offsets, boxes, images, size, pixels, faces, used, slots,
     Row r of the range fills pixels and faces from slots[r - start] on; used[r - start] counts them.
     """
     height, width = size
-    edges = np.empty((corners.shape[1], 8))
+    edges = np.empty((corners.shape[1], 9))
     cursor = np.empty(2, np.int64)
     work = np.empty((5, CHUNK))
     xs, ys, best, foot, distance = work[0], work[1], work[2], work[3], work[4]
@@ -552,7 +563,7 @@ def nearest_rows(corners, offsets, boxes, images, size, planes, limits, keys, fa
     limits[f, :2] and must reach limits[f, 2], the far plane. Ties go to the lower face.
     """
     height, width = size
-    edges = np.empty((corners.shape[1], 8))
+    edges = np.empty((corners.shape[1], 9))
     cursor = np.empty(2, np.int64)
     work = np.empty((5, CHUNK))
     xs, ys, best, foot, distance = work[0], work[1], work[2], work[3], work[4]

@@ -121,10 +121,12 @@ class _Compiled:
     @classmethod
     def of(cls, model: Model, *, scalars: bool, shape: bool, p: bool) -> _Compiled:
         from gendr.distributions import _numba as laws
+        from gendr.distributions.law import Law
         from gendr.tnorms import _numba as families
 
         dist, tconorm = model.dist, model.tconorm
         idempotent = tconorm.kind == "max"
+        assert isinstance(dist.law, Law)  # `alpha` takes the others elsewhere
         name = dist.law.name
         addresses = [
             laws.cdf_address(name),

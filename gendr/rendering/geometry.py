@@ -159,6 +159,14 @@ def signed_distance(points: Tensor, corners: Tensor) -> Tensor:
         return values.gather(-2, index.expand(*shape, 1, 2)).squeeze(-2)
 
     start, end = pick(corners), pick(following)
+    with torch.no_grad():
+        # The same direction for both faces that share an edge: the same distance, so a tie.
+        smaller = (end[..., 0] < start[..., 0]) | (
+            (end[..., 0] == start[..., 0]) & (end[..., 1] < start[..., 1])
+        )
+        flip = smaller.unsqueeze(-1)
+        orientation = torch.where(smaller, -orientation, orientation)
+    start, end = torch.where(flip, end, start), torch.where(flip, start, end)
     edge, to_point = end - start, points - start
     square = _safe_square(edge)
     t = (to_point * edge).sum(-1) / square

@@ -230,15 +230,17 @@ class Renderer(nn.Module):
     def dist(self) -> Distribution:
         """The distribution, with its learnt shape."""
         fixed = self._dist.shape_parameter
-        shape = None if fixed is None else self._value("shape", fixed)
-        return self._dist if shape is fixed else self._dist.with_shape(shape)
+        if fixed is None or "log_shape" not in self._parameters:
+            return self._dist
+        return self._dist.with_shape(self._value("shape", fixed))
 
     @property
     def tconorm(self) -> TConorm:
         """The T-conorm, with its learnt p."""
         fixed = getattr(self._tconorm, "p", None)
-        p = None if fixed is None else self._value("p", fixed)
-        return self._tconorm if p is fixed else self._tconorm.with_p(p)
+        if fixed is None or "log_p" not in self._parameters:
+            return self._tconorm
+        return self._tconorm.with_p(self._value("p", fixed))
 
     @property
     def gamma(self) -> float | Tensor:

@@ -1,0 +1,228 @@
+"""Checks at the Python door: each ends in one line that says what came and what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+FLOATS = (torch.float32, torch.float64)
+INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """`float32` for torch.float32."""
+    return str(dtype).removeprefix("torch.")
+
+
+def shape_text(shape: Iterable[int]) -> str:
+    """`[2, 3]` for any iterable of sizes."""
+    return "[" + ", ".join(str(n) for n in shape) + "]"
+
+
+def check_tensor(name: str, value: object) -> Tensor:
+    """Return `value` if it is a tensor.
+
+    Raises:
+        TypeError: if it is anything else.
+    """
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{name} must be a torch.Tensor, got {type(value).__name__}; "
+            "convert it with torch.as_tensor"
+        )
+    return value
+
+
+def check_float(name: str, value: object) -> Tensor:
+    """Return `value` if it is a float32 or float64 tensor.
+
+    Raises:
+        TypeError: if it is no tensor or has another dtype.
+    """
+    tensor = check_tensor(name, value)
+    if tensor.dtype not in FLOATS:
+        raise TypeError(
+            f"{name} must be float32 or float64, got {dtype_name(tensor.dtype)}; "
+            "convert it with .float()"
+        )
+    return tensor
+
+
+def check_integer(name: str, value: object) -> Tensor:
+    """Return `value` as int64 if it is a tensor of integers.
+
+    Raises:
+        TypeError: if it is no tensor or has another dtype.
+    """
+    tensor = check_tensor(name, value)
+    if tensor.dtype not in INTEGERS:
+        raise TypeError(
+            f"{name} must hold integers, got {dtype_name(tensor.dtype)}; convert it with .long()"
+        )
+    return tensor.long()
+
+
+def _fits(shape: torch.Size, pattern: str, sizes: dict[str, int]) -> bool:
+    """Whether `shape` fits e.g. `[..., V, 3]`; fills `sizes` with what the letters stand for."""
+    parts = [part.strip() for part in pattern.strip().strip("[]").split(",") if part.strip()]
+    dims = list(shape)
+    if parts and parts[0] == "...":
+        parts = parts[1:]
+        dims = dims[max(0, len(dims) - len(parts)) :]
+    if len(parts) != len(dims):
+        return False
+    return all(
+        n == (int(part) if part.isdigit() else sizes.setdefault(part, n))
+        for part, n in zip(parts, dims, strict=True)
+    )
+
+
+def check_shape(name: str, tensor: Tensor, pattern: str, **known: int) -> dict[str, int]:
+    """Compare a shape with a pattern and return the sizes of its letters.
+
+    Args:
+        name: What the tensor is called in the message.
+        tensor: Any tensor.
+        pattern: Such as `"[B, F, 3, 3]"`, `"[..., 3]"` or `"[V, 3] or [B, V, 3]"`. Numbers must
+            match, equal letters must be equal, leading dots stand for any number of dimensions.
+        **known: Sizes of letters that are known beforehand.
+
+    Raises:
+        ValueError: if no alternative fits.
+    """
+    for alternative in pattern.split(" or "):
+        sizes = dict(known)
+        if _fits(tensor.shape, alternative, sizes):
+            return sizes
+    where = ", ".join(f"{k} = {v}" for k, v in known.items() if k in pattern)
+    where = f" with {where}" if where else ""
+    raise ValueError(f"{name} must have shape {pattern}{where}, got {shape_text(tensor.shape)}")
+
+
+def check_finite(name: str, tensor: Tensor) -> Tensor:
+    """Return `tensor` if it holds neither NaN nor inf.
+
+    Raises:
+        ValueError: that names the tensor, how many values are wrong, and where the first is.
+    """
+    good = torch.isfinite(tensor.detach())
+    if not bool(good.all()):
+        bad = (~good).nonzero()
+        first = bad[0].tolist()
+        value = tensor.detach()[tuple(first)].item()
+        at = f" at index {shape_text(first)}" if first else ""
+        raise ValueError(
+            f"{name} must be finite, got {len(bad)} NaN or inf values, the first ({value}){at}"
+        )
+    return tensor
+
+
+def check_index(name: str, tensor: Tensor, size: int, what: str) -> Tensor:
+    """Return `tensor` of indices if all lie in 0 .. size - 1.
+
+    Args:
+        name: What the indices are called in the message.
+        tensor: Integers of any shape.
+        size: How many things they index.
+        what: What these things are called, in the plural.
+
+    Raises:
+        ValueError: if an index is negative or too large.
+    """
+    if tensor.numel():
+        low, high = (int(x) for x in torch.aminmax(tensor))
+        if low < 0 or high >= size:
+            worst = low if low < 0 else high
+            hint = "; indices count from 0" if high == size and low >= 1 else ""
+            allowed = f"0 .. {size - 1}" if size else "nothing"
+            raise ValueError(
+                f"{name} must index the {size} {what} ({allowed}), got the index {worst}{hint}"
+            )
+    return tensor
+
+
+def check_like(name: str, tensor: Tensor, other_name: str, other: Tensor) -> Tensor:
+    """Return `tensor` if it has the dtype and device of `other`.
+
+    Raises:
+        TypeError: if the dtypes differ.
+        ValueError: if the devices differ.
+    """
+    if tensor.dtype != other.dtype:
+        raise TypeError(
+            f"{name} must have the dtype of {other_name}, {dtype_name(other.dtype)}, "
+            f"got {dtype_name(tensor.dtype)}; convert one of them with .to()"
+        )
+    return check_device(name, tensor, other_name, other)
+
+
+def check_device(name: str, tensor: Tensor, other_name: str, other: Tensor) -> Tensor:
+    """Return `tensor` if it lives on the device of `other`.
+
+    Raises:
+        ValueError: if the devices differ.
+    """
+    if tensor.device != other.device:
+        raise ValueError(
+            f"{name} must be on the device of {other_name}, {other.device}, "
+            f"got {tensor.device}; move one of them with .to()"
+        )
+    return tensor
+
+
+def nearest(value: object, allowed: Iterable[str], count: int = 3) -> list[str]:
+    """The names most like `value`, best first; all of them if there are few."""
+    names = sorted(allowed)
+    if len(names) <= count:
+        return names
+    return difflib.get_close_matches(str(value), names, n=count, cutoff=0.4) or names
+
+
+def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
+    """Return `value` if it is one of the allowed strings.
+
+    Raises:
+        ValueError: with the nearest names.
+    """
+    names = list(allowed)
+    if isinstance(value, str) and value in names:
+        return value
+    close = nearest(value, names)
+    hint = "allowed" if len(close) == len(names) else "the nearest"
+    raise ValueError(f"unknown {name} {value!r}; {hint}: {', '.join(close)}")
+
+
+def check_number(
+    name: str, value: object, *, above: float = -math.inf, below: float = math.inf
+) -> float:
+    """Return `value` as a float if it is a number with above < value < below.
+
+    Raises:
+        TypeError: if it is no number.
+        ValueError: if it is NaN, inf or outside the open interval.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    if not math.isfinite(value) or not above < value < below:
+        bounds = [f"> {above:g}"] if above > -math.inf else []
+        bounds += [f"< {below:g}"] if below < math.inf else []
+        raise ValueError(f"{name} must be {' and '.join(bounds) or 'finite'}, got {value!r}")
+    return float(value)
+
+
+def check_count(name: str, value: object, *, least: int = 1) -> int:
+    """Return `value` if it is an int of at least `least`.
+
+    Raises:
+        TypeError: if it is no int.
+        ValueError: if it is too small.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{name} must be >= {least}, got {value}")
+    return value

@@ -1,0 +1,36 @@
+"""Meshes, their files, and the cameras that look at them."""
+
+from gendr.mesh.cameras import (
+    Camera,
+    axis_angle_to_matrix,
+    look_at,
+    look_from,
+    rotation_6d_to_matrix,
+    rotation_angle_between,
+)
+from gendr.mesh.data import Mesh
+from gendr.mesh.io import load_texture
+from gendr.mesh.lighting import Lighting
+from gendr.mesh.shapes import cube, cube_sphere, grid, icosphere
+from gendr.mesh.views import Views, load_views, save_views, view_volume, visual_sphere
+
+__all__ = [
+    "Camera",
+    "Lighting",
+    "Mesh",
+    "Views",
+    "axis_angle_to_matrix",
+    "cube",
+    "cube_sphere",
+    "grid",
+    "icosphere",
+    "load_texture",
+    "load_views",
+    "look_at",
+    "look_from",
+    "rotation_6d_to_matrix",
+    "rotation_angle_between",
+    "save_views",
+    "view_volume",
+    "visual_sphere",
+]

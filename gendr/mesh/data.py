@@ -1,0 +1,932 @@
+"""`Mesh`: one triangle mesh or a batch of different ones, packed without padding."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gendr._checks import (
+    check_choice,
+    check_count,
+    check_device,
+    check_finite,
+    check_float,
+    check_index,
+    check_integer,
+    check_like,
+    check_number,
+    check_shape,
+    check_tensor,
+    dtype_name,
+)
+
+# Colours lie in [0, 1]. An optimiser may step a little over the ends; 8-bit values are far off.
+_LARGEST_COLOR = 2.0
+
+
+def _offsets(counts: Sequence[int]) -> tuple[int, ...]:
+    """Where each part starts: exclusive running sum."""
+    return tuple(accumulate(counts, initial=0))[:-1]
+
+
+def _unit(v: Tensor) -> Tensor:
+    """Direction v / |v| along the last dimension; 0 with gradient 0 where v = 0.
+
+    Neither over- nor underflows: the direction does not depend on the scale, so the largest
+    component may be divided out as a constant.
+    """
+    size = v.detach().abs().amax(-1, keepdim=True)
+    v = v / torch.where(size > 0, size, 1)
+    square = (v * v).sum(-1, keepdim=True)
+    return v * torch.where(square > 0, square, 1).rsqrt()
+
+
+def _length(v: Tensor) -> Tensor:
+    """|v| along the last dimension, with gradient 0 where v = 0; neither over- nor underflows."""
+    return (v * _unit(v)).sum(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Topology:
+    """Who is connected to whom, shared by all meshes that differ in vertex positions only.
+
+    `local` holds the faces of one mesh [F, 3] if all B meshes share them, else the packed ones.
+    A batch of copies knows the `one` it copies, so what is found for one is found for all.
+    """
+
+    local: Tensor
+    vertex_counts: tuple[int, ...]
+    face_counts: tuple[int, ...]
+    shared: bool
+    one: _Topology | None = None
+
+    @cached_property
+    def faces(self) -> Tensor:
+        """Packed indices [ΣF, 3]."""
+        if not self.shared or len(self.vertex_counts) == 1:
+            return self.local
+        start = torch.tensor(_offsets(self.vertex_counts), device=self.local.device)
+        return (self.local + start[:, None, None]).reshape(-1, 3)
+
+    @cached_property
+    def local_edges(self) -> tuple[Tensor, Tensor]:
+        """Unique undirected edges [E, 2], smaller index first, and those of each face [F, 3].
+
+        Edge k of a face joins its corners k and k + 1 (mod 3). Of one mesh if shared, else packed.
+        """
+        if self.one is not None:
+            return self.one.local_edges
+        ends = torch.stack((self.local, self.local.roll(-1, dims=1)), -1)  # [F, 3, 2]
+        low, high = ends.amin(-1), ends.amax(-1)
+        base = max(1, sum(self.vertex_counts))
+        key, of_face = torch.unique(low * base + high, return_inverse=True)
+        return torch.stack((key // base, key % base), -1), of_face.reshape(-1, 3)
+
+    @cached_property
+    def edges(self) -> Tensor:
+        """Unique undirected edges, packed: [ΣE, 2]."""
+        edges = self.local_edges[0]
+        if not self.shared or len(self.vertex_counts) == 1:
+            return edges
+        start = torch.tensor(_offsets(self.vertex_counts), device=edges.device)
+        return (edges + start[:, None, None]).reshape(-1, 2)
+
+    @cached_property
+    def closed(self) -> bool:
+        """Whether every edge is run through once in each direction."""
+        if self.local.numel() == 0:
+            return False
+        edges, of_face = self.local_edges
+        forward = (self.local < self.local.roll(-1, dims=1)).reshape(-1)
+        count = torch.bincount(of_face.reshape(-1), minlength=len(edges))
+        ahead = torch.bincount(of_face.reshape(-1)[forward], minlength=len(edges))
+        return bool((count == 2).all()) and bool((ahead == 1).all())
+
+    @cached_property
+    def _copies(self) -> dict[int, _Topology]:
+        return {1: self}
+
+    def repeated(self, count: int) -> _Topology:
+        """`count` copies of a single mesh, made once."""
+        if count not in self._copies:
+            self._copies[count] = _Topology(
+                self.local, self.vertex_counts * count, self.face_counts * count, True, self
+            )
+        return self._copies[count]
+
+    def to(self, device: torch.device) -> _Topology:
+        """The same on another device."""
+        if self.local.device == device:
+            return self
+        if self.one is not None:
+            return self.one.to(device).repeated(len(self.vertex_counts))
+        return _Topology(self.local.to(device), self.vertex_counts, self.face_counts, self.shared)
+
+
+class Mesh:
+    """One triangle mesh, or a batch of B meshes that may differ in everything.
+
+    A mesh is immutable: `with_vertices` and the like return a new one that shares all the rest.
+    Tensors keep their autograd graph. Everything is packed, the meshes of a batch one after the
+    other: ΣV vertices, ΣF faces, and indices that count from the first vertex of the batch.
+
+    The colour of a surface point is the product of what the mesh has: texture, vertex colours and
+    face colours (as in glTF), white if it has none.
+
+    Args:
+        vertices: [V, 3], or [B, V, 3] for B meshes of one topology; float32 or float64; world
+            frame, right-handed, y up.
+        faces: [F, 3] or [B, F, 3] integers, indices into the V vertices of a mesh; the corners run
+            counter-clockwise seen from outside. F = 0 is allowed: such a mesh is not seen.
+        uvs: [T, 2] or [B, T, 2]; u to the right and v up over the texture, as in OBJ: (0, 0) is its
+            lower left corner.
+        face_uvs: [F, 3] or [B, F, 3], indices into the T uvs. Both come together.
+        texture: [Ht, Wt, 3] RGB in [0, 1], row 0 the top; for a batch also [B, Ht, Wt, 3] or a
+            sequence of B textures of any sizes. Needs uvs.
+        vertex_colors: [V, 3] or [B, V, 3], RGB in [0, 1].
+        face_colors: [F, 3] or [B, F, 3], RGB in [0, 1].
+
+    Raises:
+        TypeError: for what is no tensor or has the wrong dtype.
+        ValueError: for shapes, devices, indices or values that are not allowed, NaN and inf among
+            them.
+    """
+
+    _topology: _Topology
+    _vertices: Tensor
+    _uvs: Tensor | None
+    _face_uvs: Tensor | None
+    _uv_counts: tuple[int, ...] | None
+    _textures: tuple[Tensor, ...] | None
+    _vertex_colors: Tensor | None
+    _face_colors: Tensor | None
+
+    def __init__(
+        self,
+        vertices: Tensor,
+        faces: Tensor,
+        *,
+        uvs: Tensor | None = None,
+        face_uvs: Tensor | None = None,
+        texture: Tensor | Sequence[Tensor] | None = None,
+        vertex_colors: Tensor | None = None,
+        face_colors: Tensor | None = None,
+    ) -> None:
+        check_float("vertices", vertices)
+        faces = check_integer("faces", faces)
+        known = check_shape("vertices", vertices, "[V, 3] or [B, V, 3]")
+        batch, count = known.get("B", 1), known["V"]
+        if vertices.ndim == 2:
+            sizes = check_shape("faces", faces, "[F, 3]")
+        else:
+            sizes = check_shape("faces", faces, "[F, 3] or [B, F, 3]", B=batch)
+            if batch == 0:
+                raise ValueError("vertices must hold at least one mesh, got shape [0, V, 3]")
+        check_device("faces", faces, "vertices", vertices)
+        check_index("faces", faces, count, "vertices")
+        check_finite("vertices", vertices)
+        if faces.ndim == 3:
+            start = count * torch.arange(batch, device=faces.device)
+            local = (faces + start[:, None, None]).reshape(-1, 3)
+            self._topology = _Topology(local, (count,) * batch, (sizes["F"],) * batch, batch == 1)
+        else:
+            self._topology = _Topology(faces, (count,), (sizes["F"],), True).repeated(batch)
+        self._vertices = vertices.reshape(-1, 3)
+        self._uvs = self._face_uvs = self._uv_counts = None
+        self._set_uvs(uvs, face_uvs)
+        self._textures = self._checked_textures(texture)
+        self._vertex_colors = self._checked_colors("vertex_colors", vertex_colors)
+        self._face_colors = self._checked_colors("face_colors", face_colors)
+
+    # -- what a mesh is made of ------------------------------------------------------------------
+
+    @property
+    def vertices(self) -> Tensor:
+        """Positions of all vertices, packed: [ΣV, 3]."""
+        return self._vertices
+
+    @property
+    def faces(self) -> Tensor:
+        """Corners of all faces as packed vertex indices: int64 [ΣF, 3]."""
+        return self._topology.faces
+
+    @property
+    def faces_local(self) -> Tensor | None:
+        """int64 [F, 3], counting from the first vertex of each mesh, if all meshes share them."""
+        return self._topology.local if self._topology.shared else None
+
+    @property
+    def vertex_counts(self) -> tuple[int, ...]:
+        """Vertices per mesh."""
+        return self._topology.vertex_counts
+
+    @property
+    def face_counts(self) -> tuple[int, ...]:
+        """Faces per mesh."""
+        return self._topology.face_counts
+
+    @property
+    def vertex_offsets(self) -> tuple[int, ...]:
+        """Packed index of the first vertex of each mesh."""
+        return _offsets(self.vertex_counts)
+
+    @property
+    def face_offsets(self) -> tuple[int, ...]:
+        """Packed index of the first face of each mesh."""
+        return _offsets(self.face_counts)
+
+    @property
+    def uvs(self) -> Tensor | None:
+        """Texture coordinates, packed: [ΣT, 2], u right, v up."""
+        return self._uvs
+
+    @property
+    def face_uvs(self) -> Tensor | None:
+        """Packed indices into `uvs` per face corner: int64 [ΣF, 3]."""
+        return self._face_uvs
+
+    @property
+    def textures(self) -> tuple[Tensor, ...] | None:
+        """One texture [Ht, Wt, 3] per mesh, row 0 the top; meshes may share the same tensor."""
+        return self._textures
+
+    @property
+    def texture(self) -> Tensor | None:
+        """The texture [Ht, Wt, 3] of one mesh, or the one that all meshes share.
+
+        Raises:
+            ValueError: if the meshes have different textures.
+        """
+        if self._textures is None:
+            return None
+        if any(t is not self._textures[0] for t in self._textures):
+            raise ValueError("the meshes of this batch have different textures; read .textures")
+        return self._textures[0]
+
+    @property
+    def vertex_colors(self) -> Tensor | None:
+        """RGB per vertex, packed: [ΣV, 3]."""
+        return self._vertex_colors
+
+    @property
+    def face_colors(self) -> Tensor | None:
+        """RGB per face, packed: [ΣF, 3]."""
+        return self._face_colors
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """float32 or float64."""
+        return self._vertices.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the mesh lives."""
+        return self._vertices.device
+
+    def __len__(self) -> int:
+        return len(self.vertex_counts)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        parts = [f"{len(self)} mesh{'es' if len(self) > 1 else ''}"]
+        parts += [f"{sum(self.vertex_counts)} vertices", f"{sum(self.face_counts)} faces"]
+        if self._textures is not None:
+            parts.append(
+                "texture " + ", ".join(f"{t.shape[1]}×{t.shape[0]}" for t in self._distinct)
+            )
+        elif self._uvs is not None:
+            parts.append("uvs")
+        parts += [n for n in ("vertex_colors", "face_colors") if getattr(self, n) is not None]
+        return f"Mesh({', '.join(parts)}, {dtype_name(self.dtype)}, {self.device})"
+
+    @property
+    def _distinct(self) -> list[Tensor]:
+        """The textures, each tensor once."""
+        return list({id(t): t for t in self._textures or ()}.values())
+
+    # -- batches ---------------------------------------------------------------------------------
+
+    @classmethod
+    def batch(cls, meshes: Sequence[Mesh]) -> Mesh:
+        """Join meshes, or batches of them, into one batch.
+
+        What only some of them have (a texture, colours) becomes white for the others.
+
+        Raises:
+            TypeError: if something is no mesh, or the dtypes differ.
+            ValueError: if there is none, or the devices differ.
+        """
+        meshes = list(meshes)
+        if not meshes:
+            raise ValueError("a batch needs at least one mesh, got none")
+        for i, mesh in enumerate(meshes):
+            if not isinstance(mesh, Mesh):
+                raise TypeError(f"mesh {i} of the batch must be a Mesh, got {type(mesh).__name__}")
+            check_like(f"mesh {i} of the batch", mesh.vertices, "mesh 0", meshes[0].vertices)
+        if len(meshes) == 1:
+            return meshes[0]
+        vertex_counts = tuple(n for m in meshes for n in m.vertex_counts)
+        face_counts = tuple(n for m in meshes for n in m.face_counts)
+        first = meshes[0]._topology
+        out = copy.copy(meshes[0])
+        one = first.one or first
+        if first.shared and all((m._topology.one or m._topology) is one for m in meshes):
+            out._topology = one.repeated(len(vertex_counts))
+        else:
+            starts = _offsets([sum(m.vertex_counts) for m in meshes])
+            faces = torch.cat([m.faces + s for m, s in zip(meshes, starts, strict=True)])
+            out._topology = _Topology(faces, vertex_counts, face_counts, False)
+        out._vertices = torch.cat([m.vertices for m in meshes])
+        if any(m.uvs is not None for m in meshes):
+            uvs, face_uvs, counts = zip(*(m._some_uvs() for m in meshes), strict=True)
+            starts = _offsets([len(u) for u in uvs])
+            out._uvs = torch.cat(uvs)
+            out._face_uvs = torch.cat([f + s for f, s in zip(face_uvs, starts, strict=True)])
+            out._uv_counts = tuple(n for part in counts for n in part)
+        if any(m.textures is not None for m in meshes):
+            white = out._vertices.new_ones(1, 1, 3)
+            out._textures = tuple(t for m in meshes for t in m.textures or (white,) * len(m))
+        if any(m.vertex_colors is not None for m in meshes):
+            out._vertex_colors = torch.cat([m._some_colors("vertex") for m in meshes])
+        if any(m.face_colors is not None for m in meshes):
+            out._face_colors = torch.cat([m._some_colors("face") for m in meshes])
+        return out
+
+    def _some_uvs(self) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+        """UVs, face UVs and counts; one uv (0, 0) per mesh if it has none."""
+        if self._uvs is not None and self._face_uvs is not None and self._uv_counts is not None:
+            return self._uvs, self._face_uvs, self._uv_counts
+        uvs = self._vertices.new_zeros(len(self), 2)
+        return uvs, self._mesh_of("face")[:, None].expand(-1, 3), (1,) * len(self)
+
+    def _some_colors(self, what: str) -> Tensor:
+        """The colours per vertex or face, white if it has none."""
+        colors = self._vertex_colors if what == "vertex" else self._face_colors
+        counts = self.vertex_counts if what == "vertex" else self.face_counts
+        return colors if colors is not None else self._vertices.new_ones(sum(counts), 3)
+
+    def _mesh_of(self, what: str) -> Tensor:
+        """Index of its mesh for every packed vertex or face: int64 [ΣV] or [ΣF]."""
+        counts = self.vertex_counts if what == "vertex" else self.face_counts
+        size = torch.tensor(counts, device=self.device)
+        return torch.arange(len(self), device=self.device).repeat_interleave(size)
+
+    def __getitem__(self, index: int | slice) -> Mesh:
+        """Mesh `index`, or the batch of a slice.
+
+        Raises:
+            IndexError: if there is no such mesh.
+            TypeError: if the index is neither int nor slice.
+        """
+        if isinstance(index, slice):
+            chosen = range(len(self))[index]
+            if not chosen:
+                raise IndexError(f"the slice {index} of {len(self)} meshes holds none")
+            return Mesh.batch([self[i] for i in chosen])
+        if not isinstance(index, int):
+            raise TypeError(f"a mesh index must be an int or a slice, got {type(index).__name__}")
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"mesh index {index} out of range for {len(self)} meshes")
+        if len(self) == 1:
+            return self
+        i = index % len(self)
+        topology = self._topology
+        v, f = self.vertex_offsets[i], self.face_offsets[i]
+        nv, nf = self.vertex_counts[i], self.face_counts[i]
+        out = copy.copy(self)
+        out._topology = topology.one or _Topology(
+            topology.local[f : f + nf] - v, (nv,), (nf,), shared=True
+        )
+        out._vertices = self._vertices[v : v + nv]
+        if self._uvs is not None and self._face_uvs is not None and self._uv_counts is not None:
+            t, nt = _offsets(self._uv_counts)[i], self._uv_counts[i]
+            out._uvs, out._uv_counts = self._uvs[t : t + nt], (nt,)
+            out._face_uvs = self._face_uvs[f : f + nf] - t
+        if self._textures is not None:
+            out._textures = (self._textures[i],)
+        if self._vertex_colors is not None:
+            out._vertex_colors = self._vertex_colors[v : v + nv]
+        if self._face_colors is not None:
+            out._face_colors = self._face_colors[f : f + nf]
+        return out
+
+    def __iter__(self) -> Iterator[Mesh]:
+        return (self[i] for i in range(len(self)))
+
+    def unbind(self) -> tuple[Mesh, ...]:
+        """The meshes of the batch, one by one."""
+        return tuple(self)
+
+    def repeated(self, count: int) -> Mesh:
+        """A batch of `count` copies of one mesh; faces and textures are shared, not copied.
+
+        Raises:
+            ValueError: if this is a batch already.
+        """
+        check_count("count", count)
+        if len(self) != 1:
+            raise ValueError(f"repeated() takes one mesh, got a batch of {len(self)}; index it")
+        return self if count == 1 else Mesh.batch([self] * count)
+
+    # -- other meshes of the same topology -------------------------------------------------------
+
+    def with_vertices(self, vertices: Tensor) -> Mesh:
+        """The same mesh with other vertex positions; the hot path of a fit.
+
+        Checks shape, dtype and device, and leaves NaN and inf for the renderer to find.
+
+        Args:
+            vertices: [ΣV, 3] packed; or [B, V, 3] if all meshes have V vertices, where a single
+                mesh becomes a batch of B.
+
+        Raises:
+            TypeError: for what is no float tensor.
+            ValueError: for another shape or device.
+        """
+        check_float("vertices", vertices)
+        check_device("vertices", vertices, "faces", self._topology.local)
+        if vertices.ndim == 3 and len(self) == 1 and vertices.shape[0] > 1:
+            check_shape("vertices", vertices, "[B, V, 3]", V=self.vertex_counts[0])
+            return self.repeated(vertices.shape[0]).with_vertices(vertices.reshape(-1, 3))
+        if vertices.ndim == 3 and len(set(self.vertex_counts)) == 1:
+            n = self.vertex_counts[0]
+            check_shape("vertices", vertices, "[B, V, 3]", B=len(self), V=n)
+            vertices = vertices.reshape(-1, 3)
+        check_shape("vertices", vertices, "[V, 3]", V=sum(self.vertex_counts))
+        out = copy.copy(self)
+        out._vertices = vertices
+        return out if vertices.dtype == self.dtype else out._like(vertices)
+
+    def with_vertex_colors(self, vertex_colors: Tensor | None) -> Mesh:
+        """The same mesh with other colours per vertex: [ΣV, 3], [B, V, 3] or None."""
+        out = copy.copy(self)
+        out._vertex_colors = self._checked_colors("vertex_colors", vertex_colors)
+        return out
+
+    def with_face_colors(self, face_colors: Tensor | None) -> Mesh:
+        """The same mesh with other colours per face: [ΣF, 3], [B, F, 3] or None."""
+        out = copy.copy(self)
+        out._face_colors = self._checked_colors("face_colors", face_colors)
+        return out
+
+    def with_texture(self, texture: Tensor | Sequence[Tensor] | None) -> Mesh:
+        """The same mesh with another texture: [Ht, Wt, 3], [B, Ht, Wt, 3], a sequence or None."""
+        out = copy.copy(self)
+        out._textures = self._checked_textures(texture)
+        return out
+
+    def with_uvs(self, uvs: Tensor | None, face_uvs: Tensor | None = None) -> Mesh:
+        """The same mesh with other UVs: [T, 2] per mesh and indices [F, 3]; None removes them.
+
+        Without `face_uvs` the indices stay. A texture needs UVs and goes with them.
+        """
+        out = copy.copy(self)
+        if uvs is None:
+            out._textures = None
+        elif face_uvs is None and self._uvs is not None and self._face_uvs is not None:
+            check_like("uvs", check_float("uvs", uvs), "vertices", self._vertices)
+            known = {"T": len(self._uvs)}
+            check_shape("uvs", uvs, "[T, 2]", **known)
+            out._uvs = check_finite("uvs", uvs)
+            return out
+        out._set_uvs(uvs, face_uvs)
+        return out
+
+    def _set_uvs(self, uvs: Tensor | None, face_uvs: Tensor | None) -> None:
+        """Check UVs given per mesh or for all, and store them packed."""
+        self._uvs = self._face_uvs = self._uv_counts = None
+        if uvs is None and face_uvs is None:
+            return
+        if uvs is None or face_uvs is None:
+            missing = "uvs" if uvs is None else "face_uvs"
+            raise ValueError(f"uvs and face_uvs must come together, got no {missing}")
+        check_like("uvs", check_float("uvs", uvs), "vertices", self._vertices)
+        face_uvs = check_integer("face_uvs", face_uvs)
+        check_device("face_uvs", face_uvs, "vertices", self._vertices)
+        batch, faces = len(self), self.face_counts
+        if len(set(faces)) > 1:
+            raise ValueError(
+                "meshes with different numbers of faces must get their uvs before Mesh.batch"
+            )
+        known = {"B": batch, "F": faces[0]}
+        size = check_shape("uvs", uvs, "[T, 2] or [B, T, 2]", **known)["T"]
+        check_shape("face_uvs", face_uvs, "[F, 3] or [B, F, 3]", **known)
+        check_index("face_uvs", face_uvs, size, "uvs")
+        check_finite("uvs", uvs)
+        if batch > 1 and uvs.ndim == 2 and face_uvs.ndim == 2:
+            uvs = uvs.expand(batch, -1, -1)
+        if uvs.ndim == 3:
+            start = size * torch.arange(batch, device=face_uvs.device)
+            face_uvs = (face_uvs + start[:, None, None]).reshape(-1, 3)
+        else:  # one set of uvs for all meshes, but indices of their own: copies keep them apart
+            start = size * torch.arange(batch, device=face_uvs.device)
+            face_uvs = (face_uvs.reshape(batch, -1, 3) + start[:, None, None]).reshape(-1, 3)
+            uvs = uvs.expand(batch, -1, -1)
+        self._uvs, self._face_uvs = uvs.reshape(-1, 2), face_uvs
+        self._uv_counts = (size,) * batch
+
+    def _checked_textures(
+        self, texture: Tensor | Sequence[Tensor] | None
+    ) -> tuple[Tensor, ...] | None:
+        """One texture per mesh."""
+        if texture is None:
+            return None
+        if self._uvs is None:
+            raise ValueError("a texture needs uvs and face_uvs, got none")
+        if isinstance(texture, Tensor):
+            many = texture.ndim == 4
+            textures = tuple(texture) if many else (texture,) * len(self)
+        elif isinstance(texture, Sequence):
+            textures = tuple(texture)
+        else:
+            check_tensor("texture", texture)
+            raise AssertionError
+        if len(textures) != len(self):
+            raise ValueError(
+                f"there must be one texture per mesh, {len(self)}, got {len(textures)}"
+            )
+        for t in {id(t): t for t in textures}.values():
+            check_like("texture", check_float("texture", t), "vertices", self._vertices)
+            check_shape("texture", t, "[Ht, Wt, 3]")
+            if t.numel() == 0:
+                raise ValueError("texture must have at least one texel, got none")
+            _check_color("texture", t)
+        return textures
+
+    def _checked_colors(self, name: str, colors: Tensor | None) -> Tensor | None:
+        """Colours [N, 3] or [B, N, 3] packed, for N vertices or faces."""
+        if colors is None:
+            return None
+        check_like(name, check_float(name, colors), "vertices", self._vertices)
+        letter, counts = (
+            ("V", self.vertex_counts) if name == "vertex_colors" else ("F", self.face_counts)
+        )
+        if len(set(counts)) == 1 and len(self) > 1:
+            if colors.ndim == 2 and colors.shape[0] != sum(counts):
+                check_shape(name, colors, f"[{letter}, 3]", **{letter: counts[0]})
+                colors = colors.repeat(len(self), 1)
+            elif colors.ndim == 3:
+                check_shape(name, colors, f"[B, {letter}, 3]", B=len(self), **{letter: counts[0]})
+        if colors.ndim == 3 and len(set(counts)) == 1:
+            check_shape(name, colors, f"[B, {letter}, 3]", B=len(self), **{letter: counts[0]})
+            colors = colors.reshape(-1, 3)
+        check_shape(name, colors, f"[{letter}, 3]", **{letter: sum(counts)})
+        _check_color(name, colors)
+        return colors
+
+    # -- moving, copying -------------------------------------------------------------------------
+
+    def _map(self, function: Any) -> Mesh:
+        """Apply `function` to every floating tensor, to shared textures once."""
+        out = copy.copy(self)
+        out._vertices = function(self._vertices)
+        for name in ("_uvs", "_vertex_colors", "_face_colors"):
+            value = getattr(self, name)
+            setattr(out, name, None if value is None else function(value))
+        if self._textures is not None:
+            done = {id(t): function(t) for t in self._distinct}
+            out._textures = tuple(done[id(t)] for t in self._textures)
+        return out
+
+    def _like(self, vertices: Tensor) -> Mesh:
+        """All attributes in the dtype of `vertices`, which are taken as they are."""
+        out = self._map(lambda t: t.to(vertices.dtype))
+        out._vertices = vertices
+        return out
+
+    def to(
+        self,
+        device: torch.device | str | torch.dtype | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Mesh:
+        """The mesh on another device, or in float32 or float64; gradients flow back.
+
+        Raises:
+            TypeError: for any other dtype.
+        """
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
+        dtype = self.dtype if dtype is None else dtype
+        if dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"a mesh is float32 or float64, not {dtype_name(dtype)}")
+        target = self.device if device is None else torch.device(device)
+        if target == self.device and dtype == self.dtype:
+            return self
+        out = self._map(lambda t: t.to(device=target, dtype=dtype))
+        if out.device != self.device:
+            out._topology = self._topology.to(out.device)
+            if self._face_uvs is not None:
+                out._face_uvs = self._face_uvs.to(out.device)
+        return out
+
+    def detach(self) -> Mesh:
+        """The same mesh, cut off from the autograd graph."""
+        return self._map(lambda t: t.detach())
+
+    # -- what follows from it --------------------------------------------------------------------
+
+    @property
+    def face_vertices(self) -> Tensor:
+        """Positions of the corners of all faces: [ΣF, 3, 3] (face, corner, xyz)."""
+        return self._gather(self._vertices)
+
+    @property
+    def corner_uvs(self) -> Tensor | None:
+        """UVs of the corners of all faces: [ΣF, 3, 2]."""
+        if self._uvs is None or self._face_uvs is None:
+            return None
+        return self._uvs.index_select(0, self._face_uvs.reshape(-1)).reshape(-1, 3, 2)
+
+    @property
+    def corner_colors(self) -> Tensor | None:
+        """Vertex colours times face colours at the corners of all faces: [ΣF, 3, 3]."""
+        if self._vertex_colors is None:
+            colors = self._face_colors
+            return None if colors is None else colors[:, None].expand(-1, 3, -1)
+        corners = self._gather(self._vertex_colors)
+        return corners if self._face_colors is None else corners * self._face_colors[:, None]
+
+    def _gather(self, values: Tensor) -> Tensor:
+        """Values per vertex [ΣV, C] at the corners of all faces: [ΣF, 3, C]."""
+        # index_select, because its backward is an ordered index_add; that of values[faces] sorts.
+        return values.index_select(0, self.faces.reshape(-1)).reshape(-1, 3, values.shape[-1])
+
+    @property
+    def _face_cross(self) -> Tensor:
+        """Cross product of two edges of every face, twice its area long: [ΣF, 3]."""
+        a, b, c = self.face_vertices.unbind(1)
+        return torch.linalg.cross(b - a, c - a)
+
+    @property
+    def face_normals(self) -> Tensor:
+        """Outward unit normals: [ΣF, 3]; 0 with gradient 0 for faces of no area."""
+        return _unit(self._face_cross)
+
+    @property
+    def face_areas(self) -> Tensor:
+        """Areas: [ΣF]; gradient 0 for faces of no area."""
+        return _length(self._face_cross) / 2
+
+    @property
+    def vertex_normals(self) -> Tensor:
+        """Unit means of the normals round a vertex, weighted by area: [ΣV, 3].
+
+        0 with gradient 0 where there is none (no face, only faces of no area, or cancellation).
+        """
+        cross = self._face_cross[:, None].expand(-1, 3, -1).reshape(-1, 3)
+        total = torch.zeros_like(self._vertices).index_add(0, self.faces.reshape(-1), cross)
+        return _unit(total)
+
+    @property
+    def edges(self) -> Tensor:
+        """Unique undirected edges as packed vertex indices, the smaller first: int64 [ΣE, 2].
+
+        Found once per topology and shared by all meshes made by `with_vertices`.
+        """
+        return self._topology.edges
+
+    @property
+    def is_watertight(self) -> bool:
+        """Whether every mesh is closed: each edge is run through once in either direction."""
+        return self._topology.closed and all(self.face_counts)
+
+    @property
+    def volumes(self) -> Tensor:
+        """Signed volume enclosed by each mesh: [B], > 0 if oriented outwards.
+
+        Means something for closed meshes only.
+        """
+        a, b, c = self.face_vertices.unbind(1)
+        each = (a * torch.linalg.cross(b, c)).sum(-1) / 6
+        return each.new_zeros(len(self)).index_add(0, self._mesh_of("face"), each)
+
+    def bounding_box(self) -> tuple[Tensor, Tensor]:
+        """Lowest and highest coordinates of the vertices of each mesh: [B, 3] and [B, 3].
+
+        Raises:
+            ValueError: for a mesh without vertices.
+        """
+        if 0 in self.vertex_counts:
+            empty = self.vertex_counts.index(0)
+            raise ValueError(f"mesh {empty} has no vertices, so it has no bounding box")
+        parts = self._vertices.split(list(self.vertex_counts))
+        low = torch.stack([p.amin(0) for p in parts])
+        return low, torch.stack([p.amax(0) for p in parts])
+
+    def scaled(self, factor: float | Tensor) -> Mesh:
+        """Every mesh times a factor > 0, a number or one per mesh [B], about the origin.
+
+        Raises:
+            TypeError: for a factor that is neither.
+            ValueError: for a factor that is not positive, or another shape.
+        """
+        if not isinstance(factor, Tensor):
+            return self.with_vertices(self._vertices * check_number("factor", factor, above=0))
+        check_like("factor", check_float("factor", factor), "vertices", self._vertices)
+        check_shape("factor", factor, "[] or [B]", B=len(self))
+        check_finite("factor", factor)
+        if not bool((factor > 0).all()):
+            raise ValueError(f"factor must be > 0, got {factor.min().item()}")
+        return self.with_vertices(
+            self._vertices * self._per_vertex(factor.expand(len(self))[:, None])
+        )
+
+    def translated(self, offset: Tensor) -> Mesh:
+        """Every mesh moved by [3], or by one offset per mesh [B, 3].
+
+        Raises:
+            TypeError: for what is no float tensor.
+            ValueError: for another shape, NaN or inf.
+        """
+        check_like("offset", check_float("offset", offset), "vertices", self._vertices)
+        check_shape("offset", offset, "[3] or [B, 3]", B=len(self))
+        check_finite("offset", offset)
+        return self.with_vertices(self._vertices + self._per_vertex(offset.expand(len(self), 3)))
+
+    def transformed(self, matrix: Tensor) -> Mesh:
+        """Every vertex as a column p turned into M·p; a mirror image turns the faces inside out.
+
+        Args:
+            matrix: [3, 3], [4, 4] (affine: last row 0 0 0 1) or one per mesh, [B, 3, 3], [B, 4, 4].
+
+        Raises:
+            TypeError: for what is no float tensor.
+            ValueError: for another shape, NaN, inf, or a last row that is not 0 0 0 1.
+        """
+        check_like("matrix", check_float("matrix", matrix), "vertices", self._vertices)
+        check_shape("matrix", matrix, "[3, 3] or [4, 4] or [B, 3, 3] or [B, 4, 4]", B=len(self))
+        check_finite("matrix", matrix)
+        size = matrix.shape[-1]
+        if size == 4:
+            last = matrix.new_tensor([0.0, 0.0, 0.0, 1.0])
+            if not bool((matrix[..., 3, :] == last).all()):
+                raise ValueError(
+                    "matrix must be affine, its last row 0 0 0 1; divide by w yourself"
+                )
+        matrix = self._per_vertex(matrix.expand(len(self), size, size))
+        vertices = (matrix[:, :3, :3] @ self._vertices[:, :, None]).squeeze(-1)
+        return self.with_vertices(vertices + matrix[:, :3, 3] if size == 4 else vertices)
+
+    def _per_vertex(self, values: Tensor) -> Tensor:
+        """Values per mesh [B, ...] for each of its vertices: [ΣV, ...]."""
+        if len(self) == 1:
+            return values.expand(self.vertex_counts[0], *values.shape[1:])
+        return values.index_select(0, self._mesh_of("vertex"))
+
+    def normalized(self, fit: str = "sphere") -> Mesh:
+        """Every mesh with the centre of its bounding box at the origin, and of unit size.
+
+        Args:
+            fit: "sphere": the farthest vertex lies on the unit sphere; "cube": the longest side of
+                the bounding box is 1, so the mesh fits [−½, ½]³.
+
+        Raises:
+            ValueError: for another `fit`, or a mesh of no extent.
+        """
+        check_choice("fit", fit, ("sphere", "cube"))
+        low, high = self.bounding_box()
+        centred = self._vertices - self._per_vertex((low + high) / 2)
+        if fit == "cube":
+            size = (high - low).amax(-1)
+        else:
+            size = torch.stack([_length(p).amax() for p in centred.split(list(self.vertex_counts))])
+        if not bool((size > 0).all()):
+            point = int((size <= 0).nonzero()[0])
+            raise ValueError(f"mesh {point} has no extent, all its vertices coincide")
+        return self.with_vertices(centred / self._per_vertex(size[:, None]))
+
+    def subdivided(self, times: int = 1) -> Mesh:
+        """Every face split in four at the midpoints of its edges, `times` times.
+
+        Colours and UVs are interpolated. The vertices of a mesh keep their place and are followed
+        by the midpoints in the order of its edges; face i becomes faces 4i .. 4i + 3.
+        """
+        check_count("times", times, least=0)
+        mesh = self
+        for _ in range(times):
+            mesh = mesh._split_once()
+        return mesh
+
+    def _split_once(self) -> Mesh:
+        topology = self._topology
+        if not topology.shared:
+            return Mesh.batch([m._split_once() for m in self])
+        batch = len(self)
+        out = copy.copy(self)
+        edges, faces = topology.local_edges[0], _split_faces(topology)
+        nv, nf = self.vertex_counts[0] + len(edges), len(faces)
+        out._topology = _Topology(faces, (nv,), (nf,), True).repeated(batch)
+        out._vertices = _with_midpoints(self._vertices, edges, batch)
+        if self._vertex_colors is not None:
+            out._vertex_colors = _with_midpoints(self._vertex_colors, edges, batch)
+        if self._face_colors is not None:
+            out._face_colors = self._face_colors.repeat_interleave(4, dim=0)
+        if self._uvs is not None and self._face_uvs is not None:
+            n = len(self._uvs)
+            over = _Topology(self._face_uvs, (n,), (len(self._face_uvs),), True)
+            # Midpoints come after all uvs of the batch: sort them in behind those of their mesh.
+            edges, faces = over.local_edges[0], _split_faces(over)
+            uvs = _with_midpoints(self._uvs, edges, 1)
+            if batch > 1 and self._uv_counts is not None:
+                ends = torch.tensor(self._uv_counts, device=self.device).cumsum(0)
+                owner = torch.searchsorted(
+                    ends, torch.cat((torch.arange(n, device=self.device), edges[:, 0])), right=True
+                )
+                order = owner.argsort(stable=True)
+                uvs, faces = uvs[order], order.argsort()[faces]
+                counts = torch.bincount(owner, minlength=batch).tolist()
+                out._uv_counts = tuple(counts)
+            else:
+                out._uv_counts = (len(uvs),)
+            out._uvs, out._face_uvs = uvs, faces
+        return out
+
+    def sample_points(self, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """Points spread evenly over the surface, by area: [B, count, 3].
+
+        The gradient to the vertices holds the barycentric place of each point fixed.
+
+        Args:
+            count: Points per mesh, >= 1.
+            generator: Where the random numbers come from; the seeded default if None.
+
+        Raises:
+            ValueError: for a mesh without area.
+        """
+        check_count("count", count)
+        where = generator.device if generator is not None else self.device
+        random = torch.rand(len(self), count, 3, dtype=torch.float64, device=where,
+                            generator=generator).to(self.device)  # fmt: skip
+        areas = self.face_areas.detach().double()
+        picked = []
+        for i, (start, part) in enumerate(
+            zip(self.face_offsets, areas.split(list(self.face_counts)), strict=True)
+        ):
+            total = part.cumsum(0)
+            if len(total) == 0 or not bool(total[-1] > 0):
+                raise ValueError(f"mesh {i} has no area to sample points from")
+            # right=True never stops at a face of no area, and the clamp meets rounding at the end.
+            face = torch.searchsorted(total, random[i, :, 0] * total[-1], right=True)
+            picked.append(start + face.clamp(max=int(part.nonzero()[-1])))
+        root = random[..., 1].sqrt()
+        weights = torch.stack((1 - root, root * (1 - random[..., 2]), root * random[..., 2]), -1)
+        corners = self.face_vertices.index_select(0, torch.cat(picked))
+        points = (weights.reshape(-1, 3, 1).to(self.dtype) * corners).sum(1)
+        return points.reshape(len(self), count, 3)
+
+    # -- files -----------------------------------------------------------------------------------
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> Mesh:
+        """Read a mesh from an OBJ, PLY, OFF, STL or GLB file; see `gendr.mesh.io.load_mesh`."""
+        from gendr.mesh.io import load_mesh
+
+        return load_mesh(path, dtype=dtype, device=device)
+
+    def save(self, path: str | Path) -> None:
+        """Write a single mesh to a file; see `gendr.mesh.io.save_mesh`."""
+        from gendr.mesh.io import save_mesh
+
+        save_mesh(self, path)
+
+
+def _check_color(name: str, colors: Tensor) -> None:
+    """Finite, and not on the scale of 8 bits."""
+    check_finite(name, colors)
+    if colors.numel():
+        low, high = (float(x) for x in torch.aminmax(colors.detach()))
+        if high > _LARGEST_COLOR or low < 1 - _LARGEST_COLOR:
+            hint = "; divide it by 255" if high > _LARGEST_COLOR else ""
+            raise ValueError(f"{name} must lie in [0, 1], got {low:g} .. {high:g}{hint}")
+
+
+def _with_midpoints(values: Tensor, edges: Tensor, batch: int) -> Tensor:
+    """Values [B·V, C] of B meshes, those at the midpoints of `edges` appended to each mesh."""
+    values = values.reshape(batch, values.shape[0] // batch, values.shape[-1])
+    ends = values.index_select(1, edges.reshape(-1)).reshape(batch, -1, 2, values.shape[-1])
+    return torch.cat((values, ends.mean(2)), 1).flatten(0, 1)
+
+
+def _split_faces(topology: _Topology) -> Tensor:
+    """Each face cut in four at the midpoints, which are numbered after all vertices: [4F, 3]."""
+    faces, count = topology.local, topology.vertex_counts[0]
+    a, b, c = faces.unbind(-1)
+    ab, bc, ca = (topology.local_edges[1] + count).unbind(-1)
+    four = (a, ab, ca, ab, b, bc, ca, bc, c, ab, bc, ca)
+    return torch.stack(four, -1).reshape(-1, 3)

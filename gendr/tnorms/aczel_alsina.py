@@ -1,0 +1,35 @@
+"""The Aczel-Alsina family."""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from gendr.tnorms.base import Norm
+
+
+@final
+@dataclass(frozen=True)
+class AczelAlsina(Norm):
+    """1 - exp(-(|log(1-a)|^p + |log(1-b)|^p)^(1/p)); g(a) = (-log(1-a))^p.
+
+    Source: thesis table B.2. p = 1 is probabilistic.
+    """
+
+    name = "aczel_alsina"
+    formula = "1 - exp(-(|log(1-a)|^p + |log(1-b)|^p)^(1/p))"
+    order = 1
+
+    def measure(self, a: Tensor, s: Tensor) -> Tensor:
+        """-log(s), written so that small a keep their digits."""
+        return torch.log1p(a / s)
+
+    def unmeasure(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """S = exp(-u)."""
+        return -torch.expm1(-u), torch.exp(-u)
+
+    def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
+        """The limit of exp(u - U): U - u tends to 0 for p > 1, to infinity for p < 1."""
+        p = self.value
+        return torch.ones_like(b) if p > 1 else s if p == 1 else (b == 0).to(b.dtype)

@@ -1,0 +1,37 @@
+"""The Einstein sum."""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from gendr.tnorms.base import Archimedean, from_odds
+
+
+@final
+@dataclass(frozen=True)
+class Einstein(Archimedean):
+    """(a + b) / (1 + ab), the addition of velocities; g(a) = atanh(a).
+
+    Source: thesis example 5.3 and table B.2. Equals Hamacher at p = 2.
+    """
+
+    name = "einstein"
+    formula = "(a + b) / (1 + a b)"
+
+    def generator(self, a: Tensor, s: Tensor) -> Tensor:
+        """atanh(a)."""
+        return torch.log1p(2 * a / s) / 2
+
+    def inverse(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """A = tanh(t)."""
+        return from_odds(torch.expm1(2 * t) / 2)
+
+    def _weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
+        """(1 - A^2) / (1 - a^2)."""
+        return S * (1 + A) / (s * (1 + a))
+
+    def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
+        """(1 - b) / (1 + b)."""
+        return s / (1 + b)

@@ -1,0 +1,37 @@
+"""The probabilistic sum."""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from gendr.tnorms.base import Archimedean
+
+
+@final
+@dataclass(frozen=True)
+class Probabilistic(Archimedean):
+    """a + b - ab, the 'or' of independent events; g(a) = -log(1 - a).
+
+    Source: thesis example 5.2 and table B.2. Equals Hamacher and Aczel-Alsina at p = 1.
+    """
+
+    name = "probabilistic"
+    formula = "a + b - a b"
+
+    def generator(self, a: Tensor, s: Tensor) -> Tensor:
+        """-log(s), written so that small a keep their digits."""
+        return torch.log1p(a / s)
+
+    def inverse(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """S = exp(-t)."""
+        return -torch.expm1(-t), torch.exp(-t)
+
+    def _weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
+        """S / s: what the other members leave."""
+        return S / s
+
+    def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
+        """1 - b."""
+        return s

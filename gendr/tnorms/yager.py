@@ -1,0 +1,37 @@
+"""The Yager family."""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from gendr.tnorms.base import Norm
+
+
+@final
+@dataclass(frozen=True)
+class Yager(Norm):
+    """min(1, (a^p + b^p)^(1/p)), the p-norm itself; g(a) = a^p, nilpotent.
+
+    Several members below 1 may reach 1 together; from there on all derivatives are 0. Next to it
+    S has absolute, not relative precision. Source: thesis table B.2.
+    """
+
+    name = "yager"
+    formula = "min(1, (a^p + b^p)^(1/p))"
+    order = 0
+
+    def measure(self, a: Tensor, s: Tensor) -> Tensor:
+        """Return a itself, but infinity for a saturated member whose a rounds below 1."""
+        return torch.where(s > 0, a, math.inf)
+
+    def unmeasure(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Cut at 1."""
+        A = u.clamp(max=1)
+        return A, 1 - A
+
+    def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
+        """Any b > 0 has the total at 1 already."""
+        return (b == 0).to(b.dtype)

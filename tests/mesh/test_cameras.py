@@ -1,0 +1,443 @@
+"""Cameras against formulas written out by hand for every convention, in NumPy and SciPy."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.transform import Rotation
+from torch.autograd import gradcheck, gradgradcheck
+
+from gendr.mesh.cameras import (
+    Camera,
+    axis_angle_to_matrix,
+    look_at,
+    look_from,
+    rotation_6d_to_matrix,
+    rotation_angle_between,
+)
+
+F64 = torch.float64
+SIZES = [(48, 48), (40, 64), (64, 40)]
+
+
+def double(value, grad=False):
+    return torch.tensor(value, dtype=F64, requires_grad=grad)
+
+
+def poses(count, seed=0):
+    """Proper rotations, translations that put the points ahead, and points, as NumPy arrays."""
+    rng = np.random.default_rng(seed)
+    rotations = Rotation.random(count, random_state=seed).as_matrix()
+    translations = rng.normal(size=(count, 3)) * 0.3 + [0, 0, 6]
+    return rotations, translations, rng.normal(size=(count, 20, 3))
+
+
+def ndc_of_pixels(u, v, size):
+    """NDC of pixel coordinates whose image is [0, W] x [0, H], v downwards."""
+    height, width = size
+    return (2 * np.stack([u, -v], -1) - [width, -height]) / min(size)
+
+
+def close(actual, desired, atol=1e-12):
+    np.testing.assert_allclose(np.asarray(actual), np.asarray(desired), rtol=0, atol=atol)
+
+
+# -- look_at -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("elevation", [-90.0, -30.0, 0.0, 30.0, 90.0, 120.0])
+@pytest.mark.parametrize("azimuth", [-180.0, 0.0, 37.0, 90.0])
+def test_look_at_follows_the_written_frame(elevation, azimuth):
+    at = np.array([0.3, -2.0, 5.0])
+    camera = look_at(2.5, elevation, azimuth, at=at, dtype=F64)
+    e, a = math.radians(elevation), math.radians(azimuth)
+    offset = [math.cos(e) * math.sin(a), math.sin(e), -math.cos(e) * math.cos(a)]
+    close(camera.eye[0], at + 2.5 * np.array(offset))
+    close(camera.ahead[0], -np.array(offset))
+    # x = ahead x up, y = x x ahead, orthonormal, and up leans to the side of growing elevation.
+    close(camera.right[0], np.cross(camera.ahead[0], camera.up[0]))
+    close(camera.up[0], np.cross(camera.right[0], camera.ahead[0]))
+    close(camera.rotation[0] @ camera.rotation[0].T, np.eye(3))
+    if abs(elevation) < 90:
+        assert camera.up[0, 1] > 0
+        close(camera.rotation, look_from(at + 2.5 * np.array(offset), at, dtype=F64).rotation)
+
+
+def test_look_at_sees_right_up_and_depth():
+    camera = look_at(3.0, 0.0, 0.0, fov=90.0, dtype=F64)  # at (0, 0, -3), so x of the world is left
+    xy, depth = camera.project(double([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]))
+    close(xy[0], [[-1 / 3, 0], [0, 1 / 3], [0, 0]])
+    close(depth[0], [3, 3, 4])
+
+
+def test_fov_spans_the_shorter_side():
+    camera = look_at(2.0, 10.0, 20.0, fov=[30.0, 60.0], dtype=F64)
+    edge = (
+        camera.eye + camera.ahead + torch.tan(torch.deg2rad(double([[15.0], [30.0]]))) * camera.up
+    )
+    xy, _ = camera.project(edge[:, None])
+    close(xy[:, 0], [[0, 1], [0, 1]])
+
+
+def test_orthographic_shows_the_target_as_large():
+    both = [
+        look_at(4.0, 20.0, 50.0, at=(1, 2, 3), orthographic=o, dtype=F64) for o in (False, True)
+    ]
+    point = double([[1.0, 2, 3]]) + 0.3 * both[0].up + 0.2 * both[0].right
+    (flat, _), (parallel, depth) = (camera.project(point) for camera in both)
+    close(flat, parallel)
+    further, _ = both[1].project(point + 7 * both[1].ahead)
+    close(further, parallel)
+    close(depth, [[4.0]])
+
+
+def test_arguments_broadcast_and_batches_index():
+    camera = look_at(2.0, 30.0, torch.arange(0, 360, 15), fov=double(40.0))
+    assert len(camera) == 24
+    assert camera.dtype == F64
+    assert len(camera[3]) == 1
+    close(camera[-1].rotation, camera.rotation[-1:])
+    close(camera[torch.tensor([3, 5])].translation, camera.translation[[3, 5]])
+    close(camera[camera.eye[:, 0] > 0].eye, camera.eye[camera.eye[:, 0] > 0])
+    joined = Camera.batch([camera[:5], camera[5], camera[6:]])
+    for name in ("rotation", "translation", "focal", "principal"):
+        assert torch.equal(getattr(joined, name), getattr(camera, name))
+    assert camera.to(torch.float32).dtype == torch.float32
+    assert len(camera[0].expand(7)) == 7
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        camera.focal = camera.focal  # type: ignore[misc]
+    with pytest.raises(IndexError, match="camera 24 of 24"):
+        camera[24]
+
+
+def test_points_broadcast_and_packed_points_agree():
+    camera = look_at(3.0, [10.0, 50.0, -70.0], [0.0, 100.0, 200.0], [20.0, 30.0, 40.0], dtype=F64)
+    sets = torch.randn(3, 7, 3, dtype=F64) * 0.3
+    xy, depth = camera.project(sets)
+    assert camera.project(sets[0])[0].shape == (3, 7, 2)
+    assert camera[1].project(sets)[0].shape == (3, 7, 2)
+    index = torch.arange(3).repeat_interleave(7)
+    for cameras, packed in ((camera, index), (camera[1], torch.zeros_like(index))):
+        got_xy, got_depth = cameras.project(sets.reshape(-1, 3), packed)
+        want_xy, want_depth = cameras.project(sets)
+        close(got_xy, want_xy.reshape(-1, 2))
+        close(got_depth, want_depth.reshape(-1))
+    close(camera[2].project(sets[2])[0][0], xy[2])
+    close(camera[2].project(sets[2])[1][0], depth[2])
+
+
+@pytest.mark.parametrize("orthographic", [False, True])
+def test_clip_coordinates_are_linear_and_divide_to_ndc(orthographic):
+    camera = Camera(focal=[[1.3, 0.7]], principal=[[0.2, -0.4]], orthographic=orthographic).to(F64)
+    a, b = torch.randn(2, 5, 3, dtype=F64)  # on both sides of the camera plane
+    (wa, da), (wb, db) = camera.clip_coordinates(a), camera.clip_coordinates(b)
+    wm, dm = camera.clip_coordinates(0.25 * a + 0.75 * b)
+    close(wm, 0.25 * wa + 0.75 * wb)
+    close(dm, 0.25 * da + 0.75 * db)
+    close(da[0], -a[:, 2])
+    close(wa[..., 2], np.ones((1, 5)) if orthographic else da)
+    close(camera.project(a)[0], wa[..., :2] / wa[..., 2:])
+
+
+@pytest.mark.parametrize("orthographic", [False, True])
+def test_unproject_inverts_project(orthographic):
+    camera = look_at(3.0, [10.0, 50.0], [0.0, 100.0], orthographic=orthographic, dtype=F64)
+    camera = Camera(
+        camera.rotation, camera.translation, camera.focal, [0.1, -0.2], orthographic=orthographic
+    )
+    points = torch.randn(2, 9, 3, dtype=F64) * 0.4
+    close(camera.unproject(*camera.project(points)), points)
+
+
+# -- rotations ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-9, 1e-4, 0.49, 0.51, 1.0, math.pi, 4.0, 50.0])
+def test_axis_angle_against_scipy(angle):
+    vectors = torch.nn.functional.normalize(torch.randn(10, 3, dtype=F64), dim=-1) * angle
+    close(axis_angle_to_matrix(vectors), Rotation.from_rotvec(vectors.numpy()).as_matrix(), 2e-14)
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-8, 0.3, 0.6, 3.0])
+def test_axis_angle_is_smooth(angle):
+    vector = (double([0.6, 0.0, -0.8]) * angle).requires_grad_()
+    assert gradcheck(axis_angle_to_matrix, vector)
+    assert gradgradcheck(axis_angle_to_matrix, vector)
+
+
+def test_large_axis_angles_have_finite_gradients():
+    vector = torch.tensor([1e6, 0.0, 0.0], requires_grad=True)
+    axis_angle_to_matrix(vector).sum().backward()
+    assert torch.isfinite(vector.grad).all()  # type: ignore[union-attr]
+
+
+def test_rotation_6d():
+    six = torch.randn(8, 6, dtype=F64)
+    matrix = rotation_6d_to_matrix(six)
+    close(matrix @ matrix.mT, np.broadcast_to(np.eye(3), (8, 3, 3)), 1e-14)
+    close(torch.linalg.det(matrix), np.ones(8))
+    close(rotation_6d_to_matrix(matrix[:, :2].flatten(1)), matrix)
+    close(torch.linalg.cross(matrix[:, 0], six[:, :3]), np.zeros((8, 3)))
+    assert gradcheck(rotation_6d_to_matrix, six[:2].requires_grad_())
+    for bad in ([0.0] * 6, [1.0, 0, 0, -2, 0, 0], [1.0, 0, 0, 0, 0, 0]):
+        with pytest.raises(ValueError, match=r"parallel|direction"):
+            rotation_6d_to_matrix(double(bad))
+
+
+@pytest.mark.parametrize("degrees", [0.0, 1e-6, 3.0, 90.0, 179.9999, 180.0])
+def test_angle_between(degrees):
+    start = torch.from_numpy(Rotation.random(random_state=3).as_matrix())
+    turn = axis_angle_to_matrix(double([0.6, 0.0, 0.8]) * math.radians(degrees))
+    mirror = torch.diag(double([1.0, 1, -1]))
+    assert float(rotation_angle_between(start, start @ turn)) == pytest.approx(degrees, abs=1e-10)
+    assert float(rotation_angle_between(mirror @ start, mirror @ start @ turn)) == pytest.approx(
+        degrees, abs=1e-10
+    )
+
+
+def test_rotated_orbits_and_moved_moves():
+    camera = look_at(2.0, [20.0, -30.0], [30.0, 200.0], dtype=F64)
+    close(camera.rotated([0.0, 0.0, 0.0]).translation, camera.translation)
+    # The azimuth turns from -z to +x, against the right hand about y.
+    turned = camera.rotated([0.0, -math.radians(25), 0.0])
+    want = look_at(2.0, [20.0, -30.0], [55.0, 225.0], dtype=F64)
+    close(turned.rotation, want.rotation)
+    close(turned.translation, want.translation)
+    in_place = camera.rotated(torch.randn(2, 3, dtype=F64), camera.eye)
+    close(in_place.eye, camera.eye)
+    close(rotation_angle_between(camera.rotation, camera.rotated([0.3, 0, 0.4]).rotation).deg2rad(),
+          [0.5, 0.5])  # fmt: skip
+    close(camera.moved([1.0, -2.0, 3.0]).eye, camera.eye + double([1.0, -2.0, 3.0]))
+    close(camera.moved([1.0, -2.0, 3.0]).rotation, camera.rotation)
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("orthographic", [False, True])
+@pytest.mark.parametrize("elevation", [20.0, 90.0])
+def test_look_at_gradients(orthographic, elevation):
+    points = torch.randn(3, 3, dtype=F64) * 0.3
+
+    def image(d, e, a, fov, at):
+        xy, depth = look_at(d, e, a, fov, at=at, orthographic=orthographic).project(points)
+        return xy, depth
+
+    inputs = (2.5, elevation, [10.0, 70.0], 35.0, [0.1, 0.2, -0.3])
+    assert gradcheck(image, [double(x, grad=True) for x in inputs])
+
+
+def test_pose_and_intrinsics_gradients():
+    points = torch.randn(3, 3, dtype=F64, requires_grad=True)
+    eye, up = double([0.5, 1.0, -6.0], grad=True), double([0.1, 1.0, 0.2], grad=True)
+
+    def image(eye, up, turn, step, focal, principal, points):
+        pose = look_from(eye, up=up).rotated(turn, [0.1, 0.0, 0.2]).moved(step)
+        camera = Camera(pose.rotation, pose.translation, focal, principal)
+        return (*camera.project(points), camera.eye)
+
+    turn = double([0.0, 0.0, 0.0], grad=True)
+    step = double([0.2, 0.1, 0.0], grad=True)
+    focal, principal = double([[2.0, 3.0]], grad=True), double([[0.1, 0.2]], grad=True)
+    assert gradcheck(image, (eye, up, turn, step, focal, principal, points))
+
+
+# -- other conventions -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("pixel_centre", [0.5, 0.0])
+def test_opencv(size, pixel_centre):
+    r, t, points = poses(4)
+    k = np.zeros((4, 3, 3))
+    k[:, 0, 0], k[:, 1, 1], k[:, 2, 2] = (60, 61, 70, 80), (63, 60, 65, 90), 1
+    k[:, :2, 2] = np.array([size[1], size[0]]) / 2 + [[0.5, -3], [2, 7], [0, 0], [-5, 4]]
+    camera = Camera.from_opencv(
+        *(torch.from_numpy(x) for x in (r, t, k)), size, pixel_centre=pixel_centre
+    )
+    in_cv = points @ r.transpose(0, 2, 1) + t[:, None]
+    uvw = in_cv @ k.transpose(0, 2, 1)
+    u, v = uvw[..., 0] / uvw[..., 2], uvw[..., 1] / uvw[..., 2]
+    shift = 0.5 - pixel_centre  # now the first pixel's centre is at 0.5 in both cases
+    xy, depth = camera.project(torch.from_numpy(points))
+    close(xy, ndc_of_pixels(u + shift, v + shift, size))
+    close(depth, in_cv[..., 2])
+    for got, want in zip(camera.to_opencv(size, pixel_centre=pixel_centre), (r, t, k), strict=True):
+        close(got, want, 1e-11)
+
+
+def test_pixel_centres_follow_the_image_frame():
+    # The principal ray through the centre of pixel (row 2, column 5) hits NDC (2j + 1 - n) / n.
+    height, width = 10, 16
+    for pixel_centre in (0.5, 0.0):
+        camera = Camera.from_intrinsics(
+            image_size=(height, width),
+            fx=20.0,
+            cx=5 + pixel_centre,
+            cy=2 + pixel_centre,
+            pixel_centre=pixel_centre,
+        ).to(F64)
+        xy, _ = camera.project(double([[0.0, 0.0, -3.0]]))
+        close(xy[0, 0], [(2 * 5 + 1 - 16) / 10, -(2 * 2 + 1 - 10) / 10], 1e-6)
+    middle = Camera.from_intrinsics(image_size=(height, width), fx=20.0, pixel_centre=0)
+    close(middle.principal, [[0.0, 0.0]])
+    close(middle.focal, [[4.0, 4.0]], 1e-6)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_opengl_perspective(size):
+    r, t, points = poses(4, seed=1)
+    view = np.tile(np.eye(4), (4, 1, 1))
+    view[:, :3, :3], view[:, :3, 3] = r, -t  # ahead is -z
+    left, right, bottom, top, near, far = -0.3, 0.5, -0.25, 0.2, 1.5, 20.0
+    p = np.array(
+        [
+            [2 * near / (right - left), 0, (right + left) / (right - left), 0],
+            [0, 2 * near / (top - bottom), (top + bottom) / (top - bottom), 0],
+            [0, 0, -(far + near) / (far - near), -2 * far * near / (far - near)],
+            [0, 0, -1, 0],
+        ]
+    )
+    camera = Camera.from_opengl(
+        torch.from_numpy(view), projection=torch.from_numpy(p), image_size=size
+    )
+    clip = np.concatenate([points, np.ones((4, 20, 1))], -1) @ (p @ view).transpose(0, 2, 1)
+    device = clip[..., :3] / clip[..., 3:]
+    side = np.array([size[1], size[0]]) / min(size)
+    xy, depth = camera.project(torch.from_numpy(points))
+    close(xy, device[..., :2] * side)
+    close(depth, clip[..., 3])
+    got_view, got_p = camera.to_opengl(size, near=near, far=far)
+    close(got_view, view)
+    close(got_p, np.tile(p, (4, 1, 1)))
+    # The pose as NeRF tools write it is the inverse of the view matrix.
+    close(camera.camera_to_world, np.linalg.inv(view))
+    again = Camera.from_opengl(camera_to_world=camera.camera_to_world, fov=double(50.0))
+    close(again.rotation, camera.rotation)
+    close(again.translation, camera.translation)
+    close(again.focal, np.full((4, 2), 1 / math.tan(math.radians(25))))
+
+
+def test_opengl_orthographic():
+    camera = look_at(4.0, 20.0, 50.0, orthographic=True, dtype=F64)
+    view, p = camera.to_opengl((40, 64), near=-1.0, far=9.0)
+    points = torch.randn(5, 3, dtype=F64)
+    clip = torch.cat([points, torch.ones(5, 1, dtype=F64)], -1) @ (p @ view)[0].T
+    close(clip[:, 3], np.ones(5))
+    xy, depth = camera.project(points)
+    close(clip[:, :2] * double([1.6, 1.0]), xy[0])
+    close(clip[:, 2], (depth[0] + 1) / 5 - 1)
+    again = Camera.from_opengl(view, projection=p, image_size=(40, 64))
+    assert again.orthographic
+    close(again.project(points)[0], xy)
+
+
+@pytest.mark.parametrize("orthographic", [False, True])
+def test_pytorch3d(orthographic):
+    r, t, points = poses(4, seed=2)
+    f = np.array([[2.0, 2.5], [3, 3], [1, 4], [2, 2]])
+    c = np.array([[0.1, 0.2], [-0.3, 0], [0, 0.5], [0, 0]])
+    arguments = [torch.from_numpy(x) for x in (r, t, f, c)]
+    camera = Camera.from_pytorch3d(*arguments, orthographic=orthographic)
+    view = points @ r + t[:, None]  # row vectors; x points left
+    plane = view[..., :2] if orthographic else view[..., :2] / view[..., 2:]
+    ndc = f[:, None] * plane + c[:, None]
+    xy, depth = camera.project(torch.from_numpy(points))
+    close(xy, ndc * [-1, 1])
+    close(depth, view[..., 2])
+    for got, want in zip(camera.to_pytorch3d(), arguments, strict=True):
+        close(got, want)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_pytorch3d_in_pixels(size):
+    r, t, points = poses(2, seed=4)
+    f, c = np.array([[60.0, 70], [80, 80]]), np.array([[20.0, 15], [31, 22]])
+    camera = Camera.from_pytorch3d(*(torch.from_numpy(x) for x in (r, t, f, c)), image_size=size)
+    view = points @ r + t[:, None]
+    # To the left in view is to the left on the screen, whose x grows to the right and y down.
+    u = c[:, None, 0] - f[:, None, 0] * view[..., 0] / view[..., 2]
+    v = c[:, None, 1] - f[:, None, 1] * view[..., 1] / view[..., 2]
+    close(camera.project(torch.from_numpy(points))[0], ndc_of_pixels(u, v, size))
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+NAN = float("nan")
+GOOD = look_at(2.0, 0.0, 0.0)
+
+BAD = {
+    "distance": (lambda: look_at(0.0, 0, 0), ValueError, "distance must be > 0, got 0"),
+    "nan": (lambda: look_at(1.0, NAN, 0), ValueError, "elevation must be finite"),
+    "fov": (lambda: look_at(1.0, 0, 0, fov=180), ValueError, r"fov must be in \(0, 180\)"),
+    "fov sign": (lambda: Camera(fov=-3), ValueError, r"fov must be in \(0, 180\).*-3"),
+    "word": (lambda: look_at("far", 0, 0), TypeError, "distance must be a number or a tensor"),
+    "sizes": (lambda: look_at(1.0, [0, 1, 2], [0, 1]), ValueError, "azimuth needs 1 or 3"),
+    "half": (
+        lambda: look_at(torch.ones(2, dtype=torch.float16), 0, 0),
+        TypeError,
+        "distance must be float32 or float64, got float16",
+    ),
+    "mixed": (
+        lambda: look_at(torch.ones(1), 0, double([1.0])),
+        TypeError,
+        "azimuth must have the dtype of distance",
+    ),
+    "mirror": (lambda: Camera(torch.eye(3)), ValueError, "determinant 1, want -1.*from_opencv"),
+    "scaled": (lambda: Camera(GOOD.rotation * 2), ValueError, "not orthonormal"),
+    "shape": (
+        lambda: Camera(torch.eye(4)),
+        ValueError,
+        r"rotation must have shape \[3, 3\] or \[B, 3, 3\], got \[4, 4\]",
+    ),
+    "both": (lambda: Camera(focal=1.0, fov=30), ValueError, "give one of them"),
+    "focal": (lambda: Camera(focal=0.0), ValueError, "focal must be > 0, got 0"),
+    "parallel": (lambda: Camera(orthographic=True), ValueError, "give focal"),
+    "up": (lambda: look_from((0, 1, 0)), ValueError, "up is parallel"),
+    "same": (lambda: look_from((1, 2, 3), (1, 2, 3)), ValueError, "from eye to at has length 0"),
+    "points": (lambda: GOOD.project(torch.zeros(5, 2)), ValueError, "points must have shape"),
+    "points dtype": (lambda: GOOD.project(double([[0.0, 0, 0]])), TypeError, "dtype of the camera"),
+    "points batch": (
+        lambda: GOOD.expand(3).project(torch.zeros(2, 5, 3)),
+        ValueError,
+        "2 point sets and 3 cameras",
+    ),
+    "transposed K": (
+        lambda: Camera.from_intrinsics([[9, 0, 0], [0, 9, 0], [4, 4, 1]], 8),
+        ValueError,
+        "transposed",
+    ),
+    "skew": (
+        lambda: Camera.from_intrinsics([[9, 1, 4], [0, 9, 4], [0, 0, 1]], 8),
+        ValueError,
+        "skew",
+    ),
+    "size": (lambda: Camera.from_intrinsics(fx=9.0, image_size=(8, 0)), ValueError, "image_size"),
+    "no size": (lambda: Camera.from_intrinsics(fx=9.0), ValueError, "image_size"),
+    "opencv mirror": (
+        lambda: Camera.from_opencv(GOOD.rotation, [0, 0, 1], torch.eye(3), 8),
+        ValueError,
+        "R.0. has determinant -1, want 1",
+    ),
+    "last row": (
+        lambda: Camera.from_opengl(torch.ones(4, 4)),
+        ValueError,
+        "last row of view must be 0 0 0 1",
+    ),
+    "kinds": (
+        lambda: Camera.batch([GOOD, look_at(2.0, 0, 0, orthographic=True)]),
+        ValueError,
+        "all perspective or all orthographic",
+    ),
+    "none": (lambda: Camera.batch([]), ValueError, "at least one"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_named_in_one_line(name):
+    call, kind, words = BAD[name]
+    with pytest.raises(kind, match=words) as caught:
+        call()
+    assert "\n" not in str(caught.value)

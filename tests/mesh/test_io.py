@@ -1,0 +1,474 @@
+"""Mesh files: what goes in comes out, and one line for what is no mesh."""
+
+import os
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.testing import assert_close
+
+from gendr.mesh import Mesh, cube, grid, icosphere, load_texture
+from gendr.mesh.io import FORMATS
+
+ENDINGS = [f[1:] for f in FORMATS]
+EIGHT_BITS = 0.5 / 255 + 1e-6
+
+
+def seamed(dtype=torch.float32):
+    """A cube whose sides each map to the whole texture: all its edges are seams."""
+    base = cube()
+    corner = torch.tensor([[0.0, 0], [1, 0], [1, 1], [0, 1]], dtype=dtype)
+    face_uvs = torch.tensor([[0, 1, 2], [0, 2, 3]]).repeat(6, 1)
+    texture = torch.rand(5, 7, 3, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    texture = (texture * 255).round() / 255
+    return Mesh(base.vertices.to(dtype), base.faces, uvs=corner, face_uvs=face_uvs, texture=texture)
+
+
+def color_at(mesh, weights):
+    """Colour [F, 3] at barycentric `weights` [3] of every face, by the nearest texel."""
+    weights = torch.tensor(weights, dtype=mesh.dtype)
+    color = torch.ones(len(mesh.faces), 3, dtype=mesh.dtype)
+    if mesh.texture is not None:
+        uv = (mesh.corner_uvs * weights[:, None]).sum(1) % 1
+        height, width = mesh.texture.shape[:2]
+        color = mesh.texture[((1 - uv[:, 1]) * height).long().clamp(0, height - 1),
+                             (uv[:, 0] * width).long().clamp(0, width - 1)]  # fmt: skip
+    if mesh.corner_colors is not None:
+        color = color * (mesh.corner_colors * weights[:, None]).sum(1)
+    return color
+
+
+# -- round trips -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_geometry(tmp_path, ending, dtype):
+    mesh = icosphere(1, dtype=dtype)
+    shaken = mesh.with_vertices(mesh.vertices + 0.1 * torch.randn_like(mesh.vertices))
+    shaken.save(tmp_path / f"m.{ending}")
+    back = Mesh.load(tmp_path / f"m.{ending}", dtype=dtype)
+    assert back.dtype == dtype
+    assert back.is_watertight
+    exact = ending == "obj" or dtype == torch.float32
+    within = 0 if exact else 1e-15 if ending == "off" else 1e-6
+    tolerance = {"rtol": 0, "atol": within}
+    assert_close(back.face_vertices, shaken.face_vertices, **tolerance)
+    if ending != "stl":  # which has neither order nor number of vertices
+        assert_close(back.vertices, shaken.vertices, **tolerance)
+        assert_close(back.faces, shaken.faces)
+
+
+@pytest.mark.parametrize("ending", ["obj", "glb"])
+def test_texture_and_seams(tmp_path, ending):
+    mesh = seamed()
+    mesh.save(str(tmp_path / f"m.{ending}"))
+    back = Mesh.load(str(tmp_path / f"m.{ending}"))
+    assert_close(back.vertices, mesh.vertices)
+    assert_close(back.faces, mesh.faces)
+    assert back.is_watertight
+    assert_close(back.corner_uvs, mesh.corner_uvs)
+    assert_close(back.texture, mesh.texture)
+    assert back.face_colors is None
+    assert len(back.uvs) == 4 or ending == "glb"
+
+
+@pytest.mark.parametrize("ending", ["obj", "ply", "glb"])
+def test_vertex_colors(tmp_path, ending):
+    mesh = icosphere(1).with_vertex_colors(torch.rand(42, 3))
+    mesh.save(tmp_path / f"m.{ending}")
+    back = Mesh.load(tmp_path / f"m.{ending}")
+    assert_close(back.faces, mesh.faces)
+    within = 1e-6 if ending == "obj" else EIGHT_BITS
+    assert_close(back.vertex_colors, mesh.vertex_colors, rtol=0, atol=within)
+
+
+@pytest.mark.parametrize("ending", ["obj", "ply"])
+def test_face_colors(tmp_path, ending):
+    mesh = icosphere(1).with_face_colors(torch.rand(80, 3)[torch.randint(5, (80,))])
+    mesh.save(tmp_path / f"m.{ending}")
+    back = Mesh.load(tmp_path / f"m.{ending}")
+    assert_close(back.faces, mesh.faces)
+    within = 1e-6 if ending == "obj" else EIGHT_BITS
+    assert_close(back.face_colors, mesh.face_colors, rtol=0, atol=within)
+
+
+@pytest.mark.parametrize("ending", ["obj", "glb"])
+def test_texture_and_vertex_colors(tmp_path, ending):
+    mesh = seamed().with_vertex_colors(torch.rand(8, 3))
+    mesh.save(tmp_path / f"m.{ending}")
+    back = Mesh.load(tmp_path / f"m.{ending}")
+    assert_close(back.faces, mesh.faces)
+    assert_close(back.corner_uvs, mesh.corner_uvs)
+    assert_close(back.vertex_colors, mesh.vertex_colors, rtol=0, atol=EIGHT_BITS)
+
+
+def test_uvs_without_texture(tmp_path):
+    grid(2, 2).save(tmp_path / "m.obj")
+    back = Mesh.load(tmp_path / "m.obj")
+    assert_close(back.corner_uvs, grid(2, 2).corner_uvs)
+    assert back.texture is None
+
+
+def test_gradients_do_not_hinder(tmp_path):
+    mesh = icosphere(0)
+    mesh = mesh.with_vertices(mesh.vertices.clone().requires_grad_())
+    mesh = mesh.with_vertex_colors(torch.full((12, 3), 1.2).requires_grad_())
+    mesh.save(tmp_path / "m.obj")
+    assert_close(Mesh.load(tmp_path / "m.obj").vertex_colors, torch.ones(12, 3))
+
+
+@pytest.mark.parametrize(
+    ("ending", "lost"),
+    [
+        ("obj", "face_colors"),
+        ("glb", "face_colors"),
+        ("ply", "face_colors, texture, uvs"),
+        ("off", "face_colors, texture, uvs, vertex_colors"),
+        ("stl", "face_colors, texture, uvs, vertex_colors"),
+    ],
+)
+def test_what_a_format_drops_is_named_once(tmp_path, ending, lost):
+    mesh = seamed().with_vertex_colors(torch.rand(8, 3)).with_face_colors(torch.rand(12, 3))
+    with pytest.warns(UserWarning, match=rf"m\.{ending} does not hold the {lost} of") as caught:
+        mesh.save(tmp_path / f"m.{ending}")
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+# -- OBJ as others write it ------------------------------------------------------------------------
+
+
+def obj(tmp_path, text, mtl=None):
+    (tmp_path / "m.obj").write_text(text)
+    if mtl is not None:
+        (tmp_path / "m.mtl").write_text(mtl)
+    return Mesh.load(tmp_path / "m.obj")
+
+
+SQUARE = "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nv 9 9 9\n"
+
+
+def test_obj_polygons_and_corners(tmp_path):
+    mesh = obj(
+        tmp_path,
+        "# a comment\r\ng some\n" + SQUARE + "vn 0 0 1\nvt 0 0\nvt 1 0 0\nvt 1 1\nvt 0 1\n"
+        "s off\nf 1/1/1 2/2/1 3/3/1 4/4/1 # quad\nl 1 2\n",
+    )
+    assert mesh.vertices.shape == (5, 3)  # the unused one stays, so indices stay
+    assert mesh.faces.tolist() == [[0, 1, 2], [0, 2, 3]]
+    assert mesh.face_uvs.tolist() == [[0, 1, 2], [0, 2, 3]]
+    pentagon = "v 0 0 0\nv 1 0 0\nv 2 1 0\nv 1 2 0\nv 0 1 0\nf 1//1 2//1 3//1 4//1 5//1\n"
+    assert obj(tmp_path, pentagon).faces.tolist() == [[0, 1, 2], [0, 2, 3], [0, 3, 4]]
+
+
+def test_obj_spellings(tmp_path):
+    for face in ("f -5 -4 -3", "f\t1  2\t3", "f 1 \\\n 2 3", "  f 1 2 3  "):
+        assert obj(tmp_path, SQUARE + face + "\n").faces.tolist() == [[0, 1, 2]], face
+    later = obj(tmp_path, SQUARE + "f -5 -4 -3\nv 2 2 2\nf -1 -2 -3\n")
+    assert later.faces.tolist() == [[0, 1, 2], [5, 4, 3]]
+    mixed = obj(tmp_path, SQUARE + "vt 0 0\nvt 1 0\nvt 1 1\nf 1/1 2/2 3/3\nf 1 3 4\n")
+    assert mixed.uvs is None  # UVs on some faces only are of no use without a texture
+    scaled = obj(tmp_path, "v 1 2 3 1.0\nv 0 0 0 1.0\nv 1 1 0 1.0\nf 1 2 3\n")
+    assert scaled.vertices[0].tolist() == [1, 2, 3]
+    assert scaled.vertex_colors is None
+    bytes_ = obj(tmp_path, "v 0 0 0 255 0 51\nv 1 0 0 0 0 0\nv 0 1 0 0 0 0\nf 1 2 3\n")
+    assert_close(bytes_.vertex_colors[0], torch.tensor([1.0, 0, 0.2]))
+
+
+def test_obj_seams_keep_the_surface_whole(tmp_path):
+    lines = SQUARE + "".join(f"vt {i / 6} {i / 7}\n" for i in range(6))
+    mesh = obj(tmp_path, lines + "f 1/1 2/2 3/3\nf 1/4 3/5 4/6\n")
+    assert mesh.faces.tolist() == [[0, 1, 2], [0, 2, 3]]
+    assert mesh.face_uvs.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_obj_material_colors(tmp_path):
+    mesh = obj(
+        tmp_path,
+        "mtllib m.mtl\n" + SQUARE + "usemtl red one\nf 1 2 3\nusemtl None\nf 1 3 4\n",
+        "newmtl red one\nKd 1 0.5 0\n# end\n",
+    )
+    assert_close(mesh.face_colors, torch.tensor([[1, 0.5, 0], [1, 1, 1]]))
+
+
+def test_several_images_become_one(tmp_path):
+    g = np.random.default_rng(0)
+    images = {n: g.integers(0, 256, s, np.uint8) for n, s in
+              (("a", (8, 4, 3)), ("b c", (3, 10, 3)))}  # fmt: skip
+    for name, pixels in images.items():
+        Image.fromarray(pixels).save(tmp_path / f"{name}.png")
+    mtl = "newmtl A\nKd 0 0 0\nmap_Kd -s 1 1 1 a.png\nnewmtl B\nmap_Kd textures\\b c.png\n"
+    mtl += "newmtl C\nKd 0.2 0.4 0.6\n"
+    text = "mtllib m.mtl\n" + SQUARE + "vt 0.1 0.1\nvt 0.9 0.2\nvt 0.8 0.9\nvt -2.8 1.6\n"
+    text += "vt -2.2 1.1\nvt -2.5 1.9\nusemtl A\nf 1/1 2/2 3/3\nusemtl B\nf 1/4 3/5 4/6\n"
+    text += "usemtl C\nf 1/1 2/2 4/3\nusemtl A\nf 2/2 3/3 4/1\nf 2 3 5\n"
+    mesh = obj(tmp_path, text, mtl)
+    assert mesh.faces.tolist() == [[0, 1, 2], [0, 2, 3], [0, 1, 3], [1, 2, 3], [1, 2, 4]]
+    uvs = torch.tensor([[0.1, 0.1], [0.9, 0.2], [0.8, 0.9], [-2.8, 1.6], [-2.2, 1.1], [-2.5, 1.9]])
+    faces = [([0, 1, 2], "a"), ([3, 4, 5], "b c"), None, ([1, 2, 0], "a"), None]
+    for weights in ((0.6, 0.3, 0.1), (0.2, 0.2, 0.6), (0.12, 0.75, 0.13)):
+        got = color_at(mesh, weights)
+        for k, face in enumerate(faces):
+            if face is None:
+                continue
+            index, name = face
+            uv = (uvs[index] * torch.tensor(weights)[:, None]).sum(0) % 1
+            height, width = images[name].shape[:2]
+            texel = images[name][int((1 - uv[1]) * height), int(uv[0] * width)]
+            assert_close(got[k], torch.from_numpy(texel / 255).float(), atol=1e-6, rtol=0)
+        assert_close(got[2], torch.tensor([0.2, 0.4, 0.6]))
+        assert_close(got[4], torch.ones(3))
+
+
+def test_what_is_missing_is_said(tmp_path):
+    lines = SQUARE + "vt 0 0\nvt 1 0\nvt 1 1\nusemtl A\nf 1/1 2/2 3/3\n"
+    with pytest.warns(UserWarning, match=r"m\.obj: its material file gone\.mtl is not there"):
+        obj(tmp_path, "mtllib gone.mtl\n" + lines)
+    with pytest.warns(UserWarning, match=r"its texture gone\.png is not there"):
+        obj(tmp_path, "mtllib m.mtl\n" + lines, "newmtl A\nmap_Kd gone.png\n")
+    with pytest.warns(UserWarning, match=r"its material 'A' is not in its mtl"):
+        obj(tmp_path, "mtllib m.mtl\n" + lines, "newmtl B\nKd 1 0 0\n")
+    (tmp_path / "t.png").write_text("no image")
+    with pytest.warns(UserWarning, match=r"its texture t\.png is no readable image"):
+        obj(tmp_path, "mtllib m.mtl\n" + lines, "newmtl A\nmap_Kd t.png\n")
+    Image.new("RGBA", (2, 2), (255, 0, 0, 100)).save(tmp_path / "t.png")
+    with pytest.warns(UserWarning, match="transparency") as caught:
+        mesh = obj(tmp_path, "mtllib m.mtl\n" + lines, "newmtl A\nmap_Kd t.png\n")
+    assert len(caught) == 1
+    assert_close(mesh.texture, torch.tensor([1.0, 0, 0]).expand(2, 2, 3))
+
+
+def test_texture_row_zero_is_the_top(tmp_path):
+    pixels = np.zeros((2, 1, 3), np.uint8)
+    pixels[0] = 255
+    Image.fromarray(pixels).save(tmp_path / "t.png")
+    text = "mtllib m.mtl\n" + SQUARE + "vt 0.5 0.9\nusemtl A\nf 1/1 2/1 3/1\n"
+    mesh = obj(tmp_path, text, "newmtl A\nmap_Kd t.png\n")
+    assert_close(mesh.texture[0, 0], torch.ones(3))
+    assert_close(color_at(mesh, (1.0, 0, 0)), torch.ones(1, 3))  # v = 0.9 is near the top
+
+
+def test_load_texture(tmp_path):
+    grey = np.array([[0, 65535], [13107, 0]], np.uint16)
+    Image.fromarray(grey).save(tmp_path / "g.png")
+    texture = load_texture(tmp_path / "g.png", dtype=torch.float64)
+    assert_close(texture[..., 0], torch.tensor([[0.0, 1], [0.2, 0]], dtype=torch.float64))
+    Image.fromarray(np.array([[7]], np.uint8)).convert("P").save(tmp_path / "p.png")
+    assert_close(load_texture(tmp_path / "p.png"), torch.full((1, 1, 3), 7 / 255))
+    (tmp_path / "bad.png").write_text("x")
+    with pytest.raises(ValueError, match="no readable image"):
+        load_texture(tmp_path / "bad.png")
+    with pytest.raises(FileNotFoundError, match="no image file at"):
+        load_texture(tmp_path / "gone.png")
+
+
+# -- the other formats as others write them --------------------------------------------------------
+
+
+def test_scene_of_a_glb(tmp_path):
+    trimesh = pytest.importorskip("trimesh")
+    scene = trimesh.Scene()
+    box = trimesh.creation.box()
+    move = np.eye(4)
+    move[:3, 3] = 5, 0, 0
+    mirror = np.diag([-2.0, 1, 1, 1])
+    scene.add_geometry(box, geom_name="box", transform=move)
+    scene.add_geometry(box, geom_name="box2", transform=mirror)
+    ball = trimesh.creation.icosphere(subdivisions=1, radius=0.25)
+    ball.visual.vertex_colors = [255, 0, 0, 255]
+    scene.add_geometry(ball, geom_name="ball")
+    scene.export(tmp_path / "s.glb")
+    mesh = Mesh.load(tmp_path / "s.glb")
+    assert len(mesh) == 1
+    assert mesh.face_counts == (12 + 12 + 80,)
+    assert mesh.is_watertight
+    expected = box.volume * 3 + ball.volume  # the mirror image is turned right side out
+    assert mesh.volumes.item() == pytest.approx(expected, rel=1e-5)
+    assert mesh.vertices[:, 0].max().item() == pytest.approx(5.5)
+    red = (mesh.vertex_colors == torch.tensor([1.0, 0, 0])).all(-1)
+    assert red.sum() == 42
+    assert (mesh.vertex_colors[~red] == 1).all()
+
+
+def test_two_textures_in_a_glb(tmp_path):
+    trimesh = pytest.importorskip("trimesh")
+    scene = trimesh.Scene()
+    for i, color in enumerate([(255, 0, 0), (0, 51, 255)]):
+        visual = trimesh.visual.TextureVisuals(
+            uv=np.random.default_rng(i).random((8, 2)),
+            material=trimesh.visual.material.PBRMaterial(
+                baseColorTexture=Image.new("RGB", (4 + i, 3), color)
+            ),
+        )
+        box = trimesh.creation.box()
+        box = trimesh.Trimesh(box.vertices + 3 * i, box.faces, visual=visual, process=False)
+        scene.add_geometry(box, geom_name=f"box{i}")
+    scene.export(tmp_path / "s.glb")
+    mesh = Mesh.load(tmp_path / "s.glb")
+    second = mesh.face_vertices.mean((1, 2)) > 1.5
+    got = color_at(mesh, (0.3, 0.3, 0.4))
+    assert_close(got[~second], torch.tensor([1.0, 0, 0]).expand(12, 3))
+    assert_close(got[second], torch.tensor([0, 0.2, 1]).expand(12, 3))
+
+
+def test_polygons_of_off_and_ply(tmp_path):
+    head = "4 1 0\n0 0 0\n1 0 0\n1 1 0\n0 1 0\n4 0 1 2 3\n"
+    for text in ("OFF\n" + head, "OFF\n# comment\n" + head):
+        (tmp_path / "m.off").write_text(text)
+        assert Mesh.load(tmp_path / "m.off").face_areas.sum().item() == pytest.approx(1)
+    (tmp_path / "m.ply").write_text(
+        "ply\nformat ascii 1.0\nelement vertex 4\nproperty float x\nproperty float y\n"
+        "property float z\nelement face 1\nproperty list uchar int vertex_indices\nend_header\n"
+        "0 0 0\n1 0 0\n1 1 0\n0 1 0\n4 0 1 2 3\n"
+    )
+    mesh = Mesh.load(tmp_path / "m.ply")
+    assert mesh.vertex_counts == (4,)
+    assert mesh.face_areas.sum().item() == pytest.approx(1)
+
+
+def test_ascii_stl(tmp_path):
+    trimesh = pytest.importorskip("trimesh")
+    box = trimesh.creation.box()
+    (tmp_path / "m.stl").write_text(trimesh.exchange.stl.export_stl_ascii(box))
+    mesh = Mesh.load(tmp_path / "m.stl")
+    assert mesh.vertex_counts == (8,)
+    assert mesh.is_watertight
+
+
+# -- what is no mesh -------------------------------------------------------------------------------
+
+
+def fails(path, message, error=ValueError):
+    with pytest.raises(error, match=message) as caught:
+        Mesh.load(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_no_such_file(tmp_path, ending):
+    fails(tmp_path / f"gone.{ending}", "no mesh file at", FileNotFoundError)
+
+
+@pytest.mark.parametrize("name", ["m.objj", "m.fbx", "m", "m.txt"])
+def test_unknown_ending(tmp_path, name):
+    (tmp_path / name).write_text(SQUARE + "f 1 2 3")
+    fails(tmp_path / name, r"must end in one of .*\.obj")
+    with pytest.raises(ValueError, match="must end in one of"):
+        cube().save(tmp_path / name)
+
+
+def test_folder(tmp_path):
+    (tmp_path / "m.obj").mkdir()
+    fails(tmp_path / "m.obj", "is a folder")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("kind", ["nothing", "text", "image", "zeros", "noise"])
+def test_no_mesh_at_all(tmp_path, ending, kind):
+    path = tmp_path / f"m.{ending}"
+    if kind == "image":
+        Image.new("RGB", (16, 16)).save(path, format="png")
+    else:
+        noise = np.random.default_rng(0).bytes(3000)
+        path.write_bytes({"nothing": b"", "text": b"Dear reader,\nthis is a letter.\n",
+                          "zeros": bytes(500), "noise": noise}[kind])  # fmt: skip
+    fails(path, "holds no faces|is no readable|is no OBJ|is damaged")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_truncated(tmp_path, ending):
+    icosphere(1).save(tmp_path / f"m.{ending}")
+    data = (tmp_path / f"m.{ending}").read_bytes()
+    for share in (0.02, 0.3, 0.6, 0.99):
+        path = tmp_path / f"cut.{ending}"
+        path.write_bytes(data[: int(len(data) * share)])
+        if ending == "obj":  # has no length: what is cut between lines cannot be told
+            lines = path.read_text().splitlines()
+            path.write_text("\n".join([*lines[:-1], " ".join(lines[-1].split()[:3])]))
+            if share < 0.1:
+                continue
+        reason = "its header says|no header" if ending == "stl" else ""
+        fails(path, rf"(is no readable|is damaged).*({reason})")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("f 1 2", r"damaged: line 6 reads 'f 1 2'"),
+        ("f 1 2 x", "line 6"),
+        ("f 0 1 2", "line 6"),
+        ("f 1 2 9", "not there"),
+        ("f 1/1 2/1 3/1", "not there"),
+        ("f -9 1 2", "line 6"),
+        ("v 1 2\nf 1 2 3", "line 6"),
+        ("v 1 2 nan\nf 1 2 6", "vertices must be finite"),
+        ("", "holds no faces"),
+        ("p 1 2 3", "holds no faces"),
+    ],
+)
+def test_damaged_obj(tmp_path, line, message):
+    (tmp_path / "m.obj").write_text(SQUARE + line + "\n")
+    fails(tmp_path / "m.obj", message)
+
+
+def test_points_without_faces(tmp_path):
+    head = "ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nproperty float y\n"
+    (tmp_path / "m.ply").write_text(head + "property float z\nend_header\n0 0 0\n")
+    fails(tmp_path / "m.ply", "holds no faces")
+    (tmp_path / "m.off").write_text("OFF\n3 0 0\n0 0 0\n1 0 0\n0 1 0\n")
+    fails(tmp_path / "m.off", "holds no faces|is no readable")
+
+
+def test_what_cannot_be_saved(tmp_path):
+    with pytest.raises(ValueError, match="got a batch of 2; save mesh"):
+        cube().repeated(2).save(tmp_path / "m.obj")
+    with pytest.raises(ValueError, match="without faces"):
+        Mesh(torch.zeros(1, 3), torch.zeros(0, 3, dtype=torch.int64)).save(tmp_path / "m.obj")
+    assert not any(tmp_path.iterdir())
+
+
+# -- real files ------------------------------------------------------------------------------------
+
+DATA = os.environ.get("GENDR_DATA")
+NAMES = {  # vertices, faces, closed
+    "airplane_gendr": (1352, 2700, True),
+    "cheburashka": (6669, 13334, True),
+    "cow": (2903, 5804, True),
+    "fandisk": (6475, 12946, True),
+    "homer": (6002, 12000, True),
+    "sphere_642": (642, 1280, True),
+    "spot": (2930, 5856, True),
+    "stanford-bunny": (35947, 69451, False),
+    "suzanne": (507, 968, False),
+    "teapot": (3644, 6320, False),
+}
+
+
+@pytest.mark.skipif(DATA is None, reason="GENDR_DATA does not name a folder with meshes/*.obj")
+@pytest.mark.parametrize("name", NAMES)
+def test_real_files(name, tmp_path):
+    path = Path(DATA or "") / "meshes" / f"{name}.obj"
+    mesh = Mesh.load(path)
+    text = path.read_text()
+    assert mesh.vertex_counts == (len(re.findall(r"^v\s", text, re.MULTILINE)),)
+    assert (*mesh.vertex_counts, *mesh.face_counts, mesh.is_watertight) == NAMES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PLY drops spot's UVs
+        for ending in ("obj", "ply"):
+            mesh.save(tmp_path / f"m.{ending}")
+            back = Mesh.load(tmp_path / f"m.{ending}")
+            assert_close(back.vertices, mesh.vertices, rtol=0, atol=0)
+            assert_close(back.faces, mesh.faces)
+    if mesh.uvs is not None:
+        texture = load_texture(path.with_name("spot_texture.png"))
+        mesh.with_texture(texture).save(tmp_path / "t.glb")
+        back = Mesh.load(tmp_path / "t.glb")
+        assert_close(back.faces, mesh.faces)
+        assert_close(back.corner_uvs, mesh.corner_uvs, rtol=0, atol=1e-6)
+        assert_close(back.texture, texture, rtol=0, atol=1e-6)

@@ -1,0 +1,410 @@
+"""Image folders: hand-written ones, round trips, what is refused; and starting spheres."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from gendr.mesh.cameras import Camera, look_at
+from gendr.mesh.views import Views, load_views, save_views, view_volume, visual_sphere
+
+F64 = torch.float64
+IDENTITY = np.eye(4).tolist()
+
+
+def write(root, frames, **meta):
+    (root / "transforms.json").write_text(json.dumps({**meta, "frames": frames}))
+    return root
+
+
+def image(path, array):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.asarray(array, dtype=np.uint8)).save(path)
+
+
+def blob(height=6, width=8, value=255):
+    mask = np.zeros((height, width), np.uint8)
+    mask[1:4, 2:6] = value
+    return mask
+
+
+def folder(root, count=2, **meta):
+    """A valid folder of grey masks."""
+    frames = []
+    for i in range(count):
+        image(root / "images" / f"{i}.png", blob())
+        frames.append({"file_path": f"images/{i}.png", "transform_matrix": IDENTITY})
+    return write(root, frames, **(meta or {"camera_angle_x": 0.8}))
+
+
+def ball_masks(camera, centre, radius, size, samples=4):
+    """Masks of a sphere by rays through subpixels, from the definition of the image frame."""
+    height, width = size
+    n, m = height * samples, width * samples
+    side = min(n, m)
+    y, x = np.meshgrid(-(2 * np.arange(n) + 1 - n) / side, (2 * np.arange(m) + 1 - m) / side,
+                       indexing="ij")  # fmt: skip
+    masks = []
+    for i in range(len(camera)):
+        rotation, eye = camera.rotation[i].numpy(), camera.eye[i].numpy()
+        f, c = camera.focal[i].numpy(), camera.principal[i].numpy()
+        plane = np.stack([(x - c[0]) / f[0], (y - c[1]) / f[1]], -1)
+        if camera.orthographic:
+            start, ray = eye + plane @ rotation[:2], rotation[2] + np.zeros((n, m, 3))
+        else:
+            start, ray = eye, np.concatenate([plane, np.ones((n, m, 1))], -1) @ rotation
+        to = np.asarray(centre) - start
+        along = (to * ray).sum(-1) / (ray**2).sum(-1)
+        away = np.linalg.norm(to - along[..., None] * ray, axis=-1)
+        hit = ((away < radius) & (along > 0)).astype(float)
+        masks.append(hit.reshape(height, samples, width, samples).mean((1, 3)))
+    return torch.from_numpy(np.stack(masks))
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def test_blender_layout(tmp_path):
+    # As the synthetic NeRF scenes: names without extension, RGBA, camera_angle_x, a z-up world.
+    rgba = np.zeros((6, 8, 4), np.uint8)
+    rgba[..., :3], rgba[..., 3] = (200, 100, 50), blob(value=128)
+    image(tmp_path / "train" / "r_0.png", rgba)
+    pose = [[1, 0, 0, 0.5], [0, 0, -1, -4], [0, 1, 0, 0], [0, 0, 0, 1]]  # looks along +y, z up
+    frames = [{"file_path": "./train/r_0", "rotation": 0.01, "transform_matrix": pose}]
+    (tmp_path / "transforms_train.json").write_text(
+        json.dumps({"camera_angle_x": 0.9, "frames": frames})
+    )
+    views = load_views(tmp_path, dtype=F64)
+    assert len(views) == 1
+    assert views.names == ("./train/r_0",)
+    assert views.image_size == (6, 8)
+    np.testing.assert_allclose(views.masks[0], blob() / 255 * 128 / 255)
+    color = np.array([200, 100, 50]) / 255
+    assert views.rgb is not None
+    np.testing.assert_allclose(views.rgb[0, :, 2, 3], color * 128 / 255, atol=1e-7)
+    np.testing.assert_allclose(views.rgb[0, :, 0, 0], 0)
+    camera = views.camera
+    np.testing.assert_allclose(camera.eye[0], [0.5, -4, 0], atol=1e-12)
+    np.testing.assert_allclose(camera.ahead[0], [0, 1, 0], atol=1e-12)
+    np.testing.assert_allclose(camera.up[0], [0, 0, 1], atol=1e-12)
+    # camera_angle_x is the full angle across the width: its edge is at x_ndc = 8/6.
+    edge = torch.tensor([[0.5 + math.tan(0.45), -3, 0]], dtype=F64)
+    np.testing.assert_allclose(camera.project(edge)[0][0, 0], [8 / 6, 0], atol=1e-12)
+    assert load_views(tmp_path / "transforms_train.json").masks.dtype == torch.float32
+
+
+def test_pixel_intrinsics_per_frame_and_scaled_images(tmp_path):
+    image(tmp_path / "a.png", blob())
+    image(tmp_path / "b.png", blob())
+    frames = [
+        {"file_path": "a.png", "transform_matrix": IDENTITY, "fl_x": 9, "cx": 3.5},
+        # Given for an image of twice the size: as if calibrated before it was shrunk.
+        {"file_path": "b.png", "transform_matrix": IDENTITY[:3], "w": 16, "h": 12, "fl_x": 20,
+         "fl_y": 24, "cx": 8, "cy": 5},
+    ]  # fmt: skip
+    views = load_views(write(tmp_path, frames, fl_y=12, cy=2))
+    k = views.camera.intrinsics((6, 8))
+    np.testing.assert_allclose(k[0], [[9, 0, 3.5], [0, 12, 2], [0, 0, 1]], atol=1e-5)
+    np.testing.assert_allclose(k[1], [[10, 0, 4], [0, 12, 2.5], [0, 0, 1]], atol=1e-5)
+    assert views.rgb is None
+
+
+def test_a_point_lands_on_its_pixel(tmp_path):
+    # OpenGL pose and pixel intrinsics, by hand: u = cx + fx x / -z, v = cy - fy y / -z.
+    root = folder(tmp_path, fl_x=10.0, fl_y=11.0, cx=3.0, cy=2.5)
+    x, y, z = 0.2, 0.1, -2.0
+    u, v = 3.0 + 10 * x / -z, 2.5 - 11 * y / -z
+    camera = load_views(root, dtype=F64).camera
+    xy, depth = camera.project(torch.tensor([[x, y, z]], dtype=F64))
+    np.testing.assert_allclose(xy[0, 0], [(2 * u - 8) / 6, (6 - 2 * v) / 6], atol=1e-12)
+    assert float(depth[0, 0]) == pytest.approx(2)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["masks/0.png", "masks/images/0.png", "masks/0.jpg.png", "elsewhere/m.png"],
+)
+def test_separate_masks(tmp_path, place):
+    image(tmp_path / "images" / "0.jpg", np.full((6, 8, 3), 90))
+    image(tmp_path / place, blob())
+    frame = {"file_path": "images/0.jpg", "transform_matrix": IDENTITY}
+    if place.startswith("elsewhere"):
+        frame["mask_path"] = place
+    views = load_views(write(tmp_path, [frame], camera_angle_x=0.5))
+    np.testing.assert_allclose(views.masks[0], blob() / 255)
+    assert views.rgb is not None
+    np.testing.assert_allclose(views.rgb[0, 1], blob() / 255 * 90 / 255, atol=1e-2)
+
+
+def test_masks_of_many_pixel_formats(tmp_path):
+    mask = blob()
+    Image.fromarray(mask).convert("1").save(tmp_path / "0.png")
+    Image.fromarray(mask).save(tmp_path / "1.png")
+    Image.fromarray(np.stack([mask] * 3, -1)).save(tmp_path / "2.png")
+    Image.fromarray(mask.astype(np.uint16) * 257).save(tmp_path / "3.png")
+    Image.fromarray(np.stack([mask * 0 + 30, mask], -1)).save(tmp_path / "4.png")
+    Image.fromarray(mask).convert("P").save(tmp_path / "5.png")
+    frames = [{"file_path": f"{i}", "transform_matrix": IDENTITY} for i in range(6)]
+    views = load_views(write(tmp_path, frames, camera_angle_x=0.5))
+    for i in range(6):
+        np.testing.assert_allclose(views.masks[i], mask / 255, err_msg=str(i))
+
+
+def test_resizing_averages_areas_and_keeps_the_frame(tmp_path):
+    camera = look_at(3.0, [10.0, 50.0], [20.0, 200.0], dtype=F64)
+    masks = torch.rand(2, 12, 18, dtype=F64).mul(255).round() / 255
+    save_views(tmp_path, masks, camera, rgb=masks[:, None].expand(-1, 3, -1, -1))
+    views = load_views(tmp_path, size=4, dtype=F64)
+    assert views.image_size == (4, 6)
+    want = masks.reshape(2, 4, 3, 6, 3).mean((2, 4))
+    np.testing.assert_allclose(views.masks, want, atol=1e-6)
+    assert views.rgb is not None
+    assert views.rgb.shape == (2, 3, 4, 6)
+    np.testing.assert_allclose(views.camera.focal, camera.focal, atol=1e-12)
+    # Stretched: the whole width is still the whole width.
+    tall = load_views(tmp_path, size=(12, 9), dtype=F64)
+    points = torch.randn(5, 3, dtype=F64) * 0.2
+    x, y = camera.project(points)[0].unbind(-1)
+    u, v = (x * 12 + 18) / 2 * (9 / 18), (12 - y * 12) / 2 * (12 / 12)
+    xy = tall.camera.project(points)[0]
+    np.testing.assert_allclose(xy, torch.stack([(2 * u - 9) / 9, (12 - 2 * v) / 9], -1), atol=1e-12)
+
+
+def test_unequal_sizes_are_fine_with_a_size(tmp_path):
+    image(tmp_path / "a.png", blob())
+    image(tmp_path / "b.png", np.kron(blob(), np.ones((2, 2))))
+    frames = [{"file_path": n, "transform_matrix": IDENTITY} for n in ("a.png", "b.png")]
+    views = load_views(write(tmp_path, frames, camera_angle_x=0.7), size=(6, 8))
+    np.testing.assert_allclose(views.masks[0], views.masks[1])
+    np.testing.assert_allclose(views.camera.focal[0], views.camera.focal[1])
+
+
+@pytest.mark.parametrize("color", [False, True])
+@pytest.mark.parametrize("same", [False, True])
+@pytest.mark.parametrize("size", [(8, 8), (6, 10), (10, 6)])
+def test_round_trip(tmp_path, color, same, size):
+    camera = look_at(3.0, [10.0, 50.0, -20.0], [20.0, 200.0, 300.0], 30.0 if same else [30, 40, 50],
+                     at=(10, 20, 30), dtype=F64)  # fmt: skip
+    camera = Camera(camera.rotation, camera.translation, camera.focal, [0.1, -0.05])
+    alpha = torch.rand(3, *size, dtype=F64).mul(255).round() / 255
+    rgb = torch.rand(3, 3, *size, dtype=F64) * alpha[:, None] if color else None
+    file = save_views(tmp_path / "new" / "folder", alpha, camera, rgb=rgb)
+    views = load_views(file, dtype=F64)
+    assert ("fl_x" in json.loads(file.read_text())) == same
+    np.testing.assert_allclose(views.masks, alpha, atol=1e-7)
+    assert (views.rgb is None) == (rgb is None)
+    if rgb is not None and views.rgb is not None:
+        np.testing.assert_allclose(views.rgb, rgb, atol=0.5 / 255 + 1e-7)
+    for name in ("rotation", "translation", "focal", "principal"):
+        np.testing.assert_allclose(getattr(views.camera, name), getattr(camera, name), atol=1e-12)
+    part = views[1:]
+    assert isinstance(part, Views)
+    assert part.names == ("images/001.png", "images/002.png")
+    assert torch.equal(views[-1].camera.rotation, views.camera.rotation[-1:])
+    assert views[[0, 2]].to(torch.float32).camera.dtype == torch.float32
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+
+def edit(root, **change):
+    """Change the transforms file: keys of the file, or `frame` for keys of the second frame."""
+    file = root / "transforms.json"
+    meta = json.loads(file.read_text())
+    meta["frames"][1].update(change.pop("frame", {}))
+    meta.update(change)
+    file.write_text(json.dumps({k: v for k, v in meta.items() if v is not None}))
+
+
+def matrix(**entries):
+    out = np.eye(4)
+    for place, value in entries.items():
+        out[int(place[1]), int(place[2])] = value
+    return {"transform_matrix": out.tolist()}
+
+
+def opaque(root):
+    for i in range(2):
+        image(root / "images" / f"{i}.png", np.full((6, 8, 4), 255))
+
+
+BREAK = {
+    "image folder without poses: .* 2 images": lambda r: (r / "transforms.json").unlink(),
+    "is no JSON file": lambda r: (r / "transforms.json").write_text("{"),
+    "has no frames": lambda r: edit(r, frames=[]),
+    "frame 1 has no file_path": lambda r: edit(r, frame={"file_path": 3}),
+    "frame 1 .images/1.png.: no such image": lambda r: (r / "images" / "1.png").unlink(),
+    "1.png is no image": lambda r: (r / "images" / "1.png").write_text("hello"),
+    r"one size, got 8 x 6 in .*0.png and 7 x 6 in .*1.png": lambda r: image(
+        r / "images" / "1.png", blob(6, 7)
+    ),
+    r"frame 1 .*must be 4 x 4 numbers, got shape \[2, 2\]": lambda r: edit(
+        r, frame={"transform_matrix": [[1, 0], [0, 1]]}
+    ),
+    "must be 4 x 4 numbers": lambda r: edit(r, frame={"transform_matrix": "none"}),
+    "transform_matrix holds NaN": lambda r: edit(r, frame=matrix(m03=float("nan"))),
+    "last row of transform_matrix": lambda r: edit(r, frame=matrix(m30=1.0)),
+    "not a rotation and translation": lambda r: edit(r, frame=matrix(m00=1.1)),
+    "is a mirror": lambda r: edit(r, frame=matrix(m22=-1)),
+    "no intrinsics": lambda r: edit(r, camera_angle_x=None),
+    r"camera_angle_x must be in \(0, pi\) radians, got 50": lambda r: edit(r, camera_angle_x=50),
+    "fl_x must be a finite number, got '9'": lambda r: edit(r, fl_x="9"),
+    "must be > 0, got -4": lambda r: edit(r, fl_x=-4),
+    "distortion .* undistort": lambda r: edit(r, fl_x=100.0, w=800, h=600, k1=0.1),
+    "the lens is OPENCV_FISHEYE": lambda r: edit(r, camera_model="OPENCV_FISHEYE"),
+    "the lens is fisheye": lambda r: edit(r, is_fisheye=True),
+    "no mask: 1.png has no alpha channel": lambda r: image(
+        r / "images" / "1.png", np.random.default_rng(0).integers(0, 255, (6, 8, 3))
+    ),
+    "every image is opaque": opaque,
+    "no mask for .*1.png in .*masks": lambda r: image(r / "masks" / "0.png", blob()),
+    "as large as their image, got 7 x 6 in .*m.png and 8 x 6 in .*1.png": lambda r: (
+        image(r / "m.png", blob(6, 7)),
+        edit(r, frame={"mask_path": "m.png"}),
+    ),
+    "a mask must be grey": lambda r: (
+        image(r / "m.png", np.arange(144).reshape(6, 8, 3)),
+        edit(r, frame={"mask_path": "m.png"}),
+    ),
+    "only 0 and 1 of 255": lambda r: image(r / "images" / "1.png", blob(value=1)),
+}
+
+
+@pytest.mark.parametrize("words", BREAK)
+def test_bad_folders_are_named_in_one_line(tmp_path, words):
+    root = folder(tmp_path)
+    load_views(root)
+    BREAK[words](root)
+    with pytest.raises(ValueError, match=words) as caught:
+        load_views(root)
+    assert "\n" not in str(caught.value)
+
+
+def test_other_bad_arguments(tmp_path):
+    root = folder(tmp_path)
+    with pytest.raises(ValueError, match="nowhere does not exist"):
+        load_views(root / "nowhere")
+    with pytest.raises(ValueError, match="size must be >= 1"):
+        load_views(root, size=0)
+    with pytest.raises(TypeError, match="float32 or float64"):
+        load_views(root, dtype=torch.float16)
+    camera = look_at(2.0, 0.0, [0.0, 1.0])
+    with pytest.raises(ValueError, match="no camera matrix"):
+        save_views(root, torch.rand(1, 4, 4), look_at(2.0, 0, 0, orthographic=True))
+    with pytest.raises(ValueError, match="do not broadcast"):
+        save_views(root, torch.rand(3, 4, 4), camera)
+    with pytest.raises(ValueError, match="names must be 2"):
+        save_views(root, torch.rand(2, 4, 4), camera, names=["a", "a"])
+    with pytest.raises(ValueError, match="rgb must have shape"):
+        save_views(root, torch.rand(2, 4, 4), camera, rgb=torch.rand(2, 4, 4))
+
+
+def test_invisible_distortion_is_ignored(tmp_path):
+    views = load_views(folder(tmp_path, fl_x=10.0, k1=1e-3, k2=-1e-4, p1=0.0))
+    np.testing.assert_allclose(views.camera.focal, 20 / 6, rtol=1e-6)
+
+
+# -- where the object is -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", [1.0, 100.0])
+@pytest.mark.parametrize("orthographic", [False, True])
+def test_visual_sphere_finds_a_ball_far_from_the_origin(unit, orthographic):
+    about = np.array([30.0, -7.0, 12.0]) * unit
+    camera = look_at(3.0 * unit, [30.0, -10.0, 60.0, 0.0], [0.0, 100.0, 200.0, 300.0], 40.0,
+                     at=about, orthographic=orthographic, dtype=F64)  # fmt: skip
+    centre = about + np.array([0.35, 0.2, -0.3]) * unit  # well off the optical axes
+    masks = ball_masks(camera, centre, 0.4 * unit, (40, 56))
+    found, radius = visual_sphere(camera, masks)
+    np.testing.assert_allclose(found, centre, atol=2e-3 * unit)
+    assert float(radius) == pytest.approx(0.4 * unit, rel=5e-3)
+
+
+def test_visual_sphere_distrusts_cut_masks():
+    camera = look_at(3.0, 20.0, [0.0, 60.0, 120.0, 180.0, 240.0], 40.0, dtype=F64)
+    masks = ball_masks(camera, (0, 0, 0), 0.4, (32, 32))
+    closer = look_at(1.0, 20.0, [200.0, 330.0], 40.0, at=(0.1, 0.1, 0), dtype=F64)
+    both = Camera.batch([camera, closer])
+    cut = ball_masks(closer, (0, 0, 0), 0.4, (32, 32))
+    border = torch.cat([cut[:, [0, -1]].flatten(1), cut[:, :, [0, -1]].flatten(1)], 1)
+    assert (border.sum(1) > 5).all()
+    noise = torch.rand(7, 32, 32, dtype=F64) * 0.05
+    found, radius = visual_sphere(both, torch.maximum(torch.cat([masks, cut]), noise))
+    np.testing.assert_allclose(found, [0, 0, 0], atol=0.02)
+    assert float(radius) == pytest.approx(0.4, rel=0.03)
+    found, radius = visual_sphere(closer, cut)
+    np.testing.assert_allclose(found, [0, 0, 0], atol=0.15)
+    assert 0.25 < float(radius) < 0.45
+    _, radius = visual_sphere(both[3:], torch.cat([masks[3:], cut]))  # half of them cut
+    assert float(radius) == pytest.approx(0.4, rel=0.03)
+    # Frames that do not show the object say nothing about it.
+    found, radius = visual_sphere(both, torch.cat([masks, 0 * cut]))
+    np.testing.assert_allclose(found, [0, 0, 0], atol=2e-3)
+
+
+def test_visual_sphere_without_parallax_fills_the_mask():
+    for count in (1, 3):
+        camera = look_at(5.0, 10.0, 20.0, dtype=F64).expand(count)
+        masks = ball_masks(camera, (0.2, 0.1, 0), 0.6, (32, 32))
+        centre, radius = visual_sphere(camera, masks)
+        assert float(radius) == pytest.approx(1, rel=1e-6)
+        again = ball_masks(camera, centre, float(radius), (32, 32))
+        assert float((again - masks).abs().mean()) < 5e-3
+    camera = look_at(5.0, 10.0, 20.0, orthographic=True, dtype=F64)
+    masks = ball_masks(camera, (0.2, 0.1, 0), 0.6, (32, 32))
+    centre, radius = visual_sphere(camera, masks)
+    assert float(radius) == pytest.approx(0.6, rel=5e-3)
+    assert float((ball_masks(camera, centre, float(radius), (32, 32)) - masks).abs().mean()) < 5e-3
+    # Front and back: the lines coincide, the object is between them.
+    camera = look_at(5.0, 0.0, [0.0, 180.0], at=(1, 2, 3), dtype=F64)
+    centre, radius = visual_sphere(camera, ball_masks(camera, (1, 2, 3), 0.6, (32, 32)))
+    np.testing.assert_allclose(centre, [1, 2, 3], atol=1e-6)
+    assert float(radius) == pytest.approx(0.6, rel=5e-3)
+
+
+def test_visual_sphere_names_a_wrong_convention():
+    camera = look_at(3.0, 20.0, [0.0, 60.0, 120.0], dtype=F64)
+    masks = ball_masks(camera, (0, 0, 0), 0.4, (32, 32))
+    pose = camera.camera_to_world.clone()
+    pose[:, :3, 1:3] *= -1  # OpenCV's axes in a file that should hold OpenGL's
+    wrong = Camera.from_opengl(camera_to_world=pose)
+    with pytest.raises(ValueError, match="behind the cameras; is transform_matrix"):
+        visual_sphere(wrong, masks)
+    with pytest.raises(ValueError, match="all 3 masks are empty"):
+        visual_sphere(camera, masks * 0)
+    with pytest.raises(ValueError, match="masks must have shape"):
+        visual_sphere(camera, masks[0])
+
+
+@pytest.mark.parametrize("orthographic", [False, True])
+def test_view_volume_is_the_largest_ball_in_all_views(orthographic):
+    camera = look_at([3.0, 4.0, 5.0], 20.0, [0.0, 100.0, 230.0], 40.0, at=(10, 20, 30),
+                     orthographic=orthographic, dtype=F64)  # fmt: skip
+    centre, radius = view_volume(camera)
+    np.testing.assert_allclose(centre, [10, 20, 30], atol=1e-9)
+    want = 3 * (math.tan if orthographic else math.sin)(math.radians(20))
+    assert float(radius) == pytest.approx(want, rel=1e-12)
+    # With a shifted image, the ball touches the border of some view: a little larger is cut.
+    camera = Camera(camera.rotation, camera.translation, camera.focal, [[0.2, -0.1]],
+                    orthographic=orthographic)  # fmt: skip
+    centre, radius = view_volume(camera)
+    ring = torch.nn.functional.normalize(torch.randn(20_000, 3, dtype=F64), dim=-1)
+    for factor, inside in ((0.999, True), (1.01, False)):
+        xy, _ = camera.project(centre + factor * radius * ring)
+        assert bool((xy.abs() <= 1).all()) == inside
+
+
+def test_view_volume_refuses_what_has_none():
+    with pytest.raises(ValueError, match="parallel"):
+        view_volume(look_at(3.0, 0.0, 0.0))
+    camera = look_at(3.0, 20.0, [0.0, 60.0, 120.0], dtype=F64)
+    away = Camera.from_opengl(camera_to_world=camera.camera_to_world @ torch.diag(
+        torch.tensor([-1.0, 1, -1, 1], dtype=F64)))  # fmt: skip
+    with pytest.raises(ValueError, match="behind the cameras"):
+        view_volume(away)
+    shifted = Camera(camera.rotation, camera.translation, camera.focal, [1.5, 0.0])
+    with pytest.raises(ValueError, match="not seen by all"):
+        view_volume(shifted)

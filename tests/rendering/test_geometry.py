@@ -1,0 +1,184 @@
+"""Distances, projection, clipping, against independent constructions."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+from gendr import Camera, Mesh, look_at
+from gendr.mesh import cube, icosphere
+from gendr.rendering.geometry import (
+    ImageSize,
+    interpolation_weights,
+    project_faces,
+    signed_distance,
+)
+from gendr.testing import soup
+
+
+def brute_distance(point, corners, steps=20001):
+    """Nearest of many points on the boundary; the sign by the winding of the corners around it."""
+    t = np.linspace(0, 1, steps)[:, None]
+    ends = np.roll(corners, -1, 0)
+    boundary = np.concatenate([a + t * (b - a) for a, b in zip(corners, ends, strict=True)])
+    distance = np.linalg.norm(boundary - point, axis=1).min()
+    angles = np.arctan2(*(corners - point).T[::-1])
+    turns = np.diff(np.append(angles, angles[0]))
+    winding = np.round(((turns + np.pi) % (2 * np.pi) - np.pi).sum() / (2 * np.pi))
+    return distance if winding != 0 else -distance
+
+
+def test_distance_against_dense_sampling_of_the_boundary():
+    corners = soup(1, 20, 3)[0, :, :, :2]
+    points = torch.rand(20, 2, dtype=torch.float64) * 2 - 1
+    got = signed_distance(points, corners)
+    want = [brute_distance(p.numpy(), c.numpy()) for p, c in zip(points, corners, strict=True)]
+    np.testing.assert_allclose(got.numpy(), want, atol=1e-4)
+    assert (got > 0).any()
+    assert (got < 0).any()
+
+
+def test_distance_of_a_square_by_hand():
+    square = torch.tensor([[-1.0, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)
+    points = torch.tensor([[0.0, 0], [0.5, 0], [2, 0], [2, 2], [1, 0.3]], dtype=torch.float64)
+    want = torch.tensor([1, 0.5, -1, -math.sqrt(2), 0], dtype=torch.float64)
+    for corners in (square, square.flip(0)):
+        torch.testing.assert_close(signed_distance(points, corners), want)
+
+
+def test_distance_is_differentiable_twice():
+    corners = soup(1, 5, 1)[0, :, :, :2].clone().requires_grad_()
+    points = (torch.rand(5, 2, dtype=torch.float64) * 2 - 1).requires_grad_()
+    assert gradcheck(signed_distance, (points, corners))
+    assert gradgradcheck(signed_distance, (points, corners))
+
+
+def test_gradient_on_the_edge_is_the_inward_normal():
+    corners = torch.tensor([[0.0, 0], [1, 0], [0, 1]], dtype=torch.float64)
+    for triangle in (corners, corners.flip(0)):
+        point = torch.tensor([0.25, 0.0], dtype=torch.float64, requires_grad=True)
+        distance = signed_distance(point, triangle)
+        assert distance.item() == 0
+        (slope,) = torch.autograd.grad(distance, point)
+        torch.testing.assert_close(slope, torch.tensor([0.0, 1.0], dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "corners",
+    [
+        [[0.1, 0.2], [0.1, 0.2], [0.1, 0.2]],
+        [[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]],
+        [[-0.5, 0.1], [0.5, 0.1], [0.5, 0.1]],
+    ],
+)
+def test_a_triangle_without_area_is_outside_everywhere(corners):
+    corners = torch.tensor(corners, dtype=torch.float64, requires_grad=True)
+    grid = ImageSize(16, 16).centres(torch.arange(256), torch.float64)
+    points = torch.cat([grid, corners.detach(), torch.tensor([[0.25, 0.25]]).double()])
+    distance = signed_distance(points, corners)
+    assert (distance <= 0).all()
+    (slope,) = torch.autograd.grad(distance.sum(), corners)
+    assert torch.isfinite(slope).all()
+
+
+def test_slivers_are_not_inside_far_from_themselves():
+    generator = torch.Generator().manual_seed(5)
+    ends = torch.rand(2000, 2, 2, generator=generator) * 2 - 1
+    middle = ends.mean(1) + 1e-8 * torch.randn(2000, 2, generator=generator)
+    corners = torch.stack([ends[:, 0], ends[:, 1], middle], 1)
+    along = ends[:, 0] + (ends[:, 1] - ends[:, 0]) * torch.rand(2000, 1, generator=generator) * 3
+    assert signed_distance(along, corners).max() < 1e-6
+
+
+def test_pixel_centres():
+    size = ImageSize(2, 4)
+    points = size.centres(torch.arange(16), torch.float64)
+    want_x = [-1.5, -0.5, 0.5, 1.5]
+    assert points[:4, 0].tolist() == want_x
+    assert points[:4, 1].tolist() == [0.5] * 4
+    assert points[4:8, 1].tolist() == [-0.5] * 4
+    torch.testing.assert_close(points[8:], points[:8])  # the second image
+
+
+def test_projection_drops_what_is_out_of_range():
+    camera = look_at(3.0, 0.0, 0.0)
+    ball = icosphere(1).scaled(0.2)
+    ahead, behind = ball, ball.translated(torch.tensor([0.0, 0.0, -5.0]))
+    beyond = ball.translated(torch.tensor([0.0, 0.0, 300.0]))
+    counts = [project_faces(m, camera, 1.0, 100.0)[0].counts for m in (ahead, behind, beyond)]
+    assert counts == [(80,), (0,), (0,)]
+
+
+def test_a_face_across_the_near_plane_is_clipped_there():
+    # Camera at the origin looking along +z; one corner behind, then two.
+    camera = Camera(torch.diag(torch.tensor([-1.0, 1, 1])), torch.zeros(3), fov=90.0)
+    for corners, count in (([[0, 0, 4], [1, 1, 4], [1, -1, -4]], 4), ([[0, 0, 4], [1, 1, -4], [1, -1, -4]], 3)):
+        mesh = Mesh(torch.tensor(corners, dtype=torch.float32), torch.tensor([[0, 1, 2]]))
+        faces, surfaces = project_faces(mesh, camera, 1.0, 100.0)
+        assert surfaces.was_clipped is not None
+        polygon = faces.corners[0]
+        assert len({tuple(p) for p in polygon.tolist()}) == count
+        # The same region as a triangle that is clipped by hand, in world units at depth >= 1.
+        start, end = torch.tensor(corners[0]).float(), torch.tensor(corners[2]).float()
+        t = (1.0 - start[2]) / (end[2] - start[2])
+        cut = start + t * (end - start)
+        want = torch.tensor([-cut[0], cut[1]])  # depth 1: NDC is x, y; the camera's right is -x
+        assert (polygon - want).norm(dim=-1).min() < 1e-6
+
+
+def test_clipping_is_the_limit_of_a_fine_tessellation():
+    """A big face through the near plane covers what its many small pieces cover."""
+    from gendr import Renderer
+
+    corners = torch.tensor([[-3.0, -1, 6], [4, -0.5, 6], [0.5, -1.2, -5]], dtype=torch.float64)
+    mesh = Mesh(corners, torch.tensor([[0, 1, 2]]))
+    camera = Camera(torch.diag(torch.tensor([-1.0, 1, 1])).double(), torch.zeros(3).double(), fov=70.0)
+    renderer = Renderer(48, "heaviside", "max")
+    whole, pieces = (renderer(m, camera) for m in (mesh, mesh.subdivided(5)))
+    assert 0.02 < whole.alpha.mean() < 0.9
+    assert (whole.alpha != pieces.alpha).sum() <= 4
+    both = torch.isfinite(whole.depth) & torch.isfinite(pieces.depth)
+    torch.testing.assert_close(whole.depth[both], pieces.depth[both], rtol=1e-6, atol=1e-6)
+    assert (whole.depth[both] >= 1 - 1e-6).all()
+
+
+def test_clipped_faces_have_right_gradients():
+    from gendr import Renderer
+
+    camera = Camera(torch.diag(torch.tensor([-1.0, 1, 1])).double(), torch.zeros(3).double(), fov=70.0)
+    vertices = torch.tensor(
+        [[-3.0, -1, 6], [4, -0.5, 6], [0.5, -1.2, -5], [0, 1, 4], [0.3, 2, -1]], dtype=torch.float64
+    ).requires_grad_()
+    faces = torch.tensor([[0, 1, 2], [3, 4, 1]])
+    renderer = Renderer((5, 6), "logistic", scale=0.1, cutoff=0.0, backend="reference", gamma=0.1)
+
+    def image(v):
+        out = renderer(Mesh(v, faces), camera)
+        return out.alpha, out.rgb
+
+    assert gradcheck(image, (vertices,))
+
+
+def test_interpolation_is_perspective_correct():
+    """A point of the plane, projected and looked up again."""
+    torch.manual_seed(3)
+    triangle = torch.rand(50, 3, 3, dtype=torch.float64) + torch.tensor([0, 0, 1.5])
+    weights = torch.rand(50, 3, dtype=torch.float64)
+    weights = weights / weights.sum(-1, keepdim=True)
+    point = (weights.unsqueeze(-1) * triangle).sum(1)
+    clip = torch.cat([triangle[..., :2], triangle[..., 2:]], -1)
+    corners = triangle[..., :2] / triangle[..., 2:]
+    screen = point[:, :2] / point[:, 2:]
+    for was_clipped in (None, torch.ones(50, dtype=torch.bool)):
+        got, depth = interpolation_weights(screen, corners, clip, triangle[..., 2], was_clipped)
+        torch.testing.assert_close(got, weights)
+        torch.testing.assert_close(depth, point[:, 2])
+
+
+def test_a_batch_of_different_meshes_is_packed():
+    batch = Mesh.batch([icosphere(0).scaled(0.4), cube().scaled(0.3)])
+    faces, surfaces = project_faces(batch, look_at(3.0, 10.0, torch.tensor([0.0, 40.0])), 1.0, 100.0)
+    assert faces.counts == (20, 12)
+    assert surfaces.source.tolist() == list(range(32))

@@ -1,0 +1,154 @@
+"""All 1242 renderers (or a sample of them): gradients, equality of backends, degenerate input."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+import gendr
+from gendr.rendering.geometry import ImageSize, signed_distance
+from gendr.testing import TOLERANCES, relative_l2, soup, touching
+
+SIZE = ImageSize(4, 5)
+
+
+def distances(face_vertices, size):
+    """All pixel-face distances [B, P, F], and the gap to the second-nearest edge."""
+    points = size.centres(torch.arange(size.pixels), face_vertices.dtype)[:, None]
+    corners = face_vertices[..., :2].unsqueeze(1)
+    return signed_distance(points, corners)
+
+
+def general_position(seed):
+    """Overlapping and touching faces without a pixel near a corner's or bisector's kink."""
+    for attempt in range(200):
+        scene = torch.cat([soup(1, 3, 1000 * seed + attempt), touching(seed + attempt)], 1)
+        scene = scene.clone()
+        points = SIZE.centres(torch.arange(SIZE.pixels), scene.dtype)[:, None, None]
+        a, b = scene[0, :, :, :2], scene[0, :, :, :2].roll(-1, 1)
+        t = (((points - a) * (b - a)).sum(-1) / ((b - a) ** 2).sum(-1)).clamp(0, 1)
+        edges = (points - a - t.unsqueeze(-1) * (b - a)).norm(dim=-1)
+        two = edges.topk(2, largest=False).values
+        same_corner = torch.isclose(two[..., 0], two[..., 1], rtol=1e-12)
+        bisector = ((two[..., 1] - two[..., 0]) < 1e-4) & ~same_corner
+        if not bisector.any() and two.min() > 1e-3:
+            return scene
+    raise AssertionError("no scene in general position")
+
+
+def parameters(instance):
+    """The instance as a function of tensors, and these: scale, shape, shift and p where it has."""
+    scale = 0.03 if instance.dist.is_squared else 0.17
+    values = {"scale": torch.tensor(scale, dtype=torch.float64)}
+    if instance.dist.shape_parameter is not None:
+        values["shape"] = torch.tensor(float(instance.dist.shape_parameter), dtype=torch.float64)
+    if not instance.dist.is_centred:
+        values["shift"] = torch.tensor(0.2, dtype=torch.float64)
+    p = getattr(instance.tconorm, "p", None)
+    if p is not None:
+        values["p"] = torch.tensor(float(p), dtype=torch.float64)
+
+    def render(face_vertices, *tensors):
+        given = dict(zip(values, tensors, strict=True))
+        dist, tconorm = instance.dist, instance.tconorm
+        if "shape" in given:
+            dist = dist.with_shape(given["shape"])
+        if "shift" in given:
+            dist = dist.shifted(given["shift"])
+        if "p" in given:
+            tconorm = tconorm.with_p(given["p"])
+        return gendr.silhouette(
+            face_vertices,
+            (SIZE.height, SIZE.width),
+            dist,
+            tconorm,
+            given["scale"],
+            cutoff=0.0,
+            backend="reference",
+        )
+
+    return render, [v.requires_grad_() for v in values.values()]
+
+
+def test_gradcheck_of_the_reference(any_instance):
+    render, tensors = parameters(any_instance)
+    scene = general_position(sum(map(ord, any_instance.name)))
+    assert gradcheck(
+        render, (scene.requires_grad_(), *tensors), eps=1e-7, atol=2e-5, rtol=1e-3, fast_mode=True
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_cpu_equals_reference(any_instance, dtype):
+    dist, tconorm = any_instance.dist, any_instance.tconorm
+    size, cutoff, tolerance = ImageSize(13, 18), 1e-6, TOLERANCES[dtype]
+    scale = 0.01 if dist.is_squared else 0.04
+    scene = torch.cat([soup(1, 9, 7, size=0.3), touching(3)], 1)
+    scene = torch.cat([scene, soup(1, 13, 8, size=0.8)])
+    # Pixels that hold a fragment within 1e-3 relative of the cutoff may go either way.
+    coverage, _ = dist.coverage(distances(scene, size), scale)
+    clear = ((coverage / cutoff - 1).abs() > 1e-3).all(-1)
+    if tconorm.name == "yager":
+        # Across a shared edge F(d) + F(-d) = 1, the very kink of min(1, t) for p = 1: rounding
+        # decides which of its two slopes is taken.
+        clear &= ((coverage**tconorm.p).sum(-1) - 1).abs() > 1e-5
+    clear = clear.reshape(2, size.height, size.width)
+    weight = torch.rand(2, size.height, size.width, dtype=torch.float64) * clear
+    alphas, grads = [], []
+    for backend in ("reference", "cpu"):
+        vertices = scene.to(dtype).requires_grad_()
+        scales = torch.full((2,), scale, dtype=dtype, requires_grad=True)
+        alpha = gendr.silhouette(
+            vertices, (size.height, size.width), dist, tconorm, scales, cutoff, backend
+        )
+        assert alpha.dtype == dtype
+        (alpha * weight.to(dtype)).sum().backward()
+        alphas.append(alpha.detach() * clear)
+        grads.append((vertices.grad, scales.grad))
+    steep = dist.shape_parameter is not None and dist.shape_parameter < 1
+    bound = tolerance.steep_alpha if steep else tolerance.alpha
+    assert (alphas[0] - alphas[1]).abs().max() <= bound
+    for want, got in zip(*grads, strict=True):
+        assert relative_l2(got, want) <= tolerance.gradient
+
+
+def awkward(dtype):
+    """Edge-on, zero-area, duplicated, coincident, behind and outside faces, one at a pixel."""
+    triangle = [[-0.3, -0.2, 2], [0.5, -0.1, 2], [0.1, 0.6, 2]]
+    faces = [
+        triangle,
+        triangle,
+        [[-0.5, 0.2, 2], [0.5, 0.2, 2], [0.0, 0.2, 3]],  # edge-on
+        [[0.2, 0.2, 2]] * 3,  # a point, on a pixel centre of a 5 x 5 image? (0.0, 0.4 steps): near
+        [[0.0, 0.0, 2], [0.4, 0.4, 2], [0.4, 0.4, 2]],  # two corners in one, on pixel centres
+        [[0.1, 0.1, -1], [0.5, 0.1, 2], [0.1, 0.5, 2]],  # behind
+        [[0.1, 0.1, 0], [0.5, 0.1, 2], [0.1, 0.5, 2]],  # on the camera plane
+        [[9.0, 9.0, 2], [9.5, 9.0, 2], [9.0, 9.5, 2]],  # outside the image
+        [[-0.8, -0.8, 2], [0.8, -0.8, 2], [-0.8, 0.8, 2]],  # edges through pixel centres
+    ]
+    return torch.tensor([faces], dtype=dtype)
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_degenerate_faces_give_finite_images_and_gradients(any_instance, backend, dtype):
+    for scale in (1e-8, 1e-4, 1e-2, 1.0):
+        for cutoff in (0.0, 1e-6):
+            vertices = awkward(dtype).requires_grad_()
+            scales = torch.tensor(scale, dtype=dtype, requires_grad=True)
+            alpha = gendr.silhouette(
+                vertices, 5, any_instance.dist, any_instance.tconorm, scales, cutoff, backend
+            )
+            assert torch.isfinite(alpha).all()
+            assert alpha.min() >= 0
+            assert alpha.max() <= 1
+            alpha.sum().backward()
+            assert torch.isfinite(vertices.grad).all()
+            assert torch.isfinite(scales.grad).all()
+
+
+def test_the_sample_covers_every_law_and_family(request):
+    from tests.conftest import instance_sample
+
+    sample = instance_sample(request.config)
+    assert {str(i.dist) for i in sample} == {str(i.dist) for i in gendr.instances()}
+    assert {str(i.tconorm) for i in sample} == {str(i.tconorm) for i in gendr.instances()}

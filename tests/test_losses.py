@@ -1,0 +1,387 @@
+"""Losses against SciPy, brute force and closed forms."""
+
+import gc
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from scipy.spatial import cKDTree
+from torch.autograd import gradcheck
+
+from gendr import losses
+from gendr.mesh import Mesh, cube, icosphere
+
+F64 = torch.float64
+QUAD = torch.tensor([[0, 1, 2], [2, 1, 3]])
+
+
+def bumpy(subdivisions=1, seed=0, dtype=F64):
+    sphere = icosphere(subdivisions, dtype=dtype)
+    noise = torch.randn(sphere.vertices.shape, generator=torch.Generator().manual_seed(seed))
+    return sphere.with_vertices(sphere.vertices + 0.1 * noise.to(dtype))
+
+
+def mixed_batch(vertices=None):
+    """Three meshes of three topologies, packed; or the same with other vertices."""
+    batch = Mesh.batch([bumpy(1), cube(dtype=F64), bumpy(0, seed=3)])
+    return batch if vertices is None else batch.with_vertices(vertices)
+
+
+# -- images ------------------------------------------------------------------------------------
+
+
+def test_iou_loss_is_the_mean_over_images():
+    alpha, target = torch.rand(3, 5, 7, dtype=F64), torch.rand(3, 5, 7, dtype=F64)
+    each = [
+        1 - np.sum(a * t) / np.sum(a + t - a * t)
+        for a, t in zip(alpha.numpy(), target.numpy(), strict=True)
+    ]
+    assert float(losses.iou_loss(alpha, target)) == pytest.approx(sum(each) / 3, abs=1e-14)
+    assert float(losses.iou_loss(alpha[1], target[1])) == pytest.approx(each[1], abs=1e-14)
+
+
+def test_iou_loss_ends():
+    mask = torch.zeros(2, 6, 6)
+    mask[:, 1:4, 2:5] = 1
+    assert float(losses.iou_loss(mask, mask)) == 0
+    assert float(losses.iou_loss(mask, mask.bool())) == 0
+    assert float(losses.iou_loss(mask, mask.flip(1).roll(3, 1) * 0)) == 1
+    half = mask.clone()
+    half[1] = 0
+    assert float(losses.iou_loss(mask, half)) == 0.5
+
+
+def test_two_empty_images_agree_with_finite_gradient():
+    empty = torch.zeros(2, 4, 4, requires_grad=True)
+    loss = losses.iou_loss(empty, torch.zeros(2, 4, 4))
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert torch.equal(empty.grad, torch.zeros(2, 4, 4))  # type: ignore[arg-type]
+    assert losses.iou(empty, torch.zeros(2, 4, 4)).tolist() == [1, 1]
+
+
+def test_hard_iou_counts_pixels():
+    alpha = torch.tensor([[[0.9, 0.6], [0.2, 0.5]], [[0.0, 0.1], [0.2, 0.3]]])
+    target = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    assert losses.iou(alpha, target).tolist() == pytest.approx([1 / 3, 0])
+    assert losses.iou(alpha, target, threshold=0.4).tolist() == pytest.approx([2 / 3, 0])
+    assert losses.iou(alpha[0], target[0]).shape == ()
+
+
+def test_mse():
+    image, target = torch.rand(2, 3, 4, 5), torch.rand(1, 3, 4, 5)
+    want = np.mean((image.numpy() - target.numpy()) ** 2)
+    assert float(losses.mse_loss(image, target)) == pytest.approx(want, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", [losses.iou_loss, losses.mse_loss])
+def test_image_gradients(loss):
+    alpha = torch.rand(2, 3, 4, dtype=F64, requires_grad=True)
+    target = torch.rand(2, 3, 4, dtype=F64, requires_grad=True)
+    assert gradcheck(loss, (alpha, target))
+
+
+# -- smoothness --------------------------------------------------------------------------------
+
+
+def scipy_laplacian(faces, count):
+    """Identity minus the row-normalised adjacency, as a SciPy matrix."""
+    i = np.concatenate([faces[:, [0, 1, 2]].ravel(), faces[:, [1, 2, 0]].ravel()])
+    j = np.concatenate([faces[:, [1, 2, 0]].ravel(), faces[:, [0, 1, 2]].ravel()])
+    adjacency = scipy.sparse.coo_matrix((np.ones(len(i)), (i, j)), (count, count)).tocsr()
+    adjacency.data[:] = 1
+    degree = np.asarray(adjacency.sum(1)).ravel()
+    scale = scipy.sparse.diags_array(1 / np.maximum(degree, 1))
+    return scipy.sparse.diags_array((degree > 0).astype(float)) - scale @ adjacency
+
+
+def test_laplacian_against_scipy():
+    mesh = bumpy(2)
+    vertices = torch.cat([mesh.vertices, torch.ones(3, 3, dtype=F64)])  # three in no face
+    matrix = scipy_laplacian(mesh.faces.numpy(), len(vertices))
+    loss = losses.LaplacianLoss(mesh.faces, len(vertices))
+    want = matrix @ vertices.numpy()
+    np.testing.assert_allclose(loss.laplacian(vertices), want, rtol=0, atol=1e-14)
+    two = torch.stack([vertices, 2 * vertices])
+    assert float(loss(two)) == pytest.approx((1 + 4) / 2 * (want**2).sum(), rel=1e-13)
+
+
+def test_laplacian_of_a_single_triangle():
+    # Each vertex minus the midpoint of the others is 3/2 of its way from the centroid.
+    corners = torch.tensor([[0.0, 0, 0], [3, 0, 0], [0, 3, 0]], dtype=F64)
+    want = 2.25 * sum(float(((c - corners.mean(0)) ** 2).sum()) for c in corners)
+    loss = losses.laplacian_loss(Mesh(corners, torch.tensor([[0, 1, 2]])))
+    assert float(loss) == pytest.approx(want, rel=1e-14)
+
+
+def softras_flatten(vertices, faces):
+    """The sum over inner edges as SoftRas computes it: heights over the edge, in NumPy."""
+    around = {}
+    for a, b, c in faces.tolist():
+        for i, j, k in ((a, b, c), (b, c, a), (c, a, b)):
+            around.setdefault((min(i, j), max(i, j)), []).append(k)
+    total = 0.0
+    for (i, j), apexes in around.items():
+        if len(apexes) != 2:
+            continue
+        edge = vertices[j] - vertices[i]
+        heights = []
+        for k in apexes:
+            side = vertices[k] - vertices[i]
+            heights.append(side - edge * (side @ edge) / (edge @ edge))
+        p, q = heights
+        total += (p @ q / np.linalg.norm(p) / np.linalg.norm(q) + 1) ** 2
+    return total
+
+
+def test_flatten_of_a_cube_is_one_per_right_angle():
+    assert float(losses.flatten_loss(cube(dtype=F64))) == pytest.approx(12, abs=1e-13)
+    plane = torch.tensor([[0.0, 0, 1], [2, 0, 1], [0, 1, 1], [3, 4, 1]], dtype=F64)
+    assert float(losses.flatten_loss(Mesh(plane, QUAD))) == pytest.approx(0, abs=1e-28)
+
+
+def test_flatten_against_softras_and_orientation():
+    mesh = bumpy(1)
+    want = softras_flatten(mesh.vertices.numpy(), mesh.faces)
+    assert float(losses.flatten_loss(mesh)) == pytest.approx(want, rel=1e-12)
+    some = torch.rand(len(mesh.faces)) < 0.5
+    flipped = torch.where(some[:, None], mesh.faces.flip(1), mesh.faces)
+    loss = losses.FlattenLoss(flipped, len(mesh.vertices))
+    assert float(loss(mesh.vertices)) == pytest.approx(want, rel=1e-12)
+    twice = torch.stack([mesh.vertices, mesh.vertices])
+    assert float(loss(twice)) == pytest.approx(want, rel=1e-12)
+
+
+def test_edges_of_many_faces_count_once_per_pair():
+    # Three half planes at 120 degrees round the z axis: 3 pairs with cos(inner angle) = -1/2.
+    ring = [[math.cos(a), math.sin(a), 0.3] for a in (0, 2 * math.pi / 3, 4 * math.pi / 3)]
+    vertices = torch.tensor([[0.0, 0, 0], [0, 0, 1], *ring], dtype=F64)
+    fan = Mesh(vertices, torch.tensor([[0, 1, 2], [0, 1, 3], [1, 0, 4]]))
+    assert float(losses.flatten_loss(fan)) == pytest.approx(3 * 0.25, abs=1e-14)
+    twice = Mesh(vertices, torch.tensor([[0, 0, 1]]))  # is no neighbour of itself
+    assert float(losses.flatten_loss(twice)) == 0
+    lone = Mesh(vertices[:3], torch.tensor([[0, 1, 2]]))
+    assert float(losses.flatten_loss(lone)) == 0
+    assert float(losses.normal_consistency_loss(lone)) == 0
+
+
+def test_normal_consistency_is_one_minus_cos():
+    # Of a cube's 18 edges 12 are at right angles.
+    assert float(losses.normal_consistency_loss(cube(dtype=F64))) == pytest.approx(12 / 18)
+
+
+def test_edge_lengths_of_an_icosahedron():
+    ball = icosphere(0, dtype=F64)
+    side = 4 / math.sqrt(10 + 2 * math.sqrt(5))
+    assert float(losses.edge_length_loss(ball)) == pytest.approx(0, abs=1e-30)
+    assert float(losses.edge_length_loss(ball, 0.0)) == pytest.approx(side**2, rel=1e-14)
+    assert float(losses.edge_length_loss(ball, 1.5)) == pytest.approx((1.5 - side) ** 2, rel=1e-13)
+    mesh = bumpy(1)
+    pairs = mesh.faces.numpy()[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
+    ends = mesh.vertices.numpy()[np.unique(np.sort(pairs, 1), axis=0)]
+    lengths = np.linalg.norm(ends[:, 0] - ends[:, 1], axis=1)
+    assert float(losses.edge_length_loss(mesh)) == pytest.approx(np.var(lengths), rel=1e-12)
+
+
+REGULARISERS = [
+    losses.laplacian_loss,
+    losses.flatten_loss,
+    losses.normal_consistency_loss,
+    losses.edge_length_loss,
+    lambda mesh: losses.edge_length_loss(mesh, 0.3),
+]
+NAMES = ["laplacian", "flatten", "normals", "edges", "edges 0.3"]
+
+
+@pytest.mark.parametrize("loss", REGULARISERS, ids=NAMES)
+def test_packed_batches_are_the_mean_of_their_meshes(loss):
+    batch = mixed_batch()
+    want = sum(float(loss(mesh)) for mesh in batch) / len(batch)
+    assert float(loss(batch)) == pytest.approx(want, rel=1e-13)
+    shared = bumpy(0).repeated(3)
+    shared = shared.with_vertices(shared.vertices * torch.linspace(1, 2, 36, dtype=F64)[:, None])
+    want = sum(float(loss(mesh)) for mesh in shared) / 3
+    assert float(loss(shared)) == pytest.approx(want, rel=1e-13)
+
+
+@pytest.mark.parametrize("loss", REGULARISERS, ids=NAMES)
+def test_regulariser_gradients(loss):
+    vertices = Mesh.batch([bumpy(0, seed=3), cube(dtype=F64)]).vertices
+    vertices = vertices + 0.05 * torch.randn_like(vertices)
+    batch = Mesh.batch([bumpy(0, seed=3), cube(dtype=F64)])
+    assert gradcheck(lambda v: loss(batch.with_vertices(v)), vertices.requires_grad_())
+
+
+@pytest.mark.parametrize("loss", REGULARISERS, ids=NAMES)
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e15])
+def test_degenerate_meshes_stay_finite(loss, size):
+    # A folded pair, a sliver of no area, a face of one point, and a face with a vertex twice.
+    faces = torch.tensor([[0, 1, 2], [1, 0, 2], [0, 1, 3], [4, 5, 6], [0, 0, 1]])
+    vertices = torch.tensor(
+        [[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [2, 0, 0], [1, 1, 1], [1, 1, 1], [1, 1, 1], [9, 9, 9]]
+    )
+    vertices = (vertices * size).requires_grad_()
+    value = loss(Mesh(vertices, faces))
+    value.backward()
+    assert torch.isfinite(value)
+    assert torch.isfinite(vertices.grad).all()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("loss", REGULARISERS, ids=NAMES)
+def test_a_mesh_without_faces_costs_nothing(loss):
+    empty = Mesh(torch.ones(4, 3), torch.zeros(0, 3, dtype=torch.int64))
+    assert float(loss(empty)) == 0
+
+
+def test_laplacian_far_from_the_origin_keeps_its_digits():
+    mesh = bumpy(1, dtype=torch.float32)
+    exact = (mesh.vertices + 1000.0).double()
+    got = losses.laplacian_loss(mesh.with_vertices(mesh.vertices + 1000.0))
+    want = losses.laplacian_loss(mesh.to(F64).with_vertices(exact))
+    assert float(got) == pytest.approx(float(want), rel=1e-5)
+
+
+def test_operators_are_built_once_and_freed():
+    mesh = bumpy(1)
+    first = losses._operator(losses.FlattenLoss, mesh)
+    assert losses._operator(losses.FlattenLoss, mesh.with_vertices(mesh.vertices * 2)) is first
+    before = len(losses._operators[losses.FlattenLoss])
+    del mesh
+    gc.collect()
+    assert len(losses._operators[losses.FlattenLoss]) < before
+
+
+def test_memory_is_linear_in_the_mesh():
+    # A dense [V, V] operator of 40,962 vertices would hold 13 GB.
+    ball = icosphere(6)
+    assert float(losses.laplacian_loss(ball) + losses.flatten_loss(ball)) < 0.1
+
+
+# -- shapes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_chamfer_against_a_tree(squared):
+    a, b = torch.randn(3, 50, 3, dtype=F64), torch.randn(3, 70, 3, dtype=F64) + 0.3
+    each = []
+    for p, q in zip(a.numpy(), b.numpy(), strict=True):
+        there, back = cKDTree(q).query(p)[0], cKDTree(p).query(q)[0]
+        power = 2 if squared else 1
+        each.append(((there**power).mean() + (back**power).mean()) / 2)
+    got = losses.chamfer_distance(a, b, squared=squared)
+    assert float(got) == pytest.approx(np.mean(each), rel=1e-13)
+    one = losses.chamfer_distance(a[0], b[:1], squared=squared)
+    assert float(one) == pytest.approx(each[0], rel=1e-13)
+
+
+def test_chamfer_of_shifted_points():
+    grid = torch.cartesian_prod(*[torch.arange(4.0)] * 3)
+    assert float(losses.chamfer_distance(grid, grid + torch.tensor([0.25, 0, 0]))) == 0.25
+    assert float(losses.chamfer_distance(grid, grid)) == 0
+    assert float(losses.chamfer_distance(grid, grid.expand(5, -1, -1) + 1e-3)) == pytest.approx(
+        1e-3 * math.sqrt(3), rel=1e-4
+    )
+
+
+def test_chunked_search_finds_the_same_neighbours(monkeypatch):
+    a, b = torch.randn(31, 3, dtype=F64), torch.randn(47, 3, dtype=F64)
+    want = losses._nearest(a, b)
+    monkeypatch.setattr(losses, "_CHUNK", 100)
+    for got, index in zip(losses._nearest_in_chunks(a, b), want, strict=True):
+        assert torch.equal(got, index)
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_chamfer_gradients(squared):
+    a = torch.randn(2, 9, 3, dtype=F64, requires_grad=True)
+    b = torch.randn(1, 7, 3, dtype=F64, requires_grad=True)
+    assert gradcheck(lambda a, b: losses.chamfer_distance(a, b, squared=squared), (a, b))
+    same = a[0].detach().requires_grad_()
+    losses.chamfer_distance(same, same.detach().clone(), squared=squared).backward()
+    assert torch.equal(same.grad, torch.zeros_like(same))  # type: ignore[arg-type]
+
+
+def test_chamfer_of_spheres():
+    small, large = icosphere(4, dtype=F64), icosphere(4, dtype=F64).scaled(1.5)
+    got = losses.chamfer(small, large, n=6_000)
+    assert float(got) == pytest.approx(0.5, abs=1e-2)
+    assert float(losses.chamfer(small, large, n=6_000)) == float(got)
+    assert float(losses.chamfer(small, large, n=6_000, seed=1)) != float(got)
+    floor = losses.chamfer(small, small, n=6_000)
+    assert float(floor) == pytest.approx(0.5 * math.sqrt(4 * math.pi / 6_000), rel=0.05)
+    pairs = losses.chamfer(small.repeated(2), Mesh.batch([small, large]), n=500)
+    assert 0.25 < float(pairs) < 0.5
+
+
+def test_chamfer_pulls_vertices():
+    vertices = icosphere(1, dtype=F64).vertices.mul(0.5).requires_grad_()
+    small = icosphere(1, dtype=F64).with_vertices(vertices)
+    losses.chamfer(small, icosphere(2, dtype=F64), n=2000).backward()
+    outwards = (-vertices.grad * vertices.detach()).sum(-1)  # type: ignore[operator]
+    assert (outwards > 0).all()
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+NAN = float("nan")
+IMAGE = torch.zeros(2, 4, 4)
+BALL = icosphere(0)
+BAD = {
+    "shape": (
+        lambda: losses.iou_loss(IMAGE, IMAGE[:, 1:]),
+        ValueError,
+        r"equal shapes.*\[2, 3, 4\]",
+    ),
+    "batch": (
+        lambda: losses.iou_loss(torch.zeros(3, 4, 4), IMAGE),
+        ValueError,
+        r"equal shapes.*got \[3, 4, 4\] and \[2, 4, 4\]",
+    ),
+    "8 bit": (lambda: losses.iou_loss(IMAGE, IMAGE + 255), ValueError, "divide 8-bit masks by 255"),
+    "uint8": (lambda: losses.iou_loss(IMAGE, IMAGE.byte()), TypeError, "target must be float32"),
+    "nan": (lambda: losses.mse_loss(IMAGE, IMAGE * NAN), ValueError, "target must be finite"),
+    "array": (lambda: losses.mse_loss(IMAGE.numpy(), IMAGE), TypeError, "image must be a torch"),
+    "threshold": (lambda: losses.iou(IMAGE, IMAGE, 1.0), ValueError, "threshold must be > 0"),
+    "mesh": (lambda: losses.laplacian_loss(BALL.vertices), TypeError, "mesh must be a Mesh"),
+    "mesh too": (lambda: losses.edge_length_loss(BALL.faces), TypeError, "mesh must be a Mesh"),
+    "target": (lambda: losses.edge_length_loss(BALL, -1.0), ValueError, "target must be >= 0"),
+    "index": (lambda: losses.LaplacianLoss(BALL.faces, 5), ValueError, "faces must index the 5"),
+    "float faces": (lambda: losses.FlattenLoss(BALL.vertices), TypeError, "faces must hold integ"),
+    "count": (
+        lambda: losses.FlattenLoss(BALL.faces)(torch.zeros(9, 3)),
+        ValueError,
+        "vertices must have shape .* with V = 12",
+    ),
+    "empty": (
+        lambda: losses.chamfer_distance(torch.zeros(0, 3), torch.zeros(2, 3)),
+        ValueError,
+        "first must hold at least one point",
+    ),
+    "mixed": (
+        lambda: losses.chamfer_distance(torch.zeros(2, 3), torch.zeros(2, 3, dtype=F64)),
+        TypeError,
+        "second must have the dtype of first",
+    ),
+    "nan points": (
+        lambda: losses.chamfer_distance(torch.zeros(2, 3), torch.full((2, 3), NAN)),
+        ValueError,
+        "second must be finite",
+    ),
+    "sets": (
+        lambda: losses.chamfer_distance(torch.zeros(2, 5, 3), torch.zeros(3, 5, 3)),
+        ValueError,
+        "batches must be equal or 1, got 2 and 3",
+    ),
+    "chamfer mesh": (lambda: losses.chamfer(BALL, BALL.faces), TypeError, "second must be a Mesh"),
+    "n": (lambda: losses.chamfer(BALL, BALL, n=0), ValueError, "n must be >= 1"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_named_in_one_line(name):
+    call, kind, words = BAD[name]
+    with pytest.raises(kind, match=words) as caught:
+        call()
+    assert "\n" not in str(caught.value)
