@@ -1,0 +1,500 @@
+"""The contract of a distribution, and the one wrapper that holds every transform.
+
+A distribution is evaluated in three steps that live here and nowhere else: the argument
+u = +-(inner(x) / scale) + shift, the base law at u, and the swap of cdf and sf when it is reversed.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeAlias, final
+
+import torch
+from torch import Tensor
+
+from gendr._checks import check_float, check_number
+
+Number: TypeAlias = "float | Tensor"
+Part: TypeAlias = Literal["cdf", "sf"]
+
+# Search radii are rounded outwards by this, relative: float32 evaluates F a few 1e-7 off.
+RADIUS_MARGIN = 1e-5
+# A shift adds its own rounding to the argument: outwards by this times |shift| as well.
+SHIFT_MARGIN = 1e-6
+
+
+def floating(x: object) -> Tensor:
+    """`x` as a real floating-point tensor; integers and bools become the default dtype."""
+    tensor = x if isinstance(x, Tensor) else torch.as_tensor(x)
+    if tensor.is_complex():
+        raise TypeError(f"a distribution takes real values, got {tensor.dtype}; pass x.real")
+    return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
+
+
+def widened(x: Tensor) -> Tensor:
+    """Half precision as float32, in which the laws are evaluated; others as they are."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def finite(x: Tensor) -> Tensor:
+    """Infinities become the largest finite numbers (0 * inf would be NaN); NaN stays NaN."""
+    limit = torch.finfo(x.dtype).max
+    return x.clamp(-limit, limit)
+
+
+class _Ratio(torch.autograd.Function):
+    """y = x / scale of equal shapes; an overflow of y or of y / scale reaches no gradient."""
+
+    @staticmethod
+    def forward(x: Tensor, scale: Tensor) -> Tensor:
+        return x / scale
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1], output)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor]:
+        (grad,) = grad_outputs
+        scale, y = ctx.saved_tensors
+        return grad / scale, -(grad * torch.where(y.isfinite(), y, 0.0)) / scale
+
+
+def _checked_scale(scale: Number) -> Number:
+    if not isinstance(scale, Tensor):
+        return check_number("scale", scale, above=0)
+    if not bool((scale > 0).all()):
+        raise ValueError(f"scale must be > 0, got a tensor with minimum {scale.min().item():g}")
+    return scale
+
+
+def _ratio(x: Tensor, scale: Number) -> Tensor:
+    scale = _checked_scale(scale)
+    if not isinstance(scale, Tensor):
+        return x if scale == 1 else x / scale
+    if not scale.requires_grad:
+        return x / scale
+    dtype = torch.result_type(x, scale)
+    return _Ratio.apply(*torch.broadcast_tensors(x.to(dtype), scale.to(dtype)))  # pyright: ignore[reportReturnType]  # apply is untyped
+
+
+def number_text(value: Number) -> str:
+    """The text of a parameter, exact for a number; a tensor of several shows its sizes."""
+    if not isinstance(value, Tensor):
+        return repr(float(value))
+    if value.numel() == 1:
+        return repr(float(value.item()))
+    return f"tensor{list(value.shape)}"
+
+
+class Distribution(ABC):
+    """A CDF in closed form: a base law, a law of the user's, or either of them transformed.
+
+    `dist(x, scale)` is the CDF at x; cdf(z), sf(z) and pdf(z) are at scale 1, icdf(q) and isf(q)
+    are the inverses of cdf and sf. All take and return tensors of any shape and floating dtype
+    (integers are promoted), broadcast, and are differentiable in every tensor that enters: twice in
+    x and scale, once in a shape. They are finite at every z, infinite ones included, and so are
+    their gradients; where a pdf is infinite it counts as 0.
+
+    Source: spec of the project, section 2; Petersen (thesis), chapter 5 and appendix A.
+    """
+
+    @property
+    @abstractmethod
+    def support(self) -> tuple[float, float]:
+        """The smallest closed interval outside of which the CDF is 0 or 1."""
+
+    # -- the normal form, as kernels read it
+
+    @property
+    @abstractmethod
+    def law(self) -> Base:
+        """The base law under all transforms."""
+
+    @property
+    def shape_parameter(self) -> Number | None:
+        """The shape of the base law, None if it has none."""
+        return None
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether the base law equals its own mirror image."""
+        return False
+
+    @property
+    def is_reversed(self) -> bool:
+        """Whether F(z) stands for 1 - F(-z)."""
+        return False
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether the shift is the median."""
+        return False
+
+    @property
+    def is_squared(self) -> bool:
+        """Whether x |x| / scale takes the place of x / scale."""
+        return False
+
+    @property
+    def art_exponent(self) -> float:
+        """The exponent of the activation replacement trick, 0 without it."""
+        return 0.0
+
+    def total_shift(self) -> Number:
+        """What is added to the argument: 0, the shift, or the median (differentiable)."""
+        return 0.0
+
+    # -- evaluation
+
+    def __call__(self, x: object, scale: Number = 1.0) -> Tensor:
+        """The CDF at x for a scale: F(x / scale), or what the transforms make of it.
+
+        Args:
+            x: any shape.
+            scale: positive; a number, or a tensor that broadcasts with x. In units of x, squared
+                units for squared members.
+
+        Raises:
+            ValueError: the scale is not positive.
+        """
+        return self._tails(x, scale, ("cdf",))[0]
+
+    def cdf(self, z: object) -> Tensor:
+        """The CDF at scale 1."""
+        return self._tails(z, 1.0, ("cdf",))[0]
+
+    def sf(self, z: object) -> Tensor:
+        """The survival function 1 - cdf, computed without cancellation."""
+        return self._tails(z, 1.0, ("sf",))[0]
+
+    def coverage(self, x: object, scale: Number = 1.0) -> tuple[Tensor, Tensor]:
+        """The CDF at x and its complement, both with all their digits.
+
+        Args:
+            x: signed distances, any shape.
+            scale: positive; a number, or a tensor that broadcasts with x.
+
+        Returns:
+            (a, s) with a + s = 1, differentiable in x, scale, shape and shift.
+        """
+        a, s = self._tails(x, scale, ("cdf", "sf"))
+        return a, s
+
+    def pdf(self, z: object) -> Tensor:
+        """The slope of cdf(z); 0 where it is infinite."""
+        z = floating(z)
+        x = finite(widened(z))
+        out = self.law.density_at(self._argument(x, 1.0))
+        if self.is_squared:
+            out = out * (2 * x.abs())
+        elif self.art_exponent:
+            _, slope = self._art(x)
+            out = out * slope
+        return out.to(z.dtype) if z.dtype != x.dtype else out
+
+    def icdf(self, q: object) -> Tensor:
+        """The z with cdf(z) = q for q in [0, 1]; NaN outside."""
+        return self._quantile(q, "cdf")
+
+    def isf(self, q: object) -> Tensor:
+        """The z with sf(z) = q for q in [0, 1]; NaN outside. Exact for tiny q too."""
+        return self._quantile(q, "sf")
+
+    @torch.no_grad()
+    def radius(self, scale: Number, cutoff: float) -> Tensor:
+        """The distance beyond which an outside pixel has F <= cutoff.
+
+        Args:
+            scale: positive; a number or a tensor.
+            cutoff: in [0, 1); 0 keeps whatever is not exactly 0.
+
+        Returns:
+            A tensor shaped like the scale, without gradient, rounded outwards; inf when the tail
+            has no end, and for a callable CDF without a support.
+        """
+        if not 0 <= cutoff < 1:
+            raise ValueError(f"cutoff must lie in [0, 1), got {cutoff}; 1e-6 is usual")
+        where = scale.device if isinstance(scale, Tensor) else torch.device("cpu")
+        width = torch.as_tensor(_checked_scale(scale), dtype=torch.float64, device=where)
+        y = self._lower_end(torch.tensor(cutoff, dtype=torch.float64, device=where))
+        shift = self.total_shift()
+        reach = (SHIFT_MARGIN * abs(shift) - y).clamp(min=0) * width
+        if self.is_squared:
+            reach = reach.sqrt()
+        elif self.art_exponent:
+            reach = reach ** (1 / (1 - self.art_exponent))
+        reach = reach * (1 + RADIUS_MARGIN)
+        dtype = scale.dtype if isinstance(scale, Tensor) else torch.float64
+        return reach.to(dtype)
+
+    # -- transforms
+
+    def reversed(self) -> Distribution:
+        """The mirror image 1 - F(-z); twice is none.
+
+        Symmetric members keep the word in their text though their values do not change, because a
+        shift that is set later makes it matter.
+        """
+        return self._form(is_reversed=not self.is_reversed)
+
+    def shifted(self, shift: Number) -> Distribution:
+        """F(z + shift).
+
+        Raises:
+            ValueError: it is shifted or centred already.
+        """
+        if isinstance(shift, Tensor):
+            check_float("shift", shift)
+        else:
+            shift = check_number("shift", shift)
+        if self._own_shift is not None or self.is_centred:
+            raise ValueError(f"{self} has its shift already; shift the plain {self.law} instead")
+        return self._form(shift=shift)
+
+    def centred(self) -> Distribution:
+        """Shifted by the median, so that F(0) = 1/2.
+
+        Raises:
+            ValueError: it is shifted.
+        """
+        if self._own_shift is not None:
+            raise ValueError(f"{self} has its shift already; centre the plain {self.law} instead")
+        return self._form(is_centred=True)
+
+    def squared(self) -> Distribution:
+        """The square-root distribution F(|x| x / scale), thesis (5.5).
+
+        Raises:
+            ValueError: it is squared already, or uses `art`.
+        """
+        if self.is_squared:
+            raise ValueError(f"{self} is squared already; it can be squared only once")
+        if self.art_exponent:
+            raise ValueError(f"{self} uses art, which excludes squared; choose one of them")
+        return self._form(is_squared=True)
+
+    def art(self, exponent: float) -> Distribution:
+        """The activation replacement trick F(x / |x|^exponent / scale); slope 0 at x = 0.
+
+        Args:
+            exponent: in [0, 1); 0 changes nothing.
+
+        Raises:
+            ValueError: out of range, squared, or set already.
+        """
+        exponent = check_number("the exponent of art", exponent)
+        if not 0 <= exponent < 1:
+            raise ValueError(f"the exponent of art must lie in [0, 1), got {exponent}")
+        if self.is_squared:
+            raise ValueError(f"{self} is squared, which excludes art; choose one of them")
+        if self.art_exponent:
+            raise ValueError(f"{self} uses art already; set one exponent for the plain {self.law}")
+        return self._form(exponent=exponent)
+
+    # -- identity
+
+    def _key(self) -> tuple[object, ...]:
+        # Tensors count by identity: comparing values would make equality change under training.
+        values = (getattr(self, f.name) for f in fields(self))  # pyright: ignore[reportArgumentType]  # members are dataclasses
+        return (type(self), *(("tensor", id(v)) if isinstance(v, Tensor) else v for v in values))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Distribution) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    # -- inside
+
+    @property
+    def _own_shift(self) -> Number | None:
+        return None
+
+    def with_shape(self, shape: Number) -> Distribution:
+        """The same, transforms included, with another shape of the base law.
+
+        Raises:
+            TypeError: the base law has no shape.
+        """
+        if self.shape_parameter is None:
+            raise TypeError(f"{self.law} has no shape; only gamma has one")
+        law = replace(self.law, shape=shape)  # pyright: ignore[reportArgumentType, reportCallIssue]  # laws are dataclasses
+        return law if self.law is self else replace(self, base=law)  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+    def _form(self, **changes: Any) -> Distribution:
+        wrapped = self if isinstance(self, Transformed) else Transformed(self.law)
+        wrapped = replace(wrapped, **changes)
+        return wrapped.base if wrapped == Transformed(wrapped.base) else wrapped
+
+    def _art(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """phi(x) and its slope; below the smallest normal number both are 0."""
+        tiny = torch.finfo(x.dtype).tiny
+        size = x.abs()
+        inside = ~(size < tiny)  # NaN stays NaN
+        size = torch.where(inside, size, 1.0)
+        phi = torch.where(inside, x.sign() * size ** (1 - self.art_exponent), 0.0)
+        slope = torch.where(inside, (1 - self.art_exponent) * size**-self.art_exponent, 0.0)
+        return phi, slope
+
+    def _argument(self, x: Tensor, scale: Number) -> Tensor:
+        """Where the base law is evaluated. x is finite; the result may overflow to infinity."""
+        if self.is_squared:
+            x = x * x.abs()
+        elif self.art_exponent:
+            x, _ = self._art(x)
+        y = _ratio(x, scale)
+        if self.is_reversed:
+            y = -y
+        shift = self.total_shift()
+        if isinstance(shift, Tensor):
+            return y + (shift.to(y) if shift.ndim == 0 else shift.to(y.device))
+        return y + shift if shift else y
+
+    def _tails(self, x: object, scale: Number, parts: tuple[Part, ...]) -> tuple[Tensor, ...]:
+        x = floating(x)
+        u = self._argument(finite(widened(x)), scale)
+        if self.is_reversed:
+            parts = tuple("sf" if part == "cdf" else "cdf" for part in parts)
+        out = self.law.tails_at(u, parts)
+        return tuple(v.to(x.dtype) for v in out) if x.dtype != widened(x).dtype else out
+
+    def _placed(self, u: Tensor) -> Tensor:
+        """From the argument of the base law back to x / scale, before squaring."""
+        shift = self.total_shift()
+        if isinstance(shift, Tensor):
+            shift = shift.to(u) if shift.ndim == 0 else shift.to(u.device)
+        return shift - u if self.is_reversed else u - shift
+
+    def _lower_end(self, q: Tensor) -> Tensor:
+        """Below this F <= q, after shift and reversal, before squaring."""
+        return self._placed(self.law.bound_at(q, "sf" if self.is_reversed else "cdf"))
+
+    def _quantile(self, q: object, part: Part) -> Tensor:
+        q = floating(q)
+        wide = widened(q)
+        if self.is_reversed:
+            part = "sf" if part == "cdf" else "cdf"
+        y = self._placed(self.law.quantile_at(wide, part))
+        if self.is_squared or self.art_exponent:
+            power = 0.5 if self.is_squared else 1 / (1 - self.art_exponent)
+            # At 0 the slope of the root is infinite, its gradient 0 as for every infinite slope.
+            size = torch.where(y == 0, 1.0, y.abs())
+            y = torch.where(y == 0, 0.0, y.sign() * size**power)
+        return y.to(q.dtype) if q.dtype != wide.dtype else y
+
+
+class Base(Distribution):
+    """What stands under the transforms: a law of the registry, or a callable of the user's."""
+
+    @property
+    def law(self) -> Base:
+        """Itself."""
+        return self
+
+    @abstractmethod
+    def tails_at(self, u: Tensor, parts: tuple[Part, ...]) -> tuple[Tensor, ...]:
+        """The parts asked for, "cdf" or "sf", at u; differentiable. u may be infinite."""
+
+    @abstractmethod
+    def density_at(self, u: Tensor) -> Tensor:
+        """The pdf at u; differentiable. u may be infinite."""
+
+    @abstractmethod
+    def quantile_at(self, q: Tensor, part: Part) -> Tensor:
+        """The u with cdf(u) = q or sf(u) = q; differentiable."""
+
+    @abstractmethod
+    def median(self) -> Number:
+        """The median; differentiable if a parameter is a tensor."""
+
+    def bound_at(self, q: Tensor, part: Part) -> Tensor:
+        """The u on whose outer side the part is <= q: the quantile, or something further out."""
+        return self.quantile_at(q, part)
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Transformed(Distribution):
+    """A base law with its transforms, in normal form; the methods of `Distribution` make it.
+
+    Evaluation is always shift, then reverse, then square, in whatever order they were set.
+
+    Attributes:
+        base: the law.
+        is_reversed: 1 - F(-z).
+        shift: added to the argument, or None.
+        is_centred: shifted by the median.
+        is_squared: x |x| takes the place of x.
+        exponent: of the activation replacement trick, 0 for none.
+    """
+
+    base: Base
+    is_reversed: bool = False  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]  # a field fills the property
+    shift: Number | None = None
+    is_centred: bool = False  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
+    is_squared: bool = False  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
+    exponent: float = 0.0
+
+    @property
+    def law(self) -> Base:
+        """The base law."""
+        return self.base
+
+    @property
+    def shape_parameter(self) -> Number | None:
+        """The shape of the base law, None if it has none."""
+        return self.base.shape_parameter
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether the base law equals its own mirror image."""
+        return self.base.is_symmetric
+
+    @property
+    def art_exponent(self) -> float:
+        """The exponent of the activation replacement trick, 0 without it."""
+        return self.exponent
+
+    @property
+    def _own_shift(self) -> Number | None:
+        return self.shift
+
+    def total_shift(self) -> Number:
+        """What is added to the argument: 0, the shift, or the median (differentiable)."""
+        if self.is_centred:
+            return self.base.median()
+        return 0.0 if self.shift is None else self.shift
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The support of x at scale 1."""
+        low, high = self.base.support
+        shift = self.total_shift()
+        if isinstance(shift, Tensor):
+            shift = shift.item()
+        ends = [end - shift for end in (low, high)]
+        if self.is_reversed:
+            ends = [-end for end in reversed(ends)]
+        power = 0.5 if self.is_squared else 1 / (1 - self.exponent)
+        low, high = (math.copysign(abs(end) ** power, end) for end in ends)
+        return low, high
+
+    def __str__(self) -> str:
+        words = [str(self.base)]
+        if self.is_reversed:
+            words.append("reversed")
+        if self.is_centred:
+            words.append("centred")
+        if self.shift is not None:
+            words.append(f"shifted({number_text(self.shift)})")
+        if self.is_squared:
+            words.append("squared")
+        if self.exponent:
+            words.append(f"art({self.exponent!r})")
+        return ".".join(words)

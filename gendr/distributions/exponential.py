@@ -1,0 +1,34 @@
+"""The exponential distribution."""
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from gendr.distributions.law import INF, Law
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Exponential(Law):
+    """F(z) = 1 - exp(-z) for z > 0, else 0: gamma with shape 1."""
+
+    name: ClassVar[str] = "exponential"
+    formula: ClassVar[str] = "1 − e⁻ᶻ for z > 0"
+    support: ClassVar[tuple[float, float]] = (0.0, INF)
+
+    def _cdf(self, z: Tensor) -> Tensor:
+        return -torch.expm1(-z.clamp(min=0))
+
+    def _sf(self, z: Tensor) -> Tensor:
+        return torch.exp(-z.clamp(min=0))
+
+    def _pdf(self, z: Tensor) -> Tensor:
+        return torch.where(z >= 0, torch.exp(-z.clamp(min=0)), 0 * z)
+
+    def _icdf(self, q: Tensor) -> Tensor:
+        return -torch.log1p(-q)
+
+    def _isf(self, q: Tensor) -> Tensor:
+        return -torch.log(q)

@@ -1,0 +1,34 @@
+"""The Heaviside step: hard decisions."""
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from gendr.distributions.law import Law
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Heaviside(Law):
+    """F(z) = 0 for z < 0, else 1. A point mass at 0: the hard algorithm, without gradient."""
+
+    name: ClassVar[str] = "heaviside"
+    formula: ClassVar[str] = "0 if z < 0 else 1"
+    support: ClassVar[tuple[float, float]] = (0.0, 0.0)
+
+    def _cdf(self, z: Tensor) -> Tensor:
+        return torch.where(z.isnan(), z, (z >= 0).to(z.dtype))
+
+    def _sf(self, z: Tensor) -> Tensor:
+        return torch.where(z.isnan(), z, (z < 0).to(z.dtype))
+
+    def _pdf(self, z: Tensor) -> Tensor:
+        return 0 * z
+
+    def _icdf(self, q: Tensor) -> Tensor:
+        return torch.zeros_like(q)
+
+    def _isf(self, q: Tensor) -> Tensor:
+        return torch.zeros_like(q)

@@ -1,0 +1,28 @@
+"""The Laplace distribution."""
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from gendr.distributions.law import Law, Symmetric
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Laplace(Symmetric, Law):
+    """F(z) = exp(z) / 2 for z <= 0 and 1 - exp(-z) / 2 above."""
+
+    name: ClassVar[str] = "laplace"
+    formula: ClassVar[str] = "½eᶻ for z ≤ 0, 1 − ½e⁻ᶻ above"
+
+    def _cdf(self, z: Tensor) -> Tensor:
+        tail = 0.5 * torch.exp(-z.abs())
+        return torch.where(z > 0, 1 - tail, tail)
+
+    def _pdf(self, z: Tensor) -> Tensor:
+        return 0.5 * torch.exp(-z.abs())
+
+    def _icdf_lower(self, q: Tensor) -> Tensor:
+        return torch.log(2 * q)

@@ -1,0 +1,28 @@
+"""The logistic distribution."""
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from gendr.distributions.law import Law, Symmetric
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Logistic(Symmetric, Law):
+    """F(z) = 1 / (1 + exp(-z)), the sigmoid."""
+
+    name: ClassVar[str] = "logistic"
+    aliases: ClassVar[tuple[str, ...]] = ("sigmoid",)
+    formula: ClassVar[str] = "1/(1 + e⁻ᶻ)"
+
+    def _cdf(self, z: Tensor) -> Tensor:
+        return torch.sigmoid(z)
+
+    def _pdf(self, z: Tensor) -> Tensor:
+        return torch.sigmoid(z) * torch.sigmoid(-z)
+
+    def _icdf_lower(self, q: Tensor) -> Tensor:
+        return torch.log(q) - torch.log1p(-q)

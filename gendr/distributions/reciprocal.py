@@ -1,0 +1,29 @@
+"""The reciprocal distribution."""
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from gendr.distributions.law import Law, Symmetric
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Reciprocal(Symmetric, Law):
+    """F(z) = z / (2 + 2 |z|) + 1/2; its tail falls as 1 / |z|."""
+
+    name: ClassVar[str] = "reciprocal"
+    formula: ClassVar[str] = "z/(2 + 2|z|) + ½"
+
+    def _cdf(self, z: Tensor) -> Tensor:
+        tail = 0.5 / (1 + z.abs())
+        return torch.where(z > 0, 1 - tail, tail)
+
+    def _pdf(self, z: Tensor) -> Tensor:
+        tail = 0.5 / (1 + z.abs())
+        return 2 * tail * tail
+
+    def _icdf_lower(self, q: Tensor) -> Tensor:
+        return -(1 - 2 * q) / (2 * q)

@@ -1,0 +1,148 @@
+"""Names: which laws there are, and the text form of a distribution, both ways."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, TypeAlias, cast
+
+from torch import Tensor
+
+from gendr._checks import check_choice
+from gendr.distributions.base import Distribution, Number
+from gendr.distributions.callable import from_callable
+from gendr.distributions.law import Law
+
+DistributionLike: TypeAlias = (
+    "str | Distribution | Callable[[Tensor], Tensor] | tuple[Callable[[Tensor], Tensor], Any]"
+)
+
+# Between dots: a word, perhaps with arguments. Dots inside parentheses belong to numbers.
+_WORD = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*(\.(?!\s*$)|$)")
+# Transforms by the word of the text form, and whether they take a number.
+_TRANSFORMS = {"reversed": 0, "centred": 0, "shifted": 1, "squared": 0, "art": 1}
+
+
+def laws() -> dict[str, type[Law]]:
+    """The base members by name, in the order of the papers' table.
+
+    Derived from the subclasses of `Law`, so a law of the user's own appears as soon as it is
+    defined.
+    """
+    return {cls.name: cls for cls in Law.__subclasses__()}
+
+
+def names() -> tuple[str, ...]:
+    """The names of the base members."""
+    return tuple(laws())
+
+
+def _law_class(word: str) -> type[Law]:
+    known = laws()
+    every = {alias: cls for cls in known.values() for alias in (cls.name, *cls.aliases)}
+    return every[check_choice("distribution", word, every)]
+
+
+def _number(text: str, word: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{word} takes a number, got {text!r}") from None
+
+
+def _parameters(cls: type[Law]) -> str:
+    allowed = [f.name for f in fields(cast("Any", cls))]
+    return f"the parameters {', '.join(allowed)}" if allowed else "no parameters"
+
+
+def _arguments(text: str | None, cls: type[Law]) -> dict[str, float]:
+    allowed = [f.name for f in fields(cast("Any", cls))]
+    given: dict[str, float] = {}
+    for place, item in enumerate(filter(None, map(str.strip, (text or "").split(",")))):
+        key, equals, value = item.partition("=")
+        if not equals:
+            if place >= len(allowed):
+                raise ValueError(f"{cls.name} takes {_parameters(cls)}, got {cls.name}({text})")
+            key, value = allowed[place], item
+        if key.strip() in given:
+            raise ValueError(f"{cls.name}({text}) sets {key.strip()} twice; give it once")
+        given[key.strip()] = _number(value.strip(), f"the {key.strip()} of {cls.name}")
+    return given
+
+
+def _build(cls: type[Law], given: dict[str, Any]) -> Law:
+    allowed = [f.name for f in fields(cast("Any", cls))]
+    unknown = [key for key in given if key not in allowed]
+    if unknown:
+        raise ValueError(f"{cls.name} takes {_parameters(cls)}, got {unknown[0]!r}")
+    return cls(**given)
+
+
+def get(name: str, **params: Number) -> Distribution:
+    """The distribution of a name or of the text that `str` gives.
+
+    Args:
+        name: "logistic", or "gamma(shape=0.5).reversed.centred.squared"; transforms in any order.
+        **params: parameters of the law, numbers or tensors; gamma has `shape`, default 2.
+
+    Raises:
+        ValueError: an unknown name (the nearest ones are listed), parameter or transform, or
+            transforms that exclude each other.
+        TypeError: the name is no text.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a distribution's name must be text, got {type(name).__name__}")
+    words: list[tuple[str, str | None]] = []
+    position = 0
+    while position < len(name) or not words:
+        match = _WORD.match(name, position)
+        if match is None:
+            raise ValueError(
+                f"cannot read the distribution {name!r} from {name[position:]!r} on; "
+                "write it like gamma(shape=0.5).reversed.centred.squared"
+            )
+        words.append((match[1], match[2]))
+        position = match.end()
+    cls = _law_class(words[0][0])
+    given = _arguments(words[0][1], cls)
+    if twice := given.keys() & params.keys():
+        raise ValueError(f"{name!r} sets {twice.pop()} already; give it in one place")
+    dist: Distribution = _build(cls, {**given, **params})
+    for word, text in words[1:]:
+        check_choice("transform", word, _TRANSFORMS)
+        if bool(text) != bool(_TRANSFORMS[word]):
+            rule = "takes a number in parentheses" if _TRANSFORMS[word] else "takes no argument"
+            raise ValueError(f"the transform {word} {rule}, got {word}({text or ''})")
+        dist = getattr(dist, word)(*([_number(text, word)] if text else []))
+    return dist
+
+
+def as_distribution(x: DistributionLike) -> Distribution:
+    """A distribution from whatever users may pass: a name, an object, a CDF, (CDF, support).
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: the name is unknown.
+    """
+    if isinstance(x, Distribution):
+        return x
+    if isinstance(x, str):
+        return get(x)
+    if isinstance(x, tuple) and len(x) == 2 and callable(x[0]):
+        return from_callable(*x)
+    if callable(x) and not isinstance(x, type):
+        return from_callable(x)
+    raise TypeError(
+        "a distribution must be a name, a Distribution, a callable CDF or (CDF, support), "
+        f"got {x!r}"
+    )
+
+
+def benchmark_distributions() -> tuple[Distribution, ...]:
+    """The 27 distributions of the benchmark, not squared, in the order of spec section 2."""
+    every = names()
+    both_sided = every[every.index("uniform") : every.index("gumbel_min") + 1]
+    one_sided = (get("exponential"), get("gamma", shape=0.5), get("gamma", shape=2.0), get("levy"))
+    variants = ((d, d.reversed(), d.centred(), d.reversed().centred()) for d in one_sided)
+    return (*map(get, both_sided), *(d for group in variants for d in group))

@@ -1,0 +1,264 @@
+"""Values of every law against mpmath and SciPy, and of every transform against its definition."""
+
+import mpmath as mp
+import pytest
+import scipy.stats
+import torch
+from law_oracles import EXAMPLES, SMOOTH, exact_cdf, exact_pdf, exact_sf, forms, points
+
+from gendr import distributions
+
+F64 = torch.float64
+INF = float("inf")
+
+# Where SciPy has the law; the others are tested by mpmath alone.
+SCIPY = {
+    "uniform": scipy.stats.uniform(-1, 2),
+    "cubic_hermite": scipy.stats.beta(2, 2, loc=-1, scale=2),
+    "wigner_semicircle": scipy.stats.semicircular(),
+    "gaussian": scipy.stats.norm(),
+    "laplace": scipy.stats.laplace(),
+    "logistic": scipy.stats.logistic(),
+    "hyperbolic_secant": scipy.stats.hypsecant(scale=2 / mp.pi.__float__()),
+    "cauchy": scipy.stats.cauchy(),
+    "gumbel_max": scipy.stats.gumbel_r(),
+    "gumbel_min": scipy.stats.gumbel_l(),
+    "exponential": scipy.stats.expon(),
+    "levy": scipy.stats.levy(),
+}
+
+
+def exact(function, law, z):
+    return [function(law, v) for v in z.tolist()]
+
+
+def far(law):
+    """Points whose upper tail lies between about 1e-2 and 1e-70."""
+    high = law.support[1]
+    if high < INF:
+        return high - torch.logspace(-1, -9, 9, dtype=F64)
+    if law.name in ("cauchy", "reciprocal", "levy", "optimal"):
+        return torch.logspace(2, 28, 9, dtype=F64)
+    if law.name == "gaussian":
+        return torch.linspace(3, 18, 9, dtype=F64)
+    if law.name == "gumbel_min":
+        return torch.linspace(1, 5, 9, dtype=F64)
+    return torch.linspace(7, 120, 9, dtype=F64) + 2 * (law.shape_parameter or 0)
+
+
+def near_lower_end(law):
+    """Points whose lower tail is tiny."""
+    low, _ = law.support
+    if low == 0:
+        return torch.logspace(-2.2, -0.5, 7, dtype=F64) * max(1, law.shape_parameter or 1)
+    if low > -INF:
+        return low + torch.logspace(-1, -9, 9, dtype=F64)
+    mirror = {"gumbel_min": "gumbel_max", "gumbel_max": "gumbel_min"}.get(law.name, law.name)
+    return -far(distributions.get(mirror))
+
+
+@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+def test_cdf_and_sf_equal_mpmath(law):
+    z = points(law)
+    for value, function in ((law.cdf(z), exact_cdf), (law.sf(z), exact_sf)):
+        for got, want in zip(value.tolist(), exact(function, law, z), strict=True):
+            assert abs(got - want) <= 1e-13
+
+
+@pytest.mark.parametrize("law", SMOOTH, ids=str)
+def test_both_tails_keep_their_digits(law):
+    for part, function, z in (
+        (law.sf, exact_sf, far(law)),
+        (law.cdf, exact_cdf, near_lower_end(law)),
+    ):
+        for got, want in zip(part(z).tolist(), exact(function, law, z), strict=True):
+            assert abs(got - want) <= 1e-11 * want
+
+
+@pytest.mark.parametrize("law", SMOOTH, ids=str)
+def test_pdf_equals_mpmath(law):
+    z = points(law)
+    for got, want in zip(law.pdf(z).tolist(), exact(exact_pdf, law, z), strict=True):
+        assert abs(got - want) <= 1e-12 * max(1, want)
+
+
+@pytest.mark.parametrize("law", SMOOTH, ids=str)
+def test_inverses_hit_their_probability(law):
+    q = torch.cat([10.0 ** -torch.arange(1.0, 16.0, dtype=F64), torch.rand(40, dtype=F64)])
+    q = torch.cat([q, 1 - q])
+    assert (law.cdf(law.icdf(q)) - q).abs().max() <= 1e-12
+    assert (law.sf(law.isf(q)) - q).abs().max() <= 1e-12
+
+
+@pytest.mark.parametrize("law", SMOOTH, ids=str)
+def test_inverses_equal_the_exact_root(law):
+    # The error of a root is the error of F there over the slope, all of it in 120 digits.
+    q = torch.tensor([1e-12, 1e-6, 1e-3, 0.2, 0.49, 0.5, 0.7, 0.99, 1 - 1e-9], dtype=F64)
+    for inverse, function in ((law.icdf, exact_cdf), (law.isf, exact_sf)):
+        for z, p in zip(inverse(q).tolist(), q.tolist(), strict=True):
+            if law.support[0] < z < law.support[1] and z != 0:
+                error = abs(function(law, z) - mp.mpf(p)) / exact_pdf(law, z)
+                assert error <= 1e-12 * max(1, abs(z))
+
+
+@pytest.mark.parametrize("name", SCIPY)
+def test_scipy_agrees(name):
+    law, other = distributions.get(name), SCIPY[name]
+    z = points(law)
+    q = torch.rand(40, dtype=F64)
+    for ours, theirs, at in (
+        (law.cdf, other.cdf, z),
+        (law.sf, other.sf, z),
+        (law.pdf, other.pdf, z),
+        (law.icdf, other.ppf, q),
+        (law.isf, other.isf, q),
+    ):
+        want = torch.from_numpy(theirs(at.numpy()))
+        assert ((ours(at) - want).abs() <= 1e-12 * want.abs().clamp(min=1)).all()
+
+
+@pytest.mark.parametrize("shape", [0.05, 0.5, 1.0, 2.0, 19.0, 100.0])
+def test_gamma_equals_scipy_at_its_quantiles(shape):
+    law, other = distributions.get("gamma", shape=shape), scipy.stats.gamma(shape)
+    q = torch.rand(40, dtype=F64)
+    for ours, theirs in ((law.icdf, other.ppf), (law.isf, other.isf)):
+        want = torch.from_numpy(theirs(q.numpy()))
+        assert ((ours(q) - want).abs() <= 1e-12 * want.clamp(min=1)).all()
+
+
+def test_equal_laws():
+    z = torch.linspace(-4, 4, 81, dtype=F64)
+    get = distributions.get
+    for one, other in (
+        (get("gumbel_min"), get("gumbel_max").reversed()),
+        (get("exponential"), get("gamma", shape=1.0)),
+    ):
+        for part in ("cdf", "sf", "pdf"):
+            assert torch.allclose(getattr(one, part)(z), getattr(other, part)(z), 0, 1e-14)
+
+
+@pytest.mark.parametrize("law", SMOOTH, ids=str)
+def test_symmetric_laws_are_their_own_mirror_image(law):
+    z = points(law)
+    same = torch.equal(law.reversed().cdf(z), law.cdf(z))
+    assert same == law.is_symmetric
+    if law.is_symmetric:
+        assert torch.equal(law.reversed().sf(z), law.sf(z))
+
+
+@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+def test_transforms_follow_their_definition(law):
+    x = torch.linspace(-2, 2, 41, dtype=F64) + 0.011
+    scale = torch.tensor([[0.3], [1.7]], dtype=F64)
+    base, s = law.cdf, 0.4
+    median = law.icdf(torch.tensor(0.5, dtype=F64))
+    for dist, want in (
+        (law, base(x / scale)),
+        (law.reversed(), 1 - base(-x / scale)),
+        (law.shifted(s), base(x / scale + s)),
+        (law.centred(), base(x / scale + median)),
+        (law.shifted(s).reversed(), 1 - base(-x / scale + s)),
+        (law.squared(), base(x * x.abs() / scale)),
+        (law.reversed().squared().shifted(s), 1 - base(-x * x.abs() / scale + s)),
+        (law.art(0.25), base(x / x.abs() ** 0.25 / scale)),
+        (law.reversed().art(0.25).shifted(s), 1 - base(-x / x.abs() ** 0.25 / scale + s)),
+    ):
+        a, complement = dist.coverage(x, scale)
+        assert torch.allclose(a, want, 0, 1e-14), dist
+        assert torch.allclose(complement, 1 - want, 0, 1e-14), dist
+        assert torch.equal(dist(x, scale), a)
+        assert torch.allclose(dist.cdf(x), dist(x, 1.0), 0, 0)
+
+
+@pytest.mark.parametrize("law", SMOOTH, ids=str)
+def test_transforms_invert(law):
+    q = torch.tensor([1e-6, 0.01, 0.3, 0.5, 0.8, 0.999], dtype=F64)
+    for dist in forms(law):
+        x, y = dist.icdf(q), dist.isf(q)
+        # A shift costs some last digits of x, which matter where F is steep.
+        slack = 4e-16 * abs(dist.total_shift()) / (1e-3 if dist.is_squared else 1)
+        for part, at, sign in ((dist.cdf, x, 1), (dist.sf, y, -1)):
+            around = sign * (4e-16 * at.abs() + slack)
+            assert (part(at - around) <= q + 1e-12).all()
+            assert (part(at + around) >= q - 1e-12).all()
+        assert dist.icdf(torch.tensor([-0.1, 1.1])).isnan().all()
+        low, high = dist.support
+        ends = torch.tensor([0.0, 1.0], dtype=F64)
+        assert torch.allclose(dist.icdf(ends), torch.tensor([low, high], dtype=F64), 0, 1e-15)
+        assert torch.allclose(dist.isf(ends), torch.tensor([high, low], dtype=F64), 0, 1e-15)
+
+
+def test_reversed_quantile_keeps_tiny_probabilities():
+    # -isf of the original; through icdf(1 - q) it would be infinite.
+    assert distributions.get("exponential").reversed().icdf(torch.tensor(1e-200).double()) < -100
+    q = torch.tensor(1e-200, dtype=F64)
+    got = distributions.get("exponential").reversed().icdf(q)
+    assert got.item() == pytest.approx(-200 * 2.302585092994046, rel=1e-14)
+
+
+@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+def test_float32_is_close_to_float64(law):
+    z = points(law).float()
+    for part in (law.cdf, law.sf):
+        assert part(z).dtype == torch.float32
+        assert (part(z).double() - part(z.double())).abs().max() <= 3e-7
+
+
+def test_types_and_shapes():
+    logistic = distributions.get("logistic")
+    assert logistic.cdf(torch.tensor([0, 1])).dtype == torch.get_default_dtype()
+    assert logistic.cdf(0.0).item() == 0.5
+    for dtype in (torch.float16, torch.bfloat16):
+        x = torch.tensor([0.5], dtype=dtype)
+        for value in (logistic.cdf(x), logistic.pdf(x), logistic.icdf(x), *logistic.coverage(x)):
+            assert value.dtype == dtype
+    assert logistic(torch.zeros(3, 1), torch.ones(4)).shape == (3, 4)
+    assert logistic.cdf(torch.zeros(0, 2)).shape == (0, 2)
+    shapes = torch.tensor([[0.5], [2.0]], dtype=F64)
+    z = torch.rand(5, dtype=F64)
+    batch = distributions.get("gamma", shape=shapes).centred()(z, 0.3)
+    for row, shape in zip(batch, shapes, strict=True):
+        one = distributions.get("gamma", shape=shape.item()).centred()(z, 0.3)
+        assert torch.allclose(row, one, 0, 1e-14)
+    with pytest.raises(TypeError, match="real"):
+        logistic.cdf(torch.zeros(2, dtype=torch.complex64))
+
+
+@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+def test_nan_stays_nan(law):
+    nan = torch.tensor(float("nan"))
+    for dist in forms(law):
+        assert dist.cdf(nan).isnan()
+        assert dist.sf(nan).isnan()
+
+
+@pytest.mark.parametrize("cutoff", [0.0, 1e-6, 1e-2])
+@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+def test_nothing_beyond_the_radius_is_kept(law, cutoff):
+    scale = torch.tensor([1e-3, 0.2], dtype=F64)
+    steps = torch.tensor([[1.0 + 1e-9], [1.001], [2.0], [100.0]], dtype=F64)
+    for dist in forms(law):
+        radius = dist.radius(scale, cutoff)
+        assert radius.shape == scale.shape
+        reach = torch.where(radius.isfinite(), radius, 1e30)
+        outside = dist(-reach * steps - 1e-100, scale) <= cutoff
+        assert outside[:, radius.isfinite()].all(), dist
+        if cutoff == 0:
+            assert radius.isinf().all() == (dist.support[0] == -INF), dist
+        else:  # and it is not larger than it has to be: 1e-4 inside, pixels are kept
+            kept = dist(-reach * (1 - 1e-4), scale) > cutoff
+            assert (kept | (radius == 0)).all(), dist
+
+
+def test_radius_of_unbounded_and_bounded_tails():
+    get = distributions.get
+    assert get("logistic").radius(0.1, 0.0) == INF
+    assert get("uniform").radius(0.1, 0.0).item() == pytest.approx(0.1, rel=2e-5)
+    assert get("uniform").squared().radius(0.01, 0.0).item() == pytest.approx(0.1, rel=2e-5)
+    assert get("uniform").art(0.5).radius(0.1, 0.0).item() == pytest.approx(0.01, rel=3e-5)
+    assert get("exponential").radius(0.1, 1e-6) == 0
+    assert get("exponential").reversed().radius(0.1, 0.0) == INF
+    assert get("uniform").shifted(3.0).radius(0.1, 0.0).item() == pytest.approx(0.4, rel=2e-5)
+    assert get("uniform").shifted(-3.0).radius(0.1, 0.0) == 0
+    shape = torch.tensor(2.0, requires_grad=True)
+    assert not get("gamma", shape=shape).centred().radius(0.1, 1e-6).requires_grad
