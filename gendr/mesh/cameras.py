@@ -520,17 +520,16 @@ class Camera:
             check_shape("packed points", points, "[V, 3]")
             check_shape("index", index, "[V]", V=len(points))
             if len(self) == 1:  # every index is 0
-                return points @ self.rotation[0].mT + self.translation[0]
+                return _rotated(self.rotation[0], points) + self.translation[0]
             rotation = self.rotation.index_select(0, index)
-            rotated = (rotation * points[:, None, :]).sum(-1)
-            return rotated + self.translation.index_select(0, index)
+            return _rotated(rotation, points) + self.translation.index_select(0, index)
         check_shape("points", points, "[V, 3] or [B, V, 3]")
         p = points[None] if points.ndim == 2 else points
         if p.shape[0] != len(self) and 1 not in (p.shape[0], len(self)):
             raise ValueError(
                 f"{p.shape[0]} point sets and {len(self)} cameras do not broadcast; want 1 or equal"
             )
-        return p @ self.rotation.mT + self.translation[:, None]
+        return _rotated(self.rotation[:, None], p) + self.translation[:, None]
 
     def clip_coordinates(
         self, points: Tensor, index: Tensor | None = None
@@ -852,6 +851,16 @@ class Camera:
         flip = _signs(self.rotation, -1, 1, 1)
         r = (flip[:, None] * self.rotation).mT
         return r, flip * self.translation, self.focal, _signs(self.focal, -1, 1) * self.principal
+
+
+def _rotated(rotation: Tensor, points: Tensor) -> Tensor:
+    """R p for R [..., 3, 3] and p [..., 3].
+
+    Not by matmul, whose sums come in another order when the number of threads is another.
+    """
+    x, y, z = points.unsqueeze(-2).unbind(-1)
+    rx, ry, rz = rotation.unbind(-1)
+    return rx * x + ry * y + rz * z
 
 
 def _rigid(rotation: Tensor, translation: Tensor) -> Tensor:

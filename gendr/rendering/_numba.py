@@ -109,10 +109,10 @@ def face_boxes(corners, image_of_face, images, height, width, boxes, start, stop
             y_low, y_high = min(y_low, corners[f, k, 1]), max(y_high, corners[f, k, 1])
         # Pixel j has its centre at (2j + 1 - width) / side; one part in 1e9 covers the rounding.
         slack = radius + 1e-9 * (1.0 + abs(x_low) + abs(x_high) + abs(y_low) + abs(y_high))
-        x_first = math.ceil(((x_low - slack) * side + width - 1.0) * 0.5) if slack < 1e18 else 0.0
-        x_last = math.floor(((x_high + slack) * side + width - 1.0) * 0.5)
-        y_first = math.ceil((height - 1.0 - (y_high + slack) * side) * 0.5) if slack < 1e18 else 0.0
-        y_last = math.floor((height - 1.0 - (y_low - slack) * side) * 0.5)
+        x_first = np.ceil(((x_low - slack) * side + width - 1.0) * 0.5) if slack < 1e18 else 0.0
+        x_last = np.floor(((x_high + slack) * side + width - 1.0) * 0.5)
+        y_first = np.ceil((height - 1.0 - (y_high + slack) * side) * 0.5) if slack < 1e18 else 0.0
+        y_last = np.floor((height - 1.0 - (y_low - slack) * side) * 0.5)
         boxes[f, 0] = int(min(max(x_first, 0.0), float(width)))
         boxes[f, 1] = int(min(max(x_last + 1.0, 0.0), float(width)))
         boxes[f, 2] = int(min(max(y_first, 0.0), float(height)))
@@ -181,9 +181,9 @@ def _row_span(edges, sign, radius, y, x_first, x_last, width, side):
             -radius - ny * (y - edges[k, 1]) - 1e-9 * (1.0 + abs(edges[k, 0]) + abs(edges[k, 1]))
         )
         if nx > 1e-12:
-            low = max(low, math.ceil(((bound / nx + edges[k, 0]) * side + width - 1.0) * 0.5))
+            low = max(low, np.ceil(((bound / nx + edges[k, 0]) * side + width - 1.0) * 0.5))
         elif nx < -1e-12:
-            high = min(high, math.floor(((bound / nx + edges[k, 0]) * side + width - 1.0) * 0.5))
+            high = min(high, np.floor(((bound / nx + edges[k, 0]) * side + width - 1.0) * 0.5))
         elif bound > 1e-9:
             return 0, 0
     if low > high:

@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
+from math import prod
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gendr._groups import Segments
 from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, recomputed, signed_distance
@@ -144,6 +144,34 @@ class _Compiled:
 
 
 # ---------------------------------------------------------------------------------------------
+# Once differentiable, and no silence about it
+# ---------------------------------------------------------------------------------------------
+
+
+class _Once(torch.autograd.Function):
+    """Passes gradients on; asked for their own gradient, says where to get it."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, *sources: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise RuntimeError(
+            "the cpu backend has no second derivatives; use backend='reference' for them"
+        )
+
+
+def _once(
+    grads: tuple[Tensor | None, ...], sources: tuple[Tensor, ...]
+) -> tuple[Tensor | None, ...]:
+    """Let gradients depend on their sources, so that a second derivative ends in an error."""
+    if not torch.is_grad_enabled():  # no graph of the backward pass is wanted
+        return grads
+    return tuple(g if g is None else cast(Tensor, _Once.apply(g, *sources)) for g in grads)
+
+
+# ---------------------------------------------------------------------------------------------
 # Silhouettes
 # ---------------------------------------------------------------------------------------------
 
@@ -213,11 +241,11 @@ class _Alpha(torch.autograd.Function):
         return a.to(corners.dtype)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         from gendr.rendering import _numba as kernels
 
-        corners, scale, shift, shape, p, a, s, ties = ctx.saved_tensors
+        corners, scale, shift, shape, p, *pixels = ctx.saved_tensors
+        a, s, ties = (t.detach() for t in pixels)  # in float64 the output itself was saved
         model, tables, compiled = ctx.model, ctx.tables, ctx.compiled
         # A saturated pixel passes nothing on.
         pixel_grads = torch.where(s > 0, grad.detach().to(torch.float64), 0.0).contiguous()
@@ -240,16 +268,14 @@ class _Alpha(torch.autograd.Function):
             grad_p = per_image[:, kernels.GRAD_P].sum()
             grad_p = grad_p - (pixel_grads * model.tconorm.weight_p(a, s, a, s)).sum()
             grad_p = grad_p.to(p.dtype).reshape(p.shape)
-        return (
+        grads = (
             torch.from_numpy(grad_corners).to(corners.dtype),
             per_image[:, kernels.GRAD_SCALE].to(scale.dtype),
             per_image[:, kernels.GRAD_SHIFT].sum().to(shift.dtype).reshape(shift.shape),
             per_image[:, kernels.GRAD_SHAPE].sum().to(shape.dtype).reshape(shape.shape),
             grad_p,
-            None,
-            None,
-            None,
         )
+        return *_once(grads, (grad, corners, scale, shift, shape, p)), None, None, None
 
 
 def _alpha_from_pairs(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
@@ -340,16 +366,17 @@ class _Gather(torch.autograd.Function):
         return values.detach().index_select(0, index)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         from gendr.rendering import _numba as kernels
 
         (index,) = ctx.saved_tensors
-        rows = ctx.shape[0]
-        out = torch.zeros(ctx.shape, dtype=torch.float64).reshape(rows, -1)
-        flat = grad.to(torch.float64).reshape(len(index), -1).contiguous()
+        width = prod(ctx.shape[1:])
+        out = torch.zeros(ctx.shape, dtype=torch.float64).reshape(-1, width)
+        flat = grad.detach().to(torch.float64).reshape(-1, width).contiguous()
         kernels.scatter_rows(index.numpy(), flat.numpy(), out.numpy())
-        return out.reshape(ctx.shape).to(grad.dtype), None
+        (result,) = _once((out.reshape(ctx.shape).to(grad.dtype),), (grad,))
+        assert result is not None
+        return result, None
 
 
 def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:

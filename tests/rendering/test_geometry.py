@@ -114,7 +114,10 @@ def test_projection_drops_what_is_out_of_range():
 def test_a_face_across_the_near_plane_is_clipped_there():
     # Camera at the origin looking along +z; one corner behind, then two.
     camera = Camera(torch.diag(torch.tensor([-1.0, 1, 1])), torch.zeros(3), fov=90.0)
-    for corners, count in (([[0, 0, 4], [1, 1, 4], [1, -1, -4]], 4), ([[0, 0, 4], [1, 1, -4], [1, -1, -4]], 3)):
+    for corners, count in (
+        ([[0, 0, 4], [1, 1, 4], [1, -1, -4]], 4),
+        ([[0, 0, 4], [1, 1, -4], [1, -1, -4]], 3),
+    ):
         mesh = Mesh(torch.tensor(corners, dtype=torch.float32), torch.tensor([[0, 1, 2]]))
         faces, surfaces = project_faces(mesh, camera, 1.0, 100.0)
         assert surfaces.was_clipped is not None
@@ -134,7 +137,9 @@ def test_clipping_is_the_limit_of_a_fine_tessellation():
 
     corners = torch.tensor([[-3.0, -1, 6], [4, -0.5, 6], [0.5, -1.2, -5]], dtype=torch.float64)
     mesh = Mesh(corners, torch.tensor([[0, 1, 2]]))
-    camera = Camera(torch.diag(torch.tensor([-1.0, 1, 1])).double(), torch.zeros(3).double(), fov=70.0)
+    camera = Camera(
+        torch.diag(torch.tensor([-1.0, 1, 1])).double(), torch.zeros(3).double(), fov=70.0
+    )
     renderer = Renderer(48, "heaviside", "max")
     whole, pieces = (renderer(m, camera) for m in (mesh, mesh.subdivided(5)))
     assert 0.02 < whole.alpha.mean() < 0.9
@@ -147,7 +152,9 @@ def test_clipping_is_the_limit_of_a_fine_tessellation():
 def test_clipped_faces_have_right_gradients():
     from gendr import Renderer
 
-    camera = Camera(torch.diag(torch.tensor([-1.0, 1, 1])).double(), torch.zeros(3).double(), fov=70.0)
+    camera = Camera(
+        torch.diag(torch.tensor([-1.0, 1, 1])).double(), torch.zeros(3).double(), fov=70.0
+    )
     vertices = torch.tensor(
         [[-3.0, -1, 6], [4, -0.5, 6], [0.5, -1.2, -5], [0, 1, 4], [0.3, 2, -1]], dtype=torch.float64
     ).requires_grad_()
@@ -179,6 +186,8 @@ def test_interpolation_is_perspective_correct():
 
 def test_a_batch_of_different_meshes_is_packed():
     batch = Mesh.batch([icosphere(0).scaled(0.4), cube().scaled(0.3)])
-    faces, surfaces = project_faces(batch, look_at(3.0, 10.0, torch.tensor([0.0, 40.0])), 1.0, 100.0)
+    faces, surfaces = project_faces(
+        batch, look_at(3.0, 10.0, torch.tensor([0.0, 40.0])), 1.0, 100.0
+    )
     assert faces.counts == (20, 12)
     assert surfaces.source.tolist() == list(range(32))
