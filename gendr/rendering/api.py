@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gendr._checks import check_finite, check_float, check_shape
-from gendr.rendering.backends import choose
+from gendr.rendering.backend import choose
 from gendr.rendering.geometry import ImageSize, ScreenFaces
 from gendr.rendering.model import Model
 
@@ -31,7 +31,10 @@ def parse_image_size(image_size: int | Sequence[int]) -> ImageSize:
         TypeError: for anything else.
         ValueError: for sizes below 1.
     """
-    pair = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
+    if isinstance(image_size, Sequence) and not isinstance(image_size, str):
+        pair = tuple(image_size)
+    else:
+        pair = (image_size, image_size)
     if len(pair) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in pair):
         raise TypeError(f"image_size must be an int or (height, width), got {image_size!r}")
     if min(pair) < 1:

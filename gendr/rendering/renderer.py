@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gendr._checks import check_choice, check_finite, check_like, check_number
 from gendr.rendering.api import Dist, Scale, make_model, parse_image_size, parse_scale
-from gendr.rendering.backends import NAMES, choose
+from gendr.rendering.backend import NAMES, choose
 from gendr.rendering.geometry import project_faces
 from gendr.rendering.model import Model
 from gendr.rendering.shading import Blending, Scene, depth_planes, softmax_rgb

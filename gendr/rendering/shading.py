@@ -27,7 +27,7 @@ from gendr.rendering.model import Model
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Lighting, Mesh
-    from gendr.rendering.backends import Backend
+    from gendr.rendering.backend import Backend
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,501 @@
+"""Make the pictures of the documentation, and the numbers that it quotes.
+
+    python docs/make_figures.py             # all, a few minutes
+    python docs/make_figures.py scale cdfs  # some
+
+Pictures go to docs/images. Tables go into the pages, between the comments `<!-- begin NAME -->` and
+`<!-- end NAME -->`; nothing else of the pages is touched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import math
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+
+import gendr
+from gendr.distributions import Distribution
+from gendr.mesh import icosphere
+from gendr.rendering.geometry import project_faces
+from gendr.scale import pixels_to_ndc, suggest_scale
+from gendr.tnorms import TConorm
+
+DOCS = Path(__file__).parent
+IMAGES = DOCS / "images"
+INK = np.array([22, 52, 92])  # alpha 1
+PAPER = np.array([255, 255, 255])  # alpha 0
+OUT = np.array([196, 62, 40])  # what shrinks, and outlines
+TEXT = (30, 30, 30)
+
+CAMERA = (2.732, 30.0, 20.0)
+SIZE = 64
+SHOWN = 48  # pixels of these around the middle that pictures of the sphere show
+
+
+# -- drawing
+
+
+@functools.cache
+def font(size: int) -> ImageFont.FreeTypeFont:
+    """A font that every installation of matplotlib has."""
+    import matplotlib
+
+    return ImageFont.truetype(
+        Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size
+    )
+
+
+def ink(alpha: Tensor, zoom: int = 1) -> Image.Image:
+    """Alpha [H, W] in [0, 1] as blue on white."""
+    a = alpha.detach().clamp(0, 1).numpy()[..., None]
+    pixels = (PAPER + a * (INK - PAPER)).round().astype(np.uint8)
+    return enlarge(Image.fromarray(pixels), zoom)
+
+
+def signed(values: Tensor, most: float, zoom: int = 1) -> Image.Image:
+    """Values [H, W] as blue for positive and red for negative, full at `most`."""
+    v = (values / most).clamp(-1, 1).numpy()[..., None]
+    pixels = PAPER + np.abs(v) * (np.where(v > 0, INK, OUT) - PAPER)
+    return enlarge(Image.fromarray(pixels.round().astype(np.uint8)), zoom)
+
+
+def enlarge(image: Image.Image, zoom: int) -> Image.Image:
+    """Whole pixels, so that what is seen is what was computed."""
+    size = (image.width * zoom, image.height * zoom)
+    return image.resize(size, Image.Resampling.NEAREST)
+
+
+def middle(image: Tensor, size: int) -> Tensor:
+    """The middle [size, size] of an image."""
+    start = (image.shape[-1] - size) // 2
+    return image[..., start : start + size, start : start + size]
+
+
+def outline(image: Image.Image, points: np.ndarray, span: float = 1.0) -> Image.Image:
+    """Draw a closed polygon [N, 2], NDC, over a square image of [-span, span]."""
+    xy = (points / span * [1, -1] + 1) * image.width / 2
+    ring = [tuple(p) for p in np.concatenate([xy, xy[:1]])]
+    ImageDraw.Draw(image).line(ring, fill=tuple(OUT), width=1)
+    return image
+
+
+def panel(
+    rows: Sequence[Sequence[Image.Image]],
+    columns: Sequence[str],
+    labels: Sequence[str] = (),
+    *,
+    text: int = 13,
+    gap: int = 6,
+    vertical: bool = False,
+) -> Image.Image:
+    """A table of equal pictures; column heads above (upright or turned), row labels at the left."""
+    cell = rows[0][0]
+    left = 2 * gap + max((font(text).getlength(t) for t in labels), default=-gap)
+    head = max(font(text).getlength(t) for t in columns) if vertical else text * 1.4
+    left, top = math.ceil(left), math.ceil(head) + 2 * gap
+    step = cell.width + gap, cell.height + gap
+    sheet = Image.new("RGB", (left + len(columns) * step[0], top + len(rows) * step[1]), "white")
+    draw = ImageDraw.Draw(sheet)
+    for j, title in enumerate(columns):
+        x = left + j * step[0] + cell.width / 2
+        if vertical:
+            width = math.ceil(font(text).getlength(title))
+            strip = Image.new("RGB", (width, text + 4), "white")
+            ImageDraw.Draw(strip).text((0, 0), title, TEXT, font(text))
+            turned = strip.rotate(90, expand=True)
+            sheet.paste(turned, (int(x - turned.width / 2), top - gap - turned.height))
+        else:
+            draw.text((x, top - gap), title, TEXT, font(text), anchor="md")
+    for i, row in enumerate(rows):
+        y = top + i * step[1]
+        if labels:
+            place = (left - gap, y + cell.height / 2)
+            draw.text(place, labels[i], TEXT, font(text), anchor="rm")
+        for j, picture in enumerate(row):
+            sheet.paste(picture, (left + j * step[0], y))
+    return sheet
+
+
+def save(image: Image.Image, name: str, colours: int = 64) -> None:
+    """Write a PNG with a palette: flat pictures need no more."""
+    IMAGES.mkdir(exist_ok=True)
+    path = IMAGES / name
+    image.quantize(colours, dither=Image.Dither.NONE).save(path, optimize=True)
+    print(f"{path.relative_to(DOCS.parent)}  {path.stat().st_size / 1e3:.0f} kB")
+
+
+def save_plot(figure, name: str) -> None:
+    """Write a matplotlib figure."""
+    import matplotlib.pyplot as plt
+
+    IMAGES.mkdir(exist_ok=True)
+    path = IMAGES / name
+    figure.savefig(path, dpi=100, metadata={"Software": None})
+    plt.close(figure)
+    with Image.open(path) as image:
+        save(image.convert("RGB"), name, 128)
+
+
+def write_block(page: str, name: str, lines: Sequence[str]) -> None:
+    """Replace what stands between the comments of this name in a page."""
+    path = DOCS / page
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    body = "\n".join((begin, *lines, end))
+    old = path.read_text(encoding="utf-8")
+    new, count = re.subn(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: body, old, flags=re.S)
+    if count != 1:
+        raise SystemExit(f"{page} must hold the comments of {name} once, found {count}")
+    path.write_text(new, encoding="utf-8")
+    print(f"docs/{page}: {name}")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in lines]
+
+
+# -- the scale
+
+
+def sphere(subdivisions: int, radius: float = 0.4) -> gendr.Mesh:
+    """A sphere of 10 * 4^n + 2 vertices."""
+    return icosphere(subdivisions, dtype=torch.float64).scaled(radius)
+
+
+def hull(mesh: gendr.Mesh, camera: gendr.Camera) -> tuple[np.ndarray, float]:
+    """The exact silhouette of a convex mesh: its polygon and its area, NDC."""
+    from scipy.spatial import ConvexHull
+
+    faces, _ = project_faces(mesh, camera, 1.0, 100.0)
+    shape = ConvexHull(faces.corners.reshape(-1, 2).numpy())
+    return shape.points[shape.vertices], float(shape.volume)
+
+
+def length(dist: Distribution, scale: float) -> float:
+    """A scale as a length in pixels of the pictures here."""
+    return (scale**0.5 if dist.is_squared else scale) * SIZE / 2
+
+
+def figure_scale() -> None:
+    """Too small, right, too large: pictures and their derivative by the radius."""
+    camera, mesh, step = gendr.look_at(*CAMERA, dtype=torch.float64), sphere(3), 1e-5
+    dist = gendr.distributions.get("logistic")
+    right = suggest_scale(mesh, camera, SIZE, dist)
+    polygon, _ = hull(mesh, camera)
+    titles, top, bottom = [], [], []
+    for word, factor in (("too small", 1 / 50), ("suggested", 1), ("too large", 8)):
+        scale = right * factor
+        render = gendr.Renderer(SIZE, dist, scale=scale)
+        grown, shrunk = (render(mesh.scaled(1 + sign * step), camera).alpha[0] for sign in (1, -1))
+        slope = (grown - shrunk) / (2 * step)
+        titles.append(f"{word}: {length(dist, scale):.2g} px")
+        alpha = render(mesh, camera).alpha[0]
+        top.append(outline(ink(middle(alpha, SHOWN), 4), polygon, SHOWN / SIZE))
+        bottom.append(outline(signed(middle(slope, SHOWN), 4.0, 4), polygon, SHOWN / SIZE))
+    save(panel([top, bottom], titles, ["alpha", "d alpha / d radius"]), "scale.png")
+
+
+def figure_tessellation() -> None:
+    """The same sphere at the same scale, ever finer; and each at its own scale."""
+    camera, dist = gendr.look_at(*CAMERA, dtype=torch.float64), gendr.distributions.get("logistic")
+    titles, same, own, lines = [], [], [], []
+    fixed = pixels_to_ndc(1.0, SIZE)
+    for n in (1, 2, 3, 4):
+        mesh = sphere(n)
+        polygon, area = hull(mesh, camera)
+        scale = suggest_scale(mesh, camera, SIZE, dist)
+        pictures = [
+            gendr.Renderer(SIZE, dist, scale=s)(mesh, camera).alpha[0] for s in (fixed, scale)
+        ]
+        soft = [float(p.sum()) * fixed**2 / area - 1 for p in pictures]
+        for row, picture in zip((same, own), pictures, strict=True):
+            row.append(outline(ink(middle(picture, SHOWN), 3), polygon, SHOWN / SIZE))
+        titles.append(f"{len(mesh.faces):,} faces")
+        lines.append(
+            [titles[-1], f"{soft[0]:+.0%}", f"{length(dist, scale):.2f} px", f"{soft[1]:+.0%}"]
+        )
+    save(panel([same, own], titles, ["1 px for all", "suggested"]), "scale_tessellation.png")
+    head = ["sphere", "soft area at 1 px", "suggested scale", "soft area there"]
+    write_block("scale.md", "tessellation", table(head, lines))
+
+
+def radius_gradient(
+    mesh: gendr.Mesh, camera: gendr.Camera, dist: Distribution, scale: float, wanted: float
+) -> tuple[Tensor, Tensor]:
+    """Relative error of the area, and d IoU loss / d radius over the exact one, per view.
+
+    The loss compares a sphere with one that is `wanted` times as large; the exact numbers come
+    from the convex hull of the projected vertices, so they know no pixels.
+    """
+    factor = torch.ones((), dtype=torch.float64, requires_grad=True)
+    target_mesh, step = mesh.scaled(wanted), 1e-4
+    fine = gendr.Renderer(4 * SIZE, "heaviside", "max")(target_mesh, camera).alpha
+    target = torch.nn.functional.avg_pool2d(fine.unsqueeze(1), 4).squeeze(1)
+    alpha = gendr.Renderer(SIZE, dist, scale=scale)(
+        mesh.with_vertices(mesh.vertices * factor), camera
+    ).alpha
+    overlap, union = (alpha * target).sum((1, 2)), (alpha + target - alpha * target).sum((1, 2))
+    slopes, areas = [], []
+    for b, loss in enumerate(1 - overlap / union):
+        (slope,) = torch.autograd.grad(loss, factor, retain_graph=True)
+        exact = [hull(mesh.scaled(1 + s * step), camera[b])[1] for s in (1, 0, -1)]
+        true = (exact[2] - exact[0]) / (2 * step) / hull(target_mesh, camera[b])[1]
+        slopes.append(slope / true)
+        areas.append(alpha[b].detach().sum() * (2 / SIZE) ** 2 / exact[1] - 1)
+    return torch.stack(areas), torch.stack(slopes)
+
+
+CURVES = (
+    "uniform", "gaussian", "logistic", "logistic.squared", "exponential.reversed", "cauchy.squared",
+    "cauchy", "exponential",
+)  # fmt: skip
+FACTORS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)
+
+
+def figure_curves() -> None:
+    """Area and gradient against the scale, and whether the suggestion lies where both are right."""
+    import matplotlib.pyplot as plt
+
+    # Views whose pixel grids are shifted: centred spheres meet whole rings of pixel centres.
+    shifts = (torch.rand(6, 2, generator=torch.Generator().manual_seed(1)) - 0.5) * 4 / SIZE
+    views = gendr.look_at(
+        2.732,
+        torch.tensor([10.0, 37, -20, 55, 0, -40]),
+        torch.arange(6) * 61.0,
+        dtype=torch.float64,
+    )
+    camera = gendr.Camera(views.rotation, views.translation, views.focal, shifts.double())
+    figure, axes = plt.subplots(2, len(CURVES), figsize=(14, 5), sharex=True, sharey="row")
+    rows = []
+    for column, name in enumerate(CURVES):
+        dist = gendr.distributions.get(name)
+        power, cells = (2 if dist.is_squared else 1), []
+        for n, colour in ((2, "#9ecae1"), (3, "#4292c6"), (4, "#08306b")):
+            mesh = sphere(n)
+            right = suggest_scale(mesh, camera, SIZE, dist)
+            found = [radius_gradient(mesh, camera, dist, right * f**power, 1.1) for f in FACTORS]
+            area = torch.stack([a.mean() for a, _ in found])
+            mean = torch.stack([g.mean() for _, g in found])
+            spread = torch.stack([g.std() for _, g in found])
+            label = f"{len(mesh.faces):,} faces"
+            axes[0, column].plot(FACTORS, area, color=colour, label=label)
+            axes[1, column].plot(FACTORS, mean, color=colour)
+            axes[1, column].fill_between(
+                FACTORS, mean - spread, mean + spread, color=colour, alpha=0.3, lw=0
+            )
+            at = FACTORS.index(1.0)
+            cells += [f"{area[at]:+.0%}", f"{mean[at]:.2f} ± {spread[at]:.2f}"]
+        rows.append([f"`{name}`", *cells])
+        axes[0, column].set_title(name, fontsize=9)
+        for axis, ideal in zip(axes[:, column], (0, 1), strict=True):
+            axis.axhline(ideal, color="0.6", lw=0.8)
+            axis.axvline(1, color="#c43e28", lw=0.8)
+    axes[0, 0].set(xscale="log", ylim=(-1, 1.5), ylabel="error of the area")
+    axes[1, 0].set(ylim=(-1, 2.5), ylabel="gradient / exact gradient")
+    axes[0, 0].legend(fontsize=7, frameon=False)
+    figure.supxlabel("length of the scale / suggested", fontsize=10)
+    figure.tight_layout()
+    save_plot(figure, "scale_curves.png")
+    faces = [f"{20 * 4**n:,}" for n in (2, 3, 4)]
+    head = ["distribution", *(f"{f}: {w}" for f in faces for w in ("area", "gradient"))]
+    write_block("scale.md", "curves", table(head, rows))
+
+
+# -- the family
+
+
+def scene() -> Tensor:
+    """Three triangles that overlap, [1, 3, 3, 3]."""
+    return torch.tensor(
+        [
+            [[-0.75, -0.15, 1], [0.1, 0.8, 1], [0.35, -0.2, 1]],
+            [[-0.15, 0.25, 1], [0.8, 0.35, 1], [0.2, -0.75, 1]],
+            [[-0.7, -0.75, 1], [-0.45, 0.1, 1], [0.15, -0.4, 1]],
+        ],
+        dtype=torch.float64,
+    )[None]
+
+
+def picture_scale(dist: Distribution, reach: float = 0.16) -> float:
+    """The scale at which the wider of the two tenths of a distribution lies `reach` from 0."""
+    tenth = torch.tensor(0.1, dtype=torch.float64)
+    width = max(-float(dist.icdf(tenth)), float(dist.isf(tenth)))
+    return (reach / width) ** (2 if dist.is_squared else 1)
+
+
+def family(
+    dists: Sequence[Distribution], tconorms: Sequence[TConorm], size: int, zoom: int
+) -> list[list[Image.Image]]:
+    """One picture per renderer."""
+    triangles = scene()
+    return [
+        [ink(gendr.silhouette(triangles, size, d, t, picture_scale(d))[0], zoom) for t in tconorms]
+        for d in dists
+    ]
+
+
+README_ROWS = (
+    "uniform", "gaussian", "logistic", "logistic.squared", "cauchy", "gumbel_max", "exponential",
+    "levy.reversed.centred",
+)  # fmt: skip
+README_COLUMNS = (
+    "max", "probabilistic", "einstein", "hamacher(4)", "yager(2)", "aczel_alsina(2)", "dombi(0.5)",
+    "schweizer_sklar(-2)",
+)  # fmt: skip
+
+
+def short(dist: Distribution | TConorm) -> str:
+    """Its text with less punctuation."""
+    return re.sub(r"\((?:shape|p)=([-\d.]+?)(?:\.0)?\)", r"(\1)", str(dist))
+
+
+def figure_family() -> None:
+    """The small table of the README and the whole one."""
+    rows = [gendr.distributions.get(n) for n in README_ROWS]
+    columns = [gendr.tnorms.tconorm(n) for n in README_COLUMNS]
+    cells = family(rows, columns, 44, 2)
+    heads = [short(t).replace("(", " ").rstrip(")") for t in columns]
+    heads = [h.replace("schweizer_sklar", "schweizer-s.").replace("aczel_", "a.-") for h in heads]
+    save(panel(cells, heads, list(README_ROWS), text=12), "family.png", 32)
+    every = gendr.instances()
+    tconorms = list(dict.fromkeys(i.tconorm for i in every))
+    dists = [i.dist for i in every[:: len(tconorms)]]
+    cells = family(dists, tconorms, 30, 1)
+    sheet = panel(
+        cells, [short(t) for t in tconorms], [short(d) for d in dists],
+        text=11, gap=4, vertical=True,
+    )  # fmt: skip
+    save(sheet, "family_all.png", 24)
+
+
+def figure_cdfs() -> None:
+    """The CDFs, and the table of the laws."""
+    import matplotlib.pyplot as plt
+
+    laws = gendr.distributions.laws()
+    figure, axes = plt.subplots(2, 8, figsize=(13, 3.8), sharex=True, sharey=True)
+    z = torch.linspace(-4, 4, 1601, dtype=torch.float64)
+    for axis, (name, law) in zip(axes.flat, laws.items(), strict=True):
+        for dist, style in ((law(), "-"), (law().squared(), ":")):
+            axis.plot(z, dist.cdf(z), style, color="#16345c", lw=1.5)
+        axis.set_title(name, fontsize=9)
+        axis.axvline(0, color="0.8", lw=0.6, zorder=0)
+        axis.axhline(0.5, color="0.8", lw=0.6, zorder=0)
+    axes[0, 0].set(xlim=(-4, 4), xticks=(-3, 0, 3), yticks=(0, 0.5, 1))
+    figure.tight_layout()
+    save_plot(figure, "cdfs.png")
+    figure, axes = plt.subplots(1, 4, figsize=(11, 2.5), sharey=True)
+    for axis, name in zip(axes, ("exponential", "gamma(2)", "gamma(0.5)", "levy"), strict=True):
+        dist = gendr.distributions.get(name)
+        variants = (
+            ("plain", dist, "#16345c"), ("reversed", dist.reversed(), "#c43e28"),
+            ("centred", dist.centred(), "#4292c6"),
+            ("reversed.centred", dist.reversed().centred(), "#f0a58f"),
+        )  # fmt: skip
+        for label, member, colour in variants:
+            axis.plot(z, member.cdf(z), color=colour, label=label, lw=1.5)
+        axis.set_title(short(dist), fontsize=9)
+        axis.axvline(0, color="0.8", lw=0.6, zorder=0)
+    axes[0].legend(fontsize=7, frameon=False)
+    figure.tight_layout()
+    save_plot(figure, "transforms.png")
+
+    def ends(law: type[gendr.distributions.Law]) -> str:
+        low, high = (
+            "−∞" if e == -math.inf else "∞" if e == math.inf else f"{e:g}".replace("-", "−")
+            for e in law.support
+        )
+        return f"{'(' if low == '−∞' else '['}{low}, {high}{')' if high == '∞' else ']'}"
+
+    rows = [
+        [f"`{n}`" + "".join(f", `{a}`" for a in law.aliases), law.formula, ends(law),
+         "yes" if law.is_symmetric else "no"]
+        for n, law in laws.items()
+    ]  # fmt: skip
+    write_block("distributions.md", "laws", table(["name", "F(z)", "support", "symmetric"], rows))
+
+
+def figure_tconorms() -> None:
+    """The T-conorms as maps of the unit square, their table, and what the cutoff does to them."""
+    line = torch.linspace(0, 1, 72, dtype=torch.float64)
+    a, b = torch.meshgrid(line.flip(0), line, indexing="ij")
+    columns = gendr.tnorms.benchmark_tconorms()
+    pictures = [ink(t(a, b), 1) for t in columns]
+    heads = [short(t).replace("schweizer_sklar", "s.-sklar") for t in columns]
+    heads = [h.replace("aczel_", "a.-") for h in heads]
+    runs = [slice(k, k + 8) for k in range(0, len(columns), 8)]
+    sheets = [panel([pictures[run]], heads[run], text=10, gap=12) for run in runs]
+    sheet = Image.new("RGB", (sheets[0].width, sum(s.height for s in sheets)), "white")
+    for k, part in enumerate(sheets):
+        sheet.paste(part, (0, k * sheets[0].height))
+    save(sheet, "tconorms.png", 128)
+    families = {n: gendr.tnorms.family(n) for n in gendr.tnorms.names()}
+    rows = [[f"`{n}`", f.parameter, f"`{f.formula}`"] for n, f in families.items()]
+    write_block("tconorms.md", "families", table(["name", "p", "⊥(a, b)"], rows))
+
+    camera, mesh, lines = gendr.look_at(*CAMERA, dtype=torch.float64), sphere(4), []
+    for name in ("probabilistic", "yager(2)", "yager(0.5)", "aczel_alsina(0.5)", "dombi(0.5)"):
+        exact, *cut = (
+            gendr.Renderer(SIZE, "logistic", name, 1e-2, cutoff=c)(mesh, camera).alpha
+            for c in (0.0, 1e-9, 1e-6, 1e-3)
+        )
+        lines.append([f"`{name}`", *(f"{float((c - exact).abs().max()):.2g}" for c in cut)])
+    head = ["T-conorm", "cutoff 1e-9", "1e-6 (default)", "1e-3"]
+    write_block("tconorms.md", "cutoff", table(head, lines))
+
+
+# -- the fit
+
+
+def figure_fit() -> None:
+    """A sphere becomes an airplane: what `make demo` leaves behind."""
+    from gendr.cli import main as command
+
+    with tempfile.TemporaryDirectory() as folder:
+        target = str(DOCS.parent / "assets" / "airplane.obj")
+        if code := command(["fit", target, "-o", folder, "--quiet"]):
+            raise SystemExit(code)
+        metrics = json.loads((Path(folder) / "metrics.json").read_text(encoding="utf-8"))
+        IMAGES.mkdir(exist_ok=True)
+        shutil.copy(Path(folder) / "fit.gif", IMAGES / "fit.gif")
+    line = f"Mean IoU of the 24 hard silhouettes after 100 steps: {metrics['iou']:.3f}."
+    write_block("../README.md", "fit", [line])
+    write_block("benchmarks.md", "fit", [line])
+
+
+FIGURES: dict[str, Callable[[], None]] = {
+    "scale": figure_scale,
+    "tessellation": figure_tessellation,
+    "curves": figure_curves,
+    "family": figure_family,
+    "cdfs": figure_cdfs,
+    "tconorms": figure_tconorms,
+    "fit": figure_fit,
+}
+
+
+def main() -> None:
+    """Make what the command line names, or everything."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FIGURES))
+    names = parser.parse_args().names
+    if unknown := set(names) - set(FIGURES):
+        parser.error(f"unknown figure {unknown.pop()!r}; there are {', '.join(FIGURES)}")
+    for name in names or FIGURES:
+        FIGURES[name]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""The door: what comes in, what is refused, learnable parameters; and pose from one silhouette."""
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+import gendr
+from gendr import Mesh, Renderer, look_at
+from gendr.losses import iou, iou_loss
+from gendr.mesh import icosphere
+from gendr.testing import soup
+
+BALL = icosphere(1).scaled(0.5)
+
+
+def teapot():
+    return Mesh.load(Path(__file__).parents[2] / "assets" / "teapot.obj")
+
+
+def test_an_image_is_what_the_contract_says():
+    out = Renderer((24, 36), scale="1px")(BALL, look_at(3, 20, torch.tensor([0.0, 90.0])))
+    assert out.alpha.shape == (2, 24, 36)
+    assert out.rgb.shape == (2, 3, 24, 36)
+    assert out.depth.shape == (2, 24, 36)
+    assert out.normals.shape == (2, 3, 24, 36)
+    assert out.face_id.shape == (2, 24, 36)
+    assert out.face_id.dtype == torch.int64
+    assert torch.equal(out.face_id >= 0, torch.isfinite(out.depth))
+    assert out.depth.min() == pytest.approx(2.5, abs=0.1)
+
+
+def test_row_0_is_the_top_and_x_runs_to_the_right():
+    camera = look_at(3.0, 0.0, 0.0)  # eye at (0, 0, -3), looking along +z: world -x is right
+    for offset, where in (
+        ((0, 0.4, 0), (slice(0, 16), slice(None))),
+        ((-0.4, 0, 0), (slice(None), slice(16, 32))),
+    ):
+        mesh = BALL.scaled(0.4).translated(torch.tensor(offset, dtype=torch.float32))
+        alpha = Renderer(32, "heaviside", "max")(mesh, camera).alpha[0]
+        assert alpha.any()
+        assert alpha[where].sum() == alpha.sum()
+
+
+def test_the_projected_size_of_a_ball():
+    """A ball of radius r at distance d fills a disc of tan(asin(r/d)) / tan(fov/2)."""
+    alpha = Renderer(128, "heaviside", "max")(icosphere(4).scaled(0.5), look_at(3, 10, 20)).alpha
+    radius = math.tan(math.asin(0.5 / 3)) / math.tan(math.radians(15))
+    assert alpha.mean().item() * 4 == pytest.approx(math.pi * radius**2, rel=0.01)
+
+
+def test_mesh_and_camera_batches_broadcast():
+    cameras = look_at(3, 20, torch.tensor([0.0, 90.0, 200.0]))
+    many = Mesh.batch([BALL, BALL.scaled(0.5), BALL.scaled(0.25)])
+    renderer = Renderer(16)
+    assert renderer(BALL, cameras).alpha.shape[0] == 3
+    one = renderer(many, cameras[0]).alpha
+    assert one.shape[0] == 3
+    assert one[0].sum() > one[1].sum() > one[2].sum()
+    both = renderer(many, cameras).alpha
+    for i in range(3):
+        torch.testing.assert_close(both[i], renderer(many[i], cameras[i]).alpha[0])
+    with pytest.raises(ValueError, match="3 meshes and 2 cameras"):
+        renderer(many, cameras[:2])
+
+
+def test_pixels_as_units_of_scale():
+    camera = look_at(3, 20, 0)
+    for dist, scale in (("gaussian", 1.5 * 2 / 20), ("gaussian.squared", (1.5 * 2 / 20) ** 2)):
+        images = [
+            Renderer((20, 30), dist, scale=s)(BALL, camera).alpha
+            for s in ("1.5px", scale, f"{scale}")
+        ]
+        assert torch.equal(images[0], images[1])
+        assert torch.equal(images[0], images[2])
+
+
+def test_one_scale_per_image():
+    camera = look_at(3, 20, torch.tensor([0.0, 0.0]))
+    scales = torch.tensor([0.01, 0.1])
+    alpha = Renderer(16, "gaussian", scale=scales)(BALL, camera).alpha
+    for i in range(2):
+        single = Renderer(16, "gaussian", scale=float(scales[i]))(BALL, camera[i]).alpha[0]
+        torch.testing.assert_close(alpha[i], single)
+    override = Renderer(16, "gaussian")(BALL, camera, scale=scales).alpha
+    assert torch.equal(override, alpha)
+
+
+def test_learnable_parameters():
+    renderer = Renderer(
+        16, "gamma(shape=2).reversed.centred", "yager(p=2)", 0.1,
+        learnable=("scale", "shape", "p", "gamma"),
+    )  # fmt: skip
+    names = {name for name, _ in renderer.named_parameters()}
+    assert names == {"log_scale", "log_shape", "log_p", "log_gamma"}
+    assert renderer.scale.item() == pytest.approx(0.1)
+    camera = look_at(3, 20, 0)
+    target = Renderer(16, "gamma(shape=1.5).reversed.centred", "yager(p=2.5)", 0.05)(BALL, camera)
+    optimizer = torch.optim.Adam(renderer.parameters(), lr=0.02)
+    losses = []
+    for _ in range(30):
+        out = renderer(BALL, camera)
+        loss = (out.alpha - target.alpha.detach()).square().mean() + 0 * out.rgb.mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 2
+    assert renderer.scale.item() < 0.1
+    negative = Renderer(8, tconorm="schweizer_sklar(p=-2)", learnable=["p"])
+    assert negative.tconorm.value == pytest.approx(-2)
+    with pytest.raises(ValueError, match="no parameter 'shape'"):
+        Renderer(8, "logistic", learnable=["shape"])
+    with pytest.raises(ValueError, match="unknown learnable parameter 'scal'"):
+        Renderer(8, learnable=["scal"])
+    with pytest.raises(AttributeError, match="learns its scale"):
+        renderer.scale = 0.3
+
+
+def test_a_renderer_is_saved_and_loaded():
+    renderer = Renderer(16, "logistic", scale=0.07, learnable="scale")
+    other = Renderer(16, "logistic", scale=0.5, learnable="scale")
+    other.load_state_dict(renderer.state_dict())
+    assert other.scale.item() == pytest.approx(0.07)
+    assert "logistic" in repr(renderer)
+
+
+GOOD = soup(1, 3, 0, torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"face_vertices": [1, 2]}, TypeError, "face_vertices must be a torch.Tensor, got list"),
+        ({"face_vertices": torch.zeros(2, 3)}, ValueError, r"\[B, F, 3, 3\].*got \[2, 3\]"),
+        (
+            {"face_vertices": torch.zeros(1, 2, 3, 3).int()},
+            TypeError,
+            "float32 or float64, got int32",
+        ),
+        ({"face_vertices": torch.zeros(1, 2, 3, 3).half()}, TypeError, "got float16"),
+        ({"face_vertices": GOOD * math.nan}, ValueError, "face_vertices must be finite"),
+        ({"face_vertices": GOOD / 0}, ValueError, "face_vertices must be finite"),
+        ({"image_size": 0}, ValueError, "image_size must be >= 1, got 0"),
+        ({"image_size": (3, 4, 5)}, TypeError, "an int or"),
+        ({"image_size": 2.5}, TypeError, "image_size"),
+        ({"dist": "logistc"}, ValueError, "logistic"),
+        ({"dist": 3}, TypeError, "distribution"),
+        ({"dist": "gamma(shape=-1)"}, ValueError, "shape"),
+        ({"tconorm": "yagr(p=2)"}, ValueError, "yager"),
+        ({"tconorm": "yager"}, ValueError, "p"),
+        ({"tconorm": "yager(p=-2)"}, ValueError, "p > 0"),
+        ({"scale": 0.0}, ValueError, "scale must be > 0"),
+        ({"scale": -1}, ValueError, "heaviside"),
+        ({"scale": math.nan}, ValueError, "scale"),
+        ({"scale": math.inf}, ValueError, "scale"),
+        ({"scale": "2 pixels"}, ValueError, "1.5px"),
+        ({"scale": None}, TypeError, "scale must be a number"),
+        ({"scale": torch.tensor([0.1, 0.2])}, ValueError, "one per image"),
+        ({"scale": torch.tensor([0.0])}, ValueError, "> 0"),
+        ({"cutoff": -1}, ValueError, r"\[0, 1\)"),
+        ({"cutoff": 1}, ValueError, r"\[0, 1\)"),
+        ({"cutoff": "x"}, TypeError, "cutoff"),
+        ({"backend": "cuda"}, ValueError, "unknown backend 'cuda'.*cpu"),
+    ],
+)
+def test_bad_input_of_silhouette_ends_in_one_line(arguments, error, words):
+    with pytest.raises(error, match=words) as caught:
+        gendr.silhouette(**{"face_vertices": GOOD, "image_size": 8, **arguments})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"near": 0.0}, ValueError, "near must be > 0"),
+        ({"near": 2.0, "far": 1.0}, ValueError, "far must be > 2"),
+        ({"gamma": 0.0}, ValueError, "gamma must be > 0"),
+        ({"eps": 2.0}, ValueError, "eps"),
+        ({"shading": "flat"}, ValueError, "unknown shading 'flat'"),
+        ({"lighting": "sun"}, ValueError, "unknown lighting 'sun'"),
+        ({"background": (1.0, 2.0)}, ValueError, "three numbers"),
+        ({"backend": "tpu"}, ValueError, "unknown backend"),
+    ],
+)
+def test_bad_arguments_of_the_renderer(arguments, error, words):
+    with pytest.raises(error, match=words) as caught:
+        Renderer(8, **arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_scenes():
+    renderer, camera = Renderer(8), look_at(3, 0, 0)
+    with pytest.raises(TypeError, match="takes a gendr.Mesh and a gendr.Camera, got Tensor"):
+        renderer(BALL.vertices, camera)
+    with pytest.raises(TypeError, match="dtype"):
+        renderer(BALL, look_at(3, 0, 0, dtype=torch.float64))
+    broken = BALL.with_vertices(BALL.vertices * math.nan)
+    with pytest.raises(ValueError, match="vertices of the mesh must be finite"):
+        renderer(broken, camera)
+    assert Renderer(8, check=False)(broken, camera).alpha.shape == (1, 8, 8)
+
+
+def test_backends_are_listed_and_chosen(monkeypatch):
+    assert gendr.backends() == {"cpu": None, "reference": None}
+    from gendr.rendering import backend, cpu
+
+    monkeypatch.setattr(cpu, "available", lambda: "no Numba here")
+    assert gendr.backends()["cpu"] == "no Numba here"
+    with pytest.raises(RuntimeError, match="no Numba here"):
+        gendr.silhouette(GOOD, 8, backend="cpu")
+    monkeypatch.setattr(backend, "_warned", set())
+    with pytest.warns(RuntimeWarning, match="no Numba here"):
+        gendr.silhouette(GOOD, 8)
+    gendr.silhouette(GOOD, 8)  # said once
+
+
+def test_no_backend_writes_to_its_input():
+    scene = soup(1, 5, 1)
+    before = scene.clone()
+    for backend in gendr.backends():
+        gendr.silhouette(scene.requires_grad_(), 8, backend=backend).sum().backward()
+        assert torch.equal(scene.detach(), before)
+
+
+def test_twice_differentiable_on_the_reference():
+    from torch.autograd import gradgradcheck
+
+    scene = soup(1, 3, 5).requires_grad_()
+    scale = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
+
+    def image(v, s):
+        return gendr.silhouette(v, 4, "gaussian", "hamacher(p=0.5)", s, 0.0, "reference")
+
+    assert gradgradcheck(image, (scene, scale), fast_mode=True)
+
+
+@pytest.mark.parametrize("axis", [(0.5, 0.7, -0.4), (1.0, 0.0, 0.0), (-1.0, -1.0, 1.0)])
+def test_the_pose_of_the_teapot_from_one_silhouette(axis):
+    """30 degrees off, recovered within 3: the scale goes from 2 pixels to a tenth of one."""
+    mesh = teapot()
+    mesh = mesh.scaled(0.6)
+    truth = look_at(2.732, 25.0, 40.0)
+    axis = torch.tensor(axis)
+    start = truth.rotated(axis / axis.norm() * math.radians(30))
+    off = float(gendr.rotation_angle_between(start.rotation, truth.rotation)[0])
+    assert off == pytest.approx(30, abs=0.1)
+    with torch.no_grad():
+        target = Renderer(64, "heaviside", "max")(mesh, truth).alpha
+    renderer = Renderer(64, "uniform", "probabilistic", cutoff=1e-4)
+    turn = torch.zeros(3, requires_grad=True)
+    optimizer = torch.optim.Adam([turn], lr=0.02)
+    steps = 150
+    for i in range(steps):
+        renderer.scale = f"{2.0 * 0.05 ** (i / (steps - 1))}px"
+        loss = iou_loss(renderer(mesh, start.rotated(turn)).alpha, target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    found = start.rotated(turn.detach())
+    assert float(gendr.rotation_angle_between(found.rotation, truth.rotation)[0]) < 3
+    assert iou(renderer(mesh, found).alpha, target).item() > 0.95
+
+
+# ---------------------------------------------------------------------------------------------
+# Real meshes
+# ---------------------------------------------------------------------------------------------
+
+DATA = os.environ.get("GENDR_DATA")
+needs_data = pytest.mark.skipif(DATA is None, reason="set GENDR_DATA to a folder with meshes/*.obj")
+SMOOTH = [name for name in gendr.distributions.names() if name != "heaviside"]
+
+
+@needs_data
+@pytest.mark.parametrize("dist", SMOOTH)
+@pytest.mark.parametrize("name", ["spot", "airplane_gendr", "teapot", "cow"])
+def test_float32_is_close_to_float64_on_real_meshes(name, dist):
+    mesh = Mesh.load(Path(DATA or "") / "meshes" / f"{name}.obj").normalized().scaled(0.5)
+    for scale, bound in ((1e-1, 1e-4), (1e-2, 1e-4), (1e-3, 1e-3)):
+        images = []
+        for dtype in (torch.float32, torch.float64):
+            camera = look_at(2.732, 30.0, 40.0, dtype=dtype)
+            images.append(Renderer(64, dist, scale=scale)(mesh.to(dtype), camera).alpha.double())
+        assert (images[0] - images[1]).abs().max() <= bound
