@@ -348,19 +348,47 @@ def alpha_rows(
 
 
 @njit(cache=True, nogil=True)
+def _add_distance_gradient(corners, f, edge, pixel, size, d, grad, out):
+    """Add grad * d(distance)/d(corners) of one pair to out[f].
+
+    With t the parameter of the nearest point on the edge a -> b and n = d(distance)/d(pixel):
+    d(distance)/da = -(1 - t) n and d(distance)/db = -t n (envelope theorem: t is optimal).
+    """
+    height, width = size
+    side = float(min(height, width))
+    i, j = _edge_ends(corners, f, edge)
+    ax, ay = corners[f, i, 0], corners[f, i, 1]
+    ux, uy = corners[f, j, 0] - ax, corners[f, j, 1] - ay
+    row, column = (pixel // width) % height, pixel % width
+    px = (2.0 * column + 1.0 - width) / side - ax
+    py = (height - 1.0 - 2.0 * row) / side - ay
+    square = ux * ux + uy * uy
+    t = min(max((px * ux + py * uy) / square, 0.0), 1.0) if square > SHORTEST else 0.0
+    # The distance grows along the way from the nearest point to the pixel, or against it inside.
+    nx, ny = px - t * ux, py - t * uy
+    length = math.sqrt(nx * nx + ny * ny)
+    towards = 1.0 if d > 0.0 else -1.0
+    if length == 0.0:  # on the boundary: the inward normal of the edge, 0 for a point
+        counterclockwise = _orientation(corners, f) >= 0.0
+        towards = 1.0 if counterclockwise == (i == edge) else -1.0
+        nx, ny, length = -uy, ux, math.sqrt(square)
+    if length == 0.0:
+        return
+    nx, ny = nx * towards * grad / length, ny * towards * grad / length
+    out[f, i, 0] -= (1.0 - t) * nx
+    out[f, i, 1] -= (1.0 - t) * ny
+    out[f, j, 0] -= t * nx
+    out[f, j, 1] -= t * ny
+
+
+@njit(cache=True, nogil=True)
 def _backpropagate(
     n, ds, pixels, faces, nearest, image, law, addresses, shape, cutoff, size, corners,
     pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
 ):  # fmt: skip
-    """Add the gradients of a block of pairs of one image to their faces.
-
-    With c the nearest point of the edge a -> b at parameter t and n = d(distance)/d(pixel):
-    d(distance)/da = -(1 - t) n and d(distance)/db = -t n (envelope theorem: t is optimal).
-    """
+    """Add the gradients of a block of pairs of one image to their faces."""
     reverse, square, idempotent, scalars = law[0] != 0, law[1] != 0, law[2] != 0, law[3] != 0
     scale, art = image[SCALE], shape[1]
-    height, width = size
-    side = float(min(height, width))
     us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
     weight, total, rest = buffers[5], buffers[6], buffers[7]
     _coverage(n, ds, image, square, art, reverse, addresses[CDF], shape[0], us, zs, cdf, sf)
@@ -394,31 +422,7 @@ def _backpropagate(
         elif art > 0.0:
             slope = slope * (1.0 - art) / abs(d) ** art if d != 0.0 else 0.0
         grad_d = grad_z * slope
-        # The direction in which the distance grows, from the nearest point to the pixel.
-        k, after = _edge_ends(corners, f, nearest[i])
-        ax, ay = corners[f, k, 0], corners[f, k, 1]
-        ux, uy = corners[f, after, 0] - ax, corners[f, after, 1] - ay
-        row, column = (pixels[i] // width) % height, pixels[i] % width
-        px = (2.0 * column + 1.0 - width) / side - ax
-        py = (height - 1.0 - 2.0 * row) / side - ay
-        length_square = ux * ux + uy * uy
-        along = px * ux + py * uy
-        t = min(max(along / length_square, 0.0), 1.0) if length_square > SHORTEST else 0.0
-        nx, ny = px - t * ux, py - t * uy
-        length = math.sqrt(nx * nx + ny * ny)
-        if length > 0.0:
-            grad_d = grad_d / length if d > 0.0 else -grad_d / length
-        else:  # on the boundary: the inward normal of the edge, 0 for an edge without length
-            length = math.sqrt(length_square)
-            grad_d = grad_d / length if length > 0.0 else 0.0
-            inward = (
-                1.0 if _orientation(corners, f) * (1.0 if k == nearest[i] else -1.0) > 0.0 else -1.0
-            )
-            nx, ny = -uy * inward, ux * inward
-        grad_corners[f, k, 0] -= (1.0 - t) * nx * grad_d
-        grad_corners[f, k, 1] -= (1.0 - t) * ny * grad_d
-        grad_corners[f, after, 0] -= t * nx * grad_d
-        grad_corners[f, after, 1] -= t * ny * grad_d
+        _add_distance_gradient(corners, f, nearest[i], pixels[i], size, d, grad_d, grad_corners)
     if not scalars:
         return
     if addresses[DSHAPE] != 0:
@@ -595,6 +599,35 @@ def nearest_rows(corners, offsets, boxes, images, size, planes, limits, keys, fa
                     pixel = chunk_pixels[k]
                     if key >= limits[f, 2] and (face[pixel] < 0 or key > keys[pixel]):
                         keys[pixel], face[pixel] = key, f
+
+
+@njit(cache=True, nogil=True)
+def pair_distances(corners, pixels, faces, size, distance, nearest, start, stop):
+    """Signed distance and nearest edge of the listed pairs start .. stop - 1."""
+    height, width = size
+    side = float(min(height, width))
+    edges = np.empty((corners.shape[1], 9))
+    xs, ys, best, foot = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
+    f, sign = -1, 0.0
+    for k in range(start, stop):
+        if faces[k] != f:
+            f = faces[k]
+            sign = _edges(corners, f, edges)
+        row, column = (pixels[k] // width) % height, pixels[k] % width
+        xs[0] = (2.0 * column + 1.0 - width) / side
+        ys[0] = (height - 1.0 - 2.0 * row) / side
+        here = slice(k, k + 1)
+        _distances(edges, sign, 1, xs, ys, best, foot, nearest[here], distance[here])
+
+
+@njit(cache=True, nogil=True)
+def pair_gradients(corners, pixels, faces, size, distance, nearest, grads, out):
+    """Add the gradients of listed pairs to the corners of their faces, in order."""
+    for k in range(len(pixels)):
+        if grads[k] != 0.0:
+            _add_distance_gradient(
+                corners, faces[k], nearest[k], pixels[k], size, distance[k], grads[k], out
+            )
 
 
 @njit(cache=True, nogil=True)

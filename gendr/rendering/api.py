@@ -31,15 +31,17 @@ def parse_image_size(image_size: int | Sequence[int]) -> ImageSize:
         TypeError: for anything else.
         ValueError: for sizes below 1.
     """
-    if isinstance(image_size, Sequence) and not isinstance(image_size, str):
-        pair = tuple(image_size)
-    else:
+    pair: tuple[object, ...] = ()
+    if isinstance(image_size, int):
         pair = (image_size, image_size)
-    if len(pair) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in pair):
+    elif isinstance(image_size, Sequence):
+        pair = tuple(image_size)
+    sides = [n for n in pair if isinstance(n, int) and not isinstance(n, bool)]
+    if len(pair) != 2 or len(sides) != 2:
         raise TypeError(f"image_size must be an int or (height, width), got {image_size!r}")
-    if min(pair) < 1:
+    if min(sides) < 1:
         raise ValueError(f"image_size must be >= 1, got {image_size!r}")
-    return ImageSize(*pair)
+    return ImageSize(*sides)
 
 
 def parse_scale(scale: Scale, size: ImageSize, squared: bool) -> float | Tensor:

@@ -17,7 +17,7 @@ NAMES = ("cpu", "reference")
 
 
 class Backend(Protocol):
-    """Five functions; a backend is a module that has them."""
+    """A backend is a module that has these functions."""
 
     def available(self) -> str | None:
         """None if usable here, else the reason."""
@@ -35,6 +35,10 @@ class Backend(Protocol):
         self, faces: ScreenFaces, size: ImageSize, radius: Tensor, limit: int
     ) -> list[Callable[[], Pairs]]:
         """The pairs within the radius, in runs of about `limit`."""
+        ...
+
+    def distance(self, faces: ScreenFaces, size: ImageSize, pixels: Tensor, face: Tensor) -> Tensor:
+        """Signed distance [K] of listed pairs, differentiable in the corners."""
         ...
 
     def gather(self, values: Tensor, index: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from gendr._groups import Segments
-from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, recomputed, signed_distance
+from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, recomputed
 from gendr.rendering.model import Model
 
 PAIRS_AT_ONCE = 4_000_000  # about 1 GB of torch temporaries where pairs are listed
@@ -283,9 +283,8 @@ def _alpha_from_pairs(faces: ScreenFaces, size: ImageSize, model: Model) -> Tens
 
     def run(listing: Callable[[], Pairs]) -> Tensor:
         pixels, face, first, last = listing()
-        points = size.centres(pixels, faces.corners.dtype)
-        distance = signed_distance(points, gather(faces.corners, face))
-        a, s = model.coverage(distance, gather(model.scale, size.image_of(pixels)))
+        d = distance(faces, size, pixels, face)
+        a, s = model.coverage(d, gather(model.scale, size.image_of(pixels)))
         return model.aggregate(a, s, Segments(pixels - first, last - first))
 
     runs = pairs(faces, size, model.radius(), PAIRS_AT_ONCE)
@@ -349,6 +348,48 @@ def pairs(
 def _ranges(counts: np.ndarray) -> np.ndarray:
     """0 .. c - 1 for every c of counts, one after the other."""
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def distance(faces: ScreenFaces, size: ImageSize, pixels: Tensor, face: Tensor) -> Tensor:
+    """Signed distance [K] of listed pairs, differentiable in the corners."""
+    return cast(Tensor, _Distance.apply(faces.corners, pixels, face, size))
+
+
+class _Distance(torch.autograd.Function):
+    """`geometry.signed_distance` of listed pairs, in one pass and without temporaries."""
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, corners: Tensor, pixels: Tensor, face: Tensor, size: ImageSize
+    ) -> Tensor:
+        from gendr.rendering import _numba as kernels
+
+        wide = corners.detach().to(torch.float64).contiguous()
+        count = len(pixels)
+        out, nearest = (
+            torch.empty(count, dtype=torch.float64),
+            torch.empty(count, dtype=torch.int32),
+        )
+        ctx.size = (size.height, size.width)
+        _run(
+            kernels.pair_distances, count, wide.numpy(), pixels.numpy(), face.numpy(), ctx.size,
+            out.numpy(), nearest.numpy(),
+        )  # fmt: skip
+        ctx.save_for_backward(corners, wide, pixels, face, out, nearest)
+        return out.to(corners.dtype, copy=True)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        from gendr.rendering import _numba as kernels
+
+        corners, wide, pixels, face, distance, nearest = ctx.saved_tensors
+        out = torch.zeros_like(wide)
+        flat = grad.detach().to(torch.float64).contiguous()
+        kernels.pair_gradients(
+            wide.numpy(), pixels.numpy(), face.numpy(), ctx.size, distance.numpy(),
+            nearest.numpy(), flat.numpy(), out.numpy(),
+        )  # fmt: skip
+        return *_once((out.to(corners.dtype),), (grad, corners)), None, None, None
 
 
 def gather(values: Tensor, index: Tensor) -> Tensor:

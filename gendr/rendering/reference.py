@@ -33,8 +33,8 @@ def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
     images = []
     for b in range(faces.images):
         corners = faces.corners[faces.offsets[b] : faces.offsets[b + 1]]
-        distance = signed_distance(points[:, None], corners)  # [P, F]
-        a, s = model.coverage(distance, model.scale[b])
+        d = signed_distance(points[:, None], corners)  # [P, F]
+        a, s = model.coverage(d, model.scale[b])
         images.append(model.aggregate(a, s, Along(-1)))
     return torch.stack(images).reshape(faces.images, size.height, size.width)
 
@@ -59,6 +59,11 @@ def pairs(
             for first in range(b * size.pixels, stop, step)
         ]
     return runs
+
+
+def distance(faces: ScreenFaces, size: ImageSize, pixels: Tensor, face: Tensor) -> Tensor:
+    """Signed distance [K] of listed pairs."""
+    return signed_distance(size.centres(pixels, faces.corners.dtype), faces.corners[face])
 
 
 def gather(values: Tensor, index: Tensor) -> Tensor:
@@ -87,9 +92,9 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
         low, high, far = limits[first:last].unbind(-1)
         key = p * points[:, :1] + q * points[:, 1:] + r
         key = torch.minimum(torch.maximum(key, low), high)
-        distance = signed_distance(points[:, None], faces.corners[first:last].detach().double())
+        d = signed_distance(points[:, None], faces.corners[first:last].detach().double())
         # A face without area covers nothing, though a pixel on it has distance 0.
-        covers = (distance >= 0) & (key >= far) & torch.isfinite(key)
+        covers = (d >= 0) & (key >= far) & torch.isfinite(key)
         key = torch.where(covers, key, -torch.inf)
         best = key.argmax(-1) + first
         images.append(torch.where(covers.any(-1), best, -1))

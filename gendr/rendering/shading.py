@@ -21,7 +21,6 @@ from gendr.rendering.geometry import (
     Surfaces,
     interpolation_weights,
     recomputed,
-    signed_distance,
 )
 from gendr.rendering.model import Model
 
@@ -181,14 +180,12 @@ def softmax_rgb(scene: Scene, model: Model, blending: Blending, limit: int) -> T
 
     def run(listing: Callable[[], Pairs]) -> Tensor:
         pixels, face, first, last = listing()
-        points = size.centres(pixels, faces.corners.dtype)
         scale = scene.gather(model.scale, size.image_of(pixels))
-        distance = signed_distance(points, scene.gather(faces.corners, face))
-        a, _ = model.coverage(distance, scale)
+        a, _ = model.coverage(scene.backend.distance(faces, size, pixels, face), scale)
         kept = (a.detach() > 0).nonzero().squeeze(-1)
-        a = a[kept]
-        pixels, face, points = pixels[kept], face[kept], points[kept]
-        weights, z = scene.interpolation(points, face)
+        if len(kept) < len(a):
+            a, pixels, face = a[kept], pixels[kept], face[kept]
+        weights, z = scene.interpolation(size.centres(pixels, a.dtype), face)
         colours = scene.colours(pixels, face, weights)
         zeta = (blend.far - z) / (blend.far - blend.near)
         group = Segments(pixels - first, last - first)
