@@ -445,7 +445,8 @@ def figure_tconorms() -> None:
     rows = [[f"`{n}`", f.parameter, f"`{f.formula}`"] for n, f in families.items()]
     write_block("tconorms.md", "families", table(["name", "p", "⊥(a, b)"], rows))
 
-    camera, mesh, lines = gendr.look_at(*CAMERA, dtype=torch.float64), sphere(4), []
+    camera, lines = gendr.look_at(2.732, 30.0, 0.0, dtype=torch.float64), []
+    mesh = gendr.Mesh.load(DOCS.parent / "assets" / "airplane.obj", dtype=torch.float64)
     for name in ("probabilistic", "yager(2)", "yager(0.5)", "aczel_alsina(0.5)", "dombi(0.5)"):
         exact, *cut = (
             gendr.Renderer(SIZE, "logistic", name, 1e-2, cutoff=c)(mesh, camera).alpha

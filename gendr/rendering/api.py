@@ -133,8 +133,8 @@ def silhouette(
         scale: > 0, one number or one per image [B], in NDC (NDC^2 for squared distributions), or
             text such as "1.5px" for 1.5 pixels (their square for squared distributions).
         cutoff: coverage F <= cutoff counts as 0; 0 is exact and slower. The image depends on it
-            where the generator of the T-conorm rises steeply from 0: by up to 0.36 in alpha for
-            yager(p=0.5) with logistic at scale 1e-2.
+            where the generator of the T-conorm rises steeply from 0 (p < 1): by up to 0.24 in
+            alpha for yager(p=0.5), logistic at scale 1e-2 and an airplane; see docs/tconorms.md.
         backend: "auto", "cpu" or "reference"; see `gendr.backends`.
         check: look for NaN and inf in the input.
 
