@@ -13,6 +13,7 @@ from gendr.mesh import (
     rotation_angle_between,
 )
 from gendr.rendering import Output, Renderer, backends, silhouette
+from gendr.scale import geometric_schedule, pixels_to_ndc, suggest_scale
 
 __version__ = "0.1.0"
 
@@ -26,13 +27,16 @@ __all__ = [
     "axis_angle_to_matrix",
     "backends",
     "distributions",
+    "geometric_schedule",
     "instance",
     "instances",
     "look_at",
     "look_from",
     "losses",
+    "pixels_to_ndc",
     "rotation_6d_to_matrix",
     "rotation_angle_between",
     "silhouette",
+    "suggest_scale",
     "tnorms",
 ]

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 import torch
@@ -49,7 +50,7 @@ def test_pairs_are_those_within_the_radius_and_nothing_else():
     radius = torch.tensor([0.05, 0.1, 0.0])
     listed = [run() for run in cpu.pairs(faces, size, radius, 1500)]
     assert len(listed) > 3
-    assert all(a.last == b.first for a, b in zip(listed, listed[1:], strict=False))
+    assert all(a.last == b.first for a, b in pairwise(listed))
     got = {
         (p, f)
         for run in listed
@@ -76,6 +77,39 @@ def test_odd_image_sizes(size):
     torch.testing.assert_close(*images, rtol=0, atol=1e-10)
     grads = [torch.autograd.grad(i.sum(), scene)[0] for i in images]
     assert relative_l2(*grads) < 1e-8
+
+
+def test_slivers_cover_what_they_cover_in_the_reference():
+    """Triangles of almost no area, where the signs of single edges are rounding."""
+    generator = torch.Generator().manual_seed(5)
+    ends = torch.rand(300, 2, 2, generator=generator).double() * 2 - 1
+    middle = ends.mean(1) + 1e-17 * torch.randn(300, 2, generator=generator)
+    corners = torch.cat([ends, middle.unsqueeze(1)], 1)
+    # Pixels that lie on the line through a sliver, beyond its end: exact multiples.
+    line = torch.tensor([[-0.75, -0.75], [0.25, 0.25], [-0.25, -0.25 + 1e-17]]).double()
+    corners = torch.cat([corners, line.unsqueeze(0)])
+    scene = torch.cat([corners, torch.ones(301, 3, 1).double()], -1)[:, None]
+    for dist in ("heaviside", "uniform"):
+        images = [
+            gendr.silhouette(scene, 16, dist, scale=0.05, backend=b) for b in ("cpu", "reference")
+        ]
+        torch.testing.assert_close(images[0], images[1], rtol=0, atol=1e-10)
+        assert images[0][:300].amax((1, 2)).min() < 1 if dist == "heaviside" else True
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_a_shared_edge_is_a_tie_in_the_maximum(backend):
+    """Two faces folded to the same side of their edge: a pixel beyond it is as far from both."""
+    shared = torch.tensor([[-0.613, 0.117], [0.591, 0.203]], dtype=torch.float64)
+    apexes = torch.tensor([[0.05, 0.9], [-0.3, 0.7]], dtype=torch.float64)
+    first = torch.cat([shared, apexes[:1]])
+    second = torch.cat([shared.flip(0), apexes[1:]])
+    scene = torch.stack([first, second])
+    scene = torch.cat([scene, torch.ones(2, 3, 1).double()], -1)[None].requires_grad_()
+    alpha = gendr.silhouette(scene, 16, "gaussian", "max", 0.2, backend=backend)
+    (alpha[0, 8:, 5:11]).sum().backward()  # pixels below the middle of the edge
+    assert scene.grad.abs().sum() > 0
+    torch.testing.assert_close(scene.grad[0, 0, :2], scene.grad[0, 1, :2].flip(0))
 
 
 def test_no_faces_give_an_empty_image():

@@ -193,7 +193,7 @@ def test_bad_arguments_of_the_renderer(arguments, error, words):
 
 def test_bad_scenes():
     renderer, camera = Renderer(8), look_at(3, 0, 0)
-    with pytest.raises(TypeError, match="takes a gendr.Mesh and a gendr.Camera, got Tensor"):
+    with pytest.raises(TypeError, match=r"takes a gendr\.Mesh and a gendr\.Camera, got Tensor"):
         renderer(BALL.vertices, camera)
     with pytest.raises(TypeError, match="dtype"):
         renderer(BALL, look_at(3, 0, 0, dtype=torch.float64))

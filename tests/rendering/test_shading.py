@@ -122,6 +122,32 @@ def test_phong_by_hand():
     torch.testing.assert_close(rgb[0, 0, 2, 3].item(), 0.3 + 0.4 * math.cos(tilt) ** 20)
 
 
+def test_the_highlight_is_where_the_mirror_image_of_the_light_is():
+    """Light from 30 degrees to one side is seen best 30 degrees to the other: in r, not in l."""
+    side = math.tan(math.radians(30))
+    mesh = two_squares().with_vertex_colors(None)
+    peaks = {}
+    for x in (side, -side):
+        light = Lighting(0.0, 0.0, 1.0, shininess=50, direction=(x, 0.0, -1.0))
+        rgb = Renderer((5, 101), "heaviside", "max", shading="hard", lighting=light)(
+            mesh, ahead()
+        ).rgb
+        peaks[x] = int(rgb[0, 0, 2].argmax())
+    # The camera's right is -x: light from +x is light from the left, its highlight on the left
+    # of a plane seen from ahead is where the mirrored ray comes back to the eye.
+    assert peaks[side] < 50 < peaks[-side]
+    assert peaks[side] == 100 - peaks[-side]
+
+
+def test_light_from_behind_does_not_shine_through():
+    mesh = two_squares().with_vertex_colors(None)
+    for two_sided in (True, False):
+        light = Lighting(0.1, 0.7, 0.5, direction=(0.0, 0.0, 1.0), two_sided=two_sided)
+        turned = mesh if two_sided else Mesh(mesh.vertices, mesh.faces.flip(1))
+        rgb = Renderer(5, "heaviside", "max", shading="hard", lighting=light)(turned, ahead()).rgb
+        torch.testing.assert_close(rgb, torch.full_like(rgb, 0.1))
+
+
 def test_normals_point_outwards_in_the_world():
     mesh, camera = icosphere(3), look_at(3.0, 20.0, 50.0)
     for smooth, bound in ((True, 0.02), (False, 0.12)):
