@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._checks import check_count
 from gendr._groups import Segments
 from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, recomputed
 from gendr.rendering.model import Model
@@ -46,16 +47,31 @@ def supports(tensor: Tensor) -> bool:
 # Threads
 # ---------------------------------------------------------------------------------------------
 
+_own_threads: int | None = None
 _pools: dict[int, ThreadPoolExecutor] = {}
 os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
 
 
+def set_num_threads(threads: int | None) -> None:
+    """Threads of the compiled kernels; None, the default, is as many as torch uses.
+
+    The images do not depend on it. With torch itself on one thread, a program whose tensors are
+    small keeps its pace on a busy machine, where torch's threads wait for each other.
+
+    Raises:
+        TypeError: for what is no int.
+        ValueError: below 1.
+    """
+    global _own_threads
+    _own_threads = None if threads is None else check_count("threads", threads)
+
+
 def _run(kernel: Callable[..., None], units: int, *args: Any, pieces: int = 8) -> None:
-    """Run kernel(*args, start, stop) over 0 .. units - 1 on torch's number of threads.
+    """Run kernel(*args, start, stop) over 0 .. units - 1 on all threads.
 
     Kernels write only what belongs to their units, so the split does not show in the result.
     """
-    threads = torch.get_num_threads()
+    threads = _own_threads or torch.get_num_threads()
     if units == 0:
         return
     if threads == 1 or units == 1:

@@ -36,6 +36,19 @@ def rendered(threads, shading):
         torch.set_num_threads(before)
 
 
+def test_threads_of_the_kernels_can_be_set_apart():
+    want = rendered(1, False)
+    try:
+        cpu.set_num_threads(3)
+        got = rendered(1, False)
+    finally:
+        cpu.set_num_threads(None)
+    assert torch.equal(got[0], want[0])
+    assert torch.equal(got[1], want[1])
+    with pytest.raises(ValueError, match="threads must be >= 1"):
+        cpu.set_num_threads(0)
+
+
 @pytest.mark.parametrize("shading", [False, True], ids=["alpha", "rgb"])
 def test_same_bits_from_run_to_run_and_for_any_number_of_threads(shading):
     runs = [rendered(threads, shading) for threads in (1, 1, 2, 2)]

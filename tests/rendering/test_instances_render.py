@@ -153,3 +153,16 @@ def test_the_sample_covers_every_law_and_family(request):
     sample = instance_sample(request.config)
     assert {str(i.dist) for i in sample} == {str(i.dist) for i in gendr.instances()}
     assert {str(i.tconorm) for i in sample} == {str(i.tconorm) for i in gendr.instances()}
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_faces_with_a_depth_that_is_not_positive_are_ignored(backend):
+    scene = soup(1, 6, 2)
+    scene[0, 1, 2, 2] = 0.0
+    scene[0, 4, 0, 2] = -1.0
+    kept = scene[:, [0, 2, 3, 5]]
+    images = [
+        gendr.silhouette(s, 12, "gaussian", scale=0.1, backend=backend) for s in (scene, kept)
+    ]
+    assert torch.equal(images[0], images[1])
+    assert not gendr.silhouette(scene[:, [1, 4]], 12, backend=backend).any()
