@@ -92,22 +92,21 @@ def test_odd_image_sizes(size):
     assert relative_l2(*grads) < 1e-8
 
 
-def test_slivers_cover_what_they_cover_in_the_reference():
-    """Triangles of almost no area, where the signs of single edges are rounding."""
+def test_slivers_do_not_cover_the_line_they_lie_on():
+    """Triangles of almost no area between two pixel centres; rounding alone puts those inside."""
+    size = ImageSize(16, 16)
     generator = torch.Generator().manual_seed(5)
-    ends = torch.rand(300, 2, 2, generator=generator).double() * 2 - 1
-    middle = ends.mean(1) + 1e-17 * torch.randn(300, 2, generator=generator)
-    corners = torch.cat([ends, middle.unsqueeze(1)], 1)
-    # Pixels that lie on the line through a sliver, beyond its end: exact multiples.
-    line = torch.tensor([[-0.75, -0.75], [0.25, 0.25], [-0.25, -0.25 + 1e-17]]).double()
-    corners = torch.cat([corners, line.unsqueeze(0)])
-    scene = torch.cat([corners, torch.ones(301, 3, 1).double()], -1)[:, None]
-    for dist in ("heaviside", "uniform"):
-        images = [
-            gendr.silhouette(scene, 16, dist, scale=0.05, backend=b) for b in ("cpu", "reference")
-        ]
-        torch.testing.assert_close(images[0], images[1], rtol=0, atol=1e-10)
-        assert images[0][:300].amax((1, 2)).min() < 1 if dist == "heaviside" else True
+    centres = size.centres(torch.arange(256), torch.float64)
+    p, q = centres[torch.randint(256, (2, 4000), generator=generator)]
+    far = (p - q).norm(dim=-1) > 0.5
+    p, q = p[far], q[far]
+    t = torch.rand(3, len(p), 1, generator=generator, dtype=torch.float64) * 0.4 + 0.3
+    corners = (p + t * (q - p)).transpose(0, 1)
+    scene = torch.cat([corners, torch.ones_like(corners[..., :1])], -1)[:, None]
+    images = [
+        gendr.silhouette(scene, 16, "uniform", scale=0.02, backend=b) for b in ("cpu", "reference")
+    ]
+    torch.testing.assert_close(images[0], images[1], rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
@@ -119,10 +118,25 @@ def test_a_shared_edge_is_a_tie_in_the_maximum(backend):
     second = torch.cat([shared.flip(0), apexes[1:]])
     scene = torch.stack([first, second])
     scene = torch.cat([scene, torch.ones(2, 3, 1).double()], -1)[None].requires_grad_()
-    alpha = gendr.silhouette(scene, 16, "gaussian", "max", 0.2, backend=backend)
-    (alpha[0, 8:, 5:11]).sum().backward()  # pixels below the middle of the edge
+    # Far in the tail the last bit of a distance shows in F; pixels below the middle of the edge.
+    alpha = gendr.silhouette(scene, 16, "logistic", "max", 0.02, cutoff=0.0, backend=backend)
+    alpha[0, 8:, 5:11].log().sum().backward()
     assert scene.grad.abs().sum() > 0
     torch.testing.assert_close(scene.grad[0, 0, :2], scene.grad[0, 1, :2].flip(0))
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("tconorm", ["max", "probabilistic", "yager(p=2)"])
+def test_a_saturated_pixel_is_1_and_passes_no_gradient(backend, tconorm):
+    """A pixel centre exactly on an edge, where exponential.reversed has F = 1 and slope 1."""
+    scene = torch.tensor([[[[-0.9, 0.0, 1], [0.9, 0.0, 1], [0.0, 0.9, 1]]]], dtype=torch.float64)
+    scene = torch.cat([scene, soup(1, 3, 1)], 1).requires_grad_()
+    scale = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    alpha = gendr.silhouette(scene, 5, "exponential.reversed", tconorm, scale, backend=backend)
+    assert alpha[0, 2, 2] == 1
+    alpha[0, 2, 2].backward()
+    assert not scene.grad.any()
+    assert scale.grad == 0
 
 
 def test_no_faces_give_an_empty_image():

@@ -119,7 +119,7 @@ def awkward(dtype):
         triangle,
         triangle,
         [[-0.5, 0.2, 2], [0.5, 0.2, 2], [0.0, 0.2, 3]],  # edge-on
-        [[0.2, 0.2, 2]] * 3,  # a point, on a pixel centre of a 5 x 5 image? (0.0, 0.4 steps): near
+        [[0.4, 0.4, 2]] * 3,  # a point, on a pixel centre of a 5 x 5 image
         [[0.0, 0.0, 2], [0.4, 0.4, 2], [0.4, 0.4, 2]],  # two corners in one, on pixel centres
         [[0.1, 0.1, -1], [0.5, 0.1, 2], [0.1, 0.5, 2]],  # behind
         [[0.1, 0.1, 0], [0.5, 0.1, 2], [0.1, 0.5, 2]],  # on the camera plane
