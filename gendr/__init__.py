@@ -1,42 +1,91 @@
-"""gendr: a family of differentiable renderers, and the algorithms that grow from the same idea."""
+"""gendr: a family of differentiable renderers, and the algorithms that grow from the same idea.
 
-from gendr import distributions, losses, tnorms
-from gendr.instances import Instance, instance, instances
-from gendr.mesh import (
-    Camera,
-    Lighting,
-    Mesh,
-    axis_angle_to_matrix,
-    look_at,
-    look_from,
-    rotation_6d_to_matrix,
-    rotation_angle_between,
-)
-from gendr.rendering import Output, Renderer, backends, silhouette
-from gendr.scale import geometric_schedule, pixels_to_ndc, suggest_scale
+Names are imported when they are first used, so that `gendr --help` does not wait for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+    from gendr import distributions, losses, mesh, rendering, tnorms
+    from gendr._instances import Instance, instance, instances
+    from gendr.fitting import FitResult, FitSettings, SmoothParametrization, fit
+    from gendr.mesh import (
+        Camera,
+        Lighting,
+        Mesh,
+        axis_angle_to_matrix,
+        look_at,
+        look_from,
+        rotation_6d_to_matrix,
+        rotation_angle_between,
+    )
+    from gendr.rendering import Output, Renderer, backends, silhouette
+    from gendr.scale import geometric_schedule, pixels_to_ndc, suggest_scale
+
 __all__ = [
     "Camera",
+    "FitResult",
+    "FitSettings",
     "Instance",
     "Lighting",
     "Mesh",
     "Output",
     "Renderer",
+    "SmoothParametrization",
     "axis_angle_to_matrix",
     "backends",
     "distributions",
+    "fit",
     "geometric_schedule",
     "instance",
     "instances",
     "look_at",
     "look_from",
     "losses",
+    "mesh",
     "pixels_to_ndc",
+    "rendering",
     "rotation_6d_to_matrix",
     "rotation_angle_between",
     "silhouette",
     "suggest_scale",
     "tnorms",
 ]
+
+# Where each name lives; a test compares this with the imports above.
+_MODULES = {
+    "gendr": ("distributions", "losses", "mesh", "rendering", "tnorms"),
+    "gendr._instances": ("Instance", "instance", "instances"),
+    "gendr.fitting": ("FitResult", "FitSettings", "SmoothParametrization", "fit"),
+    "gendr.mesh": (
+        "Camera",
+        "Lighting",
+        "Mesh",
+        "axis_angle_to_matrix",
+        "look_at",
+        "look_from",
+        "rotation_6d_to_matrix",
+        "rotation_angle_between",
+    ),
+    "gendr.rendering": ("Output", "Renderer", "backends", "silhouette"),
+    "gendr.scale": ("geometric_schedule", "pixels_to_ndc", "suggest_scale"),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'gendr' has no attribute {name!r}")
+    home = _HOME[name]
+    value = (
+        import_module(f"gendr.{name}") if home == "gendr" else getattr(import_module(home), name)
+    )
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

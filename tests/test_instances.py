@@ -2,8 +2,8 @@
 
 import pytest
 
+from gendr._instances import Instance, instance, instances
 from gendr.distributions import benchmark_distributions
-from gendr.instances import Instance, instance, instances
 from gendr.tnorms import benchmark_tconorms
 
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import gendr
 
 ROOT = Path(gendr.__file__).parent
@@ -15,7 +17,7 @@ ALLOWED = {
     "_checks": set(),
     "distributions": GROUND,
     "tnorms": GROUND,
-    "instances": {*GROUND, "distributions", "tnorms"},
+    "_instances": {*GROUND, "distributions", "tnorms"},
     "mesh": GROUND,
     "rendering": {*GROUND, "distributions", "tnorms", "mesh"},
     "losses": {*GROUND, "mesh"},
@@ -68,6 +70,7 @@ def test_import_is_light():
         "import time, torch, numpy\n"
         "start = time.perf_counter()\n"
         "import gendr, sys\n"
+        "[getattr(gendr, name) for name in gendr.__all__]\n"
         "seconds = time.perf_counter() - start\n"
         "heavy = {'numba', 'scipy', 'trimesh', 'matplotlib', 'PIL', 'imageio', 'triton'}\n"
         "print(*sorted(heavy & set(sys.modules)))\n"
@@ -79,5 +82,27 @@ def test_import_is_light():
 
 
 def test_every_public_name_exists():
+    assert sorted(gendr.__all__) == sorted(gendr._HOME)
     for name in gendr.__all__:
         assert getattr(gendr, name) is not None
+        assert name in dir(gendr)
+    with pytest.raises(AttributeError, match="no attribute 'Rendrer'"):
+        _ = gendr.Rendrer
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        (alias.name, node.module)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == set(gendr._HOME.items())
+
+
+def test_help_does_not_wait_for_torch():
+    script = "import sys, gendr.cli; gendr.cli.main(['--help']); print('torch' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "False"

@@ -1,0 +1,375 @@
+"""`gendr fit`: a thin layer over `gendr.fitting.fit`, with files around it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gendr import visual
+from gendr.cli.common import check_device, check_writable
+from gendr.fitting import FitResult, FitSettings, FitState, fit
+from gendr.losses import chamfer
+from gendr.mesh import Camera, Mesh
+from gendr.mesh.views import Views, load_views
+from gendr.rendering import Renderer
+
+CHECKPOINT, METRICS = "checkpoint.pt", "metrics.json"
+MESH, SHEET, ANIMATION = "fit.obj", "sheet.png", "fit.gif"
+# A checkpoint is written after so many steps or seconds, whichever comes first.
+SAVE_STEPS, SAVE_SECONDS = 10, 5.0
+# Of a mesh and of the shorter side of images, if no size is asked for.
+MESH_SIZE, IMAGE_SIZE = 64, 128
+# Views side by side and the pixels of each, in the animation and on the sheet.
+COLUMNS, TILE = 4, 168
+SHEET_COLUMNS, SHEET_TILE = 6, 144
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What is fitted: masks and cameras, and where they come from."""
+
+    name: str
+    masks: Tensor
+    camera: Camera
+    mesh: Mesh | None = None
+    views: Views | None = None
+
+    def pictures(self, chosen: list[int], window: visual.Closeup) -> list[visual.Pixels]:
+        """Views of the target as a person wants to see them."""
+        if self.mesh is None:
+            assert self.views is not None  # for the type checker
+            return [visual.photo(self.views, i, window) for i in chosen]
+        mesh = self.mesh
+        own = mesh.textures or mesh.vertex_colors is not None or mesh.face_colors is not None
+        seen = window.camera(self.camera)[chosen]
+        return visual.shaded(mesh, seen, window.size, None if own else visual.TARGET)
+
+
+def run(args: Namespace) -> int:
+    """Fit what was asked for."""
+    clock = _Clock()
+    device = check_device(args.device)
+    _check_backend(args.backend, device)
+    settings = FitSettings(
+        steps=args.steps,
+        dist=args.dist,
+        tconorm=args.tconorm,
+        scale=args.scale,
+        cutoff=args.cutoff,
+        lr=args.lr,
+        flatness=args.flatness,
+        smoothness=args.smoothness,
+        subdivisions=args.subdivisions,
+        views_per_step=args.views_per_step,
+        backend=args.backend,
+        seed=args.seed,
+    )
+    out = Path(args.output)
+    target = _load(args, device)
+    init = None if args.init is None else Mesh.load(args.init, device=device)
+    if args.resume and not (out / CHECKPOINT).is_file():
+        done = (out / METRICS).is_file() and json.loads((out / METRICS).read_text())["finished"]
+        why = "its fit is finished" if done else "no fit was interrupted there"
+        raise ValueError(f"--resume: no {CHECKPOINT} in {out}, {why}; leave --resume out")
+    check_writable(out)
+    resume = FitState.load(out / CHECKPOINT, device) if args.resume else None
+    report = _Report(args, settings, target, out, clock)
+    clock.lap("load")
+    with _signals():
+        try:
+            result = fit(
+                target.masks,
+                target.camera,
+                settings,
+                init=init,
+                resume=resume,
+                callback=report.step,
+            )
+        except KeyboardInterrupt:
+            report.interrupted()
+            raise
+        report.close()
+        clock.lap("fit")
+        report.finish(result)
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------
+# input
+
+
+def _check_backend(name: str, device: torch.device) -> None:
+    from gendr.rendering.backend import choose
+
+    choose(name, torch.zeros((), device=device))
+
+
+def _load(args: Namespace, device: torch.device) -> _Target:
+    path = Path(args.target)
+    name = path.name or path.resolve().name
+    if not path.exists():
+        raise ValueError(f"no such mesh or folder: {path}")
+    if path.is_dir() or path.suffix.lower() == ".json":
+        return _load_views(path, name, args.image_size, device)
+    mesh = Mesh.load(path, device=device)
+    azimuths = [360.0 * i / args.views for i in range(args.views)]
+    camera = visual.orbit(mesh, azimuths, args.elevation)
+    size = args.image_size or MESH_SIZE
+    masks = _silhouettes(mesh, camera, (size, size))
+    return _Target(name, masks, camera, mesh=mesh)
+
+
+def _load_views(path: Path, name: str, size: int | None, device: torch.device) -> _Target:
+    views = load_views(path, size=size, device=device)
+    if size is None and min(views.image_size) > IMAGE_SIZE:
+        views = load_views(path, size=IMAGE_SIZE, device=device)
+    return _Target(name, views.masks, views.camera, views=views)
+
+
+def _silhouettes(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
+    """Hard masks [B, H, W] of a mesh."""
+    near, far = visual.depths(mesh, camera)
+    renderer = Renderer(size, "heaviside", "max", near=near, far=far)
+    with torch.no_grad():
+        return torch.cat([renderer(mesh, camera[i]).alpha for i in range(len(camera))])
+
+
+# ---------------------------------------------------------------------------------------------
+# output
+
+
+class _Clock:
+    """Seconds by phase."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.perf_counter()
+        self.phases: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.phases[name] = round(now - self.last, 3)
+        self.last = now
+
+    def seconds(self) -> dict[str, float]:
+        return {**self.phases, "total": round(time.perf_counter() - self.start, 3)}
+
+
+class _Report:
+    """What a user sees of a fit: a progress bar, checkpoints, files."""
+
+    def __init__(
+        self, args: Namespace, settings: FitSettings, target: _Target, out: Path, clock: _Clock
+    ) -> None:
+        self.settings, self.target, self.out, self.clock = settings, target, out, clock
+        self.quiet = args.quiet
+        self.source, self.init = str(args.target), args.init
+        self.state: FitState | None = None
+        self.saved_step, self.saved_time = 0, time.perf_counter()
+        self.resumed = args.resume
+        self.bar: Any = None
+
+    def start(self) -> Any:
+        """The progress bar, when the first step has shown that the input is good."""
+        from tqdm import tqdm
+
+        if not self.resumed:
+            # What is left of an earlier fit would be taken for a part of this one.
+            for name in (CHECKPOINT, METRICS, MESH, SHEET, ANIMATION):
+                (self.out / name).unlink(missing_ok=True)
+        return tqdm(total=self.settings.steps, desc="fit", unit="step", disable=self.quiet)
+
+    def step(self, state: FitState) -> None:
+        """After every step."""
+        bar = self.bar = self.start() if self.bar is None else self.bar
+        bar.update(state.step - bar.n)
+        bar.set_postfix(loss=f"{state.loss:.3f}", IoU=f"{state.best_iou:.3f}")
+        self.state = state
+        now = time.perf_counter()
+        due = state.step - self.saved_step >= SAVE_STEPS or now - self.saved_time >= SAVE_SECONDS
+        if due or state.step == self.settings.steps:
+            self.save(state)
+
+    def save(self, state: FitState) -> None:
+        """The checkpoint, and the metrics that go with it."""
+        state.save(self.out / CHECKPOINT)
+        metrics = {
+            "finished": False,
+            "step": state.step,
+            "iou": state.best_iou,
+            "best_step": state.best_step,
+            **self.facts(state),
+        }
+        _write_json(self.out / METRICS, metrics)
+        self.saved_step, self.saved_time = state.step, time.perf_counter()
+
+    def interrupted(self) -> None:
+        """Leave all that is known, and say how to go on."""
+        self.close()
+        if self.state is not None:
+            self.save(self.state)
+            sys.stderr.write(
+                f"gendr: stopped after step {self.state.step} of {self.settings.steps}; the same "
+                f"command with --resume goes on from {self.out / CHECKPOINT}\n"
+            )
+
+    def close(self) -> None:
+        """End the progress bar."""
+        if self.bar is not None:
+            self.bar.close()
+
+    def facts(self, state: FitState) -> dict[str, Any]:
+        """What was fitted and how, for `metrics.json`."""
+        settings, target = self.settings, self.target
+        size = (target.masks.shape[1], target.masks.shape[2])
+        first, last = settings.scales(size)
+        return {
+            "target": self.source,
+            "kind": "mesh" if target.mesh is not None else "images",
+            "views": len(target.masks),
+            "image_size": list(size),
+            "init": self.init or f"icosphere({settings.subdivisions})",
+            "instance": f"{settings.law}/{settings.conorm}",
+            "scale": {"start": first, "end": last, "unit": settings.unit},
+            "seed": settings.seed,
+            "settings": settings.describe(),
+            "device": str(target.masks.device),
+            "threads": torch.get_num_threads(),
+            "versions": _versions(),
+            "history": list(state.history),
+        }
+
+    def finish(self, result: FitResult) -> None:
+        """All files of a finished fit."""
+        out, target = self.out, self.target
+        metrics: dict[str, Any] = {"finished": True, **result.metrics, "chamfer": None}
+        note = ""
+        if target.mesh is not None:
+            metrics |= _chamfer(result.mesh, target.mesh, self.settings.seed)
+            note = f"chamfer {metrics['chamfer_relative']:.2%} of the diagonal"
+        _atomic(out / MESH, lambda path: result.mesh.save(path))
+        self.clock.lap("measure")
+        self.pictures(result, note)
+        self.clock.lap("pictures")
+        metrics |= self.facts(result.state)
+        metrics["seconds"] = {**self.clock.seconds(), "optimisation": result.state.seconds}
+        metrics["vertices"] = result.mesh.vertex_counts[0]
+        metrics["faces"] = result.mesh.face_counts[0]
+        _write_json(out / METRICS, metrics)
+        (out / CHECKPOINT).unlink(missing_ok=True)
+        if not self.quiet:
+            size = f"{target.masks.shape[2]} x {target.masks.shape[1]}"
+            sys.stdout.write(
+                f"mean IoU {result.iou:.3f} over {len(target.masks)} views of {size}"
+                f"{', ' + note if note else ''}, {metrics['seconds']['total']:.1f} s\n"
+                f"{out}: {ANIMATION}, {SHEET}, {MESH}, {METRICS}\n"
+            )
+
+    def pictures(self, result: FitResult, note: str) -> None:
+        """The animation and the sheet."""
+        from PIL import Image
+        from tqdm import tqdm
+
+        target, settings = self.target, self.settings
+        size = (target.masks.shape[1], target.masks.shape[2])
+        found = _silhouettes(result.mesh, target.camera, size)
+        count = len(target.masks)
+        parts = [
+            f"{count} view{'s' * (count > 1)} of {size[1]} x {size[0]}",
+            f"{settings.law} / {settings.conorm}",
+            f"{settings.steps} steps in {result.state.seconds:.1f} s",
+            note,
+        ]
+        window = visual.Closeup.of(target.masks, SHEET_TILE)
+        chosen = visual.spread(count, 2 * SHEET_COLUMNS)
+        page = visual.fit_sheet(
+            f"{target.name}: mean IoU {result.iou:.3f}",
+            "     ".join(p for p in parts if p),
+            target.masks,
+            found,
+            result.metrics["iou_per_view"],
+            result.mesh,
+            target.camera,
+            window,
+            chosen,
+            target.pictures(chosen, window),
+            SHEET_COLUMNS,
+        )
+        _atomic(self.out / SHEET, lambda path: Image.fromarray(page).save(path))
+        window = visual.Closeup.of(target.masks, TILE)
+        chosen = visual.spread(count, COLUMNS)
+        scores = [(int(h["step"]), h["iou"]) for h in result.history if "iou" in h]
+        frames = visual.fit_frames(
+            target.name,
+            settings.steps,
+            result.trace,
+            scores,
+            window.camera(target.camera)[chosen],
+            target.pictures(chosen, window),
+        )
+        images = list(tqdm(frames, "gif", len(result.trace), disable=self.quiet, leave=False))
+        _atomic(
+            self.out / ANIMATION,
+            lambda path: visual.save_gif(path, images, seconds=0.1, hold=2.0),
+        )
+
+
+def _chamfer(mesh: Mesh, target: Mesh, seed: int) -> dict[str, float]:
+    low, high = target.bounding_box()
+    diagonal = float((high - low).norm())
+    distance = float(chamfer(mesh, target, seed=seed))
+    return {"chamfer": distance, "chamfer_relative": distance / diagonal}
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version()}
+    for name in ("gendr", "torch", "numpy", "scipy", "numba"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+def _atomic(path: Path, write: Any) -> None:
+    """Write a file beside its place, then move it there, so that it is never half there."""
+    new = path.with_name(f".new-{path.name}")
+    write(new)
+    os.replace(new, path)
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+    _atomic(path, lambda new: new.write_text(text, encoding="utf-8"))
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """SIGTERM interrupts as Ctrl-C does."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread, where nobody sends signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,329 @@
+"""The arguments of all commands. Imports nothing heavy, so that --help is instant."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from typing import Any, NoReturn
+
+_FIT = """\
+examples:
+  gendr fit assets/airplane.obj -o out          24 views are rendered from the mesh
+  gendr fit photos/ -o out --image-size 128     a folder of images, masks and transforms.json
+  gendr fit model.glb --dist "gamma(shape=0.5).reversed" --tconorm "yager(p=2)"
+  gendr fit model.ply --scale 1px:0.1px --steps 200 --init start.obj
+  gendr fit model.ply -o out --resume           go on after an interruption
+
+what is written to the output folder (files of these names are replaced):
+  fit.gif           the fit on its way, beside its target
+  sheet.png         target, fit and difference of up to 12 views
+  fit.obj           the mesh with the best hard silhouettes, in the target's coordinates
+  metrics.json      IoU per view, chamfer distance, seconds, settings, versions
+  checkpoint.pt     while the fit runs, and after an interruption; --resume goes on from it
+
+a folder of images holds transforms.json in the layout of NeRF tools: frames with file_path and
+transform_matrix (camera to world, OpenGL axes), and camera_angle_x or fl_x fl_y cx cy w h. The
+mask of an image is its mask_path, the file of its name in masks/, its alpha channel, or the image
+itself if it is grey. Soft edges are used as they are.
+"""
+
+_RENDER = """\
+examples:
+  gendr render spot.obj -o spot.png                        one picture
+  gendr render spot.obj -o spot.png --azimuth 0 90 180     three, side by side
+  gendr render spot.obj -o spot.gif --frames 60            a turntable
+  gendr render spot.obj -o soft.png --dist gaussian --scale 4px --tconorm einstein
+  gendr render spot.obj -o spot.png --background transparent
+"""
+
+_LIST = """\
+examples:
+  gendr list                     everything
+  gendr list distributions       what --dist takes
+  gendr list tconorms            what --tconorm takes
+"""
+
+_MAIN = """\
+gendr COMMAND --help explains a command. Examples:
+  gendr fit assets/airplane.obj -o out
+  gendr render assets/teapot.obj -o teapot.gif
+  gendr list tconorms
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        message = " ".join(message.split())
+        sys.stderr.write(f"{self.prog}: error: {message}; see {self.prog} --help\n")
+        raise SystemExit(2)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As argparse, but with the nearest names."""
+        if action.choices is None or value in action.choices:
+            return
+        names = [str(choice) for choice in action.choices]
+        close = difflib.get_close_matches(str(value), names, 3, 0.4) or names
+        hint = "allowed" if len(close) == len(names) else "the nearest"
+        what = action.metavar or action.dest
+        raise argparse.ArgumentError(None, f"unknown {what} {value!r}; {hint}: {', '.join(close)}")
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Defaults shown, examples as written."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28, width=100)
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default in (None, False) or "%(default)" in (action.help or ""):
+            return action.help
+        return super()._get_help_string(action)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of `gendr`."""
+    parser = _Parser(
+        prog="gendr",
+        description="Differentiable rendering of triangle meshes, with 1242 renderers of one "
+        "family:\na distribution makes edges soft, a T-conorm joins the faces.",
+        epilog=_MAIN,
+        formatter_class=_Help,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="say the version and stop")
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, parser_class=_Parser
+    )
+    _add_fit(commands)
+    _add_render(commands)
+    _add_list(commands)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"gendr {version('gendr')}\n")
+        raise SystemExit(0)
+
+
+def _integer(least: int) -> Any:
+    def convert(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+        if number < least:
+            raise argparse.ArgumentTypeError(f"must be >= {least}, got {number}")
+        return number
+
+    return convert
+
+
+def _number(low: float = float("-inf"), high: float = float("inf"), closed: bool = True) -> Any:
+    def convert(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
+        inside = low <= number <= high if closed else low < number < high
+        if not inside or number in (float("inf"), float("-inf")):
+            bounds = f"between {low:g} and {high:g}" + ("" if closed else ", ends excluded")
+            if high == float("inf"):
+                bounds = f"{'>=' if closed else '>'} {low:g}"
+            raise argparse.ArgumentTypeError(f"must be {bounds}, got {text}")
+        return number
+
+    return convert
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("where and how it runs")
+    group.add_argument("--device", default="cpu", help="such as cpu or cuda:0")
+    group.add_argument(
+        "--backend", default="auto", metavar="NAME", help="auto, or one of: gendr list backends"
+    )
+    group.add_argument(
+        "--threads",
+        type=_integer(1),
+        metavar="N",
+        help="on the CPU (default: as a shared machine bears)",
+    )
+    group.add_argument("--quiet", action="store_true", help="no progress bar, no summary")
+    group.add_argument("--debug", action="store_true", help="show the traceback of an error")
+
+
+def _add_fit(commands: Any) -> None:
+    parser = commands.add_parser(
+        "fit",
+        help="fit a mesh to the silhouettes of a mesh or of images",
+        description="Fit a mesh to silhouettes: of any mesh file, seen from all sides, or of a "
+        "folder\nof images with masks and camera poses.",
+        epilog=_FIT,
+        formatter_class=_Help,
+    )
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        help="a mesh (.obj .ply .off .stl .glb), or a folder with transforms.json",
+    )
+    parser.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where results go")
+    parser.add_argument("--resume", action="store_true", help="go on from the folder's checkpoint")
+
+    group = parser.add_argument_group("the renderer, one of the family")
+    group.add_argument("--dist", default="logistic", metavar="LAW", help="gendr list distributions")
+    group.add_argument(
+        "--tconorm", default="probabilistic", metavar="NAME", help="gendr list tconorms"
+    )
+    group.add_argument(
+        "--scale",
+        default="auto",
+        help="how soft edges are: a number (NDC: the image is 2 wide), 1.5px, or START:END for a "
+        "geometric schedule; auto is 0.3px:0.05px for logistic and as soft for other laws",
+    )
+    group.add_argument(
+        "--cutoff",
+        type=_number(0, 1, closed=False),
+        default=1e-3,
+        metavar="X",
+        help="coverage at or below it counts as 0; heavy tails (cauchy, levy) are slow below 0.01",
+    )
+
+    group = parser.add_argument_group("the optimisation")
+    group.add_argument("--steps", type=_integer(1), default=100, metavar="N", help="Adam steps")
+    group.add_argument(
+        "--lr",
+        type=_number(0, closed=False),
+        default=0.1,
+        metavar="X",
+        help="step length, in the object's size",
+    )
+    group.add_argument(
+        "--flatness", type=_number(0), default=0.05, metavar="X", help="how much creases cost"
+    )
+    group.add_argument(
+        "--smoothness", type=_number(0), default=2.0, metavar="X", help="of steps along the surface"
+    )
+    group.add_argument(
+        "--subdivisions",
+        type=_integer(0),
+        default=3,
+        metavar="N",
+        help="of the sphere to start from: 2 gives 162 vertices, 3 642, 4 2562",
+    )
+    group.add_argument("--init", metavar="MESH", help="a mesh to start from, instead of a sphere")
+    group.add_argument("--seed", type=_integer(0), default=0, metavar="N", help="of all draws")
+    group.add_argument(
+        "--views-per-step",
+        type=_integer(1),
+        default=24,
+        metavar="N",
+        help="drawn in random order if there are more views",
+    )
+
+    group = parser.add_argument_group("the views")
+    group.add_argument(
+        "--image-size",
+        type=_integer(2),
+        metavar="PIXELS",
+        help="shorter side (default: 64 for a mesh; for images their own, at most 128)",
+    )
+    group.add_argument(
+        "--views", type=_integer(1), default=24, metavar="N", help="of a mesh, evenly around it"
+    )
+    group.add_argument(
+        "--elevation",
+        type=_number(-90, 90),
+        default=30.0,
+        metavar="DEGREES",
+        help="of the views of a mesh",
+    )
+    _common(parser)
+
+
+def _add_render(commands: Any) -> None:
+    parser = commands.add_parser(
+        "render",
+        help="a picture or a turntable of a mesh",
+        description="Render a mesh, with its texture and colours: pictures (.png, .jpg) or a "
+        "turntable (.gif).\nThe camera stands where all of it is in view.",
+        epilog=_RENDER,
+        formatter_class=_Help,
+    )
+    parser.add_argument("model", metavar="MODEL", help="a mesh (.obj .ply .off .stl .glb)")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="ends in .png or .gif"
+    )
+
+    group = parser.add_argument_group("the picture")
+    group.add_argument("--size", type=_integer(8), default=512, metavar="PIXELS", help="of a view")
+    group.add_argument(
+        "--azimuth",
+        type=_number(),
+        nargs="+",
+        default=[30.0],
+        metavar="DEGREES",
+        help="one or several views; where a turntable starts",
+    )
+    group.add_argument(
+        "--elevation",
+        type=_number(-90, 90),
+        default=20.0,
+        metavar="DEGREES",
+        help="above the model",
+    )
+    group.add_argument(
+        "--fov",
+        type=_number(0, 180, closed=False),
+        default=30.0,
+        metavar="DEGREES",
+        help="full angle of view",
+    )
+    group.add_argument("--frames", type=_integer(1), default=36, metavar="N", help="of a turntable")
+    group.add_argument(
+        "--lighting",
+        choices=("lambert", "phong", "none"),
+        default="lambert",
+        metavar="KIND",
+        help="lambert (flat faces), phong (smooth, with highlights), or none: colours as they are",
+    )
+    group.add_argument(
+        "--background", default="white", metavar="COLOUR", help="a name, #rrggbb, or transparent"
+    )
+
+    group = parser.add_argument_group(
+        "soft rendering", "If any of these is given. Otherwise the picture is crisp."
+    )
+    group.add_argument("--dist", metavar="LAW", help="gendr list distributions (logistic)")
+    group.add_argument("--tconorm", metavar="NAME", help="gendr list tconorms (probabilistic)")
+    group.add_argument("--scale", metavar="SCALE", help="a number in NDC, or such as 1.5px (2px)")
+    group.add_argument(
+        "--cutoff",
+        type=_number(0, 1, closed=False),
+        default=1e-3,
+        metavar="X",
+        help="coverage at or below it counts as 0; heavy tails (cauchy, levy) are slow below 0.01",
+    )
+    _common(parser)
+
+
+def _add_list(commands: Any) -> None:
+    parser = commands.add_parser(
+        "list",
+        help="distributions, T-conorms and backends, with their formulas",
+        description="What there is to choose from.",
+        epilog=_LIST,
+        formatter_class=_Help,
+    )
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=("all", "distributions", "tconorms", "backends"),
+        default="all",
+        metavar="WHAT",
+        help="distributions, tconorms or backends",
+    )
+    parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)

@@ -1,0 +1,91 @@
+"""`gendr render`."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gendr import visual
+from gendr._checks import check_choice
+from gendr.cli.common import check_device, check_writable
+from gendr.mesh import Mesh
+
+FORMATS = (".png", ".jpg", ".jpeg", ".gif")
+
+
+def run(args: Namespace) -> int:
+    """Render what was asked for."""
+    from tqdm import tqdm
+
+    device = check_device(args.device)
+    path = Path(args.output)
+    kind = path.suffix.lower()
+    if kind not in FORMATS:
+        raise ValueError(f"the output must end in {', '.join(FORMATS)}, got {args.output!r}")
+    background = _background(args.background, kind)
+    options = _options(args)
+    mesh = Mesh.load(args.model, device=device)
+    check_writable(path.parent)
+    turntable = kind == ".gif"
+    azimuths = list(args.azimuth)
+    if turntable:
+        azimuths = [azimuths[0] + 360 * i / args.frames for i in range(args.frames)]
+    camera = visual.orbit(mesh, azimuths, args.elevation, args.fov, visual.CLOSE_FILL)
+    images = [
+        _pixels(*visual.render_views(mesh, camera[i], args.size, options), background)
+        for i in tqdm(range(len(camera)), "render", disable=args.quiet or len(camera) < 3)
+    ]
+    if turntable:
+        visual.save_gif(path, images, seconds=max(0.02, 2.4 / args.frames))
+    else:
+        from PIL import Image
+
+        Image.fromarray(np.concatenate(images, 1)).save(path)
+    if not args.quiet:
+        sys.stdout.write(f"{path}\n")
+    return 0
+
+
+def _options(args: Namespace) -> dict[str, Any]:
+    """Arguments of the renderer, checked before anything is loaded."""
+    from gendr.rendering import Renderer
+
+    options: dict[str, Any] = {"lighting": args.lighting, "backend": args.backend}
+    if (args.dist, args.tconorm, args.scale) != (None, None, None):
+        options["dist"] = args.dist or "logistic"
+        options["tconorm"] = args.tconorm or "probabilistic"
+        options["scale"] = "2px" if args.scale is None else args.scale
+        options["cutoff"] = args.cutoff
+    Renderer(args.size, **options)
+    return options
+
+
+def _background(text: str, kind: str) -> tuple[int, int, int] | None:
+    """RGB, or None for transparent."""
+    from PIL import ImageColor
+
+    if text == "transparent":
+        check_choice("format with transparency", kind, (".png",))
+        return None
+    try:
+        red, green, blue = ImageColor.getrgb(text)[:3]
+    except ValueError:
+        raise ValueError(
+            f"background must be a colour name, #rrggbb or transparent, got {text!r}"
+        ) from None
+    return red, green, blue
+
+
+def _pixels(rgb: Tensor, alpha: Tensor, background: tuple[int, int, int] | None) -> visual.Pixels:
+    """The first view as [H, W, 3], or [H, W, 4] on nothing."""
+    if background is not None:
+        return visual.composited(rgb, alpha, background)[0]
+    straight = (rgb / alpha[:, None].clamp(min=1e-6)).clamp(0, 1)
+    image = torch.cat([straight, alpha[:, None]], 1)[0].permute(1, 2, 0)
+    return (image * 255).round().to(torch.uint8).cpu().numpy()

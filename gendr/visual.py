@@ -1,0 +1,473 @@
+"""Pictures for people: shaded views, the sheet and the animation of a fit, turntables.
+
+Images are uint8 arrays [H, W, 3] (or [..., 4] with transparency), row 0 at the top. The target is
+blue and the fit orange in all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gendr.mesh import Camera, Lighting, Mesh, look_at
+from gendr.rendering import Renderer
+
+if TYPE_CHECKING:
+    from PIL import ImageFont
+
+    from gendr.mesh.views import Views
+
+Pixels: TypeAlias = NDArray[np.uint8]
+Color: TypeAlias = "tuple[int, int, int]"
+
+__all__ = [
+    "around",
+    "composited",
+    "depths",
+    "fit_frames",
+    "fit_sheet",
+    "orbit",
+    "photo",
+    "render_views",
+    "save_gif",
+    "shaded",
+    "spread",
+]
+
+PAPER: Color = (255, 255, 255)
+INK: Color = (38, 43, 51)
+FAINT: Color = (138, 145, 156)
+LINE: Color = (226, 229, 233)
+TARGET: Color = (72, 121, 184)
+FIT: Color = (232, 138, 62)
+BOTH: Color = (212, 215, 219)
+
+# Every pixel of a picture is the mean of this many squared of the hard image.
+OVERSAMPLING = 2
+PIXELS_AT_ONCE = 1 << 20
+# How much of the image, from the middle to its side, the bounding sphere of a mesh fills. With the
+# first, a mesh of radius 1/2 is seen from a distance of 2.732 at fov 30, as in the benchmark.
+FOV = 30.0
+FILL = math.tan(math.asin(0.5 / 2.732)) / math.tan(math.radians(FOV / 2))
+CLOSE_FILL = 0.92
+
+
+# ---------------------------------------------------------------------------------------------
+# cameras and shaded views
+
+
+def around(mesh: Mesh) -> tuple[Tensor, float]:
+    """Centre [3] and radius of a sphere around the used vertices: that of their box's middle.
+
+    Raises:
+        ValueError: If all vertices coincide.
+    """
+    used = mesh.vertices.detach()[mesh.faces.reshape(-1).unique()]
+    centre = (used.amin(0) + used.amax(0)) / 2
+    radius = float((used - centre).norm(dim=-1).max())
+    if not radius > 0:
+        raise ValueError("the mesh has no extent, all its vertices coincide")
+    return centre, radius
+
+
+def orbit(
+    mesh: Mesh,
+    azimuths: Sequence[float],
+    elevation: float = 30.0,
+    fov: float = FOV,
+    fill: float = FILL,
+) -> Camera:
+    """Cameras around a mesh of any size and place, all of it in view.
+
+    Args:
+        mesh: One mesh.
+        azimuths: Degrees, one per camera.
+        elevation: Degrees.
+        fov: Degrees, in (0, 180).
+        fill: In (0, 1], how much of the image the bounding sphere fills.
+    """
+    centre, radius = around(mesh)
+    angle = math.atan(fill * math.tan(math.radians(fov / 2)))
+    azimuth = torch.tensor(azimuths, dtype=mesh.dtype, device=mesh.device)
+    return look_at(radius / math.sin(angle), elevation, azimuth, fov, at=centre)
+
+
+def depths(mesh: Mesh, camera: Camera) -> tuple[float, float]:
+    """Near and far planes close around a mesh."""
+    centre, radius = around(mesh)
+    depth = camera.world_to_camera(centre[None])[..., 2]
+    near = max(float(depth.min()) - 1.05 * radius, 1e-3 * radius)
+    return near, max(float(depth.max()), near) + 1.05 * radius
+
+
+def headlight(camera: Camera, name: str = "lambert") -> Lighting | None:
+    """Light over the left shoulder of every camera."""
+    if name == "none":
+        return None
+    direction = -camera.ahead + 0.7 * camera.up - 0.5 * camera.right
+    if name == "phong":
+        return Lighting(0.4, 0.55, 0.25, 24.0, direction, smooth=True)
+    if name != "lambert":
+        Lighting.from_name(name)  # raises, with the names
+    return Lighting(0.4, 0.6, direction=direction)
+
+
+def render_views(
+    mesh: Mesh, camera: Camera, size: int | tuple[int, int], options: dict[str, Any] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Shaded views of one mesh over black: rgb [B, 3, H, W] and alpha [B, H, W].
+
+    Args:
+        mesh: One mesh.
+        camera: B cameras.
+        size: Pixels.
+        options: Arguments of `Renderer`, such as dist, scale and lighting (a name). Without a
+            dist the picture is hard and antialiased.
+    """
+    options = {"lighting": "lambert", **(options or {})}
+    size = (size, size) if isinstance(size, int) else size
+    crisp = "dist" not in options
+    if crisp:
+        size = (size[0] * OVERSAMPLING, size[1] * OVERSAMPLING)
+        options = {**options, "dist": "heaviside", "tconorm": "max", "shading": "hard"}
+    near, far = depths(mesh, camera)
+    parts = []
+    together = max(1, PIXELS_AT_ONCE // (size[0] * size[1]))
+    for i in range(0, len(camera), together):
+        some = camera[i : i + together]
+        light = headlight(some, options["lighting"])
+        renderer = Renderer(size, **{**options, "near": near, "far": far, "lighting": light})
+        with torch.no_grad():
+            out = renderer(mesh, some)
+            images = torch.cat([out.rgb, out.alpha[:, None]], 1)
+        if crisp:
+            images = torch.nn.functional.avg_pool2d(images, OVERSAMPLING)
+        parts.append(images)
+    images = torch.cat(parts).clamp(0, 1)
+    return images[:, :3], images[:, 3]
+
+
+def composited(rgb: Tensor, alpha: Tensor, background: Color = PAPER) -> list[Pixels]:
+    """Colours over black with their alpha, put on a background."""
+    paper = torch.tensor(background, dtype=rgb.dtype, device=rgb.device)[:, None, None] / 255
+    image = rgb + (1 - alpha[:, None]) * paper
+    pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
+    return list(pixels)
+
+
+def shaded(
+    mesh: Mesh, camera: Camera, size: int | tuple[int, int], color: Color | None = None
+) -> list[Pixels]:
+    """Crisp shaded views on white, in one colour, or in those of the mesh."""
+    if color is not None:
+        plain = Mesh(mesh.vertices, mesh.faces)
+        tint = torch.tensor(color, dtype=mesh.dtype, device=mesh.device) / 255
+        mesh = plain.with_face_colors(tint.expand(len(mesh.faces), 3))
+    return composited(*render_views(mesh, camera, size))
+
+
+# ---------------------------------------------------------------------------------------------
+# close-ups
+
+
+@dataclass(frozen=True)
+class Closeup:
+    """A window in every image in which the object fills the picture.
+
+    Attributes:
+        centre: [B, 2], NDC of the images.
+        half: Half the width and height of the windows, NDC; the same for all views, so that sizes
+            can be compared.
+        size: (H, W), pixels of the pictures.
+    """
+
+    centre: Tensor
+    half: tuple[float, float]
+    size: tuple[int, int]
+
+    @staticmethod
+    def of(masks: Tensor, width: int, margin: float = 0.12) -> Closeup:
+        """Windows around masks [B, H, W], with a margin in parts of the object.
+
+        Args:
+            masks: In [0, 1].
+            width: Pixels of the pictures; their height is between half and all of it.
+            margin: On every side.
+        """
+        rows, columns = masks.shape[1:]
+        side = min(rows, columns)
+        centres, largest = [], [0.0, 0.0]
+        for view in (masks > 0.5).cpu():
+            place = []
+            for axis, count in ((0, columns), (1, rows)):
+                where = view.any(axis).nonzero().reshape(-1)
+                first, last = (int(where[0]), int(where[-1]) + 1) if len(where) else (0, count)
+                if len(where):
+                    largest[axis] = max(largest[axis], (last - first) / side)
+                place.append((first + last - count) / side)
+            centres.append((place[0], -place[1]))
+        reach = [n * (1 + 2 * margin) or 1.0 for n in largest]
+        across = min(max(reach), max(rows, columns) / side * (1 + 2 * margin))
+        height = round(width * min(max(reach[1] / reach[0], 0.5), 1.0))
+        return Closeup(
+            torch.tensor(centres, dtype=torch.float64),
+            (across, across * height / width),
+            (height, width),
+        )
+
+    def camera(self, camera: Camera) -> Camera:
+        """Cameras that see the windows as their images, of `size`."""
+        # The shorter side of a picture spans [-1, 1].
+        zoom = self.size[1] / min(self.size) / self.half[0]
+        centre = self.centre.to(camera.principal)
+        return Camera(
+            camera.rotation,
+            camera.translation,
+            camera.focal * zoom,
+            (camera.principal - centre) * zoom,
+            orthographic=camera.orthographic,
+        )
+
+    def cut(self, image: Tensor, index: int) -> NDArray[np.float64]:
+        """The window of an image [H, W] in [0, 1], of `size`; enlarged pixels stay visible."""
+        from PIL import Image
+
+        values = (image.detach().cpu().double().clamp(0, 1) * 255).round().to(torch.uint8).numpy()
+        rows, columns = values.shape
+        side = min(rows, columns)
+        x, y = self.centre[index].tolist()
+        dx, dy = (half * side / 2 for half in self.half)
+        border = math.ceil(max(dx, dy)) + 1
+        canvas = Image.new("L", (columns + 2 * border, rows + 2 * border))
+        canvas.paste(Image.fromarray(values), (border, border))
+        column, row = border + (x * side + columns) / 2, border + (rows - y * side) / 2
+        how = Image.Resampling.BOX if 2 * dx > self.size[1] else Image.Resampling.NEAREST
+        box = (column - dx, row - dy, column + dx, row + dy)
+        return np.asarray(canvas.resize((self.size[1], self.size[0]), how, box)) / 255.0
+
+
+def photo(views: Views, index: int, window: Closeup) -> Pixels:
+    """The window of one of the images on white, or of its mask in blue."""
+    if views.rgb is None:
+        return _flat(window.cut(views.masks[index], index), TARGET)
+    alpha = window.cut(views.masks[index], index)[..., None]
+    rgb = np.stack([window.cut(channel, index) for channel in views.rgb[index]], -1)
+    return ((rgb + 1 - alpha).clip(0, 1) * 255).round().astype(np.uint8)
+
+
+def _flat(mask: NDArray[np.float64], color: Color) -> Pixels:
+    """A mask [H, W] in one colour on white."""
+    alpha = mask[..., None]
+    mixed = np.asarray(color) * alpha + np.asarray(PAPER) * (1 - alpha)
+    return mixed.round().astype(np.uint8)
+
+
+def _difference(target: NDArray[np.float64], found: NDArray[np.float64]) -> Pixels:
+    """Where both are, where only the target is, where only the fit is."""
+    a, b = target[..., None], found[..., None]
+    parts = ((a * b, BOTH), (a * (1 - b), TARGET), ((1 - a) * b, FIT), ((1 - a) * (1 - b), PAPER))
+    mixed = np.sum([weight * np.asarray(color) for weight, color in parts], axis=0)
+    return mixed.round().astype(np.uint8)
+
+
+# ---------------------------------------------------------------------------------------------
+# layout
+
+
+def _font(size: int) -> ImageFont.ImageFont | ImageFont.FreeTypeFont:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size)
+
+
+class _Page:
+    """A white page to put tiles and text on."""
+
+    def __init__(self, width: int, height: int) -> None:
+        from PIL import Image, ImageDraw
+
+        self.image = Image.new("RGB", (width, height), PAPER)
+        self.draw = ImageDraw.Draw(self.image)
+
+    def tile(self, pixels: Pixels, x: int, y: int) -> None:
+        from PIL import Image
+
+        self.image.paste(Image.fromarray(pixels), (x, y))
+
+    def text(
+        self, x: int, y: int, text: str, size: int = 13, color: Color = INK, anchor: str = "la"
+    ) -> None:
+        """Text; the anchor is Pillow's: l, m, r and a (top), m, s (baseline)."""
+        self.draw.text((x, y), text, color, _font(size), anchor=anchor)
+
+    def box(self, x: int, y: int, width: int, height: int, color: Color) -> None:
+        self.draw.rectangle((x, y, x + width - 1, y + height - 1), color)
+
+    def pixels(self) -> Pixels:
+        return np.asarray(self.image)
+
+
+def spread(count: int, wanted: int) -> list[int]:
+    """At most `wanted` numbers, evenly from 0 .. count - 1."""
+    shown = min(count, wanted)
+    return [i * count // shown for i in range(shown)]
+
+
+def _shorten(text: str, length: int = 46) -> str:
+    return text if len(text) <= length else "..." + text[3 - length :]
+
+
+def fit_frames(
+    title: str,
+    steps: int,
+    trace: Sequence[tuple[int, Mesh]],
+    scores: Sequence[tuple[int, float]],
+    camera: Camera,
+    target: Sequence[Pixels],
+) -> Iterator[Pixels]:
+    """The animation of a fit: targets above, the shape of every step below.
+
+    Args:
+        title: What is fitted.
+        steps: Of the whole fit.
+        trace: (step, mesh), the one to end with last.
+        scores: (step, mean IoU) in the order of the steps.
+        camera: The views that are shown.
+        target: Their pictures of the target, all of one size.
+    """
+    left, gap, top = 62, 6, 44
+    tall, wide = target[0].shape[:2]
+    width = max(left + len(camera) * (wide + gap) + 8, 420)
+    height = top + 2 * (tall + gap) + 26
+    for number, (step, mesh) in enumerate(trace):
+        page = _Page(width, height)
+        page.text(12, 14, title, 15)
+        last = number == len(trace) - 1
+        score = next((s for i, s in reversed(scores) if i <= step), None)
+        if last and scores:
+            score = max(s for _, s in scores)
+        note = f"step {steps if last else step} of {steps}"
+        if score is not None:
+            note += f"    IoU {score:.3f}"
+        page.text(width - 14, 15, note, 14, FAINT, "ra")
+        for row, (name, color) in enumerate((("target", TARGET), ("fit", FIT))):
+            y = top + row * (tall + gap)
+            page.text(14, y + tall // 2, name, 14, color, "lm")
+            tiles = target if row == 0 else shaded(mesh, camera, (tall, wide), FIT)
+            for column, pixels in enumerate(tiles):
+                page.tile(pixels, left + column * (wide + gap), y)
+        span = width - left - 14
+        page.box(left, height - 18, span, 4, LINE)
+        done = 1.0 if last else step / steps
+        page.box(left, height - 18, max(1, round(span * done)), 4, FIT)
+        yield page.pixels()
+
+
+def fit_sheet(
+    title: str,
+    subtitle: str,
+    masks: Tensor,
+    found: Tensor,
+    iou_per_view: Sequence[float],
+    mesh: Mesh,
+    camera: Camera,
+    window: Closeup,
+    chosen: Sequence[int],
+    target: Sequence[Pixels],
+    columns: int = 6,
+) -> Pixels:
+    """One page: per view the target, the fit, their silhouettes' difference.
+
+    Args:
+        title: First line.
+        subtitle: Second line.
+        masks: [B, H, W], the targets.
+        found: [B, H, W], the hard silhouettes of the fit.
+        iou_per_view: B numbers.
+        mesh: The fit, world coordinates.
+        camera: B cameras.
+        window: What is shown of each view.
+        chosen: The views that are shown.
+        target: Their pictures of the target, of the window's size.
+        columns: Views side by side.
+    """
+    columns = min(columns, len(chosen))
+    blocks = math.ceil(len(chosen) / columns)
+    names = ("target", "fit", "mask", "difference")
+    left, gap, top, head = 92, 8, 74, 26
+    tall, wide = window.size
+    block = head + len(names) * (tall + gap) + 10
+    width = max(left + columns * (wide + gap) + 12, 640)
+    page = _Page(width, top + blocks * block + 34)
+    page.text(16, 14, title, 20)
+    page.text(16, 44, subtitle, 13, FAINT)
+    seen = window.camera(camera)[list(chosen)]
+    pictures = target, shaded(mesh, seen, window.size, FIT)
+    for k, view in enumerate(chosen):
+        x, y = left + k % columns * (wide + gap), top + k // columns * block
+        caption = f"view {view + 1}   IoU {iou_per_view[view]:.3f}"
+        page.text(x + wide // 2, y + 8, caption, 12, FAINT, "ma")
+        mask, other = (window.cut(image[view], view) for image in (masks, found))
+        tiles = (pictures[0][k], pictures[1][k], _flat(mask, TARGET), _difference(mask, other))
+        for row, pixels in enumerate(tiles):
+            page.tile(pixels, x, y + head + row * (tall + gap))
+    for b in range(blocks):
+        for row, (name, color) in enumerate(zip(names, (TARGET, FIT, TARGET, INK), strict=True)):
+            y = top + b * block + head + row * (tall + gap) + tall // 2
+            page.text(16, y, name, 13, color, "lm")
+        page.box(16, top + b * block, width - 32, 1, LINE)
+    x, y = left, page.image.height - 26
+    legend = ((BOTH, "in both"), (TARGET, "only in the target"), (FIT, "only in the fit"))
+    for color, text in legend:
+        page.box(x, y, 12, 12, color)
+        page.text(x + 18, y + 6, text, 12, INK, "lm")
+        x += 150
+    return page.pixels()
+
+
+# ---------------------------------------------------------------------------------------------
+# files
+
+
+def save_gif(
+    path: str | Path, frames: Sequence[Pixels], seconds: float = 0.08, hold: float = 0.0
+) -> None:
+    """Write an endless animation with one palette for all frames.
+
+    Args:
+        path: Of the file.
+        frames: [H, W, 3] each.
+        seconds: Per frame.
+        hold: More of it for the last one.
+    """
+    from PIL import Image
+
+    images = [Image.fromarray(frame) for frame in frames]
+    # The palette sees the first, the last and some in between.
+    shown = [images[i] for i in sorted({*spread(len(images), 6), len(images) - 1})]
+    width, height = images[0].size
+    strip = Image.new("RGB", (width, height * len(shown)))
+    for i, image in enumerate(shown):
+        strip.paste(image, (0, i * height))
+    palette = strip.quantize(255, Image.Quantize.MEDIANCUT)
+    # The corner, which is background, keeps its colour exactly.
+    corner = images[0].getpixel((0, 0))
+    colors = palette.getpalette() or []
+    index = palette.getpixel((0, 0))
+    if isinstance(corner, tuple) and isinstance(index, int):
+        colors[3 * index : 3 * index + 3] = [round(c) for c in corner]
+        palette.putpalette(colors)
+    coded = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+    times = [round(seconds * 1000)] * len(coded)
+    times[-1] += round(hold * 1000)
+    coded[0].save(
+        path, "GIF", save_all=True, append_images=coded[1:], duration=times, loop=0, optimize=False
+    )

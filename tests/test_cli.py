@@ -1,0 +1,462 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+import gendr
+from gendr import Mesh, Renderer, look_at
+from gendr.cli import main
+from gendr.cli.parser import build_parser
+from gendr.fitting import FitState
+from gendr.mesh import cube, icosphere
+from gendr.mesh.views import save_views
+
+ROOT = Path(__file__).parents[1]
+SMALL = ["--image-size", "16", "--views", "4", "--steps", "12", "--subdivisions", "2", "--quiet"]
+RESULTS = {"fit.gif", "fit.obj", "metrics.json", "sheet.png"}
+
+
+def run(*argv):
+    return main([str(a) for a in argv])
+
+
+@pytest.fixture
+def box(tmp_path):
+    """A mesh file, off-centre and in other units."""
+    mesh = cube(1)
+    vertices = mesh.vertices * torch.tensor([36.0, 20.0, 28.0]) + torch.tensor([50.0, 0, -90.0])
+    path = tmp_path / "box.ply"
+    mesh.with_vertices(vertices).save(path)
+    return path
+
+
+def photos(folder, mask_folder=False):
+    """A folder of images of an off-centre object, large units."""
+    mesh = icosphere(2)
+    at = torch.tensor([300.0, 40.0, -100.0])
+    red = torch.tensor([0.9, 0.3, 0.2]).expand(len(mesh.vertices), 3)
+    mesh = mesh.with_vertices(mesh.vertices * torch.tensor([30.0, 15.0, 22.0]) + at)
+    mesh = mesh.with_vertex_colors(red)
+    camera = look_at(250.0, torch.tensor([30.0, -20.0, 10.0, 50.0, 5.0]),
+                     torch.arange(5) * 72.0, at=at + 12)  # fmt: skip
+    renderer = Renderer((24, 32), "logistic", scale="0.3px", near=10.0, far=1000.0)
+    out = renderer(mesh, camera)
+    save_views(folder, out.alpha, camera, rgb=None if mask_folder else out.rgb.clamp(0, 1))
+    return mesh
+
+
+# -- fit -------------------------------------------------------------------------------------------
+
+
+def test_fit_of_a_mesh_leaves_everything(box, tmp_path, capsys):
+    out = tmp_path / "deep" / "out"
+    assert run("fit", box, "-o", out, *SMALL[:-1], "--seed", 3) == 0
+    assert {p.name for p in out.iterdir()} == RESULTS
+    shown = capsys.readouterr()
+    assert "mean IoU" in shown.out
+    assert "fit.gif" in shown.out
+    assert "12/12" in shown.err
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["finished"] is True
+    assert metrics["instance"] == "logistic/probabilistic"
+    assert gendr.instance(metrics["instance"])
+    assert metrics["seed"] == 3
+    assert len(metrics["iou_per_view"]) == metrics["views"] == 4
+    assert metrics["iou"] > 0.6
+    assert 0 < metrics["chamfer_relative"] < 0.2
+    assert metrics["chamfer"] > 1  # in the units of the target
+    assert metrics["scale"]["start"] == pytest.approx(0.3 * 2 / 16)
+    assert {"load", "fit", "pictures", "total"} <= metrics["seconds"].keys()
+    assert metrics["versions"]["torch"] == torch.__version__
+    fitted = Mesh.load(out / "fit.obj")
+    low, high = fitted.bounding_box()
+    assert torch.allclose((low + high)[0] / 2, torch.tensor([50.0, 0.0, -90.0]), atol=10)
+    with Image.open(out / "fit.gif") as gif:
+        assert gif.n_frames == 13
+        gif.seek(0)
+        first = gif.info["duration"]
+        gif.seek(12)
+        assert gif.info["duration"] > 5 * first
+        assert gif.info["loop"] == 0
+    with Image.open(out / "sheet.png") as sheet:
+        colors = {color for _, color in sheet.convert("RGB").getcolors(1 << 24)}
+        assert {(72, 121, 184), (232, 138, 62), (212, 215, 219)} <= colors
+
+
+@pytest.mark.parametrize("grey", [False, True])
+def test_fit_of_images(tmp_path, grey):
+    mesh = photos(tmp_path / "photos", grey)
+    out = tmp_path / "out"
+    options = ["--steps", "30", "--subdivisions", "2", "--quiet", "--scale", "1px:0.1px"]
+    assert run("fit", tmp_path / "photos", "-o", out, *options) == 0
+    assert {p.name for p in out.iterdir()} == RESULTS
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["kind"] == "images"
+    assert metrics["image_size"] == [24, 32]
+    assert metrics["chamfer"] is None
+    assert metrics["iou"] > 0.85
+    found, wanted = (m.bounding_box() for m in (Mesh.load(out / "fit.obj"), mesh))
+    for a, b in zip(found, wanted, strict=True):
+        assert torch.allclose(a, b, atol=10)
+
+
+def test_fit_replaces_its_own_files_only(box, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    for seed in (0, 1):
+        assert run("fit", box, "-o", out, "--seed", seed, *SMALL, "--steps", 2) == 0
+    assert {p.name for p in out.iterdir()} == {"notes.txt", *RESULTS}
+    assert json.loads((out / "metrics.json").read_text())["seed"] == 1
+
+
+def test_fit_from_a_mesh(box, tmp_path):
+    start = tmp_path / "start.off"
+    cube(2).scaled(20).translated(torch.tensor([50.0, 0, -90.0])).save(start)
+    assert run("fit", box, "-o", tmp_path / "out", "--init", start, *SMALL, "--steps", 3) == 0
+    fitted = Mesh.load(tmp_path / "out" / "fit.obj")
+    assert torch.equal(fitted.faces, Mesh.load(start).faces)
+
+
+def interrupt_after(monkeypatch, step):
+    """Raise KeyboardInterrupt inside the optimiser, after some steps."""
+    from gendr import fitting
+
+    real = fitting._Job.step
+
+    def stop(self, state, seconds):
+        if state.step == step:
+            raise KeyboardInterrupt
+        return real(self, state, seconds)
+
+    monkeypatch.setattr(fitting._Job, "step", stop)
+
+
+def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    command = ["fit", box, *SMALL]
+    assert run(*command, "-o", whole) == 0
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 7)
+        assert run(*command, "-o", out) == 130
+    assert "--resume" in capsys.readouterr().err
+    assert {p.name for p in out.iterdir()} == {"checkpoint.pt", "metrics.json"}
+    partial = json.loads((out / "metrics.json").read_text())
+    assert partial["finished"] is False
+    assert partial["step"] == len(partial["history"]) == 7
+    assert FitState.load(out / "checkpoint.pt").step == 7
+    # Other settings than before are refused, and nothing is lost by trying.
+    assert run(*command, "-o", out, "--resume", "--lr", "0.2") == 2
+    assert "resume with the same arguments" in capsys.readouterr().err
+    assert run(*command, "-o", out, "--resume") == 0
+    assert {p.name for p in out.iterdir()} == RESULTS
+    assert (out / "fit.obj").read_bytes() == (whole / "fit.obj").read_bytes()
+    a, b = (json.loads((f / "metrics.json").read_text()) for f in (out, whole))
+    assert a["history"] == b["history"]
+    assert a["iou_per_view"] == b["iou_per_view"]
+    with Image.open(out / "fit.gif") as x, Image.open(whole / "fit.gif") as y:
+        assert x.n_frames == y.n_frames
+    assert run(*command, "-o", out, "--resume") == 2
+    assert "its fit is finished" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_leave_a_checkpoint(box, tmp_path, number):
+    out = tmp_path / "out"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gendr", "fit", str(box), "-o", str(out), *SMALL[:4],
+         "--steps", "100000", "--quiet"],
+        stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not (out / "metrics.json").exists() and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert FitState.load(out / "checkpoint.pt").step >= 10
+    assert json.loads((out / "metrics.json").read_text())["finished"] is False
+
+
+def test_demo_reaches_its_goal(tmp_path):
+    out = tmp_path / "out"
+    assert run("fit", ROOT / "assets" / "airplane.obj", "-o", out, "--quiet") == 0
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["iou"] >= 0.85
+    assert metrics["views"] == 24
+    assert metrics["image_size"] == [64, 64]
+    assert len(metrics["history"]) == 100
+    assert metrics["chamfer_relative"] < 0.01
+
+
+# -- render ----------------------------------------------------------------------------------------
+
+
+def test_render_picture(box, tmp_path, capsys):
+    path = tmp_path / "a" / "box.png"
+    assert run("render", box, "-o", path, "--size", 40, "--azimuth", 0, 90, "-45") == 0
+    assert str(path) in capsys.readouterr().out
+    with Image.open(path) as image:
+        assert image.size == (120, 40)
+        assert image.getpixel((0, 0)) == (255, 255, 255)
+        assert image.getpixel((20, 20)) != (255, 255, 255)
+
+
+def test_render_turntable(box, tmp_path):
+    path = tmp_path / "box.gif"
+    options = ["--size", 32, "--frames", 5, "--background", "#102030", "--quiet"]
+    assert run("render", box, "-o", path, *options) == 0
+    with Image.open(path) as gif:
+        assert gif.n_frames == 5
+        corner = gif.convert("RGB").getpixel((0, 0))
+        assert corner == (16, 32, 48)
+
+
+@pytest.mark.parametrize("lighting", ["lambert", "phong", "none"])
+def test_render_shows_textures(tmp_path, lighting):
+    mesh = cube(1)
+    uvs = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    red = torch.tensor([0.9, 0.1, 0.1]).expand(4, 4, 3)
+    mesh = Mesh(mesh.vertices, mesh.faces, uvs=uvs, face_uvs=mesh.faces % 3, texture=red)
+    mesh.save(tmp_path / "red.obj")
+    out = tmp_path / "red.png"
+    options = ["--size", 24, "--lighting", lighting, "--background", "transparent", "--quiet"]
+    assert run("render", tmp_path / "red.obj", "-o", out, *options) == 0
+    with Image.open(out) as image:
+        assert image.mode == "RGBA"
+        r, g, b, a = image.getpixel((12, 12))
+        assert a == 255
+        assert r > 2 * max(g, b)
+        assert image.getpixel((0, 0))[3] == 0
+        if lighting == "none":
+            assert (r, g, b) == (230, 26, 26)
+
+
+def test_soft_rendering_is_soft(box, tmp_path):
+    hard, soft = tmp_path / "hard.png", tmp_path / "soft.png"
+    options = ["--size", 48, "--background", "transparent", "--quiet"]
+    assert run("render", box, "-o", hard, *options) == 0
+    law = ["--dist", "gaussian", "--tconorm", "yager(p=2)", "--scale", "3px"]
+    assert run("render", box, "-o", soft, *law, *options) == 0
+    partial = []
+    for path in (hard, soft):
+        with Image.open(path) as image:
+            histogram = image.getchannel("A").histogram()
+            partial.append(sum(histogram[1:255]))
+    assert partial[1] > 3 * partial[0]
+
+
+def test_cameras_see_all_of_a_mesh():
+    from gendr import visual
+
+    mesh = cube(1).scaled(70.0).translated(torch.tensor([500.0, -3, 9]))
+    for fov in (10.0, 30.0, 120.0):
+        camera = visual.orbit(mesh, [0, 50, 111], 20.0, fov, visual.CLOSE_FILL)
+        xy, depth = camera.project(mesh.vertices)
+        assert 0.5 < float(xy.abs().max()) < 1
+        near, far = visual.depths(mesh, camera)
+        assert near < float(depth.min()) <= float(depth.max()) < far
+    unit = icosphere(2).scaled(0.5)
+    there = look_at(2.732, 30.0, torch.tensor([0.0, 15.0]))
+    assert torch.allclose(visual.orbit(unit, [0, 15]).eye, there.eye, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(40, 40), (30, 50), (50, 30)])
+def test_closeups_cut_images_as_their_cameras_do(size):
+    from gendr import visual
+
+    mesh = icosphere(3).scaled(0.2)
+    mesh = mesh.with_vertices(mesh.vertices * torch.tensor([1.0, 0.7, 1.0]))
+    camera = look_at(2.7, torch.tensor([10.0, 40.0]), 0.0, at=torch.tensor([0.2, 0.3, 0.0]))
+    masks = Renderer(size, "heaviside", "max")(mesh, camera).alpha
+    window = visual.Closeup.of(masks, 120)
+    seen = Renderer(window.size, "heaviside", "max")(mesh, window.camera(camera)).alpha
+    for i in range(2):
+        cut = torch.as_tensor(window.cut(masks[i], i)) > 0.5
+        both, either = (cut & (seen[i] > 0.5)).sum(), (cut | (seen[i] > 0.5)).sum()
+        assert float(both / either) > 0.85
+        assert float(cut.double().mean()) > 0.25
+
+
+# -- list and help ---------------------------------------------------------------------------------
+
+
+def test_list_names_everything(capsys):
+    assert run("list") == 0
+    text = capsys.readouterr().out
+    for name, law in gendr.distributions.laws().items():
+        assert name in text
+        assert law.formula in text
+    for name in gendr.tnorms.names():
+        assert name in text
+        assert gendr.tnorms.family(name).formula in text
+    for name in gendr.backends():
+        assert name in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+    for what in ("distributions", "tconorms", "backends"):
+        assert run("list", what) == 0
+        assert capsys.readouterr().out.strip() in text
+
+
+@pytest.mark.parametrize("command", [[], ["fit"], ["render"], ["list"]])
+def test_help_teaches(command, capsys):
+    assert run(*command, "--help") == 0
+    text = capsys.readouterr().out
+    assert "examples" in text.lower()
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+def test_examples_of_the_help_parse():
+    parser = build_parser()
+    texts = [parser.format_help()]
+    texts += [p.format_help() for p in parser._subparsers._group_actions[0].choices.values()]
+    import shlex
+
+    seen = 0
+    for line in "\n".join(texts).splitlines():
+        if line.startswith("  gendr "):
+            words = shlex.split(line.split("   ")[0])[1:]
+            assert parser.parse_args(words).command == words[0]
+            seen += 1
+    assert seen >= 12
+
+
+def test_version(capsys):
+    assert run("--version") == 0
+    assert capsys.readouterr().out.startswith("gendr ")
+
+
+def test_module_runs():
+    done = subprocess.run(
+        [sys.executable, "-m", "gendr", "list", "tconorms"],
+        capture_output=True, text=True, encoding="utf-8", cwd=ROOT, check=True,
+    )  # fmt: skip
+    assert "yager" in done.stdout
+    assert done.stderr == ""
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bad(tmp_path, box):
+    """Every kind of bad file, by name."""
+    (tmp_path / "text.obj").write_text("this is no mesh\n")
+    (tmp_path / "points.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\n")
+    (tmp_path / "nan.obj").write_text("v nan 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n")
+    (tmp_path / "point.obj").write_text("v 1 0 0\nv 1 0 0\nv 1 0 0\nf 1 2 3\n")
+    (tmp_path / "junk.glb").write_bytes(b"\x00\xff" * 40)
+    (tmp_path / "model.docx").write_text("hello")
+    (tmp_path / "file").write_text("in the way")
+    noposes = tmp_path / "noposes"
+    noposes.mkdir()
+    Image.new("L", (8, 8), 255).save(noposes / "a.png")
+    for name in ("unequal", "broken", "opaque", "pose"):
+        photos(tmp_path / name)
+    with Image.open(tmp_path / "unequal" / "images" / "002.png") as image:
+        image.resize((16, 12)).save(tmp_path / "unequal" / "images" / "002.png")
+    (tmp_path / "broken" / "transforms.json").write_text("{ frames")
+    for path in (tmp_path / "opaque" / "images").iterdir():
+        with Image.open(path) as image:
+            image.convert("RGB").save(path)
+    file = tmp_path / "pose" / "transforms.json"
+    meta = json.loads(file.read_text())
+    meta["frames"][1]["transform_matrix"][0][0] = float("nan")
+    file.write_text(json.dumps(meta))
+    empty = tmp_path / "empty"
+    save_views(empty, torch.zeros(2, 8, 8), look_at(2.0, 0.0, torch.tensor([0.0, 90.0])))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        ("", "COMMAND"),
+        ("fti box.ply", "unknown COMMAND 'fti'; the nearest: fit"),
+        ("list tconorm", "unknown WHAT 'tconorm'; the nearest: tconorms"),
+        ("fit", "required: TARGET"),
+        ("fit box.ply --stepz 5", "--stepz"),
+        ("fit nothing.obj", "no such mesh or folder: nothing.obj"),
+        ("fit text.obj", "text.obj"),
+        ("fit junk.glb", "no readable GLB file"),
+        ("fit model.docx", "must end in one of"),
+        ("fit points.obj", "holds no faces"),
+        ("fit nan.obj", "damaged"),
+        ("fit point.obj", "all its vertices coincide"),
+        ("fit noposes", "image folder without poses"),
+        ("fit unequal", "masks must be of one size, got 32 x 24"),
+        ("fit broken", "no JSON file"),
+        ("fit opaque", "no mask"),
+        ("fit pose", "NaN or inf"),
+        ("fit empty", "all 2 masks are empty"),
+        ("fit box.ply --dist logistc", "unknown distribution 'logistc'; the nearest: logistic"),
+        ("fit box.ply --dist heaviside", "no gradient|without gradient"),
+        ("fit box.ply --dist gamma(shape=-1)", "shape"),
+        ("fit box.ply --tconorm yagr(p=2)", "unknown T-conorm 'yagr'; the nearest: yager"),
+        ("fit box.ply --tconorm yager", "needs a parameter"),
+        ("fit box.ply --tconorm yager(p=-2)", "-2"),
+        ("fit box.ply --scale -1", "scale must be > 0"),
+        ("fit box.ply --scale 1cm", "1.5px"),
+        ("fit box.ply --scale 1:2:3", "START:END"),
+        ("fit box.ply --steps 0", "--steps: must be >= 1, got 0"),
+        ("fit box.ply --steps many", "--steps: must be a whole number, got 'many'"),
+        ("fit box.ply --lr 0", "--lr: must be > 0, got 0"),
+        ("fit box.ply --lr nan", "--lr: must be > 0, got nan"),
+        ("fit box.ply --seed -3", "--seed: must be >= 0"),
+        ("fit box.ply --elevation 120", "--elevation: must be between -90 and 90"),
+        ("fit box.ply --subdivisions 9", "subdivisions must be <= 7"),
+        ("fit box.ply --device gpu", "no device 'gpu' here; usable: cpu"),
+        ("fit box.ply --backend cuda", "unknown backend 'cuda'"),
+        ("fit box.ply --init points.obj", "holds no faces"),
+        ("fit box.ply -o file", "cannot write to file"),
+        ("fit box.ply -o file/out", "cannot write to"),
+        ("fit box.ply -o none --resume", "no checkpoint.pt in none"),
+        ("render nothing.obj -o a.png", "no mesh file at nothing.obj"),
+        ("render noposes -o a.png", "is a folder"),
+        ("render box.ply -o a.bmp", "must end in .png, .jpg, .jpeg, .gif, got 'a.bmp'"),
+        ("render box.ply -o file/a.png", "cannot write to"),
+        ("render box.ply -o a.png --background blurple", "background must be a colour name"),
+        ("render box.ply -o a.gif --background transparent", "format with transparency '.gif'"),
+        ("render box.ply -o a.png --lighting disco", "unknown KIND 'disco'"),
+        ("render box.ply -o a.png --dist cauhcy", "the nearest: cauchy"),
+        ("render box.ply -o a.png --fov 180", "--fov: must be between 0 and 180"),
+        ("render points.obj -o a.png", "holds no faces"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(bad, argv, text, capsys, monkeypatch):
+    import re
+
+    monkeypatch.chdir(bad)
+    before = {p for p in bad.rglob("*") if p.is_file()}
+    assert run(*argv.split()) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert shown.err.endswith("\n")
+    assert re.search(text if "|" in text else re.escape(text), shown.err), shown.err
+    assert {p for p in bad.rglob("*") if p.is_file()} == before
+
+
+def test_damaged_checkpoint(box, tmp_path, capsys):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "checkpoint.pt").write_bytes(b"hello")
+    assert run("fit", box, "-o", out, "--resume", *SMALL) == 2
+    err = capsys.readouterr().err
+    assert "is no checkpoint of a fit" in err
+    assert err.count("\n") == 1
+
+
+def test_debug_shows_where_it_went_wrong(tmp_path):
+    with pytest.raises(ValueError, match="no such mesh"):
+        run("fit", tmp_path / "none.obj", "--debug")

@@ -1,0 +1,296 @@
+import inspect
+
+import pytest
+import torch
+
+from gendr import Mesh, Renderer, distributions, look_at
+from gendr.fitting import FitSettings, FitState, Frame, SmoothParametrization, fit
+from gendr.losses import iou
+from gendr.mesh import cube, icosphere
+
+SMALL = {"steps": 10, "subdivisions": 2, "frames": 4}
+
+
+def views(mesh=None, size=16, count=4, at=(0.0, 0.0, 0.0), unit=1.0, dtype=torch.float32):
+    """Hard masks of a box seen from all sides, and the cameras."""
+    if mesh is None:
+        mesh = cube(2, dtype=dtype)
+        stretch = torch.tensor([0.36, 0.2, 0.28], dtype=dtype) * unit
+        mesh = mesh.with_vertices(mesh.vertices * stretch + torch.tensor(at, dtype=dtype))
+    azimuth = torch.arange(count, dtype=dtype) * (360 / count) + 10
+    camera = look_at(2.732 * unit, 30.0, azimuth, at=at)
+    renderer = Renderer(size, "heaviside", "max", near=0.1 * unit, far=10 * unit)
+    return renderer(mesh, camera).alpha, camera
+
+
+# -- the parametrisation ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("smoothness", [0.0, 2.0, 50.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_parametrization_starts_at_the_mesh(smoothness, dtype):
+    mesh = icosphere(2, dtype=dtype)
+    shape = SmoothParametrization(mesh, smoothness)
+    torch.testing.assert_close(shape(), mesh.vertices)
+    assert shape.mesh().faces is mesh.faces
+
+
+def test_parametrization_solves_the_dense_system():
+    mesh = cube(2, dtype=torch.float64)
+    count, edges = mesh.vertex_counts[0], mesh.edges
+    adjacency = torch.zeros(count, count, dtype=torch.float64)
+    adjacency[edges[:, 0], edges[:, 1]] = adjacency[edges[:, 1], edges[:, 0]] = 1
+    matrix = torch.eye(count) + 3 * (torch.diag(adjacency.sum(1)) - adjacency)
+    shape = SmoothParametrization(mesh, 3.0)
+    u = torch.randn(count, 3, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(shape(u), torch.linalg.solve(matrix, u))
+    assert torch.autograd.gradcheck(shape, (u,))
+    assert torch.autograd.gradgradcheck(shape, (u,))
+
+
+def test_parametrization_takes_loose_vertices_and_folded_edges():
+    vertices = torch.randn(6, 3)
+    mesh = Mesh(vertices, torch.tensor([[0, 1, 2], [1, 3, 3], [0, 1, 2]]))
+    torch.testing.assert_close(SmoothParametrization(mesh, 5.0)(), vertices)
+
+
+def test_parametrization_refuses_what_it_cannot_use():
+    with pytest.raises(ValueError, match="smoothness must be >= 0, got -1"):
+        SmoothParametrization(icosphere(0), -1)
+    with pytest.raises(ValueError, match="one mesh, got a batch of 2"):
+        SmoothParametrization(Mesh.batch([icosphere(0)] * 2))
+    with pytest.raises(ValueError, match="has no faces"):
+        SmoothParametrization(Mesh(torch.zeros(3, 3), torch.zeros(0, 3, dtype=torch.int64)))
+    with pytest.raises(TypeError, match=r"must be a gendr\.Mesh, got list"):
+        SmoothParametrization([])
+
+
+# -- the frame -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("orthographic", [False, True])
+def test_frame_shows_the_same_image(orthographic):
+    mesh = icosphere(2, dtype=torch.float64)
+    centre = torch.tensor([3.0, -5.0, 7.0], dtype=torch.float64)
+    frame = Frame(centre, 12.5)
+    world = mesh.with_vertices(frame.world(mesh.vertices * 0.4))
+    camera = look_at(
+        40.0, 20.0, torch.tensor([0.0, 130.0], dtype=torch.float64), at=centre,
+        orthographic=orthographic,
+    )  # fmt: skip
+    inner = mesh.with_vertices(frame.inner(world.vertices))
+    torch.testing.assert_close(inner.vertices, mesh.vertices * 0.4)
+    there = camera.project(world.vertices)[0]
+    here, depth = frame.camera(camera).project(inner.vertices)
+    torch.testing.assert_close(here, there)
+    assert float(depth.min()) > 2
+
+
+# -- the fit ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("at", "unit"), [((0.0, 0.0, 0.0), 1.0), ((30.0, -20.0, 400.0), 100.0), ((0, 0, 0), 1e-3)]
+)
+def test_fit_is_free_of_units(at, unit):
+    masks, camera = views(at=at, unit=unit, size=32, count=6)
+    result = fit(masks, camera, steps=30, subdivisions=2)
+    assert result.iou > 0.93
+    low, high = result.mesh.bounding_box()
+    middle = (low + high)[0] / 2 - torch.tensor(at)
+    assert float(middle.norm()) < 0.1 * unit
+    assert float((high - low).max()) == pytest.approx(0.72 * unit, rel=0.15)
+
+
+def test_fit_reports_what_its_mesh_shows():
+    masks, camera = views()
+    result = fit(masks, camera, **SMALL)
+    with torch.no_grad():
+        shown = Renderer(16, "heaviside", "max", near=0.1)(result.mesh, camera).alpha
+    assert result.metrics["iou_per_view"] == pytest.approx(iou(shown, masks).tolist())
+    assert result.iou == pytest.approx(sum(result.metrics["iou_per_view"]) / 4)
+    measured = [h["iou"] for h in result.history if "iou" in h]
+    assert result.iou == pytest.approx(max(measured))
+    assert [h["step"] for h in result.history] == list(range(1, 11))
+    assert result.history[-1]["loss"] < result.history[0]["loss"]
+    scales = [h["scale"] for h in result.history]
+    assert scales[0] == pytest.approx(0.3 * 2 / 16)
+    assert scales[-1] == pytest.approx(0.05 * 2 / 16)
+    assert [step for step, _ in result.trace][-1] == result.metrics["best_step"]
+    assert torch.equal(result.trace[-1][1].vertices, result.mesh.vertices)
+
+
+def test_fit_is_deterministic_and_leaves_the_global_state_alone():
+    masks, camera = views()
+    before = torch.random.get_rng_state()
+    first, second = (fit(masks, camera, views_per_step=2, seed=3, **SMALL) for _ in range(2))
+    assert torch.equal(first.mesh.vertices, second.mesh.vertices)
+    assert torch.equal(before, torch.random.get_rng_state())
+    other = fit(masks, camera, views_per_step=2, seed=4, **SMALL)
+    assert not torch.equal(first.mesh.vertices, other.mesh.vertices)
+
+
+@pytest.mark.parametrize("dist", sorted(set(distributions.names()) - {"heaviside"}))
+def test_every_law_can_fit(dist):
+    mesh = cube(2)
+    masks, camera = views(mesh.with_vertices(mesh.vertices * torch.tensor([0.4, 0.06, 0.15])), 24)
+    # An image of a one-sided law is smaller than its mesh, unless the law is centred.
+    law = distributions.get(dist)
+    law = law.centred() if law.support[0] == 0 else law
+    found = [
+        fit(masks, camera, dist=member, cutoff=1e-2, steps=30, subdivisions=2)
+        for member in (law, law.squared())
+    ]
+    assert max(result.iou for result in found) > 0.8
+    for result in found:
+        assert torch.isfinite(result.mesh.vertices).all()
+
+
+def test_auto_scale_is_as_wide_for_every_law():
+    quarter = torch.tensor([0.25, 0.75], dtype=torch.float64)
+    widths = []
+    for name in ("logistic", "cauchy", "gamma(shape=0.5).reversed", "levy.squared", "gaussian"):
+        settings = FitSettings(dist=name)
+        start, _ = settings.scales((64, 64))
+        unit = settings.law.icdf(quarter).diff().item()
+        widths.append(unit * (start**0.5 if settings.law.is_squared else start))
+    assert widths == pytest.approx([widths[0]] * len(widths))
+
+
+@pytest.mark.parametrize(
+    ("scale", "ends"),
+    [
+        (0.1, (0.1, 0.1)),
+        ("2px", (0.0625, 0.0625)),
+        ("2px:1px", (0.0625, 0.03125)),
+        ((0.1, "1px"), (0.1, 0.03125)),
+    ],
+)
+def test_scales_are_read(scale, ends):
+    assert FitSettings(scale=scale).scales((64, 100)) == pytest.approx(ends)
+
+
+def test_fit_starts_from_a_mesh():
+    masks, camera = views()
+    start = cube(3).scaled(0.3)
+    result = fit(masks, camera, init=start, **SMALL)
+    assert torch.equal(result.mesh.faces, start.faces)
+    torch.testing.assert_close(result.trace[0][1].vertices, start.vertices, atol=1e-5, rtol=0)
+
+
+def test_fit_takes_float64_soft_masks_and_flat_meshes():
+    masks, camera = views(dtype=torch.float64)
+    soft = torch.nn.functional.avg_pool2d(masks[None], 3, 1, 1)[0]
+    result = fit(soft, camera, **SMALL)
+    assert result.mesh.dtype == torch.float64
+    triangle = Mesh(torch.tensor([[-0.3, 0, 0], [0.3, 0, 0], [0, 0.3, 0]]).double(),
+                    torch.tensor([[0, 1, 2]]))  # fmt: skip
+    assert torch.isfinite(fit(soft, camera, init=triangle, **SMALL).mesh.vertices).all()
+
+
+# -- resuming --------------------------------------------------------------------------------------
+
+
+class _Stop:
+    """Interrupts a fit after some steps."""
+
+    def __init__(self, steps):
+        self.steps, self.state = steps, None
+
+    def __call__(self, state):
+        self.state = state
+        if state.step == self.steps:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("steps", [1, 4, 10])
+def test_resumed_fit_equals_an_uninterrupted_one(tmp_path, steps):
+    masks, camera = views()
+    options = {"views_per_step": 3, **SMALL}
+    whole = fit(masks, camera, **options)
+    stop = _Stop(steps)
+    with pytest.raises(KeyboardInterrupt):
+        fit(masks, camera, callback=stop, **options)
+    assert stop.state.step == steps
+    stop.state.save(tmp_path / "checkpoint.pt")
+    assert [p.name for p in tmp_path.iterdir()] == ["checkpoint.pt"]
+    for source in (stop.state, tmp_path / "checkpoint.pt"):
+        result = fit(masks, camera, resume=source, **options)
+        assert torch.equal(result.mesh.vertices, whole.mesh.vertices)
+        assert torch.equal(result.state.u, whole.state.u)
+        assert result.history == whole.history
+        assert [i for i, _ in result.trace] == [i for i, _ in whole.trace]
+
+
+def test_resume_refuses_another_fit(tmp_path):
+    masks, camera = views()
+    stop = _Stop(2)
+    with pytest.raises(KeyboardInterrupt):
+        fit(masks, camera, callback=stop, **SMALL)
+    with pytest.raises(ValueError, match=r"lr=0\.1, lr=0\.2 now; resume with the same"):
+        fit(masks, camera, resume=stop.state, lr=0.2, **SMALL)
+    with pytest.raises(ValueError, match="masks, cameras or start"):
+        fit(1 - masks, camera, resume=stop.state, **SMALL)
+    with pytest.raises(ValueError, match="no checkpoint to resume from"):
+        FitState.load(tmp_path / "none.pt")
+    (tmp_path / "text.pt").write_text("hello")
+    with pytest.raises(ValueError, match="is no checkpoint of a fit"):
+        FitState.load(tmp_path / "text.pt")
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"dist": "logistc"}, ValueError, "unknown distribution 'logistc'; the nearest: logistic"),
+        ({"dist": "heaviside"}, ValueError, "no gradient|without gradient"),
+        ({"tconorm": "yagger(p=2)"}, ValueError, "unknown T-conorm 'yagger'; the nearest: yager"),
+        ({"tconorm": "yager(p=-1)"}, ValueError, "-1"),
+        ({"scale": -1.0}, ValueError, "scale must be > 0"),
+        ({"scale": "1cm"}, ValueError, "text such as '1.5px', got '1cm'"),
+        ({"scale": "3px:2px:1px"}, ValueError, "one value or START:END"),
+        ({"steps": 0}, ValueError, "steps must be >= 1, got 0"),
+        ({"steps": 1.5}, TypeError, "steps must be an int"),
+        ({"lr": float("nan")}, ValueError, "lr must be > 0, got nan"),
+        ({"flatness": -1}, ValueError, "flatness must be >= 0"),
+        ({"subdivisions": 9}, ValueError, "subdivisions must be <= 7"),
+        ({"cutoff": 1.0}, ValueError, r"cutoff must be in \[0, 1\)"),
+        ({"seed": -1}, ValueError, "seed must be >= 0"),
+        ({"backend": "gpu"}, ValueError, "unknown backend 'gpu'"),
+        ({"step": 5}, ValueError, "unknown setting of a fit 'step'; the nearest: steps"),
+    ],
+)
+def test_bad_settings_end_in_one_line(changes, error, text):
+    masks, camera = views()
+    with pytest.raises(error, match=text) as caught:
+        fit(masks, camera, **changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_targets_end_in_one_line():
+    masks, camera = views()
+    nan = masks.clone()
+    nan[1, 2, 3] = float("nan")
+    for args, error, text in [
+        ((masks[0], camera), ValueError, r"must have shape \[B, H, W\], got \[16, 16\]"),
+        ((masks > 0.5, camera), TypeError, "must be float32 or float64, got bool"),
+        ((masks, camera[:3]), ValueError, "4 masks need as many cameras, got 3"),
+        ((masks, None), TypeError, r"must be a gendr\.Camera, got NoneType"),
+        ((masks.double(), camera), TypeError, "must have the dtype of target_masks"),
+        ((nan, camera), ValueError, r"NaN or inf values, the first \(nan\) at index \[1, 2, 3\]"),
+        ((torch.zeros_like(masks), camera), ValueError, "all 4 masks are empty"),
+        ((masks * 255, camera), ValueError, "divide 8-bit masks by 255"),
+    ]:
+        with pytest.raises(error, match=text) as caught:
+            fit(*args, **SMALL)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="has no faces"):
+        fit(masks, camera, init=Mesh(torch.zeros(3, 3), torch.zeros(0, 3, dtype=torch.int64)))
+
+
+def test_settings_are_documented():
+    text = inspect.getdoc(FitSettings) or ""
+    for name in FitSettings.__dataclass_fields__:
+        assert f"{name}: " in text
