@@ -143,11 +143,12 @@ def _orientation(corners, f):
     return 1.0 if area > 0.0 else (-1.0 if area < 0.0 else 0.0)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _edges(corners, f, edges):
     """Fill edges[k] with edge k from a to b, and return the orientation of the face.
 
-    Columns: a, u = b - a, 1 / |u|^2 (0 for a point), b, inward unit normal (0 for a point).
+    Columns: a, u = b - a, 1 / |u|^2 (0 for a point), b, inward unit normal (0 for a point), and
+    the indices of a and b.
     """
     sign = _orientation(corners, f)
     for k in range(corners.shape[1]):
@@ -160,55 +161,49 @@ def _edges(corners, f, edges):
         edges[k, 0], edges[k, 1], edges[k, 2], edges[k, 3] = ax, ay, ux, uy
         edges[k, 4], edges[k, 5], edges[k, 6] = inverse, bx, by
         edges[k, 7], edges[k, 8] = -uy * inward, ux * inward
+        edges[k, 9], edges[k, 10] = i, j
     return sign
 
 
-@njit(cache=True, nogil=True)
-def _row_span(edges, sign, radius, y, x_first, x_last, width, side):
-    """First and last + 1 column of a row that can lie within the radius of the face.
+@njit(cache=True, nogil=True, error_model="numpy")
+def _bounds(edges, sign, radius, width, side, bounds):
+    """Where a row enters and leaves the reach of each edge, in columns, as affine functions of y.
 
-    Within the face's box, every pixel inside the radius is at most that far outside each edge.
+    bounds[k] = (p, q, kind): columns x >= p + q y (kind 1) or x <= p + q y (kind -1) are at most
+    the radius outside edge k; kind 0 says nothing.
     """
-    if sign == 0.0 or radius > 1e18:
-        return x_first, x_last
-    low, high = float(x_first), float(x_last) - 1.0
     for k in range(edges.shape[0]):
+        bounds[k, 2] = 0.0
         nx, ny = edges[k, 7], edges[k, 8]
-        if nx == 0.0 and ny == 0.0:
+        if sign == 0.0 or radius > 1e18 or abs(nx) < 1e-6:
             continue
-        # nx * (x - ax) + ny * (y - ay) >= -radius, with slack for the rounding of this line
-        bound = (
-            -radius - ny * (y - edges[k, 1]) - 1e-9 * (1.0 + abs(edges[k, 0]) + abs(edges[k, 1]))
-        )
-        if nx > 1e-12:
-            low = max(low, np.ceil(((bound / nx + edges[k, 0]) * side + width - 1.0) * 0.5))
-        elif nx < -1e-12:
-            high = min(high, np.floor(((bound / nx + edges[k, 0]) * side + width - 1.0) * 0.5))
-        elif bound > 1e-9:
-            return 0, 0
-    if low > high:
-        return 0, 0
-    return int(low), int(high) + 1
+        # nx (x - ax) + ny (y - ay) >= -radius, with slack for the rounding of these lines
+        ax, ay = edges[k, 0], edges[k, 1]
+        slack = 1e-9 * (1.0 + abs(ax) + abs(ay))
+        inverse = 0.5 * side / nx
+        bounds[k, 0] = (ny * ay - radius - slack) * inverse + 0.5 * (ax * side + width - 1.0)
+        bounds[k, 1] = -ny * inverse
+        bounds[k, 2] = 1.0 if nx > 0.0 else -1.0
 
 
 @njit(cache=True, nogil=True)
-def _candidates(box, edges, sign, radius, row_last, first_pixel, size, cursor, xs, ys, pixels):
+def _candidates(box, bounds, row_last, first_pixel, grid, cursor, xs, ys, pixels):
     """The next pixels, at most CHUNK, that can lie within the radius of a face; 0 at the end.
 
     `cursor` holds the row and the column to go on from.
     """
-    height, width = size
-    side = float(min(height, width))
+    grid_x, grid_y = grid
+    width = len(grid_x)
     m = 0
     i, column = cursor[0], cursor[1]
     while i < row_last and m < CHUNK:
-        y = (height - 1.0 - 2.0 * i) / side
-        x0, x1 = _row_span(edges, sign, radius, y, box[0], box[1], width, side)
+        y = grid_y[i]
+        x0, x1 = _row_span(box, bounds, y)
         x0 = max(x0, column)
         stop = min(x1, x0 + CHUNK - m)
         base = first_pixel + i * width
         for x in range(x0, stop):
-            xs[m] = (2.0 * x + 1.0 - width) / side
+            xs[m] = grid_x[x]
             ys[m] = y
             pixels[m] = base + x
             m += 1
@@ -218,6 +213,24 @@ def _candidates(box, edges, sign, radius, row_last, first_pixel, size, cursor, x
             i, column = i + 1, 0
     cursor[0], cursor[1] = i, column
     return m
+
+
+@njit(cache=True, nogil=True)
+def _row_span(box, bounds, y):
+    """First and last + 1 column of a row that can lie within the radius of the face.
+
+    Within the face's box, every pixel inside the radius is at most that far outside each edge.
+    """
+    low, high = float(box[0]), float(box[1]) - 1.0
+    for k in range(bounds.shape[0]):
+        column = bounds[k, 0] + bounds[k, 1] * y
+        if bounds[k, 2] > 0.0:
+            low = max(low, np.ceil(column))
+        elif bounds[k, 2] < 0.0:
+            high = min(high, np.floor(column))
+    if not low <= high:
+        return 0, 0
+    return int(low), int(high) + 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -253,23 +266,28 @@ def _distances(edges, sign, m, xs, ys, best, foot, nearest, distance):
         distance[i] = math.sqrt(best[i]) if inside else -math.sqrt(best[i])
 
 
-@njit(cache=True, nogil=True)
-def _argument(d, square, art, scale):
-    """The argument of the law before shift and reversal: d, |d| d or d / |d|^art, over scale."""
-    if square:
-        return abs(d) * d / scale
-    if art > 0.0:
-        return d / abs(d) ** art / scale if d != 0.0 else 0.0
-    return d / scale
-
-
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _coverage(n, ds, image, square, art, reverse, cdf_address, shape, us, zs, cdf, sf):
-    """Fill cdf and sf of n distances: the law is shifted, then reversed, then squared."""
+    """Fill cdf and sf of n distances: the law is shifted, then reversed, then squared.
+
+    `us` is the argument before shift and reversal: d, |d| d or d / |d|^art, over the scale.
+    """
     scale, shift = image[SCALE], image[SHIFT]
-    for i in range(n):
-        us[i] = _argument(ds[i], square, art, scale)
-        zs[i] = shift - us[i] if reverse else us[i] + shift
+    if square:
+        for i in range(n):
+            us[i] = abs(ds[i]) * ds[i] / scale
+    elif art > 0.0:
+        for i in range(n):
+            us[i] = ds[i] / abs(ds[i]) ** art / scale if ds[i] != 0.0 else 0.0
+    else:
+        for i in range(n):
+            us[i] = ds[i] / scale
+    if reverse:
+        for i in range(n):
+            zs[i] = shift - us[i]
+    else:
+        for i in range(n):
+            zs[i] = us[i] + shift
     call_cdf(cdf_address, pointer(zs), n, shape, pointer(cdf), pointer(sf))
 
 
@@ -300,32 +318,31 @@ def _accumulate(n, ds, pixels, image, law, addresses, shape, cutoff, buffers, to
 
 @njit(cache=True, nogil=True)
 def alpha_rows(
-    corners, offsets, boxes, images, size, law, addresses, shape, cutoff, totals, ties, start, stop
+    corners, offsets, boxes, images, grid, law, addresses, shape, cutoff, totals, ties, start, stop
 ):
     """Fill `totals` (sum of generators, or maximum) of the pixels of rows start .. stop - 1."""
-    height, width = size
-    edges = np.empty((corners.shape[1], 9))
-    cursor = np.empty(2, np.int64)
-    work = np.empty((5, CHUNK))
-    xs, ys, best, foot, distance = work[0], work[1], work[2], work[3], work[4]
-    nearest, chunk_pixels = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int64)
+    height, width = len(grid[1]), len(grid[0])
+    side = float(min(height, width))
+    edges, bounds = np.empty((corners.shape[1], 11)), np.empty((corners.shape[1], 3))
+    cursor, chunk_pixels = np.empty(2, np.int64), np.empty(CHUNK, np.int64)
+    work = np.empty((6, CHUNK))
+    xs, ys, best, foot, nearest, distance = work[0], work[1], work[2], work[3], work[4], work[5]
     ds, pixels, buffers = np.empty(BLOCK), np.empty(BLOCK, np.int64), np.empty((5, BLOCK))
     for b in range(start // height, (stop - 1) // height + 1):
         image, radius = images[b], images[b, RADIUS]
         row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
         n = 0
         for f in range(offsets[b], offsets[b + 1]):
-            box = boxes[f]
-            y_last = min(box[3], row_last)
-            cursor[0], cursor[1] = max(box[2], row_first), 0
-            if cursor[0] >= y_last or box[0] >= box[1]:
+            y_last = min(boxes[f, 3], row_last)
+            cursor[0], cursor[1] = max(boxes[f, 2], row_first), 0
+            if cursor[0] >= y_last or boxes[f, 0] >= boxes[f, 1]:
                 continue
             sign = _edges(corners, f, edges)
+            _bounds(edges, sign, radius, width, side, bounds)
             while True:
                 m = _candidates(
-                    box, edges, sign, radius, y_last, b * height * width, size, cursor,
-                    xs, ys, chunk_pixels,
-                )  # fmt: skip
+                    boxes[f], bounds, y_last, b * height * width, grid, cursor, xs, ys, chunk_pixels
+                )
                 if m == 0:
                     break
                 _distances(edges, sign, m, xs, ys, best, foot, nearest, distance)
@@ -347,43 +364,40 @@ def alpha_rows(
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
-def _add_distance_gradient(corners, f, edge, pixel, size, d, grad, out):
-    """Add grad * d(distance)/d(corners) of one pair to out[f].
+@njit(cache=True, nogil=True, error_model="numpy")
+def _feet(edges, m, xs, ys, foot, nearest, distance, feet, first):
+    """How the distances of m points of a face change with its corners; rows first .. of `feet`.
 
-    With t the parameter of the nearest point on the edge a -> b and n = d(distance)/d(pixel):
-    d(distance)/da = -(1 - t) n and d(distance)/db = -t n (envelope theorem: t is optimal).
+    Columns: n = d(distance)/d(point), the parameter t of the nearest point on its edge a -> b, and
+    the indices of a and b. d(distance)/da = -(1 - t) n and d(distance)/db = -t n (envelope
+    theorem: t is optimal). On the boundary n is the inward normal of the edge.
     """
-    height, width = size
-    side = float(min(height, width))
-    i, j = _edge_ends(corners, f, edge)
-    ax, ay = corners[f, i, 0], corners[f, i, 1]
-    ux, uy = corners[f, j, 0] - ax, corners[f, j, 1] - ay
-    row, column = (pixel // width) % height, pixel % width
-    px = (2.0 * column + 1.0 - width) / side - ax
-    py = (height - 1.0 - 2.0 * row) / side - ay
-    square = ux * ux + uy * uy
-    t = min(max((px * ux + py * uy) / square, 0.0), 1.0) if square > SHORTEST else 0.0
-    # The distance grows along the way from the nearest point to the pixel, or against it inside.
-    nx, ny = px - t * ux, py - t * uy
-    length = math.sqrt(nx * nx + ny * ny)
-    towards = 1.0 if d > 0.0 else -1.0
-    if length == 0.0:  # on the boundary: the inward normal of the edge, 0 for a point
-        counterclockwise = _orientation(corners, f) >= 0.0
-        towards = 1.0 if counterclockwise == (i == edge) else -1.0
-        nx, ny, length = -uy, ux, math.sqrt(square)
-    if length == 0.0:
-        return
-    nx, ny = nx * towards * grad / length, ny * towards * grad / length
+    for i in range(m):
+        k = int(nearest[i])
+        t, d = foot[i], distance[i]
+        if d != 0.0:
+            rx = xs[i] - edges[k, 0] - t * edges[k, 2] if t < 1.0 else xs[i] - edges[k, 5]
+            ry = ys[i] - edges[k, 1] - t * edges[k, 3] if t < 1.0 else ys[i] - edges[k, 6]
+            feet[first + i, 0], feet[first + i, 1] = rx / d, ry / d
+        else:
+            feet[first + i, 0], feet[first + i, 1] = edges[k, 7], edges[k, 8]
+        feet[first + i, 2], feet[first + i, 3], feet[first + i, 4] = t, edges[k, 9], edges[k, 10]
+
+
+@njit(cache=True, nogil=True)
+def _move_corners(f, foot, grad, out):
+    """Add the gradient of one distance to the corners of its face."""
+    t, i, j = foot[2], int(foot[3]), int(foot[4])
+    nx, ny = foot[0] * grad, foot[1] * grad
     out[f, i, 0] -= (1.0 - t) * nx
     out[f, i, 1] -= (1.0 - t) * ny
     out[f, j, 0] -= t * nx
     out[f, j, 1] -= t * ny
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _backpropagate(
-    n, ds, pixels, faces, nearest, image, law, addresses, shape, cutoff, size, corners,
+    n, ds, pixels, faces, feet, image, law, addresses, shape, cutoff,
     pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
 ):  # fmt: skip
     """Add the gradients of a block of pairs of one image to their faces."""
@@ -407,22 +421,20 @@ def _backpropagate(
             image[FAMILY_P], pointer(weight),
         )  # fmt: skip
     for i in range(n):
-        if not a[i] > cutoff:
-            continue
         grad_a = pixel_grads[pixels[i]] * weight[i]
         grad_z = grad_a * pdf[i]
-        if grad_z == 0.0:
+        if grad_z == 0.0 or not a[i] > cutoff:
             continue
         d, f = ds[i], faces[i]
-        grad_scalars[f, GRAD_SCALE] -= grad_z * us[i] / scale
-        grad_scalars[f, GRAD_SHIFT] += -grad_z if reverse else grad_z
+        if scalars:
+            grad_scalars[f, GRAD_SCALE] -= grad_z * us[i] / scale
+            grad_scalars[f, GRAD_SHIFT] += -grad_z if reverse else grad_z
         slope = 1.0 / scale
         if square:
             slope *= 2.0 * abs(d)
         elif art > 0.0:
             slope = slope * (1.0 - art) / abs(d) ** art if d != 0.0 else 0.0
-        grad_d = grad_z * slope
-        _add_distance_gradient(corners, f, nearest[i], pixels[i], size, d, grad_d, grad_corners)
+        _move_corners(f, feet[i], grad_z * slope, grad_corners)
     if not scalars:
         return
     if addresses[DSHAPE] != 0:
@@ -443,57 +455,67 @@ def _backpropagate(
 
 @njit(cache=True, nogil=True)
 def backward_faces(
-    corners, image_of_face, boxes, images, size, law, addresses, shape, cutoff,
+    corners, image_of_face, boxes, images, grid, law, addresses, shape, cutoff,
     pixel_grads, alphas, rests, ties, grad_corners, grad_scalars, start, stop,
 ):  # fmt: skip
     """Fill `grad_corners` and `grad_scalars` of the faces start .. stop - 1.
 
     `pixel_grads` is d(loss)/d(alpha), 0 for pixels that pass no gradient on.
     """
-    height, width = size
-    edges = np.empty((corners.shape[1], 9))
-    cursor = np.empty(2, np.int64)
-    work = np.empty((5, CHUNK))
-    xs, ys, best, foot, distance = work[0], work[1], work[2], work[3], work[4]
-    chunk_nearest, chunk_pixels = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int64)
+    height, width = len(grid[1]), len(grid[0])
+    side = float(min(height, width))
+    edges, bounds = np.empty((corners.shape[1], 11)), np.empty((corners.shape[1], 3))
+    cursor, chunk_pixels = np.empty(2, np.int64), np.empty(CHUNK, np.int64)
+    work = np.empty((6, CHUNK))
+    xs, ys, best, foot, nearest, distance = work[0], work[1], work[2], work[3], work[4], work[5]
     ds, pixels, faces = np.empty(BLOCK), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
-    nearest, buffers = np.empty(BLOCK, np.int32), np.empty((8, BLOCK))
+    feet, buffers = np.empty((BLOCK, 5)), np.empty((8, BLOCK))
     n = 0
     b = image_of_face[start]
     for f in range(start, stop + 1):
         if n > 0 and (f == stop or image_of_face[f] != b):
             _backpropagate(
-                n, ds, pixels, faces, nearest, images[b], law, addresses, shape, cutoff, size,
-                corners, pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
+                n, ds, pixels, faces, feet, images[b], law, addresses, shape, cutoff,
+                pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
             )  # fmt: skip
             n = 0
         if f == stop:
             break
         b = image_of_face[f]
-        box, radius = boxes[f], images[b, RADIUS]
-        if box[2] >= box[3] or box[0] >= box[1]:
+        radius = images[b, RADIUS]
+        if boxes[f, 2] >= boxes[f, 3] or boxes[f, 0] >= boxes[f, 1]:
             continue
-        cursor[0], cursor[1] = box[2], 0
+        cursor[0], cursor[1] = boxes[f, 2], 0
         sign = _edges(corners, f, edges)
+        _bounds(edges, sign, radius, width, side, bounds)
         while True:
             m = _candidates(
-                box, edges, sign, radius, box[3], b * height * width, size, cursor,
+                boxes[f], bounds, boxes[f, 3], b * height * width, grid, cursor,
                 xs, ys, chunk_pixels,
             )  # fmt: skip
             if m == 0:
                 break
-            _distances(edges, sign, m, xs, ys, best, foot, chunk_nearest, distance)
+            _distances(edges, sign, m, xs, ys, best, foot, nearest, distance)
             if n + m > BLOCK:
                 _backpropagate(
-                    n, ds, pixels, faces, nearest, images[b], law, addresses, shape, cutoff, size,
-                    corners, pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
+                    n, ds, pixels, faces, feet, images[b], law, addresses, shape, cutoff,
+                    pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
                 )  # fmt: skip
                 n = 0
+            # Close ranks first: what is dropped here needs no foot.
+            kept = 0
             for k in range(m):
                 if distance[k] >= -radius and pixel_grads[chunk_pixels[k]] != 0.0:
-                    ds[n], pixels[n], faces[n] = distance[k], chunk_pixels[k], f
-                    nearest[n] = chunk_nearest[k]
-                    n += 1
+                    xs[kept], ys[kept], foot[kept] = xs[k], ys[k], foot[k]
+                    nearest[kept], distance[kept] = nearest[k], distance[k]
+                    ds[n + kept], pixels[n + kept], faces[n + kept] = (
+                        distance[k],
+                        chunk_pixels[k],
+                        f,
+                    )
+                    kept += 1
+            _feet(edges, kept, xs, ys, foot, nearest, distance, feet, n)
+            n += kept
 
 
 # ---------------------------------------------------------------------------------------------
@@ -502,52 +524,50 @@ def backward_faces(
 
 
 @njit(cache=True, nogil=True)
-def count_rows(corners, offsets, boxes, images, size, counts, start, stop):
+def count_rows(corners, offsets, boxes, images, grid, counts, start, stop):
     """Bound the number of pairs of every row start .. stop - 1 from above."""
-    height, width = size
+    height, width = len(grid[1]), len(grid[0])
     side = float(min(height, width))
-    edges = np.empty((corners.shape[1], 9))
+    edges, bounds = np.empty((corners.shape[1], 11)), np.empty((corners.shape[1], 3))
     for b in range(start // height, (stop - 1) // height + 1):
         row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
         for f in range(offsets[b], offsets[b + 1]):
-            box = boxes[f]
-            first, last = max(box[2], row_first), min(box[3], row_last)
-            if first >= last or box[0] >= box[1]:
+            first, last = max(boxes[f, 2], row_first), min(boxes[f, 3], row_last)
+            if first >= last or boxes[f, 0] >= boxes[f, 1]:
                 continue
             sign = _edges(corners, f, edges)
+            _bounds(edges, sign, images[b, RADIUS], width, side, bounds)
             for i in range(first, last):
-                y = (height - 1.0 - 2.0 * i) / side
-                x0, x1 = _row_span(edges, sign, images[b, RADIUS], y, box[0], box[1], width, side)
-                counts[b * height + i] += max(x1 - x0, 0)
+                x0, x1 = _row_span(boxes[f], bounds, grid[1][i])
+                counts[b * height + i] += x1 - x0
 
 
 @njit(cache=True, nogil=True)
-def list_rows(corners, offsets, boxes, images, size, pixels, faces, used, slots, start, stop):
+def list_rows(corners, offsets, boxes, images, grid, pixels, faces, used, slots, start, stop):
     """List the pairs within the radius for rows start .. stop - 1, each row in its own slot.
 
     Row r of the range fills pixels and faces from slots[r - start] on; used[r - start] counts them.
     """
-    height, width = size
-    edges = np.empty((corners.shape[1], 9))
-    cursor = np.empty(2, np.int64)
-    work = np.empty((5, CHUNK))
-    xs, ys, best, foot, distance = work[0], work[1], work[2], work[3], work[4]
-    nearest, chunk_pixels = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int64)
+    height, width = len(grid[1]), len(grid[0])
+    side = float(min(height, width))
+    edges, bounds = np.empty((corners.shape[1], 11)), np.empty((corners.shape[1], 3))
+    cursor, chunk_pixels = np.empty(2, np.int64), np.empty(CHUNK, np.int64)
+    work = np.empty((6, CHUNK))
+    xs, ys, best, foot, nearest, distance = work[0], work[1], work[2], work[3], work[4], work[5]
     for b in range(start // height, (stop - 1) // height + 1):
         radius = images[b, RADIUS]
         row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
         for f in range(offsets[b], offsets[b + 1]):
-            box = boxes[f]
-            y_last = min(box[3], row_last)
-            cursor[0], cursor[1] = max(box[2], row_first), 0
-            if cursor[0] >= y_last or box[0] >= box[1]:
+            y_last = min(boxes[f, 3], row_last)
+            cursor[0], cursor[1] = max(boxes[f, 2], row_first), 0
+            if cursor[0] >= y_last or boxes[f, 0] >= boxes[f, 1]:
                 continue
             sign = _edges(corners, f, edges)
+            _bounds(edges, sign, radius, width, side, bounds)
             while True:
                 m = _candidates(
-                    box, edges, sign, radius, y_last, b * height * width, size, cursor,
-                    xs, ys, chunk_pixels,
-                )  # fmt: skip
+                    boxes[f], bounds, y_last, b * height * width, grid, cursor, xs, ys, chunk_pixels
+                )
                 if m == 0:
                     break
                 _distances(edges, sign, m, xs, ys, best, foot, nearest, distance)
@@ -560,34 +580,33 @@ def list_rows(corners, offsets, boxes, images, size, pixels, faces, used, slots,
 
 
 @njit(cache=True, nogil=True)
-def nearest_rows(corners, offsets, boxes, images, size, planes, limits, keys, face, start, stop):
+def nearest_rows(corners, offsets, boxes, images, grid, planes, limits, keys, face, start, stop):
     """The nearest face that covers each pixel of rows start .. stop - 1, -1 where there is none.
 
     planes[f] = (p, q, r): the key p x + q y + r grows towards the camera; it is clamped to
     limits[f, :2] and must reach limits[f, 2], the far plane. Ties go to the lower face.
     """
-    height, width = size
-    edges = np.empty((corners.shape[1], 9))
-    cursor = np.empty(2, np.int64)
-    work = np.empty((5, CHUNK))
-    xs, ys, best, foot, distance = work[0], work[1], work[2], work[3], work[4]
-    nearest, chunk_pixels = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int64)
+    height, width = len(grid[1]), len(grid[0])
+    side = float(min(height, width))
+    edges, bounds = np.empty((corners.shape[1], 11)), np.empty((corners.shape[1], 3))
+    cursor, chunk_pixels = np.empty(2, np.int64), np.empty(CHUNK, np.int64)
+    work = np.empty((6, CHUNK))
+    xs, ys, best, foot, nearest, distance = work[0], work[1], work[2], work[3], work[4], work[5]
     for b in range(start // height, (stop - 1) // height + 1):
         row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
         for f in range(offsets[b], offsets[b + 1]):
-            box = boxes[f]
-            y_last = min(box[3], row_last)
-            cursor[0], cursor[1] = max(box[2], row_first), 0
-            if cursor[0] >= y_last or box[0] >= box[1]:
+            y_last = min(boxes[f, 3], row_last)
+            cursor[0], cursor[1] = max(boxes[f, 2], row_first), 0
+            if cursor[0] >= y_last or boxes[f, 0] >= boxes[f, 1]:
                 continue
             sign = _edges(corners, f, edges)
             if sign == 0.0:
                 continue
+            _bounds(edges, sign, images[b, RADIUS], width, side, bounds)
             while True:
                 m = _candidates(
-                    box, edges, sign, images[b, RADIUS], y_last, b * height * width, size, cursor,
-                    xs, ys, chunk_pixels,
-                )  # fmt: skip
+                    boxes[f], bounds, y_last, b * height * width, grid, cursor, xs, ys, chunk_pixels
+                )
                 if m == 0:
                     break
                 _distances(edges, sign, m, xs, ys, best, foot, nearest, distance)
@@ -602,32 +621,29 @@ def nearest_rows(corners, offsets, boxes, images, size, planes, limits, keys, fa
 
 
 @njit(cache=True, nogil=True)
-def pair_distances(corners, pixels, faces, size, distance, nearest, start, stop):
-    """Signed distance and nearest edge of the listed pairs start .. stop - 1."""
-    height, width = size
-    side = float(min(height, width))
-    edges = np.empty((corners.shape[1], 9))
-    xs, ys, best, foot = np.empty(1), np.empty(1), np.empty(1), np.empty(1)
+def pair_distances(corners, pixels, faces, grid, distance, feet, start, stop):
+    """Signed distance of the listed pairs start .. stop - 1, and how it changes; see `_feet`."""
+    height, width = len(grid[1]), len(grid[0])
+    edges = np.empty((corners.shape[1], 11))
+    work = np.empty((5, 1))
+    xs, ys, best, foot, nearest = work[0], work[1], work[2], work[3], work[4]
     f, sign = -1, 0.0
     for k in range(start, stop):
         if faces[k] != f:
             f = faces[k]
             sign = _edges(corners, f, edges)
-        row, column = (pixels[k] // width) % height, pixels[k] % width
-        xs[0] = (2.0 * column + 1.0 - width) / side
-        ys[0] = (height - 1.0 - 2.0 * row) / side
-        here = slice(k, k + 1)
-        _distances(edges, sign, 1, xs, ys, best, foot, nearest[here], distance[here])
+        xs[0], ys[0] = grid[0][pixels[k] % width], grid[1][(pixels[k] // width) % height]
+        here = distance[k : k + 1]
+        _distances(edges, sign, 1, xs, ys, best, foot, nearest, here)
+        _feet(edges, 1, xs, ys, foot, nearest, here, feet, k)
 
 
 @njit(cache=True, nogil=True)
-def pair_gradients(corners, pixels, faces, size, distance, nearest, grads, out):
-    """Add the gradients of listed pairs to the corners of their faces, in order."""
-    for k in range(len(pixels)):
+def pair_gradients(faces, feet, grads, out):
+    """Add the gradients of listed distances to the corners of their faces, in order."""
+    for k in range(len(faces)):
         if grads[k] != 0.0:
-            _add_distance_gradient(
-                corners, faces[k], nearest[k], pixels[k], size, distance[k], grads[k], out
-            )
+            _move_corners(faces[k], feet[k], grads[k], out)
 
 
 @njit(cache=True, nogil=True)

@@ -98,7 +98,7 @@ class _Tables:
     image_of_face: np.ndarray  # [T] int64
     boxes: np.ndarray  # [T, 4] int32
     images: np.ndarray  # [B, 4] float64
-    size: tuple[int, int]
+    grid: tuple[np.ndarray, np.ndarray]  # x of the columns, y of the rows
 
 
 def _tables(
@@ -118,7 +118,14 @@ def _tables(
         kernels.face_boxes, len(corners), corners, image_of_face, images,
         size.height, size.width, boxes, pieces=2,
     )  # fmt: skip
-    return _Tables(corners, offsets, image_of_face, boxes, images, (size.height, size.width))
+    return _Tables(corners, offsets, image_of_face, boxes, images, _grid(size))
+
+
+def _grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
+    """NDC of the columns and rows of pixel centres."""
+    x = (2 * np.arange(size.width) + 1 - size.width) / size.side
+    y = (size.height - 1 - 2 * np.arange(size.height)) / size.side
+    return x, y
 
 
 def _number(value: Any) -> float:
@@ -241,7 +248,7 @@ class _Alpha(torch.autograd.Function):
         totals, ties = np.zeros(pixels), np.zeros(pixels, np.int32)
         _run(
             kernels.alpha_rows, faces.images * size.height, tables.corners, tables.offsets,
-            tables.boxes, tables.images, tables.size, compiled.law, compiled.addresses,
+            tables.boxes, tables.images, tables.grid, compiled.law, compiled.addresses,
             compiled.shape, model.cutoff, totals, ties,
         )  # fmt: skip
         total = torch.from_numpy(totals)
@@ -270,7 +277,7 @@ class _Alpha(torch.autograd.Function):
         grad_scalars = np.zeros((count, kernels.GRAD_COLUMNS))
         _run(
             kernels.backward_faces, count, tables.corners, tables.image_of_face, tables.boxes,
-            tables.images, tables.size, compiled.law, compiled.addresses, compiled.shape,
+            tables.images, tables.grid, compiled.law, compiled.addresses, compiled.shape,
             model.cutoff, pixel_grads.numpy(), a.numpy(), s.numpy(), ties.numpy(),
             grad_corners, grad_scalars,
         )  # fmt: skip
@@ -326,7 +333,7 @@ def pairs(
     tables = _tables(faces, size, radius)
     rows = faces.images * size.height
     counts = np.zeros(rows, np.int64)
-    common = (tables.corners, tables.offsets, tables.boxes, tables.images, tables.size)
+    common = (tables.corners, tables.offsets, tables.boxes, tables.images, tables.grid)
     _run(kernels.count_rows, rows, *common, counts)
 
     def listing(first: int, last: int) -> Pairs:
@@ -382,29 +389,23 @@ class _Distance(torch.autograd.Function):
 
         wide = corners.detach().to(torch.float64).contiguous()
         count = len(pixels)
-        out, nearest = (
-            torch.empty(count, dtype=torch.float64),
-            torch.empty(count, dtype=torch.int32),
-        )
-        ctx.size = (size.height, size.width)
+        out = torch.empty(count, dtype=torch.float64)
+        feet = torch.empty(count, 5, dtype=torch.float64)
         _run(
-            kernels.pair_distances, count, wide.numpy(), pixels.numpy(), face.numpy(), ctx.size,
-            out.numpy(), nearest.numpy(),
+            kernels.pair_distances, count, wide.numpy(), pixels.numpy(), face.numpy(), _grid(size),
+            out.numpy(), feet.numpy(),
         )  # fmt: skip
-        ctx.save_for_backward(corners, wide, pixels, face, out, nearest)
-        return out.to(corners.dtype, copy=True)
+        ctx.save_for_backward(corners, face, feet)
+        return out.to(corners.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         from gendr.rendering import _numba as kernels
 
-        corners, wide, pixels, face, distance, nearest = ctx.saved_tensors
-        out = torch.zeros_like(wide)
+        corners, face, feet = ctx.saved_tensors
+        out = torch.zeros(corners.shape, dtype=torch.float64)
         flat = grad.detach().to(torch.float64).contiguous()
-        kernels.pair_gradients(
-            wide.numpy(), pixels.numpy(), face.numpy(), ctx.size, distance.numpy(),
-            nearest.numpy(), flat.numpy(), out.numpy(),
-        )  # fmt: skip
+        kernels.pair_gradients(face.numpy(), feet.numpy(), flat.numpy(), out.numpy())
         return *_once((out.to(corners.dtype),), (grad, corners)), None, None, None
 
 
@@ -445,7 +446,7 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
     keys, face = np.zeros(pixels), np.full(pixels, -1, np.int64)
     _run(
         kernels.nearest_rows, faces.images * size.height, tables.corners, tables.offsets,
-        tables.boxes, tables.images, tables.size, planes.contiguous().numpy(),
+        tables.boxes, tables.images, tables.grid, planes.contiguous().numpy(),
         limits.contiguous().numpy(), keys, face,
     )  # fmt: skip
     return torch.from_numpy(face).reshape(faces.images, size.height, size.width)
