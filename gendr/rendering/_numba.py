@@ -266,6 +266,52 @@ def _distances(edges, sign, m, xs, ys, best, foot, nearest, distance):
         distance[i] = math.sqrt(best[i]) if inside else -math.sqrt(best[i])
 
 
+@njit(cache=True, nogil=True)
+def _scratch(corners):
+    """Working memory of a walk: its state, edges, bounds, rows of `work`, pixels of a chunk.
+
+    The rows of `work` are x, y, squared distance, foot, nearest edge and signed distance.
+    """
+    count = corners.shape[1]
+    state = np.empty(4, np.int64)  # face, row, column, orientation of the face
+    edges, bounds = np.empty((count, 11)), np.empty((count, 3))
+    return state, edges, bounds, np.empty((6, CHUNK)), np.empty(CHUNK, np.int64)
+
+
+# Inlined, because a call would count references to a dozen arrays for every face.
+@njit(cache=True, nogil=True, inline="always")
+def _next_chunk(corners, boxes, face_last, rows, image, radius, grid, scratch):
+    """Walk on to the next pixels within reach of a face: returns the face and their number m.
+
+    Faces come in order, the rows of a face in order. The first m entries of the scratch arrays
+    hold the pixels and their distances; m = 0 ends the walk. Start with state = (face, -1, ...).
+    """
+    state, edges, bounds, work, pixels = scratch
+    height, width = len(grid[1]), len(grid[0])
+    while state[0] < face_last:
+        f = state[0]
+        row_last = min(boxes[f, 3], rows[1])
+        if state[1] < 0:  # a face that the walk comes to
+            state[1], state[2] = max(boxes[f, 2], rows[0]), 0
+            if state[1] < row_last and boxes[f, 0] < boxes[f, 1]:
+                orientation = _edges(corners, f, edges)
+                _bounds(edges, orientation, radius, width, float(min(height, width)), bounds)
+                state[3] = int(orientation)
+            else:
+                state[1] = row_last
+        first_pixel = image * height * width
+        m = _candidates(
+            boxes[f], bounds, row_last, first_pixel, grid, state[1:3], work[0], work[1], pixels
+        )
+        if m > 0:
+            _distances(
+                edges, float(state[3]), m, work[0], work[1], work[2], work[3], work[4], work[5]
+            )
+            return f, m
+        state[0], state[1] = f + 1, -1
+    return state[0], 0
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _coverage(n, ds, image, square, art, reverse, cdf_address, shape, us, zs, cdf, sf):
     """Fill cdf and sf of n distances: the law is shifted, then reversed, then squared.
@@ -321,42 +367,28 @@ def alpha_rows(
     corners, offsets, boxes, images, grid, law, addresses, shape, cutoff, totals, ties, start, stop
 ):
     """Fill `totals` (sum of generators, or maximum) of the pixels of rows start .. stop - 1."""
-    height, width = len(grid[1]), len(grid[0])
-    side = float(min(height, width))
-    edges, bounds = np.empty((corners.shape[1], 11)), np.empty((corners.shape[1], 3))
-    cursor, chunk_pixels = np.empty(2, np.int64), np.empty(CHUNK, np.int64)
-    work = np.empty((6, CHUNK))
-    xs, ys, best, foot, nearest, distance = work[0], work[1], work[2], work[3], work[4], work[5]
+    height = len(grid[1])
+    scratch = _scratch(corners)
+    state, distance, chunk_pixels = scratch[0], scratch[3][5], scratch[4]
     ds, pixels, buffers = np.empty(BLOCK), np.empty(BLOCK, np.int64), np.empty((5, BLOCK))
     for b in range(start // height, (stop - 1) // height + 1):
         image, radius = images[b], images[b, RADIUS]
-        row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
+        rows = (max(start - b * height, 0), min(stop - b * height, height))
+        state[0], state[1] = offsets[b], -1
         n = 0
-        for f in range(offsets[b], offsets[b + 1]):
-            y_last = min(boxes[f, 3], row_last)
-            cursor[0], cursor[1] = max(boxes[f, 2], row_first), 0
-            if cursor[0] >= y_last or boxes[f, 0] >= boxes[f, 1]:
-                continue
-            sign = _edges(corners, f, edges)
-            _bounds(edges, sign, radius, width, side, bounds)
-            while True:
-                m = _candidates(
-                    boxes[f], bounds, y_last, b * height * width, grid, cursor, xs, ys, chunk_pixels
+        while True:
+            _, m = _next_chunk(corners, boxes, offsets[b + 1], rows, b, radius, grid, scratch)
+            if n > 0 and (m == 0 or n + m > BLOCK):
+                _accumulate(
+                    n, ds, pixels, image, law, addresses, shape, cutoff, buffers, totals, ties
                 )
-                if m == 0:
-                    break
-                _distances(edges, sign, m, xs, ys, best, foot, nearest, distance)
-                if n + m > BLOCK:
-                    _accumulate(
-                        n, ds, pixels, image, law, addresses, shape, cutoff, buffers, totals, ties
-                    )
-                    n = 0
-                for k in range(m):
-                    if distance[k] >= -radius:
-                        ds[n], pixels[n] = distance[k], chunk_pixels[k]
-                        n += 1
-        if n > 0:
-            _accumulate(n, ds, pixels, image, law, addresses, shape, cutoff, buffers, totals, ties)
+                n = 0
+            if m == 0:
+                break
+            for k in range(m):
+                if distance[k] >= -radius:
+                    ds[n], pixels[n] = distance[k], chunk_pixels[k]
+                    n += 1
 
 
 # ---------------------------------------------------------------------------------------------
@@ -455,53 +487,35 @@ def _backpropagate(
 
 @njit(cache=True, nogil=True)
 def backward_faces(
-    corners, image_of_face, boxes, images, grid, law, addresses, shape, cutoff,
+    corners, offsets, image_of_face, boxes, images, grid, law, addresses, shape, cutoff,
     pixel_grads, alphas, rests, ties, grad_corners, grad_scalars, start, stop,
 ):  # fmt: skip
     """Fill `grad_corners` and `grad_scalars` of the faces start .. stop - 1.
 
     `pixel_grads` is d(loss)/d(alpha), 0 for pixels that pass no gradient on.
     """
-    height, width = len(grid[1]), len(grid[0])
-    side = float(min(height, width))
-    edges, bounds = np.empty((corners.shape[1], 11)), np.empty((corners.shape[1], 3))
-    cursor, chunk_pixels = np.empty(2, np.int64), np.empty(CHUNK, np.int64)
-    work = np.empty((6, CHUNK))
-    xs, ys, best, foot, nearest, distance = work[0], work[1], work[2], work[3], work[4], work[5]
+    scratch = _scratch(corners)
+    state, edges, chunk_pixels = scratch[0], scratch[1], scratch[4]
+    work = scratch[3]
+    xs, ys, foot, nearest, distance = work[0], work[1], work[3], work[4], work[5]
     ds, pixels, faces = np.empty(BLOCK), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
     feet, buffers = np.empty((BLOCK, 5)), np.empty((8, BLOCK))
-    n = 0
-    b = image_of_face[start]
-    for f in range(start, stop + 1):
-        if n > 0 and (f == stop or image_of_face[f] != b):
-            _backpropagate(
-                n, ds, pixels, faces, feet, images[b], law, addresses, shape, cutoff,
-                pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
-            )  # fmt: skip
-            n = 0
-        if f == stop:
-            break
-        b = image_of_face[f]
+    rows = (0, len(grid[1]))
+    for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
         radius = images[b, RADIUS]
-        if boxes[f, 2] >= boxes[f, 3] or boxes[f, 0] >= boxes[f, 1]:
-            continue
-        cursor[0], cursor[1] = boxes[f, 2], 0
-        sign = _edges(corners, f, edges)
-        _bounds(edges, sign, radius, width, side, bounds)
+        state[0], state[1] = max(start, offsets[b]), -1
+        last = min(stop, offsets[b + 1])
+        n = 0
         while True:
-            m = _candidates(
-                boxes[f], bounds, boxes[f, 3], b * height * width, grid, cursor,
-                xs, ys, chunk_pixels,
-            )  # fmt: skip
-            if m == 0:
-                break
-            _distances(edges, sign, m, xs, ys, best, foot, nearest, distance)
-            if n + m > BLOCK:
+            f, m = _next_chunk(corners, boxes, last, rows, b, radius, grid, scratch)
+            if n > 0 and (m == 0 or n + m > BLOCK):
                 _backpropagate(
                     n, ds, pixels, faces, feet, images[b], law, addresses, shape, cutoff,
                     pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
                 )  # fmt: skip
                 n = 0
+            if m == 0:
+                break
             # Close ranks first: what is dropped here needs no foot.
             kept = 0
             for k in range(m):
@@ -549,34 +563,22 @@ def list_rows(corners, offsets, boxes, images, grid, pixels, faces, used, slots,
     Row r of the range fills pixels and faces from slots[r - start] on; used[r - start] counts them.
     """
     height, width = len(grid[1]), len(grid[0])
-    side = float(min(height, width))
-    edges, bounds = np.empty((corners.shape[1], 11)), np.empty((corners.shape[1], 3))
-    cursor, chunk_pixels = np.empty(2, np.int64), np.empty(CHUNK, np.int64)
-    work = np.empty((6, CHUNK))
-    xs, ys, best, foot, nearest, distance = work[0], work[1], work[2], work[3], work[4], work[5]
+    scratch = _scratch(corners)
+    state, distance, chunk_pixels = scratch[0], scratch[3][5], scratch[4]
     for b in range(start // height, (stop - 1) // height + 1):
         radius = images[b, RADIUS]
-        row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
-        for f in range(offsets[b], offsets[b + 1]):
-            y_last = min(boxes[f, 3], row_last)
-            cursor[0], cursor[1] = max(boxes[f, 2], row_first), 0
-            if cursor[0] >= y_last or boxes[f, 0] >= boxes[f, 1]:
-                continue
-            sign = _edges(corners, f, edges)
-            _bounds(edges, sign, radius, width, side, bounds)
-            while True:
-                m = _candidates(
-                    boxes[f], bounds, y_last, b * height * width, grid, cursor, xs, ys, chunk_pixels
-                )
-                if m == 0:
-                    break
-                _distances(edges, sign, m, xs, ys, best, foot, nearest, distance)
-                for k in range(m):
-                    if distance[k] >= -radius:
-                        row = chunk_pixels[k] // width - start
-                        slot = slots[row] + used[row]
-                        pixels[slot], faces[slot] = chunk_pixels[k], f
-                        used[row] += 1
+        rows = (max(start - b * height, 0), min(stop - b * height, height))
+        state[0], state[1] = offsets[b], -1
+        while True:
+            f, m = _next_chunk(corners, boxes, offsets[b + 1], rows, b, radius, grid, scratch)
+            if m == 0:
+                break
+            for k in range(m):
+                if distance[k] >= -radius:
+                    row = chunk_pixels[k] // width - start
+                    slot = slots[row] + used[row]
+                    pixels[slot], faces[slot] = chunk_pixels[k], f
+                    used[row] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -586,38 +588,29 @@ def nearest_rows(corners, offsets, boxes, images, grid, planes, limits, keys, fa
     planes[f] = (p, q, r): the key p x + q y + r grows towards the camera; it is clamped to
     limits[f, :2] and must reach limits[f, 2], the far plane. Ties go to the lower face.
     """
-    height, width = len(grid[1]), len(grid[0])
-    side = float(min(height, width))
-    edges, bounds = np.empty((corners.shape[1], 11)), np.empty((corners.shape[1], 3))
-    cursor, chunk_pixels = np.empty(2, np.int64), np.empty(CHUNK, np.int64)
-    work = np.empty((6, CHUNK))
-    xs, ys, best, foot, nearest, distance = work[0], work[1], work[2], work[3], work[4], work[5]
+    height = len(grid[1])
+    scratch = _scratch(corners)
+    state, work, chunk_pixels = scratch[0], scratch[3], scratch[4]
+    xs, ys, distance = work[0], work[1], work[5]
     for b in range(start // height, (stop - 1) // height + 1):
-        row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
-        for f in range(offsets[b], offsets[b + 1]):
-            y_last = min(boxes[f, 3], row_last)
-            cursor[0], cursor[1] = max(boxes[f, 2], row_first), 0
-            if cursor[0] >= y_last or boxes[f, 0] >= boxes[f, 1]:
+        rows = (max(start - b * height, 0), min(stop - b * height, height))
+        state[0], state[1] = offsets[b], -1
+        while True:
+            f, m = _next_chunk(
+                corners, boxes, offsets[b + 1], rows, b, images[b, RADIUS], grid, scratch
+            )
+            if m == 0:
+                break
+            if state[3] == 0:  # a face without area covers nothing
                 continue
-            sign = _edges(corners, f, edges)
-            if sign == 0.0:
-                continue
-            _bounds(edges, sign, images[b, RADIUS], width, side, bounds)
-            while True:
-                m = _candidates(
-                    boxes[f], bounds, y_last, b * height * width, grid, cursor, xs, ys, chunk_pixels
-                )
-                if m == 0:
-                    break
-                _distances(edges, sign, m, xs, ys, best, foot, nearest, distance)
-                for k in range(m):
-                    if not distance[k] >= 0.0:
-                        continue
-                    key = planes[f, 0] * xs[k] + planes[f, 1] * ys[k] + planes[f, 2]
-                    key = min(max(key, limits[f, 0]), limits[f, 1])
-                    pixel = chunk_pixels[k]
-                    if key >= limits[f, 2] and (face[pixel] < 0 or key > keys[pixel]):
-                        keys[pixel], face[pixel] = key, f
+            for k in range(m):
+                if not distance[k] >= 0.0:
+                    continue
+                key = planes[f, 0] * xs[k] + planes[f, 1] * ys[k] + planes[f, 2]
+                key = min(max(key, limits[f, 0]), limits[f, 1])
+                pixel = chunk_pixels[k]
+                if key >= limits[f, 2] and (face[pixel] < 0 or key > keys[pixel]):
+                    keys[pixel], face[pixel] = key, f
 
 
 @njit(cache=True, nogil=True)

@@ -276,9 +276,9 @@ class _Alpha(torch.autograd.Function):
         grad_corners = np.zeros_like(tables.corners)
         grad_scalars = np.zeros((count, kernels.GRAD_COLUMNS))
         _run(
-            kernels.backward_faces, count, tables.corners, tables.image_of_face, tables.boxes,
-            tables.images, tables.grid, compiled.law, compiled.addresses, compiled.shape,
-            model.cutoff, pixel_grads.numpy(), a.numpy(), s.numpy(), ties.numpy(),
+            kernels.backward_faces, count, tables.corners, tables.offsets, tables.image_of_face,
+            tables.boxes, tables.images, tables.grid, compiled.law, compiled.addresses,
+            compiled.shape, model.cutoff, pixel_grads.numpy(), a.numpy(), s.numpy(), ties.numpy(),
             grad_corners, grad_scalars,
         )  # fmt: skip
         bounds = tables.offsets
