@@ -18,7 +18,10 @@ from typing import Any
 from numba import cfunc, njit, types
 
 # Numba's cache looks at the time of this file only: touch it after changing the constant.
+from gendr._compile import ensure_cache
 from gendr.distributions.gamma import PDF_FLOOR
+
+ensure_cache()
 
 _PI = math.pi
 _INV_PI = 1 / math.pi

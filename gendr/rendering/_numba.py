@@ -25,6 +25,10 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from gendr._compile import ensure_cache
+
+ensure_cache()
+
 BLOCK = 512  # pairs per call of a law: a few arrays of this length stay in the first-level cache
 SHORTEST = 1e-300  # an edge whose squared length is below it is a point
 CHUNK = 256  # candidates of one face whose distances are computed together

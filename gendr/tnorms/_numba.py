@@ -19,6 +19,10 @@ from typing import Any
 from numba import cfunc, types
 from numba.extending import register_jitable
 
+from gendr._compile import ensure_cache
+
+ensure_cache()
+
 _POINTER = types.CPointer(types.float64)
 _GENERATOR = types.void(_POINTER, _POINTER, types.int64, types.float64, _POINTER)
 _WEIGHT = types.void(_POINTER, _POINTER, _POINTER, _POINTER, types.int64, types.float64, _POINTER)

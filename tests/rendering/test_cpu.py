@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -255,3 +256,21 @@ def test_memory_is_bounded_for_heavy_tails():
     )
     kilobytes = int(run.stdout)
     assert kilobytes < 3e6
+
+
+READ_ONLY = """
+import gendr._compile, torch, gendr
+gendr._compile._writable = lambda folder: False
+alpha = gendr.silhouette(torch.rand(1, 3, 3, 3) + 0.1, 4)
+from numba import config
+print(config.CACHE_DIR)
+"""
+
+
+def test_a_read_only_installation_compiles_into_a_temporary_folder():
+    run = subprocess.run(
+        [sys.executable, "-c", READ_ONLY], capture_output=True, text=True, check=True, timeout=300
+    )
+    folder = Path(run.stdout.strip())
+    assert folder.name.startswith("gendr-numba-")
+    assert not folder.exists()  # it went with the process

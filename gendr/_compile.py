@@ -1,0 +1,41 @@
+"""Where compiled kernels are kept between processes.
+
+Numba keeps them beside the source or in the user's cache folder, and refuses to work where it can
+write to neither, as in a container with a read-only file system. There they go into a temporary
+folder, compiled anew by every process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def ensure_cache() -> None:
+    """Give Numba a folder that it can write to, if it has none; call before compiling."""
+    from numba import config
+
+    if config.CACHE_DIR:  # pyright: ignore[reportAttributeAccessIssue]  # made at run time
+        return
+    if _writable(Path(__file__).parent / "rendering" / "__pycache__"):
+        return
+    if _writable(Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "numba"):
+        return
+    folder = tempfile.mkdtemp(prefix="gendr-numba-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    config.CACHE_DIR = folder  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _writable(folder: Path) -> bool:
+    """Whether files can be made in `folder`, which is made if it is missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
