@@ -147,7 +147,10 @@ def render_views(
         renderer = Renderer(size, **{**options, "near": near, "far": far, "lighting": light})
         with torch.no_grad():
             out = renderer(mesh, some)
-            images = torch.cat([out.rgb, out.alpha[:, None]], 1)
+            rgb, alpha = out.rgb, out.alpha[:, None]
+        if not crisp:
+            rgb = rgb * alpha  # the softmax gives a soft edge its colour in full, black aside
+        images = torch.cat([rgb, alpha], 1)
         if crisp:
             images = torch.nn.functional.avg_pool2d(images, OVERSAMPLING)
         parts.append(images)

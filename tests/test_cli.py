@@ -254,6 +254,12 @@ def test_soft_rendering_is_soft(box, tmp_path):
             histogram = image.getchannel("A").histogram()
             partial.append(sum(histogram[1:255]))
     assert partial[1] > 3 * partial[0]
+    # On white too: a soft edge fades from the colour of the mesh to the paper.
+    assert run("render", box, "-o", soft, *law, "--size", 48, "--quiet") == 0
+    with Image.open(soft) as image:
+        grey = image.convert("L")
+        assert grey.getpixel((0, 0)) > 250
+        assert grey.getpixel((24, 24)) < 200
 
 
 def test_cameras_see_all_of_a_mesh():

@@ -186,10 +186,11 @@ def _add_fit(commands: Any) -> None:
     )
     group.add_argument(
         "--cutoff",
-        type=_number(0, 1, closed=False),
+        type=_number(0, 0.999),
         default=1e-3,
         metavar="X",
-        help="coverage at or below it counts as 0; heavy tails (cauchy, levy) are slow below 0.01",
+        help="coverage at or below it counts as 0; 0 is exact, the library's own default is 1e-6; "
+        "heavy tails (cauchy, levy) are slow below 0.01",
     )
 
     group = parser.add_argument_group("the optimisation")
@@ -302,10 +303,11 @@ def _add_render(commands: Any) -> None:
     group.add_argument("--scale", metavar="SCALE", help="a number in NDC, or such as 1.5px (2px)")
     group.add_argument(
         "--cutoff",
-        type=_number(0, 1, closed=False),
+        type=_number(0, 0.999),
         default=1e-3,
         metavar="X",
-        help="coverage at or below it counts as 0; heavy tails (cauchy, levy) are slow below 0.01",
+        help="coverage at or below it counts as 0; 0 is exact, the library's own default is 1e-6; "
+        "heavy tails (cauchy, levy) are slow below 0.01",
     )
     _common(parser)
 

@@ -12,7 +12,7 @@ What the formats keep beside vertices and faces:
 | ply    | read only       | 8 bits         | 8 bits, if there are no vertex colours |
 | off    | no              | no             | no |
 | stl    | no              | no             | no |
-| glb    | yes             | 8 bits         | no |
+| glb    | yes             | 8 bits         | as vertex colours; vertices repeat where they differ |
 
 OBJ keeps every digit and OFF 17 decimals; the others store positions as float32. Vertices keep
 their order and number, but for STL, textured PLY and GLB, which repeat vertices: there, those of
@@ -104,6 +104,8 @@ def save_mesh(mesh: Mesh, path: str | Path) -> None:
     if sum(mesh.face_counts) == 0:
         raise ValueError(f"a mesh without faces cannot be saved to {path}: it could not be loaded")
     mesh = mesh.detach().to("cpu")
+    if kind == ".glb" and mesh.face_colors is not None:
+        mesh = _with_corner_colors(mesh)
     held = {
         name
         for name in ("uvs", "texture", "vertex_colors", "face_colors")
@@ -119,6 +121,23 @@ def save_mesh(mesh: Mesh, path: str | Path) -> None:
     if held - kept:
         lost = ", ".join(sorted(held - kept))
         warnings.warn(f"{path.name} does not hold the {lost} of this mesh", stacklevel=3)
+
+
+def _with_corner_colors(mesh: Mesh) -> Mesh:
+    """The same surface with vertex colours in place of face colours: no two faces share a vertex.
+
+    `load` joins those of equal position and colour again.
+    """
+    corners, colors = mesh.faces.reshape(-1), mesh.corner_colors
+    assert colors is not None  # asked only for meshes with face colours
+    return Mesh(
+        mesh.vertices[corners],
+        torch.arange(len(corners)).reshape(-1, 3),
+        uvs=mesh.uvs,
+        face_uvs=mesh.face_uvs,
+        texture=mesh.textures,
+        vertex_colors=colors.reshape(-1, 3),
+    )
 
 
 _KEEPS = {

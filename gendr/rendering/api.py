@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -73,13 +74,14 @@ def parse_scale(scale: Scale, size: ImageSize, squared: bool) -> float | Tensor:
                 "for a hard edge use dist='heaviside'"
             )
         return scale
-    if isinstance(scale, bool) or not isinstance(scale, (int, float)):
+    if isinstance(scale, bool) or not isinstance(scale, Real):
         raise TypeError(f"scale must be a number, text or a tensor, got {type(scale).__name__}")
+    scale = float(scale)
     if not 0 < scale < float("inf"):
         raise ValueError(
             f"scale must be > 0 and finite, got {scale}; for a hard edge use dist='heaviside'"
         )
-    return float(scale)
+    return scale
 
 
 def make_model(

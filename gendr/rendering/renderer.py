@@ -182,9 +182,13 @@ class Renderer(nn.Module):
         self._gamma = gamma
         self.eps = check_number("eps", eps, above=-1e-9, below=1 + 1e-9)
         self.background: Tensor
-        self.register_buffer("background", check_finite("background", torch.tensor(background)))
-        if self.background.shape != (3,):
+        try:
+            colour = torch.tensor(background, dtype=torch.get_default_dtype())
+        except (TypeError, ValueError):
+            colour = torch.empty(0)
+        if colour.shape != (3,):
             raise ValueError(f"background must be three numbers (RGB), got {background!r}")
+        self.register_buffer("background", check_finite("background", colour))
         self.cutoff, self.backend, self.check = cutoff, backend, check
         check_choice("backend", backend, ("auto", *NAMES))
         self._scale = parse_scale(scale, self.size, self._dist.is_squared)
@@ -212,8 +216,7 @@ class Renderer(nn.Module):
         raw = self._parameters.get(f"log_{name}")
         if raw is None:
             return fixed
-        negative = not isinstance(fixed, Tensor) and fixed < 0
-        return -raw.exp() if negative else raw.exp()
+        return -raw.exp() if float(torch.as_tensor(fixed).detach().min()) < 0 else raw.exp()
 
     @property
     def scale(self) -> float | Tensor:

@@ -97,6 +97,23 @@ def test_face_colors(tmp_path, ending):
     assert_close(back.face_colors, mesh.face_colors, rtol=0, atol=within)
 
 
+@pytest.mark.parametrize("textured", [False, True])
+def test_face_colors_in_a_glb_are_vertex_colors(tmp_path, textured):
+    """Corners have the same colours and UVs; faces of one colour still hang together."""
+    plain = seamed().with_vertex_colors(torch.rand(8, 3)) if textured else icosphere(1)
+    count = len(plain.faces)
+    mesh = plain.with_face_colors(torch.rand(count, 3))
+    mesh.save(tmp_path / "m.glb")
+    back = Mesh.load(tmp_path / "m.glb")
+    assert_close(back.face_vertices, mesh.face_vertices)
+    assert_close(back.corner_colors, mesh.corner_colors, rtol=0, atol=EIGHT_BITS)
+    if textured:
+        assert_close(back.corner_uvs, mesh.corner_uvs)
+    one = plain.with_vertex_colors(None).with_face_colors(torch.full((count, 3), 0.5))
+    one.save(tmp_path / "one.glb")
+    assert len(Mesh.load(tmp_path / "one.glb").vertices) == len(plain.vertices)
+
+
 @pytest.mark.parametrize("ending", ["obj", "glb"])
 def test_texture_and_vertex_colors(tmp_path, ending):
     mesh = seamed().with_vertex_colors(torch.rand(8, 3))
@@ -126,7 +143,6 @@ def test_gradients_do_not_hinder(tmp_path):
     ("ending", "lost"),
     [
         ("obj", "face_colors"),
-        ("glb", "face_colors"),
         ("ply", "face_colors, texture, uvs"),
         ("off", "face_colors, texture, uvs, vertex_colors"),
         ("stl", "face_colors, texture, uvs, vertex_colors"),

@@ -114,6 +114,8 @@ def test_learnable_parameters():
     assert renderer.scale.item() < 0.1
     negative = Renderer(8, tconorm="schweizer_sklar(p=-2)", learnable=["p"])
     assert negative.tconorm.value == pytest.approx(-2)
+    tensor = gendr.tnorms.tconorm("schweizer_sklar", p=torch.tensor(-2.0))
+    assert Renderer(8, tconorm=tensor, learnable=["p"]).tconorm.value == pytest.approx(-2)
     with pytest.raises(ValueError, match="no parameter 'shape'"):
         Renderer(8, "logistic", learnable=["shape"])
     with pytest.raises(ValueError, match="unknown learnable parameter 'scal'"):
@@ -185,6 +187,7 @@ def test_bad_input_of_silhouette_ends_in_one_line(arguments, error, words):
         ({"shading": "flat"}, ValueError, "unknown shading 'flat'"),
         ({"lighting": "sun"}, ValueError, "unknown lighting 'sun'"),
         ({"background": (1.0, 2.0)}, ValueError, "three numbers"),
+        ({"background": "white"}, ValueError, "three numbers"),
         ({"backend": "tpu"}, ValueError, "unknown backend"),
     ],
 )
