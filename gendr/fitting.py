@@ -281,6 +281,12 @@ class FitSettings:
         ends = list(ends) if isinstance(ends, (list, tuple)) else [ends]
         if len(ends) not in (1, 2):
             raise ValueError(f"scale must be one value or START:END, got {self.scale!r}")
+        in_pixels = {"px" in end for end in ends if isinstance(end, str)}
+        if isinstance(self.scale, str) and (len(in_pixels) > 1 or "" in ends):
+            raise ValueError(
+                "both ends of a scale must be given, and in one unit, as in 1px:0.1px, "
+                f"got {self.scale!r}"
+            )
         numbers = [parse_scale(end, size, law.is_squared) for end in ends]
         return float(numbers[0]), float(numbers[-1])
 

@@ -294,3 +294,9 @@ def test_settings_are_documented():
     text = inspect.getdoc(FitSettings) or ""
     for name in FitSettings.__dataclass_fields__:
         assert f"{name}: " in text
+
+
+@pytest.mark.parametrize("scale", ["1px:0.1", "1px:", ":1px", "0.1:1px"])
+def test_the_ends_of_a_schedule_come_in_one_unit(scale):
+    with pytest.raises(ValueError, match="in one unit"):
+        FitSettings(scale=scale).scales((64, 64))

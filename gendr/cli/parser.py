@@ -216,7 +216,13 @@ def _add_fit(commands: Any) -> None:
         help="of the sphere to start from: 2 gives 162 vertices, 3 642, 4 2562",
     )
     group.add_argument("--init", metavar="MESH", help="a mesh to start from, instead of a sphere")
-    group.add_argument("--seed", type=_integer(0), default=0, metavar="N", help="of all draws")
+    group.add_argument(
+        "--seed",
+        type=_integer(0),
+        default=0,
+        metavar="N",
+        help="of the draws of views, where there are more than --views-per-step",
+    )
     group.add_argument(
         "--views-per-step",
         type=_integer(1),

@@ -96,6 +96,7 @@ def save_mesh(mesh: Mesh, path: str | Path) -> None:
 
     Raises:
         ValueError: for a batch, a mesh without faces, or an unknown extension.
+        FileNotFoundError: for a folder that does not exist.
     """
     path = Path(path)
     kind = _kind(path)
@@ -103,6 +104,8 @@ def save_mesh(mesh: Mesh, path: str | Path) -> None:
         raise ValueError(f"a file holds one mesh, got a batch of {len(mesh)}; save mesh[i]")
     if sum(mesh.face_counts) == 0:
         raise ValueError(f"a mesh without faces cannot be saved to {path}: it could not be loaded")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"no folder {path.parent} to save {path.name} in; make it first")
     mesh = mesh.detach().to("cpu")
     if kind == ".glb" and mesh.face_colors is not None:
         mesh = _with_corner_colors(mesh)

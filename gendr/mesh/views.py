@@ -145,7 +145,7 @@ def load_views(
         elif shape != first[1] and size is None:
             raise ValueError(
                 f"masks must be of one size, got {_size(first[1])} in {first[0]} and "
-                f"{_size(shape)} in {source}; give a size to resize them"
+                f"{_size(shape)} in {source}; give size=(H, W) to resize them"
             )
         poses.append(_pose(frame, where))
         target = _target_size(shape, size)

@@ -488,3 +488,8 @@ def test_real_files(name, tmp_path):
         assert_close(back.faces, mesh.faces)
         assert_close(back.corner_uvs, mesh.corner_uvs, rtol=0, atol=1e-6)
         assert_close(back.texture, texture, rtol=0, atol=1e-6)
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere to save m\.obj"):
+        icosphere(0).save(tmp_path / "nowhere" / "m.obj")
