@@ -13,6 +13,7 @@ import datetime
 import json
 import platform
 import re
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -149,7 +150,8 @@ def main() -> None:
     rows = [measure(scene, args.repeat) for scene in scenes(args.quick)]
     date = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
     machine = (
-        f"Measured on {date} with {torch.get_num_threads()} threads of {_cpu_name()}, "
+        f"Measured on {date} at commit {_commit()} with {torch.get_num_threads()} threads of "
+        f"{_cpu_name()}, "
         f"torch {torch.__version__.split('+')[0]}, Python {platform.python_version()}"
     )
     table = markdown(rows, matmul, machine)
@@ -167,6 +169,13 @@ def main() -> None:
                 r"<!-- begin timings -->.*<!-- end timings -->", lambda _: block, text, flags=re.S
             )
         )
+
+
+def _commit() -> str:
+    run = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
+    )
+    return run.stdout.strip() or "unknown"
 
 
 def _cpu_name() -> str:
