@@ -140,6 +140,17 @@ def _number(low: float = float("-inf"), high: float = float("inf"), closed: bool
     return convert
 
 
+def _cutoff(group: Any) -> None:
+    group.add_argument(
+        "--cutoff",
+        type=_number(0, 0.999),
+        default=1e-3,
+        metavar="X",
+        help="coverage at or below it counts as 0; 0 is exact, the library's own default is 1e-6; "
+        "heavy tails (cauchy, levy) are slow below 0.01",
+    )
+
+
 def _common(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("where and how it runs")
     group.add_argument("--device", default="cpu", help="such as cpu or cuda:0")
@@ -184,14 +195,7 @@ def _add_fit(commands: Any) -> None:
         help="how soft edges are: a number (NDC: the image is 2 wide), 1.5px, or START:END for a "
         "geometric schedule; auto is 0.3px:0.05px for logistic and as soft for other laws",
     )
-    group.add_argument(
-        "--cutoff",
-        type=_number(0, 0.999),
-        default=1e-3,
-        metavar="X",
-        help="coverage at or below it counts as 0; 0 is exact, the library's own default is 1e-6; "
-        "heavy tails (cauchy, levy) are slow below 0.01",
-    )
+    _cutoff(group)
 
     group = parser.add_argument_group("the optimisation")
     group.add_argument("--steps", type=_integer(1), default=100, metavar="N", help="Adam steps")
@@ -307,14 +311,7 @@ def _add_render(commands: Any) -> None:
     group.add_argument("--dist", metavar="LAW", help="gendr list distributions (logistic)")
     group.add_argument("--tconorm", metavar="NAME", help="gendr list tconorms (probabilistic)")
     group.add_argument("--scale", metavar="SCALE", help="a number in NDC, or such as 1.5px (2px)")
-    group.add_argument(
-        "--cutoff",
-        type=_number(0, 0.999),
-        default=1e-3,
-        metavar="X",
-        help="coverage at or below it counts as 0; 0 is exact, the library's own default is 1e-6; "
-        "heavy tails (cauchy, levy) are slow below 0.01",
-    )
+    _cutoff(group)
     _common(parser)
 
 
