@@ -493,7 +493,7 @@ class _Job:
         # Depths at which the object can be; silhouettes need no depth precision.
         depth = self.camera.translation[:, 2]
         near, far = float(depth.clamp(min=1e-3).min()) * 1e-2, float(depth.abs().max()) * 10 + 10
-        planes = {"near": near, "far": far, "backend": settings.backend}
+        planes: dict[str, Any] = {"near": near, "far": far, "backend": settings.backend}
         self.soft = Renderer(
             size, settings.law, settings.conorm, cutoff=settings.cutoff, check=False, **planes
         )

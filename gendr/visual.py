@@ -144,7 +144,8 @@ def render_views(
     for i in range(0, len(camera), together):
         some = camera[i : i + together]
         light = headlight(some, options["lighting"])
-        renderer = Renderer(size, **{**options, "near": near, "far": far, "lighting": light})
+        arguments: dict[str, Any] = {**options, "near": near, "far": far, "lighting": light}
+        renderer = Renderer(size, **arguments)
         with torch.no_grad():
             out = renderer(mesh, some)
             rgb, alpha = out.rgb, out.alpha[:, None]
@@ -322,10 +323,6 @@ def spread(count: int, wanted: int) -> list[int]:
     """At most `wanted` numbers, evenly from 0 .. count - 1."""
     shown = min(count, wanted)
     return [i * count // shown for i in range(shown)]
-
-
-def _shorten(text: str, length: int = 46) -> str:
-    return text if len(text) <= length else "..." + text[3 - length :]
 
 
 def fit_frames(

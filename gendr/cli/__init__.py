@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,7 +65,7 @@ def _run(args: Any) -> int:
 
 
 @contextmanager
-def _threads(args: Any) -> Iterator[None]:
+def _threads(args: Any) -> Generator[None, None, None]:
     """The kernels on all cores, or on as many as asked for; torch on one.
 
     Torch's tensors are small here, and its threads wait for each other where a machine is busy: a

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -358,7 +358,7 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _signals() -> Iterator[None]:
+def _signals() -> Generator[None, None, None]:
     """SIGTERM interrupts as Ctrl-C does."""
 
     def stop(*_: Any) -> None:

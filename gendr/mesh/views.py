@@ -615,7 +615,7 @@ def _lines(camera: Camera, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         length, if orthographic) that a sphere of the same second moment would span.
     """
     batch, height, width = alpha.shape
-    like = {"dtype": alpha.dtype, "device": alpha.device}
+    like: dict[str, Any] = {"dtype": alpha.dtype, "device": alpha.device}
     side = min(height, width)
     y = -(2 * torch.arange(height, **like) + 1 - height) / side
     x = (2 * torch.arange(width, **like) + 1 - width) / side

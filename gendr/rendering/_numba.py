@@ -13,6 +13,7 @@ Rows of all images are numbered through: row = image * height + i. So are pixels
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: reportMissingParameterType=false
 # pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import import_module
 from itertools import pairwise
 from math import prod
 from typing import Any, cast
@@ -32,7 +33,7 @@ PAIRS_AT_ONCE = 4_000_000  # about 1 GB of torch temporaries where pairs are lis
 def available() -> str | None:
     """None if Numba can be imported, else the reason."""
     try:
-        import numba  # noqa: F401
+        import_module("numba")
     except ImportError as error:
         return f"the cpu backend needs Numba, which failed to import ({error}); pip install numba"
     return None

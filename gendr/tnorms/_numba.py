@@ -10,6 +10,9 @@ s <= 0, and both weights are 0 where a, s, A or S is not positive, or where one 
 Each is compiled at first use and cached on disk; kernels call them through their address.
 """
 
+# Numba compiles these functions for pointers to float64.
+# pyright: reportMissingParameterType=false
+
 from __future__ import annotations
 
 import functools
