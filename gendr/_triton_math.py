@@ -1,0 +1,105 @@
+"""Functions of float32 blocks that Triton lacks, in its own primitives.
+
+libdevice has most of them, but not under the interpreter (`TRITON_INTERPRET=1`), which is how the
+kernels are tested where there is no GPU. None makes a NaN out of an argument in its range, the ends
+included, and a NaN stays one. Errors are in units of the last place (ulp, 6e-8 to 1.2e-7).
+
+On a GPU tl.exp(x) rounds x log2(e) before its approximate 2^y, an error of 2 + 0.6 |x| ulp. That is
+good enough for exp(-|z|) by itself; where its error would be amplified, `exp_parts` reduces the
+argument first. tl.log, tl.log2 and tl.erf are full-precision code, within 2 ulp; `/` is within 2.
+
+The polynomials are near-minimax fits of relative error, made for this file.
+"""
+
+# Triton compiles these functions; their arguments are blocks of float32.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
+from __future__ import annotations
+
+import math
+
+import triton
+import triton.language as tl
+
+_LOG2_E: tl.constexpr = tl.constexpr(1 / math.log(2))
+# log(2) in two parts: an integer below 2^14 times the first is exact in float32.
+_LN2_HIGH: tl.constexpr = tl.constexpr(0.693359375)
+_LN2_LOW: tl.constexpr = tl.constexpr(math.log(2) - 0.693359375)
+# exp is 0 below and an infinity soon above; the ends of what `exp_parts` reduces.
+_EXP_LOWEST: tl.constexpr = tl.constexpr(-104.0)
+_EXP_HIGHEST: tl.constexpr = tl.constexpr(88.0)
+
+
+@triton.jit
+def log1p(x):
+    """log(1 + x) for x >= -1, 3 ulp; -inf at -1, inf at inf."""
+    small = tl.abs(x) < 0.35
+    near = tl.where(small, x, 0.0)
+    y = near / (2.0 + near)
+    w = y * y
+    near = 2.0 * y * (1.0 + w * (1 / 3 + w * (1 / 5 + w * (1 / 7 + w * (1 / 9)))))
+    return tl.where(small, near, tl.log(1.0 + x))
+
+
+@triton.jit
+def exp_parts(x, rest):
+    """(s, p) with exp(x + rest) = s + s p, s a power of 2, p in [-0.3, 0.42] with its own digits.
+
+    x has the magnitude, rest the digits that it had no room for, at most |x| / 2 of them; their sum
+    is 88 at most. An x above counts as 88; one below -104 as -104 with no rest, where s is 0.
+    """
+    rest = tl.where(x < _EXP_LOWEST, 0.0, rest)
+    x = tl.where(x < _EXP_LOWEST, _EXP_LOWEST, tl.where(x > _EXP_HIGHEST, _EXP_HIGHEST, x))
+    n = tl.floor((x + rest) * _LOG2_E + 0.5)
+    r = (x - n * _LN2_HIGH) + (rest - n * _LN2_LOW)
+    p = 0.00836925954 + r * 0.00138888683
+    p = 0.49999997 + r * (0.166665047 + r * (0.041667141 + r * p))
+    return tl.exp2(n), r * (1.0 + r * p)
+
+
+@triton.jit
+def exp_sum(x, rest):
+    """exp(x + rest), 2 ulp plus the rounding of the arguments; see `exp_parts` for the ranges."""
+    s, p = exp_parts(x, rest)
+    return s + s * p
+
+
+@triton.jit
+def expm1(x):
+    """exp(x) - 1, 2 ulp; -1 at -inf, inf above 88."""
+    s, p = exp_parts(x, 0.0)
+    return tl.where(x > _EXP_HIGHEST, float("inf"), (s - 1.0) + s * p)
+
+
+@triton.jit
+def exp_and_complement(x, rest):
+    """(y, 1 - y) for y = exp(x + rest) <= 1, both with all their digits; see `exp_parts`."""
+    s, p = exp_parts(x, rest)
+    return s + s * p, (1.0 - s) - s * p
+
+
+@triton.jit
+def power(x, p):
+    """x^p for x >= 0 and finite p; 0 and inf go where the limit is, 1 for p = 0.
+
+    The logarithm of the result has a relative error of 2 ulp: 1e-5 of a result of 1e-30.
+    """
+    return tl.where(p == 0.0, 1.0, tl.exp2(p * tl.log2(x)))
+
+
+@triton.jit
+def erfcx(x):
+    """exp(x^2) erfc(x) for x >= 0, 4 ulp; 0 at inf. With exp(-x^2) it is the tail of erfc."""
+    v = 1.0 / (1.0 + 0.4 * x)
+    p = 0.137561962 + v * (-0.235527724 + v * (0.140446931 + v * -0.0292151608))
+    p = 0.171739295 + v * (0.119008251 + v * (0.0839165896 + v * (-0.0468955748 + v * p)))
+    return v * (0.225675836 + v * (0.225675866 + v * (0.207613721 + v * p)))
+
+
+@triton.jit
+def atan(x):
+    """The arc tangent for x in [0, 1], 2 ulp."""
+    w = x * x
+    p = -0.0750427395 + w * (0.0426912755 + w * (-0.016068479 + w * 0.00284985197))
+    p = 0.199926198 + w * (-0.142036423 + w * (0.106409244 + w * p))
+    return x * (1.0 + w * (-0.333330721 + w * p))

@@ -1,0 +1,203 @@
+"""The Triton twins, interpreted, against the torch classes in float64."""
+
+import math
+
+import pytest
+import torch
+from law_oracles import EXAMPLES, points
+
+from gendr import distributions
+from gendr.distributions.gamma import Gamma
+
+triton = pytest.importorskip("triton")
+
+import triton.language as tl  # noqa: E402  # there is no triton on some systems
+
+from gendr.distributions import _triton as twins  # noqa: E402
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+ROWS, COLUMNS = 256, 16
+LARGEST = torch.finfo(torch.float32).max
+EDGES = (0.0, 1, 0.25, 0.5, 1e-4, 1e-20, 1e-31, 30, 40, 90, 800, 1e9, 1e30, LARGEST)
+# Beyond the class' examples: where the general form begins and ends, and beside its branches.
+SHAPES = (0.3, 0.999, 1.5, 9.9, 10.1, 40.0, 1000.0, 10_000.0)
+LAWS = [*EXAMPLES, *map(Gamma, SHAPES)]
+GAMMAS = [law for law in LAWS if law.name == "gamma"]
+
+# Relative where the value is above 1e-30, absolute everywhere.
+RELATIVE, ABSOLUTE, SMALLEST = 1e-5, 2e-6, 1e-30
+
+
+@triton.jit
+def tails_kernel(z_ptr, cdf_ptr, sf_ptr, n, shape, constant, TWIN: tl.constexpr, ROWS: tl.constexpr,
+                 COLUMNS: tl.constexpr):  # fmt: skip
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    i = rows[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    cdf, sf = TWIN(tl.load(z_ptr + i, mask=i < n, other=0.0), shape, constant)
+    tl.store(cdf_ptr + i, cdf, mask=i < n)
+    tl.store(sf_ptr + i, sf, mask=i < n)
+
+
+@triton.jit
+def pdf_kernel(z_ptr, pdf_ptr, n, shape, constant, TWIN: tl.constexpr, ROWS: tl.constexpr,
+               COLUMNS: tl.constexpr):  # fmt: skip
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    i = rows[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    pdf = TWIN(tl.load(z_ptr + i, mask=i < n, other=0.0), shape, constant)
+    tl.store(pdf_ptr + i, pdf, mask=i < n)
+
+
+@triton.jit
+def dshape_kernel(z_ptr, slope_ptr, n, shape, constant, psi, TWIN: tl.constexpr, ROWS: tl.constexpr,
+                  COLUMNS: tl.constexpr):  # fmt: skip
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    i = rows[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    slope = TWIN(tl.load(z_ptr + i, mask=i < n, other=0.0), shape, constant, psi)
+    tl.store(slope_ptr + i, slope, mask=i < n)
+
+
+def launch(kernel, z, outputs, scalars, twin):
+    """Run the kernel on z; what it does not write stays NaN. Returns float64 on the CPU."""
+    z = z.to(DEVICE)
+    out = [torch.full_like(z, math.nan) for _ in range(outputs)]
+    grid = (triton.cdiv(z.numel(), ROWS * COLUMNS),)
+    kernel[grid](z, *out, z.numel(), *scalars, TWIN=twin, ROWS=ROWS, COLUMNS=COLUMNS)
+    return [o.cpu().double() for o in out]
+
+
+def scalars(law):
+    return twins.parameters(1.0 if law.shape_parameter is None else law.shape_parameter)
+
+
+def tails(law, z):
+    return launch(tails_kernel, z, 2, scalars(law)[:2], twins.cdf_twin(law.name))
+
+
+def pdf(law, z):
+    return launch(pdf_kernel, z, 1, scalars(law)[:2], twins.pdf_twin(law.name))[0]
+
+
+def shape_slope(law, z):
+    return launch(dshape_kernel, z, 1, scalars(law), twins.dshape_twin(law.name))[0]
+
+
+def exact(law):
+    """The class, with the shape rounded as the kernels see it."""
+    return law if law.shape_parameter is None else Gamma(scalars(law)[0])
+
+
+def inputs(law):
+    """Bulk, tails, the grid of pixel centres and edges, both signs, float32, an odd number."""
+    centre = law.shape_parameter or 0.0
+    spread = max(1.0, centre**0.5)
+    draw = torch.randn(1500, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    grid = (2 * torch.arange(64, dtype=torch.float64) + 1) / 64 - 1
+    edges = torch.tensor(EDGES, dtype=torch.float64)
+    magnitudes = 10.0 ** torch.linspace(-20, 12, 500, dtype=torch.float64)
+    near = torch.cat([draw, 5 * draw, grid, grid / 100, torch.linspace(-14, 14, 1000)])
+    z = torch.cat([points(law, 200), near, near * spread + centre, edges, magnitudes])
+    return torch.cat([z, -z]).float()[:-1]
+
+
+def assert_close(got, want, relative=RELATIVE):
+    error = (got - want).abs()
+    assert bool((error <= ABSOLUTE * want.abs().clamp(min=1)).all()), error.max()
+    excess = torch.where(want.abs() > SMALLEST, error / want.abs(), 0.0)
+    assert excess.max() <= relative
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_cdf_and_sf_equal_the_class_in_both_tails(law):
+    z = inputs(law)
+    cdf, sf = tails(law, z)
+    assert_close(cdf, exact(law).cdf(z.double()))
+    assert_close(sf, exact(law).sf(z.double()))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_pdf_equals_the_class(law):
+    z = inputs(law)
+    assert_close(pdf(law, z), exact(law).pdf(z.double()))
+
+
+# Laws whose exponent is rounded before an exp that amplifies it, unless its low digits go along:
+# without them the errors are 4e-6.
+@pytest.mark.parametrize(
+    ("name", "ends", "relative"),
+    [
+        ("gaussian", (-11.6, 0), 5e-7),
+        ("gumbel_max", (-4.2, 0), 3e-6),
+        ("gumbel_min", (0, 4.2), 3e-6),
+    ],
+)
+def test_tails_amplify_no_rounding(name, ends, relative):
+    law = distributions.get(name)
+    z = torch.linspace(*ends, 3000)
+    cdf, sf = tails(law, z)
+    assert_close(cdf, law.cdf(z.double()), relative)
+    assert_close(sf, law.sf(z.double()), relative)
+
+
+@pytest.mark.parametrize("law", GAMMAS, ids=str)
+def test_the_shape_slope_equals_the_class(law):
+    z = inputs(law)
+    shapes = torch.full_like(z, scalars(law)[0], dtype=torch.float64).requires_grad_()
+    (want,) = torch.autograd.grad(Gamma(shapes).cdf(z.double()).sum(), shapes)
+    assert_close(shape_slope(law, z), want)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_infinities_reach_the_limits(law):
+    z = torch.tensor([-math.inf, -LARGEST, LARGEST, math.inf])
+    cdf, sf = tails(law, z)
+    assert cdf[:2].tolist() == pytest.approx([0, 0], abs=1e-19)
+    assert sf[2:].tolist() == pytest.approx([0, 0], abs=1e-19)
+    assert (cdf[0], cdf[3], sf[0], sf[3]) == (0, 1, 1, 0)
+    assert pdf(law, z).tolist() == [0, 0, 0, 0]
+    if law in GAMMAS:
+        assert shape_slope(law, z).tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_a_nan_is_not_hidden_and_spares_the_others(law):
+    z = torch.tensor([math.nan, 0.7, 3.0])
+    cdf, sf = tails(law, z)
+    assert cdf.isnan().tolist() == sf.isnan().tolist() == [True, False, False]
+    assert_close(cdf[1:], exact(law).cdf(z[1:].double()))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_the_parts_sum_to_one_and_are_monotone(law):
+    z = inputs(law).sort().values
+    cdf, sf = tails(law, z)
+    torch.testing.assert_close(cdf + sf, torch.ones_like(cdf), rtol=0, atol=2e-7)
+    # Falls no further than its relative error allows.
+    assert bool((cdf.diff() >= -RELATIVE * cdf[1:]).all())
+    assert bool((sf.diff() <= RELATIVE * sf[:-1]).all())
+    assert bool(((cdf >= 0) & (cdf <= 1) & (sf >= 0) & (sf <= 1)).all())
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_the_pdf_is_finite_and_no_less_than_zero(law):
+    out = pdf(law, inputs(law))
+    assert bool((out.isfinite() & (out >= 0)).all())
+
+
+@pytest.mark.parametrize("shape", [1e-3, 0.5, 2.0, 300.0, 1e6])
+def test_parameters_of_a_shape(shape):
+    mp = pytest.importorskip("mpmath")
+    rounded, constant, psi = twins.parameters(shape)
+    assert rounded == torch.tensor(shape).item()
+    a = mp.mpf(rounded)
+    assert constant == pytest.approx(float(a * mp.log(a) - a - mp.loggamma(a)), abs=1e-8)
+    assert psi == pytest.approx(float(mp.digamma(a) - mp.log(a)), rel=1e-7)
+
+
+def test_every_law_has_its_twins():
+    for name in distributions.names():
+        assert twins.cdf_twin(name) is not twins.pdf_twin(name)
+    for wrong in ("logstic", "_gamma", ""):
+        with pytest.raises(ValueError, match=f"no Triton twin '{wrong}_pdf'"):
+            twins.pdf_twin(wrong)
+    with pytest.raises(ValueError, match="no Triton twin 'logistic_dshape'"):
+        twins.dshape_twin("logistic")

@@ -1,0 +1,281 @@
+"""The Triton twins against the classes in float64: values to the ends of float32, edges, guards."""
+
+import numpy as np
+import pytest
+import torch
+from mpmath import mp
+from published_forms import ARCHIMEDEAN, PARAMETRIC
+
+triton = pytest.importorskip("triton", reason="Triton has no wheels for this platform")
+
+import triton.language as tl  # noqa: E402  (after the skip)
+
+from gendr.tnorms import Frank, SchweizerSklar  # noqa: E402
+from gendr.tnorms import _triton as twins  # noqa: E402
+from gendr.tnorms.base import Norm  # noqa: E402
+
+DEVICE = "cpu" if triton.knobs.runtime.interpret else "cuda"
+BLOCK = 1024
+EPS = 2.0**-24
+TINY = 2.0**-126  # the least normal float32
+
+every_family = pytest.mark.parametrize("t", ARCHIMEDEAN, ids=str)
+parametric = pytest.mark.parametrize("t", PARAMETRIC, ids=str)
+
+
+@triton.jit
+def generator_kernel(a, s, p, out, n, TWIN: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    g = TWIN(tl.load(a + i, inside), tl.load(s + i, inside), tl.load(p))
+    tl.store(out + i, g, inside)
+
+
+@triton.jit
+def inverse_kernel(t, p, total, rest, n, TWIN: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    A, S = TWIN(tl.load(t + i, inside), tl.load(p))
+    tl.store(total + i, A, inside)
+    tl.store(rest + i, S, inside)
+
+
+@triton.jit
+def weight_kernel(a, s, A, S, p, out, n, TWIN: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    member = tl.load(a + i, inside), tl.load(s + i, inside)
+    total = tl.load(A + i, inside), tl.load(S + i, inside)
+    tl.store(out + i, TWIN(member[0], member[1], total[0], total[1], tl.load(p)), inside)
+
+
+def launch(kernel, twin, *arrays, p, outputs=1):
+    """The outputs of one twin, in float64, on arrays of float32 numbers."""
+    inputs = [torch.as_tensor(x, dtype=torch.float32, device=DEVICE) for x in arrays]
+    out = [torch.full_like(inputs[0], torch.nan) for _ in range(outputs)]
+    n = len(inputs[0])
+    p = torch.tensor([p], dtype=torch.float32, device=DEVICE)
+    with np.errstate(all="ignore"):  # infinities are meant; the interpreter computes in NumPy
+        kernel[(triton.cdiv(n, BLOCK),)](*inputs, p, *out, n, TWIN=twin, BLOCK=BLOCK)
+    out = [x.double().cpu() for x in out]
+    return out if outputs > 1 else out[0]
+
+
+def single(t):
+    """The same family at the float32 number that the kernel gets as p."""
+    return t.with_p(float(np.float32(t.value))) if t in PARAMETRIC else t
+
+
+def number(t):
+    return getattr(t, "value", 0.0)
+
+
+# g of the thesis (table B.2), in a = 1 - s.
+GENERATORS = {
+    "hamacher": lambda a, p: mp.log((1 + (p - 1) * a) / (1 - a)),
+    "frank": lambda a, p: -mp.log((p ** (1 - a) - 1) / (p - 1)),
+    "yager": lambda a, p: a**p,
+    "aczel_alsina": lambda a, p: (-mp.log(1 - a)) ** p,
+    "dombi": lambda a, p: (a / (1 - a)) ** p,
+    "schweizer_sklar": lambda a, p: (1 - a) ** p - 1,
+}
+
+
+def exact_weight_p(t, a, s, A, S):
+    """(dg/dp)(a) / g'(A) from numerical derivatives; the class cancels for small a or small s."""
+    g = GENERATORS[t.name]
+
+    def derivatives(a, s):
+        a, p = mp.mpf(a) if a < s else 1 - mp.mpf(s), mp.mpf(t.value)
+        return mp.diff(lambda q: g(a, q), p), mp.diff(lambda x: g(x, p), a)
+
+    with mp.workdps(100):
+        pairs = zip(a.tolist(), s.tolist(), A.tolist(), S.tolist(), strict=True)
+        weights = [derivatives(*x[:2])[0] / derivatives(*x[2:])[1] for x in pairs]
+        return torch.tensor([float(w) for w in weights], dtype=torch.float64)
+
+
+def coverage(count, least, seed=0):
+    """(a, s), s = 1 - a in float64, the smaller one log-uniform in [least, 1/2] and of float32."""
+    rng = np.random.default_rng(seed)
+    small = torch.from_numpy(0.5 * (2 * least) ** rng.random(count)).float().double()
+    low = torch.from_numpy(rng.random(count) < 0.5)
+    return torch.where(low, small, 1 - small), torch.where(low, 1 - small, small)
+
+
+def members(count, least):
+    """(a, s, A, S), each total at least its member."""
+    a, s = coverage(count, least)
+    b, r = coverage(count, least, seed=1)
+    swap = (a > b) | (s < r)
+    a, s, b, r = (torch.where(swap, *x) for x in ((b, a), (r, s), (a, b), (s, r)))
+    return a, s, b, r
+
+
+# The least of a and s.
+every_region = pytest.mark.parametrize("least", [1e-3, 1e-30], ids=["middle", "tails"])
+
+
+def tolerance(t, least):
+    """The relative error allowed: a power x^p costs |p log x| units of the last place.
+
+    That is at most 88 for a float32 number; in a product of two the larger may be beyond.
+    """
+    power = abs(t.value) if isinstance(t, (Norm, SchweizerSklar)) else 0
+    return EPS * (16 + 4 * min((1 + power) * -np.log(least), 128))
+
+
+def close(actual, expected, rtol, atol=0.0):
+    """Equal in relative terms; what is no normal float32 may overflow or vanish."""
+    huge = expected > 1e38
+    assert bool((actual[huge] > 9e37).all())
+    torch.testing.assert_close(actual[~huge], expected[~huge], rtol=rtol, atol=atol + TINY)
+
+
+@every_family
+@every_region
+def test_generator_equals_the_class(t, least):
+    t = single(t)
+    a, s = coverage(300, least)
+    g = launch(generator_kernel, twins.generator_twin(t.name), a, s, p=number(t))
+    close(g, t.generator(a, s), tolerance(t, least))
+
+
+@every_family
+@every_region
+def test_inverse_equals_the_class(t, least):
+    t = single(t)
+    sums = t.generator(*coverage(300, least)).float().double()
+    sums = sums[(sums > TINY) & (sums < torch.inf)]
+    A, S = launch(inverse_kernel, twins.inverse_twin(t.name), sums, p=number(t), outputs=2)
+    expected = t.inverse(sums)
+    rtol = tolerance(t, least) * max(1, 1 / abs(t.p or 1))  # t^(1/p)
+    close(A, expected[0], rtol)
+    # The class takes 1 - A there, at its own precision.
+    close(S, expected[1], rtol, atol=1e-15 if t.name == "yager" else 0)
+
+
+@every_family
+@every_region
+def test_inverse_undoes_the_generator(t, least):
+    t = single(t)
+    a, s = coverage(300, least)
+    sums = launch(generator_kernel, twins.generator_twin(t.name), a, s, p=number(t))
+    fits = (sums > TINY) & (sums < torch.inf)
+    a, s, sums = a[fits], s[fits], sums[fits]
+    assert len(a) > 0
+    A, S = launch(inverse_kernel, twins.inverse_twin(t.name), sums, p=number(t), outputs=2)
+    rtol = tolerance(t, least) * max(1, 1 / abs(t.p or 1))
+    close(A, a, rtol)
+    close(S, s, rtol, atol=1e-6 if t.name == "yager" else 0)  # nilpotent: S is as fine as A
+    assert bool((A <= 1).all() and (S <= 1).all())
+
+
+@every_family
+@every_region
+def test_weight_equals_the_class(t, least):
+    t = single(t)
+    arrays = members(1000, least)
+    w = launch(weight_kernel, twins.weight_twin(t.name), *arrays, p=number(t))
+    close(w, t.weight(*arrays), tolerance(t, least))
+
+
+@parametric
+@every_region
+def test_weight_p_is_the_derivative(t, least):
+    t = single(t)
+    arrays = members(60, least)
+    w = launch(weight_kernel, twins.weight_p_twin(t.name), *arrays, p=number(t))
+    close(w, exact_weight_p(t, *arrays), tolerance(t, least))
+
+
+def ends():
+    """(a, s) of float32 down to its least number, at both ends."""
+    small = torch.tensor([0, 1e-45, 1e-38, 1e-30, 1e-20, 1e-8, 1e-3, 0.3, 0.5]).double()
+    return torch.cat([small, 1 - small]), torch.cat([1 - small, small])
+
+
+# For p = 49 log(1/p) / log(p) rounds beyond -1.
+@pytest.mark.parametrize("t", [*ARCHIMEDEAN, Frank(49)], ids=str)
+def test_edges_of_the_generator_and_its_inverse(t):
+    a, s = ends()
+    g = launch(generator_kernel, twins.generator_twin(t.name), a, s, p=number(t))
+    assert bool((g >= 0).all())  # and none is NaN
+    assert bool((g[a == 0] == 0).all())
+    assert bool((g[s == 0] == torch.inf).all())
+    sums = torch.cat([g, torch.linspace(0, 60, 900), torch.tensor([1e38, torch.inf, 0.0])])
+    A, S = launch(inverse_kernel, twins.inverse_twin(t.name), sums, p=number(t), outputs=2)
+    assert bool(((A >= 0) & (A <= 1) & (S >= 0) & (S <= 1)).all())
+    assert A[-2:].tolist() == [1, 0]
+    assert S[-2:].tolist() == [0, 1]
+
+
+def every_weight(t):
+    found = [twins.weight_twin(t.name)]
+    return [*found, twins.weight_p_twin(t.name)] if t in PARAMETRIC else found
+
+
+@every_family
+def test_edges_of_the_weights(t):
+    a, s = ends()
+    i, j = (x.ravel() for x in torch.meshgrid(*[torch.arange(len(a))] * 2, indexing="ij"))
+    arrays = a[i], s[i], a[j], s[j]
+    closed = torch.stack(arrays).amin(0) <= 0
+    for twin in every_weight(t):
+        w = launch(weight_kernel, twin, *arrays, p=number(t))
+        assert bool(torch.isfinite(w).all())
+        assert bool((w[closed] == 0).all())
+
+
+@triton.jit
+def rows_kernel(a, s, A, S, p, out, TWIN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    row = tl.arange(0, ROWS)[:, None]
+    i = row * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    total = tl.load(A + i), tl.load(S + i)
+    w = TWIN(tl.load(a + i), tl.load(s + i), total[0], total[1], tl.load(p + row))
+    tl.store(out + i, w)
+
+
+@pytest.mark.parametrize("t", {t.name: t for t in ARCHIMEDEAN}.values(), ids=str)
+def test_p_may_be_a_block(t):
+    rows, columns = 4, 32
+    arrays = [x.float().to(DEVICE) for x in members(rows * columns, 1e-3)]
+    p = number(t) * torch.tensor([0.5, 1.0, 1.5, 2.5], device=DEVICE)
+    for twin in every_weight(t):
+        out = torch.full_like(arrays[0], torch.nan)
+        rows_kernel[(1,)](*arrays, p, out, TWIN=twin, ROWS=rows, COLUMNS=columns)
+        lines = [x.reshape(rows, columns) for x in arrays]
+        expected = [
+            launch(weight_kernel, twin, *(x[k] for x in lines), p=p[k]) for k in range(rows)
+        ]
+        close(out.double().cpu(), torch.cat(expected), 1e-6)
+
+
+def test_average_takes_the_share_as_its_parameter():
+    a, s, A, S = members(100, 1e-20)
+    launched = launch(generator_kernel, twins.generator_twin("average"), a, s, p=0.25)
+    torch.testing.assert_close(launched, a.float().double(), rtol=0, atol=0)
+    w = launch(weight_kernel, twins.weight_twin("average"), a, s, A, S, p=0.25)
+    assert bool((w == 0.25).all())
+    zero, one, half = torch.zeros(1), torch.ones(1), torch.full((1,), 0.5)
+    assert launch(weight_kernel, twins.weight_twin("average"), zero, one, half, half, p=0.25) == 0
+    # Saturated or not, the mean passes its gradient on.
+    sums = torch.tensor([0.0, 1.0, 4.0])
+    A, S = launch(inverse_kernel, twins.inverse_twin("average"), sums, p=0.25, outputs=2)
+    assert A.tolist() == [0, 0.25, 1]
+    assert S.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("find", "name", "missing"),
+    [
+        (twins.generator_twin, "max", "max_generator"),
+        (twins.inverse_twin, "max", "max_inverse"),
+        (twins.weight_twin, "max", "max_weight"),
+        (twins.weight_p_twin, "einstein", "einstein_weight_p"),
+        (twins.weight_p_twin, "average", "average_weight_p"),
+    ],
+)
+def test_what_has_no_twin_says_so(find, name, missing):
+    with pytest.raises(ValueError, match=f"no Triton {missing}:"):
+        find(name)
