@@ -3,16 +3,21 @@
 Numba keeps them beside the source or in the user's cache folder, and refuses to work where it can
 write to neither, as in a container with a read-only file system. There they go into a temporary
 folder, compiled anew by every process.
+
+Compiling takes some seconds, which a line on stderr explains. It is a warning of the logger
+"gendr": `logging.getLogger("gendr").setLevel("ERROR")` silences it.
 """
 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 
 @cache
@@ -39,3 +44,27 @@ def _writable(folder: Path) -> bool:
             return True
     except OSError:
         return False
+
+
+@cache
+def announce_compilation(module: str) -> None:
+    """Have a line logged, once, when a function of a module is not in the cache."""
+    from numba.core import event
+
+    class Announcement(event.Listener):
+        def on_start(self, event: Any) -> None:
+            # A pass of the compiler: what comes from the cache goes through none.
+            if event.data["module"] == module:
+                _log_compilation()
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    event.register("numba:run_pass", Announcement())
+
+
+@cache
+def _log_compilation() -> None:
+    logging.getLogger("gendr").warning(
+        "gendr: compiling the CPU kernels for this machine, which takes about 15 seconds"
+    )

@@ -6,6 +6,9 @@ that it alone writes, so any number of threads gives the same bits:
 - forward and listing: a unit is a run of pixel rows of the batch; faces are taken in order;
 - backward: a unit is a run of faces; the rows of a face are taken in order.
 
+All walk the same way: `_next_block` gathers the pixels near one face after the other into a block
+of points and measures their distances; then whole blocks go through a law, a family, a sum.
+
 Laws and families are called through the addresses of their compiled twins, on blocks of pairs, so
 that none of the kernels is compiled more than once. All arithmetic is float64.
 
@@ -26,15 +29,25 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from gendr._compile import ensure_cache
+from gendr._compile import announce_compilation, ensure_cache
 
 ensure_cache()
+announce_compilation(__name__)
 
-BLOCK = 512  # pairs per call of a law: a few arrays of this length stay in the first-level cache
 SHORTEST = 1e-300  # an edge whose squared length is below it is a point
-CHUNK = 256  # candidates of one face whose distances are computed together
-
-# Columns of the float64 table with one row per image, see `image_table` in cpu.py.
+BLOCK = 512  # pairs per call of a law: some arrays of this length stay in the nearest caches
+# Points are written and measured in whole vectors, so that loops over the few pixels of a small
+# face leave no remainder; what is beyond the last point has room and is not used.
+LANES = 8
+ROOM = BLOCK + LANES
+# A block is one array of float64 and one of int64, and these say where each of its columns starts.
+# With constant offsets from one address LLVM sees that the columns do not overlap; checking that
+# at run time would take longer than many of the loops.
+_X, _Y, _DISTANCE, _GAP_X, _GAP_Y, _FOOT, _ENDS = (k * ROOM for k in range(7))
+_POINTS = 7 * ROOM
+_PIXEL, _FACE = 0, ROOM
+_INDICES = 2 * ROOM
+# Columns of the float64 table with one row per image, see `_tables` in cpu.py.
 SCALE, SHIFT, RADIUS, FAMILY_P = 0, 1, 2, 3
 IMAGE_COLUMNS = 4
 # Columns of the per-face gradient table: the scalars of the face's image.
@@ -125,19 +138,6 @@ def face_boxes(corners, image_of_face, images, height, width, boxes, start, stop
 
 
 @njit(cache=True, nogil=True)
-def _edge_ends(corners, f, k):
-    """The corners of edge k, the lexicographically smaller first.
-
-    So an edge that two faces share gives both the very same distance, and their coverages tie.
-    """
-    n = k + 1 if k + 1 < corners.shape[1] else 0
-    ax, ay, bx, by = corners[f, k, 0], corners[f, k, 1], corners[f, n, 0], corners[f, n, 1]
-    if bx < ax or (bx == ax and by < ay):
-        return n, k
-    return k, n
-
-
-@njit(cache=True, nogil=True)
 def _orientation(corners, f):
     """+1 for a counterclockwise face, -1 for a clockwise one, 0 for one without area."""
     area = 0.0
@@ -148,173 +148,227 @@ def _orientation(corners, f):
     return 1.0 if area > 0.0 else (-1.0 if area < 0.0 else 0.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _edges(corners, f, edges):
-    """Fill edges[k] with edge k from a to b, and return the orientation of the face.
-
-    Columns: a, u = b - a, 1 / |u|^2 (0 for a point), b, inward unit normal (0 for a point), and
-    the indices of a and b.
-    """
-    sign = _orientation(corners, f)
-    for k in range(corners.shape[1]):
-        i, j = _edge_ends(corners, f, k)
-        ax, ay, bx, by = corners[f, i, 0], corners[f, i, 1], corners[f, j, 0], corners[f, j, 1]
-        ux, uy = bx - ax, by - ay
-        square = ux * ux + uy * uy
-        inverse = 1.0 / square if square > SHORTEST else 0.0
-        inward = math.sqrt(inverse) * (sign if i == k else -sign)
-        edges[k, 0], edges[k, 1], edges[k, 2], edges[k, 3] = ax, ay, ux, uy
-        edges[k, 4], edges[k, 5], edges[k, 6] = inverse, bx, by
-        edges[k, 7], edges[k, 8] = -uy * inward, ux * inward
-        edges[k, 9], edges[k, 10] = i, j
-    return sign
+# Edges are tuples of numbers, not rows of an array, so that they stay in registers: a, b,
+# u = b - a, 1 / |u|^2 (0 for a point), the inward unit normal (0 for a point), and 4 i + j, where a
+# and b are the corners i and j of the face.
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _bounds(edges, sign, radius, width, side, bounds):
-    """Where a row enters and leaves the reach of each edge, in columns, as affine functions of y.
+def _edge(corners, f, k, orientation):
+    """Edge k of a face, from its lexicographically smaller end to the other.
 
-    bounds[k] = (p, q, kind): columns x >= p + q y (kind 1) or x <= p + q y (kind -1) are at most
-    the radius outside edge k; kind 0 says nothing.
+    So an edge that two faces share gives both the very same distance, and their coverages tie.
     """
-    for k in range(edges.shape[0]):
-        bounds[k, 2] = 0.0
-        nx, ny = edges[k, 7], edges[k, 8]
-        if sign == 0.0 or radius > 1e18 or abs(nx) < 1e-6:
-            continue
-        # nx (x - ax) + ny (y - ay) >= -radius, with slack for the rounding of these lines
-        ax, ay = edges[k, 0], edges[k, 1]
-        slack = 1e-9 * (1.0 + abs(ax) + abs(ay))
-        inverse = 0.5 * side / nx
-        bounds[k, 0] = (ny * ay - radius - slack) * inverse + 0.5 * (ax * side + width - 1.0)
-        bounds[k, 1] = -ny * inverse
-        bounds[k, 2] = 1.0 if nx > 0.0 else -1.0
+    n = k + 1 if k + 1 < corners.shape[1] else 0
+    ax, ay, bx, by = corners[f, k, 0], corners[f, k, 1], corners[f, n, 0], corners[f, n, 1]
+    flip = (bx < ax) | ((bx == ax) & (by < ay))
+    ax, bx = (bx, ax) if flip else (ax, bx)
+    ay, by = (by, ay) if flip else (ay, by)
+    ux, uy = bx - ax, by - ay
+    square = ux * ux + uy * uy
+    inverse = 1.0 / square if square > SHORTEST else 0.0
+    inward = math.sqrt(inverse) * (-orientation if flip else orientation)
+    ends = 4.0 * n + k if flip else 4.0 * k + n
+    return ax, ay, bx, by, ux, uy, inverse, -uy * inward, ux * inward, ends
 
 
 @njit(cache=True, nogil=True)
-def _candidates(box, bounds, row_last, first_pixel, grid, cursor, xs, ys, pixels):
-    """The next pixels, at most CHUNK, that can lie within the radius of a face; 0 at the end.
+def _edges(corners, f, orientation):
+    """The four edges of a face; those of a triangle end with the third once more."""
+    third = _edge(corners, f, 2, orientation)
+    return (
+        _edge(corners, f, 0, orientation),
+        _edge(corners, f, 1, orientation),
+        third,
+        _edge(corners, f, 3, orientation) if corners.shape[1] == 4 else third,
+    )
 
-    `cursor` holds the row and the column to go on from.
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _bounds(edge, radius, width, side):
+    """Between which columns a row is at most the radius outside an edge: (p, q, r, s).
+
+    That is p + q y <= column <= r + s y, where one of p and r is infinite.
     """
-    grid_x, grid_y = grid
-    width = len(grid_x)
-    m = 0
-    i, column = cursor[0], cursor[1]
-    while i < row_last and m < CHUNK:
-        y = grid_y[i]
-        x0, x1 = _row_span(box, bounds, y)
-        x0 = max(x0, column)
-        stop = min(x1, x0 + CHUNK - m)
-        base = first_pixel + i * width
-        for x in range(x0, stop):
-            xs[m] = grid_x[x]
-            ys[m] = y
-            pixels[m] = base + x
-            m += 1
-        if stop < x1:
-            column = stop
-        else:
-            i, column = i + 1, 0
-    cursor[0], cursor[1] = i, column
-    return m
+    ax, ay, nx, ny = edge[0], edge[1], edge[7], edge[8]
+    # nx (x - ax) + ny (y - ay) >= -radius, with slack for the rounding of these lines
+    slack = 1e-9 * (1.0 + abs(ax) + abs(ay))
+    inverse = 0.5 * side / nx
+    column = (ny * ay - radius - slack) * inverse + 0.5 * (ax * side + width - 1.0)
+    slope = -ny * inverse
+    says = (radius < 1e18) & (abs(nx) > 1e-6)
+    low, high = says & (nx > 0.0), says & (nx < 0.0)
+    return (
+        column if low else -np.inf,
+        slope if low else 0.0,
+        column if high else np.inf,
+        slope if high else 0.0,
+    )
 
 
 @njit(cache=True, nogil=True)
-def _row_span(box, bounds, y):
+def _all_bounds(edges, radius, width, side):
+    """`_bounds` of the four edges."""
+    return (
+        _bounds(edges[0], radius, width, side),
+        _bounds(edges[1], radius, width, side),
+        _bounds(edges[2], radius, width, side),
+        _bounds(edges[3], radius, width, side),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _row_span(first, last, bounds, y):
     """First and last + 1 column of a row that can lie within the radius of the face.
 
-    Within the face's box, every pixel inside the radius is at most that far outside each edge.
+    Within the columns of the face's box, every pixel inside the radius is at most that far outside
+    each edge. The span is empty where the first column is not below the last.
     """
-    low, high = float(box[0]), float(box[1]) - 1.0
-    for k in range(bounds.shape[0]):
-        column = bounds[k, 0] + bounds[k, 1] * y
-        if bounds[k, 2] > 0.0:
-            low = max(low, np.ceil(column))
-        elif bounds[k, 2] < 0.0:
-            high = min(high, np.floor(column))
-    if not low <= high:
-        return 0, 0
-    return int(low), int(high) + 1
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _distances(edges, sign, m, xs, ys, best, foot, nearest, distance):
-    """Signed distance (positive inside) of m points to the convex face, and the nearest edge.
-
-    A point is inside if it is on no edge's outer side and its nearest point is no corner; either
-    alone can be fooled by the rounding of a sliver.
-    """
-    for i in range(m):
-        best[i] = np.inf
-        foot[i] = 0.0
-        nearest[i] = 0
-        distance[i] = 1.0 if sign != 0.0 else -1.0
-    for k in range(edges.shape[0]):
-        ax, ay, ux, uy = edges[k, 0], edges[k, 1], edges[k, 2], edges[k, 3]
-        inverse, bx, by = edges[k, 4], edges[k, 5], edges[k, 6]
-        nx, ny = edges[k, 7], edges[k, 8]
-        for i in range(m):
-            px, py = xs[i] - ax, ys[i] - ay
-            t = min(max((px * ux + py * uy) * inverse, 0.0), 1.0)
-            rx = px - t * ux if t < 1.0 else xs[i] - bx
-            ry = py - t * uy if t < 1.0 else ys[i] - by
-            square = rx * rx + ry * ry
-            closer = square < best[i]
-            best[i] = square if closer else best[i]
-            foot[i] = t if closer else foot[i]
-            nearest[i] = k if closer else nearest[i]
-            outside = nx * px + ny * py < 0.0
-            distance[i] = -1.0 if outside else distance[i]
-    for i in range(m):
-        inside = distance[i] > 0.0 and 0.0 < foot[i] < 1.0
-        distance[i] = math.sqrt(best[i]) if inside else -math.sqrt(best[i])
+    low, high = float(first), float(last)
+    for p, q, r, s in bounds:
+        enter, leave = np.ceil(p + q * y), np.floor(r + s * y) + 1.0
+        low = enter if enter > low else low
+        high = leave if leave < high else high
+    return int(low), int(high)
 
 
 @njit(cache=True, nogil=True)
-def _scratch(corners):
-    """Working memory of a walk: its state, edges, bounds, rows of `work`, pixels of a chunk.
+def _nearer(x, y, edge, best):
+    """Of the nearest point so far and that of another edge, the nearer one.
 
-    The rows of `work` are x, y, squared distance, foot, nearest edge and signed distance.
+    `best` is its squared distance, the gap (x, y) minus it, its parameter t on its edge, the ends
+    of the edge, and whether (x, y) is on the inner side of all edges.
     """
-    count = corners.shape[1]
-    state = np.empty(4, np.int64)  # face, row, column, orientation of the face
-    edges, bounds = np.empty((count, 11)), np.empty((count, 3))
-    return state, edges, bounds, np.empty((6, CHUNK)), np.empty(CHUNK, np.int64)
+    ax, ay, bx, by, ux, uy, inverse, nx, ny, ends = edge
+    square, gap_x, gap_y, foot, nearest, inside = best
+    px, py = x - ax, y - ay
+    t = (px * ux + py * uy) * inverse
+    t = t if t > 0.0 else 0.0
+    t = t if t < 1.0 else 1.0
+    rx = px - t * ux if t < 1.0 else x - bx
+    ry = py - t * uy if t < 1.0 else y - by
+    here = rx * rx + ry * ry
+    closer = here < square
+    return (
+        here if closer else square,
+        rx if closer else gap_x,
+        ry if closer else gap_y,
+        t if closer else foot,
+        ends if closer else nearest,
+        inside & (nx * px + ny * py >= 0.0),
+    )
 
 
-# Inlined, because a call would count references to a dozen arrays for every face.
-@njit(cache=True, nogil=True, inline="always")
-def _next_chunk(corners, boxes, face_last, rows, image, radius, grid, scratch):
-    """Walk on to the next pixels within reach of a face: returns the face and their number m.
+@njit(cache=True, nogil=True)
+def _nearest(x, y, edges, quad, solid):
+    """Signed distance (positive inside) to a convex face, gap, parameter, ends; see `_nearer`.
 
-    Faces come in order, the rows of a face in order. The first m entries of the scratch arrays
-    hold the pixels and their distances; m = 0 ends the walk. Start with state = (face, -1, ...).
+    A point is inside if it is on no edge's outer side and its nearest point is no corner; either
+    alone can be fooled by the rounding of a sliver. A face that is not `solid` has no inside.
     """
-    state, edges, bounds, work, pixels = scratch
-    height, width = len(grid[1]), len(grid[0])
-    while state[0] < face_last:
-        f = state[0]
-        row_last = min(boxes[f, 3], rows[1])
-        if state[1] < 0:  # a face that the walk comes to
-            state[1], state[2] = max(boxes[f, 2], rows[0]), 0
-            if state[1] < row_last and boxes[f, 0] < boxes[f, 1]:
-                orientation = _edges(corners, f, edges)
-                _bounds(edges, orientation, radius, width, float(min(height, width)), bounds)
-                state[3] = int(orientation)
-            else:
-                state[1] = row_last
-        first_pixel = image * height * width
-        m = _candidates(
-            boxes[f], bounds, row_last, first_pixel, grid, state[1:3], work[0], work[1], pixels
+    best = _nearer(x, y, edges[0], (np.inf, 0.0, 0.0, 0.0, 0.0, solid))
+    best = _nearer(x, y, edges[2], _nearer(x, y, edges[1], best))
+    if quad:
+        best = _nearer(x, y, edges[3], best)
+    square, gap_x, gap_y, t, ends, inside = best
+    distance = math.sqrt(square)
+    inside = inside & (t > 0.0) & (t < 1.0)
+    return distance if inside else -distance, gap_x, gap_y, t, ends
+
+
+@njit(cache=True, nogil=True)
+def _measure(points, start, stop, edges, quad, solid):
+    """Fill in the distances of the points start .. stop - 1 of a block; they are of one face."""
+    for i in range(start, stop):
+        distance, gap_x, gap_y, t, ends = _nearest(
+            points[_X + i], points[_Y + i], edges, quad, solid
         )
-        if m > 0:
-            _distances(
-                edges, float(state[3]), m, work[0], work[1], work[2], work[3], work[4], work[5]
-            )
-            return f, m
-        state[0], state[1] = f + 1, -1
-    return state[0], 0
+        points[_DISTANCE + i] = distance
+        points[_GAP_X + i], points[_GAP_Y + i] = gap_x, gap_y
+        points[_FOOT + i], points[_ENDS + i] = t, ends
+
+
+# ---------------------------------------------------------------------------------------------
+# The walk over faces and pixels
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _extent(grid):
+    """Height and width of an image; see `_grid` in cpu.py."""
+    return len(grid[1]), len(grid[0]) - LANES
+
+
+@njit(cache=True, nogil=True)
+def _begin_walk(block, face):
+    """Let the next walk with this block begin at a face."""
+    cursor = block[0]
+    cursor[0], cursor[1], cursor[2] = face, 0, 0
+
+
+@njit(cache=True, nogil=True)
+def _new_block():
+    """Working memory of a walk: face, row and column to go on from; points; pixels and faces."""
+    return np.zeros(3, np.int64), np.zeros(_POINTS), np.zeros(_INDICES, np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _put_row(points, pixels, n, xs, y, first_pixel, start, stop):
+    """Append the pixels start .. stop - 1 of a row, in whole vectors: some more may be written."""
+    for x in range(start, stop, LANES):
+        m = n + x - start
+        for k in range(LANES):
+            points[_X + m + k] = xs[x + k]
+            points[_Y + m + k] = y
+            pixels[m + k] = first_pixel + x + k
+    return n + max(stop - start, 0)
+
+
+@njit(cache=True, nogil=True)
+def _next_block(corners, boxes, face_last, rows, image, radius, grid, block):
+    """Walk on to the next pixels within reach of faces and measure them; returns their number.
+
+    Faces come in order, the rows of a face in order. Some of the pixels are a little farther than
+    the radius. 0 ends the walk.
+    """
+    cursor, points, indices = block[0], pointer(block[1]), pointer(block[2])
+    xs, ys = pointer(grid[0]), pointer(grid[1])
+    height, width = _extent(grid)
+    side, quad = float(min(height, width)), corners.shape[1] == 4
+    f, row, column = cursor[0], cursor[1], cursor[2]
+    n = 0
+    while f < face_last and n < BLOCK:
+        x_first, x_last = boxes[f, 0], boxes[f, 1]
+        row, row_last = max(row, boxes[f, 2], rows[0]), min(boxes[f, 3], rows[1])
+        if row >= row_last or x_first >= x_last:
+            f, row, column = f + 1, 0, 0
+            continue
+        orientation = _orientation(corners, f)
+        edges = _edges(corners, f, orientation)
+        bounds = _all_bounds(edges, radius, width, side)
+        start = n
+        while row < row_last:
+            y = ys[row]
+            first, last = _row_span(x_first, x_last, bounds, y)
+            first = max(first, column)
+            stop = min(last, first + BLOCK - n)
+            first_pixel = (image * height + row) * width
+            n = _put_row(points, indices, n, xs, y, first_pixel, first, stop)
+            if stop < last:
+                column = stop
+                break
+            row, column = row + 1, 0
+        whole = start + (n - start + LANES - 1) // LANES * LANES
+        if quad:  # a constant in either branch, so that triangles do not pay for a fourth edge
+            _measure(points, start, whole, edges, True, orientation != 0.0)
+        else:
+            _measure(points, start, whole, edges, False, orientation != 0.0)
+        for i in range(start, n):
+            indices[_FACE + i] = f
+        if row == row_last:
+            f, row, column = f + 1, 0, 0
+    cursor[0], cursor[1], cursor[2] = f, row, column
+    return n
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -371,29 +425,24 @@ def _accumulate(n, ds, pixels, image, law, addresses, shape, cutoff, buffers, to
 def alpha_rows(
     corners, offsets, boxes, images, grid, law, addresses, shape, cutoff, totals, ties, start, stop
 ):
-    """Fill `totals` (sum of generators, or maximum) of the pixels of rows start .. stop - 1."""
-    height = len(grid[1])
-    scratch = _scratch(corners)
-    state, distance, chunk_pixels = scratch[0], scratch[3][5], scratch[4]
-    ds, pixels, buffers = np.empty(BLOCK), np.empty(BLOCK, np.int64), np.empty((5, BLOCK))
+    """Fill `totals` (sum of generators, or maximum) of the pixels of rows start .. stop - 1.
+
+    A candidate beyond the radius needs no test of its own: its F is below the cutoff.
+    """
+    height, _ = _extent(grid)
+    block, buffers = _new_block(), np.empty((5, BLOCK))
+    distances, pixels = block[1][_DISTANCE:], block[2][_PIXEL:]
     for b in range(start // height, (stop - 1) // height + 1):
-        image, radius = images[b], images[b, RADIUS]
         rows = (max(start - b * height, 0), min(stop - b * height, height))
-        state[0], state[1] = offsets[b], -1
-        n = 0
+        _begin_walk(block, offsets[b])
         while True:
-            _, m = _next_chunk(corners, boxes, offsets[b + 1], rows, b, radius, grid, scratch)
-            if n > 0 and (m == 0 or n + m > BLOCK):
-                _accumulate(
-                    n, ds, pixels, image, law, addresses, shape, cutoff, buffers, totals, ties
-                )
-                n = 0
-            if m == 0:
+            n = _next_block(corners, boxes, offsets[b + 1], rows, b, images[b, RADIUS], grid, block)
+            if n == 0:
                 break
-            for k in range(m):
-                if distance[k] >= -radius:
-                    ds[n], pixels[n] = distance[k], chunk_pixels[k]
-                    n += 1
+            _accumulate(
+                n, distances, pixels, images[b], law, addresses, shape, cutoff, buffers, totals,
+                ties,
+            )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------
@@ -401,93 +450,121 @@ def alpha_rows(
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _feet(edges, m, xs, ys, foot, nearest, distance, feet, first):
-    """How the distances of m points of a face change with its corners; rows first .. of `feet`.
-
-    Columns: n = d(distance)/d(point), the parameter t of the nearest point on its edge a -> b, and
-    the indices of a and b. d(distance)/da = -(1 - t) n and d(distance)/db = -t n (envelope
-    theorem: t is optimal). On the boundary n is the inward normal of the edge.
-    """
-    for i in range(m):
-        k = int(nearest[i])
-        t, d = foot[i], distance[i]
-        if d != 0.0:
-            rx = xs[i] - edges[k, 0] - t * edges[k, 2] if t < 1.0 else xs[i] - edges[k, 5]
-            ry = ys[i] - edges[k, 1] - t * edges[k, 3] if t < 1.0 else ys[i] - edges[k, 6]
-            feet[first + i, 0], feet[first + i, 1] = rx / d, ry / d
-        else:
-            feet[first + i, 0], feet[first + i, 1] = edges[k, 7], edges[k, 8]
-        feet[first + i, 2], feet[first + i, 3], feet[first + i, 4] = t, edges[k, 9], edges[k, 10]
+@njit(cache=True, nogil=True)
+def _edge_normal(corners, f, ends):
+    """The inward normal of an edge of a face, given by its ends."""
+    for edge in _edges(corners, f, _orientation(corners, f)):
+        if edge[9] == ends:
+            return edge[7], edge[8]
+    return 0.0, 0.0
 
 
 @njit(cache=True, nogil=True)
-def _move_corners(f, foot, grad, out):
-    """Add the gradient of one distance to the corners of its face."""
-    t, i, j = foot[2], int(foot[3]), int(foot[4])
-    nx, ny = foot[0] * grad, foot[1] * grad
-    out[f, i, 0] -= (1.0 - t) * nx
-    out[f, i, 1] -= (1.0 - t) * ny
-    out[f, j, 0] -= t * nx
-    out[f, j, 1] -= t * ny
+def _move_ends(f, ends, t, dx, dy, out):
+    """Add the gradient of one distance to the ends a and b of the edge that is nearest.
+
+    (dx, dy) is the gradient with respect to the point, n times that of the distance. By the
+    envelope theorem, as t is optimal, it goes to a in the share t - 1 and to b in the share -t.
+    """
+    i, j = int(ends) >> 2, int(ends) & 3
+    out[f, i, 0] -= (1.0 - t) * dx
+    out[f, i, 1] -= (1.0 - t) * dy
+    out[f, j, 0] -= t * dx
+    out[f, j, 1] -= t * dy
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _backpropagate(
-    n, ds, pixels, faces, feet, image, law, addresses, shape, cutoff,
-    pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
-):  # fmt: skip
-    """Add the gradients of a block of pairs of one image to their faces."""
-    reverse, square, idempotent, scalars = law[0] != 0, law[1] != 0, law[2] != 0, law[3] != 0
-    scale, art = image[SCALE], shape[1]
+def _move_corners(n, block, corners, grad_d, out):
+    """Add the gradients of a block of distances to the corners of their faces.
+
+    The distance changes with the point by the gap over the distance; where both are 0, by the
+    inward normal of the edge. Overwrites the gaps.
+    """
+    points, faces = block[1], block[2][_FACE:]
+    ds, dx, dy = points[_DISTANCE:], points[_GAP_X:], points[_GAP_Y:]
+    for i in range(n):
+        factor = grad_d[i] / ds[i] if ds[i] != 0.0 else 0.0
+        dx[i], dy[i] = dx[i] * factor, dy[i] * factor
+    for i in range(n):
+        if grad_d[i] == 0.0:
+            continue
+        f, ends = faces[i], points[_ENDS + i]
+        if ds[i] == 0.0:
+            nx, ny = _edge_normal(corners, f, ends)
+            dx[i], dy[i] = nx * grad_d[i], ny * grad_d[i]
+        _move_ends(f, ends, points[_FOOT + i], dx[i], dy[i], out)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_scalars(n, faces, image, reverse, addresses, shape, buffers, out):
+    """Add the gradients of the scalars of a block of pairs; `buffers` as `_backpropagate` left it.
+
+    Overwrites pdf and weight there.
+    """
     us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
     weight, total, rest = buffers[5], buffers[6], buffers[7]
-    _coverage(n, ds, image, square, art, reverse, addresses[CDF], shape[0], us, zs, cdf, sf)
-    call_pdf(addresses[PDF], pointer(zs), n, shape[0], pointer(pdf))
-    a, s = (sf, cdf) if reverse else (cdf, sf)
-    if idempotent:
-        for i in range(n):
-            pixel = pixels[i]
-            tied = a[i] > cutoff and a[i] == alphas[pixel]
-            weight[i] = 1.0 / ties[pixel] if tied else 0.0
-    else:
-        for i in range(n):
-            total[i], rest[i] = alphas[pixels[i]], rests[pixels[i]]
-        call_weight(
-            addresses[WEIGHT], pointer(a), pointer(s), pointer(total), pointer(rest), n,
-            image[FAMILY_P], pointer(weight),
-        )  # fmt: skip
+    grad_a, grad_z = buffers[8], buffers[9]
+    sign = -1.0 if reverse else 1.0
     for i in range(n):
-        grad_a = pixel_grads[pixels[i]] * weight[i]
-        grad_z = grad_a * pdf[i]
-        if grad_z == 0.0 or not a[i] > cutoff:
-            continue
-        d, f = ds[i], faces[i]
-        if scalars:
-            grad_scalars[f, GRAD_SCALE] -= grad_z * us[i] / scale
-            grad_scalars[f, GRAD_SHIFT] += -grad_z if reverse else grad_z
-        slope = 1.0 / scale
-        if square:
-            slope *= 2.0 * abs(d)
-        elif art > 0.0:
-            slope = slope * (1.0 - art) / abs(d) ** art if d != 0.0 else 0.0
-        _move_corners(f, feet[i], grad_z * slope, grad_corners)
-    if not scalars:
-        return
+        out[faces[i], GRAD_SCALE] -= grad_z[i] * us[i] / image[SCALE]
+        out[faces[i], GRAD_SHIFT] += sign * grad_z[i]
     if addresses[DSHAPE] != 0:
         call_pdf(addresses[DSHAPE], pointer(zs), n, shape[0], pointer(pdf))
         for i in range(n):
-            if a[i] > cutoff:
-                change = pixel_grads[pixels[i]] * weight[i] * pdf[i]
-                grad_scalars[faces[i], GRAD_SHAPE] += -change if reverse else change
+            out[faces[i], GRAD_SHAPE] += sign * grad_a[i] * weight[i] * pdf[i]
     if addresses[WEIGHT_P] != 0:
+        a, s = (sf, cdf) if reverse else (cdf, sf)
         call_weight(
             addresses[WEIGHT_P], pointer(a), pointer(s), pointer(total), pointer(rest), n,
             image[FAMILY_P], pointer(weight),
         )  # fmt: skip
         for i in range(n):
-            if a[i] > cutoff:
-                grad_scalars[faces[i], GRAD_P] += pixel_grads[pixels[i]] * weight[i]
+            out[faces[i], GRAD_P] += grad_a[i] * weight[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _backpropagate(
+    n, block, corners, image, law, addresses, shape, cutoff,
+    pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
+):  # fmt: skip
+    """Add the gradients of a block of pairs of one image to their faces."""
+    reverse, square, idempotent, scalars = law[0] != 0, law[1] != 0, law[2] != 0, law[3] != 0
+    scale, art = image[SCALE], shape[1]
+    points, pixels, faces = block[1], block[2][_PIXEL:], block[2][_FACE:]
+    ds = points[_DISTANCE:]
+    us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
+    weight, total, rest, grad_a = buffers[5], buffers[6], buffers[7], buffers[8]
+    grad_z, grad_d = buffers[9], buffers[10]
+    _coverage(n, ds, image, square, art, reverse, addresses[CDF], shape[0], us, zs, cdf, sf)
+    call_pdf(addresses[PDF], pointer(zs), n, shape[0], pointer(pdf))
+    a, s = (sf, cdf) if reverse else (cdf, sf)
+    for i in range(n):
+        pixel = pixels[i]
+        total[i], rest[i] = alphas[pixel], rests[pixel]
+        grad_a[i] = pixel_grads[pixel] if a[i] > cutoff else 0.0
+    if idempotent:
+        for i in range(n):
+            weight[i] = 1.0 / ties[pixels[i]] if a[i] == total[i] and a[i] > cutoff else 0.0
+    else:
+        call_weight(
+            addresses[WEIGHT], pointer(a), pointer(s), pointer(total), pointer(rest), n,
+            image[FAMILY_P], pointer(weight),
+        )  # fmt: skip
+    for i in range(n):
+        grad_z[i] = grad_a[i] * weight[i] * pdf[i]
+    if square:
+        for i in range(n):
+            grad_d[i] = grad_z[i] * 2.0 * abs(ds[i]) / scale
+    elif art > 0.0:
+        for i in range(n):
+            slope = (1.0 - art) / abs(ds[i]) ** art / scale if ds[i] != 0.0 else 0.0
+            grad_d[i] = grad_z[i] * slope
+    else:
+        for i in range(n):
+            grad_d[i] = grad_z[i] / scale
+    _move_corners(n, block, corners, grad_d, grad_corners)
+    if scalars:
+        _add_scalars(n, faces, image, reverse, addresses, shape, buffers, grad_scalars)
 
 
 @njit(cache=True, nogil=True)
@@ -499,42 +576,19 @@ def backward_faces(
 
     `pixel_grads` is d(loss)/d(alpha), 0 for pixels that pass no gradient on.
     """
-    scratch = _scratch(corners)
-    state, edges, chunk_pixels = scratch[0], scratch[1], scratch[4]
-    work = scratch[3]
-    xs, ys, foot, nearest, distance = work[0], work[1], work[3], work[4], work[5]
-    ds, pixels, faces = np.empty(BLOCK), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
-    feet, buffers = np.empty((BLOCK, 5)), np.empty((8, BLOCK))
-    rows = (0, len(grid[1]))
+    block, buffers = _new_block(), np.empty((11, BLOCK))
+    rows = (0, _extent(grid)[0])
     for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
-        radius = images[b, RADIUS]
-        state[0], state[1] = max(start, offsets[b]), -1
         last = min(stop, offsets[b + 1])
-        n = 0
+        _begin_walk(block, max(start, offsets[b]))
         while True:
-            f, m = _next_chunk(corners, boxes, last, rows, b, radius, grid, scratch)
-            if n > 0 and (m == 0 or n + m > BLOCK):
-                _backpropagate(
-                    n, ds, pixels, faces, feet, images[b], law, addresses, shape, cutoff,
-                    pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
-                )  # fmt: skip
-                n = 0
-            if m == 0:
+            n = _next_block(corners, boxes, last, rows, b, images[b, RADIUS], grid, block)
+            if n == 0:
                 break
-            # Close ranks first: what is dropped here needs no foot.
-            kept = 0
-            for k in range(m):
-                if distance[k] >= -radius and pixel_grads[chunk_pixels[k]] != 0.0:
-                    xs[kept], ys[kept], foot[kept] = xs[k], ys[k], foot[k]
-                    nearest[kept], distance[kept] = nearest[k], distance[k]
-                    ds[n + kept], pixels[n + kept], faces[n + kept] = (
-                        distance[k],
-                        chunk_pixels[k],
-                        f,
-                    )
-                    kept += 1
-            _feet(edges, kept, xs, ys, foot, nearest, distance, feet, n)
-            n += kept
+            _backpropagate(
+                n, block, corners, images[b], law, addresses, shape, cutoff,
+                pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
+            )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------
@@ -545,20 +599,19 @@ def backward_faces(
 @njit(cache=True, nogil=True)
 def count_rows(corners, offsets, boxes, images, grid, counts, start, stop):
     """Bound the number of pairs of every row start .. stop - 1 from above."""
-    height, width = len(grid[1]), len(grid[0])
+    height, width = _extent(grid)
     side = float(min(height, width))
-    edges, bounds = np.empty((corners.shape[1], 11)), np.empty((corners.shape[1], 3))
     for b in range(start // height, (stop - 1) // height + 1):
         row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
         for f in range(offsets[b], offsets[b + 1]):
             first, last = max(boxes[f, 2], row_first), min(boxes[f, 3], row_last)
             if first >= last or boxes[f, 0] >= boxes[f, 1]:
                 continue
-            sign = _edges(corners, f, edges)
-            _bounds(edges, sign, images[b, RADIUS], width, side, bounds)
+            edges = _edges(corners, f, _orientation(corners, f))
+            bounds = _all_bounds(edges, images[b, RADIUS], width, side)
             for i in range(first, last):
-                x0, x1 = _row_span(boxes[f], bounds, grid[1][i])
-                counts[b * height + i] += x1 - x0
+                x0, x1 = _row_span(boxes[f, 0], boxes[f, 1], bounds, grid[1][i])
+                counts[b * height + i] += max(x1 - x0, 0)
 
 
 @njit(cache=True, nogil=True)
@@ -567,22 +620,22 @@ def list_rows(corners, offsets, boxes, images, grid, pixels, faces, used, slots,
 
     Row r of the range fills pixels and faces from slots[r - start] on; used[r - start] counts them.
     """
-    height, width = len(grid[1]), len(grid[0])
-    scratch = _scratch(corners)
-    state, distance, chunk_pixels = scratch[0], scratch[3][5], scratch[4]
+    height, width = _extent(grid)
+    block = _new_block()
+    distances, indices = block[1][_DISTANCE:], block[2]
     for b in range(start // height, (stop - 1) // height + 1):
         radius = images[b, RADIUS]
         rows = (max(start - b * height, 0), min(stop - b * height, height))
-        state[0], state[1] = offsets[b], -1
+        _begin_walk(block, offsets[b])
         while True:
-            f, m = _next_chunk(corners, boxes, offsets[b + 1], rows, b, radius, grid, scratch)
-            if m == 0:
+            n = _next_block(corners, boxes, offsets[b + 1], rows, b, radius, grid, block)
+            if n == 0:
                 break
-            for k in range(m):
-                if distance[k] >= -radius:
-                    row = chunk_pixels[k] // width - start
+            for k in range(n):
+                if distances[k] >= -radius:
+                    row = indices[_PIXEL + k] // width - start
                     slot = slots[row] + used[row]
-                    pixels[slot], faces[slot] = chunk_pixels[k], f
+                    pixels[slot], faces[slot] = indices[_PIXEL + k], indices[_FACE + k]
                     used[row] += 1
 
 
@@ -593,47 +646,51 @@ def nearest_rows(corners, offsets, boxes, images, grid, planes, limits, keys, fa
     planes[f] = (p, q, r): the key p x + q y + r grows towards the camera; it is clamped to
     limits[f, :2] and must reach limits[f, 2], the far plane. Ties go to the lower face.
     """
-    height = len(grid[1])
-    scratch = _scratch(corners)
-    state, work, chunk_pixels = scratch[0], scratch[3], scratch[4]
-    xs, ys, distance = work[0], work[1], work[5]
+    height, _ = _extent(grid)
+    block = _new_block()
+    xs, ys, distances = block[1][_X:], block[1][_Y:], block[1][_DISTANCE:]
+    pixels, faces = block[2][_PIXEL:], block[2][_FACE:]
     for b in range(start // height, (stop - 1) // height + 1):
         rows = (max(start - b * height, 0), min(stop - b * height, height))
-        state[0], state[1] = offsets[b], -1
+        _begin_walk(block, offsets[b])
         while True:
-            f, m = _next_chunk(
-                corners, boxes, offsets[b + 1], rows, b, images[b, RADIUS], grid, scratch
-            )
-            if m == 0:
+            n = _next_block(corners, boxes, offsets[b + 1], rows, b, images[b, RADIUS], grid, block)
+            if n == 0:
                 break
-            if state[3] == 0:  # a face without area covers nothing
-                continue
-            for k in range(m):
-                if not distance[k] >= 0.0:
-                    continue
+            for k in range(n):
+                f, pixel = faces[k], pixels[k]
+                if not distances[k] >= 0.0 or _orientation(corners, f) == 0.0:
+                    continue  # not inside, or on the line of a face that covers nothing
                 key = planes[f, 0] * xs[k] + planes[f, 1] * ys[k] + planes[f, 2]
                 key = min(max(key, limits[f, 0]), limits[f, 1])
-                pixel = chunk_pixels[k]
                 if key >= limits[f, 2] and (face[pixel] < 0 or key > keys[pixel]):
                     keys[pixel], face[pixel] = key, f
 
 
 @njit(cache=True, nogil=True)
-def pair_distances(corners, pixels, faces, grid, distance, feet, start, stop):
-    """Signed distance of the listed pairs start .. stop - 1, and how it changes; see `_feet`."""
-    height, width = len(grid[1]), len(grid[0])
-    edges = np.empty((corners.shape[1], 11))
-    work = np.empty((5, 1))
-    xs, ys, best, foot, nearest = work[0], work[1], work[2], work[3], work[4]
-    f, sign = -1, 0.0
+def pair_distances(corners, pixels, faces, grid, distances, feet, start, stop):
+    """Signed distance of the listed pairs start .. stop - 1, and how it changes.
+
+    Columns of `feet`: n = d(distance)/d(point), t and the ends of the nearest edge.
+    """
+    height, width = _extent(grid)
+    quad = corners.shape[1] == 4
+    f = faces[start]
+    orientation = _orientation(corners, f)
+    edges = _edges(corners, f, orientation)
     for k in range(start, stop):
         if faces[k] != f:
             f = faces[k]
-            sign = _edges(corners, f, edges)
-        xs[0], ys[0] = grid[0][pixels[k] % width], grid[1][(pixels[k] // width) % height]
-        here = distance[k : k + 1]
-        _distances(edges, sign, 1, xs, ys, best, foot, nearest, here)
-        _feet(edges, 1, xs, ys, foot, nearest, here, feet, k)
+            orientation = _orientation(corners, f)
+            edges = _edges(corners, f, orientation)
+        x, y = grid[0][pixels[k] % width], grid[1][(pixels[k] // width) % height]
+        distance, gap_x, gap_y, t, ends = _nearest(x, y, edges, quad, orientation != 0.0)
+        distances[k] = distance
+        if distance != 0.0:
+            feet[k, 0], feet[k, 1] = gap_x / distance, gap_y / distance
+        else:
+            feet[k, 0], feet[k, 1] = _edge_normal(corners, f, ends)
+        feet[k, 2], feet[k, 3] = t, ends
 
 
 @njit(cache=True, nogil=True)
@@ -641,7 +698,8 @@ def pair_gradients(faces, feet, grads, out):
     """Add the gradients of listed distances to the corners of their faces, in order."""
     for k in range(len(faces)):
         if grads[k] != 0.0:
-            _move_corners(faces[k], feet[k], grads[k], out)
+            dx, dy = feet[k, 0] * grads[k], feet[k, 1] * grads[k]
+            _move_ends(faces[k], feet[k, 3], feet[k, 2], dx, dy, out)
 
 
 @njit(cache=True, nogil=True)

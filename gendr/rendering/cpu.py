@@ -23,9 +23,10 @@ from torch import Tensor
 
 from gendr._checks import check_count
 from gendr._groups import Segments
-from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, recomputed
+from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces, recomputed
 from gendr.rendering.model import Model
 
+TAKES_ABSENT = False
 PAIRS_AT_ONCE = 4_000_000  # about 1 GB of torch temporaries where pairs are listed
 
 
@@ -123,8 +124,10 @@ def _tables(
 
 
 def _grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
-    """NDC of the columns and rows of pixel centres."""
-    x = (2 * np.arange(size.width) + 1 - size.width) / size.side
+    """NDC of the columns and rows of pixel centres; kernels read on after the last column."""
+    from gendr.rendering import _numba as kernels
+
+    x = (2 * np.arange(size.width + kernels.LANES) + 1 - size.width) / size.side
     y = (size.height - 1 - 2 * np.arange(size.height)) / size.side
     return x, y
 
@@ -275,31 +278,34 @@ class _Alpha(torch.autograd.Function):
         pixel_grads = torch.where(s > 0, grad.detach().to(torch.float64), 0.0).contiguous()
         count = len(tables.corners)
         grad_corners = np.zeros_like(tables.corners)
-        grad_scalars = np.zeros((count, kernels.GRAD_COLUMNS))
+        scalars = any(ctx.needs_input_grad[1:5])
+        grad_scalars = np.zeros((count if scalars else 0, kernels.GRAD_COLUMNS))
         _run(
             kernels.backward_faces, count, tables.corners, tables.offsets, tables.image_of_face,
             tables.boxes, tables.images, tables.grid, compiled.law, compiled.addresses,
             compiled.shape, model.cutoff, pixel_grads.numpy(), a.numpy(), s.numpy(), ties.numpy(),
             grad_corners, grad_scalars,
         )  # fmt: skip
-        bounds = tables.offsets
-        sums = np.stack(
-            [grad_scalars[bounds[b] : bounds[b + 1]].sum(0) for b in range(len(bounds) - 1)]
-        )
-        per_image = torch.from_numpy(sums)
-        grad_p = None
-        if ctx.needs_input_grad[4]:
-            grad_p = per_image[:, kernels.GRAD_P].sum()
-            grad_p = grad_p - (pixel_grads * model.tconorm.weight_p(a, s, a, s)).sum()
-            grad_p = grad_p.to(p.dtype).reshape(p.shape)
-        grads = (
-            torch.from_numpy(grad_corners).to(corners.dtype),
-            per_image[:, kernels.GRAD_SCALE].to(scale.dtype),
-            per_image[:, kernels.GRAD_SHIFT].sum().to(shift.dtype).reshape(shift.shape),
-            per_image[:, kernels.GRAD_SHAPE].sum().to(shape.dtype).reshape(shape.shape),
-            grad_p,
-        )
-        return *_once(grads, (grad, corners, scale, shift, shape, p)), None, None, None
+        grads: list[Tensor | None] = [torch.from_numpy(grad_corners).to(corners.dtype)] + [None] * 4
+        if scalars:
+            per_image = _sums_per_image(grad_scalars, tables.offsets)
+            grads[1] = per_image[:, kernels.GRAD_SCALE].to(scale.dtype)
+            grads[2] = _as(shift, per_image[:, kernels.GRAD_SHIFT].sum())
+            grads[3] = _as(shape, per_image[:, kernels.GRAD_SHAPE].sum())
+            if ctx.needs_input_grad[4]:
+                through_total = (pixel_grads * model.tconorm.weight_p(a, s, a, s)).sum()
+                grads[4] = _as(p, per_image[:, kernels.GRAD_P].sum() - through_total)
+        return *_once(tuple(grads), (grad, corners, scale, shift, shape, p)), None, None, None
+
+
+def _sums_per_image(values: np.ndarray, offsets: np.ndarray) -> Tensor:
+    """[T, K] per face -> [B, K]."""
+    return torch.from_numpy(np.stack([values[a:b].sum(0) for a, b in pairwise(offsets)]))
+
+
+def _as(parameter: Tensor, number: Tensor) -> Tensor:
+    """A number in the shape and dtype of a parameter."""
+    return number.to(parameter.dtype).reshape(parameter.shape)
 
 
 def _alpha_from_pairs(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
@@ -391,7 +397,7 @@ class _Distance(torch.autograd.Function):
         wide = corners.detach().to(torch.float64).contiguous()
         count = len(pixels)
         out = torch.empty(count, dtype=torch.float64)
-        feet = torch.empty(count, 5, dtype=torch.float64)
+        feet = torch.empty(count, 4, dtype=torch.float64)
         _run(
             kernels.pair_distances, count, wide.numpy(), pixels.numpy(), face.numpy(), _grid(size),
             out.numpy(), feet.numpy(),
@@ -436,6 +442,13 @@ class _Gather(torch.autograd.Function):
         (result,) = _once((out.reshape(ctx.shape).to(grad.dtype),), (grad,))
         assert result is not None
         return result, None
+
+
+def softmax(
+    faces: ScreenFaces, surfaces: Surfaces, colours: Tensor, size: ImageSize, model: Model,
+    rate: Tensor, backdrop: float,
+) -> None:  # fmt: skip
+    """None: it shades lists of pairs."""
 
 
 def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:

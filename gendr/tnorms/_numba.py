@@ -22,7 +22,9 @@ from typing import Any
 from numba import cfunc, types
 from numba.extending import register_jitable
 
+# Numba's cache looks at the time of this file only: touch it after changing what it imports here.
 from gendr._compile import ensure_cache
+from gendr._numba_math import expm1, log1p
 
 ensure_cache()
 
@@ -80,17 +82,8 @@ def _power(x: float, p: float) -> float:
 
 
 @register_jitable
-def _log1p(x: float) -> float:
-    """log(1 + x) for x >= 0, by Kahan's quotient: to 5e-16, at half the library's time or less."""
-    u = 1.0 + x
-    if u == 1.0 or u == math.inf:
-        return x
-    return math.log(u) * (x / (u - 1.0))
-
-
-@register_jitable
 def _inside(a: float, s: float, A: float, S: float) -> bool:
-    return a > 0.0 and s > 0.0 and A > 0.0 and S > 0.0
+    return (a > 0.0) & (s > 0.0) & (A > 0.0) & (S > 0.0)
 
 
 @register_jitable
@@ -110,7 +103,7 @@ def average_weight(a, s, A, S, n, p, w):
 
 def probabilistic_generator(a, s, n, p, g):
     for i in range(n):
-        g[i] = _log1p(a[i] / s[i]) if s[i] > 0.0 else math.inf
+        g[i] = log1p(a[i] / s[i]) if s[i] > 0.0 else math.inf
 
 
 def probabilistic_weight(a, s, A, S, n, p, w):
@@ -123,7 +116,7 @@ def probabilistic_weight(a, s, A, S, n, p, w):
 
 def einstein_generator(a, s, n, p, g):
     for i in range(n):
-        g[i] = 0.5 * _log1p(2.0 * a[i] / s[i]) if s[i] > 0.0 else math.inf
+        g[i] = 0.5 * log1p(2.0 * a[i] / s[i]) if s[i] > 0.0 else math.inf
 
 
 def einstein_weight(a, s, A, S, n, p, w):
@@ -136,7 +129,7 @@ def einstein_weight(a, s, A, S, n, p, w):
 
 def hamacher_generator(a, s, n, p, g):
     for i in range(n):
-        g[i] = _log1p(p * (a[i] / s[i])) if s[i] > 0.0 else math.inf
+        g[i] = log1p(p * (a[i] / s[i])) if s[i] > 0.0 else math.inf
 
 
 def hamacher_weight(a, s, A, S, n, p, w):
@@ -159,7 +152,7 @@ def frank_generator(a, s, n, p, g):
     log_p = math.log(p)
     for i in range(n):
         if s[i] > 0.0:
-            g[i] = _log1p(-math.expm1(a[i] * log_p) / math.expm1(-s[i] * log_p))
+            g[i] = log1p(-expm1(a[i] * log_p) / expm1(-s[i] * log_p))
         else:
             g[i] = math.inf
 
@@ -168,7 +161,7 @@ def frank_weight(a, s, A, S, n, p, w):
     log_p = math.log(p)
     for i in range(n):
         if _inside(a[i], s[i], A[i], S[i]):
-            w[i] = _finite(math.expm1(-S[i] * log_p) / math.expm1(-s[i] * log_p))
+            w[i] = _finite(expm1(-S[i] * log_p) / expm1(-s[i] * log_p))
         else:
             w[i] = 0.0
 
@@ -177,8 +170,8 @@ def frank_weight_p(a, s, A, S, n, p, w):
     log_p = math.log(p)
     for i in range(n):
         if _inside(a[i], s[i], A[i], S[i]):
-            rate = s[i] / math.expm1(-s[i] * log_p) - 1.0 / math.expm1(-log_p)
-            w[i] = _finite(-rate * math.expm1(-S[i] * log_p) / (log_p * p))
+            rate = s[i] / expm1(-s[i] * log_p) - 1.0 / expm1(-log_p)
+            w[i] = _finite(-rate * expm1(-S[i] * log_p) / (log_p * p))
         else:
             w[i] = 0.0
 
@@ -207,13 +200,15 @@ def yager_weight_p(a, s, A, S, n, p, w):
 
 def aczel_alsina_generator(a, s, n, p, g):
     for i in range(n):
-        g[i] = _power(_log1p(a[i] / s[i]), p) if s[i] > 0.0 else math.inf
+        g[i] = log1p(a[i] / s[i]) if s[i] > 0.0 else math.inf
+    for i in range(n):
+        g[i] = _power(g[i], p)
 
 
 def aczel_alsina_weight(a, s, A, S, n, p, w):
     for i in range(n):
         if _inside(a[i], s[i], A[i], S[i]):
-            u, total = _log1p(a[i] / s[i]), _log1p(A[i] / S[i])
+            u, total = log1p(a[i] / s[i]), log1p(A[i] / S[i])
             w[i] = _finite(_power(u / total, p - 1.0) * (S[i] / s[i]))
         else:
             w[i] = 0.0
@@ -222,7 +217,7 @@ def aczel_alsina_weight(a, s, A, S, n, p, w):
 def aczel_alsina_weight_p(a, s, A, S, n, p, w):
     for i in range(n):
         if _inside(a[i], s[i], A[i], S[i]):
-            u, total = _log1p(a[i] / s[i]), _log1p(A[i] / S[i])
+            u, total = log1p(a[i] / s[i]), log1p(A[i] / S[i])
             w[i] = _finite(_power(u / total, p - 1.0) * (u * S[i]) * math.log(u) / p)
         else:
             w[i] = 0.0
@@ -253,7 +248,7 @@ def dombi_weight_p(a, s, A, S, n, p, w):
 
 def schweizer_sklar_generator(a, s, n, p, g):
     for i in range(n):
-        g[i] = math.expm1(-p * _log1p(a[i] / s[i])) if s[i] > 0.0 else math.inf
+        g[i] = expm1(-p * log1p(a[i] / s[i])) if s[i] > 0.0 else math.inf
 
 
 def schweizer_sklar_weight(a, s, A, S, n, p, w):
@@ -267,6 +262,6 @@ def schweizer_sklar_weight(a, s, A, S, n, p, w):
 def schweizer_sklar_weight_p(a, s, A, S, n, p, w):
     for i in range(n):
         if _inside(a[i], s[i], A[i], S[i]):
-            w[i] = _finite(_power(S[i] / s[i], -p) * S[i] * _log1p(a[i] / s[i]) / p)
+            w[i] = _finite(_power(S[i] / s[i], -p) * S[i] * log1p(a[i] / s[i]) / p)
         else:
             w[i] = 0.0

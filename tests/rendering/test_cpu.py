@@ -12,6 +12,7 @@ import gendr
 from gendr.mesh import cube_sphere, icosphere
 from gendr.rendering import cpu, reference
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces, signed_distance
+from gendr.rendering.model import Model
 from gendr.testing import relative_l2, soup
 
 
@@ -153,7 +154,6 @@ def test_images_with_different_numbers_of_faces():
     scenes = [soup(1, n, n)[0, :, :, :2] for n in (3, 0, 5)]
     faces = ScreenFaces(torch.cat(scenes), (0, 3, 3, 8))
     size = ImageSize(12, 12)
-    from gendr.rendering.model import Model
     from gendr.tnorms import tconorm
 
     for name in ("probabilistic", "average", "max"):
@@ -164,6 +164,34 @@ def test_images_with_different_numbers_of_faces():
         torch.testing.assert_close(got, want)
         assert got[0].any()
         assert not got[1].any()
+
+
+def quads(faces, seed):
+    """Convex polygons of four corners, of either orientation: [T, 4, 2]."""
+    generator = torch.Generator().manual_seed(seed)
+    turn = torch.rand(faces, 1, generator=generator, dtype=torch.float64) * 6
+    angle = turn + torch.tensor([0.0, 0.9, 2.6, 4.4], dtype=torch.float64)
+    angle[::2] = angle[::2].flip(-1)
+    centre = torch.rand(faces, 1, 2, generator=generator, dtype=torch.float64) * 1.6 - 0.8
+    return centre + 0.4 * torch.stack([angle.cos(), angle.sin()], -1)
+
+
+def test_faces_that_were_cut_have_four_edges():
+    size, model = ImageSize(14, 11), Model(
+        gendr.distributions.get("logistic"), gendr.tnorms.tconorm("probabilistic"),
+        torch.full((2,), 0.05).double(), 0.0,
+    )  # fmt: skip
+    pixels = torch.arange(2 * size.pixels).repeat_interleave(4)
+    face = torch.arange(4).repeat(2 * size.pixels) + 4 * size.image_of(pixels)
+    results = []
+    for backend in (cpu, reference):
+        corners = quads(8, 2).requires_grad_()
+        faces = ScreenFaces(corners, (0, 4, 8))
+        values = backend.alpha(faces, size, model), backend.distance(faces, size, pixels, face)
+        slopes = [torch.autograd.grad(v.square().sum(), corners)[0] for v in values]
+        results.append((*values, *slopes))
+    for got, want in zip(*results, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-10)
 
 
 def test_parameter_gradients_equal_those_of_the_reference():
@@ -274,3 +302,23 @@ def test_a_read_only_installation_compiles_into_a_temporary_folder():
     folder = Path(run.stdout.strip())
     assert folder.name.startswith("gendr-numba-")
     assert not folder.exists()  # it went with the process
+    assert run.stderr.count("compiling the CPU kernels") == 1  # said once, for all of them
+
+
+def test_a_render_with_compiled_kernels_says_nothing():
+    script = "import torch, gendr; gendr.silhouette(torch.rand(1, 3, 3, 3) + 0.1, 4)"
+    for _ in range(2):  # the first may have to compile them
+        run = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300
+        )
+    assert not run.stderr
+
+
+def test_faces_without_area_are_nearest_nowhere():
+    """They pass through pixel centres, at distance 0; one of them is a point."""
+    lines = [[[-0.8, 0.0], [0.8, 0.0], [0.4, 0.0]], [[0.0, -0.8], [0.0, 0.8], [0.0, 0.8]]]
+    corners = torch.tensor([*lines, [[0.4, 0.4]] * 3], dtype=torch.float64)
+    faces, size = ScreenFaces(corners, (0, 3)), ImageSize(5, 5)
+    planes = torch.tensor([[0.0, 0.0, 0.5]], dtype=torch.float64).expand(3, 3)
+    limits = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64).expand(3, 3)
+    assert (cpu.nearest(faces, size, planes, limits) == -1).all()

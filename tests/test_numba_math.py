@@ -1,0 +1,70 @@
+"""The vectorised functions of the compiled twins, against mpmath."""
+
+import mpmath
+import numpy as np
+import pytest
+from numba import njit
+
+from gendr import _numba_math as functions
+
+LARGEST = np.finfo(float).max
+SMALLEST = np.finfo(float).tiny
+
+
+def spread(low, high):
+    """Numbers of all sizes between two powers of 10."""
+    return 10 ** np.random.default_rng(0).uniform(low, high, 400)
+
+
+NEAR_0 = np.r_[0.0, 5e-324, SMALLEST, spread(-300, 0)]
+SIGNED = np.r_[NEAR_0, -NEAR_0, np.random.default_rng(1).uniform(-708, 709.7, 400)]
+POSITIVE = np.r_[NEAR_0, spread(-1, 2), spread(0, 308), LARGEST]
+CASES = {
+    "exp": (SIGNED, mpmath.exp, {np.inf: np.inf, -np.inf: 0, 710: np.inf, -709: 0, -1e300: 0}),
+    "expm1": (SIGNED, mpmath.expm1, {np.inf: np.inf, -np.inf: -1, 710: np.inf, -1e300: -1}),
+    "log1p": (POSITIVE, mpmath.log1p, {np.inf: np.inf}),
+    "arccot": (
+        np.r_[POSITIVE, np.tan(np.pi / 8) * (1 + 1e-9 * np.arange(-2, 3))],
+        lambda x: mpmath.acot(x) if x > 0 else mpmath.pi / 2,
+        {np.inf: 0},
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request):
+    """A loop over one function, as the twins have it; points; the oracle; limits."""
+    function = getattr(functions, request.param)
+
+    @njit
+    def loop(x, out):
+        for i in range(len(x)):
+            out[i] = function(x[i])
+
+    def evaluate(x):
+        out = np.full_like(x, np.nan)
+        loop(x, out)
+        return out
+
+    return evaluate, *CASES[request.param]
+
+
+def test_two_units_in_the_last_place(case):
+    evaluate, x, oracle, _ = case
+    with mpmath.workdps(40):
+        exact = [oracle(mpmath.mpf(float(v))) for v in x]
+        error = [
+            abs(float(mpmath.mpf(float(g)) - e)) for g, e in zip(evaluate(x), exact, strict=True)
+        ]
+    unit = np.spacing(np.maximum(np.abs(np.array([float(e) for e in exact])), SMALLEST))
+    assert (np.array(error) <= 2 * unit).all()
+
+
+def test_limits_and_nan(case):
+    evaluate, _, _, limits = case
+    assert evaluate(np.array([*limits.keys()], float)).tolist() == [*limits.values()]
+    assert np.isnan(evaluate(np.array([np.nan]))).all()
+
+
+def test_expm1_keeps_the_sign_of_zero():
+    assert np.signbit(njit(functions.expm1)(-0.0))
