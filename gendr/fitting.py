@@ -206,7 +206,7 @@ class FitSettings:
         subdivisions: Of the starting icosphere, if there is no mesh to start from.
         views_per_step: Views per step, drawn by `seed` in random order if there are more.
         cutoff: Coverage at or below it counts as 0.
-        backend: "auto", "cpu" or "reference".
+        backend: "auto", "cpu", "triton" or "reference".
         seed: Of the order of the views.
         frames: Shapes along the way that the result keeps; 0 for none.
     """

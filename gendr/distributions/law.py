@@ -12,6 +12,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
+from gendr._tracing import constant
 from gendr.distributions.base import Base, Number, Part, finite, number_text
 
 INF = float("inf")
@@ -109,7 +110,7 @@ class Law(Base):
         if isinstance(self.shape_parameter, Tensor):
             half = torch.tensor(0.5, dtype=torch.float64, device=self.shape_parameter.device)
             return self.quantile_at(half, "cdf")
-        return _constant_median(self)
+        return _constant_median(str(self))
 
     def __str__(self) -> str:
         names = [f.name for f in fields(cast("Any", self))]
@@ -144,9 +145,17 @@ class Symmetric:
         return -self._icdf(q)
 
 
+@constant
+def _constant_median(law: str) -> float:
+    """The median of a law that numbers define, by its text."""
+    return _medians(law)
+
+
 @lru_cache(maxsize=256)
-def _constant_median(law: Law) -> float:
-    return float(law.quantile_at(torch.tensor(0.5, dtype=torch.float64), "cdf"))
+def _medians(law: str) -> float:
+    from gendr.distributions.registry import get
+
+    return float(get(law).law.quantile_at(torch.tensor(0.5, dtype=torch.float64), "cdf"))
 
 
 def _density(law: Law, z: Tensor) -> Tensor:

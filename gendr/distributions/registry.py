@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from torch import Tensor
 
@@ -51,13 +50,18 @@ def _number(text: str, word: str) -> float:
         raise ValueError(f"{word} takes a number, got {text!r}") from None
 
 
+def _names(cls: type[Law]) -> tuple[str, ...]:
+    """The parameters of a law; `torch.compile` can read these, but not `dataclasses.fields`."""
+    return cls.__match_args__  # pyright: ignore[reportAttributeAccessIssue]  # laws are dataclasses
+
+
 def _parameters(cls: type[Law]) -> str:
-    allowed = [f.name for f in fields(cast("Any", cls))]
+    allowed = _names(cls)
     return f"the parameters {', '.join(allowed)}" if allowed else "no parameters"
 
 
 def _arguments(text: str | None, cls: type[Law]) -> dict[str, float]:
-    allowed = [f.name for f in fields(cast("Any", cls))]
+    allowed = _names(cls)
     given: dict[str, float] = {}
     for place, item in enumerate(filter(None, map(str.strip, (text or "").split(",")))):
         key, equals, value = item.partition("=")
@@ -72,7 +76,7 @@ def _arguments(text: str | None, cls: type[Law]) -> dict[str, float]:
 
 
 def _build(cls: type[Law], given: dict[str, Any]) -> Law:
-    allowed = [f.name for f in fields(cast("Any", cls))]
+    allowed = _names(cls)
     unknown = [key for key in given if key not in allowed]
     if unknown:
         raise ValueError(f"{cls.name} takes {_parameters(cls)}, got {unknown[0]!r}")

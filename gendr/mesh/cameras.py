@@ -25,6 +25,7 @@ from gendr._checks import (
     dtype_name,
     shape_text,
 )
+from gendr._tracing import matmul
 
 __all__ = [
     "Camera",
@@ -134,7 +135,7 @@ def _check_orthonormal(rotation: Tensor, name: str, sign: int) -> None:
     """Raise unless every [3, 3] of `rotation` is orthonormal with determinant `sign`."""
     matrix = rotation.detach()
     eye = torch.eye(3, dtype=matrix.dtype, device=matrix.device)
-    error = (matrix @ matrix.mT - eye).abs().amax(dim=(-2, -1))
+    error = (matmul(matrix, matrix.mT) - eye).abs().amax(dim=(-2, -1))
     worst = int(error.argmax())
     if float(error[worst]) > _ORTHONORMAL:
         raise ValueError(
@@ -204,7 +205,7 @@ def axis_angle_to_matrix(axis_angle: Tensor) -> Tensor:
     o = torch.zeros_like(x)
     cross = torch.stack([o, -z, y, z, o, -x, -y, x, o], -1).unflatten(-1, (3, 3))
     eye = torch.eye(3, dtype=dtype, device=device)
-    return eye + sine[..., None, None] * cross + versine[..., None, None] * (cross @ cross)
+    return eye + sine[..., None, None] * cross + versine[..., None, None] * matmul(cross, cross)
 
 
 def rotation_6d_to_matrix(six: Tensor) -> Tensor:
@@ -251,7 +252,7 @@ def rotation_angle_between(first: Tensor, second: Tensor) -> Tensor:
     a, b = (_tensor(m, name, dtype, device) for m, name in ((first, "first"), (second, "second")))
     for matrix, name in ((a, "first"), (b, "second")):
         check_shape(name, matrix, "[..., 3, 3]")
-    relative = a.mT @ b
+    relative = matmul(a.mT, b)
     _check_orthonormal(relative.reshape(-1, 3, 3), "first^T second", 1)
     skew = relative - relative.mT  # 2 sin(angle) times the axis
     sine = torch.linalg.vector_norm(
@@ -466,7 +467,7 @@ class Camera:
     @property
     def eye(self) -> Tensor:
         """[B, 3], the camera centre in the world: where x_cam = 0."""
-        return -(self.rotation.mT @ self.translation[..., None]).squeeze(-1)
+        return -matmul(self.rotation.mT, self.translation[..., None]).squeeze(-1)
 
     @property
     def camera_to_world(self) -> Tensor:
@@ -487,15 +488,15 @@ class Camera:
         dtype, device = self._meets(axis_angle=axis_angle, centre=centre)
         w = _shaped(_tensor(axis_angle, "axis_angle", dtype, device), "axis_angle", (3,))
         c = _shaped(_tensor(centre, "centre", dtype, device), "centre", (3,))
-        rotation = self.rotation @ axis_angle_to_matrix(w).mT
-        kept = (self.rotation @ c[..., None]).squeeze(-1) + self.translation
-        return self._with(rotation, kept - (rotation @ c[..., None]).squeeze(-1))
+        rotation = matmul(self.rotation, axis_angle_to_matrix(w).mT)
+        kept = matmul(self.rotation, c[..., None]).squeeze(-1) + self.translation
+        return self._with(rotation, kept - matmul(rotation, c[..., None]).squeeze(-1))
 
     def moved(self, delta: Any) -> Camera:
         """The cameras moved by `delta`, [3] or [B, 3], in world units and axes."""
         dtype, device = self._meets(delta=delta)
         d = _shaped(_tensor(delta, "delta", dtype, device), "delta", (3,))
-        step = (self.rotation @ d[..., None]).squeeze(-1)
+        step = matmul(self.rotation, d[..., None]).squeeze(-1)
         return self._with(translation=self.translation - step)
 
     def _meets(self, **values: Any) -> tuple[torch.dtype, torch.device]:
@@ -586,7 +587,7 @@ class Camera:
         plane = (p - self.principal[:, None]) / self.focal[:, None]
         plane = plane + 0 * z if self.orthographic else plane * z
         camera = torch.cat([plane, z.expand(*plane.shape[:2], 1)], -1)
-        return (camera - self.translation[:, None]) @ self.rotation
+        return matmul(camera - self.translation[:, None], self.rotation)
 
     # -- constructors and other conventions ---------------------------------------------------
 
@@ -752,7 +753,7 @@ class Camera:
         _check_orthonormal(r, name, 1)
         if view is None:
             r = r.mT
-            t = -(r @ t[..., None]).squeeze(-1)
+            t = -matmul(r, t[..., None]).squeeze(-1)
         flip = _signs(pose, 1, 1, -1)
         r, t = flip[:, None] * r, flip * t
         if projection is None:
@@ -929,7 +930,7 @@ def look_at(
     rows = [-ca, o, -sa, -se * sa, ce, se * ca, -ce * sa, -se, ce * ca]
     rotation = torch.stack(torch.broadcast_tensors(*rows), -1).unflatten(-1, (3, 3))
     # x_cam of `at` is (0, 0, d) by construction.
-    shift = torch.stack([o, o, d], -1) - (rotation @ target[..., None]).squeeze(-1)
+    shift = torch.stack([o, o, d], -1) - matmul(rotation, target[..., None]).squeeze(-1)
     focal = (f / d if orthographic else f)[:, None].expand(-1, 2)
     return Camera(rotation, shift, focal, orthographic=orthographic)
 
@@ -973,7 +974,7 @@ def look_from(
         raise ValueError("up is parallel to the line of sight; choose another up, or use look_at")
     right = _unit(right, "right")
     rotation = torch.stack([right, torch.linalg.cross(right, ahead), ahead], -2)
-    shift = -(rotation @ e[..., None]).squeeze(-1)
+    shift = -matmul(rotation, e[..., None]).squeeze(-1)
     if orthographic:
         f = f / torch.linalg.vector_norm(target - e, dim=-1)
     return Camera(rotation, shift, f[:, None].expand(-1, 2), orthographic=orthographic)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from gendr._checks import (
     check_tensor,
     dtype_name,
 )
+from gendr._tracing import lazy, matmul
 
 # Colours lie in [0, 1]. An optimiser may step a little over the ends; 8-bit values are far off.
 _LARGEST_COLOR = 2.0
@@ -68,7 +68,7 @@ class _Topology:
     shared: bool
     one: _Topology | None = None
 
-    @cached_property
+    @lazy
     def faces(self) -> Tensor:
         """Packed indices [ΣF, 3]."""
         if not self.shared or len(self.vertex_counts) == 1:
@@ -76,7 +76,7 @@ class _Topology:
         start = torch.tensor(_offsets(self.vertex_counts), device=self.local.device)
         return (self.local + start[:, None, None]).reshape(-1, 3)
 
-    @cached_property
+    @lazy
     def local_edges(self) -> tuple[Tensor, Tensor]:
         """Unique undirected edges [E, 2], smaller index first, and those of each face [F, 3].
 
@@ -90,7 +90,7 @@ class _Topology:
         key, of_face = torch.unique(low * base + high, return_inverse=True)
         return torch.stack((key // base, key % base), -1), of_face.reshape(-1, 3)
 
-    @cached_property
+    @lazy
     def edges(self) -> Tensor:
         """Unique undirected edges, packed: [ΣE, 2]."""
         edges = self.local_edges[0]
@@ -99,7 +99,7 @@ class _Topology:
         start = torch.tensor(_offsets(self.vertex_counts), device=edges.device)
         return (edges + start[:, None, None]).reshape(-1, 2)
 
-    @cached_property
+    @lazy
     def closed(self) -> bool:
         """Whether every edge is run through once in each direction."""
         if self.local.numel() == 0:
@@ -110,7 +110,7 @@ class _Topology:
         ahead = torch.bincount(of_face.reshape(-1)[forward], minlength=len(edges))
         return bool((count == 2).all()) and bool((ahead == 1).all())
 
-    @cached_property
+    @lazy
     def _copies(self) -> dict[int, _Topology]:
         return {1: self}
 
@@ -774,7 +774,7 @@ class Mesh:
                     "matrix must be affine, its last row 0 0 0 1; divide by w yourself"
                 )
         matrix = self._per_vertex(matrix.expand(len(self), size, size))
-        vertices = (matrix[:, :3, :3] @ self._vertices[:, :, None]).squeeze(-1)
+        vertices = matmul(matrix[:, :3, :3], self._vertices[:, :, None]).squeeze(-1)
         return self.with_vertices(vertices + matrix[:, :3, 3] if size == 4 else vertices)
 
     def _per_vertex(self, values: Tensor) -> Tensor:

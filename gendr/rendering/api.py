@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._checks import check_finite, check_float, check_shape
+from gendr._checks import check_finite, check_float, check_shape, check_tensor
 from gendr.rendering.backend import choose
-from gendr.rendering.geometry import ImageSize, ScreenFaces
+from gendr.rendering.geometry import ImageSize, screen_faces
 from gendr.rendering.model import Model
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ def parse_scale(scale: Scale, size: ImageSize, squared: bool) -> float | Tensor:
         check_float("scale", scale)
         check_shape("scale", scale, "[] or [B]")
         values = scale.detach()
-        if not bool(((values > 0) & torch.isfinite(values)).all()):
+        if not torch.compiler.is_compiling() and not bool(
+            ((values > 0) & torch.isfinite(values)).all()
+        ):
             raise ValueError(
                 f"scale must be > 0 and finite, got a tensor with minimum {float(values.min())}; "
                 "for a hard edge use dist='heaviside'"
@@ -110,6 +112,19 @@ def make_model(
     return Model(dist, tconorm, per_image.expand(images), float(cutoff))
 
 
+def at_full_precision(name: str, tensor: Tensor) -> Tensor:
+    """The tensor in float32 or float64: rendering takes no part in automatic mixed precision.
+
+    Raises:
+        TypeError: for half precision outside `torch.autocast`, and for what is no float tensor.
+    """
+    check_tensor(name, tensor)
+    half = tensor.dtype in (torch.float16, torch.bfloat16)
+    if half and torch.is_autocast_enabled(tensor.device.type):
+        return tensor.to(torch.float32)
+    return check_float(name, tensor)
+
+
 def silhouette(
     face_vertices: Tensor,
     image_size: int | Sequence[int],
@@ -137,7 +152,7 @@ def silhouette(
         cutoff: coverage F <= cutoff counts as 0; 0 is exact and slower. The image depends on it
             where the generator of the T-conorm rises steeply from 0 (p < 1): by up to 0.24 in
             alpha for yager(p=0.5), logistic at scale 1e-2 and an airplane; see docs/tconorms.md.
-        backend: "auto", "cpu" or "reference"; see `gendr.backends`.
+        backend: "auto", "cpu", "triton" or "reference"; see `gendr.backends`.
         check: look for NaN and inf in the input.
 
     Returns:
@@ -152,7 +167,7 @@ def silhouette(
     from gendr.distributions import as_distribution
     from gendr.tnorms import as_tconorm
 
-    check_float("face_vertices", face_vertices)
+    face_vertices = at_full_precision("face_vertices", face_vertices)
     check_shape("face_vertices", face_vertices, "[B, F, 3, 3] or [F, 3, 3]")
     if face_vertices.ndim == 3:
         return silhouette(
@@ -167,9 +182,7 @@ def silhouette(
     model = make_model(law, as_tconorm(tconorm), number, cutoff, images, face_vertices)
     corners = face_vertices[..., :2].reshape(-1, 3, 2)
     offsets = tuple(range(0, images * count + 1, count)) if count else (0,) * (images + 1)
-    keep = (face_vertices[..., 2] > 0).all(-1)
-    if not bool(keep.all()):
-        counts = keep.sum(1).tolist()
-        offsets = tuple(sum(counts[:b]) for b in range(images + 1))
-        corners = corners[keep.reshape(-1)]
-    return choose(backend, face_vertices).alpha(ScreenFaces(corners, offsets), size, model)
+    keep = (face_vertices[..., 2] > 0).all(-1).reshape(-1)
+    chosen = choose(backend, face_vertices)
+    with torch.autocast(face_vertices.device.type, enabled=False):
+        return chosen.alpha(screen_faces(corners, offsets, keep, chosen.TAKES_ABSENT), size, model)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Protocol, cast
 
 from torch import Tensor
 
 from gendr._checks import check_choice
-from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces
+from gendr._tracing import constant
+from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
 from gendr.rendering.model import Model
 
 # In the order in which `auto` asks them.
-NAMES = ("cpu", "reference")
+NAMES = ("cpu", "triton", "reference")
 
 
 class Backend(Protocol):
-    """A backend is a module that has these functions."""
+    """A backend is a module that has these functions.
+
+    Attributes:
+        TAKES_ABSENT: whether faces that are not there may stand among the others, at `ABSENT`.
+    """
+
+    TAKES_ABSENT: bool
 
     def available(self) -> str | None:
         """None if usable here, else the reason."""
@@ -45,6 +51,19 @@ class Backend(Protocol):
         """values[index]."""
         ...
 
+    def softmax(
+        self,
+        faces: ScreenFaces,
+        surfaces: Surfaces,
+        colours: Tensor,
+        size: ImageSize,
+        model: Model,
+        rate: Tensor,
+        backdrop: float,
+    ) -> tuple[Tensor, Tensor] | None:
+        """Colours [B * H * W, 3] less the background's part, and its share; None: list pairs."""
+        ...
+
     def nearest(
         self, faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor
     ) -> Tensor:
@@ -53,12 +72,25 @@ class Backend(Protocol):
 
 
 def _module(name: str) -> Backend:
-    return cast(Backend, import_module(f"gendr.rendering.{name}"))
+    """Import a backend; spelt out, because `torch.compile` does not trace `import_module`."""
+    if name == "cpu":
+        from gendr.rendering import cpu as module
+    elif name == "triton":
+        from gendr.rendering import triton as module
+    else:
+        from gendr.rendering import reference as module
+    return cast("Backend", module)
+
+
+@constant
+def _reason(name: str) -> str | None:
+    """Why a backend is not usable here, None if it is."""
+    return _module(name).available()
 
 
 def backends() -> dict[str, str | None]:
     """Every backend's name -> None if it is usable here, else the reason why not."""
-    return {name: _module(name).available() for name in NAMES}
+    return {name: _reason(name) for name in NAMES}
 
 
 def choose(name: str, tensor: Tensor) -> Backend:
@@ -71,8 +103,10 @@ def choose(name: str, tensor: Tensor) -> Backend:
     check_choice("backend", name, ("auto", *NAMES))
     candidates = NAMES if name == "auto" else (name,)
     for candidate in candidates:
+        if name == "auto" and candidate == "triton" and tensor.device.type == "cpu":
+            continue  # only Triton's interpreter would serve it, which is for tests, by name
         module = _module(candidate)
-        reason = module.available()
+        reason = _reason(candidate)
         if name != "auto" and reason is not None:
             raise RuntimeError(reason)
         if not module.supports(tensor):

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
 
 
+# A face whose corners lie here is not there: for backends that count faces on the GPU, where the
+# host would have to wait for the number of those that are.
+ABSENT = 1e18
+
+
 @dataclass(frozen=True)
 class ImageSize:
     """Height and width of an image in pixels."""
@@ -89,6 +94,25 @@ class Surfaces:
     clip: Tensor
     depth: Tensor
     was_clipped: Tensor | None
+
+
+def screen_faces(
+    corners: Tensor, offsets: tuple[int, ...], keep: Tensor, takes_absent: bool
+) -> ScreenFaces:
+    """Only the faces that are to be kept.
+
+    Args:
+        corners: [T, N, 2].
+        offsets: of the images.
+        keep: [T] bool.
+        takes_absent: move the others away instead, to `ABSENT`; see `Backend.TAKES_ABSENT`.
+    """
+    if takes_absent:
+        return ScreenFaces(torch.where(keep[:, None, None], corners, ABSENT), offsets)
+    if bool(keep.all()):
+        return ScreenFaces(corners, offsets)
+    counts = [int(keep[a:b].sum()) for a, b in pairwise(offsets)]
+    return ScreenFaces(corners[keep], _cumulative(counts))
 
 
 class Pairs(NamedTuple):
@@ -192,12 +216,15 @@ def _safe_square(edge: Tensor) -> Tensor:
 
 
 def project_faces(
-    mesh: Mesh, camera: Camera, near: float, far: float
+    mesh: Mesh, camera: Camera, near: float, far: float, takes_absent: bool = False
 ) -> tuple[ScreenFaces, Surfaces]:
     """Transform, clip at the near plane and project the faces of a batch.
 
     Faces wholly outside [near, far] are dropped; a triangle that crosses the near plane becomes
     the polygon of its visible part, of 3 or 4 corners. Batches of 1 broadcast.
+
+    With `takes_absent` faces are not dropped but moved away, to `ABSENT`. Under `torch.compile`,
+    which cannot ask whether any face crosses the near plane, all polygons then have 4 corners.
 
     Source: the contract; the clipped polygon stays one face because splitting it would put
     F(0) = 1/2 along the seam.
@@ -210,8 +237,11 @@ def project_faces(
         low, high = depth.amin(-1), depth.amax(-1)
         keep = (high > near) & (low <= far)
         crossing = keep & (low < near)
-        any_dropped, any_crossing = not bool(keep.all()), bool(crossing.any())
-    if any_dropped:
+    if takes_absent:
+        # A point of their own for all that are not seen, so that no division can go wrong.
+        nowhere = clip.new_tensor([ABSENT, ABSENT, 1.0])
+        clip = torch.where(keep[:, None, None], clip, nowhere)
+    elif not bool(keep.all()):
         kept = keep.nonzero().squeeze(-1)
         image = torch.repeat_interleave(
             torch.arange(images, device=keep.device),
@@ -221,10 +251,13 @@ def project_faces(
         offsets = _cumulative(counts)
         clip, depth, source = clip[kept], depth[kept], source[kept]
         crossing = crossing[kept]
-    if not any_crossing:
+    if torch.compiler.is_compiling():
+        polygon = _clip_near_everywhere(clip, depth, crossing, near)
+    elif bool(crossing.any()):
+        polygon = _clip_near(clip, depth, crossing, near)
+    else:
         corners = clip[..., :2] / clip[..., 2:]
         return ScreenFaces(corners, offsets), Surfaces(source, clip, depth, None)
-    polygon = _clip_near(clip, depth, crossing, near)
     corners = polygon[..., :2] / polygon[..., 2:]
     return ScreenFaces(corners, offsets), Surfaces(source, clip, depth, crossing)
 
@@ -255,12 +288,24 @@ def _clip_near(clip: Tensor, depth: Tensor, crossing: Tensor, near: float) -> Te
     """Polygons [T, 4, 3] in homogeneous coordinates, cut where `crossing` at depth = near."""
     polygon = torch.cat([clip, clip[:, 2:]], 1)
     cut = crossing.nonzero().squeeze(-1)
-    corner, z = clip[cut], depth[cut]
+    return polygon.index_copy(0, cut, _visible_part(clip[cut], depth[cut], near))
+
+
+def _clip_near_everywhere(clip: Tensor, depth: Tensor, crossing: Tensor, near: float) -> Tensor:
+    """The same without asking how many faces are cut."""
+    polygon = torch.cat([clip, clip[:, 2:]], 1)
+    # Depths that cross stand in for those that do not, so that their cut, unused, is finite.
+    depth = torch.where(crossing[:, None], depth, depth.new_tensor([near - 1, near + 1, near + 1]))
+    return torch.where(crossing[:, None, None], _visible_part(clip, depth, near), polygon)
+
+
+def _visible_part(corner: Tensor, z: Tensor, near: float) -> Tensor:
+    """What lies beyond depth = near of triangles [K, 3, 3] that cross it: polygons [K, 4, 3]."""
     ahead = z >= near
     two_ahead = ahead.sum(-1) == 2
     # Rotate so that the corner that stands alone on its side comes first.
     lone = torch.where(two_ahead[:, None], ~ahead, ahead).to(torch.int64).argmax(-1)
-    order = (lone[:, None] + torch.arange(3, device=clip.device)) % 3
+    order = (lone[:, None] + torch.arange(3, device=corner.device)) % 3
     corner = corner.gather(1, order.unsqueeze(-1).expand(-1, -1, 3))
     z = z.gather(1, order)
 
@@ -271,8 +316,7 @@ def _clip_near(clip: Tensor, depth: Tensor, crossing: Tensor, near: float) -> Te
     first, second = cross(1), cross(2)
     quad = torch.stack([first, corner[:, 1], corner[:, 2], second], 1)
     triangle = torch.stack([corner[:, 0], first, second, second], 1)
-    visible = torch.where(two_ahead[:, None, None], quad, triangle)
-    return polygon.index_copy(0, cut, visible)
+    return torch.where(two_ahead[:, None, None], quad, triangle)
 
 
 def _cumulative(counts: list[int] | tuple[int, ...]) -> tuple[int, ...]:

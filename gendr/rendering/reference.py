@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from gendr._groups import Along
-from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, signed_distance
+from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces, signed_distance
 from gendr.rendering.model import Model
+
+TAKES_ABSENT = False
 
 
 def available() -> str | None:
@@ -69,6 +71,13 @@ def distance(faces: ScreenFaces, size: ImageSize, pixels: Tensor, face: Tensor) 
 def gather(values: Tensor, index: Tensor) -> Tensor:
     """values[index], differentiable."""
     return values[index]
+
+
+def softmax(
+    faces: ScreenFaces, surfaces: Surfaces, colours: Tensor, size: ImageSize, model: Model,
+    rate: Tensor, backdrop: float,
+) -> None:  # fmt: skip
+    """None: it shades lists of pairs."""
 
 
 def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from gendr._checks import check_choice, check_finite, check_like, check_number
+from gendr._tracing import lazy
 from gendr.rendering.api import Dist, Scale, make_model, parse_image_size, parse_scale
 from gendr.rendering.backend import NAMES, choose
 from gendr.rendering.geometry import project_faces
@@ -26,6 +27,20 @@ PAIRS_AT_ONCE = 1_000_000  # fragments shaded together: about 0.5 GB of temporar
 _LEARNABLE = ("scale", "shape", "p", "gamma")
 
 
+T = TypeVar("T")
+
+
+def _image(function: Callable[[Output], T]) -> lazy[T]:
+    """Computed when it is read, and kept; in full precision, also under `torch.autocast`."""
+
+    @wraps(function)
+    def compute(output: Output) -> T:
+        with torch.autocast(output.device.type, enabled=False):
+            return function(output)
+
+    return lazy(compute)
+
+
 class Output:
     """The images of a batch. What is not read is not computed; what is read is kept.
 
@@ -35,18 +50,20 @@ class Output:
         depth: [B, H, W] depth of the nearest covering face, +inf elsewhere.
         normals: [B, 3, H, W] its unit normal, world frame, 0 elsewhere.
         face_id: [B, H, W] int64, its number in its mesh, -1 elsewhere.
+        device: where they are.
     """
 
     def __init__(self, scene: Scene, model: Model, blending: Blending, shading: str) -> None:
         self._scene, self._model, self._blending, self._shading = scene, model, blending, shading
+        self.device = scene.mesh.device
 
-    @cached_property
+    @_image
     def alpha(self) -> Tensor:
         """Soft coverage [B, H, W]."""
         scene = self._scene
         return scene.backend.alpha(scene.faces, scene.size, self._model)
 
-    @cached_property
+    @_image
     def rgb(self) -> Tensor:
         """Colours [B, 3, H, W]."""
         if self._shading == "softmax":
@@ -55,13 +72,13 @@ class Output:
             image = self._hard_rgb()
         return image.permute(0, 3, 1, 2)
 
-    @cached_property
+    @_image
     def depth(self) -> Tensor:
         """Depth [B, H, W] of the nearest covering face, +inf elsewhere."""
         _, depth = self._surface
         return self._spread(depth.unsqueeze(-1), math.inf)[..., 0]
 
-    @cached_property
+    @_image
     def normals(self) -> Tensor:
         """Unit normals [B, 3, H, W] of the nearest covering face, 0 elsewhere."""
         scene, (_, face) = self._scene, self._covered
@@ -70,7 +87,7 @@ class Output:
             0, 3, 1, 2
         )
 
-    @cached_property
+    @_image
     def face_id(self) -> Tensor:
         """Number of the nearest covering face in its mesh, int64 [B, H, W], -1 elsewhere."""
         mesh = self._scene.mesh
@@ -82,20 +99,20 @@ class Output:
         empty = torch.full_like(self._nearest.reshape(-1), -1)
         return empty.index_copy(0, pixels, number).reshape(self._nearest.shape)
 
-    @cached_property
+    @_image
     def _nearest(self) -> Tensor:
         scene, blend = self._scene, self._blending
         planes, limits = depth_planes(scene, blend.near, blend.far)
         return scene.backend.nearest(scene.faces, scene.size, planes, limits)
 
-    @cached_property
+    @_image
     def _covered(self) -> tuple[Tensor, Tensor]:
         """Covered pixels [K] and their packed faces [K]."""
         nearest = self._nearest.reshape(-1)
         pixels = (nearest >= 0).nonzero().squeeze(-1)
         return pixels, nearest[pixels]
 
-    @cached_property
+    @_image
     def _surface(self) -> tuple[Tensor, Tensor]:
         """Weights [K, 3] and depth [K] of the covered pixels."""
         pixels, face = self._covered
@@ -137,7 +154,7 @@ class Renderer(nn.Module):
         eps: in [0, 1], normalised depth at which the background stands in the softmax.
         background: RGB in [0, 1].
         cutoff: coverage at or below it counts as 0; see `gendr.silhouette`.
-        backend: "auto", "cpu" or "reference".
+        backend: "auto", "cpu", "triton" or "reference".
         learnable: any of "scale", "shape" (of the distribution), "p" (of the T-conorm) and "gamma";
             these become parameters of the module, kept positive (p negative where it must be) by
             an exponential. Read their values from `renderer.scale` and so on.
@@ -289,8 +306,9 @@ class Renderer(nn.Module):
         else:
             number = parse_scale(scale, self.size, dist.is_squared)
         model = make_model(dist, self.tconorm, number, self.cutoff, images, mesh.vertices)
-        faces, surfaces = project_faces(mesh, camera, self.near, self.far)
         backend = choose(self.backend, mesh.vertices)
+        with torch.autocast(mesh.device.type, enabled=False):
+            faces, surfaces = project_faces(mesh, camera, self.near, self.far, backend.TAKES_ABSENT)
         scene = Scene(mesh, camera, faces, surfaces, self.size, backend, self.lighting)
         background = self.background.to(mesh.vertices)
         blending = Blending(self.near, self.far, self.gamma, self.eps, background)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from gendr._groups import Segments
+from gendr._tracing import lazy
 from gendr.rendering.geometry import (
     ImageSize,
     Pairs,
@@ -76,7 +76,7 @@ class Scene:
             cut,
         )
 
-    @cached_property
+    @lazy
     def _texels(self) -> tuple[Tensor, Tensor, Tensor]:
         """All textures as one list of texels [N, 3], and start and size of each mesh's."""
         textures = self.mesh.textures
@@ -140,13 +140,34 @@ class Scene:
         square = (mixed * mixed).sum(-1, keepdim=True)
         return mixed / torch.where(square > 0, square, 1.0).sqrt()
 
-    @cached_property
+    @lazy
     def _face_normals(self) -> Tensor:
         return self.mesh.face_normals
 
-    @cached_property
+    @lazy
     def _vertex_normals(self) -> Tensor:
         return self.mesh.vertex_normals
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether lit colours are linear on every face: no texture, flat, no highlights.
+
+        A light on both sides of a face is: the whole face is seen from one of them.
+        """
+        light = self.lighting
+        flat = light is None or not (light.smooth or light.specular > 0)
+        return flat and self.mesh.textures is None
+
+    def colours_at_corners(self) -> Tensor:
+        """Lit colours [T, 3, 3] of the corners of every face."""
+        count, device = len(self.surfaces.source), self.surfaces.source.device
+        face = torch.arange(count, device=device).repeat_interleave(3)
+        image = torch.arange(self.faces.images, device=device).repeat_interleave(
+            torch.tensor(self.faces.counts, device=device), output_size=count
+        )
+        first_pixel = image.repeat_interleave(3) * self.size.pixels
+        corners = torch.eye(3, device=device, dtype=self.faces.corners.dtype).repeat(count, 1)
+        return self.colours(first_pixel, face, corners).reshape(count, 3, 3)
 
     def _to_eye(self, source: Tensor, image: Tensor, weights: Tensor) -> Tensor:
         """Unit vectors [K, 3] from surface points to the eye."""
@@ -175,6 +196,9 @@ def softmax_rgb(scene: Scene, model: Model, blending: Blending, limit: int) -> T
     zeta = (far - z) / (far - near) is 1 at the near plane and 0 at the far plane. Source: the
     contract, stage 4; Liu et al., Soft Rasterizer (2019), the softmax over depth.
     """
+    fused = _fused_softmax(scene, model, blending) if scene.is_linear else None
+    if fused is not None:
+        return fused
     faces, size, blend = scene.faces, scene.size, blending
     _prepare(scene)
 
@@ -198,6 +222,37 @@ def softmax_rgb(scene: Scene, model: Model, blending: Blending, limit: int) -> T
     runs = scene.backend.pairs(faces, size, model.radius(), limit)
     rgb = torch.cat(recomputed(run, runs))
     return rgb.reshape(faces.images, size.height, size.width, 3)
+
+
+def _fused_softmax(scene: Scene, model: Model, blending: Blending) -> Tensor | None:
+    """The same by the backend's own kernel, if it has one that serves this scene."""
+    blend, size, faces = blending, scene.size, scene.faces
+    depth = blend.far - blend.near
+    rate = 1 / (depth * torch.as_tensor(blend.gamma).to(faces.corners))
+    found = scene.backend.softmax(
+        faces, scene.surfaces, scene.colours_at_corners(), size, model, rate,
+        blend.far - blend.eps * depth,
+    )  # fmt: skip
+    if found is None:
+        return None
+    colours, share = found
+    rgb = colours + share.unsqueeze(-1) * blend.background
+    return rgb.reshape(faces.images, size.height, size.width, 3)
+
+
+def alpha_from_pairs(
+    backend: Backend, faces: ScreenFaces, size: ImageSize, model: Model, limit: int
+) -> Tensor:
+    """Alpha [B, H, W] for a CDF of the user's own, which only torch can evaluate."""
+
+    def run(listing: Callable[[], Pairs]) -> Tensor:
+        pixels, face, first, last = listing()
+        d = backend.distance(faces, size, pixels, face)
+        a, s = model.coverage(d, backend.gather(model.scale, size.image_of(pixels)))
+        return model.aggregate(a, s, Segments(pixels - first, last - first))
+
+    runs = backend.pairs(faces, size, model.radius(), limit)
+    return torch.cat(recomputed(run, runs)).reshape(faces.images, size.height, size.width)
 
 
 def _prepare(scene: Scene) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
@@ -457,4 +457,4 @@ def _text(p: float) -> str:
 
 def has_parameter(family: type[TConorm]) -> bool:
     """Whether the family takes p."""
-    return any(field.name == "p" for field in fields(family))  # pyright: ignore[reportArgumentType]
+    return "p" in getattr(family, "__match_args__", ())  # `torch.compile` cannot read `fields`

@@ -210,7 +210,10 @@ def test_bad_scenes():
 
 
 def test_backends_are_listed_and_chosen(monkeypatch):
-    assert gendr.backends() == {"cpu": None, "reference": None}
+    found = gendr.backends()
+    assert list(found) == ["cpu", "triton", "reference"]
+    assert found["cpu"] is None
+    assert found["reference"] is None
     from gendr.rendering import backend, cpu
 
     monkeypatch.setattr(cpu, "available", lambda: "no Numba here")

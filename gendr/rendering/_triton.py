@@ -1,0 +1,485 @@
+"""The Triton kernels of silhouettes: boxes and tile lists, alpha forward, its gradients, depth.
+
+- forward and depth: one program per screen tile walks the faces of its list, or all faces of its
+  image, BLOCK_FACES at a time against all pixels of the tile;
+- backward: one program per face (or per face and share of its pixels) walks the pixels in reach,
+  so that sums stay in registers, no float atomics are needed and nothing of size pixels x faces
+  is ever stored.
+
+Laws and families come in as compile-time functions, see `gendr/distributions/_triton.py` and
+`gendr/tnorms/_triton.py`; everything else about a renderer is a row of the image table. Arithmetic
+is float32, but for the depth test.
+
+Pixels of all images are numbered through, row by row; so are tiles.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+# Columns of the float32 table with one row per image.
+SCALE = tl.constexpr(0)
+SHIFT = tl.constexpr(1)
+RADIUS = tl.constexpr(2)
+FAMILY_P = tl.constexpr(3)
+SHAPE = tl.constexpr(4)
+CONSTANT = tl.constexpr(5)
+PSI = tl.constexpr(6)
+REVERSED = tl.constexpr(7)
+SQUARED = tl.constexpr(8)
+ART = tl.constexpr(9)
+CUTOFF = tl.constexpr(10)
+RATE = tl.constexpr(11)
+BACKDROP = tl.constexpr(12)
+IMAGE_COLUMNS = tl.constexpr(13)
+
+# Columns of the gradients of a face's image.
+GRAD_SCALE = tl.constexpr(0)
+GRAD_SHIFT = tl.constexpr(1)
+GRAD_SHAPE = tl.constexpr(2)
+GRAD_P = tl.constexpr(3)
+GRAD_COLUMNS = tl.constexpr(4)
+
+# How faces are joined.
+ARCHIMEDEAN = tl.constexpr(0)
+MAXIMUM = tl.constexpr(1)
+MEAN = tl.constexpr(2)
+
+# A face whose first corner lies beyond this is not there: the door moves those there that a camera
+# does not see, because dropping them would need the host to wait for their number.
+ABSENT = tl.constexpr(1e17)
+_SHORTEST = tl.constexpr(1e-36)  # an edge whose squared length is below it is a point
+
+
+# -------------------------------------------------------------------------------------------------
+# Boxes and lists
+# -------------------------------------------------------------------------------------------------
+
+
+@triton.jit(do_not_specialize=["faces", "height", "width"])
+def face_boxes(
+    corners,
+    image_of_face,
+    images,
+    boxes,
+    faces,
+    height,
+    width,
+    N: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Pixel boxes [x0, x1) x [y0, y1) that hold all pixel centres within the radius of a face."""
+    f = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    valid = f < faces
+    image = tl.load(image_of_face + f, valid, 0)
+    radius = tl.load(images + image * IMAGE_COLUMNS + RADIUS, valid, 0.0)
+    x_low = tl.load(corners + f * (2 * N), valid, 0.0)
+    y_low = tl.load(corners + f * (2 * N) + 1, valid, 0.0)
+    there = valid & (x_low < ABSENT)
+    x_high, y_high = x_low, y_low
+    for k in tl.static_range(1, N):
+        x = tl.load(corners + f * (2 * N) + 2 * k, valid, 0.0)
+        y = tl.load(corners + f * (2 * N) + 2 * k + 1, valid, 0.0)
+        x_low, x_high = tl.minimum(x_low, x), tl.maximum(x_high, x)
+        y_low, y_high = tl.minimum(y_low, y), tl.maximum(y_high, y)
+    # Pixel j has its centre at (2j + 1 - width) / side; rounding is covered by the slack.
+    side = tl.minimum(height, width).to(tl.float32)
+    slack = radius + 2e-6 * (1.0 + tl.abs(x_low) + tl.abs(x_high) + tl.abs(y_low) + tl.abs(y_high))
+    columns, rows = width.to(tl.float32), height.to(tl.float32)
+    x_first = tl.ceil(((x_low - slack) * side + columns - 1.0) * 0.5)
+    x_last = tl.floor(((x_high + slack) * side + columns - 1.0) * 0.5)
+    y_first = tl.ceil((rows - 1.0 - (y_high + slack) * side) * 0.5)
+    y_last = tl.floor((rows - 1.0 - (y_low - slack) * side) * 0.5)
+    x0 = tl.minimum(tl.maximum(x_first, 0.0), columns).to(tl.int32)
+    x1 = tl.minimum(tl.maximum(x_last + 1.0, 0.0), columns).to(tl.int32)
+    y0 = tl.minimum(tl.maximum(y_first, 0.0), rows).to(tl.int32)
+    y1 = tl.minimum(tl.maximum(y_last + 1.0, 0.0), rows).to(tl.int32)
+    there = there & (x0 < x1) & (y0 < y1)
+    tl.store(boxes + f * 4, tl.where(there, x0, 0), valid)
+    tl.store(boxes + f * 4 + 1, tl.where(there, x1, 0), valid)
+    tl.store(boxes + f * 4 + 2, tl.where(there, y0, 0), valid)
+    tl.store(boxes + f * 4 + 3, tl.where(there, y1, 0), valid)
+
+
+@triton.jit
+def _tile_box(boxes, f, valid, row_first, row_last, TILE_H: tl.constexpr, TILE_W: tl.constexpr):
+    """First column and row of tiles, columns and number of the tiles that a face's box touches."""
+    x0, x1 = tl.load(boxes + f * 4, valid, 0), tl.load(boxes + f * 4 + 1, valid, 0)
+    y0, y1 = tl.load(boxes + f * 4 + 2, valid, 0), tl.load(boxes + f * 4 + 3, valid, 0)
+    column, row = x0 // TILE_W, tl.maximum(y0 // TILE_H, row_first)
+    columns = (x1 + TILE_W - 1) // TILE_W - column
+    rows = tl.minimum((y1 + TILE_H - 1) // TILE_H, row_last) - row
+    return column, row, columns, tl.where(x1 > x0, columns * tl.maximum(rows, 0), 0)
+
+
+@triton.jit(do_not_specialize=["faces", "row_first", "row_last"])
+def count_tiles(
+    boxes, counts, faces, row_first, row_last,
+    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """First pass: how many tiles of the rows of tiles row_first .. row_last - 1 a face touches."""
+    f = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    valid = f < faces
+    _, _, _, count = _tile_box(boxes, f, valid, row_first, row_last, TILE_H, TILE_W)
+    tl.store(counts + f, count, valid)
+
+
+@triton.jit(do_not_specialize=["first_face", "rows", "columns", "row_first", "row_last"])
+def list_tiles(
+    boxes, image_of_face, ends, tile_of_entry, face_of_entry,
+    first_face, rows, columns, row_first, row_last,
+    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Second pass: the tiles of face first_face + i, in its own slot, which ends at ends[i]."""
+    f = first_face + tl.program_id(0)
+    column, row, across, count = _tile_box(boxes, f, True, row_first, row_last, TILE_H, TILE_W)
+    image = tl.load(image_of_face + f)
+    slot = tl.load(ends + tl.program_id(0)) - count
+    first = 0
+    while first < count:
+        k = first + tl.arange(0, BLOCK)
+        across_or_one = tl.maximum(across, 1)
+        tile = (row + k // across_or_one) * columns + column + k % across_or_one
+        tl.store(tile_of_entry + slot + k, image * rows * columns + tile, k < count)
+        tl.store(face_of_entry + slot + k, tl.zeros_like(k) + f, k < count)
+        first += BLOCK
+
+
+# -------------------------------------------------------------------------------------------------
+# Geometry and coverage
+# -------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def signed_distance(x, y, corners, f, valid, N: tl.constexpr):
+    """Signed distance of points to convex faces, and how it changes.
+
+    As `gendr.rendering.geometry.signed_distance`: the nearest edge decides; within it the distance
+    is the height over its line, beyond it that to its end. An edge runs from its lexicographically
+    smaller corner, so that both faces that share it find the very same distance.
+
+    Returns:
+        d; n = d(distance)/d(point), in two parts; the parameter t of the nearest point on its edge
+        from a to b, and the indices of the corners a and b. d(distance)/da = -(1 - t) n and
+        d(distance)/db = -t n (envelope theorem: t is optimal).
+    """
+    base = corners + f * (2 * N)
+    ox, oy = tl.load(base, valid, 0.0), tl.load(base + 1, valid, 0.0)
+    area = ox * 0.0
+    for k in tl.static_range(1, N - 1):
+        px = tl.load(base + 2 * k, valid, 0.0) - ox
+        py = tl.load(base + 2 * k + 1, valid, 0.0) - oy
+        qx = tl.load(base + 2 * k + 2, valid, 0.0) - ox
+        qy = tl.load(base + 2 * k + 3, valid, 0.0) - oy
+        area += px * qy - py * qx
+    orientation = tl.where(area < 0.0, -1.0, 1.0).to(area.dtype)
+
+    best = x * 0.0 + ox * 0.0 + float("inf")
+    inside = x * 0.0 + area != 0.0
+    height, foot, rx, ry, nx, ny = best, best * 0.0, best, best, best, best
+    start, end = inside.to(tl.int32), inside.to(tl.int32)
+    for k in tl.static_range(N):
+        n = (k + 1) % N
+        ax, ay = tl.load(base + 2 * k, valid, 0.0), tl.load(base + 2 * k + 1, valid, 0.0)
+        bx, by = tl.load(base + 2 * n, valid, 0.0), tl.load(base + 2 * n + 1, valid, 0.0)
+        flip = (bx < ax) | ((bx == ax) & (by < ay))
+        ax, bx = tl.where(flip, bx, ax), tl.where(flip, ax, bx)
+        ay, by = tl.where(flip, by, ay), tl.where(flip, ay, by)
+        ux, uy = bx - ax, by - ay
+        square = ux * ux + uy * uy
+        long = square > _SHORTEST
+        inverse = tl.where(long, 1.0 / tl.where(long, square, 1.0), 0.0)
+        inward = tl.sqrt(inverse) * tl.where(flip, -orientation, orientation)
+        mx, my = -uy * inward, ux * inward
+        px, py = x - ax, y - ay
+        t = tl.minimum(tl.maximum((px * ux + py * uy) * inverse, 0.0), 1.0)
+        gx = tl.where(t < 1.0, px - t * ux, x - bx)
+        gy = tl.where(t < 1.0, py - t * uy, y - by)
+        gap = gx * gx + gy * gy
+        over = mx * px + my * py
+        inside = inside & (over >= 0.0)
+        closer = gap < best
+        best = tl.where(closer, gap, best)
+        height, foot = tl.where(closer, over, height), tl.where(closer, t, foot)
+        rx, ry = tl.where(closer, gx, rx), tl.where(closer, gy, ry)
+        nx, ny = tl.where(closer, mx, nx), tl.where(closer, my, ny)
+        start = tl.where(closer, tl.where(flip, n, k), start)
+        end = tl.where(closer, tl.where(flip, k, n), end)
+    # A point whose nearest feature is a corner is outside: the polygon is convex.
+    corner = ((foot <= 0.0) | (foot >= 1.0)) & (best > 0.0)
+    to_corner = tl.sqrt(best)
+    turn = tl.where((height >= 0.0) == inside, 1.0, -1.0).to(height.dtype)
+    d = tl.where(corner, -to_corner, turn * height)
+    away = -1.0 / tl.where(corner, to_corner, 1.0)
+    return (
+        d,
+        tl.where(corner, rx * away, turn * nx),
+        tl.where(corner, ry * away, turn * ny),
+        foot,
+        start,
+        end,
+    )
+
+
+@triton.jit
+def argument(d, image):
+    """(u, du/dd): the distance over the scale, before shift and reversal."""
+    inverse = 1.0 / tl.load(image + SCALE)
+    art = tl.load(image + ART)
+    u, slope = d * inverse, d * 0.0 + inverse
+    if tl.load(image + SQUARED) != 0.0:
+        slope = 2.0 * tl.abs(d) * inverse
+        u = u * tl.abs(d)
+    if art > 0.0:
+        apart = d != 0.0
+        shrink = tl.where(apart, tl.exp2(-art * tl.log2(tl.where(apart, tl.abs(d), 1.0))), 0.0)
+        u, slope = u * shrink, (1.0 - art) * shrink * inverse
+    return u, slope
+
+
+@triton.jit
+def shifted(u, image):
+    """z: first shifted, then reversed, so that a reversed law is the mirror image of a shifted."""
+    shift = tl.load(image + SHIFT)
+    return tl.where(tl.load(image + REVERSED) != 0.0, shift - u, u + shift)
+
+
+@triton.jit
+def coverage(z, image, CDF: tl.constexpr):
+    """A = F(u) and 1 - a."""
+    cdf, sf = CDF(z, tl.load(image + SHAPE), tl.load(image + CONSTANT))
+    mirrored = tl.load(image + REVERSED) != 0.0
+    return tl.where(mirrored, sf, cdf), tl.where(mirrored, cdf, sf)
+
+
+@triton.jit
+def tile_pixels(tile, height, width, TILE_H: tl.constexpr, TILE_W: tl.constexpr):
+    """Image, pixels [TILE_H * TILE_W], their rows and columns, and which lie on the image."""
+    columns = (width + TILE_W - 1) // TILE_W
+    tiles = (height + TILE_H - 1) // TILE_H * columns
+    image = tile // tiles
+    local = tile % tiles
+    k = tl.arange(0, TILE_H * TILE_W)
+    row = (local // columns) * TILE_H + k // TILE_W
+    column = (local % columns) * TILE_W + k % TILE_W
+    on = (row < height) & (column < width)
+    return image, image.to(tl.int64) * height * width + row * width + column, row, column, on
+
+
+@triton.jit
+def centre(index, count, side, sign, dtype: tl.constexpr):
+    """NDC of the centres of a column (sign 1) or row (sign -1)."""
+    return (sign * (2 * index + 1 - count)).to(dtype) / side.to(dtype)
+
+
+# -------------------------------------------------------------------------------------------------
+# Alpha
+# -------------------------------------------------------------------------------------------------
+
+
+@triton.jit(
+    do_not_specialize=["first_tile", "listed", "height", "width"],
+    do_not_specialize_on_alignment=["stops"],  # which may be a slice of other numbers
+)
+def alpha_tiles(
+    corners, images, starts, stops, list_of_faces, alpha, rest, ties,
+    first_tile, listed, height, width,
+    CDF: tl.constexpr, GENERATOR: tl.constexpr, INVERSE: tl.constexpr, KIND: tl.constexpr,
+    N: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
+):  # fmt: skip
+    """Alpha, 1 - alpha and, for the maximum, the number of faces that reach it.
+
+    The faces of tile first_tile + i are list_of_faces[starts[i] : stops[i]], or where `listed` is
+    0 the faces starts[i] .. stops[i] - 1.
+    """
+    program = tl.program_id(0)
+    b, pixels, row, column, on = tile_pixels(first_tile + program, height, width, TILE_H, TILE_W)
+    image = images + b * IMAGE_COLUMNS
+    side = tl.minimum(height, width)
+    x = centre(column, width, side, 1, tl.float32)[None, :]
+    y = centre(row, height, side, -1, tl.float32)[None, :]
+    p, cutoff = tl.load(image + FAMILY_P), tl.load(image + CUTOFF)
+    total = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float32)
+    tied = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.int32)
+    k, stop = tl.load(starts + program), tl.load(stops + program)
+    while k < stop:
+        entry = (k + tl.arange(0, BLOCK_FACES))[:, None]
+        valid = entry < stop
+        f = tl.load(list_of_faces + tl.where(listed != 0, entry, 0), valid, 0)
+        f = tl.where(listed != 0, f, entry).to(tl.int64)
+        valid = valid & (tl.load(corners + f * (2 * N), valid, 0.0) < ABSENT)
+        d, _, _, _, _, _ = signed_distance(x, y, corners, f, valid, N)
+        u, _ = argument(d, image)
+        a, s = coverage(shifted(u, image), image, CDF)
+        kept = valid & (a > cutoff)
+        if KIND == MAXIMUM:
+            a = tl.where(kept, a, 0.0)
+            tied = tl.where(a > total, 1, tied + (kept & (a == total)).to(tl.int32))
+            total = tl.maximum(total, a)
+        elif KIND == MEAN:
+            total += tl.where(kept, a, 0.0)
+        else:
+            total += tl.where(kept, GENERATOR(a, s, p), 0.0)
+        k += BLOCK_FACES
+    if KIND == MAXIMUM:
+        A = tl.max(total, 0)
+        tl.store(ties + pixels, tl.sum(tl.where(total == A[None, :], tied, 0), 0), on)
+        S = 1.0 - A
+    elif KIND == MEAN:
+        A = tl.sum(total, 0) * p
+        S = A * 0.0 + 1.0  # never saturated: it is linear in every coverage
+    else:
+        A, S = INVERSE(tl.sum(total, 0), p)
+    tl.store(alpha + pixels, A, on)
+    tl.store(rest + pixels, S, on)
+
+
+@triton.jit(do_not_specialize=["height", "width", "shares"])
+def alpha_gradients(
+    corners, image_of_face, images, boxes, alpha, rest, ties, grads, grad_corners, grad_scalars,
+    height, width, shares,
+    CDF: tl.constexpr, PDF: tl.constexpr, DSHAPE: tl.constexpr, WEIGHT: tl.constexpr,
+    WEIGHT_P: tl.constexpr, KIND: tl.constexpr, SCALARS: tl.constexpr, ATOMIC: tl.constexpr,
+    N: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The gradients of the corners of a face, and what it adds to those of its image's scalars.
+
+    `grads` is d(loss)/d(alpha). Program (face, share) takes every `shares`-th run of BLOCK pixels
+    of the face's box. It writes to a row of its own, [shares, faces, ...], or adds to the face's.
+    """
+    f, share = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    b = tl.load(image_of_face + f)
+    image = images + b * IMAGE_COLUMNS
+    x0, x1 = tl.load(boxes + f * 4), tl.load(boxes + f * 4 + 1)
+    y0, y1 = tl.load(boxes + f * 4 + 2), tl.load(boxes + f * 4 + 3)
+    across, count = tl.maximum(x1 - x0, 1), (x1 - x0) * (y1 - y0)
+    side = tl.minimum(height, width)
+    scale, p, cutoff = tl.load(image + SCALE), tl.load(image + FAMILY_P), tl.load(image + CUTOFF)
+    shape, constant, psi = tl.load(image + SHAPE), tl.load(image + CONSTANT), tl.load(image + PSI)
+    mirror = tl.where(tl.load(image + REVERSED) != 0.0, -1.0, 1.0)
+    zeros = tl.zeros([BLOCK], tl.float32)
+    x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3 = zeros, zeros, zeros, zeros, zeros, zeros, zeros, zeros
+    of_scale, of_shift, of_shape, of_p = zeros, zeros, zeros, zeros
+    k = share * BLOCK
+    while k < count:
+        entry = k + tl.arange(0, BLOCK)
+        valid = entry < count
+        row, column = y0 + entry // across, x0 + entry % across
+        pixels = b.to(tl.int64) * height * width + row * width + column
+        grad = tl.load(grads + pixels, valid, 0.0)
+        A, S = tl.load(alpha + pixels, valid, 0.0), tl.load(rest + pixels, valid, 1.0)
+        x = centre(column, width, side, 1, tl.float32)
+        y = centre(row, height, side, -1, tl.float32)
+        d, nx, ny, foot, start, end = signed_distance(x, y, corners, f, True, N)
+        u, slope = argument(d, image)
+        z = shifted(u, image)
+        a, s = coverage(z, image, CDF)
+        # A saturated pixel passes nothing on.
+        kept = valid & (a > cutoff) & (S > 0.0)
+        if KIND == MAXIMUM:
+            among = tl.maximum(tl.load(ties + pixels, valid, 1), 1).to(tl.float32)
+            weight = tl.where(a == A, 1.0 / among, 0.0)
+        elif KIND == MEAN:
+            weight = zeros + p
+        else:
+            weight = WEIGHT(a, s, A, S, p)
+        grad_a = tl.where(kept, grad * weight, 0.0)
+        grad_z = grad_a * PDF(z, shape, constant)
+        move = grad_z * slope
+        to_start, to_end = -(1.0 - foot) * move, -foot * move
+        at = tl.where(start == 0, to_start, 0.0) + tl.where(end == 0, to_end, 0.0)
+        x_0, y_0 = x_0 + at * nx, y_0 + at * ny
+        at = tl.where(start == 1, to_start, 0.0) + tl.where(end == 1, to_end, 0.0)
+        x_1, y_1 = x_1 + at * nx, y_1 + at * ny
+        at = tl.where(start == 2, to_start, 0.0) + tl.where(end == 2, to_end, 0.0)
+        x_2, y_2 = x_2 + at * nx, y_2 + at * ny
+        if N == 4:
+            at = tl.where(start == 3, to_start, 0.0) + tl.where(end == 3, to_end, 0.0)
+            x_3, y_3 = x_3 + at * nx, y_3 + at * ny
+        if SCALARS:
+            of_scale -= grad_z * u / scale
+            of_shift += grad_z * mirror
+            if DSHAPE is not None:
+                of_shape += grad_a * DSHAPE(z, shape, constant, psi) * mirror
+            if WEIGHT_P is not None:
+                of_p += tl.where(kept, grad * WEIGHT_P(a, s, A, S, p), 0.0)
+        k += shares * BLOCK
+    out = grad_corners + f * (2 * N)
+    scalars = grad_scalars + f * GRAD_COLUMNS
+    if not ATOMIC:
+        out += share * tl.num_programs(0).to(tl.int64) * (2 * N)
+        scalars += share * tl.num_programs(0).to(tl.int64) * GRAD_COLUMNS
+    put(out, x_0, ATOMIC)
+    put(out + 1, y_0, ATOMIC)
+    put(out + 2, x_1, ATOMIC)
+    put(out + 3, y_1, ATOMIC)
+    put(out + 4, x_2, ATOMIC)
+    put(out + 5, y_2, ATOMIC)
+    if N == 4:
+        put(out + 6, x_3, ATOMIC)
+        put(out + 7, y_3, ATOMIC)
+    if SCALARS:
+        put(scalars + GRAD_SCALE, of_scale, ATOMIC)
+        put(scalars + GRAD_SHIFT, of_shift, ATOMIC)
+        put(scalars + GRAD_SHAPE, of_shape, ATOMIC)
+        put(scalars + GRAD_P, of_p, ATOMIC)
+
+
+@triton.jit
+def put(where, values, ATOMIC: tl.constexpr):
+    if ATOMIC:
+        tl.atomic_add(where, tl.sum(values, 0), sem="relaxed")
+    else:
+        tl.store(where, tl.sum(values, 0))
+
+
+# -------------------------------------------------------------------------------------------------
+# The nearest face
+# -------------------------------------------------------------------------------------------------
+
+
+@triton.jit(
+    do_not_specialize=["first_tile", "listed", "height", "width"],
+    do_not_specialize_on_alignment=["stops"],  # which may be a slice of other numbers
+)
+def nearest_tiles(
+    corners, planes, limits, starts, stops, list_of_faces, nearest,
+    first_tile, listed, height, width,
+    N: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
+):  # fmt: skip
+    """The nearest face that covers each pixel, -1 where there is none. All in float64.
+
+    planes[f] = (p, q, r): the key p x + q y + r grows towards the camera; it is clamped to
+    limits[f, :2] and must reach limits[f, 2], the far plane. Ties go to the lower face.
+    """
+    program = tl.program_id(0)
+    _image, pixels, row, column, on = tile_pixels(
+        first_tile + program, height, width, TILE_H, TILE_W
+    )
+    side = tl.minimum(height, width)
+    x = centre(column, width, side, 1, tl.float64)[None, :]
+    y = centre(row, height, side, -1, tl.float64)[None, :]
+    best = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float64) + float("-inf")
+    face = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.int64) - 1
+    k, stop = tl.load(starts + program), tl.load(stops + program)
+    while k < stop:
+        entry = (k + tl.arange(0, BLOCK_FACES))[:, None]
+        valid = entry < stop
+        f = tl.load(list_of_faces + tl.where(listed != 0, entry, 0), valid, 0)
+        f = tl.where(listed != 0, f, entry).to(tl.int64)
+        valid = valid & (tl.load(corners + f * (2 * N), valid, 0.0) < ABSENT)
+        d, _, _, _, _, _ = signed_distance(x, y, corners, f, valid, N)
+        key = tl.load(planes + f * 3, valid, 0.0) * x + tl.load(planes + f * 3 + 1, valid, 0.0) * y
+        key += tl.load(planes + f * 3 + 2, valid, 0.0)
+        low, high = tl.load(limits + f * 3, valid, 0.0), tl.load(limits + f * 3 + 1, valid, 0.0)
+        key = tl.minimum(tl.maximum(key, low), high)
+        far = tl.load(limits + f * 3 + 2, valid, 0.0)
+        nearer = valid & (d >= 0.0) & (key >= far) & (key > best)
+        best = tl.where(nearer, key, best)
+        face = tl.where(nearer, f, face)
+        k += BLOCK_FACES
+    top = tl.max(best, 0)
+    # Lanes saw the faces in order, but side by side: among equals the lowest wins.
+    winner = tl.min(tl.where((best == top[None, :]) & (face >= 0), face, 2**62), 0)
+    tl.store(nearest + pixels, tl.where(winner < 2**62, winner, -1), on)

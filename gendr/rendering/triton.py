@@ -1,0 +1,166 @@
+"""The Triton backend: fused kernels for NVIDIA GPUs, compiled at run time, cached on disk.
+
+Silhouettes and softmax shading each run through one operator of PyTorch with a fake kernel, so that
+`torch.compile` traces through them; their gradients are operators too. Arithmetic is float32,
+whatever the input. Once differentiable; the reference backend gives second derivatives.
+
+With TRITON_INTERPRET=1 in the environment before the first import of Triton, the same kernels run
+on CPU tensors, slowly: that is how they are tested without a GPU.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache, partial
+from importlib import import_module
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from gendr.rendering import reference
+from gendr.rendering import triton_tiles as tiles
+from gendr.rendering.backend import Backend
+from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
+from gendr.rendering.model import Model
+from gendr.rendering.shading import alpha_from_pairs
+from gendr.rendering.triton_tiles import interpreted, set_atomic
+
+__all__ = [
+    "alpha", "available", "distance", "gather", "interpreted", "nearest", "pairs", "set_atomic",
+    "softmax", "supports",
+]  # fmt: skip
+
+TAKES_ABSENT = True
+PAIRS_AT_ONCE = 4_000_000  # about 1 GB of torch temporaries where pairs are listed
+
+_OLDEST = (3, 4)  # of Triton
+_CAPABILITY = (8, 0)  # of the GPU: Ampere
+
+
+@cache
+def available() -> str | None:
+    """None if there are Triton and a GPU that it serves, else the reason."""
+    try:
+        triton = import_module("triton")
+    except ImportError as error:
+        return (
+            f"the triton backend needs Triton, which failed to import ({error}); "
+            "pip install 'gendr[triton]' (Linux; PyTorch built for CUDA brings it along)"
+        )
+    version = tuple(int(n) for n in triton.__version__.split(".")[:2])
+    if version < _OLDEST:
+        return f"the triton backend needs Triton >= 3.4, found {triton.__version__}"
+    if interpreted():
+        return None
+    if torch.version.cuda is None:
+        return (
+            "the triton backend needs PyTorch built for CUDA, found "
+            f"{torch.__version__}; see https://pytorch.org for the right build"
+        )
+    if not torch.cuda.is_available():
+        return _why_no_gpu()
+    found = torch.cuda.get_device_capability()
+    if found < _CAPABILITY:
+        return (
+            "the triton backend needs a GPU of compute capability 8.0 (Ampere) or newer, found "
+            f"{torch.cuda.get_device_name()} with {found[0]}.{found[1]}"
+        )
+    return None
+
+
+def _why_no_gpu() -> str:
+    """What PyTorch says when it is made to start CUDA: no device, or a driver that is too old."""
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).strip().splitlines()[0]
+        return f"the triton backend found no usable NVIDIA GPU: {first}"
+    return "the triton backend found no usable NVIDIA GPU: torch.cuda.is_available() is False"
+
+
+def supports(tensor: Tensor) -> bool:
+    """CUDA tensors; CPU tensors too where Triton interprets its kernels."""
+    return tensor.is_cuda or (interpreted() and tensor.device.type == "cpu")
+
+
+def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
+    """Coverage of every pixel, [B, H, W]."""
+    from gendr.distributions import CallableDistribution
+    from gendr.rendering import triton_alpha
+
+    if isinstance(model.dist.law, CallableDistribution):
+        backend = cast("Backend", sys.modules[__name__])
+        return alpha_from_pairs(backend, faces, size, model, PAIRS_AT_ONCE)
+    return triton_alpha.alpha(faces, size, model)
+
+
+def softmax(
+    faces: ScreenFaces, surfaces: Surfaces, colours: Tensor, size: ImageSize, model: Model,
+    rate: Tensor, backdrop: float,
+) -> tuple[Tensor, Tensor] | None:  # fmt: skip
+    """The softmax of colours that are linear on every face; see `triton_softmax.softmax`.
+
+    None where that cannot be fused: for a CDF of the user's own, or faces cut by the near plane.
+    """
+    from gendr.distributions import CallableDistribution
+    from gendr.rendering import triton_softmax
+
+    if isinstance(model.dist.law, CallableDistribution) or surfaces.was_clipped is not None:
+        return None
+    return triton_softmax.softmax(faces, surfaces, colours, size, model, rate, backdrop)
+
+
+def pairs(
+    faces: ScreenFaces, size: ImageSize, radius: Tensor, limit: int
+) -> list[Callable[[], Pairs]]:
+    """The (pixel, face) pairs within the radius in runs of rows, about `limit` in each.
+
+    A run is listed when it is called, so that only one needs to be in memory: the tile lists of
+    tiles that are a pixel each, less those that are too far away.
+    """
+    images = tiles.bare_images(faces.images, radius)
+    tables = tiles.Tables.of(faces.corners, faces.offsets, images, size)
+    tiling = tiles.Tiling.of(size, (1, 1))
+
+    def listing(part: tiles.Part) -> Pairs:
+        lists = tiles.listed(tables, tiling, part)
+        counts = (lists.stops - lists.starts).to(torch.int64)
+        pixels = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
+        pixels, face = pixels + lists.first_tile, lists.faces.to(torch.int64)
+        with torch.no_grad():
+            d = distance(faces, size, pixels, face)
+            near = (d >= -radius[size.image_of(pixels)]).nonzero().squeeze(-1)
+        last = lists.first_tile + len(counts)
+        return Pairs(pixels[near], face[near], lists.first_tile, last)
+
+    totals = tiles.per_image(
+        tiles.tile_counts(tables, tiling, (0, tiling.rows)), faces.offsets
+    ).tolist()
+    return [partial(listing, part) for part in tiles.parts(totals, tiling.rows, limit)]
+
+
+distance = reference.distance
+gather = reference.gather
+
+
+def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:
+    """The nearest covering face of every pixel; arguments and result as in the reference."""
+    from gendr.rendering import _triton as kernels
+
+    corners = faces.corners.detach().to(torch.float64).contiguous()
+    images = tiles.bare_images(faces.images, corners.new_zeros(faces.images))
+    tables = tiles.Tables.of(corners, faces.offsets, images, size)
+    tiling = tiles.Tiling.of(size, tiles.LAUNCH.tile)
+    out = torch.empty(faces.images * size.pixels, dtype=torch.int64, device=corners.device)
+    for part in tiles.tile_lists(tables, tiling):
+        tiles.run(
+            kernels.nearest_tiles, (len(part.starts),), corners.device,
+            corners, planes.contiguous(), limits.contiguous(), part.starts, part.stops, part.faces,
+            out, part.first_tile, int(part.listed), size.height, size.width,
+            N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
+            # A float64 takes two registers.
+            BLOCK_FACES=max(1, tiles.LAUNCH.block_faces // 2), **tiles.options(),
+        )  # fmt: skip
+    return out.reshape(faces.images, size.height, size.width)
