@@ -28,7 +28,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 benchmark: $(STAMP)
-	$(BIN)/python benchmarks/silhouette.py
+	$(BIN)/python benchmarks/speed.py --out docs/results --docs
 
 assets: $(STAMP)
 	$(BIN)/python assets/make_assets.py

@@ -1,0 +1,189 @@
+"""The speed benchmark: what it counts, what it compares, what it writes, how it refuses."""
+
+import importlib
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import gendr
+from gendr.rendering.backend import choose
+from gendr.rendering.geometry import ImageSize, project_faces, signed_distance
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "benchmarks" / "speed.py"
+NUMBER = (int, float)
+# Keys of a case that was measured, beside those of `Case`, and their types.
+ROW = {
+    "faces": int, "pairs": int, "forward_s": float, "both_s": float, "floor_s": float,
+    "memory_bytes": (int, type(None)), "brute_s": float, "brute_difference": float,
+    "products": float, "dense_s": float, "pytorch3d_s": (float, type(None)), "skipped": type(None),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def speed():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPT.parent)
+        return importlib.import_module("speed")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """What a short run leaves behind."""
+    out = tmp_path_factory.mktemp("results") / "new"
+    command = [sys.executable, SCRIPT, "--device", "cpu", "--quick", "--repeat", "1"]
+    command += ["--scenes", "sphere_642/.*/uniform", "--out", out]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    (out / "stdout").write_text(run.stdout)
+    return out
+
+
+@pytest.fixture(scope="module")
+def report(folder):
+    return json.loads((folder / "speed-cpu.json").read_text(encoding="utf-8"))
+
+
+def place(speed):
+    return speed.Place("cpu", "cpu", None)
+
+
+def scene(speed, mesh="sphere_642", views=2, size=32, dist="uniform"):
+    case = speed.Case(mesh, views, size, dist, speed.SCALES[dist])
+    return speed.Scene(case, place(speed))
+
+
+def test_json_has_its_schema(report):
+    keys = {"run", "compile_s", "limits", "cases", "sweeps", "growth", "targets"}
+    assert set(report) == keys
+    assert {"date", "commit", "device", "device_name", "threads"} <= set(report["run"])
+    assert set(report["limits"]) == {"operations", "bytes", "product"}
+    assert all(limit > 0 for limit in report["limits"].values())
+    (row,) = report["cases"]
+    assert row["name"] == "sphere_642/1x32/uniform"
+    for key, kind in ROW.items():
+        assert isinstance(row[key], kind), key
+    assert 0 < row["floor_s"] < row["both_s"] < row["brute_s"] < row["dense_s"]
+
+
+def test_sweeps_are_three_curves(report):
+    assert list(report["sweeps"]) == ["faces", "pixels", "radius"]
+    for points in report["sweeps"].values():
+        assert len(points) == 3
+        assert all(point["both_s"] > 0 and point["pairs"] > 0 for point in points)
+
+
+def test_brute_force_and_culled_images_agree(report):
+    assert report["cases"][0]["brute_difference"] == 0.0
+
+
+def test_table_and_plot_are_made(folder):
+    assert (folder / "speed-cpu.png").read_bytes().startswith(b"\x89PNG")
+    table = (folder / "stdout").read_text()
+    assert "commit" in table
+    assert "| sphere_642 | 1,280 | 1 × 32² |" in table
+
+
+@pytest.mark.parametrize("dist", ["uniform", "logistic.squared", "cauchy"])
+@torch.no_grad()
+def test_kept_pairs_are_those_of_the_dense_distances(speed, dist):
+    case = scene(speed, dist=dist)
+    mesh, camera = case.mesh.to(torch.float64), case.camera.to(torch.float64)
+    faces, _ = project_faces(mesh, camera, 1.0, 100.0)
+    points = ImageSize(32, 32).centres(torch.arange(32 * 32), torch.float64)
+    d = signed_distance(points[:, None], faces.corners)
+    assert case.pairs() == int((d >= -case.radius()[0].double()).sum())
+
+
+@pytest.mark.parametrize("size", [64, 256])
+@pytest.mark.parametrize("dist", ["uniform", "logistic.squared", "cauchy"])
+def test_estimate_is_close_to_the_count(speed, dist, size):
+    case = scene(speed, size=size, dist=dist)
+    assert case.estimate() == pytest.approx(case.pairs(), rel=0.05)
+
+
+def test_brute_force_visits_every_pair(speed):
+    case = scene(speed)
+    law = gendr.distributions.get("uniform")
+    culled = law.radius(torch.tensor([1e-2]), 1e-6)
+    with speed.every_pair():
+        radius = case.radius()
+        runs = choose("cpu", radius).pairs(case.faces(), ImageSize(32, 32), radius, 10**7)
+        assert sum(len(run().pixels) for run in runs) == case.all_pairs
+    assert torch.equal(law.radius(torch.tensor([1e-2]), 1e-6), culled)
+
+
+def test_floor_is_the_slower_of_operations_and_bytes(speed):
+    case = scene(speed)
+    nothing = case.case.views * (1280 * 3 * 24 + 32 * 32 * 3 * 4)  # faces and pixels pass thrice
+    assert speed.Limits(1.0, 1e9, 1.0).floor(case, 0) == pytest.approx(nothing / 1e9)
+    slow = speed.Limits(1e6, math.inf, 1.0)
+    assert slow.floor(case, 2000) == pytest.approx(2 * slow.floor(case, 1000))
+
+
+@pytest.mark.parametrize("power", [0.7, 1.0])
+def test_growth_is_the_power(speed, power):
+    points = [{"pairs": n, "both_s": 3e-9 * n**power} for n in (10**3, 10**6, 10**7, 10**9)]
+    points[0]["both_s"] = 1.0  # too small to count
+    assert speed.growth(points) == pytest.approx(power)
+    assert speed.growth(points[:2]) is None
+
+
+@pytest.mark.parametrize(
+    ("mesh", "size", "dist", "reason"),
+    [("bunny", 64, "uniform", "--meshes"), ("sphere_642", 2048, "cauchy", "about 5.4e+09 pairs")],
+)
+def test_what_cannot_be_measured_is_skipped_with_a_reason(speed, mesh, size, dist, reason):
+    case = speed.Case(mesh, 1, size, dist, speed.SCALES[dist])
+    row = speed.measure(case, place(speed), speed.Limits(1.0, 1.0, 1.0), 1)
+    assert reason in row["skipped"]
+
+
+@pytest.mark.parametrize(("seconds", "held"), [(0.03, True), (0.05, False)])
+def test_targets_are_held_or_not(speed, seconds, held):
+    target = speed.Target("cpu", "ball", "both_s", 0.04)
+    assert target.result({"ball": {"skipped": None, "both_s": seconds}})["held"] is held
+    assert target.result({"ball": {"skipped": "no mesh"}}) is None
+    assert target.result({}) is None
+
+
+@pytest.mark.parametrize("target_case", ["sphere_642", "sphere_40k", "bunny", "million"])
+def test_targets_name_cases(speed, target_case):
+    names = {case.name for case in speed.cases(quick=False)}
+    named = [t.case for t in speed.TARGETS if t.case.startswith(target_case)]
+    assert named
+    assert set(named) <= names
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--repeat", "0"], "--repeat"),
+        (["--repeat", "many"], "--repeat"),
+        (["--device", "tpu"], "--device"),
+        (["--device", "cpu", "--backend", "triton"], "interpreted"),
+        (["--device", "cuda", "--backend", "cpu"], "cpu backend"),
+        (["--device", "cpu", "--scenes", "("], "regular expression"),
+        (["--device", "cpu", "--scenes", "dragon"], "dragon"),
+        (["--device", "cpu", "--meshes", "nowhere"], "nowhere"),
+        (["--device", "cpu", "--json", "nowhere/a.json"], "nowhere"),
+        (["--device", "cpu", "--plot", "nowhere/a.png"], "nowhere"),
+        (["--device", "cpu", "--probe", "dragon"], "dragon"),
+    ],
+)
+def test_bad_options_end_in_one_line(speed, options, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        speed.main(options)
+    assert stop.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
+    assert printed.err.count("\n") == 1
