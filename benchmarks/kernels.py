@@ -1,0 +1,135 @@
+"""Compile every specialisation of every Triton kernel ahead of time; no GPU is needed.
+
+    python benchmarks/kernels.py [--processes 2] [--only TEXT]
+
+Registers, spills, shared memory, size and time of each go to docs/results/kernels.csv, row by row:
+a run that was stopped goes on where it was, and only what has changed since is compiled again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, fields
+from itertools import product
+from pathlib import Path
+from statistics import median
+
+os.environ["TRITON_INTERPRET"] = "0"  # before the first import of Triton
+
+from tqdm import tqdm
+
+from gendr.testing.ahead_of_time import (
+    CAPABILITIES,
+    Specialisation,
+    Usage,
+    compile_ahead,
+    fingerprint,
+    specialisations,
+)
+
+TABLE = Path(__file__).resolve().parents[1] / "docs" / "results" / "kernels.csv"
+KEY = [field.name for field in fields(Specialisation)] + ["capability"]
+COLUMNS = [*KEY, *(field.name for field in fields(Usage)), "fingerprint"]
+MANY_REGISTERS = 128  # beyond it less than a quarter of an SM's threads run at once
+
+Row = dict[str, str]
+
+
+def key(row: Row) -> tuple[str, ...]:
+    """What a row is about."""
+    return tuple(row[name] for name in KEY)
+
+
+def described(x: Specialisation, capability: int) -> Row:
+    """The row of a specialisation before it is compiled."""
+    row = {name: str(value) for name, value in asdict(x).items()}
+    return {**row, "capability": str(capability), "fingerprint": fingerprint(x)}
+
+
+def compiled(x: Specialisation, capability: int) -> Row:
+    """Its row."""
+    usage = asdict(compile_ahead(x, capability))
+    usage["seconds"] = f"{usage['seconds']:.2f}"
+    return described(x, capability) | {name: str(value) for name, value in usage.items()}
+
+
+def read(path: Path) -> dict[tuple[str, ...], Row]:
+    """The rows of a table, the later of two about the same."""
+    if not path.exists():
+        return {}
+    with path.open(newline="") as file:
+        return {key(row): row for row in csv.DictReader(file)}
+
+
+def write(path: Path, rows: Iterable[Row]) -> None:
+    """A table in order."""
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        table.writeheader()
+        table.writerows(sorted(rows, key=key))
+
+
+def complete(path: Path, processes: int, only: str) -> list[Row]:
+    """Compile what the table lacks or has from other code, and bring it up to date."""
+    known = read(path)
+    every = [pair for pair in product(specialisations(), CAPABILITIES) if only in str(pair[0])]
+    wanted = {key(row): row for row in (described(*pair) for pair in every)}
+    todo = [
+        pair
+        for pair, (name, row) in zip(every, wanted.items(), strict=True)
+        if name not in known or known[name]["fingerprint"] != row["fingerprint"]
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        write(path, ())
+    with path.open("a", newline="") as file, ProcessPoolExecutor(processes) as pool:
+        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        jobs = [pool.submit(compiled, *pair) for pair in todo]
+        for job in tqdm(as_completed(jobs), total=len(jobs), desc="compile", unit="kernel"):
+            row = job.result()
+            known[key(row)] = row
+            table.writerow(row)
+            file.flush()
+    # Rows of kernels that are gone go too, unless only some kernels were asked for.
+    rows = [row for name, row in known.items() if only or name in wanted]
+    write(path, rows)
+    return rows
+
+
+def summary(rows: list[Row]) -> str:
+    """Registers, spills and times by kernel and architecture, then the outliers."""
+    lines = [f"{'kernel':18} {'sm':>3} {'count':>5}  registers      spilling  slowest"]
+    for kernel, capability in sorted({(row["kernel"], row["capability"]) for row in rows}):
+        group = [x for x in rows if (x["kernel"], x["capability"]) == (kernel, capability)]
+        registers = [int(x["registers"]) for x in group]
+        spread = f"{min(registers)}..{median(registers):.0f}..{max(registers)}"
+        spilling = sum(int(x["local"]) > 0 for x in group)
+        slowest = max(float(x["seconds"]) for x in group)
+        lines.append(
+            f"{kernel:18} {capability:>3} {len(group):5}  {spread:14} {spilling:8} {slowest:7.1f} s"
+        )
+    spills = Counter(f"{x['law']}" for x in rows if int(x["local"]) > 0)
+    many = Counter(f"{x['law']}" for x in rows if int(x["registers"]) > MANY_REGISTERS)
+    lines.append(f"spilling by law: {dict(spills.most_common())}")
+    lines.append(f"more than {MANY_REGISTERS} registers by law: {dict(many.most_common())}")
+    last = max(rows, key=lambda row: float(row["seconds"]))
+    lines.append(f"slowest to compile: {' '.join(key(last))}, {last['seconds']} s")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Compile, write, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--only", default="", help="kernels whose description has this text")
+    args = parser.parse_args()
+    print(summary(complete(TABLE, args.processes, args.only)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""Triton kernels compiled ahead of time to machine code, on machines without a GPU too.
+
+A kernel is compiled once for every law, family and number of corners that it meets. These are those
+specialisations, with the arguments of a real launch, and what the machine code of each one uses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "CAPABILITIES",
+    "Specialisation",
+    "Usage",
+    "compile_ahead",
+    "constants",
+    "fingerprint",
+    "signature",
+    "specialisations",
+]
+
+CAPABILITIES = (80, 90)  # compute capability times 10: Ampere, Hopper
+
+# What kernels take by pointer or by value; every other argument points to float32.
+_INT32 = {
+    "faces", "height", "width", "rows", "columns", "row_first", "row_last", "first_face",
+    "first_tile", "listed", "shares",
+}  # fmt: skip
+_INT32_POINTERS = {
+    "boxes", "counts", "face_of_entry", "image_of_face", "list_of_faces", "starts", "stops", "ties",
+    "tile_of_entry",
+}  # fmt: skip
+_OTHERS = {
+    ("list_tiles", "ends"): "*i64",
+    ("nearest_tiles", "corners"): "*fp64",
+    ("nearest_tiles", "limits"): "*fp64",
+    ("nearest_tiles", "nearest"): "*i64",
+    ("nearest_tiles", "planes"): "*fp64",
+}
+
+
+@dataclass(frozen=True, order=True)
+class Specialisation:
+    """One way in which a kernel is compiled.
+
+    Attributes:
+        kernel: its name.
+        law: the base law, "" for kernels that take none.
+        family: the family of T-conorms, "" for kernels that take none.
+        sides: corners of a face: 3, or 4 where the near plane cut one.
+        scalars: whether a backward kernel computes the gradients of scale and shift too, and of
+            shape and p where the law and the family have them.
+    """
+
+    kernel: str
+    law: str = ""
+    family: str = ""
+    sides: int = 3
+    scalars: bool = False
+
+    def __str__(self) -> str:
+        member = "/".join(name for name in (self.law, self.family) if name)
+        scalars = "scalars" if self.scalars else ""
+        return " ".join(x for x in (self.kernel, member, f"N={self.sides}", scalars) if x)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a compiled kernel uses.
+
+    Attributes:
+        registers: per thread.
+        local: bytes of a thread's local memory, which lies off the chip: what was spilled.
+        shared: bytes of shared memory per program.
+        size: bytes of the binary.
+        seconds: of processor time that compiling it took, the assembler's included.
+    """
+
+    registers: int
+    local: int
+    shared: int
+    size: int
+    seconds: float
+
+
+def specialisations() -> Iterator[Specialisation]:
+    """All of them: every kernel with every law and family; those without a law first.
+
+    Left out: gradients added by atomics, and gradients of some of the scalars only. Both are parts
+    of what is here.
+    """
+    from gendr.distributions import names as laws
+    from gendr.tnorms import names as families
+
+    for sides in (3, 4):
+        yield Specialisation("face_boxes", sides=sides)
+        yield Specialisation("nearest_tiles", sides=sides)
+    yield Specialisation("count_tiles")
+    yield Specialisation("list_tiles")
+    for law in laws():
+        yield Specialisation("softmax_tiles", law)
+        for scalars in (False, True):
+            yield Specialisation("softmax_gradients", law, scalars=scalars)
+        for family in families():
+            for sides in (3, 4):
+                yield Specialisation("alpha_tiles", law, family, sides)
+                for scalars in (False, True):
+                    yield Specialisation("alpha_gradients", law, family, sides, scalars)
+
+
+def _function(kernel: str) -> Any:
+    from gendr.rendering import _triton, _triton_softmax
+
+    return getattr(_triton_softmax if kernel.startswith("softmax") else _triton, kernel)
+
+
+def signature(kernel: str) -> dict[str, str]:
+    """The type of every argument of a kernel, as Triton writes it: "*fp32", "i32", "constexpr"."""
+
+    def type_of(name: str) -> str:
+        if name in _INT32:
+            return "i32"
+        usual = "*i32" if name in _INT32_POINTERS else "*fp32"
+        return _OTHERS.get((kernel, name), usual)
+
+    function = _function(kernel)
+    constant = {name for name, note in function.fn.__annotations__.items() if "constexpr" in note}
+    return {x: "constexpr" if x in constant else type_of(x) for x in function.arg_names}
+
+
+def constants(x: Specialisation) -> dict[str, Any]:
+    """The compile-time arguments of a specialisation, as the backend gives them."""
+    from gendr.rendering import _triton as kernels
+    from gendr.rendering.triton_tiles import LAUNCH
+
+    blocks = {"face_boxes": 128, "count_tiles": 128, "list_tiles": 32}
+    kinds = {"max": kernels.MAXIMUM, "average": kernels.MEAN}
+    every: dict[str, Any] = {
+        "N": x.sides,
+        "TILE_H": LAUNCH.tile[0],
+        "TILE_W": LAUNCH.tile[1],
+        "BLOCK_FACES": max(1, LAUNCH.block_faces // (2 if x.kernel == "nearest_tiles" else 1)),
+        "BLOCK": blocks.get(x.kernel, LAUNCH.block_pixels),
+        "KIND": kinds.get(x.family, kernels.ARCHIMEDEAN).value,
+        "SCALARS": x.scalars,
+        "ATOMIC": False,
+        **(_law_twins(x) if x.law else {}),
+        **(_family_twins(x) if x.family else {}),
+    }
+    return {name: every[name] for name, kind in signature(x.kernel).items() if kind == "constexpr"}
+
+
+def _law_twins(x: Specialisation) -> dict[str, Any]:
+    from gendr.distributions import _triton as laws
+    from gendr.distributions import get
+
+    with_shape = x.scalars and get(x.law).shape_parameter is not None
+    return {
+        "CDF": laws.cdf_twin(x.law),
+        "PDF": laws.pdf_twin(x.law),
+        "DSHAPE": laws.dshape_twin(x.law) if with_shape else None,
+    }
+
+
+def _family_twins(x: Specialisation) -> dict[str, Any]:
+    from gendr.tnorms import Archimedean, family, has_parameter
+    from gendr.tnorms import _triton as families
+
+    cls = family(x.family)
+    joined = issubclass(cls, Archimedean)
+    return {
+        "GENERATOR": families.generator_twin(x.family) if joined else None,
+        "INVERSE": families.inverse_twin(x.family) if joined else None,
+        "WEIGHT": families.weight_twin(x.family) if joined else None,
+        "WEIGHT_P": families.weight_p_twin(x.family) if x.scalars and has_parameter(cls) else None,
+    }
+
+
+def _options(x: Specialisation) -> dict[str, Any]:
+    from gendr.rendering.triton_tiles import options
+
+    return options(exact=x.family == "max")
+
+
+def _source(x: Specialisation) -> Any:
+    """What Triton compiles."""
+    from triton.compiler import ASTSource
+
+    from gendr.rendering.triton_tiles import interpreted
+
+    if interpreted():
+        raise RuntimeError("TRITON_INTERPRET is set, and then Triton compiles nothing; unset it")
+    function, types = _function(x.kernel), signature(x.kernel)
+    # torch aligns what it allocates to 16 bytes at least, and Triton counts on it.
+    aligned = {
+        (i,): [["tt.divisibility", 16]]
+        for i, kind in enumerate(types.values())
+        if "*" in kind and not function.params[i].do_not_specialize_on_alignment
+    }
+    return ASTSource(function, types, constants(x), aligned)
+
+
+def fingerprint(x: Specialisation) -> str:
+    """A hash of what the machine code depends on but the target: code, constants, Triton's version.
+
+    Raises:
+        RuntimeError: under TRITON_INTERPRET.
+    """
+    import triton
+
+    text = f"{triton.__version__} {_options(x)} {_source(x).hash()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def compile_ahead(x: Specialisation, capability: int, **options: Any) -> Usage:
+    """Compile for a GPU that need not be there. The cache on disk is left alone.
+
+    Args:
+        x: what to compile.
+        capability: of the GPU, times 10; see `CAPABILITIES`.
+        **options: of the compiler, instead of those that the backend gives.
+
+    Raises:
+        RuntimeError: under TRITON_INTERPRET.
+    """
+    import triton
+    from triton import knobs
+    from triton.backends.compiler import GPUTarget
+
+    source, target = _source(x), GPUTarget("cuda", capability, 32)
+    with tempfile.TemporaryDirectory() as folder, knobs.cache.scope():
+        knobs.cache.dir = folder
+        start = sum(os.times()[:4])
+        kernel = triton.compile(source, target=target, options=_options(x) | options)
+        seconds = sum(os.times()[:4]) - start
+        code = kernel.asm["cubin"]
+        file = Path(folder) / "kernel.cubin"
+        file.write_bytes(code)
+        command = [knobs.nvidia.cuobjdump.path, "-res-usage", str(file)]
+        report = subprocess.run(command, capture_output=True, text=True, check=True)
+    used = dict(re.findall(r"\b(REG|STACK|LOCAL):(\d+)", report.stdout + report.stderr))
+    local = int(used["STACK"]) + int(used["LOCAL"])
+    return Usage(int(used["REG"]), local, kernel.metadata.shared, len(code), seconds)
