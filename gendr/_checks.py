@@ -113,7 +113,7 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
     """
     if torch.compiler.is_compiling():
         return tensor
-    # A sum is finite only if all its terms are; it may overflow without them, hence the second look.
+    # A finite sum has finite terms. An infinite one may have them too, hence the second look.
     if bool(torch.isfinite(tensor.detach().sum())):
         return tensor
     good = torch.isfinite(tensor.detach())

@@ -1,4 +1,4 @@
-"""The command line: `gendr fit`, `gendr render`, `gendr list`."""
+"""The command line: `gendr fit`, `gendr render`, `gendr report`, `gendr list`."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ def _run(args: Any) -> int:
                 from gendr.cli.fit import run
             elif args.command == "render":
                 from gendr.cli.render import run
+            elif args.command == "report":
+                from gendr.cli.report import run
             else:
                 from gendr.cli.listing import run
             with _threads(args):

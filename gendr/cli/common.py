@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -22,8 +23,12 @@ def check_device(text: str) -> torch.device:
     return torch.device(text)
 
 
-def check_writable(folder: Path) -> Path:
+def check_writable(folder: Path, option: str = "-o") -> Path:
     """Make a folder and see that files can be written to it.
+
+    Args:
+        folder: Which one.
+        option: Of the command line, where another can be chosen.
 
     Raises:
         ValueError: if that fails.
@@ -35,5 +40,13 @@ def check_writable(folder: Path) -> Path:
         probe.unlink()
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise ValueError(f"cannot write to {folder} ({reason}); choose another with -o") from None
+        message = f"cannot write to {folder} ({reason}); choose another with {option}"
+        raise ValueError(message) from None
     return folder
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file beside its place, then move it there, so that it is never half there."""
+    new = path.with_name(f".new-{path.name}")
+    write(new)
+    new.replace(path)

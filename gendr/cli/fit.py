@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import signal
 import sys
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gendr import visual
-from gendr.cli.common import check_device, check_writable
+from gendr.cli.common import check_device, check_writable, write_whole
 from gendr.fitting import FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
@@ -259,7 +258,7 @@ class _Report:
         if target.mesh is not None:
             metrics |= _chamfer(result.mesh, target.mesh, self.settings.seed)
             note = f"chamfer {metrics['chamfer_relative']:.2%} of the diagonal"
-        _atomic(out / MESH, lambda path: result.mesh.save(path))
+        write_whole(out / MESH, lambda path: result.mesh.save(path))
         self.clock.lap("measure")
         self.pictures(result, note)
         self.clock.lap("pictures")
@@ -307,7 +306,7 @@ class _Report:
             target.pictures(chosen, window),
             SHEET_COLUMNS,
         )
-        _atomic(self.out / SHEET, lambda path: Image.fromarray(page).save(path))
+        write_whole(self.out / SHEET, lambda path: Image.fromarray(page).save(path))
         window = visual.Closeup.of(target.masks, TILE)
         chosen = visual.spread(count, COLUMNS)
         scores = [(int(h["step"]), h["iou"]) for h in result.history if "iou" in h]
@@ -320,7 +319,7 @@ class _Report:
             target.pictures(chosen, window),
         )
         images = list(tqdm(frames, "gif", len(result.trace), disable=self.quiet, leave=False))
-        _atomic(
+        write_whole(
             self.out / ANIMATION,
             lambda path: visual.save_gif(path, images, seconds=0.1, hold=2.0),
         )
@@ -345,16 +344,9 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _atomic(path: Path, write: Any) -> None:
-    """Write a file beside its place, then move it there, so that it is never half there."""
-    new = path.with_name(f".new-{path.name}")
-    write(new)
-    os.replace(new, path)
-
-
 def _write_json(path: Path, values: dict[str, Any]) -> None:
     text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
-    _atomic(path, lambda new: new.write_text(text, encoding="utf-8"))
+    write_whole(path, lambda new: new.write_text(text, encoding="utf-8"))
 
 
 @contextmanager

@@ -37,6 +37,15 @@ examples:
   gendr render spot.obj -o spot.png --background transparent
 """
 
+_REPORT = """\
+examples:
+  gendr report results.sqlite                          report.html, all runs of the file
+  gendr report results.sqlite -o both.html --run 1 2   some of them
+  gendr report results.sqlite --png figures            and their heat maps for a paper
+
+results.sqlite is what experiments/grid_benchmark.py writes; it may still be running.
+"""
+
 _LIST = """\
 examples:
   gendr list                     everything
@@ -98,6 +107,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_fit(commands)
     _add_render(commands)
+    _add_report(commands)
     _add_list(commands)
     return parser
 
@@ -313,6 +323,28 @@ def _add_render(commands: Any) -> None:
     group.add_argument("--scale", metavar="SCALE", help="a number in NDC, or such as 1.5px (2px)")
     _cutoff(group)
     _common(parser)
+
+
+def _add_report(commands: Any) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="a page about the results of the benchmark of all renderers",
+        description="Show a results file as one page that needs no network: heat maps of the plain "
+        "and the\nsquared distributions, a table, and what every renderer fitted.",
+        epilog=_REPORT,
+        formatter_class=_Help,
+    )
+    parser.add_argument("results", metavar="RESULTS", help="a results file (.sqlite)")
+    parser.add_argument(
+        "-o", "--output", default="report.html", metavar="FILE", help="the page, replaced if there"
+    )
+    parser.add_argument(
+        "--png", metavar="FOLDER", help="where figures go as well, 300 dpi (needs Matplotlib)"
+    )
+    parser.add_argument(
+        "--run", type=_integer(1), nargs="+", metavar="ID", help="only these runs of the file"
+    )
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
 
 def _add_list(commands: Any) -> None:

@@ -1,0 +1,221 @@
+r"""Every renderer of the family, or some of them, on one task; Figures 5.4 and 5.5 of the thesis.
+
+    python experiments/grid_benchmark.py shape -r results.sqlite             # all 1242, hours
+    python experiments/grid_benchmark.py pose -r results.sqlite --dist 'gamma*' --tconorm yager
+    python experiments/grid_benchmark.py shape -r results.sqlite --resume --export csv shape.csv
+    python experiments/grid_benchmark.py shape -r results.sqlite --protocol paper \
+        --device cuda --executor ray --address auto --gpus-per-task 0.25
+
+The results go into one SQLite file, which `gendr report` turns into a page. The grid may be stopped
+in any way, even by pulling the plug; --resume goes on where it was, and tries again what had
+failed. Two of these commands may work on one file at once, if the second one has --resume.
+
+Exit status: 0 if all is done, 1 if some instances failed, 2 for bad input, 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from gendr.experiments.executors import Executor
+    from gendr.experiments.grid import Status
+    from gendr.experiments.store import Failure, Run, Store
+    from gendr.experiments.tasks import Task
+
+ASSETS = Path(__file__).resolve().parents[1] / "assets"
+TARGETS = {"shape": ASSETS / "airplane.obj", "pose": ASSETS / "teapot.obj"}
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+# Failures that the summary spells out; the file has all.
+LISTED = 5
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write(f"{self.prog}: error: {' '.join(message.split())}\n")
+        raise SystemExit(BAD_INPUT)
+
+
+def _count(least: int) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        number = int(text) if text.lstrip("-").isdecimal() else None
+        if number is None or number < least:
+            raise argparse.ArgumentTypeError(f"must be a whole number >= {least}, got {text!r}")
+        return number
+
+    return count
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number >= 0, got {text!r}")
+    return share
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="grid_benchmark.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("task", choices=tuple(TARGETS))
+    parser.add_argument("-r", "--results", required=True, metavar="FILE", help="SQLite")
+    parser.add_argument("--resume", action="store_true", help="go on with what the file has")
+    parser.add_argument(
+        "--export",
+        nargs=2,
+        metavar=("csv|parquet", "FILE"),
+        help="in the end, write all results of the file as a table",
+    )
+
+    group = parser.add_argument_group("what is run")
+    group.add_argument(
+        "--protocol",
+        choices=("laptop", "paper"),
+        default="laptop",
+        help="reduced, for two cores and an hour or two (default), or as published, for a GPU",
+    )
+    group.add_argument("--target", metavar="MESH", help="default: the airplane, the teapot")
+    group.add_argument("--seed", type=_count(0), default=0, metavar="N", help="of random draws")
+    group.add_argument(
+        "--dist",
+        nargs="+",
+        default=[],
+        metavar="PATTERN",
+        help="distributions, such as gamma, 'gamma*.squared', logistic; default: all 54",
+    )
+    group.add_argument(
+        "--tconorm",
+        nargs="+",
+        default=[],
+        metavar="PATTERN",
+        help="T-conorms, such as yager, 'yager(p=2)', max; default: all 23",
+    )
+    group.add_argument("--limit", type=_count(1), metavar="N", help="only the first N of them")
+
+    group = parser.add_argument_group("where it runs")
+    group.add_argument("--device", default="cpu", help="such as cpu or cuda")
+    group.add_argument(
+        "--workers",
+        type=_count(1),
+        metavar="N",
+        help="instances at once (default: one per core; on a cluster, what it has room for)",
+    )
+    group.add_argument("--executor", choices=("local", "ray"), default="local")
+    group.add_argument("--address", help="of a Ray cluster, such as auto; default: start one here")
+    group.add_argument(
+        "--gpus-per-task", type=_share, default=0.0, metavar="X", help="with Ray, such as 0.25"
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a grid; returns the exit status."""
+    args = _parser().parse_args(argv)
+    try:
+        return _run(args)
+    except KeyboardInterrupt:
+        _say("stopped; the same command with --resume goes on")
+        return INTERRUPTED
+    except (ValueError, TypeError, OSError, RuntimeError, sqlite3.Error) as error:
+        _say(f"error: {' '.join(str(error).split())}")
+        return BAD_INPUT
+
+
+def _run(args: argparse.Namespace) -> int:
+    # These load torch, for which --help does not wait.
+    from gendr.experiments.grid import Progress, jobs, run_grid, select
+    from gendr.experiments.store import Store, check_export, export
+    from gendr.experiments.tasks import make_task
+
+    chosen = jobs(select(args.dist, args.tconorm, args.limit))
+    if args.export:
+        check_export(*args.export)
+    target = args.target or TARGETS[args.task]
+    task = make_task(args.task, args.protocol, target, device=args.device)
+    executor = _executor(args, task)
+    with Store(args.results, write=True) as store:
+        run = _begin(args, task, store)
+        store.forget_failures(run, [job.name for job in chosen])
+        with closing(Progress(task.name, task.better)) as progress:
+            status = run_grid(store, run, chosen, executor, progress)
+            progress(status)
+        if args.export:
+            export(store, *args.export)
+        failures = store.failures(run)
+    for line in _summary(args, task, status, failures):
+        print(line)
+    return FAILED if status.failed else 0
+
+
+def _executor(args: argparse.Namespace, task: Task) -> Executor:
+    from gendr.cli.common import check_device
+    from gendr.experiments.executors import LocalExecutor, RayExecutor
+
+    if args.executor == "ray":
+        return RayExecutor(
+            task,
+            address=args.address,
+            workers=args.workers,
+            gpus=args.gpus_per_task,
+            seed=args.seed,
+        )
+    if args.address or args.gpus_per_task:
+        raise ValueError("--address and --gpus-per-task are for --executor ray")
+    check_device(args.device)  # a cluster may have devices that this machine lacks
+    return LocalExecutor(task, args.workers or _cores(), seed=args.seed)
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _begin(args: argparse.Namespace, task: Task, store: Store) -> Run:
+    """The run that was asked for, if it is new or may go on."""
+    run = store.find(task.name, task.protocol_json(), args.seed)
+    known = len(store.results(run, pictures=False)) if run else 0
+    if known and not args.resume:
+        raise ValueError(
+            f"{args.results} has {known} results of this run already; go on with --resume, or "
+            "name another file"
+        )
+    return store.begin(task.name, task.protocol_json(), args.seed, args.protocol)
+
+
+def _summary(
+    args: argparse.Namespace, task: Task, status: Status, failures: Sequence[Failure]
+) -> list[str]:
+    """What came of it, for the end."""
+    done = f"{len(status.scores)} of {status.total} instances done"
+    failed = f", {status.failed} failed" if status.failed else ""
+    lines = [f"{task.name}, {args.protocol}, seed {args.seed}: {done}{failed}; {args.results}"]
+    if best := status.best(task.better):
+        lines.append(f"best: {best[0]} with {task.unit} {best[1]:.4f}")
+    if status.failed:
+        lines += [f"failed: {f.instance}: {f.reason}" for f in failures[:LISTED]]
+        lines.append("the same command with --resume tries what has failed again")
+    return lines
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"grid_benchmark.py: {text}\n")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""`gendr report`: a results file as a page, and as figures."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from gendr.cli.common import check_writable, write_whole
+from gendr.experiments.report import make_page
+from gendr.experiments.summary import Summary, load_summaries
+
+SUFFIXES = (".html", ".htm")
+DOTS_PER_INCH = 300
+
+
+def run(args: Namespace) -> int:
+    """Write what was asked for."""
+    source, page = Path(args.results), Path(args.output)
+    if page.suffix.lower() not in SUFFIXES or page.is_dir():
+        raise ValueError(f"the page must be a file that ends in .html, got {args.output!r}")
+    summaries = load_summaries(source, args.run or ())
+    check_writable(page.parent)
+    written = [page]
+    if args.png is not None:
+        written += _write_figures(summaries, check_writable(Path(args.png), "--png"))
+    content = make_page(summaries, source.name)
+    write_whole(page, partial(Path.write_text, data=content, encoding="utf-8"))
+    sys.stdout.write("".join(f"{path}\n" for path in written))
+    return 0
+
+
+def _write_figures(summaries: Sequence[Summary], folder: Path) -> list[Path]:
+    """One PNG per run, such as shape-1.png for run 1."""
+    from gendr.experiments.figure import heat_map_figure
+
+    paths: list[Path] = []
+    for summary in summaries:
+        figure = heat_map_figure(summary)
+        path = folder / f"{summary.run.task}-{summary.run.id}.png"
+        write_whole(path, partial(figure.savefig, dpi=DOTS_PER_INCH))
+        paths.append(path)
+    return paths

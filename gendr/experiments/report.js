@@ -1,0 +1,475 @@
+"use strict";
+
+// What the page shows is in the JSON above it; names and ranks were worked out when it was written.
+const data = JSON.parse(document.getElementById("data").textContent);
+const card = document.getElementById("card");
+
+// Cells of the maps and rows of the tables -> {run, result}.
+const subjects = new WeakMap();
+// "run name" -> its cell.
+const cells = new Map();
+// The cell or row whose card stays in view, or null.
+let pinned = null;
+
+// -- helpers --------------------------------------------------------------------------------------
+
+/** An element with attributes (a false one is left out) and children. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== false) element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+function classes(...names) {
+  return names.filter(Boolean).join(" ") || false;
+}
+
+/** Four digits, no trailing zeros. */
+function digits(x) {
+  return x === null ? "–" : String(Number(x.toPrecision(4)));
+}
+
+function scoreText(result) {
+  return result.score === null ? "diverged" : result.score.toFixed(4);
+}
+
+function duration(seconds) {
+  if (seconds < 100) return `${seconds.toFixed(1)} s`;
+  return seconds < 6000 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`;
+}
+
+/** Round numbers between low and high, about five. */
+function roundNumbers(low, high) {
+  const rough = (high - low) / 5;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999);
+  const found = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) {
+    found.push(k * step);
+  }
+  return found;
+}
+
+// -- colours --------------------------------------------------------------------------------------
+
+const stops = data.colours.map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
+
+/** The colour of a score: the best is the bright end. */
+function shade(run, score) {
+  const { best, worst } = run.limits;
+  const goodness = best === worst ? 1 : (score - worst) / (best - worst);
+  const place = Math.min(Math.max(goodness, 0), 1) * (stops.length - 1);
+  const below = Math.min(Math.floor(place), stops.length - 2);
+  const mix = stops[below].map((c, i) => c + (stops[below + 1][i] - c) * (place - below));
+  return `rgb(${mix.map(Math.round).join(" ")})`;
+}
+
+function drawRamp(run) {
+  const { best, worst } = run.limits;
+  const [low, high] = [Math.min(best, worst), Math.max(best, worst)];
+  const ordered = best < worst ? [...data.colours].reverse() : data.colours;
+  const ticks = make("div", { class: "ticks" });
+  for (const x of low < high ? roundNumbers(low, high) : [low]) {
+    const left = low < high ? (100 * (x - low)) / (high - low) : 50;
+    ticks.append(make("span", { style: `left: ${left}%` }, digits(x)));
+  }
+  const ramp = make("div", {
+    class: "ramp",
+    style: `background: linear-gradient(to right, ${ordered.join(", ")})`,
+  });
+  const end = run.limits.clipped ? "; what is worse than the dark end has its colour" : "";
+  const caption = make("div", {}, `${run.unit}, ${run.better} is better${end}`);
+  return make("div", {}, make("div", { class: "scale" }, ramp, ticks), caption);
+}
+
+function key(className, text, symbol = "") {
+  return make("div", { class: "key" }, make("i", { class: className }, symbol), text);
+}
+
+function drawLegend(run) {
+  const legend = make("div", { class: "legend" });
+  if (run.limits.best !== null) legend.append(drawRamp(run), key("winner", "the best"));
+  const failed = Object.keys(run.failures).length;
+  if (run.results.length + failed < run.total) legend.append(key("missing", "not run"));
+  if (failed) legend.append(key("failed", `given up (${failed})`, "!"));
+  if (run.results.some((result) => result.score === null)) {
+    legend.append(key("diverged", "diverged", "×"));
+  }
+  return legend;
+}
+
+// -- heat maps ------------------------------------------------------------------------------------
+
+function drawCell(run, map, row, column) {
+  const index = map.places[row][column];
+  const first = run.columns[column].first && "first";
+  if (index === null) return drawMissing(run, map, row, column, first);
+  const result = run.results[index];
+  const diverged = result.score === null;
+  const rank = diverged ? "" : `, rank ${result.rank} of ${run.results.length}`;
+  const cell = make(
+    "td",
+    {
+      class: classes("cell", first, diverged && "diverged", result.rank === 1 && "winner"),
+      role: "gridcell",
+      tabindex: -1,
+      style: !diverged && `background-color: ${shade(run, result.score)}`,
+      "aria-label": `${result.name}: ${scoreText(result)}${rank}`,
+    },
+    diverged ? "×" : "",
+  );
+  subjects.set(cell, { run, result });
+  cells.set(`${run.id} ${result.name}`, cell);
+  return cell;
+}
+
+/** A cell without a result: not run, or given up for a reason. */
+function drawMissing(run, map, row, column, first) {
+  const distribution = run.columns[column].name + (map.squared ? ".squared" : "");
+  const name = `${distribution}/${run.rows[row].name}`;
+  const reason = run.failures[name];
+  const what = `${name}: ${reason === undefined ? "not run" : `given up, ${reason}`}`;
+  return make(
+    "td",
+    {
+      class: classes("cell", first, reason === undefined ? "missing" : "failed"),
+      role: "gridcell",
+      tabindex: -1,
+      title: what,
+      "aria-label": what,
+    },
+    reason === undefined ? "" : "!",
+  );
+}
+
+/** The histogram above the columns. */
+function drawTops(run, map, most) {
+  const row = make("tr", { class: "tops", "aria-hidden": "true" });
+  row.append(make("th", { scope: "row" }, `how many of the best ${map.counted}`));
+  run.columns.forEach((column, j) => {
+    const bar = make("div", { style: `height: ${(30 * map.by_column[j]) / most}px` });
+    const count = map.by_column[j] ? String(map.by_column[j]) : "";
+    row.append(make("td", { class: classes(column.first && "first") }, count, bar));
+  });
+  return row;
+}
+
+/** One row of cells, with its bar of the histogram at the end. */
+function drawRow(run, map, i, most) {
+  const { label, name, first } = run.rows[i];
+  const share = `${map.by_row[i]} of the best ${map.counted}`;
+  const head = make("th", { scope: "row", title: `${name}: ${share}` }, label);
+  const row = make("tr", { class: classes(first && "first") }, head);
+  run.columns.forEach((_, j) => row.append(drawCell(run, map, i, j)));
+  const bar = make("div", { style: `width: ${(22 * map.by_row[i]) / most}px` });
+  const count = map.by_row[i] ? String(map.by_row[i]) : "";
+  row.append(make("td", { class: "count", "aria-hidden": "true" }, bar, count));
+  return row;
+}
+
+function drawColumnNames(run, map) {
+  const row = make("tr", {}, make("td"));
+  run.columns.forEach(({ label, name, first }, j) => {
+    const title = `${name}: ${map.by_column[j]} of the best ${map.counted}`;
+    const head = make("th", { scope: "col", class: classes(first && "first"), title });
+    head.append(make("span", {}, label));
+    row.append(head);
+  });
+  return row;
+}
+
+function drawMap(run, map, most) {
+  const body = make("tbody", {}, drawTops(run, map, most.column));
+  run.rows.forEach((_, i) => body.append(drawRow(run, map, i, most.row)));
+  const grid = make(
+    "table",
+    { class: "map", role: "grid", "aria-label": `${run.title}, ${map.title}` },
+    body,
+    make("tfoot", {}, drawColumnNames(run, map)),
+  );
+  grid.querySelector(".cell")?.setAttribute("tabindex", 0);
+  return make(
+    "figure",
+    {},
+    make("figcaption", {}, map.title, make("span", { class: "faint" }, `  ${map.formula}`)),
+    make("div", { class: "scroll" }, grid),
+  );
+}
+
+/** Arrow keys walk through a map. */
+function walk(cell, key) {
+  const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+  if (!(key in steps)) return false;
+  const [down, right] = steps[key];
+  const rows = [...cell.closest("tbody").rows].map((row) => [...row.querySelectorAll(".cell")]);
+  const i = rows.findIndex((row) => row.includes(cell));
+  const next = rows[i + down]?.[rows[i].indexOf(cell) + right];
+  if (next) {
+    cell.setAttribute("tabindex", -1);
+    next.setAttribute("tabindex", 0);
+    next.focus();
+  }
+  return true;
+}
+
+// -- the card -------------------------------------------------------------------------------------
+
+function fillCard({ run, result }) {
+  const row = run.rows[result.row];
+  const column = run.columns[result.column];
+  const facts = make("dl");
+  const fact = (name, value) => facts.append(make("dt", {}, name), make("dd", {}, value));
+  fact(run.unit, scoreText(result));
+  if (result.rank !== null) fact("rank", `${result.rank} of ${run.results.length}`);
+  if (result.score !== null) {
+    fact("best scale τ", `${digits(result.scale)} ${result.squared ? "NDC²" : "NDC"}`);
+    fact("learning rate", digits(result.learning_rate));
+  }
+  fact("search took", duration(result.seconds));
+  const [distribution, tconorm] = result.name.split("/");
+  const words = distribution.split(/(?=\.[a-z])/);
+  const heading = make("h4", {}, ...words.flatMap((word) => [make("wbr"), word]));
+  heading.append(make("br"), tconorm);
+  const head = make("div", { class: "head" }, make("div", {}, heading, facts));
+  if (result.picture !== null) {
+    const source = `data:image/png;base64,${result.picture}`;
+    head.prepend(make("img", { src: source, alt: "what it fitted", width: 112, height: 112 }));
+  }
+  const formulas = make("div", { class: "formulas" });
+  for (const line of [result.coverage, column.law, row.formula]) {
+    formulas.append(make("div", {}, line));
+  }
+  const close = make("button", { class: "close", type: "button", "aria-label": "Close" }, "×");
+  close.addEventListener("click", unpin);
+  card.replaceChildren(close, head, formulas);
+}
+
+/** Beside its cell where there is room, else below it; a narrow screen has it at its foot. */
+function placeCard(anchor) {
+  const { left, right, top, bottom } = anchor.getBoundingClientRect();
+  const [width, height] = [card.offsetWidth, card.offsetHeight];
+  const screen = document.documentElement;
+  let x = right + 12;
+  let y = Math.min(Math.max(top - 24, 8), Math.max(screen.clientHeight - height - 8, 8));
+  if (x + width > screen.clientWidth - 8) x = left - width - 12;
+  if (x < 8) {
+    x = screen.clientWidth - width - 24;
+    y = bottom + 8 + height > screen.clientHeight ? top - height - 8 : bottom + 8;
+  }
+  card.style.left = `${x + window.scrollX}px`;
+  card.style.top = `${y + window.scrollY}px`;
+}
+
+function showCard(element) {
+  fillCard(subjects.get(element));
+  card.hidden = false;
+  placeCard(element);
+}
+
+function cellOf(element) {
+  const { run, result } = subjects.get(element);
+  return cells.get(`${run.id} ${result.name}`);
+}
+
+function pin(element) {
+  unpin();
+  pinned = element;
+  const { run, result } = subjects.get(element);
+  cellOf(element).classList.add("pinned");
+  card.classList.add("pinned");
+  showCard(element);
+  history.replaceState(null, "", `#run=${run.id}&cell=${encodeURIComponent(result.name)}`);
+}
+
+function unpin() {
+  if (pinned !== null) {
+    cellOf(pinned).classList.remove("pinned");
+    history.replaceState(null, "", "#");
+  }
+  pinned = null;
+  card.classList.remove("pinned");
+  card.hidden = true;
+}
+
+/** The cell or row under an event, if a renderer stands there. */
+function subjectOf(event) {
+  const element = event.target.closest(".cell, .list tbody tr");
+  return subjects.has(element) ? element : null;
+}
+
+function preview(event) {
+  const element = subjectOf(event);
+  if (pinned !== null || event.pointerType === "touch") return;
+  if (element === null) card.hidden = true;
+  else showCard(element);
+}
+
+document.addEventListener("pointerover", preview);
+document.addEventListener("focusin", preview);
+document.addEventListener("click", (event) => {
+  const element = subjectOf(event);
+  if (element !== null && element !== pinned) pin(element);
+  else if (!card.contains(event.target)) unpin();
+});
+document.addEventListener("keydown", (event) => {
+  const cell = event.target.closest(".cell");
+  if (event.key === "Escape") unpin();
+  else if (cell !== null && walk(cell, event.key)) event.preventDefault();
+  else if (subjects.has(cell) && (event.key === "Enter" || event.key === " ")) {
+    event.preventDefault();
+    pin(cell);
+  }
+});
+
+// -- the table ------------------------------------------------------------------------------------
+
+// Title, what it is sorted by, what it shows. Names are in the order of the maps.
+const COLUMNS = [
+  ["rank", (r) => r.rank, (r) => (r.rank === null ? "–" : String(r.rank))],
+  ["distribution", (r) => 2 * r.column + Number(r.squared), (r) => r.name.split("/")[0]],
+  ["T-conorm", (r) => r.row, (r) => r.name.split("/")[1]],
+  ["score", (r) => r.score, scoreText],
+  ["scale τ", (r) => r.scale, (r) => digits(r.scale)],
+  ["learning rate", (r) => r.learning_rate, (r) => digits(r.learning_rate)],
+  ["seconds", (r) => r.seconds, (r) => r.seconds.toFixed(1)],
+];
+const NAMES = new Set(["distribution", "T-conorm"]);
+
+function drawLine(run, result) {
+  const line = make("tr");
+  for (const [title, , text] of COLUMNS) {
+    const td = make("td", { class: classes(!NAMES.has(title) && "number") });
+    if (title === "distribution") td.append(make("button", { type: "button" }, text(result)));
+    else td.append(text(result));
+    if (title === "score" && result.score !== null) {
+      const colour = `background-color: ${shade(run, result.score)}`;
+      td.prepend(make("span", { class: "swatch", style: colour }));
+    }
+    line.append(td);
+  }
+  subjects.set(line, { run, result });
+  return line;
+}
+
+/** Sort lines by a column; what has no value comes last either way. */
+function sortLines(lines, value, descending) {
+  const sign = descending ? -1 : 1;
+  return lines.sort((one, other) => {
+    const [a, b] = [one, other].map((line) => value(subjects.get(line).result));
+    if (a === null || b === null) return Number(a === null) - Number(b === null);
+    return sign * (a - b);
+  });
+}
+
+function drawTableHead(body, lines) {
+  const row = make("tr");
+  for (const [title, value] of COLUMNS) {
+    const button = make("button", { type: "button" }, title);
+    const head = make("th", { scope: "col", class: classes(!NAMES.has(title) && "number") }, button);
+    button.addEventListener("click", () => {
+      const descending = head.getAttribute("aria-sort") === "ascending";
+      for (const other of row.cells) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+      body.append(...sortLines(lines, value, descending));
+    });
+    row.append(head);
+  }
+  row.cells[0].setAttribute("aria-sort", "ascending");
+  return make("thead", {}, row);
+}
+
+function drawFilter(run, lines) {
+  const words = make("input", {
+    type: "search",
+    placeholder: "words of the name: gamma reversed yager",
+    "aria-label": "Filter by words of the name",
+  });
+  const half = make("select", { "aria-label": "Plain or squared" });
+  for (const [value, text] of [["", "plain and squared"], ["false", "plain"], ["true", "squared"]]) {
+    half.append(make("option", { value }, text));
+  }
+  const count = make("span", { class: "faint", role: "status" });
+  const apply = () => {
+    const wanted = words.value.toLowerCase().split(/\s+/);
+    for (const line of lines) {
+      const { name, squared } = subjects.get(line).result;
+      const fits = half.value === "" || half.value === String(squared);
+      line.hidden = !(fits && wanted.every((word) => name.includes(word)));
+    }
+    count.textContent = `${lines.filter((line) => !line.hidden).length} of ${lines.length}`;
+  };
+  words.addEventListener("input", apply);
+  half.addEventListener("change", apply);
+  apply();
+  return make("div", { class: "filter" }, words, half, count);
+}
+
+function drawTable(run) {
+  const lines = run.results.map((result) => drawLine(run, result));
+  const body = make("tbody", {}, ...lines);
+  const table = make("table", {}, drawTableHead(body, lines), body);
+  return [drawFilter(run, lines), make("div", { class: "list", tabindex: 0 }, table)];
+}
+
+// -- the page -------------------------------------------------------------------------------------
+
+function drawFacts(run) {
+  const seconds = run.results.reduce((sum, result) => sum + result.seconds, 0);
+  const best = run.results[0];
+  const facts = [
+    `${run.results.length} of ${run.total} renderers`,
+    `seed ${run.seed}`,
+    `gendr ${run.version}`,
+    `begun ${run.created}`,
+    `${duration(seconds)} of search in all`,
+  ];
+  const line = make("p", {}, facts.join(" · "));
+  if (best.score !== null) {
+    const equals = run.results.filter((result) => result.rank === 1).length - 1;
+    const others = equals ? ` (and ${equals} more as good)` : "";
+    line.prepend("Best: ", make("b", {}, best.name), `, ${scoreText(best)}${others}. `);
+  }
+  const protocol = make(
+    "details",
+    {},
+    make("summary", {}, "protocol"),
+    make("pre", {}, JSON.stringify(run.protocol, null, 2)),
+  );
+  return [line, protocol];
+}
+
+function drawRun(run) {
+  const most = {
+    column: Math.max(1, ...run.maps.flatMap((map) => map.by_column)),
+    row: Math.max(1, ...run.maps.flatMap((map) => map.by_row)),
+  };
+  const maps = run.maps.map((map) => drawMap(run, map, most));
+  return make(
+    "section",
+    { "aria-label": run.title },
+    make("h2", {}, run.title),
+    ...drawFacts(run),
+    drawLegend(run),
+    make("div", { class: "maps" }, ...maps),
+    make("h3", {}, "All results"),
+    ...drawTable(run),
+  );
+}
+
+/** An address such as #run=2&cell=logistic/yager(p=2) pins that cell; without a run, the first. */
+function followAddress() {
+  const wanted = new URLSearchParams(location.hash.slice(1).replaceAll("+", "%2B"));
+  if (!wanted.has("cell")) return;
+  const cell = cells.get(`${wanted.get("run") ?? data.runs[0].id} ${wanted.get("cell")}`);
+  if (cell === undefined) return;
+  cell.scrollIntoView({ block: "center", inline: "center" });
+  pin(cell);
+}
+
+document.getElementById("about").textContent = data.about;
+document.getElementById("runs").replaceChildren(...data.runs.map(drawRun));
+window.addEventListener("hashchange", followAddress);
+followAddress();

@@ -1,0 +1,264 @@
+"""The runs of a results file, ranked and laid out as in Figures 5.4 and 5.5 of the thesis.
+
+Distributions are columns and T-conorms are rows, in the order of the benchmark; the plain and the
+squared distributions make one heat map each.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gendr import distributions, tnorms
+from gendr._checks import check_choice
+from gendr._instances import Instance, instance
+from gendr.distributions import Distribution
+from gendr.experiments.pose import PoseTask
+from gendr.experiments.shape import ShapeTask
+from gendr.experiments.store import Failure, Result, Run, Store
+from gendr.experiments.tasks import Task
+from gendr.tnorms import TConorm
+
+__all__ = ["Entry", "HeatMap", "Summary", "group_starts", "label", "load_summaries", "summarise"]
+
+TASKS: dict[str, type[Task]] = {"shape": ShapeTask, "pose": PoseTask}
+TITLES = {"shape": "Shape optimisation", "pose": "Camera pose"}
+
+# The marginal histograms count this share of the best, in each heat map for itself (Figure 5.4).
+TOP_SHARE = 0.1
+# This share of the scores, the worst, has one colour: failures must not use up the scale.
+CLIPPED_SHARE = 0.05
+
+Better = Literal["lower", "higher"]
+_Member = TypeVar("_Member", Distribution, TConorm)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One renderer of a run.
+
+    Attributes:
+        instance: The renderer.
+        result: What it reached.
+        row: Of its T-conorm.
+        column: Of its distribution without squaring.
+        rank: 1 + the number of better scores in the run; None if its score is NaN.
+    """
+
+    instance: Instance
+    result: Result
+    row: int
+    column: int
+    rank: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class HeatMap:
+    """The plain or the squared half of a run, arrays [T-conorms, distributions].
+
+    Attributes:
+        squared: Which half.
+        places: int64, where a renderer stands in `Summary.entries`; -1 if it has not been run.
+        scores: float64, NaN where it has not been run or diverged.
+        top: bool, whether it is among the best 10 % of what has been run of this half. All that
+            tie with the last of them are in.
+    """
+
+    squared: bool
+    places: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    top: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """A run, ranked.
+
+    Attributes:
+        run: What was asked for.
+        title: Of its task.
+        unit: Of the scores.
+        better: Which scores are.
+        failures: What was given up.
+        entries: Best first, NaN last.
+        rows: The T-conorms: those of the benchmark, then others by name.
+        columns: The distributions, none of them squared: those of the benchmark, then others.
+        maps: The plain and the squared heat map.
+        limits: The scores at the bright and at the dark end of the colours; None without scores.
+    """
+
+    run: Run
+    title: str
+    unit: str
+    better: Better
+    failures: tuple[Failure, ...]
+    entries: tuple[Entry, ...]
+    rows: tuple[TConorm, ...]
+    columns: tuple[Distribution, ...]
+    maps: tuple[HeatMap, HeatMap]
+    limits: tuple[float, float] | None
+
+    @property
+    def worst(self) -> float:
+        """The last score that is a number; NaN if there is none."""
+        return next((e.result.score for e in reversed(self.entries) if e.rank), math.nan)
+
+    @property
+    def total(self) -> int:
+        """How many renderers the two heat maps have room for."""
+        return 2 * len(self.rows) * len(self.columns)
+
+
+def load_summaries(path: str | Path, ids: Collection[int] = ()) -> list[Summary]:
+    """The runs of a results file that have results.
+
+    Args:
+        path: Of the file.
+        ids: Of the runs that are wanted; by default all.
+
+    Raises:
+        ValueError: The file cannot be read (see `Store`) or is damaged, has no such run or no
+            results, or holds a task or an instance that this version does not know.
+    """
+    try:
+        with Store(path) as store:
+            runs = store.runs()
+            found = {run.id: (run, store.results(run), store.failures(run)) for run in runs}
+    except sqlite3.Error as error:
+        raise ValueError(f"cannot read {path} ({error})") from None
+    if missing := set(ids) - found.keys():
+        listed = ", ".join(map(str, found)) or "none"
+        raise ValueError(f"{path} has no run {min(missing)}; its runs: {listed}")
+    wanted = [found[run.id] for run in runs if not ids or run.id in ids]
+    summaries = [summarise(*each) for each in wanted if each[1]]
+    if not summaries:
+        raise ValueError(f"{path} holds no results yet; experiments/grid_benchmark.py makes some")
+    return summaries
+
+
+def summarise(run: Run, results: Sequence[Result], failures: Sequence[Failure] = ()) -> Summary:
+    """Rank the results of a run and lay them out.
+
+    Args:
+        run: What was asked for.
+        results: In any order.
+        failures: What was given up.
+
+    Raises:
+        ValueError: A task or an instance goes by a name that this version does not know.
+    """
+    task = TASKS[check_choice("task", run.task, TASKS)]
+    sign = 1 if task.better == "lower" else -1
+    # inf for NaN, so that what diverged comes last; ties go by name, the same each time.
+    ordered = sorted(results, key=lambda r: (_or_inf(sign * r.score), r.instance))
+    found = [instance(result.instance) for result in ordered]
+    plain = [_without_square(each.dist) for each in found]
+    rows = _benchmark_first(tnorms.benchmark_tconorms(), [each.tconorm for each in found])
+    columns = _benchmark_first(distributions.benchmark_distributions(), plain)
+    row_of = {str(tconorm): i for i, tconorm in enumerate(rows)}
+    column_of = {str(dist): j for j, dist in enumerate(columns)}
+    entries = tuple(
+        Entry(member, result, row_of[str(member.tconorm)], column_of[str(dist)], rank)
+        for member, dist, result, rank in zip(found, plain, ordered, _ranks(ordered), strict=True)
+    )
+    size = len(rows), len(columns)
+    return Summary(
+        run=run,
+        title=TITLES[run.task],
+        unit=task.unit,
+        better=task.better,
+        failures=tuple(failures),
+        entries=entries,
+        rows=rows,
+        columns=columns,
+        maps=(
+            _heat_map(entries, size, task.better, squared=False),
+            _heat_map(entries, size, task.better, squared=True),
+        ),
+        limits=_limits(np.array([result.score for result in ordered]), task.better),
+    )
+
+
+def _or_inf(value: float) -> float:
+    return math.inf if math.isnan(value) else value
+
+
+def _without_square(dist: Distribution) -> Distribution:
+    return distributions.get(str(dist).removesuffix(".squared")) if dist.is_squared else dist
+
+
+def _benchmark_first(benchmark: Sequence[_Member], found: Sequence[_Member]) -> tuple[_Member, ...]:
+    """The members of the benchmark in its order, then all others by name, each once."""
+    others = {str(member): member for member in found}
+    for member in benchmark:
+        others.pop(str(member), None)
+    return (*benchmark, *(others[name] for name in sorted(others)))
+
+
+def _ranks(ordered: Sequence[Result]) -> list[int | None]:
+    """1 + the number of better scores, for results that come best first."""
+    ranks: list[int | None] = []
+    for place, result in enumerate(ordered):
+        tied = place > 0 and result.score == ordered[place - 1].score
+        ranks.append(None if math.isnan(result.score) else ranks[-1] if tied else place + 1)
+    return ranks
+
+
+def _heat_map(
+    entries: Sequence[Entry], size: tuple[int, int], better: Better, *, squared: bool
+) -> HeatMap:
+    places = np.full(size, -1)
+    for place, entry in enumerate(entries):
+        if entry.instance.dist.is_squared == squared:
+            places[entry.row, entry.column] = place
+    scores = np.array([*(entry.result.score for entry in entries), math.nan])[places]
+    return HeatMap(squared, places, scores, _top(scores, int((places >= 0).sum()), better))
+
+
+def _top(scores: NDArray[np.float64], count: int, better: Better) -> NDArray[np.bool_]:
+    """Where the best 10 % of `count` scores are, ties with the last of them included."""
+    cost = scores if better == "lower" else -scores
+    ordered = np.sort(cost[~np.isnan(cost)])
+    if not len(ordered):
+        return np.zeros(scores.shape, bool)
+    last = min(max(1, round(TOP_SHARE * count)), len(ordered)) - 1
+    return cost <= ordered[last]  # False for NaN
+
+
+def _limits(scores: NDArray[np.float64], better: Better) -> tuple[float, float] | None:
+    """The best score, and the one beyond which a score is among the worst 5 %."""
+    scores = scores[~np.isnan(scores)]
+    if not len(scores):
+        return None
+    if better == "lower":
+        return float(scores.min()), float(np.quantile(scores, 1 - CLIPPED_SHARE))
+    return float(scores.max()), float(np.quantile(scores, CLIPPED_SHARE))
+
+
+# ---------------------------------------------------------------------------------------------
+# how rows and columns are shown
+
+
+def label(member: Distribution | TConorm) -> str:
+    """Such as "gamma 0.5 reversed" for gamma(shape=0.5).reversed, "yager 2" for yager(p=2)."""
+    words = re.sub(r"\.(?=[a-z])", " ", str(member))
+    return re.sub(r"\((?:\w+=)?([^)]+)\)", lambda m: f" {float(m[1]):g}", words).replace("-", "−")
+
+
+def group_starts(members: Sequence[Distribution] | Sequence[TConorm]) -> list[bool]:
+    """Where a law or family with several members begins or ends: where figures leave a gap."""
+    names = [str(m.law) if isinstance(m, Distribution) else m.name for m in members]
+    several = {name for name, count in Counter(names).items() if count > 1}
+    return [False] + [
+        here != before and bool({here, before} & several) for before, here in pairwise(names)
+    ]

@@ -1,0 +1,176 @@
+"""What an experiment asks of every renderer of the family, and what it gets back.
+
+A task scores one instance: a distribution and a T-conorm. It has a protocol, which holds every
+number that the scores depend on, and a target mesh.
+
+    >>> task = make_task("shape", "laptop", "assets/airplane.obj")
+    >>> task.run(gendr.instance("logistic/probabilistic")).score
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
+
+from gendr._checks import check_choice
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from gendr._instances import Instance
+
+__all__ = ["NAMES", "PROTOCOLS", "Outcome", "Task", "Trial", "make_task"]
+
+NAMES = ("shape", "pose")
+PROTOCOLS = ("laptop", "paper")
+
+Progress: TypeAlias = "Callable[[float], None]"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate of the grid search of one instance.
+
+    Attributes:
+        scale: > 0, NDC (NDC^2 for squared distributions).
+        learning_rate: Of Adam.
+        seed: Of what is drawn at random; where nothing is, as for shapes, the number of the
+            independent run that the candidate took part in.
+        score: As the task defines it.
+    """
+
+    scale: float
+    learning_rate: float
+    seed: int
+    score: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one instance reached.
+
+    Attributes:
+        instance: Its name.
+        score: Of the best candidate, the mean over the independent runs of the protocol.
+        scale: Of the best candidate of all runs, NDC (NDC^2 for squared distributions).
+        learning_rate: Of the same candidate.
+        seconds: That the instance took.
+        trials: All candidates.
+        picture: A small PNG of what the best candidate found, or None.
+    """
+
+    instance: str
+    score: float
+    scale: float
+    learning_rate: float
+    seconds: float
+    trials: tuple[Trial, ...]
+    picture: bytes | None
+
+
+class Task(Protocol):
+    """An experiment with its protocol and its target; can be pickled.
+
+    Attributes:
+        name: "shape" or "pose".
+        better: Which scores are.
+        unit: Of the scores, for the axes of figures.
+    """
+
+    name: ClassVar[str]
+    better: ClassVar[Literal["lower", "higher"]]
+    unit: ClassVar[str]
+
+    def protocol_json(self) -> str:
+        """Everything that defines the scores, as canonical JSON; the target by its content."""
+        ...
+
+    def run(self, instance: Instance, seed: int = 0, progress: Progress | None = None) -> Outcome:
+        """Score one instance; the same bits for the same seed on one machine.
+
+        Args:
+            instance: A distribution and a T-conorm.
+            seed: Of what is drawn at random, >= 0.
+            progress: Called now and then with the part that is done, in [0, 1].
+        """
+        ...
+
+
+def make_task(
+    name: str,
+    protocol: str = "laptop",
+    target: str | Path | None = None,
+    *,
+    device: str = "cpu",
+    **overrides: Any,
+) -> Task:
+    """A task by its name.
+
+    Args:
+        name: "shape" or "pose".
+        protocol: "laptop", for two cores and an hour or two, or "paper", as it was published.
+        target: Path of a mesh.
+        device: Where it runs; not a part of the protocol.
+        **overrides: Fields of the protocol, `ShapeProtocol` or `PoseProtocol`, that differ.
+
+    Raises:
+        FileNotFoundError: If there is no file at `target`.
+        TypeError: If an override has the wrong type.
+        ValueError: For unknown names, values out of range, and a target that is no mesh.
+    """
+    from gendr.experiments.pose import PoseTask
+    from gendr.experiments.shape import ShapeTask
+
+    check_choice("task", name, NAMES)
+    if target is None:
+        raise ValueError(f"the {name} task needs a target; give the path of a mesh")
+    kind = ShapeTask if name == "shape" else PoseTask
+    return kind.make(protocol, target, device, **overrides)
+
+
+# ---------------------------------------------------------------------------------------------
+# what protocols have in common
+
+
+class Meter:
+    """Tells how much is done, in equal parts."""
+
+    def __init__(self, parts: int, progress: Progress | None) -> None:
+        self.parts, self.progress, self.done = parts, progress, 0
+
+    def advance(self) -> None:
+        """One part more."""
+        self.done += 1
+        if self.progress is not None:
+            self.progress(self.done / self.parts)
+
+
+_Settings = TypeVar("_Settings", bound="DataclassInstance")
+
+
+def changed(settings: _Settings, overrides: dict[str, Any]) -> _Settings:
+    """A protocol with some of its fields replaced; lists become tuples.
+
+    Raises:
+        ValueError: For a field that it does not have, with the nearest names.
+    """
+    names = [field.name for field in fields(settings)]
+    for name in overrides:
+        check_choice("field of the protocol", name, names)
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in overrides.items()}
+    return replace(settings, **values)
+
+
+def canonical_json(task: str, settings: DataclassInstance, target: str) -> str:
+    """A protocol as text: equal texts, equal scores.
+
+    Args:
+        task: Its name.
+        settings: The protocol.
+        target: Digest of the target.
+    """
+    values = {"task": task, **asdict(settings), "target": target}
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)

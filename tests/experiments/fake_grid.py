@@ -1,0 +1,131 @@
+"""A task that costs nothing, and drivers of a grid that are killed at random moments.
+
+Its own module, so that worker processes can import it.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gendr.experiments.executors import LocalExecutor
+from gendr.experiments.grid import Job, run_grid
+from gendr.experiments.store import Store, StoreError
+from gendr.experiments.tasks import Outcome, Trial
+
+
+@dataclass(frozen=True)
+class FakeTask:
+    """Scores an instance by its name.
+
+    Every attempt leaves a mark in `folder`, its process id. An instance whose name holds the text
+    `kills` kills its process the first time; one that holds `raises` raises an error.
+    """
+
+    folder: str
+    seconds: float = 0.0
+    kills: str = "no instance"
+    raises: str = "no instance"
+
+    name = "shape"
+    better = "lower"
+    unit = "nothing"
+
+    def protocol_json(self):
+        return '{"task":"fake"}'
+
+    def run(self, instance, seed=0, progress=None):
+        marks = Path(self.folder) / str(zlib.crc32(instance.name.encode()))
+        is_first = not marks.exists()
+        with marks.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        time.sleep(self.seconds)
+        if self.kills in instance.name and is_first:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.raises in instance.name:
+            raise ArithmeticError("this instance\ndoes not converge")
+        return outcome_of(instance.name, seed)
+
+
+def outcome_of(name, seed=0):
+    """What the fake task gives for an instance, whose picture is not a real one."""
+    score = random.Random(f"{name} {seed}").random()
+    trials = tuple(Trial(10.0**-k, 0.1, seed, score + k) for k in range(3))
+    return Outcome(name, score, 1.0, 0.1, 0.01, trials, b"picture of " + name.encode())
+
+
+def attempts(folder):
+    """The process ids of all attempts."""
+    return [int(line) for path in Path(folder).iterdir() for line in path.read_text().split()]
+
+
+def is_running(pid):
+    """Whether a process exists and is no zombie."""
+    with suppress(OSError):
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    return False
+
+
+def results_of(path):
+    """Score and date of every instance in a file, by name; none while there is no file yet."""
+    with suppress(StoreError), Store(path) as store:
+        return {
+            r.instance: (r.score, r.finished) for run in store.runs() for r in store.results(run)
+        }
+    return {}
+
+
+def drive(path, names, task, workers):
+    """Run the fake task; what the script does, without its imports."""
+    with Store(path, write=True) as store:
+        run = store.begin(task.name, task.protocol_json(), 0)
+        run_grid(store, run, [Job(name, name, 0.1) for name in names], LocalExecutor(task, workers))
+
+
+def kill_and_resume(path, marks, names, pairs, seed):
+    """Start two drivers, kill both at random moments, and so on; then finish.
+
+    Drivers are forked from here, so that only their workers have to wait for imports.
+
+    Returns:
+        The results after each round, the last of which was not disturbed.
+    """
+    rng = random.Random(seed)
+    task = FakeTask(marks, seconds=0.1)
+    rounds = []
+    for _ in range(pairs):
+        target, deadline = len(results_of(path)) + rng.randrange(4), time.monotonic() + 60
+        drivers = [fork(drive, path, names, task, 1) for _ in range(2)]
+        while len(results_of(path)) < target:
+            time.sleep(0.02)
+            assert time.monotonic() < deadline
+        for driver in drivers:
+            time.sleep(rng.uniform(0, 0.15))
+            os.kill(driver, signal.SIGKILL)
+            os.waitpid(driver, 0)
+        rounds.append(results_of(path))
+    drive(path, names, task, 2)
+    return [*rounds, results_of(path)]
+
+
+def fork(function, *args):
+    """Run a function in a child; returns its process id."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            function(*args)
+        finally:
+            os._exit(0)
+    return pid
+
+
+def main():
+    """`python -c "import fake_grid; fake_grid.main()" ARGUMENTS`, which are JSON."""
+    rounds = kill_and_resume(**json.loads(sys.argv[1]))
+    sys.stdout.write(json.dumps(rounds))

@@ -1,0 +1,315 @@
+"""Camera pose: what is drawn, what is optimised, what counts as found, and the script."""
+
+import importlib
+import io
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from scipy.spatial.transform import Rotation
+
+import gendr
+from gendr.experiments import PoseProtocol, PoseTask, make_task, pose
+from gendr.experiments.pose import RADIUS, Pairs, Poses
+from gendr.experiments.scene import face_vertices, hard_silhouette, simplified
+from gendr.mesh import Mesh, icosphere, look_at
+from gendr.rendering import Renderer
+
+ROOT = Path(__file__).resolve().parents[2]
+TEAPOT = ROOT / "assets" / "teapot.obj"
+UNIFORM = gendr.instance("uniform/yager(p=2)")
+SMALL = {"pairs": 5, "image_size": 24, "steps": 6, "faces": 80}
+
+
+def small(**overrides):
+    return PoseTask.make("laptop", TEAPOT, "cpu", **{**SMALL, **overrides})
+
+
+@pytest.fixture(scope="module")
+def outcome():
+    return small().run(UNIFORM)
+
+
+# -- poses --------------------------------------------------------------------------------------
+
+
+def test_error_is_the_angle_of_the_turn():
+    turn = torch.tensor([[0.0, 0.0], [3.0, 4.0], [-60.0, 25.0], [120.0, -160.0]])
+    poses = Poses(turn, torch.full((4,), 3.0), torch.full((4,), 20.0))
+    torch.testing.assert_close(
+        poses.error(), torch.tensor([0.0, 5.0, 65.0, 160.0]), atol=1e-3, rtol=0
+    )
+
+
+def test_cameras_turn_as_scipy_says():
+    turn = 60 * torch.randn(7, 2, dtype=torch.float64)
+    distance = 2 + torch.rand(7, dtype=torch.float64)
+    camera = Poses(turn, distance, torch.full_like(distance, 20.0)).camera()
+    ahead = look_at(1.0, 0.0, 0.0, dtype=torch.float64).rotation[0]
+    vectors = torch.nn.functional.pad(torch.deg2rad(turn), (0, 1))
+    turned = torch.from_numpy(Rotation.from_rotvec(vectors.numpy()).as_matrix())
+    torch.testing.assert_close(camera.rotation, ahead @ turned.mT)
+    # They look at the middle of the object from the distance asked for.
+    middle, depth = camera.project(torch.zeros(1, 1, 3, dtype=torch.float64))
+    torch.testing.assert_close(middle, torch.zeros_like(middle), atol=1e-12, rtol=0)
+    torch.testing.assert_close(depth[:, 0], distance)
+
+
+def test_reference_sees_the_target_from_a_drawn_view():
+    """The target in the frame of a reference looks as the target itself from somewhere around."""
+    task = small(image_size=48)
+    pairs = Pairs.draw(task.target, task.protocol, 3)
+    found = task.silhouettes(pairs, pairs.reference, 48)
+    generator = torch.Generator().manual_seed(3)
+    elevation, azimuth = 60 * torch.randn(2, 5, generator=generator)
+    camera = look_at(pairs.reference.distance, elevation, azimuth, 40.0)
+    expected = Renderer(48, "heaviside", "max", near=0.1)(task.target, camera).alpha
+    assert float((found != expected).double().mean()) < 2e-3  # pixels whose centre is on an edge
+    assert 0.05 < float(expected.mean()) < 0.6
+
+
+def test_what_is_drawn():
+    protocol = PoseProtocol.named("paper")
+    target = icosphere(0)
+    pairs = Pairs.draw(target, protocol, 0)
+    assert len(pairs) == 600
+    error = pairs.start.error()
+    assert 15 <= float(error.min()) < 16
+    assert 74 < float(error.max()) <= 75.001
+    assert float(error.mean()) == pytest.approx(45, abs=2)
+    assert float(pairs.reference.error().max()) == pytest.approx(0, abs=1e-3)
+    for values, (low, high) in (
+        (pairs.reference.distance, (2.5, 4.0)),
+        (pairs.start.distance, (2.0, 10.0)),
+        (pairs.start.angle, (10.0, 30.0)),
+    ):
+        assert low <= float(values.min()) < low + 0.02 * (high - low)
+        assert high - 0.02 * (high - low) < float(values.max()) <= high
+    # Rotations only: all frames keep the lengths of the target.
+    torch.testing.assert_close(pairs.vertices.norm(dim=-1), torch.ones(600, 12))
+    again, other = Pairs.draw(target, protocol, 0), Pairs.draw(target, protocol, 1)
+    assert torch.equal(again.start.turn, pairs.start.turn)
+    assert not torch.equal(other.start.turn, pairs.start.turn)
+
+
+def test_split_loses_nothing():
+    pairs = Pairs.draw(icosphere(0), PoseProtocol(pairs=7), 0)
+    parts = list(pairs.split(3))
+    assert [len(part) for part in parts] == [3, 3, 1]
+    assert torch.equal(torch.cat([part.start.distance for part in parts]), pairs.start.distance)
+    assert torch.equal(torch.cat([part.vertices for part in parts]), pairs.vertices)
+
+
+# -- a target of fewer faces --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("faces", [60, 150, 600])
+def test_simplified_looks_alike(faces):
+    mesh = Mesh.load(TEAPOT).normalized("sphere").scaled(RADIUS)
+    fewer = simplified(mesh, faces)
+    assert faces / 2 < len(fewer.faces) <= faces
+    camera = look_at(3.0, 20.0, torch.arange(0.0, 360, 60), 40.0)
+    masks = [
+        hard_silhouette(face_vertices(m.vertices[None], m.faces, camera), 64) for m in (mesh, fewer)
+    ]
+    assert float(gendr.losses.iou(*masks).min()) > {60: 0.65, 150: 0.75, 600: 0.85}[faces]
+
+
+def test_simplified_leaves_small_meshes_and_refuses_the_impossible():
+    sphere = icosphere(1)
+    assert simplified(sphere, 80) is sphere
+    with pytest.raises(ValueError, match="cannot be simplified to 1 faces"):
+        simplified(sphere, 1)
+
+
+# -- the search ---------------------------------------------------------------------------------
+
+
+def plain_search(task, instance, pairs):
+    """All pairs by the public classes, with a schedule of learning rates by hand."""
+    p = task.protocol
+    mesh = Mesh(pairs.vertices, task.target.faces)
+    masks = task.silhouettes(pairs, pairs.reference, p.image_size)
+    turn, distance, angle = (x.clone() for x in pairs.start.parameters())
+    tens = (turn / 10).requires_grad_()
+    renderer = Renderer(p.image_size, instance.dist, instance.tconorm, near=0.1, cutoff=p.cutoff)
+    (rate,) = p.learning_rates
+    adam = torch.optim.Adam(
+        [tens, distance.requires_grad_(), angle.requires_grad_()], betas=p.betas
+    )
+    first, last = p.scales
+    for i in range(p.steps):
+        adam.param_groups[0]["lr"] = rate * p.final_rate ** (i / p.steps)
+        camera = look_at(distance, 0.0, 0.0, 2 * angle)
+        camera = camera.rotated(torch.cat([tens, torch.zeros(len(tens), 1)], 1) * (torch.pi / 18))
+        alpha = renderer(mesh, camera, scale=first * (last / first) ** (i / (p.steps - 1))).alpha
+        loss = sum(gendr.losses.iou_loss(a, m) for a, m in zip(alpha, masks, strict=True))
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    return 10 * tens.detach(), distance.detach(), angle.detach()
+
+
+@pytest.mark.parametrize("name", ["uniform/yager(p=2)", "gaussian.squared/probabilistic"])
+def test_search_equals_one_by_the_public_classes(name):
+    instance, task = gendr.instance(name), small(pairs=8)
+    pairs = Pairs.draw(task.target, task.protocol, 0)
+    (recovery,) = task.search(instance)
+    expected = plain_search(task, instance, pairs)
+    # A step of Adam goes by the sign of a gradient at first, so a pair may go astray by rounding.
+    for ours, theirs in zip(recovery.found.parameters(), expected, strict=True):
+        close = (ours - theirs).abs().reshape(8, -1).amax(1) < 0.05
+        assert int(close.sum()) >= 7
+    assert torch.equal(recovery.error, recovery.found.error())
+
+
+def test_batches_do_not_change_the_result(monkeypatch):
+    task = small()
+    (whole,) = task.search(UNIFORM)
+    monkeypatch.setattr(pose, "PAIRS_AT_ONCE", 2)
+    (parts,) = task.search(UNIFORM)
+    for a, b in zip(whole.found.parameters(), parts.found.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_same_seed_same_score(outcome):
+    again, other = small().run(UNIFORM), small().search(UNIFORM, seed=1)[0]
+    assert again.trials == outcome.trials
+    assert again.picture == outcome.picture
+    assert not torch.equal(other.error, small().search(UNIFORM)[0].error)
+
+
+def test_outcome(outcome):
+    assert outcome.instance == UNIFORM.name
+    assert outcome.score in {n / 5 for n in range(6)}
+    assert outcome.scale == 0.1
+    assert [(t.scale, t.learning_rate, t.seed) for t in outcome.trials] == [(0.1, 0.5, 0)]
+    assert Image.open(io.BytesIO(outcome.picture)).size == (96, 96)
+
+
+def test_score_counts_what_is_near_enough():
+    error = torch.tensor([0.5, 2.9, 3.1, 40.0])
+    recovery = pose.Recovery(0.1, Poses(torch.zeros(4, 2), torch.ones(4), torch.ones(4)), error)
+    assert recovery.score(3.0) == 0.5
+    assert recovery.score(0.1) == 0
+
+
+def test_best_learning_rate_counts():
+    task = small(learning_rates=[1e-6, 0.5], steps=30, within=10.0, pairs=8)
+    still, moving = task.search(UNIFORM)
+    start = Pairs.draw(task.target, task.protocol, 0).start
+    torch.testing.assert_close(still.error, start.error(), atol=0.01, rtol=0)
+    assert moving.score(10.0) > still.score(10.0)
+    outcome = task.run(UNIFORM)
+    assert outcome.learning_rate == 0.5
+    assert outcome.score == moving.score(10.0)
+
+
+def test_most_poses_are_found():
+    """What a good instance must do, at a size of seconds."""
+    task = PoseTask.make("laptop", TEAPOT, "cpu", pairs=12, faces=100)
+    (recovery,) = task.search(UNIFORM)
+    assert recovery.score(10.0) >= 0.5
+
+
+def test_cameras_stay_where_they_may():
+    (recovery,) = small(learning_rates=[300.0]).search(UNIFORM)
+    assert float(recovery.found.distance.min()) >= pose.NEAREST
+    assert pose.ANGLES[0] <= float(recovery.found.angle.min())
+    assert float(recovery.found.angle.max()) <= pose.ANGLES[1]
+
+
+def test_progress_ends_at_one():
+    seen = []
+    small(learning_rates=[0.1, 0.2]).run(UNIFORM, progress=seen.append)
+    assert seen == sorted(seen)
+    assert len(seen) == 12
+    assert seen[-1] == 1
+
+
+# -- the protocol -------------------------------------------------------------------------------
+
+
+def test_paper_protocol_is_the_published_one():
+    p = PoseProtocol.named("paper")
+    assert (p.pairs, p.image_size, p.steps, p.off, p.within) == (600, 64, 1000, (15, 75), 3)
+    assert (p.learning_rates, p.scales, p.faces) == ((0.1, 0.3), (1e-1, 1e-7), 0)
+
+
+@pytest.mark.parametrize("name", ["laptop", "paper"])
+def test_protocol_json(name):
+    task = make_task("pose", name, TEAPOT)
+    values = json.loads(task.protocol_json())
+    assert values["pairs"] == task.protocol.pairs
+    assert values["task"] == "pose"
+    others = [
+        make_task("pose", name, TEAPOT, pairs=7),
+        make_task("pose", name, ROOT / "assets" / "chair.obj"),
+    ]
+    assert len({task.protocol_json(), *(x.protocol_json() for x in others)}) == 3
+
+
+def test_task_survives_pickling(outcome):
+    task = pickle.loads(pickle.dumps(small()))
+    assert task.protocol_json() == small().protocol_json()
+    assert task.run(UNIFORM).trials == outcome.trials
+
+
+@pytest.mark.parametrize(
+    ("overrides", "error", "words"),
+    [
+        ({"pairz": 3}, ValueError, "pairs"),
+        ({"pairs": 0}, ValueError, "pairs must be >= 1"),
+        ({"within": 0.0}, ValueError, "within must be > 0"),
+        ({"learning_rates": ()}, ValueError, "at least one"),
+    ],
+)
+def test_bad_protocols(overrides, error, words):
+    with pytest.raises(error, match=words):
+        small(**overrides)
+
+
+def test_bad_seed():
+    with pytest.raises(ValueError, match="seed must be >= 0"):
+        small().run(UNIFORM, seed=-1)
+
+
+# -- the script ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    module = importlib.import_module("camera_pose")
+    yield module
+    module.cpu.set_num_threads(None)
+
+
+def test_script(script, tmp_path, capsys):
+    out = tmp_path / "new"
+    arguments = [str(TEAPOT), "--dist", "uniform", "--steps", "4", "--pairs", "9", "-o", str(out)]
+    assert script.main(arguments) == 0
+    values = json.loads((out / "poses.json").read_text())
+    assert values["instance"] == "uniform/probabilistic"
+    assert len(values["start_degrees"]) == len(values["error_degrees"]["0.5"]) == 9
+    found = sum(error <= 3 for error in values["error_degrees"]["0.5"])
+    assert values["score"] == pytest.approx(found / 9)
+    for name, size in (("poses.png", (8 * 128, 2 * 128)), ("errors.png", (900, 480))):
+        with Image.open(out / name) as image:
+            assert image.size == size
+    assert "within 3" in capsys.readouterr().out
+
+
+def test_script_refuses_what_is_no_mesh(script, tmp_path, capsys):
+    text = tmp_path / "notes.obj"
+    text.write_text("nothing\n")
+    for argument in (str(text), "missing.obj", str(tmp_path)):
+        assert script.main([argument, "-o", str(tmp_path / "out")]) == 2
+        message = capsys.readouterr().err
+        assert message.startswith("error: ")
+        assert message.count("\n") == 1
+    assert not (tmp_path / "out").exists()

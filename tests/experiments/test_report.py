@@ -1,0 +1,489 @@
+"""The report of a results file: what it says of the scores, and whether a browser shows it."""
+
+import base64
+import io
+import json
+import math
+import random
+import re
+import shutil
+import sqlite3
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageDraw
+from scipy.stats import rankdata
+
+import gendr
+from gendr import distributions, tnorms
+from gendr.cli import main
+from gendr.experiments.report import VIRIDIS, make_page
+from gendr.experiments.store import Result, Run, Store
+from gendr.experiments.summary import group_starts, label, load_summaries, summarise
+from gendr.experiments.tasks import Outcome, Trial
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+HOSTILE = "</script><script>document.title = 'broken'</script> & “quotes”"
+
+
+def picture(seed):
+    """A small PNG with something on it."""
+    random_source = random.Random(seed)
+    image = Image.new("L", (24, 24), 255)
+    corners = [(random_source.randrange(24), random_source.randrange(24)) for _ in range(5)]
+    ImageDraw.Draw(image).polygon(corners, fill=40)
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+def outcome(name, score, seed=0):
+    trial = Trial(scale=0.1, learning_rate=0.03, seed=0, score=score)
+    scale = math.nan if math.isnan(score) else 10 ** -(1 + seed % 30 / 10)
+    return Outcome(name, score, scale, 0.03, 2.0 + seed % 7, (trial,), picture(seed))
+
+
+def scores_for(instances, digits, seed=0):
+    """Scores that depend on both members and on chance; few digits make ties."""
+    noise = np.random.default_rng(seed)
+    law = {str(i.dist): noise.uniform(0.3, 0.6) for i in instances}
+    family = {str(i.tconorm): noise.uniform(0, 0.25) for i in instances}
+    return [
+        round(law[str(i.dist)] + family[str(i.tconorm)] + noise.normal(0, 0.01), digits)
+        for i in instances
+    ]
+
+
+@pytest.fixture(scope="module")
+def results_file(tmp_path_factory):
+    """Run 1: all 1242 shapes. Run 2: a part of the poses, with all that can go wrong."""
+    path = tmp_path_factory.mktemp("report") / "results.sqlite"
+    every = list(gendr.instances())
+    with Store(path, write=True) as store:
+        store._db.execute("PRAGMA synchronous = OFF")  # tests need not outlive a power cut
+        protocol = json.dumps({"note": HOSTILE, "steps": 30})
+        run = store.begin("shape", protocol, 0, "laptop")
+        for k, (instance, score) in enumerate(zip(every, scores_for(every, 9), strict=True)):
+            store.record(run, outcome(instance.name, score, k))
+        run = store.begin("pose", "{}", 3)
+        some = [*every[::5], gendr.instance("logistic.squared/average")]
+        for k, (instance, score) in enumerate(zip(some, scores_for(some, 2), strict=True)):
+            store.record(run, outcome(instance.name, math.nan if k % 40 == 3 else score, k))
+        store.give_up(run, every[1].name, 3, HOSTILE)
+        store.begin("pose", "{}", 4)  # has no results yet
+    return path
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["shape", "pose"])
+def summary(request, results_file):
+    (found,) = load_summaries(results_file, [request.param])
+    return found
+
+
+# -- summaries -------------------------------------------------------------------------------------
+
+
+def costs(summary):
+    sign = 1 if summary.better == "lower" else -1
+    return np.array([sign * entry.result.score for entry in summary.entries])
+
+
+def test_ranks_are_those_of_scipy(summary):
+    cost = costs(summary)
+    known = ~np.isnan(cost)
+    ranks = [entry.rank for entry in summary.entries]
+    assert ranks[: known.sum()] == rankdata(cost[known], "min").tolist()
+    assert ranks[known.sum() :] == [None] * (~known).sum()
+    assert (np.diff(cost[known]) >= 0).all()
+
+
+def test_every_score_lies_in_its_cell(summary):
+    scores = {entry.result.instance: entry.result.score for entry in summary.entries}
+    shown = 0
+    for heat_map in summary.maps:
+        for i, tconorm in enumerate(summary.rows):
+            for j, plain in enumerate(summary.columns):
+                dist = plain.squared() if heat_map.squared else plain
+                name = f"{dist}/{tconorm}"
+                np.testing.assert_equal(heat_map.scores[i, j], scores.get(name, math.nan))
+                assert (heat_map.places[i, j] >= 0) == (name in scores)
+                shown += name in scores
+    assert shown == len(scores) == len(summary.entries)
+
+
+def test_axes_are_those_of_the_benchmark_then_others(summary):
+    assert list(map(str, summary.columns)) == list(
+        map(str, distributions.benchmark_distributions())
+    )
+    rows = list(map(str, tnorms.benchmark_tconorms()))
+    assert list(map(str, summary.rows)) == rows + ["average"] * (summary.run.task == "pose")
+    assert summary.total == 2 * 27 * len(summary.rows)
+
+
+def test_top_is_the_best_tenth_of_each_half(summary):
+    for heat_map in summary.maps:
+        cost = heat_map.scores if summary.better == "lower" else -heat_map.scores
+        ranks = rankdata(cost, "min", nan_policy="omit", axis=None).reshape(cost.shape)
+        count = round(0.1 * (heat_map.places >= 0).sum())
+        np.testing.assert_array_equal(heat_map.top, ranks <= count)
+        assert heat_map.top.sum() >= count
+    if summary.run.task == "shape":  # no ties there
+        assert [heat_map.top.sum() for heat_map in summary.maps] == [62, 62]
+
+
+def test_colours_leave_out_the_worst_twentieth(summary):
+    cost = costs(summary)
+    cost = cost[~np.isnan(cost)]
+    sign = 1 if summary.better == "lower" else -1
+    bright, dark = (sign * limit for limit in summary.limits)
+    assert bright == cost.min()
+    assert (cost > dark).mean() == pytest.approx(0.05, abs=0.02)
+
+
+@pytest.mark.parametrize("score", [0.5, math.nan])
+def test_one_result_is_enough(score):
+    run = Run(1, "shape", "{}", 0, "0", "2026-01-01T00:00:00+00:00")
+    result = Result(1, "uniform/max", score, 0.1, 0.1, 1.0, "0", None, "")
+    summary = summarise(run, [result])
+    assert summary.limits == (None if math.isnan(score) else (score, score))
+    assert sum(m.top.sum() for m in summary.maps) == (0 if math.isnan(score) else 1)
+    assert "uniform/max" in make_page([summary], "x.sqlite")
+
+
+@pytest.mark.parametrize(
+    ("members", "names"),
+    [
+        (b := distributions.benchmark_distributions(), [str(dist.law) for dist in b]),
+        (b := tnorms.benchmark_tconorms(), [tconorm.name for tconorm in b]),
+    ],
+    ids=["distributions", "T-conorms"],
+)
+def test_labels_and_gaps_tell_members_apart(members, names):
+    assert len({label(member) for member in members}) == len(members)
+    groups = np.cumsum(group_starts(members)).tolist()
+    assert groups[0] == 0
+    for name in names:
+        mine = {group for group, other in zip(groups, names, strict=True) if other == name}
+        assert len(mine) == 1  # a law or family stays together
+        if names.count(name) > 1:  # and alone
+            others = {n for group, n in zip(groups, names, strict=True) if group in mine}
+            assert others == {name}
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def data_of(page):
+    return json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])
+
+
+@pytest.fixture(scope="module")
+def page(results_file):
+    return make_page(load_summaries(results_file), results_file.name)
+
+
+def test_page_has_every_result_with_its_picture(page, results_file):
+    runs = data_of(page)["runs"]
+    assert [run["id"] for run in runs] == [1, 2]
+    with Store(results_file) as store:
+        for shown, run in zip(runs, store.runs(), strict=False):
+            stored = {result.instance: result for result in store.results(run)}
+            assert {result["name"] for result in shown["results"]} == stored.keys()
+            for result in shown["results"]:
+                true = stored[result["name"]]
+                score = math.nan if result["score"] is None else result["score"]
+                np.testing.assert_equal(score, true.score)
+                assert base64.b64decode(result["picture"]) == true.picture
+                assert shown["maps"][result["squared"]]["places"][result["row"]][
+                    result["column"]
+                ] == shown["results"].index(result)
+
+
+def test_histograms_count_the_best_of_each_half(page):
+    run = data_of(page)["runs"][0]
+    for heat_map in run["maps"]:
+        half = [r for r in run["results"] if r["squared"] == heat_map["squared"]]
+        ranks = rankdata([result["score"] for result in half], "min")
+        best = [result for result, rank in zip(half, ranks, strict=True) if rank <= 62]
+        assert heat_map["counted"] == len(best)
+        for key, counts in (("row", heat_map["by_row"]), ("column", heat_map["by_column"])):
+            places = [result[key] for result in best]
+            assert counts == np.bincount(places, minlength=len(counts)).tolist()
+
+
+def test_page_is_complete_in_itself(page):
+    text = re.sub(r'"picture": "[^"]*"', "", page)
+    assert not re.findall(r"https?:|[\"'(]//|@import|url\(", text)
+    assert not re.search(r"<(?:script|link|img)[^>]*\s(?:src|href)=\"(?!data:)", page)
+    assert "default-src 'none'" in page
+
+
+def test_text_of_the_file_cannot_leave_its_place(page):
+    assert page.count("</script>") == 2
+    runs = data_of(page)["runs"]
+    assert runs[0]["protocol"]["note"] == HOSTILE
+    assert list(runs[1]["failures"].values()) == [HOSTILE]
+
+
+def test_formulas_of_coverage_are_true(page):
+    """The text, read as Python, is the distribution."""
+    d, scale = torch.linspace(-2, 2, 41, dtype=torch.float64), 0.7
+    texts = {r["name"].split("/")[0]: r["coverage"] for r in data_of(page)["runs"][0]["results"]}
+    assert len(texts) == 54
+    for name, text in texts.items():
+        dist = distributions.get(name)
+        code = text.removeprefix("a = ").replace("|d|", "abs(d)")
+        code = code.translate(str.maketrans({"−": "-", "·": "*", "τ": "scale"}))
+        values = {"F": dist.law.cdf, "d": d, "scale": scale, "m": dist.law.median()}
+        torch.testing.assert_close(eval(code, values), dist(d, scale))
+
+
+@pytest.mark.parametrize("name", ["logistic.shifted(-0.5)", "levy.shifted(2).reversed",
+                                  "cauchy.art(0.5)"])  # fmt: skip
+def test_formulas_know_all_transforms(name):
+    from gendr.experiments.report import _coverage
+
+    dist = distributions.get(name)
+    d = torch.linspace(-2, 2, 41, dtype=torch.float64)[1:]
+    code = _coverage(dist).removeprefix("a = ").replace("|d|^0.5 τ", "abs(d)**0.5*τ")
+    code = code.translate(str.maketrans({"−": "-", "τ": "scale"}))
+    values = {"F": dist.law.cdf, "d": d, "scale": 0.7}
+    torch.testing.assert_close(eval(code, values), dist(d, 0.7), atol=1e-12, rtol=1e-12)
+
+
+def test_colours_are_those_of_matplotlib():
+    matplotlib = pytest.importorskip("matplotlib")
+    place = np.linspace(0, 1, 256)
+    true = matplotlib.colormaps["viridis"](place)[:, :3]
+    stops = np.array([matplotlib.colors.to_rgb(colour) for colour in VIRIDIS])
+    ours = [np.interp(place, np.linspace(0, 1, len(stops)), channel) for channel in stops.T]
+    np.testing.assert_allclose(np.stack(ours, 1), true, atol=6 / 255)
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def report(*argv):
+    return main(["report", *map(str, argv)])
+
+
+def test_command_writes_page_and_figures(results_file, tmp_path, capsys):
+    page, figures = tmp_path / "new" / "page.html", tmp_path / "figures"
+    assert report(results_file, "-o", page, "--png", figures) == 0
+    assert len(data_of(page.read_text(encoding="utf-8"))["runs"]) == 2
+    names = ["pose-2.png", "shape-1.png"]
+    assert sorted(path.name for path in figures.iterdir()) == names
+    assert sorted(path.name for path in page.parent.iterdir()) == ["page.html"]
+    for name in names:
+        with Image.open(figures / name) as image:
+            assert image.info["dpi"] == pytest.approx((300, 300), abs=0.1)
+            assert len(image.convert("RGB").getcolors(1 << 24)) > 100
+    assert set(capsys.readouterr().out.split()) == {
+        str(page),
+        *(str(figures / name) for name in names),
+    }
+
+
+def test_command_shows_the_runs_that_are_asked_for(results_file, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    assert report(results_file, "-o", page, "--run", 2) == 0
+    assert [run["id"] for run in data_of(page.read_text(encoding="utf-8"))["runs"]] == [2]
+
+
+def empty_file(path):
+    path.write_bytes(b"")
+
+
+def text_file(path):
+    path.write_text("score,scale\n" * 1000)
+
+
+def foreign_file(path):
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE runs (id INTEGER)")
+    db.close()
+
+
+def newer_file(path):
+    with Store(path, write=True):
+        pass
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 999")
+    db.close()
+
+
+def damaged_file(path):
+    file_with(path)
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)  # all pages but the first
+    path.write_bytes(content)
+
+
+def file_without_results(path):
+    with Store(path, write=True) as store:
+        store.begin("shape", "{}", 0)
+
+
+def file_with(path, task="shape", name="uniform/max"):
+    with Store(path, write=True) as store:
+        store.record(store.begin(task, "{}", 0), outcome(name, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: None, "no results file"),
+        (lambda path: path.mkdir(), "folder"),
+        (empty_file, "results"),
+        (text_file, "SQLite"),
+        (foreign_file, "not of gendr"),
+        (newer_file, "schema version 999"),
+        (damaged_file, "malformed"),
+        (file_without_results, "no results yet"),
+        (lambda path: file_with(path, task="sculpture"), "'sculpture'"),
+        (lambda path: file_with(path, name="unifrom/max"), "'unifrom'"),
+    ],
+    ids=[
+        "missing",
+        "folder",
+        "empty",
+        "text",
+        "foreign",
+        "newer",
+        "damaged",
+        "no results",
+        "task",
+        "name",
+    ],
+)
+def test_bad_files_end_in_one_line(make, words, tmp_path, capsys):
+    source, page = tmp_path / "results.sqlite", tmp_path / "page.html"
+    make(source)
+    before = source.read_bytes() if source.is_file() else None
+    page.write_text("old")
+    assert report(source, "-o", page) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert page.read_text() == "old"
+    assert (source.read_bytes() if source.is_file() else None) == before
+
+
+def test_bad_outputs_end_in_one_line(results_file, tmp_path, capsys):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    before = results_file.read_bytes()
+    folder = tmp_path / "folder.html"
+    folder.mkdir()
+    page = tmp_path / "page.html"
+    for options, words in (
+        (["-o", results_file], ".html"),
+        (["-o", folder], ".html"),
+        (["-o", file / "page.html"], "-o"),
+        (["-o", page, "--png", file / "figures"], "--png"),
+        (["-o", page, "--run", 7], "no run 7; its runs: 1, 2, 3"),
+        (["-o", page, "--run", 3], "no results yet"),
+    ):
+        assert report(results_file, *options) == 2
+        error = capsys.readouterr().err
+        assert words in error
+        assert error.count("\n") == 1
+    assert results_file.read_bytes() == before
+    assert file.read_text() == "mine"
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "folder.html"}
+
+
+# -- in a browser ----------------------------------------------------------------------------------
+
+# What a person would do, in order; the page is then looked at.
+VISIT = """
+<script>
+const say = (name, value) => document.body.setAttribute(`data-${name}`, value);
+const press = (key) => document.activeElement.dispatchEvent(
+  new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+say("pinned", card.querySelector("h4").innerText + card.querySelector(".formulas").innerText);
+press("Escape");
+say("closed", card.hidden);
+const third = document.querySelectorAll(".map .cell")[2];
+third.dispatchEvent(new PointerEvent("pointerover", { bubbles: true, pointerType: "mouse" }));
+say("hovered", card.querySelector("h4").innerText.replace("\\n", "/"));
+const first = document.querySelector(".map .cell");
+first.focus();
+press("ArrowRight");
+press("ArrowDown");
+say("focused", card.querySelector("h4").innerText.replace("\\n", "/"));
+press("Enter");
+say("address", decodeURIComponent(location.hash));
+const section = document.querySelector("section");
+const lines = () => [...section.querySelectorAll("tbody tr:not([hidden])")]
+  .filter((line) => line.closest(".list")).map((line) => line.innerText.replace(/\\s+/g, " "));
+section.querySelectorAll(".list th button")[4].click();
+say("sorted", lines().map((line) => line.split(" ")[4]).slice(0, 400).join(" "));
+const filter = section.querySelector(".filter input");
+filter.value = "gamma YAGER reversed";
+filter.dispatchEvent(new Event("input"));
+say("filtered", lines().length);
+say("overflow", document.documentElement.scrollWidth - innerWidth);
+</script>
+"""
+
+
+@pytest.fixture(scope="module")
+def visit(page, tmp_path_factory):
+    """The page after a visit, as the browser has it, and what the browser complained about."""
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium")
+    folder = tmp_path_factory.mktemp("browser")
+    file = folder / "page.html"
+    file.write_text(page.replace("</body>", VISIT + "</body>"), encoding="utf-8")
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
+    command += ["--disable-background-networking", f"--user-data-dir={folder / 'profile'}"]
+    command += ["--enable-logging=stderr", "--window-size=1280,2000", "--dump-dom"]
+    address = f"{file.as_uri()}#cell=logistic/yager(p=2)"
+    run = subprocess.run([*command, address], capture_output=True, text=True, timeout=100)
+    if run.returncode:
+        pytest.skip(f"Chromium cannot run here: {run.stderr.strip().splitlines()[-1:]}")
+    said = dict(re.findall(r'data-([a-z]+)="([^"]*)"', run.stdout.rsplit("<script>", 1)[0]))
+    return run.stdout, said, [line for line in run.stderr.splitlines() if "CONSOLE" in line]
+
+
+def test_browser_shows_maps_and_tables(visit):
+    dom, said, complaints = visit
+    assert complaints == []
+    assert len(re.findall(r'class="cell[" ]', dom)) == 1242 + 2 * 27 * 24
+    assert dom.count("<tr") - dom.count('<tr class="tops"') > 1242 + 249
+    assert "missing" in dom
+    assert "given up, &lt;/script" in dom
+    assert "<title>gendr report</title>" in dom
+    assert int(said["overflow"]) <= 0
+
+
+def test_browser_pins_what_the_address_names(visit):
+    said = visit[1]["pinned"]
+    assert said.startswith("logistic\nyager(p=2)")
+    assert distributions.get("logistic").law.formula in said
+    assert tnorms.family("yager").formula in said
+    assert visit[1]["closed"] == "true"
+
+
+def test_browser_shows_what_is_pointed_at(visit):
+    third = f"{distributions.benchmark_distributions()[2]}/{tnorms.benchmark_tconorms()[0]}"
+    assert visit[1]["hovered"] == third
+
+
+def test_browser_walks_by_keys(visit):
+    second = f"{distributions.benchmark_distributions()[1]}/{tnorms.benchmark_tconorms()[1]}"
+    assert visit[1]["focused"] == second
+    assert visit[1]["address"] == f"#run=1&amp;cell={second}"
+
+
+def test_browser_sorts_and_filters(visit):
+    scales = list(map(float, visit[1]["sorted"].split()))
+    assert len(scales) == 400
+    assert scales == sorted(scales)
+    names = [instance.name for instance in gendr.instances()]
+    wanted = [n for n in names if all(word in n for word in ("gamma", "yager", "reversed"))]
+    assert int(visit[1]["filtered"]) == len(wanted) > 0

@@ -1,0 +1,328 @@
+"""Shape optimisation: its parametrisation, its search, its protocol, its script."""
+
+import importlib
+import io
+import json
+import math
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+import gendr
+from gendr.experiments import ShapeProtocol, ShapeTask, make_task
+from gendr.experiments.scene import face_vertices, overlays
+from gendr.experiments.shape import Deformation
+from gendr.mesh import Mesh, cube, icosphere
+from gendr.rendering import Renderer
+
+ROOT = Path(__file__).resolve().parents[2]
+AIRPLANE = ROOT / "assets" / "airplane.obj"
+LOGISTIC = gendr.instance("logistic/probabilistic")
+# Small enough for a second.
+SMALL = {"views": 3, "image_size": 16, "steps": 4, "subdivisions": 1, "exponents": [-1.5, -2.0]}
+
+
+def small(target=AIRPLANE, **overrides):
+    return ShapeTask.make("laptop", target, "cpu", **{**SMALL, **overrides})
+
+
+@pytest.fixture(scope="module")
+def outcome():
+    return small().run(LOGISTIC)
+
+
+# -- the parametrisation ------------------------------------------------------------------------
+
+
+def published_shape(start, displacement, centre):
+    """The formulas of the SoftRas code, line by line; where it takes the logarithm of 0, its limit.
+
+    start [V, 3], displacement [K, V, 3], centre [K, 1, 3] -> [K, V, 3].
+    """
+    base = torch.log(start.abs() / (1 - start.abs()))
+    centroid = torch.tanh(centre)
+    moved = torch.sigmoid(base + displacement) * torch.sign(start)
+    moved = torch.relu(moved) * (1 - centroid) - torch.relu(-moved) * (centroid + 1)
+    return moved + centroid
+
+
+def test_deformation_is_that_of_softras():
+    sphere = icosphere(2, dtype=torch.float64)
+    shape = (3, *sphere.vertices.shape)
+    parameters = [
+        torch.randn(shape, dtype=torch.float64),
+        torch.randn(3, 1, 3, dtype=torch.float64),
+    ]
+    for p in parameters:
+        p.requires_grad_()
+    ours = Deformation(sphere)(*parameters)
+    theirs = published_shape(sphere.vertices / 2, *parameters)
+    torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=1e-13)
+    weights = torch.randn_like(ours)
+    for a, b in zip(
+        torch.autograd.grad((ours * weights).sum(), parameters),
+        torch.autograd.grad((theirs * weights).sum(), parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_deformation_starts_as_the_sphere_and_stays_in_the_box():
+    sphere = icosphere(1)
+    deformation = Deformation(sphere)
+    zero = torch.zeros(1, *sphere.vertices.shape), torch.zeros(1, 1, 3)
+    torch.testing.assert_close(deformation(*zero)[0], sphere.vertices / 2)
+    far = deformation(*(1e3 * torch.randn_like(x) for x in zero))
+    assert float(far.abs().max()) <= 1
+
+
+# -- the scene ----------------------------------------------------------------------------------
+
+
+def test_silhouettes_are_those_of_the_renderer():
+    task = small(elevations=[30.0], image_size=32)
+    camera = task.camera(30.0)
+    expected = Renderer(32, "heaviside", "max", near=0.1)(task.target, camera).alpha
+    torch.testing.assert_close(task.silhouettes(task.target, 30.0), expected, rtol=0, atol=0)
+    assert len(camera) == 3
+    assert 0.02 < float(expected.mean()) < 0.5
+
+
+def test_gradients_of_face_vertices():
+    mesh, camera = icosphere(0, dtype=torch.float64), gendr.look_at(3.0, 20.0, torch.arange(2.0))
+    vertices = (mesh.vertices + 0.1 * torch.randn(2, 12, 3, dtype=torch.float64)).requires_grad_()
+    function = lambda x: face_vertices(x, mesh.faces, camera.to(torch.float64))  # noqa: E731
+    assert torch.autograd.gradcheck(function, vertices)
+    xy, depth = camera.to(torch.float64).project(vertices)
+    expected = torch.cat([xy, depth[..., None]], -1)[:, mesh.faces]
+    torch.testing.assert_close(function(vertices), expected)
+
+
+def test_overlay_tells_the_masks_apart():
+    target, found = torch.tensor([[[1.0, 1.0, 0.0, 0.0]]]), torch.tensor([[[1.0, 0.0, 1.0, 0.0]]])
+    (both, blue, orange, white) = overlays(target, found, 1)[0].astype(int)
+    assert white.tolist() == [255] * 3
+    assert both.max() - both.min() < 20
+    assert blue[2] > blue[0]
+    assert orange[0] > orange[2]
+    assert overlays(target, found, 3).shape == (1, 12, 3)
+
+
+# -- the search ---------------------------------------------------------------------------------
+
+
+def plain_search(task, instance, rate, scale):
+    """One candidate by the public classes: a mesh, a renderer, the losses; in float32 like ours."""
+    p = task.protocol
+    (elevation,) = p.elevations
+    camera, masks = task.camera(elevation), task.silhouettes(task.target, elevation)
+    sphere = icosphere(p.subdivisions)
+    parameters = [torch.zeros(1, len(sphere.vertices), 3), torch.zeros(1, 1, 3)]
+    for x in parameters:
+        x.requires_grad_()
+    adam = torch.optim.Adam(parameters, lr=rate, betas=p.betas)
+    soft = Renderer(p.image_size, instance.dist, instance.tconorm, scale, near=0.1, cutoff=p.cutoff)
+    hard = Renderer(p.image_size, "heaviside", "max", near=0.1)
+    best = math.inf
+    for _ in range(p.steps + 1):
+        mesh = sphere.with_vertices(published_shape(sphere.vertices / 2, *parameters)[0])
+        found = gendr.losses.iou(hard(mesh, camera).alpha, masks).mean()
+        best = min(best, 1 - float(found))
+        loss = gendr.losses.iou_loss(soft(mesh, camera).alpha, masks)
+        loss = loss + p.laplacian * gendr.losses.laplacian_loss(mesh)
+        loss = loss + p.flatness * gendr.losses.flatten_loss(mesh)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    return best
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("logistic/probabilistic", {}),
+        ("gaussian.squared/yager(p=2)", {}),
+        ("logistic/probabilistic", {"laplacian": 2.0, "flatness": 0.0, "steps": 8}),
+        ("logistic/probabilistic", {"laplacian": 0.0, "flatness": 0.2, "steps": 8}),
+    ],
+)
+def test_batch_equals_candidates_one_by_one(name, changes):
+    """Rounding differs between the two, and few pixels of hard silhouettes with it."""
+    instance = gendr.instance(name)
+    task = small(learning_rates=[0.05, 0.02], squared_exponents=[-2.0, -3.0], **changes)
+    (search,) = task.search(instance)
+    assert len(search.fits) == 4
+    for fit in search.fits:
+        alone = plain_search(task, instance, fit.learning_rate, fit.scale)
+        assert fit.loss == pytest.approx(alone, abs=0.01)
+
+
+def test_candidates_do_not_see_each_other(outcome):
+    for trial in outcome.trials:
+        exponent = math.log10(trial.scale)
+        (alone,) = small(exponents=[exponent]).run(LOGISTIC).trials
+        assert alone.score == trial.score
+
+
+def test_same_score_again(outcome):
+    again = small().run(LOGISTIC, seed=1)
+    assert again.trials == outcome.trials
+    assert again.picture == outcome.picture
+
+
+def test_outcome(outcome):
+    assert outcome.instance == "logistic/probabilistic"
+    assert outcome.score == min(t.score for t in outcome.trials)
+    best = next(t for t in outcome.trials if t.score == outcome.score)
+    assert (outcome.scale, outcome.learning_rate) == (best.scale, best.learning_rate)
+    assert [t.scale for t in outcome.trials] == pytest.approx([10**-1.5, 10**-2])
+    assert 0 < outcome.seconds < 60
+    assert Image.open(io.BytesIO(outcome.picture)).size == (96, 96)
+
+
+def test_score_is_the_mean_over_elevations():
+    task = small(elevations=[-30.0, 60.0])
+    outcome = task.run(LOGISTIC)
+    parts = [small(elevations=[e]).run(LOGISTIC) for e in (-30.0, 60.0)]
+    assert outcome.score == pytest.approx(sum(p.score for p in parts) / 2)
+    assert outcome.score > min(p.score for p in parts)  # the two differ
+    assert [t.score for t in outcome.trials] == [t.score for p in parts for t in p.trials]
+    assert [t.seed for t in outcome.trials] == [0, 0, 1, 1]
+
+
+def test_finer_search_goes_around_the_best():
+    task = small(learning_rates=[0.05, 0.02], finer=[-0.2, 0.2])
+    (search,) = task.search(LOGISTIC)
+    coarse, finer = search.fits[:4], search.fits[4:]
+    best = min(coarse, key=lambda fit: fit.loss)
+    assert [fit.scale for fit in finer] == pytest.approx([best.scale * 10**x for x in (-0.2, 0.2)])
+    assert {fit.learning_rate for fit in finer} == {best.learning_rate}
+    assert search.best.loss == min(fit.loss for fit in search.fits)
+
+
+def test_fit_has_the_loss_that_it_says():
+    task = small()
+    (search,) = task.search(LOGISTIC)
+    for fit in search.fits:
+        masks = [task.silhouettes(mesh, 30.0) for mesh in (fit.mesh, task.target)]
+        assert 1 - float(gendr.losses.iou(*masks).mean()) == pytest.approx(fit.loss, abs=1e-6)
+
+
+def test_a_shape_gets_better():
+    outcome = small(steps=20, image_size=32).run(LOGISTIC)
+    task = small(image_size=32)
+    start = icosphere(1).scaled(0.5)
+    masks = [task.silhouettes(mesh, 30.0) for mesh in (start, task.target)]
+    assert outcome.score < 1 - float(gendr.losses.iou(*masks).mean()) - 0.2
+
+
+def test_progress_ends_at_one():
+    seen = []
+    small(elevations=[0.0, 30.0], finer=[0.1]).run(LOGISTIC, progress=seen.append)
+    assert seen == sorted(seen)
+    assert len(seen) == 2 * 2 * 5
+    assert seen[-1] == 1
+
+
+# -- the protocol -------------------------------------------------------------------------------
+
+
+def test_paper_protocol_is_the_published_one():
+    p = ShapeProtocol.named("paper")
+    assert (p.views, p.image_size, p.steps, p.betas) == (24, 64, 100, (0.5, 0.95))
+    assert p.elevations == (-60, -30, 0, 30, 60)
+    assert p.learning_rates == pytest.approx([10**-1.25, 10**-1.5, 10**-1.75])
+    assert (p.laplacian, p.flatness) == (0.03, 0.0003)
+    assert len(icosphere(p.subdivisions).vertices) == 642
+    grid = {round(10 * (x + y)) for x in p.exponents for y in (0, *p.finer)}
+    assert grid == set(range(-80, 1))  # 10^-0.1n, n = 0 .. 80
+
+
+@pytest.mark.parametrize("name", ["laptop", "paper"])
+def test_protocol_json(name, tmp_path):
+    task = make_task("shape", name, AIRPLANE)
+    values = json.loads(task.protocol_json())
+    assert values["steps"] == task.protocol.steps
+    assert values["task"] == "shape"
+    # The same mesh elsewhere is the same experiment; another mesh or another number is not.
+    copy = tmp_path / "other.obj"
+    copy.write_bytes(AIRPLANE.read_bytes())
+    assert make_task("shape", name, copy).protocol_json() == task.protocol_json()
+    cube().save(copy)
+    others = [make_task("shape", name, copy), make_task("shape", name, AIRPLANE, steps=7)]
+    assert len({task.protocol_json(), *(x.protocol_json() for x in others)}) == 3
+
+
+def test_task_survives_pickling(outcome):
+    task = pickle.loads(pickle.dumps(small()))
+    assert task.protocol_json() == small().protocol_json()
+    assert task.run(LOGISTIC).trials == outcome.trials
+
+
+def test_target_of_any_size_and_place(tmp_path):
+    mesh = Mesh.load(AIRPLANE)
+    moved = mesh.with_vertices(7 * mesh.vertices + 100)
+    moved.save(tmp_path / "moved.obj")
+    task = small(tmp_path / "moved.obj")
+    torch.testing.assert_close(task.target.vertices, mesh.vertices, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"name": "shapes"}, ValueError, "unknown task 'shapes'"),
+        ({"protocol": "desktop"}, ValueError, "unknown protocol 'desktop'"),
+        ({"target": None}, ValueError, "needs a target"),
+        ({"target": "nowhere.obj"}, FileNotFoundError, "nowhere.obj"),
+        ({"stepz": 3}, ValueError, "steps"),
+        ({"steps": 0}, ValueError, "steps must be >= 1"),
+        ({"steps": 2.5}, TypeError, "steps must be an int"),
+        ({"learning_rates": []}, ValueError, "at least one"),
+    ],
+)
+def test_bad_arguments(arguments, error, words):
+    arguments = {"name": "shape", "target": AIRPLANE, **arguments}
+    with pytest.raises(error, match=words):
+        make_task(**arguments)
+
+
+# -- the script ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    module = importlib.import_module("shape_optimization")
+    yield module
+    module.cpu.set_num_threads(None)
+
+
+def test_script(script, tmp_path, capsys):
+    out = tmp_path / "new" / "folder"
+    assert script.main([str(AIRPLANE), "--dist", "uniform", "--steps", "2", "-o", str(out)]) == 0
+    values = json.loads((out / "fit.json").read_text())
+    assert values["instance"] == "uniform/probabilistic"
+    assert values["protocol"]["steps"] == 2
+    assert values["score"] == min(trial["score"] for trial in values["trials"])
+    mesh = Mesh.load(out / "fit.obj")
+    task = ShapeTask.make("laptop", AIRPLANE, "cpu")
+    masks = [task.silhouettes(m, 30.0) for m in (mesh, task.target)]
+    assert 1 - float(gendr.losses.iou(*masks).mean()) == pytest.approx(values["score"], abs=0.01)
+    with Image.open(out / "views.png") as image:
+        assert image.size == (6 * 128, 128)
+    assert "best" in capsys.readouterr().out
+
+
+def test_script_refuses_what_is_no_mesh(script, tmp_path, capsys):
+    text = tmp_path / "notes.obj"
+    text.write_text("nothing\n")
+    for argument in (str(text), "missing.obj", str(tmp_path)):
+        assert script.main([argument, "-o", str(tmp_path / "out")]) == 2
+        message = capsys.readouterr().err
+        assert message.startswith("error: ")
+        assert message.count("\n") == 1
+    assert not (tmp_path / "out").exists()
