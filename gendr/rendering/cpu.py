@@ -8,6 +8,7 @@ rows at a time. Once differentiable; the reference backend gives second derivati
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,9 +23,10 @@ import torch
 from torch import Tensor
 
 from gendr._checks import check_count
-from gendr._groups import Segments
-from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces, recomputed
+from gendr.rendering.backend import Backend
+from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
 from gendr.rendering.model import Model
+from gendr.rendering.shading import alpha_from_pairs
 
 TAKES_ABSENT = False
 PAIRS_AT_ONCE = 4_000_000  # about 1 GB of torch temporaries where pairs are listed
@@ -208,7 +210,8 @@ def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
     from gendr.distributions import CallableDistribution
 
     if isinstance(model.dist.law, CallableDistribution):
-        return _alpha_from_pairs(faces, size, model)
+        backend = cast("Backend", sys.modules[__name__])
+        return alpha_from_pairs(backend, faces, size, model, PAIRS_AT_ONCE)
     zero = model.scale.new_zeros(())
     shift, shape = model.dist.total_shift(), model.dist.shape_parameter
     p = getattr(model.tconorm, "p", None)
@@ -306,20 +309,6 @@ def _sums_per_image(values: np.ndarray, offsets: np.ndarray) -> Tensor:
 def _as(parameter: Tensor, number: Tensor) -> Tensor:
     """A number in the shape and dtype of a parameter."""
     return number.to(parameter.dtype).reshape(parameter.shape)
-
-
-def _alpha_from_pairs(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
-    """Alpha for a CDF of the user's own, which only torch can evaluate."""
-
-    def run(listing: Callable[[], Pairs]) -> Tensor:
-        pixels, face, first, last = listing()
-        d = distance(faces, size, pixels, face)
-        a, s = model.coverage(d, gather(model.scale, size.image_of(pixels)))
-        return model.aggregate(a, s, Segments(pixels - first, last - first))
-
-    runs = pairs(faces, size, model.radius(), PAIRS_AT_ONCE)
-    flat = torch.cat(recomputed(run, runs))
-    return flat.reshape(faces.images, size.height, size.width)
 
 
 # ---------------------------------------------------------------------------------------------
