@@ -71,6 +71,7 @@ class ShapeProtocol:
         exponents: Decimal logarithms of those scales.
         squared_exponents: Of those for squared distributions.
         finer: What is added to the exponent of the best, for a second search at its learning rate.
+        squared_finer: The same for squared distributions.
         cutoff: Coverage at or below it counts as 0.
     """
 
@@ -88,6 +89,7 @@ class ShapeProtocol:
     exponents: tuple[float, ...] = (-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0)
     squared_exponents: tuple[float, ...] = (-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0)
     finer: tuple[float, ...] = tuple(n / 10 for n in range(-10, 11) if n)
+    squared_finer: tuple[float, ...] = finer
     cutoff: float = 1e-6
 
     def __post_init__(self) -> None:
@@ -105,6 +107,8 @@ class ShapeProtocol:
         return LAPTOP if check_choice("protocol", name, PROTOCOLS) == "laptop" else ShapeProtocol()
 
 
+# A squared distribution compares the square of a distance with its scale: its exponents, and the
+# steps between them, are twice those of a plain one, so that both are searched equally well.
 LAPTOP = ShapeProtocol(
     image_size=32,
     views=6,
@@ -112,9 +116,10 @@ LAPTOP = ShapeProtocol(
     subdivisions=2,
     steps=30,
     learning_rates=(10**-1.25,),
-    exponents=(-1.0, -1.5, -2.0, -2.5, -3.0, -3.5, -4.5),
-    squared_exponents=(-2.0, -2.75, -3.25, -3.75, -4.25, -5.0, -6.0),
-    finer=(),
+    exponents=(-0.5, -1.0, -1.5, -2.0, -2.5, -3.0, -3.5),
+    squared_exponents=(-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0),
+    finer=(-0.25, 0.25),
+    squared_finer=(-0.5, 0.5),
 )
 
 
@@ -299,16 +304,17 @@ class ShapeTask:
         around the best at its learning rate.
         """
         p = self.protocol
-        meter = Meter(len(p.elevations) * (2 if p.finer else 1) * (p.steps + 1), progress)
         squared = instance.dist.is_squared
         coarse = [10**x for x in (p.squared_exponents if squared else p.exponents)]
+        around = p.squared_finer if squared else p.finer
+        meter = Meter(len(p.elevations) * (2 if around else 1) * (p.steps + 1), progress)
         searches: list[Search] = []
         for elevation in p.elevations:
             scene = _Scene(self, elevation)
             fits = scene.optimise(instance, p.learning_rates, coarse, meter)
-            if p.finer:
+            if around:
                 best = _best(fits)
-                finer = [best.scale * 10**x for x in p.finer]
+                finer = [best.scale * 10**x for x in around]
                 fits += scene.optimise(instance, [best.learning_rate], finer, meter)
             searches.append(Search(elevation, tuple(fits)))
         return tuple(searches)

@@ -22,7 +22,10 @@ ROOT = Path(__file__).resolve().parents[2]
 AIRPLANE = ROOT / "assets" / "airplane.obj"
 LOGISTIC = gendr.instance("logistic/probabilistic")
 # Small enough for a second.
-SMALL = {"views": 3, "image_size": 16, "steps": 4, "subdivisions": 1, "exponents": [-1.5, -2.0]}
+SMALL = {
+    **{"views": 3, "image_size": 16, "steps": 4, "subdivisions": 1},
+    **{"exponents": [-1.5, -2.0], "finer": [], "squared_finer": []},
+}
 
 
 def small(target=AIRPLANE, **overrides):
@@ -193,12 +196,16 @@ def test_score_is_the_mean_over_elevations():
     assert [t.seed for t in outcome.trials] == [0, 0, 1, 1]
 
 
-def test_finer_search_goes_around_the_best():
-    task = small(learning_rates=[0.05, 0.02], finer=[-0.2, 0.2])
-    (search,) = task.search(LOGISTIC)
+@pytest.mark.parametrize("dist", ["logistic", "logistic.squared"])
+def test_finer_search_goes_around_the_best(dist):
+    around = {"finer": [-0.2, 0.2], "squared_finer": [-0.4, 0.4]}
+    (search,) = small(learning_rates=[0.05, 0.02], squared_exponents=[-2.0, -3.0], **around).search(
+        gendr.instance(f"{dist}/probabilistic")
+    )
+    steps = around["squared_finer" if dist.endswith("squared") else "finer"]
     coarse, finer = search.fits[:4], search.fits[4:]
     best = min(coarse, key=lambda fit: fit.loss)
-    assert [fit.scale for fit in finer] == pytest.approx([best.scale * 10**x for x in (-0.2, 0.2)])
+    assert [fit.scale for fit in finer] == pytest.approx([best.scale * 10**x for x in steps])
     assert {fit.learning_rate for fit in finer} == {best.learning_rate}
     assert search.best.loss == min(fit.loss for fit in search.fits)
 
