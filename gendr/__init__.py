@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from gendr import distributions, losses, mesh, rendering, tnorms
     from gendr._instances import Instance, instance, instances
+    from gendr._threads import set_num_threads
     from gendr.fitting import FitResult, FitSettings, SmoothParametrization, fit
     from gendr.mesh import (
         Camera,
@@ -50,6 +51,7 @@ __all__ = [
     "rendering",
     "rotation_6d_to_matrix",
     "rotation_angle_between",
+    "set_num_threads",
     "silhouette",
     "suggest_scale",
     "tnorms",
@@ -59,6 +61,7 @@ __all__ = [
 _MODULES = {
     "gendr": ("distributions", "losses", "mesh", "rendering", "tnorms"),
     "gendr._instances": ("Instance", "instance", "instances"),
+    "gendr._threads": ("set_num_threads",),
     "gendr.fitting": ("FitResult", "FitSettings", "SmoothParametrization", "fit"),
     "gendr.mesh": (
         "Camera",

@@ -22,14 +22,12 @@ Rows of all images are numbered through: row = image * height + i. So are pixels
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 
 from gendr._compile import announce_compilation, ensure_cache
+from gendr._numba_calls import call_cdf, call_generator, call_pdf, call_weight, pointer
 
 ensure_cache()
 announce_compilation(__name__)
@@ -57,57 +55,6 @@ GRAD_COLUMNS = 4
 CDF, PDF, DSHAPE, GENERATOR, WEIGHT, WEIGHT_P = range(6)
 # `law` is (reversed, squared, idempotent, scalar gradients wanted) as 0 or 1; `shape` is
 # (shape parameter, exponent of the activation replacement trick).
-
-
-def _call(builder: Any, context: Any, signature: Any, args: Any) -> Any:
-    """Call the C function whose address is args[0] with the other arguments."""
-    kinds = [context.get_value_type(t) for t in signature.args]
-    function = ir.FunctionType(ir.VoidType(), kinds[1:])
-    builder.call(builder.inttoptr(args[0], function.as_pointer()), args[1:])
-    return context.get_dummy_value()
-
-
-@intrinsic
-def call_cdf(typingctx, address, z, n, shape, cdf, sf):
-    def codegen(context, builder, signature, args):
-        return _call(builder, context, signature, args)
-
-    return types.void(address, z, n, shape, cdf, sf), codegen
-
-
-@intrinsic
-def call_pdf(typingctx, address, z, n, shape, pdf):
-    def codegen(context, builder, signature, args):
-        return _call(builder, context, signature, args)
-
-    return types.void(address, z, n, shape, pdf), codegen
-
-
-@intrinsic
-def call_generator(typingctx, address, a, s, n, p, g):
-    def codegen(context, builder, signature, args):
-        return _call(builder, context, signature, args)
-
-    return types.void(address, a, s, n, p, g), codegen
-
-
-@intrinsic
-def call_weight(typingctx, address, a, s, total, rest, n, p, w):
-    def codegen(context, builder, signature, args):
-        return _call(builder, context, signature, args)
-
-    return types.void(address, a, s, total, rest, n, p, w), codegen
-
-
-@intrinsic
-def pointer(typingctx, array):
-    """The address of the first element of a contiguous array."""
-
-    def codegen(context, builder, signature, args):
-        (array_type,) = signature.args
-        return context.make_array(array_type)(context, builder, args[0]).data
-
-    return types.CPointer(array.dtype)(array), codegen
 
 
 # ---------------------------------------------------------------------------------------------

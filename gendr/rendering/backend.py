@@ -7,13 +7,10 @@ from typing import Protocol, cast
 
 from torch import Tensor
 
-from gendr._checks import check_choice
+from gendr._backends import NAMES, choose_from
 from gendr._tracing import constant
 from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
 from gendr.rendering.model import Model
-
-# In the order in which `auto` asks them.
-NAMES = ("cpu", "triton", "reference")
 
 
 class Backend(Protocol):
@@ -100,35 +97,4 @@ def choose(name: str, tensor: Tensor) -> Backend:
         ValueError: for an unknown name, or a backend that does not serve this device.
         RuntimeError: for a backend that is not usable here, with its reason.
     """
-    check_choice("backend", name, ("auto", *NAMES))
-    candidates = NAMES if name == "auto" else (name,)
-    for candidate in candidates:
-        if name == "auto" and candidate == "triton" and tensor.device.type == "cpu":
-            continue  # only Triton's interpreter would serve it, which is for tests, by name
-        module = _module(candidate)
-        reason = _reason(candidate)
-        if name != "auto" and reason is not None:
-            raise RuntimeError(reason)
-        if not module.supports(tensor):
-            if name != "auto":
-                raise ValueError(
-                    f"backend {name!r} does not serve tensors on {tensor.device}; "
-                    "use backend='auto' or move the tensors"
-                )
-            continue
-        if reason is not None:
-            _warn_once(candidate, reason)
-            continue
-        return module
-    raise RuntimeError(f"no backend serves tensors on {tensor.device}")  # reference serves all
-
-
-def _warn_once(name: str, reason: str) -> None:
-    import warnings
-
-    if name not in _warned:
-        _warned.add(name)
-        warnings.warn(f"{reason}; falling back to a slower backend", RuntimeWarning, stacklevel=4)
-
-
-_warned: set[str] = set()
+    return choose_from(_module, _reason, name, tensor)

@@ -7,10 +7,8 @@ rows at a time. Once differentiable; the reference backend gives second derivati
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -22,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._checks import check_count
+from gendr._threads import run
+from gendr._threads import set_num_threads as set_num_threads  # known here from the first release
 from gendr.rendering.backend import Backend
 from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
 from gendr.rendering.model import Model
@@ -45,47 +44,6 @@ def available() -> str | None:
 def supports(tensor: Tensor) -> bool:
     """CPU tensors."""
     return tensor.device.type == "cpu"
-
-
-# ---------------------------------------------------------------------------------------------
-# Threads
-# ---------------------------------------------------------------------------------------------
-
-_own_threads: int | None = None
-_pools: dict[int, ThreadPoolExecutor] = {}
-os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
-
-
-def set_num_threads(threads: int | None) -> None:
-    """Threads of the compiled kernels; None, the default, is as many as torch uses.
-
-    The images do not depend on it. With torch itself on one thread, a program whose tensors are
-    small keeps its pace on a busy machine, where torch's threads wait for each other.
-
-    Raises:
-        TypeError: for what is no int.
-        ValueError: below 1.
-    """
-    global _own_threads
-    _own_threads = None if threads is None else check_count("threads", threads)
-
-
-def _run(kernel: Callable[..., None], units: int, *args: Any, pieces: int = 8) -> None:
-    """Run kernel(*args, start, stop) over 0 .. units - 1 on all threads.
-
-    Kernels write only what belongs to their units, so the split does not show in the result.
-    """
-    threads = _own_threads or torch.get_num_threads()
-    if units == 0:
-        return
-    if threads == 1 or units == 1:
-        kernel(*args, 0, units)
-        return
-    bounds = np.linspace(0, units, min(units, threads * pieces) + 1).astype(np.int64)
-    pool = _pools.setdefault(threads, ThreadPoolExecutor(threads, "gendr"))
-    jobs = [pool.submit(kernel, *args, int(a), int(b)) for a, b in pairwise(bounds)]
-    for job in jobs:
-        job.result()
 
 
 # ---------------------------------------------------------------------------------------------
@@ -118,7 +76,7 @@ def _tables(
     for column, values in (columns or {}).items():
         images[:, column] = values
     boxes = np.zeros((len(corners), 4), np.int32)
-    _run(
+    run(
         kernels.face_boxes, len(corners), corners, image_of_face, images,
         size.height, size.width, boxes, pieces=2,
     )  # fmt: skip
@@ -253,7 +211,7 @@ class _Alpha(torch.autograd.Function):
         tables = _tables(faces, size, model.radius(), columns)
         pixels = faces.images * size.pixels
         totals, ties = np.zeros(pixels), np.zeros(pixels, np.int32)
-        _run(
+        run(
             kernels.alpha_rows, faces.images * size.height, tables.corners, tables.offsets,
             tables.boxes, tables.images, tables.grid, compiled.law, compiled.addresses,
             compiled.shape, model.cutoff, totals, ties,
@@ -283,7 +241,7 @@ class _Alpha(torch.autograd.Function):
         grad_corners = np.zeros_like(tables.corners)
         scalars = any(ctx.needs_input_grad[1:5])
         grad_scalars = np.zeros((count if scalars else 0, kernels.GRAD_COLUMNS))
-        _run(
+        run(
             kernels.backward_faces, count, tables.corners, tables.offsets, tables.image_of_face,
             tables.boxes, tables.images, tables.grid, compiled.law, compiled.addresses,
             compiled.shape, model.cutoff, pixel_grads.numpy(), a.numpy(), s.numpy(), ties.numpy(),
@@ -330,7 +288,7 @@ def pairs(
     rows = faces.images * size.height
     counts = np.zeros(rows, np.int64)
     common = (tables.corners, tables.offsets, tables.boxes, tables.images, tables.grid)
-    _run(kernels.count_rows, rows, *common, counts)
+    run(kernels.count_rows, rows, *common, counts)
 
     def listing(first: int, last: int) -> Pairs:
         slots = np.cumsum(counts[first:last]) - counts[first:last]
@@ -344,7 +302,7 @@ def pairs(
                 *common, pixels, face, used[here], slots[here], first + start, first + stop
             )
 
-        _run(kernel, last - first)
+        run(kernel, last - first)
         filled = np.repeat(slots, used) + _ranges(used)
         return Pairs(
             torch.from_numpy(pixels[filled]),
@@ -387,7 +345,7 @@ class _Distance(torch.autograd.Function):
         count = len(pixels)
         out = torch.empty(count, dtype=torch.float64)
         feet = torch.empty(count, 4, dtype=torch.float64)
-        _run(
+        run(
             kernels.pair_distances, count, wide.numpy(), pixels.numpy(), face.numpy(), _grid(size),
             out.numpy(), feet.numpy(),
         )  # fmt: skip
@@ -447,7 +405,7 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
     tables = _tables(faces, size, torch.zeros(faces.images))
     pixels = faces.images * size.pixels
     keys, face = np.zeros(pixels), np.full(pixels, -1, np.int64)
-    _run(
+    run(
         kernels.nearest_rows, faces.images * size.height, tables.corners, tables.offsets,
         tables.boxes, tables.images, tables.grid, planes.contiguous().numpy(),
         limits.contiguous().numpy(), keys, face,

@@ -214,13 +214,14 @@ def test_backends_are_listed_and_chosen(monkeypatch):
     assert list(found) == ["cpu", "triton", "reference"]
     assert found["cpu"] is None
     assert found["reference"] is None
-    from gendr.rendering import backend, cpu
+    from gendr import _backends
+    from gendr.rendering import cpu
 
     monkeypatch.setattr(cpu, "available", lambda: "no Numba here")
     assert gendr.backends()["cpu"] == "no Numba here"
     with pytest.raises(RuntimeError, match="no Numba here"):
         gendr.silhouette(GOOD, 8, backend="cpu")
-    monkeypatch.setattr(backend, "_warned", set())
+    monkeypatch.setattr(_backends, "_warned", set())
     with pytest.warns(RuntimeWarning, match="no Numba here"):
         gendr.silhouette(GOOD, 8)
     gendr.silhouette(GOOD, 8)  # said once

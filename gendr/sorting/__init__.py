@@ -1,0 +1,1 @@
+"""Differentiable sorting and ranking."""

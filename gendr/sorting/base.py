@@ -1,0 +1,148 @@
+"""The contract of a differentiable sort, and what every one of them inherits.
+
+A method is a frozen dataclass of its settings. It knows one direction, ascending, and one kind of
+input, a finite floating tensor [..., n] with n >= 1: the functions of `gendr.sorting.api` look at
+what users pass, flip the result for a descending order, and make it hard if wanted.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from gendr._checks import check_finite, check_number, check_shape, check_tensor
+
+Number: TypeAlias = "float | Tensor"
+
+
+def check_steepness(value: object) -> Number:
+    """Return `value` if it is a positive number, or a tensor that holds a single one.
+
+    Raises:
+        TypeError: if it is neither.
+        ValueError: if it is not positive and finite.
+    """
+    if not isinstance(value, Tensor):
+        return check_number("steepness", value, above=0.0)
+    if value.numel() != 1 or not value.is_floating_point():
+        raise TypeError(
+            "steepness must be a number or a tensor of a single floating number, "
+            f"got {value.dtype} of shape {list(value.shape)}"
+        )
+    check_number("steepness", float(value.detach()), above=0.0)
+    return value.reshape(())
+
+
+@dataclass(frozen=True)
+class Sort(ABC):
+    """A differentiable sort.
+
+    Permutation matrices are P[..., rank, input]: P @ x is the sorted vector. Ranks count from 1.
+
+    Args:
+        steepness: inverse of the scale of the noise (of the temperature, of the regularisation):
+            the larger, the nearer to the hard sort. Positive; a number or a tensor of a single one,
+            through which gradients flow.
+    """
+
+    name: ClassVar[str]
+
+    steepness: Number = 10.0
+
+    def __post_init__(self) -> None:
+        check_steepness(self.steepness)
+
+    @abstractmethod
+    def values(self, x: Tensor) -> Tensor:
+        """The sorted values [..., n], ascending, of x [..., n]."""
+
+    @abstractmethod
+    def ranks(self, x: Tensor) -> Tensor:
+        """The rank of every input, [..., n], the smallest 1."""
+
+
+@dataclass(frozen=True)
+class PermutationSort(Sort):
+    """A differentiable sort that has a relaxed permutation matrix, from which all else follows."""
+
+    @abstractmethod
+    def permutation(self, x: Tensor) -> Tensor:
+        """P [..., rank, input] of x [..., n]: non-negative, rows sum to 1."""
+
+    def values(self, x: Tensor) -> Tensor:
+        """P @ x."""
+        return self.carried(x, x[..., None])[..., 0]
+
+    def carried(self, x: Tensor, payload: Tensor) -> Tensor:
+        """P @ payload, [..., n, c], of a payload [..., n, c] that goes where the keys x go."""
+        return self.permutation(x) @ payload
+
+    def ranks(self, x: Tensor) -> Tensor:
+        """The expected rank under each column of P."""
+        p = self.permutation(x)
+        positions = torch.arange(1, p.shape[-2] + 1, dtype=p.dtype, device=p.device)
+        return positions @ p
+
+
+class StraightThrough(torch.autograd.Function):
+    """Forward the hard value, exactly; backward as if it had been the soft one."""
+
+    @staticmethod
+    def forward(hard: Tensor, soft: Tensor) -> Tensor:
+        """The hard value."""
+        return hard.clone()
+
+    @staticmethod
+    def setup_context(ctx: object, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        """Nothing is kept."""
+
+    @staticmethod
+    def backward(ctx: object, *grad_outputs: Tensor) -> tuple[None, Tensor]:
+        """All of it goes to the soft value."""
+        return None, grad_outputs[0]
+
+
+def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
+    """Hard forward, soft backward; equal shapes."""
+    return cast(Tensor, StraightThrough.apply(hard.detach(), soft))
+
+
+def check_keys(x: object, *, check: bool = True) -> Tensor:
+    """What users pass as the values to sort, as a floating tensor [..., n] with n >= 1.
+
+    Integers become the default dtype, half precision float32.
+
+    Raises:
+        TypeError: no tensor, or complex.
+        ValueError: without dimensions, n = 0, or NaN or inf among the values.
+    """
+    x = check_tensor("x", x)
+    if x.is_complex():
+        raise TypeError(f"x must be real, got {x.dtype}; sort x.abs() or x.real")
+    if x.ndim == 0 or x.shape[-1] == 0:
+        raise ValueError(
+            f"x must have shape [..., n] with n >= 1 values to sort, got {list(x.shape)}"
+        )
+    if not x.is_floating_point():
+        x = x.to(torch.get_default_dtype())
+    elif x.dtype not in (torch.float32, torch.float64):
+        x = x.float()
+    return check_finite("x", x) if check else x
+
+
+def check_payload(payload: object, x: Tensor) -> Tensor:
+    """A payload [..., n, c] for keys [..., n], in their dtype.
+
+    Raises:
+        TypeError: no tensor.
+        ValueError: its shape does not fit the keys, or it is on another device.
+    """
+    payload = check_tensor("payload", payload)
+    check_shape("payload", payload, "[..., n, c]", n=x.shape[-1])
+    if payload.device != x.device:
+        raise ValueError(f"payload must be on the device of x, {x.device}, got {payload.device}")
+    return payload.to(x.dtype)
