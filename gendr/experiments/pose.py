@@ -10,11 +10,17 @@ the direction counts in the score, for a silhouette hardly tells distance from v
 they may not be fixed to those of the reference: a soft image is larger than a hard one, and what
 cannot step back to make up for it turns away instead.
 
+Because of that, distance and viewing angle are not the parameters, as they are in the source, but
+the apparent size, in which a silhouette is steep, and the viewing angle at a constant size, in
+which it is flat: along a valley that runs slantwise, Adam, which scales every parameter by itself,
+hardly moves, and directions stay a few degrees off.
+
 Source: thesis, section 5.4.2 and Figure 5.5; Petersen et al., GenDR, CVPR 2022, and its code.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -44,7 +50,7 @@ from gendr.experiments.tasks import (
     canonical_json,
     changed,
 )
-from gendr.losses import iou_loss
+from gendr.losses import iou, iou_loss
 from gendr.mesh import Camera, Mesh, look_at, rotation_angle_between
 from gendr.rendering import silhouette
 from gendr.scale import geometric_schedule
@@ -64,12 +70,13 @@ RADIUS = 0.8
 REFERENCE_DISTANCE, START_DISTANCE = (2.5, 4.0), (2.0, 10.0)
 REFERENCE_ANGLE, START_ANGLE = 20.0, (10.0, 30.0)
 REFERENCE_SPREAD = 60.0
-# Unit of the direction as a parameter, degrees. With it one learning rate suits all parameters, and
-# 0.3 crosses the 75 degrees that a start may be off while the scale is large. The source steps in
-# single degrees; from half of the starts its cameras do not arrive before the image is hard.
-TURN_UNIT = 10.0
+# What a parameter of 1 is worth: degrees of the direction, the logarithm of the apparent size,
+# degrees of the viewing angle. So one learning rate suits all, and 0.3 crosses the 75 degrees that
+# a start may be off while the scale is large. The source steps in single degrees; from half of the
+# starts its cameras do not arrive before the image is hard.
+TURN_UNIT, SIZE_UNIT, ANGLE_UNIT = 10.0, 0.3, 3.0
 # Where a camera that is being optimised may go: outside the object, and with an opening.
-NEAREST, ANGLES = 1.0, (2.0, 60.0)
+DISTANCES, ANGLES = (1.0, 100.0), (2.0, 60.0)
 # Tiles of the picture in an outcome, and pixels of a tile's side.
 TILES, TILE = 2, 48
 
@@ -86,13 +93,15 @@ class PoseProtocol:
         faces: Of the target at most; more are simplified away. 0 for as many as it has.
         steps: Of Adam.
         betas: Decay rates of its averages.
-        learning_rates: For directions in units of `TURN_UNIT`, distances, and viewing angles in
-            degrees; all are tried.
+        learning_rates: For directions, apparent sizes and viewing angles in their units; all are
+            tried.
         final_rate: Part of the learning rate that is left at the last step; it falls geometrically.
             A nearly hard image has few gradients, all noise, which Adam makes steps of full length;
             at a constant rate poses that were found are lost again.
         scales: First and last scale, NDC (NDC^2 for squared distributions); between them it falls
             geometrically.
+        look: Steps from one look at the hard silhouettes to the next. The pose that is kept of a
+            pair is the one that looked most like the reference.
         cutoff: Coverage at or below it counts as 0.
     """
 
@@ -106,10 +115,17 @@ class PoseProtocol:
     learning_rates: tuple[float, ...] = (0.1, 0.3)
     final_rate: float = 0.01
     scales: tuple[float, float] = (1e-1, 1e-7)
+    look: int = 10
     cutoff: float = 1e-6
 
     def __post_init__(self) -> None:
-        for name, least in (("image_size", 1), ("pairs", 1), ("steps", 1), ("faces", 0)):
+        for name, least in (
+            ("image_size", 1),
+            ("pairs", 1),
+            ("steps", 1),
+            ("look", 1),
+            ("faces", 0),
+        ):
             check_count(name, getattr(self, name), least=least)
         for name in ("within", "final_rate"):
             check_number(name, getattr(self, name), above=0.0)
@@ -123,13 +139,12 @@ class PoseProtocol:
 
 
 LAPTOP = PoseProtocol(
-    image_size=48,
-    pairs=36,
-    faces=150,
-    steps=80,
+    image_size=32,
+    pairs=96,
+    faces=80,
+    steps=60,
     learning_rates=(0.5,),
-    final_rate=0.02,
-    scales=(1e-1, 1e-5),
+    scales=(1e-1, 1e-4),
 )
 
 
@@ -244,6 +259,37 @@ class Pairs:
         return Pairs(self.vertices.to(device), self.reference.to(device), self.start.to(device))
 
 
+def _log_size(distance: Tensor, angle: Tensor) -> Tensor:
+    """Logarithm of the apparent size of an object: the part of the image that its radius fills."""
+    return -torch.log(distance * torch.tan(torch.deg2rad(angle)))
+
+
+def _distance(log_size: Tensor, angle: Tensor) -> Tensor:
+    """The inverse of `_log_size` at a viewing angle."""
+    return torch.exp(-log_size) / torch.tan(torch.deg2rad(angle))
+
+
+class _Best:
+    """Of every pair the pose whose hard silhouette was most like that of the reference."""
+
+    def __init__(self, pairs: Pairs, masks: Tensor) -> None:
+        self.masks, self.poses = masks, pairs.start
+        self.loss = torch.full((len(pairs),), math.inf, device=masks.device)
+
+    def look(self, poses: Poses, found: Tensor) -> None:
+        """Keep the poses [B] that are better than all before, by their silhouettes [B, H, W]."""
+        loss = 1 - iou(found, self.masks)
+        better = loss < self.loss
+        self.loss = torch.where(better, loss, self.loss)
+        pairs = zip(poses.parameters(), self.poses.parameters(), strict=True)
+        self.poses = Poses(
+            *(
+                torch.where(better[:, None] if new.ndim == 2 else better, new.detach(), old)
+                for new, old in pairs
+            )
+        )
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class PoseTask:
@@ -296,17 +342,28 @@ class PoseTask:
             face_vertices(pairs.vertices, faces, pairs.reference.camera()), p.image_size
         )
         start = pairs.start
-        turn, distance, angle = (
+        turn, size, angle = (
             x.clone().requires_grad_()
-            for x in (start.turn / TURN_UNIT, start.distance, start.angle)
+            for x in (
+                start.turn / TURN_UNIT,
+                _log_size(start.distance, start.angle) / SIZE_UNIT,
+                start.angle / ANGLE_UNIT,
+            )
         )
-        adam = torch.optim.Adam([turn, distance, angle], rate, p.betas)
+        adam = torch.optim.Adam([turn, size, angle], rate, p.betas)
         slower = torch.optim.lr_scheduler.ExponentialLR(adam, p.final_rate ** (1 / p.steps))
-        for scale in geometric_schedule(*p.scales, p.steps):
-            poses = Poses(TURN_UNIT * turn, distance, angle)
+        kept = _Best(pairs, masks)
+        scales = geometric_schedule(*p.scales, p.steps)
+        for step in range(p.steps + 1):
+            opening = ANGLE_UNIT * angle
+            poses = Poses(TURN_UNIT * turn, _distance(SIZE_UNIT * size, opening), opening)
             triangles = face_vertices(pairs.vertices, faces, poses.camera())
+            if step % p.look == 0 or step == p.steps:
+                kept.look(poses, hard_silhouette(triangles.detach(), p.image_size))
+            if step == p.steps:
+                break
             alpha = silhouette(
-                triangles, p.image_size, instance.dist, instance.tconorm, scale, p.cutoff
+                triangles, p.image_size, instance.dist, instance.tconorm, scales[step], p.cutoff
             )
             # The mean times the number of pairs is their sum: each moves on its own.
             loss = iou_loss(alpha, masks) * len(pairs)
@@ -315,10 +372,13 @@ class PoseTask:
             adam.step()
             slower.step()
             with torch.no_grad():
-                distance.clamp_(min=NEAREST)
-                angle.clamp_(*ANGLES)
+                angle.clamp_(*(x / ANGLE_UNIT for x in ANGLES))
+                near, far = (
+                    _log_size(torch.full_like(size, x), ANGLE_UNIT * angle) for x in DISTANCES
+                )
+                size.clamp_(far / SIZE_UNIT, near / SIZE_UNIT)
             meter.advance()
-        return Poses(TURN_UNIT * turn.detach(), distance.detach(), angle.detach())
+        return kept.poses
 
     def run(self, instance: Instance, seed: int = 0, progress: Progress | None = None) -> Outcome:
         """Score one instance; see `Task.run`."""
