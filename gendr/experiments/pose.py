@@ -140,7 +140,7 @@ class PoseProtocol:
 
 LAPTOP = PoseProtocol(
     image_size=32,
-    pairs=96,
+    pairs=48,
     faces=80,
     steps=60,
     learning_rates=(0.5,),
