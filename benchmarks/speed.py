@@ -61,6 +61,7 @@ from gendr.mesh import cube_sphere, icosphere
 from gendr.rendering.backend import choose
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
 from gendr.rendering.triton import interpreted
+from gendr.testing.pages import fill
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS = {"cpu": "cpu", "cuda": "triton"}  # the backend of a device
@@ -632,13 +633,7 @@ def _table(head: list[str], rows: list[list[str]]) -> list[str]:
 
 def write_docs(report: dict[str, Any], lines: list[str]) -> None:
     """Replace the timings of this device in docs/benchmarks.md."""
-    page, name = ROOT / "docs" / "benchmarks.md", f"timings_{report['run']['device']}"
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    old, body = page.read_text(encoding="utf-8"), "\n".join((begin, *lines, end))
-    new, count = re.subn(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: body, old, flags=re.S)
-    if count != 1:
-        raise SystemExit(f"{page.name} must hold the comments of {name} once, found {count}")
-    page.write_text(new, encoding="utf-8")
+    fill(ROOT / "docs" / "benchmarks.md", f"timings_{report['run']['device']}", lines)
 
 
 def draw(report: dict[str, Any], path: Path) -> None:

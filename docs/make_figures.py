@@ -29,6 +29,7 @@ from gendr.distributions import Distribution
 from gendr.mesh import icosphere
 from gendr.rendering.geometry import project_faces
 from gendr.scale import pixels_to_ndc, suggest_scale
+from gendr.testing.pages import fill, table
 from gendr.tnorms import TConorm
 
 DOCS = Path(__file__).parent
@@ -148,22 +149,9 @@ def save_plot(figure, name: str) -> None:
 
 
 def write_block(page: str, name: str, lines: Sequence[str]) -> None:
-    """Replace what stands between the comments of this name in a page."""
-    path = DOCS / page
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    body = "\n".join((begin, *lines, end))
-    old = path.read_text(encoding="utf-8")
-    new, count = re.subn(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: body, old, flags=re.S)
-    if count != 1:
-        raise SystemExit(f"{page} must hold the comments of {name} once, found {count}")
-    path.write_text(new, encoding="utf-8")
+    """Fill a block of a page."""
+    fill(DOCS / page, name, lines)
     print(f"docs/{page}: {name}")
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return ["| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in lines]
 
 
 # -- the scale
@@ -476,6 +464,39 @@ def figure_fit() -> None:
     write_block("benchmarks.md", "fit", [line])
 
 
+def figure_sorting() -> None:
+    """A sorting network, what swaps make of (x, 0), and the table of their properties."""
+    import matplotlib.pyplot as plt
+
+    from gendr.sorting import bitonic, draw, error_bound, is_monotonic
+
+    figure = draw(bitonic(8)).figure
+    save_plot(figure, "networks.png")
+
+    figure, axis = plt.subplots(figsize=(6.5, 3.2))
+    x = torch.linspace(-0.6, 2.5, 1001, dtype=torch.float64)
+    shown = {"logistic": "#c43e28", "gaussian": "#f0a58f", "reciprocal": "#9ecae1",
+             "cauchy": "#4292c6", "optimal": "#16345c"}  # fmt: skip
+    axis.plot(x, x.clamp(max=0), color="0.6", lw=1, ls="--", label="min(x, 0)")
+    for name, colour in shown.items():
+        dist = gendr.distributions.get(name)
+        slope = dist.pdf(torch.zeros((), dtype=torch.float64))
+        axis.plot(x, x * dist.cdf(-x / slope), color=colour, lw=1.5, label=name)
+    axis.set(xlim=(-0.6, 2.5), ylim=(-0.15, 0.26), xlabel="x", ylabel="soft min(x, 0)")
+    axis.legend(fontsize=8, frameon=False, loc="lower right", ncols=2)
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    save_plot(figure, "swaps.png")
+
+    rows = [
+        [f"`{n}`", "yes" if is_monotonic(law()) else "no", f"{error_bound(law()):.4f}"]
+        for n, law in gendr.distributions.laws().items()
+        if law.is_symmetric and n != "heaviside"
+    ]
+    head = ["distribution", "monotonic", "error bound at slope 1"]
+    write_block("sorting.md", "sorting-properties", table(head, rows))
+
+
 FIGURES: dict[str, Callable[[], None]] = {
     "scale": figure_scale,
     "tessellation": figure_tessellation,
@@ -484,6 +505,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "cdfs": figure_cdfs,
     "tconorms": figure_tconorms,
     "fit": figure_fit,
+    "sorting": figure_sorting,
 }
 
 

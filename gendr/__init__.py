@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from gendr import distributions, losses, mesh, rendering, tnorms
+    from gendr import distributions, losses, mesh, rendering, sorting, tnorms
     from gendr._instances import Instance, instance, instances
     from gendr._threads import set_num_threads
     from gendr.fitting import FitResult, FitSettings, SmoothParametrization, fit
@@ -53,13 +53,14 @@ __all__ = [
     "rotation_angle_between",
     "set_num_threads",
     "silhouette",
+    "sorting",
     "suggest_scale",
     "tnorms",
 ]
 
 # Where each name lives; a test compares this with the imports above.
 _MODULES = {
-    "gendr": ("distributions", "losses", "mesh", "rendering", "tnorms"),
+    "gendr": ("distributions", "losses", "mesh", "rendering", "sorting", "tnorms"),
     "gendr._instances": ("Instance", "instance", "instances"),
     "gendr._threads": ("set_num_threads",),
     "gendr.fitting": ("FitResult", "FitSettings", "SmoothParametrization", "fit"),

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from torch import Tensor
 
-from gendr._checks import check_choice
+from gendr._checks import check_choice, dtype_name
 
 # In the order in which `auto` asks them.
 NAMES = ("cpu", "triton", "reference")
@@ -22,7 +22,7 @@ class AnyBackend(Protocol):
         ...
 
     def supports(self, tensor: Tensor) -> bool:
-        """Whether it works where this tensor lives."""
+        """Whether it works where this tensor lives, and in its dtype."""
         ...
 
 
@@ -41,7 +41,7 @@ def choose_from(
         tensor: of the computation.
 
     Raises:
-        ValueError: for an unknown name, or a backend that does not serve this device.
+        ValueError: for an unknown name, or a backend that does not serve this device or dtype.
         RuntimeError: for a backend that is not usable here, with its reason.
     """
     check_choice("backend", name, ("auto", *NAMES))
@@ -56,8 +56,8 @@ def choose_from(
         if not module.supports(tensor):
             if name != "auto":
                 raise ValueError(
-                    f"backend {name!r} does not serve tensors on {tensor.device}; "
-                    "use backend='auto' or move the tensors"
+                    f"backend {name!r} does not serve tensors on {tensor.device} "
+                    f"of {dtype_name(tensor.dtype)}; use backend='auto', or move or convert them"
                 )
             continue
         if reason is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -43,8 +44,21 @@ def run(kernel: Callable[..., None], units: int, *args: Any, pieces: int = 8) ->
     if threads == 1 or units == 1:
         kernel(*args, 0, units)
         return
-    bounds = np.linspace(0, units, min(units, threads * pieces) + 1).astype(np.int64)
-    pool = _pools.setdefault(threads, ThreadPoolExecutor(threads, "gendr"))
-    jobs = [pool.submit(kernel, *args, int(a), int(b)) for a, b in pairwise(bounds)]
-    for job in jobs:
-        job.result()
+    bounds = np.linspace(0, units, min(units, threads * pieces) + 1).astype(np.int64).tolist()
+    left = deque(pairwise(bounds))
+
+    def work() -> None:
+        while left:
+            try:
+                start, stop = left.popleft()
+            except IndexError:  # another thread was faster
+                return
+            kernel(*args, start, stop)
+
+    pool = _pools.setdefault(threads, ThreadPoolExecutor(threads - 1, "gendr"))
+    helpers = [pool.submit(work) for _ in range(min(threads, len(left)) - 1)]
+    # This thread works too, and does not wait for one that found no processor before the end.
+    work()
+    for helper in helpers:
+        if not helper.cancel():
+            helper.result()

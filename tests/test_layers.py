@@ -12,7 +12,7 @@ import gendr
 ROOT = Path(gendr.__file__).parent
 GROUND = {
     *("_backends", "_checks", "_compile", "_groups", "_numba_calls", "_numba_math", "_threads"),
-    *("_tracing", "_triton_math"),
+    *("_tracing", "_triton_launch", "_triton_math"),
 }
 # What each part of the package may import from it; see docs/design.md.
 ALLOWED = {
@@ -24,6 +24,7 @@ ALLOWED = {
     "_compile": set(),
     "_tracing": set(),
     "_numba_math": set(),
+    "_triton_launch": set(),
     "_triton_math": set(),
     "distributions": GROUND,
     "tnorms": GROUND,

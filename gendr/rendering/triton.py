@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache, partial
-from importlib import import_module
+from functools import partial
 from typing import cast
 
 import torch
 from torch import Tensor
 
+from gendr._triton_launch import available, interpreted, supports
 from gendr.rendering import reference
 from gendr.rendering import triton_tiles as tiles
 from gendr.rendering.backend import Backend
 from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
 from gendr.rendering.model import Model
 from gendr.rendering.shading import alpha_from_pairs
-from gendr.rendering.triton_tiles import interpreted, set_atomic
+from gendr.rendering.triton_tiles import set_atomic
 
 __all__ = [
     "alpha", "available", "distance", "gather", "interpreted", "nearest", "pairs", "set_atomic",
@@ -34,55 +34,6 @@ __all__ = [
 
 TAKES_ABSENT = True
 PAIRS_AT_ONCE = 4_000_000  # about 1 GB of torch temporaries where pairs are listed
-
-_OLDEST = (3, 4)  # of Triton
-_CAPABILITY = (8, 0)  # of the GPU: Ampere
-
-
-@cache
-def available() -> str | None:
-    """None if there are Triton and a GPU that it serves, else the reason."""
-    try:
-        triton = import_module("triton")
-    except ImportError as error:
-        return (
-            f"the triton backend needs Triton, which failed to import ({error}); "
-            "pip install 'gendr[triton]' (Linux; PyTorch built for CUDA brings it along)"
-        )
-    version = tuple(int(n) for n in triton.__version__.split(".")[:2])
-    if version < _OLDEST:
-        return f"the triton backend needs Triton >= 3.4, found {triton.__version__}"
-    if interpreted():
-        return None
-    if torch.version.cuda is None:
-        return (
-            "the triton backend needs PyTorch built for CUDA, found "
-            f"{torch.__version__}; see https://pytorch.org for the right build"
-        )
-    if not torch.cuda.is_available():
-        return _why_no_gpu()
-    found = torch.cuda.get_device_capability()
-    if found < _CAPABILITY:
-        return (
-            "the triton backend needs a GPU of compute capability 8.0 (Ampere) or newer, found "
-            f"{torch.cuda.get_device_name()} with {found[0]}.{found[1]}"
-        )
-    return None
-
-
-def _why_no_gpu() -> str:
-    """What PyTorch says when it is made to start CUDA: no device, or a driver that is too old."""
-    try:
-        torch.cuda.init()
-    except (RuntimeError, AssertionError) as error:
-        first = str(error).strip().splitlines()[0]
-        return f"the triton backend found no usable NVIDIA GPU: {first}"
-    return "the triton backend found no usable NVIDIA GPU: torch.cuda.is_available() is False"
-
-
-def supports(tensor: Tensor) -> bool:
-    """CUDA tensors; CPU tensors too where Triton interprets its kernels."""
-    return tensor.is_cuda or (interpreted() and tensor.device.type == "cpu")
 
 
 def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:

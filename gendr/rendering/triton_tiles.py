@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._triton_launch import interpreted, run
 from gendr.rendering.geometry import ImageSize
 
 ENTRIES = 1 << 24  # entries of tile lists that exist at once: about 0.6 GB while they are sorted
-
-
-def interpreted() -> bool:
-    """Whether Triton runs its kernels on the CPU, one operation after the other."""
-    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
 
 
 @dataclass(frozen=True)
@@ -44,18 +38,6 @@ class Launch:
 
 # The interpreter pays per operation, not per element.
 LAUNCH = Launch((32, 32), 16, 1024, 1) if interpreted() else Launch()
-
-
-def run(
-    kernel: Any, grid: tuple[int, ...], device: torch.device, *args: Any, **constants: Any
-) -> None:
-    """Launch a kernel on a device, if there is any program to run."""
-    if 0 in grid:
-        return
-    # The interpreter computes both sides of a `where` with NumPy, which warns of what is not used.
-    place = torch.cuda.device(device) if device.type == "cuda" else np.errstate(all="ignore")
-    with place:
-        kernel[grid](*args, **constants)
 
 
 # ---------------------------------------------------------------------------------------------

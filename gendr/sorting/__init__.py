@@ -1,1 +1,33 @@
-"""Differentiable sorting and ranking."""
+"""Differentiable sorting and ranking: networks, NeuralSort, SoftSort, Sinkhorn, permutahedron.
+
+>>> from gendr.sorting import soft_rank, soft_sort
+>>> soft_sort(x, "odd_even", dist="cauchy", steepness=20.0)
+"""
+
+from gendr.sorting import losses
+from gendr.sorting.api import SoftSorter, Sorted, get, methods, permutation, soft_rank, soft_sort
+from gendr.sorting.base import PermutationSort, Sort
+from gendr.sorting.networks import Network, bitonic, network, odd_even, odd_even_merge
+from gendr.sorting.plot import draw
+from gendr.sorting.properties import error_bound, is_monotonic
+
+__all__ = [
+    "Network",
+    "PermutationSort",
+    "SoftSorter",
+    "Sort",
+    "Sorted",
+    "bitonic",
+    "draw",
+    "error_bound",
+    "get",
+    "is_monotonic",
+    "losses",
+    "methods",
+    "network",
+    "odd_even",
+    "odd_even_merge",
+    "permutation",
+    "soft_rank",
+    "soft_sort",
+]

@@ -56,6 +56,10 @@ class Sort(ABC):
     def __post_init__(self) -> None:
         check_steepness(self.steepness)
 
+    def drawn(self, x: Tensor) -> tuple[Sort, Tensor]:
+        """The method without its noise, and x with one sample of it: so that results agree."""
+        return self, x
+
     @abstractmethod
     def values(self, x: Tensor) -> Tensor:
         """The sorted values [..., n], ascending, of x [..., n]."""

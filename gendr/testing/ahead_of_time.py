@@ -16,11 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 __all__ = [
     "CAPABILITIES",
     "Specialisation",
     "Usage",
     "compile_ahead",
+    "compile_launch",
     "constants",
     "fingerprint",
     "signature",
@@ -38,6 +42,7 @@ _INT32_POINTERS = {
     "boxes", "counts", "face_of_entry", "image_of_face", "list_of_faces", "starts", "stops", "ties",
     "tile_of_entry",
 }  # fmt: skip
+_POINTERS = {torch.float32: "*fp32", torch.int32: "*i32"}
 _OTHERS = {
     ("list_tiles", "ends"): "*i64",
     ("nearest_tiles", "corners"): "*fp64",
@@ -231,15 +236,53 @@ def compile_ahead(x: Specialisation, capability: int, **options: Any) -> Usage:
     Raises:
         RuntimeError: under TRITON_INTERPRET.
     """
+    return _compiled(_source(x), capability, _options(x) | options)
+
+
+def compile_launch(
+    kernel: Any, args: tuple[Any, ...], constants: dict[str, Any], capability: int
+) -> Usage:
+    """Compile what a launch would, without launching it; its tensors may be on the CPU.
+
+    Args:
+        kernel: a kernel of ours.
+        args: of the launch: tensors, ints and floats.
+        constants: of the launch, options of the compiler among them.
+        capability: of the GPU, times 10.
+    """
+    from triton.compiler import ASTSource
+
+    types: dict[str, str] = {}
+    values = {name: x for name, x in constants.items() if name in kernel.arg_names}
+    aligned: dict[tuple[int, ...], list[Any]] = {}
+    for i, (parameter, x) in enumerate(zip(kernel.params, args, strict=False)):
+        name = parameter.name
+        if isinstance(x, Tensor):
+            types[name] = _POINTERS[x.dtype]
+            rounded = x.data_ptr() % 16 == 0 and not parameter.do_not_specialize_on_alignment
+        else:
+            types[name] = "fp32" if isinstance(x, float) else "i32"
+            rounded = isinstance(x, int) and x % 16 == 0 and not parameter.do_not_specialize
+            if isinstance(x, int) and x == 1 and not parameter.do_not_specialize:
+                types[name], values[name] = "constexpr", 1
+        if rounded:
+            aligned[(i,)] = [["tt.divisibility", 16]]
+    types |= {name: "constexpr" for name in values}
+    options = {name: x for name, x in constants.items() if name not in values}
+    return _compiled(ASTSource(kernel, types, values, aligned), capability, options)
+
+
+def _compiled(source: Any, capability: int, options: dict[str, Any]) -> Usage:
+    """What the machine code of a source uses."""
     import triton
     from triton import knobs
     from triton.backends.compiler import GPUTarget
 
-    source, target = _source(x), GPUTarget("cuda", capability, 32)
+    target = GPUTarget("cuda", capability, 32)
     with tempfile.TemporaryDirectory() as folder, knobs.cache.scope():
         knobs.cache.dir = folder
         start = sum(os.times()[:4])
-        kernel = triton.compile(source, target=target, options=_options(x) | options)
+        kernel = triton.compile(source, target=target, options=options)
         seconds = sum(os.times()[:4]) - start
         code = kernel.asm["cubin"]
         file = Path(folder) / "kernel.cubin"

@@ -1,0 +1,217 @@
+"""Hold the grid over all 1242 renderers against what the thesis found; fills docs/experiments.md.
+
+    python docs/make_findings.py                                  # of docs/results/grid-laptop.csv
+    python docs/make_findings.py --csv my.csv --page my-notes.md  # of a grid of your own
+
+The table is what `experiments/grid_benchmark.py --export csv` writes. Everything is said in
+quality, larger is better: the mean hard IoU for shapes, the fraction of poses found for poses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gendr import distributions
+from gendr.experiments.summary import TOP_SHARE, label
+from gendr.testing.pages import fill, table
+from gendr.tnorms import tconorm
+
+DOCS = Path(__file__).parent
+FINITE = ("uniform", "cubic_hermite", "wigner_semicircle")
+EXPONENTIAL = ("gaussian", "laplace", "logistic", "hyperbolic_secant")
+LINEAR = ("cauchy", "reciprocal")
+# The law whose tail points outwards beside its mirror image, whose tail points inwards.
+MIRRORED = (
+    ("gumbel_min", "gumbel_max"),
+    ("exponential.reversed", "exponential"),
+    ("gamma(shape=0.5).reversed", "gamma(shape=0.5)"),
+    ("gamma(shape=2.0).reversed", "gamma(shape=2.0)"),
+)
+EXTREME = (
+    *("yager(p=4)", "aczel_alsina(p=2)", "aczel_alsina(p=4)", "dombi(p=2)", "dombi(p=4)"),
+    *("schweizer_sklar(p=-2)", "schweizer_sklar(p=-4)"),
+)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The qualities of one task.
+
+    Attributes:
+        task: "shape" or "pose".
+        quality: (distribution without squaring, squared, T-conorm) -> quality.
+    """
+
+    task: str
+    quality: dict[tuple[str, bool, str], float]
+
+    @classmethod
+    def read(cls, path: Path, task: str) -> Grid:
+        """The rows of one task."""
+        quality: dict[tuple[str, bool, str], float] = {}
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                if row["task"] == task:
+                    score = float(row["score"])
+                    key = row["dist"], row["squared"] == "True", canonical(row["tconorm"])
+                    quality[key] = 1 - score if task == "shape" else score
+        return cls(task, quality)
+
+    def of(
+        self,
+        dists: Sequence[str] | None = None,
+        squared: bool | None = None,
+        conorms: Sequence[str] | None = None,
+    ) -> list[float]:
+        """All qualities of some members."""
+        return [
+            value
+            for (dist, is_squared, conorm), value in self.quality.items()
+            if (dists is None or dist in dists)
+            and (squared is None or is_squared == squared)
+            and (conorms is None or conorm in conorms)
+        ]
+
+    def names(self, axis: int) -> list[str]:
+        """The members along an axis of the keys, each once."""
+        return list(dict.fromkeys(str(key[axis]) for key in self.quality))
+
+    def top(self) -> list[tuple[str, bool, str]]:
+        """The best tenth."""
+        ordered = sorted(self.quality, key=lambda key: -self.quality[key])
+        return ordered[: round(TOP_SHARE * len(ordered))]
+
+
+def best(values: Iterable[float]) -> float:
+    """The largest, 0 of none."""
+    return max(values, default=0.0)
+
+
+def middle(values: Iterable[float]) -> float:
+    """The median, 0 of none."""
+    values = list(values)
+    return statistics.median(values) if values else 0.0
+
+
+def ordered_by(names: Iterable[str], value: dict[str, float]) -> list[str]:
+    """Names, best first."""
+    return sorted(names, key=lambda name: -value[name])
+
+
+def findings(grid: Grid) -> list[tuple[str, str]]:
+    """Question and answer, one pair for each finding of the thesis."""
+    dists, conorms = grid.names(0), grid.names(2)
+    out: list[tuple[str, str]] = []
+
+    gain = {d: best(grid.of([d], False)) - best(grid.of([d], True)) for d in dists}
+    plain = [d for d in dists if gain[d] > 0]
+    others = ordered_by((d for d in dists if gain[d] <= 0), {d: -gain[d] for d in dists})
+    text = ", ".join(f"{name(d)} {-gain[d]:+.3f}" for d in others[:8])
+    out.append(
+        (
+            "plain better than squared, but for linear tails",
+            f"plain is better for {len(plain)} of {len(dists)} (best over T-conorms, "
+            f"median gain {middle(gain.values()):+.3f}); squared for: {text or 'none'}",
+        )
+    )
+
+    tails = {"finite": FINITE, "exponential": EXPONENTIAL, "linear": LINEAR, "levy": ("levy",)}
+    parts = [
+        f"{kind} {best(grid.of(laws)):.3f} (median {middle(grid.of(laws)):.3f})"
+        for kind, laws in tails.items()
+    ]
+    by_best = {d: best(grid.of([d])) for d in dists}
+    last = ordered_by(dists, by_best)[-4:]
+    worst = ", ".join(f"{name(d)} {by_best[d]:.3f}" for d in reversed(last))
+    out.append(
+        (
+            "exponential decay better than linear, Levy worst",
+            f"best by tail: {'; '.join(parts)}. The four worst distributions: {worst}",
+        )
+    )
+
+    pairs = [
+        f"{name(good)} {by_best[good]:.3f} against {name(poor)} {by_best[poor]:.3f}"
+        for good, poor in MIRRORED
+    ]
+    out.append(
+        ("gumbel_min and reversed laws competitive, their mirror images poor", "; ".join(pairs))
+    )
+
+    first = ordered_by(dists, by_best)[:6]
+    rank = 1 + ordered_by(dists, by_best).index("gamma(shape=0.5).reversed")
+    text = ", ".join(f"{name(d)} {by_best[d]:.3f}" for d in first)
+    out.append(
+        (
+            "gamma(0.5) reversed best overall",
+            f"number {rank} of {len(dists)} by its best member. The first: {text}",
+        )
+    )
+
+    value = {c: middle(grid.of(None, None, [c])) for c in conorms}
+    top = {c: best(grid.of(None, None, [c])) for c in conorms}
+    counted = [key[2] for key in grid.top()]
+    for question, members in (
+        ("max poor", ["max"]),
+        ("yager 2 and dombi 0.5 best", ["yager(p=2)", "dombi(p=0.5)"]),
+        ("extreme members poor", [c for c in map(canonical, EXTREME) if c in conorms]),
+    ):
+        places = ordered_by(conorms, top)
+        text = "; ".join(
+            f"{name(c, conorm=True)} best {top[c]:.3f} (number {1 + places.index(c)} of "
+            f"{len(conorms)}), median {value[c]:.3f}, {counted.count(c)} in the best tenth"
+            for c in map(canonical, members)
+        )
+        out.append((question, text))
+    leaders = ordered_by(conorms, {c: float(counted.count(c)) for c in conorms})[:5]
+    text = ", ".join(f"{name(c, conorm=True)} {counted.count(c)}" for c in leaders)
+    out.append((f"the T-conorms of the best tenth ({len(counted)})", text))
+    return out
+
+
+def canonical(text: str) -> str:
+    """The text of a T-conorm as it prints itself."""
+    return str(tconorm(text))
+
+
+def name(text: str, *, conorm: bool = False) -> str:
+    """As figures write it."""
+    return label(tconorm(text) if conorm else distributions.get(text))
+
+
+def leaders(grid: Grid, count: int) -> list[tuple[str, str, str]]:
+    """The best renderers: distribution, T-conorm, quality."""
+    ordered = sorted(grid.quality, key=lambda key: -grid.quality[key])[:count]
+    return [
+        (
+            name(dist) + (" squared" if squared else ""),
+            name(conorm, conorm=True),
+            f"{grid.quality[dist, squared, conorm]:.3f}",
+        )
+        for dist, squared, conorm in ordered
+    ]
+
+
+def main() -> None:
+    """Read the table, fill the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--csv", type=Path, default=DOCS / "results" / "grid-laptop.csv")
+    parser.add_argument("--page", type=Path, default=DOCS / "experiments.md")
+    parser.add_argument("--best", type=int, default=8, help="rows of the tables of the best")
+    args = parser.parse_args()
+    for task, unit in (("shape", "mean hard IoU"), ("pose", "fraction of poses found")):
+        grid = Grid.read(args.csv, task)
+        if not grid.quality:
+            continue
+        fill(args.page, f"findings-{task}", table(("thesis", task), findings(grid)))
+        head = ("distribution", "T-conorm", unit)
+        fill(args.page, f"best-{task}", table(head, leaders(grid, args.best)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,569 @@
+"""Learning to read numbers from nothing but their order.
+
+A network maps every image of a list to a score. The scores are sorted by a differentiable method,
+whose permutation matrix is compared with that of the true values; methods without one are judged by
+the ranks. Nothing ever tells the network what a number is.
+
+    >>> result = train(RankingSettings(n=5, steps=1000), mnist_splits("data/mnist"))
+    >>> result.test.em5
+
+Source: thesis, section 3.5, Tables 3.3, 3.7 and 3.8; Grover et al., NeuralSort, 2019.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gendr._checks import check_choice, check_count, check_number
+from gendr.experiments.digits import Numbers, Splits
+from gendr.sorting.api import get
+from gendr.sorting.base import PermutationSort, Sort
+from gendr.sorting.losses import (
+    element_match,
+    exact_match,
+    hard_ranks,
+    permutation_matrix,
+    ranking_cross_entropy,
+    regrouped,
+)
+from gendr.sorting.networks import NETWORKS, network
+
+__all__ = [
+    "Metrics",
+    "RankingNet",
+    "RankingResult",
+    "RankingSettings",
+    "RankingTraining",
+    "evaluate",
+    "published_steepness",
+    "train",
+]
+
+# What EM5 counts.
+FIVE = 5
+# The law of networks if none is named; its results are among the best of Table 3.7.
+DIST = "cauchy"
+# The inverse temperatures beta of Table 3.8, by law, network and n.
+TABLE = {
+    "logistic": {
+        "odd_even": {3: 79, 5: 30, 7: 33, 9: 54, 15: 32, 32: 128},
+        "bitonic": {16: 43, 32: 8},
+    },
+    "reciprocal": {
+        "odd_even": {3: 14, 5: 60, 7: 69, 9: 44, 15: 120, 32: 1140},
+        "bitonic": {16: 124, 32: 76},
+    },
+    "cauchy": {
+        "odd_even": {3: 45.6, 5: 160.2, 7: 223.1, 9: 47.1, 15: 125.7, 32: 531.0},
+        "bitonic": {16: 37.7, 32: 152.4},
+    },
+    "optimal": {
+        "odd_even": {3: 6, 5: 20, 7: 29, 9: 32, 15: 25, 32: 124},
+        "bitonic": {16: 17, 32: 25},
+    },
+}
+# Our steepness over beta; (3.22) has 2 beta where the other laws have beta.
+BETA = {"reciprocal": 2.0}
+# Images that an evaluation looks at together.
+AT_ONCE = 500
+# Parts of the interval between evaluations after which the loss is written down.
+LOGS = 10
+# All runs are evaluated on the same lists, drawn with these seeds.
+VALIDATION_SEED, TEST_SEED = 1, 2
+FORMAT = "gendr ranking 1"
+
+Row: TypeAlias = "dict[str, float]"
+
+
+# ---------------------------------------------------------------------------------------------
+# settings
+
+
+def published_steepness(method: str, n: int, dist: str = DIST, *, art: bool = False) -> float:
+    """The steepness with which the thesis trains.
+
+    With the activation replacement trick it is twice the number of layers. Without, it is that of
+    Table 3.8; for an n or a network that the table does not have, that of the entry which is next
+    in depth, on which the best steepness depends.
+
+    Args:
+        method: name of a sorting network.
+        n: length of the lists.
+        dist: name of the law.
+        art: whether the trick is used.
+
+    Raises:
+        ValueError: if it is no network, or nothing is published for the law.
+    """
+    depth = network(method, n).depth
+    if art:
+        return 2.0 * depth
+    if dist not in TABLE:
+        raise ValueError(
+            f"there is no published steepness for {dist}, only for {', '.join(TABLE)}; set one"
+        )
+
+    def distance(entry: tuple[str, int]) -> tuple[float, bool]:
+        name, size = entry
+        return abs(math.log(max(1, depth) / network(name, size).depth)), name != method
+
+    entries = [(name, size) for name, row in TABLE[dist].items() for size in row]
+    name, size = min(entries, key=distance)
+    return TABLE[dist][name][size] * BETA.get(dist, 1.0)
+
+
+@dataclass(frozen=True)
+class RankingSettings:
+    """What a training can be told; by default as in Table 3.7.
+
+    Attributes:
+        n: length of the lists, >= 2.
+        method: a name of `gendr.sorting`.
+        dist: of a sorting network; None is "cauchy".
+        art: of a sorting network, in [0, 1).
+        steepness: None is `published_steepness` for a sorting network, and for the other methods
+            their own default.
+        binary: which cross-entropy, see `ranking_cross_entropy`; the published code uses the binary
+            one. Methods without a permutation matrix use the squared error of the ranks.
+        steps: of Adam; a resumed training may have more.
+        batch: lists per step.
+        learning_rate: of Adam.
+        evaluate_every: steps between evaluations.
+        lists: drawn for an evaluation.
+        test_lists: drawn for the test in the end.
+        seed: of the first weights and of what is drawn.
+    """
+
+    n: int = 5
+    method: str = "odd_even"
+    dist: str | None = None
+    art: float = 0.0
+    steepness: float | None = None
+    binary: bool = True
+    steps: int = 200_000
+    batch: int = 100
+    learning_rate: float = 10**-3.5
+    evaluate_every: int = 1000
+    lists: int = 1000
+    test_lists: int = 10_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_count("n", self.n, least=2)
+        check_count("seed", self.seed, least=0)
+        for name in ("steps", "batch", "evaluate_every", "lists", "test_lists"):
+            check_count(name, getattr(self, name))
+        check_number("learning_rate", self.learning_rate, above=0)
+        if min(self.lists, self.test_lists) * self.n < FIVE:
+            raise ValueError(f"lists must hold {FIVE} numbers in all for EM{FIVE}, got fewer")
+        if self.method not in NETWORKS and (self.dist is not None or self.art):
+            raise ValueError(
+                f"dist and art are for sorting networks ({', '.join(NETWORKS)}), "
+                f"got them with {self.method}"
+            )
+
+    def sorter(self) -> Sort:
+        """The method.
+
+        Raises:
+            TypeError: if one of its settings has the wrong type.
+            ValueError: if it is unknown, or one of its settings is out of range.
+        """
+        options: dict[str, Any] = {}
+        steepness = self.steepness
+        if self.method in NETWORKS:
+            dist = self.dist or DIST
+            options = {"dist": dist, "art": self.art}
+            if steepness is None:
+                steepness = published_steepness(self.method, self.n, dist, art=self.art > 0)
+        if steepness is not None:
+            options["steepness"] = steepness
+        return get(self.method, **options)
+
+
+# ---------------------------------------------------------------------------------------------
+# the network, and how good it is
+
+
+class RankingNet(nn.Module):
+    """The published network: convolutions of 5 x 5, each with ReLU and 2 x 2 maxima, then 64, 1.
+
+    Args:
+        shape: (C, H, W) of the images.
+        channels: of the convolutions: 32, 64 for MNIST, and 128, 256 after them for SVHN.
+
+    Source: thesis, section 3.5.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], channels: tuple[int, ...] = (32, 64)) -> None:
+        super().__init__()
+        before, height, width = shape
+        shrunk = 2 ** len(channels)
+        if min(height, width) < shrunk:
+            raise ValueError(
+                f"images must have at least {shrunk} pixels a side, got {height} x {width}"
+            )
+        pairs = zip((before, *channels), channels, strict=False)
+        self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 5, padding=2) for a, b in pairs)
+        size = channels[-1] * (height // shrunk) * (width // shrunk)
+        self.hidden, self.score = nn.Linear(size, 64), nn.Linear(64, 1)
+        # A fifth faster on a CPU.
+        self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Scores [...] of images [..., C, H, W]."""
+        x = images.flatten(0, -4)
+        for convolution in self.convolutions:
+            # ReLU after the maxima: the same numbers and gradients, of a quarter of the values.
+            x = functional.relu(functional.max_pool2d(convolution(x), 2))
+        x = functional.relu(self.hidden(x.flatten(1)))
+        return self.score(x).reshape(images.shape[:-3])
+
+
+class Metrics(NamedTuple):
+    """How often numbers that the network has not seen come into the right order, in [0, 1].
+
+    Attributes:
+        em: lists of n that are exactly right.
+        ew: elements of these whose rank is right.
+        em5: lists of five that are exactly right.
+    """
+
+    em: float
+    ew: float
+    em5: float
+
+    def __str__(self) -> str:
+        return " | ".join(f"{100 * value:.1f}" for value in self)
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, numbers: Numbers, n: int, lists: int, seed: int) -> Metrics:
+    """The metrics of a network.
+
+    Args:
+        model: images [lists, n, C, H, W] -> scores [lists, n].
+        numbers: what it is tried on, on its device.
+        n: length of the lists.
+        lists: how many.
+        seed: equal seeds draw equal lists.
+    """
+    generator = torch.Generator(numbers.device).manual_seed(seed)
+    several = max(1, AT_ONCE // n)
+    found: list[tuple[Tensor, Tensor]] = []
+    for first in range(0, lists, several):
+        images, values = numbers.draw(min(several, lists - first), n, generator)
+        found.append((model(images), values))
+    scores, values = (torch.cat(parts) for parts in zip(*found, strict=True))
+    fives = regrouped(scores, values, FIVE, generator)
+    matches = (
+        exact_match(scores, values),
+        element_match(scores, values),
+        exact_match(*fives),
+    )
+    return Metrics(*(float(match.double().mean()) for match in matches))
+
+
+# ---------------------------------------------------------------------------------------------
+# training
+
+
+class RankingTraining:
+    """A training between two of its steps.
+
+    Attributes:
+        settings: as given.
+        step: steps done.
+        seconds: spent on them, earlier sessions included.
+        history: one row for every tenth part of the interval between evaluations: step, loss (the
+            mean since the last row), and em, ew, em5 where it was evaluated.
+        model: the network.
+
+    Args:
+        settings: of the training.
+        data: what it learns from, and is judged by.
+        device: where.
+        sorter: used instead of the method of the settings.
+
+    Raises:
+        TypeError: if a setting of the method has the wrong type.
+        ValueError: if the method is unknown, or one of its settings is out of range.
+    """
+
+    def __init__(
+        self,
+        settings: RankingSettings,
+        data: Splits,
+        device: torch.device | str = "cpu",
+        sorter: Sort | None = None,
+    ) -> None:
+        self.settings, self.device = settings, torch.device(device)
+        self.data = data.to(self.device)
+        self.sorter = settings.sorter() if sorter is None else sorter
+        # On every device the same weights, and nobody else's random numbers are touched.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            model = RankingNet(data.train.shape, data.train.channels)
+        self.model = model.to(device)
+        self.adam = torch.optim.Adam(self.model.parameters(), settings.learning_rate)
+        self.generator = torch.Generator(device).manual_seed(settings.seed)
+        self.step, self.seconds = 0, 0.0
+        self.history: list[Row] = []
+        self.best: dict[str, Any] = {"step": 0, "em5": -1.0, "model": {}}
+        self._loss = torch.zeros((), device=device)  # sum since the last row
+        self._digests = [numbers.digest() for numbers in data]
+
+    def loss(self) -> Tensor:
+        """The loss of lists that are drawn for it."""
+        s = self.settings
+        images, values = self.data.train.draw(s.batch, s.n, self.generator)
+        scores = self.model(images)
+        if isinstance(self.sorter, PermutationSort):
+            p, q = self.sorter.permutation(scores), permutation_matrix(values)
+            return ranking_cross_entropy(p, q, binary=s.binary)
+        return functional.mse_loss(self.sorter.ranks(scores), hard_ranks(values))
+
+    def advance(self) -> None:
+        """One step.
+
+        Raises:
+            ValueError: if the loss is no longer finite.
+        """
+        clock = time.perf_counter()
+        loss = self.loss()
+        self.adam.zero_grad()
+        loss.backward()
+        self.adam.step()
+        self._loss += loss.detach()
+        self.step += 1
+        every = self.settings.evaluate_every
+        since = self.step % max(1, every // LOGS)
+        if since == 0 or self.step % every == 0:
+            self._write_row()
+        if self.step % every == 0:
+            self._keep_if_best(self.history[-1])
+        self.seconds += time.perf_counter() - clock
+
+    def _write_row(self) -> None:
+        steps = self.step - (self.history[-1]["step"] if self.history else 0)
+        mean = float(self._loss) / steps
+        if not math.isfinite(mean):
+            raise ValueError(
+                f"the loss is {mean} after {self.step} steps; try a smaller steepness or "
+                "learning rate"
+            )
+        self._loss.zero_()
+        self.history.append({"step": self.step, "loss": mean})
+
+    def _keep_if_best(self, row: Row) -> None:
+        row.update(self.validate()._asdict())
+        if row["em5"] > self.best["em5"]:
+            weights = {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
+            self.best = {"step": self.step, "em5": row["em5"], "model": weights}
+
+    def validate(self) -> Metrics:
+        """The metrics on the validation part."""
+        s = self.settings
+        return evaluate(self.model, self.data.validation, s.n, s.lists, VALIDATION_SEED)
+
+    def result(self) -> RankingResult:
+        """The test of the weights that were best on the validation part, the present ones included.
+
+        It leaves the training as it is.
+        """
+        s = self.settings
+        history = [dict(row) for row in self.history]
+        best_step, weights = self.best["step"], self.best["model"]
+        if not history or history[-1]["step"] != self.step:
+            history.append({"step": self.step})
+        if "em5" not in history[-1]:
+            present = self.validate()
+            history[-1].update(present._asdict())
+            if present.em5 > self.best["em5"]:
+                best_step, weights = self.step, self.model.state_dict()
+        judge = deepcopy(self.model)
+        judge.load_state_dict(weights)
+        test = evaluate(judge, self.data.test, s.n, s.test_lists, TEST_SEED)
+        return RankingResult(
+            s, self.sorter, self.step, best_step, test, tuple(history), self.seconds, judge
+        )
+
+    # -- checkpoints
+
+    def signature(self) -> dict[str, Any]:
+        """What the training is of and how; equal ones take equal steps."""
+        values = asdict(self.settings)
+        del values["steps"], values["test_lists"]
+        return {**values, "data": self._digests}
+
+    def save(self, path: str | Path) -> None:
+        """Write a checkpoint; the file is replaced only when the new one is whole."""
+        path = Path(path)
+        values = {
+            "format": FORMAT,
+            "signature": self.signature(),
+            "step": self.step,
+            "seconds": self.seconds,
+            "history": self.history,
+            "best": self.best,
+            "loss": self._loss.cpu(),
+            "model": self.model.state_dict(),
+            "adam": self.adam.state_dict(),
+            "generator": self.generator.get_state(),
+            "random": torch.get_rng_state(),  # a method may draw from it
+        }
+        if self.device.type == "cuda":
+            values["random_cuda"] = torch.cuda.get_rng_state(self.device)
+        new = path.with_name(f".new-{path.name}")
+        with new.open("wb") as file:
+            torch.save(values, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+
+    def restore(self, path: str | Path) -> None:
+        """Go on from a checkpoint; on a CPU, bit for bit as if there had been no interruption.
+
+        The global random numbers of torch go on from there too.
+
+        Raises:
+            ValueError: if there is none, it is something else, or of another training.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise ValueError(f"no checkpoint to resume from at {path}; start without resuming")
+        try:
+            values = torch.load(path, map_location="cpu", weights_only=True)
+            if values["format"] != FORMAT:
+                raise KeyError("format")
+        except Exception as error:  # noqa: BLE001 (unpicklers raise anything on a foreign file)
+            kind = type(error).__name__
+            raise ValueError(f"{path} is no checkpoint of a ranking training ({kind})") from None
+        for key, value in self.signature().items():
+            then = values["signature"].get(key)
+            if then != value:
+                raise ValueError(
+                    f"{path} is of a training with {key} = {then}, now it is {value}; resume with "
+                    "the same settings and data, or start anew elsewhere"
+                )
+        self.model.load_state_dict(values["model"])
+        self.adam.load_state_dict(values["adam"])
+        self.generator.set_state(values["generator"])
+        torch.set_rng_state(values["random"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(values["random_cuda"], self.device)
+        self._loss = values["loss"].to(self._loss.device)
+        self.step, self.seconds = values["step"], values["seconds"]
+        self.history, self.best = values["history"], values["best"]
+
+
+@dataclass(frozen=True, eq=False)
+class RankingResult:
+    """What a training came to.
+
+    Attributes:
+        settings: as given.
+        sorter: the method that they stand for.
+        step: steps done; fewer than those of the settings if it was stopped.
+        best_step: the step with the best EM5 on the validation part.
+        test: the metrics of its weights on the test part.
+        history: rows as in `RankingTraining`, the last one evaluated.
+        seconds: spent on the steps.
+        model: the network with these weights.
+    """
+
+    settings: RankingSettings
+    sorter: Sort
+    step: int
+    best_step: int
+    test: Metrics
+    history: tuple[Row, ...]
+    seconds: float
+    model: RankingNet
+
+    def describe(self) -> dict[str, Any]:
+        """All but the weights, as plain values."""
+        return {
+            "settings": asdict(self.settings),
+            "sorter": repr(self.sorter),
+            "step": self.step,
+            "best_step": self.best_step,
+            "test": self.test._asdict(),
+            "seconds": self.seconds,
+            "history": list(self.history),
+        }
+
+
+def train(
+    settings: RankingSettings,
+    data: Splits,
+    *,
+    device: torch.device | str = "cpu",
+    sorter: Sort | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    save_every: float = 60.0,
+    seconds: float = math.inf,
+    callback: Callable[[RankingTraining], None] | None = None,
+    **changes: Any,
+) -> RankingResult:
+    """Train a network to rank numbers, and test it.
+
+    Args:
+        settings: of the training.
+        data: what it learns from, and is judged by.
+        device: where.
+        sorter: used instead of the method of the settings.
+        checkpoint: a file that is written every `save_every` seconds and in the end.
+        resume: whether to go on from that file.
+        save_every: seconds; what a kill can cost.
+        seconds: that the steps of this session may take; the first step beyond them is the last.
+        callback: called after every step. What it raises, KeyboardInterrupt included, ends the
+            training after a checkpoint.
+        **changes: fields of the settings that differ.
+
+    Raises:
+        TypeError: if an argument has the wrong type.
+        ValueError: if a setting is wrong, the loss is no longer finite, or there is nothing to
+            resume from.
+    """
+    for name in changes:
+        check_choice("setting of a ranking training", name, asdict(settings))
+    training = RankingTraining(replace(settings, **changes), data, device, sorter)
+    if resume:
+        if checkpoint is None:
+            raise ValueError("resume needs a checkpoint; name its file")
+        training.restore(checkpoint)
+
+    def save() -> None:
+        if checkpoint is not None:
+            training.save(checkpoint)
+
+    start = saved = time.monotonic()
+    while training.step < training.settings.steps:
+        training.advance()
+        if callback is not None:
+            try:
+                callback(training)
+            except BaseException:
+                save()
+                raise
+        now = time.monotonic()
+        if now - start >= seconds:
+            break
+        if now - saved >= save_every:
+            save()
+            saved = now
+    save()
+    return training.result()

@@ -1,0 +1,367 @@
+"""Sorting as functions and as a module: one face for all methods.
+
+Here the input is checked, an order is turned round, and a soft result made hard; the methods know
+none of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib import import_module
+from inspect import isabstract
+from types import MappingProxyType
+from typing import Any, TypeAlias, overload
+
+import torch
+from torch import Tensor, nn
+
+from gendr._checks import check_choice, nearest
+from gendr._tracing import lazy
+from gendr.sorting.base import (
+    PermutationSort,
+    Sort,
+    check_keys,
+    check_payload,
+    straight_through,
+)
+from gendr.sorting.losses import hard_ranks, permutation_matrix
+
+Method: TypeAlias = "str | Sort"
+
+# Where the methods are; importing a module makes its classes known.
+_MODULES = ("relaxed", "neuralsort", "softsort", "sinkhorn", "permutahedron")
+
+
+@cache
+def methods() -> Mapping[str, type[Sort]]:
+    """Every method's name -> its class."""
+    for module in _MODULES:
+        import_module(f"gendr.sorting.{module}")
+    found: dict[str, type[Sort]] = {}
+    open_classes: list[type[Sort]] = [Sort]
+    while open_classes:
+        kind = open_classes.pop(0)
+        open_classes += kind.__subclasses__()
+        if not isabstract(kind) and kind.__module__.startswith("gendr."):
+            found[kind.name] = kind
+    return MappingProxyType(found)
+
+
+def get(name: Method = "bitonic", **options: Any) -> Sort:
+    """A method of sorting by its name and settings.
+
+    >>> get("odd_even", steepness=20.0, dist="logistic", art=0.25)
+    OddEvenSort(steepness=20.0, dist='logistic', art=0.25, backend='auto')
+
+    Args:
+        name: one of `methods()`, or a method itself, whose settings the options replace.
+        **options: settings of that method; `steepness` belongs to all.
+
+    Raises:
+        TypeError: the method has no such setting, or a setting is of the wrong type.
+        ValueError: there is no such method, or a setting is out of range.
+    """
+    if not isinstance(name, (str, Sort)):
+        raise TypeError(f"a method is a name or a Sort, got {type(name).__name__}")
+    kind = type(name) if isinstance(name, Sort) else methods()[_known(name)]
+    allowed = [field.name for field in fields(kind) if field.init]
+    for option in options:
+        if option not in allowed:
+            close = ", ".join(nearest(option, allowed, len(allowed)))
+            raise TypeError(f"method {kind.name!r} has no setting {option!r}; it has: {close}")
+    return replace(name, **options) if isinstance(name, Sort) else kind(**options)
+
+
+def _known(name: str) -> str:
+    return check_choice("method", name, methods())
+
+
+def _with_permutation(chosen: Sort, what: str) -> PermutationSort:
+    """The method, if it has a permutation matrix.
+
+    Raises:
+        ValueError: it has none.
+    """
+    if isinstance(chosen, PermutationSort):
+        return chosen
+    having = [name for name, kind in methods().items() if issubclass(kind, PermutationSort)]
+    raise ValueError(
+        f"method {chosen.name!r} has no permutation matrix, which {what} needs; "
+        f"these have one: {', '.join(having)}"
+    )
+
+
+@overload
+def soft_sort(
+    x: Tensor,
+    method: Method = ...,
+    *,
+    payload: None = ...,
+    descending: bool = ...,
+    hard: bool = ...,
+    check: bool = ...,
+    **options: Any,
+) -> Tensor: ...
+@overload
+def soft_sort(
+    x: Tensor,
+    method: Method = ...,
+    *,
+    payload: Tensor,
+    descending: bool = ...,
+    hard: bool = ...,
+    check: bool = ...,
+    **options: Any,
+) -> tuple[Tensor, Tensor]: ...
+def soft_sort(
+    x: Tensor,
+    method: Method = "bitonic",
+    *,
+    payload: Tensor | None = None,
+    descending: bool = False,
+    hard: bool = False,
+    check: bool = True,
+    **options: Any,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Sort along the last dimension, differentiably.
+
+    >>> soft_sort(torch.tensor([3.0, 1.0, 2.0]), "bitonic", steepness=100.0)
+    tensor([1.0064, 2.0000, 2.9936])
+
+    Args:
+        x: [..., n], n >= 1, finite.
+        method: a name (`methods()` lists them) or a method.
+        payload: [..., n, c], sorted by the keys x along with them.
+        descending: the largest first.
+        hard: forward the exact values of `torch.sort`, backward the soft gradients
+            (straight-through).
+        check: look for NaN and inf, which a soft sort would spread over all values.
+        **options: settings of the method, such as `steepness`, which is 1 / scale.
+
+    Returns:
+        The sorted values, shaped like x; with a payload also the sorted payload.
+
+    Raises:
+        TypeError: no tensor, or a setting of the wrong type or that the method does not have.
+        ValueError: bad shapes, NaN or inf, an unknown method, a setting out of range, or a payload
+            for a method without a permutation matrix.
+    """
+    sorter = SoftSorter(method, descending=descending, hard=hard, check=check, **options)
+    result = sorter(x, payload)
+    return result.values if payload is None else (result.values, result.payload)
+
+
+def soft_rank(
+    x: Tensor,
+    method: Method = "bitonic",
+    *,
+    descending: bool = False,
+    hard: bool = False,
+    check: bool = True,
+    **options: Any,
+) -> Tensor:
+    """The rank of every value among those of the last dimension, differentiably.
+
+    >>> soft_rank(torch.tensor([3.0, 1.0, 2.0]), "bitonic", steepness=100.0)
+    tensor([2.9936, 1.0064, 2.0000])
+
+    Args:
+        x: [..., n], n >= 1, finite.
+        method: a name (`methods()` lists them) or a method.
+        descending: rank 1 for the largest instead of the smallest.
+        hard: forward the exact ranks, of equal values in their order, backward the soft gradients.
+        check: look for NaN and inf.
+        **options: settings of the method, such as `steepness`, which is 1 / scale.
+
+    Returns:
+        Shaped like x; from 1 to n.
+
+    Raises:
+        TypeError, ValueError: as `soft_sort`.
+    """
+    return SoftSorter(method, descending=descending, hard=hard, check=check, **options)(x).ranks
+
+
+def permutation(
+    x: Tensor,
+    method: Method = "bitonic",
+    *,
+    descending: bool = False,
+    hard: bool = False,
+    check: bool = True,
+    **options: Any,
+) -> Tensor:
+    """The relaxed permutation matrix P[..., rank, input]: P @ x is sorted.
+
+    Args:
+        x: [..., n], n >= 1, finite.
+        method: a name (`methods()` lists them) or a method.
+        descending: the largest first.
+        hard: forward a true permutation matrix, backward the soft gradients.
+        check: look for NaN and inf.
+        **options: settings of the method, such as `steepness`, which is 1 / scale.
+
+    Returns:
+        [..., n, n], non-negative. Networks: rows and columns sum to 1; sinkhorn: to its tolerance;
+        neuralsort and softsort: rows only.
+
+    Raises:
+        TypeError, ValueError: as `soft_sort`; also for a method that has none.
+    """
+    sorter = SoftSorter(method, descending=descending, hard=hard, check=check, **options)
+    return sorter(x).permutation
+
+
+@dataclass(frozen=True, eq=False)
+class Sorted:
+    """What a `SoftSorter` gives; each part is computed when it is first read.
+
+    Descending is the ascending order turned round: the rows of P flipped. Methods without a
+    permutation matrix sort -x instead; for "permutahedron" with "l2" that is the same.
+
+    Noise is drawn once: all parts are of one sample, in which the noisy keys decide where the
+    values go.
+    """
+
+    method: Sort
+    x: Tensor
+    keys: Tensor
+    descending: bool
+    hard: bool
+    _payload: Tensor | None
+
+    @lazy
+    def values(self) -> Tensor:
+        """The sorted values, shaped like x."""
+        if self.keys is not self.x:  # values go where their noisy keys go
+            return self._carried(self.x[..., None])[..., 0]
+        if self.descending and not isinstance(self.method, PermutationSort):
+            soft = -self.method.values(-self.keys)
+        else:
+            soft = self._flipped(self.method.values(self.keys), -1)
+        if not self.hard:
+            return soft
+        hard = self.keys.sort(dim=-1, descending=self.descending).values
+        return straight_through(hard, soft)
+
+    @lazy
+    def ranks(self) -> Tensor:
+        """The rank of every input, from 1 to n."""
+        if not self.descending:
+            soft = self.method.ranks(self.keys)
+        elif isinstance(self.method, PermutationSort):
+            soft = self.keys.shape[-1] + 1 - self.method.ranks(self.keys)
+        else:
+            soft = self.method.ranks(-self.keys)
+        if not self.hard:
+            return soft
+        return straight_through(hard_ranks(self._ascending(), "first"), soft)
+
+    @lazy
+    def permutation(self) -> Tensor:
+        """P[..., rank, input].
+
+        Raises:
+            ValueError: the method has none.
+        """
+        chosen = _with_permutation(self.method, "permutation")
+        soft = self._flipped(chosen.permutation(self.keys), -2)
+        if not self.hard:
+            return soft
+        return straight_through(permutation_matrix(self._ascending()), soft)
+
+    @lazy
+    def payload(self) -> Tensor:
+        """The sorted payload.
+
+        Raises:
+            ValueError: none was given, or the method has no permutation matrix.
+        """
+        if self._payload is None:
+            raise ValueError("there is no payload; pass one along with x")
+        return self._carried(self._payload)
+
+    def _carried(self, payload: Tensor) -> Tensor:
+        """P @ payload."""
+        chosen = _with_permutation(self.method, "a payload")
+        soft = self._flipped(chosen.carried(self.keys, payload), -2)
+        if not self.hard:
+            return soft
+        order = self._ascending().argsort(dim=-1, stable=True)[..., None]
+        hard = payload.expand(soft.shape).gather(-2, order.expand(soft.shape))
+        return straight_through(hard, soft)
+
+    def _flipped(self, soft: Tensor, dim: int) -> Tensor:
+        """Ascending as it comes from a method, in the order that is wanted."""
+        return soft.flip(dim) if self.descending else soft
+
+    def _ascending(self) -> Tensor:
+        """Keys whose ascending order is the one that is wanted."""
+        keys = self.keys.detach()
+        return -keys if self.descending else keys
+
+
+class SoftSorter(nn.Module):
+    """A differentiable sort as a module.
+
+    >>> sorter = SoftSorter("odd_even", dist="cauchy", steepness=10.0)
+    >>> out = sorter(x)         # x [..., n]
+    >>> out.values, out.ranks, out.permutation   # computed when they are read
+
+    Args:
+        method: a name (`methods()` lists them) or a method.
+        descending: the largest first.
+        hard: forward hard results, backward soft gradients (straight-through).
+        check: look for NaN and inf in the input.
+        learnable: the steepness becomes a parameter, kept positive through its logarithm.
+        **options: settings of the method, such as `steepness`, which is 1 / scale.
+
+    Raises:
+        TypeError: a setting of the wrong type or that the method does not have.
+        ValueError: an unknown method, or a setting out of range.
+    """
+
+    def __init__(
+        self,
+        method: Method = "bitonic",
+        *,
+        descending: bool = False,
+        hard: bool = False,
+        check: bool = True,
+        learnable: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self._method = get(method, **options)
+        self.descending, self.hard, self.check = descending, hard, check
+        self.log_steepness: nn.Parameter | None = None
+        if learnable:
+            steepness = torch.as_tensor(self._method.steepness, dtype=torch.get_default_dtype())
+            self.log_steepness = nn.Parameter(steepness.detach().log())
+
+    @property
+    def method(self) -> Sort:
+        """The method, with the learnt steepness."""
+        if self.log_steepness is None:
+            return self._method
+        return replace(self._method, steepness=self.log_steepness.exp())
+
+    def forward(self, x: Tensor, payload: Tensor | None = None) -> Sorted:
+        """Sort x [..., n] along the last dimension, and a payload [..., n, c] with it.
+
+        Raises:
+            TypeError: no tensors.
+            ValueError: bad shapes, NaN or inf.
+        """
+        keys = check_keys(x, check=self.check)
+        if payload is not None:
+            payload = check_payload(payload, keys)
+        method, noisy = self.method.drawn(keys)
+        return Sorted(method, keys, noisy, self.descending, self.hard, payload)
+
+    def extra_repr(self) -> str:
+        """The method and what is unusual."""
+        words = ["descending", "hard"]
+        return ", ".join([repr(self._method), *(w for w in words if getattr(self, w))])

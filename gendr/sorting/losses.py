@@ -1,0 +1,491 @@
+"""Objectives and metrics of sorting and ranking.
+
+Lists are the last dimension, batches any dimensions before it. Losses return a scalar, the mean
+over the batch; coefficients (rho, tau, NDCG) and matches return one number per list, [...].
+Permutation matrices are P[..., rank, input], ranks count from 1, the smallest value first.
+
+    >>> loss = ranking_cross_entropy(permutation(scores), permutation_matrix(values))
+    >>> exact_match(scores, values).mean()
+
+Ties among true values leave their order open: whatever order the scores give them is right. Ties
+among scores that the values tell apart are wrong, so that constant scores match nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gendr._checks import (
+    check_choice,
+    check_count,
+    check_device,
+    check_finite,
+    check_float,
+    check_shape,
+    check_tensor,
+    dtype_name,
+    shape_text,
+)
+from gendr.distributions import Distribution, as_distribution
+from gendr.distributions.registry import DistributionLike
+from gendr.sorting.base import Number, check_steepness
+
+__all__ = [
+    "element_match",
+    "exact_match",
+    "hard_ranks",
+    "kendall",
+    "ndcg",
+    "ndcg_of_ranks",
+    "permutation_matrix",
+    "ranking_cross_entropy",
+    "regrouped",
+    "spearman",
+]
+
+# Below it the logarithm of a probability goes on as its tangent, see `_safe_log`. Far below what a
+# loss should tell apart, far above the smallest float32.
+LEAST = 1e-12
+
+
+# ---------------------------------------------------------------------------------------------
+# the hard truth
+
+
+def hard_ranks(values: Tensor, ties: str = "average") -> Tensor:
+    """The rank of every value in its list, the smallest 1.
+
+    Args:
+        values: [..., n], n >= 1.
+        ties: "average" gives equal values the mean of their ranks; "first" gives them different
+            ranks, in their order.
+
+    Returns:
+        [..., n], in the dtype of the values, the default one for integers; without gradient.
+
+    Raises:
+        TypeError: if `values` is no real tensor.
+        ValueError: if it has no dimension, n = 0, NaN or inf, or `ties` is something else.
+    """
+    values = _list("values", values)
+    if check_choice("ties", ties, ("average", "first")) == "average":
+        first, last = _rank_range(values)
+        return (first + last).to(_float_like(values)) / 2
+    order = values.argsort(dim=-1, stable=True)
+    ranks = torch.arange(1, values.shape[-1] + 1, dtype=_float_like(values), device=values.device)
+    return ranks.new_empty(values.shape).scatter_(-1, order, ranks.expand_as(values))
+
+
+def permutation_matrix(values: Tensor, ties: str = "first") -> Tensor:
+    """The hard permutation matrix Q of values (or of their ranks): Q @ values is sorted.
+
+    Args:
+        values: [..., n], n >= 1.
+        ties: "first" keeps equal values in their order, so that Q is a permutation; "average" is
+            the mean over all orders of equal values: Q stays doubly stochastic, and each column is
+            uniform over the ranks that its value may have.
+
+    Returns:
+        Q [..., rank, input], in the dtype of the values, the default one for integers.
+
+    Raises:
+        TypeError: if `values` is no real tensor.
+        ValueError: if it has no dimension, n = 0, NaN or inf, or `ties` is something else.
+    """
+    values = _list("values", values)
+    if check_choice("ties", ties, ("average", "first")) == "first":
+        order = values.argsort(dim=-1, stable=True)[..., None]
+        shape = (*values.shape, values.shape[-1])
+        matrix = torch.zeros(shape, dtype=_float_like(values), device=values.device)
+        return matrix.scatter_(-1, order, 1.0)
+    first, last = (rank[..., None, :] for rank in _rank_range(values))
+    rank = torch.arange(1, values.shape[-1] + 1, device=values.device)[:, None]
+    return ((first <= rank) & (rank <= last)) / (last - first + 1).to(_float_like(values))
+
+
+def _rank_range(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The first and the last rank, int64 [..., n], that ties leave to every value."""
+    values = values.contiguous()
+    ascending = values.sort(-1).values
+    first = torch.searchsorted(ascending, values) + 1
+    return first, torch.searchsorted(ascending, values, right=True)
+
+
+# ---------------------------------------------------------------------------------------------
+# metrics
+
+
+def element_match(scores: Tensor, values: Tensor) -> Tensor:
+    """The fraction of elements whose rank among the scores is right (the metric EW).
+
+    An element is right if all ranks that ties leave to its score are ranks that ties leave to its
+    value; without ties, if the two ranks are equal.
+
+    Args:
+        scores: [..., n], predicted.
+        values: [..., n], true.
+
+    Returns:
+        [...], in [0, 1], without gradient.
+
+    Raises:
+        TypeError: if one of them is no real tensor.
+        ValueError: if shapes differ, n = 0, or NaN or inf are among them.
+
+    Source: thesis, section 3.5; Grover et al., NeuralSort, 2019.
+    """
+    return _right(scores, values).mean(-1)
+
+
+def exact_match(scores: Tensor, values: Tensor) -> Tensor:
+    """1 where a whole list is in the right order, else 0 (the metric EM).
+
+    A list is in the right order if all its elements are right in the sense of `element_match`:
+    whenever a value is below another one, its score is too.
+
+    Args:
+        scores: [..., n], predicted.
+        values: [..., n], true.
+
+    Returns:
+        [...], without gradient; its mean is the fraction of lists.
+
+    Raises:
+        TypeError: if one of them is no real tensor.
+        ValueError: if shapes differ, n = 0, or NaN or inf are among them.
+
+    Source: thesis, section 3.5; Grover et al., NeuralSort, 2019.
+    """
+    return _right(scores, values).amin(-1)
+
+
+def _right(scores: Tensor, values: Tensor) -> Tensor:
+    """1 for elements of the right rank, else 0; [..., n]."""
+    scores, values = _pair("scores", scores, "values", values)
+    found, true = _rank_range(scores.detach()), _rank_range(values)
+    return ((true[0] <= found[0]) & (found[1] <= true[1])).to(scores.dtype)
+
+
+def regrouped(
+    scores: Tensor, values: Tensor, size: int = 5, generator: torch.Generator | None = None
+) -> tuple[Tensor, Tensor]:
+    """All predictions, shuffled, as lists of another size.
+
+    The metric EM5, which can be compared between models trained with lists of different sizes, is
+    exact_match(*regrouped(scores, values)).mean().
+
+    Args:
+        scores: m predictions in any shape; each must have been made without the others of its list.
+        values: true, the same shape.
+        size: of the new lists, <= m.
+        generator: of the shuffle.
+
+    Returns:
+        Scores and values [m // size, size]; the rest is left out.
+
+    Raises:
+        TypeError: if one of them is no real tensor.
+        ValueError: if shapes differ, there are fewer than `size`, or NaN or inf are among them.
+
+    Source: thesis, section 3.5.
+    """
+    scores, values = _pair("scores", scores, "values", values)
+    check_count("size", size)
+    count = scores.numel()
+    if count < size:
+        raise ValueError(f"lists of {size} need as many predictions, got {count}")
+    device = scores.device if generator is None else generator.device
+    chosen = torch.randperm(count, generator=generator, device=device)[: count - count % size]
+    chosen = chosen.to(scores.device).reshape(-1, size)
+    return scores.flatten()[chosen], values.flatten()[chosen]
+
+
+# ---------------------------------------------------------------------------------------------
+# losses of permutation matrices
+
+
+def ranking_cross_entropy(p: Tensor, target: Tensor, *, binary: bool = False) -> Tensor:
+    """Cross-entropy between a relaxed permutation matrix and the true one.
+
+    Column c of P is a distribution over the ranks of input c:
+
+        L = mean over columns of -sum_r Q_rc log P_rc,
+        and if binary, of -sum_r (Q_rc log P_rc + (1 - Q_rc) log(1 - P_rc)).
+
+    The papers write the first and compute the second, as a mean over the n^2 entries, which is L/n.
+
+    log P is exact for P >= 1e-12. Below, it goes on as its tangent there: a probability that
+    underflows to 0 costs 28.6, its gradient is finite, and it does not vanish, as that of a clamped
+    logarithm would. log(1 - P) does the same below the machine epsilon, as 1 - P has no more
+    digits.
+
+    Args:
+        p: [..., rank, input], in [0, 1].
+        target: Q, the same shape, such as `permutation_matrix(values)`; columns sum to 1.
+        binary: also reward every rank that an input does not have.
+
+    Returns:
+        Scalar >= 0, the mean over the batch too; 0 for an empty batch. Twice differentiable.
+
+    Raises:
+        TypeError: if `p` is not float32 or float64, or `target` no tensor.
+        ValueError: if shapes or devices differ, or the matrices are not square.
+
+    Source: thesis, (3.12) and Figure 3.1.
+    """
+    check_float("p", p)
+    check_tensor("target", target)
+    check_shape("p", p, "[..., n, n]")
+    if target.shape != p.shape:
+        raise ValueError(
+            f"target must have the shape of p, {shape_text(p.shape)}, "
+            f"got {shape_text(target.shape)}; permutation_matrix(values) makes it from values"
+        )
+    target = check_device("target", target, "p", p).to(p.dtype)
+    gain = target * _safe_log(p, LEAST)
+    if binary:
+        gain = gain + (1 - target) * _safe_log(1 - p, torch.finfo(p.dtype).eps)
+    return -gain.sum() / max(1, p.numel() // max(1, p.shape[-1]))
+
+
+def _safe_log(p: Tensor, least: float) -> Tensor:
+    """The logarithm of p, below `least` its tangent there; p < 0, by rounding, counts as 0."""
+    is_safe = p >= least
+    exact = torch.where(is_safe, p, 1.0).log()
+    return torch.where(is_safe, exact, math.log(least) + (p.clamp(min=0) - least) / least)
+
+
+# ---------------------------------------------------------------------------------------------
+# rank correlations
+
+
+def spearman(ranks: Tensor, values: Tensor) -> Tensor:
+    """Spearman's rho: the correlation of soft ranks with the ranks of values.
+
+    With hard ranks it is the coefficient itself, ties included. It does not depend on how far
+    apart soft ranks are, which a squared error does.
+
+    Args:
+        ranks: [..., n], soft or hard; also, any scores, whose linear correlation with the true
+            ranks it then is.
+        values: [..., n], true; equal ones share the mean of their ranks.
+
+    Returns:
+        [...], in [-1, 1]; 0, with gradient 0, if the ranks or the values of a list are all equal.
+        Twice differentiable.
+
+    Raises:
+        TypeError: if one of them is no real tensor.
+        ValueError: if shapes differ, n = 0, or NaN or inf are among them.
+
+    Source: Blondel et al., Fast Differentiable Sorting and Ranking, 2020.
+    """
+    ranks, values = _pair("ranks", ranks, "values", values)
+    a = ranks - ranks.mean(-1, keepdim=True)
+    b = hard_ranks(values).to(ranks.dtype)
+    b = b - b.mean(-1, keepdim=True)
+    # What rounding leaves of equal numbers is no difference.
+    noise = 8 * torch.finfo(ranks.dtype).eps * ranks.detach().abs().amax(-1, keepdim=True)
+    a = torch.where(a.detach().abs().amax(-1, keepdim=True) > noise, a, 0.0)
+    return _cosine((a * b).sum(-1), a.square().sum(-1), b.square().sum(-1))
+
+
+def kendall(
+    x: Tensor,
+    values: Tensor,
+    dist: DistributionLike = "logistic",
+    steepness: Number = 10.0,
+    variant: str = "a",
+) -> Tensor:
+    """Kendall's tau, relaxed: how many pairs are in the right order, minus those in the wrong one.
+
+    For a symmetric distribution the sign of a difference becomes 2 F(steepness d) - 1, in general
+    s(d) = F(steepness d) - F(-steepness d), and
+
+        tau_a = mean over pairs of s(x_i - x_j) sign(y_i - y_j),
+        tau_b = sum s(x_i - x_j) sign(y_i - y_j) / sqrt(sum s(x_i - x_j)^2 sum sign(y_i - y_j)^2).
+
+    With dist="heaviside" both are the coefficients themselves, ties included.
+
+    Args:
+        x: [..., n], scores.
+        values: [..., n], true.
+        dist: a name, an object or a callable CDF.
+        steepness: 1 / scale, > 0; a number or a tensor of a single one, through which gradients
+            flow.
+        variant: "a" or "b"; tied values leave tau_a below 1 however good the scores are.
+
+    Returns:
+        [...], in [-1, 1]; 0, with gradient 0, for n = 1, and for "b" if all scores or all values
+        are equal. Twice differentiable. Memory is O(n^2) a list.
+
+    Raises:
+        TypeError: if a tensor is no real one.
+        ValueError: if shapes differ, n = 0, NaN or inf are among them, or an option is unknown.
+
+    Source: Kendall, A New Measure of Rank Correlation, 1938; Daniels, 1944.
+    """
+    check_choice("variant", variant, ("a", "b"))
+    law: Distribution = as_distribution(dist)
+    steepness = check_steepness(steepness)
+    x, values = _pair("x", x, "values", values)
+    # F over all ordered pairs; the one of (j, i) is the F(-d) of (i, j).
+    above = law(x[..., :, None] - x[..., None, :], 1 / steepness)
+    soft = above - above.mT
+    sign = _signs(values).to(soft.dtype)
+    concordance = (soft * sign).sum((-2, -1))
+    n = x.shape[-1]
+    if variant == "a":
+        return concordance / max(1, n * (n - 1))
+    return _cosine(concordance, soft.square().sum((-2, -1)), sign.square().sum((-2, -1)))
+
+
+def _signs(values: Tensor) -> Tensor:
+    """sign(y_i - y_j), [..., n, n], without the difference, which may overflow."""
+    above = values[..., :, None] > values[..., None, :]
+    return above.to(torch.int8) - above.mT.to(torch.int8)
+
+
+def _cosine(product: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """The product over sqrt(a b), for a b = 0 a constant 0."""
+    is_defined = (a > 0) & (b > 0)
+    a, b = (torch.where(is_defined, square, 1.0) for square in (a, b))
+    return torch.where(is_defined, product, 0.0) / (a.sqrt() * b.sqrt())
+
+
+# ---------------------------------------------------------------------------------------------
+# discounted cumulative gain
+
+
+def ndcg(p: Tensor, relevance: Tensor, k: int | None = None, gain: str = "exponential") -> Tensor:
+    """Normalised discounted cumulative gain, expected under a relaxed permutation matrix.
+
+        DCG = sum_{r <= k} sum_c P_rc gain(relevance_c) / log2(1 + r),   NDCG = DCG / largest DCG
+
+    Rank 1 is the top of the list here, the largest score: P must be one that sorts the scores in
+    descending order. With a hard one, as `permutation_matrix(-scores, ties="average")`, it is the
+    metric itself, the mean over the orders of equal scores.
+
+    Args:
+        p: [..., rank, input], of the scores in descending order.
+        relevance: [..., n], >= 0; grades or real numbers.
+        k: only the first k ranks count; all by default.
+        gain: "exponential", 2^relevance - 1, or "linear", the relevance itself.
+
+    Returns:
+        [...], in [0, 1]; 0, with gradient 0, for a list without relevant elements. Linear in P.
+
+    Raises:
+        TypeError: if `p` is not float32 or float64, `relevance` no real tensor, k no int.
+        ValueError: if shapes do not fit, relevance is negative, NaN or inf, or k < 1.
+
+    Source: Järvelin and Kekäläinen, 2002; Taylor et al., SoftRank, 2008; Swezey et al., PiRank,
+    2021.
+    """
+    check_float("p", p)
+    sizes = check_shape("p", p, "[..., n, n]")
+    k = sizes["n"] if k is None else check_count("k", k)
+    gains = _gains(relevance, p[..., 0, :] if sizes["n"] else p, gain)
+    discounts = _discounts(p)[:k]
+    found = ((discounts @ p[..., :k, :]) * gains).sum(-1)
+    return _normalised(found, gains, discounts)
+
+
+def ndcg_of_ranks(ranks: Tensor, relevance: Tensor, gain: str = "exponential") -> Tensor:
+    """Normalised discounted cumulative gain with every element discounted at its soft rank.
+
+        DCG = sum_c gain(relevance_c) / log2(1 + rank_c),   NDCG = DCG / largest DCG
+
+    For methods that have ranks but no permutation matrix. By convexity of the discount it is at
+    most the expected NDCG of a P with these ranks, see `ndcg`.
+
+    Args:
+        ranks: [..., n], soft or hard, >= 1; of the scores in descending order: the largest score
+            has rank 1.
+        relevance: [..., n], >= 0.
+        gain: "exponential", 2^relevance - 1, or "linear", the relevance itself.
+
+    Returns:
+        [...]; 0, with gradient 0, for a list without relevant elements. Twice differentiable.
+
+    Raises:
+        TypeError: if one of them is no real tensor.
+        ValueError: if shapes differ, n = 0, a rank is not above 0, relevance is negative, or NaN or
+            inf are among them.
+    """
+    ranks = _floats("ranks", ranks)
+    if ranks.numel() and not bool((ranks > 0).all()):
+        raise ValueError(f"ranks must be > 0, got {ranks.min().item():g}; they count from 1")
+    gains = _gains(relevance, ranks, gain)
+    return _normalised((gains / torch.log2(1 + ranks)).sum(-1), gains, _discounts(ranks))
+
+
+def _gains(relevance: Tensor, like: Tensor, gain: str) -> Tensor:
+    """What the elements [..., n] are worth."""
+    check_choice("gain", gain, ("exponential", "linear"))
+    relevance = _floats("relevance", relevance)
+    if relevance.shape != like.shape:
+        raise ValueError(
+            f"relevance must have shape {shape_text(like.shape)}, got {shape_text(relevance.shape)}"
+        )
+    if relevance.numel() and bool((relevance < 0).any()):
+        raise ValueError(f"relevance must be >= 0, got {relevance.min().item():g}")
+    relevance = check_device("relevance", relevance, "the others", like).to(like.dtype)
+    return torch.exp2(relevance) - 1 if gain == "exponential" else relevance
+
+
+def _discounts(like: Tensor) -> Tensor:
+    """What the ranks 1 .. n are worth."""
+    ranks = torch.arange(1, like.shape[-1] + 1, dtype=like.dtype, device=like.device)
+    return 1 / torch.log2(1 + ranks)
+
+
+def _normalised(found: Tensor, gains: Tensor, discounts: Tensor) -> Tensor:
+    """DCG over the one of the best order, 0 if that is 0."""
+    best = gains.sort(-1, descending=True).values[..., : len(discounts)]
+    best = (best * discounts).sum(-1)
+    is_defined = best > 0
+    return torch.where(is_defined, found, 0.0) / torch.where(is_defined, best, 1.0)
+
+
+# ---------------------------------------------------------------------------------------------
+# what comes in
+
+
+def _list(name: str, x: object) -> Tensor:
+    """A finite tensor [..., n], n >= 1; integers stay as they are, since floats may merge them."""
+    x = check_tensor(name, x)
+    if x.is_complex():
+        raise TypeError(f"{name} must be real, got {dtype_name(x.dtype)}")
+    if x.ndim == 0 or x.shape[-1] == 0:
+        raise ValueError(f"{name} must have shape [..., n] with n >= 1, got {shape_text(x.shape)}")
+    if x.is_floating_point():
+        return check_finite(name, x)
+    return x.byte() if x.dtype is torch.bool else x
+
+
+def _float_like(x: Tensor) -> torch.dtype:
+    """The dtype of what is computed from x."""
+    if x.is_floating_point():
+        return torch.promote_types(x.dtype, torch.float32)
+    return torch.get_default_dtype()
+
+
+def _floats(name: str, x: object) -> Tensor:
+    """As `_list`, in float32 or float64."""
+    x = _list(name, x)
+    return x.to(_float_like(x))
+
+
+def _pair(name: str, x: object, other_name: str, other: object) -> tuple[Tensor, Tensor]:
+    """Floats, and a list of the same shape on the same device."""
+    one, two = _floats(name, x), _list(other_name, other)
+    if one.shape != two.shape:
+        raise ValueError(
+            f"{name} and {other_name} must have one shape, "
+            f"got {shape_text(one.shape)} and {shape_text(two.shape)}"
+        )
+    return one, check_device(other_name, two, name, one)

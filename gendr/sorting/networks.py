@@ -1,0 +1,206 @@
+"""Sorting networks as data: which wires meet in which layer, and which of them gets the minimum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache, cached_property, wraps
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gendr._checks import check_choice, check_count
+
+Comparator: TypeAlias = "tuple[int, int]"
+Layer: TypeAlias = "tuple[Comparator, ...]"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A comparator network on n wires.
+
+    Value i enters on wire i; what leaves on wire r has rank r. A comparator (low, high) leaves the
+    smaller of its two values on the wire `low` and the larger on `high`, whichever index is the
+    larger. Whether the network sorts is not checked: that takes 2^n inputs.
+
+    Args:
+        n: number of wires.
+        layers: the comparators [L][...] of each layer; within a layer they share no wire.
+        name: what messages call it.
+
+    Raises:
+        TypeError: a comparator is no pair of ints, or n no int.
+        ValueError: n < 1, an empty layer, a wire out of range or used twice in a layer.
+    """
+
+    n: int
+    # Left out of the hash, which would take milliseconds; equality still compares it.
+    layers: tuple[Layer, ...] = field(hash=False, repr=False)
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        check_count("n", self.n)
+        for position, layer in enumerate(self.layers):
+            if not layer:
+                raise ValueError(f"layer {position} of the network {self.name} has no comparator")
+            used: set[int] = set()
+            for comparator in layer:
+                self._check(comparator, used, position)
+                used.update(comparator)
+
+    def _check(self, comparator: object, used: set[int], layer: int) -> None:
+        where = f"of layer {layer} of the network {self.name}"
+        pair = comparator if isinstance(comparator, tuple) else ()
+        if len(pair) != 2 or not all(type(wire) is int for wire in pair):
+            raise TypeError(
+                f"the comparator {comparator!r} {where} must be a tuple (low, high) of two ints"
+            )
+        low, high = pair
+        if low == high or min(pair) < 0 or max(pair) >= self.n:
+            raise ValueError(
+                f"the comparator {comparator} {where} must join two of the wires 0 .. {self.n - 1}"
+            )
+        for wire in (low, high):
+            if wire in used:
+                raise ValueError(
+                    f"the comparator {comparator} {where} uses the wire {wire}, which another one "
+                    "of this layer uses; move one of them to a layer of its own"
+                )
+
+    @property
+    def depth(self) -> int:
+        """Number of layers."""
+        return len(self.layers)
+
+    @cached_property
+    def size(self) -> int:
+        """Number of comparators."""
+        return sum(len(layer) for layer in self.layers)
+
+    @cached_property
+    def pairs(self) -> NDArray[np.int32]:
+        """All comparators (low, high), int32 [size, 2], layer after layer; read-only."""
+        flat = [comparator for layer in self.layers for comparator in layer]
+        pairs = np.array(flat, dtype=np.int32).reshape(-1, 2)
+        pairs.setflags(write=False)
+        return pairs
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """Layer l is pairs[offsets[l] : offsets[l + 1]]; int64 [depth + 1]; read-only."""
+        offsets = np.cumsum([0, *map(len, self.layers)], dtype=np.int64)
+        offsets.setflags(write=False)
+        return offsets
+
+    def states(self, values: NDArray[Any]) -> Iterator[NDArray[Any]]:
+        """The values [..., n] on the wires, hard: before the first layer and after every layer."""
+        yield values
+        for start, stop in pairwise(self.offsets):
+            low, high = self.pairs[start:stop].T
+            a, b = values[..., low], values[..., high]
+            values = values.copy()
+            values[..., low], values[..., high] = np.minimum(a, b), np.maximum(a, b)
+            yield values
+
+
+def layered(comparators: Iterable[Comparator]) -> tuple[Layer, ...]:
+    """Comparators in the order of a sequential program, each moved to the first layer it fits."""
+    layers: list[list[Comparator]] = []
+    free: dict[int, int] = {}  # the first layer that leaves this wire free
+    for low, high in comparators:
+        at = max(free.get(low, 0), free.get(high, 0))
+        if at == len(layers):
+            layers.append([])
+        layers[at].append((low, high))
+        free[low] = free[high] = at + 1
+    return tuple(map(tuple, layers))
+
+
+def _generator(comparators: Callable[[int], Iterable[Comparator]]) -> Callable[[int], Network]:
+    """The networks of a sequential program, kept by n."""
+
+    @cache
+    def built(n: int) -> Network:
+        return Network(n, layered(comparators(n)), f"{comparators.__name__}({n})")
+
+    # The check comes before the cache, in which 2, 2.0 and True would be equal.
+    @wraps(comparators)
+    def generator(n: int) -> Network:
+        return built(check_count("n", n))
+
+    return generator
+
+
+@_generator
+def odd_even(n: int) -> Iterator[Comparator]:
+    """Odd-even transposition sort: neighbours only, n(n - 1)/2 comparators.
+
+    Depth n (thesis section 3.2.1), but 0 for n = 1 and 1 for n = 2, whose second layer is empty.
+    """
+    for layer in range(n):
+        for i in range(layer % 2, n - 1, 2):
+            yield i, i + 1
+
+
+@_generator
+def bitonic(n: int) -> Iterator[Comparator]:
+    """Batcher's bitonic sorter for any n.
+
+    Depth k(k + 1)/2 with k = log2(n) if n is a power of two; these are the networks of thesis
+    Figure 3.2, wire by wire. Otherwise depth at most k(k + 1)/2 with k = log2(n) rounded up.
+    """
+    yield from _bitonic_sort(0, n, ascending=True)
+
+
+def _bitonic_sort(start: int, n: int, *, ascending: bool) -> Iterator[Comparator]:
+    if n > 1:
+        half = n // 2
+        yield from _bitonic_sort(start, half, ascending=True)
+        yield from _bitonic_sort(start + half, n - half, ascending=False)
+        yield from _bitonic_merge(start, n, ascending=ascending)
+
+
+def _bitonic_merge(start: int, n: int, *, ascending: bool) -> Iterator[Comparator]:
+    """Sorts what first ascends, then descends.
+
+    To reach 2m wires, m the largest power of two below n, imagine -inf on wires that are missing
+    at the end that gets the minimum: the sequence stays bitonic, and -inf stays where it is.
+    """
+    if n > 1:
+        m = 1 << ((n - 1).bit_length() - 1)
+        for i in range(start, start + n - m):
+            yield (i, i + m) if ascending else (i + m, i)
+        first = n - m if ascending else m
+        yield from _bitonic_merge(start, first, ascending=ascending)
+        yield from _bitonic_merge(start + first, n - first, ascending=ascending)
+
+
+@_generator
+def odd_even_merge(n: int) -> Iterator[Comparator]:
+    """Batcher's odd-even merge exchange sort (Knuth, volume 3, Algorithm 5.2.2M) for any n.
+
+    As deep as `bitonic`, with fewer comparators, all of which point down.
+    """
+    top = 1 << max(0, (n - 1).bit_length() - 1)
+    p = top if n > 1 else 0
+    while p:
+        q, rest, distance = top, 0, p
+        while distance:
+            yield from ((i, i + distance) for i in range(n - distance) if i & p == rest)
+            distance, q, rest = q - p, q // 2, p
+        p //= 2
+
+
+NETWORKS = {generator.__name__: generator for generator in (odd_even, bitonic, odd_even_merge)}
+
+
+def network(name: str, n: int) -> Network:
+    """The network of this name for n values; each is made once.
+
+    Raises:
+        TypeError: n is no int.
+        ValueError: unknown name, or n < 1.
+    """
+    return NETWORKS[check_choice("network", name, NETWORKS)](n)

@@ -1,0 +1,65 @@
+"""NeuralSort."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gendr.sorting.base import Number
+from gendr.sorting.rows import RowSort, launch
+
+
+@final
+@dataclass(frozen=True)
+class NeuralSort(RowSort):
+    """P[i, :] = softmax_j(steepness ((2 i - n - 1) x_j - A_j)), A_j = sum_k |x_j - x_k|.
+
+    For n = 2 it is the relaxed sorting network with the logistic distribution. Its arguments grow
+    with n: the rows of evenly spaced inputs, h apart, are Gaussians of variance h / (2 steepness).
+
+    Source: Grover et al., Stochastic Optimization of Sorting Networks via Continuous Relaxations
+        (ICLR 2019), equation (5); there descending, ranks from above.
+    """
+
+    name: ClassVar[str] = "neuralsort"
+
+    def reference(self, x: Tensor, steepness: Number) -> Tensor:
+        """The formula of the paper in plain torch: P [..., n, n] of x [..., n]."""
+        n = x.shape[-1]
+        rank = torch.arange(1, n + 1, dtype=x.dtype, device=x.device)
+        # What all arguments of a row have in common does not matter, but it costs digits.
+        x = x - x.detach().mean(-1, keepdim=True)
+        total = (x[..., :, None] - x[..., None, :]).abs().sum(-1)
+        arguments = (2 * rank - n - 1)[:, None] * x[..., None, :] - total[..., None, :]
+        arguments = arguments - arguments.detach().amax(-1, keepdim=True)
+        return (steepness * arguments).softmax(-1)
+
+    def run_forward(
+        self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray
+    ) -> None:
+        """Fill p [B, n, n] for x [B, n] with its stable argsort."""
+        from gendr.sorting import _numba_rows as kernels
+
+        units = len(x) * kernels.parts(x.shape[1])
+        launch(kernels.neuralsort_rows, units, p.size, x, order, steepness, p)
+
+    def run_backward(
+        self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """For g = dL/dp: dL/dx [B, n], and every matrix' part of dL/dsteepness [B], float64."""
+        from gendr.sorting import _numba_rows as kernels
+
+        batch, n = x.shape
+        parts = kernels.parts(n)
+        shares = np.empty((batch, parts, 2, n))
+        launch(kernels.neuralsort_shares, batch * parts, p.size, x, order, p, g, shares)
+        by_x, by_steepness = np.empty((batch, n)), np.empty(batch)
+        launch(
+            kernels.neuralsort_gradient, batch, x.size, x, order, steepness, shares,
+            by_x, by_steepness,
+        )  # fmt: skip
+        return by_x, by_steepness

@@ -1,0 +1,228 @@
+"""Relaxed sorting networks: every comparator swaps with a probability."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass, field
+from functools import lru_cache
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from gendr._backends import NAMES
+from gendr._checks import check_choice, check_number
+from gendr._tracing import constant
+from gendr.distributions import (
+    CallableDistribution,
+    Distribution,
+    Heaviside,
+    as_distribution,
+    laws,
+)
+from gendr.distributions.registry import DistributionLike
+from gendr.sorting.backend import Backend, Gated, choose
+from gendr.sorting.base import PermutationSort
+from gendr.sorting.networks import Network, network
+
+
+@dataclass(frozen=True)
+class NetworkSort(PermutationSort):
+    """A sorting network whose comparators swap with a probability.
+
+    Two values a, b stay where they are with probability F((b - a) * steepness), F the CDF of the
+    noise on their difference, and swap with the rest; the expected values go on to the next layer.
+    P is doubly stochastic.
+
+    Args:
+        steepness: inverse of the scale of F. With art and with squared distributions it is applied
+            after the power of the difference, as the papers do. Their inverse temperature beta is
+            the same for all laws but reciprocal, whose beta is half of it.
+        dist: a symmetric distribution: a name, a `Distribution` or a CDF of your own, for which
+            F(-z) = 1 - F(z) is not checked. The default is monotonic, so that no gradient has the
+            wrong sign, its error is bounded, it is smooth, and in the thesis' Table 3.7 it is the
+            best or close to the best for every n and both networks. heaviside sorts hard, without
+            gradient; ties stay as they are.
+        art: exponent of the activation replacement trick, in [0, 1): differences d become
+            d / |d|^art. The papers use 0.25 to 0.4, with logistic. It is not monotonic, and has
+            slope 0 at a tie.
+        backend: "auto", or a name of `gendr.backends()`.
+
+    Raises:
+        TypeError: a setting is of the wrong type.
+        ValueError: a setting is out of range, or the distribution is not symmetric.
+
+    Source: Petersen et al., Differentiable Sorting Networks for Scalable Sorting and Ranking
+        Supervision (ICML 2021); Monotonic Differentiable Sorting Networks (ICLR 2022); thesis
+        (3.5), (3.9) to (3.11), (3.13).
+    """
+
+    dist: DistributionLike = "cauchy"
+    art: float = 0.0
+    backend: str = "auto"
+    # What `dist` and `art` come to.
+    law: Distribution = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("backend", self.backend, ("auto", *NAMES))
+        law = as_distribution(self.dist)
+        if check_number("art", self.art):
+            law = law.art(self.art)
+        object.__setattr__(self, "law", check_symmetric(law))
+
+    @abstractmethod
+    def network_of(self, n: int) -> Network:
+        """The network for n values."""
+
+    def permutation(self, x: Tensor) -> Tensor:
+        """P [..., rank, input] of x [..., n]; rows and columns sum to 1."""
+        wires, backend, (_, keep, swap) = self._walk(x)
+        return backend.carry(keep, swap, wires, None).reshape(*x.shape, x.shape[-1])
+
+    def values(self, x: Tensor) -> Tensor:
+        """P @ x, without P."""
+        _, _, (values, _, _) = self._walk(x)
+        return values.reshape(x.shape)
+
+    def carried(self, x: Tensor, payload: Tensor) -> Tensor:
+        """P @ payload, [..., n, c], without P."""
+        batch = torch.broadcast_shapes(x.shape[:-1], payload.shape[:-2])
+        n, width = payload.shape[-2:]
+        x, payload = x.expand(*batch, n), payload.expand(*batch, n, width)
+        wires, backend, (_, keep, swap) = self._walk(x)
+        flat = payload.reshape(len(keep), n, width)
+        return backend.carry(keep, swap, wires, flat).reshape(payload.shape)
+
+    def ranks(self, x: Tensor) -> Tensor:
+        """The expected rank under each column of P, without P."""
+        if torch.compiler.is_compiling():  # which cannot make a network
+            return super().ranks(x)
+        wires, backend, (_, keep, swap) = self._walk(x)
+        # P^T positions. The layers are symmetric, so P^T is the network backwards.
+        positions = torch.arange(1, wires.n + 1, dtype=x.dtype, device=x.device)
+        payload = positions[:, None].expand(len(keep), -1, -1)
+        wires = backwards(wires)
+        return backend.carry(keep.flip(-1), swap.flip(-1), wires, payload).reshape(x.shape)
+
+    def _walk(self, x: Tensor) -> tuple[Network, Backend, Gated]:
+        n = x.shape[-1]
+        # What `torch.compile` traces through is the reference, which its own compiler makes fast.
+        name = "reference" if torch.compiler.is_compiling() else self.backend
+        wires, backend, steepness = self.network_of(n), choose(name, x), self.steepness
+        if isinstance(steepness, Tensor):
+            steepness = steepness.reshape(()).to(x.device)
+        flat = x.reshape(x.numel() // n, n)
+        return wires, backend, backend.gates(flat, wires, self.law, steepness)
+
+
+@final
+@dataclass(frozen=True)
+class BitonicSort(NetworkSort):
+    """`NetworkSort` with the bitonic network: about log2(n)^2 / 2 layers, for large n."""
+
+    name: ClassVar[str] = "bitonic"
+
+    def network_of(self, n: int) -> Network:
+        """The network for n values."""
+        return named(self.name, n)
+
+
+@final
+@dataclass(frozen=True)
+class OddEvenSort(NetworkSort):
+    """`NetworkSort` with the odd-even transposition network: n layers of neighbours."""
+
+    name: ClassVar[str] = "odd_even"
+
+    def network_of(self, n: int) -> Network:
+        """The network for n values."""
+        return named(self.name, n)
+
+
+@final
+@dataclass(frozen=True)
+class OddEvenMergeSort(NetworkSort):
+    """`NetworkSort` with Batcher's odd-even mergesort: as deep as bitonic, fewer comparators."""
+
+    name: ClassVar[str] = "odd_even_merge"
+
+    def network_of(self, n: int) -> Network:
+        """The network for n values."""
+        return named(self.name, n)
+
+
+@final
+@dataclass(frozen=True)
+class CustomNetworkSort(NetworkSort):
+    """`NetworkSort` with a network of your own; whether it sorts is not checked.
+
+    Args:
+        network: its n is the number of values that can be sorted.
+    """
+
+    name: ClassVar[str] = "network"
+
+    _: KW_ONLY
+    network: Network
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.network, Network):
+            raise TypeError(
+                f"network must be a Network, got {type(self.network).__name__}; "
+                "for one with a name use its own method"
+            )
+        ready(self.network)
+
+    def network_of(self, n: int) -> Network:
+        """The network, if it is for n values.
+
+        Raises:
+            ValueError: it is for another number of values.
+        """
+        if n != self.network.n:
+            raise ValueError(
+                f"the network {self.network.name} sorts {self.network.n} values, got {n}"
+            )
+        return self.network
+
+
+def ready(wires: Network) -> Network:
+    """The network with its arrays made: `torch.compile` can read them, but not make them."""
+    _ = wires.pairs, wires.offsets
+    return wires
+
+
+@constant
+def named(name: str, n: int) -> Network:
+    """The network of a name, `ready`."""
+    return ready(network(name, n))
+
+
+def check_symmetric(dist: Distribution) -> Distribution:
+    """Return `dist` if F(-z) = 1 - F(z), or if it is a CDF of the user's, which is not looked into.
+
+    heaviside passes: it differs from a symmetric law at 0 only.
+
+    Raises:
+        ValueError: with the names of those that are.
+    """
+    law, shift = dist.law, dist.total_shift()
+    known = law.is_symmetric or isinstance(law, (Heaviside, CallableDistribution))
+    if known and not isinstance(shift, Tensor) and shift == 0:
+        return dist
+    names = ", ".join(
+        name for name, law in laws().items() if law.is_symmetric is True or law is Heaviside
+    )
+    raise ValueError(
+        f"a comparator needs a symmetric distribution, F(-z) = 1 - F(z), got {dist}; "
+        f"symmetric without a shift are {names}"
+    )
+
+
+@lru_cache(maxsize=256)
+def backwards(wires: Network) -> Network:
+    """The comparators in reverse order."""
+    layers = tuple(layer[::-1] for layer in wires.layers[::-1])
+    return Network(wires.n, layers, f"{wires.name} backwards")

@@ -1,0 +1,147 @@
+"""Sorts whose permutation matrix is a softmax of every row: NeuralSort and SoftSort.
+
+On the CPU a fused kernel makes the matrix, and its gradient is computed from the matrix alone; no
+other tensor of that size exists. On other devices, under `torch.compile`, and where a graph of the
+backward pass is wanted for second derivatives, the formula of the paper runs in plain torch.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gendr._checks import check_number
+from gendr._threads import run
+from gendr.sorting.base import Number, PermutationSort, Sort
+
+SMALL = 20_000  # entries of all matrices; to share less costs more than it saves
+
+
+def launch(kernel: Callable[..., None], units: int, entries: int, *args: Any) -> None:
+    """Run a kernel over 0 .. units - 1, on all threads if there are many entries to visit."""
+    if entries < SMALL:
+        kernel(*args, 0, units)
+    else:
+        run(kernel, units, *args, pieces=2)
+
+
+@dataclass(frozen=True)
+class RowSort(PermutationSort):
+    """A sort that is a softmax in every row: rows sum to 1, columns only nearly.
+
+    The largest entry of every row is where the hard permutation has its 1 ("unimodal").
+
+    With noise, the inputs are taken as the logarithms of scores, and every call draws one sample of
+    the Plackett-Luce distribution over permutations, relaxed: Gumbel noise times `noise` is added
+    to x, from torch's generator (`torch.manual_seed` repeats it). Input i then is the largest with
+    probability softmax(x / noise)[i], and the others follow among themselves alike. Two calls, also
+    of `values` and `ranks`, draw two samples; `carried` moves its whole payload by one. For several
+    samples repeat x along a batch dimension.
+
+    Args:
+        steepness: inverse of the temperature of the softmax.
+        noise: scale of the Gumbel noise, not negative; 0 for the deterministic sort.
+
+    Source: Grover et al., Stochastic Optimization of Sorting Networks via Continuous Relaxations
+        (ICLR 2019), sections 3 and 4.1; Prillo and Eisenschlos, SoftSort (ICML 2020).
+    """
+
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if check_number("noise", self.noise) < 0:
+            raise ValueError(f"noise must be >= 0, got {self.noise!r}; 0 adds none")
+
+    def drawn(self, x: Tensor) -> tuple[Sort, Tensor]:
+        """The method without its noise, and x with one sample of it."""
+        return (replace(self, noise=0.0), self.perturbed(x)) if self.noise else (self, x)
+
+    def permutation(self, x: Tensor) -> Tensor:
+        """P [..., rank, input] of x [..., n], of the noisy x if there is noise."""
+        keys = self.perturbed(x)
+        steepness = self.steepness
+        if isinstance(steepness, Tensor):
+            steepness = steepness.reshape(())
+        plain = x.device.type != "cpu" or torch.compiler.is_compiling()
+        if plain or not self.has_kernel:
+            return self.reference(keys, steepness)
+        return cast(Tensor, _Rows.apply(keys, steepness, self))
+
+    def perturbed(self, x: Tensor) -> Tensor:
+        """The inputs with a fresh sample of the noise."""
+        if self.noise == 0:
+            return x
+        # The generator of exponential numbers may give 0, whose logarithm is infinite.
+        exponential = torch.empty_like(x).exponential_().clamp_(min=torch.finfo(x.dtype).tiny)
+        return x - self.noise * exponential.log()
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether there is a compiled kernel for these settings."""
+        return True
+
+    @abstractmethod
+    def reference(self, x: Tensor, steepness: Number) -> Tensor:
+        """The formula of the paper in plain torch: P [..., n, n] of x [..., n]."""
+
+    @abstractmethod
+    def run_forward(
+        self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray
+    ) -> None:
+        """Fill p [B, n, n] for x [B, n] with its stable argsort."""
+
+    @abstractmethod
+    def run_backward(
+        self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """For g = dL/dp: dL/dx [B, n], and every matrix' part of dL/dsteepness [B], float64."""
+
+
+def _number(value: Number) -> float:
+    return float(value.detach() if isinstance(value, Tensor) else value)
+
+
+class _Rows(torch.autograd.Function):
+    """The kernels, with first derivatives of their own and all others from the reference."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, steepness: Number, sort: RowSort) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        n = x.shape[-1]
+        keys = x.detach().reshape(-1, n).contiguous()
+        order = keys.sort(dim=-1, stable=True).indices
+        p = keys.new_empty(len(keys), n, n)
+        sort.run_forward(keys.numpy(), order.numpy(), _number(steepness), p.numpy())
+        p = p.reshape(*x.shape, n)
+        ctx.sort, ctx.number = sort, _number(steepness)
+        ctx.save_for_backward(x, p, order, steepness if isinstance(steepness, Tensor) else None)
+        return p
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, p, order, steepness = ctx.saved_tensors
+        sort: RowSort = ctx.sort
+        if torch.is_grad_enabled():  # a graph of the backward pass is wanted
+            wanted = ctx.needs_input_grad[:2]
+            inputs = [t for t, w in zip((x, steepness), wanted, strict=True) if w]
+            p = sort.reference(x, ctx.number if steepness is None else steepness)
+            grads = iter(torch.autograd.grad(p, inputs, g, create_graph=True))
+            by_x, by_steepness = (next(grads) if w else None for w in wanted)
+            return by_x, by_steepness, None
+        keys, matrices, upstream = (
+            t.detach().reshape(len(order), *t.shape[x.ndim - 1 :]).contiguous() for t in (x, p, g)
+        )
+        by_x, by_steepness = map(
+            torch.from_numpy,
+            sort.run_backward(
+                keys.numpy(), order.numpy(), ctx.number, matrices.numpy(), upstream.numpy()
+            ),
+        )
+        # Autograd itself casts to the dtypes of the inputs.
+        return by_x.reshape(x.shape), None if steepness is None else by_steepness.sum(), None

@@ -1,0 +1,91 @@
+"""SoftSort."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gendr._checks import check_number
+from gendr.sorting.base import Number
+from gendr.sorting.rows import RowSort, launch
+
+
+@final
+@dataclass(frozen=True)
+class SoftSort(RowSort):
+    """P[i, :] = softmax_j(-steepness |sort(x)_i - x_j|^power).
+
+    The gradient flows through sort(x) as through a gather. Where two values are equal, the distance
+    has slope 0, also for a power below 1, whose slope there is infinite.
+
+    Args:
+        steepness: inverse of the temperature of the softmax.
+        noise: scale of the Gumbel noise, not negative; 0 for the deterministic sort.
+        power: of the distance, positive. The paper uses 1 and 2, which have compiled kernels; rows
+            of power 1 are Laplace densities at the inputs, those of power 2 Gaussian ones.
+
+    Source: Prillo and Eisenschlos, SoftSort: A Continuous Relaxation for the argsort Operator
+        (ICML 2020), equation (4); there descending, ranks from above.
+    """
+
+    name: ClassVar[str] = "softsort"
+
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("power", self.power, above=0.0)
+
+    def reference(self, x: Tensor, steepness: Number) -> Tensor:
+        """The formula of the paper in plain torch: P [..., n, n] of x [..., n]."""
+        ordered = x.sort(dim=-1, stable=True).values
+        difference = ordered[..., :, None] - x[..., None, :]
+        return (-steepness * self._distance(difference)).softmax(-1)
+
+    def _distance(self, difference: Tensor) -> Tensor:
+        if self.power == 1:
+            return difference.abs()
+        if self.power == 2:
+            return difference.square()
+        # A slope that is infinite, at 0 or by overflow, must not meet a gradient of 0.
+        limit = (torch.finfo(difference.dtype).max / 2) ** min(1.0, 1 / self.power)
+        moved = torch.where(difference == 0, 1.0, difference).abs().clamp(max=limit)
+        return torch.where(difference == 0, 0.0, moved**self.power)
+
+    @property
+    def has_kernel(self) -> bool:
+        """Powers 1 and 2."""
+        return self.power in (1, 2)
+
+    def run_forward(
+        self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray
+    ) -> None:
+        """Fill p [B, n, n] for x [B, n] with its stable argsort."""
+        from gendr.sorting import _numba_rows as kernels
+
+        units = len(x) * kernels.parts(x.shape[1])
+        squared = self.power == 2
+        launch(kernels.softsort_rows, units, p.size, x, order, steepness, squared, p)
+
+    def run_backward(
+        self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """For g = dL/dp: dL/dx [B, n], and every matrix' part of dL/dsteepness [B], float64."""
+        from gendr.sorting import _numba_rows as kernels
+
+        batch, n = x.shape
+        parts, squared = kernels.parts(n), self.power == 2
+        shares, rows = np.empty((batch, parts, 1, n)), np.empty((batch, n))
+        launch(
+            kernels.softsort_shares, batch * parts, p.size, x, order, squared, p, g, shares, rows
+        )
+        by_x, by_steepness = np.empty((batch, n)), np.empty(batch)
+        launch(
+            kernels.softsort_gradient, batch, x.size, x, order, steepness, squared, shares, rows,
+            by_x, by_steepness,
+        )  # fmt: skip
+        return by_x, by_steepness

@@ -1,0 +1,252 @@
+"""The functions and the module that users call: words, orders, hard results, errors."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import gendr
+from gendr.sorting import (
+    PermutationSort,
+    SoftSorter,
+    Sort,
+    get,
+    methods,
+    odd_even,
+    permutation,
+    soft_rank,
+    soft_sort,
+)
+
+# "network" needs a network of the user's, which fixes n.
+NAMES = [name for name in methods() if name != "network"]
+WITH_P = [name for name in NAMES if issubclass(methods()[name], PermutationSort)]
+KEYS = torch.tensor([[0.3, -1.2, 2.5, 0.9, 0.1], [1.0, 0.0, -1.0, 5.0, 3.0]])
+
+
+def soft(name):
+    """Soft enough that nothing is saturated."""
+    return get(name, steepness=1.5)
+
+
+def test_all_methods_are_known():
+    expected = {"bitonic", "odd_even", "odd_even_merge", "network", "neuralsort", "softsort"}
+    assert set(methods()) == expected | {"sinkhorn", "permutahedron"}
+    for name, kind in methods().items():
+        assert kind.name == name
+        assert isinstance(get(name) if name != "network" else get(name, network=odd_even(3)), kind)
+
+
+def test_a_method_takes_new_settings():
+    one = get("odd_even", steepness=3.0, art=0.2)
+    two = get(one, steepness=7.0)
+    assert (two.steepness, two.art) == (7.0, 0.2)
+    assert one.steepness == 3.0
+    torch.testing.assert_close(
+        soft_sort(KEYS, one, steepness=7.0), soft_sort(KEYS, "odd_even", steepness=7.0, art=0.2)
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_functions_and_module_agree(name):
+    out = SoftSorter(name, steepness=1.5)(KEYS)
+    assert torch.equal(out.values, soft_sort(KEYS, name, steepness=1.5))
+    assert torch.equal(out.ranks, soft_rank(KEYS, name, steepness=1.5))
+    if name in WITH_P:
+        assert torch.equal(out.permutation, permutation(KEYS, name, steepness=1.5))
+    assert out.values is out.values  # computed once
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_descending_is_ascending_turned_round(name):
+    up, down = soft_sort(KEYS, soft(name)), soft_sort(KEYS, soft(name), descending=True)
+    torch.testing.assert_close(down, up.flip(-1))
+    ranks = soft_rank(KEYS, soft(name)) + soft_rank(KEYS, soft(name), descending=True)
+    torch.testing.assert_close(ranks, torch.full_like(ranks, 6.0))
+    if name in WITH_P:
+        p = permutation(KEYS, soft(name), descending=True)
+        torch.testing.assert_close((p @ KEYS[..., None])[..., 0], down, rtol=1e-4, atol=1e-4)
+
+
+def test_without_a_matrix_descending_sorts_the_negative():
+    kwargs = {"steepness": 1.5, "regularization": "entropic", "descending": True}
+    entropic = get("permutahedron", steepness=1.5, regularization="entropic")
+    values, ranks = (f(KEYS, "permutahedron", **kwargs) for f in (soft_sort, soft_rank))
+    assert torch.equal(values, -entropic.values(-KEYS))
+    assert torch.equal(ranks, entropic.ranks(-KEYS))
+    assert float((6 - ranks - entropic.ranks(KEYS)).abs().max()) > 1e-3  # not the same
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_hard_forward_soft_backward(name, descending):
+    x = torch.tensor([[2.0, -1.0, 2.0, 0.5]], dtype=torch.float64, requires_grad=True)  # a tie
+    weights = torch.randn(4, 4, dtype=torch.float64)
+    expected = x.detach().sort(dim=-1, descending=descending, stable=True)
+    positions = torch.arange(1.0, 5.0, dtype=torch.float64)
+    kwargs = {"descending": descending}
+
+    hard, loose = (soft_sort(x, soft(name), hard=h, **kwargs) for h in (True, False))
+    assert torch.equal(hard, expected.values)
+    assert not torch.equal(loose, hard)
+    assert_same_gradient(hard, loose, x, weights[0])
+
+    hard, loose = (soft_rank(x, soft(name), hard=h, **kwargs) for h in (True, False))
+    assert torch.equal(hard.gather(-1, expected.indices)[0], positions)
+    assert_same_gradient(hard, loose, x, weights[1])
+
+    if name in WITH_P:
+        hard, loose = (permutation(x, soft(name), hard=h, **kwargs) for h in (True, False))
+        assert torch.equal(hard, torch.eye(4, dtype=torch.float64)[expected.indices])
+        assert_same_gradient(hard, loose, x, weights)
+
+
+def assert_same_gradient(hard, loose, x, weights):
+    a, b = (torch.autograd.grad((y * weights).sum(), x)[0] for y in (hard, loose))
+    assert torch.equal(a, b)
+    assert float(a.abs().max()) > 0
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("name", WITH_P)
+def test_payload_goes_with_its_keys(name, descending):
+    payload = torch.randn(2, 5, 3)
+    values, carried = soft_sort(KEYS, soft(name), payload=payload, descending=descending)
+    p = permutation(KEYS, soft(name), descending=descending)
+    torch.testing.assert_close(carried, p @ payload, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(values, soft_sort(KEYS, soft(name), descending=descending))
+    _, hard = soft_sort(KEYS, soft(name), payload=payload, descending=descending, hard=True)
+    order = KEYS.argsort(dim=-1, descending=descending)
+    assert torch.equal(hard, payload.gather(1, order[..., None].expand(2, 5, 3)))
+
+
+@pytest.mark.parametrize("name", WITH_P)
+def test_one_payload_for_many_keys(name):
+    payload = torch.randn(5, 2)
+    _, carried = soft_sort(KEYS, soft(name), payload=payload)
+    torch.testing.assert_close(carried, permutation(KEYS, soft(name)) @ payload)
+    _, hard = soft_sort(KEYS, soft(name), payload=payload, hard=True)
+    assert torch.equal(hard, payload[KEYS.argsort(dim=-1)])
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("name", ["neuralsort", "softsort"])
+def test_noise_is_drawn_once_for_all_parts(name, hard, descending):
+    payload = torch.randn(2, 5, 3)
+    sorter = SoftSorter(name, noise=2.0, steepness=1.5, hard=hard, descending=descending)
+    out, other = sorter(KEYS, payload), sorter(KEYS, payload)
+    torch.testing.assert_close(out.permutation @ payload, out.payload)
+    torch.testing.assert_close((out.permutation @ KEYS[..., None])[..., 0], out.values)
+    if hard:
+        assert set(out.permutation.unique().tolist()) == {0, 1}
+        ranks = torch.arange(1.0, 6.0) @ out.permutation
+        torch.testing.assert_close(ranks, out.ranks)
+    assert not torch.equal(out.permutation, other.permutation)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", [(1,), (4,), (0, 3), (2, 3, 5)])
+def test_shapes(name, shape):
+    x = torch.randn(shape)
+    assert soft_sort(x, name).shape == soft_rank(x, name).shape == x.shape
+    if name in WITH_P:
+        assert permutation(x, name).shape == (*shape, shape[-1])
+    if shape == (1,):
+        torch.testing.assert_close(soft_sort(x, name), x)
+        torch.testing.assert_close(soft_rank(x, name), torch.ones(1))
+
+
+def test_integers_and_half_precision_are_promoted():
+    x = torch.tensor([3, 1, 2])
+    torch.testing.assert_close(soft_sort(x, steepness=1e6), torch.tensor([1.0, 2.0, 3.0]))
+    assert soft_sort(x.half()).dtype == torch.float32
+    assert soft_sort(x.double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_learnable_steepness(name):
+    sorter = SoftSorter(name, steepness=2.0, learnable=True)
+    (parameter,) = sorter.parameters()
+    out = sorter(KEYS)
+    torch.testing.assert_close(out.values, soft_sort(KEYS, name, steepness=2.0))
+    (gradient,) = torch.autograd.grad(out.ranks[0, 0] + out.values[0, 0], parameter)
+    assert float(gradient) != 0
+    with torch.no_grad():
+        parameter.fill_(torch.log(torch.tensor(5.0)))
+    torch.testing.assert_close(sorter(KEYS).values, soft_sort(KEYS, name, steepness=5.0))
+    assert list(sorter.state_dict()) == ["log_steepness"]
+
+
+def test_module_says_what_it_is():
+    text = repr(SoftSorter("odd_even", steepness=3.0, descending=True))
+    assert "OddEvenSort(steepness=3.0" in text
+    assert "descending" in text
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: soft_sort([1.0, 2.0]), TypeError, "x must be a torch.Tensor, got list"),
+        (lambda: soft_sort(torch.tensor(1.0)), ValueError, r"\[\.\.\., n\] with n >= 1"),
+        (lambda: soft_sort(torch.zeros(3, 0)), ValueError, r"n >= 1 .* got \[3, 0\]"),
+        (lambda: soft_sort(torch.zeros(3) * 1j), TypeError, "x must be real"),
+        (lambda: soft_rank(torch.tensor([1.0, torch.inf])), ValueError, "x must be finite, got 1"),
+        (lambda: permutation(torch.tensor([torch.nan])), ValueError, "x must be finite, got 1"),
+        (lambda: soft_sort(KEYS, "bitonik"), ValueError, "unknown method 'bitonik'.*bitonic"),
+        (lambda: soft_sort(KEYS, 3), TypeError, "a method is a name or a Sort, got int"),
+        (lambda: soft_sort(KEYS, stepness=3.0), TypeError, "no setting 'stepness'.*steepness"),
+        (lambda: soft_sort(KEYS, "softsort", dist="cauchy"), TypeError, "no setting 'dist'"),
+        (lambda: soft_sort(KEYS, steepness=0.0), ValueError, "steepness must be > 0, got 0"),
+        (lambda: soft_sort(KEYS, steepness=-torch.ones(())), ValueError, "steepness must be > 0"),
+        (lambda: soft_sort(KEYS, steepness=torch.ones(2)), TypeError, "a single floating number"),
+        (lambda: soft_sort(KEYS, steepness="3"), TypeError, "steepness must be a number, got str"),
+        (lambda: soft_sort(KEYS, dist="exponential"), ValueError, "symmetric"),
+        (lambda: permutation(KEYS, "permutahedron"), ValueError, "no permutation matrix.*bitonic"),
+        (
+            lambda: soft_sort(KEYS, "permutahedron", payload=torch.zeros(2, 5, 1)),
+            ValueError,
+            "no permutation matrix, which a payload needs",
+        ),
+        (
+            lambda: soft_sort(KEYS, payload=torch.zeros(2, 4, 1)),
+            ValueError,
+            r"payload must have shape \[\.\.\., n, c\] with n = 5, got \[2, 4, 1\]",
+        ),
+        (lambda: SoftSorter()(KEYS).payload, ValueError, "there is no payload"),
+    ],
+)
+def test_bad_input_ends_in_one_line(call, error, message):
+    with pytest.raises(error, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+def test_the_check_can_be_left_out():
+    x = torch.tensor([0.0, torch.inf])
+    assert soft_sort(x, "odd_even", dist="logistic", check=False).shape == (2,)
+
+
+def test_classes_of_users_stay_out_of_the_table():
+    class Mine(Sort):
+        name = "mine"
+
+        def values(self, x):
+            return x.sort(dim=-1).values
+
+        def ranks(self, x):
+            return x
+
+    assert torch.equal(soft_sort(KEYS, Mine()), KEYS.sort(dim=-1).values)
+    assert "mine" not in methods()
+
+
+def test_import_is_light():
+    script = (
+        "import sys, gendr.sorting as s; s.methods()\n"
+        "print(*sorted({'numba', 'scipy', 'matplotlib', 'triton'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == ""
+    assert gendr.sorting.soft_sort is soft_sort

@@ -1,0 +1,251 @@
+"""Networks sort, by the 0-1 principle and by numbers; their shape, messages and drawings."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from gendr.sorting.networks import NETWORKS, Network, bitonic, network, odd_even
+from gendr.sorting.plot import _columns, draw
+
+GENERATORS = sorted(NETWORKS)
+each = pytest.mark.parametrize("name", GENERATORS)
+
+
+def run(net, wires):
+    """Send wires [n, ...] through, in place; & and | of bits are their minimum and maximum."""
+    low_of, high_of = (
+        (np.bitwise_and, np.bitwise_or) if wires.dtype == np.uint64 else (np.minimum, np.maximum)
+    )
+    for layer in net.layers:
+        for low, high in layer:
+            smaller = low_of(wires[low], wires[high])
+            high_of(wires[low], wires[high], out=wires[high])
+            wires[low] = smaller
+    return wires
+
+
+def every_zero_one_input(n):
+    """Wires uint64 [n, words]: bit k of wire i, counted through, is bit i of the number k."""
+    words = np.arange(max(1, 2**n // 64), dtype=np.uint64)
+    wires = np.empty((n, len(words)), np.uint64)
+    numbers = np.arange(64, dtype=np.uint64)
+    for i in range(n):
+        if i < 6:
+            ones = (numbers >> np.uint64(i)) & np.uint64(1)
+            wires[i] = (ones << numbers).sum(dtype=np.uint64)
+        else:
+            ones = (words >> np.uint64(i - 6)) & np.uint64(1)
+            wires[i] = ones * np.uint64(2**64 - 1)
+    return wires
+
+
+@each
+def test_every_zero_one_input_is_sorted(name):
+    for n in range(1, 25):
+        wires = run(network(name, n), every_zero_one_input(n))
+        assert not (wires[:-1] & ~wires[1:]).any(), n
+
+
+def test_the_zero_one_check_sees_a_missing_comparator():
+    net = bitonic(9)
+    *front, last = net.layers
+    broken = run(Network(9, (*front, last[1:])), every_zero_one_input(9))
+    assert (broken[:-1] & ~broken[1:]).any()
+
+
+@each
+def test_random_numbers_with_ties_are_sorted(name):
+    rng = np.random.default_rng(0)
+    for n in range(1, 131):
+        wires = rng.integers(0, 200 if n % 2 else n // 2, (n, 10_000), dtype=np.uint8)
+        wires = run(network(name, n), wires)
+        assert (wires[:-1] <= wires[1:]).all(), n
+
+
+@each
+@pytest.mark.parametrize("n", [1, 2, 7, 22, 42, 128])
+def test_states_end_sorted_and_take_one_step_per_layer(name, n):
+    values = np.random.default_rng(n).normal(size=(3, 5, n))
+    kept = values.copy()
+    net = network(name, n)
+    states = list(net.states(values))
+    assert len(states) == net.depth + 1
+    assert (states[0] == kept).all()
+    assert (states[-1] == np.sort(kept, -1)).all()
+    assert (values == kept).all()
+
+
+def test_small_networks_are_those_of_the_books():
+    assert odd_even(1).layers == ()
+    assert odd_even(2).layers == (((0, 1),),)
+    assert odd_even(4).layers == (((0, 1), (2, 3)), ((1, 2),)) * 2
+    assert odd_even(5).layers == ((((0, 1), (2, 3)), ((1, 2), (3, 4))) * 2 + (((0, 1), (2, 3)),))
+    assert bitonic(1).layers == ()
+    assert bitonic(4).layers == (((0, 1), (3, 2)), ((0, 2), (1, 3)), ((0, 1), (2, 3)))
+    assert network("odd_even_merge", 4).layers == (((0, 2), (1, 3)), ((0, 1), (2, 3)), ((1, 2),))
+
+
+@pytest.mark.parametrize("n", [2, 4, 8, 16, 64, 256])
+def test_bitonic_of_a_power_of_two_is_the_classic_loop(n):
+    expected = []
+    k = 2
+    while k <= n:
+        j = k // 2
+        while j:
+            ups = [(i, i + j) for i in range(n) if not i & j]
+            expected.append({(a, b) if not a & k else (b, a) for a, b in ups})
+            j //= 2
+        k *= 2
+    assert [set(layer) for layer in bitonic(n).layers] == expected
+
+
+@each
+def test_depth_and_size(name):
+    for n in range(3, 131):
+        net = network(name, n)
+        k = (n - 1).bit_length()
+        if name == "odd_even":
+            assert (net.depth, net.size) == (n, n * (n - 1) // 2)
+        elif n == 2**k:
+            assert net.depth == k * (k + 1) // 2
+        else:
+            assert net.depth <= k * (k + 1) // 2
+            assert net.depth == bitonic(n).depth
+    # Knuth, volume 3, section 5.3.4: Batcher's counts.
+    sizes = {
+        "odd_even": [1, 6, 28, 120, 496],
+        "bitonic": [1, 6, 24, 80, 240],
+        "odd_even_merge": [1, 5, 19, 63, 191],
+    }
+    assert [network(name, 2**k).size for k in range(1, 6)] == sizes[name]
+
+
+@each
+@pytest.mark.parametrize("n", [1, 2, 13, 1024])
+def test_arrays_hold_the_layers(name, n):
+    net = network(name, n if name != "odd_even" else min(n, 64))
+    assert net.pairs.dtype == np.int32
+    assert net.offsets.dtype == np.int64
+    assert net.pairs.shape == (net.size, 2)
+    assert net.offsets.shape == (net.depth + 1,)
+    cut = [
+        tuple(map(tuple, net.pairs[a:b].tolist()))
+        for a, b in zip(net.offsets[:-1], net.offsets[1:], strict=True)
+    ]
+    assert tuple(cut) == net.layers
+    for array in (net.pairs, net.offsets):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+
+
+@each
+def test_a_network_is_made_once(name):
+    net = network(name, 12)
+    assert net is network(name, 12)
+    assert net is NETWORKS[name](12)
+    again = Network(12, net.layers, net.name)
+    assert again == net
+    assert hash(again) == hash(net)
+    assert net != network(name, 11)
+    assert repr(net) == f"Network(n=12, name='{name}(12)')"
+
+
+def test_unknown_names_list_the_nearest():
+    with pytest.raises(ValueError, match=r"unknown network 'bitonik'; allowed: bitonic, odd_even"):
+        network("bitonik", 8)
+
+
+@each
+@pytest.mark.parametrize(
+    ("n", "error", "message"),
+    [
+        (0, ValueError, "n must be >= 1, got 0"),
+        (-3, ValueError, "n must be >= 1, got -3"),
+        (8.0, TypeError, "n must be an int, got float"),
+        (True, TypeError, "n must be an int, got bool"),
+    ],
+)
+def test_n_is_checked_also_where_an_equal_number_is_known(name, n, error, message):
+    network(name, 8), network(name, 1)
+    with pytest.raises(error, match=message):
+        network(name, n)
+
+
+@pytest.mark.parametrize(
+    ("n", "layers", "error", "message"),
+    [
+        (0, (), ValueError, "n must be >= 1, got 0"),
+        (3, (((0, 3),),), ValueError, r"\(0, 3\) of layer 0 of .* two of the wires 0 .. 2"),
+        (3, (((0, 1),), ((-1, 1),)), ValueError, r"\(-1, 1\) of layer 1 of the network custom"),
+        (3, (((1, 1),),), ValueError, r"\(1, 1\) of layer 0 .* must join two of the wires"),
+        (3, (((0, 1), (2, 1)),), ValueError, r"\(2, 1\) .* uses the wire 1, which another one"),
+        (3, (((0, 1),), ()), ValueError, "layer 1 of the network custom has no comparator"),
+        (3, (((0, 1, 2),),), TypeError, r"\(0, 1, 2\) of layer 0 .* tuple \(low, high\)"),
+        (3, (([0, 1],),), TypeError, r"\[0, 1\] of layer 0 .* tuple \(low, high\)"),
+        (3, (((0, 1.0),),), TypeError, "tuple .low, high. of two ints"),
+    ],
+)
+def test_a_bad_network_is_refused(n, layers, error, message):
+    with pytest.raises(error, match=message):
+        Network(n, layers)
+
+
+# -- drawings
+
+
+@each
+def test_comparators_that_overlap_stand_in_columns_of_their_own(name):
+    for layer in network(name, 21).layers:
+        places = _columns(layer)
+        assert sorted(set(places)) == list(range(max(places) + 1))
+        for k, first in enumerate(layer):
+            for j, second in enumerate(layer[:k]):
+                if places[j] == places[k]:
+                    assert max(first) < min(second) or max(second) < min(first)
+
+
+def test_neighbours_share_a_column():
+    assert {place for layer in odd_even(9).layers for place in _columns(layer)} == {0}
+
+
+def test_a_drawing_has_a_dot_at_the_smaller_value_and_an_arrow_at_the_larger():
+    net = bitonic(6)
+    marks = {"o": [], "v": [], "^": []}
+    for line in draw(net).lines:
+        if line.get_marker() in marks:
+            marks[line.get_marker()].append(round(line.get_ydata()[0]))
+    pairs = net.pairs.tolist()
+    assert sorted(marks["o"]) == sorted(low for low, _ in pairs)
+    assert sorted(marks["v"]) == sorted(high for low, high in pairs if high > low)
+    assert sorted(marks["^"]) == sorted(high for low, high in pairs if high < low)
+
+
+@pytest.mark.parametrize("convert", [list, np.array, torch.tensor])
+def test_a_drawing_shows_the_values_before_between_and_after(convert):
+    ax = draw(odd_even(3), convert([3.0, 1.5, -2.0]))
+    shown = [text.get_text() for text in ax.texts]
+    assert shown == "3 1.5 -2  1.5 3 -2  1.5 -2 3  -2 1.5 3".split()
+    places = [text.get_position()[0] for text in ax.texts[::3]]
+    assert places == sorted(places)
+
+
+def test_a_drawing_goes_where_it_is_told():
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    assert draw(odd_even(1), [4], ax) is ax
+    assert [text.get_text() for text in ax.texts] == ["4"]
+
+
+@pytest.mark.parametrize("values", [[1, 2], [[1, 2, 3]], ["a", "b", "c"]])
+def test_a_drawing_refuses_values_that_do_not_fit(values):
+    with pytest.raises(ValueError, match="values must be 3 numbers, one for each wire, got"):
+        draw(odd_even(3), values)
+
+
+def test_a_drawing_asks_for_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"pip install 'gendr\[docs\]'"):
+        draw(odd_even(3))

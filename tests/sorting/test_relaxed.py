@@ -1,0 +1,571 @@
+"""The relaxed sorting networks: the reference against the papers, the kernels against it."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+import torch
+
+from gendr import distributions
+from gendr._threads import set_num_threads
+from gendr.sorting import backend, cpu, reference
+from gendr.sorting.networks import NETWORKS, Network, bitonic, odd_even
+from gendr.sorting.relaxed import (
+    BitonicSort,
+    CustomNetworkSort,
+    NetworkSort,
+    OddEvenMergeSort,
+    OddEvenSort,
+)
+from gendr.testing import relative_l2
+
+METHODS = (BitonicSort, OddEvenSort, OddEvenMergeSort)
+SYMMETRIC = tuple(name for name, law in distributions.laws().items() if law.is_symmetric is True)
+LAWS = (*SYMMETRIC, "heaviside")
+BACKENDS = {"reference": reference, "cpu": cpu}
+TOLERANCE = {torch.float64: (1e-12, 1e-11), torch.float32: (1e-6, 1e-5)}  # relative L2
+
+
+def keys(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype).requires_grad_()
+
+
+def scrambled(n, layers):
+    """A network of random comparators, which need not sort: some wires rest, some point up."""
+    rng = np.random.default_rng(n)
+    found = []
+    for _ in range(layers):
+        wires = rng.permutation(n)[: 2 * rng.integers(1, n // 2 + 1)].tolist()
+        found.append(tuple(zip(wires[::2], wires[1::2], strict=True)))
+    return Network(n, tuple(found))
+
+
+def walked(module, x, network, dist, steepness, payload=None):
+    """Values, gates and matrix (or payload) of a backend."""
+    values, keep, swap = module.gates(x, network, dist, steepness)
+    return values, keep, swap, module.carry(keep, swap, network, payload)
+
+
+# ---------------------------------------------------------------------------------------------
+# The reference against the papers
+# ---------------------------------------------------------------------------------------------
+
+PAPER = {
+    "logistic": lambda x: 1 / (1 + math.exp(-x)),  # (3.21)
+    "cauchy": lambda x: math.atan(x) / math.pi + 0.5,  # (3.23)
+    "reciprocal": lambda x: 0.5 * x / (1 + abs(x)) + 0.5,  # (3.22), whose beta is half ours
+    # (3.24), whose beta is ours; it prints - 1 / (16 beta x) as the first case
+    "optimal": lambda x: -1 / (16 * x) if x < -0.25 else 1 - 1 / (16 * x) if x > 0.25 else x + 0.5,
+    "gaussian": scipy.stats.norm.cdf,
+    "laplace": scipy.stats.laplace.cdf,
+    "hyperbolic_secant": scipy.stats.hypsecant(scale=2 / math.pi).cdf,
+    "uniform": scipy.stats.uniform(-1, 2).cdf,
+    "wigner_semicircle": scipy.stats.semicircular.cdf,
+    "cubic_hermite": lambda x: scipy.stats.beta(2, 2).cdf((1 + x) / 2),
+}
+
+
+def paper_matrix(x, layers, cdf, beta, art):
+    """P by (3.9) to (3.11) for one row of keys, with the differences of (3.13)."""
+    n = len(x)
+    p = np.eye(n)
+    for layer in layers:
+        step = np.eye(n)
+        for i, j in layer:
+            difference = x[j] - x[i]
+            phi = difference / (abs(difference) ** art + 1e-300)
+            alpha = cdf(phi * beta)
+            step[i, i] = step[j, j] = alpha
+            step[i, j] = step[j, i] = 1 - alpha
+        p, x = step @ p, step @ x
+    return p, x
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", PAPER)
+def test_reference_is_the_formula_of_the_papers(name, method):
+    for n, art in ((1, 0.0), (2, 0.0), (3, 0.25), (6, 0.0), (8, 0.25)):
+        x = keys(2, n).detach()
+        sort = method(3.0, name, art, "reference")
+        for row, p, values in zip(x, sort.permutation(x), sort.values(x), strict=True):
+            layers = sort.network_of(n).layers
+            want, sorted_row = paper_matrix(row.numpy(), layers, PAPER[name], 3.0, art)
+            np.testing.assert_allclose(p, want, rtol=0, atol=1e-13)
+            np.testing.assert_allclose(values, sorted_row, rtol=0, atol=1e-13)
+
+
+def test_papers_cover_every_law_that_is_symmetric():
+    assert set(PAPER) == set(SYMMETRIC)
+
+
+# ---------------------------------------------------------------------------------------------
+# The kernels against the reference
+# ---------------------------------------------------------------------------------------------
+
+
+def compare(network, batch, dist, dtype, x=None, width=None):
+    """Values, gates, matrix or payload, and their gradients, against the float64 reference."""
+    x = keys(batch, network.n, dtype=dtype) if x is None else x
+    inputs = [x, torch.tensor(4.0, dtype=dtype, requires_grad=True)]
+    if width is not None:
+        inputs.append(keys(batch, network.n, width, dtype=dtype))
+    weights, results = [], []
+    for module, kind in ((reference, torch.float64), (cpu, dtype)):
+        given = [v.detach().to(kind).requires_grad_() for v in inputs]
+        out = walked(module, given[0], network, dist, *given[1:])
+        used = [out[0], out[1], out[3]]
+        weights = weights or [torch.randn_like(v) for v in used]
+        loss = sum((v * w.to(v)).sum() for v, w in zip(used, weights, strict=True))
+        grads = torch.autograd.grad(loss, given, materialize_grads=True)
+        results.append(([v.detach() for v in out], grads))
+    (want, want_grads), (got, got_grads) = results
+    value_limit, grad_limit = TOLERANCE[dtype]
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype == dtype
+        assert relative_l2(a, b) <= value_limit
+    size = torch.stack([g.norm() for g in want_grads]).max()
+    for a, b in zip(got_grads, want_grads, strict=True):
+        assert a.dtype == dtype
+        assert (a - b).norm() <= grad_limit * (b.norm() + 1e-3 * size)
+    return results
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("name", LAWS)
+def test_kernels_equal_the_reference_for_every_law(name, dtype):
+    law = distributions.get(name)
+    for dist in (law, law.art(0.25), law.squared()):
+        compare(bitonic(8), 17, dist, dtype)
+        compare(odd_even(5), 3, dist, dtype)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("n", [1, 2, 3, 31, 32, 33, 65, 130])
+def test_kernels_equal_the_reference_for_every_size(n, dtype):
+    dist = distributions.get("cauchy")
+    for generator in (*NETWORKS.values(), lambda n: scrambled(n, 9)) if n > 1 else (bitonic,):
+        for batch in (1, 9) if n > 33 else (1, 7, 8, 20):
+            compare(generator(n), batch, dist, dtype)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("width", [0, 1, 3, 32, 45, 64])
+def test_kernels_carry_payloads_as_the_reference_does(width, dtype):
+    dist = distributions.get("logistic").art(0.25)
+    compare(scrambled(11, 6), 9, dist, dtype, width=width)
+    compare(bitonic(6), 1, dist, dtype, width=width)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_kernels_equal_the_reference_at_ties(name):
+    rows = [[1.0, 1, 1], [2, 1, 2], [0, 0, -1], [3, 3, 3]]
+    x = torch.tensor(rows, dtype=torch.float64, requires_grad=True)
+    dist = distributions.get(name)
+    compare(odd_even(3), 4, dist, torch.float64, x)
+    # Under a power, what rounding leaves of a tie in a second layer is magnified: one layer only.
+    x = x.detach()[:, :2].requires_grad_()
+    for powered in (dist.art(0.25), dist.squared()):
+        (_, grads), _ = compare(odd_even(2), 4, powered, torch.float64, x)
+        assert torch.isfinite(grads[0]).all()
+
+
+def test_equal_values_share_both_ranks():
+    p = OddEvenSort().permutation(torch.tensor([2.0, 2.0]))
+    assert torch.equal(p, torch.full((2, 2), 0.5))
+
+
+@pytest.mark.parametrize("needed", [(True, False), (False, True)], ids=["x", "steepness"])
+def test_a_gradient_to_one_input_alone(needed):
+    results = []
+    for name in BACKENDS:
+        torch.manual_seed(1)
+        x = torch.randn(3, 6, requires_grad=needed[0])
+        steepness = torch.tensor(4.0, requires_grad=needed[1])
+        sort = BitonicSort(steepness, backend=name)
+        for result in (sort.values(x), sort.permutation(x)):
+            (grad,) = torch.autograd.grad(result.square().sum(), x if needed[0] else steepness)
+            results.append(grad)
+    torch.testing.assert_close(results[2:], results[:2], rtol=1e-4, atol=1e-5)
+
+
+def test_buffers_may_hold_anything():
+    """What torch hands out is filled with NaN, what Numba does was full of NaN before."""
+    torch.use_deterministic_algorithms(True)  # which fills what torch.empty makes
+    try:
+        assert torch.empty(1).isnan()
+        for network, batch in ((bitonic(40), 9), (scrambled(70, 3), 2)):
+            x = keys(batch, network.n)
+            dist = distributions.get("cauchy")
+            nan = torch.full_like(x, math.nan).requires_grad_()
+            p = walked(cpu, nan, network, dist, 3.0)[3]
+            p.backward(torch.full_like(p, math.nan))
+            compare(network, batch, dist, torch.float64, x)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_threads_do_not_show(monkeypatch):
+    monkeypatch.setattr(cpu, "_SHARED", 0)
+    sort = BitonicSort()
+    results = []
+    for threads in (1, 2, 5):
+        set_num_threads(threads)
+        try:
+            torch.manual_seed(2)
+            for shape in ((37, 12), (1, 150)):
+                x = torch.randn(shape, requires_grad=True)
+                p = sort.permutation(x)
+                p.backward(torch.randn_like(p))
+                results.append((threads, p.detach(), x.grad))
+        finally:
+            set_num_threads(None)
+    for k, (_, p, grad) in enumerate(results):
+        assert torch.equal(p, results[k % 2][1])
+        assert torch.equal(grad, results[k % 2][2])
+
+
+# ---------------------------------------------------------------------------------------------
+# Derivatives
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize(
+    ("method", "dist", "n"),
+    [
+        (BitonicSort, "cauchy", 4),
+        (OddEvenSort, "logistic.art(0.25)", 3),
+        (OddEvenMergeSort, "gaussian.squared", 3),
+        (BitonicSort, "optimal", 3),
+        (OddEvenSort, "uniform", 3),
+        (BitonicSort, "cauchy", 1),
+    ],
+)
+def test_first_and_second_derivatives(method, dist, n, name):
+    x = keys(2, n)
+    steepness = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
+    payload = keys(2, n, 2)
+    inputs = (x, steepness, payload)
+
+    def results(x, steepness, payload):
+        sort = method(steepness, dist, backend=name)
+        return sort.permutation(x), sort.values(x), sort.ranks(x), sort.carried(x, payload)
+
+    fast = n == 3  # along random directions, instead of all of them
+    assert torch.autograd.gradcheck(results, inputs, fast_mode=fast)
+    assert torch.autograd.gradgradcheck(results, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_derivatives_of_the_two_operations_by_themselves(name):
+    module, network = BACKENDS[name], bitonic(3)
+    keep = torch.rand(2, network.size, dtype=torch.float64, requires_grad=True)
+    payload = keys(2, 3, 2)
+
+    def carried(keep, payload):
+        return module.carry(keep, 1 - keep.detach(), network, payload)
+
+    def gated(x, steepness):
+        return module.gates(x, network, distributions.get("logistic"), steepness)[:2]
+
+    steepness = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    for function, inputs in ((carried, (keep, payload)), (gated, (keys(2, 3), steepness))):
+        assert torch.autograd.gradcheck(function, inputs)
+        assert torch.autograd.gradgradcheck(function, inputs)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_heaviside_alone_has_no_gradient(name):
+    x = keys(2, 6)
+    BitonicSort(0.2, name).values(x).square().sum().backward()
+    hard = torch.equal(x.grad, 2 * x.detach())  # of a permutation of x
+    assert hard == (name == "heaviside")
+
+
+def test_steepness_may_have_another_dtype_and_a_dimension():
+    x = keys(2, 5)
+    steepness = torch.tensor([2.0], requires_grad=True)
+    p = BitonicSort(steepness).permutation(x)
+    torch.testing.assert_close(p, BitonicSort(2.0).permutation(x))
+    p[0, 0, 0].backward()
+    assert steepness.grad.shape == (1,)
+    assert steepness.grad.dtype == torch.float32
+    assert steepness.grad != 0
+
+
+def test_a_callable_is_evaluated_in_torch_and_gives_gradients():
+    sharpness = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    x = keys(3, 6)
+    own = BitonicSort(1.5, lambda z: torch.sigmoid(z * sharpness)).permutation(x)
+    steepness = torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
+    known = BitonicSort(steepness, "logistic").permutation(x)
+    torch.testing.assert_close(own, known)
+    weights = torch.randn_like(own)
+    (a,) = torch.autograd.grad((own * weights).sum(), sharpness)
+    (b,) = torch.autograd.grad((known * weights).sum(), steepness)
+    torch.testing.assert_close(a, 1.5 * b)
+
+
+# ---------------------------------------------------------------------------------------------
+# What the papers promise
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", LAWS)
+def test_doubly_stochastic(name, method):
+    for n in (1, 7, 33):
+        p = method(2.0, name).permutation(keys(4, n).detach())
+        assert (p >= 0).all()
+        for dim in (-1, -2):
+            torch.testing.assert_close(p.sum(dim), torch.ones_like(p[..., 0]), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_values_ranks_and_payloads_are_those_of_the_matrix(method):
+    x, payload = keys(2, 3, 9).detach(), keys(3, 9, 4).detach()
+    sort = method(3.0, "logistic", 0.25)
+    p = sort.permutation(x)
+    assert p.shape == (2, 3, 9, 9)
+    positions = torch.arange(1.0, 10, dtype=torch.float64)
+    torch.testing.assert_close(sort.values(x), (p @ x[..., None])[..., 0])
+    torch.testing.assert_close(sort.ranks(x), positions @ p)
+    torch.testing.assert_close(sort.carried(x, payload), p @ payload)  # broadcasts
+    many = keys(2, 3, 9, 1).detach()
+    torch.testing.assert_close(sort.carried(x[0, 0], many), p[0, 0] @ many)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("dist", "steepness"), [("heaviside", 1.0), ("uniform", 1e8)])
+def test_hard_limit_is_torch_sort(method, dist, steepness):
+    for n in (1, 2, 3, 22, 42, 64, 130):
+        x = keys(3, n).detach()
+        sort = method(steepness, dist)
+        values, order = x.sort(-1)
+        assert torch.equal(sort.values(x), values)
+        p = sort.permutation(x)
+        assert torch.equal(p, torch.nn.functional.one_hot(order, n).double())
+        assert torch.equal(sort.ranks(x).long(), order.argsort(-1) + 1)
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_a_large_steepness_comes_near_to_the_hard_sort(name):
+    x = torch.arange(12.0, dtype=torch.float64)[torch.randperm(12)]
+    p = BitonicSort(1e8, name).permutation(x)
+    want = torch.nn.functional.one_hot(x.argsort(), 12).double()
+    torch.testing.assert_close(p, want, rtol=0, atol=1e-7)
+
+
+def test_small_probabilities_have_all_their_digits_in_float32():
+    x = torch.linspace(-1, 1, 6)[torch.randperm(6)]
+    sort = OddEvenSort(40.0, "logistic")
+    want = sort.permutation(x.double())
+    assert want.min() < 1e-25
+    got = sort.permutation(x)
+    torch.testing.assert_close(got.double(), want, rtol=2e-4, atol=0)
+
+
+MONOTONIC = ("cauchy", "reciprocal", "optimal")
+
+
+@pytest.mark.parametrize("name", [*MONOTONIC, "logistic"])
+@pytest.mark.parametrize("method", [BitonicSort, OddEvenSort])
+def test_monotonic_laws_have_no_gradient_of_the_wrong_sign(method, name):
+    """Corollary 3.3, on 10^5 inputs; the logistic law has some, so they would be seen."""
+    x = (3 * torch.randn(100_000, 4, dtype=torch.float64)).requires_grad_()
+    values = method(2.0, name).values(x)
+    least = min(
+        torch.autograd.grad(values[:, k].sum(), x, retain_graph=True)[0].min() for k in range(4)
+    )
+    if name in MONOTONIC:
+        assert least >= -1e-12
+    else:
+        assert least < -0.05
+
+
+# sup x F(-x) in units of 1 / F'(0): Table 3.1
+ERROR = {
+    "logistic": scipy.special.lambertw(math.exp(-1)).real / 4,
+    "reciprocal": 1 / 4,
+    "cauchy": 1 / math.pi**2,
+    "optimal": 1 / 16,
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ERROR)
+def test_the_error_is_bounded_by_the_layers(name, method):
+    """Theorem 3.5; one layer attains it."""
+    steepness = 5.0
+    slope = distributions.get(name).pdf(torch.tensor(0.0, dtype=torch.float64)).item() * steepness
+    bound = ERROR[name] / slope
+    sort = method(steepness, name)
+    for n in (2, 5, 16):
+        spread = 10.0 ** torch.empty(20_000, 1, dtype=torch.float64).uniform_(-3, 2)
+        x = torch.randn(20_000, n, dtype=torch.float64) * spread
+        error = (sort.values(x) - x.sort(-1).values).abs().max()
+        assert error <= sort.network_of(n).depth * bound + 1e-12
+        if n == 2:
+            assert error >= 0.99 * bound
+
+
+# ---------------------------------------------------------------------------------------------
+# Shapes and sizes
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("shape", [(6,), (2, 3, 6), (0, 6), (2, 0, 3, 6), (1,), (4, 1), (0, 1)])
+def test_any_batch_shape(shape, name):
+    x = torch.randn(shape, requires_grad=True)
+    sort = BitonicSort(backend=name)
+    p, values, ranks = sort.permutation(x), sort.values(x), sort.ranks(x)
+    assert p.shape == (*shape, shape[-1])
+    assert values.shape == ranks.shape == shape
+    assert sort.carried(x, x[..., None]).shape == (*shape, 1)
+    (p.sum() + (values * ranks).sum()).backward()
+    assert x.grad.shape == shape
+    for index in np.ndindex(shape[:-1]):
+        torch.testing.assert_close(p[index], sort.permutation(x[index]))
+
+
+def test_strided_keys_and_gradients():
+    x = keys(6, 5).detach().t().requires_grad_()
+    sort = BitonicSort()
+    p = sort.permutation(x)
+    torch.testing.assert_close(p, sort.permutation(x.detach().contiguous()))
+    weights = torch.randn(6, 6, 5, dtype=torch.float64).permute(2, 1, 0)
+    (grad,) = torch.autograd.grad(p, x, weights)
+    (want,) = torch.autograd.grad(sort.permutation(x), x, weights.contiguous())
+    torch.testing.assert_close(grad, want)
+
+
+LARGE = """
+import pathlib, torch
+from gendr.sorting.relaxed import BitonicSort
+torch.set_num_threads(2)
+sort = BitonicSort()
+
+def step(n):
+    x = torch.randn(1, n, requires_grad=True)
+    p = sort.permutation(x)
+    p.backward(torch.ones_like(p) / n)
+    return p, x.grad
+
+def kilobytes(field):
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(status.split(field + ":")[1].split()[0])
+
+step(16)
+pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+before = kilobytes("VmRSS")
+p, grad = step(1024)
+print(kilobytes("VmHWM") - before)
+ones = torch.ones(1, 1024)
+torch.testing.assert_close(p.sum(-1), ones)
+torch.testing.assert_close(p.sum(-2), ones)
+assert grad.abs().max() < 1e-3
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="the peak is read from Linux's /proc"
+)
+def test_memory_of_1024_values():
+    """P and its gradient are 8 MB; all layers of P would be 230 MB."""
+    run = subprocess.run(
+        [sys.executable, "-c", LARGE], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert 8e3 < int(run.stdout) < 40e3
+
+
+# ---------------------------------------------------------------------------------------------
+# Settings
+# ---------------------------------------------------------------------------------------------
+
+
+def test_every_network_with_a_name_has_a_method():
+    assert {cls.name for cls in METHODS} == set(NETWORKS)
+    for method in METHODS:
+        assert method().network_of(9) is NETWORKS[method.name](9)
+
+
+def test_a_network_of_the_users_own():
+    network = Network(3, (((0, 1),), ((1, 2),), ((0, 1),)), "bubble")
+    sort = CustomNetworkSort(dist="heaviside", network=network)
+    x = torch.randn(5, 3)
+    assert torch.equal(sort.values(x), x.sort(-1).values)
+    with pytest.raises(ValueError, match="the network bubble sorts 3 values, got 4"):
+        sort.values(torch.randn(4))
+    with pytest.raises(TypeError, match="network must be a Network, got str"):
+        CustomNetworkSort(network="bitonic")
+
+
+@pytest.mark.parametrize(
+    "dist", ["gumbel_max", "levy.centred", "logistic.shifted(0.5)", "exponential.reversed"]
+)
+def test_an_asymmetric_distribution_is_refused(dist):
+    with pytest.raises(ValueError, match="symmetric") as caught:
+        BitonicSort(dist=dist)
+    for name in LAWS:
+        assert name in str(caught.value)
+    assert dist in str(caught.value)
+
+
+def test_a_learnable_shift_is_refused():
+    shifted = distributions.get("logistic").shifted(torch.tensor(0.0, requires_grad=True))
+    with pytest.raises(ValueError, match="symmetric"):
+        BitonicSort(dist=shifted)
+
+
+@pytest.mark.parametrize("dist", ["logistic.reversed", "logistic.centred", "heaviside.reversed"])
+def test_transforms_that_leave_a_law_symmetric(dist):
+    x = keys(2, 8)
+    sort = BitonicSort(3.0, dist)
+    want = BitonicSort(3.0, dist.partition(".")[0]).values(x)
+    torch.testing.assert_close(sort.values(x), want)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"steepness": 0.0}, ValueError, "steepness must be > 0"),
+        ({"dist": "cauchi"}, ValueError, "unknown distribution 'cauchi'.*cauchy"),
+        ({"dist": 3}, TypeError, "a distribution must be a name"),
+        ({"art": 1.0}, ValueError, "art must lie in"),
+        ({"art": "0.25"}, TypeError, "art must be a number, got str"),
+        ({"art": 0.25, "dist": "logistic.art(0.5)"}, ValueError, "uses art already"),
+        ({"art": 0.25, "dist": "logistic.squared"}, ValueError, "is squared"),
+        ({"backend": "cuda"}, ValueError, "unknown backend 'cuda'"),
+    ],
+)
+def test_settings_are_checked(settings, error, message):
+    with pytest.raises(error, match=message):
+        OddEvenSort(**settings)
+
+
+def test_the_base_class_is_abstract():
+    with pytest.raises(TypeError, match="abstract"):
+        NetworkSort()
+
+
+def test_backends_are_listed_with_reasons():
+    assert backend.backends()["reference"] is None
+    assert backend.backends()["cpu"] is None
+    assert backend.choose("auto", torch.zeros(1)) is cpu
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_compiled_by_torch_without_a_break():
+    x = keys(2, 2)
+    function = CustomNetworkSort(network=bitonic(2)).permutation
+    torch._dynamo.reset()
+    traced = torch.compile(function, backend="eager", fullgraph=True)
+    weights = torch.randn(2, 2, 2, dtype=torch.float64)
+    grads = [torch.autograd.grad(f(x), x, weights)[0] for f in (traced, function)]
+    torch.testing.assert_close(*grads)

@@ -1,0 +1,223 @@
+"""Sinkhorn sort, against the paper's iterations in NumPy, conditions of optimality, assignment."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import linear_sum_assignment
+from scipy.special import logsumexp
+from scipy.stats import rankdata
+
+from gendr.sorting.sinkhorn import SinkhornSort
+
+GRADIENTS = ["implicit", "unrolled"]
+
+
+def keys(*shape, dtype=torch.float64, seed=0):
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def difficult(n):
+    """Batches [B, n] in which plain iterations crawl or a careless Newton step diverges."""
+    g = keys(4, n)
+    yield g
+    yield torch.tan(3.1415 * (torch.rand(4, n, dtype=torch.float64) - 0.5))
+    yield (2 * g).round()
+    yield torch.zeros(1, n, dtype=torch.float64)
+    half = n // 2
+    yield torch.cat([0.01 * g[:, :half], 1 + 0.01 * g[:, half:]], -1)
+    yield torch.cat([0.001 * g[:, :half], 1 + 100 * g[:, half:].abs()], -1)
+    yield torch.cat([0.01 * g[:, 1:], torch.full((4, 1), 5.0, dtype=torch.float64)], -1)
+    yield torch.exp(3 * g)
+
+
+def dense_sinkhorn(x, epsilon, sweeps):
+    """Cuturi et al. for one vector in [0, 1]: n times the plan [anchor, input], in log domain."""
+    n = len(x)
+    anchors = np.arange(n) / (n - 1)
+    cost = (x[:, None] - anchors) ** 2
+    alpha, beta, log_mass = np.zeros(n), np.zeros(n), -np.log(n)
+    for _ in range(sweeps):
+        alpha = epsilon * (log_mass - logsumexp((beta - cost) / epsilon, axis=1))
+        beta = epsilon * (log_mass - logsumexp((alpha[:, None] - cost) / epsilon, axis=0))
+    return n * np.exp((alpha[:, None] + beta - cost) / epsilon).T
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+@pytest.mark.parametrize(("n", "epsilon"), [(3, 0.2), (6, 0.1), (9, 0.05)])
+def test_the_plan_is_that_of_the_paper(n, epsilon, gradient):
+    x = keys(n, seed=n)
+    squashed = torch.sigmoid((x - x.mean()) / x.std())
+    sort = SinkhornSort(1 / (epsilon * (n - 1)), tolerance=1e-12, gradient=gradient)
+    want = dense_sinkhorn(squashed.numpy(), epsilon, 3000)
+    np.testing.assert_allclose(sort.permutation(squashed), want, atol=1e-9)
+    np.testing.assert_allclose(
+        sort.carried(squashed, x[:, None])[:, 0], want @ x.numpy(), atol=1e-9
+    )
+    np.testing.assert_allclose(sort.ranks(squashed), np.arange(1, n + 1) @ want, atol=1e-8)
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_two_values_are_swapped_by_the_logistic_distribution(gradient):
+    x = keys(20, 2)
+    p = SinkhornSort(3.0, gradient=gradient).permutation(x)
+    stay = torch.sigmoid(3.0 * (x[:, 1] - x[:, 0]))
+    want = torch.stack([stay, 1 - stay, 1 - stay, stay], -1).reshape(20, 2, 2)
+    torch.testing.assert_close(p, want, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("steepness", [1e-3, 0.1, 1.0, 10.0, 1e2, 1e4])
+@pytest.mark.parametrize("n", [2, 5, 17, 64])
+def test_the_plan_is_doubly_stochastic_and_optimal(n, steepness):
+    for x in difficult(n):
+        p = SinkhornSort(steepness, iterations=12).permutation(x)
+        assert p.min() >= 0
+        assert (p.sum(-1) - 1).abs().max() < 1e-12
+        assert (p.sum(-2) - 1).abs().max() <= 1e-8
+        # Optimal plans are exp(2 steepness x_i j) times factors of rows and columns: these cancel
+        # in odds ratios of neighbouring ranks, and of neighbours in the sorted order.
+        order = x.argsort(-1)
+        sorted_p = p.gather(-1, order[:, None].expand_as(p))
+        known = (sorted_p > 1e-20).double()
+        odds = sorted_p.clamp(min=1e-20).log().diff(dim=-1).diff(dim=-2)
+        known = known[:, 1:, 1:] * known[:, :-1, 1:] * known[:, 1:, :-1] * known[:, :-1, :-1]
+        want = 2 * steepness * x.gather(-1, order).diff(dim=-1)[:, None]
+        assert ((odds - want) * known).abs().max() < 1e-7
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 40])
+def test_the_hard_limit_is_the_assignment(n):
+    x = 10 * keys(n, seed=2)
+    p = SinkhornSort(1e6).permutation(x)
+    ranks = np.arange(1, n + 1)
+    rows, columns = linear_sum_assignment((x.numpy() - ranks[:, None]) ** 2)
+    want = np.zeros((n, n))
+    want[rows, columns] = 1
+    np.testing.assert_allclose(p, want, atol=1e-8)
+    torch.testing.assert_close(SinkhornSort(1e6).values(x), x.sort()[0])
+
+
+def test_a_thousand_values():
+    x = keys(1024)
+    p = SinkhornSort(10.0).permutation(x.float())
+    assert p.dtype == torch.float32
+    assert (p.double().sum(-1) - 1).abs().max() < 1e-6
+    assert (p.double().sum(-2) - 1).abs().max() < 1e-6
+    assert (p.double() @ x - x.sort()[0]).abs().mean() < 0.01
+
+
+def test_equal_values_have_equal_columns_and_share_their_mean_rank():
+    x = torch.randint(-2, 3, (4, 9)).double()
+    for scale in (1.0, 1e30):
+        p = SinkhornSort(1e4).permutation(x * scale)
+        same = x[:, None] == x[..., None]
+        gaps = (p[:, :, None] - p[..., None]).abs().amax(1)
+        assert (gaps * same).max() < 1e-9
+        ranks = SinkhornSort(1e4).ranks(x * scale)
+        np.testing.assert_allclose(ranks, rankdata(x.numpy(), axis=-1), atol=1e-7)
+
+
+def test_shifts_change_nothing_and_scales_trade_with_the_steepness():
+    x = torch.randint(0, 64, (3, 8)).double() / 16
+    p = SinkhornSort(2.0).permutation(x)
+    torch.testing.assert_close(SinkhornSort(2.0).permutation(x + 2.0**40), p, rtol=0, atol=1e-12)
+    torch.testing.assert_close(SinkhornSort(0.5).permutation(4 * x), p, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("face", ["permutation", "values", "ranks"])
+@pytest.mark.parametrize(
+    ("n", "steepness", "gradient"),
+    [(2, 1.0, "implicit"), (6, 0.2, "implicit"), (6, 8.0, "implicit"), (4, 0.2, "unrolled")],
+)
+def test_first_and_second_derivatives(n, steepness, gradient, face):
+    x = keys(1, n, seed=1).requires_grad_()
+    s = torch.tensor(steepness, dtype=torch.float64, requires_grad=True)
+
+    def call(x, s):
+        return getattr(SinkhornSort(s, tolerance=1e-12, gradient=gradient), face)(x)
+
+    assert torch.autograd.gradcheck(call, (x, s))
+    assert torch.autograd.gradgradcheck(call, (x, s), atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 12])
+def test_both_gradients_agree_where_the_sweeps_converge(n):
+    x, weights = keys(3, n), keys(3, n, n, seed=1)
+    gradients = []
+    for gradient in GRADIENTS:
+        s = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
+        inputs = (x.clone().requires_grad_(), s)
+        p = SinkhornSort(s, tolerance=1e-13, gradient=gradient).permutation(inputs[0])
+        first = torch.autograd.grad((p * weights).sum(), inputs, create_graph=True)
+        curvature = torch.autograd.grad(sum(g.square().sum() for g in first), inputs)
+        gradients.append([*(g.detach() for g in first), *curvature])
+    for implicit, unrolled in zip(*gradients, strict=True):
+        torch.testing.assert_close(implicit, unrolled, rtol=1e-9, atol=1e-10)
+
+
+def test_the_gradient_of_two_values_at_every_steepness():
+    for steepness in (0.1, 1.0, 10.0, 30.0, 100.0, 1e3):
+        x = torch.tensor([0.0, 0.3], dtype=torch.float64, requires_grad=True)
+        p = SinkhornSort(steepness).permutation(x)
+        (grad,) = torch.autograd.grad(p[0, 0], x)
+        z = torch.tensor(0.3 * steepness, dtype=torch.float64)
+        slope = steepness * torch.sigmoid(z) * torch.sigmoid(-z)
+        torch.testing.assert_close(grad, torch.stack([-slope, slope]), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(5,), (0, 5), (2, 0, 3), (1,), (2, 3, 1), (2, 3, 4)])
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_shapes(gradient, shape):
+    x = keys(*shape).requires_grad_()
+    sort = SinkhornSort(0.3, gradient=gradient)
+    p = sort.permutation(x)
+    assert p.shape == (*shape, shape[-1])
+    (grad,) = torch.autograd.grad((sort.values(x) * sort.ranks(x)).sum(), x)
+    assert grad.shape == x.shape
+    assert grad.isfinite().all()
+    for index in itertools.product(*map(range, shape[:-1])):
+        torch.testing.assert_close(sort.permutation(x[index]), p[index], atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_extreme_values_stay_finite(dtype, gradient):
+    s = torch.tensor(10.0, dtype=dtype, requires_grad=True)
+    x = torch.tensor([[1e30, -1e30, 0, 1e30, 1], [1e-30, 0, -1e-30, 1e-20, 0]], dtype=dtype)
+    x.requires_grad_()
+    sort = SinkhornSort(s, gradient=gradient)
+    for result in (sort.values(x), sort.ranks(x)):
+        assert result.isfinite().all()
+        assert all(g.isfinite().all() for g in torch.autograd.grad(result.sum(), (x, s)))
+    assert sort.permutation(x).dtype == dtype
+    swap = 1 / (1 + np.exp(10.0))
+    np.testing.assert_allclose(sort.ranks(x)[0].tolist(), [4.5, 1, 2 + swap, 4.5, 3 - swap], 1e-6)
+
+
+def test_a_warning_says_how_far_off_it_stopped():
+    x = keys(2, 16)
+    for sort in (SinkhornSort(10.0, iterations=1), SinkhornSort(10.0, 50, gradient="unrolled")):
+        with pytest.warns(RuntimeWarning, match=r"stopped after \d+ iterations") as caught:
+            p = sort.permutation(x)
+        off = (p.sum(-2) - 1).abs().max().item()
+        assert f"about {off:.0e} off 1" in str(caught[0].message)
+        assert off > sort.tolerance
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SinkhornSort(10.0, iterations=1, tolerance=0.5).permutation(x)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"iterations": 0}, "iterations must be >= 1"),
+        ({"tolerance": 0.0}, "tolerance must be > 0"),
+        ({"gradient": "none"}, "unknown gradient 'none'; allowed: implicit, unrolled"),
+        ({"steepness": -1.0}, "steepness must be > 0"),
+    ],
+)
+def test_settings_are_checked(settings, message):
+    with pytest.raises(ValueError, match=message):
+        SinkhornSort(**settings)

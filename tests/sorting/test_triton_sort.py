@@ -1,0 +1,356 @@
+"""The Triton backend of the sorting networks against the float64 reference.
+
+Interpreted where there is no GPU.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="Triton has no wheels for this platform")
+
+from gendr._triton_launch import interpreted
+from gendr.distributions import get, names
+from gendr.sorting import backend as backends
+from gendr.sorting import reference
+from gendr.sorting import triton as backend
+from gendr.sorting.networks import Network, network
+from gendr.sorting.relaxed import BitonicSort, OddEvenSort
+from gendr.testing import relative_l2
+from gendr.testing.ahead_of_time import CAPABILITIES
+
+DEVICE = "cpu" if interpreted() else "cuda"
+TOLERANCE = 1e-5
+SYMMETRIC = ["heaviside", *(name for name in names() if get(name).is_symmetric)]
+# Comparators that point up and down, idle wires, layers of different sizes.
+ODD = Network(5, (((0, 3), (4, 1)), ((2, 0),), ((1, 0), (3, 2)), ((3, 4),)), "odd")
+
+LANES = backend.LAUNCH
+MEMORY = backend.Launch(64, 64, 64, 0, shares=1)
+# Every loop turns, every grid has several programs, and these work through several items.
+SMALL_LANES = backend.Launch(4, 2, 2, 64, 16, 8, 6, 2)
+SMALL_MEMORY = backend.Launch(4, 2, 2, 0, 16, 8, 6, 2)
+LAUNCHES = {
+    "lanes": LANES,
+    "memory": MEMORY,
+    "small_lanes": SMALL_LANES,
+    "small_memory": SMALL_MEMORY,
+}
+
+
+@pytest.fixture(autouse=True)
+def _nan_in_new_tensors():
+    """What kernels leave out is NaN, not 0."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(params=LAUNCHES)
+def launch(request, monkeypatch):
+    monkeypatch.setattr(backend, "LAUNCH", LAUNCHES[request.param])
+
+
+def leaf(tensor, module):
+    """The same float32 numbers, float64 on the CPU for the reference."""
+    on, dtype = ("cpu", torch.float64) if module is reference else (DEVICE, torch.float32)
+    return tensor.detach().to(on, dtype, copy=True).requires_grad_()
+
+
+def weighted(outputs):
+    """A sum of all numbers with weights of their own, and terms that make it curved."""
+    generator = torch.Generator().manual_seed(5)
+    total = 0
+    for out in outputs:
+        weight = torch.rand(out.shape, generator=generator, dtype=torch.float64).to(out)
+        total = total + (weight * out + 0.5 * (weight * out) ** 2).sum()
+    return total
+
+
+def gated(module, x, wires, law, steepness):
+    """Values, keep, swap, and the gradients of the keys and of the steepness."""
+    x, steepness = leaf(x, module), leaf(torch.tensor(steepness), module)
+    values, keep, swap = module.gates(x, wires, get(law), steepness)
+    weighted((values, keep)).backward()
+    return values, keep, swap, x.grad, steepness.grad
+
+
+def carried(module, keep, swap, wires, payload):
+    """What comes out, and the gradients of keep and of the payload if there is one."""
+    keep, swap = leaf(keep, module), leaf(swap, module).detach()
+    payload = None if payload is None else leaf(payload, module)
+    out = module.carry(keep, swap, wires, payload)
+    (weighted((out,)) + 0 * keep.sum()).backward()  # a single wire has no gates
+    return (out, keep.grad) if payload is None else (out, keep.grad, payload.grad)
+
+
+def assert_equal(got, want, tolerance=TOLERANCE):
+    for index, (a, b) in enumerate(zip(got, want, strict=True)):
+        assert a.dtype == torch.float32
+        assert a.shape == b.shape
+        assert relative_l2(a.cpu(), b) <= tolerance, index
+
+
+def some_gates(rows, wires):
+    keep = torch.rand(rows, wires.size)
+    return keep, 1 - keep
+
+
+# -- gates
+
+
+@pytest.mark.parametrize("art", [0.0, 0.25])
+@pytest.mark.parametrize("law", SYMMETRIC)
+def test_gates_of_every_law(law, art):
+    law = f"{law}.art({art})" if art else law
+    x, wires = torch.randn(3, 6), network("bitonic", 6)
+    assert_equal(*(gated(module, x, wires, law, 2.5) for module in (backend, reference)))
+
+
+@pytest.mark.usefixtures("launch")
+@pytest.mark.parametrize(("wires", "rows"), [(ODD, 7), (network("odd_even", 6), 3)])
+def test_gates_of_every_launch(wires, rows):
+    x = torch.randn(rows, wires.n)
+    assert_equal(*(gated(module, x, wires, "cauchy", 3.0) for module in (backend, reference)))
+
+
+def test_gates_of_a_squared_law():
+    x, wires = torch.randn(2, 5), network("odd_even", 5)
+    law = "logistic.squared"
+    assert_equal(*(gated(module, x, wires, law, 1.5) for module in (backend, reference)))
+
+
+@pytest.mark.parametrize("law", ["cauchy", "gaussian"])
+def test_small_swaps_have_all_their_digits(law):
+    x, wires = torch.tensor([[0.0, 1.0, 3.0, 7.0]]), network("bitonic", 4)
+    _, _, got, *_ = gated(backend, x, wires, law, 1.5)
+    _, _, want, *_ = gated(reference, x, wires, law, 1.5)
+    assert want.min() < (1e-20 if law == "gaussian" else 0.05)
+    torch.testing.assert_close(got.double().cpu(), want, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("law", ["cauchy", "logistic.art(0.25)", "uniform"])
+def test_gates_of_ties(law):
+    x, wires = torch.tensor([[1.0, 1.0, 0.5, 1.0], [0.0, 0.0, 0.0, 0.0]]), network("bitonic", 4)
+    assert_equal(*(gated(module, x, wires, law, 4.0) for module in (backend, reference)))
+
+
+@pytest.mark.parametrize("wanted", ["values", "keep"])
+def test_gradients_of_one_output_only(wanted):
+    x, wires = torch.randn(2, 5), network("bitonic", 5)
+    grads = []
+    for module in (backend, reference):
+        key = leaf(x, module)
+        values, keep, _ = module.gates(key, wires, get("cauchy"), 2.0)
+        weighted((values if wanted == "values" else keep,)).backward()
+        grads.append([key.grad])
+    assert_equal(*grads)
+
+
+def test_a_law_of_the_users_goes_to_the_reference():
+    from gendr.distributions import from_callable
+
+    wires = network("bitonic", 4)
+    x = torch.randn(2, 4, device=DEVICE)
+    want = backend.gates(x, wires, get("logistic"), 2.0)
+    got = backend.gates(x, wires, from_callable(torch.sigmoid), 2.0)
+    torch.testing.assert_close(got, want)
+
+
+# -- carry
+
+
+@pytest.mark.usefixtures("launch")
+@pytest.mark.parametrize("width", [None, 3])
+@pytest.mark.parametrize(("wires", "rows"), [(ODD, 4), (network("bitonic", 6), 2)])
+def test_carry(wires, rows, width):
+    keep, swap = some_gates(rows, wires)
+    payload = None if width is None else torch.randn(rows, wires.n, width)
+    assert_equal(*(carried(m, keep, swap, wires, payload) for m in (backend, reference)))
+
+
+@pytest.mark.parametrize("launch", ["lanes", "memory"], indirect=True)
+@pytest.mark.usefixtures("launch")
+def test_many_wires():
+    wires, x = network("bitonic", 33), torch.randn(2, 33)
+    keep, swap = some_gates(2, wires)
+    assert_equal(*(carried(m, keep, swap, wires, None) for m in (backend, reference)))
+    assert_equal(*(gated(m, x, wires, "cauchy", 3.0) for m in (backend, reference)))
+
+
+def test_wires_are_in_lanes_or_in_memory(monkeypatch):
+    kernels, run = [], backend.run
+
+    def recorder(kernel, *args, **constants):
+        kernels.append(kernel.fn.__name__)
+        run(kernel, *args, **constants)
+
+    monkeypatch.setattr(backend, "run", recorder)
+    for n in (64, 65):
+        wires = Network(n, (((0, n - 1),),))
+        carried(backend, *some_gates(1, wires), wires, torch.randn(1, n, 1))
+    assert kernels == ["carry_lanes", "carry_lanes_gradients", "carry", "carry_gradients"]
+
+
+@pytest.mark.parametrize("launch", ["lanes", "memory"], indirect=True)
+@pytest.mark.usefixtures("launch")
+@pytest.mark.parametrize(
+    ("rows", "n", "width"), [(0, 4, None), (2, 1, None), (2, 1, 3), (2, 4, 0), (1, 2, None)]
+)
+def test_shapes_at_the_edge(rows, n, width):
+    wires = network("odd_even", n)
+    keep, swap = some_gates(rows, wires)
+    payload = None if width is None else torch.randn(rows, n, width)
+    assert_equal(*(carried(m, keep, swap, wires, payload) for m in (backend, reference)))
+    x = torch.randn(rows, n, device=DEVICE, requires_grad=True)
+    values, *_ = backend.gates(x, wires, get("cauchy"), 2.0)
+    values.sum().backward()
+    assert values.shape == x.shape
+    assert torch.allclose(x.grad, torch.ones_like(x), atol=1e-5)  # the sum is kept
+
+
+@pytest.mark.parametrize("launch", ["small_lanes", "small_memory"], indirect=True)
+@pytest.mark.usefixtures("launch")
+def test_scratch_is_bounded_and_not_shared(monkeypatch):
+    keep, swap = (x.to(DEVICE) for x in some_gates(3, ODD))
+    grad, sizes, run = torch.randn(3, 5, 5, device=DEVICE), [], backend.run
+
+    def recorder(kernel, grid, device, *args, **constants):
+        scratch = [x for name, x in zip(kernel.arg_names, args, strict=False) if name in SCRATCH]
+        sizes.append((grid[0], sum(4 * x.numel() for x in scratch)))
+        run(kernel, grid, device, *args, **constants)
+        assert all(x.isfinite().all() for x in scratch)  # every program has used its own
+
+    SCRATCH = ("wires", "differences")
+    monkeypatch.setattr(backend, "run", recorder)
+    unbounded, _ = backend.carry_backward(keep, swap, ODD, None, grad)
+    programs, used = sizes[0]
+    assert programs == 2
+    small = vars(backend.LAUNCH) | {"scratch": used // 2}
+    monkeypatch.setattr(backend, "LAUNCH", backend.Launch(**small))
+    bounded, _ = backend.carry_backward(keep, swap, ODD, None, grad)
+    assert sizes[1] == (1, used // 2)
+    assert torch.allclose(bounded, unbounded, rtol=1e-5, atol=1e-6)
+
+
+# -- second derivatives
+
+
+def test_second_derivatives_are_those_of_the_reference():
+    wires, x = network("bitonic", 4), torch.randn(2, 4)
+    payload, found = torch.randn(2, 4, 2), []
+    for module in (backend, reference):
+        inputs = [leaf(t, module) for t in (x, torch.tensor(1.5), payload)]
+        values, keep, swap = module.gates(inputs[0], wires, get("logistic"), inputs[1])
+        out = module.carry(keep, swap, wires, inputs[2])
+        first = torch.autograd.grad(weighted((values, out)), inputs, create_graph=True)
+        found.append(torch.autograd.grad(weighted(first), inputs))
+    assert_equal(*found)
+
+
+# -- methods
+
+
+@pytest.mark.parametrize("method", [BitonicSort, OddEvenSort])
+def test_methods(method):
+    x = torch.randn(2, 3, 7)
+    got, want = (method(4.0, backend=name) for name in ("triton", "reference"))
+    on = x.to(DEVICE)
+    assert_equal(
+        (got.permutation(on), got.values(on), got.ranks(on)),
+        (want.permutation(x), want.values(x), want.ranks(x)),
+    )
+
+
+def test_hard_limit():
+    x = torch.randn(3, 11, device=DEVICE)
+    method = BitonicSort(dist="heaviside", backend="triton")
+    values, order = x.sort()
+    with torch.no_grad():
+        assert torch.equal(method.values(x), values)
+        assert torch.equal(method.permutation(x).argmax(-1), order)
+        assert torch.equal(method.permutation(x).sum(-1), torch.ones_like(x))
+
+
+# -- choice
+
+
+def test_float64_is_for_the_reference():
+    x = torch.zeros(1, 4, dtype=torch.float64, device=DEVICE)
+    with pytest.raises(ValueError, match=r"'triton' does not serve tensors on .* of float64"):
+        backends.choose("triton", x)
+    assert backends.choose("triton", x.float()) is backend
+
+
+@pytest.mark.parametrize(
+    ("dtype", "module"), [(torch.float32, backend), (torch.float64, reference)]
+)
+def test_auto_on_a_gpu(dtype, module, monkeypatch):
+    class OnGpu:
+        """What `choose` looks at in a tensor on a GPU."""
+
+        device, is_cuda = torch.device("cuda"), True
+
+    OnGpu.dtype = dtype
+    monkeypatch.setattr(backends, "_reason", lambda name: None)
+    assert backends.choose("auto", OnGpu()) is module
+
+
+# -- ahead of time
+
+# The tests' own process may interpret kernels, and then Triton cannot compile. Kernels are
+# compiled as they would be launched, from the arguments of real launches.
+SCRIPT = """
+import json, sys
+from dataclasses import asdict
+import torch
+from gendr.distributions import get
+from gendr.sorting import triton as backend
+from gendr.sorting.networks import network
+from gendr.testing.ahead_of_time import compile_launch
+
+request = json.load(sys.stdin)
+found = []
+
+def compiled(kernel, grid, device, *args, **constants):
+    for capability in request["capabilities"]:
+        usage = compile_launch(kernel, args, constants, capability)
+        found.append([kernel.fn.__name__, capability, asdict(usage)])
+
+backend.run = compiled
+for law, n, width in request["cases"]:
+    wires, dist, x = network("bitonic", n), get(law), torch.zeros(2, n)
+    payload = None if width is None else torch.zeros(2, n, width)
+    _, keep, swap, saved = backend.gates_forward(x, wires, dist, 1.0, save=True)
+    backend.gates_backward(x, wires, dist, 1.0, saved, x, keep)
+    grad = backend.carry_forward(keep, swap, wires, payload)
+    backend.carry_backward(keep, swap, wires, payload, grad)
+json.dump(found, sys.stdout)
+"""
+# Rows that are aligned and rows that are not.
+CASES = [("cauchy", 1024, None), ("logistic.art(0.25)", 33, 3)]
+KERNELS = [
+    *("gates", "gates_gradients", "carry", "carry_gradients"),
+    *("gates", "gates_gradients", "carry_lanes", "carry_lanes_gradients"),
+]
+
+
+def test_kernels_compile_ahead_of_time_and_spill_nothing():
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCRIPT],
+        input=json.dumps({"capabilities": CAPABILITIES, "cases": CASES}),
+        capture_output=True,
+        text=True,
+        env=os.environ | {"TRITON_INTERPRET": "0"},
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    found = json.loads(run.stdout)
+    assert [x[:2] for x in found] == [[name, c] for name in KERNELS for c in CAPABILITIES]
+    for *what, usage in found:
+        assert usage["local"] == 0, what
+        assert 0 < usage["registers"] <= 168, what
