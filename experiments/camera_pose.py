@@ -47,6 +47,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--protocol", default="laptop", choices=PROTOCOLS)
     parser.add_argument("--steps", type=int, help="instead of those of the protocol")
     parser.add_argument("--pairs", type=int, help="likewise")
+    parser.add_argument("--faces", type=int, help="likewise: at most so many, 0 for all")
+    parser.add_argument("--learning-rates", nargs="+", type=float, metavar="RATE", help="likewise")
     parser.add_argument("--seed", type=int, default=0, help="of the pairs")
     parser.add_argument("--device", default="cpu", help="such as cpu or cuda")
     parser.add_argument("-o", "--output", default="pose", type=Path, metavar="FOLDER")
@@ -91,8 +93,8 @@ def save_histogram(path: Path, start: torch.Tensor, recovery: Recovery, title: s
 
 def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
-    overrides = {"steps": args.steps, "pairs": args.pairs}
-    overrides = {name: value for name, value in overrides.items() if value is not None}
+    names = ("steps", "pairs", "faces", "learning_rates")
+    overrides = {n: value for n in names if (value := getattr(args, n)) is not None}
     check_device(args.device)
     instance = gendr.instance(f"{args.dist}/{args.tconorm}")
     task = PoseTask.make(args.protocol, args.target, args.device, **overrides)

@@ -42,7 +42,7 @@ from gendr.experiments.store import software_version
 
 CHECKPOINT, RESULTS, TENSORBOARD = "checkpoint.pt", "results.json", "tensorboard"
 BAD_INPUT, INTERRUPTED = 2, 130
-# What --smoke stands for: what shows most in five minutes of two cores.
+# What --smoke stands for. In minutes, many rough steps lead further than few smooth ones.
 SMOKE = {"batch": 10, "evaluate_every": 100, "lists": 200, "test_lists": 1000}
 SMOKE_MINUTES = 5.0
 
@@ -174,7 +174,7 @@ class _Board:
 class _Bar:
     """Shows how far it is, and the last numbers of the history."""
 
-    def __init__(self, steps: int, name: str) -> None:
+    def __init__(self, steps: int | None, name: str) -> None:
         self._bar = tqdm(total=steps, desc=name, unit="step", dynamic_ncols=True)
         self._shown: dict[str, float] = {}
         self._is_first = True
@@ -230,7 +230,8 @@ def run(args: argparse.Namespace, clock: float) -> None:
         )
     with ExitStack() as stack:
         stop = stack.enter_context(_stoppable())
-        bar = _Bar(settings.steps, f"{args.task} {settings.method}")
+        # Where time runs out first, nobody wants to know how long all steps would take.
+        bar = _Bar(None if minutes else settings.steps, f"{args.task} {settings.method}")
         writers: list[_Bar | _Board] = [stack.enter_context(bar)]
         if args.tensorboard:
             writers.append(stack.enter_context(_Board(out / TENSORBOARD)))

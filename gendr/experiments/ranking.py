@@ -218,7 +218,7 @@ class RankingNet(nn.Module):
         self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 5, padding=2) for a, b in pairs)
         size = channels[-1] * (height // shrunk) * (width // shrunk)
         self.hidden, self.score = nn.Linear(size, 64), nn.Linear(64, 1)
-        # A fifth faster on a CPU.
+        # About 15 % faster on a CPU.
         self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
     def forward(self, images: Tensor) -> Tensor:
@@ -264,7 +264,7 @@ def evaluate(model: nn.Module, numbers: Numbers, n: int, lists: int, seed: int) 
     found: list[tuple[Tensor, Tensor]] = []
     for first in range(0, lists, several):
         images, values = numbers.draw(min(several, lists - first), n, generator)
-        found.append((model(images), values))
+        found.append((model(images).double(), values))
     scores, values = (torch.cat(parts) for parts in zip(*found, strict=True))
     fives = regrouped(scores, values, FIVE, generator)
     matches = (
@@ -272,7 +272,7 @@ def evaluate(model: nn.Module, numbers: Numbers, n: int, lists: int, seed: int) 
         element_match(scores, values),
         exact_match(*fives),
     )
-    return Metrics(*(float(match.double().mean()) for match in matches))
+    return Metrics(*(float(match.mean()) for match in matches))
 
 
 # ---------------------------------------------------------------------------------------------

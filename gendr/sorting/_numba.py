@@ -557,3 +557,4 @@ def carry_back(
                     )
                 if not identity:
                     _store_block(grads, grad_payload, row, first, last)
+    differences[0:1] = 0  # Numba frees an array after its last mention, and `d` does not count

@@ -311,12 +311,15 @@ def script(monkeypatch):
 def test_script(script, tmp_path, capsys):
     out = tmp_path / "new"
     arguments = [str(TEAPOT), "--dist", "uniform", "--steps", "4", "--pairs", "9", "-o", str(out)]
+    arguments += ["--faces", "100", "--learning-rates", "0.2", "0.5"]
     assert script.main(arguments) == 0
     values = json.loads((out / "poses.json").read_text())
     assert values["instance"] == "uniform/probabilistic"
     assert len(values["start_degrees"]) == len(values["error_degrees"]["0.5"]) == 9
-    found = sum(error <= 3 for error in values["error_degrees"]["0.5"])
-    assert values["score"] == pytest.approx(found / 9)
+    assert list(values["error_degrees"]) == ["0.2", "0.5"]
+    assert (values["protocol"]["faces"], values["protocol"]["steps"]) == (100, 4)
+    found = [sum(e <= 3 for e in errors) / 9 for errors in values["error_degrees"].values()]
+    assert values["score"] == pytest.approx(max(found))
     for name, size in (("poses.png", (8 * 128, 2 * 128)), ("errors.png", (900, 480))):
         with Image.open(out / name) as image:
             assert image.size == size
