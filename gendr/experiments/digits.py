@@ -485,7 +485,7 @@ def _read_boxes(content: bytes) -> dict[str, Box]:
     try:
         h5py: Any = import_module("h5py")
     except ImportError:
-        raise RuntimeError("reading SVHN needs h5py: pip install h5py") from None
+        raise RuntimeError("reading SVHN needs h5py: pip install 'gendr[svhn]'") from None
     with h5py.File(io.BytesIO(content), "r") as file:
         names, digits = file["digitStruct/name"], file["digitStruct/bbox"]
         return {

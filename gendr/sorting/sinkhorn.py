@@ -198,13 +198,15 @@ def _solve(p: Tensor, right: Tensor) -> Tensor:
 
     The matrix is the Laplacian of a graph with the weights P^T P. Written by its off-diagonal
     alone it does not cancel where P is nearly hard. There weights vanish and parts of the graph
-    separate; a little on the diagonal, too small to show elsewhere, keeps it solvable.
+    separate; a little on the diagonal, as much as elimination may lose by rounding, keeps it
+    solvable.
     """
+    n = p.shape[-1]
     matrix = p.mT @ p
     matrix.diagonal(dim1=-2, dim2=-1).zero_()
     degrees = matrix.sum(-1)
-    matrix = matrix.neg_().add_(1 / p.shape[-1])  # the constant only fixes the mean
-    matrix.diagonal(dim1=-2, dim2=-1).add_(degrees + 4 * torch.finfo(p.dtype).eps)
+    matrix = matrix.neg_().add_(1 / n)  # the constant only fixes the mean
+    matrix.diagonal(dim1=-2, dim2=-1).add_(degrees + 4 * n * torch.finfo(p.dtype).eps)
     y = torch.linalg.solve(matrix, right)
     return y - y.mean(-1, keepdim=True)
 
