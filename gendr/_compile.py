@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept between processes.
+"""Kernels that Numba compiles: whether they work here, and where they are kept.
 
 Numba keeps them beside the source or in the user's cache folder, and refuses to work where it can
 write to neither, as in a container with a read-only file system. There they go into a temporary
@@ -16,8 +16,26 @@ import os
 import shutil
 import tempfile
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
+
+
+@cache
+def available() -> str | None:
+    """None if Numba can be imported, else the reason."""
+    try:
+        import_module("numba")
+    except ImportError as error:
+        return f"the cpu backend needs Numba, which failed to import ({error}); pip install numba"
+    return None
+
+
+def supports(tensor: Tensor) -> bool:
+    """CPU tensors."""
+    return tensor.device.type == "cpu"
 
 
 @cache

@@ -218,7 +218,7 @@ class RankingNet(nn.Module):
         self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 5, padding=2) for a, b in pairs)
         size = channels[-1] * (height // shrunk) * (width // shrunk)
         self.hidden, self.score = nn.Linear(size, 64), nn.Linear(64, 1)
-        # About 15 % faster on a CPU.
+        # Faster on a CPU where it was measured alone, 7.4 against 8.7 ms an image.
         self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
     def forward(self, images: Tensor) -> Tensor:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
-from importlib import import_module
+from functools import partial
 from itertools import pairwise
 from math import prod
 from typing import Any, cast
@@ -20,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._compile import available as available
+from gendr._compile import supports as supports
 from gendr._threads import run
 from gendr._threads import set_num_threads as set_num_threads  # known here from the first release
 from gendr.rendering.backend import Backend
@@ -29,21 +30,6 @@ from gendr.rendering.shading import alpha_from_pairs
 
 TAKES_ABSENT = False
 PAIRS_AT_ONCE = 4_000_000  # about 1 GB of torch temporaries where pairs are listed
-
-
-@cache
-def available() -> str | None:
-    """None if Numba can be imported, else the reason."""
-    try:
-        import_module("numba")
-    except ImportError as error:
-        return f"the cpu backend needs Numba, which failed to import ({error}); pip install numba"
-    return None
-
-
-def supports(tensor: Tensor) -> bool:
-    """CPU tensors."""
-    return tensor.device.type == "cpu"
 
 
 # ---------------------------------------------------------------------------------------------

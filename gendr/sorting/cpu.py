@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache, lru_cache
-from importlib import import_module
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._compile import available as available
+from gendr._compile import supports as supports
 from gendr._threads import run
 from gendr.distributions import Distribution
 from gendr.distributions.law import Law
@@ -32,21 +33,6 @@ _UNITS = 16
 # a gate and a column of the payload. Work of less than `_SHARED` is not shared among threads.
 _GATE, _GATE_BACK, _CARRY, _CARRY_BACK = 3.0, 2.2, 0.1, 0.28
 _SHARED = 60_000
-
-
-@cache
-def available() -> str | None:
-    """None if Numba can be imported, else the reason."""
-    try:
-        import_module("numba")
-    except ImportError as error:
-        return f"the cpu backend needs Numba, which failed to import ({error}); pip install numba"
-    return None
-
-
-def supports(tensor: Tensor) -> bool:
-    """CPU tensors."""
-    return tensor.device.type == "cpu"
 
 
 def gates(x: Tensor, network: Network, dist: Distribution, steepness: Number) -> Gated:
