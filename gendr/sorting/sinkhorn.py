@@ -18,9 +18,6 @@ Gradient: TypeAlias = Literal["implicit", "unrolled"]
 GRADIENTS = ("implicit", "unrolled")
 # A mass below exp(-FAR) = 2e-28 is 0: more than the rounding of float64 below any other.
 _FAR = 64.0
-# The largest factor, as a logarithm, by which a Newton step changes a scaling. Solutions have
-# scalings of exp(+-4) at most, also for clusters and outliers, so that it bounds only overshoots.
-_LARGEST_STEP = 2.0
 # Sweeps of the unrolled algorithm from one test of the marginals to the next.
 _SWEEPS_PER_TEST = 10
 
@@ -46,11 +43,11 @@ class SinkhornSort(PermutationSort):
     converge slowly if the steepness is high: thousands do not suffice where neighbours differ by
     more than a few 1 / steepness. So there are two ways:
 
-    - `gradient="implicit"`: every sweep is followed by a Newton step on the concave dual, and 2 to
-      10 of them converge. The gradient is that of the solution, from the conditions on the
-      marginals: one linear system of n equations per row of the batch, after one of the two
-      potentials is eliminated. Both steps take O(n^3) time and O(n^2) memory per row. Derivatives
-      of any order are right up to the tolerance, including those of the gradient.
+    - `gradient="implicit"`: every sweep is followed by a Newton step on the concave dual, and 1 to
+      7 of them converge, also with ties, clusters and outliers. The gradient is that of the
+      solution, from the conditions on the marginals: one linear system of n equations per row of
+      the batch, after one of the two potentials is eliminated. A step and a gradient take O(n^3)
+      time and O(n^2) memory per row. Derivatives of any order are right up to the tolerance.
     - `gradient="unrolled"`: plain sweeps, and the gradient is that of the sweeps made, converged
       or not; O(n^2) time per sweep, O(n^2 + n sweeps) memory. Twice differentiable too.
 
@@ -172,9 +169,7 @@ class _Plan(torch.autograd.Function):
             if _error(scaling * sums) <= tolerance:
                 break
             p = _scaled(k, 1 / sums)
-            step = _solve(p, 1 - p.sum(-2))
-            size = step.abs().amax(-1, keepdim=True)
-            scaling = (step * (_LARGEST_STEP / size.clamp(min=_LARGEST_STEP))).exp() / sums
+            scaling = _solve(p, 1 - p.sum(-2)).exp() / sums
         p = _finish(k, scaling, inverse, iterations, tolerance)
         ctx.save_for_backward(p)
         return p

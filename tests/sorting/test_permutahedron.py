@@ -127,6 +127,8 @@ def test_first_and_second_derivatives(regularization, face, steepness):
 
     assert torch.autograd.gradcheck(call, (x, s))
     assert torch.autograd.gradgradcheck(call, (x, s))
+    assert torch.autograd.gradcheck(call, (x, steepness))
+    assert torch.autograd.gradgradcheck(call, (x, steepness))
 
 
 def test_the_derivatives_above_meet_blocks_of_several_sizes():

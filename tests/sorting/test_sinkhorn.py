@@ -124,6 +124,11 @@ def test_shifts_change_nothing_and_scales_trade_with_the_steepness():
     p = SinkhornSort(2.0).permutation(x)
     torch.testing.assert_close(SinkhornSort(2.0).permutation(x + 2.0**40), p, rtol=0, atol=1e-12)
     torch.testing.assert_close(SinkhornSort(0.5).permutation(4 * x), p, rtol=0, atol=1e-12)
+    slopes = []
+    for offset in (0.0, 2.0**40):
+        s = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+        slopes += torch.autograd.grad(SinkhornSort(s).ranks(x + offset)[:, 0].sum(), s)
+    torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("face", ["permutation", "values", "ranks"])
