@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -88,6 +89,13 @@ class Grid:
         return ordered[: round(TOP_SHARE * len(ordered))]
 
 
+def qualities(task: str, path: Path) -> list[float]:
+    """The scores in a table of `experiments/best_again.py`."""
+    with path.open(newline="") as file:
+        scores = [float(row["score"]) for row in csv.DictReader(file)]
+    return [1 - score for score in scores] if task == "shape" else scores
+
+
 def best(values: Iterable[float]) -> float:
     """The largest, 0 of none."""
     return max(values, default=0.0)
@@ -104,8 +112,13 @@ def ordered_by(names: Iterable[str], value: dict[str, float]) -> list[str]:
     return sorted(names, key=lambda name: -value[name])
 
 
-def findings(grid: Grid) -> list[tuple[str, str]]:
-    """Question and answer, one pair for each finding of the thesis."""
+def findings(grid: Grid, average: Sequence[float] = ()) -> list[tuple[str, str]]:
+    """Question and answer, one pair for each finding of the thesis.
+
+    Args:
+        grid: of one task.
+        average: qualities of renderers with the mean in place of a T-conorm.
+    """
     dists, conorms = grid.names(0), grid.names(2)
     out: list[tuple[str, str]] = []
 
@@ -161,18 +174,31 @@ def findings(grid: Grid) -> list[tuple[str, str]]:
     value = {c: middle(grid.of(None, None, [c])) for c in conorms}
     top = {c: best(grid.of(None, None, [c])) for c in conorms}
     counted = [key[2] for key in grid.top()]
+    places = ordered_by(conorms, top)
     for question, members in (
         ("max poor", ["max"]),
         ("yager 2 and dombi 0.5 best", ["yager(p=2)", "dombi(p=0.5)"]),
-        ("extreme members poor", [c for c in map(canonical, EXTREME) if c in conorms]),
     ):
-        places = ordered_by(conorms, top)
         text = "; ".join(
             f"{name(c, conorm=True)} best {top[c]:.3f} (number {1 + places.index(c)} of "
             f"{len(conorms)}), median {value[c]:.3f}, {counted.count(c)} in the best tenth"
             for c in map(canonical, members)
         )
         out.append((question, text))
+    if average:
+        text = f"best {best(average):.3f}, median {middle(average):.3f} over {len(average)} laws"
+        out.append(("average poor", text))
+    extreme = [c for c in map(canonical, EXTREME) if c in conorms]
+    share = sum(counted.count(c) for c in extreme)
+    medians = ", ".join(f"{name(c, conorm=True)} {value[c]:.3f}" for c in extreme)
+    out.append(
+        (
+            "extreme members poor",
+            f"{len(extreme)} of {len(conorms)} T-conorms hold {share} of {len(counted)} places in "
+            f"the best tenth. Medians: {medians}; of all others "
+            f"{middle(value[c] for c in conorms if c not in extreme):.3f}",
+        )
+    )
     leaders = ordered_by(conorms, {c: float(counted.count(c)) for c in conorms})[:5]
     text = ", ".join(f"{name(c, conorm=True)} {counted.count(c)}" for c in leaders)
     out.append((f"the T-conorms of the best tenth ({len(counted)})", text))
@@ -223,6 +249,20 @@ def longer(results: Path) -> list[str]:
     ]
 
 
+def mnist(path: Path) -> list[str]:
+    """What a short run of `experiments/sorting_mnist.py` came to."""
+    run = json.loads(path.read_text())
+    n, test = run["settings"]["n"], run["test"]
+    losses = [entry["loss"] for entry in run["history"] if "loss" in entry]
+    return [
+        f"`--smoke`, n = {n}, {run['settings']['method']}, {run['seconds'] / 60:.0f} minutes on "
+        f"{run['threads']} threads of a busy machine, {run['step']} steps of "
+        f"{run['settings']['batch']} lists: the loss fell from {losses[0]:.2f} to "
+        f"{losses[-1]:.2f}, and of the test's lists of five {test['em5']:.1%} came out exactly "
+        f"right (by chance {1 / math.factorial(5):.2%}), of their elements {test['ew']:.1%}."
+    ]
+
+
 def main() -> None:
     """Read the table, fill the page."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -234,11 +274,15 @@ def main() -> None:
         grid = Grid.read(args.csv, task)
         if not grid.quality:
             continue
-        fill(args.page, f"findings-{task}", table(("thesis", task), findings(grid)))
+        again = args.csv.parent / f"{task}-average.csv"
+        average = qualities(task, again) if again.exists() else []
+        fill(args.page, f"findings-{task}", table(("thesis", task), findings(grid, average)))
         head = ("distribution", "T-conorm", unit)
         fill(args.page, f"best-{task}", table(head, leaders(grid, args.best)))
     if args.page == DOCS / "experiments.md":
         fill(args.page, "longer", longer(DOCS / "results"))
+        smoke = mnist(DOCS / "results" / "mnist-smoke.json")
+        fill(DOCS / "sorting.md", "sorting-mnist", smoke)
 
 
 if __name__ == "__main__":
