@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, deque
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -540,7 +541,13 @@ def test_interrupted_script_leaves_a_clean_file(tmp_path, send):
     command = [sys.executable, HERE.parents[1] / "experiments" / "grid_benchmark.py", "shape"]
     command += ["-r", "r.sqlite", "--dist", "uniform", "--workers", "1"]
     with subprocess.Popen(
-        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # What a shell starts in the background ignores SIGINT, and so does what it starts.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     ) as process:
         wait_until(lambda: results_of(tmp_path / "r.sqlite"))
         os.killpg(process.pid, send) if send == signal.SIGINT else process.send_signal(send)
