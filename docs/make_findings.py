@@ -238,10 +238,19 @@ def longer(results: Path) -> list[str]:
     protocol = poses["protocol"]
     ((rate, errors),) = poses["error_degrees"].items()
     found = {angle: sum(e <= angle for e in errors) / len(errors) for angle in (1, 3, 10)}
+    paper = json.loads((results / "shape-paper.json").read_text())
+    by_view: dict[int, float] = {}
+    for trial in paper["trials"]:
+        by_view[trial["seed"]] = max(by_view.get(trial["seed"], 0.0), 1 - trial["score"])
+    tried = len(paper["trials"]) // len(by_view)
     now, then = (f"{min(x):.3f} to {max(x):.3f}" for x in (scores, grid))
     return [
         f"- Shape: the best {len(rows)} of the grid, again with {rows[0]['steps']} steps instead "
         f"of 30: mean hard IoU {now} (in the grid {then}); `experiments/best_again.py`.",
+        f"- Shape: {paper['instance']} at the views, size and steps of the paper, {tried} scales and "
+        f"learning rates for each of {len(by_view)} elevations: mean hard IoU "
+        f"{1 - paper['score']:.3f} ({min(by_view.values()):.3f} to {max(by_view.values()):.3f}); "
+        f"`experiments/shape_optimization.py --protocol paper`.",
         f"- Pose: {poses['instance']}, {len(errors)} pairs of the teapot on at most "
         f"{protocol['faces']} faces, {protocol['steps']} steps at {protocol['image_size']}², "
         f"learning rate {rate}: {found[3]:.1%} within 3°, {found[1]:.1%} within 1°, "

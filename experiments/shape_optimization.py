@@ -47,6 +47,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--protocol", default="laptop", choices=PROTOCOLS)
     parser.add_argument("--steps", type=int, help="instead of those of the protocol")
     parser.add_argument("--elevations", type=float, nargs="+", metavar="DEGREES", help="likewise")
+    parser.add_argument("--learning-rates", nargs="+", type=float, metavar="RATE", help="likewise")
+    parser.add_argument(
+        "--exponents", nargs="+", type=float, metavar="X", help="likewise: scales 10^X, all tried"
+    )
+    parser.add_argument(
+        "--finer", nargs="*", type=float, metavar="X", help="likewise: added to the best exponent"
+    )
     parser.add_argument("--device", default="cpu", help="such as cpu or cuda")
     parser.add_argument("-o", "--output", default="shape", type=Path, metavar="FOLDER")
     return parser.parse_args(argv)
@@ -67,8 +74,11 @@ def table(searches: Sequence[Search]) -> str:
 
 def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
-    overrides = {"steps": args.steps, "elevations": args.elevations}
-    overrides = {name: value for name, value in overrides.items() if value is not None}
+    names = ("steps", "elevations", "learning_rates")
+    overrides = {n: value for n in names if (value := getattr(args, n)) is not None}
+    for name in ("exponents", "finer"):
+        if (value := getattr(args, name)) is not None:
+            overrides |= {name: value, f"squared_{name}": value}
     check_device(args.device)
     instance = gendr.instance(f"{args.dist}/{args.tconorm}")
     task = ShapeTask.make(args.protocol, args.target, args.device, **overrides)

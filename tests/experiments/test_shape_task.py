@@ -310,10 +310,17 @@ def script(monkeypatch):
 
 def test_script(script, tmp_path, capsys):
     out = tmp_path / "new" / "folder"
-    assert script.main([str(AIRPLANE), "--dist", "uniform", "--steps", "2", "-o", str(out)]) == 0
+    arguments = [str(AIRPLANE), "--dist", "uniform", "--steps", "2", "-o", str(out)]
+    arguments += ["--learning-rates", "0.05", "--exponents", "-1", "-2", "--finer", "0.5"]
+    assert script.main(arguments) == 0
     values = json.loads((out / "fit.json").read_text())
     assert values["instance"] == "uniform/probabilistic"
     assert values["protocol"]["steps"] == 2
+    assert {trial["learning_rate"] for trial in values["trials"]} == {0.05}
+    coarse, finer = [trial["scale"] for trial in values["trials"]][:2], values["trials"][2:]
+    assert coarse == pytest.approx([0.1, 0.01])
+    assert len(finer) == 1
+    assert min(abs(finer[0]["scale"] / x - 10**0.5) for x in coarse) < 1e-6
     assert values["score"] == min(trial["score"] for trial in values["trials"])
     mesh = Mesh.load(out / "fit.obj")
     task = ShapeTask.make("laptop", AIRPLANE, "cpu")

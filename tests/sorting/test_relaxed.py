@@ -261,6 +261,26 @@ def test_first_and_second_derivatives(method, dist, n, name):
     assert torch.autograd.gradgradcheck(results, inputs, fast_mode=True)
 
 
+def test_a_graph_of_the_backward_pass_agrees_with_the_kernels():
+    """The check above looks at the graph alone, which could be that of another function."""
+    x, payload = keys(2, 5), keys(2, 5, 3)
+    steepness = torch.tensor(1.7, dtype=torch.float64, requires_grad=True)
+    inputs = (x, steepness, payload)
+    sort = BitonicSort(steepness, "logistic", 0.25, "cpu")
+    for result in (sort.permutation(x), sort.values(x), sort.ranks(x), sort.carried(x, payload)):
+        weights = torch.randn_like(result)
+        kernel, graph = (
+            torch.autograd.grad(
+                result, inputs, weights, create_graph=wanted, retain_graph=True,
+                materialize_grads=True,
+            )
+            for wanted in (False, True)
+        )  # fmt: skip
+        assert not any(g.requires_grad for g in kernel)
+        assert all(g.requires_grad for g in graph[:2])
+        torch.testing.assert_close(kernel, tuple(g.detach() for g in graph), rtol=1e-10, atol=1e-11)
+
+
 @pytest.mark.parametrize("name", BACKENDS)
 def test_derivatives_of_the_two_operations_by_themselves(name):
     module, network = BACKENDS[name], bitonic(3)
