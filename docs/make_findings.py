@@ -247,8 +247,8 @@ def longer(results: Path) -> list[str]:
     return [
         f"- Shape: the best {len(rows)} of the grid, again with {rows[0]['steps']} steps instead "
         f"of 30: mean hard IoU {now} (in the grid {then}); `experiments/best_again.py`.",
-        f"- Shape: {paper['instance']} at the views, size and steps of the paper, {tried} scales and "
-        f"learning rates for each of {len(by_view)} elevations: mean hard IoU "
+        f"- Shape: {paper['instance']} at the views, size and steps of the paper, {tried} scales "
+        f"and learning rates for each of {len(by_view)} elevations: mean hard IoU "
         f"{1 - paper['score']:.3f} ({min(by_view.values()):.3f} to {max(by_view.values()):.3f}); "
         f"`experiments/shape_optimization.py --protocol paper`.",
         f"- Pose: {poses['instance']}, {len(errors)} pairs of the teapot on at most "
