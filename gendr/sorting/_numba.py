@@ -530,7 +530,7 @@ def carry_back(
     """Fill gradients for the units start .. stop - 1; unit = run * rows of the batch + row.
 
     `grad` [B, n, c] is that of what `carry` returned. `grad_keep` [R, B, C] gets a part for each of
-    R runs of blocks, and is zero before; `grad_payload` [B, n, c] is not written for the identity.
+    R runs of blocks; `grad_payload` [B, n, c] is not written for the identity.
     """
     batch, n, width = grad.shape
     runs, size = len(grad_keep), len(pairs)
@@ -541,6 +541,7 @@ def carry_back(
     p, g, d = pointer(block), pointer(grads), pointer(differences)
     for r in range(start // batch, (stop - 1) // batch + 1):
         row_first, row_last = max(start - r * batch, 0), min(stop - r * batch, batch)
+        grad_keep[r, row_first:row_last] = 0
         for b in range(r * blocks // runs, (r + 1) * blocks // runs):
             first, last = b * LANES, min((b + 1) * LANES, width)
             count = _reached(pairs, spans, identity, first, last, alive, steps)

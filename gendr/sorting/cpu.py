@@ -128,7 +128,7 @@ def carry_backward(
     batch = len(keep)
     blocks = -(-grad.shape[-1] // kernels.LANES)
     runs = max(1, min(blocks, -(-_UNITS // max(1, batch))))
-    grad_keep = keep.new_zeros(runs, *keep.shape)
+    grad_keep = keep.new_empty(runs, *keep.shape)
     start = keep.new_empty(0, 0, 0) if payload is None else payload
     grad_start = torch.empty_like(start)
     columns = blocks * kernels.LANES
@@ -137,7 +137,8 @@ def carry_backward(
         _spans(network), keep.numpy(), swap.numpy(), start.numpy(), payload is None, grad.numpy(),
         grad_keep.numpy(), grad_start.numpy(),
     )  # fmt: skip
-    total = grad_keep[0] if runs == 1 else grad_keep.sum(0)
+    # Not torch's sum, nor its zeros: its threads then spin for a while where ours want to run.
+    total = grad_keep[0] if runs == 1 else torch.from_numpy(grad_keep.numpy().sum(0))
     return total, None if payload is None else grad_start
 
 
