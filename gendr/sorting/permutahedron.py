@@ -66,7 +66,7 @@ class FastSort(Sort):
 
     Source: Blondel, Teboul, Berthet, Djolonga, Fast Differentiable Sorting and Ranking, 2020; its
     epsilon is 1 / steepness. Entropic ranks are those of the authors' code, in the permutahedron of
-    rho; the paper's (8) projects onto that of exp(rho) and takes the logarithm.
+    rho; the paper's definition projects onto that of exp(rho) and takes the logarithm.
     """
 
     name: ClassVar[str] = "permutahedron"

@@ -16,7 +16,8 @@ from gendr.sorting.base import PermutationSort, check_steepness
 
 Gradient: TypeAlias = Literal["implicit", "unrolled"]
 GRADIENTS = ("implicit", "unrolled")
-# A mass below exp(-FAR) = 2e-28 is 0: more than the rounding of float64 below any other.
+# A mass of about exp(-FAR) = 2e-28 and below is 0. It is far below the rounding of all others, and
+# products of such numbers would soon be subnormal, which slows the arithmetic down.
 _FAR = 64.0
 # Sweeps of the unrolled algorithm from one test of the marginals to the next.
 _SWEEPS_PER_TEST = 10
@@ -166,7 +167,7 @@ class _Plan(torch.autograd.Function):
         scaling = torch.ones_like(z)
         for _ in range(iterations):
             sums = _column_sums(k, scaling)
-            if _error(scaling * sums) <= tolerance:
+            if not _error(scaling * sums) > tolerance:  # nor if x was not checked and has a NaN
                 break
             p = _scaled(k, 1 / sums)
             scaling = _solve(p, 1 - p.sum(-2)).exp() / sums
@@ -212,7 +213,7 @@ def _unrolled(z: Tensor, iterations: int, tolerance: float) -> Tensor:
     scaling = torch.ones_like(z)
     for sweep in range(iterations):
         sums = _column_sums(k, scaling)
-        if sweep % _SWEEPS_PER_TEST == 0 and _error(scaling * sums) <= tolerance:
+        if sweep % _SWEEPS_PER_TEST == 0 and not _error(scaling * sums) > tolerance:
             break
         scaling = 1 / sums
     return _finish(k, scaling, inverse, iterations, tolerance)

@@ -10,6 +10,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import logsumexp
 from scipy.stats import rankdata
 
+from gendr.sorting import sinkhorn
 from gendr.sorting.sinkhorn import SinkhornSort
 
 GRADIENTS = ["implicit", "unrolled"]
@@ -85,6 +86,13 @@ def test_the_plan_is_doubly_stochastic_and_optimal(n, steepness):
         known = known[:, 1:, 1:] * known[:, :-1, 1:] * known[:, 1:, :-1] * known[:, :-1, :-1]
         want = 2 * steepness * x.gather(-1, order).diff(dim=-1)[:, None]
         assert ((odds - want) * known).abs().max() < 1e-7
+
+
+def test_masses_beyond_the_digits_are_zero():
+    x = torch.tensor([0.0, 7.0, 8.0], dtype=torch.float64)
+    p = SinkhornSort(10.0).permutation(x)
+    assert p[0].tolist() == [1, 0, 0]
+    assert p[1, 2].item() == pytest.approx(1 / (1 + np.exp(10.0)))
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 40])
@@ -199,6 +207,20 @@ def test_extreme_values_stay_finite(dtype, gradient):
     assert sort.permutation(x).dtype == dtype
     swap = 1 / (1 + np.exp(10.0))
     np.testing.assert_allclose(sort.ranks(x)[0].tolist(), [4.5, 1, 2 + swap, 4.5, 3 - swap], 1e-6)
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_what_is_not_a_number_ends_the_sweeps(gradient, monkeypatch):
+    original, sweeps = sinkhorn._column_sums, []
+
+    def counted(*args):
+        sweeps.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(sinkhorn, "_column_sums", counted)
+    x = torch.tensor([0.0, float("nan"), 1.0])
+    assert SinkhornSort(gradient=gradient).permutation(x).isnan().any()
+    assert len(sweeps) == 1
 
 
 def test_a_warning_says_how_far_off_it_stopped():
