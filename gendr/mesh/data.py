@@ -28,7 +28,7 @@ from gendr._checks import (
 )
 from gendr._tracing import lazy, matmul
 
-# Colours lie in [0, 1]. An optimiser may step a little over the ends; 8-bit values are far off.
+# Colours lie in [0, 1]. What was learnt may lie a little over the ends; 8-bit values are far off.
 _LARGEST_COLOR = 2.0
 
 
@@ -153,6 +153,9 @@ class Mesh:
             sequence of B textures of any sizes. Needs uvs.
         vertex_colors: [V, 3] or [B, V, 3], RGB in [0, 1].
         face_colors: [F, 3] or [B, F, 3], RGB in [0, 1].
+
+    Colours that require a gradient may have any finite values: keep them in [0, 1] yourself, by a
+    clamp after each step or a sigmoid.
 
     Raises:
         TypeError: for what is no tensor or has the wrong dtype.
@@ -907,13 +910,20 @@ class Mesh:
 
 
 def _check_color(name: str, colors: Tensor) -> None:
-    """Finite, and not on the scale of 8 bits."""
+    """Finite, and not on the scale of 8 bits.
+
+    What requires a gradient is being learnt: an optimiser may take it anywhere, so that its range
+    is not the door's business.
+    """
     check_finite(name, colors)
-    if colors.numel():
-        low, high = (float(x) for x in torch.aminmax(colors.detach()))
-        if high > _LARGEST_COLOR or low < 1 - _LARGEST_COLOR:
-            hint = "; divide it by 255" if high > _LARGEST_COLOR else ""
-            raise ValueError(f"{name} must lie in [0, 1], got {low:g} .. {high:g}{hint}")
+    if colors.requires_grad or colors.numel() == 0:
+        return
+    low, high = (float(x) for x in torch.aminmax(colors))
+    if high > _LARGEST_COLOR or low < 1 - _LARGEST_COLOR:
+        raise ValueError(
+            f"{name} must lie in [0, 1], got {low:g} .. {high:g}; divide 8-bit values by 255, "
+            "clamp what was learnt with .clamp(0, 1)"
+        )
 
 
 def _with_midpoints(values: Tensor, edges: Tensor, batch: int) -> Tensor:

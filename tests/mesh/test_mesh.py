@@ -291,6 +291,20 @@ def test_the_door(case):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["texture", "vertex_colors", "face_colors"])
+def test_colors_that_are_learnt_may_leave_their_range(name):
+    mesh = full(cube())
+    change = getattr(mesh, f"with_{name}")
+    far = torch.full_like(getattr(mesh, name), 2.5)
+    leaf = far.clone().requires_grad_()
+    for learnt in (leaf, leaf * -1):
+        assert getattr(change(learnt), name) is learnt
+    with pytest.raises(ValueError, match=rf"{name} must lie in .* got 2\.5 .* by 255, clamp what"):
+        change(far)
+    with pytest.raises(ValueError, match=f"{name} must be finite"):
+        change(leaf * NAN)
+
+
 def test_the_door_of_batches():
     with pytest.raises(ValueError, match="at least one mesh"):
         Mesh.batch([])
