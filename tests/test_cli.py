@@ -277,6 +277,44 @@ def test_cameras_see_all_of_a_mesh():
     assert torch.allclose(visual.orbit(unit, [0, 15]).eye, there.eye, atol=1e-5)
 
 
+@pytest.mark.parametrize("distance", [4.0, 0.9])  # around it, and inside of it
+def test_large_meshes_are_drawn_view_by_view_and_look_the_same(monkeypatch, distance):
+    from gendr import visual
+
+    mesh = icosphere(3)
+    paint = torch.rand(len(mesh.faces), 3, generator=torch.Generator().manual_seed(0))
+    mesh = mesh.with_face_colors(paint).with_vertex_colors(mesh.vertices.abs())
+    camera = look_at(distance, 20.0, torch.tensor([0.0, 100.0]))
+    looks = [{"lighting": "lambert"}, {"lighting": "phong"}, {"lighting": "none"}]
+    together = [visual.render_views(mesh, camera, (20, 31), look) for look in looks]
+    faces = []
+    real = Renderer.forward
+
+    def forward(self, mesh, camera, *args):
+        faces.append(len(mesh.faces) * len(camera))
+        return real(self, mesh, camera, *args)
+
+    monkeypatch.setattr(Renderer, "forward", forward)
+    monkeypatch.setattr(visual, "FACES_AT_ONCE", 1)
+    for look, (rgb, alpha) in zip(looks, together, strict=True):
+        one_by_one = visual.render_views(mesh, camera, (20, 31), look)
+        assert torch.equal(one_by_one[0], rgb)
+        assert torch.equal(one_by_one[1], alpha)
+    assert len(faces) == 2 * len(looks)
+    assert max(faces) == len(mesh.faces)
+    if distance > 1:
+        assert 0 < min(faces) < len(mesh.faces)  # those between the pixels are left out
+
+
+def test_the_size_of_a_mesh_is_that_of_its_faces():
+    from gendr import visual
+
+    mesh = cube(1)
+    loose = Mesh(torch.cat([mesh.vertices, torch.full((1, 3), 1e4)]), mesh.faces)
+    assert visual.diagonal(loose) == pytest.approx(visual.diagonal(mesh)) == pytest.approx(12**0.5)
+    assert visual.around(loose)[1] == visual.around(mesh)[1]
+
+
 @pytest.mark.parametrize("size", [(40, 40), (30, 50), (50, 30)])
 def test_closeups_cut_images_as_their_cameras_do(size):
     from gendr import visual

@@ -143,7 +143,11 @@ def _silhouettes(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
     near, far = visual.depths(mesh, camera)
     renderer = Renderer(size, "heaviside", "max", near=near, far=far)
     with torch.no_grad():
-        return torch.cat([renderer(mesh, camera[i]).alpha for i in range(len(camera))])
+        images = [
+            renderer(visual.drawn(mesh, one, size, near), one).alpha
+            for one in (camera[i] for i in range(len(camera)))
+        ]
+        return torch.cat(images)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -326,10 +330,8 @@ class _Report:
 
 
 def _chamfer(mesh: Mesh, target: Mesh, seed: int) -> dict[str, float]:
-    low, high = target.bounding_box()
-    diagonal = float((high - low).norm())
     distance = float(chamfer(mesh, target, seed=seed))
-    return {"chamfer": distance, "chamfer_relative": distance / diagonal}
+    return {"chamfer": distance, "chamfer_relative": distance / visual.diagonal(target)}
 
 
 def _versions() -> dict[str, str]:
