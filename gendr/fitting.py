@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -39,6 +38,7 @@ from gendr._checks import (
     check_number,
     check_shape,
 )
+from gendr._files import write_whole
 from gendr.losses import FlattenLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere
 from gendr.mesh.views import visual_sphere
@@ -341,14 +341,16 @@ class FitState:
         return self.history[-1]["loss"] if self.history else float("nan")
 
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint; the file is replaced only when the new one is whole."""
+        """Write a checkpoint; the file is replaced only when the new one is whole.
+
+        Raises:
+            OSError: With the path, if it cannot be written; what was there is left.
+        """
         path = Path(path)
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         values["frame"] = (self.frame.centre, self.frame.size)
         values = {"format": "gendr fit 1", **_map_tensors(values, lambda t: t.detach().cpu())}
-        new = path.with_name(path.name + ".new")
-        torch.save(values, new)
-        os.replace(new, path)
+        write_whole(path, lambda file: torch.save(values, file))
 
     @staticmethod
     def load(path: str | Path, device: torch.device | str = "cpu") -> FitState:
@@ -434,7 +436,9 @@ def fit(
             (`state.save`). The state is a snapshot: what it raises, KeyboardInterrupt included,
             ends the fit and leaves the state whole.
         resume: A state or the path of a checkpoint to go on from, with the same arguments; the
-            result is the one of an uninterrupted run, bit for bit.
+            result is the one of an uninterrupted run, bit for bit. Only `steps` may differ, also
+            after a finished fit: the scale then goes from where it is to the end of its schedule
+            in the steps that are left, and stays there if it is there.
         **changes: Fields of `FitSettings` that differ from `settings`: fit(.., steps=50, lr=0.05).
 
     Raises:
@@ -498,9 +502,7 @@ class _Job:
             size, settings.law, settings.conorm, cutoff=settings.cutoff, check=False, **planes
         )
         self.hard = Renderer(size, "heaviside", "max", check=False, **planes)
-        first, last = settings.scales(size)
-        span = max(settings.steps - 1, 1)
-        self.scales = [first * (last / first) ** (i / span) for i in range(settings.steps)]
+        self.first_scale, self.last_scale = settings.scales(size)
         self.batches = _batches(len(masks), settings)
         frames = min(settings.frames, settings.steps)
         self.kept = {round(i * settings.steps / frames) for i in range(frames)} if frames else set()
@@ -510,6 +512,17 @@ class _Job:
         for tensor in (masks, *camera._tensors(), start.vertices, start.faces):
             digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
         self.signature = {**settings.describe(), "input": digest.hexdigest()}
+
+    def scale(self, state: FitState) -> float:
+        """The scale of the step after a state: by the factor that leads to the last scale in time.
+
+        The factor is the same for all steps, unless their number was changed on the way: then
+        those that are left share what is left of the schedule.
+        """
+        if not state.history:
+            return self.first_scale
+        now = state.history[-1]["scale"]
+        return now * (self.last_scale / now) ** (1 / (self.settings.steps - state.step))
 
     def begin(self) -> FitState:
         u = self.shape.u.detach().clone()
@@ -523,16 +536,21 @@ class _Job:
 
     def restore(self, resume: FitState | str | Path) -> FitState:
         state = resume if isinstance(resume, FitState) else FitState.load(resume, self.masks.device)
+        if state.step > self.settings.steps:
+            raise ValueError(
+                f"the checkpoint has {state.step} steps, more than the {self.settings.steps} asked "
+                "for; resume with more steps, or start anew"
+            )
         for key, value in self.signature.items():
             then = state.signature.get(key)
-            if then != value:
+            if then != value and key != "steps":
                 what = "masks, cameras or start" if key == "input" else f"{key}={then!r}"
                 now = "others now" if key == "input" else f"{key}={value!r} now"
                 raise ValueError(
                     f"the checkpoint is of a fit with {what}, {now}; resume with the same "
                     "arguments, or start anew"
                 )
-        return state
+        return replace(state, signature=self.signature)
 
     def measure(self, vertices: Tensor) -> Tensor:
         """Hard IoU of every view, [B]."""
@@ -546,12 +564,12 @@ class _Job:
 
     def step(self, state: FitState, seconds: float) -> FitState:
         """One step of Adam, with the largest of its second averages for all coordinates."""
-        i = state.step
+        i, scale = state.step, self.scale(state)
         rows = self.batches[i]
         u = state.u.clone().requires_grad_()
         vertices = self.shape(u)
         mesh = self.shape.start.with_vertices(vertices)
-        alpha = self.soft(mesh, self.camera[rows], scale=self.scales[i]).alpha
+        alpha = self.soft(mesh, self.camera[rows], scale=scale).alpha
         loss = iou_loss(alpha, self.masks[rows])
         if self.settings.flatness > 0 and self.creases.pairs.shape[1] > 0:
             bends = (1 - self.creases.cosines(vertices)).square()
@@ -562,7 +580,7 @@ class _Job:
         second = b2 * state.second + (1 - b2) * grad.square()
         largest = (second.max() / (1 - b2 ** (i + 1))).sqrt()
         u = state.u - self.settings.lr / (1 - b1 ** (i + 1)) * first / (largest + 1e-12)
-        entry = {"step": i + 1, "loss": float(loss.detach()), "scale": self.scales[i]}
+        entry = {"step": i + 1, "loss": float(loss.detach()), "scale": scale}
         best = state.best_step, state.best_iou, state.best
         trace = state.trace
         if i + 1 in self.measured or i + 1 in self.kept:

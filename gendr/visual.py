@@ -6,10 +6,10 @@ blue and the fit orange in all of them.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -36,10 +36,11 @@ __all__ = [
     "drawn",
     "fit_frames",
     "fit_sheet",
+    "gif",
     "orbit",
     "photo",
+    "picture",
     "render_views",
-    "save_gif",
     "shaded",
     "spread",
 ]
@@ -494,13 +495,19 @@ def fit_sheet(
 # files
 
 
-def save_gif(
-    path: str | Path, frames: Sequence[Pixels], seconds: float = 0.08, hold: float = 0.0
-) -> None:
-    """Write an endless animation with one palette for all frames.
+def picture(pixels: Pixels, kind: str = "PNG") -> bytes:
+    """The content of an image file, PNG or JPEG."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, kind)
+    return file.getvalue()
+
+
+def gif(frames: Sequence[Pixels], seconds: float = 0.08, hold: float = 0.0) -> bytes:
+    """The content of a GIF file: an endless animation with one palette for all frames.
 
     Args:
-        path: Of the file.
         frames: [H, W, 3] each.
         seconds: Per frame.
         hold: More of it for the last one.
@@ -525,6 +532,8 @@ def save_gif(
     coded = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     times = [round(seconds * 1000)] * len(coded)
     times[-1] += round(hold * 1000)
+    file = io.BytesIO()
     coded[0].save(
-        path, "GIF", save_all=True, append_images=coded[1:], duration=times, loop=0, optimize=False
+        file, "GIF", save_all=True, append_images=coded[1:], duration=times, loop=0, optimize=False
     )
+    return file.getvalue()

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ from gendr.mesh.views import save_views
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["--image-size", "16", "--views", "4", "--steps", "12", "--subdivisions", "2", "--quiet"]
-RESULTS = {"fit.gif", "fit.obj", "metrics.json", "sheet.png"}
+RESULTS = {"checkpoint.pt", "fit.gif", "fit.obj", "metrics.json", "sheet.png"}
 
 
 def run(*argv):
@@ -147,8 +148,8 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
         interrupt_after(patch, 7)
         assert run(*command, "-o", out) == 130
     assert "--resume" in capsys.readouterr().err
-    assert {p.name for p in out.iterdir()} == {"checkpoint.pt", "metrics.json"}
-    partial = json.loads((out / "metrics.json").read_text())
+    assert {p.name for p in out.iterdir()} == {"checkpoint.pt", "progress.json"}
+    partial = json.loads((out / "progress.json").read_text())
     assert partial["finished"] is False
     assert partial["step"] == len(partial["history"]) == 7
     assert FitState.load(out / "checkpoint.pt").step == 7
@@ -164,7 +165,25 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
     with Image.open(out / "fit.gif") as x, Image.open(whole / "fit.gif") as y:
         assert x.n_frames == y.n_frames
     assert run(*command, "-o", out, "--resume") == 2
-    assert "its fit is finished" in capsys.readouterr().err
+    assert "is finished, with 12 steps; give --steps a larger number" in capsys.readouterr().err
+
+
+def test_more_steps_after_an_interruption_and_after_the_end(box, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    command = ["fit", box, "-o", out, *SMALL[:4], "--subdivisions", 2, "--quiet"]
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 3)
+        assert run(*command, "--steps", 6) == 130
+    assert run(*command, "--steps", 8, "--resume") == 0
+    assert run(*command, "--steps", 10, "--resume") == 0
+    metrics = json.loads((out / "metrics.json").read_text())
+    scales = [entry["scale"] for entry in metrics["history"]]
+    assert len(scales) == 10
+    assert metrics["settings"]["steps"] == 10
+    assert scales[7:] == pytest.approx([0.05 * 2 / 16] * 3)  # the schedule had come to its end
+    capsys.readouterr()
+    assert run(*command, "--steps", 5, "--resume") == 2
+    assert "has 10 steps, more than the 5 asked for" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
@@ -177,15 +196,59 @@ def test_signals_leave_a_checkpoint(box, tmp_path, number):
         stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     deadline = time.monotonic() + 60
-    while not (out / "metrics.json").exists() and time.monotonic() < deadline:
+    while not (out / "progress.json").exists() and time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.send_signal(number)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in err
-    assert FitState.load(out / "checkpoint.pt").step >= 10
-    assert json.loads((out / "metrics.json").read_text())["finished"] is False
+    step = json.loads((out / "progress.json").read_text())["step"]
+    assert FitState.load(out / "checkpoint.pt").step == step >= 1
+    assert not (out / ".gendr-lock").exists()
+
+
+def test_earlier_results_stay_until_all_new_ones_are_there(box, tmp_path, monkeypatch, capsys):
+    from gendr import visual
+
+    out = tmp_path / "out"
+    command = ["fit", box, "-o", out, *SMALL, "--steps", 2]
+    assert run(*command, "--seed", 1) == 0
+    names = RESULTS - {"checkpoint.pt"}
+    before = {name: (out / name).read_bytes() for name in names}
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for stop in (
+        lambda patch: interrupt_after(patch, 1),
+        lambda patch: patch.setattr(visual, "gif", full),
+        lambda patch: patch.setattr(os, "fsync", full),
+    ):
+        with monkeypatch.context() as patch:
+            stop(patch)
+            assert run(*command) in (2, 130)
+        assert {p.name for p in out.iterdir()} <= {*RESULTS, "progress.json"}
+        assert {name: (out / name).read_bytes() for name in names} == before
+    assert "checkpoint.pt: No space left on device" in capsys.readouterr().err
+    # All steps are done, but their results could not be written.
+    assert run(*command, "--resume") == 0
+    assert {p.name for p in out.iterdir()} == RESULTS
+    assert json.loads((out / "metrics.json").read_text())["seed"] == 0
+
+
+def test_two_fits_in_one_folder(box, tmp_path, capsys):
+    from gendr._files import locked
+
+    out = tmp_path / "out"
+    out.mkdir()
+    with locked(out):
+        assert run("fit", box, "-o", out, *SMALL, "--steps", 1) == 2
+        err = capsys.readouterr().err
+        assert f"another process (pid {os.getpid()}) is writing to {out}" in err
+        assert err.count("\n") == 1
+    assert run("fit", box, "-o", out, *SMALL, "--steps", 1) == 0
+    assert {p.name for p in out.iterdir()} == RESULTS
 
 
 def test_demo_reaches_its_goal(tmp_path):
@@ -216,6 +279,7 @@ def test_render_turntable(box, tmp_path):
     path = tmp_path / "box.gif"
     options = ["--size", 32, "--frames", 5, "--background", "#102030", "--quiet"]
     assert run("render", box, "-o", path, *options) == 0
+    assert [p.name for p in path.parent.iterdir() if p != box] == ["box.gif"]
     with Image.open(path) as gif:
         assert gif.n_frames == 5
         corner = gif.convert("RGB").getpixel((0, 0))
