@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -443,8 +444,11 @@ def fit(
 
     Raises:
         TypeError: If an argument has the wrong type or dtype.
-        ValueError: If shapes, values or settings are wrong, all masks are empty, or `resume` is of
-            another fit.
+        ValueError: If shapes, values or settings are wrong, all masks are empty, all fill their
+            image, a camera is inside the sphere to start from, or `resume` is of another fit.
+
+    Warns:
+        UserWarning: If some masks fill their image, as from a camera inside the object.
     """
     settings = _changed(settings or FitSettings(), changes)
     check_finite("target_masks", check_float("target_masks", target_masks))
@@ -454,9 +458,41 @@ def fit(
     if len(camera) != sizes["B"]:
         raise ValueError(f"{sizes['B']} masks need as many cameras, got {len(camera)}")
     check_like("the camera", camera.rotation, "target_masks", target_masks)
+    _check_outlines(target_masks)
     with torch.no_grad():
         job = _Job(target_masks.detach(), camera.detach(), settings, init)
     return job.run(callback, resume)
+
+
+def _check_outlines(masks: Tensor) -> None:
+    """Warn of masks [B, H, W] that fill their image: there is no outline to fit."""
+    filled = (masks > 0.5).flatten(1).all(1)
+    count = int(filled.sum())
+    what = f"{count} of {len(masks)} masks fill their whole image (the first is {{}}), so they show"
+    what = what.format(int(filled.int().argmax())) + " no outline"
+    if count == len(masks):
+        raise ValueError(f"{what}; is the camera inside the object, or are the masks inverted?")
+    if count:
+        warnings.warn(f"{what}; is the camera inside the object?", stacklevel=3)
+
+
+def _check_outside(frame: Frame, camera: Camera) -> None:
+    """Raise for a camera that stands within the sphere that a fit starts from.
+
+    It would see nothing but the inside of the sphere.
+    """
+    if camera.orthographic:
+        return
+    distance = frame.inner(camera.eye).double().norm(dim=-1)
+    inside = distance <= SPHERE
+    if bool(inside.any()):
+        first = int(inside.int().argmax())
+        raise ValueError(
+            f"camera {first} is inside the object: by all masks its centre is "
+            f"{float(distance[first]) * frame.size:.3g} away and its radius is "
+            f"{SPHERE * frame.size:.3g}; correct the pose, leave the view out, or give a mesh to "
+            "start from (init)"
+        )
 
 
 def _changed(settings: FitSettings, changes: dict[str, Any]) -> FitSettings:
@@ -485,6 +521,7 @@ class _Job:
         self.frame = Frame.of_masks(masks, camera)
         self.camera = self.frame.camera(camera)
         if init is None:
+            _check_outside(self.frame, camera)
             sphere = icosphere(settings.subdivisions, dtype=masks.dtype, device=masks.device)
             start = sphere.scaled(SPHERE)
         else:

@@ -320,6 +320,22 @@ def test_bad_targets_end_in_one_line():
         fit(masks, camera, init=Mesh(torch.zeros(3, 3), torch.zeros(0, 3, dtype=torch.int64)))
 
 
+@pytest.mark.parametrize("distance", [0.9, 0.3])
+def test_a_camera_inside_the_object(distance):
+    mesh = icosphere(2).scaled(0.5)
+    camera = look_at(torch.tensor([2.7, 2.7, 2.7, distance]), 30.0, torch.arange(4) * 90.0)
+    masks = Renderer(16, "heaviside", "max", near=0.01)(mesh, camera).alpha
+    masks[3] = 1.0
+    with pytest.warns(UserWarning, match=r"1 of 4 masks fill their whole image \(the first is 3\)"):
+        if distance > 0.5:
+            assert fit(masks, camera, **SMALL).iou > 0.8
+        else:
+            with pytest.raises(ValueError, match="camera 3 is inside the object: by all masks"):
+                fit(masks, camera, **SMALL)
+    with pytest.raises(ValueError, match="4 of 4 masks fill their whole image .* inverted"):
+        fit(torch.ones_like(masks), camera, **SMALL)
+
+
 def test_settings_are_documented():
     text = inspect.getdoc(FitSettings) or ""
     for name in FitSettings.__dataclass_fields__:

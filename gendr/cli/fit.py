@@ -12,6 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -23,7 +24,6 @@ from gendr.cli.common import check_device, check_writable
 from gendr.fitting import FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
-from gendr.mesh.io import mesh_files
 from gendr.mesh.views import Views, load_views
 from gendr.rendering import Renderer
 
@@ -34,6 +34,8 @@ CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.json"
 SAVE_SECONDS = 5.0
 # Of a mesh and of the shorter side of images, if no size is asked for.
 MESH_SIZE, IMAGE_SIZE = 64, 128
+# Of a mesh, if nothing else is asked for.
+VIEWS, ELEVATION = 24, 30.0
 # Views side by side and the pixels of each, in the animation and on the sheet.
 COLUMNS, TILE = 4, 168
 SHEET_COLUMNS, SHEET_TILE = 6, 144
@@ -138,10 +140,17 @@ def _load(args: Namespace, device: torch.device) -> _Target:
     if not path.exists():
         raise ValueError(f"no such mesh or folder: {path}")
     if path.is_dir() or path.suffix.lower() == ".json":
+        for option, value in (("--views", args.views), ("--elevation", args.elevation)):
+            if value is not None:
+                raise ValueError(
+                    f"{option} is for meshes, and {path} holds images with cameras of their own; "
+                    "leave it out"
+                )
         return _load_views(path, name, args.image_size, device)
     mesh = Mesh.load(path, device=device)
-    azimuths = [360.0 * i / args.views for i in range(args.views)]
-    camera = visual.orbit(mesh, azimuths, args.elevation)
+    views = args.views or VIEWS
+    elevation = ELEVATION if args.elevation is None else args.elevation
+    camera = visual.orbit(mesh, [360.0 * i / views for i in range(views)], elevation)
     size = args.image_size or MESH_SIZE
     masks = _silhouettes(mesh, camera, (size, size))
     return _Target(name, masks, camera, mesh=mesh)
@@ -274,7 +283,7 @@ class _Report:
             metrics |= _chamfer(result.mesh, target.mesh, self.settings.seed)
             note = f"chamfer {metrics['chamfer_relative']:.2%} of the diagonal"
         self.clock.lap("measure")
-        files: dict[Path, bytes] = dict(mesh_files(result.mesh, out / MESH))
+        files = _mesh_files(result.mesh, out / MESH)
         files |= self.pictures(result, note)
         self.clock.lap("pictures")
         metrics |= self.facts(result.state)
@@ -341,6 +350,13 @@ class _Report:
 def _chamfer(mesh: Mesh, target: Mesh, seed: int) -> dict[str, float]:
     distance = float(chamfer(mesh, target, seed=seed))
     return {"chamfer": distance, "chamfer_relative": distance / visual.diagonal(target)}
+
+
+def _mesh_files(mesh: Mesh, path: Path) -> dict[Path, bytes]:
+    """The contents of the files that a mesh is saved in; with a texture there are several."""
+    with TemporaryDirectory() as folder:
+        mesh.save(Path(folder) / path.name)
+        return {path.with_name(file.name): file.read_bytes() for file in Path(folder).iterdir()}
 
 
 def _versions() -> dict[str, str]:

@@ -259,14 +259,13 @@ def _add_fit(commands: Any) -> None:
         help="shorter side (default: 64 for a mesh; for images their own, at most 128)",
     )
     group.add_argument(
-        "--views", type=_integer(1), default=24, metavar="N", help="of a mesh, evenly around it"
+        "--views", type=_integer(1), metavar="N", help="of a mesh, evenly around it (default: 24)"
     )
     group.add_argument(
         "--elevation",
         type=_number(-90, 90),
-        default=30.0,
         metavar="DEGREES",
-        help="of the views of a mesh",
+        help="of the views of a mesh (default: 30)",
     )
     _common(parser)
 

@@ -22,7 +22,6 @@ it goes, for nothing in it says how long it is.
 
 from __future__ import annotations
 
-import io
 import struct
 import warnings
 from dataclasses import dataclass, field
@@ -35,7 +34,6 @@ import torch
 from numpy.typing import NDArray
 
 from gendr._checks import nearest
-from gendr._files import write_all
 from gendr.mesh.data import Mesh
 
 if TYPE_CHECKING:
@@ -95,18 +93,11 @@ def save_mesh(mesh: Mesh, path: str | Path) -> None:
 
     An OBJ with a texture or face colours comes with an mtl and a png of the same name. What the
     format cannot keep is dropped with one warning that names it. Colours are clamped to [0, 1].
-    Files are replaced only when the new ones are whole.
 
     Raises:
         ValueError: for a batch, a mesh without faces, or an unknown extension.
         FileNotFoundError: for a folder that does not exist.
-        OSError: if a file cannot be written, such as on a full disk.
     """
-    write_all(mesh_files(mesh, path))
-
-
-def mesh_files(mesh: Mesh, path: str | Path) -> dict[Path, bytes]:
-    """The contents of the files that `save_mesh` writes, by path; arguments and errors as there."""
     path = Path(path)
     kind = _kind(path)
     if len(mesh) != 1:
@@ -126,12 +117,13 @@ def mesh_files(mesh: Mesh, path: str | Path) -> dict[Path, bytes]:
     kept = held & _KEEPS[kind]
     if (kind == ".obj" and "texture" in held) or (kind == ".ply" and "vertex_colors" in held):
         kept -= {"face_colors"}
+    if kind == ".obj":
+        _write_obj(mesh, path, kept)
+    else:
+        _write_trimesh(mesh, path, kind, kept)
     if held - kept:
         lost = ", ".join(sorted(held - kept))
-        warnings.warn(f"{path.name} does not hold the {lost} of this mesh", stacklevel=4)
-    if kind == ".obj":
-        return _obj_files(mesh, path, kept)
-    return {path: _encoded(mesh, kind, kept)}
+        warnings.warn(f"{path.name} does not hold the {lost} of this mesh", stacklevel=3)
 
 
 def _with_corner_colors(mesh: Mesh) -> Mesh:
@@ -446,7 +438,7 @@ def _read_mtl(folder: Path, name: str, notes: list[str]) -> dict[str, _Material]
     return materials
 
 
-def _obj_files(mesh: Mesh, path: Path, kept: set[str]) -> dict[Path, bytes]:
+def _write_obj(mesh: Mesh, path: Path, kept: set[str]) -> None:
     """OBJ text, with an mtl and a png if it has a texture or face colours."""
     digits = ".9g" if mesh.dtype == torch.float32 else ".17g"
 
@@ -466,12 +458,9 @@ def _obj_files(mesh: Mesh, path: Path, kept: set[str]) -> dict[Path, bytes]:
         ]
     faces = ["f " + " ".join(face) for face in corners]
     materials: list[str] = []
-    files: dict[Path, bytes] = {}
     if "texture" in kept and mesh.textures is not None:
         image = path.with_suffix(".png")
-        coded = io.BytesIO()
-        _to_image(mesh.textures[0]).save(coded, "PNG")
-        files[image] = coded.getvalue()
+        _to_image(mesh.textures[0]).save(image)
         materials = ["newmtl textured", "Kd 1 1 1", f"map_Kd {image.name}"]
         faces.insert(0, "usemtl textured")
     elif "face_colors" in kept and mesh.face_colors is not None:
@@ -487,10 +476,9 @@ def _obj_files(mesh: Mesh, path: Path, kept: set[str]) -> dict[Path, bytes]:
         faces = named
     if materials:
         library = path.with_suffix(".mtl")
-        files[library] = ("\n".join(materials) + "\n").encode()
+        library.write_text("\n".join(materials) + "\n", encoding="utf-8")
         lines.insert(0, f"mtllib {library.name}")
-    files[path] = ("\n".join(["# gendr", *lines, *faces]) + "\n").encode()
-    return files
+    path.write_text("\n".join(["# gendr", *lines, *faces]) + "\n", encoding="utf-8")
 
 
 def _to_image(texture: torch.Tensor) -> Image:
@@ -663,7 +651,7 @@ def _merge(soup: _Soup) -> None:
         soup.vertex_colors = soup.vertex_colors[keep]
 
 
-def _encoded(mesh: Mesh, kind: str, kept: set[str]) -> bytes:
+def _write_trimesh(mesh: Mesh, path: Path, kind: str, kept: set[str]) -> None:
     """PLY, OFF, STL or GLB."""
     import trimesh
     from trimesh.visual import ColorVisuals, TextureVisuals
@@ -700,5 +688,4 @@ def _encoded(mesh: Mesh, kind: str, kept: set[str]) -> bytes:
         visual = ColorVisuals(face_colors=_to_bytes(mesh.face_colors))
     geometry = trimesh.Trimesh(vertices, faces, visual=visual, process=False)
     options: dict[str, Any] = {"digits": 17} if kind == ".off" else {}
-    content = geometry.export(file_type=kind[1:], **options)
-    return content if isinstance(content, bytes) else str(content).encode()
+    geometry.export(path, **options)
