@@ -65,7 +65,7 @@ class Lighting:
 
     @staticmethod
     def from_name(name: str) -> Lighting | None:
-        """`lambert`, `phong`, `headlight` (a lamp at the camera), or `none`: colours as they are."""
+        """`lambert`, `phong`, `headlight` (at the camera), or `none`: colours as they are."""
         check_choice("lighting", name, ("lambert", "phong", "headlight", "none"))
         if name == "none":
             return None

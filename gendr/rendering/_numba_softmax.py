@@ -69,9 +69,13 @@ GRAD_COLUMNS = LIGHT_COLUMNS + 1
 TEXTURED, SMOOTH, GLOSSY, ORTHOGRAPHIC, AMBIENT, DIFFUSE, SPECULAR, SHININESS = range(8)
 # Entries of `depths`.
 RATE, BACKDROP = 0, 1
-# Columns of a record of what a fragment asks of the texture: where it looked, and its gradient.
+# Entries of a record of what a fragment asks of the texture: where it looked, and its gradient.
 LOOK_X, LOOK_Y, LOOK_RED = 0, 1, 2
-RECORD_COLUMNS = 5
+RECORD = 5
+# Columns of a patch, the part of a texture that a face looks at: its first texel to the right and
+# down, not wrapped, its width and height. A face without one (width 0) keeps records instead.
+LEFT, TOP, ACROSS, DOWN = 0, 1, 2, 3
+PATCH_COLUMNS = 4
 # Columns of the working memory of a block, one array as that of its points: the weights of the
 # corners, z_bg - z, exp(e) as height and power of 2, red, green and blue of what the corners have
 # and of the texture, factor and highlight of the light.
@@ -287,19 +291,27 @@ def _texture(i, stop, f, b, attributes, texels, textures, parts):
 
 
 @njit(cache=True, nogil=True)
+def _add(memory, at, weight, red, green, blue):
+    """Add to one texel of a patch."""
+    memory[at] += weight * red
+    memory[at + 1] += weight * green
+    memory[at + 2] += weight * blue
+
+
+@njit(cache=True, nogil=True)
 def _texture_backward(i, stop, f, b, attributes, texels, textures, parts, asked, grad_attributes):
     """Gradients of where the texture is looked at, and records of what is asked of it.
 
-    `asked` is (records, slots, used, first face). The gradients of the texture's colours are taken
-    from the columns of those of the fragment, which stay.
+    For `asked` see `softmax_faces`. The gradients of the texture's colours are taken from the
+    columns of those of the fragment, which stay.
     """
-    records, slots, used, first_face = asked
+    memory, slots, used, patches, first_face = asked
+    keeps, slot, left, top, across = len(memory) > 0, 0, 0, 0, 0
+    if keeps:
+        slot = slots[f - first_face]
+        left, top, across = patches[f, LEFT], patches[f, TOP], patches[f, ACROSS]
     start, height, width = textures[b, 0], textures[b, 1], textures[b, 2]
     us, vs = _corner_values(attributes, f, UV, 2), _corner_values(attributes, f, UV + 1, 2)
-    slot = 0
-    if len(records) > 0:
-        slot = slots[f - first_face] + used[f - first_face]
-        used[f - first_face] += stop - i
     u_a, u_b, u_c, v_a, v_b, v_c = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for k in range(i, stop):
         x, y = _look(us, vs, parts, k, height, width)
@@ -319,37 +331,48 @@ def _texture_backward(i, stop, f, b, attributes, texels, textures, parts, asked,
         parts[_H0 + k] += u * us[0] + v * vs[0]
         parts[_H1 + k] += u * us[1] + v * vs[1]
         parts[_H2 + k] += u * us[2] + v * vs[2]
-        if len(records) > 0:
-            record = slot + k - i
-            records[record, LOOK_X], records[record, LOOK_Y] = x, y
-            records[record, LOOK_RED], records[record, LOOK_RED + 1] = red, green
-            records[record, LOOK_RED + 2] = blue
+        if keeps and across > 0:
+            column, row = int(math.floor(x)) - left, int(math.floor(y)) - top  # noqa: RUF046
+            at = slot + 3 * (row * across + column)
+            fx, fy = places[4], places[5]
+            _add(memory, at, (1.0 - fx) * (1.0 - fy), red, green, blue)
+            _add(memory, at + 3, fx * (1.0 - fy), red, green, blue)
+            _add(memory, at + 3 * across, (1.0 - fx) * fy, red, green, blue)
+            _add(memory, at + 3 * across + 3, fx * fy, red, green, blue)
+        elif keeps:
+            at = slot + RECORD * used[f - first_face]
+            used[f - first_face] += 1
+            memory[at + LOOK_X], memory[at + LOOK_Y] = x, y
+            memory[at + LOOK_RED], memory[at + LOOK_RED + 1] = red, green
+            memory[at + LOOK_RED + 2] = blue
     for c, of_u, of_v in ((0, u_a, v_a), (1, u_b, v_b), (2, u_c, v_c)):
         grad_attributes[f, UV + 2 * c] += of_u
         grad_attributes[f, UV + 2 * c + 1] += of_v
 
 
 @njit(cache=True, nogil=True)
-def scatter_texels(
-    records, slots, used, faces, image_of_face, textures, out, first_channel, last_channel
-):
-    """Add the recorded gradients of the faces first, ..., last - 1 to the texels, in order.
+def scatter_texels(asked, last_face, image_of_face, textures, out, first_channel, last_channel):
+    """Add the patches and records of the faces up to the last to the texels [3, N], in order.
 
-    `out` is [3, N]; only the rows of the channels are written.
+    Only the rows of the channels are written.
     """
-    first, last = faces
+    memory, slots, used, patches, first_face = asked
     for channel in range(first_channel, last_channel):
-        for f in range(first, last):
-            b = image_of_face[f]
-            start, height, width = textures[b, 0], textures[b, 1], textures[b, 2]
-            slot = slots[f - first]
-            for k in range(slot, slot + used[f - first]):
-                g = records[k, LOOK_RED + channel]
-                if g == 0.0:
-                    continue
-                a, b, c, d, fx, fy = _four_texels(
-                    records[k, LOOK_X], records[k, LOOK_Y], start, height, width
-                )
+        for f in range(first_face, last_face):
+            image, at = image_of_face[f], slots[f - first_face] + channel
+            start, height, width = textures[image, 0], textures[image, 1], textures[image, 2]
+            across = patches[f, ACROSS]
+            if across > 0:
+                for i in range(patches[f, DOWN]):
+                    row = start + (patches[f, TOP] + i) % height * width
+                    for j in range(across):
+                        column = (patches[f, LEFT] + j) % width
+                        out[channel, row + column] += memory[at + 3 * (i * across + j)]
+                continue
+            for k in range(used[f - first_face]):
+                record = slots[f - first_face] + RECORD * k
+                x, y, g = memory[record], memory[record + 1], memory[at + LOOK_RED + RECORD * k]
+                a, b, c, d, fx, fy = _four_texels(x, y, start, height, width)
                 out[channel, a] += g * (1.0 - fx) * (1.0 - fy)
                 out[channel, b] += g * fx * (1.0 - fy)
                 out[channel, c] += g * (1.0 - fx) * fy
@@ -646,16 +669,39 @@ def softmax_rows(
 
 
 @njit(cache=True, nogil=True)
-def count_faces(corners, boxes, images, image_of_face, grid, counts, start, stop):
-    """Bound the number of fragments of every face start .. stop - 1 from above."""
-    height, width = extent(grid)
-    side = float(min(height, width))
+def plan_texels(
+    corners, boxes, images, image_of_face, grid, attributes, textures, room, patches, start, stop
+):  # fmt: skip
+    """How faces start .. stop - 1 keep what they ask of textures, and the room that takes.
+
+    All that a face looks at lies between its corners in the texture: a patch of it, unless records
+    of its fragments would take less.
+    """
+    image_height, image_width = extent(grid)
+    side = float(min(image_height, image_width))
     for f in range(start, stop):
+        b = image_of_face[f]
         edges = face_edges(corners, f, face_orientation(corners, f))
-        bounds = face_bounds(edges, images[image_of_face[f], RADIUS], width, side)
+        bounds = face_bounds(edges, images[b, RADIUS], image_width, side)
+        fragments = 0
         for i in range(boxes[f, 2], boxes[f, 3]):
             x0, x1 = row_span(boxes[f, 0], boxes[f, 1], bounds, grid[1][i])
-            counts[f] += max(x1 - x0, 0)
+            fragments += max(x1 - x0, 0)
+        height, width = textures[b, 1], textures[b, 2]
+        u0, u1, u2 = _corner_values(attributes, f, UV, 2)
+        v0, v1, v2 = _corner_values(attributes, f, UV + 1, 2)
+        # A texel more on every side covers the rounding.
+        left = math.floor(min(u0, u1, u2) * width - 1.5)
+        right = math.floor(max(u0, u1, u2) * width + 0.5)
+        top = math.floor((1.0 - max(v0, v1, v2)) * height - 1.5)
+        bottom = math.floor((1.0 - min(v0, v1, v2)) * height + 0.5)
+        across, down = right - left + 2.0, bottom - top + 2.0
+        if 3.0 * across * down <= RECORD * float(fragments):
+            patches[f, LEFT], patches[f, TOP] = int(left), int(top)
+            patches[f, ACROSS], patches[f, DOWN] = int(across), int(down)
+            room[f] = 3 * patches[f, ACROSS] * patches[f, DOWN]
+        else:
+            room[f] = RECORD * fragments
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -739,8 +785,9 @@ def softmax_faces(
         pixels: what `softmax_rows` left, [P, 4] and [P]; the gradients of the colours [P, 3]; and
             what any share gets for its part in those of the others [P].
         grads: of corners [T, N, 2], attributes, and lights and rate [T, 7] or none.
-        asked: what is asked of textures: records [R, 5] or none, slots, used, and a first face:
-            face f records from slots[f - first] on, and used[f - first] counts its records.
+        asked: what is asked of textures: memory [R] or none, slots, used, patches [T, 4], and a
+            first face. Face f has the memory from slots[f - first] on: a patch of the texture, or
+            records, which used[f - first] counts.
 
     `grad_scalars` [T, 4] or none are those of scale, shift, shape.
     """

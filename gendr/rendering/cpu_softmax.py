@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gendr.mesh import Lighting
     from gendr.rendering.shading import Appearance
 
-# Fragments whose requests to a texture are kept together in the backward pass: 80 MB.
-RECORDS = 2_000_000
+# Numbers that are kept of what faces ask of textures, together, in the backward pass: 64 MB.
+ROOM = 8_000_000
 
 
 def softmax(
@@ -249,10 +249,9 @@ class _Call:
 
             run(kernel, last - first)
             if texels is not None:
-                records, slots, used, _ = asked
                 run(
-                    kernels.scatter_texels, len(texels), records, slots, used, (first, last),
-                    tables.image_of_face, self.paint[4], texels,
+                    kernels.scatter_texels, len(texels), asked, last, tables.image_of_face,
+                    self.paint[4], texels,
                 )  # fmt: skip
         sums = cpu.sums_per_image(scalars, tables.offsets) if law else None
         seen = cpu.sums_per_image(grads[2], tables.offsets) if per_image else None
@@ -272,25 +271,25 @@ class _Call:
         from gendr.rendering import _numba_softmax as kernels
 
         tables, count = self.tables, len(self.tables.corners)
-        empty = np.zeros(0, np.int64)
+        patches = np.zeros((count if with_texels else 0, kernels.PATCH_COLUMNS), np.int64)
         if not with_texels:
+            none = np.zeros(0, np.int64)
             if count:
-                yield 0, count, (np.zeros((0, kernels.RECORD_COLUMNS)), empty, empty, 0)
+                yield 0, count, (np.zeros(0), none, none, patches, 0)
             return
-        counts = np.zeros(count, np.int64)
+        room = np.zeros(count, np.int64)
         run(
-            kernels.count_faces, count, tables.corners, tables.boxes, tables.images,
-            tables.image_of_face, tables.grid, counts,
+            kernels.plan_texels, count, tables.corners, tables.boxes, tables.images,
+            tables.image_of_face, tables.grid, self.paint[0], self.paint[4], room, patches,
         )  # fmt: skip
-        ends = np.cumsum(counts)
+        ends = np.cumsum(room)
         first = 0
         while first < count:
-            before = ends[first] - counts[first]
-            last = max(int(np.searchsorted(ends, before + RECORDS, "right")), first + 1)
-            slots = ends[first:last] - counts[first:last] - before
-            room = max(int(ends[last - 1] - before), 1)
-            records = np.empty((room, kernels.RECORD_COLUMNS))
-            yield first, last, (records, slots, np.zeros(last - first, np.int64), first)
+            before = ends[first] - room[first]
+            last = max(int(np.searchsorted(ends, before + ROOM, "right")), first + 1)
+            slots = ends[first:last] - room[first:last] - before
+            memory = np.zeros(max(int(ends[last - 1] - before), 1))
+            yield first, last, (memory, slots, np.zeros_like(slots), patches, first)
             first = last
 
 

@@ -205,11 +205,15 @@ class Scene:
     @lazy
     def away(self) -> Tensor:
         """Whether the eye is behind a face [T]: on the side that its normal does not point to."""
+        all_normals, viewpoints = (
+            self.face_normals,
+            self.viewpoints,
+        )  # kept, so with their gradients
         with torch.no_grad():
             source = self.surfaces.source
-            normals = self.face_normals.index_select(0, source)
+            normals = all_normals.index_select(0, source)
             first = self.mesh.vertices[self.mesh.faces[source, 0]]
-            to_eye = self.viewpoints.index_select(0, self.image)
+            to_eye = viewpoints.index_select(0, self.image)
             if not self.camera.orthographic:
                 to_eye = to_eye - first
             return (normals * to_eye).sum(-1) < 0

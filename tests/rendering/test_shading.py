@@ -173,12 +173,12 @@ def test_the_highlight_is_where_the_mirror_image_of_the_light_is():
 
 def test_a_headlight_moves_with_the_camera():
     """Seen from anywhere, a sphere is brightest in its middle; gradients flow to the camera."""
-    camera = look_at(3.0, torch.tensor([0.0, 40.0, -70.0]), torch.tensor([0.0, 120.0, 250.0]))
+    camera = look_at(5.0, torch.tensor([0.0, 40.0, -70.0]), torch.tensor([0.0, 120.0, 250.0]))
     rgb = Renderer(33, "heaviside", "max", shading="hard", lighting="headlight")(
         icosphere(3), camera
     ).rgb
     torch.testing.assert_close(rgb[:, 0, 16, 16], torch.ones(3), rtol=0, atol=0.02)
-    assert (rgb[:, 0, 16, 6] < 0.93).all()
+    assert (rgb[:, 0, 16, 6] < 0.9).all()
 
     def image(elevation, direction):
         light = Lighting(0.1, 0.5, 0.3, 4.0, direction, frame="camera")
@@ -352,6 +352,7 @@ def wide_scene():
         "uvs": 3 * random(count, 2) - 1,  # beyond the ends, where the texture repeats
         "direction": random(2, 3) - 0.5,
         "gamma": torch.tensor(0.05, dtype=torch.float64),
+        "distance": torch.tensor(2.7, dtype=torch.float64),
         "scale": torch.tensor(0.08, dtype=torch.float64),
     }
 
@@ -377,7 +378,7 @@ def test_fused_colours_equal_the_reference_in_all_gradients(light, surface):
         faces = leaf.pop("faces")
         leaf = {k: v.requires_grad_() for k, v in leaf.items()}
         camera = look_at(
-            leaf["vertices"].new_tensor(2.7), 21.0, torch.tensor([33.0, 140.0]).double(),
+            leaf["distance"], 21.0, torch.tensor([33.0, 140.0]).double(),
             orthographic=orthographic,
         )  # fmt: skip
         parts = {name: leaf[name] for name in surface}
@@ -405,8 +406,8 @@ def test_gradients_of_a_texture_are_the_same_in_any_rounds(monkeypatch):
     from gendr.rendering import cpu, cpu_softmax
 
     results = []
-    for records, threads in ((2_000_000, 1), (2_000_000, 2), (1_000, 2)):
-        monkeypatch.setattr(cpu_softmax, "RECORDS", records)
+    for room, threads in ((8_000_000, 1), (8_000_000, 2), (1_000, 2)):
+        monkeypatch.setattr(cpu_softmax, "ROOM", room)
         cpu.set_num_threads(threads)
         leaf = wide_scene()
         texture = leaf["texture"].requires_grad_()
