@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._files import locked, write_all, write_whole
-from gendr.cli.common import check_device, check_writable
+from gendr.cli.common import check_device, check_writable, model_file
 from gendr.fitting import FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
@@ -83,7 +83,7 @@ def run(args: Namespace) -> int:
     )
     out = Path(args.output)
     target = _load(args, device)
-    init = None if args.init is None else Mesh.load(args.init, device=device)
+    init = None if args.init is None else Mesh.load(model_file(args.init), device=device)
     if args.resume and not (out / CHECKPOINT).is_file():
         raise ValueError(f"--resume: no {CHECKPOINT} in {out}; leave --resume out to start anew")
     with locked(check_writable(out)), _signals():
@@ -135,10 +135,8 @@ def _check_backend(name: str, device: torch.device) -> None:
 
 
 def _load(args: Namespace, device: torch.device) -> _Target:
-    path = Path(args.target)
-    name = path.name or path.resolve().name
-    if not path.exists():
-        raise ValueError(f"no such mesh or folder: {path}")
+    path = model_file(args.target)
+    name = Path(args.target).name or path.resolve().name
     if path.is_dir() or path.suffix.lower() == ".json":
         for option, value in (("--views", args.views), ("--elevation", args.elevation)):
             if value is not None:
