@@ -255,6 +255,29 @@ def test_two_fits_in_one_folder(box, tmp_path, capsys):
     assert {p.name for p in out.iterdir()} == RESULTS
 
 
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        (["--dist", "cauchy"], "with --cutoff 0.02 it would be about"),
+        (["--dist", "cauchy", "--cutoff", "0.02"], ""),
+        (["--dist", "cauchy", "--quiet"], ""),
+        (["--dist", "logistic"], ""),
+    ],
+)
+def test_a_slow_fit_with_heavy_tails_says_what_is_faster(
+    box, tmp_path, monkeypatch, capsys, options, hint
+):
+    from gendr.cli import fit as command
+
+    monkeypatch.setattr(command, "HINT_AFTER", 0.0)
+    monkeypatch.setattr(command, "HINT_SECONDS", 0.0)
+    assert run("fit", box, "-o", tmp_path, *SMALL[:4], "--steps", 3, *options) == 0
+    err = capsys.readouterr().err
+    assert err.count("gendr: ") == bool(hint)
+    assert hint in err
+    assert err.count("to go") <= 1
+
+
 def test_demo_reaches_its_goal(tmp_path):
     out = tmp_path / "out"
     assert run("fit", ROOT / "assets" / "airplane.obj", "-o", out, "--quiet") == 0
