@@ -1,5 +1,7 @@
 """Make the meshes in this folder: `python assets/make_assets.py [folder]`.
 
+The chair comes with the package, in gendr/assets, unless another folder is named.
+
     sphere_642.obj    unit sphere, an icosahedron split three times
     sphere_1352.obj   unit sphere, a cube with 15 x 15 cells a side
     teapot.obj        the Utah teapot from its published control points (teapot_patches.txt)
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 from gendr.mesh import cube_sphere, icosphere
 
 FOLDER = Path(__file__).resolve().parent
+PACKAGED = FOLDER.parent / "gendr" / "assets"
 Points = NDArray[np.float64]
 Faces = NDArray[np.int64]
 
@@ -453,12 +456,13 @@ def teapot(cells: int = 8) -> tuple[Points, Faces]:
 def main(folder: Path = FOLDER) -> None:
     """Write all five meshes."""
     folder.mkdir(parents=True, exist_ok=True)
+    packaged = PACKAGED if folder == FOLDER else folder
     for name, mesh in (("sphere_642", icosphere(3)), ("sphere_1352", cube_sphere(15))):
         title = f"unit sphere, {sum(mesh.vertex_counts)} vertices"
         write_obj(folder / f"{name}.obj", mesh.vertices.double().numpy(), mesh.faces.numpy(), title)
     write_obj(folder / "teapot.obj", *teapot(), "the Utah teapot (M. Newell, 1975)")
     write_obj(folder / "airplane.obj", *airplane(), "airliner, nose along +z")
-    write_obj(folder / "chair.obj", *chair(), "chair, front along +z")
+    write_obj(packaged / "chair.obj", *chair(), "chair, front along +z")
 
 
 if __name__ == "__main__":

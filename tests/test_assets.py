@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +10,19 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from gendr.mesh import Mesh, cube_sphere, icosphere
+from gendr.mesh import Mesh, cube_sphere, example, example_file, example_names, icosphere
 
 ASSETS = Path(__file__).parents[1] / "assets"
 FILES = ["airplane", "chair", "sphere_642", "sphere_1352", "teapot"]
 CLOSED = ["airplane", "chair", "sphere_642", "sphere_1352"]
 
 
+def file(name):
+    return example_file(name) if name in example_names() else ASSETS / f"{name}.obj"
+
+
 def load(name):
-    return Mesh.load(ASSETS / f"{name}.obj", dtype=torch.float64)
+    return Mesh.load(file(name), dtype=torch.float64)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +44,8 @@ def test_the_script_makes_these_files(script, tmp_path):
     script.main(tmp_path)
     assert sorted(p.stem for p in tmp_path.iterdir()) == sorted(FILES)
     for name in FILES:
-        new, old = ((d / f"{name}.obj").read_text().split("\n") for d in (tmp_path, ASSETS))
+        made = tmp_path / f"{name}.obj"
+        new, old = (path.read_text().split("\n") for path in (made, file(name)))
         assert len(new) == len(old)
         # The libraries of another machine may round the last digit the other way; nothing more.
         for a, b in zip(new, old, strict=True):
@@ -50,7 +56,7 @@ def test_the_script_makes_these_files(script, tmp_path):
 
 @pytest.mark.parametrize("name", FILES)
 def test_small_and_clean(name):
-    assert (ASSETS / f"{name}.obj").stat().st_size < 300_000
+    assert file(name).stat().st_size < 300_000
     mesh = load(name)
     assert len(torch.unique(mesh.vertices, dim=0)) == len(mesh.vertices)
     assert len(torch.unique(mesh.faces)) == len(mesh.vertices)
@@ -122,6 +128,19 @@ def test_airplane_is_an_airliner():
     assert top[2] < -0.35  # ... and a fin at the tail
     outboard = width_at(mesh, 0, 0.3)
     assert 0.05 < outboard[1] / outboard[2] < 0.2  # thickness over chord
+
+
+def test_what_comes_with_the_package():
+    assert example_names() == ("chair",)
+    sizes = [example_file(name).stat().st_size for name in example_names()]
+    assert sum(sizes) < 150_000
+    assert len(example("chair", dtype=torch.float64).faces) == len(load("chair").faces)
+    with pytest.raises(ValueError, match="unknown example 'chiar'; allowed: chair"):
+        example("chiar")
+    assert set(example_names()) <= set(CLOSED)
+    # The wheel takes along what the project names.
+    text = (ASSETS.parent / "pyproject.toml").read_text()
+    assert re.search(r'^gendr = \[.*"assets/\*\.obj"', text, re.M)
 
 
 def test_chair_stands_on_four_legs():

@@ -14,6 +14,7 @@ from PIL import Image
 import gendr
 from gendr import Mesh, Renderer, look_at
 from gendr.cli import main
+from gendr.cli.common import model_file
 from gendr.cli.parser import build_parser
 from gendr.fitting import FitState
 from gendr.mesh import cube, icosphere
@@ -254,6 +255,29 @@ def test_two_fits_in_one_folder(box, tmp_path, capsys):
     assert {p.name for p in out.iterdir()} == RESULTS
 
 
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        (["--dist", "cauchy"], "with --cutoff 0.02 it would be about"),
+        (["--dist", "cauchy", "--cutoff", "0.02"], ""),
+        (["--dist", "cauchy", "--quiet"], ""),
+        (["--dist", "logistic"], ""),
+    ],
+)
+def test_a_slow_fit_with_heavy_tails_says_what_is_faster(
+    box, tmp_path, monkeypatch, capsys, options, hint
+):
+    from gendr.cli import fit as command
+
+    monkeypatch.setattr(command, "HINT_AFTER", 0.0)
+    monkeypatch.setattr(command, "HINT_SECONDS", 0.0)
+    assert run("fit", box, "-o", tmp_path, *SMALL[:4], "--steps", 3, *options) == 0
+    err = capsys.readouterr().err
+    assert err.count("gendr: ") == bool(hint)
+    assert hint in err
+    assert err.count("to go") <= 1
+
+
 def test_demo_reaches_its_goal(tmp_path):
     out = tmp_path / "out"
     assert run("fit", ROOT / "assets" / "airplane.obj", "-o", out, "--quiet") == 0
@@ -433,13 +457,30 @@ def test_examples_of_the_help_parse():
     texts += [p.format_help() for p in parser._subparsers._group_actions[0].choices.values()]
     import shlex
 
-    seen = 0
+    own_files = {"model.glb", "start.obj", "photos/", "results.sqlite"}
+    seen = built_in = 0
     for line in "\n".join(texts).splitlines():
         if line.startswith("  gendr "):
             words = shlex.split(line.split("   ")[0])[1:]
-            assert parser.parse_args(words).command == words[0]
+            args = vars(parser.parse_args(words))
+            assert args["command"] == words[0]
+            for name in ("target", "init", "model"):
+                if args.get(name) is not None and args[name] not in own_files:
+                    assert model_file(args[name]).is_file()
+                    built_in += 1
             seen += 1
     assert seen >= 12
+    assert built_in >= 10
+
+
+def test_built_in_meshes_give_way_to_files(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run("render", "chair", "-o", "chair.png", "--size", 32, "--quiet") == 0
+    with Image.open("chair.png") as image:
+        assert len(image.getcolors()) > 10
+    Path("chair").write_text("mine")
+    assert run("render", "chair", "-o", "chair.png", "--size", 32, "--quiet") == 2
+    assert "must end in one of" in capsys.readouterr().err
 
 
 def test_version(capsys):
@@ -499,7 +540,7 @@ def bad(tmp_path_factory):
         ("list tconorm", "unknown WHAT 'tconorm'; the nearest: tconorms"),
         ("fit", "required: TARGET"),
         ("fit box.ply --stepz 5", "--stepz"),
-        ("fit nothing.obj", "no such mesh or folder: nothing.obj"),
+        ("fit nothing.obj", "no such file or folder: nothing.obj; built in: chair"),
         ("fit text.obj", "text.obj"),
         ("fit junk.glb", "no readable GLB file"),
         ("fit model.docx", "must end in one of"),
@@ -537,7 +578,7 @@ def bad(tmp_path_factory):
         ("fit box.ply -o file", "cannot write to file"),
         ("fit box.ply -o file/out", "cannot write to"),
         ("fit box.ply -o none --resume", "no checkpoint.pt in none"),
-        ("render nothing.obj -o a.png", "no mesh file at nothing.obj"),
+        ("render nothing.obj -o a.png", "no such file or folder: nothing.obj; built in: chair"),
         ("render noposes -o a.png", "is a folder"),
         ("render box.ply -o a.bmp", "must end in .png, .jpg, .jpeg, .gif, got 'a.bmp'"),
         ("render box.ply -o file/a.png", "cannot write to"),
@@ -577,5 +618,5 @@ def test_damaged_checkpoint(box, tmp_path, capsys):
 
 
 def test_debug_shows_where_it_went_wrong(tmp_path):
-    with pytest.raises(ValueError, match="no such mesh"):
+    with pytest.raises(ValueError, match="no such file"):
         run("fit", tmp_path / "none.obj", "--debug")

@@ -22,6 +22,22 @@ def check_device(text: str) -> torch.device:
     return torch.device(text)
 
 
+def model_file(text: str) -> Path:
+    """The path of a mesh file that is there, or of the example of that name.
+
+    Raises:
+        ValueError: if there is neither.
+    """
+    from gendr.mesh.examples import example_file, example_names
+
+    path = Path(text)
+    if path.exists():
+        return path
+    if text in example_names():
+        return example_file(text)
+    raise ValueError(f"no such file or folder: {path}; built in: {', '.join(example_names())}")
+
+
 def check_writable(folder: Path, option: str = "-o") -> Path:
     """Make a folder and see that files can be written to it.
 

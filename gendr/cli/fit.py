@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._files import locked, write_all, write_whole
-from gendr.cli.common import check_device, check_writable
+from gendr.cli.common import check_device, check_writable, model_file
 from gendr.fitting import FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
@@ -32,6 +32,9 @@ MESH, SHEET, ANIMATION, METRICS = "fit.obj", "sheet.png", "fit.gif", "metrics.js
 CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.json"
 # Between two checkpoints.
 SAVE_SECONDS = 5.0
+# When a faster cutoff is pointed out: which one, after how many seconds, if so many more are to be
+# expected, and if faces reach so far (NDC: the image is 2 wide).
+FAST_CUTOFF, HINT_AFTER, HINT_SECONDS, HINT_REACH = 0.02, 5.0, 60.0, 0.5
 # Of a mesh and of the shorter side of images, if no size is asked for.
 MESH_SIZE, IMAGE_SIZE = 64, 128
 # Of a mesh, if nothing else is asked for.
@@ -83,7 +86,7 @@ def run(args: Namespace) -> int:
     )
     out = Path(args.output)
     target = _load(args, device)
-    init = None if args.init is None else Mesh.load(args.init, device=device)
+    init = None if args.init is None else Mesh.load(model_file(args.init), device=device)
     if args.resume and not (out / CHECKPOINT).is_file():
         raise ValueError(f"--resume: no {CHECKPOINT} in {out}; leave --resume out to start anew")
     with locked(check_writable(out)), _signals():
@@ -135,10 +138,8 @@ def _check_backend(name: str, device: torch.device) -> None:
 
 
 def _load(args: Namespace, device: torch.device) -> _Target:
-    path = Path(args.target)
-    name = path.name or path.resolve().name
-    if not path.exists():
-        raise ValueError(f"no such mesh or folder: {path}")
+    path = model_file(args.target)
+    name = Path(args.target).name or path.resolve().name
     if path.is_dir() or path.suffix.lower() == ".json":
         for option, value in (("--views", args.views), ("--elevation", args.elevation)):
             if value is not None:
@@ -206,6 +207,8 @@ class _Report:
         self.source, self.init = str(args.target), args.init
         self.state: FitState | None = None
         self.saved = float("-inf")
+        self.first: tuple[int, float] | None = None
+        self.hinted = False
         self.bar: Any = None
 
     def step(self, state: FitState) -> None:
@@ -218,9 +221,28 @@ class _Report:
         self.bar.update(state.step - self.bar.n)
         self.bar.set_postfix(loss=f"{state.loss:.3f}", IoU=f"{state.best_iou:.3f}")
         self.state = state
+        self.hint(state)
         due = time.perf_counter() - self.saved >= SAVE_SECONDS
         if due or state.step == self.settings.steps:
             self.save(state)
+
+    def hint(self, state: FitState) -> None:
+        """Say once how a slow fit with heavy tails gets faster."""
+        if self.first is None:  # the first step also compiles
+            self.first = state.step, time.perf_counter()
+        step, start = self.first
+        elapsed = time.perf_counter() - start
+        if self.hinted or self.quiet or state.step == step or elapsed < HINT_AFTER:
+            return
+        self.hinted = True
+        left = elapsed / (state.step - step) * (self.settings.steps - state.step)
+        faster = faster_by_cutoff(self.settings, state.history[-1]["scale"])
+        if left > HINT_SECONDS and faster is not None:
+            self.bar.write(
+                f"gendr: about {left:.0f} s to go, because the tails of {self.settings.law} reach "
+                f"far; with --cutoff {FAST_CUTOFF:g} it would be about {faster} times faster",
+                file=sys.stderr,
+            )
 
     def save(self, state: FitState) -> None:
         """The checkpoint, and what a person may want to know of it.
@@ -345,6 +367,26 @@ class _Report:
             self.out / SHEET: visual.picture(page),
             self.out / ANIMATION: visual.gif(images, seconds=0.1, hold=2.0),
         }
+
+
+def faster_by_cutoff(settings: FitSettings, scale: float) -> int | None:
+    """How many times faster a step is with `FAST_CUTOFF`; None if that is little.
+
+    Time grows a little faster than the distance at which faces still count, up to the width of the
+    image.
+
+    Args:
+        settings: Of the fit.
+        scale: Of the step, NDC (NDC^2 for squared distributions).
+    """
+    wide = torch.tensor(scale, dtype=torch.float64)
+    now, then = (
+        min(float(settings.law.radius(wide, cutoff).max()), 2.0)
+        for cutoff in (settings.cutoff, max(settings.cutoff, FAST_CUTOFF))
+    )
+    if now < HINT_REACH or now < 2 * then:
+        return None
+    return int(now / then) if then > 0 else None
 
 
 def _chamfer(mesh: Mesh, target: Mesh, seed: int) -> dict[str, float]:

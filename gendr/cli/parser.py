@@ -9,12 +9,12 @@ from typing import Any, NoReturn
 
 _FIT = """\
 examples:
-  gendr fit assets/airplane.obj -o out          24 views are rendered from the mesh
+  gendr fit chair -o out                        a built-in mesh; 24 views are rendered from it
+  gendr fit chair -o out --resume --steps 200   go on, after an interruption or with more steps
+  gendr fit chair -o out --dist "gamma(shape=0.5).reversed" --tconorm "yager(p=2)"
+  gendr fit chair -o out --scale 1px:0.1px --image-size 96
+  gendr fit model.glb -o out --init start.obj   files of your own
   gendr fit photos/ -o out --image-size 128     a folder of images, masks and transforms.json
-  gendr fit model.glb --dist "gamma(shape=0.5).reversed" --tconorm "yager(p=2)"
-  gendr fit model.ply --scale 1px:0.1px --steps 200 --init start.obj
-  gendr fit model.ply -o out --resume           go on after an interruption
-  gendr fit model.ply -o out --resume --steps 300          or with more steps than before
 
 what is written to the output folder (files of these names are replaced, together at the end):
   fit.gif           the fit on its way, beside its target
@@ -31,12 +31,12 @@ itself if it is grey. Soft edges are used as they are.
 """
 
 _RENDER = """\
-examples:
-  gendr render spot.obj -o spot.png                        one picture
-  gendr render spot.obj -o spot.png --azimuth 0 90 180     three, side by side
-  gendr render spot.obj -o spot.gif --frames 60            a turntable
-  gendr render spot.obj -o soft.png --dist gaussian --scale 4px --tconorm einstein
-  gendr render spot.obj -o spot.png --background transparent
+examples, with a mesh that is built in; any mesh file will do:
+  gendr render chair -o chair.png                        one picture
+  gendr render chair -o chair.png --azimuth 0 90 180     three, side by side
+  gendr render chair -o chair.gif --frames 60            a turntable
+  gendr render chair -o soft.png --dist gaussian --scale 4px --tconorm einstein
+  gendr render chair -o chair.png --background transparent
 """
 
 _REPORT = """\
@@ -57,8 +57,8 @@ examples:
 
 _MAIN = """\
 gendr COMMAND --help explains a command. Examples:
-  gendr fit assets/airplane.obj -o out
-  gendr render assets/teapot.obj -o teapot.gif
+  gendr fit chair -o out
+  gendr render chair -o chair.gif
   gendr list tconorms
 """
 
@@ -191,7 +191,8 @@ def _add_fit(commands: Any) -> None:
     parser.add_argument(
         "target",
         metavar="TARGET",
-        help="a mesh (.obj .ply .off .stl .glb), or a folder with transforms.json",
+        help="a mesh (.obj .ply .off .stl .glb), a folder with transforms.json, or chair, "
+        "which is built in",
     )
     parser.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where results go")
     parser.add_argument(
@@ -279,7 +280,9 @@ def _add_render(commands: Any) -> None:
         epilog=_RENDER,
         formatter_class=_Help,
     )
-    parser.add_argument("model", metavar="MODEL", help="a mesh (.obj .ply .off .stl .glb)")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a mesh (.obj .ply .off .stl .glb), or chair"
+    )
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="ends in .png or .gif"
     )

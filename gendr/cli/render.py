@@ -14,7 +14,7 @@ from torch import Tensor
 from gendr import visual
 from gendr._checks import check_choice
 from gendr._files import write_whole
-from gendr.cli.common import check_device, check_writable
+from gendr.cli.common import check_device, check_writable, model_file
 from gendr.mesh import Mesh
 
 # What Pillow calls them.
@@ -32,7 +32,7 @@ def run(args: Namespace) -> int:
         raise ValueError(f"the output must end in {', '.join(FORMATS)}, got {args.output!r}")
     background = _background(args.background, kind)
     options = _options(args)
-    mesh = Mesh.load(args.model, device=device)
+    mesh = Mesh.load(model_file(args.model), device=device)
     check_writable(path.parent)
     turntable = kind == ".gif"
     azimuths = list(args.azimuth)

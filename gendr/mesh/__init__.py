@@ -9,6 +9,7 @@ from gendr.mesh.cameras import (
     rotation_angle_between,
 )
 from gendr.mesh.data import Mesh
+from gendr.mesh.examples import example, example_file, example_names
 from gendr.mesh.io import load_texture
 from gendr.mesh.lighting import Lighting
 from gendr.mesh.shapes import cube, cube_sphere, grid, icosphere
@@ -22,6 +23,9 @@ __all__ = [
     "axis_angle_to_matrix",
     "cube",
     "cube_sphere",
+    "example",
+    "example_file",
+    "example_names",
     "grid",
     "icosphere",
     "load_texture",

@@ -15,7 +15,7 @@ import gendr
 from gendr.experiments import PoseProtocol, PoseTask, make_task, pose
 from gendr.experiments.pose import RADIUS, Pairs, Poses
 from gendr.experiments.scene import face_vertices, hard_silhouette, simplified
-from gendr.mesh import Mesh, icosphere, look_at
+from gendr.mesh import Mesh, example_file, icosphere, look_at
 from gendr.rendering import Renderer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -266,7 +266,7 @@ def test_protocol_json(name):
     assert values["task"] == "pose"
     others = [
         make_task("pose", name, TEAPOT, pairs=7),
-        make_task("pose", name, ROOT / "assets" / "chair.obj"),
+        make_task("pose", name, example_file("chair")),
     ]
     assert len({task.protocol_json(), *(x.protocol_json() for x in others)}) == 3
 
