@@ -22,7 +22,7 @@ from gendr.cli.common import check_device, check_writable, write_whole
 from gendr.fitting import FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
-from gendr.mesh.views import Views, load_views
+from gendr.mesh.views import Views, load_views, view_sizes
 from gendr.rendering import Renderer
 
 CHECKPOINT, METRICS = "checkpoint.pt", "metrics.json"
@@ -78,7 +78,7 @@ def run(args: Namespace) -> int:
     )
     out = Path(args.output)
     target = _load(args, device)
-    init = None if args.init is None else Mesh.load(args.init, device=device)
+    init = None if args.init is None else _load_mesh(args, args.init, device)
     if args.resume and not (out / CHECKPOINT).is_file():
         done = (out / METRICS).is_file() and json.loads((out / METRICS).read_text())["finished"]
         why = "its fit is finished" if done else "no fit was interrupted there"
@@ -122,8 +122,8 @@ def _load(args: Namespace, device: torch.device) -> _Target:
     if not path.exists():
         raise ValueError(f"no such mesh or folder: {path}")
     if path.is_dir() or path.suffix.lower() == ".json":
-        return _load_views(path, name, args.image_size, device)
-    mesh = Mesh.load(path, device=device)
+        return _load_views(args, path, name, device)
+    mesh = _load_mesh(args, path, device)
     azimuths = [360.0 * i / args.views for i in range(args.views)]
     camera = visual.orbit(mesh, azimuths, args.elevation)
     size = args.image_size or MESH_SIZE
@@ -131,10 +131,15 @@ def _load(args: Namespace, device: torch.device) -> _Target:
     return _Target(name, masks, camera, mesh=mesh)
 
 
-def _load_views(path: Path, name: str, size: int | None, device: torch.device) -> _Target:
-    views = load_views(path, size=size, device=device)
-    if size is None and min(views.image_size) > IMAGE_SIZE:
-        views = load_views(path, size=IMAGE_SIZE, device=device)
+def _load_mesh(args: Namespace, path: str | Path, device: torch.device) -> Mesh:
+    return Mesh.load(path, max_megapixels=args.max_megapixels, device=device)
+
+
+def _load_views(args: Namespace, path: Path, name: str, device: torch.device) -> _Target:
+    limit, size = args.max_megapixels, args.image_size
+    if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > IMAGE_SIZE:
+        size = IMAGE_SIZE
+    views = load_views(path, size=size, max_megapixels=limit, device=device)
     return _Target(name, views.masks, views.camera, views=views)
 
 

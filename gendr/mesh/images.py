@@ -26,6 +26,7 @@ __all__ = [
     "Planes",
     "UnreadableImageError",
     "check_megapixels",
+    "decode",
     "open_image",
     "read_size",
     "resized",
@@ -122,12 +123,25 @@ def open_image(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> Generator[
         ValueError: if it is larger than allowed; nothing is decoded then.
     """
     with _opened(path, max_megapixels) as image:
-        try:
-            image.load()
-        except Exception as error:  # noqa: BLE001 (Pillow raises anything on a damaged file)
-            reason = str(error) or type(error).__name__
-            raise UnreadableImageError(f"{path} cannot be read: {reason}") from None
+        decode(path, image)
         yield image
+
+
+def decode(what: object, image: Image) -> None:
+    """Decode an opened image.
+
+    Args:
+        what: Which image, for the message.
+        image: Stays as it is if it is decoded.
+
+    Raises:
+        UnreadableImageError: if it is damaged.
+    """
+    try:
+        image.load()
+    except Exception as error:  # noqa: BLE001 (Pillow raises anything on a damaged file)
+        reason = str(error) or type(error).__name__
+        raise UnreadableImageError(f"{what} cannot be read: {reason}") from None
 
 
 @contextmanager
@@ -141,7 +155,7 @@ def _opened(path: Path, max_megapixels: float) -> Generator[Image, None, None]:
         except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:  # no such file, no right
                 raise
-            raise UnreadableImageError(f"{path} is no image that can be read") from None
+            raise UnreadableImageError(f"{path} is no readable image") from None
         with image:
             check_megapixels(path, image.size, max_megapixels)
             yield image

@@ -35,6 +35,14 @@ from numpy.typing import NDArray
 
 from gendr._checks import nearest
 from gendr.mesh.data import Mesh
+from gendr.mesh.images import (
+    MAX_MEGAPIXELS,
+    UnreadableImageError,
+    check_megapixels,
+    decode,
+    open_image,
+    without_pillow_limit,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -50,6 +58,7 @@ _PADDING = 1
 def load_mesh(
     path: str | Path,
     *,
+    max_megapixels: float = MAX_MEGAPIXELS,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Mesh:
@@ -61,13 +70,15 @@ def load_mesh(
 
     Args:
         path: An OBJ (with its mtl and images beside it), PLY, OFF, STL or GLB file.
+        max_megapixels: The largest texture image that is read, in million pixels; what is larger
+            is refused before it is decoded.
         dtype: float32 or float64.
         device: Where the mesh lives.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: for a folder, an unknown extension, a file that is no mesh or is damaged, and a
-            mesh without faces.
+        ValueError: for a folder, an unknown extension, a file that is no mesh or is damaged, a
+            mesh without faces, and a texture that is too large.
     """
     path = Path(path)
     if path.is_dir():
@@ -76,7 +87,8 @@ def load_mesh(
     if not path.is_file():
         raise FileNotFoundError(f"no mesh file at {path}")
     notes: list[str] = []
-    soup = _read_obj(path, notes) if kind == ".obj" else _read_trimesh(path, notes)
+    read = _read_obj if kind == ".obj" else _read_trimesh
+    soup = read(path, notes, max_megapixels)
     if len(soup.faces) == 0:
         raise ValueError(f"{path} holds no faces, so it is no {kind[1:].upper()} mesh to render")
     try:
@@ -266,6 +278,7 @@ def _atlas(
 def load_texture(
     path: str | Path,
     *,
+    max_megapixels: float = MAX_MEGAPIXELS,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> torch.Tensor:
@@ -275,19 +288,14 @@ def load_texture(
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is no image.
+        ValueError: if it is no image, or one of more than `max_megapixels` million pixels.
     """
-    from PIL import Image, UnidentifiedImageError
-
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no image file at {path}")
     notes: list[str] = []
-    try:
-        with Image.open(path) as image:
-            pixels = _pixels(image, notes)
-    except (UnidentifiedImageError, OSError):
-        raise ValueError(f"{path} is no readable image") from None
+    with open_image(path, max_megapixels) as image:
+        pixels = _pixels(image, notes)
     if notes:
         warnings.warn(f"{path.name}: {'; '.join(notes)}", stacklevel=2)
     return torch.from_numpy(pixels).to(dtype=dtype, device=device)
@@ -296,13 +304,16 @@ def load_texture(
 def _pixels(image: Image, notes: list[str]) -> Array:
     """RGB in [0, 1], [H, W, 3], row 0 the top."""
     if image.mode.startswith("I;16") or image.mode == "I":
-        grey = np.asarray(image, np.float64) / 65535
+        grey = np.array(image, np.float64)
+        grey /= 65535  # in place, here and below: of a large image, every copy counts
         return np.repeat(grey[:, :, None], 3, axis=2)
     if image.has_transparency_data:
         image = image.convert("RGBA")
-        if np.asarray(image)[..., 3].min() < 255:
+        if np.asarray(image.getchannel("A")).min() < 255:
             _note(notes, "the transparency of its texture is dropped")
-    return np.asarray(image.convert("RGB"), np.float64) / 255
+    pixels = np.array(image.convert("RGB"), np.float64)
+    pixels /= 255
+    return pixels
 
 
 def _note(notes: list[str], text: str) -> None:
@@ -314,7 +325,7 @@ def _note(notes: list[str], text: str) -> None:
 # -- OBJ -----------------------------------------------------------------------------------------
 
 
-def _read_obj(path: Path, notes: list[str]) -> _Soup:
+def _read_obj(path: Path, notes: list[str], max_megapixels: float) -> _Soup:
     """Vertices, UVs and faces as the file has them; polygons become fans."""
     raw = path.read_bytes()
     if b"\0" in raw:
@@ -365,7 +376,7 @@ def _read_obj(path: Path, notes: list[str]) -> _Soup:
         raise ValueError(f"{path} is damaged: a face names a vertex or UV that is not there")
     library = {}
     for name in libraries if names else ():
-        library |= _read_mtl(path.parent, name, notes)
+        library |= _read_mtl(path.parent, name, notes, max_megapixels)
     missing = [name for name in names if library and name not in library]
     if missing:
         _note(notes, f"its material {missing[0]!r} is not in its mtl")
@@ -395,10 +406,10 @@ def _from_zero(index: int, count: int) -> int:
     return index - 1 if index > 0 else index + count
 
 
-def _read_mtl(folder: Path, name: str, notes: list[str]) -> dict[str, _Material]:
+def _read_mtl(
+    folder: Path, name: str, notes: list[str], max_megapixels: float
+) -> dict[str, _Material]:
     """Materials by name; the colour counts where there is no image."""
-    from PIL import Image, UnidentifiedImageError
-
     path = folder / name
     if not path.is_file():
         _note(notes, f"its material file {name} is not there")
@@ -426,10 +437,10 @@ def _read_mtl(folder: Path, name: str, notes: list[str]) -> dict[str, _Material]
                 continue
             try:
                 if str(file) not in images:
-                    with Image.open(file) as image:
+                    with open_image(file, max_megapixels) as image:
                         images[str(file)] = _pixels(image, notes)
                 current.image = images[str(file)]
-            except (UnidentifiedImageError, OSError):
+            except (UnreadableImageError, OSError):
                 _note(notes, f"its texture {rest} is no readable image")
     for material in materials.values():
         # Exporters write any colour beside an image, black included, and viewers show the image.
@@ -496,13 +507,15 @@ def _to_bytes(colors: torch.Tensor) -> NDArray[np.uint8]:
 # -- PLY, OFF, STL, GLB: trimesh -------------------------------------------------------------------
 
 
-def _read_trimesh(path: Path, notes: list[str]) -> _Soup:
+def _read_trimesh(path: Path, notes: list[str], max_megapixels: float) -> _Soup:
     """All geometries of the file, placed by their transforms."""
     import trimesh
 
     kind = path.suffix[1:].upper()
     try:
-        with warnings.catch_warnings():  # NumPy's, about what a damaged file holds
+        # Trimesh opens images, which it leaves out if Pillow refuses them. NumPy's warnings are
+        # about what a damaged file holds.
+        with without_pillow_limit(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _check_complete(path)
             scene: Any = trimesh.load_scene(path, process=False)
@@ -514,6 +527,9 @@ def _read_trimesh(path: Path, notes: list[str]) -> _Soup:
         matrix, name = scene.graph[node]
         geometry = scene.geometry[name]
         if isinstance(geometry, trimesh.Trimesh) and len(geometry.faces):
+            image = _trimesh_image(getattr(geometry.visual, "material", None))
+            if image is not None:
+                check_megapixels(f"the texture of {path}", image.size, max_megapixels)
             parts.append(_part(geometry, np.asarray(matrix), notes))
     soup = _joined(parts)
     if kind in ("STL", "GLB") or (kind == "PLY" and len(soup.uvs)):
@@ -580,10 +596,22 @@ def _part(geometry: Any, matrix: Array, notes: list[str]) -> _Soup:
     return part
 
 
+def _trimesh_image(material: Any) -> Image | None:
+    """The image of a simple or a PBR material; trimesh has read its header only."""
+    simple = hasattr(material, "diffuse")
+    return getattr(material, "image" if simple else "baseColorTexture", None)
+
+
 def _trimesh_material(material: Any, notes: list[str]) -> _Material:
     """Image and colour of a simple or a PBR material."""
     simple = hasattr(material, "diffuse")
-    image = material.image if simple else material.baseColorTexture
+    image = _trimesh_image(material)
+    if image is not None:
+        try:
+            decode("its texture", image)
+        except UnreadableImageError as error:
+            _note(notes, str(error))
+            image = None
     color = material.diffuse if simple and image is None else None
     color = getattr(material, "baseColorFactor", None) if not simple else color
     return _Material(

@@ -179,7 +179,7 @@ def load_views(
         if size is not None:
             raise ValueError("images of different shapes need size=(H, W), not one number")
         raise ValueError(
-            f"images must be of one size, got {_size(frames[0].size)} in {frames[0].image} and "
+            f"masks must be of one size, got {_size(frames[0].size)} in {frames[0].image} and "
             f"{_size(frame.size)} in {frame.image}; give size=(H, W) to resize them"
         )
     poses = [_pose(frame) for frame in frames]
@@ -319,9 +319,10 @@ def _read_frames(
         # It would pull the whole object out of that view; and where it is right, the other views
         # say the same, so that nothing is lost without it.
         shown = ", ".join(empty[:5]) + (", ..." if len(empty) > 5 else "")
+        count = "all" if len(empty) == len(frames) else f"{len(empty)} of"
         raise ValueError(
-            f"{file}: {len(empty)} of {len(frames)} masks are empty ({shown}); mend them, or leave "
-            "out the frames that do not show the object"
+            f"{file}: {count} {len(frames)} masks are empty ({shown}); mend them, or leave out the "
+            "frames that do not show the object"
         )
     if bool((masks == 1).all()):
         raise ValueError(

@@ -383,7 +383,7 @@ BREAK = {
     "has no frames": lambda r: edit(r, frames=[]),
     "frame 1 has no file_path": lambda r: edit(r, frame={"file_path": 3}),
     "frame 1 .images/1.png.: no such image": lambda r: (r / "images" / "1.png").unlink(),
-    "1.png is no image": lambda r: (r / "images" / "1.png").write_text("hello"),
+    "1.png is no readable image": lambda r: (r / "images" / "1.png").write_text("hello"),
     r"one size, got 8 x 6 in .*0.png and 7 x 6 in .*1.png": lambda r: image(
         r / "images" / "1.png", blob(6, 7)
     ),
