@@ -231,7 +231,8 @@ def _finish(soup: _Soup, notes: list[str]) -> Mesh:
         torch.from_numpy(np.array(soup.faces, np.int64)),
         uvs=tensor(uvs),
         face_uvs=None if face_uvs is None else torch.from_numpy(np.array(face_uvs, np.int64)),
-        texture=tensor(texture),
+        # The largest part of most meshes, in the right form already: not copied.
+        texture=None if texture is None else torch.from_numpy(texture),
         vertex_colors=tensor(soup.vertex_colors),
         face_colors=tensor(face_colors),
     )

@@ -1,6 +1,7 @@
 """Image files that are larger than allowed, as textures and photos: refused by their header."""
 
 import struct
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -81,6 +82,21 @@ def test_load_texture_is_refused_by_its_header(tmp_path):
     write_hollow_png(tmp_path / "a.png")
     with pytest.raises(ValueError, match=SIZE):
         load_texture(tmp_path / "a.png")
+
+
+def test_a_texture_is_not_copied_on_its_way(tmp_path):
+    Image.new("RGB", (800, 600), (9, 80, 200)).save(tmp_path / "t.png", compress_level=1)
+    (tmp_path / "m.mtl").write_text("newmtl A\nmap_Kd t.png\n")
+    (tmp_path / "m.obj").write_text(
+        "mtllib m.mtl\nv 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\nvt 1 0\nvt 0 1\nusemtl A\nf 1/1 2/2 3/3\n"
+    )
+    Mesh.load(tmp_path / "m.obj")
+    tracemalloc.start()  # it counts the arrays, not what torch and Pillow hold
+    try:
+        assert Mesh.load(tmp_path / "m.obj").texture.shape == (600, 800, 3)
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * 8 * 3 * 600 * 800
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("ending", ["obj", "glb"])
