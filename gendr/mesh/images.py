@@ -179,11 +179,14 @@ class Picture:
         self.white = 65535.0 if deep else 1.0 if self._mode == "F" else 255.0
 
     def rows(self, start: int, stop: int) -> list[Array]:
-        """Each channel [stop - start, W] in the type of the file."""
+        """Each channel [stop - start, W] in the type of the file, within 0 .. white."""
         band = self._image.crop((0, start, self.size[1], stop))
         if band.mode != self._mode:
             band = band.convert(self._mode)
-        return [np.asarray(plane) for plane in band.split()]
+        planes = [np.asarray(plane) for plane in band.split()]
+        if self.white == 255:
+            return planes
+        return [plane.clip(0, self.white) for plane in planes]  # 32 bits may hold anything
 
     def highest(self, channel: int) -> float:
         """The largest number in a channel."""

@@ -252,6 +252,16 @@ def test_images_of_all_modes_are_as_pillow_converts_them(tmp_path, monkeypatch):
         np.testing.assert_allclose(views.rgb[0], rgb, atol=1e-6, err_msg=name)
 
 
+def test_floating_images_are_cut_to_their_range(tmp_path):
+    mask = np.where(blob() > 0, np.float32(3e38), np.float32(-1))
+    Image.fromarray(mask).save(tmp_path / "a.tif")
+    frame = {"file_path": "a.tif", "mask_path": "a.tif", "transform_matrix": IDENTITY}
+    views = load_views(write(tmp_path, [frame], camera_angle_x=0.5), size=3)
+    np.testing.assert_allclose(views.masks[0], areas(blob() / 255, (3, 4)))
+    assert views.rgb is not None
+    np.testing.assert_allclose(views.rgb[0, 0], views.masks[0])
+
+
 def test_memory_holds_no_photo_in_fractions(tmp_path):
     photo = np.zeros((1000, 1500, 4), np.uint8)
     photo[300:700, 300:900] = 255
