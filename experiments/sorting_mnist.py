@@ -35,7 +35,8 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from gendr.cli.common import check_device, check_writable, write_whole
+from gendr._files import write_whole
+from gendr.cli.common import check_device, check_writable
 from gendr.experiments.digits import Splits, download_mnist, mnist_splits, svhn_splits
 from gendr.experiments.ranking import RankingResult, RankingSettings, RankingTraining, train
 from gendr.experiments.store import software_version
@@ -260,7 +261,7 @@ def run(args: argparse.Namespace, clock: float) -> None:
         "version": software_version(),
     }
     text = json.dumps(values, indent=1) + "\n"
-    write_whole(out / RESULTS, lambda path: path.write_text(text))
+    write_whole(out / RESULTS, text.encode())
     print(table(result))
     print(f"{out}: {RESULTS}, {CHECKPOINT}")
 

@@ -57,7 +57,7 @@ def choose_from(
             if name != "auto":
                 raise ValueError(
                     f"backend {name!r} does not serve tensors on {tensor.device} "
-                    f"of {dtype_name(tensor.dtype)}; use backend='auto', or move or convert them"
+                    f"of {dtype_name(tensor.dtype)}; use the backend auto, or move or convert them"
                 )
             continue
         if reason is not None:

@@ -104,6 +104,23 @@ def exp(x):
 
 
 @register_jitable
+def split_exp(x):
+    """(r, n) with exp(x) = r 2^n, n whole and r between sqrt(1/2) and sqrt(2); |x| below 1e9.
+
+    Unlike exp(x) that neither overflows nor underflows, and scaling by another power of 2 is exact.
+    """
+    n = math.floor(x * _LOG2_E + 0.5)
+    return exp(_fma(n, -_LN2_LOW, _fma(n, -_LN2_HIGH, x))), n
+
+
+@register_jitable
+def power_of_two(n):
+    """2^n for a whole n <= 0; 0 below -1022."""
+    n = n if n > -1023.0 else -1023.0
+    return _from_bits((_bits_of(n + _ROUNDER) - _ROUNDER_BITS + _BIAS) << 52)
+
+
+@register_jitable
 def expm1(x):
     """E to the power of x, less 1, with all digits near 0."""
     half_power, q = _exp_parts(x)

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -39,6 +39,7 @@ from gendr._checks import (
     check_number,
     check_shape,
 )
+from gendr._files import write_whole
 from gendr.losses import FlattenLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere
 from gendr.mesh.views import visual_sphere
@@ -341,14 +342,16 @@ class FitState:
         return self.history[-1]["loss"] if self.history else float("nan")
 
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint; the file is replaced only when the new one is whole."""
+        """Write a checkpoint; the file is replaced only when the new one is whole.
+
+        Raises:
+            OSError: With the path, if it cannot be written; what was there is left.
+        """
         path = Path(path)
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         values["frame"] = (self.frame.centre, self.frame.size)
         values = {"format": "gendr fit 1", **_map_tensors(values, lambda t: t.detach().cpu())}
-        new = path.with_name(path.name + ".new")
-        torch.save(values, new)
-        os.replace(new, path)
+        write_whole(path, lambda file: torch.save(values, file))
 
     @staticmethod
     def load(path: str | Path, device: torch.device | str = "cpu") -> FitState:
@@ -428,19 +431,25 @@ def fit(
             where the mask is > 0.5.
         camera: B cameras.
         settings: By default `FitSettings()`.
-        init: One mesh to start from, world coordinates; by default a sphere placed and sized from
-            what all cameras see. Its topology is kept.
+        init: One mesh to start from, in the coordinates of the cameras (its `origin` is kept, not
+            added); by default a sphere placed and sized from what all cameras see. Its topology is
+            kept.
         callback: Called with the state after every step, for progress and checkpoints
             (`state.save`). The state is a snapshot: what it raises, KeyboardInterrupt included,
             ends the fit and leaves the state whole.
         resume: A state or the path of a checkpoint to go on from, with the same arguments; the
-            result is the one of an uninterrupted run, bit for bit.
+            result is the one of an uninterrupted run, bit for bit. Only `steps` may differ, also
+            after a finished fit: the scale then goes from where it is to the end of its schedule
+            in the steps that are left, and stays there if it is there.
         **changes: Fields of `FitSettings` that differ from `settings`: fit(.., steps=50, lr=0.05).
 
     Raises:
         TypeError: If an argument has the wrong type or dtype.
-        ValueError: If shapes, values or settings are wrong, all masks are empty, or `resume` is of
-            another fit.
+        ValueError: If shapes, values or settings are wrong, all masks are empty, all fill their
+            image, a camera is inside the sphere to start from, or `resume` is of another fit.
+
+    Warns:
+        UserWarning: If some masks fill their image, as from a camera inside the object.
     """
     settings = _changed(settings or FitSettings(), changes)
     check_finite("target_masks", check_float("target_masks", target_masks))
@@ -450,9 +459,41 @@ def fit(
     if len(camera) != sizes["B"]:
         raise ValueError(f"{sizes['B']} masks need as many cameras, got {len(camera)}")
     check_like("the camera", camera.rotation, "target_masks", target_masks)
+    _check_outlines(target_masks)
     with torch.no_grad():
         job = _Job(target_masks.detach(), camera.detach(), settings, init)
     return job.run(callback, resume)
+
+
+def _check_outlines(masks: Tensor) -> None:
+    """Warn of masks [B, H, W] that fill their image: there is no outline to fit."""
+    filled = (masks > 0.5).flatten(1).all(1)
+    count = int(filled.sum())
+    what = f"{count} of {len(masks)} masks fill their whole image (the first is {{}}), so they show"
+    what = what.format(int(filled.int().argmax())) + " no outline"
+    if count == len(masks):
+        raise ValueError(f"{what}; is the camera inside the object, or are the masks inverted?")
+    if count:
+        warnings.warn(f"{what}; is the camera inside the object?", stacklevel=3)
+
+
+def _check_outside(frame: Frame, camera: Camera) -> None:
+    """Raise for a camera that stands within the sphere that a fit starts from.
+
+    It would see nothing but the inside of the sphere.
+    """
+    if camera.orthographic:
+        return
+    distance = frame.inner(camera.eye).double().norm(dim=-1)
+    inside = distance <= SPHERE
+    if bool(inside.any()):
+        first = int(inside.int().argmax())
+        raise ValueError(
+            f"camera {first} is inside the object: by all masks its centre is "
+            f"{float(distance[first]) * frame.size:.3g} away and its radius is "
+            f"{SPHERE * frame.size:.3g}; correct the pose, leave the view out, or give a mesh to "
+            "start from (init)"
+        )
 
 
 def _changed(settings: FitSettings, changes: dict[str, Any]) -> FitSettings:
@@ -481,6 +522,7 @@ class _Job:
         self.frame = Frame.of_masks(masks, camera)
         self.camera = self.frame.camera(camera)
         if init is None:
+            _check_outside(self.frame, camera)
             sphere = icosphere(settings.subdivisions, dtype=masks.dtype, device=masks.device)
             start = sphere.scaled(SPHERE)
         else:
@@ -498,9 +540,7 @@ class _Job:
             size, settings.law, settings.conorm, cutoff=settings.cutoff, check=False, **planes
         )
         self.hard = Renderer(size, "heaviside", "max", check=False, **planes)
-        first, last = settings.scales(size)
-        span = max(settings.steps - 1, 1)
-        self.scales = [first * (last / first) ** (i / span) for i in range(settings.steps)]
+        self.first_scale, self.last_scale = settings.scales(size)
         self.batches = _batches(len(masks), settings)
         frames = min(settings.frames, settings.steps)
         self.kept = {round(i * settings.steps / frames) for i in range(frames)} if frames else set()
@@ -510,6 +550,17 @@ class _Job:
         for tensor in (masks, *camera._tensors(), start.vertices, start.faces):
             digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
         self.signature = {**settings.describe(), "input": digest.hexdigest()}
+
+    def scale(self, state: FitState) -> float:
+        """The scale of the step after a state: by the factor that leads to the last scale in time.
+
+        The factor is the same for all steps, unless their number was changed on the way: then
+        those that are left share what is left of the schedule.
+        """
+        if not state.history:
+            return self.first_scale
+        now = state.history[-1]["scale"]
+        return now * (self.last_scale / now) ** (1 / (self.settings.steps - state.step))
 
     def begin(self) -> FitState:
         u = self.shape.u.detach().clone()
@@ -523,16 +574,21 @@ class _Job:
 
     def restore(self, resume: FitState | str | Path) -> FitState:
         state = resume if isinstance(resume, FitState) else FitState.load(resume, self.masks.device)
+        if state.step > self.settings.steps:
+            raise ValueError(
+                f"the checkpoint has {state.step} steps, more than the {self.settings.steps} asked "
+                "for; resume with more steps, or start anew"
+            )
         for key, value in self.signature.items():
             then = state.signature.get(key)
-            if then != value:
+            if then != value and key != "steps":
                 what = "masks, cameras or start" if key == "input" else f"{key}={then!r}"
                 now = "others now" if key == "input" else f"{key}={value!r} now"
                 raise ValueError(
                     f"the checkpoint is of a fit with {what}, {now}; resume with the same "
                     "arguments, or start anew"
                 )
-        return state
+        return replace(state, signature=self.signature)
 
     def measure(self, vertices: Tensor) -> Tensor:
         """Hard IoU of every view, [B]."""
@@ -546,12 +602,12 @@ class _Job:
 
     def step(self, state: FitState, seconds: float) -> FitState:
         """One step of Adam, with the largest of its second averages for all coordinates."""
-        i = state.step
+        i, scale = state.step, self.scale(state)
         rows = self.batches[i]
         u = state.u.clone().requires_grad_()
         vertices = self.shape(u)
         mesh = self.shape.start.with_vertices(vertices)
-        alpha = self.soft(mesh, self.camera[rows], scale=self.scales[i]).alpha
+        alpha = self.soft(mesh, self.camera[rows], scale=scale).alpha
         loss = iou_loss(alpha, self.masks[rows])
         if self.settings.flatness > 0 and self.creases.pairs.shape[1] > 0:
             bends = (1 - self.creases.cosines(vertices)).square()
@@ -562,7 +618,7 @@ class _Job:
         second = b2 * state.second + (1 - b2) * grad.square()
         largest = (second.max() / (1 - b2 ** (i + 1))).sqrt()
         u = state.u - self.settings.lr / (1 - b1 ** (i + 1)) * first / (largest + 1e-12)
-        entry = {"step": i + 1, "loss": float(loss.detach()), "scale": self.scales[i]}
+        entry = {"step": i + 1, "loss": float(loss.detach()), "scale": scale}
         best = state.best_step, state.best_iou, state.best
         trace = state.trace
         if i + 1 in self.measured or i + 1 in self.kept:

@@ -6,10 +6,10 @@ blue and the fit orange in all of them.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -32,12 +32,15 @@ __all__ = [
     "around",
     "composited",
     "depths",
+    "diagonal",
+    "drawn",
     "fit_frames",
     "fit_sheet",
+    "gif",
     "orbit",
     "photo",
+    "picture",
     "render_views",
-    "save_gif",
     "shaded",
     "spread",
 ]
@@ -52,7 +55,11 @@ BOTH: Color = (212, 215, 219)
 
 # Every pixel of a picture is the mean of this many squared of the hard image.
 OVERSAMPLING = 2
-PIXELS_AT_ONCE = 1 << 20
+# Views are rendered together up to so many pixels and faces: it saves calls for small meshes, while
+# the tables of a large one would fill the memory.
+PIXELS_AT_ONCE, FACES_AT_ONCE = 1 << 20, 1 << 17
+# Parts of a pixel by which rounding may move the corner of a face.
+PIXEL_SLACK = 1e-3
 # How much of the image, from the middle to its side, the bounding sphere of a mesh fills. With the
 # first, a mesh of radius 1/2 is seen from a distance of 2.732 at fov 30, as in the benchmark.
 FOV = 30.0
@@ -70,12 +77,25 @@ def around(mesh: Mesh) -> tuple[Tensor, float]:
     Raises:
         ValueError: If all vertices coincide.
     """
-    used = mesh.vertices.detach()[mesh.faces.reshape(-1).unique()]
+    used = _used_vertices(mesh)
     centre = (used.amin(0) + used.amax(0)) / 2
     radius = float((used - centre).norm(dim=-1).max())
     if not radius > 0:
         raise ValueError("the mesh has no extent, all its vertices coincide")
     return centre, radius
+
+
+def diagonal(mesh: Mesh) -> float:
+    """Length of the diagonal of the box around the used vertices."""
+    used = _used_vertices(mesh)
+    return float((used.amax(0) - used.amin(0)).norm())
+
+
+def _used_vertices(mesh: Mesh) -> Tensor:
+    """The vertices [K, 3] that faces have; files hold others too, anywhere."""
+    used = torch.zeros(len(mesh.vertices), dtype=torch.bool, device=mesh.device)
+    used[mesh.faces.reshape(-1)] = True
+    return mesh.vertices.detach()[used]
 
 
 def orbit(
@@ -140,15 +160,23 @@ def render_views(
         options = {**options, "dist": "heaviside", "tconorm": "max", "shading": "hard"}
     near, far = depths(mesh, camera)
     parts = []
-    together = max(1, PIXELS_AT_ONCE // (size[0] * size[1]))
+    together = min(PIXELS_AT_ONCE // (size[0] * size[1]), FACES_AT_ONCE // max(len(mesh.faces), 1))
+    together = max(together, 1)
     for i in range(0, len(camera), together):
         some = camera[i : i + together]
         light = headlight(some, options["lighting"])
         arguments: dict[str, Any] = {**options, "near": near, "far": far, "lighting": light}
         renderer = Renderer(size, **arguments)
         with torch.no_grad():
-            out = renderer(mesh, some)
-            rgb, alpha = out.rgb, out.alpha[:, None]
+            if crisp:
+                # Normals of vertices are made of all faces around them.
+                smooth = light is not None and light.smooth
+                apart = together == 1 and not smooth
+                out = renderer(drawn(mesh, some, size, near) if apart else mesh, some)
+                rgb, alpha = out.rgb, (out.face_id >= 0).to(out.rgb)[:, None]
+            else:
+                out = renderer(mesh, some)
+                rgb, alpha = out.rgb, out.alpha[:, None]
         if not crisp:
             rgb = rgb * alpha  # the softmax gives a soft edge its colour in full, black aside
         images = torch.cat([rgb, alpha], 1)
@@ -157,6 +185,36 @@ def render_views(
         parts.append(images)
     images = torch.cat(parts).clamp(0, 1)
     return images[:, :3], images[:, 3]
+
+
+def drawn(mesh: Mesh, camera: Camera, size: tuple[int, int], near: float) -> Mesh:
+    """What a hard image can show of a mesh: the faces whose box holds the centre of a pixel.
+
+    Most faces of a large mesh lie between the centres; the rest is drawn many times faster.
+
+    Args:
+        mesh: One mesh.
+        camera: One camera.
+        size: (H, W), pixels.
+        near: Faces that cross it are kept, wherever they are.
+    """
+    (xy,), (depth,) = camera.project(mesh.vertices)
+    height, width = size
+    # In pixels, with their centres at the integers.
+    place = (xy * min(size) + xy.new_tensor([width - 1, height - 1])) / 2
+    a, b, c = (place.index_select(0, corner) for corner in mesh.faces.unbind(1))
+    low = torch.minimum(torch.minimum(a, b), c) - PIXEL_SLACK
+    high = torch.maximum(torch.maximum(a, b), c) + PIXEL_SLACK
+    kept = (low.ceil() <= high.floor()).all(-1) | (depth < near)[mesh.faces].any(-1)
+    return Mesh(
+        mesh.vertices,
+        mesh.faces[kept],
+        uvs=mesh.uvs,
+        face_uvs=None if mesh.face_uvs is None else mesh.face_uvs[kept],
+        texture=mesh.textures,
+        vertex_colors=mesh.vertex_colors,
+        face_colors=None if mesh.face_colors is None else mesh.face_colors[kept],
+    )
 
 
 def composited(rgb: Tensor, alpha: Tensor, background: Color = PAPER) -> list[Pixels]:
@@ -437,13 +495,19 @@ def fit_sheet(
 # files
 
 
-def save_gif(
-    path: str | Path, frames: Sequence[Pixels], seconds: float = 0.08, hold: float = 0.0
-) -> None:
-    """Write an endless animation with one palette for all frames.
+def picture(pixels: Pixels, kind: str = "PNG") -> bytes:
+    """The content of an image file, PNG or JPEG."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, kind)
+    return file.getvalue()
+
+
+def gif(frames: Sequence[Pixels], seconds: float = 0.08, hold: float = 0.0) -> bytes:
+    """The content of a GIF file: an endless animation with one palette for all frames.
 
     Args:
-        path: Of the file.
         frames: [H, W, 3] each.
         seconds: Per frame.
         hold: More of it for the last one.
@@ -468,6 +532,8 @@ def save_gif(
     coded = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
     times = [round(seconds * 1000)] * len(coded)
     times[-1] += round(hold * 1000)
+    file = io.BytesIO()
     coded[0].save(
-        path, "GIF", save_all=True, append_images=coded[1:], duration=times, loop=0, optimize=False
+        file, "GIF", save_all=True, append_images=coded[1:], duration=times, loop=0, optimize=False
     )
+    return file.getvalue()

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import signal
@@ -20,21 +21,24 @@ from gendr.mesh.views import save_views
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["--image-size", "16", "--views", "4", "--steps", "12", "--subdivisions", "2", "--quiet"]
-RESULTS = {"fit.gif", "fit.obj", "metrics.json", "sheet.png"}
+RESULTS = {"checkpoint.pt", "fit.gif", "fit.obj", "metrics.json", "sheet.png"}
 
 
 def run(*argv):
     return main([str(a) for a in argv])
 
 
+def save_box(path):
+    mesh = cube(1)
+    vertices = mesh.vertices * torch.tensor([36.0, 20.0, 28.0]) + torch.tensor([50.0, 0, -90.0])
+    mesh.with_vertices(vertices).save(path)
+    return path
+
+
 @pytest.fixture
 def box(tmp_path):
     """A mesh file, off-centre and in other units."""
-    mesh = cube(1)
-    vertices = mesh.vertices * torch.tensor([36.0, 20.0, 28.0]) + torch.tensor([50.0, 0, -90.0])
-    path = tmp_path / "box.ply"
-    mesh.with_vertices(vertices).save(path)
-    return path
+    return save_box(tmp_path / "box.ply")
 
 
 def photos(folder, mask_folder=False):
@@ -125,6 +129,46 @@ def test_fit_from_a_mesh(box, tmp_path):
     assert torch.equal(fitted.faces, Mesh.load(start).faces)
 
 
+@pytest.mark.filterwarnings("default:.* lies too far out")
+def test_fit_of_a_survey_ends_where_the_target_is(tmp_path, capsys):
+    """Coordinates in metres that are too large for float32 count from an origin."""
+    at = torch.tensor([500_000.25, 4_649_000.75, 12.0], dtype=torch.float64)
+    survey, start, out = tmp_path / "survey.obj", tmp_path / "start.obj", tmp_path / "out"
+    ball = icosphere(2, dtype=torch.float64).scaled(5.0)
+    ball.translated(at).save(survey)
+
+    def corners(path):
+        return torch.cat(Mesh.load(path, dtype=torch.float64).bounding_box())
+
+    assert run("fit", survey, "-o", out, *SMALL) == 0
+    assert "survey.obj: it lies too far out for float32" in capsys.readouterr().err
+    assert (corners(out / "fit.obj") - corners(survey)).abs().max() < 1
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["chamfer"] < 0.5
+    # A start of another origin is left where it is by steps next to nothing.
+    ball.translated(at + 3).save(start)
+    steps = ["--init", start, "--steps", 1, "--lr", 1e-6]
+    assert run("fit", survey, "-o", out, *SMALL, *steps) == 0
+    assert (corners(out / "fit.obj") - corners(start)).abs().max() < 0.01
+
+
+def test_fit_saves_a_textured_start_beside_files_of_others(tmp_path, box):
+    uv = torch.tensor([[0.0, 0], [1, 0], [1, 1]])
+    start = icosphere(1).scaled(20.0).translated(torch.tensor([50.0, 0, -90.0]))
+    face_uvs = torch.arange(3).repeat(len(start.faces), 1)
+    start.with_uvs(uv, face_uvs).with_texture(torch.zeros(2, 2, 3)).save(tmp_path / "start.obj")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "fit.png").write_text("mine")
+    for _ in range(2):
+        start_from = ["--init", tmp_path / "start.obj"]
+        assert run("fit", box, "-o", out, *start_from, *SMALL, "--steps", 1) == 0
+        names = {p.name for p in out.iterdir()}
+        assert names == {"fit.png", "fit-1.png", "fit.mtl", *RESULTS}
+    assert (out / "fit.png").read_text() == "mine"
+    assert Mesh.load(out / "fit.obj").texture is not None
+
+
 def interrupt_after(monkeypatch, step):
     """Raise KeyboardInterrupt inside the optimiser, after some steps."""
     from gendr import fitting
@@ -147,8 +191,8 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
         interrupt_after(patch, 7)
         assert run(*command, "-o", out) == 130
     assert "--resume" in capsys.readouterr().err
-    assert {p.name for p in out.iterdir()} == {"checkpoint.pt", "metrics.json"}
-    partial = json.loads((out / "metrics.json").read_text())
+    assert {p.name for p in out.iterdir()} == {"checkpoint.pt", "progress.json"}
+    partial = json.loads((out / "progress.json").read_text())
     assert partial["finished"] is False
     assert partial["step"] == len(partial["history"]) == 7
     assert FitState.load(out / "checkpoint.pt").step == 7
@@ -164,7 +208,25 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
     with Image.open(out / "fit.gif") as x, Image.open(whole / "fit.gif") as y:
         assert x.n_frames == y.n_frames
     assert run(*command, "-o", out, "--resume") == 2
-    assert "its fit is finished" in capsys.readouterr().err
+    assert "is finished, with 12 steps; give --steps a larger number" in capsys.readouterr().err
+
+
+def test_more_steps_after_an_interruption_and_after_the_end(box, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    command = ["fit", box, "-o", out, *SMALL[:4], "--subdivisions", 2, "--quiet"]
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 3)
+        assert run(*command, "--steps", 6) == 130
+    assert run(*command, "--steps", 8, "--resume") == 0
+    assert run(*command, "--steps", 10, "--resume") == 0
+    metrics = json.loads((out / "metrics.json").read_text())
+    scales = [entry["scale"] for entry in metrics["history"]]
+    assert len(scales) == 10
+    assert metrics["settings"]["steps"] == 10
+    assert scales[7:] == pytest.approx([0.05 * 2 / 16] * 3)  # the schedule had come to its end
+    capsys.readouterr()
+    assert run(*command, "--steps", 5, "--resume") == 2
+    assert "has 10 steps, more than the 5 asked for" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
@@ -177,15 +239,59 @@ def test_signals_leave_a_checkpoint(box, tmp_path, number):
         stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     deadline = time.monotonic() + 60
-    while not (out / "metrics.json").exists() and time.monotonic() < deadline:
+    while not (out / "progress.json").exists() and time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.send_signal(number)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in err
-    assert FitState.load(out / "checkpoint.pt").step >= 10
-    assert json.loads((out / "metrics.json").read_text())["finished"] is False
+    step = json.loads((out / "progress.json").read_text())["step"]
+    assert FitState.load(out / "checkpoint.pt").step == step >= 1
+    assert not (out / ".gendr-lock").exists()
+
+
+def test_earlier_results_stay_until_all_new_ones_are_there(box, tmp_path, monkeypatch, capsys):
+    from gendr import visual
+
+    out = tmp_path / "out"
+    command = ["fit", box, "-o", out, *SMALL, "--steps", 2]
+    assert run(*command, "--seed", 1) == 0
+    names = RESULTS - {"checkpoint.pt"}
+    before = {name: (out / name).read_bytes() for name in names}
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for stop in (
+        lambda patch: interrupt_after(patch, 1),
+        lambda patch: patch.setattr(visual, "gif", full),
+        lambda patch: patch.setattr(os, "fsync", full),
+    ):
+        with monkeypatch.context() as patch:
+            stop(patch)
+            assert run(*command) in (2, 130)
+        assert {p.name for p in out.iterdir()} <= {*RESULTS, "progress.json"}
+        assert {name: (out / name).read_bytes() for name in names} == before
+    assert "checkpoint.pt: No space left on device" in capsys.readouterr().err
+    # All steps are done, but their results could not be written.
+    assert run(*command, "--resume") == 0
+    assert {p.name for p in out.iterdir()} == RESULTS
+    assert json.loads((out / "metrics.json").read_text())["seed"] == 0
+
+
+def test_two_fits_in_one_folder(box, tmp_path, capsys):
+    from gendr._files import locked
+
+    out = tmp_path / "out"
+    out.mkdir()
+    with locked(out):
+        assert run("fit", box, "-o", out, *SMALL, "--steps", 1) == 2
+        err = capsys.readouterr().err
+        assert f"another process (pid {os.getpid()}) is writing to {out}" in err
+        assert err.count("\n") == 1
+    assert run("fit", box, "-o", out, *SMALL, "--steps", 1) == 0
+    assert {p.name for p in out.iterdir()} == RESULTS
 
 
 def test_demo_reaches_its_goal(tmp_path):
@@ -216,6 +322,7 @@ def test_render_turntable(box, tmp_path):
     path = tmp_path / "box.gif"
     options = ["--size", 32, "--frames", 5, "--background", "#102030", "--quiet"]
     assert run("render", box, "-o", path, *options) == 0
+    assert [p.name for p in path.parent.iterdir() if p != box] == ["box.gif"]
     with Image.open(path) as gif:
         assert gif.n_frames == 5
         corner = gif.convert("RGB").getpixel((0, 0))
@@ -275,6 +382,44 @@ def test_cameras_see_all_of_a_mesh():
     unit = icosphere(2).scaled(0.5)
     there = look_at(2.732, 30.0, torch.tensor([0.0, 15.0]))
     assert torch.allclose(visual.orbit(unit, [0, 15]).eye, there.eye, atol=1e-5)
+
+
+@pytest.mark.parametrize("distance", [4.0, 0.9])  # around it, and inside of it
+def test_large_meshes_are_drawn_view_by_view_and_look_the_same(monkeypatch, distance):
+    from gendr import visual
+
+    mesh = icosphere(3)
+    paint = torch.rand(len(mesh.faces), 3, generator=torch.Generator().manual_seed(0))
+    mesh = mesh.with_face_colors(paint).with_vertex_colors(mesh.vertices.abs())
+    camera = look_at(distance, 20.0, torch.tensor([0.0, 100.0]))
+    looks = [{"lighting": "lambert"}, {"lighting": "phong"}, {"lighting": "none"}]
+    together = [visual.render_views(mesh, camera, (20, 31), look) for look in looks]
+    faces = []
+    real = Renderer.forward
+
+    def forward(self, mesh, camera, *args):
+        faces.append(len(mesh.faces) * len(camera))
+        return real(self, mesh, camera, *args)
+
+    monkeypatch.setattr(Renderer, "forward", forward)
+    monkeypatch.setattr(visual, "FACES_AT_ONCE", 1)
+    for look, (rgb, alpha) in zip(looks, together, strict=True):
+        one_by_one = visual.render_views(mesh, camera, (20, 31), look)
+        assert torch.equal(one_by_one[0], rgb)
+        assert torch.equal(one_by_one[1], alpha)
+    assert len(faces) == 2 * len(looks)
+    assert max(faces) == len(mesh.faces)
+    if distance > 1:
+        assert 0 < min(faces) < len(mesh.faces)  # those between the pixels are left out
+
+
+def test_the_size_of_a_mesh_is_that_of_its_faces():
+    from gendr import visual
+
+    mesh = cube(1)
+    loose = Mesh(torch.cat([mesh.vertices, torch.full((1, 3), 1e4)]), mesh.faces)
+    assert visual.diagonal(loose) == pytest.approx(visual.diagonal(mesh)) == pytest.approx(12**0.5)
+    assert visual.around(loose)[1] == visual.around(mesh)[1]
 
 
 @pytest.mark.parametrize("size", [(40, 40), (30, 50), (50, 30)])
@@ -354,9 +499,11 @@ def test_module_runs():
 # -- bad input -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def bad(tmp_path, box):
-    """Every kind of bad file, by name."""
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory):
+    """Every kind of bad file, by name; the test that uses them sees that they stay as they are."""
+    tmp_path = tmp_path_factory.mktemp("bad")
+    save_box(tmp_path / "box.ply")
     (tmp_path / "text.obj").write_text("this is no mesh\n")
     (tmp_path / "points.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\n")
     (tmp_path / "nan.obj").write_text("v nan 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n")
@@ -409,9 +556,12 @@ def bad(tmp_path, box):
         ("fit box.ply --dist heaviside", "no gradient|without gradient"),
         ("fit box.ply --dist gamma(shape=-1)", "shape"),
         ("fit box.ply --tconorm yagr(p=2)", "unknown T-conorm 'yagr'; the nearest: yager"),
-        ("fit box.ply --tconorm yager", "needs a parameter"),
+        ("fit box.ply --tconorm yager", "yager needs a parameter, p > 0; write it like yager(p=2)"),
+        ("fit box.ply --tconorm schweizer_sklar", "write it like schweizer_sklar(p=-2)"),
         ("fit box.ply --tconorm yager(p=-2)", "-2"),
         ("fit box.ply --scale -1", "scale must be > 0"),
+        ("fit pose --views 12", "--views is for meshes, and pose holds images with cameras"),
+        ("fit pose/transforms.json --elevation 30", "--elevation is for meshes, and pose"),
         ("fit box.ply --scale 1cm", "1.5px"),
         ("fit box.ply --scale 1:2:3", "START:END"),
         ("fit box.ply --steps 0", "--steps: must be >= 1, got 0"),
@@ -435,6 +585,7 @@ def bad(tmp_path, box):
         ("render box.ply -o a.gif --background transparent", "format with transparency '.gif'"),
         ("render box.ply -o a.png --lighting disco", "unknown KIND 'disco'"),
         ("render box.ply -o a.png --dist cauhcy", "the nearest: cauchy"),
+        ("render box.ply -o a.png --scale 0", "for a hard edge use the distribution heaviside"),
         ("render box.ply -o a.png --fov 180", "--fov: must be between 0 and 180"),
         ("render points.obj -o a.png", "holds no faces"),
     ],
@@ -450,6 +601,8 @@ def test_bad_input_is_one_line_and_exit_code_2(bad, argv, text, capsys, monkeypa
     assert shown.err.count("\n") == 1
     assert shown.err.endswith("\n")
     assert re.search(text if "|" in text else re.escape(text), shown.err), shown.err
+    # Nothing that only Python can say.
+    assert not re.search(r"='|=True|=False|=None|\.to\(", shown.err)
     assert {p for p in bad.rglob("*") if p.is_file()} == before
 
 

@@ -222,6 +222,36 @@ def test_resumed_fit_equals_an_uninterrupted_one(tmp_path, steps):
         assert [i for i, _ in result.trace] == [i for i, _ in whole.trace]
 
 
+def test_a_fit_goes_on_with_another_number_of_steps():
+    masks, camera = views()
+    options = {**SMALL, "scale": "1px:0.1px", "views_per_step": 3}
+    ends = FitSettings(scale=options["scale"]).scales((16, 16))
+    stop, again = _Stop(4), _Stop(8)
+    with pytest.raises(KeyboardInterrupt):
+        fit(masks, camera, callback=stop, **options)
+    longer = {**options, "steps": 14}
+    result = fit(masks, camera, resume=stop.state, **longer)
+    scales = torch.tensor([entry["scale"] for entry in result.history], dtype=torch.float64)
+    assert len(scales) == 14
+    assert scales[[0, -1]].tolist() == pytest.approx(ends)
+    steps = scales.log().diff()
+    assert steps[:3].tolist() == pytest.approx([steps[0].item()] * 3)
+    assert steps[3:].tolist() == pytest.approx([steps[-1].item()] * 10)
+    assert steps[0] < steps[-1] < 0
+    # That can be interrupted too, and is then the same.
+    with pytest.raises(KeyboardInterrupt):
+        fit(masks, camera, resume=stop.state, callback=again, **longer)
+    same = fit(masks, camera, resume=again.state, **longer)
+    assert same.history == result.history
+    assert torch.equal(same.state.u, result.state.u)
+    # After its end a fit stays at the last scale, and is no worse.
+    more = fit(masks, camera, resume=result.state, **{**longer, "steps": 17})
+    assert [e["scale"] for e in more.history[14:]] == pytest.approx([ends[1]] * 3)
+    assert more.iou >= result.iou
+    with pytest.raises(ValueError, match="has 14 steps, more than the 10 asked for"):
+        fit(masks, camera, resume=result.state, **options)
+
+
 def test_resume_refuses_another_fit(tmp_path):
     masks, camera = views()
     stop = _Stop(2)
@@ -288,6 +318,22 @@ def test_bad_targets_end_in_one_line():
         assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="has no faces"):
         fit(masks, camera, init=Mesh(torch.zeros(3, 3), torch.zeros(0, 3, dtype=torch.int64)))
+
+
+@pytest.mark.parametrize("distance", [0.9, 0.3])
+def test_a_camera_inside_the_object(distance):
+    mesh = icosphere(2).scaled(0.5)
+    camera = look_at(torch.tensor([2.7, 2.7, 2.7, distance]), 30.0, torch.arange(4) * 90.0)
+    masks = Renderer(16, "heaviside", "max", near=0.01)(mesh, camera).alpha
+    masks[3] = 1.0
+    with pytest.warns(UserWarning, match=r"1 of 4 masks fill their whole image \(the first is 3\)"):
+        if distance > 0.5:
+            assert fit(masks, camera, **SMALL).iou > 0.8
+        else:
+            with pytest.raises(ValueError, match="camera 3 is inside the object: by all masks"):
+                fit(masks, camera, **SMALL)
+    with pytest.raises(ValueError, match="4 of 4 masks fill their whole image .* inverted"):
+        fit(torch.ones_like(masks), camera, **SMALL)
 
 
 def test_settings_are_documented():

@@ -11,8 +11,8 @@ import gendr
 
 ROOT = Path(gendr.__file__).parent
 GROUND = {
-    *("_backends", "_checks", "_compile", "_groups", "_numba_calls", "_numba_math", "_threads"),
-    *("_tracing", "_triton_launch", "_triton_math"),
+    *("_backends", "_checks", "_compile", "_files", "_groups", "_numba_calls", "_numba_math"),
+    *("_threads", "_tracing", "_triton_launch", "_triton_math"),
 }
 # What each part of the package may import from it; see docs/design.md.
 ALLOWED = {
@@ -22,6 +22,7 @@ ALLOWED = {
     "_threads": {"_checks"},
     "_checks": set(),
     "_compile": set(),
+    "_files": set(),
     "_tracing": set(),
     "_numba_math": set(),
     "_triton_launch": set(),

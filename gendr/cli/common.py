@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -43,10 +42,3 @@ def check_writable(folder: Path, option: str = "-o") -> Path:
         message = f"cannot write to {folder} ({reason}); choose another with {option}"
         raise ValueError(message) from None
     return folder
-
-
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file beside its place, then move it there, so that it is never half there."""
-    new = path.with_name(f".new-{path.name}")
-    write(new)
-    new.replace(path)

@@ -18,19 +18,24 @@ import torch
 from torch import Tensor
 
 from gendr import visual
-from gendr.cli.common import check_device, check_writable, write_whole
+from gendr._files import locked, write_all, write_whole
+from gendr.cli.common import check_device, check_writable
 from gendr.fitting import FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
+from gendr.mesh.io import mesh_files
 from gendr.mesh.views import Views, load_views, view_sizes
 from gendr.rendering import Renderer
 
-CHECKPOINT, METRICS = "checkpoint.pt", "metrics.json"
-MESH, SHEET, ANIMATION = "fit.obj", "sheet.png", "fit.gif"
-# A checkpoint is written after so many steps or seconds, whichever comes first.
-SAVE_STEPS, SAVE_SECONDS = 10, 5.0
+# The results of a finished fit, which are replaced together, and what is kept of a running one.
+MESH, SHEET, ANIMATION, METRICS = "fit.obj", "sheet.png", "fit.gif", "metrics.json"
+CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.json"
+# Between two checkpoints.
+SAVE_SECONDS = 5.0
 # Of a mesh and of the shorter side of images, if no size is asked for.
 MESH_SIZE, IMAGE_SIZE = 64, 128
+# Of a mesh, if nothing else is asked for.
+VIEWS, ELEVATION = 24, 30.0
 # Views side by side and the pixels of each, in the animation and on the sheet.
 COLUMNS, TILE = 4, 168
 SHEET_COLUMNS, SHEET_TILE = 6, 144
@@ -45,6 +50,11 @@ class _Target:
     camera: Camera
     mesh: Mesh | None = None
     views: Views | None = None
+
+    @property
+    def origin(self) -> Tensor:
+        """Where in the world the coordinates of the cameras count from: [3]."""
+        return torch.zeros(3) if self.mesh is None else self.mesh.origin[0]
 
     def pictures(self, chosen: list[int], window: visual.Closeup) -> list[visual.Pixels]:
         """Views of the target as a person wants to see them."""
@@ -78,16 +88,15 @@ def run(args: Namespace) -> int:
     )
     out = Path(args.output)
     target = _load(args, device)
-    init = None if args.init is None else _load_mesh(args, args.init, device)
+    init = None
+    if args.init is not None:
+        init = _load_mesh(args, args.init, device).relative_to(target.origin)
     if args.resume and not (out / CHECKPOINT).is_file():
-        done = (out / METRICS).is_file() and json.loads((out / METRICS).read_text())["finished"]
-        why = "its fit is finished" if done else "no fit was interrupted there"
-        raise ValueError(f"--resume: no {CHECKPOINT} in {out}, {why}; leave --resume out")
-    check_writable(out)
-    resume = FitState.load(out / CHECKPOINT, device) if args.resume else None
-    report = _Report(args, settings, target, out, clock)
-    clock.lap("load")
-    with _signals():
+        raise ValueError(f"--resume: no {CHECKPOINT} in {out}; leave --resume out to start anew")
+    with locked(check_writable(out)), _signals():
+        resume = _checkpoint(out, settings, device) if args.resume else None
+        report = _Report(args, settings, target, out, clock)
+        clock.lap("load")
         try:
             result = fit(
                 target.masks,
@@ -110,6 +119,22 @@ def run(args: Namespace) -> int:
 # input
 
 
+def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitState:
+    """What `--resume` goes on from.
+
+    Raises:
+        ValueError: If all steps are done, or the file is no checkpoint.
+    """
+    state = FitState.load(out / CHECKPOINT, device)
+    # With all steps done, but results that could not be written, it goes on to write them.
+    if state.step == settings.steps and not (out / PROGRESS).is_file():
+        raise ValueError(
+            f"--resume: the fit in {out} is finished, with {state.step} steps; give --steps a "
+            "larger number to go on"
+        )
+    return state
+
+
 def _check_backend(name: str, device: torch.device) -> None:
     from gendr.rendering.backend import choose
 
@@ -122,10 +147,17 @@ def _load(args: Namespace, device: torch.device) -> _Target:
     if not path.exists():
         raise ValueError(f"no such mesh or folder: {path}")
     if path.is_dir() or path.suffix.lower() == ".json":
+        for option, value in (("--views", args.views), ("--elevation", args.elevation)):
+            if value is not None:
+                raise ValueError(
+                    f"{option} is for meshes, and {path} holds images with cameras of their own; "
+                    "leave it out"
+                )
         return _load_views(args, path, name, device)
     mesh = _load_mesh(args, path, device)
-    azimuths = [360.0 * i / args.views for i in range(args.views)]
-    camera = visual.orbit(mesh, azimuths, args.elevation)
+    views = args.views or VIEWS
+    elevation = ELEVATION if args.elevation is None else args.elevation
+    camera = visual.orbit(mesh, [360.0 * i / views for i in range(views)], elevation)
     size = args.image_size or MESH_SIZE
     masks = _silhouettes(mesh, camera, (size, size))
     return _Target(name, masks, camera, mesh=mesh)
@@ -148,7 +180,11 @@ def _silhouettes(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
     near, far = visual.depths(mesh, camera)
     renderer = Renderer(size, "heaviside", "max", near=near, far=far)
     with torch.no_grad():
-        return torch.cat([renderer(mesh, camera[i]).alpha for i in range(len(camera))])
+        images = [
+            renderer(visual.drawn(mesh, one, size, near), one).alpha
+            for one in (camera[i] for i in range(len(camera)))
+        ]
+        return torch.cat(images)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -172,7 +208,7 @@ class _Clock:
 
 
 class _Report:
-    """What a user sees of a fit: a progress bar, checkpoints, files."""
+    """What a user sees of a fit: a progress bar, checkpoints, results."""
 
     def __init__(
         self, args: Namespace, settings: FitSettings, target: _Target, out: Path, clock: _Clock
@@ -181,43 +217,38 @@ class _Report:
         self.quiet = args.quiet
         self.source, self.init = str(args.target), args.init
         self.state: FitState | None = None
-        self.saved_step, self.saved_time = 0, time.perf_counter()
-        self.resumed = args.resume
+        self.saved = float("-inf")
         self.bar: Any = None
-
-    def start(self) -> Any:
-        """The progress bar, when the first step has shown that the input is good."""
-        from tqdm import tqdm
-
-        if not self.resumed:
-            # What is left of an earlier fit would be taken for a part of this one.
-            for name in (CHECKPOINT, METRICS, MESH, SHEET, ANIMATION):
-                (self.out / name).unlink(missing_ok=True)
-        return tqdm(total=self.settings.steps, desc="fit", unit="step", disable=self.quiet)
 
     def step(self, state: FitState) -> None:
         """After every step."""
-        bar = self.bar = self.start() if self.bar is None else self.bar
-        bar.update(state.step - bar.n)
-        bar.set_postfix(loss=f"{state.loss:.3f}", IoU=f"{state.best_iou:.3f}")
+        from tqdm import tqdm
+
+        if self.bar is None:  # the first step has shown that the input is good
+            total = self.settings.steps
+            self.bar = tqdm(total=total, desc="fit", unit="step", disable=self.quiet)
+        self.bar.update(state.step - self.bar.n)
+        self.bar.set_postfix(loss=f"{state.loss:.3f}", IoU=f"{state.best_iou:.3f}")
         self.state = state
-        now = time.perf_counter()
-        due = state.step - self.saved_step >= SAVE_STEPS or now - self.saved_time >= SAVE_SECONDS
+        due = time.perf_counter() - self.saved >= SAVE_SECONDS
         if due or state.step == self.settings.steps:
             self.save(state)
 
     def save(self, state: FitState) -> None:
-        """The checkpoint, and the metrics that go with it."""
-        state.save(self.out / CHECKPOINT)
-        metrics = {
+        """The checkpoint, and what a person may want to know of it.
+
+        The results of an earlier fit in this folder stay until those of this one are there.
+        """
+        progress = {
             "finished": False,
             "step": state.step,
             "iou": state.best_iou,
             "best_step": state.best_step,
             **self.facts(state),
         }
-        _write_json(self.out / METRICS, metrics)
-        self.saved_step, self.saved_time = state.step, time.perf_counter()
+        state.save(self.out / CHECKPOINT)
+        write_whole(self.out / PROGRESS, _json(progress))
+        self.saved = time.perf_counter()
 
     def interrupted(self) -> None:
         """Leave all that is known, and say how to go on."""
@@ -258,21 +289,21 @@ class _Report:
     def finish(self, result: FitResult) -> None:
         """All files of a finished fit."""
         out, target = self.out, self.target
+        mesh = result.mesh.with_origin(target.origin)
         metrics: dict[str, Any] = {"finished": True, **result.metrics, "chamfer": None}
         note = ""
         if target.mesh is not None:
-            metrics |= _chamfer(result.mesh, target.mesh, self.settings.seed)
+            metrics |= _chamfer(mesh, target.mesh, self.settings.seed)
             note = f"chamfer {metrics['chamfer_relative']:.2%} of the diagonal"
-        write_whole(out / MESH, lambda path: result.mesh.save(path))
         self.clock.lap("measure")
-        self.pictures(result, note)
+        files = mesh_files(mesh, out / MESH) | self.pictures(result, note)
         self.clock.lap("pictures")
         metrics |= self.facts(result.state)
         metrics["seconds"] = {**self.clock.seconds(), "optimisation": result.state.seconds}
         metrics["vertices"] = result.mesh.vertex_counts[0]
         metrics["faces"] = result.mesh.face_counts[0]
-        _write_json(out / METRICS, metrics)
-        (out / CHECKPOINT).unlink(missing_ok=True)
+        write_all({**files, out / METRICS: _json(metrics)})
+        (out / PROGRESS).unlink(missing_ok=True)
         if not self.quiet:
             size = f"{target.masks.shape[2]} x {target.masks.shape[1]}"
             sys.stdout.write(
@@ -281,9 +312,8 @@ class _Report:
                 f"{out}: {ANIMATION}, {SHEET}, {MESH}, {METRICS}\n"
             )
 
-    def pictures(self, result: FitResult, note: str) -> None:
-        """The animation and the sheet."""
-        from PIL import Image
+    def pictures(self, result: FitResult, note: str) -> dict[Path, bytes]:
+        """The sheet and the animation."""
         from tqdm import tqdm
 
         target, settings = self.target, self.settings
@@ -311,7 +341,6 @@ class _Report:
             target.pictures(chosen, window),
             SHEET_COLUMNS,
         )
-        write_whole(self.out / SHEET, lambda path: Image.fromarray(page).save(path))
         window = visual.Closeup.of(target.masks, TILE)
         chosen = visual.spread(count, COLUMNS)
         scores = [(int(h["step"]), h["iou"]) for h in result.history if "iou" in h]
@@ -324,17 +353,15 @@ class _Report:
             target.pictures(chosen, window),
         )
         images = list(tqdm(frames, "gif", len(result.trace), disable=self.quiet, leave=False))
-        write_whole(
-            self.out / ANIMATION,
-            lambda path: visual.save_gif(path, images, seconds=0.1, hold=2.0),
-        )
+        return {
+            self.out / SHEET: visual.picture(page),
+            self.out / ANIMATION: visual.gif(images, seconds=0.1, hold=2.0),
+        }
 
 
 def _chamfer(mesh: Mesh, target: Mesh, seed: int) -> dict[str, float]:
-    low, high = target.bounding_box()
-    diagonal = float((high - low).norm())
     distance = float(chamfer(mesh, target, seed=seed))
-    return {"chamfer": distance, "chamfer_relative": distance / diagonal}
+    return {"chamfer": distance, "chamfer_relative": distance / visual.diagonal(target)}
 
 
 def _versions() -> dict[str, str]:
@@ -349,9 +376,8 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _write_json(path: Path, values: dict[str, Any]) -> None:
-    text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
-    write_whole(path, lambda new: new.write_text(text, encoding="utf-8"))
+def _json(values: dict[str, Any]) -> bytes:
+    return (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 @contextmanager

@@ -14,13 +14,15 @@ examples:
   gendr fit model.glb --dist "gamma(shape=0.5).reversed" --tconorm "yager(p=2)"
   gendr fit model.ply --scale 1px:0.1px --steps 200 --init start.obj
   gendr fit model.ply -o out --resume           go on after an interruption
+  gendr fit model.ply -o out --resume --steps 300          or with more steps than before
 
-what is written to the output folder (files of these names are replaced):
+what is written to the output folder (files of these names are replaced, together at the end):
   fit.gif           the fit on its way, beside its target
   sheet.png         target, fit and difference of up to 12 views
   fit.obj           the mesh with the best hard silhouettes, in the target's coordinates
   metrics.json      IoU per view, chamfer distance, seconds, settings, versions
-  checkpoint.pt     while the fit runs, and after an interruption; --resume goes on from it
+  checkpoint.pt     the state after the last steps; --resume goes on from it
+  progress.json     while the fit runs, and after an interruption: what is known of it by then
 
 a folder of images holds transforms.json in the layout of NeRF tools: frames with file_path and
 transform_matrix (camera to world, OpenGL axes), and camera_angle_x or fl_x fl_y cx cy w h. The
@@ -199,7 +201,11 @@ def _add_fit(commands: Any) -> None:
         help="a mesh (.obj .ply .off .stl .glb), or a folder with transforms.json",
     )
     parser.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where results go")
-    parser.add_argument("--resume", action="store_true", help="go on from the folder's checkpoint")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from the folder's checkpoint; of the settings, --steps may differ",
+    )
 
     group = parser.add_argument_group("the renderer, one of the family")
     group.add_argument("--dist", default="logistic", metavar="LAW", help="gendr list distributions")
@@ -260,14 +266,13 @@ def _add_fit(commands: Any) -> None:
         help="shorter side (default: 64 for a mesh; for images their own, at most 128)",
     )
     group.add_argument(
-        "--views", type=_integer(1), default=24, metavar="N", help="of a mesh, evenly around it"
+        "--views", type=_integer(1), metavar="N", help="of a mesh, evenly around it (default: 24)"
     )
     group.add_argument(
         "--elevation",
         type=_number(-90, 90),
-        default=30.0,
         metavar="DEGREES",
-        help="of the views of a mesh",
+        help="of the views of a mesh (default: 30)",
     )
     _common(parser)
 

@@ -13,10 +13,12 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._checks import check_choice
+from gendr._files import write_whole
 from gendr.cli.common import check_device, check_writable
 from gendr.mesh import Mesh
 
-FORMATS = (".png", ".jpg", ".jpeg", ".gif")
+# What Pillow calls them.
+FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".gif": "GIF"}
 
 
 def run(args: Namespace) -> int:
@@ -42,11 +44,10 @@ def run(args: Namespace) -> int:
         for i in tqdm(range(len(camera)), "render", disable=args.quiet or len(camera) < 3)
     ]
     if turntable:
-        visual.save_gif(path, images, seconds=max(0.02, 2.4 / args.frames))
+        content = visual.gif(images, seconds=max(0.02, 2.4 / args.frames))
     else:
-        from PIL import Image
-
-        Image.fromarray(np.concatenate(images, 1)).save(path)
+        content = visual.picture(np.concatenate(images, 1), FORMATS[kind])
+    write_whole(path, content)
     if not args.quiet:
         sys.stdout.write(f"{path}\n")
     return 0

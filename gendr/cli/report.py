@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from gendr.cli.common import check_writable, write_whole
+from gendr._files import write_whole
+from gendr.cli.common import check_writable
 from gendr.experiments.report import make_page
 from gendr.experiments.summary import Summary, load_summaries
 
@@ -27,7 +28,7 @@ def run(args: Namespace) -> int:
     if args.png is not None:
         written += _write_figures(summaries, check_writable(Path(args.png), "--png"))
     content = make_page(summaries, source.name)
-    write_whole(page, partial(Path.write_text, data=content, encoding="utf-8"))
+    write_whole(page, content.encode())
     sys.stdout.write("".join(f"{path}\n" for path in written))
     return 0
 
@@ -40,6 +41,6 @@ def _write_figures(summaries: Sequence[Summary], folder: Path) -> list[Path]:
     for summary in summaries:
         figure = heat_map_figure(summary)
         path = folder / f"{summary.run.task}-{summary.run.id}.png"
-        write_whole(path, partial(figure.savefig, dpi=DOTS_PER_INCH))
+        write_whole(path, partial(figure.savefig, format="png", dpi=DOTS_PER_INCH))
         paths.append(path)
     return paths

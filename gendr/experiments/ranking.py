@@ -13,7 +13,6 @@ Source: thesis, section 3.5, Tables 3.3, 3.7 and 3.8; Grover et al., NeuralSort,
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable
 from copy import deepcopy
@@ -26,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._checks import check_choice, check_count, check_number
+from gendr._files import write_whole
 from gendr.experiments.digits import Numbers, Splits
 from gendr.sorting.api import get
 from gendr.sorting.base import PermutationSort, Sort
@@ -425,12 +425,7 @@ class RankingTraining:
         }
         if self.device.type == "cuda":
             values["random_cuda"] = torch.cuda.get_rng_state(self.device)
-        new = path.with_name(f".new-{path.name}")
-        with new.open("wb") as file:
-            torch.save(values, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
+        write_whole(path, lambda file: torch.save(values, file))
 
     def restore(self, path: str | Path) -> None:
         """Go on from a checkpoint; on a CPU, bit for bit as if there had been no interruption.

@@ -24,6 +24,7 @@ last writer to leave turns it back into a single plain file.
 from __future__ import annotations
 
 import csv
+import io
 import math
 import os
 import socket
@@ -40,10 +41,11 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from urllib.parse import quote
 
 import gendr
+from gendr._files import write_whole
 
 if TYPE_CHECKING:
     from gendr.experiments.tasks import Outcome, Trial
@@ -560,19 +562,19 @@ def export(store: Store, kind: str, path: str | Path) -> None:
         StoreError: see `check_export`.
     """
     check_export(kind, path)
-    new = Path(path).with_name(f".new-{Path(path).name}")
-    _WRITERS[kind](list(rows(store)), new)
-    os.replace(new, path)
+    table = list(rows(store))
+    write_whole(Path(path), lambda file: _WRITERS[kind](table, file))
 
 
-def _write_csv(table: list[Row], path: Path) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(field.name for field in fields(Row))
-        writer.writerows(astuple(row) for row in table)
+def _write_csv(table: list[Row], file: BinaryIO) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(field.name for field in fields(Row))
+    writer.writerows(astuple(row) for row in table)
+    file.write(text.getvalue().encode())
 
 
-def _write_parquet(table: list[Row], path: Path) -> None:
+def _write_parquet(table: list[Row], file: BinaryIO) -> None:
     pyarrow: Any = import_module("pyarrow")
     parquet: Any = import_module("pyarrow.parquet")
     types = {"int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_()}
@@ -580,7 +582,7 @@ def _write_parquet(table: list[Row], path: Path) -> None:
         [(field.name, types.get(str(field.type), pyarrow.string())) for field in fields(Row)]
     )
     parquet.write_table(
-        pyarrow.Table.from_pylist([asdict(row) for row in table], schema=schema), path
+        pyarrow.Table.from_pylist([asdict(row) for row in table], schema=schema), file
     )
 
 

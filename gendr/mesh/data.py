@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -29,7 +30,7 @@ from gendr._checks import (
 from gendr._tracing import lazy, matmul
 from gendr.mesh.images import MAX_MEGAPIXELS
 
-# Colours lie in [0, 1]. An optimiser may step a little over the ends; 8-bit values are far off.
+# Colours lie in [0, 1]. What was learnt may lie a little over the ends; 8-bit values are far off.
 _LARGEST_COLOR = 2.0
 
 
@@ -142,9 +143,13 @@ class Mesh:
     The colour of a surface point is the product of what the mesh has: texture, vertex colours and
     face colours (as in glTF), white if it has none.
 
+    Coordinates count from the `origin`, which is 0 unless the mesh was loaded from far out: where
+    float32 is too coarse for its shape, `load` moves it near 0 and remembers from where. Cameras,
+    lights, boxes and all that moves a mesh know the coordinates only; `save` adds the origin.
+
     Args:
         vertices: [V, 3], or [B, V, 3] for B meshes of one topology; float32 or float64; world
-            frame, right-handed, y up.
+            frame, right-handed, y up; within ±1e18 in float32, ±1e153 in float64.
         faces: [F, 3] or [B, F, 3] integers, indices into the V vertices of a mesh; the corners run
             counter-clockwise seen from outside. F = 0 is allowed: such a mesh is not seen.
         uvs: [T, 2] or [B, T, 2]; u to the right and v up over the texture, as in OBJ: (0, 0) is its
@@ -154,6 +159,9 @@ class Mesh:
             sequence of B textures of any sizes. Needs uvs.
         vertex_colors: [V, 3] or [B, V, 3], RGB in [0, 1].
         face_colors: [F, 3] or [B, F, 3], RGB in [0, 1].
+
+    Colours that require a gradient may have any finite values: keep them in [0, 1] yourself, by a
+    clamp after each step or a sigmoid.
 
     Raises:
         TypeError: for what is no tensor or has the wrong dtype.
@@ -169,6 +177,7 @@ class Mesh:
     _textures: tuple[Tensor, ...] | None
     _vertex_colors: Tensor | None
     _face_colors: Tensor | None
+    _origin: Tensor | None
 
     def __init__(
         self,
@@ -193,7 +202,7 @@ class Mesh:
                 raise ValueError("vertices must hold at least one mesh, got shape [0, V, 3]")
         check_device("faces", faces, "vertices", vertices)
         check_index("faces", faces, count, "vertices")
-        check_finite("vertices", vertices)
+        check_reach("vertices", check_finite("vertices", vertices), vertices.dtype)
         if faces.ndim == 3:
             start = count * torch.arange(batch, device=faces.device)
             local = (faces + start[:, None, None]).reshape(-1, 3)
@@ -201,6 +210,7 @@ class Mesh:
         else:
             self._topology = _Topology(faces, (count,), (sizes["F"],), True).repeated(batch)
         self._vertices = vertices.reshape(-1, 3)
+        self._origin = None
         self._uvs = self._face_uvs = self._uv_counts = None
         self._set_uvs(uvs, face_uvs)
         self._textures = self._checked_textures(texture)
@@ -283,6 +293,15 @@ class Mesh:
         return self._face_colors
 
     @property
+    def origin(self) -> Tensor:
+        """Where in the world the coordinates of each mesh count from: float64 [B, 3], on the CPU.
+
+        A vertex of mesh i lies at `vertices.double() + origin[i]`.
+        """
+        zero = torch.zeros(len(self), 3, dtype=torch.float64)
+        return zero if self._origin is None else self._origin
+
+    @property
     def dtype(self) -> torch.dtype:
         """float32 or float64."""
         return self._vertices.dtype
@@ -308,6 +327,8 @@ class Mesh:
         elif self._uvs is not None:
             parts.append("uvs")
         parts += [n for n in ("vertex_colors", "face_colors") if getattr(self, n) is not None]
+        if self._origin is not None:
+            parts.append(f"origin {self._origin.squeeze(0).tolist()}")
         return f"Mesh({', '.join(parts)}, {dtype_name(self.dtype)}, {self.device})"
 
     @property
@@ -348,6 +369,8 @@ class Mesh:
             faces = torch.cat([m.faces + s for m, s in zip(meshes, starts, strict=True)])
             out._topology = _Topology(faces, vertex_counts, face_counts, False)
         out._vertices = torch.cat([m.vertices for m in meshes])
+        if any(m._origin is not None for m in meshes):
+            out._origin = torch.cat([m.origin for m in meshes])
         if any(m.uvs is not None for m in meshes):
             uvs, face_uvs, counts = zip(*(m._some_uvs() for m in meshes), strict=True)
             starts = _offsets([len(u) for u in uvs])
@@ -409,6 +432,8 @@ class Mesh:
             topology.local[f : f + nf] - v, (nv,), (nf,), shared=True
         )
         out._vertices = self._vertices[v : v + nv]
+        if self._origin is not None:
+            out._origin = self._origin[i : i + 1]
         if self._uvs is not None and self._face_uvs is not None and self._uv_counts is not None:
             t, nt = _offsets(self._uv_counts)[i], self._uv_counts[i]
             out._uvs, out._uv_counts = self._uvs[t : t + nt], (nt,)
@@ -467,6 +492,46 @@ class Mesh:
         out = copy.copy(self)
         out._vertices = vertices
         return out if vertices.dtype == self.dtype else out._like(vertices)
+
+    def with_origin(self, origin: Tensor) -> Mesh:
+        """The same coordinates, counted from elsewhere in the world: the mesh moves there.
+
+        For a mesh that was made in the coordinates of another: `made.with_origin(other.origin)`.
+
+        Args:
+            origin: Float tensor, [3] for all meshes or [B, 3].
+
+        Raises:
+            TypeError: for what is no float tensor.
+            ValueError: for another shape, NaN or inf.
+        """
+        out = copy.copy(self)
+        origin = self._checked_origin(origin)
+        out._origin = origin if bool(origin.any()) else None
+        return out
+
+    def relative_to(self, origin: Tensor) -> Mesh:
+        """The same mesh in the same place of the world, its coordinates counted from elsewhere.
+
+        Computed in float64. It brings two meshes together: `a.relative_to(b.origin)` has the
+        coordinates of `b`.
+
+        Args:
+            origin: Float tensor, [3] for all meshes or [B, 3].
+
+        Raises:
+            TypeError: for what is no float tensor.
+            ValueError: for another shape, NaN or inf.
+        """
+        shift = (self.origin - self._checked_origin(origin)).to(self.device)
+        moved = (self._vertices.double() + self._per_vertex(shift)).to(self.dtype)
+        return self.with_vertices(moved).with_origin(origin)
+
+    def _checked_origin(self, origin: Tensor) -> Tensor:
+        """As float64 [B, 3] on the CPU."""
+        check_shape("origin", check_float("origin", origin), "[3] or [B, 3]", B=len(self))
+        check_finite("origin", origin)
+        return origin.detach().to("cpu", torch.float64).expand(len(self), 3)
 
     def with_vertex_colors(self, vertex_colors: Tensor | None) -> Mesh:
         """The same mesh with other colours per vertex: [ΣV, 3], [B, V, 3] or None."""
@@ -614,6 +679,7 @@ class Mesh:
 
         Raises:
             TypeError: for any other dtype.
+            ValueError: for coordinates that are too large for float32.
         """
         if isinstance(device, torch.dtype):
             device, dtype = None, device
@@ -623,6 +689,8 @@ class Mesh:
         target = self.device if device is None else torch.device(device)
         if target == self.device and dtype == self.dtype:
             return self
+        if dtype != self.dtype:
+            check_reach("vertices", self._vertices, dtype)
         out = self._map(lambda t: t.to(device=target, dtype=dtype))
         if out.device != self.device:
             out._topology = self._topology.to(out.device)
@@ -725,7 +793,7 @@ class Mesh:
         return low, torch.stack([p.amax(0) for p in parts])
 
     def scaled(self, factor: float | Tensor) -> Mesh:
-        """Every mesh times a factor > 0, a number or one per mesh [B], about the origin.
+        """Every mesh times a factor > 0, a number or one per mesh [B], about its origin.
 
         Raises:
             TypeError: for a factor that is neither.
@@ -757,6 +825,8 @@ class Mesh:
     def transformed(self, matrix: Tensor) -> Mesh:
         """Every vertex as a column p turned into M·p; a mirror image turns the faces inside out.
 
+        p counts from the `origin`, which stays.
+
         Args:
             matrix: [3, 3], [4, 4] (affine: last row 0 0 0 1) or one per mesh, [B, 3, 3], [B, 4, 4].
 
@@ -785,7 +855,9 @@ class Mesh:
         return values.index_select(0, self._mesh_of("vertex"))
 
     def normalized(self, fit: str = "sphere") -> Mesh:
-        """Every mesh with the centre of its bounding box at the origin, and of unit size.
+        """Every mesh with the centre of its bounding box at 0, and of unit size.
+
+        It has left its place in the world, so its `origin` is 0.
 
         Args:
             fit: "sphere": the farthest vertex lies on the unit sphere; "cube": the longest side of
@@ -804,7 +876,9 @@ class Mesh:
         if not bool((size > 0).all()):
             point = int((size <= 0).nonzero()[0])
             raise ValueError(f"mesh {point} has no extent, all its vertices coincide")
-        return self.with_vertices(centred / self._per_vertex(size[:, None]))
+        out = self.with_vertices(centred / self._per_vertex(size[:, None]))
+        out._origin = None
+        return out
 
     def subdivided(self, times: int = 1) -> Mesh:
         """Every face split in four at the midpoints of its edges, `times` times.
@@ -907,15 +981,78 @@ class Mesh:
 
         save_mesh(self, path)
 
+    # -- other libraries -------------------------------------------------------------------------
+
+    @classmethod
+    def from_trimesh(
+        cls,
+        geometry: Any,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> Mesh:
+        """From a `trimesh.Trimesh` or a scene; see `gendr.mesh.interop.from_trimesh`."""
+        from gendr.mesh.interop import from_trimesh
+
+        return from_trimesh(geometry, dtype=dtype, device=device)
+
+    def to_trimesh(self) -> Any:
+        """A single mesh as a `trimesh.Trimesh`; see `gendr.mesh.interop.to_trimesh`."""
+        from gendr.mesh.interop import to_trimesh
+
+        return to_trimesh(self)
+
+    @classmethod
+    def from_pytorch3d(cls, meshes: Any) -> Mesh:
+        """From the Meshes of PyTorch3D, with gradients; see `gendr.mesh.interop.from_pytorch3d`."""
+        from gendr.mesh.interop import from_pytorch3d
+
+        return from_pytorch3d(meshes)
+
+    def to_pytorch3d(self) -> Any:
+        """As the Meshes of PyTorch3D, with gradients; see `gendr.mesh.interop.to_pytorch3d`."""
+        from gendr.mesh.interop import to_pytorch3d
+
+        return to_pytorch3d(self)
+
+
+def check_reach(name: str, vertices: Tensor, dtype: torch.dtype) -> None:
+    """See that finite coordinates are not so large that lengths and areas overflow in a dtype.
+
+    Raises:
+        ValueError: if they are.
+    """
+    if torch.compiler.is_compiling() or vertices.numel() == 0 or vertices.is_meta:
+        return
+    largest = float(vertices.detach().abs().max())
+    if _reach(dtype) < largest < math.inf:
+        other = " or use float64" if largest <= _reach(torch.float64) else ""
+        raise ValueError(
+            f"{name} must lie within ±{_reach(dtype):.0e} in {dtype_name(dtype)}, "
+            f"got {largest:.3g}; scale them down{other}"
+        )
+
+
+def _reach(dtype: torch.dtype) -> float:
+    """The power of ten up to which the area of a triangle, 8 x², does not overflow."""
+    return 10.0 ** math.floor(math.log10(torch.finfo(dtype).max / 8) / 2)
+
 
 def _check_color(name: str, colors: Tensor) -> None:
-    """Finite, and not on the scale of 8 bits."""
+    """Finite, and not on the scale of 8 bits.
+
+    What requires a gradient is being learnt: an optimiser may take it anywhere, so that its range
+    is not the door's business.
+    """
     check_finite(name, colors)
-    if colors.numel():
-        low, high = (float(x) for x in torch.aminmax(colors.detach()))
-        if high > _LARGEST_COLOR or low < 1 - _LARGEST_COLOR:
-            hint = "; divide it by 255" if high > _LARGEST_COLOR else ""
-            raise ValueError(f"{name} must lie in [0, 1], got {low:g} .. {high:g}{hint}")
+    if colors.requires_grad or colors.numel() == 0:
+        return
+    low, high = (float(x) for x in torch.aminmax(colors))
+    if high > _LARGEST_COLOR or low < 1 - _LARGEST_COLOR:
+        raise ValueError(
+            f"{name} must lie in [0, 1], got {low:g} .. {high:g}; divide 8-bit values by 255, "
+            "clamp what was learnt with .clamp(0, 1)"
+        )
 
 
 def _with_midpoints(values: Tensor, edges: Tensor, batch: int) -> Tensor:

@@ -6,53 +6,64 @@ fit needs them as they are in the file.
 
 What the formats keep beside vertices and faces:
 
-| format | texture and UVs | vertex colours | face colours |
-|--------|-----------------|----------------|--------------|
-| obj    | yes (mtl, png)  | yes            | as materials, if there is no texture |
-| ply    | read only       | 8 bits         | 8 bits, if there are no vertex colours |
-| off    | no              | no             | no |
-| stl    | no              | no             | no |
-| glb    | yes             | 8 bits         | as vertex colours; vertices repeat where they differ |
+| format | texture and UVs | vertex colours | face colours | origin |
+|--------|-----------------|----------------|--------------|--------|
+| obj    | yes (mtl, png)  | yes            | as materials, if there is no texture | yes |
+| ply    | read only       | 8 bits         | 8 bits, if there are no vertex colours | yes |
+| off    | no              | no             | no | yes |
+| stl    | no              | no             | no | no |
+| glb    | yes             | 8 bits         | as vertex colours; vertices repeat | yes |
 
-OBJ keeps every digit and OFF 17 decimals; the others store positions as float32. Vertices keep
-their order and number, but for STL, textured PLY and GLB, which repeat vertices: there, those of
-equal position and colour are made one. An OBJ that breaks off between two lines is read as far as
-it goes, for nothing in it says how long it is.
+OBJ and PLY keep every digit and OFF 17 decimals; the others store positions as float32, where GLB
+has the origin beside them. Vertices keep their order and number, but for STL, textured PLY and GLB,
+which repeat vertices: there, those of equal position and colour are made one. An OBJ that breaks
+off between two lines is read as far as it goes, for nothing in it says how long it is.
+
+A mesh far out, such as a survey in metres from the equator, would lose its shape to float32: if
+there the distance between neighbouring numbers is more than 1e-4 of its longest side, it is loaded
+with coordinates that count from its `origin`, a place of whole numbers in its middle.
 """
 
 from __future__ import annotations
 
 import struct
 import warnings
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Iterable
+from io import BytesIO
+from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from gendr._checks import nearest
-from gendr.mesh.data import Mesh
+from gendr._files import write_all
+from gendr.mesh import obj
+from gendr.mesh.data import Mesh, check_reach
 from gendr.mesh.images import (
     MAX_MEGAPIXELS,
     UnreadableImageError,
     check_megapixels,
-    decode,
     open_image,
     without_pillow_limit,
 )
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-Array = NDArray[Any]
+from gendr.mesh.interop import (
+    scene_soup,
+    texture_image,
+    to_bytes,
+    to_image,
+    to_trimesh,
+    with_corner_colors,
+    world_vertices,
+)
+from gendr.mesh.ply import strip_faces, to_ply
+from gendr.mesh.soup import Array, Soup, merge, origin_of, to_mesh
+from gendr.mesh.soup import Material as _Material
+from gendr.mesh.soup import note as _note
+from gendr.mesh.soup import pixels as _pixels
 
 FORMATS = (".obj", ".ply", ".off", ".stl", ".glb")
-
-# Texels that the images of an atlas are continued by on each side: what bilinear lookup reaches.
-_PADDING = 1
 
 
 def load_mesh(
@@ -66,19 +77,21 @@ def load_mesh(
 
     Polygons are cut into triangles. The objects of a scene are placed by their transforms and
     joined. Several texture images are laid out in one. Material colours become face colours.
-    What a `Mesh` cannot hold (transparency) is dropped with a warning.
+    What a `Mesh` cannot hold (transparency) is dropped with a warning. So is a mesh with another
+    `origin` than 0, to which float32 would be too coarse.
 
     Args:
-        path: An OBJ (with its mtl and images beside it), PLY, OFF, STL or GLB file.
+        path: An OBJ, PLY, OFF, STL or GLB file. The mtl of an OBJ lies where the OBJ says, seen
+            from its folder, and images where the mtl says, seen from its own folder or the OBJ's.
         max_megapixels: The largest texture image that is read, in million pixels; what is larger
             is refused before it is decoded.
-        dtype: float32 or float64.
+        dtype: float32 or float64; float64 leaves all coordinates as they are.
         device: Where the mesh lives.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: for a folder, an unknown extension, a file that is no mesh or is damaged, a
-            mesh without faces, and a texture that is too large.
+        ValueError: for a folder, an unknown extension, a file that is no mesh or is damaged, a mesh
+            without faces, coordinates too large for the dtype, and a texture that is too large.
     """
     path = Path(path)
     if path.is_dir():
@@ -91,8 +104,9 @@ def load_mesh(
     soup = read(path, notes, max_megapixels)
     if len(soup.faces) == 0:
         raise ValueError(f"{path} holds no faces, so it is no {kind[1:].upper()} mesh to render")
+    check_reach(f"the vertices of {path}", torch.from_numpy(soup.vertices), dtype)
     try:
-        mesh = _finish(soup, notes).to(dtype=dtype, device=device)
+        mesh = to_mesh(soup, dtype, notes).to(device)
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from None
     if notes:
@@ -103,14 +117,27 @@ def load_mesh(
 def save_mesh(mesh: Mesh, path: str | Path) -> None:
     """Write one mesh; the table at the top of the module says what each format keeps.
 
-    An OBJ with a texture or face colours comes with an mtl and a png of the same name. What the
-    format cannot keep is dropped with one warning that names it. Colours are clamped to [0, 1].
+    An OBJ with a texture or face colours comes with an mtl and a png of the same name, or of that
+    name and a number if such a file is there already and the OBJ that is replaced does not name it.
+    What the format cannot keep is dropped with one warning that names it. Colours are clamped to
+    [0, 1]. All files are written beside their places and then moved there: if the disk is full, the
+    old ones stay as they are.
 
     Raises:
         ValueError: for a batch, a mesh without faces, or an unknown extension.
         FileNotFoundError: for a folder that does not exist.
+        OSError: if the files cannot be written.
     """
-    path = Path(path)
+    write_all(mesh_files(mesh, Path(path)))
+
+
+def mesh_files(mesh: Mesh, path: Path) -> dict[Path, bytes]:
+    """The files that `save_mesh` writes, for who writes them together with others.
+
+    Raises:
+        ValueError: as `save_mesh`.
+        FileNotFoundError: as `save_mesh`.
+    """
     kind = _kind(path)
     if len(mesh) != 1:
         raise ValueError(f"a file holds one mesh, got a batch of {len(mesh)}; save mesh[i]")
@@ -120,46 +147,42 @@ def save_mesh(mesh: Mesh, path: str | Path) -> None:
         raise FileNotFoundError(f"no folder {path.parent} to save {path.name} in; make it first")
     mesh = mesh.detach().to("cpu")
     if kind == ".glb" and mesh.face_colors is not None:
-        mesh = _with_corner_colors(mesh)
-    held = {
-        name
-        for name in ("uvs", "texture", "vertex_colors", "face_colors")
-        if getattr(mesh, name) is not None
-    }
+        mesh = with_corner_colors(mesh)
+    held = {name for name in _ATTRIBUTES if getattr(mesh, name) is not None}
+    held |= {"origin"} if mesh.origin.any() else set()
     kept = held & _KEEPS[kind]
     if (kind == ".obj" and "texture" in held) or (kind == ".ply" and "vertex_colors" in held):
         kept -= {"face_colors"}
+    mesh = _with_only(mesh, kept)
     if kind == ".obj":
-        _write_obj(mesh, path, kept)
+        files = _obj_files(mesh, path)
+    elif kind == ".ply":
+        files = {path: _ply_bytes(mesh)}
     else:
-        _write_trimesh(mesh, path, kind, kept)
+        files = {path: _trimesh_bytes(mesh, kind)}
     if held - kept:
         lost = ", ".join(sorted(held - kept))
-        warnings.warn(f"{path.name} does not hold the {lost} of this mesh", stacklevel=3)
+        warnings.warn(f"{path.name} does not hold the {lost} of this mesh", stacklevel=4)
+    return files
 
 
-def _with_corner_colors(mesh: Mesh) -> Mesh:
-    """The same surface with vertex colours in place of face colours: no two faces share a vertex.
-
-    `load` joins those of equal position and colour again.
-    """
-    corners, colors = mesh.faces.reshape(-1), mesh.corner_colors
-    assert colors is not None  # asked only for meshes with face colours
-    return Mesh(
-        mesh.vertices[corners],
-        torch.arange(len(corners)).reshape(-1, 3),
-        uvs=mesh.uvs,
-        face_uvs=mesh.face_uvs,
-        texture=mesh.textures,
-        vertex_colors=colors.reshape(-1, 3),
-    )
+def _with_only(mesh: Mesh, kept: Iterable[str]) -> Mesh:
+    """The mesh without what its file does not keep."""
+    if "uvs" not in kept:
+        mesh = mesh.with_uvs(None)
+    if "vertex_colors" not in kept:
+        mesh = mesh.with_vertex_colors(None)
+    if "face_colors" not in kept:
+        mesh = mesh.with_face_colors(None)
+    return mesh if "origin" in kept else mesh.with_origin(torch.zeros(3))
 
 
+_ATTRIBUTES = ("uvs", "texture", "vertex_colors", "face_colors")
 _KEEPS = {
-    ".obj": {"uvs", "texture", "vertex_colors", "face_colors"},
-    ".ply": {"vertex_colors", "face_colors"},
-    ".glb": {"uvs", "texture", "vertex_colors"},
-    ".off": set[str](),
+    ".obj": {*_ATTRIBUTES, "origin"},
+    ".ply": {"vertex_colors", "face_colors", "origin"},
+    ".glb": {"uvs", "texture", "vertex_colors", "origin"},
+    ".off": {"origin"},
     ".stl": set[str](),
 }
 
@@ -177,103 +200,7 @@ def _kind(path: Path) -> str:
     return kind
 
 
-# -- from a file to a mesh -----------------------------------------------------------------------
-
-
-@dataclass
-class _Material:
-    """What a face looks like: an image [H, W, 3] or none, times a colour [3]."""
-
-    image: Array | None = None
-    color: Array = field(default_factory=lambda: np.ones(3))
-
-
-@dataclass
-class _Soup:
-    """A mesh as a file has it: several materials, UVs for some of the corners."""
-
-    vertices: Array  # [V, 3]
-    faces: Array  # [F, 3]
-    uvs: Array  # [T, 2]
-    face_uvs: Array  # [F, 3], -1 without
-    materials: list[_Material]
-    face_material: Array  # [F], -1 without
-    vertex_colors: Array | None = None  # [V, 3]
-    face_colors: Array | None = None  # [F, 3]
-
-
-def _finish(soup: _Soup, notes: list[str]) -> Mesh:
-    """One texture, one set of UVs, one colour per face."""
-    materials = [*soup.materials, _Material()]  # the last one is meant by -1
-    colors = np.stack([m.color for m in materials])[soup.face_material]
-    face_colors = soup.face_colors
-    if (colors != 1).any():
-        face_colors = colors if face_colors is None else face_colors * colors
-    mapped = (soup.face_uvs >= 0).all(1)
-    painted = np.array([m.image is not None for m in materials])[soup.face_material] & mapped
-    used = sorted(set(soup.face_material[painted].tolist()))
-    uvs: Array | None = soup.uvs
-    face_uvs: Array | None = soup.face_uvs
-    texture = None
-    if used and painted.all() and all(materials[i].image is materials[used[0]].image for i in used):
-        texture = materials[used[0]].image
-    elif used:
-        texture, uvs, face_uvs = _atlas(soup, materials, painted, notes)
-    elif not mapped.all() or len(soup.uvs) == 0:
-        uvs = face_uvs = None
-
-    def tensor(values: Array | None) -> torch.Tensor | None:
-        return None if values is None else torch.from_numpy(np.array(values, np.float64))
-
-    vertices = torch.from_numpy(np.array(soup.vertices, np.float64))
-    return Mesh(
-        vertices,
-        torch.from_numpy(np.array(soup.faces, np.int64)),
-        uvs=tensor(uvs),
-        face_uvs=None if face_uvs is None else torch.from_numpy(np.array(face_uvs, np.int64)),
-        # The largest part of most meshes, in the right form already: not copied.
-        texture=None if texture is None else torch.from_numpy(texture),
-        vertex_colors=tensor(soup.vertex_colors),
-        face_colors=tensor(face_colors),
-    )
-
-
-def _atlas(
-    soup: _Soup, materials: list[_Material], painted: Array, notes: list[str]
-) -> tuple[Array, Array, Array]:
-    """All images below each other in one texture: it, the UVs and the UV indices of each corner.
-
-    Faces without an image point at a white one.
-    """
-    images: dict[int, Array] = {}
-    for i in sorted(set(soup.face_material[painted].tolist())):
-        image = materials[i].image
-        assert image is not None  # painted faces have one
-        images[id(image)] = image
-    of_material = [list(images).index(id(m.image)) + 1 if id(m.image) in images else 0
-                   for m in materials]  # fmt: skip
-    blocks = [np.ones((1, 1, 3)), *images.values()]
-    size = np.array([b.shape[:2] for b in blocks])  # [blocks, 2], height and width
-    width = int(size[:, 1].max()) + 2 * _PADDING
-    rows = []
-    for block in blocks:
-        # Continued as the renderer does, by repeating it.
-        block = np.pad(block, ((_PADDING, _PADDING), (_PADDING, _PADDING), (0, 0)), mode="wrap")
-        rows.append(np.pad(block, ((0, 0), (0, width - block.shape[1]), (0, 0))))
-    texture = np.concatenate(rows)
-    start = np.cumsum([0] + [len(r) for r in rows])[:-1] + _PADDING
-    which = np.where(painted, np.array(of_material)[soup.face_material], 0)
-    uv = np.where(painted[:, None, None], soup.uvs[soup.face_uvs * painted[:, None]], 0.5)
-    uv = uv - np.floor(uv.min(1, keepdims=True) + 1e-6)
-    wide = int((uv.max((1, 2)) > 1 + 1e-4).sum())
-    if wide:
-        notes.append(f"{wide} faces repeat their image, which one texture of several cannot")
-    uv = uv.clip(0, 1)
-    u = (_PADDING + uv[..., 0] * size[which, 1, None]) / width
-    v = 1 - (start[which, None] + (1 - uv[..., 1]) * size[which, 0, None]) / len(texture)
-    corners = np.stack((u, v), -1).reshape(-1, 2)
-    uvs, index = np.unique(corners, axis=0, return_inverse=True)
-    return texture, uvs, index.reshape(-1, 3)
+# -- images ----------------------------------------------------------------------------------------
 
 
 def load_texture(
@@ -302,109 +229,35 @@ def load_texture(
     return torch.from_numpy(pixels).to(dtype=dtype, device=device)
 
 
-def _pixels(image: Image, notes: list[str]) -> Array:
-    """RGB in [0, 1], [H, W, 3], row 0 the top."""
-    if image.mode.startswith("I;16") or image.mode == "I":
-        grey = np.array(image, np.float64)
-        grey /= 65535  # in place, here and below: of a large image, every copy counts
-        return np.repeat(grey[:, :, None], 3, axis=2)
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        if np.asarray(image.getchannel("A")).min() < 255:
-            _note(notes, "the transparency of its texture is dropped")
-    pixels = np.array(image.convert("RGB"), np.float64)
-    pixels /= 255
-    return pixels
-
-
-def _note(notes: list[str], text: str) -> None:
-    """Append a note once."""
-    if text not in notes:
-        notes.append(text)
-
-
 # -- OBJ -----------------------------------------------------------------------------------------
 
 
-def _read_obj(path: Path, notes: list[str], max_megapixels: float) -> _Soup:
+def _read_obj(path: Path, notes: list[str], max_megapixels: float) -> Soup:
     """Vertices, UVs and faces as the file has them; polygons become fans."""
     raw = path.read_bytes()
     if b"\0" in raw:
         raise ValueError(f"{path} is no OBJ file: it holds binary data")
-    vertices: list[list[float]] = []
-    uvs: list[list[float]] = []
-    corners: list[tuple[int, int]] = []  # three per triangle: vertex, uv
-    face_material: list[int] = []
-    names: dict[str, int] = {}
-    libraries: list[str] = []
-    material = -1
-    text = raw.decode("utf-8", errors="replace").replace("\\\n", " ").replace("\\\r\n", " ")
-    for number, line in enumerate(text.splitlines(), 1):
-        key, rest = (*line.split(maxsplit=1), "", "")[:2]
-        words = rest.split("#")[0].split()
-        try:
-            if key == "v":
-                vertices.append([float(x) for x in words])
-                if len(words) < 3:
-                    raise ValueError
-            elif key == "vt":
-                uvs.append([float(x) for x in [*words, "0"][:2]])
-            elif key == "f":
-                polygon = [_corner(c, len(vertices), len(uvs)) for c in words]
-                if len(polygon) < 3:
-                    raise ValueError
-                for b, c in pairwise(polygon[1:]):
-                    corners += (polygon[0], b, c)
-                    face_material.append(material)
-            elif key == "usemtl":
-                name = rest.strip()  # "None" is what Blender writes for no material
-                material = -1 if name in ("", "None") else names.setdefault(name, len(names))
-            elif key == "mtllib":
-                libraries.append(rest.strip())
-        except ValueError:
-            shown = line.strip()[:40]
-            raise ValueError(f"{path} is damaged: line {number} reads {shown!r}") from None
-    widths = {len(v) for v in vertices}
-    colors = None
-    if widths == {6}:
-        colors = np.array(vertices)[:, 3:]
-        if colors.max(initial=0) > 1.0:  # some scanners write 0 .. 255
-            colors = colors / 255
-    elif any(w > 4 for w in widths):
+    try:
+        text = obj.parse(raw.decode("utf-8", errors="replace"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
+    if text.some_colors:
         _note(notes, "only some vertices have colours, which are dropped")
-    pairs = np.array(corners, np.int64).reshape(-1, 3, 2)
-    if len(pairs) and (pairs[..., 0].max() >= len(vertices) or pairs[..., 1].max() >= len(uvs)):
-        raise ValueError(f"{path} is damaged: a face names a vertex or UV that is not there")
-    library = {}
-    for name in libraries if names else ():
+    library: dict[str, _Material] = {}
+    for name in text.libraries if text.materials else ():
         library |= _read_mtl(path.parent, name, notes, max_megapixels)
-    missing = [name for name in names if library and name not in library]
+    missing = [name for name in text.materials if library and name not in library]
     if missing:
         _note(notes, f"its material {missing[0]!r} is not in its mtl")
-    return _Soup(
-        vertices=np.array([v[:3] for v in vertices]).reshape(-1, 3),
-        faces=pairs[..., 0],
-        uvs=np.array(uvs).reshape(-1, 2),
-        face_uvs=pairs[..., 1],
-        materials=[library.get(name, _Material()) for name in names],
-        face_material=np.array(face_material, np.int64),
-        vertex_colors=colors,
+    return Soup(
+        vertices=text.vertices,
+        faces=text.faces,
+        uvs=text.uvs,
+        face_uvs=text.face_uvs,
+        materials=[library.get(name, _Material()) for name in text.materials],
+        face_material=text.face_material,
+        vertex_colors=text.vertex_colors,
     )
-
-
-def _corner(text: str, vertices: int, uvs: int) -> tuple[int, int]:
-    """Indices of `v`, `v/vt`, `v//vn` or `v/vt/vn`, from 0, the UV -1 if there is none."""
-    first, _, second = text.partition("/")
-    second = second.partition("/")[0]
-    v = _from_zero(int(first), vertices)
-    return v, _from_zero(int(second), uvs) if second else -1
-
-
-def _from_zero(index: int, count: int) -> int:
-    """An OBJ index, which counts from 1, or backwards from the latest with -1, as one from 0."""
-    if index == 0 or index < -count:
-        raise ValueError
-    return index - 1 if index > 0 else index + count
 
 
 def _read_mtl(
@@ -432,7 +285,8 @@ def _read_mtl(
             # The name may hold spaces, or come after options such as -s 1 1 1.
             choices = [rest, rest.replace("\\", "/"), rest.split()[-1] if rest else ""]
             choices += [Path(c).name for c in choices[1:]]
-            file = next((folder / c for c in choices if c and (folder / c).is_file()), None)
+            places = [base / c for base in (path.parent, folder) for c in choices if c]
+            file = next((place for place in places if place.is_file()), None)
             if file is None:
                 _note(notes, f"its texture {rest} is not there")
                 continue
@@ -450,65 +304,60 @@ def _read_mtl(
     return materials
 
 
-def _write_obj(mesh: Mesh, path: Path, kept: set[str]) -> None:
-    """OBJ text, with an mtl and a png if it has a texture or face colours."""
-    digits = ".9g" if mesh.dtype == torch.float32 else ".17g"
-
-    def row(key: str, values: list[float]) -> str:
-        return f"{key} " + " ".join(f"{x:{digits}}" for x in values)
-
-    columns = [mesh.vertices]
-    if "vertex_colors" in kept and mesh.vertex_colors is not None:
-        columns.append(mesh.vertex_colors.clamp(0, 1))
-    lines = [row("v", values) for values in torch.cat(columns, 1).tolist()]
-    corners = [[str(i + 1) for i in face] for face in mesh.faces.tolist()]
-    if mesh.uvs is not None and mesh.face_uvs is not None:
-        lines += [row("vt", values) for values in mesh.uvs.tolist()]
-        corners = [
-            [f"{v}/{t + 1}" for v, t in zip(face, uvs, strict=True)]
-            for face, uvs in zip(corners, mesh.face_uvs.tolist(), strict=True)
-        ]
-    faces = ["f " + " ".join(face) for face in corners]
+def _obj_files(mesh: Mesh, path: Path) -> dict[Path, bytes]:
+    """OBJ text, with an mtl and a png if it has a texture or face colours; the OBJ comes last."""
+    files: dict[Path, bytes] = {}
     materials: list[str] = []
-    if "texture" in kept and mesh.textures is not None:
-        image = path.with_suffix(".png")
-        _to_image(mesh.textures[0]).save(image)
-        materials = ["newmtl textured", "Kd 1 1 1", f"map_Kd {image.name}"]
-        faces.insert(0, "usemtl textured")
-    elif "face_colors" in kept and mesh.face_colors is not None:
+    uses: list[tuple[int, str]] = []  # from which face on which material
+    own = _own_files(path)
+    if mesh.textures is not None:
+        image = _free(path.with_suffix(".png"), own)
+        png = BytesIO()
+        to_image(mesh.textures[0]).save(png, format="PNG")
+        files[image] = png.getvalue()
+        materials = ["newmtl textured\n", "Kd 1 1 1\n", f"map_Kd {image.name}\n"]
+        uses = [(0, "textured")]
+    elif mesh.face_colors is not None:
         unique, which = torch.unique(mesh.face_colors.clamp(0, 1), dim=0, return_inverse=True)
-        for i, color in enumerate(unique.tolist()):
-            materials += [f"newmtl color{i}", row("Kd", color)]
-        shown, named = -1, []
-        for face, i in zip(faces, which.tolist(), strict=True):
-            if i != shown:
-                named.append(f"usemtl color{i}")
-            shown = i
-            named.append(face)
-        faces = named
+        for i in range(len(unique)):
+            materials += [f"newmtl color{i}\n", obj.rows("Kd", unique[i : i + 1])]
+        starts = [0, *((which[1:] != which[:-1]).nonzero().reshape(-1) + 1).tolist()]
+        uses = [(i, f"color{int(which[i])}") for i in starts]
+    lines = ["# gendr\n"]
     if materials:
-        library = path.with_suffix(".mtl")
-        library.write_text("\n".join(materials) + "\n", encoding="utf-8")
-        lines.insert(0, f"mtllib {library.name}")
-    path.write_text("\n".join(["# gendr", *lines, *faces]) + "\n", encoding="utf-8")
+        library = _free(path.with_suffix(".mtl"), own)
+        files[library] = "".join(materials).encode()
+        lines.append(f"mtllib {library.name}\n")
+    columns = [world_vertices(mesh) if mesh.origin.any() else mesh.vertices]
+    if mesh.vertex_colors is not None:
+        columns.append(mesh.vertex_colors.clamp(0, 1).to(columns[0].dtype))
+    lines.append(obj.rows("v", torch.cat(columns, 1)))
+    if mesh.uvs is not None:
+        lines.append(obj.rows("vt", mesh.uvs))
+    lines += obj.face_rows(mesh.faces, mesh.face_uvs, uses)
+    return files | {path: "".join(lines).encode()}
 
 
-def _to_image(texture: torch.Tensor) -> Image:
-    """8-bit RGB image."""
-    from PIL import Image
+def _own_files(path: Path) -> set[Path]:
+    """The mtl files that an OBJ there names, and the images that these name."""
+    own: set[Path] = set()
+    if path.is_file():
+        for library in obj.named(path, "mtllib"):
+            own.add(library)
+            own |= set(obj.named(library, "map_Kd")) if library.is_file() else set()
+    return own
 
-    return Image.fromarray(_to_bytes(texture))
 
-
-def _to_bytes(colors: torch.Tensor) -> NDArray[np.uint8]:
-    """[0, 1] to 0 .. 255, rounded."""
-    return (colors.clamp(0, 1) * 255).round().to(torch.uint8).numpy()
+def _free(path: Path, own: set[Path]) -> Path:
+    """This path, or with a number after its name: where no file is that is not our own."""
+    numbered = (path.with_stem(f"{path.stem}-{i}") for i in count(1))
+    return next(p for p in chain([path], numbered) if p in own or not p.exists())
 
 
 # -- PLY, OFF, STL, GLB: trimesh -------------------------------------------------------------------
 
 
-def _read_trimesh(path: Path, notes: list[str], max_megapixels: float) -> _Soup:
+def _read_trimesh(path: Path, notes: list[str], max_megapixels: float) -> Soup:
     """All geometries of the file, placed by their transforms."""
     import trimesh
 
@@ -520,22 +369,40 @@ def _read_trimesh(path: Path, notes: list[str], max_megapixels: float) -> _Soup:
             warnings.simplefilter("ignore")
             _check_complete(path)
             scene: Any = trimesh.load_scene(path, process=False)
+            if path.suffix.lower() == ".ply":
+                _fill_strips(scene)
     except Exception as error:  # noqa: BLE001 (trimesh raises anything on a damaged file)
         reason = str(error).strip().splitlines() or [type(error).__name__]
+        if isinstance(error, RecursionError):
+            reason = ["it is nested too deeply"]
         raise ValueError(f"{path} is no readable {kind} file ({reason[0][:120]})") from None
-    parts = []
-    for node in scene.graph.nodes_geometry:
-        matrix, name = scene.graph[node]
-        geometry = scene.geometry[name]
-        if isinstance(geometry, trimesh.Trimesh) and len(geometry.faces):
-            image = _trimesh_image(getattr(geometry.visual, "material", None))
-            if image is not None:
-                check_megapixels(f"the texture of {path}", image.size, max_megapixels)
-            parts.append(_part(geometry, np.asarray(matrix), notes))
-    soup = _joined(parts)
+    for geometry in scene.geometry.values():
+        image = texture_image(geometry)
+        if image is not None:
+            check_megapixels(f"the texture of {path}", image.size, max_megapixels)
+    try:
+        soup = scene_soup(scene, notes)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
     if kind in ("STL", "GLB") or (kind == "PLY" and len(soup.uvs)):
-        _merge(soup)
+        merge(soup)
     return soup
+
+
+def _fill_strips(scene: Any) -> None:
+    """Put meshes in the place of point clouds that have triangle strips."""
+    import trimesh
+
+    for name, points in scene.geometry.items():
+        raw = points.metadata.get("_ply_raw", {})
+        if isinstance(points, trimesh.PointCloud) and "tristrips" in raw:
+            colors = points.colors if np.size(points.colors) else None
+            scene.geometry[name] = trimesh.Trimesh(
+                points.vertices,
+                strip_faces(raw["tristrips"]),
+                vertex_colors=colors,
+                process=False,
+            )
 
 
 def _check_complete(path: Path) -> None:
@@ -563,158 +430,26 @@ def _check_complete(path: Path) -> None:
             raise ValueError(f"it has {len(data)} bytes, its header says {84 + 50 * count}")
 
 
-def _part(geometry: Any, matrix: Array, notes: list[str]) -> _Soup:
-    """One trimesh geometry, placed."""
-    vertices = np.asarray(geometry.vertices, np.float64)
-    faces = np.asarray(geometry.faces, np.int64)
-    if not np.array_equal(matrix, np.eye(4)):
-        vertices = vertices @ matrix[:3, :3].T + matrix[:3, 3]
-        if np.linalg.det(matrix[:3, :3]) < 0:
-            faces = faces[:, ::-1]
-    part = _Soup(
-        vertices=vertices,
-        faces=faces,
-        uvs=np.zeros((0, 2)),
-        face_uvs=np.full_like(faces, -1),
-        materials=[],
-        face_material=np.full(len(faces), -1),
-    )
-    visual = geometry.visual
-    if visual.kind == "texture":
-        uv = getattr(visual, "uv", None)
-        if uv is not None and np.shape(uv)[:1] == (len(vertices),):
-            part.uvs = np.asarray(uv, np.float64)[:, :2]
-            part.face_uvs = faces
-        part.materials = [_trimesh_material(visual.material, notes)]
-        part.face_material = np.zeros(len(faces), np.int64)
-        colors = visual.vertex_attributes.get("color")
-        if colors is not None and len(colors) == len(vertices):
-            part.vertex_colors = _from_bytes(colors, notes)
-    elif visual.kind == "vertex":
-        part.vertex_colors = _from_bytes(visual.vertex_colors, notes)
-    elif visual.kind == "face":
-        part.face_colors = _from_bytes(visual.face_colors, notes)
-    return part
+def _ply_bytes(mesh: Mesh) -> bytes:
+    """Binary PLY; float64 if that is needed."""
+    vertices = world_vertices(mesh) if mesh.origin.any() else mesh.vertices
+    colors = [None if c is None else to_bytes(c) for c in (mesh.vertex_colors, mesh.face_colors)]
+    return to_ply(vertices.numpy(), mesh.faces.numpy(), *colors)
 
 
-def _trimesh_image(material: Any) -> Image | None:
-    """The image of a simple or a PBR material; trimesh has read its header only."""
-    simple = hasattr(material, "diffuse")
-    return getattr(material, "image" if simple else "baseColorTexture", None)
-
-
-def _trimesh_material(material: Any, notes: list[str]) -> _Material:
-    """Image and colour of a simple or a PBR material."""
-    simple = hasattr(material, "diffuse")
-    image = _trimesh_image(material)
-    if image is not None:
-        try:
-            decode("its texture", image)
-        except UnreadableImageError as error:
-            _note(notes, str(error))
-            image = None
-    color = material.diffuse if simple and image is None else None
-    color = getattr(material, "baseColorFactor", None) if not simple else color
-    return _Material(
-        image=None if image is None else _pixels(image, notes),
-        color=np.ones(3) if color is None else _from_bytes(np.asarray(color)[None], notes)[0],
-    )
-
-
-def _from_bytes(colors: Any, notes: list[str]) -> Array:
-    """RGB in [0, 1] from RGB or RGBA, 8 bits, 16 bits or floating."""
-    colors = np.asarray(colors)
-    if np.issubdtype(colors.dtype, np.integer):
-        colors = colors / float(np.iinfo(colors.dtype).max)
-    if colors.shape[1] > 3 and colors[:, 3].min(initial=1.0) < 1:
-        _note(notes, "the transparency of its colours is dropped")
-    return np.asarray(colors[:, :3], np.float64)
-
-
-def _joined(parts: list[_Soup]) -> _Soup:
-    """One soup of several; colours that only some have are white in the others."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def colors(name: str, like: str) -> Array | None:
-        values = [getattr(p, name) for p in parts]
-        if all(v is None for v in values):
-            return None
-        return np.concatenate([np.ones((len(getattr(p, like)), 3)) if v is None else v
-                               for p, v in zip(parts, values, strict=True)])  # fmt: skip
-
-    def shifted(name: str, counts: list[int]) -> Array:
-        starts = np.cumsum([0, *counts])[:-1]
-        values = [np.asarray(getattr(p, name)) for p in parts]
-        values = [np.where(v < 0, -1, v + s) for v, s in zip(values, starts, strict=True)]
-        return np.concatenate(values)
-
-    if not parts:
-        return _Soup(np.zeros((0, 3)), np.zeros((0, 3), np.int64), np.zeros((0, 2)),
-                     np.zeros((0, 3), np.int64), [], np.zeros(0, np.int64))  # fmt: skip
-    return _Soup(
-        vertices=np.concatenate([p.vertices for p in parts]),
-        faces=shifted("faces", [len(p.vertices) for p in parts]),
-        uvs=np.concatenate([p.uvs for p in parts]),
-        face_uvs=shifted("face_uvs", [len(p.uvs) for p in parts]),
-        materials=[m for p in parts for m in p.materials],
-        face_material=shifted("face_material", [len(p.materials) for p in parts]),
-        vertex_colors=colors("vertex_colors", "vertices"),
-        face_colors=colors("face_colors", "faces"),
-    )
-
-
-def _merge(soup: _Soup) -> None:
-    """Make vertices of equal position and colour one, in the order of their first appearance."""
-    key = soup.vertices + 0.0  # -0 and 0 are one position
-    if soup.vertex_colors is not None:
-        key = np.concatenate((key, soup.vertex_colors), 1)
-    _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    keep = first[order]
-    soup.faces = rank[inverse.reshape(-1)][soup.faces]
-    soup.vertices = soup.vertices[keep]
-    if soup.vertex_colors is not None:
-        soup.vertex_colors = soup.vertex_colors[keep]
-
-
-def _write_trimesh(mesh: Mesh, path: Path, kind: str, kept: set[str]) -> None:
-    """PLY, OFF, STL or GLB."""
+def _trimesh_bytes(mesh: Mesh, kind: str) -> bytes:
+    """OFF, STL or GLB."""
     import trimesh
-    from trimesh.visual import ColorVisuals, TextureVisuals
-    from trimesh.visual.material import PBRMaterial
 
-    vertices, faces = mesh.vertices.double().numpy(), mesh.faces.numpy()
-    colors = None
-    if "vertex_colors" in kept and mesh.vertex_colors is not None:
-        colors = _to_bytes(mesh.vertex_colors)
-    visual: Any = None
-    if "uvs" in kept and mesh.uvs is not None and mesh.face_uvs is not None:
-        # One UV per vertex: vertices on a seam are repeated, in order, so that `load` can undo it.
-        index = mesh.face_uvs.numpy()
-        pairs = np.stack((faces, index), -1).reshape(-1, 2)
-        lonely = np.setdiff1d(np.arange(len(vertices)), faces)
-        pairs = np.concatenate((pairs, np.stack((lonely, np.zeros_like(lonely)), -1)))
-        unique, inverse = np.unique(pairs, axis=0, return_inverse=True)
-        faces = inverse.reshape(-1)[: faces.size].reshape(-1, 3)
-        vertices = vertices[unique[:, 0]]
-        image = _to_image(mesh.textures[0]) if mesh.textures is not None else None
-        material = PBRMaterial(
-            baseColorTexture=image,
-            baseColorFactor=[255] * 4,
-            metallicFactor=0.0,
-            roughnessFactor=1.0,
-        )
-        visual = TextureVisuals(uv=mesh.uvs.double().numpy()[unique[:, 1]], material=material)
-        if colors is not None:
-            opaque = np.full((len(colors), 1), 255, np.uint8)
-            visual.vertex_attributes["color"] = np.hstack((colors, opaque))[unique[:, 0]]
-    elif colors is not None:
-        visual = ColorVisuals(vertex_colors=colors)
-    elif "face_colors" in kept and mesh.face_colors is not None:
-        visual = ColorVisuals(face_colors=_to_bytes(mesh.face_colors))
-    geometry = trimesh.Trimesh(vertices, faces, visual=visual, process=False)
+    geometry = to_trimesh(mesh)
+    if kind == ".glb":
+        # Positions are float32, but the transform of the scene is not.
+        place = np.eye(4)
+        place[:3, 3] = origin_of(geometry.vertices, torch.float32)
+        geometry.vertices -= place[:3, 3]
+        scene: Any = trimesh.Scene()
+        scene.add_geometry(geometry, transform=place)
+        geometry = scene
     options: dict[str, Any] = {"digits": 17} if kind == ".off" else {}
-    geometry.export(path, **options)
+    data: str | bytes = geometry.export(file_type=kind[1:], **options)
+    return data.encode() if isinstance(data, str) else data

@@ -28,7 +28,8 @@ class Lighting:
         direction: three numbers or a tensor [3] or [B, 3], from the surface to the light, world
             frame; any length but 0; a tensor may require gradients.
         smooth: interpolate vertex normals over a face; else every face is flat.
-        two_sided: turn normals towards the eye, so that meshes that are inside out are lit too.
+        two_sided: light a face on the side that is seen, so that meshes that are inside out are lit
+            too: where the eye is behind a face, its normals are turned.
 
     Source: Phong, Illumination for computer generated pictures (1975).
     """
@@ -62,7 +63,19 @@ class Lighting:
             return None
         return Lighting(specular=0.3, smooth=True) if name == "phong" else Lighting()
 
-    def shade(self, albedo: Tensor, normals: Tensor, to_eye: Tensor, image: Tensor) -> Tensor:
+    def directions(self, like: Tensor) -> Tensor:
+        """Unit vectors to the light, [1, 3] or [B, 3], in the dtype and on the device of `like`."""
+        direction = torch.as_tensor(self.direction, dtype=like.dtype, device=like.device)
+        return torch.nn.functional.normalize(direction, dim=-1).reshape(-1, 3)
+
+    def shade(
+        self,
+        albedo: Tensor,
+        normals: Tensor,
+        to_eye: Tensor,
+        image: Tensor,
+        away: Tensor | None = None,
+    ) -> Tensor:
         """Colours [K, 3] of lit surface points.
 
         Args:
@@ -70,13 +83,17 @@ class Lighting:
             normals: [K, 3], unit length or 0.
             to_eye: [K, 3], unit length.
             image: [K] int64, the image that each point is seen in.
+            away: [K] bool, whether the back of a point's face is seen, which turns its normal if
+                `two_sided`. It is the face that decides: an interpolated normal near a contour may
+                point away from the eye although the front is seen. By default the normals decide,
+                which is right for those of faces.
         """
-        direction = torch.as_tensor(self.direction, dtype=albedo.dtype, device=albedo.device)
-        light = torch.nn.functional.normalize(direction, dim=-1)
-        light = light.expand(3) if light.ndim == 1 else light[image % len(light)]
+        light = self.directions(albedo)
+        light = light[image % len(light)]
         if self.two_sided:
-            away = (normals * to_eye).sum(-1, keepdim=True) < 0
-            normals = torch.where(away, -normals, normals)
+            if away is None:
+                away = (normals * to_eye).sum(-1) < 0
+            normals = torch.where(away.unsqueeze(-1), -normals, normals)
         facing = (normals * light).sum(-1, keepdim=True)
         colour = albedo * (self.ambient + self.diffuse * facing.clamp(min=0))
         if self.specular > 0:

@@ -6,7 +6,7 @@ that it alone writes, so any number of threads gives the same bits:
 - forward and listing: a unit is a run of pixel rows of the batch; faces are taken in order;
 - backward: a unit is a run of faces; the rows of a face are taken in order.
 
-All walk the same way: `_next_block` gathers the pixels near one face after the other into a block
+All walk the same way: `next_block` gathers the pixels near one face after the other into a block
 of points and measures their distances; then whole blocks go through a law, a family, a sum.
 
 Laws and families are called through the addresses of their compiled twins, on blocks of pairs, so
@@ -41,9 +41,9 @@ ROOM = BLOCK + LANES
 # A block is one array of float64 and one of int64, and these say where each of its columns starts.
 # With constant offsets from one address LLVM sees that the columns do not overlap; checking that
 # at run time would take longer than many of the loops.
-_X, _Y, _DISTANCE, _GAP_X, _GAP_Y, _FOOT, _ENDS = (k * ROOM for k in range(7))
+X, Y, DISTANCE, _GAP_X, _GAP_Y, _FOOT, _ENDS = (k * ROOM for k in range(7))
 _POINTS = 7 * ROOM
-_PIXEL, _FACE = 0, ROOM
+PIXEL, FACE = 0, ROOM
 _INDICES = 2 * ROOM
 # Columns of the float64 table with one row per image, see `_tables` in cpu.py.
 SCALE, SHIFT, RADIUS, FAMILY_P = 0, 1, 2, 3
@@ -85,7 +85,7 @@ def face_boxes(corners, image_of_face, images, height, width, boxes, start, stop
 
 
 @njit(cache=True, nogil=True)
-def _orientation(corners, f):
+def face_orientation(corners, f):
     """+1 for a counterclockwise face, -1 for a clockwise one, 0 for one without area."""
     area = 0.0
     ox, oy = corners[f, 0, 0], corners[f, 0, 1]
@@ -120,7 +120,7 @@ def _edge(corners, f, k, orientation):
 
 
 @njit(cache=True, nogil=True)
-def _edges(corners, f, orientation):
+def face_edges(corners, f, orientation):
     """The four edges of a face; those of a triangle end with the third once more."""
     third = _edge(corners, f, 2, orientation)
     return (
@@ -154,7 +154,7 @@ def _bounds(edge, radius, width, side):
 
 
 @njit(cache=True, nogil=True)
-def _all_bounds(edges, radius, width, side):
+def face_bounds(edges, radius, width, side):
     """`_bounds` of the four edges."""
     return (
         _bounds(edges[0], radius, width, side),
@@ -165,7 +165,7 @@ def _all_bounds(edges, radius, width, side):
 
 
 @njit(cache=True, nogil=True)
-def _row_span(first, last, bounds, y):
+def row_span(first, last, bounds, y):
     """First and last + 1 column of a row that can lie within the radius of the face.
 
     Within the columns of the face's box, every pixel inside the radius is at most that far outside
@@ -227,10 +227,8 @@ def _nearest(x, y, edges, quad, solid):
 def _measure(points, start, stop, edges, quad, solid):
     """Fill in the distances of the points start .. stop - 1 of a block; they are of one face."""
     for i in range(start, stop):
-        distance, gap_x, gap_y, t, ends = _nearest(
-            points[_X + i], points[_Y + i], edges, quad, solid
-        )
-        points[_DISTANCE + i] = distance
+        distance, gap_x, gap_y, t, ends = _nearest(points[X + i], points[Y + i], edges, quad, solid)
+        points[DISTANCE + i] = distance
         points[_GAP_X + i], points[_GAP_Y + i] = gap_x, gap_y
         points[_FOOT + i], points[_ENDS + i] = t, ends
 
@@ -241,20 +239,20 @@ def _measure(points, start, stop, edges, quad, solid):
 
 
 @njit(cache=True, nogil=True)
-def _extent(grid):
+def extent(grid):
     """Height and width of an image; see `_grid` in cpu.py."""
     return len(grid[1]), len(grid[0]) - LANES
 
 
 @njit(cache=True, nogil=True)
-def _begin_walk(block, face):
+def begin_walk(block, face):
     """Let the next walk with this block begin at a face."""
     cursor = block[0]
     cursor[0], cursor[1], cursor[2] = face, 0, 0
 
 
 @njit(cache=True, nogil=True)
-def _new_block():
+def new_block():
     """Working memory of a walk: face, row and column to go on from; points; pixels and faces."""
     return np.zeros(3, np.int64), np.zeros(_POINTS), np.zeros(_INDICES, np.int64)
 
@@ -265,14 +263,14 @@ def _put_row(points, pixels, n, xs, y, first_pixel, start, stop):
     for x in range(start, stop, LANES):
         m = n + x - start
         for k in range(LANES):
-            points[_X + m + k] = xs[x + k]
-            points[_Y + m + k] = y
+            points[X + m + k] = xs[x + k]
+            points[Y + m + k] = y
             pixels[m + k] = first_pixel + x + k
     return n + max(stop - start, 0)
 
 
 @njit(cache=True, nogil=True)
-def _next_block(corners, boxes, face_last, rows, image, radius, grid, block):
+def next_block(corners, boxes, face_last, rows, image, radius, grid, block):
     """Walk on to the next pixels within reach of faces and measure them; returns their number.
 
     Faces come in order, the rows of a face in order. Some of the pixels are a little farther than
@@ -280,7 +278,7 @@ def _next_block(corners, boxes, face_last, rows, image, radius, grid, block):
     """
     cursor, points, indices = block[0], pointer(block[1]), pointer(block[2])
     xs, ys = pointer(grid[0]), pointer(grid[1])
-    height, width = _extent(grid)
+    height, width = extent(grid)
     side, quad = float(min(height, width)), corners.shape[1] == 4
     f, row, column = cursor[0], cursor[1], cursor[2]
     n = 0
@@ -290,13 +288,13 @@ def _next_block(corners, boxes, face_last, rows, image, radius, grid, block):
         if row >= row_last or x_first >= x_last:
             f, row, column = f + 1, 0, 0
             continue
-        orientation = _orientation(corners, f)
-        edges = _edges(corners, f, orientation)
-        bounds = _all_bounds(edges, radius, width, side)
+        orientation = face_orientation(corners, f)
+        edges = face_edges(corners, f, orientation)
+        bounds = face_bounds(edges, radius, width, side)
         start = n
         while row < row_last:
             y = ys[row]
-            first, last = _row_span(x_first, x_last, bounds, y)
+            first, last = row_span(x_first, x_last, bounds, y)
             first = max(first, column)
             stop = min(last, first + BLOCK - n)
             first_pixel = (image * height + row) * width
@@ -311,7 +309,7 @@ def _next_block(corners, boxes, face_last, rows, image, radius, grid, block):
         else:
             _measure(points, start, whole, edges, False, orientation != 0.0)
         for i in range(start, n):
-            indices[_FACE + i] = f
+            indices[FACE + i] = f
         if row == row_last:
             f, row, column = f + 1, 0, 0
     cursor[0], cursor[1], cursor[2] = f, row, column
@@ -319,7 +317,7 @@ def _next_block(corners, boxes, face_last, rows, image, radius, grid, block):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _coverage(n, ds, image, square, art, reverse, cdf_address, shape, us, zs, cdf, sf):
+def coverage(n, ds, image, square, art, reverse, cdf_address, shape, us, zs, cdf, sf):
     """Fill cdf and sf of n distances: the law is shifted, then reversed, then squared.
 
     `us` is the argument before shift and reversal: d, |d| d or d / |d|^art, over the scale.
@@ -353,7 +351,7 @@ def _accumulate(n, ds, pixels, image, law, addresses, shape, cutoff, buffers, to
     """Add a block of pairs of one image to the totals of their pixels."""
     reverse, square, idempotent = law[0] != 0, law[1] != 0, law[2] != 0
     us, zs, cdf, sf, g = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
-    _coverage(n, ds, image, square, shape[1], reverse, addresses[CDF], shape[0], us, zs, cdf, sf)
+    coverage(n, ds, image, square, shape[1], reverse, addresses[CDF], shape[0], us, zs, cdf, sf)
     a, s = (sf, cdf) if reverse else (cdf, sf)
     if idempotent:
         for i in range(n):
@@ -376,14 +374,14 @@ def alpha_rows(
 
     A candidate beyond the radius needs no test of its own: its F is below the cutoff.
     """
-    height, _ = _extent(grid)
-    block, buffers = _new_block(), np.empty((5, BLOCK))
-    distances, pixels = block[1][_DISTANCE:], block[2][_PIXEL:]
+    height, _ = extent(grid)
+    block, buffers = new_block(), np.empty((5, BLOCK))
+    distances, pixels = block[1][DISTANCE:], block[2][PIXEL:]
     for b in range(start // height, (stop - 1) // height + 1):
         rows = (max(start - b * height, 0), min(stop - b * height, height))
-        _begin_walk(block, offsets[b])
+        begin_walk(block, offsets[b])
         while True:
-            n = _next_block(corners, boxes, offsets[b + 1], rows, b, images[b, RADIUS], grid, block)
+            n = next_block(corners, boxes, offsets[b + 1], rows, b, images[b, RADIUS], grid, block)
             if n == 0:
                 break
             _accumulate(
@@ -400,7 +398,7 @@ def alpha_rows(
 @njit(cache=True, nogil=True)
 def _edge_normal(corners, f, ends):
     """The inward normal of an edge of a face, given by its ends."""
-    for edge in _edges(corners, f, _orientation(corners, f)):
+    for edge in face_edges(corners, f, face_orientation(corners, f)):
         if edge[9] == ends:
             return edge[7], edge[8]
     return 0.0, 0.0
@@ -421,14 +419,14 @@ def _move_ends(f, ends, t, dx, dy, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _move_corners(n, block, corners, grad_d, out):
+def move_corners(n, block, corners, grad_d, out):
     """Add the gradients of a block of distances to the corners of their faces.
 
     The distance changes with the point by the gap over the distance; where both are 0, by the
     inward normal of the edge. Overwrites the gaps.
     """
-    points, faces = block[1], block[2][_FACE:]
-    ds, dx, dy = points[_DISTANCE:], points[_GAP_X:], points[_GAP_Y:]
+    points, faces = block[1], block[2][FACE:]
+    ds, dx, dy = points[DISTANCE:], points[_GAP_X:], points[_GAP_Y:]
     for i in range(n):
         factor = grad_d[i] / ds[i] if ds[i] != 0.0 else 0.0
         dx[i], dy[i] = dx[i] * factor, dy[i] * factor
@@ -443,6 +441,39 @@ def _move_corners(n, block, corners, grad_d, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def through_argument(n, ds, scale, square, art, grad_u, grad_d):
+    """From gradients of the argument u of a law, as in `coverage`, to those of the distance."""
+    if square:
+        for i in range(n):
+            grad_d[i] = grad_u[i] * 2.0 * abs(ds[i]) / scale
+    elif art > 0.0:
+        for i in range(n):
+            slope = (1.0 - art) / abs(ds[i]) ** art / scale if ds[i] != 0.0 else 0.0
+            grad_d[i] = grad_u[i] * slope
+    else:
+        for i in range(n):
+            grad_d[i] = grad_u[i] / scale
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_law_scalars(
+    n, faces, image, reverse, addresses, shape, us, zs, grad_a, grad_z, dshape, out
+):  # fmt: skip
+    """Add the gradients of scale, shift and shape of a block of pairs to their faces.
+
+    `grad_a` is that of the coverage, `grad_z` that of the argument; overwrites `dshape`.
+    """
+    sign = -1.0 if reverse else 1.0
+    for i in range(n):
+        out[faces[i], GRAD_SCALE] -= grad_z[i] * us[i] / image[SCALE]
+        out[faces[i], GRAD_SHIFT] += sign * grad_z[i]
+    if addresses[DSHAPE] != 0:
+        call_pdf(addresses[DSHAPE], pointer(zs), n, shape[0], pointer(dshape))
+        for i in range(n):
+            out[faces[i], GRAD_SHAPE] += sign * grad_a[i] * dshape[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _add_scalars(n, faces, image, reverse, addresses, shape, buffers, out):
     """Add the gradients of the scalars of a block of pairs; `buffers` as `_backpropagate` left it.
 
@@ -450,15 +481,10 @@ def _add_scalars(n, faces, image, reverse, addresses, shape, buffers, out):
     """
     us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
     weight, total, rest = buffers[5], buffers[6], buffers[7]
-    grad_a, grad_z = buffers[8], buffers[9]
-    sign = -1.0 if reverse else 1.0
-    for i in range(n):
-        out[faces[i], GRAD_SCALE] -= grad_z[i] * us[i] / image[SCALE]
-        out[faces[i], GRAD_SHIFT] += sign * grad_z[i]
-    if addresses[DSHAPE] != 0:
-        call_pdf(addresses[DSHAPE], pointer(zs), n, shape[0], pointer(pdf))
-        for i in range(n):
-            out[faces[i], GRAD_SHAPE] += sign * grad_a[i] * weight[i] * pdf[i]
+    on_alpha, grad_z, grad_a = buffers[8], buffers[9], buffers[11]
+    add_law_scalars(
+        n, faces, image, reverse, addresses, shape, us, zs, grad_a, grad_z, pdf, out
+    )  # fmt: skip
     if addresses[WEIGHT_P] != 0:
         a, s = (sf, cdf) if reverse else (cdf, sf)
         call_weight(
@@ -466,7 +492,7 @@ def _add_scalars(n, faces, image, reverse, addresses, shape, buffers, out):
             image[FAMILY_P], pointer(weight),
         )  # fmt: skip
         for i in range(n):
-            out[faces[i], GRAD_P] += grad_a[i] * weight[i]
+            out[faces[i], GRAD_P] += on_alpha[i] * weight[i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -477,18 +503,18 @@ def _backpropagate(
     """Add the gradients of a block of pairs of one image to their faces."""
     reverse, square, idempotent, scalars = law[0] != 0, law[1] != 0, law[2] != 0, law[3] != 0
     scale, art = image[SCALE], shape[1]
-    points, pixels, faces = block[1], block[2][_PIXEL:], block[2][_FACE:]
-    ds = points[_DISTANCE:]
+    points, pixels, faces = block[1], block[2][PIXEL:], block[2][FACE:]
+    ds = points[DISTANCE:]
     us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
-    weight, total, rest, grad_a = buffers[5], buffers[6], buffers[7], buffers[8]
-    grad_z, grad_d = buffers[9], buffers[10]
-    _coverage(n, ds, image, square, art, reverse, addresses[CDF], shape[0], us, zs, cdf, sf)
+    weight, total, rest, on_alpha = buffers[5], buffers[6], buffers[7], buffers[8]
+    grad_z, grad_d, grad_a = buffers[9], buffers[10], buffers[11]
+    coverage(n, ds, image, square, art, reverse, addresses[CDF], shape[0], us, zs, cdf, sf)
     call_pdf(addresses[PDF], pointer(zs), n, shape[0], pointer(pdf))
     a, s = (sf, cdf) if reverse else (cdf, sf)
     for i in range(n):
         pixel = pixels[i]
         total[i], rest[i] = alphas[pixel], rests[pixel]
-        grad_a[i] = pixel_grads[pixel] if a[i] > cutoff else 0.0
+        on_alpha[i] = pixel_grads[pixel] if a[i] > cutoff else 0.0
     if idempotent:
         for i in range(n):
             weight[i] = 1.0 / ties[pixels[i]] if a[i] == total[i] and a[i] > cutoff else 0.0
@@ -498,18 +524,10 @@ def _backpropagate(
             image[FAMILY_P], pointer(weight),
         )  # fmt: skip
     for i in range(n):
-        grad_z[i] = grad_a[i] * weight[i] * pdf[i]
-    if square:
-        for i in range(n):
-            grad_d[i] = grad_z[i] * 2.0 * abs(ds[i]) / scale
-    elif art > 0.0:
-        for i in range(n):
-            slope = (1.0 - art) / abs(ds[i]) ** art / scale if ds[i] != 0.0 else 0.0
-            grad_d[i] = grad_z[i] * slope
-    else:
-        for i in range(n):
-            grad_d[i] = grad_z[i] / scale
-    _move_corners(n, block, corners, grad_d, grad_corners)
+        grad_a[i] = on_alpha[i] * weight[i]
+        grad_z[i] = grad_a[i] * pdf[i]
+    through_argument(n, ds, scale, square, art, grad_z, grad_d)
+    move_corners(n, block, corners, grad_d, grad_corners)
     if scalars:
         _add_scalars(n, faces, image, reverse, addresses, shape, buffers, grad_scalars)
 
@@ -523,13 +541,13 @@ def backward_faces(
 
     `pixel_grads` is d(loss)/d(alpha), 0 for pixels that pass no gradient on.
     """
-    block, buffers = _new_block(), np.empty((11, BLOCK))
-    rows = (0, _extent(grid)[0])
+    block, buffers = new_block(), np.empty((12, BLOCK))
+    rows = (0, extent(grid)[0])
     for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
         last = min(stop, offsets[b + 1])
-        _begin_walk(block, max(start, offsets[b]))
+        begin_walk(block, max(start, offsets[b]))
         while True:
-            n = _next_block(corners, boxes, last, rows, b, images[b, RADIUS], grid, block)
+            n = next_block(corners, boxes, last, rows, b, images[b, RADIUS], grid, block)
             if n == 0:
                 break
             _backpropagate(
@@ -546,7 +564,7 @@ def backward_faces(
 @njit(cache=True, nogil=True)
 def count_rows(corners, offsets, boxes, images, grid, counts, start, stop):
     """Bound the number of pairs of every row start .. stop - 1 from above."""
-    height, width = _extent(grid)
+    height, width = extent(grid)
     side = float(min(height, width))
     for b in range(start // height, (stop - 1) // height + 1):
         row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
@@ -554,10 +572,10 @@ def count_rows(corners, offsets, boxes, images, grid, counts, start, stop):
             first, last = max(boxes[f, 2], row_first), min(boxes[f, 3], row_last)
             if first >= last or boxes[f, 0] >= boxes[f, 1]:
                 continue
-            edges = _edges(corners, f, _orientation(corners, f))
-            bounds = _all_bounds(edges, images[b, RADIUS], width, side)
+            edges = face_edges(corners, f, face_orientation(corners, f))
+            bounds = face_bounds(edges, images[b, RADIUS], width, side)
             for i in range(first, last):
-                x0, x1 = _row_span(boxes[f, 0], boxes[f, 1], bounds, grid[1][i])
+                x0, x1 = row_span(boxes[f, 0], boxes[f, 1], bounds, grid[1][i])
                 counts[b * height + i] += max(x1 - x0, 0)
 
 
@@ -567,22 +585,22 @@ def list_rows(corners, offsets, boxes, images, grid, pixels, faces, used, slots,
 
     Row r of the range fills pixels and faces from slots[r - start] on; used[r - start] counts them.
     """
-    height, width = _extent(grid)
-    block = _new_block()
-    distances, indices = block[1][_DISTANCE:], block[2]
+    height, width = extent(grid)
+    block = new_block()
+    distances, indices = block[1][DISTANCE:], block[2]
     for b in range(start // height, (stop - 1) // height + 1):
         radius = images[b, RADIUS]
         rows = (max(start - b * height, 0), min(stop - b * height, height))
-        _begin_walk(block, offsets[b])
+        begin_walk(block, offsets[b])
         while True:
-            n = _next_block(corners, boxes, offsets[b + 1], rows, b, radius, grid, block)
+            n = next_block(corners, boxes, offsets[b + 1], rows, b, radius, grid, block)
             if n == 0:
                 break
             for k in range(n):
                 if distances[k] >= -radius:
-                    row = indices[_PIXEL + k] // width - start
+                    row = indices[PIXEL + k] // width - start
                     slot = slots[row] + used[row]
-                    pixels[slot], faces[slot] = indices[_PIXEL + k], indices[_FACE + k]
+                    pixels[slot], faces[slot] = indices[PIXEL + k], indices[FACE + k]
                     used[row] += 1
 
 
@@ -593,20 +611,20 @@ def nearest_rows(corners, offsets, boxes, images, grid, planes, limits, keys, fa
     planes[f] = (p, q, r): the key p x + q y + r grows towards the camera; it is clamped to
     limits[f, :2] and must reach limits[f, 2], the far plane. Ties go to the lower face.
     """
-    height, _ = _extent(grid)
-    block = _new_block()
-    xs, ys, distances = block[1][_X:], block[1][_Y:], block[1][_DISTANCE:]
-    pixels, faces = block[2][_PIXEL:], block[2][_FACE:]
+    height, _ = extent(grid)
+    block = new_block()
+    xs, ys, distances = block[1][X:], block[1][Y:], block[1][DISTANCE:]
+    pixels, faces = block[2][PIXEL:], block[2][FACE:]
     for b in range(start // height, (stop - 1) // height + 1):
         rows = (max(start - b * height, 0), min(stop - b * height, height))
-        _begin_walk(block, offsets[b])
+        begin_walk(block, offsets[b])
         while True:
-            n = _next_block(corners, boxes, offsets[b + 1], rows, b, images[b, RADIUS], grid, block)
+            n = next_block(corners, boxes, offsets[b + 1], rows, b, images[b, RADIUS], grid, block)
             if n == 0:
                 break
             for k in range(n):
                 f, pixel = faces[k], pixels[k]
-                if not distances[k] >= 0.0 or _orientation(corners, f) == 0.0:
+                if not distances[k] >= 0.0 or face_orientation(corners, f) == 0.0:
                     continue  # not inside, or on the line of a face that covers nothing
                 key = planes[f, 0] * xs[k] + planes[f, 1] * ys[k] + planes[f, 2]
                 key = min(max(key, limits[f, 0]), limits[f, 1])
@@ -620,16 +638,16 @@ def pair_distances(corners, pixels, faces, grid, distances, feet, start, stop):
 
     Columns of `feet`: n = d(distance)/d(point), t and the ends of the nearest edge.
     """
-    height, width = _extent(grid)
+    height, width = extent(grid)
     quad = corners.shape[1] == 4
     f = faces[start]
-    orientation = _orientation(corners, f)
-    edges = _edges(corners, f, orientation)
+    orientation = face_orientation(corners, f)
+    edges = face_edges(corners, f, orientation)
     for k in range(start, stop):
         if faces[k] != f:
             f = faces[k]
-            orientation = _orientation(corners, f)
-            edges = _edges(corners, f, orientation)
+            orientation = face_orientation(corners, f)
+            edges = face_edges(corners, f, orientation)
         x, y = grid[0][pixels[k] % width], grid[1][(pixels[k] // width) % height]
         distance, gap_x, gap_y, t, ends = _nearest(x, y, edges, quad, orientation != 0.0)
         distances[k] = distance

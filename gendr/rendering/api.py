@@ -73,7 +73,7 @@ def parse_scale(scale: Scale, size: ImageSize, squared: bool) -> float | Tensor:
         ):
             raise ValueError(
                 f"scale must be > 0 and finite, got a tensor with minimum {float(values.min())}; "
-                "for a hard edge use dist='heaviside'"
+                "for a hard edge use the distribution heaviside"
             )
         return scale
     if isinstance(scale, bool) or not isinstance(scale, Real):
@@ -81,7 +81,8 @@ def parse_scale(scale: Scale, size: ImageSize, squared: bool) -> float | Tensor:
     scale = float(scale)
     if not 0 < scale < float("inf"):
         raise ValueError(
-            f"scale must be > 0 and finite, got {scale}; for a hard edge use dist='heaviside'"
+            f"scale must be > 0 and finite, got {scale}; for a hard edge use the "
+            "distribution heaviside"
         )
     return scale
 

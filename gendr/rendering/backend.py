@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from torch import Tensor
 
@@ -11,6 +11,9 @@ from gendr._backends import NAMES, choose_from
 from gendr._tracing import constant
 from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
 from gendr.rendering.model import Model
+
+if TYPE_CHECKING:
+    from gendr.rendering.shading import Appearance
 
 
 class Backend(Protocol):
@@ -52,7 +55,7 @@ class Backend(Protocol):
         self,
         faces: ScreenFaces,
         surfaces: Surfaces,
-        colours: Tensor,
+        appearance: Appearance,
         size: ImageSize,
         model: Model,
         rate: Tensor,

@@ -1,8 +1,9 @@
 """The CPU backend: sparse, parallel, compiled at run time by Numba; deterministic.
 
-For silhouettes stages 1 to 3 are one kernel, forward and backward, and nothing of size pixels x
-faces exists in memory. Everything else lists the pairs within the search radius, a bounded run of
-rows at a time. Once differentiable; the reference backend gives second derivatives.
+Silhouettes and softmax colours are one kernel each, forward and backward, and nothing of size
+pixels x faces exists in memory. CDFs of the user's own, and colours of faces that the near plane
+cuts, list the pairs within the search radius, a bounded run of rows at a time. Once differentiable;
+the reference backend gives second derivatives.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from gendr._threads import set_num_threads as set_num_threads  # known here from
 from gendr.rendering.backend import Backend
 from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
 from gendr.rendering.model import Model
-from gendr.rendering.shading import alpha_from_pairs
+from gendr.rendering.shading import Appearance, alpha_from_pairs
 
 TAKES_ABSENT = False
 PAIRS_AT_ONCE = 4_000_000  # about 1 GB of torch temporaries where pairs are listed
@@ -38,7 +39,7 @@ PAIRS_AT_ONCE = 4_000_000  # about 1 GB of torch temporaries where pairs are lis
 
 
 @dataclass(frozen=True)
-class _Tables:
+class Tables:
     """The arrays that describe faces, images and the model to the kernels."""
 
     corners: np.ndarray  # [T, N, 2] float64
@@ -49,9 +50,10 @@ class _Tables:
     grid: tuple[np.ndarray, np.ndarray]  # x of the columns, y of the rows
 
 
-def _tables(
+def tables_of(
     faces: ScreenFaces, size: ImageSize, radius: Tensor, columns: dict[int, Any] | None = None
-) -> _Tables:
+) -> Tables:
+    """The tables of a batch of images; `columns` are more of the numbers of an image."""
     from gendr.rendering import _numba as kernels
 
     corners = faces.corners.detach().to(torch.float64).contiguous().numpy()
@@ -66,7 +68,7 @@ def _tables(
         kernels.face_boxes, len(corners), corners, image_of_face, images,
         size.height, size.width, boxes, pieces=2,
     )  # fmt: skip
-    return _Tables(corners, offsets, image_of_face, boxes, images, _grid(size))
+    return Tables(corners, offsets, image_of_face, boxes, images, _grid(size))
 
 
 def _grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
@@ -78,12 +80,13 @@ def _grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-def _number(value: Any) -> float:
+def number_of(value: Any) -> float:
+    """A parameter as a plain number, 0 if there is none."""
     return float(value.detach()) if isinstance(value, Tensor) else float(value or 0.0)
 
 
 @dataclass(frozen=True)
-class _Compiled:
+class Compiled:
     """A model as the kernels see it: flags, addresses of twins, shape parameters."""
 
     law: np.ndarray
@@ -92,7 +95,8 @@ class _Compiled:
     kind: str
 
     @classmethod
-    def of(cls, model: Model, *, scalars: bool, shape: bool, p: bool) -> _Compiled:
+    def of(cls, model: Model, *, scalars: bool, shape: bool, p: bool) -> Compiled:
+        """The twins of a model, with those for gradients of scalars, shape and p if wanted."""
         from gendr.distributions import _numba as laws
         from gendr.distributions.law import Law
         from gendr.tnorms import _numba as families
@@ -110,7 +114,7 @@ class _Compiled:
             families.weight_p_address(tconorm.name) if p else 0,
         ]
         flags = [dist.is_reversed, dist.is_squared, idempotent, scalars]
-        shapes = [_number(dist.shape_parameter), _number(dist.art_exponent)]
+        shapes = [number_of(dist.shape_parameter), number_of(dist.art_exponent)]
         return cls(
             np.array(flags, np.int64), np.array(addresses, np.int64), np.array(shapes), tconorm.kind
         )
@@ -135,7 +139,7 @@ class _Once(torch.autograd.Function):
         )
 
 
-def _once(
+def once(
     grads: tuple[Tensor | None, ...], sources: tuple[Tensor, ...]
 ) -> tuple[Tensor | None, ...]:
     """Let gradients depend on their sources, so that a second derivative ends in an error."""
@@ -186,15 +190,15 @@ class _Alpha(torch.autograd.Function):
         from gendr.rendering import _numba as kernels
 
         wanted = ctx.needs_input_grad
-        compiled = _Compiled.of(model, scalars=any(wanted[1:]), shape=wanted[3], p=wanted[4])
+        compiled = Compiled.of(model, scalars=any(wanted[1:]), shape=wanted[3], p=wanted[4])
         counts = np.maximum(np.asarray(faces.counts, np.float64), 1.0)
         p_number = getattr(model.tconorm, "p", None)
         columns = {
             kernels.SCALE: scale.detach().to(torch.float64).numpy(),
-            kernels.SHIFT: _number(model.dist.total_shift()),
-            kernels.FAMILY_P: 1.0 / counts if compiled.kind == "mean" else _number(p_number),
+            kernels.SHIFT: number_of(model.dist.total_shift()),
+            kernels.FAMILY_P: 1.0 / counts if compiled.kind == "mean" else number_of(p_number),
         }
-        tables = _tables(faces, size, model.radius(), columns)
+        tables = tables_of(faces, size, model.radius(), columns)
         pixels = faces.images * size.pixels
         totals, ties = np.zeros(pixels), np.zeros(pixels, np.int32)
         run(
@@ -235,22 +239,22 @@ class _Alpha(torch.autograd.Function):
         )  # fmt: skip
         grads: list[Tensor | None] = [torch.from_numpy(grad_corners).to(corners.dtype)] + [None] * 4
         if scalars:
-            per_image = _sums_per_image(grad_scalars, tables.offsets)
+            per_image = sums_per_image(grad_scalars, tables.offsets)
             grads[1] = per_image[:, kernels.GRAD_SCALE].to(scale.dtype)
-            grads[2] = _as(shift, per_image[:, kernels.GRAD_SHIFT].sum())
-            grads[3] = _as(shape, per_image[:, kernels.GRAD_SHAPE].sum())
+            grads[2] = in_shape_of(shift, per_image[:, kernels.GRAD_SHIFT].sum())
+            grads[3] = in_shape_of(shape, per_image[:, kernels.GRAD_SHAPE].sum())
             if ctx.needs_input_grad[4]:
                 through_total = (pixel_grads * model.tconorm.weight_p(a, s, a, s)).sum()
-                grads[4] = _as(p, per_image[:, kernels.GRAD_P].sum() - through_total)
-        return *_once(tuple(grads), (grad, corners, scale, shift, shape, p)), None, None, None
+                grads[4] = in_shape_of(p, per_image[:, kernels.GRAD_P].sum() - through_total)
+        return *once(tuple(grads), (grad, corners, scale, shift, shape, p)), None, None, None
 
 
-def _sums_per_image(values: np.ndarray, offsets: np.ndarray) -> Tensor:
+def sums_per_image(values: np.ndarray, offsets: np.ndarray) -> Tensor:
     """[T, K] per face -> [B, K]."""
     return torch.from_numpy(np.stack([values[a:b].sum(0) for a, b in pairwise(offsets)]))
 
 
-def _as(parameter: Tensor, number: Tensor) -> Tensor:
+def in_shape_of(parameter: Tensor, number: Tensor) -> Tensor:
     """A number in the shape and dtype of a parameter."""
     return number.to(parameter.dtype).reshape(parameter.shape)
 
@@ -270,7 +274,7 @@ def pairs(
     """
     from gendr.rendering import _numba as kernels
 
-    tables = _tables(faces, size, radius)
+    tables = tables_of(faces, size, radius)
     rows = faces.images * size.height
     counts = np.zeros(rows, np.int64)
     common = (tables.corners, tables.offsets, tables.boxes, tables.images, tables.grid)
@@ -346,7 +350,7 @@ class _Distance(torch.autograd.Function):
         out = torch.zeros(corners.shape, dtype=torch.float64)
         flat = grad.detach().to(torch.float64).contiguous()
         kernels.pair_gradients(face.numpy(), feet.numpy(), flat.numpy(), out.numpy())
-        return *_once((out.to(corners.dtype),), (grad, corners)), None, None, None
+        return *once((out.to(corners.dtype),), (grad, corners)), None, None, None
 
 
 def gather(values: Tensor, index: Tensor) -> Tensor:
@@ -372,23 +376,33 @@ class _Gather(torch.autograd.Function):
         out = torch.zeros(ctx.shape, dtype=torch.float64).reshape(-1, width)
         flat = grad.detach().to(torch.float64).reshape(-1, width).contiguous()
         kernels.scatter_rows(index.numpy(), flat.numpy(), out.numpy())
-        (result,) = _once((out.reshape(ctx.shape).to(grad.dtype),), (grad,))
+        (result,) = once((out.reshape(ctx.shape).to(grad.dtype),), (grad,))
         assert result is not None
         return result, None
 
 
 def softmax(
-    faces: ScreenFaces, surfaces: Surfaces, colours: Tensor, size: ImageSize, model: Model,
-    rate: Tensor, backdrop: float,
-) -> None:  # fmt: skip
-    """None: it shades lists of pairs."""
+    faces: ScreenFaces, surfaces: Surfaces, appearance: Appearance, size: ImageSize,
+    model: Model, rate: Tensor, backdrop: float,
+) -> tuple[Tensor, Tensor] | None:  # fmt: skip
+    """Colours without the background's part, and its share; see `cpu_softmax.softmax`.
+
+    None where that cannot be fused: for a CDF of the user's own, and for faces that the near plane
+    cuts.
+    """
+    from gendr.distributions import CallableDistribution
+    from gendr.rendering import cpu_softmax
+
+    if isinstance(model.dist.law, CallableDistribution) or surfaces.was_clipped is not None:
+        return None
+    return cpu_softmax.softmax(faces, surfaces, appearance, size, model, rate, backdrop)
 
 
 def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:
     """The nearest covering face of every pixel; arguments and result as in the reference."""
     from gendr.rendering import _numba as kernels
 
-    tables = _tables(faces, size, torch.zeros(faces.images))
+    tables = tables_of(faces, size, torch.zeros(faces.images))
     pixels = faces.images * size.pixels
     keys, face = np.zeros(pixels), np.full(pixels, -1, np.int64)
     run(

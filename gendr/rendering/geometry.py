@@ -6,6 +6,7 @@ Knows nothing of distributions. Frames as everywhere: NDC with the shorter image
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
 
 
+# Where the near and far planes lie, if nobody says otherwise and the scene allows it.
+NEAR, FAR = 1.0, 100.0
 # A face whose corners lie here is not there: for backends that count faces on the GPU, where the
 # host would have to wait for the number of those that are.
 ABSENT = 1e18
@@ -229,9 +232,68 @@ def project_faces(
     Source: the contract; the clipped polygon stays one face because splitting it would put
     F(0) = 1/2 along the seam.
     """
-    images = max(len(mesh), len(camera))
-    clip_vertices, depth_vertices, faces, offsets, source = _camera_space(mesh, camera, images)
-    clip, depth = clip_vertices[faces], depth_vertices[faces]
+    return screen_surfaces(camera_space(mesh, camera), near, far, takes_absent)
+
+
+class CameraSpace(NamedTuple):
+    """The vertices and faces of a batch of images before the camera, which broadcasts meshes.
+
+    Attributes:
+        clip: [V', 3] homogeneous coordinates (x w, y w, w) of the vertices of all images.
+        depth: [V'] theirs.
+        faces: [T, 3] indices of the corners.
+        offsets: image b owns the faces offsets[b] .. offsets[b + 1] - 1.
+        source: [T] the packed face of the mesh.
+    """
+
+    clip: Tensor
+    depth: Tensor
+    faces: Tensor
+    offsets: tuple[int, ...]
+    source: Tensor
+
+    def depths(self) -> tuple[float, float]:
+        """Least and largest depth of all vertices; (inf, -inf) without vertices."""
+        depth = self.depth.detach()
+        if depth.numel() == 0:
+            return math.inf, -math.inf
+        lowest, farthest = torch.stack([depth.amin(), depth.amax()]).tolist()
+        return lowest, farthest
+
+
+def depth_limits(
+    near: float | None, far: float | None, lowest: float, farthest: float
+) -> tuple[float, float]:
+    """The near and far planes: those given, or 1 and 100, moved apart until all lies between them.
+
+    So the softmax, which counts depth in units of far - near, depends on the scene only where 1 and
+    100 would cut some of it off, and then continuously.
+
+    Args:
+        near: > 0 or None: at most 1, and a thousandth of that (or of a smaller scene) for a scene
+            that goes on behind the camera plane.
+        far: > near or None: at least 100.
+        lowest: least depth of the scene.
+        farthest: largest depth.
+    """
+    if near is None:
+        near = NEAR if far is None else min(NEAR, far / 100)
+        if 0 < lowest < near:
+            near = lowest
+        elif lowest <= 0 < farthest:
+            near = 1e-3 * min(near, farthest)
+    if far is None:
+        far = max(FAR, farthest, 100 * near)
+    return near, far
+
+
+def screen_surfaces(
+    space: CameraSpace, near: float, far: float, takes_absent: bool = False
+) -> tuple[ScreenFaces, Surfaces]:
+    """`project_faces` of what is before the camera already."""
+    _, _, faces, offsets, source = space
+    images = len(offsets) - 1
+    clip, depth = space.clip[faces], space.depth[faces]
 
     with torch.no_grad():
         low, high = depth.amin(-1), depth.amax(-1)
@@ -262,10 +324,9 @@ def project_faces(
     return ScreenFaces(corners, offsets), Surfaces(source, clip, depth, crossing)
 
 
-def _camera_space(
-    mesh: Mesh, camera: Camera, images: int
-) -> tuple[Tensor, Tensor, Tensor, tuple[int, ...], Tensor]:
-    """Homogeneous corners and depth of all vertices, and the faces that index them, per image."""
+def camera_space(mesh: Mesh, camera: Camera) -> CameraSpace:
+    """The vertices of a batch of images seen from their cameras; batches of 1 broadcast."""
+    images = max(len(mesh), len(camera))
     if len(mesh) == 1:
         clip, depth = camera.clip_coordinates(mesh.vertices.unsqueeze(0))
         count, faces = mesh.vertices.shape[0], mesh.faces
@@ -273,7 +334,7 @@ def _camera_space(
         all_faces = (faces.unsqueeze(0) + step[:, None, None]).reshape(-1, 3)
         offsets = _cumulative([faces.shape[0]] * images)
         source = torch.arange(faces.shape[0], device=faces.device).repeat(images)
-        return clip.flatten(0, 1), depth.flatten(0, 1), all_faces, offsets, source
+        return CameraSpace(clip.flatten(0, 1), depth.flatten(0, 1), all_faces, offsets, source)
     source = torch.arange(mesh.faces.shape[0], device=mesh.faces.device)
     offsets = _cumulative(mesh.face_counts)
     index = torch.repeat_interleave(
@@ -281,7 +342,7 @@ def _camera_space(
         torch.tensor(mesh.vertex_counts, device=source.device),
     )
     clip, depth = camera.clip_coordinates(mesh.vertices, index if len(camera) > 1 else index * 0)
-    return clip, depth, mesh.faces, offsets, source
+    return CameraSpace(clip, depth, mesh.faces, offsets, source)
 
 
 def _clip_near(clip: Tensor, depth: Tensor, crossing: Tensor, near: float) -> Tensor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,6 +15,9 @@ from torch import Tensor
 from gendr._groups import Along
 from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces, signed_distance
 from gendr.rendering.model import Model
+
+if TYPE_CHECKING:
+    from gendr.rendering.shading import Appearance
 
 TAKES_ABSENT = False
 
@@ -74,8 +78,8 @@ def gather(values: Tensor, index: Tensor) -> Tensor:
 
 
 def softmax(
-    faces: ScreenFaces, surfaces: Surfaces, colours: Tensor, size: ImageSize, model: Model,
-    rate: Tensor, backdrop: float,
+    faces: ScreenFaces, surfaces: Surfaces, appearance: Appearance, size: ImageSize,
+    model: Model, rate: Tensor, backdrop: float,
 ) -> None:  # fmt: skip
     """None: it shades lists of pairs."""
 

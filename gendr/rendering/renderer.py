@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,9 +15,16 @@ from gendr._checks import check_choice, check_finite, check_like, check_number
 from gendr._tracing import lazy
 from gendr.rendering.api import Dist, Scale, make_model, parse_image_size, parse_scale
 from gendr.rendering.backend import NAMES, choose
-from gendr.rendering.geometry import project_faces
+from gendr.rendering.geometry import (
+    FAR,
+    NEAR,
+    CameraSpace,
+    camera_space,
+    depth_limits,
+    screen_surfaces,
+)
 from gendr.rendering.model import Model
-from gendr.rendering.shading import Blending, Scene, depth_planes, softmax_rgb
+from gendr.rendering.shading import Blending, Scene, closest_faces, depth_planes, softmax_rgb
 
 if TYPE_CHECKING:
     from gendr.distributions import Distribution
@@ -53,8 +61,11 @@ class Output:
         device: where they are.
     """
 
-    def __init__(self, scene: Scene, model: Model, blending: Blending, shading: str) -> None:
-        self._scene, self._model, self._blending, self._shading = scene, model, blending, shading
+    def __init__(
+        self, scene: Scene, model: Model, blending: Blending, shading: str, composite: str
+    ) -> None:
+        self._scene, self._model, self._blending = scene, model, blending
+        self._is_soft, self._over_alpha = shading == "softmax", composite == "alpha"
         self.device = scene.mesh.device
 
     @_image
@@ -66,10 +77,16 @@ class Output:
     @_image
     def rgb(self) -> Tensor:
         """Colours [B, 3, H, W]."""
-        if self._shading == "softmax":
-            image = softmax_rgb(self._scene, self._model, self._blending, PAIRS_AT_ONCE)
+        blending = self._blending
+        if self._over_alpha:
+            blending = blending.without_background()
+        if self._is_soft:
+            image = softmax_rgb(self._scene, self._model, blending, PAIRS_AT_ONCE)
         else:
             image = self._hard_rgb()
+        if self._over_alpha:
+            alpha = self.alpha.unsqueeze(-1)
+            image = image * alpha + self._blending.background * (1 - alpha)
         return image.permute(0, 3, 1, 2)
 
     @_image
@@ -128,9 +145,22 @@ class Output:
         return image.index_copy(0, self._covered[0], values).reshape(shape)
 
     def _hard_rgb(self) -> Tensor:
-        pixels, face = self._covered
-        colours = self._scene.colours(pixels, face, self._surface[0])
-        return self._spread(colours, self._blending.background)
+        """Colours [B, H, W, 3] of the nearest covering face; over alpha also where none covers."""
+        scene, (pixels, face) = self._scene, self._covered
+        colours = scene.colours(pixels, face, self._surface[0])
+        image = self._spread(colours, self._blending.background)
+        if not self._over_alpha:
+            return image
+        pixels, face = self._fringe
+        weights, _ = scene.interpolation(scene.size.centres(pixels, image.dtype), face)
+        colours = scene.colours(pixels, face, weights)
+        return image.reshape(-1, 3).index_copy(0, pixels, colours).reshape(image.shape)
+
+    @_image
+    def _fringe(self) -> tuple[Tensor, Tensor]:
+        """Pixels [K] that no face covers but some reach softly, and the face nearest to each."""
+        wanted = (self._nearest.reshape(-1) < 0) & (self.alpha.detach().reshape(-1) > 0)
+        return closest_faces(self._scene, self._model, wanted, PAIRS_AT_ONCE)
 
 
 class Renderer(nn.Module):
@@ -147,10 +177,19 @@ class Renderer(nn.Module):
         scale: > 0, NDC (NDC^2 for squared distributions), one for all images or one per image
             [B]; or text such as "1.5px". `gendr.suggest_scale` finds one.
         shading: "softmax" over depth, or "hard": the nearest covering face.
+        composite: how colours meet the background. "depth": it is one more surface, in the softmax
+            by its depth `eps`, as the papers define it, or behind all others in hard shading.
+            "alpha": colour * alpha + background * (1 - alpha), with the colour of the faces alone;
+            in hard shading that of the face that is nearest in the image where none covers. Soft
+            edges then look as in any other picture, and colours are differentiable through alpha.
         lighting: a `Lighting`, its name ("lambert", "phong"), or "none" for colours as they are.
-        near: > 0, nearest depth; triangles that cross it are clipped.
-        far: > near; faces wholly beyond it contribute nothing.
-        gamma: > 0, temperature of the softmax over normalised depth.
+        near: > 0, nearest depth; triangles that cross it are clipped. By default 1, or less if the
+            scene begins nearer.
+        far: > near; faces wholly beyond it contribute nothing. By default 100, or more if the scene
+            ends farther away.
+        gamma: > 0, temperature of the softmax over normalised depth (far - z) / (far - near): a
+            surface outweighs one that is gamma (far - near) behind it, by default about a tenth of
+            a unit of length, by e.
         eps: in [0, 1], normalised depth at which the background stands in the softmax.
         background: RGB in [0, 1].
         cutoff: coverage at or below it counts as 0; see `gendr.silhouette`.
@@ -171,9 +210,10 @@ class Renderer(nn.Module):
         scale: Scale = 1e-2,
         shading: str = "softmax",
         *,
+        composite: str = "depth",
         lighting: str | Lighting = "lambert",
-        near: float = 1.0,
-        far: float = 100.0,
+        near: float | None = None,
+        far: float | None = None,
         gamma: float | Tensor = 1e-3,
         eps: float = 1e-3,
         background: Sequence[float] = (0.0, 0.0, 0.0),
@@ -192,8 +232,9 @@ class Renderer(nn.Module):
         self._tconorm: TConorm = as_tconorm(tconorm)
         self.shading = check_choice("shading", shading, ("softmax", "hard"))
         self.lighting = Lighting.from_name(lighting) if isinstance(lighting, str) else lighting
-        self.near = check_number("near", near, above=0.0)
-        self.far = check_number("far", far, above=self.near)
+        self.composite = check_choice("composite", composite, ("depth", "alpha"))
+        self.near = None if near is None else check_number("near", near, above=0.0)
+        self.far = None if far is None else check_number("far", far, above=self.near or 0.0)
         if not isinstance(gamma, Tensor):
             check_number("gamma", gamma, above=0.0)
         self._gamma = gamma
@@ -210,6 +251,7 @@ class Renderer(nn.Module):
         check_choice("backend", backend, ("auto", *NAMES))
         self._scale = parse_scale(scale, self.size, self._dist.is_squared)
         self._learn(learnable)
+        self._has_looked = self._has_warned = False
 
     def _learn(self, names: Sequence[str]) -> None:
         """Turn what is named into parameters: logarithms of magnitudes."""
@@ -308,15 +350,60 @@ class Renderer(nn.Module):
         model = make_model(dist, self.tconorm, number, self.cutoff, images, mesh.vertices)
         backend = choose(self.backend, mesh.vertices)
         with torch.autocast(mesh.device.type, enabled=False):
-            faces, surfaces = project_faces(mesh, camera, self.near, self.far, backend.TAKES_ABSENT)
+            space = camera_space(mesh, camera)
+            near, far = self._planes(space)
+            faces, surfaces = screen_surfaces(space, near, far, backend.TAKES_ABSENT)
         scene = Scene(mesh, camera, faces, surfaces, self.size, backend, self.lighting)
         background = self.background.to(mesh.vertices)
-        blending = Blending(self.near, self.far, self.gamma, self.eps, background)
-        return Output(scene, model, blending, self.shading)
+        blending = Blending(near, far, self.gamma, self.eps, background)
+        return Output(scene, model, blending, self.shading, self.composite)
+
+    def _planes(self, space: CameraSpace) -> tuple[float, float]:
+        """The near and far planes of a scene; warns, once, if nothing lies between them.
+
+        A traced call cannot look at the scene: there they are 1 and 100 if they are not given.
+        """
+        given = self.near is not None and self.far is not None
+        # On a GPU, looking at depths means waiting for them: with planes given, once is enough.
+        look = not torch.compiler.is_compiling() and not (
+            given and self._has_looked and space.depth.is_cuda
+        )
+        if not look:
+            return depth_limits(self.near, self.far, NEAR, FAR)
+        self._has_looked = True
+        lowest, farthest = space.depths()
+        near, far = depth_limits(self.near, self.far, lowest, farthest)
+        unseen = len(space.faces) > 0 and (farthest <= near or lowest > far)
+        if unseen and not self._has_warned:
+            self._has_warned = True
+            where = "behind the camera" if farthest <= 0 else f"not between {near:g} and {far:g}"
+            warnings.warn(
+                f"nothing to be seen: the depths of the mesh are {lowest:.4g} to {farthest:.4g}, "
+                f"{where}; move the camera, or leave near and far to the renderer",
+                stacklevel=4,
+            )
+        return near, far
 
     def extra_repr(self) -> str:
-        """What this renderer is."""
-        return (
-            f"{self.size.height}x{self.size.width}, dist={self._dist}, tconorm={self._tconorm}, "
-            f"scale={self.scale}, shading={self.shading}, backend={self.backend}"
-        )
+        """What this renderer is, with learnt values as they are now."""
+
+        def number(value: Any) -> str:
+            if not isinstance(value, Tensor):
+                return str(value)
+            values = value.detach().reshape(-1).tolist()
+            return (
+                f"{values[0]:.6g}" if value.ndim == 0 else str([float(f"{x:.6g}") for x in values])
+            )
+
+        parts = {
+            "dist": self.dist,
+            "tconorm": self.tconorm,
+            "scale": number(self.scale),
+            "shading": self.shading,
+            "composite": self.composite,
+            "backend": self.backend,
+        }
+        if "log_gamma" in self._parameters:
+            parts["gamma"] = number(self.gamma)
+        listed = ", ".join(f"{name}={value}" for name, value in parts.items())
+        return f"{self.size.height}x{self.size.width}, {listed}"

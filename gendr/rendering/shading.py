@@ -6,7 +6,7 @@ All backends share this code; they differ in which (pixel, face) pairs they list
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -47,6 +47,50 @@ class Blending:
     eps: float
     background: Tensor
 
+    def without_background(self) -> Blending:
+        """The same with a black background that weighs nothing beside the faintest fragment.
+
+        It stands so far behind that its weight underflows in float64.
+        """
+        gamma = float(torch.as_tensor(self.gamma).detach())
+        return replace(self, eps=-2000 * gamma, background=torch.zeros_like(self.background))
+
+
+@dataclass(frozen=True)
+class Texture:
+    """Where the corners of faces look in the textures of their images.
+
+    Attributes:
+        uvs: [T, 3, 2], u right and v up.
+        texels: [N, 3] RGB of all textures, one after the other, row by row from the top.
+        place: [B, 3] int64, first texel, height and width of the texture of every image.
+    """
+
+    uvs: Tensor
+    texels: Tensor
+    place: Tensor
+
+
+@dataclass(frozen=True)
+class Gloss:
+    """Light that changes over a face.
+
+    Attributes:
+        lighting: how it is answered.
+        normals: [T, 3, 3] of the corners, turned to the side that is seen if that is wanted.
+        positions: [T, 3, 3] of the corners, world frame.
+        directions: [B, 3] unit vectors to the light.
+        viewpoints: [B, 3] eyes, or for orthographic cameras unit vectors to them.
+        orthographic: which of the two.
+    """
+
+    lighting: Lighting
+    normals: Tensor
+    positions: Tensor
+    directions: Tensor
+    viewpoints: Tensor
+    orthographic: bool
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -77,7 +121,7 @@ class Scene:
         )
 
     @lazy
-    def _texels(self) -> tuple[Tensor, Tensor, Tensor]:
+    def texels(self) -> tuple[Tensor, Tensor, Tensor]:
         """All textures as one list of texels [N, 3], and start and size of each mesh's."""
         textures = self.mesh.textures
         assert textures is not None  # `albedo` asks only then
@@ -94,7 +138,7 @@ class Scene:
 
     def _sampled(self, uv: Tensor, mesh_of: Tensor) -> Tensor:
         """Bilinear texture lookup [K, 3]; UVs repeat beyond [0, 1], as OBJ and glTF have it."""
-        texels, starts, sizes = self._texels
+        texels, starts, sizes = self.texels
         height, width = sizes[mesh_of].unbind(-1)
         # Texel i of n has its centre at (i + 1/2) / n; v counts from the bottom row.
         x = uv[:, 0] * width - 0.5
@@ -125,7 +169,7 @@ class Scene:
             colour = colour * self._at_corners(mesh.vertex_colors, corners, weights)
         if mesh.face_colors is not None:
             colour = colour * self.gather(mesh.face_colors, source)
-        if mesh.textures is not None and mesh.uvs is not None and mesh.face_uvs is not None:
+        if self.is_textured and mesh.uvs is not None and mesh.face_uvs is not None:
             uv = self._at_corners(mesh.uvs, mesh.face_uvs[source], weights)
             mesh_of = image if len(mesh) > 1 else torch.zeros_like(image)
             colour = colour * self._sampled(uv, mesh_of)
@@ -135,39 +179,57 @@ class Scene:
         """Unit normals [K, 3] in the world: of the vertices, interpolated, or of the face."""
         smooth = self.lighting is not None and self.lighting.smooth
         if not smooth:
-            return self.gather(self._face_normals, source)
-        mixed = self._at_corners(self._vertex_normals, self.mesh.faces[source], weights)
+            return self.gather(self.face_normals, source)
+        mixed = self._at_corners(self.vertex_normals, self.mesh.faces[source], weights)
         square = (mixed * mixed).sum(-1, keepdim=True)
         return mixed / torch.where(square > 0, square, 1.0).sqrt()
 
     @lazy
-    def _face_normals(self) -> Tensor:
+    def face_normals(self) -> Tensor:
+        """Unit normals of the faces of the mesh."""
         return self.mesh.face_normals
 
     @lazy
-    def _vertex_normals(self) -> Tensor:
+    def vertex_normals(self) -> Tensor:
+        """Unit normals of the vertices of the mesh."""
         return self.mesh.vertex_normals
 
+    @lazy
+    def image(self) -> Tensor:
+        """The image [T] of every face."""
+        source = self.surfaces.source
+        counts = torch.tensor(self.faces.counts, device=source.device)
+        images = torch.arange(self.faces.images, device=source.device)
+        return images.repeat_interleave(counts, output_size=len(source))
+
+    @lazy
+    def away(self) -> Tensor:
+        """Whether the eye is behind a face [T]: on the side that its normal does not point to."""
+        with torch.no_grad():
+            source = self.surfaces.source
+            normals = self.face_normals.index_select(0, source)
+            first = self.mesh.vertices[self.mesh.faces[source, 0]]
+            to_eye = self.viewpoints.index_select(0, self.image)
+            if not self.camera.orthographic:
+                to_eye = to_eye - first
+            return (normals * to_eye).sum(-1) < 0
+
+    @lazy
+    def viewpoints(self) -> Tensor:
+        """The eye of every image [B, 3], or for orthographic cameras the direction to it."""
+        seen = -self.camera.ahead if self.camera.orthographic else self.camera.eye
+        return seen.expand(self.faces.images, 3)
+
     @property
-    def is_linear(self) -> bool:
-        """Whether lit colours are linear on every face: no texture, flat, no highlights.
+    def is_textured(self) -> bool:
+        """Whether there are textures, and places in them to look at."""
+        return self.mesh.textures is not None and self.mesh.uvs is not None
 
-        A light on both sides of a face is: the whole face is seen from one of them.
-        """
+    @property
+    def is_glossy(self) -> bool:
+        """Whether light changes over a face: with smooth normals or highlights."""
         light = self.lighting
-        flat = light is None or not (light.smooth or light.specular > 0)
-        return flat and self.mesh.textures is None
-
-    def colours_at_corners(self) -> Tensor:
-        """Lit colours [T, 3, 3] of the corners of every face."""
-        count, device = len(self.surfaces.source), self.surfaces.source.device
-        face = torch.arange(count, device=device).repeat_interleave(3)
-        image = torch.arange(self.faces.images, device=device).repeat_interleave(
-            torch.tensor(self.faces.counts, device=device), output_size=count
-        )
-        first_pixel = image.repeat_interleave(3) * self.size.pixels
-        corners = torch.eye(3, device=device, dtype=self.faces.corners.dtype).repeat(count, 1)
-        return self.colours(first_pixel, face, corners).reshape(count, 3, 3)
+        return light is not None and (light.smooth or light.specular > 0)
 
     def _to_eye(self, source: Tensor, image: Tensor, weights: Tensor) -> Tensor:
         """Unit vectors [K, 3] from surface points to the eye."""
@@ -185,9 +247,82 @@ class Scene:
         if self.lighting is None:
             return albedo
         normals = self.normals(source, weights)
-        needs_eye = self.lighting.two_sided or self.lighting.specular > 0
+        needs_eye = self.lighting.specular > 0
         to_eye = self._to_eye(source, image, weights) if needs_eye else normals
-        return self.lighting.shade(albedo, normals, to_eye, image)
+        away = self.away[face] if self.lighting.two_sided else None
+        return self.lighting.shade(albedo, normals, to_eye, image, away)
+
+
+@dataclass(frozen=True, eq=False)
+class Appearance:
+    """The colours of all faces, by what their corners have, for kernels that fuse shading.
+
+    Everything is interpolated by the perspective-correct weights of a fragment: its colour is that
+    of the corners, times that of the texture, lit by `gloss`. What is not read is not computed.
+
+    Attributes:
+        scene: whose.
+    """
+
+    scene: Scene
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether `colours` is all there is."""
+        return not self.scene.is_textured and not self.scene.is_glossy
+
+    @lazy
+    def colours(self) -> Tensor:
+        """[T, 3, 3] RGB; lit already where light is constant on a face."""
+        scene, source = self.scene, self.scene.surfaces.source
+        colours = scene.mesh.corner_colors
+        if colours is None:
+            colours = scene.mesh.vertices.new_ones(1, 1, 3).expand(len(source), 3, 3)
+        else:
+            colours = scene.gather(colours.reshape(-1, 9), source).reshape(-1, 3, 3)
+        light = scene.lighting
+        if light is None or scene.is_glossy:
+            return colours
+        normals = scene.gather(scene.face_normals, source)
+        lit = light.shade(torch.ones_like(normals), normals, normals, scene.image, scene.away)
+        return colours * lit.unsqueeze(1)
+
+    @lazy
+    def texture(self) -> Texture | None:
+        """Where the corners look in textures, None if there are none."""
+        scene, uvs = self.scene, self.scene.mesh.corner_uvs
+        if not scene.is_textured or uvs is None:
+            return None
+        uvs = scene.gather(uvs.reshape(-1, 6), scene.surfaces.source).reshape(-1, 3, 2)
+        texels, starts, sizes = scene.texels
+        place = torch.cat([starts.unsqueeze(-1), sizes], -1)
+        return Texture(uvs, texels, place.expand(scene.faces.images, 3))
+
+    @lazy
+    def gloss(self) -> Gloss | None:
+        """What light needs that changes over a face, None if it does not."""
+        scene, mesh, light = self.scene, self.scene.mesh, self.scene.lighting
+        if light is None or not scene.is_glossy:
+            return None
+        source = scene.surfaces.source
+        if light.smooth:
+            corners = mesh.faces[source].reshape(-1)
+            normals = scene.gather(scene.vertex_normals, corners).reshape(-1, 3, 3)
+        else:
+            normals = scene.gather(scene.face_normals, source).unsqueeze(1).expand(-1, 3, 3)
+        if light.two_sided:
+            normals = torch.where(scene.away[:, None, None], -normals, normals)
+        positions = scene.gather(mesh.face_vertices.reshape(-1, 9), source).reshape(-1, 3, 3)
+        directions = light.directions(mesh.vertices)
+        images = torch.arange(scene.faces.images, device=source.device)
+        return Gloss(
+            light,
+            normals,
+            positions,
+            directions[images % len(directions)],
+            scene.viewpoints,
+            scene.camera.orthographic,
+        )
 
 
 def softmax_rgb(scene: Scene, model: Model, blending: Blending, limit: int) -> Tensor:
@@ -196,7 +331,7 @@ def softmax_rgb(scene: Scene, model: Model, blending: Blending, limit: int) -> T
     zeta = (far - z) / (far - near) is 1 at the near plane and 0 at the far plane. Source: the
     contract, stage 4; Liu et al., Soft Rasterizer (2019), the softmax over depth.
     """
-    fused = _fused_softmax(scene, model, blending) if scene.is_linear else None
+    fused = _fused_softmax(scene, model, blending)
     if fused is not None:
         return fused
     faces, size, blend = scene.faces, scene.size, blending
@@ -214,6 +349,7 @@ def softmax_rgb(scene: Scene, model: Model, blending: Blending, limit: int) -> T
         zeta = (blend.far - z) / (blend.far - blend.near)
         group = Segments(pixels - first, last - first)
         top = group.max(zeta.detach()).clamp(min=blend.eps)
+        top = torch.where(group.count(zeta) > 0, top, blend.eps)
         share = a * torch.exp((zeta - group.expand(top)) / blend.gamma)
         background = torch.exp((blend.eps - top) / blend.gamma).unsqueeze(-1)
         weighted = group.sum(share.unsqueeze(-1) * colours) + background * blend.background
@@ -228,16 +364,59 @@ def _fused_softmax(scene: Scene, model: Model, blending: Blending) -> Tensor | N
     """The same by the backend's own kernel, if it has one that serves this scene."""
     blend, size, faces = blending, scene.size, scene.faces
     depth = blend.far - blend.near
-    rate = 1 / (depth * torch.as_tensor(blend.gamma).to(faces.corners))
+    corners = faces.corners
+    gamma = torch.as_tensor(blend.gamma, dtype=corners.dtype, device=corners.device)
+    rate = 1 / (depth * gamma)
     found = scene.backend.softmax(
-        faces, scene.surfaces, scene.colours_at_corners(), size, model, rate,
-        blend.far - blend.eps * depth,
-    )  # fmt: skip
+        faces, scene.surfaces, Appearance(scene), size, model, rate, blend.far - blend.eps * depth
+    )
     if found is None:
         return None
     colours, share = found
     rgb = colours + share.unsqueeze(-1) * blend.background
     return rgb.reshape(faces.images, size.height, size.width, 3)
+
+
+def closest_faces(scene: Scene, model: Model, wanted: Tensor, limit: int) -> tuple[Tensor, Tensor]:
+    """For pixels that no face covers, the face nearest to them in the image.
+
+    Where several are as near, as at an edge that they share, it is one that faces the camera, and
+    then the first.
+
+    Args:
+        scene: what is seen.
+        model: how far faces reach.
+        wanted: [P] bool, the pixels in question.
+        limit: pairs listed together.
+
+    Returns:
+        Those of the pixels [K] that a face reaches, and that face [K], packed.
+    """
+    faces, size = scene.faces, scene.size
+    count = len(faces.corners)
+    found: list[tuple[Tensor, Tensor]] = []
+    with torch.no_grad():
+        a, b, c = faces.corners[:, :3].unbind(1)
+        ahead = b - a, c - a
+        turned = ahead[0][:, 0] * ahead[1][:, 1] < ahead[0][:, 1] * ahead[1][:, 0]
+        rank = torch.arange(count, device=turned.device) + turned * count
+        for listing in scene.backend.pairs(faces, size, model.radius(), limit):
+            pixels, face, first, last = listing()
+            kept = wanted[pixels].nonzero().squeeze(-1)
+            pixels, face = pixels[kept], face[kept]
+            d = scene.backend.distance(faces, size, pixels, face)
+            group = Segments(pixels - first, last - first)
+            nearest = torch.full_like(d[:1], -torch.inf).expand(last - first)
+            nearest = nearest.scatter_reduce(0, group.index, d, "amax")
+            tied = (d == group.expand(nearest)).nonzero().squeeze(-1)
+            best = torch.full_like(rank[:1], 2 * count).expand(last - first)
+            best = best.scatter_reduce(0, group.index[tied], rank[face[tied]], "amin")
+            some = (best < 2 * count).nonzero().squeeze(-1)
+            found.append((some + first, best[some] % count))
+    if not found:
+        none = torch.zeros(0, dtype=torch.int64, device=faces.corners.device)
+        return none, none
+    return torch.cat([p for p, _ in found]), torch.cat([f for _, f in found])
 
 
 def alpha_from_pairs(
@@ -257,10 +436,11 @@ def alpha_from_pairs(
 
 def _prepare(scene: Scene) -> None:
     """Compute what the runs share before any of them is checkpointed."""
-    if scene.mesh.textures is not None:
-        _ = scene._texels
+    if scene.is_textured:
+        _ = scene.texels
     if scene.lighting is not None:
-        _ = scene._vertex_normals if scene.lighting.smooth else scene._face_normals
+        _ = scene.vertex_normals if scene.lighting.smooth else scene.face_normals
+        _ = scene.away
 
 
 def depth_planes(scene: Scene, near: float, far: float) -> tuple[Tensor, Tensor]:

@@ -24,7 +24,7 @@ from gendr.rendering import triton_tiles as tiles
 from gendr.rendering.backend import Backend
 from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
 from gendr.rendering.model import Model
-from gendr.rendering.shading import alpha_from_pairs
+from gendr.rendering.shading import Appearance, alpha_from_pairs
 from gendr.rendering.triton_tiles import set_atomic
 
 __all__ = [
@@ -48,19 +48,21 @@ def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
 
 
 def softmax(
-    faces: ScreenFaces, surfaces: Surfaces, colours: Tensor, size: ImageSize, model: Model,
-    rate: Tensor, backdrop: float,
+    faces: ScreenFaces, surfaces: Surfaces, appearance: Appearance, size: ImageSize,
+    model: Model, rate: Tensor, backdrop: float,
 ) -> tuple[Tensor, Tensor] | None:  # fmt: skip
     """The softmax of colours that are linear on every face; see `triton_softmax.softmax`.
 
-    None where that cannot be fused: for a CDF of the user's own, or faces cut by the near plane.
+    None where that cannot be fused: for textures, smooth normals and highlights, for a CDF of the
+    user's own, and for faces cut by the near plane.
     """
     from gendr.distributions import CallableDistribution
     from gendr.rendering import triton_softmax
 
-    if isinstance(model.dist.law, CallableDistribution) or surfaces.was_clipped is not None:
+    own = isinstance(model.dist.law, CallableDistribution)
+    if own or surfaces.was_clipped is not None or not appearance.is_linear:
         return None
-    return triton_softmax.softmax(faces, surfaces, colours, size, model, rate, backdrop)
+    return triton_softmax.softmax(faces, surfaces, appearance, size, model, rate, backdrop)
 
 
 def pairs(

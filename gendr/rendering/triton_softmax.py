@@ -1,6 +1,6 @@
 """Softmax shading on the Triton backend: one fused operator and its gradient.
 
-For colours that are linear on a face (see `Scene.colours_at_corners`) and faces that the near plane
+For colours that are linear on a face (see `Appearance`) and faces that the near plane
 does not cut. Everything else is shaded from lists of fragments, by the code all backends share.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -18,11 +18,14 @@ from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 from gendr.rendering.model import Model
 from gendr.rendering.triton_alpha import Arguments, Member
 
+if TYPE_CHECKING:
+    from gendr.rendering.shading import Appearance
+
 
 def softmax(
     faces: ScreenFaces,
     surfaces: Surfaces,
-    colours: Tensor,
+    appearance: Appearance,
     size: ImageSize,
     model: Model,
     rate: Tensor,
@@ -33,13 +36,15 @@ def softmax(
     Args:
         faces: triangles.
         surfaces: the same in space; none of them clipped.
-        colours: [T, 3, 3] at the corners.
+        appearance: colours that are linear on every face.
         size: of the image.
         model: what covers.
         rate: [], 1 / ((far - near) gamma).
         backdrop: depth of the background.
     """
-    attributes = torch.cat([surfaces.clip[..., 2], surfaces.depth, colours.flatten(1)], -1)
+    attributes = torch.cat(
+        [surfaces.clip[..., 2], surfaces.depth, appearance.colours.flatten(1)], -1
+    )
     tensors, numbers, names = Arguments.of(model)
     corners, scale, attributes, rate = (
         x.to(torch.float32) for x in (faces.corners, model.scale, attributes, rate)

@@ -107,8 +107,9 @@ def tconorm(name: str, p: float | Tensor | None = None) -> TConorm:
             raise ValueError(f"{cls.name} takes no parameter, got p = {p}; leave it out")
         return cls()
     if p is None:
+        example = -2 if "<" in cls.parameter else 2
         raise ValueError(
-            f"{cls.name} needs a parameter, {cls.parameter}: tconorm('{cls.name}', p=...)"
+            f"{cls.name} needs a parameter, {cls.parameter}; write it like {cls.name}(p={example})"
         )
     return cls(p)  # pyright: ignore[reportCallIssue]
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import struct
 import warnings
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_geometry(tmp_path, ending, dtype):
     back = Mesh.load(tmp_path / f"m.{ending}", dtype=dtype)
     assert back.dtype == dtype
     assert back.is_watertight
-    exact = ending == "obj" or dtype == torch.float32
+    exact = ending in ("obj", "ply") or dtype == torch.float32
     within = 0 if exact else 1e-15 if ending == "off" else 1e-6
     tolerance = {"rtol": 0, "atol": within}
     assert_close(back.face_vertices, shaken.face_vertices, **tolerance)
@@ -259,6 +260,38 @@ def test_what_is_missing_is_said(tmp_path):
     assert_close(mesh.texture, torch.tensor([1.0, 0, 0]).expand(2, 2, 3))
 
 
+def test_obj_of_mixed_corners_and_blocks(tmp_path, monkeypatch):
+    """What is read in blocks is what its lines say one by one."""
+    monkeypatch.setattr("gendr.mesh.obj._BLOCK", 2)
+    lines = SQUARE + "vt 0 0 # half\nvt 1\nvt 1 1\nf 1/1 2//7 -3/3/1\nv 7 7 7\n"
+    lines += "f 1/1/1 2/ 3/3 -1\nusemtl A\nf -2// 2//1 3//1 # done\nf 1/-3 2/-2 3/-1\n"
+    mesh = obj(tmp_path, lines)
+    assert mesh.faces.tolist() == [[0, 1, 2], [0, 1, 2], [0, 2, 5], [4, 1, 2], [0, 1, 2]]
+    uvs = obj(tmp_path, lines.replace("2//7", "2/2").replace("2/ 3/3 -1", "2/2 3/3 -1/3")
+              .replace("f -2// 2//1 3//1", "f 1/1 2/2/1 3/3"))  # fmt: skip
+    assert uvs.uvs.tolist() == [[0, 0], [1, 0], [1, 1]]
+    assert uvs.face_uvs.tolist() == [[0, 1, 2], [0, 1, 2], [0, 2, 2], [0, 1, 2], [0, 1, 2]]
+    for wrong in (
+        "v 1 2 x",
+        "f 1 2 3x",
+        "f 1/2 2/1 3/1/z/ 1/y",
+        "f 1 2 -8",
+        "f 99999999999999999999 2 3",
+    ):
+        (tmp_path / "m.obj").write_text(lines + "v 1 1 1\n" + wrong + "\nf 1 2 3\nv 2 2 2\n")
+        fails(tmp_path / "m.obj", rf"damaged: line 16 reads '{wrong[:40]}'")
+
+
+def test_textures_lie_beside_their_mtl_or_the_obj(tmp_path):
+    lines = "mtllib parts/m.mtl\n" + SQUARE + "vt 0 0\nusemtl A\nf 1/1 2/1 3/1\n"
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "m.mtl").write_text("newmtl A\nmap_Kd t.png\n")
+    Image.new("RGB", (1, 1), (255, 0, 0)).save(tmp_path / "t.png")
+    assert obj(tmp_path, lines).texture[0, 0].tolist() == [1, 0, 0]
+    Image.new("RGB", (1, 1), (0, 255, 0)).save(tmp_path / "parts" / "t.png")
+    assert obj(tmp_path, lines).texture[0, 0].tolist() == [0, 1, 0]
+
+
 def test_texture_row_zero_is_the_top(tmp_path):
     pixels = np.zeros((2, 1, 3), np.uint8)
     pixels[0] = 255
@@ -345,6 +378,47 @@ def test_polygons_of_off_and_ply(tmp_path):
     mesh = Mesh.load(tmp_path / "m.ply")
     assert mesh.vertex_counts == (4,)
     assert mesh.face_areas.sum().item() == pytest.approx(1)
+
+
+STRIPS = [[0, 1, 2, 3, -1, 2, 3, 4, 5], [1, 3, 3, 5]]
+STRIP_FACES = [[0, 1, 2], [2, 1, 3], [2, 3, 4], [4, 3, 5]]
+
+
+def strips(kind, rows, points):
+    """A PLY file of triangle strips, red except for its first vertex."""
+    head = f"ply\nformat {kind} 1.0\nelement vertex {len(points)}\n"
+    head += "".join(f"property float {c}\n" for c in "xyz")
+    head += "".join(f"property uchar {c}\n" for c in ("red", "green", "blue"))
+    head += f"element tristrips {len(rows)}\nproperty list int int vertex_indices\nend_header\n"
+    colors = [[255, 0, 0]] * len(points)
+    colors[0] = [0, 0, 255]
+    if kind == "ascii":
+        lines = [[*p, *c] for p, c in zip(points, colors, strict=True)]
+        lines += [[len(row), *row] for row in rows]
+        return (head + "".join(" ".join(map(str, line)) + "\n" for line in lines)).encode()
+    order = "<" if "little" in kind else ">"
+    vertices = np.zeros(len(points), [("p", order + "f4", 3), ("c", "u1", 3)])
+    vertices["p"], vertices["c"] = points, colors
+    lists = b"".join(np.array([len(row), *row], order + "i4").tobytes() for row in rows)
+    return head.encode() + vertices.tobytes() + lists
+
+
+@pytest.mark.parametrize("kind", ["ascii", "binary_little_endian", "binary_big_endian"])
+def test_triangle_strips_of_a_ply(tmp_path, kind):
+    points = [(x, y, 0) for y in range(3) for x in range(2)]
+    (tmp_path / "m.ply").write_bytes(strips(kind, STRIPS[:1], points))
+    mesh = Mesh.load(tmp_path / "m.ply")
+    assert mesh.faces.tolist() == STRIP_FACES
+    assert_close(mesh.face_normals, torch.tensor([[0.0, 0, 1]]).expand(4, 3))
+    assert mesh.vertex_colors[:2].tolist() == [[0, 0, 1], [1, 0, 0]]
+    (tmp_path / "m.ply").write_bytes(strips(kind, [[0, 1, 9]], points))
+    fails(tmp_path / "m.ply", "a face names a vertex that is not there")
+
+
+def test_several_rows_of_triangle_strips(tmp_path):
+    points = [(x, y, 0) for y in range(3) for x in range(2)]
+    (tmp_path / "m.ply").write_bytes(strips("ascii", STRIPS, points))
+    assert Mesh.load(tmp_path / "m.ply").faces.tolist() == STRIP_FACES  # the second has no area
 
 
 def test_ascii_stl(tmp_path):
@@ -441,12 +515,138 @@ def test_points_without_faces(tmp_path):
     fails(tmp_path / "m.off", "holds no faces|is no readable")
 
 
+def test_coordinates_too_large(tmp_path):
+    for size, dtypes in (("1e30", ("float32",)), ("1e300", ("float32", "float64"))):
+        (tmp_path / "m.obj").write_text(f"v 0 0 0\nv {size} 0 0\nv 0 {size} 0\nf 1 2 3\n")
+        for dtype in dtypes:
+            limit = r"1e\+18" if dtype == "float32" else r"1e\+153"
+            with pytest.raises(ValueError, match=rf"m\.obj must lie within ±{limit} in {dtype}"):
+                Mesh.load(tmp_path / "m.obj", dtype=getattr(torch, dtype))
+    (tmp_path / "m.obj").write_text("v 0 0 0\nv 1e30 0 0\nv 0 1e30 0\nf 1 2 3\n")
+    mesh = Mesh.load(tmp_path / "m.obj", dtype=torch.float64)
+    assert mesh.normalized().to(torch.float32).face_areas.isfinite().all()
+    (tmp_path / "m.obj").write_text("v 0 0 0\nv 1e400 0 0\nv 0 1 0\nf 1 2 3\n")
+    fails(tmp_path / "m.obj", "vertices must be finite")
+
+
+def test_json_nested_too_deeply(tmp_path):
+    text = b'{"asset":{"version":"2.0"},"extras":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    text += b" " * (-len(text) % 4)
+    head = b"glTF" + struct.pack("<II", 2, 20 + len(text)) + struct.pack("<I4s", len(text), b"JSON")
+    (tmp_path / "m.glb").write_bytes(head + text)
+    fails(tmp_path / "m.glb", "is no readable GLB file .it is nested too deeply")
+
+
 def test_what_cannot_be_saved(tmp_path):
     with pytest.raises(ValueError, match="got a batch of 2; save mesh"):
         cube().repeated(2).save(tmp_path / "m.obj")
     with pytest.raises(ValueError, match="without faces"):
         Mesh(torch.zeros(1, 3), torch.zeros(0, 3, dtype=torch.int64)).save(tmp_path / "m.obj")
     assert not any(tmp_path.iterdir())
+
+
+# -- what is there already -------------------------------------------------------------------------
+
+
+def test_files_of_others_stay(tmp_path):
+    mesh = seamed()
+    for name in ("m.png", "m-1.png", "m.mtl"):
+        (tmp_path / name).write_text("mine")
+    for _ in range(2):  # the second time, m-2.png and m-1.mtl are those of m.obj
+        mesh.save(tmp_path / "m.obj")
+        assert {p.name for p in tmp_path.iterdir()} == {
+            "m.png", "m-1.png", "m.mtl", "m.obj", "m-1.mtl", "m-2.png"
+        }  # fmt: skip
+        for name in ("m.png", "m-1.png", "m.mtl"):
+            assert (tmp_path / name).read_text() == "mine"
+        assert_close(Mesh.load(tmp_path / "m.obj").texture, mesh.texture)
+
+
+def test_own_files_are_replaced(tmp_path):
+    seamed().save(tmp_path / "m.obj")
+    black = seamed().with_texture(torch.zeros(1, 1, 3))
+    black.save(tmp_path / "m.obj")
+    assert {p.name for p in tmp_path.iterdir()} == {"m.obj", "m.mtl", "m.png"}
+    assert_close(Mesh.load(tmp_path / "m.obj").texture, black.texture)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_all_files_or_none(tmp_path, ending, monkeypatch):
+    path = tmp_path / f"m.{ending}"
+    mesh = seamed() if ending in ("obj", "glb") else cube()
+    mesh.save(path)
+    before = {p: p.read_bytes() for p in tmp_path.iterdir()}
+    written = []
+
+    def full(file):
+        written.append(file)
+        if len(written) == len(before):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        mesh.scaled(2).save(path)
+    assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+# -- far out ---------------------------------------------------------------------------------------
+
+FAR = torch.tensor([500_000.25, 4_649_000.75, 12.0], dtype=torch.float64)
+
+
+def surveyed(far=FAR):
+    """A ball of radius 5 in the coordinates of a survey."""
+    return icosphere(2, dtype=torch.float64).scaled(5.0).translated(far)
+
+
+@pytest.mark.parametrize("ending", ["obj", "ply", "off", "glb"])
+def test_shape_and_place_survive_far_out(tmp_path, ending):
+    true = surveyed()
+    if ending == "glb":
+        true.to(torch.float64).save(tmp_path / "m.glb")
+    else:
+        true.save(tmp_path / f"m.{ending}")
+    with pytest.warns(UserWarning, match=r"counts? from mesh\.origin, \(500000, 4649001, 0\)"):
+        mesh = Mesh.load(tmp_path / f"m.{ending}")
+    assert mesh.dtype == torch.float32
+    assert mesh.origin.tolist() == [[500_000, 4_649_001, 0]]
+    assert_close(mesh.vertices.double() + mesh.origin, true.vertices, rtol=0, atol=1e-6)
+    assert_close(mesh.face_areas.double(), true.face_areas, rtol=1e-5, atol=0)
+    moved = mesh.with_vertices(mesh.vertices * 1.5)
+    moved.save(tmp_path / f"again.{ending}")
+    with pytest.warns(UserWarning, match="origin"):
+        again = Mesh.load(tmp_path / f"again.{ending}")
+    assert again.origin.tolist() == mesh.origin.tolist()
+    assert_close(again.vertices, moved.vertices, rtol=0, atol=1e-6)
+    same = Mesh.load(tmp_path / f"m.{ending}", dtype=torch.float64)
+    assert not same.origin.any()
+    assert_close(same.vertices, true.vertices, rtol=0, atol=1e-6)
+
+
+def test_an_stl_drops_the_origin(tmp_path):
+    mesh = icosphere(1).with_origin(FAR)
+    with pytest.warns(UserWarning, match="does not hold the origin of this mesh"):
+        mesh.save(tmp_path / "m.stl")
+    assert_close(Mesh.load(tmp_path / "m.stl").face_vertices, mesh.face_vertices)
+
+
+def test_what_is_far_out(tmp_path):
+    """It is the corners that count, and float32's spacing there over the longest side."""
+    for distance, far in ((4000, False), (9000, True)):  # times 1.2e-7 is 1e-4 of 10 at 8389
+        surveyed(FAR * 0 + torch.tensor([distance, 0, 0])).save(tmp_path / "m.obj")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            mesh = Mesh.load(tmp_path / "m.obj")
+        assert bool(caught) == bool(mesh.origin.any()) == far
+    text = "v 0 0 0\n" + "".join(f"v {3e6 + x} {y} 0\n" for x, y in ((0, 0), (1, 0), (0, 1)))
+    with pytest.warns(UserWarning, match="origin"):
+        mesh = obj(tmp_path, text + "f 2 3 4\n")  # vertex 1 is of no face
+    assert mesh.face_areas.item() == 0.5
+    tiny = surveyed(FAR * 0 + torch.tensor([0, 70.3, 0])).scaled(1e-3)
+    tiny.translated(FAR * 1e-3).save(tmp_path / "m.obj")
+    with pytest.warns(UserWarning, match="origin"):
+        mesh = Mesh.load(tmp_path / "m.obj")
+    assert_close(mesh.face_areas.double(), tiny.face_areas, rtol=1e-4, atol=0)
 
 
 # -- real files ------------------------------------------------------------------------------------

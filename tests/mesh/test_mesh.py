@@ -237,6 +237,46 @@ def test_to_and_detach(dtype):
     assert mesh.repeated(2).to("meta").face_uvs.device.type == "meta"
     with pytest.raises(TypeError, match="float32 or float64, not float16"):
         mesh.to(torch.float16)
+    with pytest.raises(ValueError, match=r"within ±1e\+18 in float32, .* or use float64"):
+        mesh.with_vertices(mesh.vertices * 1e30).to(torch.float32)
+
+
+def test_the_origin_goes_along():
+    far = torch.tensor([5e5, 4.6e6, 0.0])
+    mesh = icosphere(1).with_origin(far)
+    assert mesh.origin.dtype == torch.float64
+    assert mesh.origin.tolist() == [far.tolist()]
+    same = (mesh.detach(), mesh.to(torch.float64), mesh.subdivided(), mesh.scaled(2.0), mesh[0],
+            mesh.with_vertices(mesh.vertices + 1), mesh.translated(torch.ones(3)),
+            mesh.with_vertex_colors(torch.ones(42, 3)), mesh.transformed(torch.eye(3)))  # fmt: skip
+    for other in same:
+        assert torch.equal(other.origin, mesh.origin)
+    assert not mesh.normalized().origin.any()
+    assert mesh.repeated(2).origin.tolist() == [far.tolist()] * 2
+    batch = Mesh.batch([cube(), mesh, icosphere(1)])
+    assert batch.origin.tolist() == [[0, 0, 0], far.tolist(), [0, 0, 0]]
+    assert torch.equal(batch[1].origin, mesh.origin)
+    assert not batch[2].origin.any()
+    assert batch.with_origin(-batch.origin).origin[1].tolist() == (-far).tolist()
+    assert "origin [500000.0, 4600000.0, 0.0]" in repr(mesh)
+    assert "origin" not in repr(mesh.with_origin(torch.zeros(3)))
+
+
+def test_relative_to_another_origin():
+    far = torch.tensor([5e5, 4.6e6, 0.0], dtype=torch.float64)
+    batch = Mesh.batch([icosphere(0).with_origin(far), icosphere(0)])
+    near = batch.relative_to(far + 0.5)
+    assert_close(near[0].vertices, icosphere(0).vertices - 0.5)
+    assert_close(near[1].vertices, (icosphere(0).vertices - far - 0.5).float())
+    assert_close(near.origin, (far + 0.5).expand(2, 3))
+    for bad, error in (
+        ([0.0] * 3, TypeError),
+        (torch.zeros(2), ValueError),
+        (far * NAN, ValueError),
+    ):
+        for method in (batch.relative_to, batch.with_origin):
+            with pytest.raises(error, match="origin must"):
+                method(bad)
 
 
 def test_repr_says_what_it_is():
@@ -262,6 +302,13 @@ BAD = {
     "negative": ((V, F - 1), {}, ValueError, "got the index -1"),
     "nan": ((V + NAN, F), {}, ValueError, "vertices must be finite, got 12 NaN"),
     "inf": ((V.double() + math.inf, F), {}, ValueError, "vertices must be finite"),
+    "far": ((V + 1e20, F), {}, ValueError, r"vertices must lie within ±1e\+18 in float32, got 1e"),
+    "farther": (
+        (V.double() + 1e200, F),
+        {},
+        ValueError,
+        r"±1e\+153 in float64, got 1e\+200; scale",
+    ),
     "device": ((V, F.to("meta")), {}, ValueError, "faces must be on the device of vertices"),
     "uvs alone": ((V, F), {"uvs": UVS["uvs"]}, ValueError, "got no face_uvs"),
     "face_uvs alone": ((V, F), {"face_uvs": F}, ValueError, "got no uvs"),
@@ -289,6 +336,20 @@ def test_the_door(case):
     with pytest.raises(error, match=message) as caught:
         Mesh(*args, **attributes)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["texture", "vertex_colors", "face_colors"])
+def test_colors_that_are_learnt_may_leave_their_range(name):
+    mesh = full(cube())
+    change = getattr(mesh, f"with_{name}")
+    far = torch.full_like(getattr(mesh, name), 2.5)
+    leaf = far.clone().requires_grad_()
+    for learnt in (leaf, leaf * -1):
+        assert getattr(change(learnt), name) is learnt
+    with pytest.raises(ValueError, match=rf"{name} must lie in .* got 2\.5 .* by 255, clamp what"):
+        change(far)
+    with pytest.raises(ValueError, match=f"{name} must be finite"):
+        change(leaf * NAN)
 
 
 def test_the_door_of_batches():

@@ -58,11 +58,43 @@ def test_hard_shading_takes_the_nearest():
 def test_what_is_out_of_range_is_not_seen():
     out = Renderer(5, far=2.5, lighting="none")(two_squares(), ahead())
     assert (out.face_id < 2).all()
-    assert not Renderer(5, near=4.0, far=5.0)(two_squares(), ahead()).alpha.any()
-    nothing = Renderer(5, near=4.0, far=5.0, background=(0.1, 0.2, 0.3))(two_squares(), ahead())
+    beyond = Renderer(5, near=4.0, far=5.0, background=(0.1, 0.2, 0.3))
+    with pytest.warns(UserWarning, match="depths of the mesh are 2 to 3, not between 4 and 5"):
+        nothing = beyond(two_squares(), ahead())
+    beyond(two_squares(), ahead())  # once is enough
     assert torch.isinf(nothing.depth).all()
     assert (nothing.normals == 0).all()
+    assert not nothing.alpha.any()
     torch.testing.assert_close(nothing.rgb[0, :, 2, 2], torch.tensor([0.1, 0.2, 0.3]).double())
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1.0, 1e3])
+def test_near_and_far_are_found_from_the_scene(factor):
+    """A scene of any size is seen, and the one that the contract's planes hold as they show it."""
+    mesh, camera = icosphere(2), look_at(2.7 * factor, 20.0, 30.0)
+    out = Renderer(24, "heaviside", "max")(mesh.scaled(factor), camera)
+    want = Renderer(24, "heaviside", "max", near=1.0, far=100.0)(mesh, look_at(2.7, 20.0, 30.0))
+    assert want.alpha.mean() > 0.5
+    assert (out.alpha != want.alpha).sum() <= 2
+    if factor == 1:
+        assert torch.equal(out.rgb, want.rgb)
+
+
+def test_a_scene_around_the_camera_is_cut_close_to_it():
+    """Walls nearer than 1 are seen; what is behind the camera is cut off and blows nothing up."""
+    room = cube().scaled(0.8)
+    out = Renderer(16, "heaviside", "max")(room, look_at(0.01, 0.0, 0.0, fov=90.0))
+    assert out.alpha.all()
+    assert 0.5 < out.depth.min() < out.depth.max() < 1.0
+
+
+def test_behind_the_camera_warns_once():
+    renderer = Renderer(8)
+    away = ahead().to(torch.float32)
+    mesh = icosphere(0).translated(torch.tensor([0.0, 0.0, -5.0]))
+    with pytest.warns(UserWarning, match="behind the camera"):
+        assert not renderer(mesh, away).alpha.any()
+    assert not renderer(mesh, away).alpha.any()
 
 
 def test_a_texture_is_sampled_where_the_uv_says():
@@ -165,6 +197,29 @@ def test_normals_point_outwards_in_the_world():
         assert (out.normals[0][:, ~covered] == 0).all()
 
 
+@pytest.mark.parametrize("inside_out", [False, True])
+@pytest.mark.parametrize("shading", ["hard", "softmax"])
+def test_smooth_light_does_not_flip_at_contours(shading, inside_out):
+    """Near a contour an interpolated normal points away from the eye; the face is still in front.
+
+    Light from behind the object reaches just those: turned by their own sign they would be dark.
+    """
+    mesh = icosphere(0)
+    if inside_out:
+        mesh = Mesh(mesh.vertices, mesh.faces.flip(1))
+    camera = look_at(3.0, 50.0, 75.0, orthographic=True)
+    light = Lighting(0.0, 1.0, direction=camera.ahead[0], smooth=True)
+    out = Renderer(96, "uniform", scale=1e-6, shading=shading, lighting=light)(mesh, camera)
+    normals = out.normals[0].permute(1, 2, 0)
+    facing = (normals * camera.ahead[0]).sum(-1) * (-1 if inside_out else 1)
+    covered = out.face_id[0] >= 0
+    assert (facing[covered] > 0.05).sum() > 10  # there are such normals
+    want = facing.clamp(min=0)[covered]
+    got = out.rgb[0, 0][covered]
+    assert (got - want).abs().max() < (1e-6 if shading == "hard" else 0.2)
+    assert ((got - want).abs() > 0.02).float().mean() < 0.03
+
+
 def scene(texture=False):
     generator = torch.Generator().manual_seed(1)
     mesh = icosphere(0)
@@ -254,6 +309,101 @@ def test_cpu_colours_equal_the_reference():
         torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-10)
 
 
+def wide_scene():
+    """Large faces and small ones, so that blocks of pixels hold parts of faces and many faces."""
+    generator = torch.Generator().manual_seed(4)
+    mesh = icosphere(1).scaled(0.7).to(torch.float64)
+    sheet = Mesh(
+        torch.tensor([[-1.2, -1, 0.2], [1.1, -0.9, -0.3], [0, 1.3, 0.4]], dtype=torch.float64),
+        torch.tensor([[0, 1, 2]]),
+    )
+    vertices = torch.cat([mesh.vertices, sheet.vertices])
+    faces = torch.cat([mesh.faces, sheet.faces + len(mesh.vertices)])
+    count = len(vertices)
+
+    def random(*shape):
+        return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+    return {
+        "vertices": vertices,
+        "faces": faces,
+        "vertex_colors": random(count, 3),
+        "face_colors": random(len(faces), 3),
+        "texture": random(7, 5, 3),
+        "uvs": 3 * random(count, 2) - 1,  # beyond the ends, where the texture repeats
+        "direction": random(2, 3) - 0.5,
+        "gamma": torch.tensor(0.05, dtype=torch.float64),
+        "scale": torch.tensor(0.08, dtype=torch.float64),
+    }
+
+
+LIGHTS = {
+    "none": None,
+    "lambert": {},
+    "smooth": {"smooth": True},
+    "phong": {"smooth": True, "specular": 0.4, "shininess": 5.0},
+    "flat and glossy": {"specular": 0.4, "shininess": 5.0, "two_sided": False},
+}
+SURFACES = ("vertex_colors", "face_colors", "texture")
+
+
+@pytest.mark.parametrize("light", LIGHTS)
+@pytest.mark.parametrize("surface", [(), SURFACES[:2], SURFACES[2:], SURFACES], ids=str)
+def test_fused_colours_equal_the_reference_in_all_gradients(light, surface):
+    """Everything that a colour depends on, with more fragments than fit a block."""
+    results = []
+    orthographic = light == "smooth"
+    for backend in ("cpu", "reference"):
+        leaf = {k: v.clone() for k, v in wide_scene().items()}
+        faces = leaf.pop("faces")
+        leaf = {k: v.requires_grad_() for k, v in leaf.items()}
+        camera = look_at(
+            leaf["vertices"].new_tensor(2.7), 21.0, torch.tensor([33.0, 140.0]).double(),
+            orthographic=orthographic,
+        )  # fmt: skip
+        parts = {name: leaf[name] for name in surface}
+        if "texture" in surface:
+            parts |= {"uvs": leaf["uvs"], "face_uvs": faces}
+        lighting = LIGHTS[light]
+        if lighting is not None:
+            lighting = Lighting(direction=leaf["direction"], **lighting)
+        renderer = Renderer(
+            (17, 21), "logistic", scale=leaf["scale"], gamma=leaf["gamma"], backend=backend,
+            lighting=lighting, background=(0.1, 0.2, 0.3), cutoff=1e-4,
+        )  # fmt: skip
+        rgb = renderer(Mesh(leaf["vertices"], faces, **parts), camera).rgb
+        weights = torch.linspace(-1, 1, rgb.numel(), dtype=rgb.dtype).reshape(rgb.shape)
+        (rgb * weights).sum().backward()
+        results.append([rgb.detach(), *(x.grad for x in leaf.values())])
+    for got, want in zip(*results, strict=True):
+        assert (got is None) == (want is None)
+        if got is not None:
+            torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-9)
+
+
+def test_gradients_of_a_texture_are_the_same_in_any_rounds(monkeypatch):
+    """However few requests are kept together, and however many threads there are."""
+    from gendr.rendering import cpu, cpu_softmax
+
+    results = []
+    for records, threads in ((2_000_000, 1), (2_000_000, 2), (1_000, 2)):
+        monkeypatch.setattr(cpu_softmax, "RECORDS", records)
+        cpu.set_num_threads(threads)
+        leaf = wide_scene()
+        texture = leaf["texture"].requires_grad_()
+        mesh = Mesh(
+            leaf["vertices"], leaf["faces"], uvs=leaf["uvs"], face_uvs=leaf["faces"],
+            texture=texture,
+        )  # fmt: skip
+        camera = look_at(2.7, 21.0, 33.0, dtype=torch.float64)
+        rgb = Renderer(40, "logistic", scale=0.1, backend="cpu")(mesh, camera).rgb
+        rgb.square().sum().backward()
+        results.append(texture.grad)
+    cpu.set_num_threads(None)
+    assert results[0].abs().sum() > 0
+    assert all(torch.equal(results[0], other) for other in results[1:])
+
+
 def test_vertex_colours_are_recovered_from_12_views():
     mesh, camera = icosphere(2), look_at(3.0, 20.0, torch.arange(12) * 30.0)
     generator = torch.Generator().manual_seed(3)
@@ -282,8 +432,8 @@ def test_only_what_is_read_is_computed(monkeypatch):
     def refuse(*args):
         raise AssertionError("not asked for")
 
-    monkeypatch.setattr(cpu, "pairs", refuse)
-    monkeypatch.setattr(cpu, "nearest", refuse)
+    for name in ("softmax", "pairs", "nearest"):
+        monkeypatch.setattr(cpu, name, refuse)
     out = Renderer(8, backend="cpu")(icosphere(0).scaled(0.5), look_at(3, 0, 0))
     assert out.alpha.any()
     assert out.alpha is out.alpha
@@ -304,3 +454,98 @@ def test_grid_and_mesh_helpers_render_alike():
         mesh = grid(n, n)
         images.append(gendr.Renderer(16, "heaviside", "max")(mesh, camera).alpha)
     assert torch.equal(images[0], images[1])
+
+
+# -- over alpha -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("shading", ["softmax", "hard"])
+def test_over_alpha_soft_edges_fade_into_the_background(shading, backend):
+    """One face of one colour: colour * alpha + background * (1 - alpha), however soft."""
+    vertices, faces, _ = scene()
+    mesh = Mesh(vertices, faces[:1], face_colors=torch.tensor([[0.9, 0.5, 0.1]]).double())
+    background = torch.tensor([0.2, 0.3, 1.0]).double()
+    renderer = Renderer(
+        16, "logistic", scale=0.1, shading=shading, composite="alpha", lighting="none",
+        background=background.tolist(), backend=backend,
+    )  # fmt: skip
+    out = renderer(mesh, look_at(2.7, 21.0, 33.0, dtype=torch.float64))
+    alpha = out.alpha[:, None]
+    assert alpha.min() < 0.01 < 0.5 < alpha.max() < 1
+    want = mesh.face_colors[0][:, None, None] * alpha + background[:, None, None] * (1 - alpha)
+    torch.testing.assert_close(out.rgb, want)
+
+
+def test_over_alpha_opaque_pixels_show_what_the_papers_show():
+    """Where alpha is 1 and the background of the softmax far behind, nothing changes."""
+    vertices, faces, colours = scene()
+    mesh = Mesh(vertices, faces, vertex_colors=colours)
+    camera = look_at(2.7, 21.0, 33.0, dtype=torch.float64)
+    images = [
+        Renderer(32, "uniform", scale=1e-2, composite=c, background=(1, 0, 1))(mesh, camera)
+        for c in ("depth", "alpha")
+    ]
+    opaque = (images[0].alpha == 1)[:, None].expand(-1, 3, -1, -1)
+    assert opaque.float().mean() > 0.1
+    torch.testing.assert_close(images[1].rgb[opaque], images[0].rgb[opaque], rtol=0, atol=1e-4)
+
+
+def test_over_alpha_a_fringe_takes_the_colour_of_the_face_next_to_it():
+    """Hard shading: beyond the left edge of two squares side by side the left colour goes on."""
+    corners = torch.tensor([[-1.0, -1, 2], [0, -1, 2], [0, 1, 2], [-1, 1, 2]]).double()
+    right = corners + torch.tensor([1.0, 0, 0])
+    faces = torch.tensor([[0, 1, 2], [0, 2, 3]])
+    colours = torch.tensor([[1.0, 0, 0], [0, 1, 0]]).double().repeat_interleave(2, 0)
+    mesh = Mesh(torch.cat([corners, right]), torch.cat([faces, faces + 4]), face_colors=colours)
+    renderer = Renderer(
+        (9, 33), "logistic", scale=0.2, shading="hard", composite="alpha", lighting="none"
+    )
+    images = []
+    for backend in ("cpu", "reference"):
+        renderer.backend = backend
+        out = renderer(mesh, ahead())
+        assert (out.alpha > 0).all()
+        assert (out.face_id < 0).any()
+        pure = out.rgb / out.alpha[:, None]
+        # The camera's right is -x: red, at x < 0, is on the right.
+        assert (pure[0, :, 4, 0] - torch.tensor([0.0, 1, 0])).abs().max() < 1e-12
+        assert (pure[0, :, 4, -1] - torch.tensor([1.0, 0, 0])).abs().max() < 1e-12
+        images.append(out.rgb)
+    torch.testing.assert_close(images[0], images[1])
+
+
+@pytest.mark.parametrize("shading", ["softmax", "hard"])
+def test_over_alpha_gradients_are_complete(shading):
+    """To vertices also through alpha, to scale, to colours."""
+    vertices, faces, colours = scene()
+    camera = look_at(2.7, 21.0, 33.0, dtype=torch.float64)
+    renderer = Renderer(
+        5, "logistic", cutoff=0.0, gamma=0.05, shading=shading, composite="alpha",
+        background=(0.3, 0.1, 0.2), backend="cpu",
+    )  # fmt: skip
+
+    def image(v, c, scale):
+        return renderer(Mesh(v, faces, vertex_colors=c), camera, scale=scale).rgb
+
+    inputs = (vertices, colours, torch.tensor(0.1).double())
+    assert gradcheck(image, tuple(x.requires_grad_() for x in inputs), fast_mode=True)
+
+
+def test_over_alpha_refuses_another_word():
+    with pytest.raises(ValueError, match="composite"):
+        Renderer(8, composite="over")
+
+
+def test_repr_shows_learnt_values():
+    renderer = Renderer(8, "gamma(shape=0.5)", "yager(p=2)", learnable=("scale", "shape", "p"))
+    with torch.no_grad():
+        for parameter in renderer.parameters():
+            parameter += math.log(2)
+    text = repr(renderer)
+    assert "\n" not in text
+    assert "dist=gamma(shape=1.0" in text
+    assert "yager(p=4" in text
+    assert "scale=0.02" in text
+    assert "Parameter" not in text
+    assert "tensor" not in text

@@ -1,0 +1,210 @@
+"""The text of OBJ files: what its lines say as arrays, and arrays as lines.
+
+Files of millions of lines are usual, so lines of one kind are read together, a block at a time; a
+block that cannot be read is gone through again line by line, to name the one that is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[Any]
+
+# Lines read together: enough for the work per block not to count, few enough for the memory.
+_BLOCK = 1 << 16
+
+
+@dataclass
+class ObjText:
+    """Vertices, UVs and faces as the file has them; polygons are cut into fans."""
+
+    vertices: Array  # [V, 3]
+    vertex_colors: Array | None  # [V, 3], if all vertices have them
+    some_colors: bool  # whether only some have them
+    uvs: Array  # [T, 2]
+    faces: Array  # [F, 3]
+    face_uvs: Array  # [F, 3], -1 without
+    face_material: Array  # [F], -1 without
+    materials: list[str]
+    libraries: list[str]
+
+
+@dataclass
+class _Lines:
+    """All lines that begin with one word."""
+
+    numbers: list[int] = field(default_factory=list)
+    bodies: list[str] = field(default_factory=list)  # what follows the word
+
+
+class _WrongLineError(ValueError):
+    """Says which line of the file is wrong."""
+
+    def __init__(self, lines: Sequence[str], number: int) -> None:
+        super().__init__(f"line {number} reads {lines[number - 1].strip()[:40]!r}")
+
+
+def parse(text: str) -> ObjText:
+    """Read the text of an OBJ file.
+
+    Raises:
+        ValueError: that shows the first line that is wrong.
+    """
+    lines = text.replace("\\\n", " ").replace("\\\r\n", " ").splitlines()
+    found = {key: _Lines() for key in ("v", "vt", "f", "usemtl", "mtllib")}
+    for number, line in enumerate(lines, 1):
+        words = line.split(maxsplit=1)
+        if words and (kind := found.get(words[0])) is not None:
+            kind.numbers.append(number)
+            kind.bodies.append(words[1] if len(words) > 1 else "")
+    vertices, widths = _read(_floats, 3, found["v"], lines)
+    first = np.cumsum(widths) - widths
+    colors = vertices.reshape(-1, 6)[:, 3:] if len(widths) and (widths == 6).all() else None
+    if colors is not None and colors.max() > 1.0:  # some scanners write 0 .. 255
+        colors = colors / 255
+    uvs, uv_widths = _read(_floats, 1, found["vt"], lines)
+    first_uv = np.cumsum(uv_widths) - uv_widths
+    second_uv = np.where(uv_widths > 1, np.append(uvs, 0.0)[first_uv + 1], 0.0)
+    corners, sizes = _read(_corners, 3, found["f"], lines)
+    corners = corners.reshape(-1, 2)
+    face_lines = np.array(found["f"].numbers, np.int64)
+    for column, key in enumerate(("v", "vt")):
+        before = np.searchsorted(np.array(found[key].numbers), face_lines).repeat(sizes)
+        index = corners[:, column]
+        # From 1, or backwards from the latest with -1. A UV of 0 stands for none.
+        wrong = index < -before if key == "vt" else (index < -before) | (index == 0)
+        if wrong.any():
+            raise _WrongLineError(lines, int(face_lines.repeat(sizes)[wrong.argmax()]))
+        corners[:, column] = np.where(index < 0, index + before, index - 1)
+    if (corners >= [len(widths), len(uv_widths)]).any():
+        raise ValueError("a face names a vertex or UV that is not there")
+    names = [body.strip() for body in found["usemtl"].bodies]
+    # "None" is what Blender writes for no material.
+    materials = list(dict.fromkeys(name for name in names if name not in ("", "None")))
+    number = {name: i for i, name in enumerate(materials)}
+    chosen = np.array([-1, *(number.get(name, -1) for name in names)])
+    of_polygon = chosen[np.searchsorted(np.array(found["usemtl"].numbers), face_lines)]
+    triangles = corners[_fans(sizes)]
+    return ObjText(
+        vertices=vertices[first[:, None] + np.arange(3)].reshape(-1, 3),
+        vertex_colors=colors,
+        some_colors=colors is None and bool((widths > 4).any()),
+        uvs=np.stack((uvs[first_uv], second_uv), 1),
+        faces=triangles[..., 0],
+        face_uvs=triangles[..., 1],
+        face_material=of_polygon.repeat(sizes - 2),
+        materials=materials,
+        libraries=[body.strip() for body in found["mtllib"].bodies],
+    )
+
+
+def _read(
+    convert: Callable[[str], Array], least: int, kind: _Lines, lines: Sequence[str]
+) -> tuple[Array, Array]:
+    """The values of all lines of a kind, one after the other, and how many words each line has.
+
+    Args:
+        convert: Makes an array of the words of a text, one value or row for each.
+        least: Words that each line must have.
+        kind: Those lines.
+        lines: All lines of the file, to show the one that is wrong.
+
+    Raises:
+        ValueError: that shows the first line that is wrong.
+    """
+    values, widths = [convert("")], [np.zeros(0, np.int64)]
+    for start in range(0, len(kind.bodies), _BLOCK):
+        bodies = kind.bodies[start : start + _BLOCK]
+        text = "\n".join(bodies)
+        if "#" in text:
+            bodies = [body.partition("#")[0] for body in bodies]
+            text = "\n".join(bodies)
+        width = np.fromiter(map(len, map(str.split, bodies)), np.int64, len(bodies))
+        try:
+            if width.min() < least:
+                raise ValueError
+            values.append(convert(text))
+        except (ValueError, OverflowError):
+            wrong = next(i for i, body in enumerate(bodies) if not _good(convert, least, body))
+            raise _WrongLineError(lines, kind.numbers[start + wrong]) from None
+        widths.append(width)
+    return np.concatenate(values), np.concatenate(widths)
+
+
+def _good(convert: Callable[[str], Array], least: int, body: str) -> bool:
+    """Whether a line can be read."""
+    try:
+        convert(body)
+    except (ValueError, OverflowError):
+        return False
+    return len(body.split()) >= least
+
+
+def _floats(text: str) -> Array:
+    """Its words as numbers: [N]."""
+    return np.array([float(word) for word in text.split()], np.float64)
+
+
+def _corners(text: str) -> Array:
+    """Its words `v`, `v/vt`, `v//vn` or `v/vt/vn` as numbers: [N, 2], the UV 0 if there is none."""
+    words = text.split()
+    depths = {word.count("/") for word in words}
+    if len(depths) == 1:
+        depth = depths.pop()
+        flat = text.replace("//", "/0/").replace("/", " ").split() if depth else words
+        if len(flat) == (depth + 1) * len(words):  # no field is empty
+            table = np.array([int(x) for x in flat], np.int64).reshape(-1, depth + 1)
+            return np.pad(table, ((0, 0), (0, 1)))[:, :2]
+    fields = [(word + "/").split("/")[:2] for word in words]
+    return np.array([(int(v), int(vt or 0)) for v, vt in fields], np.int64).reshape(-1, 2)
+
+
+def _fans(sizes: Array) -> Array:
+    """Triangles of polygons of `sizes` corners that follow each other, as corners: [F, 3]."""
+    count = sizes - 2
+    place = np.arange(count.sum()) - (np.cumsum(count) - count).repeat(count)
+    first = (np.cumsum(sizes) - sizes).repeat(count)
+    return np.stack((first, first + place + 1, first + place + 2), 1)
+
+
+def named(path: Path, key: str) -> Iterator[Path]:
+    """The files that the lines of an OBJ or mtl which begin with `key` name."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.startswith(f"{key} "):
+                yield path.parent / line[len(key) :].strip()
+
+
+def rows(key: str, values: Tensor) -> str:
+    """One line for each row of a float or integer tensor [N, C], with all digits."""
+    form = {torch.float32: "%.9g", torch.float64: "%r"}.get(values.dtype, "%d")
+    line = " ".join([key, *[form] * values.shape[1]]) + "\n"
+    return line * len(values) % tuple(values.reshape(-1).tolist())
+
+
+def face_rows(
+    faces: Tensor, face_uvs: Tensor | None, uses: Sequence[tuple[int, str]]
+) -> Iterator[str]:
+    """One line for each face [F, 3] with the UVs of its corners [F, 3], and those of materials.
+
+    Args:
+        faces: Vertices of each face, from 0.
+        face_uvs: UVs of its corners, from 0, or None.
+        uses: From which face on which material; none, or from face 0 on.
+    """
+    words, line = faces + 1, "f %d %d %d\n"
+    if face_uvs is not None:
+        words, line = torch.stack((faces, face_uvs), -1) + 1, "f %d/%d %d/%d %d/%d\n"
+    ends = [start for start, _ in uses[1:]] + [len(faces)]
+    for (start, name), end in zip(uses or [(0, "")], ends, strict=True):
+        if name:
+            yield f"usemtl {name}\n"
+        yield line * (end - start) % tuple(words[start:end].reshape(-1).tolist())

@@ -1,0 +1,202 @@
+"""Meshes from and to trimesh and PyTorch3D."""
+
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from gendr.mesh import Mesh, cube, icosphere
+
+EIGHT_BITS = 0.5 / 255 + 1e-6
+
+
+def textured(mesh):
+    """With a texture whose seams run along all edges."""
+    corner = torch.tensor([[0.0, 0], [1, 0], [1, 1]])
+    uvs = torch.arange(3).repeat(len(mesh.faces), 1)
+    texture = torch.tensor([[[1.0, 0, 0], [0, 1, 0]], [[0, 0, 1], [0, 0, 0]]])
+    return Mesh(mesh.vertices, mesh.faces, uvs=corner, face_uvs=uvs, texture=texture)
+
+
+LOOKS = {
+    "plain": icosphere(1),
+    "vertex": icosphere(1).with_vertex_colors(torch.rand(42, 3)),
+    "face": icosphere(1).with_face_colors(torch.rand(80, 3)),
+    "texture": textured(cube()),
+    "texture and vertex": textured(cube()).with_vertex_colors(torch.rand(8, 3)),
+    "texture and face": textured(cube()).with_face_colors(torch.rand(12, 3)),
+    "vertex and face": icosphere(1)
+    .with_vertex_colors(torch.rand(42, 3))
+    .with_face_colors(torch.rand(80, 3)),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_to_trimesh_and_back(name):
+    mesh = LOOKS[name]
+    other = mesh.to_trimesh()
+    back = Mesh.from_trimesh(other)
+    assert_close(back.face_vertices, mesh.face_vertices)
+    if " and face" not in name:  # where each face has vertices of its own
+        assert_close(back.vertices, mesh.vertices)
+        assert_close(back.faces, mesh.faces)
+        assert back.is_watertight
+    if mesh.texture is not None:
+        assert_close(back.corner_uvs, mesh.corner_uvs)
+        assert_close(back.texture, mesh.texture)
+    assert (back.corner_colors is None) == (mesh.corner_colors is None)
+    if mesh.corner_colors is not None:
+        assert_close(back.corner_colors, mesh.corner_colors, rtol=0, atol=EIGHT_BITS)
+
+
+def test_trimesh_measures_the_same():
+    mesh = icosphere(2).scaled(3.0)
+    other = mesh.to_trimesh()
+    assert other.vertices.shape == (162, 3)
+    assert other.volume == pytest.approx(mesh.volumes.item(), rel=1e-5)
+    assert Mesh.from_trimesh(other, dtype=torch.float64).dtype == torch.float64
+
+
+def test_a_scene_of_trimesh():
+    trimesh = pytest.importorskip("trimesh")
+    scene = trimesh.Scene([trimesh.creation.box()])
+    move = np.eye(4)
+    move[0, 3] = 5
+    scene.add_geometry(trimesh.creation.box(), transform=move)
+    mesh = Mesh.from_trimesh(scene)
+    assert mesh.face_counts == (24,)
+    assert mesh.volumes.item() == pytest.approx(2)
+
+
+def test_a_trimesh_far_out():
+    far = torch.tensor([5e5, 4.6e6, 0.0], dtype=torch.float64)
+    other = icosphere(1).with_origin(far).to_trimesh()
+    assert_close(torch.from_numpy(other.vertices.mean(0)), far, rtol=0, atol=1e-6)
+    with pytest.warns(UserWarning, match=r"the trimesh: .* mesh\.origin") as caught:
+        back = Mesh.from_trimesh(other)
+    assert caught[0].filename == __file__
+    assert_close(back.vertices, icosphere(1).vertices)
+
+
+def test_the_door_of_trimesh():
+    trimesh = pytest.importorskip("trimesh")
+    with pytest.raises(TypeError, match=r"trimesh\.Trimesh or a trimesh\.Scene, got .*Tensor"):
+        Mesh.from_trimesh(torch.zeros(3, 3))
+    with pytest.raises(ValueError, match="no faces"):
+        Mesh.from_trimesh(trimesh.Trimesh())
+    wrong = trimesh.Trimesh(np.zeros((2, 3)), [[0, 1, 2]], process=False)
+    with pytest.raises(ValueError, match="a face names a vertex that is not there"):
+        Mesh.from_trimesh(wrong)
+    with pytest.raises(ValueError, match=r"of the trimesh must lie within ±1e\+18"):
+        Mesh.from_trimesh(trimesh.Trimesh(np.eye(3) * 1e30, [[0, 1, 2]], process=False))
+    with pytest.raises(ValueError, match="one mesh, got a batch of 2"):
+        cube().repeated(2).to_trimesh()
+
+
+# -- PyTorch3D: what we use of its interface -------------------------------------------------------
+
+
+class TexturesVertex:
+    def __init__(self, verts_features):
+        self.features = verts_features
+
+    def verts_features_list(self):
+        return self.features
+
+
+class TexturesUV:
+    def __init__(self, maps, faces_uvs, verts_uvs, align_corners=True):
+        self.maps, self.faces, self.verts = maps, faces_uvs, verts_uvs
+        self.align_corners = align_corners
+
+    def maps_list(self):
+        return self.maps
+
+    def faces_uvs_list(self):
+        return self.faces
+
+    def verts_uvs_list(self):
+        return self.verts
+
+
+class TexturesAtlas:
+    def __init__(self, atlas):
+        self.atlas = atlas
+
+    def atlas_list(self):
+        return self.atlas
+
+
+@dataclass
+class Meshes:
+    verts: list
+    faces: list
+    textures: object = None
+
+    def verts_list(self):
+        return self.verts
+
+    def faces_list(self):
+        return self.faces
+
+
+@pytest.fixture
+def pytorch3d(monkeypatch):
+    package, renderer, structures = (
+        ModuleType(name) for name in ("pytorch3d", "pytorch3d.renderer", "pytorch3d.structures")
+    )
+    for kind in (TexturesVertex, TexturesUV, TexturesAtlas):
+        setattr(renderer, kind.__name__, kind)
+    structures.Meshes = Meshes
+    package.renderer, package.structures = renderer, structures
+    for module in (package, renderer, structures):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+@pytest.mark.parametrize("name", ["plain", "vertex", "face", "texture"])
+def test_to_pytorch3d_and_back(pytorch3d, name):
+    mesh = Mesh.batch([LOOKS[name], LOOKS[name].scaled(2.0)])
+    leaf = mesh.vertices.clone().requires_grad_()
+    other = mesh.with_vertices(leaf).to_pytorch3d()
+    assert [len(v) for v in other.verts] == list(mesh.vertex_counts)
+    assert all(int(f.max()) < len(v) for v, f in zip(other.verts, other.faces, strict=True))
+    back = Mesh.from_pytorch3d(other)
+    for part in ("vertices", "faces", "corner_uvs", "vertex_colors", "face_colors"):
+        if getattr(mesh, part) is not None:
+            assert_close(getattr(back, part), getattr(mesh, part))
+    if mesh.textures is not None:
+        assert [t is mesh.textures[0] for t in back.textures] == [True, True]
+        assert other.textures.align_corners is False
+    back.face_areas.sum().backward()
+    assert leaf.grad.abs().sum() > 0
+
+
+def test_gradients_of_pytorch3d_looks(pytorch3d):
+    colors = torch.rand(42, 3, requires_grad=True)
+    textures = TexturesVertex([colors])
+    mesh = Mesh.from_pytorch3d(Meshes([icosphere(1).vertices], [icosphere(1).faces], textures))
+    mesh.corner_colors.sum().backward()
+    assert (colors.grad >= 5).all()
+
+
+def test_what_does_not_fit_pytorch3d(pytorch3d):
+    both = icosphere(1).with_vertex_colors(torch.rand(42, 3)).with_face_colors(torch.rand(80, 3))
+    with pytest.warns(UserWarning, match="does not hold the face colors of this mesh") as caught:
+        both.to_pytorch3d()
+    assert caught[0].filename == __file__
+    many = Meshes([cube().vertices], [cube().faces], TexturesVertex([torch.rand(8, 7)]))
+    with pytest.warns(UserWarning, match="TexturesVertex, which are dropped") as caught:
+        assert Mesh.from_pytorch3d(many).vertex_colors is None
+    assert caught[0].filename == __file__
+    with pytest.raises(TypeError, match="takes a pytorch3d Meshes, got list"):
+        Mesh.from_pytorch3d([])
+
+
+def test_without_pytorch3d(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pytorch3d", None)
+    with pytest.raises(ImportError, match="to_pytorch3d needs PyTorch3D, which is not installed"):
+        cube().to_pytorch3d()
