@@ -464,6 +464,38 @@ def figure_fit() -> None:
     write_block("benchmarks.md", "fit", [line])
 
 
+def figure_composite() -> None:
+    """What the softmax over depth does to colours and outlines, and what alpha does."""
+    mesh = gendr.Mesh.load(DOCS.parent / "assets" / "teapot.obj").normalized()
+    height, around = mesh.vertices[:, 1], torch.atan2(mesh.vertices[:, 2], mesh.vertices[:, 0])
+    dark = (torch.sin(9 * height) * torch.sin(6 * around) > 0).float()[:, None]
+    colours = dark * torch.tensor([0.16, 0.35, 0.6]) + (1 - dark) * torch.tensor([1.0, 0.85, 0.6])
+    mesh = mesh.with_vertex_colors(colours)
+    camera = gendr.look_at(3.6, 25.0, 20.0)
+    close = {"near": 2.6, "far": 4.6}
+    soft = {"dist": "logistic", "scale": "1px", "cutoff": 1e-4}
+    kinds = {
+        "hard": {"dist": "heaviside", "tconorm": "max", "shading": "hard"},
+        "depth, γ = 0.001": {**soft, **close},
+        "depth, γ = 0.03": {**soft, **close, "gamma": 0.03},
+        "alpha, γ = 0.03": {**soft, **close, "gamma": 0.03, "composite": "alpha"},
+    }
+    cells, lines = [], []
+    hard = gendr.Renderer(160, "heaviside", "max")(mesh, camera).alpha
+    for options in kinds.values():
+        out = gendr.Renderer(160, background=(0.75, 0.85, 0.75), lighting="headlight", **options)(
+            mesh, camera
+        )
+        pixels = (out.rgb[0].permute(1, 2, 0).clamp(0, 1) * 255).round().to(torch.uint8).numpy()
+        cells.append(Image.fromarray(pixels))
+        away = (out.rgb - out.rgb[0, :, 0, 0][:, None, None]).abs().amax(1) > 0.1
+        lines.append(float(away.sum() / hard.sum()))
+    save(panel([cells], list(kinds), [""], text=12), "composite.png", 128)
+    rows = [[n, f"{x:.2f}"] for n, x in zip(kinds, lines, strict=True)]
+    head = ["", "area that differs from the background by 0.1 or more, of that covered"]
+    write_block("rendering.md", "composite", table(head, rows))
+
+
 def figure_sorting() -> None:
     """A sorting network, what swaps make of (x, 0), and the table of their properties."""
     import matplotlib.pyplot as plt
@@ -505,6 +537,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "cdfs": figure_cdfs,
     "tconorms": figure_tconorms,
     "fit": figure_fit,
+    "composite": figure_composite,
     "sorting": figure_sorting,
 }
 

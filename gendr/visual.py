@@ -65,6 +65,9 @@ PIXEL_SLACK = 1e-3
 FOV = 30.0
 FILL = math.tan(math.asin(0.5 / 2.732)) / math.tan(math.radians(FOV / 2))
 CLOSE_FILL = 0.92
+# Temperature of the softmax over depth between planes close around a mesh: less, and faces win far
+# outside themselves by a little depth, which tears textures; more, and the far side shines through.
+GAMMA = 0.03
 
 
 # ---------------------------------------------------------------------------------------------
@@ -128,16 +131,14 @@ def depths(mesh: Mesh, camera: Camera) -> tuple[float, float]:
     return near, max(float(depth.max()), near) + 1.05 * radius
 
 
-def headlight(camera: Camera, name: str = "lambert") -> Lighting | None:
-    """Light over the left shoulder of every camera."""
-    if name == "none":
-        return None
-    direction = -camera.ahead + 0.7 * camera.up - 0.5 * camera.right
+def lighting(name: str = "lambert") -> Lighting | None:
+    """Light of pictures: over the left shoulder of every camera, or from the camera itself."""
+    over_shoulder = (-0.5, 0.7, -1.0)
     if name == "phong":
-        return Lighting(0.4, 0.55, 0.25, 24.0, direction, smooth=True)
-    if name != "lambert":
-        Lighting.from_name(name)  # raises, with the names
-    return Lighting(0.4, 0.6, direction=direction)
+        return Lighting(0.4, 0.55, 0.25, 24.0, over_shoulder, smooth=True, frame="camera")
+    if name == "lambert":
+        return Lighting(0.4, 0.6, direction=over_shoulder, frame="camera")
+    return Lighting.from_name(name)
 
 
 def render_views(
@@ -149,22 +150,23 @@ def render_views(
         mesh: One mesh.
         camera: B cameras.
         size: Pixels.
-        options: Arguments of `Renderer`, such as dist, scale and lighting (a name). Without a
-            dist the picture is hard and antialiased.
+        options: Arguments of `Renderer`, such as dist, scale, gamma (between planes close around
+            the mesh) and lighting (a name). Without a dist the picture is hard and antialiased;
+            with one its soft edges fade by alpha.
     """
-    options = {"lighting": "lambert", **(options or {})}
+    options = {"composite": "alpha", "gamma": GAMMA, **(options or {})}
+    light = lighting(options.pop("lighting", "lambert"))
     size = (size, size) if isinstance(size, int) else size
     crisp = "dist" not in options
     if crisp:
         size = (size[0] * OVERSAMPLING, size[1] * OVERSAMPLING)
-        options = {**options, "dist": "heaviside", "tconorm": "max", "shading": "hard"}
+        options |= {"dist": "heaviside", "tconorm": "max", "shading": "hard", "composite": "depth"}
     near, far = depths(mesh, camera)
     parts = []
     together = min(PIXELS_AT_ONCE // (size[0] * size[1]), FACES_AT_ONCE // max(len(mesh.faces), 1))
     together = max(together, 1)
     for i in range(0, len(camera), together):
         some = camera[i : i + together]
-        light = headlight(some, options["lighting"])
         arguments: dict[str, Any] = {**options, "near": near, "far": far, "lighting": light}
         renderer = Renderer(size, **arguments)
         with torch.no_grad():
@@ -177,8 +179,6 @@ def render_views(
             else:
                 out = renderer(mesh, some)
                 rgb, alpha = out.rgb, out.alpha[:, None]
-        if not crisp:
-            rgb = rgb * alpha  # the softmax gives a soft edge its colour in full, black aside
         images = torch.cat([rgb, alpha], 1)
         if crisp:
             images = torch.nn.functional.avg_pool2d(images, OVERSAMPLING)

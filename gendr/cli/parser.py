@@ -318,10 +318,11 @@ def _add_render(commands: Any) -> None:
     group.add_argument("--frames", type=_integer(1), default=36, metavar="N", help="of a turntable")
     group.add_argument(
         "--lighting",
-        choices=("lambert", "phong", "none"),
+        choices=("lambert", "phong", "headlight", "none"),
         default="lambert",
         metavar="KIND",
-        help="lambert (flat faces), phong (smooth, with highlights), or none: colours as they are",
+        help="lambert (flat faces), phong (smooth, with highlights), headlight (a lamp at the "
+        "camera), or none: colours as they are",
     )
     group.add_argument(
         "--background", default="white", metavar="COLOUR", help="a name, #rrggbb, or transparent"
@@ -333,6 +334,13 @@ def _add_render(commands: Any) -> None:
     group.add_argument("--dist", metavar="LAW", help="gendr list distributions (logistic)")
     group.add_argument("--tconorm", metavar="NAME", help="gendr list tconorms (probabilistic)")
     group.add_argument("--scale", metavar="SCALE", help="a number in NDC, or such as 1.5px (2px)")
+    group.add_argument(
+        "--gamma",
+        type=_number(0, closed=False),
+        metavar="X",
+        help="depth, in that of the object, by which a surface hides what is behind it; less makes "
+        "faces win outside of themselves, more lets the far side through (0.03)",
+    )
     _cutoff(group)
     _common(parser)
 

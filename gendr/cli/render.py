@@ -58,11 +58,12 @@ def _options(args: Namespace) -> dict[str, Any]:
     from gendr.rendering import Renderer
 
     options: dict[str, Any] = {"lighting": args.lighting, "backend": args.backend}
-    if (args.dist, args.tconorm, args.scale) != (None, None, None):
+    if (args.dist, args.tconorm, args.scale, args.gamma) != (None, None, None, None):
         options["dist"] = args.dist or "logistic"
         options["tconorm"] = args.tconorm or "probabilistic"
         options["scale"] = "2px" if args.scale is None else args.scale
         options["cutoff"] = args.cutoff
+        options["gamma"] = visual.GAMMA if args.gamma is None else args.gamma
     Renderer(args.size, **options)
     return options
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from gendr._checks import check_choice, check_finite, check_number, check_shape
+
+if TYPE_CHECKING:
+    from gendr.mesh.cameras import Camera
 
 __all__ = ["Lighting"]
 
@@ -25,8 +29,10 @@ class Lighting:
         diffuse: >= 0.
         specular: >= 0.
         shininess: > 0.
-        direction: three numbers or a tensor [3] or [B, 3], from the surface to the light, world
-            frame; any length but 0; a tensor may require gradients.
+        direction: three numbers or a tensor [3] or [B, 3], from the surface to the light; any
+            length but 0; a tensor may require gradients.
+        frame: of the direction: "world", or "camera" (right, up, ahead) for a light that moves with
+            the camera; (0, 0, -1) is then a light at the camera.
         smooth: interpolate vertex normals over a face; else every face is flat.
         two_sided: light a face on the side that is seen, so that meshes that are inside out are lit
             too: where the eye is behind a face, its normals are turned.
@@ -41,12 +47,14 @@ class Lighting:
     direction: Tensor | tuple[float, float, float] = (0.3, 1.0, -0.6)
     smooth: bool = False
     two_sided: bool = True
+    frame: str = "world"
 
     def __post_init__(self) -> None:
         for name in ("ambient", "diffuse", "specular"):
             if check_number(name, getattr(self, name)) < 0:
                 raise ValueError(f"{name} must be >= 0, got {getattr(self, name)}")
         check_number("shininess", self.shininess, above=0.0)
+        check_choice("frame", self.frame, ("world", "camera"))
         direction = torch.as_tensor(self.direction)
         check_shape("the direction of light", direction, "[3] or [B, 3]")
         check_finite("the direction of light", direction)
@@ -57,11 +65,23 @@ class Lighting:
 
     @staticmethod
     def from_name(name: str) -> Lighting | None:
-        """`lambert`, `phong`, or `none` (colours as they are)."""
-        check_choice("lighting", name, ("lambert", "phong", "none"))
+        """`lambert`, `phong`, `headlight` (a lamp at the camera), or `none`: colours as they are."""
+        check_choice("lighting", name, ("lambert", "phong", "headlight", "none"))
         if name == "none":
             return None
+        if name == "headlight":
+            return Lighting(0.2, 0.8, direction=(0.0, 0.0, -1.0), frame="camera")
         return Lighting(specular=0.3, smooth=True) if name == "phong" else Lighting()
+
+    def seen_by(self, camera: Camera) -> Lighting:
+        """The same light with its direction in the world: [B, 3] for B cameras."""
+        if self.frame == "world":
+            return self
+        like = camera.rotation
+        direction = torch.as_tensor(self.direction, dtype=like.dtype, device=like.device)
+        right, up, ahead = direction.reshape(-1, 3, 1).unbind(1)
+        world = right * camera.right + up * camera.up + ahead * camera.ahead
+        return replace(self, direction=world, frame="world")
 
     def directions(self, like: Tensor) -> Tensor:
         """Unit vectors to the light, [1, 3] or [B, 3], in the dtype and on the device of `like`."""

@@ -182,7 +182,8 @@ class Renderer(nn.Module):
             "alpha": colour * alpha + background * (1 - alpha), with the colour of the faces alone;
             in hard shading that of the face that is nearest in the image where none covers. Soft
             edges then look as in any other picture, and colours are differentiable through alpha.
-        lighting: a `Lighting`, its name ("lambert", "phong"), or "none" for colours as they are.
+        lighting: a `Lighting`, its name ("lambert", "phong", "headlight"), or "none" for
+            colours as they are.
         near: > 0, nearest depth; triangles that cross it are clipped. By default 1, or less if the
             scene begins nearer.
         far: > near; faces wholly beyond it contribute nothing. By default 100, or more if the scene
@@ -353,7 +354,8 @@ class Renderer(nn.Module):
             space = camera_space(mesh, camera)
             near, far = self._planes(space)
             faces, surfaces = screen_surfaces(space, near, far, backend.TAKES_ABSENT)
-        scene = Scene(mesh, camera, faces, surfaces, self.size, backend, self.lighting)
+        lighting = None if self.lighting is None else self.lighting.seen_by(camera)
+        scene = Scene(mesh, camera, faces, surfaces, self.size, backend, lighting)
         background = self.background.to(mesh.vertices)
         blending = Blending(near, far, self.gamma, self.eps, background)
         return Output(scene, model, blending, self.shading, self.composite)

@@ -171,6 +171,25 @@ def test_the_highlight_is_where_the_mirror_image_of_the_light_is():
     assert peaks[side] == 100 - peaks[-side]
 
 
+def test_a_headlight_moves_with_the_camera():
+    """Seen from anywhere, a sphere is brightest in its middle; gradients flow to the camera."""
+    camera = look_at(3.0, torch.tensor([0.0, 40.0, -70.0]), torch.tensor([0.0, 120.0, 250.0]))
+    rgb = Renderer(33, "heaviside", "max", shading="hard", lighting="headlight")(
+        icosphere(3), camera
+    ).rgb
+    torch.testing.assert_close(rgb[:, 0, 16, 16], torch.ones(3), rtol=0, atol=0.02)
+    assert (rgb[:, 0, 16, 6] < 0.93).all()
+
+    def image(elevation, direction):
+        light = Lighting(0.1, 0.5, 0.3, 4.0, direction, frame="camera")
+        camera = look_at(2.7, elevation, 33.0)
+        renderer = Renderer(5, "logistic", scale=0.1, lighting=light, cutoff=0.0)
+        return renderer(Mesh(*scene()[:2]), camera).rgb
+
+    inputs = torch.tensor([21.0, 70.0]).double(), torch.tensor([0.3, 0.2, -1.0]).double()
+    assert gradcheck(image, tuple(x.requires_grad_() for x in inputs), atol=1e-5)
+
+
 def test_light_from_behind_does_not_shine_through():
     mesh = two_squares().with_vertex_colors(None)
     for two_sided in (True, False):
