@@ -43,7 +43,8 @@ def write_all(contents: Mapping[Path, Content]) -> None:
     try:
         for path, content in contents.items():
             path = path.resolve()  # a link stays one, and what it names is replaced
-            new = path.with_name(f".new-{path.name}")
+            # Not the name that another process writes the same file under.
+            new = path.with_name(f".new-{os.getpid()}-{path.name}")
             moves[new] = path
             # Made in memory: libraries hide the error of a full disk behind others of their own.
             whole = _made(content) if callable(content) else content

@@ -431,8 +431,9 @@ def fit(
             where the mask is > 0.5.
         camera: B cameras.
         settings: By default `FitSettings()`.
-        init: One mesh to start from, world coordinates; by default a sphere placed and sized from
-            what all cameras see. Its topology is kept.
+        init: One mesh to start from, in the coordinates of the cameras (its `origin` is kept, not
+            added); by default a sphere placed and sized from what all cameras see. Its topology is
+            kept.
         callback: Called with the state after every step, for progress and checkpoints
             (`state.save`). The state is a snapshot: what it raises, KeyboardInterrupt included,
             ends the fit and leaves the state whole.

@@ -420,9 +420,7 @@ def chamfer_distance(first: Tensor, second: Tensor, *, squared: bool = False) ->
         check_finite(name, points)
     check_like("second", second, "first", first)
     a, b = (x[None] if x.ndim == 2 else x for x in (first, second))
-    if 1 not in (len(a), len(b)) and len(a) != len(b):
-        raise ValueError(f"batches must be equal or 1, got {len(a)} and {len(b)} point sets")
-    batch = max(len(a), len(b))
+    batch = _common_batch(len(a), len(b), "point sets")
     total = a.new_zeros(())
     for one, other in zip(a.expand(batch, -1, -1), b.expand(batch, -1, -1), strict=True):
         to_other, to_one = _nearest(one, other)
@@ -431,6 +429,13 @@ def chamfer_distance(first: Tensor, second: Tensor, *, squared: bool = False) ->
             distance = gap.square().sum(-1) if squared else torch.linalg.vector_norm(gap, dim=-1)
             total = total + distance.mean() / 2
     return total / batch
+
+
+def _common_batch(first: int, second: int, what: str) -> int:
+    """The size that two batches broadcast to."""
+    if 1 not in (first, second) and first != second:
+        raise ValueError(f"batches must be equal or 1, got {first} and {second} {what}")
+    return max(first, second)
 
 
 def _nearest(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -460,6 +465,8 @@ def _nearest_in_chunks(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 def chamfer(first: Mesh, second: Mesh, n: int = 10_000, seed: int = 0) -> Tensor:
     """`chamfer_distance` of points drawn evenly from the surfaces of two meshes.
 
+    Meshes with an `origin` are compared where they are in the world.
+
     The draws are independent, so the result has a floor, about half of the square root of area / n,
     also for two equal meshes.
 
@@ -485,5 +492,10 @@ def chamfer(first: Mesh, second: Mesh, n: int = 10_000, seed: int = 0) -> Tensor
             f"second must have the dtype of first, {dtype_name(first.dtype)}, "
             f"got {dtype_name(second.dtype)}; convert one with .to()"
         )
+    _common_batch(len(first), len(second), "meshes")
     generator = torch.Generator(first.device).manual_seed(check_count("seed", seed, least=0))
-    return chamfer_distance(first.sample_points(n, generator), second.sample_points(n, generator))
+    points, others = (mesh.sample_points(n, generator) for mesh in (first, second))
+    shift = second.origin - first.origin
+    if shift.any():  # in the coordinates of the first, without a loss of digits
+        others = (others.double() + shift[:, None].to(others.device)).to(others.dtype)
+    return chamfer_distance(points, others)

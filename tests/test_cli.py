@@ -130,6 +130,46 @@ def test_fit_from_a_mesh(box, tmp_path):
     assert torch.equal(fitted.faces, Mesh.load(start).faces)
 
 
+@pytest.mark.filterwarnings("default:.* lies too far out")
+def test_fit_of_a_survey_ends_where_the_target_is(tmp_path, capsys):
+    """Coordinates in metres that are too large for float32 count from an origin."""
+    at = torch.tensor([500_000.25, 4_649_000.75, 12.0], dtype=torch.float64)
+    survey, start, out = tmp_path / "survey.obj", tmp_path / "start.obj", tmp_path / "out"
+    ball = icosphere(2, dtype=torch.float64).scaled(5.0)
+    ball.translated(at).save(survey)
+
+    def corners(path):
+        return torch.cat(Mesh.load(path, dtype=torch.float64).bounding_box())
+
+    assert run("fit", survey, "-o", out, *SMALL) == 0
+    assert "survey.obj: it lies too far out for float32" in capsys.readouterr().err
+    assert (corners(out / "fit.obj") - corners(survey)).abs().max() < 1
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["chamfer"] < 0.5
+    # A start of another origin is left where it is by steps next to nothing.
+    ball.translated(at + 3).save(start)
+    steps = ["--init", start, "--steps", 1, "--lr", 1e-6]
+    assert run("fit", survey, "-o", out, *SMALL, *steps) == 0
+    assert (corners(out / "fit.obj") - corners(start)).abs().max() < 0.01
+
+
+def test_fit_saves_a_textured_start_beside_files_of_others(tmp_path, box):
+    uv = torch.tensor([[0.0, 0], [1, 0], [1, 1]])
+    start = icosphere(1).scaled(20.0).translated(torch.tensor([50.0, 0, -90.0]))
+    face_uvs = torch.arange(3).repeat(len(start.faces), 1)
+    start.with_uvs(uv, face_uvs).with_texture(torch.zeros(2, 2, 3)).save(tmp_path / "start.obj")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "fit.png").write_text("mine")
+    for _ in range(2):
+        start_from = ["--init", tmp_path / "start.obj"]
+        assert run("fit", box, "-o", out, *start_from, *SMALL, "--steps", 1) == 0
+        names = {p.name for p in out.iterdir()}
+        assert names == {"fit.png", "fit-1.png", "fit.mtl", *RESULTS}
+    assert (out / "fit.png").read_text() == "mine"
+    assert Mesh.load(out / "fit.obj").texture is not None
+
+
 def interrupt_after(monkeypatch, step):
     """Raise KeyboardInterrupt inside the optimiser, after some steps."""
     from gendr import fitting

@@ -315,6 +315,28 @@ def test_chamfer_of_spheres():
     assert 0.25 < float(pairs) < 0.5
 
 
+def test_chamfer_compares_places_in_the_world():
+    far = torch.tensor([500_000.0, 4_649_000.0, 0.0], dtype=F64)
+    step = torch.tensor([3.0, 0, 0], dtype=F64)
+    small = icosphere(2, dtype=torch.float32)
+    near = float(losses.chamfer(small, small.translated(step.float()), n=2_000))
+    one, other = small.with_origin(far), small.with_origin(far + step)
+    assert float(losses.chamfer(one, other, n=2_000)) == pytest.approx(near, rel=1e-5)
+    assert float(losses.chamfer(other, one, n=2_000)) == pytest.approx(near, rel=0.05)
+    same = other.relative_to(far)
+    assert float(losses.chamfer(same, other, n=2_000)) < 0.1
+    pair = Mesh.batch([one, other])
+    alone = [float(losses.chamfer(one, m, n=2_000)) for m in (one, other)]
+    # The draws for a pair are others than for each alone.
+    assert float(losses.chamfer(one, pair, n=2_000)) == pytest.approx(sum(alone) / 2, rel=0.05)
+    leaf = small.vertices.clone().requires_grad_()
+    losses.chamfer(one, other.with_vertices(leaf), n=200).backward()
+    assert leaf.grad is not None
+    assert bool(leaf.grad.any())
+    with pytest.raises(ValueError, match="got 2 and 3 meshes"):
+        losses.chamfer(pair, other.repeated(3))
+
+
 def test_chamfer_pulls_vertices():
     vertices = icosphere(1, dtype=F64).vertices.mul(0.5).requires_grad_()
     small = icosphere(1, dtype=F64).with_vertices(vertices)

@@ -12,7 +12,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -24,7 +23,8 @@ from gendr.cli.common import check_device, check_writable, model_file
 from gendr.fitting import FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
-from gendr.mesh.views import Views, load_views
+from gendr.mesh.io import mesh_files
+from gendr.mesh.views import Views, load_views, view_sizes
 from gendr.rendering import Renderer
 
 # The results of a finished fit, which are replaced together, and what is kept of a running one.
@@ -53,6 +53,11 @@ class _Target:
     camera: Camera
     mesh: Mesh | None = None
     views: Views | None = None
+
+    @property
+    def origin(self) -> Tensor:
+        """Where in the world the coordinates of the cameras count from: [3]."""
+        return torch.zeros(3) if self.mesh is None else self.mesh.origin[0]
 
     def pictures(self, chosen: list[int], window: visual.Closeup) -> list[visual.Pixels]:
         """Views of the target as a person wants to see them."""
@@ -86,7 +91,9 @@ def run(args: Namespace) -> int:
     )
     out = Path(args.output)
     target = _load(args, device)
-    init = None if args.init is None else Mesh.load(model_file(args.init), device=device)
+    init = None
+    if args.init is not None:
+        init = _load_mesh(args, args.init, device).relative_to(target.origin)
     if args.resume and not (out / CHECKPOINT).is_file():
         raise ValueError(f"--resume: no {CHECKPOINT} in {out}; leave --resume out to start anew")
     with locked(check_writable(out)), _signals():
@@ -147,8 +154,8 @@ def _load(args: Namespace, device: torch.device) -> _Target:
                     f"{option} is for meshes, and {path} holds images with cameras of their own; "
                     "leave it out"
                 )
-        return _load_views(path, name, args.image_size, device)
-    mesh = Mesh.load(path, device=device)
+        return _load_views(args, path, name, device)
+    mesh = _load_mesh(args, args.target, device)
     views = args.views or VIEWS
     elevation = ELEVATION if args.elevation is None else args.elevation
     camera = visual.orbit(mesh, [360.0 * i / views for i in range(views)], elevation)
@@ -157,10 +164,15 @@ def _load(args: Namespace, device: torch.device) -> _Target:
     return _Target(name, masks, camera, mesh=mesh)
 
 
-def _load_views(path: Path, name: str, size: int | None, device: torch.device) -> _Target:
-    views = load_views(path, size=size, device=device)
-    if size is None and min(views.image_size) > IMAGE_SIZE:
-        views = load_views(path, size=IMAGE_SIZE, device=device)
+def _load_mesh(args: Namespace, text: str, device: torch.device) -> Mesh:
+    return Mesh.load(model_file(text), max_megapixels=args.max_megapixels, device=device)
+
+
+def _load_views(args: Namespace, path: Path, name: str, device: torch.device) -> _Target:
+    limit, size = args.max_megapixels, args.image_size
+    if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > IMAGE_SIZE:
+        size = IMAGE_SIZE
+    views = load_views(path, size=size, max_megapixels=limit, device=device)
     return _Target(name, views.masks, views.camera, views=views)
 
 
@@ -299,14 +311,14 @@ class _Report:
     def finish(self, result: FitResult) -> None:
         """All files of a finished fit."""
         out, target = self.out, self.target
+        mesh = result.mesh.with_origin(target.origin)
         metrics: dict[str, Any] = {"finished": True, **result.metrics, "chamfer": None}
         note = ""
         if target.mesh is not None:
-            metrics |= _chamfer(result.mesh, target.mesh, self.settings.seed)
+            metrics |= _chamfer(mesh, target.mesh, self.settings.seed)
             note = f"chamfer {metrics['chamfer_relative']:.2%} of the diagonal"
         self.clock.lap("measure")
-        files = _mesh_files(result.mesh, out / MESH)
-        files |= self.pictures(result, note)
+        files = mesh_files(mesh, out / MESH) | self.pictures(result, note)
         self.clock.lap("pictures")
         metrics |= self.facts(result.state)
         metrics["seconds"] = {**self.clock.seconds(), "optimisation": result.state.seconds}
@@ -392,13 +404,6 @@ def faster_by_cutoff(settings: FitSettings, scale: float) -> int | None:
 def _chamfer(mesh: Mesh, target: Mesh, seed: int) -> dict[str, float]:
     distance = float(chamfer(mesh, target, seed=seed))
     return {"chamfer": distance, "chamfer_relative": distance / visual.diagonal(target)}
-
-
-def _mesh_files(mesh: Mesh, path: Path) -> dict[Path, bytes]:
-    """The contents of the files that a mesh is saved in; with a texture there are several."""
-    with TemporaryDirectory() as folder:
-        mesh.save(Path(folder) / path.name)
-        return {path.with_name(file.name): file.read_bytes() for file in Path(folder).iterdir()}
 
 
 def _versions() -> dict[str, str]:

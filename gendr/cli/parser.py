@@ -175,6 +175,13 @@ def _common(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="on the CPU (default: as a shared machine bears)",
     )
+    group.add_argument(
+        "--max-megapixels",
+        type=_number(0, closed=False),
+        default=150,
+        metavar="N",
+        help="the largest photo or texture that is read; larger ones are refused",
+    )
     group.add_argument("--quiet", action="store_true", help="no progress bar, no summary")
     group.add_argument("--debug", action="store_true", help="show the traceback of an error")
 

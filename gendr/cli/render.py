@@ -32,7 +32,7 @@ def run(args: Namespace) -> int:
         raise ValueError(f"the output must end in {', '.join(FORMATS)}, got {args.output!r}")
     background = _background(args.background, kind)
     options = _options(args)
-    mesh = Mesh.load(model_file(args.model), device=device)
+    mesh = Mesh.load(model_file(args.model), max_megapixels=args.max_megapixels, device=device)
     check_writable(path.parent)
     turntable = kind == ".gif"
     azimuths = list(args.azimuth)

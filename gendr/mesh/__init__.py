@@ -13,7 +13,7 @@ from gendr.mesh.examples import example, example_file, example_names
 from gendr.mesh.io import load_texture
 from gendr.mesh.lighting import Lighting
 from gendr.mesh.shapes import cube, cube_sphere, grid, icosphere
-from gendr.mesh.views import Views, load_views, save_views, view_volume, visual_sphere
+from gendr.mesh.views import Views, load_views, save_views, view_sizes, view_volume, visual_sphere
 
 __all__ = [
     "Camera",
@@ -35,6 +35,7 @@ __all__ = [
     "rotation_6d_to_matrix",
     "rotation_angle_between",
     "save_views",
+    "view_sizes",
     "view_volume",
     "visual_sphere",
 ]

@@ -28,6 +28,7 @@ from gendr._checks import (
     dtype_name,
 )
 from gendr._tracing import lazy, matmul
+from gendr.mesh.images import MAX_MEGAPIXELS
 
 # Colours lie in [0, 1]. What was learnt may lie a little over the ends; 8-bit values are far off.
 _LARGEST_COLOR = 2.0
@@ -965,13 +966,14 @@ class Mesh:
         cls,
         path: str | Path,
         *,
+        max_megapixels: float = MAX_MEGAPIXELS,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> Mesh:
         """Read a mesh from an OBJ, PLY, OFF, STL or GLB file; see `gendr.mesh.io.load_mesh`."""
         from gendr.mesh.io import load_mesh
 
-        return load_mesh(path, dtype=dtype, device=device)
+        return load_mesh(path, max_megapixels=max_megapixels, dtype=dtype, device=device)
 
     def save(self, path: str | Path) -> None:
         """Write a single mesh to a file; see `gendr.mesh.io.save_mesh`."""

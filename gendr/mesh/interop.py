@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gendr._checks import check_tensor
 from gendr.mesh.data import Mesh, check_reach
+from gendr.mesh.images import UnreadableImageError, decode
 from gendr.mesh.soup import Array, Material, Soup, joined, merge, note, pixels, to_mesh
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _part(geometry: Any, matrix: Array, notes: list[str]) -> Soup:
         if uv is not None and np.shape(uv)[:1] == (len(vertices),):
             part.uvs = np.asarray(uv, np.float64)[:, :2]
             part.face_uvs = faces
-        part.materials = [_material(visual.material, notes)]
+        part.materials = [_material(geometry, notes)]
         part.face_material = np.zeros(len(faces), np.int64)
         colors = visual.vertex_attributes.get("color")
         if colors is not None and len(colors) == len(vertices):
@@ -116,10 +117,23 @@ def _part(geometry: Any, matrix: Array, notes: list[str]) -> Soup:
     return part
 
 
-def _material(material: Any, notes: list[str]) -> Material:
-    """Image and colour of a simple or a PBR material."""
+def texture_image(geometry: Any) -> Image | None:
+    """The image of a simple or a PBR material; of a loaded file, only its header has been read."""
+    material = getattr(getattr(geometry, "visual", None), "material", None)
     simple = hasattr(material, "diffuse")
-    image = material.image if simple else material.baseColorTexture
+    return getattr(material, "image" if simple else "baseColorTexture", None)
+
+
+def _material(geometry: Any, notes: list[str]) -> Material:
+    """Image and colour of a simple or a PBR material."""
+    material, image = geometry.visual.material, texture_image(geometry)
+    simple = hasattr(material, "diffuse")
+    if image is not None:
+        try:
+            decode("its texture", image)
+        except UnreadableImageError as error:
+            note(notes, str(error))
+            image = None
     color = material.diffuse if simple and image is None else None
     color = getattr(material, "baseColorFactor", None) if not simple else color
     return Material(

@@ -26,7 +26,6 @@ with coordinates that count from its `origin`, a place of whole numbers in its m
 
 from __future__ import annotations
 
-import os
 import struct
 import warnings
 from collections.abc import Iterable
@@ -39,10 +38,19 @@ import numpy as np
 import torch
 
 from gendr._checks import nearest
+from gendr._files import write_all
 from gendr.mesh import obj
 from gendr.mesh.data import Mesh, check_reach
+from gendr.mesh.images import (
+    MAX_MEGAPIXELS,
+    UnreadableImageError,
+    check_megapixels,
+    open_image,
+    without_pillow_limit,
+)
 from gendr.mesh.interop import (
     scene_soup,
+    texture_image,
     to_bytes,
     to_image,
     to_trimesh,
@@ -61,6 +69,7 @@ FORMATS = (".obj", ".ply", ".off", ".stl", ".glb")
 def load_mesh(
     path: str | Path,
     *,
+    max_megapixels: float = MAX_MEGAPIXELS,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Mesh:
@@ -74,13 +83,15 @@ def load_mesh(
     Args:
         path: An OBJ, PLY, OFF, STL or GLB file. The mtl of an OBJ lies where the OBJ says, seen
             from its folder, and images where the mtl says, seen from its own folder or the OBJ's.
+        max_megapixels: The largest texture image that is read, in million pixels; what is larger
+            is refused before it is decoded.
         dtype: float32 or float64; float64 leaves all coordinates as they are.
         device: Where the mesh lives.
 
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: for a folder, an unknown extension, a file that is no mesh or is damaged, a mesh
-            without faces, and coordinates too large for the dtype.
+            without faces, coordinates too large for the dtype, and a texture that is too large.
     """
     path = Path(path)
     if path.is_dir():
@@ -89,7 +100,8 @@ def load_mesh(
     if not path.is_file():
         raise FileNotFoundError(f"no mesh file at {path}")
     notes: list[str] = []
-    soup = _read_obj(path, notes) if kind == ".obj" else _read_trimesh(path, notes)
+    read = _read_obj if kind == ".obj" else _read_trimesh
+    soup = read(path, notes, max_megapixels)
     if len(soup.faces) == 0:
         raise ValueError(f"{path} holds no faces, so it is no {kind[1:].upper()} mesh to render")
     check_reach(f"the vertices of {path}", torch.from_numpy(soup.vertices), dtype)
@@ -116,7 +128,16 @@ def save_mesh(mesh: Mesh, path: str | Path) -> None:
         FileNotFoundError: for a folder that does not exist.
         OSError: if the files cannot be written.
     """
-    path = Path(path)
+    write_all(mesh_files(mesh, Path(path)))
+
+
+def mesh_files(mesh: Mesh, path: Path) -> dict[Path, bytes]:
+    """The files that `save_mesh` writes, for who writes them together with others.
+
+    Raises:
+        ValueError: as `save_mesh`.
+        FileNotFoundError: as `save_mesh`.
+    """
     kind = _kind(path)
     if len(mesh) != 1:
         raise ValueError(f"a file holds one mesh, got a batch of {len(mesh)}; save mesh[i]")
@@ -139,10 +160,10 @@ def save_mesh(mesh: Mesh, path: str | Path) -> None:
         files = {path: _ply_bytes(mesh)}
     else:
         files = {path: _trimesh_bytes(mesh, kind)}
-    _write_whole(files)
     if held - kept:
         lost = ", ".join(sorted(held - kept))
-        warnings.warn(f"{path.name} does not hold the {lost} of this mesh", stacklevel=3)
+        warnings.warn(f"{path.name} does not hold the {lost} of this mesh", stacklevel=4)
+    return files
 
 
 def _with_only(mesh: Mesh, kept: Iterable[str]) -> Mesh:
@@ -154,24 +175,6 @@ def _with_only(mesh: Mesh, kept: Iterable[str]) -> Mesh:
     if "face_colors" not in kept:
         mesh = mesh.with_face_colors(None)
     return mesh if "origin" in kept else mesh.with_origin(torch.zeros(3))
-
-
-def _write_whole(files: dict[Path, bytes]) -> None:
-    """Write files beside their places, and move them there when all are whole.
-
-    Raises:
-        OSError: if one cannot be written; then all places are as they were.
-    """
-    new = {path: path.with_name(f".{path.name}.{os.getpid()}.new") for path in files}
-    try:
-        for path, data in files.items():
-            new[path].write_bytes(data)
-        for path, written in new.items():
-            written.replace(path)
-    except BaseException:
-        for written in new.values():
-            written.unlink(missing_ok=True)
-        raise
 
 
 _ATTRIBUTES = ("uvs", "texture", "vertex_colors", "face_colors")
@@ -203,6 +206,7 @@ def _kind(path: Path) -> str:
 def load_texture(
     path: str | Path,
     *,
+    max_megapixels: float = MAX_MEGAPIXELS,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> torch.Tensor:
@@ -212,19 +216,14 @@ def load_texture(
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is no image.
+        ValueError: if it is no image, or one of more than `max_megapixels` million pixels.
     """
-    from PIL import Image, UnidentifiedImageError
-
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no image file at {path}")
     notes: list[str] = []
-    try:
-        with Image.open(path) as image:
-            pixels = _pixels(image, notes)
-    except (UnidentifiedImageError, OSError):
-        raise ValueError(f"{path} is no readable image") from None
+    with open_image(path, max_megapixels) as image:
+        pixels = _pixels(image, notes)
     if notes:
         warnings.warn(f"{path.name}: {'; '.join(notes)}", stacklevel=2)
     return torch.from_numpy(pixels).to(dtype=dtype, device=device)
@@ -233,7 +232,7 @@ def load_texture(
 # -- OBJ -----------------------------------------------------------------------------------------
 
 
-def _read_obj(path: Path, notes: list[str]) -> Soup:
+def _read_obj(path: Path, notes: list[str], max_megapixels: float) -> Soup:
     """Vertices, UVs and faces as the file has them; polygons become fans."""
     raw = path.read_bytes()
     if b"\0" in raw:
@@ -246,7 +245,7 @@ def _read_obj(path: Path, notes: list[str]) -> Soup:
         _note(notes, "only some vertices have colours, which are dropped")
     library: dict[str, _Material] = {}
     for name in text.libraries if text.materials else ():
-        library |= _read_mtl(path.parent, name, notes)
+        library |= _read_mtl(path.parent, name, notes, max_megapixels)
     missing = [name for name in text.materials if library and name not in library]
     if missing:
         _note(notes, f"its material {missing[0]!r} is not in its mtl")
@@ -261,10 +260,10 @@ def _read_obj(path: Path, notes: list[str]) -> Soup:
     )
 
 
-def _read_mtl(folder: Path, name: str, notes: list[str]) -> dict[str, _Material]:
+def _read_mtl(
+    folder: Path, name: str, notes: list[str], max_megapixels: float
+) -> dict[str, _Material]:
     """Materials by name; the colour counts where there is no image."""
-    from PIL import Image, UnidentifiedImageError
-
     path = folder / name
     if not path.is_file():
         _note(notes, f"its material file {name} is not there")
@@ -293,10 +292,10 @@ def _read_mtl(folder: Path, name: str, notes: list[str]) -> dict[str, _Material]
                 continue
             try:
                 if str(file) not in images:
-                    with Image.open(file) as image:
+                    with open_image(file, max_megapixels) as image:
                         images[str(file)] = _pixels(image, notes)
                 current.image = images[str(file)]
-            except (UnidentifiedImageError, OSError):
+            except (UnreadableImageError, OSError):
                 _note(notes, f"its texture {rest} is no readable image")
     for material in materials.values():
         # Exporters write any colour beside an image, black included, and viewers show the image.
@@ -358,13 +357,15 @@ def _free(path: Path, own: set[Path]) -> Path:
 # -- PLY, OFF, STL, GLB: trimesh -------------------------------------------------------------------
 
 
-def _read_trimesh(path: Path, notes: list[str]) -> Soup:
+def _read_trimesh(path: Path, notes: list[str], max_megapixels: float) -> Soup:
     """All geometries of the file, placed by their transforms."""
     import trimesh
 
     kind = path.suffix[1:].upper()
     try:
-        with warnings.catch_warnings():  # NumPy's, about what a damaged file holds
+        # Trimesh opens images, which it leaves out if Pillow refuses them. NumPy's warnings are
+        # about what a damaged file holds.
+        with without_pillow_limit(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _check_complete(path)
             scene: Any = trimesh.load_scene(path, process=False)
@@ -375,6 +376,10 @@ def _read_trimesh(path: Path, notes: list[str]) -> Soup:
         if isinstance(error, RecursionError):
             reason = ["it is nested too deeply"]
         raise ValueError(f"{path} is no readable {kind} file ({reason[0][:120]})") from None
+    for geometry in scene.geometry.values():
+        image = texture_image(geometry)
+        if image is not None:
+            check_megapixels(f"the texture of {path}", image.size, max_megapixels)
     try:
         soup = scene_soup(scene, notes)
     except ValueError as error:

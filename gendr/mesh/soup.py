@@ -85,7 +85,8 @@ def to_mesh(soup: Soup, dtype: torch.dtype, notes: list[str]) -> Mesh:
         torch.from_numpy(np.array(soup.faces, np.int64)),
         uvs=tensor(uvs),
         face_uvs=None if face_uvs is None else torch.from_numpy(np.array(face_uvs, np.int64)),
-        texture=tensor(texture),
+        # The largest part of most meshes, in the right form already: not copied.
+        texture=None if texture is None else torch.from_numpy(texture),
         vertex_colors=tensor(soup.vertex_colors),
         face_colors=tensor(face_colors),
     )
@@ -210,13 +211,16 @@ def merge(soup: Soup) -> None:
 def pixels(image: Image, notes: list[str]) -> Array:
     """RGB in [0, 1], [H, W, 3], row 0 the top."""
     if image.mode.startswith("I;16") or image.mode == "I":
-        grey = np.asarray(image, np.float64) / 65535
+        grey = np.array(image, np.float64)
+        grey /= 65535  # in place, here and below: of a large image, every copy counts
         return np.repeat(grey[:, :, None], 3, axis=2)
     if image.has_transparency_data:
         image = image.convert("RGBA")
-        if np.asarray(image)[..., 3].min() < 255:
+        if np.asarray(image.getchannel("A")).min() < 255:
             note(notes, "the transparency of its texture is dropped")
-    return np.asarray(image.convert("RGB"), np.float64) / 255
+    values = np.array(image.convert("RGB"), np.float64)
+    values /= 255
+    return values
 
 
 def note(notes: list[str], text: str) -> None:

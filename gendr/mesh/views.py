@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +21,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gendr._checks import check_finite, check_float, check_like, check_shape, shape_text
+from gendr._checks import (
+    check_finite,
+    check_float,
+    check_like,
+    check_shape,
+    dtype_name,
+    shape_text,
+)
 from gendr.mesh.cameras import _ORTHONORMAL, Camera
+from gendr.mesh.images import MAX_MEGAPIXELS, Picture, Planes, open_image, read_size, resized
 
-__all__ = ["Views", "load_views", "save_views", "view_volume", "visual_sphere"]
-
-_Array = npt.NDArray[np.float32]
+__all__ = ["Views", "load_views", "save_views", "view_sizes", "view_volume", "visual_sphere"]
 
 _TRANSFORMS = ("transforms.json", "transforms_train.json")
 _IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
@@ -68,6 +75,12 @@ class Views:
     def __len__(self) -> int:
         return len(self.names)
 
+    def __repr__(self) -> str:
+        height, width = self.image_size
+        parts = [f"{len(self)} image{'s' if len(self) != 1 else ''}", f"{width}×{height}"]
+        parts += ["masks" if self.rgb is None else "rgb", dtype_name(self.masks.dtype)]
+        return f"Views({', '.join(parts)}, {self.masks.device})"
+
     @property
     def image_size(self) -> tuple[int, int]:
         """(H, W)."""
@@ -101,10 +114,33 @@ class Views:
 # reading
 
 
+@final
+@dataclass(frozen=True)
+class _Frame:
+    """A frame of the transforms file, with what the headers of its images say.
+
+    Attributes:
+        entry: What the file says about it.
+        name: What the file calls it.
+        where: The same for messages, with the file.
+        image: Its image.
+        mask: The image of its mask; None if that is in the image.
+        size: (H, W) of both.
+    """
+
+    entry: dict[str, Any]
+    name: str
+    where: str
+    image: Path
+    mask: Path | None
+    size: tuple[int, int]
+
+
 def load_views(
     path: str | Path,
     *,
     size: int | tuple[int, int] | None = None,
+    max_megapixels: float = MAX_MEGAPIXELS,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Views:
@@ -114,57 +150,45 @@ def load_views(
     folder `masks` beside the transforms file or beside the folder of the image; its alpha channel;
     the image itself if it is grey.
 
+    Every image is shrunk as it is read: with a size, memory holds one decoded photo at a time.
+    Pixels are taken as they lie in the file; an orientation in the EXIF data of a JPEG is not
+    applied, as NeRF tools do not either.
+
     Args:
         path: The folder (with `transforms.json` or `transforms_train.json`) or the JSON file.
-        size: Resize to this shorter side, or to (H, W), by exact area averages; intrinsics follow.
+        size: Resize to this shorter side, or to (H, W), by averages over areas; intrinsics follow.
             By default images keep their size, which must be the same for all.
+        max_megapixels: The largest image that is read, in million pixels; what is larger is
+            refused before it is decoded.
         dtype: float32 or float64.
         device: Where the tensors live.
 
     Raises:
-        ValueError: If the folder, the transforms file, an image or a mask is missing or unreadable,
-            sizes differ, a pose is no rotation and translation, intrinsics are missing, or the lens
-            is not a pinhole.
+        ValueError: If the folder, the transforms file, an image or a mask is missing, unreadable or
+            too large, sizes differ, `w` and `h` do not fit the image, a mask is empty, a pose is no
+            rotation and translation, intrinsics are missing, or the lens is not a pinhole.
     """
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"dtype must be float32 or float64, got {dtype}")
     file, meta = _read_transforms(Path(path))
-    frames = meta["frames"]
-    masks, colors, intrinsics, poses, names = [], [], [], [], []
-    first: tuple[Path, tuple[int, int]] | None = None
-    for i, frame in enumerate(frames):
-        if not isinstance(frame, dict) or not isinstance(frame.get("file_path"), str):
-            raise ValueError(f"{file}: frame {i} has no file_path; {_LAYOUT}")
-        name = frame["file_path"]
-        where = f"{file}: frame {i} ({name})"
-        image = _find_image(file.parent, name, where)
-        mask, color, source = _mask_and_color(file.parent, frame, image, where)
-        shape = mask.shape[0], mask.shape[1]
-        if first is None:
-            first = source, shape
-        elif shape != first[1] and size is None:
-            raise ValueError(
-                f"masks must be of one size, got {_size(first[1])} in {first[0]} and "
-                f"{_size(shape)} in {source}; give size=(H, W) to resize them"
-            )
-        poses.append(_pose(frame, where))
-        target = _target_size(shape, size)
-        intrinsics.append(_intrinsics(meta, frame, shape, target, where))
-        masks.append(_resized(mask, target))
-        colors.append(None if color is None else _resized(color * mask[..., None], target))
-        names.append(name)
-    if all(bool((mask == 1).all()) for mask in masks):
+    frames = _list_frames(file, meta, max_megapixels)
+    targets = [_target_size(frame.size, size) for frame in frames]
+    for frame, target in zip(frames, targets, strict=True):
+        if target == targets[0]:
+            continue
+        if size is not None:
+            raise ValueError("images of different shapes need size=(H, W), not one number")
         raise ValueError(
-            f"{file}: no mask: every image is opaque all over; give images with transparency, "
-            "mask_path, or a folder masks"
+            f"masks must be of one size, got {_size(frames[0].size)} in {frames[0].image} and "
+            f"{_size(frame.size)} in {frame.image}; give size=(H, W) to resize them"
         )
-    height, width = masks[0].shape
-    k = torch.tensor(intrinsics, dtype=torch.float64)
-    if any(tuple(mask.shape) != (height, width) for mask in masks):
-        raise ValueError("images of different shapes need size=(H, W), not one number")
+    poses = [_pose(frame) for frame in frames]
+    lenses = [_intrinsics(meta, frame, targets[0]) for frame in frames]
+    masks, rgb = _read_frames(file, frames, targets[0], max_megapixels, dtype, device)
     camera = Camera.from_opengl(camera_to_world=torch.from_numpy(np.stack(poses)), fov=30.0)
+    k = torch.tensor(lenses, dtype=torch.float64)
     pixels = Camera.from_intrinsics(
-        image_size=(height, width),
+        image_size=targets[0],
         fx=k[:, 0],
         fy=k[:, 1],
         cx=k[:, 2],
@@ -172,12 +196,24 @@ def load_views(
         rotation=camera.rotation,
         translation=camera.translation,
     )
-    rgb = None
-    if all(color is not None for color in colors):
-        stack = np.stack([color for color in colors if color is not None])
-        rgb = torch.from_numpy(stack).permute(0, 3, 1, 2).to(device, dtype).contiguous()
-    alpha = torch.from_numpy(np.stack(masks)).to(device, dtype)
-    return Views(alpha, rgb, pixels.to(device, dtype), tuple(names))
+    return Views(masks, rgb, pixels.to(device, dtype), tuple(frame.name for frame in frames))
+
+
+def view_sizes(
+    path: str | Path, *, max_megapixels: float = MAX_MEGAPIXELS
+) -> list[tuple[int, int]]:
+    """(H, W) of every image that `load_views` would read, from their headers.
+
+    Args:
+        path: As for `load_views`.
+        max_megapixels: As for `load_views`.
+
+    Raises:
+        ValueError: If the folder, the transforms file, an image or a mask is missing or too large,
+            or an image and its mask differ in size.
+    """
+    file, meta = _read_transforms(Path(path))
+    return [frame.size for frame in _list_frames(file, meta, max_megapixels)]
 
 
 def _read_transforms(path: Path) -> tuple[Path, dict[str, Any]]:
@@ -196,12 +232,38 @@ def _read_transforms(path: Path) -> tuple[Path, dict[str, Any]]:
         file = found[0]
     try:
         meta = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise ValueError(f"{file} is no transforms file: its JSON is nested too deeply") from None
+    except ValueError as error:  # no JSON, no UTF-8, or a number of thousands of digits
         raise ValueError(f"{file} is no JSON file: {error}") from None
     frames = meta.get("frames") if isinstance(meta, dict) else None
     if not isinstance(frames, list) or not frames:
         raise ValueError(f"{file} has no frames; {_LAYOUT}")
     return file, meta
+
+
+def _list_frames(file: Path, meta: dict[str, Any], max_megapixels: float) -> list[_Frame]:
+    """All frames, with their files found and of fitting sizes."""
+    frames: list[_Frame] = []
+    for i, entry in enumerate(meta["frames"]):
+        if not isinstance(entry, dict) or not isinstance(entry.get("file_path"), str):
+            raise ValueError(f"{file}: frame {i} has no file_path; {_LAYOUT}")
+        name = entry["file_path"]
+        where = f"{file}: frame {i} ({name})"
+        image = _find_image(file.parent, name, where)
+        given = entry.get("mask_path")
+        mask = (
+            _find_image(file.parent, str(given), where) if given else _find_mask(file.parent, image)
+        )
+        size = read_size(image, max_megapixels)
+        of_mask = size if mask is None else read_size(mask, max_megapixels)
+        if of_mask != size:
+            raise ValueError(
+                f"masks must be as large as their image, got {_size(of_mask)} in {mask} "
+                f"and {_size(size)} in {image}"
+            )
+        frames.append(_Frame(entry, name, where, image, mask, size))
+    return frames
 
 
 def _find_image(root: Path, name: str, where: str) -> Path:
@@ -231,70 +293,101 @@ def _find_mask(root: Path, image: Path) -> Path | None:
     raise ValueError(f"no mask for {image} in {folders[0]}; want {stem}.png there")
 
 
-def _mask_and_color(
-    root: Path, frame: dict[str, Any], image: Path, where: str
-) -> tuple[_Array, _Array | None, Path]:
-    """Mask [H, W], colour [H, W, 3] or None, both in [0, 1], and the file the mask is from."""
-    pixels = _read_pixels(image)
-    color = {1: None, 2: pixels[..., [0, 0, 0]]}.get(pixels.shape[2], pixels[..., :3])
-    given = frame.get("mask_path")
-    source = _find_image(root, str(given), where) if given else _find_mask(root, image)
-    if source is not None:
-        mask = _grey(_read_pixels(source))
-        if mask is None:
-            raise ValueError(f"{source}: a mask must be grey or have an alpha channel, got colours")
-        if mask.shape != pixels.shape[:2]:
-            raise ValueError(
-                f"masks must be as large as their image, got {_size(mask.shape)} in {source} "
-                f"and {_size(pixels.shape)} in {image}"
-            )
-        if color is None:
-            color = pixels[..., [0, 0, 0]]
-    else:
-        source, mask = image, _grey(pixels)
-        if mask is None:
-            raise ValueError(
-                f"{where}: no mask: {image.name} has no alpha channel and is not grey; give images "
-                "with transparency, mask_path, or a folder masks"
-            )
-        if pixels.shape[2] == 3:  # equal channels: the mask itself
-            color = None
-    if 0 < mask.max() <= 1 / 255 + 1e-9:
-        raise ValueError(f"{source}: the mask holds only 0 and 1 of 255; multiply it by 255")
-    return mask, color, source
+def _read_frames(
+    file: Path,
+    frames: Sequence[_Frame],
+    size: tuple[int, int],
+    max_megapixels: float,
+    dtype: torch.dtype,
+    device: torch.device | str,
+) -> tuple[Tensor, Tensor | None]:
+    """Masks [B, *size] and, if all frames have them, colours [B, 3, *size] over black."""
+    like: dict[str, Any] = {"dtype": dtype, "device": device}
+    masks = torch.empty(len(frames), *size, **like)
+    rgb: Tensor | None = torch.empty(len(frames), 3, *size, **like)
+    empty: list[str] = []
+    for i, frame in enumerate(frames):
+        planes, highest = _read_planes(frame, size, max_megapixels)
+        if highest < _NOISE:
+            empty.append(frame.name)
+        masks[i] = torch.from_numpy(planes[0])
+        if len(planes) == 1:
+            rgb = None
+        elif rgb is not None:
+            rgb[i] = torch.from_numpy(planes[1:])
+    if empty:
+        # It would pull the whole object out of that view; and where it is right, the other views
+        # say the same, so that nothing is lost without it.
+        shown = ", ".join(empty[:5]) + (", ..." if len(empty) > 5 else "")
+        count = "all" if len(empty) == len(frames) else f"{len(empty)} of"
+        raise ValueError(
+            f"{file}: {count} {len(frames)} masks are empty ({shown}); mend them, or leave out the "
+            "frames that do not show the object"
+        )
+    if bool((masks == 1).all()):
+        raise ValueError(
+            f"{file}: no mask: every image is opaque all over; give images with transparency, "
+            "mask_path, or a folder masks"
+        )
+    return masks, rgb
 
 
-def _grey(pixels: _Array) -> _Array | None:
-    """The mask that an image holds: its alpha channel, or itself if it is grey."""
-    if pixels.shape[2] in (2, 4):
-        return pixels[..., -1]
-    if pixels.shape[2] == 1 or bool((pixels == pixels[..., :1]).all()):
-        return pixels[..., 0]
-    return None
+def _read_planes(
+    frame: _Frame, size: tuple[int, int], max_megapixels: float
+) -> tuple[Planes, float]:
+    """Mask and, unless the image is one, RGB over black: [1 or 4, *size] in [0, 1].
+
+    Returns:
+        They, and the largest value of the mask at its full size.
+    """
+    with open_image(frame.image, max_megapixels) as opened:
+        image = Picture(opened)
+        if frame.mask is None:
+            return _masked(frame, image, image, size)
+        with open_image(frame.mask, max_megapixels) as mask:
+            return _masked(frame, image, Picture(mask), size)
 
 
-def _read_pixels(path: Path) -> _Array:
-    """[H, W, 1 to 4] in [0, 1]: grey, grey + alpha, RGB or RGBA."""
-    from PIL import Image, UnidentifiedImageError
+def _masked(
+    frame: _Frame, image: Picture, mask: Picture, size: tuple[int, int]
+) -> tuple[Planes, float]:
+    """The same of decoded pictures; they are multiplied at full size, then shrunk."""
+    alpha = _mask_channel(frame, mask)
+    highest = mask.highest(alpha) / mask.white
+    if 0 < highest <= 1 / 255 + 1e-9:
+        raise ValueError(
+            f"{frame.mask or frame.image}: the mask holds only 0 and 1 of 255; multiply it by 255"
+        )
+    is_mask = mask is image and alpha == 0
+    colors = [] if is_mask else [0, 1, 2] if image.channels > 2 else [0, 0, 0]
 
-    try:
-        with Image.open(path) as image:
-            mode = image.mode
-            if mode == "1":
-                image = image.convert("L")
-            elif mode in ("P", "PA", "La", "RGBa"):
-                alpha = mode != "P" or "transparency" in image.info
-                image = image.convert("RGBA" if alpha else "RGB")
-            elif mode in ("CMYK", "YCbCr", "LAB", "HSV", "RGBX"):
-                image = image.convert("RGB")
-            values = np.asarray(image)
-    except UnidentifiedImageError:
-        raise ValueError(f"{path} is no image that can be read") from None
-    except (OSError, SyntaxError) as error:  # what Pillow raises for truncated or broken files
-        raise ValueError(f"{path} cannot be read: {error}") from None
-    largest = {np.dtype("uint8"): 255, np.dtype("float32"): 1}.get(values.dtype, 65535)
-    pixels: _Array = np.asarray(values / largest, dtype=np.float32)
-    return pixels[..., None] if pixels.ndim == 2 else pixels
+    def rows(start: int, stop: int) -> npt.NDArray[np.float64]:
+        own = image.rows(start, stop)
+        weight = own[alpha] if mask is image else mask.rows(start, stop)[alpha]
+        planes = np.empty((1 + len(colors), *weight.shape))
+        planes[0] = weight
+        for plane, channel in zip(planes[1:], colors, strict=True):
+            np.multiply(own[channel], weight, out=plane, dtype=np.float64)
+        return planes
+
+    planes = resized(rows, frame.size, size)
+    planes[0] /= mask.white
+    planes[1:] /= image.white * mask.white
+    return planes.clip(0, 1), highest
+
+
+def _mask_channel(frame: _Frame, picture: Picture) -> int:
+    """The channel that is the mask: alpha, or the first of a grey picture."""
+    if picture.channels in (2, 4):
+        return picture.channels - 1
+    if picture.is_grey:
+        return 0
+    if frame.mask is not None:
+        raise ValueError(f"{frame.mask}: a mask must be grey or have an alpha channel, got colours")
+    raise ValueError(
+        f"{frame.where}: no mask: {frame.image.name} has no alpha channel and is not grey; give "
+        "images with transparency, mask_path, or a folder masks"
+    )
 
 
 def _size(shape: Sequence[int]) -> str:
@@ -316,48 +409,31 @@ def _target_size(shape: tuple[int, int], size: int | tuple[int, int] | None) -> 
     return int(size[0]), int(size[1])
 
 
-def _resized(values: _Array, size: tuple[int, int]) -> _Array:
-    """[H, W] or [H, W, C] at another size: area averages when it shrinks, else bilinear."""
-    if values.shape[:2] == size:
-        return values
-    if values.ndim == 3:
-        return np.stack([_resized(v, size) for v in np.moveaxis(values, 2, 0)], axis=2)
-    from PIL import Image
-
-    shrinks = size[0] <= values.shape[0] and size[1] <= values.shape[1]
-    how = Image.Resampling.BOX if shrinks else Image.Resampling.BILINEAR
-    resized = Image.fromarray(np.ascontiguousarray(values)).resize((size[1], size[0]), how)
-    return np.asarray(resized).clip(0, 1).astype(np.float32)
-
-
 def _number(meta: dict[str, Any], frame: dict[str, Any], key: str, where: str) -> float | None:
     """A number of the frame, else of the whole file."""
     value = frame.get(key, meta.get(key))
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError(f"{where}: {key} must be a finite number, got {value!r}")
+    finite = isinstance(value, (int, float)) and abs(value) <= sys.float_info.max
+    if isinstance(value, bool) or not finite:
+        raise ValueError(f"{where}: {key} must be a finite number, got {value!r:.40}")
     return float(value)
 
 
 def _intrinsics(
-    meta: dict[str, Any],
-    frame: dict[str, Any],
-    shape: tuple[int, int],
-    target: tuple[int, int],
-    where: str,
+    meta: dict[str, Any], frame: _Frame, target: tuple[int, int]
 ) -> tuple[float, float, float, float]:
     """(fx, fy, cx, cy) in pixels of the target size, first pixel's centre at 0.5."""
+    entry, where = frame.entry, frame.where
 
     def number(key: str) -> float | None:
-        return _number(meta, frame, key, where)
+        return _number(meta, entry, key, where)
 
-    model = frame.get("camera_model", meta.get("camera_model", "PINHOLE"))
-    if model not in _PINHOLES or frame.get("is_fisheye", meta.get("is_fisheye", False)):
+    model = entry.get("camera_model", meta.get("camera_model", "PINHOLE"))
+    if model not in _PINHOLES or entry.get("is_fisheye", meta.get("is_fisheye", False)):
         kind = model if model not in _PINHOLES else "fisheye"
         raise ValueError(f"{where}: the lens is {kind}, not a pinhole; undistort the images first")
-    height, width = shape
-    w, h = number("w") or width, number("h") or height
+    w, h = _calibrated_size(frame, number("w"), number("h"))
     fx, fy = number("fl_x"), number("fl_y")
     for axis, key, side in (("x", "camera_angle_x", w), ("y", "camera_angle_y", h)):
         angle = number(key)
@@ -371,13 +447,41 @@ def _intrinsics(
     fy = fx if fy is None else fy
     if fx is None or fy is None:
         raise ValueError(f"{where}: no intrinsics; give camera_angle_x or fl_x (fl_y, cx, cy)")
-    if min(fx, fy, w, h) <= 0:
-        raise ValueError(f"{where}: focal lengths and sizes must be > 0, got {fx:g}, {fy:g}")
+    if min(fx, fy) <= 0:
+        raise ValueError(f"{where}: focal lengths must be > 0, got {fx:g}, {fy:g}")
     _check_undistorted(number, math.hypot(w / fx, h / fy) / 2, max(fx, fy), where)
     cx, cy = number("cx"), number("cy")
     cx, cy = w / 2 if cx is None else cx, h / 2 if cy is None else cy
     sx, sy = target[1] / w, target[0] / h
     return fx * sx, fy * sy, cx * sx, cy * sy
+
+
+def _calibrated_size(frame: _Frame, w: float | None, h: float | None) -> tuple[float, float]:
+    """Width and height that the intrinsics are meant for: those of the image, or a multiple."""
+    height, width = frame.size
+    for key, side in (("w", w), ("h", h)):
+        if side is not None and side <= 0:
+            raise ValueError(f"{frame.where}: {key} must be > 0, got {side:g}")
+    if w is None or h is None:
+        factor = w / width if w is not None else h / height if h is not None else 1.0
+        return factor * width, factor * height
+    if not _is_multiple((w, h), (width, height)):
+        turned = _is_multiple((h, w), (width, height))
+        hint = "intrinsics must be those of the image, or of the same image at another size"
+        if turned:
+            hint = "one of them is turned; an orientation in the EXIF data is not applied"
+        raise ValueError(
+            f"{frame.where}: the file says w x h = {w:g} x {h:g}, but {frame.image.name} has "
+            f"{width} x {height} pixels; {hint}"
+        )
+    return w, h
+
+
+def _is_multiple(size: tuple[float, float], image: tuple[int, int]) -> bool:
+    """Whether the image can be that size times one factor, each side rounded to whole pixels."""
+    low = max((side - 1) / whole for side, whole in zip(image, size, strict=True))
+    high = min((side + 1) / whole for side, whole in zip(image, size, strict=True))
+    return low < high
 
 
 def _check_undistorted(number: Any, radius: float, focal: float, where: str) -> None:
@@ -393,11 +497,12 @@ def _check_undistorted(number: Any, radius: float, focal: float, where: str) -> 
         )
 
 
-def _pose(frame: dict[str, Any], where: str) -> npt.NDArray[np.float64]:
+def _pose(frame: _Frame) -> npt.NDArray[np.float64]:
     """The [4, 4] camera-to-world matrix of a frame, its rotation made exact."""
+    where = frame.where
     try:
-        matrix = np.asarray(frame.get("transform_matrix"), dtype=np.float64)
-    except (TypeError, ValueError):
+        matrix = np.asarray(frame.entry.get("transform_matrix"), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):  # OverflowError: an integer of 400 digits
         matrix = np.zeros(())
     if matrix.shape not in ((4, 4), (3, 4)):
         raise ValueError(

@@ -2,14 +2,23 @@
 
 import json
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from gendr.mesh import images
 from gendr.mesh.cameras import Camera, look_at
-from gendr.mesh.views import Views, load_views, save_views, view_volume, visual_sphere
+from gendr.mesh.views import (
+    Views,
+    load_views,
+    save_views,
+    view_sizes,
+    view_volume,
+    visual_sphere,
+)
 
 F64 = torch.float64
 IDENTITY = np.eye(4).tolist()
@@ -182,6 +191,153 @@ def test_unequal_sizes_are_fine_with_a_size(tmp_path):
     np.testing.assert_allclose(views.camera.focal[0], views.camera.focal[1])
 
 
+def areas(values, size):
+    """Means over the pixels centred in each area, from the definition."""
+    height, width = values.shape[:2]
+    rows = np.ceil((np.arange(height) + 0.5) * size[0] / height) - 1
+    columns = np.ceil((np.arange(width) + 0.5) * size[1] / width) - 1
+    return np.array(
+        [[values[rows == i][:, columns == j].mean((0, 1)) for j in range(size[1])]
+         for i in range(size[0])]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["rgba", "jpeg + png", "jpeg + jpeg", "png + 16 bits"])
+@pytest.mark.parametrize("size", [(10, 15), (7, 11), (40, 7), (40, 60)])
+def test_colours_are_masked_before_they_are_averaged(tmp_path, kind, size):
+    rng = np.random.default_rng(0)
+    color = rng.integers(0, 255, (40, 60, 3)).astype(np.uint8)
+    mask = rng.choice([0, 60, 255, 255], (40, 60)).astype(np.uint8)
+    photo, own = tmp_path / ("a.jpg" if "jpeg" in kind else "a.png"), tmp_path / "m.png"
+    if kind == "jpeg + jpeg":
+        own = tmp_path / "m.jpg"
+    frame = {"file_path": photo.name, "transform_matrix": IDENTITY, "mask_path": own.name}
+    if kind == "rgba":
+        del frame["mask_path"]
+        image(photo, np.dstack([color, mask]))
+    else:
+        image(photo, color)
+        deep = mask.astype(np.uint16) * 257 if "16" in kind else mask
+        Image.fromarray(deep).save(own)
+        color = np.asarray(Image.open(photo))
+    if kind == "jpeg + jpeg":
+        mask = np.asarray(Image.open(own))
+    views = load_views(write(tmp_path, [frame], camera_angle_x=0.5), size=size, dtype=F64)
+    alpha = mask[..., None] / 255
+    assert views.rgb is not None
+    np.testing.assert_allclose(views.masks[0], areas(alpha, size)[..., 0], atol=1e-6)
+    want = areas(color / 255 * alpha, size)
+    np.testing.assert_allclose(views.rgb[0].permute(1, 2, 0), want, atol=1e-6)
+
+
+def test_images_of_all_modes_are_as_pillow_converts_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "_BAND", 200)  # several bands
+    rgba = np.random.default_rng(0).integers(0, 255, (30, 50, 4)).astype(np.uint8)
+    rgba[15:] = 255
+    source = Image.fromarray(rgba)
+    files = {"la.png": "LA", "pa.png": "P", "p.webp": "RGBA", "rgb.bmp": "RGB", "cmyk.jpg": "CMYK"}
+    for name, mode in files.items():
+        source.convert(mode).save(tmp_path / name)
+        Image.fromarray(rgba[..., 3]).save(tmp_path / "m.png")
+        frame = {"file_path": name, "transform_matrix": IDENTITY}
+        with Image.open(tmp_path / name) as opened:
+            want = np.asarray(opened.convert("RGBA")) / 255
+        if mode in ("P", "RGB", "CMYK"):
+            frame["mask_path"] = "m.png"
+            want[..., 3] = rgba[..., 3] / 255
+        views = load_views(write(tmp_path, [frame], camera_angle_x=0.5))
+        assert views.rgb is not None
+        np.testing.assert_allclose(views.masks[0], want[..., 3], atol=1e-6, err_msg=name)
+        rgb = (want[..., :3] * want[..., 3:]).transpose(2, 0, 1)
+        np.testing.assert_allclose(views.rgb[0], rgb, atol=1e-6, err_msg=name)
+
+
+def test_floating_images_are_cut_to_their_range(tmp_path):
+    mask = np.where(blob() > 0, np.float32(3e38), np.float32(-1))
+    Image.fromarray(mask).save(tmp_path / "a.tif")
+    frame = {"file_path": "a.tif", "mask_path": "a.tif", "transform_matrix": IDENTITY}
+    views = load_views(write(tmp_path, [frame], camera_angle_x=0.5), size=3)
+    np.testing.assert_allclose(views.masks[0], areas(blob() / 255, (3, 4)))
+    assert views.rgb is not None
+    np.testing.assert_allclose(views.rgb[0, 0], views.masks[0])
+
+
+def test_memory_holds_no_photo_in_fractions(tmp_path):
+    photo = np.zeros((1000, 1500, 4), np.uint8)
+    photo[300:700, 300:900] = 255
+    frames = [{"file_path": f"{i}.png", "transform_matrix": IDENTITY} for i in range(3)]
+    for i in range(3):
+        Image.fromarray(photo).save(tmp_path / f"{i}.png", compress_level=1)
+    write(tmp_path, frames, camera_angle_x=0.5)
+    load_views(tmp_path, size=10)
+    tracemalloc.start()  # it counts the arrays, not what Pillow decodes
+    try:
+        load_views(tmp_path, size=50)
+        assert tracemalloc.get_traced_memory()[1] < 15e6  # float32 would be 24e6 for one photo
+    finally:
+        tracemalloc.stop()
+
+
+def test_view_sizes_reads_headers_only(tmp_path):
+    root = folder(tmp_path)
+    image(root / "images" / "1.png", blob(12, 16))
+    data = (root / "images" / "1.png").read_bytes()
+    (root / "images" / "1.png").write_bytes(data[:45])  # the pixels are missing
+    assert view_sizes(root) == [(6, 8), (12, 16)]
+    with pytest.raises(ValueError, match=r"1\.png cannot be read"):
+        load_views(root, size=6)
+
+
+def test_the_largest_image_is_set_by_the_caller_not_by_pillow(tmp_path, monkeypatch):
+    root = folder(tmp_path)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 7)
+    assert load_views(root).image_size == (6, 8)
+    assert load_views(root, max_megapixels=48e-6).image_size == (6, 8)
+    assert Image.MAX_IMAGE_PIXELS == 7
+    words = (
+        r"0\.png has 8 x 6 pixels, 4.8e-05 megapixels, and at most 4.7e-05 are read; .*--max-meg"
+    )
+    for read in (load_views, view_sizes):
+        with pytest.raises(ValueError, match=words):
+            read(root, max_megapixels=47e-6)
+    with pytest.raises(ValueError, match="max_megapixels must be > 0, got nan"):
+        load_views(root, max_megapixels=math.nan)
+    with pytest.raises(TypeError, match="max_megapixels must be a number, got str"):
+        load_views(root, max_megapixels="9")
+
+
+def test_size_of_the_file_is_that_of_the_image_or_a_multiple(tmp_path):
+    image(tmp_path / "a.png", blob(75, 100))
+    frame = {"file_path": "a.png", "transform_matrix": IDENTITY}
+    want = load_views(write(tmp_path, [frame], fl_x=90.0, w=100, h=75)).camera.focal
+    for w, h in ((200, 150), (4032, 3024), (4031, 3023), (50, 38), (200, None), (None, 150)):
+        meta = {"fl_x": 0.9 * (w or h / 0.75), "w": w, "h": h}
+        focal = load_views(write(tmp_path, [frame], **meta)).camera.focal
+        np.testing.assert_allclose(focal, want, rtol=0.02)
+    with pytest.raises(ValueError, match=r"frame 0 \(a.png\): the file says w x h = 100 x 80, but "
+                       r"a.png has 100 x 75 pixels; intrinsics must be those of"):  # fmt: skip
+        load_views(write(tmp_path, [frame], fl_x=90.0, w=100, h=80))
+    with pytest.raises(ValueError, match="w must be > 0, got -1"):
+        load_views(write(tmp_path, [frame], fl_x=90.0, w=-1))
+
+
+def test_orientation_in_exif_data_is_not_applied(tmp_path):
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    Image.fromarray(blob(12, 16)).save(tmp_path / "a.jpg", exif=turned, quality=100)
+    frame = {"file_path": "a.jpg", "transform_matrix": IDENTITY}
+    assert load_views(write(tmp_path, [frame], fl_x=20.0)).image_size == (12, 16)
+    with pytest.raises(ValueError, match=r"has 16 x 12 pixels; one of them is turned; an ori"):
+        load_views(write(tmp_path, [frame], fl_x=20.0, w=12, h=16))
+
+
+def test_views_are_shown_in_one_line(tmp_path):
+    views = load_views(folder(tmp_path))
+    assert repr(views) == "Views(2 images, 8×6, masks, float32, cpu)"
+    colored = Views(views.masks, torch.zeros(2, 3, 6, 8), views.camera, views.names)
+    assert repr(colored[0].to(F64)) == "Views(1 image, 8×6, rgb, float64, cpu)"
+
+
 @pytest.mark.parametrize("color", [False, True])
 @pytest.mark.parametrize("same", [False, True])
 @pytest.mark.parametrize("size", [(8, 8), (6, 10), (10, 6)])
@@ -237,7 +393,7 @@ BREAK = {
     "has no frames": lambda r: edit(r, frames=[]),
     "frame 1 has no file_path": lambda r: edit(r, frame={"file_path": 3}),
     "frame 1 .images/1.png.: no such image": lambda r: (r / "images" / "1.png").unlink(),
-    "1.png is no image": lambda r: (r / "images" / "1.png").write_text("hello"),
+    "1.png is no readable image": lambda r: (r / "images" / "1.png").write_text("hello"),
     r"one size, got 8 x 6 in .*0.png and 7 x 6 in .*1.png": lambda r: image(
         r / "images" / "1.png", blob(6, 7)
     ),
@@ -268,6 +424,17 @@ BREAK = {
     "a mask must be grey": lambda r: (
         image(r / "m.png", np.arange(144).reshape(6, 8, 3)),
         edit(r, frame={"mask_path": "m.png"}),
+    ),
+    "nested too deeply": lambda r: (r / "transforms.json").write_text("[" * 100_000),
+    "transforms.json is no JSON file: Exceeds": lambda r: (r / "transforms.json").write_text(
+        "[" + "9" * 5000 + "]"
+    ),
+    "fl_x must be a finite number, got 9{40}": lambda r: edit(r, fl_x=10**400 - 1),
+    r"must be 4 x 4 numbers, got shape \[\]": lambda r: edit(
+        r, frame={"transform_matrix": [[10**400] * 4] * 4}
+    ),
+    r"1 of 2 masks are empty \(images/1.png\); mend": lambda r: image(
+        r / "images" / "1.png", blob(value=0)
     ),
     "only 0 and 1 of 255": lambda r: image(r / "images" / "1.png", blob(value=1)),
 }

@@ -1,0 +1,282 @@
+"""Image files: checked by their header before they are decoded, read by bands of rows.
+
+A decoded image stays in the depth of its file (1 to 4 bytes a pixel); numbers with a fraction
+exist only of a band at a time, so that a photo costs little more memory than its pixels. Decoders
+can shrink while they decode (JPEG's draft), which is not used: they average colours before the
+mask is applied, and the silhouette would take on the background.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = [
+    "MAX_MEGAPIXELS",
+    "Picture",
+    "Planes",
+    "UnreadableImageError",
+    "check_megapixels",
+    "decode",
+    "open_image",
+    "read_size",
+    "resized",
+    "without_pillow_limit",
+]
+
+Array = npt.NDArray[Any]
+Planes = npt.NDArray[np.float32]  # [C, H, W]
+
+# The largest image that is read unless more is asked for: phones have up to 108 megapixels, a
+# texture of 16384 x 8192 has 134; what is far larger is more likely a file made to fill the memory.
+MAX_MEGAPIXELS = 150.0
+# Pixels that are numbers with a fraction at a time: a few planes of them fit in the cache.
+_BAND = 1 << 17
+# Pillow's modes that are not planes of grey or RGB, with or without alpha; bits become bytes.
+_AS_RGBA = ("PA", "La", "RGBa")
+_AS_RGB = ("CMYK", "YCbCr", "LAB", "HSV", "RGBX")
+
+
+class UnreadableImageError(ValueError):
+    """The file is no image, or a damaged one."""
+
+
+def check_megapixels(what: object, size: tuple[int, int], max_megapixels: float) -> None:
+    """Raise for an image that is larger than allowed.
+
+    Args:
+        what: Which image, for the message.
+        size: Width and height.
+        max_megapixels: How many million pixels are allowed.
+
+    Raises:
+        TypeError: if the limit is no number.
+        ValueError: if the limit is not positive, or the image larger.
+    """
+    if isinstance(max_megapixels, bool) or not isinstance(max_megapixels, (int, float)):
+        raise TypeError(f"max_megapixels must be a number, got {type(max_megapixels).__name__}")
+    if not max_megapixels > 0:
+        raise ValueError(f"max_megapixels must be > 0, got {max_megapixels:g}")
+    width, height = size
+    if width * height > max_megapixels * 1e6:
+        raise ValueError(
+            f"{what} has {width} x {height} pixels, {width * height / 1e6:.4g} megapixels, and at "
+            f"most {max_megapixels:g} are read; shrink it, or raise max_megapixels (on the command "
+            "line --max-megapixels)"
+        )
+
+
+_switch = threading.Lock()
+_readers = 0
+_pillow_limit: int | None = None
+
+
+@contextmanager
+def without_pillow_limit() -> Generator[None, None, None]:
+    """Keep Pillow from judging sizes: it warns of some and refuses others, whatever is asked for.
+
+    Its limit is a global of the process, back in place when the last reader has ended. Use
+    `check_megapixels` instead.
+    """
+    from PIL import Image
+
+    global _readers, _pillow_limit
+    with _switch:
+        if _readers == 0:
+            _pillow_limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        _readers += 1
+    try:
+        yield
+    finally:
+        with _switch:
+            _readers -= 1
+            if _readers == 0:
+                Image.MAX_IMAGE_PIXELS = _pillow_limit
+
+
+def read_size(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> tuple[int, int]:
+    """(H, W) of an image file, from its header.
+
+    Raises:
+        UnreadableImageError: if it is no image.
+        ValueError: if it is larger than allowed.
+    """
+    with _opened(path, max_megapixels) as image:
+        return image.height, image.width
+
+
+@contextmanager
+def open_image(path: Path, max_megapixels: float = MAX_MEGAPIXELS) -> Generator[Image, None, None]:
+    """A decoded image file, for as long as the context lasts.
+
+    Raises:
+        UnreadableImageError: if it is no image, or a damaged one.
+        ValueError: if it is larger than allowed; nothing is decoded then.
+    """
+    with _opened(path, max_megapixels) as image:
+        decode(path, image)
+        yield image
+
+
+def decode(what: object, image: Image) -> None:
+    """Decode an opened image.
+
+    Args:
+        what: Which image, for the message.
+        image: Stays as it is if it is decoded.
+
+    Raises:
+        UnreadableImageError: if it is damaged.
+    """
+    try:
+        image.load()
+    except Exception as error:  # noqa: BLE001 (Pillow raises anything on a damaged file)
+        reason = str(error) or type(error).__name__
+        raise UnreadableImageError(f"{what} cannot be read: {reason}") from None
+
+
+@contextmanager
+def _opened(path: Path, max_megapixels: float) -> Generator[Image, None, None]:
+    """An image file of which only the header is read."""
+    from PIL import Image
+
+    with without_pillow_limit():
+        try:
+            image = Image.open(path)
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno is not None:  # no such file, no right
+                raise
+            raise UnreadableImageError(f"{path} is no readable image") from None
+        with image:
+            check_megapixels(path, image.size, max_megapixels)
+            yield image
+
+
+@final
+class Picture:
+    """A decoded image as planes of numbers: grey, grey and alpha, RGB, or RGBA.
+
+    Attributes:
+        size: (H, W).
+        channels: 1 to 4.
+        white: The number that stands for 1.
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image, self._mode = image, _plain_mode(image)
+        self.size = image.height, image.width
+        self.channels = {"LA": 2, "RGB": 3, "RGBA": 4}.get(self._mode, 1)
+        deep = self._mode.startswith("I")
+        self.white = 65535.0 if deep else 1.0 if self._mode == "F" else 255.0
+
+    def rows(self, start: int, stop: int) -> list[Array]:
+        """Each channel [stop - start, W] in the type of the file, within 0 .. white."""
+        band = self._image.crop((0, start, self.size[1], stop))
+        if band.mode != self._mode:
+            band = band.convert(self._mode)
+        planes = [np.asarray(plane) for plane in band.split()]
+        if self.white == 255:
+            return planes
+        return [plane.clip(0, self.white) for plane in planes]  # 32 bits may hold anything
+
+    def highest(self, channel: int) -> float:
+        """The largest number in a channel."""
+        return max(float(self.rows(*band)[channel].max()) for band in _bands(self.size))
+
+    @property
+    def is_grey(self) -> bool:
+        """Whether the colour channels are equal all over."""
+        if self.channels < 3:
+            return True
+        for band in _bands(self.size):
+            red, green, blue = self.rows(*band)[:3]
+            if not (np.array_equal(red, green) and np.array_equal(red, blue)):
+                return False
+        return True
+
+
+def _plain_mode(image: Image) -> str:
+    """The mode to read an image in."""
+    mode = image.mode
+    if mode in _AS_RGBA or (mode == "P" and "transparency" in image.info):
+        return "RGBA"
+    if mode in _AS_RGB or mode == "P":
+        return "RGB"
+    return "L" if mode == "1" else mode
+
+
+def _bands(size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
+    """(start, stop) of bands of rows that make up an image of (H, W)."""
+    step = max(1, _BAND // max(1, size[1]))
+    for start in range(0, size[0], step):
+        yield start, min(start + step, size[0])
+
+
+def resized(
+    rows: Callable[[int, int], npt.NDArray[np.float64]],
+    size: tuple[int, int],
+    target: tuple[int, int],
+) -> Planes:
+    """Planes that are read by bands, at another size.
+
+    Where no side grows, every pixel is the mean of those that are centred in its area; otherwise
+    the planes are interpolated linearly.
+
+    Args:
+        rows: rows(start, stop) gives [C, stop - start, W].
+        size: (H, W) of the planes.
+        target: (H, W) of the result.
+
+    Returns:
+        [C, *target]
+    """
+    from PIL import Image
+
+    if target[0] <= size[0] and target[1] <= size[1]:
+        return _area_means(rows, size, target)
+    return np.stack(
+        [
+            np.asarray(
+                Image.fromarray(plane).resize((target[1], target[0]), Image.Resampling.BILINEAR)
+            )
+            for plane in _area_means(rows, size, size)
+        ]
+    )
+
+
+def _area_means(
+    rows: Callable[[int, int], npt.NDArray[np.float64]],
+    size: tuple[int, int],
+    target: tuple[int, int],
+) -> Planes:
+    """The first case of `resized`."""
+    ys, xs = _edges(size[0], target[0]), _edges(size[1], target[1])
+    step = max(1, _BAND * target[0] // (size[0] * size[1]))
+    bands: list[Planes] = []
+    for first in range(0, target[0], step):
+        y = ys[first : first + step + 1]
+        values = rows(int(y[0]), int(y[-1]))
+        values = _sums(_sums(values, y - y[0], axis=1), xs, axis=2)
+        bands.append((values / (np.diff(y)[:, None] * np.diff(xs))).astype(np.float32))
+    return np.concatenate(bands, axis=1)
+
+
+def _edges(size: int, target: int) -> npt.NDArray[np.int64]:
+    """[target + 1] where the pixels of each area begin; a centre on a border is to the left."""
+    return (2 * np.arange(target + 1, dtype=np.int64) * size + target) // (2 * target)
+
+
+def _sums(values: Array, edges: npt.NDArray[np.int64], axis: int) -> Array:
+    """Sums along an axis between edges."""
+    if len(edges) == values.shape[axis] + 1:
+        return values
+    return np.add.reduceat(values, edges[:-1], axis=axis)
