@@ -85,7 +85,11 @@ _T_RED, _T_GREEN, _T_BLUE, _FACTOR, _HIGHLIGHT = (k * ROOM for k in range(9, 14)
 # are weighed: of its pixel), of factor and highlight, of the coverage.
 _H0, _H1, _H2, _G_RED, _G_GREEN, _G_BLUE = (k * ROOM for k in range(14, 20))
 _G_FACTOR, _G_HIGHLIGHT, _G_COVERAGE = (k * ROOM for k in range(20, 23))
-_PARTS = 23 * ROOM
+# The interpolated unit normal, and one over its length before; how the three channels of the
+# texture change along x and along y, in texels.
+_NX, _NY, _NZ, _N_INVERSE = (k * ROOM for k in range(23, 27))
+_SLOPE_X, _SLOPE_Y = 27 * ROOM, 30 * ROOM
+_PARTS = 33 * ROOM
 
 
 # ---------------------------------------------------------------------------------------------
@@ -278,16 +282,19 @@ def _look(us, vs, parts, k, height, width):
 
 
 @njit(cache=True, nogil=True)
-def _texture(i, stop, f, b, attributes, texels, textures, parts):
-    """Colours of the texture for a run."""
+def _texture(i, stop, f, b, attributes, texels, textures, parts, slopes):
+    """Colours of the texture for a run, and their slopes if they are wanted."""
     start, height, width = textures[b, 0], textures[b, 1], textures[b, 2]
     us, vs = _corner_values(attributes, f, UV, 2), _corner_values(attributes, f, UV + 1, 2)
     for k in range(i, stop):
         x, y = _look(us, vs, parts, k, height, width)
         places = _four_texels(x, y, start, height, width)
-        parts[_T_RED + k] = _sampled(texels, places, 0)[0]
-        parts[_T_GREEN + k] = _sampled(texels, places, 1)[0]
-        parts[_T_BLUE + k] = _sampled(texels, places, 2)[0]
+        for c in range(3):
+            value, slope_x, slope_y = _sampled(texels, places, c)
+            parts[_T_RED + c * ROOM + k] = value
+            if slopes:
+                parts[_SLOPE_X + c * ROOM + k] = slope_x
+                parts[_SLOPE_Y + c * ROOM + k] = slope_y
 
 
 @njit(cache=True, nogil=True)
@@ -299,55 +306,63 @@ def _add(memory, at, weight, red, green, blue):
 
 
 @njit(cache=True, nogil=True)
-def _texture_backward(i, stop, f, b, attributes, texels, textures, parts, asked, grad_attributes):
-    """Gradients of where the texture is looked at, and records of what is asked of it.
+def _texture_backward(i, stop, f, b, attributes, textures, parts, asked, grad_attributes):
+    """Gradients of where the texture is looked at, and of what is asked of it.
 
     For `asked` see `softmax_faces`. The gradients of the texture's colours are taken from the
     columns of those of the fragment, which stay.
     """
-    memory, slots, used, patches, first_face = asked
-    keeps, slot, left, top, across = len(memory) > 0, 0, 0, 0, 0
-    if keeps:
-        slot = slots[f - first_face]
-        left, top, across = patches[f, LEFT], patches[f, TOP], patches[f, ACROSS]
-    start, height, width = textures[b, 0], textures[b, 1], textures[b, 2]
+    height, width = textures[b, 1], textures[b, 2]
     us, vs = _corner_values(attributes, f, UV, 2), _corner_values(attributes, f, UV + 1, 2)
     u_a, u_b, u_c, v_a, v_b, v_c = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for k in range(i, stop):
-        x, y = _look(us, vs, parts, k, height, width)
-        places = _four_texels(x, y, start, height, width)
         factor = parts[_FACTOR + k]
         red = parts[_G_RED + k] * parts[_RED + k] * factor
         green = parts[_G_GREEN + k] * parts[_GREEN + k] * factor
         blue = parts[_G_BLUE + k] * parts[_BLUE + k] * factor
-        _, x0, y0 = _sampled(texels, places, 0)
-        _, x1, y1 = _sampled(texels, places, 1)
-        _, x2, y2 = _sampled(texels, places, 2)
-        u = (red * x0 + green * x1 + blue * x2) * width
-        v = -(red * y0 + green * y1 + blue * y2) * height
+        u = red * parts[_SLOPE_X + k] + green * parts[_SLOPE_X + ROOM + k]
+        u = (u + blue * parts[_SLOPE_X + 2 * ROOM + k]) * width
+        v = red * parts[_SLOPE_Y + k] + green * parts[_SLOPE_Y + ROOM + k]
+        v = (v + blue * parts[_SLOPE_Y + 2 * ROOM + k]) * -height
         w0, w1, w2 = parts[_W0 + k], parts[_W1 + k], parts[_W2 + k]
         u_a, u_b, u_c = u_a + u * w0, u_b + u * w1, u_c + u * w2
         v_a, v_b, v_c = v_a + v * w0, v_b + v * w1, v_c + v * w2
         parts[_H0 + k] += u * us[0] + v * vs[0]
         parts[_H1 + k] += u * us[1] + v * vs[1]
         parts[_H2 + k] += u * us[2] + v * vs[2]
-        if keeps and across > 0:
-            column, row = int(math.floor(x)) - left, int(math.floor(y)) - top  # noqa: RUF046
-            at = slot + 3 * (row * across + column)
-            fx, fy = places[4], places[5]
+    for c, of_u, of_v in ((0, u_a, v_a), (1, u_b, v_b), (2, u_c, v_c)):
+        grad_attributes[f, UV + 2 * c] += of_u
+        grad_attributes[f, UV + 2 * c + 1] += of_v
+    if len(asked[0]) > 0:
+        _ask(i, stop, f, us, vs, height, width, parts, asked)
+
+
+@njit(cache=True, nogil=True)
+def _ask(i, stop, f, us, vs, height, width, parts, asked):
+    """Keep what the fragments of a run ask of the texture."""
+    memory, slots, used, patches, first_face = asked
+    slot = slots[f - first_face]
+    left, top, across = patches[f, LEFT], patches[f, TOP], patches[f, ACROSS]
+    for k in range(i, stop):
+        factor = parts[_FACTOR + k]
+        red = parts[_G_RED + k] * parts[_RED + k] * factor
+        green = parts[_G_GREEN + k] * parts[_GREEN + k] * factor
+        blue = parts[_G_BLUE + k] * parts[_BLUE + k] * factor
+        x, y = _look(us, vs, parts, k, height, width)
+        if across > 0:
+            x0, y0 = math.floor(x), math.floor(y)
+            at = slot + 3 * ((int(y0) - top) * across + int(x0) - left)
+            fx, fy = x - x0, y - y0
             _add(memory, at, (1.0 - fx) * (1.0 - fy), red, green, blue)
             _add(memory, at + 3, fx * (1.0 - fy), red, green, blue)
             _add(memory, at + 3 * across, (1.0 - fx) * fy, red, green, blue)
             _add(memory, at + 3 * across + 3, fx * fy, red, green, blue)
-        elif keeps:
+        else:
             at = slot + RECORD * used[f - first_face]
             used[f - first_face] += 1
             memory[at + LOOK_X], memory[at + LOOK_Y] = x, y
             memory[at + LOOK_RED], memory[at + LOOK_RED + 1] = red, green
             memory[at + LOOK_RED + 2] = blue
-    for c, of_u, of_v in ((0, u_a, v_a), (1, u_b, v_b), (2, u_c, v_c)):
-        grad_attributes[f, UV + 2 * c] += of_u
-        grad_attributes[f, UV + 2 * c + 1] += of_v
 
 
 @njit(cache=True, nogil=True)
@@ -443,10 +458,12 @@ def _light(i, stop, f, b, attributes, surface, lights, parts):
     light = (lights[b, LIGHT], lights[b, LIGHT + 1], lights[b, LIGHT + 2])
     ambient, diffuse = surface[AMBIENT], surface[DIFFUSE]
     for k in range(i, stop):
-        normal, _ = _unit(
+        normal, inverse = _unit(
             _mix(normals[0], parts, k), _mix(normals[1], parts, k), _mix(normals[2], parts, k)
         )
         facing = _dot(normal, light)
+        parts[_NX + k], parts[_NY + k], parts[_NZ + k] = normal
+        parts[_N_INVERSE + k] = inverse
         parts[_FACTOR + k] = ambient + diffuse * (facing if facing > 0.0 else 0.0)
         parts[_HIGHLIGHT + k] = 0.0
     if surface[GLOSSY] == 0.0:
@@ -454,9 +471,7 @@ def _light(i, stop, f, b, attributes, surface, lights, parts):
     positions = _corner_vectors(attributes, f, POSITION)
     eye = (lights[b, EYE], lights[b, EYE + 1], lights[b, EYE + 2])
     for k in range(i, stop):
-        normal, _ = _unit(
-            _mix(normals[0], parts, k), _mix(normals[1], parts, k), _mix(normals[2], parts, k)
-        )
+        normal = parts[_NX + k], parts[_NY + k], parts[_NZ + k]
         facing = _dot(normal, light)
         if facing > 0.0:
             to_eye, _ = _to_eye(positions, parts, k, eye, surface[ORTHOGRAPHIC] != 0.0)
@@ -471,7 +486,6 @@ def _light_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
 
     Overwrites the columns of the corners' colours, of the factor, and of both gradients.
     """
-    normals = _corner_vectors(attributes, f, NORMAL)
     light = (lights[b, LIGHT], lights[b, LIGHT + 1], lights[b, LIGHT + 2])
     diffuse = surface[DIFFUSE]
     if surface[GLOSSY] != 0.0:
@@ -479,9 +493,7 @@ def _light_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
         return
     of_x, of_y, of_z = 0.0, 0.0, 0.0
     for k in range(i, stop):
-        normal, inverse = _unit(
-            _mix(normals[0], parts, k), _mix(normals[1], parts, k), _mix(normals[2], parts, k)
-        )
+        normal, inverse = (parts[_NX + k], parts[_NY + k], parts[_NZ + k]), parts[_N_INVERSE + k]
         facing = _dot(normal, light)
         g = parts[_G_FACTOR + k] * diffuse if facing >= 0.0 else 0.0
         of_x, of_y, of_z = of_x + g * normal[0], of_y + g * normal[1], of_z + g * normal[2]
@@ -501,7 +513,6 @@ def _light_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
 @njit(cache=True, nogil=True, error_model="numpy")
 def _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad_lights):
     """The same where there are highlights."""
-    normals = _corner_vectors(attributes, f, NORMAL)
     positions = _corner_vectors(attributes, f, POSITION)
     light = (lights[b, LIGHT], lights[b, LIGHT + 1], lights[b, LIGHT + 2])
     eye = (lights[b, EYE], lights[b, EYE + 1], lights[b, EYE + 2])
@@ -509,9 +520,7 @@ def _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
     strength = surface[SPECULAR] * shininess
     lx, ly, lz, vx, vy, vz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for k in range(i, stop):
-        normal, inverse = _unit(
-            _mix(normals[0], parts, k), _mix(normals[1], parts, k), _mix(normals[2], parts, k)
-        )
+        normal, inverse = (parts[_NX + k], parts[_NY + k], parts[_NZ + k]), parts[_N_INVERSE + k]
         to_eye, nearness = _to_eye(positions, parts, k, eye, orthographic)
         facing, along = _dot(normal, light), _dot(normal, to_eye)
         glance = _glance(normal, light, to_eye, facing)
@@ -570,8 +579,11 @@ def _end_of_run(i, n, faces):
 
 
 @njit(cache=True, nogil=True)
-def _colours(i, stop, f, b, paint, parts):
-    """What makes the colours of a run: of the corners, of the texture, of the light."""
+def _colours(i, stop, f, b, paint, parts, slopes):
+    """What makes the colours of a run: of the corners, of the texture, of the light.
+
+    Going backward, the slopes of the texture are wanted too.
+    """
     attributes, surface, lights, texels, textures, _ = paint
     reds, greens, blues = _corner_vectors(attributes, f, COLOUR)
     for k in range(i, stop):
@@ -579,7 +591,7 @@ def _colours(i, stop, f, b, paint, parts):
         parts[_GREEN + k] = _mix(greens, parts, k)
         parts[_BLUE + k] = _mix(blues, parts, k)
     if surface[TEXTURED] != 0.0:
-        _texture(i, stop, f, b, attributes, pointer(texels), textures, parts)
+        _texture(i, stop, f, b, attributes, pointer(texels), textures, parts, slopes)
     if surface[SMOOTH] != 0.0:
         _light(i, stop, f, b, attributes, surface, lights, parts)
 
@@ -654,7 +666,7 @@ def softmax_rows(
             while i < n:
                 end = _end_of_run(i, n, faces)
                 _weights(i, end, faces[i], points, corners, paint[0], paint[5], parts)
-                _colours(i, end, faces[i], b, paint, parts)
+                _colours(i, end, faces[i], b, paint, parts, False)
                 i = end
             _accumulate(n, block, a, cutoff, parts, sums, tops)
     for pixel in range(start * width, stop * width):
@@ -729,7 +741,7 @@ def _shares(n, block, a, cutoff, pixels, parts):
 @njit(cache=True, nogil=True)
 def _colours_backward(i, stop, f, b, a, paint, grads, asked, parts):
     """Gradients of the colours of a run, its depths, and d(loss)/d(coverage) in _G_COVERAGE."""
-    attributes, surface, lights, texels, textures, depths = paint
+    attributes, surface, lights, _, textures, depths = paint
     _, grad_attributes, grad_lights = grads
     for k in range(i, stop):
         factor, highlight, height = parts[_FACTOR + k], parts[_HIGHLIGHT + k], parts[_HEIGHT + k]
@@ -756,9 +768,7 @@ def _colours_backward(i, stop, f, b, a, paint, grads, asked, parts):
         parts[_HEIGHT + k] *= -depths[RATE]
     _mix_backward(i, stop, f, DEPTH, 1, attributes, parts, _HEIGHT, grad_attributes)
     if surface[TEXTURED] != 0.0:
-        _texture_backward(
-            i, stop, f, b, attributes, pointer(texels), textures, parts, asked, grad_attributes
-        )
+        _texture_backward(i, stop, f, b, attributes, textures, parts, asked, grad_attributes)
     for k in range(i, stop):
         parts[_G_RED + k] *= parts[_T_RED + k] * parts[_FACTOR + k]
         parts[_G_GREEN + k] *= parts[_T_GREEN + k] * parts[_FACTOR + k]
@@ -813,7 +823,7 @@ def softmax_faces(
             while i < n:
                 end = _end_of_run(i, n, faces)
                 _weights(i, end, faces[i], points, corners, paint[0], paint[5], parts)
-                _colours(i, end, faces[i], b, paint, parts)
+                _colours(i, end, faces[i], b, paint, parts, True)
                 i = end
             _shares(n, block, a, cutoff, pixels, parts)
             i = 0
