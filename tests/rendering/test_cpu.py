@@ -141,6 +141,15 @@ def test_a_saturated_pixel_is_1_and_passes_no_gradient(backend, tconorm):
     assert scale.grad == 0
 
 
+def test_no_images_are_an_empty_batch():
+    for backend in ("cpu", "reference"):
+        faces = torch.zeros(0, 5, 3, 3, requires_grad=True)
+        alpha = gendr.silhouette(faces, (4, 8), backend=backend)
+        assert alpha.shape == (0, 4, 8)
+        (grad,) = torch.autograd.grad(alpha.sum(), faces)
+        assert grad.shape == faces.shape
+
+
 def test_no_faces_give_an_empty_image():
     for backend in ("cpu", "reference"):
         empty = torch.zeros(2, 0, 3, 3, requires_grad=True)
