@@ -302,10 +302,13 @@ def test_memory_is_bounded_for_heavy_tails():
     assert kilobytes < 7e5
 
 
+# Two kernels that are quickly compiled.
 READ_ONLY = """
-import gendr._compile, torch, gendr
+import gendr._compile, numpy as np
 gendr._compile._writable = lambda folder: False
-alpha = gendr.silhouette(torch.rand(1, 3, 3, 3) + 0.1, 4)
+from gendr.sorting import _numba as kernels
+kernels.spans(np.array([[0, 1]], np.int32), 2)
+kernels._powers(2, np.ones(2), 2.0, np.ones(2))
 from numba import config
 print(config.CACHE_DIR)
 """
