@@ -31,6 +31,12 @@ _EXP_HIGHEST: tl.constexpr = tl.constexpr(88.0)
 
 
 @triton.jit
+def bounded(x, limit):
+    """X between -limit and limit; NaN stays NaN."""
+    return tl.where(x > limit, limit, tl.where(x < -limit, -limit, x))
+
+
+@triton.jit
 def log1p(x):
     """log(1 + x) for x >= -1, 3 ulp; -inf at -1, inf at inf."""
     small = tl.abs(x) < 0.35

@@ -87,6 +87,11 @@ def _masks(alpha: Tensor, target: Tensor) -> Tensor:
     return target
 
 
+def _mean(values: Tensor) -> Tensor:
+    """The mean, and 0 of nothing, where that of torch is NaN."""
+    return values.mean() if values.numel() else values.sum()
+
+
 def _ratio(intersection: Tensor, union: Tensor) -> Tensor:
     """Intersection over union, 1 with gradient 0 where both masks are empty."""
     empty = union <= 0
@@ -102,7 +107,8 @@ def iou_loss(alpha: Tensor, target: Tensor) -> Tensor:
             are) or bool.
 
     Returns:
-        Scalar in [0, 1]: 1 - sum(a t) / sum(a + t - a t). Two empty images agree: 0.
+        Scalar in [0, 1]: 1 - sum(a t) / sum(a + t - a t). Two empty images agree: 0; no images at
+        all: 0 too, as for all losses here.
 
     Raises:
         TypeError: If a dtype is wrong.
@@ -113,7 +119,7 @@ def iou_loss(alpha: Tensor, target: Tensor) -> Tensor:
     target = _masks(alpha, target)
     both = alpha * target
     union = (alpha + target - both).sum((-2, -1))
-    return 1 - _ratio(both.sum((-2, -1)), union).mean()
+    return _mean(1 - _ratio(both.sum((-2, -1)), union))
 
 
 def iou(alpha: Tensor, target: Tensor, threshold: float = 0.5) -> Tensor:
@@ -151,7 +157,7 @@ def mse_loss(image: Tensor, target: Tensor) -> Tensor:
         TypeError: If a dtype is wrong.
         ValueError: If shapes or devices differ.
     """
-    return (image - _image_pair("image", image, target)).square().mean()
+    return _mean((image - _image_pair("image", image, target)).square())
 
 
 # ---------------------------------------------------------------------------------------------
@@ -301,7 +307,7 @@ def _face_pairs(faces: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 def _sum_mean(values: Tensor, item_dims: int) -> Tensor:
     """Sum over the last `item_dims` dimensions, mean over the batch if there is one."""
-    return values.sum(tuple(range(-item_dims, 0))).mean()
+    return _mean(values.sum(tuple(range(-item_dims, 0))))
 
 
 _Operator = TypeVar("_Operator", LaplacianLoss, FlattenLoss)

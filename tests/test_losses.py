@@ -53,6 +53,21 @@ def test_iou_loss_ends():
     assert float(losses.iou_loss(mask, half)) == 0.5
 
 
+def test_no_images_and_no_meshes_have_loss_0():
+    images, vertices = torch.zeros(0, 4, 4), torch.zeros(0, 4, 3)
+    assert losses.iou(images, images).shape == (0,)
+    for loss, x in (
+        (lambda x: losses.iou_loss(x, images), images),
+        (lambda x: losses.mse_loss(x, images), images),
+        (losses.LaplacianLoss(QUAD, 4), vertices),
+        (losses.FlattenLoss(QUAD, 4), vertices),
+    ):
+        x = x.clone().requires_grad_()
+        value = loss(x)
+        assert value == 0
+        assert torch.autograd.grad(value, x)[0].shape == x.shape
+
+
 def test_two_empty_images_agree_with_finite_gradient():
     empty = torch.zeros(2, 4, 4, requires_grad=True)
     loss = losses.iou_loss(empty, torch.zeros(2, 4, 4))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, cast, final
 
 import torch
 from torch import Tensor
@@ -44,8 +44,32 @@ def finite(x: Tensor) -> Tensor:
     return x.clamp(-limit, limit)
 
 
+class _Saturated(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:
+        (grad,) = grad_outputs
+        limit = torch.finfo(grad.dtype).max / 4
+        return grad.clamp(-limit, limit)
+
+
+def saturated(x: Tensor) -> Tensor:
+    """X itself; its gradient stays so far within its range that differences of it do too.
+
+    Where an algorithm is hard its slopes are 0, and 0 * inf would be NaN.
+    """
+    return cast("Tensor", _Saturated.apply(x))
+
+
 class _Ratio(torch.autograd.Function):
-    """y = x / scale of equal shapes; an overflow of y or of y / scale reaches no gradient."""
+    """y = x / scale of equal shapes; no overflow of y, or of a gradient, makes one infinite."""
 
     @staticmethod
     def forward(x: Tensor, scale: Tensor) -> Tensor:
@@ -59,7 +83,8 @@ class _Ratio(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor]:
         (grad,) = grad_outputs
         scale, y = ctx.saved_tensors
-        return grad / scale, -(grad * torch.where(y.isfinite(), y, 0.0)) / scale
+        by_scale = -(grad * torch.where(y.isfinite(), y, 0.0)) / scale
+        return finite(grad / scale), finite(by_scale)
 
 
 def _checked_scale(scale: Number) -> Number:
@@ -71,13 +96,15 @@ def _checked_scale(scale: Number) -> Number:
 
 
 def _ratio(x: Tensor, scale: Number) -> Tensor:
+    """X / scale; a scale below the smallest normal number counts as that, as 0 / 0 would be NaN."""
     scale = _checked_scale(scale)
     if not isinstance(scale, Tensor):
-        return x if scale == 1 else x / scale
-    if not scale.requires_grad:
-        return x / scale
+        return x if scale == 1 else saturated(x) / max(scale, torch.finfo(x.dtype).tiny)
     dtype = torch.result_type(x, scale)
-    return _Ratio.apply(*torch.broadcast_tensors(x.to(dtype), scale.to(dtype)))  # pyright: ignore[reportReturnType]  # apply is untyped
+    x, scale = x.to(dtype), scale.to(dtype).clamp(min=torch.finfo(dtype).tiny)
+    if not scale.requires_grad:
+        return saturated(x) / scale
+    return cast("Tensor", _Ratio.apply(*torch.broadcast_tensors(x, scale)))
 
 
 def number_text(value: Number) -> str:
@@ -189,7 +216,7 @@ class Distribution(ABC):
         x = finite(widened(z))
         out = self.law.density_at(self._argument(x, 1.0))
         if self.is_squared:
-            out = out * (2 * x.abs())
+            out = 2 * (out * x.abs())  # 2 |x| may overflow where out is 0
         elif self.art_exponent:
             _, slope = self._art(x)
             out = out * slope
@@ -345,7 +372,7 @@ class Distribution(ABC):
     def _argument(self, x: Tensor, scale: Number) -> Tensor:
         """Where the base law is evaluated. x is finite; the result may overflow to infinity."""
         if self.is_squared:
-            x = x * x.abs()
+            x = saturated(x * x.abs())
         elif self.art_exponent:
             x, _ = self._art(x)
         y = _ratio(x, scale)

@@ -35,6 +35,8 @@ def supports(tensor: Tensor) -> bool:
 def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
     """Coverage of every pixel, [B, H, W]."""
     dtype, device = faces.corners.dtype, faces.corners.device
+    if not faces.images:  # nothing to stack; the sum, 0, keeps the graph
+        return faces.corners.sum().expand(0, size.height, size.width)
     points = size.centres(torch.arange(size.pixels, device=device), dtype)
     images = []
     for b in range(faces.images):
@@ -94,6 +96,8 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
         limits: [T, 3] float64, the least and greatest key of the face and that of the far plane.
     """
     device = faces.corners.device
+    if not faces.images:
+        return torch.empty(0, size.height, size.width, dtype=torch.int64, device=device)
     points = size.centres(torch.arange(size.pixels, device=device), torch.float64)
     images = []
     for b in range(faces.images):

@@ -23,6 +23,7 @@ more than half of all.
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ RUN = 32  # comparators per call of a law: ten arrays of RUN x GROUP stay in the
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 _LN2 = math.log(2.0)
 _TINY = 2.2250738585072014e-308  # below it differences count as 0 under a power
+_LARGEST = sys.float_info.max
 
 
 # ---------------------------------------------------------------------------------------------
@@ -92,6 +94,14 @@ class _Vectors:
             return self.builder.fadd(kept, self.builder.fmul(swap, b, flags=_FUSED), flags=_FUSED)
 
         return weighted(a, b), weighted(b, a)
+
+    def bounded(self, value: Any) -> Any:
+        """A vector whose infinities are the largest finite numbers, which 0 times gives 0."""
+        for sign, beyond in ((1.0, ">"), (-1.0, "<")):
+            limit = self.splat(ir.Constant(self.element, sign * _LARGEST))
+            is_beyond = self.builder.fcmp_ordered(beyond, value, limit)
+            value = self.builder.select(is_beyond, limit, value)
+        return value
 
     def interleaved(self, a: Any, b: Any) -> tuple[Any, Any]:
         """(a0, b0, a1, b1, ..) in two vectors."""
@@ -196,7 +206,10 @@ def _subtract(typingctx, rows, i, j, out, k):
 
 @intrinsic
 def _mix_each(typingctx, rows, i, j, keep, swap, k):
-    """As `_mix` for a group, with gates of each lane: vectors k of `keep` and `swap`."""
+    """As `_mix` for a group, with gates of each lane: vectors k of `keep` and `swap`.
+
+    Gates that sum to a little above 1 do not lift the largest number to inf.
+    """
 
     def codegen(context, builder, signature, args):
         v = _Vectors(context, builder, signature.args[0], GROUP)
@@ -204,7 +217,7 @@ def _mix_each(typingctx, rows, i, j, keep, swap, k):
         a, b = v.load(first), v.load(second)
         keep, swap = (v.load(v.at(gate, args[5])) for gate in args[3:5])
         for value, address in zip(v.mixed(a, b, keep, swap), (first, second), strict=True):
-            v.store(value, address)
+            v.store(v.bounded(value), address)
         return context.get_dummy_value()
 
     return types.void(rows, i, j, keep, swap, k), codegen
@@ -224,7 +237,7 @@ def _mix_each_back(typingctx, grads, i, j, keep, swap, difference, slope, grad_k
         keep, swap, difference, slope = (v.load(v.at(x, args[8])) for x in args[3:7])
         address = v.at(args[7], args[8])
         change = builder.fmul(builder.fsub(b, a), difference)
-        change = builder.fadd(v.load(address), change)
+        change = v.bounded(builder.fadd(v.load(address), change))
         v.store(change, address)
         moved = builder.fmul(change, slope)
         a, b = v.mixed(a, b, keep, swap)
@@ -277,15 +290,21 @@ def _log(x):
     return log1p(mantissa - 1.0) + k * _LN2
 
 
+@register_jitable
+def _bounded(x, limit):
+    """X between -limit and limit; NaN stays NaN."""
+    return limit if x > limit else (-limit if x < -limit else x)
+
+
 @njit(**_OPTIONS)
 def _powers(count, ds, power, phi):
-    """Fill phi = sign(d) |d|^power; 0 for |d| below the smallest normal number."""
+    """Fill phi = sign(d) |d|^power, finite; 0 for |d| below the smallest normal number."""
     if power == 1.0:
         for k in range(count):
             phi[k] = ds[k]
     elif power == 2.0:
         for k in range(count):
-            phi[k] = ds[k] * abs(ds[k])
+            phi[k] = _bounded(ds[k] * abs(ds[k]), _LARGEST)
     else:
         for k in range(count):
             size = abs(ds[k])
@@ -339,9 +358,10 @@ def gates(
     """Fill values [B, n], keep and swap [B, C] of the groups start .. stop - 1 of x [B, n].
 
     `address` is that of the cdf of the law. What the backward pass wants goes to `differences` and
-    `swaps` [groups, C * GROUP], if they are not empty.
+    `swaps` [groups, C * GROUP], if they are not empty. Differences beyond the range of x, of keys
+    near both its ends, count as its largest number.
     """
-    n = x.shape[1]
+    n, limit = x.shape[1], np.float64(np.finfo(x.dtype).max)
     xs, buffers = np.empty(n * GROUP), np.empty((4, RUN * GROUP))
     ds, zs, cdf, sf = buffers[0], buffers[1], buffers[2], buffers[3]
     rows, d, a, s = pointer(xs), pointer(ds), pointer(cdf), pointer(sf)
@@ -354,6 +374,8 @@ def gates(
                 for c in range(first, last):
                     k = (c - first) * GROUP
                     _subtract(rows, pairs[c, 0] * GROUP, pairs[c, 1] * GROUP, d, k)
+                for k in range(count):
+                    ds[k] = _bounded(ds[k], limit)
                 _powers(count, ds, power, zs)
                 for k in range(count):
                     zs[k] *= steepness
@@ -405,14 +427,14 @@ def gates_back(
                     slope[k] = pdf[k] * steepness
             else:
                 for k in range(count):
-                    bend = power * phi[k] / (ds[k] if phi[k] != 0.0 else 1.0)
+                    bend = power * (phi[k] / (ds[k] if phi[k] != 0.0 else 1.0))
                     slope[k] = pdf[k] * bend * steepness
             _load_group(grad_keep, group * GROUP, first, last, gk)
             for c in range(last - 1, first - 1, -1):
                 k = (c - first) * GROUP
                 _mix_each_back(g, pairs[c, 0] * GROUP, pairs[c, 1] * GROUP, a, s, d, f, h, k)
             for k in range(count):
-                total += gk[k] * pdf[k] * phi[k]
+                total += _bounded(gk[k] * pdf[k] * phi[k], _LARGEST)
         grad_steepness[group] = total
         _store_group(gs, group * GROUP, 0, n, grad_x)
 

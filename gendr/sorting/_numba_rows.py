@@ -17,12 +17,15 @@ order is the stable argsort of x; p, g [B, n, n]; shares [B, parts, sums, n].
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 from numba import njit, types
 from numba.extending import overload, register_jitable
 
 from gendr._compile import announce_compilation, ensure_cache
 from gendr._numba_math import _ROUNDER, _ROUNDER_BITS, _bits_of, _fma, _from_bits, exp
+from gendr.sorting.rows import SHRINK
 
 ensure_cache()
 announce_compilation(__name__)
@@ -30,6 +33,7 @@ announce_compilation(__name__)
 ROWS = 64  # enough that what is done once per unit, O(n), does not show
 _LOG2_E = 1.4426950408889634
 _BIAS = 1023
+_LARGEST = sys.float_info.max
 _SMALLEST = -87.3  # below it the exponential is subnormal in float32, on which processors are slow
 
 # Sums may be taken in any order: the lanes of a vector then sum for themselves.
@@ -86,11 +90,24 @@ def _normalise(row):
         row[j] *= inverse
 
 
+@register_jitable
+def _bounded(v, limit):
+    """V between -limit and limit; NaN stays NaN."""
+    return limit if v > limit else (-limit if v < -limit else v)
+
+
+@register_jitable
+def _most(g):
+    """The limit of gradients: their differences from a mean are finite, and 0 times them is 0."""
+    return g.dtype.type(np.finfo(g.dtype).max * 0.25)
+
+
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_ANY_ORDER)
-def _dot(a, b):
-    total = 0.0
-    for j in range(len(a)):
-        total += np.float64(a[j]) * np.float64(b[j])
+def _mean_gradient(p, g):
+    """Sum p_j g_j: the mean of g under p."""
+    total, most = 0.0, _most(g)
+    for j in range(len(p)):
+        total += np.float64(p[j]) * np.float64(_bounded(g[j], most))
     return total
 
 
@@ -114,10 +131,17 @@ def _rows_of(unit, n):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _centred(x, order, centred):
-    """Subtract the median of x, which moves all arguments of a row alike and keeps them small."""
-    median = np.float64(x[order[len(x) // 2]])
+    """Subtract the median of x, which moves all arguments of a row alike and keeps them small.
+
+    Returns the power of 2 by which `centred` is smaller than that, to have room for sums: 1 but for
+    huge x.
+    """
+    largest = max(abs(np.float64(x[order[0]])), abs(np.float64(x[order[-1]])))
+    shrink = SHRINK if largest > SHRINK * _LARGEST else 1.0
+    median = np.float64(x[order[len(x) // 2]]) * shrink
     for j in range(len(x)):
-        centred[j] = x[j] - median
+        centred[j] = x[j] * shrink - median
+    return shrink
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -141,7 +165,7 @@ def neuralsort_rows(x, order, steepness, p, start, stop):
     centred, total = np.empty(n), np.empty(n)
     for unit in range(start, stop):
         b, _, first, end = _rows_of(unit, n)
-        _centred(x[b], order[b], centred)
+        steep = _bounded(steepness / _centred(x[b], order[b], centred), _LARGEST)
         _distances(centred, order[b], total)
         for i in range(first, end):
             row = p[b, i]
@@ -151,7 +175,7 @@ def neuralsort_rows(x, order, steepness, p, start, stop):
             for j in range(n):
                 v = (factor * centred[j] - total[j]) - largest
                 v = v if v < 0.0 else 0.0
-                row[j] = _exp_for(steepness * v, row)
+                row[j] = _exp_for(steep * v, row)
             _normalise(row)
 
 
@@ -185,7 +209,7 @@ def neuralsort_shares(x, order, p, g, shares, start, stop):
     Weights are (2 i - n - 1) - sum_k sign(x_j - x_k), about twice the distance from the diagonal:
     the two parts summed apart would cancel.
     """
-    n = x.shape[1]
+    n, most = x.shape[1], _most(g)
     slope = np.empty(n)
     for unit in range(start, stop):
         b, part, first, end = _rows_of(unit, n)
@@ -195,10 +219,10 @@ def neuralsort_shares(x, order, p, g, shares, start, stop):
         weighted[:] = 0.0
         for i in range(first, end):
             p_row, g_row = p[b, i], g[b, i]
-            mean = _dot(p_row, g_row)
+            mean = _mean_gradient(p_row, g_row)
             factor = 2.0 * i + 1 - n
             for j in range(n):
-                t = p_row[j] * (g_row[j] - mean)
+                t = p_row[j] * (np.float64(_bounded(g_row[j], most)) - mean)
                 plain[j] += t
                 weighted[j] += (factor - slope[j]) * t
 
@@ -214,14 +238,14 @@ def neuralsort_gradient(x, order, steepness, shares, grad, grad_steepness, start
             plain += shares[b, part, 0]
             weighted += shares[b, part, 1]
         _balances(x[b], order[b], plain, balance)
-        _centred(x[b], order[b], centred)
+        shrink = _centred(x[b], order[b], centred)
         total = 0.0
         for j in range(n):
             by_argument = weighted[j] - balance[j]
             grad[b, j] = steepness * by_argument
             # Arguments are homogeneous in x, of degree 1 (Euler).
             total += centred[j] * by_argument
-        grad_steepness[b] = total
+        grad_steepness[b] = _bounded(total / shrink, _LARGEST)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -253,12 +277,12 @@ def _softsort_row(values, y, squared, p_row, g_row, columns):
 
     t = dL/d(argument).
     """
-    mean = _dot(p_row, g_row)
+    mean, most = _mean_gradient(p_row, g_row), _most(g_row)
     total = 0.0
     for j in range(len(values)):
-        d = y - values[j]
+        d = _bounded(y - values[j], 0.5 * _LARGEST)
         slope = 2.0 * d if squared else (1.0 if d > 0.0 else 0.0) - (1.0 if d < 0.0 else 0.0)
-        t = p_row[j] * (g_row[j] - mean) * slope
+        t = p_row[j] * (np.float64(_bounded(g_row[j], most)) - mean) * slope
         columns[j] += t
         total += t
     return total
@@ -296,5 +320,5 @@ def softsort_gradient(
         for j in range(n):
             grad[b, j] = steepness * columns[j]
             # Arguments are homogeneous in x, of the degree of the power (Euler).
-            total += (x[b, j] - median) * columns[j]
+            total += _bounded(x[b, j] - median, _LARGEST) * columns[j]
         grad_steepness[b] = 0.5 * total if squared else total

@@ -26,7 +26,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from gendr._triton_math import bounded
 from gendr._triton_math import power as raised
+
+# What overflows counts as the largest number, so that 0 times it is 0, and in a sum as this, so
+# that no inf - inf is in it.
+_LARGEST: tl.constexpr = tl.constexpr(3.4028234663852886e38)
+_LARGEST_PART: tl.constexpr = tl.constexpr(1e30)
 
 # -------------------------------------------------------------------------------------------------
 # Gates
@@ -35,14 +41,14 @@ from gendr._triton_math import power as raised
 
 @triton.jit
 def argument(d, power, PLAIN: tl.constexpr):
-    """sign(d) |d|^power and its slope, which counts as 0 at 0; d and 1 if PLAIN."""
+    """sign(d) |d|^power, finite, and its slope, which counts as 0 at 0; d and 1 if PLAIN."""
     if PLAIN:
         return d, tl.zeros_like(d) + 1.0
     apart = d != 0.0
     size = tl.where(apart, tl.abs(d), 1.0)
-    shrunk = raised(size, power)
+    shrunk = bounded(raised(size, power), _LARGEST)
     value = tl.where(apart, tl.where(d < 0.0, -shrunk, shrunk), 0.0)
-    return value, tl.where(apart, power * shrunk / size, 0.0)
+    return value, tl.where(apart, power * (shrunk / size), 0.0)
 
 
 @triton.jit(do_not_specialize=["rows", "size", "depth"])
@@ -77,15 +83,16 @@ def gates(
             low = wires + tl.load(lows + pair, pair < stop, 0)
             high = wires + tl.load(highs + pair, pair < stop, 0)
             a, b = tl.load(low, valid, 0.0), tl.load(high, valid, 0.0)
-            moved, _ = argument(b - a, power, PLAIN)
+            d = bounded(b - a, _LARGEST)
+            moved, _ = argument(d, power, PLAIN)
             k, s = CDF(moved * steep, 0.0, 0.0)
-            tl.store(low, k * a + s * b, valid)
-            tl.store(high, s * a + k * b, valid)
+            tl.store(low, bounded(k * a + s * b, _LARGEST), valid)
+            tl.store(high, bounded(s * a + k * b, _LARGEST), valid)
             gate = row * size + pair
             tl.store(keep + gate, k, valid)
             tl.store(swap + gate, s, valid)
             if SAVE:
-                tl.store(differences + gate, b - a, valid)
+                tl.store(differences + gate, d, valid)
             p += PAIRS
         p = stop
         layer += 1
@@ -126,9 +133,10 @@ def gates_gradients(
             of_gate = (h - g) * d
             if WITH_KEEP:
                 of_gate += tl.load(grad_keep + gate, valid, 0.0)
+            of_gate = bounded(of_gate, _LARGEST)
             moved, slope = argument(d, power, PLAIN)
             of_z = of_gate * PDF(moved * steep, 0.0, 0.0)
-            of_steepness += tl.where(valid, of_z * moved, 0.0)
+            of_steepness += tl.where(valid, bounded(of_z * moved, _LARGEST_PART), 0.0)
             of_d = of_z * slope * steep
             tl.store(low, k * g + s * h - of_d, valid)
             tl.store(high, s * g + k * h + of_d, valid)

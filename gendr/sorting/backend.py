@@ -29,6 +29,7 @@ from torch import Tensor
 from gendr._backends import NAMES, choose_from
 from gendr._tracing import constant
 from gendr.distributions import Distribution, Law
+from gendr.distributions.base import finite
 from gendr.sorting.base import Number
 from gendr.sorting.networks import Network
 
@@ -248,7 +249,7 @@ class _Gates(torch.autograd.Function):
         )  # fmt: skip
         if not isinstance(steepness, Tensor):
             return grad_x, None, None, None, None
-        return grad_x, grad_steepness.sum().to(steepness.dtype), None, None, None
+        return grad_x, finite(grad_steepness.sum().to(steepness.dtype)), None, None, None
 
 
 class _Carry(torch.autograd.Function):

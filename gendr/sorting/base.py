@@ -7,14 +7,16 @@ what users pass, flip the result for a descending order, and make it hard if wan
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import torch
 from torch import Tensor
 
 from gendr._checks import check_finite, check_number, check_shape, check_tensor
+from gendr.distributions.base import finite
 
 Number: TypeAlias = "float | Tensor"
 
@@ -35,6 +37,31 @@ def check_steepness(value: object) -> Number:
         )
     check_number("steepness", float(value.detach()), above=0.0)
     return value.reshape(())
+
+
+class _Inverse(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return finite(1 / x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:
+        (inverse,) = ctx.saved_tensors
+        return finite(-(grad_outputs[0] * inverse) * inverse)
+
+
+def scale_of(steepness: Number) -> Number:
+    """1 / steepness, the scale of a distribution; neither it nor a gradient overflows to inf.
+
+    Its slope, 1 / steepness^2, overflows in float32 at a steepness of 1e-19 already.
+    """
+    if isinstance(steepness, Tensor):
+        return cast("Tensor", _Inverse.apply(steepness))
+    return min(1 / steepness, sys.float_info.max)
 
 
 @dataclass(frozen=True)
@@ -83,7 +110,7 @@ class PermutationSort(Sort):
 
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c], of a payload [..., n, c] that goes where the keys x go."""
-        return self.permutation(x) @ payload
+        return finite(self.permutation(x) @ payload)  # rows may sum to a little above 1
 
     def ranks(self, x: Tensor) -> Tensor:
         """The expected rank under each column of P."""

@@ -30,8 +30,9 @@ from gendr._checks import (
     shape_text,
 )
 from gendr.distributions import Distribution, as_distribution
+from gendr.distributions.base import saturated
 from gendr.distributions.registry import DistributionLike
-from gendr.sorting.base import Number, check_steepness
+from gendr.sorting.base import Number, check_steepness, scale_of
 
 __all__ = [
     "element_match",
@@ -284,6 +285,7 @@ def spearman(ranks: Tensor, values: Tensor) -> Tensor:
     Source: Blondel et al., Fast Differentiable Sorting and Ranking, 2020.
     """
     ranks, values = _pair("ranks", ranks, "values", values)
+    ranks = ranks / _magnitude(ranks)
     a = ranks - ranks.mean(-1, keepdim=True)
     b = hard_ranks(values).to(ranks.dtype)
     b = b - b.mean(-1, keepdim=True)
@@ -333,20 +335,30 @@ def kendall(
     steepness = check_steepness(steepness)
     x, values = _pair("x", x, "values", values)
     # F over all ordered pairs; the one of (j, i) is the F(-d) of (i, j).
-    above = law(x[..., :, None] - x[..., None, :], 1 / steepness)
+    above = saturated(law(x[..., :, None] - x[..., None, :], scale_of(steepness)))
     soft = above - above.mT
     sign = _signs(values).to(soft.dtype)
-    concordance = (soft * sign).sum((-2, -1))
     n = x.shape[-1]
     if variant == "a":
-        return concordance / max(1, n * (n - 1))
-    return _cosine(concordance, soft.square().sum((-2, -1)), sign.square().sum((-2, -1)))
+        return (soft * sign).sum((-2, -1)) / max(1, n * (n - 1))
+    soft, sign = soft.flatten(-2), sign.flatten(-2)
+    soft = soft / _magnitude(soft)
+    return _cosine((soft * sign).sum(-1), soft.square().sum(-1), sign.square().sum(-1))
 
 
 def _signs(values: Tensor) -> Tensor:
     """sign(y_i - y_j), [..., n, n], without the difference, which may overflow."""
     above = values[..., :, None] > values[..., None, :]
     return above.to(torch.int8) - above.mT.to(torch.int8)
+
+
+def _magnitude(x: Tensor) -> Tensor:
+    """The power of 2 just below the largest |x| of every list, [..., 1]: without gradient.
+
+    Divided by it, huge numbers have finite sums, tiny ones squares above 0, and no digit changes.
+    """
+    exponent = torch.frexp(x.detach().abs().amax(-1, keepdim=True)).exponent
+    return torch.exp2((exponent - 1).to(x.dtype))
 
 
 def _cosine(product: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -380,7 +392,8 @@ def ndcg(p: Tensor, relevance: Tensor, k: int | None = None, gain: str = "expone
 
     Raises:
         TypeError: if `p` is not float32 or float64, `relevance` no real tensor, k no int.
-        ValueError: if shapes do not fit, relevance is negative, NaN or inf, or k < 1.
+        ValueError: if shapes do not fit, relevance is negative, NaN, inf or so large that its gain
+            overflows, or k < 1.
 
     Source: Järvelin and Kekäläinen, 2002; Taylor et al., SoftRank, 2008; Swezey et al., PiRank,
     2021.
@@ -413,8 +426,8 @@ def ndcg_of_ranks(ranks: Tensor, relevance: Tensor, gain: str = "exponential") -
 
     Raises:
         TypeError: if one of them is no real tensor.
-        ValueError: if shapes differ, n = 0, a rank is not above 0, relevance is negative, or NaN or
-            inf are among them.
+        ValueError: if shapes differ, n = 0, a rank is not above 0, relevance is negative or so
+            large that its gain overflows, or NaN or inf are among them.
     """
     ranks = _floats("ranks", ranks)
     if ranks.numel() and not bool((ranks > 0).all()):
@@ -434,7 +447,13 @@ def _gains(relevance: Tensor, like: Tensor, gain: str) -> Tensor:
     if relevance.numel() and bool((relevance < 0).any()):
         raise ValueError(f"relevance must be >= 0, got {relevance.min().item():g}")
     relevance = check_device("relevance", relevance, "the others", like).to(like.dtype)
-    return torch.exp2(relevance) - 1 if gain == "exponential" else relevance
+    gains = torch.exp2(relevance) - 1 if gain == "exponential" else relevance
+    if not bool(torch.isfinite(gains).all()):
+        raise ValueError(
+            f"gain {gain!r} of a relevance of {relevance.max().item():g} is beyond the range of "
+            f"{dtype_name(gains.dtype)}; give relevance in smaller units"
+        )
+    return gains / _magnitude(gains)  # only ratios count
 
 
 def _discounts(like: Tensor) -> Tensor:

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr.distributions.base import finite
 from gendr.sorting.base import Number
-from gendr.sorting.rows import RowSort, launch
+from gendr.sorting.rows import SHRINK, RowSort, launch
 
 
 @final
@@ -31,12 +32,17 @@ class NeuralSort(RowSort):
         """The formula of the paper in plain torch: P [..., n, n] of x [..., n]."""
         n = x.shape[-1]
         rank = torch.arange(1, n + 1, dtype=x.dtype, device=x.device)
+        # Arguments have up to 4 n times the size of x. Where x is huge they are computed for a
+        # smaller one, by a power of 2, which changes no digit.
+        is_huge = x.detach().abs().amax(-1, keepdim=True) > SHRINK * torch.finfo(x.dtype).max
+        shrink = torch.where(is_huge, SHRINK, 1.0).to(x.dtype)
+        x = x * shrink
         # What all arguments of a row have in common does not matter, but it costs digits.
         x = x - x.detach().mean(-1, keepdim=True)
         total = (x[..., :, None] - x[..., None, :]).abs().sum(-1)
         arguments = (2 * rank - n - 1)[:, None] * x[..., None, :] - total[..., None, :]
         arguments = arguments - arguments.detach().amax(-1, keepdim=True)
-        return (steepness * arguments).softmax(-1)
+        return self.softmax(steepness, finite(arguments / shrink[..., None]))
 
     def run_forward(
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray

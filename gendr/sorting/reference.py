@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from gendr.distributions import Distribution
+from gendr.distributions.base import finite, saturated
 from gendr.sorting.backend import Gated
-from gendr.sorting.base import Number
+from gendr.sorting.base import Number, scale_of
 from gendr.sorting.networks import Network
 
 
@@ -30,13 +31,16 @@ def supports(tensor: Tensor) -> bool:
 def gates(x: Tensor, network: Network, dist: Distribution, steepness: Number) -> Gated:
     """See `Backend.gates`."""
     keeps, swaps = [x[:, :0]], [x[:, :0]]  # a network without comparators has no gates
-    scale = 1 / steepness
+    if isinstance(steepness, Tensor):
+        steepness = saturated(steepness)
+    scale = scale_of(steepness)
     for layer in _layers(network, x.device):
         low, high = layer
         keep, swap = dist.coverage(x[:, high] - x[:, low], scale)
+        keep, swap = saturated(keep), swap.detach()
         x = _mixed(x, layer, keep, swap)
         keeps.append(keep)
-        swaps.append(swap.detach())
+        swaps.append(swap)
     return x, torch.cat(keeps, -1), torch.cat(swaps, -1)
 
 
@@ -45,8 +49,6 @@ def carry(keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None) 
     if payload is None:
         identity = torch.eye(network.n, dtype=keep.dtype, device=keep.device)
         payload = identity.expand(len(keep), -1, -1)
-    # The value of swap with the slope of 1 - keep.
-    swap = swap.detach() + (keep.detach() - keep)
     for layer, start, stop in zip(
         _layers(network, keep.device), network.offsets[:-1], network.offsets[1:], strict=True
     ):
@@ -62,8 +64,15 @@ def _layers(network: Network, device: torch.device) -> list[tuple[Tensor, Tensor
 
 
 def _mixed(values: Tensor, layer: tuple[Tensor, Tensor], keep: Tensor, swap: Tensor) -> Tensor:
-    """The values [B, n, ...] after one layer, whose comparators have these gates."""
+    """The values [B, n, ...] after one layer, whose comparators have these gates.
+
+    Autograd sees the slope of keep, with that of swap = 1 - keep, in a term of value 0: the
+    difference of the two values. As a difference of gradients it might be inf - inf.
+    """
     low, high = layer
     a, b = values[:, low], values[:, high]
-    mixed = torch.cat([keep * a + swap * b, swap * a + keep * b], 1)
-    return values.index_copy(1, torch.cat(layer), mixed)
+    moved = (keep - keep.detach()) * finite(a - b)
+    keep, swap = keep.detach(), swap.detach()
+    mixed = torch.cat([keep * a + swap * b + moved, swap * a + keep * b - moved], 1)
+    # Weights that sum to a little above 1 must not lift the largest number to inf.
+    return values.index_copy(1, torch.cat(layer), finite(mixed))

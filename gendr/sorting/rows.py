@@ -18,8 +18,10 @@ from torch import Tensor
 
 from gendr._checks import check_number
 from gendr._threads import run
+from gendr.distributions.base import finite, saturated
 from gendr.sorting.base import Number, PermutationSort, Sort
 
+SHRINK = 2.0**-40  # makes room for sums over 2^38 values
 SMALL = 20_000  # entries of all matrices; to share less costs more than it saves
 
 
@@ -68,7 +70,7 @@ class RowSort(PermutationSort):
         keys = self.perturbed(x)
         steepness = self.steepness
         if isinstance(steepness, Tensor):
-            steepness = steepness.reshape(())
+            steepness = saturated(steepness.reshape(()))
         plain = x.device.type != "cpu" or torch.compiler.is_compiling()
         if plain or not self.has_kernel:
             return self.reference(keys, steepness)
@@ -90,6 +92,14 @@ class RowSort(PermutationSort):
     @abstractmethod
     def reference(self, x: Tensor, steepness: Number) -> Tensor:
         """The formula of the paper in plain torch: P [..., n, n] of x [..., n]."""
+
+    @staticmethod
+    def softmax(steepness: Number, arguments: Tensor) -> Tensor:
+        """Rows of exp(steepness * arguments), normalised; finite arguments [..., n, n]."""
+        if isinstance(steepness, Tensor):
+            # Every entry's part of the gradient by itself, so that no inf - inf is in their sum.
+            steepness = saturated(steepness.to(arguments.dtype).expand_as(arguments))
+        return saturated((steepness * arguments).softmax(-1))
 
     @abstractmethod
     def run_forward(
@@ -144,4 +154,6 @@ class _Rows(torch.autograd.Function):
             ),
         )
         # Autograd itself casts to the dtypes of the inputs.
-        return by_x.reshape(x.shape), None if steepness is None else by_steepness.sum(), None
+        if steepness is not None:
+            return by_x.reshape(x.shape), finite(by_steepness.sum().to(steepness)), None
+        return by_x.reshape(x.shape), None, None

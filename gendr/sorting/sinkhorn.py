@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias, cast
@@ -12,7 +13,8 @@ from torch import Tensor
 from typing_extensions import override
 
 from gendr._checks import check_choice, check_count, check_number
-from gendr.sorting.base import PermutationSort, check_steepness
+from gendr.distributions.base import saturated
+from gendr.sorting.base import Number, PermutationSort, check_steepness
 
 Gradient: TypeAlias = Literal["implicit", "unrolled"]
 GRADIENTS = ("implicit", "unrolled")
@@ -84,15 +86,34 @@ class SinkhornSort(PermutationSort):
 
     @override
     def permutation(self, x: Tensor) -> Tensor:
-        keys = x.double()
-        lowest, highest = keys.detach().aminmax(dim=-1, keepdim=True)
-        # P does not depend on shifts; without one, derivatives to the steepness would cancel.
-        z = 2 * check_steepness(self.steepness) * (keys - (lowest / 2 + highest / 2))
+        steepness = check_steepness(self.steepness)
+        if isinstance(steepness, Tensor):
+            steepness = saturated(steepness)
+        z = 2 * steepness * saturated(_centred(x.double(), steepness))
         if self.gradient == "implicit":
             p = cast("Tensor", _Plan.apply(z, self.iterations, self.tolerance))
         else:
             p = _unrolled(z, self.iterations, self.tolerance)
-        return p.to(x.dtype)
+        return saturated(p.to(x.dtype))
+
+
+def _centred(x: Tensor, steepness: Number) -> Tensor:
+    """The x [..., n] with the middle of its range moved to 0, and its wide gaps cut.
+
+    P does not depend on shifts; without one, derivatives to the steepness would cancel. Gaps that
+    `_kernel` will cut are cut here already, so that no product with the steepness overflows; as the
+    parts on either side are independent, each may be shifted too.
+    """
+    keys, order = x.detach().sort(dim=-1)
+    number = float(steepness.detach() if isinstance(steepness, Tensor) else steepness)
+    widest = min(4 * _FAR / number, sys.float_info.max)
+    gaps = keys.diff(dim=-1)
+    if bool((gaps > widest).any()):
+        keys = _running_sum(gaps.clamp(max=widest))
+        keys = keys.gather(-1, order.argsort(dim=-1))
+        x = keys + (x - x.detach())
+    lowest, highest = x.detach().aminmax(dim=-1, keepdim=True)
+    return x - (lowest / 2 + highest / 2)
 
 
 def _kernel(z: Tensor) -> tuple[Tensor, Tensor]:
@@ -179,6 +200,9 @@ class _Plan(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         # Written in P, which is the output of this function: so it can be differentiated again.
         (p,), (grad,) = ctx.saved_tensors, grad_outputs
+        # To size 1, because the solution below may be far larger than its right-hand side.
+        size = grad.detach().abs().amax().clamp(min=1.0) if grad.numel() else grad.sum()
+        grad = grad / size
         # P = exp(log K + a_j + b_i), with a and b such that the sums of dP vanish. The same is true
         # of the gradient to log K, P (grad + a_j + b_i): the projection is its own adjoint.
         grad = grad - (p * grad).sum(-1, keepdim=True)
@@ -186,7 +210,7 @@ class _Plan(torch.autograd.Function):
         to_log_k = p * (grad + b - (p * b).sum(-1, keepdim=True))
         n = p.shape[-1]
         ranks = torch.arange(n, dtype=p.dtype, device=p.device) - (n - 1) / 2
-        return ranks @ to_log_k, None, None
+        return size * (ranks @ to_log_k), None, None
 
 
 def _solve(p: Tensor, right: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gendr._checks import check_number
+from gendr.distributions.base import finite
 from gendr.sorting.base import Number
 from gendr.sorting.rows import RowSort, launch
 
@@ -43,8 +44,9 @@ class SoftSort(RowSort):
     def reference(self, x: Tensor, steepness: Number) -> Tensor:
         """The formula of the paper in plain torch: P [..., n, n] of x [..., n]."""
         ordered = x.sort(dim=-1, stable=True).values
-        difference = ordered[..., :, None] - x[..., None, :]
-        return (-steepness * self._distance(difference)).softmax(-1)
+        # What overflows is the largest finite number: its row has a 0 there, and its gradient is 0.
+        difference = finite(ordered[..., :, None] - x[..., None, :])
+        return self.softmax(steepness, -finite(self._distance(difference)))
 
     def _distance(self, difference: Tensor) -> Tensor:
         if self.power == 1:

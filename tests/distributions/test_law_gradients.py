@@ -153,6 +153,34 @@ def test_values_and_gradients_are_finite_everywhere(law, dtype):
                 assert second[0].isfinite().all(), form
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+def test_the_ends_of_the_range_give_finite_values_and_gradients(law, dtype):
+    largest, tiny = torch.finfo(dtype).max, torch.finfo(dtype).tiny
+    ends = [largest, largest / 2, 2 * largest**0.5, 1.0, tiny, tiny / 8, 0.0]
+    x = torch.tensor([*ends, *(-end for end in ends)], dtype=dtype, requires_grad=True)
+    for dist in forms(law):
+        assert dist.pdf(x).isfinite().all(), dist
+        for size in (tiny, 1.0, largest):
+            scale = torch.tensor(size, dtype=dtype, requires_grad=True)
+            for given in (size, scale):
+                a = dist(x, given)
+                assert ((a >= 0) & (a <= 1)).all(), dist
+                inputs = (x, scale) if given is scale else (x,)
+                weights = torch.linspace(-1, 1, len(x), dtype=dtype)
+                assert all(g.isfinite().all() for g in torch.autograd.grad(a, inputs, weights)), (
+                    dist
+                )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_scale_that_the_dtype_cannot_hold_is_a_hard_step(dtype):
+    x = torch.tensor([-1.0, 0.0, 1.0], dtype=dtype)
+    for scale in (1e-310, torch.tensor(1e-310, dtype=F64)):
+        law = distributions.get("logistic")
+        assert law(x, scale).tolist() == [0.0, 0.5, 1.0]
+
+
 def test_an_infinite_pdf_counts_as_zero():
     z = torch.zeros(1, dtype=F64, requires_grad=True)
     law = distributions.get("gamma", shape=0.5)

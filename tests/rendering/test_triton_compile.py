@@ -29,7 +29,7 @@ DEFAULT = [
     *(Specialisation("alpha_gradients", *member) for member in SHOWN),
     Specialisation("alpha_gradients", "uniform", "probabilistic", scalars=True),
 ]
-SAMPLE = 8  # per architecture and run
+SAMPLE = 4  # per architecture and run
 TODAY = date.today().toordinal()  # the sample changes from day to day
 
 # The tests' own process may interpret kernels, and then Triton cannot compile.
@@ -38,17 +38,15 @@ import json, sys
 from dataclasses import asdict
 from gendr.testing.ahead_of_time import Specialisation, compile_ahead
 
-request = json.load(sys.stdin)
-for row in request["kernels"]:
-    usage = compile_ahead(Specialisation(*row), request["capability"], **request["options"])
+for row, capability, options in json.load(sys.stdin):
+    usage = compile_ahead(Specialisation(*row), capability, **options)
     print(json.dumps(asdict(usage)))
 """
 
 
-def compiled(wanted, capability, **options):
-    """What each specialisation uses."""
-    rows = [list(vars(x).values()) for x in wanted]
-    request = {"kernels": rows, "capability": capability, "options": options}
+def compiled(wanted):
+    """What each (specialisation, capability, options) uses, from one process."""
+    request = [[list(vars(x).values()), *how] for x, *how in wanted]
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", SCRIPT],
         input=json.dumps(request),
@@ -58,7 +56,7 @@ def compiled(wanted, capability, **options):
         check=False,
     )
     assert run.returncode == 0, run.stderr[-3000:]
-    return dict(zip(wanted, map(json.loads, run.stdout.splitlines()), strict=True))
+    return [json.loads(line) for line in run.stdout.splitlines()]
 
 
 def sample(every, number):
@@ -66,28 +64,29 @@ def sample(every, number):
     return random.Random(TODAY).sample(every, number)
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES)
-def test_default_instances_spill_nothing(capability):
-    for x, usage in compiled(DEFAULT, capability).items():
+def test_default_instances_spill_nothing():
+    wanted = [(x, capability, {}) for capability in CAPABILITIES for x in DEFAULT]
+    # With too few registers a kernel spills: spills would be seen.
+    narrow = (Specialisation("alpha_tiles", "uniform", "probabilistic"), CAPABILITIES[0])
+    *usages, narrowed = compiled([*wanted, (*narrow, {"maxnreg": 24})])
+    for x, usage in zip(wanted, usages, strict=True):
         assert usage["local"] == 0, x
         assert 0 < usage["registers"] <= 128, x
         assert usage["size"] > 0
+    assert narrowed["local"] > 0
+    assert narrowed["registers"] <= 24
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES)
-def test_the_others_compile(capability, request):
+def test_the_others_compile(request):
     rest = [x for x in specialisations() if x not in DEFAULT]
-    wanted = rest if request.config.getoption("--every") else sample(rest, SAMPLE)
-    for x, usage in compiled(wanted, capability).items():
+    every = request.config.getoption("--every")
+    wanted = [
+        (x, capability, {})
+        for capability in CAPABILITIES
+        for x in (rest if every else sample(rest, SAMPLE))
+    ]
+    for x, usage in zip(wanted, compiled(wanted), strict=True):
         assert 0 < usage["registers"] <= 255, x
-
-
-def test_spills_would_be_seen():
-    """With too few registers the same kernel spills."""
-    x = Specialisation("alpha_tiles", "uniform", "probabilistic")
-    usage = compiled([x], CAPABILITIES[0], maxnreg=24)[x]
-    assert usage["local"] > 0
-    assert usage["registers"] <= 24
 
 
 def test_a_process_that_interprets_compiles_nothing(monkeypatch):

@@ -144,6 +144,7 @@ def test_memory_layouts(sort):
         assert got.any()
 
 
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
 @every_sort
 def test_compiles(sort):
     x, steepness, g = inputs(3, 5)
