@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 import gendr
-from gendr.rendering import cpu
+from gendr.rendering.backends.cpu import backend as cpu
 from gendr.testing.pages import fill, table
 
 ROOT = Path(__file__).parent.parent

@@ -58,9 +58,9 @@ from tqdm import tqdm
 import gendr
 from gendr.distributions import Distribution
 from gendr.mesh import cube_sphere, icosphere
-from gendr.rendering.backend import choose
+from gendr.rendering.backends.choice import choose
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
-from gendr.rendering.triton import interpreted
+from gendr.rendering.backends.triton.backend import interpreted
 from gendr.testing.pages import fill
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(args: argparse.Namespace) -> int:
     """Run them one after the other; the table grows with each."""
     import gendr
-    from gendr._checks import check_count
+    from gendr._runtime.checks import check_count
     from gendr.cli.common import check_device
     from gendr.experiments.summary import load_summaries
     from gendr.experiments.tasks import make_task

@@ -32,7 +32,7 @@ from gendr.cli.common import check_device, check_writable
 from gendr.experiments.pose import Pairs, PoseTask, Recovery
 from gendr.experiments.scene import overlays
 from gendr.experiments.tasks import PROTOCOLS
-from gendr.rendering import cpu
+from gendr.rendering.backends.cpu import backend as cpu
 
 TEAPOT = Path(__file__).resolve().parents[1] / "assets" / "teapot.obj"
 COLUMNS, TILE = 8, 128

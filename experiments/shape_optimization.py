@@ -32,7 +32,7 @@ from gendr.cli.common import check_device, check_writable
 from gendr.experiments.scene import overlays
 from gendr.experiments.shape import Search, ShapeTask
 from gendr.experiments.tasks import PROTOCOLS
-from gendr.rendering import cpu
+from gendr.rendering.backends.cpu import backend as cpu
 
 AIRPLANE = Path(__file__).resolve().parents[1] / "assets" / "airplane.obj"
 COLUMNS, TILE = 6, 128

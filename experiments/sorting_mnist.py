@@ -35,7 +35,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from gendr._files import write_whole
+from gendr._runtime.files import write_whole
 from gendr.cli.common import check_device, check_writable
 from gendr.experiments.digits import Splits, download_mnist, mnist_splits, svhn_splits
 from gendr.experiments.ranking import RankingResult, RankingSettings, RankingTraining, train

@@ -10,8 +10,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from gendr import distributions, losses, mesh, rendering, sorting, tnorms
-    from gendr._instances import Instance, instance, instances
-    from gendr._threads import set_num_threads
+    from gendr.rendering.instances import Instance, instance, instances
+    from gendr._runtime.threads import set_num_threads
     from gendr.fitting import FitResult, FitSettings, SmoothParametrization, fit
     from gendr.mesh import (
         Camera,
@@ -61,8 +61,8 @@ __all__ = [
 # Where each name lives; a test compares this with the imports above.
 _MODULES = {
     "gendr": ("distributions", "losses", "mesh", "rendering", "sorting", "tnorms"),
-    "gendr._instances": ("Instance", "instance", "instances"),
-    "gendr._threads": ("set_num_threads",),
+    "gendr.rendering.instances": ("Instance", "instance", "instances"),
+    "gendr._runtime.threads": ("set_num_threads",),
     "gendr.fitting": ("FitResult", "FitSettings", "SmoothParametrization", "fit"),
     "gendr.mesh": (
         "Camera",

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from gendr._checks import (
+from gendr._runtime.checks import (
     check_choice,
     check_count,
     check_finite,
@@ -39,7 +39,7 @@ from gendr._checks import (
     check_number,
     check_shape,
 )
-from gendr._files import write_whole
+from gendr._runtime.files import write_whole
 from gendr.losses import FlattenLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere
 from gendr.mesh.views import visual_sphere

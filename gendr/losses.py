@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from gendr._checks import (
+from gendr._runtime.checks import (
     check_count,
     check_device,
     check_finite,

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import gendr
-from gendr.rendering.backend import choose
+from gendr.rendering.backends.choice import choose
 from gendr.rendering.geometry import ImageSize, project_faces, signed_distance
 
 ROOT = Path(__file__).parents[1]

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from gendr._checks import (
+from gendr._runtime.checks import (
     check_choice,
     check_count,
     check_finite,

@@ -282,7 +282,7 @@ def test_earlier_results_stay_until_all_new_ones_are_there(box, tmp_path, monkey
 
 
 def test_two_fits_in_one_folder(box, tmp_path, capsys):
-    from gendr._files import locked
+    from gendr._runtime.files import locked
 
     out = tmp_path / "out"
     out.mkdir()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gendr._files import LOCK, locked, write_all, write_whole
+from gendr._runtime.files import LOCK, locked, write_all, write_whole
 from gendr.fitting import FitState, Frame
 
 
@@ -121,7 +121,7 @@ def test_a_lock_keeps_others_out_and_goes(tmp_path):
 
 def test_the_lock_of_a_killed_process_is_no_hindrance(tmp_path):
     script = (
-        "import sys, time; from pathlib import Path; from gendr._files import locked\n"
+        "import sys, time; from pathlib import Path; from gendr._runtime.files import locked\n"
         "with locked(Path(sys.argv[1])):\n    print('locked', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
@@ -139,12 +139,12 @@ def test_the_lock_of_a_killed_process_is_no_hindrance(tmp_path):
 
 
 def test_without_locks_it_goes_on(tmp_path, monkeypatch):
-    import gendr._files
+    import gendr._runtime.files
 
     def unknown(file):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(gendr._files, "_lock", unknown)
+    monkeypatch.setattr(gendr._runtime.files, "_lock", unknown)
     with locked(tmp_path):
         assert names(tmp_path) == [LOCK]
     assert names(tmp_path) == []

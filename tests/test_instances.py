@@ -2,7 +2,7 @@
 
 import pytest
 
-from gendr._instances import Instance, instance, instances
+from gendr.rendering.instances import Instance, instance, instances
 from gendr.distributions import benchmark_distributions
 from gendr.tnorms import benchmark_tconorms
 

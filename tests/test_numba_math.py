@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from gendr import _numba_math as functions
+from gendr._runtime.numba import mathematics as functions
 
 LARGEST = np.finfo(float).max
 SMALLEST = np.finfo(float).tiny

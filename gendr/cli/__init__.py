@@ -75,7 +75,7 @@ def _threads(args: Any) -> Generator[None, None, None]:
     """
     import torch
 
-    from gendr.rendering import cpu
+    from gendr.rendering.backends.cpu import backend as cpu
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gendr import visual
-from gendr._files import locked, write_all, write_whole
+from gendr._runtime.files import locked, write_all, write_whole
 from gendr.cli.common import check_device, check_writable, model_file
 from gendr.fitting import FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
@@ -139,7 +139,7 @@ def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitSt
 
 
 def _check_backend(name: str, device: torch.device) -> None:
-    from gendr.rendering.backend import choose
+    from gendr.rendering.backends.choice import choose
 
     choose(name, torch.zeros((), device=device))
 

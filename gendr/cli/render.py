@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from gendr import visual
-from gendr._checks import check_choice
-from gendr._files import write_whole
+from gendr._runtime.checks import check_choice
+from gendr._runtime.files import write_whole
 from gendr.cli.common import check_device, check_writable, model_file
 from gendr.mesh import Mesh
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from gendr._files import write_whole
+from gendr._runtime.files import write_whole
 from gendr.cli.common import check_writable
 from gendr.experiments.report import make_page
 from gendr.experiments.summary import Summary, load_summaries

@@ -7,22 +7,22 @@
 
 # isort: off
 # The laws in the order of the papers' table, which is the order of names().
-from gendr.distributions.heaviside import Heaviside
-from gendr.distributions.uniform import Uniform
-from gendr.distributions.cubic_hermite import CubicHermite
-from gendr.distributions.wigner_semicircle import WignerSemicircle
-from gendr.distributions.gaussian import Gaussian
-from gendr.distributions.laplace import Laplace
-from gendr.distributions.logistic import Logistic
-from gendr.distributions.hyperbolic_secant import HyperbolicSecant
-from gendr.distributions.cauchy import Cauchy
-from gendr.distributions.reciprocal import Reciprocal
-from gendr.distributions.gumbel_max import GumbelMax
-from gendr.distributions.gumbel_min import GumbelMin
-from gendr.distributions.exponential import Exponential
-from gendr.distributions.gamma import Gamma
-from gendr.distributions.levy import Levy
-from gendr.distributions.optimal import Optimal
+from gendr.distributions.laws.heaviside import Heaviside
+from gendr.distributions.laws.uniform import Uniform
+from gendr.distributions.laws.cubic_hermite import CubicHermite
+from gendr.distributions.laws.wigner_semicircle import WignerSemicircle
+from gendr.distributions.laws.gaussian import Gaussian
+from gendr.distributions.laws.laplace import Laplace
+from gendr.distributions.laws.logistic import Logistic
+from gendr.distributions.laws.hyperbolic_secant import HyperbolicSecant
+from gendr.distributions.laws.cauchy import Cauchy
+from gendr.distributions.laws.reciprocal import Reciprocal
+from gendr.distributions.laws.gumbel_max import GumbelMax
+from gendr.distributions.laws.gumbel_min import GumbelMin
+from gendr.distributions.laws.exponential import Exponential
+from gendr.distributions.laws.gamma import Gamma
+from gendr.distributions.laws.levy import Levy
+from gendr.distributions.laws.optimal import Optimal
 
 # isort: on
 from gendr.distributions.base import Distribution, Transformed

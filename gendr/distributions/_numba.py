@@ -18,9 +18,9 @@ from typing import Any
 from numba import cfunc, njit, types
 
 # Numba's cache looks at the time of this file only: touch it after changing what it imports here.
-from gendr._compile import ensure_cache
-from gendr._numba_math import arccot, exp, expm1
-from gendr.distributions.gamma import PDF_FLOOR
+from gendr._runtime.numba.compilation import ensure_cache
+from gendr._runtime.numba.mathematics import arccot, exp, expm1
+from gendr.distributions.laws.gamma import PDF_FLOOR
 
 ensure_cache()
 

@@ -24,8 +24,8 @@ import torch
 import triton
 import triton.language as tl
 
-from gendr._triton_math import atan, erfcx, exp_and_complement, exp_parts, exp_sum
-from gendr.distributions.gamma import PDF_FLOOR
+from gendr._runtime.triton.mathematics import atan, erfcx, exp_and_complement, exp_parts, exp_sum
+from gendr.distributions.laws.gamma import PDF_FLOOR
 
 # Constants stand on the right of a block: the interpreter makes a constexpr of constexpr * block.
 _PDF_FLOOR: tl.constexpr = tl.constexpr(PDF_FLOOR)

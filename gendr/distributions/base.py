@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, cast, final
 import torch
 from torch import Tensor
 
-from gendr._checks import check_float, check_number
+from gendr._runtime.checks import check_float, check_number
 
 Number: TypeAlias = "float | Tensor"
 Part: TypeAlias = Literal["cdf", "sf"]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from gendr._tracing import constant
+from gendr._runtime.tracing import constant
 from gendr.distributions.base import Base, Number, Part, finite, number_text
 
 INF = float("inf")

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from gendr._checks import check_choice
+from gendr._runtime.checks import check_choice
 from gendr.distributions.base import Distribution, Number
 from gendr.distributions.callable import from_callable
 from gendr.distributions.law import Law

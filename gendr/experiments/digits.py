@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from gendr._checks import check_count, check_shape
+from gendr._runtime.checks import check_count, check_shape
 
 __all__ = [
     "HouseNumbers",

@@ -28,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gendr._checks import check_count
+from gendr._runtime.checks import check_count
 
 if TYPE_CHECKING:
     from gendr.experiments.tasks import Outcome, Task

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
-from gendr._checks import nearest
+from gendr._runtime.checks import nearest
 from gendr.experiments.executors import Attempt, Executor
 from gendr.experiments.store import Run, Store
 
 if TYPE_CHECKING:
-    from gendr._instances import Instance
+    from gendr.rendering.instances import Instance
 
 __all__ = ["Job", "Progress", "Status", "forecast", "jobs", "run_grid", "select"]
 

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from gendr._checks import check_choice, check_count, check_number
+from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr.experiments.scene import (
     as_png,
     digest,
@@ -56,7 +56,7 @@ from gendr.rendering import silhouette
 from gendr.scale import geometric_schedule
 
 if TYPE_CHECKING:
-    from gendr._instances import Instance
+    from gendr.rendering.instances import Instance
 
 __all__ = ["Pairs", "PoseProtocol", "PoseTask", "Poses", "Recovery"]
 

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._checks import check_choice, check_count, check_number
-from gendr._files import write_whole
+from gendr._runtime.checks import check_choice, check_count, check_number
+from gendr._runtime.files import write_whole
 from gendr.experiments.digits import Numbers, Splits
 from gendr.sorting.api import get
 from gendr.sorting.base import PermutationSort, Sort

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gendr.mesh import Camera, Mesh
 from gendr.rendering import silhouette
-from gendr.rendering.backend import choose
+from gendr.rendering.backends.choice import choose
 from gendr.visual import PAPER, Pixels, _difference
 
 __all__ = [

@@ -22,7 +22,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from gendr import visual
-from gendr._checks import check_choice, check_count, check_number
+from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr.experiments.scene import (
     as_png,
     digest,
@@ -44,7 +44,7 @@ from gendr.mesh import Camera, Mesh, icosphere, look_at
 from gendr.rendering import silhouette
 
 if TYPE_CHECKING:
-    from gendr._instances import Instance
+    from gendr.rendering.instances import Instance
 
 __all__ = ["Deformation", "Fit", "Search", "ShapeProtocol", "ShapeTask"]
 

@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from urllib.parse import quote
 
 import gendr
-from gendr._files import write_whole
+from gendr._runtime.files import write_whole
 
 if TYPE_CHECKING:
     from gendr.experiments.tasks import Outcome, Trial

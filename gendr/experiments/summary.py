@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gendr import distributions, tnorms
-from gendr._checks import check_choice
-from gendr._instances import Instance, instance
+from gendr._runtime.checks import check_choice
+from gendr.rendering.instances import Instance, instance
 from gendr.distributions import Distribution
 from gendr.experiments.pose import PoseTask
 from gendr.experiments.shape import ShapeTask

@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
-from gendr._checks import check_choice
+from gendr._runtime.checks import check_choice
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from gendr._instances import Instance
+    from gendr.rendering.instances import Instance
 
 __all__ = ["NAMES", "PROTOCOLS", "Outcome", "Task", "Trial", "make_task"]
 

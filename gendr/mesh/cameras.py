@@ -16,7 +16,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from gendr._checks import (
+from gendr._runtime.checks import (
     check_device,
     check_finite,
     check_float,
@@ -25,7 +25,7 @@ from gendr._checks import (
     dtype_name,
     shape_text,
 )
-from gendr._tracing import matmul
+from gendr._runtime.tracing import matmul
 
 __all__ = [
     "Camera",

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._checks import (
+from gendr._runtime.checks import (
     check_choice,
     check_count,
     check_device,
@@ -27,7 +27,7 @@ from gendr._checks import (
     check_tensor,
     dtype_name,
 )
-from gendr._tracing import lazy, matmul
+from gendr._runtime.tracing import lazy, matmul
 from gendr.mesh.images import MAX_MEGAPIXELS
 
 # Colours lie in [0, 1]. What was learnt may lie a little over the ends; 8-bit values are far off.

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._checks import check_tensor
+from gendr._runtime.checks import check_tensor
 from gendr.mesh.data import Mesh, check_reach
 from gendr.mesh.images import UnreadableImageError, decode
 from gendr.mesh.soup import Array, Material, Soup, joined, merge, note, pixels, to_mesh

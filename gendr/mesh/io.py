@@ -37,8 +37,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gendr._checks import nearest
-from gendr._files import write_all
+from gendr._runtime.checks import nearest
+from gendr._runtime.files import write_all
 from gendr.mesh import obj
 from gendr.mesh.data import Mesh, check_reach
 from gendr.mesh.images import (

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from gendr._checks import check_count
+from gendr._runtime.checks import check_count
 from gendr.mesh.data import Mesh
 
 

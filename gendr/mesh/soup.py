@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gendr._checks import dtype_name
+from gendr._runtime.checks import dtype_name
 from gendr.mesh.data import Mesh
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gendr._checks import (
+from gendr._runtime.checks import (
     check_finite,
     check_float,
     check_like,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._checks import check_finite, check_float, check_shape, check_tensor
-from gendr.rendering.backend import choose
+from gendr._runtime.checks import check_finite, check_float, check_shape, check_tensor
+from gendr.rendering.backends.choice import choose
 from gendr.rendering.geometry import ImageSize, screen_faces
 from gendr.rendering.model import Model
 

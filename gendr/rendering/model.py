@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr._groups import Grouping
+from gendr.tnorms.groups import Grouping
 
 if TYPE_CHECKING:
     from gendr.distributions import Distribution

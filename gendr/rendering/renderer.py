@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from gendr._checks import check_choice, check_finite, check_like, check_number
-from gendr._tracing import lazy
+from gendr._runtime.checks import check_choice, check_finite, check_like, check_number
+from gendr._runtime.tracing import lazy
 from gendr.rendering.api import Dist, Scale, make_model, parse_image_size, parse_scale
-from gendr.rendering.backend import NAMES, choose
+from gendr.rendering.backends.choice import NAMES, choose
 from gendr.rendering.geometry import (
     FAR,
     NEAR,

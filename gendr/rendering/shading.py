@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr._groups import Segments
-from gendr._tracing import lazy
+from gendr.tnorms.groups import Segments
+from gendr._runtime.tracing import lazy
 from gendr.rendering.geometry import (
     ImageSize,
     Pairs,
@@ -26,7 +26,7 @@ from gendr.rendering.model import Model
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Lighting, Mesh
-    from gendr.rendering.backend import Backend
+    from gendr.rendering.backends.choice import Backend
 
 
 @dataclass(frozen=True)

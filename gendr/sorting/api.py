@@ -17,8 +17,8 @@ from typing import Any, TypeAlias, overload
 import torch
 from torch import Tensor, nn
 
-from gendr._checks import check_choice, nearest
-from gendr._tracing import lazy
+from gendr._runtime.checks import check_choice, nearest
+from gendr._runtime.tracing import lazy
 from gendr.sorting.base import (
     PermutationSort,
     Sort,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from gendr._checks import check_finite, check_number, check_shape, check_tensor
+from gendr._runtime.checks import check_finite, check_number, check_shape, check_tensor
 from gendr.distributions.base import finite
 
 Number: TypeAlias = "float | Tensor"

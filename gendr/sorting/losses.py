@@ -18,7 +18,7 @@ import math
 import torch
 from torch import Tensor
 
-from gendr._checks import (
+from gendr._runtime.checks import (
     check_choice,
     check_count,
     check_device,

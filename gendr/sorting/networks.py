@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr._checks import check_choice, check_count
+from gendr._runtime.checks import check_choice, check_count
 
 Comparator: TypeAlias = "tuple[int, int]"
 Layer: TypeAlias = "tuple[Comparator, ...]"

@@ -48,7 +48,7 @@ class NeuralSort(RowSort):
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray
     ) -> None:
         """Fill p [B, n, n] for x [B, n] with its stable argsort."""
-        from gendr.sorting import _numba_rows as kernels
+        from gendr.sorting.backends.cpu import row_kernels as kernels
 
         units = len(x) * kernels.parts(x.shape[1])
         launch(kernels.neuralsort_rows, units, p.size, x, order, steepness, p)
@@ -57,7 +57,7 @@ class NeuralSort(RowSort):
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """For g = dL/dp: dL/dx [B, n], and every matrix' part of dL/dsteepness [B], float64."""
-        from gendr.sorting import _numba_rows as kernels
+        from gendr.sorting.backends.cpu import row_kernels as kernels
 
         batch, n = x.shape
         parts = kernels.parts(n)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from gendr._checks import check_choice
-from gendr._threads import run
+from gendr._runtime.checks import check_choice
+from gendr._runtime.threads import run
 from gendr.sorting.base import Number, Sort, check_steepness
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class _Ranks(torch.autograd.Function):
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, x: Tensor, steepness: Number, number: float, entropic: bool
     ) -> Tensor:
-        from gendr.sorting import _numba_isotonic as kernels
+        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
 
         ranks, order, starts = _forward(kernels.rank_rows, x, number, entropic)
         ctx.save_for_backward(x, steepness if isinstance(steepness, Tensor) else None, ranks)
@@ -121,7 +121,7 @@ class _Ranks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        from gendr.sorting import _numba_isotonic as kernels
+        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
 
         (grad,) = grad_outputs
         x, steepness, ranks = ctx.saved_tensors
@@ -156,7 +156,7 @@ class _Values(torch.autograd.Function):
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, x: Tensor, steepness: Number, number: float, entropic: bool
     ) -> Tensor:
-        from gendr.sorting import _numba_isotonic as kernels
+        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
 
         values, order, starts = _forward(kernels.value_rows, x, number, entropic)
         ctx.save_for_backward(x, steepness if isinstance(steepness, Tensor) else None)
@@ -165,7 +165,7 @@ class _Values(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        from gendr.sorting import _numba_isotonic as kernels
+        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
 
         (grad,) = grad_outputs
         x, steepness = ctx.saved_tensors

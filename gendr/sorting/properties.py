@@ -17,7 +17,7 @@ import math
 import torch
 from torch import Tensor
 
-from gendr._checks import check_number
+from gendr._runtime.checks import check_number
 from gendr.distributions import CallableDistribution, Distribution, as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.sorting.relaxed import check_symmetric

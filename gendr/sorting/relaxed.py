@@ -10,9 +10,9 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._backends import NAMES
-from gendr._checks import check_choice, check_number
-from gendr._tracing import constant
+from gendr._runtime.backends import NAMES
+from gendr._runtime.checks import check_choice, check_number
+from gendr._runtime.tracing import constant
 from gendr.distributions import (
     CallableDistribution,
     Distribution,
@@ -21,7 +21,7 @@ from gendr.distributions import (
     laws,
 )
 from gendr.distributions.registry import DistributionLike
-from gendr.sorting.backend import Backend, Gated, choose
+from gendr.sorting.backends.choice import Backend, Gated, choose
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.networks import Network, network
 

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._checks import check_number
-from gendr._threads import run
+from gendr._runtime.checks import check_number
+from gendr._runtime.threads import run
 from gendr.distributions.base import finite, saturated
 from gendr.sorting.base import Number, PermutationSort, Sort
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from typing_extensions import override
 
-from gendr._checks import check_choice, check_count, check_number
+from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr.distributions.base import saturated
 from gendr.sorting.base import Number, PermutationSort, check_steepness
 

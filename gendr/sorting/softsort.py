@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._checks import check_number
+from gendr._runtime.checks import check_number
 from gendr.distributions.base import finite
 from gendr.sorting.base import Number
 from gendr.sorting.rows import RowSort, launch
@@ -67,7 +67,7 @@ class SoftSort(RowSort):
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray
     ) -> None:
         """Fill p [B, n, n] for x [B, n] with its stable argsort."""
-        from gendr.sorting import _numba_rows as kernels
+        from gendr.sorting.backends.cpu import row_kernels as kernels
 
         units = len(x) * kernels.parts(x.shape[1])
         squared = self.power == 2
@@ -77,7 +77,7 @@ class SoftSort(RowSort):
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """For g = dL/dp: dL/dx [B, n], and every matrix' part of dL/dsteepness [B], float64."""
-        from gendr.sorting import _numba_rows as kernels
+        from gendr.sorting.backends.cpu import row_kernels as kernels
 
         batch, n = x.shape
         parts, squared = kernels.parts(n), self.power == 2

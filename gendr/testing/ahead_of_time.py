@@ -122,7 +122,8 @@ def specialisations() -> Iterator[Specialisation]:
 
 
 def _function(kernel: str) -> Any:
-    from gendr.rendering import _triton, _triton_softmax
+    from gendr.rendering.backends.triton import kernels as _triton
+    from gendr.rendering.backends.triton import softmax_kernels as _triton_softmax
 
     return getattr(_triton_softmax if kernel.startswith("softmax") else _triton, kernel)
 
@@ -143,8 +144,8 @@ def signature(kernel: str) -> dict[str, str]:
 
 def constants(x: Specialisation) -> dict[str, Any]:
     """The compile-time arguments of a specialisation, as the backend gives them."""
-    from gendr.rendering import _triton as kernels
-    from gendr.rendering.triton_tiles import LAUNCH
+    from gendr.rendering.backends.triton import kernels
+    from gendr.rendering.backends.triton.tiles import LAUNCH
 
     blocks = {"face_boxes": 128, "count_tiles": 128, "list_tiles": 32}
     kinds = {"max": kernels.MAXIMUM, "average": kernels.MEAN}
@@ -190,7 +191,7 @@ def _family_twins(x: Specialisation) -> dict[str, Any]:
 
 
 def _options(x: Specialisation) -> dict[str, Any]:
-    from gendr.rendering.triton_tiles import options
+    from gendr.rendering.backends.triton.tiles import options
 
     return options(exact=x.family == "max")
 
@@ -199,7 +200,7 @@ def _source(x: Specialisation) -> Any:
     """What Triton compiles."""
     from triton.compiler import ASTSource
 
-    from gendr.rendering.triton_tiles import interpreted
+    from gendr.rendering.backends.triton.tiles import interpreted
 
     if interpreted():
         raise RuntimeError("TRITON_INTERPRET is set, and then Triton compiles nothing; unset it")

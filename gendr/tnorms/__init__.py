@@ -14,18 +14,18 @@ import re
 
 from torch import Tensor
 
-from gendr._checks import check_choice
-from gendr.tnorms.aczel_alsina import AczelAlsina
-from gendr.tnorms.average import Average
+from gendr._runtime.checks import check_choice
+from gendr.tnorms.families.aczel_alsina import AczelAlsina
+from gendr.tnorms.families.average import Average
 from gendr.tnorms.base import Archimedean, Parametric, TConorm, TNorm, has_parameter
-from gendr.tnorms.dombi import Dombi
-from gendr.tnorms.einstein import Einstein
-from gendr.tnorms.frank import Frank
-from gendr.tnorms.hamacher import Hamacher
-from gendr.tnorms.max import Max
-from gendr.tnorms.probabilistic import Probabilistic
-from gendr.tnorms.schweizer_sklar import SchweizerSklar
-from gendr.tnorms.yager import Yager
+from gendr.tnorms.families.dombi import Dombi
+from gendr.tnorms.families.einstein import Einstein
+from gendr.tnorms.families.frank import Frank
+from gendr.tnorms.families.hamacher import Hamacher
+from gendr.tnorms.families.max import Max
+from gendr.tnorms.families.probabilistic import Probabilistic
+from gendr.tnorms.families.schweizer_sklar import SchweizerSklar
+from gendr.tnorms.families.yager import Yager
 
 __all__ = [
     "AczelAlsina",

@@ -23,8 +23,8 @@ from numba import cfunc, types
 from numba.extending import register_jitable
 
 # Numba's cache looks at the time of this file only: touch it after changing what it imports here.
-from gendr._compile import ensure_cache
-from gendr._numba_math import expm1, log1p
+from gendr._runtime.numba.compilation import ensure_cache
+from gendr._runtime.numba.mathematics import expm1, log1p
 
 ensure_cache()
 

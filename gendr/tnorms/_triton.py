@@ -27,7 +27,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from gendr._triton_math import exp_and_complement, expm1, log1p, power
+from gendr._runtime.triton.mathematics import exp_and_complement, expm1, log1p, power
 
 
 def generator_twin(name: str) -> Any:

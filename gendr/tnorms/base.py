@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from gendr._groups import Along, Grouping
+from gendr.tnorms.groups import Along, Grouping
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -7,7 +7,7 @@ import torch
 from law_oracles import EXAMPLES, points
 
 from gendr import distributions
-from gendr.distributions.gamma import Gamma
+from gendr.distributions.laws.gamma import Gamma
 
 triton = pytest.importorskip("triton")
 

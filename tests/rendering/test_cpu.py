@@ -10,7 +10,8 @@ import torch
 
 import gendr
 from gendr.mesh import cube_sphere, icosphere
-from gendr.rendering import cpu, reference
+from gendr.rendering.backends.cpu import backend as cpu
+from gendr.rendering.backends import reference
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces, signed_distance
 from gendr.rendering.model import Model
 from gendr.testing import relative_l2, soup
@@ -304,9 +305,9 @@ def test_memory_is_bounded_for_heavy_tails():
 
 # Two kernels that are quickly compiled.
 READ_ONLY = """
-import gendr._compile, numpy as np
-gendr._compile._writable = lambda folder: False
-from gendr.sorting import _numba as kernels
+import gendr._runtime.numba.compilation, numpy as np
+gendr._runtime.numba.compilation._writable = lambda folder: False
+from gendr.sorting.backends.cpu import kernels
 kernels.spans(np.array([[0, 1]], np.int32), 2)
 kernels._powers(2, np.ones(2), 2.0, np.ones(2))
 from numba import config

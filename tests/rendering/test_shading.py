@@ -403,7 +403,8 @@ def test_fused_colours_equal_the_reference_in_all_gradients(light, surface):
 
 def test_gradients_of_a_texture_are_the_same_in_any_rounds(monkeypatch):
     """However few requests are kept together, and however many threads there are."""
-    from gendr.rendering import cpu, cpu_softmax
+    from gendr.rendering.backends.cpu import backend as cpu
+    from gendr.rendering.backends.cpu import softmax as cpu_softmax
 
     results = []
     for room, threads in ((8_000_000, 1), (8_000_000, 2), (1_000, 2)):
@@ -447,7 +448,7 @@ def test_vertex_colours_are_recovered_from_12_views():
 
 
 def test_only_what_is_read_is_computed(monkeypatch):
-    from gendr.rendering import cpu
+    from gendr.rendering.backends.cpu import backend as cpu
 
     def refuse(*args):
         raise AssertionError("not asked for")

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import gendr
-from gendr import _backends
+from gendr._runtime import backends as _backends
 from gendr.mesh import icosphere
-from gendr.rendering import backend as backends
-from gendr.rendering import reference
+from gendr.rendering.backends import choice as backends
+from gendr.rendering.backends import reference
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces, signed_distance
 from gendr.rendering.model import Model
 from gendr.testing import TOLERANCES, relative_l2, soup, touching
@@ -20,8 +20,8 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from test_instances_render import awkward
 
-from gendr.rendering import triton as backend
-from gendr.rendering import triton_tiles as tiles
+from gendr.rendering.backends.triton import backend
+from gendr.rendering.backends.triton import tiles
 from gendr.testing import ahead_of_time
 
 DEVICE = "cpu" if tiles.interpreted() else "cuda"

@@ -8,7 +8,7 @@ import torch
 from gendr.distributions import get as distribution
 from gendr.distributions import laws
 from gendr.sorting import SoftSorter, get, losses, methods, odd_even
-from gendr.sorting import triton as triton_backend
+from gendr.sorting.backends.triton import backend as triton_backend
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.relaxed import NetworkSort
 

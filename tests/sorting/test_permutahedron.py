@@ -10,7 +10,7 @@ from numba import njit
 from scipy.optimize import isotonic_regression, minimize
 from scipy.stats import rankdata
 
-from gendr.sorting import _numba_isotonic as kernels
+from gendr.sorting.backends.cpu import isotonic_kernels as kernels
 from gendr.sorting.permutahedron import FastSort
 
 REGULARIZATIONS = ["l2", "entropic"]

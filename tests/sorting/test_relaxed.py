@@ -12,8 +12,10 @@ import scipy.stats
 import torch
 
 from gendr import distributions
-from gendr._threads import set_num_threads
-from gendr.sorting import backend, cpu, reference
+from gendr._runtime.threads import set_num_threads
+from gendr.sorting.backends import choice as backend
+from gendr.sorting.backends.cpu import backend as cpu
+from gendr.sorting.backends import reference
 from gendr.sorting.networks import NETWORKS, Network, bitonic, odd_even
 from gendr.sorting.relaxed import (
     BitonicSort,

@@ -7,8 +7,8 @@ import pytest
 import torch
 from numba import njit
 
-from gendr._threads import set_num_threads
-from gendr.sorting import _numba_rows
+from gendr._runtime.threads import set_num_threads
+from gendr.sorting.backends.cpu import row_kernels as _numba_rows
 from gendr.sorting.neuralsort import NeuralSort
 from gendr.sorting.softsort import SoftSort
 from gendr.testing import relative_l2

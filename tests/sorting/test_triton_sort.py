@@ -13,11 +13,11 @@ import torch
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr._triton_launch import interpreted
+from gendr._runtime.triton.launch import interpreted
 from gendr.distributions import get, names
-from gendr.sorting import backend as backends
-from gendr.sorting import reference
-from gendr.sorting import triton as backend
+from gendr.sorting.backends import choice as backends
+from gendr.sorting.backends import reference
+from gendr.sorting.backends.triton import backend
 from gendr.sorting.networks import Network, network
 from gendr.sorting.relaxed import BitonicSort, OddEvenSort
 from gendr.testing import relative_l2
@@ -309,7 +309,7 @@ import json, sys
 from dataclasses import asdict
 import torch
 from gendr.distributions import get
-from gendr.sorting import triton as backend
+from gendr.sorting.backends.triton import backend
 from gendr.sorting.networks import network
 from gendr.testing.ahead_of_time import compile_launch
 

@@ -8,7 +8,7 @@ from mpmath import mp
 from published_forms import ARCHIMEDEAN, EVERY, PARAMETRIC, TCONORMS, folded
 from torch.autograd import gradcheck, gradgradcheck
 
-from gendr._groups import Along, Segments
+from gendr.tnorms.groups import Along, Segments
 from gendr.distributions import get
 from gendr.tnorms import AczelAlsina, Frank, Yager, tconorm
 

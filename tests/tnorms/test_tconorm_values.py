@@ -8,7 +8,7 @@ from mpmath import mp
 from published_forms import ARCHIMEDEAN, EVERY, FORMS, TCONORMS, folded
 
 from gendr import tnorms
-from gendr._groups import Along, Segments
+from gendr.tnorms.groups import Along, Segments
 from gendr.tnorms import as_tconorm, tconorm, tnorm
 
 every_tconorm = pytest.mark.parametrize("t", TCONORMS, ids=str)

@@ -1,0 +1,76 @@
+"""Which implementation of an operation is used: chosen by device, or named."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from torch import Tensor
+
+from gendr._runtime.checks import check_choice, dtype_name
+
+# In the order in which `auto` asks them.
+NAMES = ("cpu", "triton", "reference")
+
+
+class AnyBackend(Protocol):
+    """What every backend has, whatever it computes."""
+
+    def available(self) -> str | None:
+        """None if usable here, else the reason."""
+        ...
+
+    def supports(self, tensor: Tensor) -> bool:
+        """Whether it works where this tensor lives, and in its dtype."""
+        ...
+
+
+B = TypeVar("B", bound=AnyBackend)
+
+
+def choose_from(
+    load: Callable[[str], B], reason_of: Callable[[str], str | None], name: str, tensor: Tensor
+) -> B:
+    """The backend of that name, or for `auto` the first that serves the tensor's device.
+
+    Args:
+        load: one of `NAMES` -> the module.
+        reason_of: one of `NAMES` -> None if it is usable here, else why not.
+        name: one of `NAMES`, or "auto".
+        tensor: of the computation.
+
+    Raises:
+        ValueError: for an unknown name, or a backend that does not serve this device or dtype.
+        RuntimeError: for a backend that is not usable here, with its reason.
+    """
+    check_choice("backend", name, ("auto", *NAMES))
+    candidates = NAMES if name == "auto" else (name,)
+    for candidate in candidates:
+        if name == "auto" and candidate == "triton" and tensor.device.type == "cpu":
+            continue  # only Triton's interpreter would serve it, which is for tests, by name
+        module = load(candidate)
+        reason = reason_of(candidate)
+        if name != "auto" and reason is not None:
+            raise RuntimeError(reason)
+        if not module.supports(tensor):
+            if name != "auto":
+                raise ValueError(
+                    f"backend {name!r} does not serve tensors on {tensor.device} "
+                    f"of {dtype_name(tensor.dtype)}; use the backend auto, or move or convert them"
+                )
+            continue
+        if reason is not None:
+            _warn_once(candidate, reason)
+            continue
+        return module
+    raise RuntimeError(f"no backend serves tensors on {tensor.device}")  # reference serves all
+
+
+def _warn_once(name: str, reason: str) -> None:
+    if name not in _warned:
+        _warned.add(name)
+        warnings.warn(f"{reason}; falling back to a slower backend", RuntimeWarning, stacklevel=5)
+
+
+_warned: set[str] = set()

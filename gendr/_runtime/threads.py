@@ -1,0 +1,64 @@
+"""Threads of the compiled kernels: one pool for all of them."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+
+from gendr._runtime.checks import check_count
+
+_own_threads: int | None = None
+_pools: dict[int, ThreadPoolExecutor] = {}
+os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
+
+
+def set_num_threads(threads: int | None) -> None:
+    """Threads of the compiled kernels; None, the default, is as many as torch uses.
+
+    The images do not depend on it. With torch itself on one thread, a program whose tensors are
+    small keeps its pace on a busy machine, where torch's threads wait for each other.
+
+    Raises:
+        TypeError: for what is no int.
+        ValueError: below 1.
+    """
+    global _own_threads
+    _own_threads = None if threads is None else check_count("threads", threads)
+
+
+def run(kernel: Callable[..., None], units: int, *args: Any, pieces: int = 8) -> None:
+    """Run kernel(*args, start, stop) over 0 .. units - 1 on all threads.
+
+    Kernels write only what belongs to their units, so the split does not show in the result.
+    """
+    threads = _own_threads or torch.get_num_threads()
+    if units == 0:
+        return
+    if threads == 1 or units == 1:
+        kernel(*args, 0, units)
+        return
+    bounds = np.linspace(0, units, min(units, threads * pieces) + 1).astype(np.int64).tolist()
+    left = deque(pairwise(bounds))
+
+    def work() -> None:
+        while left:
+            try:
+                start, stop = left.popleft()
+            except IndexError:  # another thread was faster
+                return
+            kernel(*args, start, stop)
+
+    pool = _pools.setdefault(threads, ThreadPoolExecutor(threads - 1, "gendr"))
+    helpers = [pool.submit(work) for _ in range(min(threads, len(left)) - 1)]
+    # This thread works too, and does not wait for one that found no processor before the end.
+    work()
+    for helper in helpers:
+        if not helper.cancel():
+            helper.result()

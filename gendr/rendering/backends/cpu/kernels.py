@@ -1,0 +1,675 @@
+"""The compiled kernels of the CPU backend.
+
+Plain loops, compiled by Numba at first use and cached on disk. A kernel works on a range of units
+that it alone writes, so any number of threads gives the same bits:
+
+- forward and listing: a unit is a run of pixel rows of the batch; faces are taken in order;
+- backward: a unit is a run of faces; the rows of a face are taken in order.
+
+All walk the same way: `next_block` gathers the pixels near one face after the other into a block
+of points and measures their distances; then whole blocks go through a law, a family, a sum.
+
+Laws and families are called through the addresses of their compiled twins, on blocks of pairs, so
+that none of the kernels is compiled more than once. All arithmetic is float64.
+
+Rows of all images are numbered through: row = image * height + i. So are pixels.
+"""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: reportMissingParameterType=false
+# pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.calls import call_cdf, call_generator, call_pdf, call_weight, pointer
+
+ensure_cache()
+announce_compilation(__name__)
+
+SHORTEST = 1e-300  # an edge whose squared length is below it is a point
+BLOCK = 512  # pairs per call of a law: some arrays of this length stay in the nearest caches
+# Points are written and measured in whole vectors, so that loops over the few pixels of a small
+# face leave no remainder; what is beyond the last point has room and is not used.
+LANES = 8
+ROOM = BLOCK + LANES
+# A block is one array of float64 and one of int64, and these say where each of its columns starts.
+# With constant offsets from one address LLVM sees that the columns do not overlap; checking that
+# at run time would take longer than many of the loops.
+X, Y, DISTANCE, _GAP_X, _GAP_Y, _FOOT, _ENDS = (k * ROOM for k in range(7))
+_POINTS = 7 * ROOM
+PIXEL, FACE = 0, ROOM
+_INDICES = 2 * ROOM
+# Columns of the float64 table with one row per image, see `_tables` in cpu.py.
+SCALE, SHIFT, RADIUS, FAMILY_P = 0, 1, 2, 3
+IMAGE_COLUMNS = 4
+# Columns of the per-face gradient table: the scalars of the face's image.
+GRAD_SCALE, GRAD_SHIFT, GRAD_SHAPE, GRAD_P = 0, 1, 2, 3
+GRAD_COLUMNS = 4
+# Entries of the table of addresses, 0 where there is no such twin.
+CDF, PDF, DSHAPE, GENERATOR, WEIGHT, WEIGHT_P = range(6)
+# `law` is (reversed, squared, idempotent, scalar gradients wanted) as 0 or 1; `shape` is
+# (shape parameter, exponent of the activation replacement trick).
+
+
+# ---------------------------------------------------------------------------------------------
+# Geometry
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def face_boxes(corners, image_of_face, images, height, width, boxes, start, stop):
+    """Pixel boxes [x0, x1) x [y0, y1) that hold all pixel centres within the radius of a face."""
+    side = float(min(height, width))
+    for f in range(start, stop):
+        radius = images[image_of_face[f], RADIUS]
+        x_low, x_high, y_low, y_high = np.inf, -np.inf, np.inf, -np.inf
+        for k in range(corners.shape[1]):
+            x_low, x_high = min(x_low, corners[f, k, 0]), max(x_high, corners[f, k, 0])
+            y_low, y_high = min(y_low, corners[f, k, 1]), max(y_high, corners[f, k, 1])
+        # Pixel j has its centre at (2j + 1 - width) / side; one part in 1e9 covers the rounding.
+        slack = radius + 1e-9 * (1.0 + abs(x_low) + abs(x_high) + abs(y_low) + abs(y_high))
+        x_first = np.ceil(((x_low - slack) * side + width - 1.0) * 0.5) if slack < 1e18 else 0.0
+        x_last = np.floor(((x_high + slack) * side + width - 1.0) * 0.5)
+        y_first = np.ceil((height - 1.0 - (y_high + slack) * side) * 0.5) if slack < 1e18 else 0.0
+        y_last = np.floor((height - 1.0 - (y_low - slack) * side) * 0.5)
+        boxes[f, 0] = int(min(max(x_first, 0.0), float(width)))
+        boxes[f, 1] = int(min(max(x_last + 1.0, 0.0), float(width)))
+        boxes[f, 2] = int(min(max(y_first, 0.0), float(height)))
+        boxes[f, 3] = int(min(max(y_last + 1.0, 0.0), float(height)))
+
+
+@njit(cache=True, nogil=True)
+def face_orientation(corners, f):
+    """+1 for a counterclockwise face, -1 for a clockwise one, 0 for one without area."""
+    area = 0.0
+    ox, oy = corners[f, 0, 0], corners[f, 0, 1]
+    for k in range(1, corners.shape[1] - 1):
+        area += (corners[f, k, 0] - ox) * (corners[f, k + 1, 1] - oy)
+        area -= (corners[f, k, 1] - oy) * (corners[f, k + 1, 0] - ox)
+    return 1.0 if area > 0.0 else (-1.0 if area < 0.0 else 0.0)
+
+
+# Edges are tuples of numbers, not rows of an array, so that they stay in registers: a, b,
+# u = b - a, 1 / |u|^2 (0 for a point), the inward unit normal (0 for a point), and 4 i + j, where a
+# and b are the corners i and j of the face.
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _edge(corners, f, k, orientation):
+    """Edge k of a face, from its lexicographically smaller end to the other.
+
+    So an edge that two faces share gives both the very same distance, and their coverages tie.
+    """
+    n = k + 1 if k + 1 < corners.shape[1] else 0
+    ax, ay, bx, by = corners[f, k, 0], corners[f, k, 1], corners[f, n, 0], corners[f, n, 1]
+    flip = (bx < ax) | ((bx == ax) & (by < ay))
+    ax, bx = (bx, ax) if flip else (ax, bx)
+    ay, by = (by, ay) if flip else (ay, by)
+    ux, uy = bx - ax, by - ay
+    square = ux * ux + uy * uy
+    inverse = 1.0 / square if square > SHORTEST else 0.0
+    inward = math.sqrt(inverse) * (-orientation if flip else orientation)
+    ends = 4.0 * n + k if flip else 4.0 * k + n
+    return ax, ay, bx, by, ux, uy, inverse, -uy * inward, ux * inward, ends
+
+
+@njit(cache=True, nogil=True)
+def face_edges(corners, f, orientation):
+    """The four edges of a face; those of a triangle end with the third once more."""
+    third = _edge(corners, f, 2, orientation)
+    return (
+        _edge(corners, f, 0, orientation),
+        _edge(corners, f, 1, orientation),
+        third,
+        _edge(corners, f, 3, orientation) if corners.shape[1] == 4 else third,
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _bounds(edge, radius, width, side):
+    """Between which columns a row is at most the radius outside an edge: (p, q, r, s).
+
+    That is p + q y <= column <= r + s y, where one of p and r is infinite.
+    """
+    ax, ay, nx, ny = edge[0], edge[1], edge[7], edge[8]
+    # nx (x - ax) + ny (y - ay) >= -radius, with slack for the rounding of these lines
+    slack = 1e-9 * (1.0 + abs(ax) + abs(ay))
+    inverse = 0.5 * side / nx
+    column = (ny * ay - radius - slack) * inverse + 0.5 * (ax * side + width - 1.0)
+    slope = -ny * inverse
+    says = (radius < 1e18) & (abs(nx) > 1e-6)
+    low, high = says & (nx > 0.0), says & (nx < 0.0)
+    return (
+        column if low else -np.inf,
+        slope if low else 0.0,
+        column if high else np.inf,
+        slope if high else 0.0,
+    )
+
+
+@njit(cache=True, nogil=True)
+def face_bounds(edges, radius, width, side):
+    """`_bounds` of the four edges."""
+    return (
+        _bounds(edges[0], radius, width, side),
+        _bounds(edges[1], radius, width, side),
+        _bounds(edges[2], radius, width, side),
+        _bounds(edges[3], radius, width, side),
+    )
+
+
+@njit(cache=True, nogil=True)
+def row_span(first, last, bounds, y):
+    """First and last + 1 column of a row that can lie within the radius of the face.
+
+    Within the columns of the face's box, every pixel inside the radius is at most that far outside
+    each edge. The span is empty where the first column is not below the last.
+    """
+    low, high = float(first), float(last)
+    for p, q, r, s in bounds:
+        enter, leave = np.ceil(p + q * y), np.floor(r + s * y) + 1.0
+        low = enter if enter > low else low
+        high = leave if leave < high else high
+    return int(low), int(high)
+
+
+@njit(cache=True, nogil=True)
+def _nearer(x, y, edge, best):
+    """Of the nearest point so far and that of another edge, the nearer one.
+
+    `best` is its squared distance, the gap (x, y) minus it, its parameter t on its edge, the ends
+    of the edge, and whether (x, y) is on the inner side of all edges.
+    """
+    ax, ay, bx, by, ux, uy, inverse, nx, ny, ends = edge
+    square, gap_x, gap_y, foot, nearest, inside = best
+    px, py = x - ax, y - ay
+    t = (px * ux + py * uy) * inverse
+    t = t if t > 0.0 else 0.0
+    t = t if t < 1.0 else 1.0
+    rx = px - t * ux if t < 1.0 else x - bx
+    ry = py - t * uy if t < 1.0 else y - by
+    here = rx * rx + ry * ry
+    closer = here < square
+    return (
+        here if closer else square,
+        rx if closer else gap_x,
+        ry if closer else gap_y,
+        t if closer else foot,
+        ends if closer else nearest,
+        inside & (nx * px + ny * py >= 0.0),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _nearest(x, y, edges, quad, solid):
+    """Signed distance (positive inside) to a convex face, gap, parameter, ends; see `_nearer`.
+
+    A point is inside if it is on no edge's outer side and its nearest point is no corner; either
+    alone can be fooled by the rounding of a sliver. A face that is not `solid` has no inside.
+    """
+    best = _nearer(x, y, edges[0], (np.inf, 0.0, 0.0, 0.0, 0.0, solid))
+    best = _nearer(x, y, edges[2], _nearer(x, y, edges[1], best))
+    if quad:
+        best = _nearer(x, y, edges[3], best)
+    square, gap_x, gap_y, t, ends, inside = best
+    distance = math.sqrt(square)
+    inside = inside & (t > 0.0) & (t < 1.0)
+    return distance if inside else -distance, gap_x, gap_y, t, ends
+
+
+@njit(cache=True, nogil=True)
+def _measure(points, start, stop, edges, quad, solid):
+    """Fill in the distances of the points start .. stop - 1 of a block; they are of one face."""
+    for i in range(start, stop):
+        distance, gap_x, gap_y, t, ends = _nearest(points[X + i], points[Y + i], edges, quad, solid)
+        points[DISTANCE + i] = distance
+        points[_GAP_X + i], points[_GAP_Y + i] = gap_x, gap_y
+        points[_FOOT + i], points[_ENDS + i] = t, ends
+
+
+# ---------------------------------------------------------------------------------------------
+# The walk over faces and pixels
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def extent(grid):
+    """Height and width of an image; see `_grid` in cpu.py."""
+    return len(grid[1]), len(grid[0]) - LANES
+
+
+@njit(cache=True, nogil=True)
+def begin_walk(block, face):
+    """Let the next walk with this block begin at a face."""
+    cursor = block[0]
+    cursor[0], cursor[1], cursor[2] = face, 0, 0
+
+
+@njit(cache=True, nogil=True)
+def new_block():
+    """Working memory of a walk: face, row and column to go on from; points; pixels and faces."""
+    return np.zeros(3, np.int64), np.zeros(_POINTS), np.zeros(_INDICES, np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _put_row(points, pixels, n, xs, y, first_pixel, start, stop):
+    """Append the pixels start .. stop - 1 of a row, in whole vectors: some more may be written."""
+    for x in range(start, stop, LANES):
+        m = n + x - start
+        for k in range(LANES):
+            points[X + m + k] = xs[x + k]
+            points[Y + m + k] = y
+            pixels[m + k] = first_pixel + x + k
+    return n + max(stop - start, 0)
+
+
+@njit(cache=True, nogil=True)
+def next_block(corners, boxes, face_last, rows, image, radius, grid, block):
+    """Walk on to the next pixels within reach of faces and measure them; returns their number.
+
+    Faces come in order, the rows of a face in order. Some of the pixels are a little farther than
+    the radius. 0 ends the walk.
+    """
+    cursor, points, indices = block[0], pointer(block[1]), pointer(block[2])
+    xs, ys = pointer(grid[0]), pointer(grid[1])
+    height, width = extent(grid)
+    side, quad = float(min(height, width)), corners.shape[1] == 4
+    f, row, column = cursor[0], cursor[1], cursor[2]
+    n = 0
+    while f < face_last and n < BLOCK:
+        x_first, x_last = boxes[f, 0], boxes[f, 1]
+        row, row_last = max(row, boxes[f, 2], rows[0]), min(boxes[f, 3], rows[1])
+        if row >= row_last or x_first >= x_last:
+            f, row, column = f + 1, 0, 0
+            continue
+        orientation = face_orientation(corners, f)
+        edges = face_edges(corners, f, orientation)
+        bounds = face_bounds(edges, radius, width, side)
+        start = n
+        while row < row_last:
+            y = ys[row]
+            first, last = row_span(x_first, x_last, bounds, y)
+            first = max(first, column)
+            stop = min(last, first + BLOCK - n)
+            first_pixel = (image * height + row) * width
+            n = _put_row(points, indices, n, xs, y, first_pixel, first, stop)
+            if stop < last:
+                column = stop
+                break
+            row, column = row + 1, 0
+        whole = start + (n - start + LANES - 1) // LANES * LANES
+        if quad:  # a constant in either branch, so that triangles do not pay for a fourth edge
+            _measure(points, start, whole, edges, True, orientation != 0.0)
+        else:
+            _measure(points, start, whole, edges, False, orientation != 0.0)
+        for i in range(start, n):
+            indices[FACE + i] = f
+        if row == row_last:
+            f, row, column = f + 1, 0, 0
+    cursor[0], cursor[1], cursor[2] = f, row, column
+    return n
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def coverage(n, ds, image, square, art, reverse, cdf_address, shape, us, zs, cdf, sf):
+    """Fill cdf and sf of n distances: the law is shifted, then reversed, then squared.
+
+    `us` is the argument before shift and reversal: d, |d| d or d / |d|^art, over the scale.
+    """
+    scale, shift = image[SCALE], image[SHIFT]
+    if square:
+        for i in range(n):
+            us[i] = abs(ds[i]) * ds[i] / scale
+    elif art > 0.0:
+        for i in range(n):
+            us[i] = ds[i] / abs(ds[i]) ** art / scale if ds[i] != 0.0 else 0.0
+    else:
+        for i in range(n):
+            us[i] = ds[i] / scale
+    if reverse:
+        for i in range(n):
+            zs[i] = shift - us[i]
+    else:
+        for i in range(n):
+            zs[i] = us[i] + shift
+    call_cdf(cdf_address, pointer(zs), n, shape, pointer(cdf), pointer(sf))
+
+
+# ---------------------------------------------------------------------------------------------
+# Forward: totals per pixel
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _accumulate(n, ds, pixels, image, law, addresses, shape, cutoff, buffers, totals, ties):
+    """Add a block of pairs of one image to the totals of their pixels."""
+    reverse, square, idempotent = law[0] != 0, law[1] != 0, law[2] != 0
+    us, zs, cdf, sf, g = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
+    coverage(n, ds, image, square, shape[1], reverse, addresses[CDF], shape[0], us, zs, cdf, sf)
+    a, s = (sf, cdf) if reverse else (cdf, sf)
+    if idempotent:
+        for i in range(n):
+            if a[i] > cutoff and a[i] > totals[pixels[i]]:
+                totals[pixels[i]], ties[pixels[i]] = a[i], 1
+            elif a[i] > cutoff and a[i] == totals[pixels[i]]:
+                ties[pixels[i]] += 1
+        return
+    call_generator(addresses[GENERATOR], pointer(a), pointer(s), n, image[FAMILY_P], pointer(g))
+    for i in range(n):
+        if a[i] > cutoff:
+            totals[pixels[i]] += g[i]
+
+
+@njit(cache=True, nogil=True)
+def alpha_rows(
+    corners, offsets, boxes, images, grid, law, addresses, shape, cutoff, totals, ties, start, stop
+):
+    """Fill `totals` (sum of generators, or maximum) of the pixels of rows start .. stop - 1.
+
+    A candidate beyond the radius needs no test of its own: its F is below the cutoff.
+    """
+    height, _ = extent(grid)
+    block, buffers = new_block(), np.empty((5, BLOCK))
+    distances, pixels = block[1][DISTANCE:], block[2][PIXEL:]
+    for b in range(start // height, (stop - 1) // height + 1):
+        rows = (max(start - b * height, 0), min(stop - b * height, height))
+        begin_walk(block, offsets[b])
+        while True:
+            n = next_block(corners, boxes, offsets[b + 1], rows, b, images[b, RADIUS], grid, block)
+            if n == 0:
+                break
+            _accumulate(
+                n, distances, pixels, images[b], law, addresses, shape, cutoff, buffers, totals,
+                ties,
+            )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------
+# Backward: gradients per face
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _edge_normal(corners, f, ends):
+    """The inward normal of an edge of a face, given by its ends."""
+    for edge in face_edges(corners, f, face_orientation(corners, f)):
+        if edge[9] == ends:
+            return edge[7], edge[8]
+    return 0.0, 0.0
+
+
+@njit(cache=True, nogil=True)
+def _move_ends(f, ends, t, dx, dy, out):
+    """Add the gradient of one distance to the ends a and b of the edge that is nearest.
+
+    (dx, dy) is the gradient with respect to the point, n times that of the distance. By the
+    envelope theorem, as t is optimal, it goes to a in the share t - 1 and to b in the share -t.
+    """
+    i, j = int(ends) >> 2, int(ends) & 3
+    out[f, i, 0] -= (1.0 - t) * dx
+    out[f, i, 1] -= (1.0 - t) * dy
+    out[f, j, 0] -= t * dx
+    out[f, j, 1] -= t * dy
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def move_corners(n, block, corners, grad_d, out):
+    """Add the gradients of a block of distances to the corners of their faces.
+
+    The distance changes with the point by the gap over the distance; where both are 0, by the
+    inward normal of the edge. Overwrites the gaps.
+    """
+    points, faces = block[1], block[2][FACE:]
+    ds, dx, dy = points[DISTANCE:], points[_GAP_X:], points[_GAP_Y:]
+    for i in range(n):
+        factor = grad_d[i] / ds[i] if ds[i] != 0.0 else 0.0
+        dx[i], dy[i] = dx[i] * factor, dy[i] * factor
+    for i in range(n):
+        if grad_d[i] == 0.0:
+            continue
+        f, ends = faces[i], points[_ENDS + i]
+        if ds[i] == 0.0:
+            nx, ny = _edge_normal(corners, f, ends)
+            dx[i], dy[i] = nx * grad_d[i], ny * grad_d[i]
+        _move_ends(f, ends, points[_FOOT + i], dx[i], dy[i], out)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def through_argument(n, ds, scale, square, art, grad_u, grad_d):
+    """From gradients of the argument u of a law, as in `coverage`, to those of the distance."""
+    if square:
+        for i in range(n):
+            grad_d[i] = grad_u[i] * 2.0 * abs(ds[i]) / scale
+    elif art > 0.0:
+        for i in range(n):
+            slope = (1.0 - art) / abs(ds[i]) ** art / scale if ds[i] != 0.0 else 0.0
+            grad_d[i] = grad_u[i] * slope
+    else:
+        for i in range(n):
+            grad_d[i] = grad_u[i] / scale
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_law_scalars(
+    n, faces, image, reverse, addresses, shape, us, zs, grad_a, grad_z, dshape, out
+):  # fmt: skip
+    """Add the gradients of scale, shift and shape of a block of pairs to their faces.
+
+    `grad_a` is that of the coverage, `grad_z` that of the argument; overwrites `dshape`.
+    """
+    sign = -1.0 if reverse else 1.0
+    for i in range(n):
+        out[faces[i], GRAD_SCALE] -= grad_z[i] * us[i] / image[SCALE]
+        out[faces[i], GRAD_SHIFT] += sign * grad_z[i]
+    if addresses[DSHAPE] != 0:
+        call_pdf(addresses[DSHAPE], pointer(zs), n, shape[0], pointer(dshape))
+        for i in range(n):
+            out[faces[i], GRAD_SHAPE] += sign * grad_a[i] * dshape[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_scalars(n, faces, image, reverse, addresses, shape, buffers, out):
+    """Add the gradients of the scalars of a block of pairs; `buffers` as `_backpropagate` left it.
+
+    Overwrites pdf and weight there.
+    """
+    us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
+    weight, total, rest = buffers[5], buffers[6], buffers[7]
+    on_alpha, grad_z, grad_a = buffers[8], buffers[9], buffers[11]
+    add_law_scalars(
+        n, faces, image, reverse, addresses, shape, us, zs, grad_a, grad_z, pdf, out
+    )  # fmt: skip
+    if addresses[WEIGHT_P] != 0:
+        a, s = (sf, cdf) if reverse else (cdf, sf)
+        call_weight(
+            addresses[WEIGHT_P], pointer(a), pointer(s), pointer(total), pointer(rest), n,
+            image[FAMILY_P], pointer(weight),
+        )  # fmt: skip
+        for i in range(n):
+            out[faces[i], GRAD_P] += on_alpha[i] * weight[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _backpropagate(
+    n, block, corners, image, law, addresses, shape, cutoff,
+    pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
+):  # fmt: skip
+    """Add the gradients of a block of pairs of one image to their faces."""
+    reverse, square, idempotent, scalars = law[0] != 0, law[1] != 0, law[2] != 0, law[3] != 0
+    scale, art = image[SCALE], shape[1]
+    points, pixels, faces = block[1], block[2][PIXEL:], block[2][FACE:]
+    ds = points[DISTANCE:]
+    us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
+    weight, total, rest, on_alpha = buffers[5], buffers[6], buffers[7], buffers[8]
+    grad_z, grad_d, grad_a = buffers[9], buffers[10], buffers[11]
+    coverage(n, ds, image, square, art, reverse, addresses[CDF], shape[0], us, zs, cdf, sf)
+    call_pdf(addresses[PDF], pointer(zs), n, shape[0], pointer(pdf))
+    a, s = (sf, cdf) if reverse else (cdf, sf)
+    for i in range(n):
+        pixel = pixels[i]
+        total[i], rest[i] = alphas[pixel], rests[pixel]
+        on_alpha[i] = pixel_grads[pixel] if a[i] > cutoff else 0.0
+    if idempotent:
+        for i in range(n):
+            weight[i] = 1.0 / ties[pixels[i]] if a[i] == total[i] and a[i] > cutoff else 0.0
+    else:
+        call_weight(
+            addresses[WEIGHT], pointer(a), pointer(s), pointer(total), pointer(rest), n,
+            image[FAMILY_P], pointer(weight),
+        )  # fmt: skip
+    for i in range(n):
+        grad_a[i] = on_alpha[i] * weight[i]
+        grad_z[i] = grad_a[i] * pdf[i]
+    through_argument(n, ds, scale, square, art, grad_z, grad_d)
+    move_corners(n, block, corners, grad_d, grad_corners)
+    if scalars:
+        _add_scalars(n, faces, image, reverse, addresses, shape, buffers, grad_scalars)
+
+
+@njit(cache=True, nogil=True)
+def backward_faces(
+    corners, offsets, image_of_face, boxes, images, grid, law, addresses, shape, cutoff,
+    pixel_grads, alphas, rests, ties, grad_corners, grad_scalars, start, stop,
+):  # fmt: skip
+    """Fill `grad_corners` and `grad_scalars` of the faces start .. stop - 1.
+
+    `pixel_grads` is d(loss)/d(alpha), 0 for pixels that pass no gradient on.
+    """
+    block, buffers = new_block(), np.empty((12, BLOCK))
+    rows = (0, extent(grid)[0])
+    for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
+        last = min(stop, offsets[b + 1])
+        begin_walk(block, max(start, offsets[b]))
+        while True:
+            n = next_block(corners, boxes, last, rows, b, images[b, RADIUS], grid, block)
+            if n == 0:
+                break
+            _backpropagate(
+                n, block, corners, images[b], law, addresses, shape, cutoff,
+                pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
+            )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------
+# Lists of pairs, and the nearest face
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def count_rows(corners, offsets, boxes, images, grid, counts, start, stop):
+    """Bound the number of pairs of every row start .. stop - 1 from above."""
+    height, width = extent(grid)
+    side = float(min(height, width))
+    for b in range(start // height, (stop - 1) // height + 1):
+        row_first, row_last = max(start - b * height, 0), min(stop - b * height, height)
+        for f in range(offsets[b], offsets[b + 1]):
+            first, last = max(boxes[f, 2], row_first), min(boxes[f, 3], row_last)
+            if first >= last or boxes[f, 0] >= boxes[f, 1]:
+                continue
+            edges = face_edges(corners, f, face_orientation(corners, f))
+            bounds = face_bounds(edges, images[b, RADIUS], width, side)
+            for i in range(first, last):
+                x0, x1 = row_span(boxes[f, 0], boxes[f, 1], bounds, grid[1][i])
+                counts[b * height + i] += max(x1 - x0, 0)
+
+
+@njit(cache=True, nogil=True)
+def list_rows(corners, offsets, boxes, images, grid, pixels, faces, used, slots, start, stop):
+    """List the pairs within the radius for rows start .. stop - 1, each row in its own slot.
+
+    Row r of the range fills pixels and faces from slots[r - start] on; used[r - start] counts them.
+    """
+    height, width = extent(grid)
+    block = new_block()
+    distances, indices = block[1][DISTANCE:], block[2]
+    for b in range(start // height, (stop - 1) // height + 1):
+        radius = images[b, RADIUS]
+        rows = (max(start - b * height, 0), min(stop - b * height, height))
+        begin_walk(block, offsets[b])
+        while True:
+            n = next_block(corners, boxes, offsets[b + 1], rows, b, radius, grid, block)
+            if n == 0:
+                break
+            for k in range(n):
+                if distances[k] >= -radius:
+                    row = indices[PIXEL + k] // width - start
+                    slot = slots[row] + used[row]
+                    pixels[slot], faces[slot] = indices[PIXEL + k], indices[FACE + k]
+                    used[row] += 1
+
+
+@njit(cache=True, nogil=True)
+def nearest_rows(corners, offsets, boxes, images, grid, planes, limits, keys, face, start, stop):
+    """The nearest face that covers each pixel of rows start .. stop - 1, -1 where there is none.
+
+    planes[f] = (p, q, r): the key p x + q y + r grows towards the camera; it is clamped to
+    limits[f, :2] and must reach limits[f, 2], the far plane. Ties go to the lower face.
+    """
+    height, _ = extent(grid)
+    block = new_block()
+    xs, ys, distances = block[1][X:], block[1][Y:], block[1][DISTANCE:]
+    pixels, faces = block[2][PIXEL:], block[2][FACE:]
+    for b in range(start // height, (stop - 1) // height + 1):
+        rows = (max(start - b * height, 0), min(stop - b * height, height))
+        begin_walk(block, offsets[b])
+        while True:
+            n = next_block(corners, boxes, offsets[b + 1], rows, b, images[b, RADIUS], grid, block)
+            if n == 0:
+                break
+            for k in range(n):
+                f, pixel = faces[k], pixels[k]
+                if not distances[k] >= 0.0 or face_orientation(corners, f) == 0.0:
+                    continue  # not inside, or on the line of a face that covers nothing
+                key = planes[f, 0] * xs[k] + planes[f, 1] * ys[k] + planes[f, 2]
+                key = min(max(key, limits[f, 0]), limits[f, 1])
+                if key >= limits[f, 2] and (face[pixel] < 0 or key > keys[pixel]):
+                    keys[pixel], face[pixel] = key, f
+
+
+@njit(cache=True, nogil=True)
+def pair_distances(corners, pixels, faces, grid, distances, feet, start, stop):
+    """Signed distance of the listed pairs start .. stop - 1, and how it changes.
+
+    Columns of `feet`: n = d(distance)/d(point), t and the ends of the nearest edge.
+    """
+    height, width = extent(grid)
+    quad = corners.shape[1] == 4
+    f = faces[start]
+    orientation = face_orientation(corners, f)
+    edges = face_edges(corners, f, orientation)
+    for k in range(start, stop):
+        if faces[k] != f:
+            f = faces[k]
+            orientation = face_orientation(corners, f)
+            edges = face_edges(corners, f, orientation)
+        x, y = grid[0][pixels[k] % width], grid[1][(pixels[k] // width) % height]
+        distance, gap_x, gap_y, t, ends = _nearest(x, y, edges, quad, orientation != 0.0)
+        distances[k] = distance
+        if distance != 0.0:
+            feet[k, 0], feet[k, 1] = gap_x / distance, gap_y / distance
+        else:
+            feet[k, 0], feet[k, 1] = _edge_normal(corners, f, ends)
+        feet[k, 2], feet[k, 3] = t, ends
+
+
+@njit(cache=True, nogil=True)
+def pair_gradients(faces, feet, grads, out):
+    """Add the gradients of listed distances to the corners of their faces, in order."""
+    for k in range(len(faces)):
+        if grads[k] != 0.0:
+            dx, dy = feet[k, 0] * grads[k], feet[k, 1] * grads[k]
+            _move_ends(faces[k], feet[k, 3], feet[k, 2], dx, dy, out)
+
+
+@njit(cache=True, nogil=True)
+def scatter_rows(index, values, out):
+    """out[index[k]] += values[k], in order."""
+    for k in range(len(index)):
+        for c in range(values.shape[1]):
+            out[index[k], c] += values[k, c]

@@ -1,0 +1,847 @@
+"""The compiled kernels of softmax shading on the CPU: colours forward, and all their gradients.
+
+They walk faces and pixels as the kernels of silhouettes do, whose geometry and coverage they share,
+and every fragment is coloured on the way, so that no list of fragments exists. A block of fragments
+is worked on in runs of one face each: what the face has is read once, loops over its pixels go by
+whole vectors, and gradients are summed in registers.
+
+With depth z, k = 1 / ((far - near) gamma) and e = (z_bg - z) k, a fragment weighs a exp(e) and the
+background 1, all divided by the power of 2 that is nearest to the largest exp(e). Powers of 2 are
+taken out of exp(e) from the start, so that it makes no difference to any bit when a larger one is
+found: the result does not depend on the order or the threads in which pixels come by.
+
+Source: the contract, stage 4; Liu et al., Soft Rasterizer (2019), the softmax over depth.
+"""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: reportMissingParameterType=false
+# pyright: reportGeneralTypeIssues=false, reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.calls import call_pdf, pointer
+from gendr._runtime.numba.mathematics import power_of_two, split_exp
+from gendr.rendering.backends.cpu.kernels import (
+    BLOCK,
+    CDF,
+    DISTANCE,
+    FACE,
+    PDF,
+    PIXEL,
+    RADIUS,
+    ROOM,
+    SCALE,
+    X,
+    Y,
+    add_law_scalars,
+    begin_walk,
+    coverage,
+    extent,
+    face_bounds,
+    face_edges,
+    face_orientation,
+    move_corners,
+    new_block,
+    next_block,
+    row_span,
+    through_argument,
+)
+
+ensure_cache()
+announce_compilation(__name__)
+
+# Columns of the attributes of a face: what its three corners have, corner by corner. w is the depth
+# for perspective cameras, 1 for orthographic ones. Columns at the end may be missing.
+W, DEPTH, COLOUR, UV, NORMAL, POSITION = 0, 3, 6, 15, 21, 30
+# Columns of an image's lights: the unit vector to the light; the eye, or the unit vector to it.
+LIGHT, EYE = 0, 3
+LIGHT_COLUMNS = 6
+# Columns of the gradients that a face has for its image: its lights, and the rate k.
+GRAD_RATE = LIGHT_COLUMNS
+GRAD_COLUMNS = LIGHT_COLUMNS + 1
+# Entries of `surface`: 0 or 1 for what is there, then the numbers of the light.
+TEXTURED, SMOOTH, GLOSSY, ORTHOGRAPHIC, AMBIENT, DIFFUSE, SPECULAR, SHININESS = range(8)
+# Entries of `depths`.
+RATE, BACKDROP = 0, 1
+# Entries of a record of what a fragment asks of the texture: where it looked, and its gradient.
+LOOK_X, LOOK_Y, LOOK_RED = 0, 1, 2
+RECORD = 5
+# Columns of a patch, the part of a texture that a face looks at: its first texel to the right and
+# down, not wrapped, its width and height. A face without one (width 0) keeps records instead.
+LEFT, TOP, ACROSS, DOWN = 0, 1, 2, 3
+PATCH_COLUMNS = 4
+# Columns of the working memory of a block, one array as that of its points: the weights of the
+# corners, z_bg - z, exp(e) as height and power of 2, red, green and blue of what the corners have
+# and of the texture, factor and highlight of the light.
+_W0, _W1, _W2, _BEHIND, _HEIGHT, _POWER, _RED, _GREEN, _BLUE = (k * ROOM for k in range(9))
+_T_RED, _T_GREEN, _T_BLUE, _FACTOR, _HIGHLIGHT = (k * ROOM for k in range(9, 14))
+# And going backward: gradients of the weights, of red, green and blue of the fragment (before they
+# are weighed: of its pixel), of factor and highlight, of the coverage.
+_H0, _H1, _H2, _G_RED, _G_GREEN, _G_BLUE = (k * ROOM for k in range(14, 20))
+_G_FACTOR, _G_HIGHLIGHT, _G_COVERAGE = (k * ROOM for k in range(20, 23))
+# The interpolated unit normal, and one over its length before; how the three channels of the
+# texture change along x and along y, in texels.
+_NX, _NY, _NZ, _N_INVERSE = (k * ROOM for k in range(23, 27))
+_SLOPE_X, _SLOPE_Y = 27 * ROOM, 30 * ROOM
+_PARTS = 33 * ROOM
+
+
+# ---------------------------------------------------------------------------------------------
+# Where on its face a pixel looks
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _clamped(v):
+    v = v if v > 0.0 else 0.0
+    return v if v < 1.0 else 1.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _inverse_area(corners, f):
+    """One over twice the signed area on the screen; 0 for a face without area."""
+    ax, ay = corners[f, 0, 0], corners[f, 0, 1]
+    bx, by = corners[f, 1, 0], corners[f, 1, 1]
+    cx, cy = corners[f, 2, 0], corners[f, 2, 1]
+    area = (bx - ax) * (cy - ay) - (by - ay) * (cx - ax)
+    return 1.0 / area if abs(area) > 2.3e-308 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _barycentric(corners, f, inverse):
+    """What makes the barycentric coordinates on the screen: see `_at`."""
+    return (
+        corners[f, 0, 0], corners[f, 0, 1], corners[f, 1, 0], corners[f, 1, 1],
+        corners[f, 2, 0], corners[f, 2, 1], inverse, 1 / 3 if inverse == 0.0 else 0.0,
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _at(face, x, y):
+    """Barycentric coordinates on the screen, as they are; thirds for a face without area."""
+    ax, ay, bx, by, cx, cy, inverse, third = face
+    return (
+        ((cx - bx) * (y - by) - (cy - by) * (x - bx)) * inverse + third,
+        ((ax - cx) * (y - cy) - (ay - cy) * (x - cx)) * inverse + third,
+        ((bx - ax) * (y - ay) - (by - ay) * (x - ax)) * inverse + third,
+    )
+
+
+@njit(cache=True, nogil=True)
+def _inverse_w(attributes, f):
+    """1 / w of the corners; 1 for those on or behind the camera plane."""
+    w0, w1, w2 = attributes[f, W], attributes[f, W + 1], attributes[f, W + 2]
+    return (
+        1.0 / w0 if w0 > 0.0 else 1.0,
+        1.0 / w1 if w1 > 0.0 else 1.0,
+        1.0 / w2 if w2 > 0.0 else 1.0,
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _weights(i, stop, f, points, corners, attributes, depths, parts):
+    """Perspective-correct weights of the corners, z_bg - z and exp(e) of a run of face f.
+
+    Dividing the clamped coordinates by their sum would cancel in these weights.
+    """
+    face = _barycentric(corners, f, _inverse_area(corners, f))
+    i0, i1, i2 = _inverse_w(attributes, f)
+    z0, z1, z2 = attributes[f, DEPTH], attributes[f, DEPTH + 1], attributes[f, DEPTH + 2]
+    rate, backdrop = depths[RATE], depths[BACKDROP]
+    for k in range(i, stop):
+        v0, v1, v2 = _at(face, points[X + k], points[Y + k])
+        w0, w1, w2 = _clamped(v0) * i0, _clamped(v1) * i1, _clamped(v2) * i2
+        inverse = 1.0 / (w0 + w1 + w2)
+        w0, w1, w2 = w0 * inverse, w1 * inverse, w2 * inverse
+        behind = backdrop - (w0 * z0 + w1 * z1 + w2 * z2)
+        parts[_W0 + k], parts[_W1 + k], parts[_W2 + k] = w0, w1, w2
+        parts[_BEHIND + k] = behind
+        parts[_HEIGHT + k], parts[_POWER + k] = split_exp(behind * rate)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _weights_backward(
+    i, stop, f, points, corners, attributes, parts, grad_corners, grad_attributes
+):
+    """Pass the gradients of the weights of a run on to the corners of its face and to their w."""
+    inverse = _inverse_area(corners, f)
+    face = _barycentric(corners, f, inverse)
+    ax, ay, bx, by, cx, cy, _, _ = face
+    i0, i1, i2 = _inverse_w(attributes, f)
+    of_w0, of_w1, of_w2 = 0.0, 0.0, 0.0
+    of_ax, of_ay, of_bx, of_by, of_cx, of_cy = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for k in range(i, stop):
+        x, y = points[X + k], points[Y + k]
+        v0, v1, v2 = _at(face, x, y)
+        s0, s1, s2 = _clamped(v0), _clamped(v1), _clamped(v2)
+        # w_k = s_k i_k / their sum
+        total = 1.0 / (s0 * i0 + s1 * i1 + s2 * i2)
+        g0, g1, g2 = parts[_H0 + k], parts[_H1 + k], parts[_H2 + k]
+        mean = g0 * parts[_W0 + k] + g1 * parts[_W1 + k] + g2 * parts[_W2 + k]
+        g0, g1, g2 = (g0 - mean) * total, (g1 - mean) * total, (g2 - mean) * total
+        of_w0, of_w1, of_w2 = of_w0 + g0 * s0, of_w1 + g1 * s1, of_w2 + g2 * s2
+        g0 = g0 * i0 if (v0 >= 0.0) & (v0 <= 1.0) else 0.0
+        g1 = g1 * i1 if (v1 >= 0.0) & (v1 <= 1.0) else 0.0
+        g2 = g2 * i2 if (v2 >= 0.0) & (v2 <= 1.0) else 0.0
+        # v_k = part_k / (sum of parts)
+        mean = g0 * v0 + g1 * v1 + g2 * v2
+        g0, g1, g2 = g0 - mean, g1 - mean, g2 - mean
+        of_ax += g1 * (y - cy) + g2 * (by - y)
+        of_ay += g1 * (cx - x) + g2 * (x - bx)
+        of_bx += g2 * (y - ay) + g0 * (cy - y)
+        of_by += g2 * (ax - x) + g0 * (x - cx)
+        of_cx += g0 * (y - by) + g1 * (ay - y)
+        of_cy += g0 * (bx - x) + g1 * (x - ax)
+    grad_corners[f, 0, 0] += of_ax * inverse
+    grad_corners[f, 0, 1] += of_ay * inverse
+    grad_corners[f, 1, 0] += of_bx * inverse
+    grad_corners[f, 1, 1] += of_by * inverse
+    grad_corners[f, 2, 0] += of_cx * inverse
+    grad_corners[f, 2, 1] += of_cy * inverse
+    for k, of_w, reciprocal in ((0, of_w0, i0), (1, of_w1, i1), (2, of_w2, i2)):
+        if attributes[f, W + k] > 0.0:
+            grad_attributes[f, W + k] -= of_w * reciprocal * reciprocal
+
+
+@njit(cache=True, nogil=True)
+def _corner_values(attributes, f, column, step):
+    """What the three corners of a face have in `column`, `column + step`, ..."""
+    return (
+        attributes[f, column],
+        attributes[f, column + step],
+        attributes[f, column + 2 * step],
+    )
+
+
+@njit(cache=True, nogil=True)
+def _mix(values, parts, k):
+    """What the corners have, weighed for fragment k."""
+    return values[0] * parts[_W0 + k] + values[1] * parts[_W1 + k] + values[2] * parts[_W2 + k]
+
+
+@njit(cache=True, nogil=True)
+def _mix_backward(i, stop, f, column, step, attributes, parts, source, out):
+    """Pass the gradients of `_mix`, in column `source`, on to the corners and the weights."""
+    a, b, c = _corner_values(attributes, f, column, step)
+    of_a, of_b, of_c = 0.0, 0.0, 0.0
+    for k in range(i, stop):
+        g = parts[source + k]
+        of_a += g * parts[_W0 + k]
+        of_b += g * parts[_W1 + k]
+        of_c += g * parts[_W2 + k]
+        parts[_H0 + k] += g * a
+        parts[_H1 + k] += g * b
+        parts[_H2 + k] += g * c
+    out[f, column] += of_a
+    out[f, column + step] += of_b
+    out[f, column + 2 * step] += of_c
+
+
+# ---------------------------------------------------------------------------------------------
+# Textures
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _four_texels(x, y, start, height, width):
+    """Rows of the four texels round a place, top left first, and its place among them.
+
+    Textures repeat: beyond their ends they begin anew.
+    """
+    x0, y0 = math.floor(x), math.floor(y)
+    left, top = int(x0), int(y0)
+    left = left if 0 <= left < width else left % width
+    top = top if 0 <= top < height else top % height
+    right = left + 1 if left + 1 < width else 0
+    bottom = top + 1 if top + 1 < height else 0
+    above, below = start + top * width, start + bottom * width
+    return above + left, above + right, below + left, below + right, x - x0, y - y0
+
+
+@njit(cache=True, nogil=True)
+def _sampled(texels, places, channel):
+    """Bilinear: the value of one channel, and its slopes along x and y, in texels."""
+    a, b = texels[3 * places[0] + channel], texels[3 * places[1] + channel]
+    c, d = texels[3 * places[2] + channel], texels[3 * places[3] + channel]
+    fx, fy = places[4], places[5]
+    top, bottom = a * (1.0 - fx) + b * fx, c * (1.0 - fx) + d * fx
+    slope_x = (b - a) * (1.0 - fy) + (d - c) * fy
+    return top * (1.0 - fy) + bottom * fy, slope_x, bottom - top
+
+
+@njit(cache=True, nogil=True)
+def _look(us, vs, parts, k, height, width):
+    """Where in its texture a fragment looks, in texels: their centres are whole numbers."""
+    return _mix(us, parts, k) * width - 0.5, (1.0 - _mix(vs, parts, k)) * height - 0.5
+
+
+@njit(cache=True, nogil=True)
+def _texture(i, stop, f, b, attributes, texels, textures, parts, slopes):
+    """Colours of the texture for a run, and their slopes if they are wanted."""
+    start, height, width = textures[b, 0], textures[b, 1], textures[b, 2]
+    us, vs = _corner_values(attributes, f, UV, 2), _corner_values(attributes, f, UV + 1, 2)
+    for k in range(i, stop):
+        x, y = _look(us, vs, parts, k, height, width)
+        places = _four_texels(x, y, start, height, width)
+        for c in range(3):
+            value, slope_x, slope_y = _sampled(texels, places, c)
+            parts[_T_RED + c * ROOM + k] = value
+            if slopes:
+                parts[_SLOPE_X + c * ROOM + k] = slope_x
+                parts[_SLOPE_Y + c * ROOM + k] = slope_y
+
+
+@njit(cache=True, nogil=True)
+def _add(memory, at, weight, red, green, blue):
+    """Add to one texel of a patch."""
+    memory[at] += weight * red
+    memory[at + 1] += weight * green
+    memory[at + 2] += weight * blue
+
+
+@njit(cache=True, nogil=True)
+def _texture_backward(i, stop, f, b, attributes, textures, parts, asked, grad_attributes):
+    """Gradients of where the texture is looked at, and of what is asked of it.
+
+    For `asked` see `softmax_faces`. The gradients of the texture's colours are taken from the
+    columns of those of the fragment, which stay.
+    """
+    height, width = textures[b, 1], textures[b, 2]
+    us, vs = _corner_values(attributes, f, UV, 2), _corner_values(attributes, f, UV + 1, 2)
+    u_a, u_b, u_c, v_a, v_b, v_c = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for k in range(i, stop):
+        factor = parts[_FACTOR + k]
+        red = parts[_G_RED + k] * parts[_RED + k] * factor
+        green = parts[_G_GREEN + k] * parts[_GREEN + k] * factor
+        blue = parts[_G_BLUE + k] * parts[_BLUE + k] * factor
+        u = red * parts[_SLOPE_X + k] + green * parts[_SLOPE_X + ROOM + k]
+        u = (u + blue * parts[_SLOPE_X + 2 * ROOM + k]) * width
+        v = red * parts[_SLOPE_Y + k] + green * parts[_SLOPE_Y + ROOM + k]
+        v = (v + blue * parts[_SLOPE_Y + 2 * ROOM + k]) * -height
+        w0, w1, w2 = parts[_W0 + k], parts[_W1 + k], parts[_W2 + k]
+        u_a, u_b, u_c = u_a + u * w0, u_b + u * w1, u_c + u * w2
+        v_a, v_b, v_c = v_a + v * w0, v_b + v * w1, v_c + v * w2
+        parts[_H0 + k] += u * us[0] + v * vs[0]
+        parts[_H1 + k] += u * us[1] + v * vs[1]
+        parts[_H2 + k] += u * us[2] + v * vs[2]
+    for c, of_u, of_v in ((0, u_a, v_a), (1, u_b, v_b), (2, u_c, v_c)):
+        grad_attributes[f, UV + 2 * c] += of_u
+        grad_attributes[f, UV + 2 * c + 1] += of_v
+    if len(asked[0]) > 0:
+        _ask(i, stop, f, us, vs, height, width, parts, asked)
+
+
+@njit(cache=True, nogil=True)
+def _ask(i, stop, f, us, vs, height, width, parts, asked):
+    """Keep what the fragments of a run ask of the texture."""
+    memory, slots, used, patches, first_face = asked
+    slot = slots[f - first_face]
+    left, top, across = patches[f, LEFT], patches[f, TOP], patches[f, ACROSS]
+    for k in range(i, stop):
+        factor = parts[_FACTOR + k]
+        red = parts[_G_RED + k] * parts[_RED + k] * factor
+        green = parts[_G_GREEN + k] * parts[_GREEN + k] * factor
+        blue = parts[_G_BLUE + k] * parts[_BLUE + k] * factor
+        x, y = _look(us, vs, parts, k, height, width)
+        if across > 0:
+            x0, y0 = math.floor(x), math.floor(y)
+            at = slot + 3 * ((int(y0) - top) * across + int(x0) - left)
+            fx, fy = x - x0, y - y0
+            _add(memory, at, (1.0 - fx) * (1.0 - fy), red, green, blue)
+            _add(memory, at + 3, fx * (1.0 - fy), red, green, blue)
+            _add(memory, at + 3 * across, (1.0 - fx) * fy, red, green, blue)
+            _add(memory, at + 3 * across + 3, fx * fy, red, green, blue)
+        else:
+            at = slot + RECORD * used[f - first_face]
+            used[f - first_face] += 1
+            memory[at + LOOK_X], memory[at + LOOK_Y] = x, y
+            memory[at + LOOK_RED], memory[at + LOOK_RED + 1] = red, green
+            memory[at + LOOK_RED + 2] = blue
+
+
+@njit(cache=True, nogil=True)
+def scatter_texels(asked, last_face, image_of_face, textures, out, first_channel, last_channel):
+    """Add the patches and records of the faces up to the last to the texels [3, N], in order.
+
+    Only the rows of the channels are written.
+    """
+    memory, slots, used, patches, first_face = asked
+    for channel in range(first_channel, last_channel):
+        for f in range(first_face, last_face):
+            image, at = image_of_face[f], slots[f - first_face] + channel
+            start, height, width = textures[image, 0], textures[image, 1], textures[image, 2]
+            across = patches[f, ACROSS]
+            if across > 0:
+                for i in range(patches[f, DOWN]):
+                    row = start + (patches[f, TOP] + i) % height * width
+                    for j in range(across):
+                        column = (patches[f, LEFT] + j) % width
+                        out[channel, row + column] += memory[at + 3 * (i * across + j)]
+                continue
+            for k in range(used[f - first_face]):
+                record = slots[f - first_face] + RECORD * k
+                x, y, g = memory[record], memory[record + 1], memory[at + LOOK_RED + RECORD * k]
+                a, b, c, d, fx, fy = _four_texels(x, y, start, height, width)
+                out[channel, a] += g * (1.0 - fx) * (1.0 - fy)
+                out[channel, b] += g * fx * (1.0 - fy)
+                out[channel, c] += g * (1.0 - fx) * fy
+                out[channel, d] += g * fx * fy
+
+
+# ---------------------------------------------------------------------------------------------
+# Light
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _dot(a, b):
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _unit(x, y, z):
+    """A vector in unit length, and one over its length before; both 0 for the vector 0."""
+    square = x * x + y * y + z * z
+    inverse = 1.0 / math.sqrt(square) if square > 0.0 else 0.0
+    return (x * inverse, y * inverse, z * inverse), inverse
+
+
+@njit(cache=True, nogil=True)
+def _tangential(g, unit, inverse):
+    """The gradient of a vector whose `_unit` has the gradient g."""
+    inward = _dot(g, unit)
+    return (
+        (g[0] - unit[0] * inward) * inverse,
+        (g[1] - unit[1] * inward) * inverse,
+        (g[2] - unit[2] * inward) * inverse,
+    )
+
+
+@njit(cache=True, nogil=True)
+def _corner_vectors(attributes, f, column):
+    """The vectors that the corners have, by component."""
+    return (
+        _corner_values(attributes, f, column, 3),
+        _corner_values(attributes, f, column + 1, 3),
+        _corner_values(attributes, f, column + 2, 3),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _to_eye(positions, parts, k, eye, orthographic):
+    """The unit vector to the eye from fragment k, and one over the distance; see `_unit`."""
+    if orthographic:
+        return eye, 1.0
+    return _unit(
+        eye[0] - _mix(positions[0], parts, k),
+        eye[1] - _mix(positions[1], parts, k),
+        eye[2] - _mix(positions[2], parts, k),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _glance(normal, light, to_eye, facing):
+    """How far the mirror image of the light goes to the eye: the cosine."""
+    return 2.0 * facing * _dot(normal, to_eye) - _dot(light, to_eye)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _light(i, stop, f, b, attributes, surface, lights, parts):
+    """Factor of the albedo and highlight for a run; see `Lighting`."""
+    normals = _corner_vectors(attributes, f, NORMAL)
+    light = (lights[b, LIGHT], lights[b, LIGHT + 1], lights[b, LIGHT + 2])
+    ambient, diffuse = surface[AMBIENT], surface[DIFFUSE]
+    for k in range(i, stop):
+        normal, inverse = _unit(
+            _mix(normals[0], parts, k), _mix(normals[1], parts, k), _mix(normals[2], parts, k)
+        )
+        facing = _dot(normal, light)
+        parts[_NX + k], parts[_NY + k], parts[_NZ + k] = normal
+        parts[_N_INVERSE + k] = inverse
+        parts[_FACTOR + k] = ambient + diffuse * (facing if facing > 0.0 else 0.0)
+        parts[_HIGHLIGHT + k] = 0.0
+    if surface[GLOSSY] == 0.0:
+        return
+    positions = _corner_vectors(attributes, f, POSITION)
+    eye = (lights[b, EYE], lights[b, EYE + 1], lights[b, EYE + 2])
+    for k in range(i, stop):
+        normal = parts[_NX + k], parts[_NY + k], parts[_NZ + k]
+        facing = _dot(normal, light)
+        if facing > 0.0:
+            to_eye, _ = _to_eye(positions, parts, k, eye, surface[ORTHOGRAPHIC] != 0.0)
+            glance = _glance(normal, light, to_eye, facing)
+            if glance > 0.0:
+                parts[_HIGHLIGHT + k] = surface[SPECULAR] * glance ** surface[SHININESS]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _light_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad_lights):
+    """Pass the gradients of factor and highlight on: to normals, places, weights and lights.
+
+    Overwrites the columns of the corners' colours, of the factor, and of both gradients.
+    """
+    light = (lights[b, LIGHT], lights[b, LIGHT + 1], lights[b, LIGHT + 2])
+    diffuse = surface[DIFFUSE]
+    if surface[GLOSSY] != 0.0:
+        _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad_lights)
+        return
+    of_x, of_y, of_z = 0.0, 0.0, 0.0
+    for k in range(i, stop):
+        normal, inverse = (parts[_NX + k], parts[_NY + k], parts[_NZ + k]), parts[_N_INVERSE + k]
+        facing = _dot(normal, light)
+        g = parts[_G_FACTOR + k] * diffuse if facing >= 0.0 else 0.0
+        of_x, of_y, of_z = of_x + g * normal[0], of_y + g * normal[1], of_z + g * normal[2]
+        g *= inverse
+        parts[_G_FACTOR + k] = g * (light[0] - normal[0] * facing)
+        parts[_G_HIGHLIGHT + k] = g * (light[1] - normal[1] * facing)
+        parts[_FACTOR + k] = g * (light[2] - normal[2] * facing)
+    _mix_backward(i, stop, f, NORMAL, 3, attributes, parts, _G_FACTOR, out)
+    _mix_backward(i, stop, f, NORMAL + 1, 3, attributes, parts, _G_HIGHLIGHT, out)
+    _mix_backward(i, stop, f, NORMAL + 2, 3, attributes, parts, _FACTOR, out)
+    if len(grad_lights) > 0:
+        grad_lights[f, LIGHT] += of_x
+        grad_lights[f, LIGHT + 1] += of_y
+        grad_lights[f, LIGHT + 2] += of_z
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad_lights):
+    """The same where there are highlights."""
+    positions = _corner_vectors(attributes, f, POSITION)
+    light = (lights[b, LIGHT], lights[b, LIGHT + 1], lights[b, LIGHT + 2])
+    eye = (lights[b, EYE], lights[b, EYE + 1], lights[b, EYE + 2])
+    orthographic, shininess = surface[ORTHOGRAPHIC] != 0.0, surface[SHININESS]
+    strength = surface[SPECULAR] * shininess
+    lx, ly, lz, vx, vy, vz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for k in range(i, stop):
+        normal, inverse = (parts[_NX + k], parts[_NY + k], parts[_NZ + k]), parts[_N_INVERSE + k]
+        to_eye, nearness = _to_eye(positions, parts, k, eye, orthographic)
+        facing, along = _dot(normal, light), _dot(normal, to_eye)
+        glance = _glance(normal, light, to_eye, facing)
+        g_facing = parts[_G_FACTOR + k] * surface[DIFFUSE] if facing >= 0.0 else 0.0
+        g = 0.0
+        if facing > 0.0 and glance > 0.0:
+            g = parts[_G_HIGHLIGHT + k] * strength * glance ** (shininess - 1.0)
+            g_facing += 2.0 * g * along
+        # Of the vector to the eye, and of the place of the surface, which it leaves.
+        bend = 2.0 * facing * g
+        view = (
+            bend * normal[0] - g * light[0],
+            bend * normal[1] - g * light[1],
+            bend * normal[2] - g * light[2],
+        )
+        if not orthographic:
+            view = _tangential(view, to_eye, nearness)
+        vx, vy, vz = vx + view[0], vy + view[1], vz + view[2]
+        lx += g_facing * normal[0] - g * to_eye[0]
+        ly += g_facing * normal[1] - g * to_eye[1]
+        lz += g_facing * normal[2] - g * to_eye[2]
+        of_normal = (
+            g_facing * light[0] + bend * to_eye[0],
+            g_facing * light[1] + bend * to_eye[1],
+            g_facing * light[2] + bend * to_eye[2],
+        )
+        turned = _tangential(of_normal, normal, inverse)
+        parts[_G_FACTOR + k], parts[_G_HIGHLIGHT + k], parts[_FACTOR + k] = turned
+        # What was read of the colours is not read again.
+        parts[_RED + k], parts[_GREEN + k], parts[_BLUE + k] = -view[0], -view[1], -view[2]
+    _mix_backward(i, stop, f, NORMAL, 3, attributes, parts, _G_FACTOR, out)
+    _mix_backward(i, stop, f, NORMAL + 1, 3, attributes, parts, _G_HIGHLIGHT, out)
+    _mix_backward(i, stop, f, NORMAL + 2, 3, attributes, parts, _FACTOR, out)
+    if not orthographic:
+        _mix_backward(i, stop, f, POSITION, 3, attributes, parts, _RED, out)
+        _mix_backward(i, stop, f, POSITION + 1, 3, attributes, parts, _GREEN, out)
+        _mix_backward(i, stop, f, POSITION + 2, 3, attributes, parts, _BLUE, out)
+    if len(grad_lights) > 0:
+        for c, of_light, of_eye in ((0, lx, vx), (1, ly, vy), (2, lz, vz)):
+            grad_lights[f, LIGHT + c] += of_light
+            grad_lights[f, EYE + c] += of_eye
+
+
+# ---------------------------------------------------------------------------------------------
+# Forward
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _end_of_run(i, n, faces):
+    """One past the last fragment of the face of fragment i."""
+    f, stop = faces[i], i + 1
+    while stop < n and faces[stop] == f:
+        stop += 1
+    return stop
+
+
+@njit(cache=True, nogil=True)
+def _colours(i, stop, f, b, paint, parts, slopes):
+    """What makes the colours of a run: of the corners, of the texture, of the light.
+
+    Going backward, the slopes of the texture are wanted too.
+    """
+    attributes, surface, lights, texels, textures, _ = paint
+    reds, greens, blues = _corner_vectors(attributes, f, COLOUR)
+    for k in range(i, stop):
+        parts[_RED + k] = _mix(reds, parts, k)
+        parts[_GREEN + k] = _mix(greens, parts, k)
+        parts[_BLUE + k] = _mix(blues, parts, k)
+    if surface[TEXTURED] != 0.0:
+        _texture(i, stop, f, b, attributes, pointer(texels), textures, parts, slopes)
+    if surface[SMOOTH] != 0.0:
+        _light(i, stop, f, b, attributes, surface, lights, parts)
+
+
+@njit(cache=True, nogil=True)
+def _new_parts():
+    """Working memory of a block: no texture is white, no light a factor of 1."""
+    parts = np.zeros(_PARTS)
+    parts[_T_RED:_HIGHLIGHT] = 1.0
+    return parts
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _accumulate(n, block, a, cutoff, parts, sums, tops):
+    """Add a block of fragments of coverage a to the sums of their pixels."""
+    pixels = block[2][PIXEL:]
+    for k in range(n):
+        if a[k] > cutoff:
+            pixel, power = pixels[k], parts[_POWER + k]
+            if power > tops[pixel]:
+                fade = power_of_two(tops[pixel] - power)
+                for c in range(4):
+                    sums[pixel, c] *= fade
+                tops[pixel] = power
+    for k in range(n):
+        parts[_POWER + k] -= tops[pixels[k]]
+    for k in range(n):
+        height = parts[_HEIGHT + k] * power_of_two(min(parts[_POWER + k], 0.0))
+        share = a[k] * height if a[k] > cutoff else 0.0
+        lit, highlight = share * parts[_FACTOR + k], share * parts[_HIGHLIGHT + k]
+        parts[_HEIGHT + k] = share
+        parts[_RED + k] = lit * parts[_RED + k] * parts[_T_RED + k] + highlight
+        parts[_GREEN + k] = lit * parts[_GREEN + k] * parts[_T_GREEN + k] + highlight
+        parts[_BLUE + k] = lit * parts[_BLUE + k] * parts[_T_BLUE + k] + highlight
+    for k in range(n):
+        pixel = pixels[k]
+        sums[pixel, 0] += parts[_RED + k]
+        sums[pixel, 1] += parts[_GREEN + k]
+        sums[pixel, 2] += parts[_BLUE + k]
+        sums[pixel, 3] += parts[_HEIGHT + k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def softmax_rows(
+    corners, offsets, boxes, images, grid, law, addresses, shape, cutoff, paint, sums, tops,
+    start, stop,
+):  # fmt: skip
+    """Colours of the pixels of rows start .. stop - 1.
+
+    `sums` [P, 4] ends as the colour without the background's part, and the sum of all weights;
+    `tops` [P] as the power of 2 that all were divided by. Both start as 0. For `paint` see
+    `softmax_faces`.
+    """
+    height, width = extent(grid)
+    block, buffers, memory = new_block(), np.empty((4, BLOCK)), _new_parts()
+    points, parts, faces = pointer(block[1]), pointer(memory), block[2][FACE:]
+    us, zs, cdf, sf = buffers[0], buffers[1], buffers[2], buffers[3]
+    reverse, square = law[0] != 0, law[1] != 0
+    a = sf if reverse else cdf
+    for b in range(start // height, (stop - 1) // height + 1):
+        rows = (max(start - b * height, 0), min(stop - b * height, height))
+        begin_walk(block, offsets[b])
+        while True:
+            n = next_block(corners, boxes, offsets[b + 1], rows, b, images[b, RADIUS], grid, block)
+            if n == 0:
+                break
+            coverage(
+                n, block[1][DISTANCE:], images[b], square, shape[1], reverse, addresses[CDF],
+                shape[0], us, zs, cdf, sf,
+            )  # fmt: skip
+            i = 0
+            while i < n:
+                end = _end_of_run(i, n, faces)
+                _weights(i, end, faces[i], points, corners, paint[0], paint[5], parts)
+                _colours(i, end, faces[i], b, paint, parts, False)
+                i = end
+            _accumulate(n, block, a, cutoff, parts, sums, tops)
+    for pixel in range(start * width, stop * width):
+        sums[pixel, 3] += power_of_two(-tops[pixel])
+        for c in range(3):
+            sums[pixel, c] /= sums[pixel, 3]
+
+
+# ---------------------------------------------------------------------------------------------
+# Backward
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def plan_texels(
+    corners, boxes, images, image_of_face, grid, attributes, textures, room, patches, start, stop
+):  # fmt: skip
+    """How faces start .. stop - 1 keep what they ask of textures, and the room that takes.
+
+    All that a face looks at lies between its corners in the texture: a patch of it, unless records
+    of its fragments would take less.
+    """
+    image_height, image_width = extent(grid)
+    side = float(min(image_height, image_width))
+    for f in range(start, stop):
+        b = image_of_face[f]
+        edges = face_edges(corners, f, face_orientation(corners, f))
+        bounds = face_bounds(edges, images[b, RADIUS], image_width, side)
+        fragments = 0
+        for i in range(boxes[f, 2], boxes[f, 3]):
+            x0, x1 = row_span(boxes[f, 0], boxes[f, 1], bounds, grid[1][i])
+            fragments += max(x1 - x0, 0)
+        height, width = textures[b, 1], textures[b, 2]
+        u0, u1, u2 = _corner_values(attributes, f, UV, 2)
+        v0, v1, v2 = _corner_values(attributes, f, UV + 1, 2)
+        # A texel more on every side covers the rounding.
+        left = math.floor(min(u0, u1, u2) * width - 1.5)
+        right = math.floor(max(u0, u1, u2) * width + 0.5)
+        top = math.floor((1.0 - max(v0, v1, v2)) * height - 1.5)
+        bottom = math.floor((1.0 - min(v0, v1, v2)) * height + 0.5)
+        across, down = right - left + 2.0, bottom - top + 2.0
+        if 3.0 * across * down <= RECORD * float(fragments):
+            patches[f, LEFT], patches[f, TOP] = int(left), int(top)
+            patches[f, ACROSS], patches[f, DOWN] = int(across), int(down)
+            room[f] = 3 * patches[f, ACROSS] * patches[f, DOWN]
+        else:
+            room[f] = RECORD * fragments
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _shares(n, block, a, cutoff, pixels, parts):
+    """Heights of a block, over the sums of their pixels, and the gradients of their colours.
+
+    A height is 0 where nothing is covered, or so far behind that nothing of it is left. Into
+    _G_COVERAGE go the pixels' gradients of any share: what a fragment takes from the others.
+    """
+    sums, tops, grad_colours, taken = pixels
+    where = block[2][PIXEL:]
+    for k in range(n):
+        p = where[k]
+        parts[_POWER + k] -= tops[p]
+        parts[_G_RED + k] = grad_colours[p, 0]
+        parts[_G_GREEN + k] = grad_colours[p, 1]
+        parts[_G_BLUE + k] = grad_colours[p, 2]
+        parts[_G_COVERAGE + k] = taken[p]
+        parts[_H0 + k] = sums[p, 3]
+    for k in range(n):
+        height = parts[_HEIGHT + k] * power_of_two(min(parts[_POWER + k], 0.0)) / parts[_H0 + k]
+        parts[_HEIGHT + k] = height if (a[k] > cutoff) & (a[k] * height > 0.0) else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _colours_backward(i, stop, f, b, a, paint, grads, asked, parts):
+    """Gradients of the colours of a run, its depths, and d(loss)/d(coverage) in _G_COVERAGE."""
+    attributes, surface, lights, _, textures, depths = paint
+    _, grad_attributes, grad_lights = grads
+    for k in range(i, stop):
+        factor, highlight, height = parts[_FACTOR + k], parts[_HIGHLIGHT + k], parts[_HEIGHT + k]
+        red = parts[_RED + k] * parts[_T_RED + k]
+        green = parts[_GREEN + k] * parts[_T_GREEN + k]
+        blue = parts[_BLUE + k] * parts[_T_BLUE + k]
+        g0, g1, g2 = parts[_G_RED + k], parts[_G_GREEN + k], parts[_G_BLUE + k]
+        bright, white = g0 * red + g1 * green + g2 * blue, g0 + g1 + g2
+        onward = bright * factor + white * highlight + parts[_G_COVERAGE + k]
+        share = a[k] * height
+        parts[_G_COVERAGE + k] = onward * height
+        parts[_G_FACTOR + k], parts[_G_HIGHLIGHT + k] = share * bright, share * white
+        parts[_G_RED + k], parts[_G_GREEN + k], parts[_G_BLUE + k] = (
+            share * g0,
+            share * g1,
+            share * g2,
+        )
+        parts[_H0 + k], parts[_H1 + k], parts[_H2 + k] = 0.0, 0.0, 0.0
+        parts[_HEIGHT + k] = onward * share  # the gradient of the exponent e
+    if len(grad_lights) > 0:
+        for k in range(i, stop):
+            grad_lights[f, GRAD_RATE] += parts[_HEIGHT + k] * parts[_BEHIND + k]
+    for k in range(i, stop):
+        parts[_HEIGHT + k] *= -depths[RATE]
+    _mix_backward(i, stop, f, DEPTH, 1, attributes, parts, _HEIGHT, grad_attributes)
+    if surface[TEXTURED] != 0.0:
+        _texture_backward(i, stop, f, b, attributes, textures, parts, asked, grad_attributes)
+    for k in range(i, stop):
+        parts[_G_RED + k] *= parts[_T_RED + k] * parts[_FACTOR + k]
+        parts[_G_GREEN + k] *= parts[_T_GREEN + k] * parts[_FACTOR + k]
+        parts[_G_BLUE + k] *= parts[_T_BLUE + k] * parts[_FACTOR + k]
+    _mix_backward(i, stop, f, COLOUR, 3, attributes, parts, _G_RED, grad_attributes)
+    _mix_backward(i, stop, f, COLOUR + 1, 3, attributes, parts, _G_GREEN, grad_attributes)
+    _mix_backward(i, stop, f, COLOUR + 2, 3, attributes, parts, _G_BLUE, grad_attributes)
+    if surface[SMOOTH] != 0.0:
+        _light_backward(
+            i, stop, f, b, attributes, surface, lights, parts, grad_attributes, grad_lights
+        )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def softmax_faces(
+    corners, offsets, image_of_face, boxes, images, grid, law, addresses, shape, cutoff, paint,
+    pixels, grads, grad_scalars, asked, start, stop,
+):  # fmt: skip
+    """Gradients of the faces start .. stop - 1.
+
+    What the tuples hold:
+        paint: attributes [T, <= 39], surface, lights [B, 6], texels [3 N], textures [B, 3] (first
+            texel, height, width) and (rate, depth of the background).
+        pixels: what `softmax_rows` left, [P, 4] and [P]; the gradients of the colours [P, 3]; and
+            what any share gets for its part in those of the others [P].
+        grads: of corners [T, N, 2], attributes, and lights and rate [T, 7] or none.
+        asked: what is asked of textures: memory [R] or none, slots, used, patches [T, 4], and a
+            first face. Face f has the memory from slots[f - first] on: a patch of the texture, or
+            records, which used[f - first] counts.
+
+    `grad_scalars` [T, 4] or none are those of scale, shift, shape.
+    """
+    block, buffers, memory = new_block(), np.empty((9, BLOCK)), _new_parts()
+    points, parts, faces = pointer(block[1]), pointer(memory), block[2][FACE:]
+    rows, scalars, ds = (0, extent(grid)[0]), len(grad_scalars) > 0, block[1][DISTANCE:]
+    us, zs, cdf, sf = buffers[0], buffers[1], buffers[2], buffers[3]
+    pdf, grad_a, grad_z, grad_d, dshape = buffers[4], buffers[5], buffers[6], buffers[7], buffers[8]
+    reverse, square = law[0] != 0, law[1] != 0
+    a = sf if reverse else cdf
+    for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
+        image, last = images[b], min(stop, offsets[b + 1])
+        begin_walk(block, max(start, offsets[b]))
+        while True:
+            n = next_block(corners, boxes, last, rows, b, image[RADIUS], grid, block)
+            if n == 0:
+                break
+            coverage(
+                n, ds, image, square, shape[1], reverse, addresses[CDF], shape[0], us, zs, cdf, sf
+            )
+            call_pdf(addresses[PDF], pointer(zs), n, shape[0], pointer(pdf))
+            i = 0
+            while i < n:
+                end = _end_of_run(i, n, faces)
+                _weights(i, end, faces[i], points, corners, paint[0], paint[5], parts)
+                _colours(i, end, faces[i], b, paint, parts, True)
+                i = end
+            _shares(n, block, a, cutoff, pixels, parts)
+            i = 0
+            while i < n:
+                end = _end_of_run(i, n, faces)
+                _colours_backward(i, end, faces[i], b, a, paint, grads, asked, parts)
+                for k in range(i, end):
+                    grad_a[k] = parts[_G_COVERAGE + k]
+                _weights_backward(
+                    i, end, faces[i], points, corners, paint[0], parts, grads[0], grads[1]
+                )
+                i = end
+            for k in range(n):
+                grad_z[k] = grad_a[k] * pdf[k]
+            through_argument(n, ds, image[SCALE], square, shape[1], grad_z, grad_d)
+            move_corners(n, block, corners, grad_d, grads[0])
+            if scalars:
+                add_law_scalars(
+                    n, faces, image, reverse, addresses, shape, us, zs, grad_a, grad_z, dshape,
+                    grad_scalars,
+                )  # fmt: skip

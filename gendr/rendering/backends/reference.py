@@ -1,0 +1,118 @@
+"""The reference backend: dense, plain PyTorch, twice differentiable. The truth for the others.
+
+Read it beside the thesis: `alpha` is (5.4), A = T-conorm over the faces t of F(d(p, t) / scale).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gendr.tnorms.groups import Along
+from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces, signed_distance
+from gendr.rendering.model import Model
+
+if TYPE_CHECKING:
+    from gendr.rendering.shading import Appearance
+
+TAKES_ABSENT = False
+
+
+def available() -> str | None:
+    """None: it needs nothing but torch."""
+    return None
+
+
+def supports(tensor: Tensor) -> bool:
+    """Every device that torch has."""
+    return True
+
+
+def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
+    """Coverage of every pixel, [B, H, W]."""
+    dtype, device = faces.corners.dtype, faces.corners.device
+    if not faces.images:  # nothing to stack; the sum, 0, keeps the graph
+        return faces.corners.sum().expand(0, size.height, size.width)
+    points = size.centres(torch.arange(size.pixels, device=device), dtype)
+    images = []
+    for b in range(faces.images):
+        corners = faces.corners[faces.offsets[b] : faces.offsets[b + 1]]
+        d = signed_distance(points[:, None], corners)  # [P, F]
+        a, s = model.coverage(d, model.scale[b])
+        images.append(model.aggregate(a, s, Along(-1)))
+    return torch.stack(images).reshape(faces.images, size.height, size.width)
+
+
+def pairs(
+    faces: ScreenFaces, size: ImageSize, radius: Tensor, limit: int
+) -> list[Callable[[], Pairs]]:
+    """All (pixel, face) pairs in runs of rows, at most about `limit` in each."""
+    device = faces.corners.device
+
+    def run(b: int, first: int, last: int) -> Pairs:
+        face = torch.arange(faces.offsets[b], faces.offsets[b + 1], device=device)
+        pixel = torch.arange(first, last, device=device)
+        return Pairs(pixel.repeat_interleave(len(face)), face.repeat(last - first), first, last)
+
+    runs = []
+    for b, count in enumerate(faces.counts):
+        step = max(1, limit // max(1, count * size.width)) * size.width
+        stop = (b + 1) * size.pixels
+        runs += [
+            partial(run, b, first, min(first + step, stop))
+            for first in range(b * size.pixels, stop, step)
+        ]
+    return runs
+
+
+def distance(faces: ScreenFaces, size: ImageSize, pixels: Tensor, face: Tensor) -> Tensor:
+    """Signed distance [K] of listed pairs."""
+    return signed_distance(size.centres(pixels, faces.corners.dtype), faces.corners[face])
+
+
+def gather(values: Tensor, index: Tensor) -> Tensor:
+    """values[index], differentiable."""
+    return values[index]
+
+
+def softmax(
+    faces: ScreenFaces, surfaces: Surfaces, appearance: Appearance, size: ImageSize,
+    model: Model, rate: Tensor, backdrop: float,
+) -> None:  # fmt: skip
+    """None: it shades lists of pairs."""
+
+
+def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:
+    """The nearest covering face of every pixel, [B, H, W] int64, packed; -1 where there is none.
+
+    Args:
+        faces: the faces.
+        size: of the image.
+        planes: [T, 3] float64, (p, q, r) of the key p x + q y + r, which grows towards the camera.
+        limits: [T, 3] float64, the least and greatest key of the face and that of the far plane.
+    """
+    device = faces.corners.device
+    if not faces.images:
+        return torch.empty(0, size.height, size.width, dtype=torch.int64, device=device)
+    points = size.centres(torch.arange(size.pixels, device=device), torch.float64)
+    images = []
+    for b in range(faces.images):
+        first, last = faces.offsets[b], faces.offsets[b + 1]
+        if first == last:
+            images.append(torch.full((size.pixels,), -1, device=device))
+            continue
+        p, q, r = planes[first:last].unbind(-1)
+        low, high, far = limits[first:last].unbind(-1)
+        key = p * points[:, :1] + q * points[:, 1:] + r
+        key = torch.minimum(torch.maximum(key, low), high)
+        d = signed_distance(points[:, None], faces.corners[first:last].detach().double())
+        # A face without area covers nothing, though a pixel on it has distance 0.
+        covers = (d >= 0) & (key >= far) & torch.isfinite(key)
+        key = torch.where(covers, key, -torch.inf)
+        best = key.argmax(-1) + first
+        images.append(torch.where(covers.any(-1), best, -1))
+    return torch.stack(images).reshape(faces.images, size.height, size.width)

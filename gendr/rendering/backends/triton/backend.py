@@ -1,0 +1,119 @@
+"""The Triton backend: fused kernels for NVIDIA GPUs, compiled at run time, cached on disk.
+
+Silhouettes and softmax shading each run through one operator of PyTorch with a fake kernel, so that
+`torch.compile` traces through them; their gradients are operators too. Arithmetic is float32,
+whatever the input. Once differentiable; the reference backend gives second derivatives.
+
+With TRITON_INTERPRET=1 in the environment before the first import of Triton, the same kernels run
+on CPU tensors, slowly: that is how they are tested without a GPU.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.triton.launch import available, interpreted, supports
+from gendr.rendering.backends import reference
+from gendr.rendering.backends.triton import tiles
+from gendr.rendering.backends.choice import Backend
+from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
+from gendr.rendering.model import Model
+from gendr.rendering.shading import Appearance, alpha_from_pairs
+from gendr.rendering.backends.triton.tiles import set_atomic
+
+__all__ = [
+    "alpha", "available", "distance", "gather", "interpreted", "nearest", "pairs", "set_atomic",
+    "softmax", "supports",
+]  # fmt: skip
+
+TAKES_ABSENT = True
+PAIRS_AT_ONCE = 4_000_000  # about 1 GB of torch temporaries where pairs are listed
+
+
+def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
+    """Coverage of every pixel, [B, H, W]."""
+    from gendr.distributions import CallableDistribution
+    from gendr.rendering.backends.triton import alpha as triton_alpha
+
+    if isinstance(model.dist.law, CallableDistribution):
+        backend = cast("Backend", sys.modules[__name__])
+        return alpha_from_pairs(backend, faces, size, model, PAIRS_AT_ONCE)
+    return triton_alpha.alpha(faces, size, model)
+
+
+def softmax(
+    faces: ScreenFaces, surfaces: Surfaces, appearance: Appearance, size: ImageSize,
+    model: Model, rate: Tensor, backdrop: float,
+) -> tuple[Tensor, Tensor] | None:  # fmt: skip
+    """The softmax of colours that are linear on every face; see `triton_softmax.softmax`.
+
+    None where that cannot be fused: for textures, smooth normals and highlights, for a CDF of the
+    user's own, and for faces cut by the near plane.
+    """
+    from gendr.distributions import CallableDistribution
+    from gendr.rendering.backends.triton import softmax as triton_softmax
+
+    own = isinstance(model.dist.law, CallableDistribution)
+    if own or surfaces.was_clipped is not None or not appearance.is_linear:
+        return None
+    return triton_softmax.softmax(faces, surfaces, appearance, size, model, rate, backdrop)
+
+
+def pairs(
+    faces: ScreenFaces, size: ImageSize, radius: Tensor, limit: int
+) -> list[Callable[[], Pairs]]:
+    """The (pixel, face) pairs within the radius in runs of rows, about `limit` in each.
+
+    A run is listed when it is called, so that only one needs to be in memory: the tile lists of
+    tiles that are a pixel each, less those that are too far away.
+    """
+    images = tiles.bare_images(faces.images, radius)
+    tables = tiles.Tables.of(faces.corners, faces.offsets, images, size)
+    tiling = tiles.Tiling.of(size, (1, 1))
+
+    def listing(part: tiles.Part) -> Pairs:
+        lists = tiles.listed(tables, tiling, part)
+        counts = (lists.stops - lists.starts).to(torch.int64)
+        pixels = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
+        pixels, face = pixels + lists.first_tile, lists.faces.to(torch.int64)
+        with torch.no_grad():
+            d = distance(faces, size, pixels, face)
+            near = (d >= -radius[size.image_of(pixels)]).nonzero().squeeze(-1)
+        last = lists.first_tile + len(counts)
+        return Pairs(pixels[near], face[near], lists.first_tile, last)
+
+    totals = tiles.per_image(
+        tiles.tile_counts(tables, tiling, (0, tiling.rows)), faces.offsets
+    ).tolist()
+    return [partial(listing, part) for part in tiles.parts(totals, tiling.rows, limit)]
+
+
+distance = reference.distance
+gather = reference.gather
+
+
+def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:
+    """The nearest covering face of every pixel; arguments and result as in the reference."""
+    from gendr.rendering.backends.triton import kernels
+
+    corners = faces.corners.detach().to(torch.float64).contiguous()
+    images = tiles.bare_images(faces.images, corners.new_zeros(faces.images))
+    tables = tiles.Tables.of(corners, faces.offsets, images, size)
+    tiling = tiles.Tiling.of(size, tiles.LAUNCH.tile)
+    out = torch.empty(faces.images * size.pixels, dtype=torch.int64, device=corners.device)
+    for part in tiles.tile_lists(tables, tiling):
+        tiles.run(
+            kernels.nearest_tiles, (len(part.starts),), corners.device,
+            corners, planes.contiguous(), limits.contiguous(), part.starts, part.stops, part.faces,
+            out, part.first_tile, int(part.listed), size.height, size.width,
+            N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
+            # A float64 takes two registers.
+            BLOCK_FACES=max(1, tiles.LAUNCH.block_faces // 2), **tiles.options(),
+        )  # fmt: skip
+    return out.reshape(faces.images, size.height, size.width)

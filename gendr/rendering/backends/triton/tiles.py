@@ -1,0 +1,278 @@
+"""What the Triton operators share: launch settings, tables of faces and images, lists per tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.triton.launch import interpreted, run
+from gendr.rendering.geometry import ImageSize
+
+ENTRIES = 1 << 24  # entries of tile lists that exist at once: about 0.6 GB while they are sorted
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the work is cut into programs.
+
+    Attributes:
+        tile: pixels of a program of the forward pass, high and wide.
+        block_faces: faces that such a program takes at once.
+        block_pixels: pixels that a program of the backward pass takes at once.
+        programs: fewer faces than this are each shared by several programs of the backward pass.
+        warps: of 32 threads, per program.
+    """
+
+    tile: tuple[int, int] = (16, 16)
+    block_faces: int = 2
+    block_pixels: int = 128
+    programs: int = 4096
+    warps: int = 4
+
+
+# The interpreter pays per operation, not per element.
+LAUNCH = Launch((32, 32), 16, 1024, 1) if interpreted() else Launch()
+
+
+# ---------------------------------------------------------------------------------------------
+# Deterministic or atomic
+# ---------------------------------------------------------------------------------------------
+
+_atomic = False
+
+
+def set_atomic(atomic: bool) -> None:
+    """Whether gradients of few, large faces may be added up by atomics, in any order.
+
+    Off by default: a face's gradient is then summed in a fixed order, and the same input gives the
+    same bits. A face is usually one program's work, so that nothing is left to add; only where
+    there are fewer than `LAUNCH.programs` faces are several programs put to one, and then atomics
+    save one small sum over them. The forward pass has no atomics.
+    `torch.use_deterministic_algorithms(True)` overrules it.
+    """
+    global _atomic
+    _atomic = bool(atomic)
+
+
+def atomic_now() -> bool:
+    """Whether atomics may be used now."""
+    return _atomic and not torch.are_deterministic_algorithms_enabled()
+
+
+# ---------------------------------------------------------------------------------------------
+# What the kernels are given
+# ---------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=16)
+def image_of_face(offsets: tuple[int, ...], device: torch.device) -> Tensor:
+    """[T] int32."""
+    counts = [b - a for a, b in pairwise(offsets)]
+    images = torch.arange(len(counts), dtype=torch.int32)
+    return images.repeat_interleave(torch.tensor(counts)).to(device)
+
+
+@lru_cache(maxsize=16)
+def _offsets(offsets: tuple[int, ...], device: torch.device) -> Tensor:
+    """[B + 1] int32."""
+    return torch.tensor(offsets, dtype=torch.int32).to(device)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tensors that describe faces and images to the kernels."""
+
+    corners: Tensor  # [T, N, 2] float32
+    offsets: tuple[int, ...]
+    image_of_face: Tensor  # [T] int32
+    images: Tensor  # [B, IMAGE_COLUMNS] float32
+    boxes: Tensor  # [T, 4] int32
+    size: ImageSize
+
+    @classmethod
+    def of(
+        cls, corners: Tensor, offsets: tuple[int, ...], images: Tensor, size: ImageSize
+    ) -> Tables:
+        """Corners in float32, and the boxes of the faces."""
+        from gendr.rendering.backends.triton import kernels
+
+        corners = corners.detach().to(torch.float32).contiguous()
+        count, sides = corners.shape[:2]
+        index = image_of_face(offsets, corners.device)
+        boxes = torch.empty(count, 4, dtype=torch.int32, device=corners.device)
+        run(
+            kernels.face_boxes, (runs(count, 128),), corners.device,
+            corners, index, images, boxes, count, size.height, size.width, N=sides, BLOCK=128,
+            **options(),
+        )  # fmt: skip
+        return cls(corners, offsets, index, images, boxes, size)
+
+
+def runs(count: int, block: int) -> int:
+    """How many blocks hold so many."""
+    return (count + block - 1) // block
+
+
+def bare_images(count: int, radius: Tensor) -> Tensor:
+    """An image table that says nothing but the radius."""
+    from gendr.rendering.backends.triton import kernels
+
+    table = torch.zeros(count, kernels.IMAGE_COLUMNS.value, device=radius.device)
+    table[:, kernels.RADIUS.value] = radius.detach().to(torch.float32)
+    return table
+
+
+# ---------------------------------------------------------------------------------------------
+# Lists of faces per tile
+# ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some tiles of a batch: those of a few images, or a band of the rows of tiles of one image."""
+
+    images: tuple[int, int]  # first and last + 1
+    rows: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The faces of the tiles first_tile, first_tile + 1, ...: see `alpha_tiles`."""
+
+    first_tile: int
+    starts: Tensor
+    stops: Tensor
+    faces: Tensor
+    listed: bool
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How an image is cut into tiles."""
+
+    height: int  # of a tile, in pixels
+    width: int
+    rows: int  # of tiles
+    columns: int
+
+    @classmethod
+    def of(cls, size: ImageSize, tile: tuple[int, int]) -> Tiling:
+        """An image of some size in tiles of some height and width."""
+        return cls(*tile, runs(size.height, tile[0]), runs(size.width, tile[1]))
+
+
+def tile_lists(tables: Tables, tiling: Tiling) -> Iterator[Lists]:
+    """The faces of all tiles, in parts of about `ENTRIES`. Within a tile faces stand in order.
+
+    Two passes over the faces, one that counts and one that lists: nothing can overflow. Lists that
+    would name a quarter of all faces for every tile are not made: those tiles walk all faces.
+    """
+    totals = per_image(tile_counts(tables, tiling, (0, tiling.rows)), tables.offsets).tolist()
+    if 4 * sum(totals) > tiling.rows * tiling.columns * tables.offsets[-1]:
+        yield walks(tables, tiling)
+        return
+    for part in parts(totals, tiling.rows, ENTRIES):
+        yield listed(tables, tiling, part)
+
+
+def per_image(counts: Tensor, offsets: tuple[int, ...]) -> Tensor:
+    """Sums [B] int64 of numbers of faces [T]."""
+    image = image_of_face(offsets, counts.device)
+    out = torch.zeros(len(offsets) - 1, dtype=torch.int64, device=counts.device)
+    return out.index_add_(0, image, counts.to(torch.int64))
+
+
+def parts(totals: list[int], rows: int, limit: int) -> Iterator[Part]:
+    """Cut a batch so that parts have about `limit` entries or fewer, given those of each image."""
+    first, images = 0, len(totals)
+    while first < images:
+        last, total = first + 1, totals[first]
+        while last < images and total + totals[last] <= limit:
+            total, last = total + totals[last], last + 1
+        bands = min(rows, max(1, runs(total, limit)))
+        for band in range(bands):
+            yield Part((first, last), (rows * band // bands, rows * (band + 1) // bands))
+        first = last
+
+
+def tile_counts(tables: Tables, tiling: Tiling, rows: tuple[int, int]) -> Tensor:
+    """How many tiles of some rows of tiles every face touches, [T] int32."""
+    from gendr.rendering.backends.triton import kernels
+
+    count = len(tables.boxes)
+    counts = torch.zeros(count, dtype=torch.int32, device=tables.boxes.device)
+    run(
+        kernels.count_tiles, (runs(count, 128),), counts.device, tables.boxes, counts, count, *rows,
+        TILE_H=tiling.height, TILE_W=tiling.width, BLOCK=128, **options(),
+    )  # fmt: skip
+    return counts
+
+
+def walks(tables: Tables, tiling: Tiling) -> Lists:
+    """Every tile walks all faces of its image."""
+    offsets = _offsets(tables.offsets, tables.boxes.device)
+    tiles = tiling.rows * tiling.columns
+    starts, stops = (x.repeat_interleave(tiles) for x in (offsets[:-1], offsets[1:]))
+    return Lists(0, starts, stops, offsets, listed=False)
+
+
+def listed(tables: Tables, tiling: Tiling, part: Part) -> Lists:
+    """Count, list, and sort the entries by tile."""
+    from gendr.rendering.backends.triton import kernels
+
+    first_face, last_face = (tables.offsets[b] for b in part.images)
+    counts = tile_counts(tables, tiling, part.rows)[first_face:last_face]
+    ends = counts.cumsum(0)  # int64
+    total = int(ends[-1]) if len(ends) else 0
+    device = tables.boxes.device
+    tile, face = (torch.empty(total, dtype=torch.int32, device=device) for _ in range(2))
+    run(
+        kernels.list_tiles, (last_face - first_face,), device,
+        tables.boxes, tables.image_of_face, ends, tile, face, first_face,
+        tiling.rows, tiling.columns, *part.rows,
+        TILE_H=tiling.height, TILE_W=tiling.width, BLOCK=32, **options(),
+    )  # fmt: skip
+    tile, order = torch.sort(tile, stable=True)
+    per_image = tiling.rows * tiling.columns
+    first_tile = part.images[0] * per_image + part.rows[0] * tiling.columns
+    last_tile = (part.images[1] - 1) * per_image + part.rows[1] * tiling.columns
+    numbers = torch.arange(first_tile, last_tile + 1, dtype=torch.int32, device=device)
+    bounds = torch.searchsorted(tile, numbers, out_int32=True)
+    return Lists(first_tile, bounds[:-1], bounds[1:], face[order], listed=True)
+
+
+def options(exact: bool = False) -> dict[str, Any]:
+    """How kernels are compiled.
+
+    Args:
+        exact: fuse no product into a sum. The backward pass of the maximum asks bit by bit which
+            faces reached it, so that forward and backward kernel must round alike.
+    """
+    return {} if interpreted() else {"num_warps": LAUNCH.warps, "enable_fp_fusion": not exact}
+
+
+def shares_of(faces: int, pixels: int) -> int:
+    """How many programs of the backward pass share a face."""
+    return min(runs(LAUNCH.programs, max(faces, 1)), runs(pixels, LAUNCH.block_pixels))
+
+
+def sum_per_image(values: Tensor, offsets: list[int]) -> Tensor:
+    """[T, C] -> [B, C], in a fixed order."""
+    counts = [b - a for a, b in pairwise(offsets)]
+    if len(set(counts)) == 1:
+        return values.reshape(len(counts), counts[0], values.shape[1]).sum(1)
+    parts = values.split(counts)
+    return torch.stack([part.sum(0) for part in parts])
+
+
+def no_second_derivative(ctx: Any, *grads: Any) -> Any:
+    """The gradient of a gradient operator."""
+    raise RuntimeError(
+        "the triton backend has no second derivatives; use backend='reference' for them"
+    )

@@ -1,0 +1,182 @@
+"""The compiled kernels of the projection onto the permutahedron.
+
+A kernel works on a range of rows that it alone writes. All arithmetic is float64, whatever the
+dtype of the input: sums over a block of a thousand values keep the digits of their float32 parts.
+
+Isotonic regression by pooling adjacent violators: s and w are two ascending vectors, m is the mean
+(l2) or the logarithm of the sum of exponentials (entropic), and positions are pooled into blocks B
+until m_B(s) - m_B(w) increases from block to block. The projection is then s - m_B(s) + m_B(w),
+which is w itself in a block of one. Blocks of equal levels are pooled too: at such a kink the
+gradient is the one from the softer side. Both sides of every comparison are differences within s
+and within w, so that a large s does not swallow w.
+"""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: reportMissingParameterType=false
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+
+ensure_cache()
+announce_compilation(__name__)
+
+# Neighbours in s that are this many times n apart are never in one block: w spans less in both
+# regularisations. Wider gaps are cut to it, so that s stays small next to its rounding.
+_WIDE_GAP = 4.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _pool_means(n, s, w, mean_s, mean_w, first):
+    """Blocks for the mean; returns their number, and their means and first positions."""
+    blocks = 0
+    for i in range(n):
+        a, b, f = s[i], w[i], i
+        while blocks > 0 and a - mean_s[blocks - 1] <= b - mean_w[blocks - 1]:
+            blocks -= 1
+            share = (i + 1 - f) / (i + 1 - first[blocks])
+            f = first[blocks]
+            # The first form returns equal values unchanged, the second cannot overflow.
+            a = mean_s[blocks] + (a - mean_s[blocks]) * share
+            b = mean_w[blocks] * (1.0 - share) + b * share
+        mean_s[blocks], mean_w[blocks], first[blocks] = a, b, f
+        blocks += 1
+    return blocks
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _pool_exponentials(n, s, w, weight_w, sum_s, sum_w, first):
+    """Blocks for the log of the sum of exponentials.
+
+    Returns their number, and their first positions and sums: of exp(s) relative to the last s of
+    the block, of weight_w exp(w) relative to its last w.
+    """
+    blocks = 0
+    for i in range(n):
+        a, b, f = 1.0, weight_w[i], i
+        while blocks > 0:
+            last = f - 1  # of the block before
+            rise_s, rise_w = s[i] - s[last], w[i] - w[last]
+            before_s, before_w = sum_s[blocks - 1], sum_w[blocks - 1]
+            if not a * before_w <= before_s * b * math.exp(rise_w - rise_s):
+                break
+            blocks -= 1
+            a += before_s * math.exp(-rise_s)
+            b += before_w * math.exp(-rise_w)
+            f = first[blocks]
+        sum_s[blocks], sum_w[blocks], first[blocks] = a, b, f
+        blocks += 1
+    return blocks
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def rank_rows(x, order, steepness, entropic, ranks, starts, start, stop):
+    """Soft ranks of every row: s = steepness x, sorted, and w = 1 .. n (its logarithm).
+
+    x: [rows, n]; order: [rows, n], which sorts them. Fills ranks [rows, n], and starts [rows, n],
+    the first position of the block of every sorted position.
+    """
+    n = x.shape[1]
+    s, total_s, total_w = np.empty(n), np.empty(n), np.empty(n)
+    first = np.empty(n + 1, np.int64)
+    w, zero = np.arange(1.0, n + 1.0), np.zeros(n)
+    for row in range(start, stop):
+        s[0] = 0.0
+        for i in range(1, n):
+            gap = np.float64(x[row, order[row, i]]) - np.float64(x[row, order[row, i - 1]])
+            s[i] = s[i - 1] + min(steepness * gap, _WIDE_GAP * n)
+        if entropic:
+            blocks = _pool_exponentials(n, s, zero, w, total_s, total_w, first)
+        else:
+            blocks = _pool_means(n, s, w, total_s, total_w, first)
+        first[blocks] = n
+        for k in range(blocks):
+            f, end = first[k], first[k + 1]
+            for i in range(f, end):
+                starts[row, i] = f
+                if entropic:
+                    rank = math.exp(s[i] - s[end - 1]) / total_s[k] * total_w[k]
+                else:
+                    rank = total_w[k] + (s[i] - total_s[k])
+                ranks[row, order[row, i]] = rank
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def rank_gradients(grad, ranks, order, starts, steepness, entropic, result, start, stop):
+    """Gradient of the soft ranks to x, given that to the ranks; all [rows, n]."""
+    n = grad.shape[1]
+    for row in range(start, stop):
+        f = 0
+        while f < n:
+            end, total, weight = f, 0.0, 0.0
+            while end < n and starts[row, end] == f:
+                i = order[row, end]
+                share = np.float64(ranks[row, i]) if entropic else 1.0
+                total += share * grad[row, i]
+                weight += share
+                end += 1
+            mean = total / weight
+            for k in range(f, end):
+                i = order[row, k]
+                share = np.float64(ranks[row, i]) if entropic else 1.0
+                alone = end == f + 1
+                result[row, i] = 0.0 if alone else steepness * share * (grad[row, i] - mean)
+            f = end
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def value_rows(x, order, steepness, entropic, values, starts, start, stop):
+    """Soft sorted values of every row: s = steepness (1 .. n), w = x, sorted.
+
+    Shapes as in `rank_rows`; values [rows, n] are in the order of ranks.
+    """
+    n = x.shape[1]
+    w, total_s, total_w = np.empty(n), np.empty(n), np.empty(n)
+    first = np.empty(n + 1, np.int64)
+    s, ones = steepness * np.arange(n), np.ones(n)
+    for row in range(start, stop):
+        for i in range(n):
+            w[i] = x[row, order[row, i]]
+        if entropic:
+            blocks = _pool_exponentials(n, s, w, ones, total_s, total_w, first)
+        else:
+            blocks = _pool_means(n, s, w, total_s, total_w, first)
+        first[blocks] = n
+        for k in range(blocks):
+            f, end = first[k], first[k + 1]
+            for i in range(f, end):
+                starts[row, i] = f
+                if end == f + 1:  # s may have overflowed
+                    value = w[f]
+                elif entropic:
+                    level = w[end - 1] + math.log(total_w[k] / total_s[k])
+                    value = level + (s[i] - s[end - 1])
+                else:
+                    value = total_w[k] + (s[i] - total_s[k])
+                values[row, i] = value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def value_gradients(grad, x, order, starts, entropic, result, start, stop):
+    """Gradient of the soft sorted values to x, given that to the values; all [rows, n]."""
+    n = grad.shape[1]
+    for row in range(start, stop):
+        f = 0
+        while f < n:
+            end, total = f, 0.0
+            while end < n and starts[row, end] == f:
+                total += grad[row, end]
+                end += 1
+            largest, weight = np.float64(x[row, order[row, end - 1]]), 0.0
+            for k in range(f, end):
+                weight += math.exp(x[row, order[row, k]] - largest) if entropic else 1.0
+            for k in range(f, end):
+                i = order[row, k]
+                share = math.exp(x[row, i] - largest) if entropic else 1.0
+                result[row, i] = total * (share / weight)
+            f = end

@@ -1,0 +1,583 @@
+"""The compiled kernels of the relaxed sorting networks.
+
+Plain loops, compiled by Numba at first use and cached on disk. A kernel works on a range of units
+that it alone writes, and sums run in an order that the range does not touch, so any number of
+threads gives the same bits.
+
+- Gates: a unit is a group of `GROUP` rows of the batch. Their keys lie wire by wire, so that a
+  comparator works on one vector of rows, and a run of comparators is one call of the law. float64.
+- Carry: a unit is a row of the batch and, of its payload, the columns of a block or of a run of
+  blocks. A block of `LANES` columns stays in the nearest cache through all layers. Arithmetic is
+  in the dtype of the payload: it has no differences in which digits could be lost.
+
+A comparator works on whole vectors, which Numba does not have; the intrinsics below write them down
+for LLVM. Rows that the identity has not reached yet are zero, and comparators between such rows are
+left out; nothing can come back to their inputs either. For a bitonic network of 128 wires that is
+more than half of all.
+"""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: basic, reportMissingParameterType=false
+# pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic, register_jitable
+
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.calls import call_cdf, call_pdf, pointer
+from gendr._runtime.numba.mathematics import _TWO_52, _TWO_52_BITS, _bits_of, _from_bits, exp, log1p
+
+ensure_cache()
+announce_compilation(__name__)
+
+LANES = 32  # columns of a block; in float32 these are two of the widest registers
+GROUP = 8  # rows of the batch that go through the gates together: the same in float64
+STRIDE = 16  # comparators that are looked at together before each by itself
+RUN = 32  # comparators per call of a law: ten arrays of RUN x GROUP stay in the nearest cache
+_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+_LN2 = math.log(2.0)
+_TINY = 2.2250738585072014e-308  # below it differences count as 0 under a power
+_LARGEST = sys.float_info.max
+
+
+# ---------------------------------------------------------------------------------------------
+# Vectors
+# ---------------------------------------------------------------------------------------------
+
+# May be fused into multiply-adds where the processor has them; the same in all lanes.
+_FUSED = ("contract",)
+
+
+class _Vectors:
+    """Writes operations on vectors of the elements that a pointer points to."""
+
+    def __init__(self, context: Any, builder: Any, pointer_type: Any, lanes: int) -> None:
+        self.builder, self.lanes = builder, lanes
+        self.element = context.get_value_type(pointer_type.dtype)
+        self.type = ir.VectorType(self.element, lanes)
+        self.align = pointer_type.dtype.bitwidth // 8
+
+    def at(self, base: Any, offset: Any) -> Any:
+        """The address of the vector that starts `offset` elements after `base`."""
+        start = self.builder.gep(base, [offset])
+        return self.builder.bitcast(start, self.type.as_pointer())
+
+    def load(self, address: Any) -> Any:
+        return self.builder.load(address, align=self.align)
+
+    def store(self, value: Any, address: Any) -> None:
+        self.builder.store(value, address, align=self.align)
+
+    def splat(self, value: Any) -> Any:
+        """A number in all lanes."""
+        undefined = ir.Constant(self.type, ir.Undefined)
+        first = self.builder.insert_element(undefined, value, ir.IntType(32)(0))
+        return self.builder.shuffle_vector(first, undefined, self.mask([0] * self.lanes))
+
+    def mask(self, lanes: list[int]) -> Any:
+        """Which lanes a shuffle takes."""
+        return ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
+
+    def mixed(self, a: Any, b: Any, keep: Any, swap: Any) -> tuple[Any, Any]:
+        """The vectors keep a + swap b and swap a + keep b."""
+
+        def weighted(a: Any, b: Any) -> Any:
+            kept = self.builder.fmul(keep, a, flags=_FUSED)
+            return self.builder.fadd(kept, self.builder.fmul(swap, b, flags=_FUSED), flags=_FUSED)
+
+        return weighted(a, b), weighted(b, a)
+
+    def bounded(self, value: Any) -> Any:
+        """A vector whose infinities are the largest finite numbers, which 0 times gives 0."""
+        for sign, beyond in ((1.0, ">"), (-1.0, "<")):
+            limit = self.splat(ir.Constant(self.element, sign * _LARGEST))
+            is_beyond = self.builder.fcmp_ordered(beyond, value, limit)
+            value = self.builder.select(is_beyond, limit, value)
+        return value
+
+    def interleaved(self, a: Any, b: Any) -> tuple[Any, Any]:
+        """(a0, b0, a1, b1, ..) in two vectors."""
+        order = [k + second for k in range(self.lanes) for second in (0, self.lanes)]
+        masks = self.mask(order[: self.lanes]), self.mask(order[self.lanes :])
+        low, high = (self.builder.shuffle_vector(a, b, mask) for mask in masks)
+        return low, high
+
+    def converted(self, value: Any) -> Any:
+        """A vector of numbers of another width, in the type of the elements."""
+        if value.type.element == self.element:
+            return value
+        if isinstance(self.element, ir.FloatType):
+            return self.builder.fptrunc(value, self.type)
+        return self.builder.fpext(value, self.type)
+
+    def total(self, value: Any) -> Any:
+        """The sum over the lanes, by halves."""
+        width = self.lanes
+        while width > 1:
+            width //= 2
+            undefined = ir.Constant(value.type, ir.Undefined)
+            low, high = (
+                self.builder.shuffle_vector(value, undefined, self.mask([*range(k, k + width)]))
+                for k in (0, width)
+            )
+            value = self.builder.fadd(low, high)
+        return self.builder.extract_element(value, ir.IntType(32)(0))
+
+
+@intrinsic
+def _mix(typingctx, rows, i, j, keep, swap):
+    """Rows i, j of a block = keep i + swap j, swap i + keep j; i and j are offsets."""
+
+    def codegen(context, builder, signature, args):
+        v = _Vectors(context, builder, signature.args[0], LANES)
+        first, second = v.at(args[0], args[1]), v.at(args[0], args[2])
+        a, b, keep, swap = v.load(first), v.load(second), v.splat(args[3]), v.splat(args[4])
+        for value, address in zip(v.mixed(a, b, keep, swap), (first, second), strict=True):
+            v.store(value, address)
+        return context.get_dummy_value()
+
+    return types.void(rows, i, j, keep, swap), codegen
+
+
+@intrinsic
+def _mix_and_keep(typingctx, rows, i, j, keep, swap, differences, k):
+    """As `_mix`, and the difference i - j goes to `differences`, k an offset."""
+
+    def codegen(context, builder, signature, args):
+        v = _Vectors(context, builder, signature.args[0], LANES)
+        first, second = v.at(args[0], args[1]), v.at(args[0], args[2])
+        a, b, keep, swap = v.load(first), v.load(second), v.splat(args[3]), v.splat(args[4])
+        v.store(builder.fsub(a, b), v.at(args[5], args[6]))
+        for value, address in zip(v.mixed(a, b, keep, swap), (first, second), strict=True):
+            v.store(value, address)
+        return context.get_dummy_value()
+
+    return types.void(rows, i, j, keep, swap, differences, k), codegen
+
+
+@intrinsic
+def _mix_back(typingctx, grads, i, j, keep, swap, differences, k):
+    """As `_mix` for gradients; returns that of keep, sum (i - j)(difference)."""
+
+    def codegen(context, builder, signature, args):
+        v = _Vectors(context, builder, signature.args[0], LANES)
+        first, second = v.at(args[0], args[1]), v.at(args[0], args[2])
+        a, b, keep, swap = v.load(first), v.load(second), v.splat(args[3]), v.splat(args[4])
+        change = builder.fmul(builder.fsub(a, b), v.load(v.at(args[5], args[6])))
+        for value, address in zip(v.mixed(a, b, keep, swap), (first, second), strict=True):
+            v.store(value, address)
+        return v.total(change)
+
+    return grads.dtype(grads, i, j, keep, swap, differences, k), codegen
+
+
+@intrinsic
+def _copy(typingctx, source, i, target, j):
+    """A vector from one array to another; offsets."""
+
+    def codegen(context, builder, signature, args):
+        v = _Vectors(context, builder, signature.args[0], LANES)
+        v.store(v.load(v.at(args[0], args[1])), v.at(args[2], args[3]))
+        return context.get_dummy_value()
+
+    return types.void(source, i, target, j), codegen
+
+
+@intrinsic
+def _subtract(typingctx, rows, i, j, out, k):
+    """Vector k of `out` = row j - row i of a group; offsets."""
+
+    def codegen(context, builder, signature, args):
+        v = _Vectors(context, builder, signature.args[0], GROUP)
+        a, b = v.load(v.at(args[0], args[1])), v.load(v.at(args[0], args[2]))
+        v.store(builder.fsub(b, a), v.at(args[3], args[4]))
+        return context.get_dummy_value()
+
+    return types.void(rows, i, j, out, k), codegen
+
+
+@intrinsic
+def _mix_each(typingctx, rows, i, j, keep, swap, k):
+    """As `_mix` for a group, with gates of each lane: vectors k of `keep` and `swap`.
+
+    Gates that sum to a little above 1 do not lift the largest number to inf.
+    """
+
+    def codegen(context, builder, signature, args):
+        v = _Vectors(context, builder, signature.args[0], GROUP)
+        first, second = v.at(args[0], args[1]), v.at(args[0], args[2])
+        a, b = v.load(first), v.load(second)
+        keep, swap = (v.load(v.at(gate, args[5])) for gate in args[3:5])
+        for value, address in zip(v.mixed(a, b, keep, swap), (first, second), strict=True):
+            v.store(v.bounded(value), address)
+        return context.get_dummy_value()
+
+    return types.void(rows, i, j, keep, swap, k), codegen
+
+
+@intrinsic
+def _mix_each_back(typingctx, grads, i, j, keep, swap, difference, slope, grad_keep, k):
+    """As `_mix_each` for gradients; adds to vector k of `grad_keep`, which goes on to i and j.
+
+    `difference` is that of the keys, j - i; `slope` is that of keep in this difference.
+    """
+
+    def codegen(context, builder, signature, args):
+        v = _Vectors(context, builder, signature.args[0], GROUP)
+        first, second = v.at(args[0], args[1]), v.at(args[0], args[2])
+        a, b = v.load(first), v.load(second)
+        keep, swap, difference, slope = (v.load(v.at(x, args[8])) for x in args[3:7])
+        address = v.at(args[7], args[8])
+        change = builder.fmul(builder.fsub(b, a), difference)
+        change = v.bounded(builder.fadd(v.load(address), change))
+        v.store(change, address)
+        moved = builder.fmul(change, slope)
+        a, b = v.mixed(a, b, keep, swap)
+        v.store(builder.fsub(a, moved), first)
+        v.store(builder.fadd(b, moved), second)
+        return context.get_dummy_value()
+
+    return types.void(grads, i, j, keep, swap, difference, slope, grad_keep, k), codegen
+
+
+@intrinsic
+def _transpose(typingctx, source, i, i_stride, target, j, j_stride):
+    """GROUP vectors of `source`, one every i_stride elements, become columns in `target`."""
+
+    def codegen(context, builder, signature, args):
+        v = _Vectors(context, builder, signature.args[0], GROUP)
+        out = _Vectors(context, builder, signature.args[3], GROUP)
+
+        def step(offset, stride, k):
+            return builder.add(offset, builder.mul(stride, stride.type(k)))
+
+        rows = [v.load(v.at(args[0], step(args[1], args[2], k))) for k in range(GROUP)]
+        # Interleaving the two halves of the rows moves the first bit of the index of an element to
+        # the end; after as many rounds as a row's index has bits, rows and columns are exchanged.
+        for _ in range(GROUP.bit_length() - 1):
+            halves = zip(rows[: GROUP // 2], rows[GROUP // 2 :], strict=True)
+            rows = [row for a, b in halves for row in v.interleaved(a, b)]
+        for k, row in enumerate(rows):
+            out.store(out.converted(row), out.at(args[3], step(args[4], args[5], k)))
+        return context.get_dummy_value()
+
+    index = types.int64
+    return types.void(source, index, index, target, index, index), codegen
+
+
+# ---------------------------------------------------------------------------------------------
+# Gates
+# ---------------------------------------------------------------------------------------------
+
+
+@register_jitable
+def _log(x):
+    """Logarithm of a positive normal number, branch-free, with an error of some 1e-16 |log x|.
+
+    Just below 1 that of the mantissa cancels against log(2).
+    """
+    bits = _bits_of(x)
+    k = _from_bits((bits >> 52) | _TWO_52_BITS) - (_TWO_52 + 1023.0)
+    mantissa = _from_bits((bits & ((1 << 52) - 1)) | (1023 << 52))
+    return log1p(mantissa - 1.0) + k * _LN2
+
+
+@register_jitable
+def _bounded(x, limit):
+    """X between -limit and limit; NaN stays NaN."""
+    return limit if x > limit else (-limit if x < -limit else x)
+
+
+@njit(**_OPTIONS)
+def _powers(count, ds, power, phi):
+    """Fill phi = sign(d) |d|^power, finite; 0 for |d| below the smallest normal number."""
+    if power == 1.0:
+        for k in range(count):
+            phi[k] = ds[k]
+    elif power == 2.0:
+        for k in range(count):
+            phi[k] = _bounded(ds[k] * abs(ds[k]), _LARGEST)
+    else:
+        for k in range(count):
+            size = abs(ds[k])
+            value = exp(power * _log(size if size > _TINY else 1.0))
+            phi[k] = math.copysign(value, ds[k]) if size > _TINY else 0.0
+
+
+@njit(**_OPTIONS)
+def _load_group(source, first, start, stop, group):
+    """Columns start .. stop - 1 of the rows `first` .. of source [B, m], a vector for each column.
+
+    Rows beyond the last are zero, and so is all if the source is empty.
+    """
+    rows, width = min(GROUP, len(source) - first), source.shape[1]
+    if rows == GROUP and stop - start >= GROUP:
+        for i in range(start, stop, GROUP):
+            k = min(i, stop - GROUP)  # the last tile may overlap the one before
+            _transpose(
+                pointer(source), first * width + k, width, pointer(group), (k - start) * GROUP,
+                GROUP,
+            )  # fmt: skip
+        return
+    group[: (stop - start) * GROUP] = 0.0
+    for r in range(rows):
+        for i in range(start, stop):
+            group[(i - start) * GROUP + r] = source[first + r, i]
+
+
+@njit(**_OPTIONS)
+def _store_group(group, first, start, stop, target):
+    """The inverse of `_load_group`."""
+    rows, width = min(GROUP, len(target) - first), target.shape[1]
+    if rows == GROUP and stop - start >= GROUP:
+        for i in range(start, stop, GROUP):
+            k = min(i, stop - GROUP)
+            _transpose(
+                pointer(group), (k - start) * GROUP, GROUP, pointer(target), first * width + k,
+                width,
+            )  # fmt: skip
+        return
+    for r in range(rows):
+        for i in range(start, stop):
+            target[first + r, i] = group[(i - start) * GROUP + r]
+
+
+@njit(**_OPTIONS)
+def gates(
+    pairs, offsets, x, address, power, steepness, values, keep, swap, differences, swaps,
+    start, stop,
+):  # fmt: skip
+    """Fill values [B, n], keep and swap [B, C] of the groups start .. stop - 1 of x [B, n].
+
+    `address` is that of the cdf of the law. What the backward pass wants goes to `differences` and
+    `swaps` [groups, C * GROUP], if they are not empty. Differences beyond the range of x, of keys
+    near both its ends, count as its largest number.
+    """
+    n, limit = x.shape[1], np.float64(np.finfo(x.dtype).max)
+    xs, buffers = np.empty(n * GROUP), np.empty((4, RUN * GROUP))
+    ds, zs, cdf, sf = buffers[0], buffers[1], buffers[2], buffers[3]
+    rows, d, a, s = pointer(xs), pointer(ds), pointer(cdf), pointer(sf)
+    for group in range(start, stop):
+        _load_group(x, group * GROUP, 0, n, xs)
+        for layer in range(len(offsets) - 1):
+            for first in range(offsets[layer], offsets[layer + 1], RUN):
+                last = min(first + RUN, offsets[layer + 1])
+                count = (last - first) * GROUP
+                for c in range(first, last):
+                    k = (c - first) * GROUP
+                    _subtract(rows, pairs[c, 0] * GROUP, pairs[c, 1] * GROUP, d, k)
+                for k in range(count):
+                    ds[k] = _bounded(ds[k], limit)
+                _powers(count, ds, power, zs)
+                for k in range(count):
+                    zs[k] *= steepness
+                call_cdf(address, pointer(zs), count, 0.0, a, s)
+                for c in range(first, last):
+                    k = (c - first) * GROUP
+                    _mix_each(rows, pairs[c, 0] * GROUP, pairs[c, 1] * GROUP, a, s, k)
+                _store_group(cdf, group * GROUP, first, last, keep)
+                _store_group(sf, group * GROUP, first, last, swap)
+                if len(differences) > 0:
+                    for k in range(count):
+                        differences[group, first * GROUP + k] = ds[k]
+                        swaps[group, first * GROUP + k] = sf[k]
+        _store_group(xs, group * GROUP, 0, n, values)
+
+
+@njit(**_OPTIONS)
+def gates_back(
+    pairs, differences, swaps, address, power, steepness, grad_values, grad_keep, grad_x,
+    grad_steepness, start, stop,
+):  # fmt: skip
+    """Fill grad_x [B, n] and grad_steepness [groups] of the groups start .. stop - 1.
+
+    `differences` and `swaps` are as `gates` left them; `address` is that of the pdf of the law;
+    grad_values [B, n] and grad_keep [B, C] are empty where they are zero.
+    """
+    n, size = grad_x.shape[1], len(pairs)
+    gs, buffers = np.empty(n * GROUP), np.empty((8, RUN * GROUP))
+    ds, phi, zs, pdf = buffers[0], buffers[1], buffers[2], buffers[3]
+    keep, swap, slope, gk = buffers[4], buffers[5], buffers[6], buffers[7]
+    g, d, a, s = pointer(gs), pointer(ds), pointer(keep), pointer(swap)
+    f, h = pointer(slope), pointer(gk)
+    for group in range(start, stop):
+        _load_group(grad_values, group * GROUP, 0, n, gs)
+        total = 0.0
+        for last in range(size, 0, -RUN):
+            first = max(last - RUN, 0)
+            count = (last - first) * GROUP
+            for k in range(count):
+                ds[k] = differences[group, first * GROUP + k]
+                swap[k] = swaps[group, first * GROUP + k]
+                keep[k] = 1.0 - swap[k]
+            _powers(count, ds, power, phi)
+            for k in range(count):
+                zs[k] = phi[k] * steepness
+            call_pdf(address, pointer(zs), count, 0.0, pointer(pdf))
+            if power == 1.0:
+                for k in range(count):
+                    slope[k] = pdf[k] * steepness
+            else:
+                for k in range(count):
+                    bend = power * (phi[k] / (ds[k] if phi[k] != 0.0 else 1.0))
+                    slope[k] = pdf[k] * bend * steepness
+            _load_group(grad_keep, group * GROUP, first, last, gk)
+            for c in range(last - 1, first - 1, -1):
+                k = (c - first) * GROUP
+                _mix_each_back(g, pairs[c, 0] * GROUP, pairs[c, 1] * GROUP, a, s, d, f, h, k)
+            for k in range(count):
+                total += _bounded(gk[k] * pdf[k] * phi[k], _LARGEST)
+        grad_steepness[group] = total
+        _store_group(gs, group * GROUP, 0, n, grad_x)
+
+
+# ---------------------------------------------------------------------------------------------
+# Carry
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(**_OPTIONS)
+def spans(pairs, n):
+    """Between which columns of the identity every `STRIDE` comparators can meet nonzero values.
+
+    int32 [C / STRIDE, 2], first and last; the columns of a wire are taken for an interval.
+    """
+    count = (len(pairs) + STRIDE - 1) // STRIDE
+    out, wires = np.empty((count, 2), np.int32), np.empty((n, 2), np.int32)
+    out[:, 0], out[:, 1] = n, -1
+    for i in range(n):
+        wires[i, 0] = wires[i, 1] = i
+    for c in range(len(pairs)):
+        i, j, s = pairs[c, 0], pairs[c, 1], c // STRIDE
+        first, last = min(wires[i, 0], wires[j, 0]), max(wires[i, 1], wires[j, 1])
+        wires[i, 0] = wires[j, 0] = first
+        wires[i, 1] = wires[j, 1] = last
+        out[s, 0], out[s, 1] = min(out[s, 0], first), max(out[s, 1], last)
+    return out
+
+
+@njit(**_OPTIONS)
+def _reached(pairs, spans, identity, start, stop, alive, steps):
+    """List the comparators that can meet nonzero values in the columns start .. stop - 1.
+
+    Rows of `steps`: offsets of the two rows in a block, and the comparator. Returns their number.
+    """
+    alive[:] = not identity
+    alive[start:stop] = True
+    count = 0
+    for s in range(len(spans)):
+        if identity & ((spans[s, 0] >= stop) | (spans[s, 1] < start)):
+            continue
+        for c in range(s * STRIDE, min((s + 1) * STRIDE, len(pairs))):
+            i, j = pairs[c, 0], pairs[c, 1]
+            if alive[i] | alive[j]:
+                alive[i] = alive[j] = True
+                steps[count, 0], steps[count, 1], steps[count, 2] = i * LANES, j * LANES, c
+                count += 1
+    return count
+
+
+@njit(**_OPTIONS)
+def _load_block(source, row, start, stop, block):
+    """Columns start .. stop - 1 of source[row] as a block, zero beyond."""
+    n, width = source.shape[1], source.shape[2]
+    flat, rows = pointer(source), pointer(block)
+    first = row * n * width + start
+    if stop - start == LANES:
+        for i in range(n):
+            _copy(flat, first + i * width, rows, i * LANES)
+    else:
+        block[:] = 0
+        for i in range(n):
+            for k in range(stop - start):
+                block[i * LANES + k] = flat[first + i * width + k]
+
+
+@njit(**_OPTIONS)
+def _store_block(block, target, row, start, stop):
+    """The inverse of `_load_block`."""
+    n, width = target.shape[1], target.shape[2]
+    flat, rows = pointer(target), pointer(block)
+    first = row * n * width + start
+    if stop - start == LANES:
+        for i in range(n):
+            _copy(rows, i * LANES, flat, first + i * width)
+    else:
+        for i in range(n):
+            for k in range(stop - start):
+                flat[first + i * width + k] = block[i * LANES + k]
+
+
+@njit(**_OPTIONS)
+def _begin_block(payload, identity, row, start, stop, block):
+    """The columns start .. stop - 1 before the first layer."""
+    if identity:
+        block[:] = 0
+        for k in range(stop - start):
+            block[(start + k) * LANES + k] = 1
+    else:
+        _load_block(payload, row, start, stop, block)
+
+
+@njit(**_OPTIONS)
+def carry(pairs, spans, keep, swap, payload, identity, out, start, stop):
+    """Fill `out` for the units start .. stop - 1; unit = block * rows of the batch + row."""
+    batch, n, width = out.shape
+    alive, steps = np.empty(n, np.bool_), np.empty((len(pairs), 3), np.int32)
+    block = np.empty(n * LANES, out.dtype)
+    rows = pointer(block)
+    for b in range(start // batch, (stop - 1) // batch + 1):
+        first, last = b * LANES, min((b + 1) * LANES, width)
+        count = _reached(pairs, spans, identity, first, last, alive, steps)
+        for row in range(max(start - b * batch, 0), min(stop - b * batch, batch)):
+            _begin_block(payload, identity, row, first, last, block)
+            for k in range(count):
+                c = steps[k, 2]
+                _mix(rows, steps[k, 0], steps[k, 1], keep[row, c], swap[row, c])
+            _store_block(block, out, row, first, last)
+
+
+@njit(**_OPTIONS)
+def carry_back(
+    pairs, spans, keep, swap, payload, identity, grad, grad_keep, grad_payload, start, stop
+):
+    """Fill gradients for the units start .. stop - 1; unit = run * rows of the batch + row.
+
+    `grad` [B, n, c] is that of what `carry` returned. `grad_keep` [R, B, C] gets a part for each of
+    R runs of blocks; `grad_payload` [B, n, c] is not written for the identity.
+    """
+    batch, n, width = grad.shape
+    runs, size = len(grad_keep), len(pairs)
+    blocks = (width + LANES - 1) // LANES
+    alive, steps = np.empty(n, np.bool_), np.empty((size, 3), np.int32)
+    block, grads = np.empty(n * LANES, grad.dtype), np.empty(n * LANES, grad.dtype)
+    differences = np.empty(size * LANES, grad.dtype)
+    p, g, d = pointer(block), pointer(grads), pointer(differences)
+    for r in range(start // batch, (stop - 1) // batch + 1):
+        row_first, row_last = max(start - r * batch, 0), min(stop - r * batch, batch)
+        grad_keep[r, row_first:row_last] = 0
+        for b in range(r * blocks // runs, (r + 1) * blocks // runs):
+            first, last = b * LANES, min((b + 1) * LANES, width)
+            count = _reached(pairs, spans, identity, first, last, alive, steps)
+            for row in range(row_first, row_last):
+                _begin_block(payload, identity, row, first, last, block)
+                for k in range(count):
+                    i, j, c = steps[k, 0], steps[k, 1], steps[k, 2]
+                    _mix_and_keep(p, i, j, keep[row, c], swap[row, c], d, k * LANES)
+                _load_block(grad, row, first, last, grads)
+                for k in range(count - 1, -1, -1):
+                    i, j, c = steps[k, 0], steps[k, 1], steps[k, 2]
+                    grad_keep[r, row, c] += _mix_back(
+                        g, i, j, keep[row, c], swap[row, c], d, k * LANES
+                    )
+                if not identity:
+                    _store_block(grads, grad_payload, row, first, last)
+    differences[0:1] = 0  # Numba frees an array after its last mention, and `d` does not count

@@ -1,0 +1,324 @@
+"""The compiled kernels of NeuralSort and SoftSort: rows of softmaxes, forward and backward.
+
+A row is made, and undone, in one visit: its arguments, their exponentials, the sum and the quotient
+while it lies in the nearest cache. The largest argument of a row needs no search: rank i has it at
+the input that the hard sort puts there. Backward reads P and its gradient once, and keeps sums over
+the rows of a column only. Arithmetic is float64 whatever the input, because arguments are small
+differences of large sums; only the exponential stops at the digits that the output holds.
+
+A unit of work is up to `ROWS` rows of one matrix, which alone writes them and their share of the
+sums over columns, so any number of threads gives the same bits. Shapes: x, order [B, n], where
+order is the stable argsort of x; p, g [B, n, n]; shares [B, parts, sums, n].
+"""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: reportMissingParameterType=false
+# pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload, register_jitable
+
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.mathematics import _ROUNDER, _ROUNDER_BITS, _bits_of, _fma, _from_bits, exp
+from gendr.sorting.rows import SHRINK
+
+ensure_cache()
+announce_compilation(__name__)
+
+ROWS = 64  # enough that what is done once per unit, O(n), does not show
+_LOG2_E = 1.4426950408889634
+_BIAS = 1023
+_LARGEST = sys.float_info.max
+_SMALLEST = -87.3  # below it the exponential is subnormal in float32, on which processors are slow
+
+# Sums may be taken in any order: the lanes of a vector then sum for themselves.
+_ANY_ORDER = {"reassoc", "contract"}
+
+
+# ---------------------------------------------------------------------------------------------
+# What both sorts need of a row
+# ---------------------------------------------------------------------------------------------
+
+
+@register_jitable
+def _short_exp(v):
+    """E to the power of v <= 0 to the digits of float32, 0 where that would be subnormal.
+
+    A polynomial of degree 6 through 2^z at the Chebyshev nodes of |z| <= 1/2, relative error 5e-9.
+    """
+    t = v * _LOG2_E if v > _SMALLEST else 0.0
+    shifted = t + _ROUNDER
+    z = t - (shifted - _ROUNDER)
+    p = _fma(z, 0.0001545316294512, 0.001339086336467)
+    p = _fma(z, p, 0.009618082557278)
+    p = _fma(z, p, 0.05550357114219)
+    p = _fma(z, p, 0.2402265076057)
+    p = _fma(z, p, 0.6931471880262)
+    p = _fma(z, p, 1.0)
+    p = p * _from_bits((_bits_of(shifted) - _ROUNDER_BITS + _BIAS) << 52)
+    return p if v > _SMALLEST else 0.0
+
+
+def _exp_for(v, row):
+    """E to the power of v <= 0, to the digits that `row` holds; what compiled code calls."""
+
+
+@overload(_exp_for)
+def _exp_by_dtype(v, row):
+    if row.dtype == types.float32:
+        return lambda v, row: _short_exp(v)
+    return lambda v, row: exp(v)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_ANY_ORDER)
+def _sum(row):
+    total = row.dtype.type(0.0)
+    for j in range(len(row)):
+        total += row[j]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _normalise(row):
+    inverse = row.dtype.type(1.0) / _sum(row)
+    for j in range(len(row)):
+        row[j] *= inverse
+
+
+@register_jitable
+def _bounded(v, limit):
+    """V between -limit and limit; NaN stays NaN."""
+    return limit if v > limit else (-limit if v < -limit else v)
+
+
+@register_jitable
+def _most(g):
+    """The limit of gradients: their differences from a mean are finite, and 0 times them is 0."""
+    return g.dtype.type(np.finfo(g.dtype).max * 0.25)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_ANY_ORDER)
+def _mean_gradient(p, g):
+    """Sum p_j g_j: the mean of g under p."""
+    total, most = 0.0, _most(g)
+    for j in range(len(p)):
+        total += np.float64(p[j]) * np.float64(_bounded(g[j], most))
+    return total
+
+
+@register_jitable
+def parts(n):
+    """Units of a matrix."""
+    return (n + ROWS - 1) // ROWS
+
+
+@register_jitable
+def _rows_of(unit, n):
+    """(matrix, part of it, first row, end) of a unit."""
+    b, part = unit // parts(n), unit % parts(n)
+    return b, part, part * ROWS, min(n, (part + 1) * ROWS)
+
+
+# ---------------------------------------------------------------------------------------------
+# NeuralSort: arguments steepness ((2 i - n - 1) x_j - A_j), A_j = sum_k |x_j - x_k|
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _centred(x, order, centred):
+    """Subtract the median of x, which moves all arguments of a row alike and keeps them small.
+
+    Returns the power of 2 by which `centred` is smaller than that, to have room for sums: 1 but for
+    huge x.
+    """
+    largest = max(abs(np.float64(x[order[0]])), abs(np.float64(x[order[-1]])))
+    shrink = SHRINK if largest > SHRINK * _LARGEST else 1.0
+    median = np.float64(x[order[len(x) // 2]]) * shrink
+    for j in range(len(x)):
+        centred[j] = x[j] * shrink - median
+    return shrink
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _distances(x, order, total):
+    """total[j] = sum_k |x_j - x_k|, from one value up to the next: those below recede."""
+    n = len(x)
+    lowest = x[order[0]]
+    running = 0.0
+    for j in range(n):
+        running += x[j] - lowest
+    total[order[0]] = running
+    for k in range(1, n):
+        running += (2 * k - n) * (x[order[k]] - x[order[k - 1]])
+        total[order[k]] = running
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def neuralsort_rows(x, order, steepness, p, start, stop):
+    """Fill p."""
+    n = x.shape[1]
+    centred, total = np.empty(n), np.empty(n)
+    for unit in range(start, stop):
+        b, _, first, end = _rows_of(unit, n)
+        steep = _bounded(steepness / _centred(x[b], order[b], centred), _LARGEST)
+        _distances(centred, order[b], total)
+        for i in range(first, end):
+            row = p[b, i]
+            factor = 2.0 * i + 1 - n  # the rank is i + 1
+            top = order[b, i]
+            largest = factor * centred[top] - total[top]
+            for j in range(n):
+                v = (factor * centred[j] - total[j]) - largest
+                v = v if v < 0.0 else 0.0
+                row[j] = _exp_for(steep * v, row)
+            _normalise(row)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _balances(x, order, weight, balance):
+    """balance[j] = sum_k weight[k] sign(x_j - x_k)."""
+    n = len(x)
+    total = 0.0
+    for k in range(n):
+        total += weight[k]
+    below = 0.0
+    first = 0
+    while first < n:  # one run of equal values after the other
+        value = x[order[first]]
+        end = first
+        equal = 0.0
+        while end < n and x[order[end]] == value:
+            equal += weight[order[end]]
+            end += 1
+        above = total - below - equal
+        for k in range(first, end):
+            balance[order[k]] = below - above
+        below += equal
+        first = end
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def neuralsort_shares(x, order, p, g, shares, start, stop):
+    """Add up columns of t = dL/d(argument), plain and weighted with d(own terms)/dx.
+
+    Weights are (2 i - n - 1) - sum_k sign(x_j - x_k), about twice the distance from the diagonal:
+    the two parts summed apart would cancel.
+    """
+    n, most = x.shape[1], _most(g)
+    slope = np.empty(n)
+    for unit in range(start, stop):
+        b, part, first, end = _rows_of(unit, n)
+        _balances(x[b], order[b], np.ones(n), slope)
+        plain, weighted = shares[b, part, 0], shares[b, part, 1]
+        plain[:] = 0.0
+        weighted[:] = 0.0
+        for i in range(first, end):
+            p_row, g_row = p[b, i], g[b, i]
+            mean = _mean_gradient(p_row, g_row)
+            factor = 2.0 * i + 1 - n
+            for j in range(n):
+                t = p_row[j] * (np.float64(_bounded(g_row[j], most)) - mean)
+                plain[j] += t
+                weighted[j] += (factor - slope[j]) * t
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def neuralsort_gradient(x, order, steepness, shares, grad, grad_steepness, start, stop):
+    """The gradients of x, and of steepness by each matrix, from the sums over columns."""
+    n = x.shape[1]
+    balance, centred = np.empty(n), np.empty(n)
+    for b in range(start, stop):
+        plain, weighted = shares[b, 0, 0], shares[b, 0, 1]
+        for part in range(1, shares.shape[1]):
+            plain += shares[b, part, 0]
+            weighted += shares[b, part, 1]
+        _balances(x[b], order[b], plain, balance)
+        shrink = _centred(x[b], order[b], centred)
+        total = 0.0
+        for j in range(n):
+            by_argument = weighted[j] - balance[j]
+            grad[b, j] = steepness * by_argument
+            # Arguments are homogeneous in x, of degree 1 (Euler).
+            total += centred[j] * by_argument
+        grad_steepness[b] = _bounded(total / shrink, _LARGEST)
+
+
+# ---------------------------------------------------------------------------------------------
+# SoftSort: arguments -steepness |y_i - x_j|^power, y the sorted x, power 1 or 2
+# ---------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def softsort_rows(x, order, steepness, squared, p, start, stop):
+    """Fill p."""
+    n = x.shape[1]
+    values = np.empty(n)
+    for unit in range(start, stop):
+        b, _, first, end = _rows_of(unit, n)
+        values[:] = x[b]
+        for i in range(first, end):
+            row = p[b, i]
+            y = values[order[b, i]]
+            for j in range(n):
+                d = abs(y - values[j])
+                v = -steepness * (d * d if squared else d)
+                row[j] = _exp_for(v, row)
+            _normalise(row)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_ANY_ORDER)
+def _softsort_row(values, y, squared, p_row, g_row, columns):
+    """Add t times the slope of the distance from y to `columns`; return the sum of what is added.
+
+    t = dL/d(argument).
+    """
+    mean, most = _mean_gradient(p_row, g_row), _most(g_row)
+    total = 0.0
+    for j in range(len(values)):
+        d = _bounded(y - values[j], 0.5 * _LARGEST)
+        slope = 2.0 * d if squared else (1.0 if d > 0.0 else 0.0) - (1.0 if d < 0.0 else 0.0)
+        t = p_row[j] * (np.float64(_bounded(g_row[j], most)) - mean) * slope
+        columns[j] += t
+        total += t
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def softsort_shares(x, order, squared, p, g, shares, rows, start, stop):
+    """Add up columns and rows of dL/d(argument) times the slope of the distance."""
+    n = x.shape[1]
+    values = np.empty(n)
+    for unit in range(start, stop):
+        b, part, first, end = _rows_of(unit, n)
+        values[:] = x[b]
+        columns = shares[b, part, 0]
+        columns[:] = 0.0
+        for i in range(first, end):
+            y = values[order[b, i]]
+            rows[b, i] = _softsort_row(values, y, squared, p[b, i], g[b, i], columns)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def softsort_gradient(
+    x, order, steepness, squared, shares, rows, grad, grad_steepness, start, stop
+):
+    """The gradients of x, and of steepness by each matrix, from the sums over columns and rows."""
+    n = x.shape[1]
+    for b in range(start, stop):
+        columns = shares[b, 0, 0]
+        for part in range(1, shares.shape[1]):
+            columns += shares[b, part, 0]
+        for i in range(n):  # y_i is the value of that input: a gather
+            columns[order[b, i]] -= rows[b, i]
+        median = np.float64(x[b, order[b, n // 2]])
+        total = 0.0
+        for j in range(n):
+            grad[b, j] = steepness * columns[j]
+            # Arguments are homogeneous in x, of the degree of the power (Euler).
+            total += _bounded(x[b, j] - median, _LARGEST) * columns[j]
+        grad_steepness[b] = 0.5 * total if squared else total

@@ -1,0 +1,267 @@
+"""The Triton backend of the relaxed sorting networks: fused kernels for NVIDIA GPUs.
+
+One launch for all layers. float32 only: float64 keys are for the reference, which `auto` takes for
+them. First derivatives are kernels, without atomics, so that the same input gives the same bits;
+second ones go through the reference.
+
+With TRITON_INTERPRET=1 in the environment before the first import of Triton, the same kernels run
+on CPU tensors, slowly: that is how they are tested without a GPU.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gendr._runtime.triton import launch as _triton_launch
+from gendr._runtime.triton.launch import available, interpreted, run
+from gendr.distributions import Distribution, Law
+from gendr.sorting.backends import choice as backend
+from gendr.sorting.backends.choice import Gated, Kernels
+from gendr.sorting.base import Number
+from gendr.sorting.networks import Network
+
+__all__ = ["available", "carry", "gates", "supports"]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the work is cut into programs. The first six are powers of 2; `wires` may be 0.
+
+    Attributes:
+        gates: a program of the gates takes rows until a layer has so many comparators.
+        pairs: comparators that a program takes at once.
+        columns: columns of a payload that a program takes at once, if its wires are in memory.
+        wires: up to so many are carried in the lanes of a warp.
+        held: elements of such a payload that a warp holds.
+        held_back: the same in the backward pass, which needs more registers for each.
+        shares: where rows are fewer, their columns are shared among up to so many programs in all
+            in the backward pass, which each add up a gradient of the gates of their own.
+        programs: most of them in that backward pass; they have scratch each.
+        scratch: most bytes of it.
+    """
+
+    gates: int = 32
+    pairs: int = 256
+    columns: int = 8
+    wires: int = 64
+    held: int = 512
+    held_back: int = 256
+    shares: int = 512
+    programs: int = 2048
+    scratch: int = 1 << 29
+
+
+# The interpreter pays per operation, not per element.
+LAUNCH = (
+    Launch(gates=4096, pairs=1024, columns=64, held=4096, held_back=4096, shares=1)
+    if interpreted()
+    else Launch()
+)
+
+
+def supports(tensor: Tensor) -> bool:
+    """float32 where Triton's kernels run."""
+    return tensor.dtype == torch.float32 and _triton_launch.supports(tensor)
+
+
+def gates(x: Tensor, network: Network, dist: Distribution, steepness: Number) -> Gated:
+    """See `Backend.gates`."""
+    return backend.gates(_kernels(), x, network, dist, steepness)
+
+
+def carry(keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None) -> Tensor:
+    """See `Backend.carry`."""
+    return backend.carry(_kernels(), keep, swap, network, payload)
+
+
+def _kernels() -> Kernels:
+    return cast("Kernels", sys.modules[__name__])
+
+
+# ---------------------------------------------------------------------------------------------
+# Kernels, see `backend.Kernels`
+# ---------------------------------------------------------------------------------------------
+
+
+def gates_forward(
+    x: Tensor, network: Network, dist: Distribution, steepness: Number, *, save: bool
+) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
+    from gendr.distributions import _triton as laws
+    from gendr.sorting.backends.triton import kernels
+
+    (batch, n), size = x.shape, network.size
+    values = torch.empty_like(x)
+    keep, swap = x.new_empty(batch, size), x.new_empty(batch, size)
+    differences = x.new_empty(batch if save else 0, size)
+    power = backend.power(dist)
+    block = _gates_block(network)
+    run(
+        kernels.gates, (_runs(batch, block["ROWS"]),), x.device,
+        x, *_comparators(network, x.device), _scalar(steepness, x), values, keep, swap, differences,
+        batch, n, size, network.depth, power,
+        CDF=laws.cdf_twin(_name(dist)), PLAIN=power == 1.0, SAVE=save, **block,
+        **_options(block["ROWS"] * block["PAIRS"] // 64),
+    )  # fmt: skip
+    return values, keep, swap, (keep, swap, differences) if save else ()
+
+
+def gates_backward(
+    x: Tensor,
+    network: Network,
+    dist: Distribution,
+    steepness: Number,
+    saved: tuple[Tensor, ...],
+    grad_values: Tensor | None,
+    grad_keep: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    from gendr.distributions import _triton as laws
+    from gendr.sorting.backends.triton import kernels
+
+    batch, n = x.shape
+    keep, swap, differences = saved
+    grad_x = torch.zeros_like(x) if grad_values is None else grad_values.clone()
+    power = backend.power(dist)
+    block = _gates_block(network)
+    programs = _runs(batch, block["ROWS"])
+    grad_steepness = x.new_empty(programs)
+    run(
+        kernels.gates_gradients, (programs,), x.device,
+        grad_x, *_comparators(network, x.device), _scalar(steepness, x), keep, swap, differences,
+        keep if grad_keep is None else grad_keep, grad_steepness,
+        batch, n, network.size, network.depth, power,
+        PDF=laws.pdf_twin(_name(dist)), PLAIN=power == 1.0, WITH_KEEP=grad_keep is not None,
+        **block, **_options(block["ROWS"] * block["PAIRS"] // 64),
+    )  # fmt: skip
+    return grad_x, grad_steepness.sum()
+
+
+def carry_forward(keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None) -> Tensor:
+    from gendr.sorting.backends.triton import kernels
+
+    batch, n, size = len(keep), network.n, network.size
+    width = n if payload is None else payload.shape[-1]
+    out = keep.new_empty(batch, n, width)
+    lanes, block, options = _carry_block(network, width, LAUNCH.held)
+    blocks = _runs(width, block["COLUMNS"])
+    tables = _wires if lanes else _comparators
+    run(
+        kernels.carry_lanes if lanes else kernels.carry, (batch * blocks,), out.device,
+        keep, swap, *tables(network, out.device), out if payload is None else payload, out,
+        n, width, size, network.depth, blocks, IDENTITY=payload is None, **block, **options,
+    )  # fmt: skip
+    return out
+
+
+def carry_backward(
+    keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None, grad: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    from gendr.sorting.backends.triton import kernels
+
+    batch, n, width = grad.shape
+    size, depth = network.size, network.depth
+    grad_payload = None if payload is None else torch.empty_like(payload)
+    lanes, block, options = _carry_block(network, width, LAUNCH.held_back)
+    columns = block["COLUMNS"]
+    blocks = _runs(width, columns)
+    shares = max(1, min(blocks, LAUNCH.shares // max(1, batch)))
+    items = batch * shares
+    # What `carry` calls wires and differences, or the differences of all lanes.
+    each = (depth * block["WIRES"],) if lanes else (n, size)
+    most = LAUNCH.scratch // (4 * columns * max(1, sum(each)))
+    programs = max(1, min(items, LAUNCH.programs, most))
+    scratch = [keep.new_empty(programs, rows, columns) for rows in each]
+    grad_keep = keep.new_zeros(batch, shares, size)
+    tables = _wires if lanes else _comparators
+    run(
+        kernels.carry_lanes_gradients if lanes else kernels.carry_gradients, (programs,),
+        grad.device, keep, swap, *tables(network, grad.device),
+        grad if payload is None else payload, grad, *scratch, grad_keep,
+        grad if grad_payload is None else grad_payload,
+        n, width, size, depth, blocks, shares, items,
+        IDENTITY=payload is None, **block, **options,
+    )  # fmt: skip
+    return grad_keep[:, 0] if shares == 1 else grad_keep.sum(1), grad_payload
+
+
+# ---------------------------------------------------------------------------------------------
+# Blocks and tables
+# ---------------------------------------------------------------------------------------------
+
+
+def _runs(count: int, block: int) -> int:
+    """How many blocks hold so many."""
+    return -(-count // block)
+
+
+def _power_of_2(count: int) -> int:
+    """The least that is not below."""
+    return 1 << max(0, count - 1).bit_length()
+
+
+def _widest(network: Network) -> int:
+    """Comparators of the largest layer, rounded up to a power of 2."""
+    return _power_of_2(int(np.diff(network.offsets).max(initial=1)))
+
+
+def _gates_block(network: Network) -> dict[str, int]:
+    pairs = min(LAUNCH.pairs, _widest(network))
+    return {"ROWS": max(1, LAUNCH.gates // pairs), "PAIRS": pairs}
+
+
+def _carry_block(
+    network: Network, width: int, held: int
+) -> tuple[bool, dict[str, int], dict[str, Any]]:
+    """Whether wires are carried in lanes, and constants and options of the kernel."""
+    if network.n <= LAUNCH.wires:
+        wires = _power_of_2(network.n)
+        columns = min(_power_of_2(width), max(1, held // wires))
+        return True, {"WIRES": wires, "COLUMNS": columns}, _options(1)
+    columns = min(_power_of_2(width), LAUNCH.columns)
+    pairs = min(LAUNCH.pairs, _widest(network))
+    # Four columns of a comparator per thread: what is loaded at once where rows are aligned.
+    return False, {"PAIRS": pairs, "COLUMNS": columns}, _options(pairs * columns // 128)
+
+
+def _options(warps: int) -> dict[str, Any]:
+    """How kernels are compiled, for about so many warps of 32 threads."""
+    warps = min(32, max(1, warps))
+    return {} if interpreted() else {"num_warps": warps, "enable_fp_fusion": True}
+
+
+def _scalar(steepness: Number, like: Tensor) -> Tensor:
+    """The steepness where kernels find it, without waiting for one that is on the GPU."""
+    if isinstance(steepness, Tensor):
+        return steepness.detach().to(like)
+    return like.new_full((), float(steepness))
+
+
+def _name(dist: Distribution) -> str:
+    return cast("Law", dist.law).name
+
+
+@lru_cache(maxsize=64)
+def _comparators(network: Network, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Low and high wires [C] of the comparators, offsets [L + 1] of the layers; int32."""
+    low, high = network.pairs.T.copy()
+    tables = (low, high, network.offsets.astype(np.int32))
+    return cast("Any", tuple(torch.from_numpy(table).to(device) for table in tables))
+
+
+@lru_cache(maxsize=64)
+def _wires(network: Network, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Partners and places of the wires; see `carry_lanes`."""
+    wires = np.arange(_power_of_2(network.n), dtype=np.int32)
+    partners = np.tile(wires, (network.depth, 1))
+    places = np.full_like(partners, -1)
+    layer = np.repeat(np.arange(network.depth), np.diff(network.offsets))
+    for wire, other in (network.pairs.T, network.pairs[:, ::-1].T):
+        partners[layer, wire] = other
+        places[layer, wire] = np.arange(network.size)
+    return cast("Any", tuple(torch.from_numpy(table).to(device) for table in (partners, places)))

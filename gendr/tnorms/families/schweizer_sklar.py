@@ -1,0 +1,62 @@
+"""The Schweizer-Sklar family."""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from gendr.tnorms.groups import Grouping
+from gendr.tnorms.base import Parametric
+
+
+@final
+@dataclass(frozen=True)
+class SchweizerSklar(Parametric):
+    """1 - ((1-a)^p + (1-b)^p - 1)^(1/p); g(a) = (1-a)^p - 1.
+
+    With x = -log(1-a) and q = -p > 0, g = expm1(q x), and x = log1p(t) / q brings t back.
+    Source: thesis table B.2, restricted to p < 0 as in table 5.2. p = -1 is Dombi at p = 1.
+    """
+
+    name = "schweizer_sklar"
+    formula = "1 - ((1-a)^p + (1-b)^p - 1)^(1/p)"
+    parameter = "p < 0"
+    bounds = (-math.inf, 0.0)
+
+    def generator(self, a: Tensor, s: Tensor) -> Tensor:
+        """expm1(q x)."""
+        return torch.expm1(-self._p * torch.log1p(a / s))
+
+    def inverse(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """S = (1 + t)^(1/p)."""
+        return _from_log(torch.log1p(t) / self._p)
+
+    def fold(self, a: Tensor, s: Tensor, group: Grouping) -> tuple[Tensor, Tensor]:
+        """The sum of expm1(y), y = q x, in units of exp(max y), so that it never overflows."""
+        y = -self._p * torch.log1p(a / s)
+        top = group.max(y)
+        unit = group.expand(torch.where(top < math.inf, top, 0.0))
+        share = group.sum(torch.exp(y - unit) * -torch.expm1(-y))
+        # From 50 on, exp(-top) is lost in the rounding of the share.
+        total = torch.where(
+            top < 50, torch.log1p(share * top.clamp(max=50).exp()), top + share.log()
+        )
+        return _from_log(total / self._p)
+
+    def _weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
+        """(S/s)^(1-p)."""
+        return (S / s) ** (1 - self._p)
+
+    def _weight_p(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
+        """(dg/dp)(a) = s^p log(s), 1/g'(A) = -S^(1-p) / p."""
+        return (S / s) ** -self._p * S * torch.log1p(a / s) / self._p
+
+    def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
+        """1: the power of a complement of 0 outweighs any others."""
+        return torch.ones_like(b)
+
+
+def _from_log(log_s: Tensor) -> tuple[Tensor, Tensor]:
+    return -torch.expm1(log_s), torch.exp(log_s)
