@@ -59,8 +59,8 @@ import gendr
 from gendr.distributions import Distribution
 from gendr.mesh import cube_sphere, icosphere
 from gendr.rendering.backends.choice import choose
-from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
 from gendr.rendering.backends.triton.backend import interpreted
+from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
 from gendr.testing.pages import fill
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,7 +10,6 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from gendr import distributions, losses, mesh, rendering, sorting, tnorms
-    from gendr.rendering.instances import Instance, instance, instances
     from gendr._runtime.threads import set_num_threads
     from gendr.fitting import FitResult, FitSettings, SmoothParametrization, fit
     from gendr.mesh import (
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
         rotation_6d_to_matrix,
         rotation_angle_between,
     )
-    from gendr.rendering import Output, Renderer, backends, silhouette
+    from gendr.rendering import Output, Renderer, silhouette
+    from gendr.rendering.backends.choice import backends
+    from gendr.rendering.instances import Instance, instance, instances
     from gendr.scale import geometric_schedule, pixels_to_ndc, suggest_scale
 
 __all__ = [
@@ -74,7 +75,8 @@ _MODULES = {
         "rotation_6d_to_matrix",
         "rotation_angle_between",
     ),
-    "gendr.rendering": ("Output", "Renderer", "backends", "silhouette"),
+    "gendr.rendering": ("Output", "Renderer", "silhouette"),
+    "gendr.rendering.backends.choice": ("backends",),
     "gendr.scale": ("geometric_schedule", "pixels_to_ndc", "suggest_scale"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

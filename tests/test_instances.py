@@ -2,8 +2,8 @@
 
 import pytest
 
-from gendr.rendering.instances import Instance, instance, instances
 from gendr.distributions import benchmark_distributions
+from gendr.rendering.instances import Instance, instance, instances
 from gendr.tnorms import benchmark_tconorms
 
 

@@ -12,7 +12,7 @@ triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402  # there is no triton on some systems
 
-from gendr._runtime.triton import mathematics as functions# noqa: E402
+from gendr._runtime.triton import mathematics as functions  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BLOCK = 4096

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from gendr import distributions, tnorms
 from gendr._runtime.checks import check_choice
-from gendr.rendering.instances import Instance, instance
 from gendr.distributions import Distribution
 from gendr.experiments.pose import PoseTask
 from gendr.experiments.shape import ShapeTask
 from gendr.experiments.store import Failure, Result, Run, Store
 from gendr.experiments.tasks import Task
+from gendr.rendering.instances import Instance, instance
 from gendr.tnorms import TConorm
 
 __all__ = ["Entry", "HeatMap", "Summary", "group_starts", "label", "load_summaries", "summarise"]

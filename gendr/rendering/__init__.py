@@ -1,7 +1,18 @@
-"""The renderer: geometry -> coverage -> aggregation -> shading."""
+"""The renderer: geometry -> fragments -> coverage -> aggregation -> shading."""
+
+from importlib import import_module
+from typing import Any
 
 from gendr.rendering.api import silhouette
-from gendr.rendering.backends.choice import backends
 from gendr.rendering.renderer import Output, Renderer
 
-__all__ = ["Output", "Renderer", "backends", "silhouette"]
+__all__ = ["Output", "Renderer", "silhouette"]
+
+# Known here from the first release; loaded when they are first used.
+_BACKENDS = ("cpu", "triton")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _BACKENDS:
+        return import_module(f"gendr.rendering.backends.{name}.backend")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

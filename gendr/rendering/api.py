@@ -14,6 +14,7 @@ from gendr._runtime.checks import check_finite, check_float, check_shape, check_
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.geometry import ImageSize, screen_faces
 from gendr.rendering.model import Model
+from gendr.rendering.shading import coverage_of_pixels
 
 if TYPE_CHECKING:
     from gendr.distributions import Distribution
@@ -186,4 +187,5 @@ def silhouette(
     keep = (face_vertices[..., 2] > 0).all(-1).reshape(-1)
     chosen = choose(backend, face_vertices)
     with torch.autocast(face_vertices.device.type, enabled=False):
-        return chosen.alpha(screen_faces(corners, offsets, keep, chosen.TAKES_ABSENT), size, model)
+        faces = screen_faces(corners, offsets, keep, chosen.TAKES_ABSENT)
+        return coverage_of_pixels(chosen, faces, size, model)

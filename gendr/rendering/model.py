@@ -31,6 +31,13 @@ class Model:
     scale: Tensor
     cutoff: float
 
+    @property
+    def has_own_cdf(self) -> bool:
+        """Whether the CDF is a callable of the user's own, which only torch can evaluate."""
+        from gendr.distributions import CallableDistribution
+
+        return isinstance(self.dist.law, CallableDistribution)
+
     def radius(self) -> Tensor:
         """[B] distance in NDC beyond which a face cannot cover a pixel; inf if there is none."""
         return self.dist.radius(self.scale.detach(), self.cutoff)

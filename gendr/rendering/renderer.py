@@ -24,7 +24,14 @@ from gendr.rendering.geometry import (
     screen_surfaces,
 )
 from gendr.rendering.model import Model
-from gendr.rendering.shading import Blending, Scene, closest_faces, depth_planes, softmax_rgb
+from gendr.rendering.shading import (
+    Blending,
+    Scene,
+    closest_faces,
+    coverage_of_pixels,
+    depth_planes,
+    softmax_rgb,
+)
 
 if TYPE_CHECKING:
     from gendr.distributions import Distribution
@@ -72,7 +79,7 @@ class Output:
     def alpha(self) -> Tensor:
         """Soft coverage [B, H, W]."""
         scene = self._scene
-        return scene.backend.alpha(scene.faces, scene.size, self._model)
+        return coverage_of_pixels(scene.backend, scene.faces, scene.size, self._model)
 
     @_image
     def rgb(self) -> Tensor:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr.tnorms.groups import Segments
 from gendr._runtime.tracing import lazy
 from gendr.rendering.geometry import (
     ImageSize,
@@ -23,10 +22,14 @@ from gendr.rendering.geometry import (
     recomputed,
 )
 from gendr.rendering.model import Model
+from gendr.tnorms.groups import Segments
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Lighting, Mesh
-    from gendr.rendering.backends.choice import Backend
+    from gendr.rendering.backends.interface import Backend
+
+
+ALPHA_PAIRS = 4_000_000  # listed together: about 1 GB of temporaries
 
 
 @dataclass(frozen=True)
@@ -335,7 +338,7 @@ def softmax_rgb(scene: Scene, model: Model, blending: Blending, limit: int) -> T
     zeta = (far - z) / (far - near) is 1 at the near plane and 0 at the far plane. Source: the
     contract, stage 4; Liu et al., Soft Rasterizer (2019), the softmax over depth.
     """
-    fused = _fused_softmax(scene, model, blending)
+    fused = None if model.has_own_cdf else _fused_softmax(scene, model, blending)
     if fused is not None:
         return fused
     faces, size, blend = scene.faces, scene.size, blending
@@ -423,10 +426,22 @@ def closest_faces(scene: Scene, model: Model, wanted: Tensor, limit: int) -> tup
     return torch.cat([p for p, _ in found]), torch.cat([f for _, f in found])
 
 
-def alpha_from_pairs(
+def coverage_of_pixels(
+    backend: Backend, faces: ScreenFaces, size: ImageSize, model: Model
+) -> Tensor:
+    """Coverage of every pixel, [B, H, W].
+
+    A CDF of the user's own, which only torch can evaluate, is evaluated on lists of pairs, unless
+    the backend takes any.
+    """
+    if model.has_own_cdf and not backend.TAKES_ANY_CDF:
+        return _alpha_from_pairs(backend, faces, size, model, ALPHA_PAIRS)
+    return backend.alpha(faces, size, model)
+
+
+def _alpha_from_pairs(
     backend: Backend, faces: ScreenFaces, size: ImageSize, model: Model, limit: int
 ) -> Tensor:
-    """Alpha [B, H, W] for a CDF of the user's own, which only torch can evaluate."""
 
     def run(listing: Callable[[], Pairs]) -> Tensor:
         pixels, face, first, last = listing()

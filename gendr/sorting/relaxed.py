@@ -21,7 +21,8 @@ from gendr.distributions import (
     laws,
 )
 from gendr.distributions.registry import DistributionLike
-from gendr.sorting.backends.choice import Backend, Gated, choose
+from gendr.sorting.backends.choice import choose
+from gendr.sorting.backends.interface import Backend, Gated
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.networks import Network, network
 

@@ -15,9 +15,9 @@ import re
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice
+from gendr.tnorms.base import Archimedean, Parametric, TConorm, TNorm, has_parameter
 from gendr.tnorms.families.aczel_alsina import AczelAlsina
 from gendr.tnorms.families.average import Average
-from gendr.tnorms.base import Archimedean, Parametric, TConorm, TNorm, has_parameter
 from gendr.tnorms.families.dombi import Dombi
 from gendr.tnorms.families.einstein import Einstein
 from gendr.tnorms.families.frank import Frank

@@ -10,8 +10,8 @@ import torch
 
 import gendr
 from gendr.mesh import cube_sphere, icosphere
-from gendr.rendering.backends.cpu import backend as cpu
 from gendr.rendering.backends import reference
+from gendr.rendering.backends.cpu import backend as cpu
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces, signed_distance
 from gendr.rendering.model import Model
 from gendr.testing import relative_l2, soup

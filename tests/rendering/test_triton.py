@@ -20,8 +20,7 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from test_instances_render import awkward
 
-from gendr.rendering.backends.triton import backend
-from gendr.rendering.backends.triton import tiles
+from gendr.rendering.backends.triton import backend, tiles
 from gendr.testing import ahead_of_time
 
 DEVICE = "cpu" if tiles.interpreted() else "cuda"

@@ -14,8 +14,8 @@ import torch
 from gendr import distributions
 from gendr._runtime.threads import set_num_threads
 from gendr.sorting.backends import choice as backend
-from gendr.sorting.backends.cpu import backend as cpu
 from gendr.sorting.backends import reference
+from gendr.sorting.backends.cpu import backend as cpu
 from gendr.sorting.networks import NETWORKS, Network, bitonic, odd_even
 from gendr.sorting.relaxed import (
     BitonicSort,

@@ -8,9 +8,9 @@ from mpmath import mp
 from published_forms import ARCHIMEDEAN, EVERY, PARAMETRIC, TCONORMS, folded
 from torch.autograd import gradcheck, gradgradcheck
 
-from gendr.tnorms.groups import Along, Segments
 from gendr.distributions import get
 from gendr.tnorms import AczelAlsina, Frank, Yager, tconorm
+from gendr.tnorms.groups import Along, Segments
 
 ROW = Along(-1)
 every_tconorm = pytest.mark.parametrize("t", TCONORMS, ids=str)

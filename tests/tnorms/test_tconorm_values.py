@@ -8,8 +8,8 @@ from mpmath import mp
 from published_forms import ARCHIMEDEAN, EVERY, FORMS, TCONORMS, folded
 
 from gendr import tnorms
-from gendr.tnorms.groups import Along, Segments
 from gendr.tnorms import as_tconorm, tconorm, tnorm
+from gendr.tnorms.groups import Along, Segments
 
 every_tconorm = pytest.mark.parametrize("t", TCONORMS, ids=str)
 

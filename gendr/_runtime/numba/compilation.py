@@ -45,7 +45,7 @@ def ensure_cache() -> None:
 
     if config.CACHE_DIR:  # pyright: ignore[reportAttributeAccessIssue]  # made at run time
         return
-    if _writable(Path(__file__).parent / "rendering" / "__pycache__"):
+    if _writable(Path(__file__).parents[2] / "rendering" / "backends" / "cpu" / "__pycache__"):
         return
     if _writable(Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "numba"):
         return

@@ -1,1 +1,1 @@
-"""triton."""
+"""What all Triton kernels share: launching and mathematics."""

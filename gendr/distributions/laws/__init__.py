@@ -1,1 +1,1 @@
-"""laws."""
+"""The laws, one file each."""

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr.tnorms.groups import Along
 from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces, signed_distance
 from gendr.rendering.model import Model
+from gendr.tnorms.groups import Along
 
 if TYPE_CHECKING:
     from gendr.rendering.shading import Appearance
 
-TAKES_ABSENT = False
+TAKES_ABSENT, TAKES_ANY_CDF = False, True
 
 
 def available() -> str | None:

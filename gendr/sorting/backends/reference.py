@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gendr.distributions import Distribution
 from gendr.distributions.base import finite, saturated
-from gendr.sorting.backends.choice import Gated
+from gendr.sorting.backends.interface import Gated
 from gendr.sorting.base import Number, scale_of
 from gendr.sorting.networks import Network
 

@@ -1,1 +1,1 @@
-"""families."""
+"""The families of T-conorms, one file each."""

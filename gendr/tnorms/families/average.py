@@ -6,8 +6,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from gendr.tnorms.groups import Grouping
 from gendr.tnorms.base import TConorm
+from gendr.tnorms.groups import Grouping
 
 
 @final

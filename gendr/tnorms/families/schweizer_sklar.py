@@ -7,8 +7,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from gendr.tnorms.groups import Grouping
 from gendr.tnorms.base import Parametric
+from gendr.tnorms.groups import Grouping
 
 
 @final

@@ -8,13 +8,10 @@ the reference backend gives second derivatives.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from math import prod
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -23,129 +20,25 @@ from torch import Tensor
 from gendr._runtime.numba.compilation import available as available
 from gendr._runtime.numba.compilation import supports as supports
 from gendr._runtime.threads import run
-from gendr._runtime.threads import set_num_threads as set_num_threads  # known here from the first release
-from gendr.rendering.backends.choice import Backend
+from gendr._runtime.threads import (
+    set_num_threads as set_num_threads,  # known here from the first release
+)
+from gendr.rendering.backends.cpu.tables import (
+    Compiled,
+    in_shape_of,
+    number_of,
+    once,
+    pixel_grid,
+    sums_per_image,
+    tables_of,
+)
 from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
 from gendr.rendering.model import Model
-from gendr.rendering.shading import Appearance, alpha_from_pairs
 
-TAKES_ABSENT = False
-PAIRS_AT_ONCE = 4_000_000  # about 1 GB of torch temporaries where pairs are listed
+if TYPE_CHECKING:
+    from gendr.rendering.shading import Appearance
 
-
-# ---------------------------------------------------------------------------------------------
-# What the kernels are given
-# ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Tables:
-    """The arrays that describe faces, images and the model to the kernels."""
-
-    corners: np.ndarray  # [T, N, 2] float64
-    offsets: np.ndarray  # [B + 1] int64
-    image_of_face: np.ndarray  # [T] int64
-    boxes: np.ndarray  # [T, 4] int32
-    images: np.ndarray  # [B, 4] float64
-    grid: tuple[np.ndarray, np.ndarray]  # x of the columns, y of the rows
-
-
-def tables_of(
-    faces: ScreenFaces, size: ImageSize, radius: Tensor, columns: dict[int, Any] | None = None
-) -> Tables:
-    """The tables of a batch of images; `columns` are more of the numbers of an image."""
-    from gendr.rendering.backends.cpu import kernels
-
-    corners = faces.corners.detach().to(torch.float64).contiguous().numpy()
-    offsets = np.asarray(faces.offsets, np.int64)
-    image_of_face = np.repeat(np.arange(faces.images), np.diff(offsets))
-    images = np.zeros((faces.images, kernels.IMAGE_COLUMNS))
-    images[:, kernels.RADIUS] = radius.detach().to(torch.float64).numpy()
-    for column, values in (columns or {}).items():
-        images[:, column] = values
-    boxes = np.zeros((len(corners), 4), np.int32)
-    run(
-        kernels.face_boxes, len(corners), corners, image_of_face, images,
-        size.height, size.width, boxes, pieces=2,
-    )  # fmt: skip
-    return Tables(corners, offsets, image_of_face, boxes, images, _grid(size))
-
-
-def _grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
-    """NDC of the columns and rows of pixel centres; kernels read on after the last column."""
-    from gendr.rendering.backends.cpu import kernels
-
-    x = (2 * np.arange(size.width + kernels.LANES) + 1 - size.width) / size.side
-    y = (size.height - 1 - 2 * np.arange(size.height)) / size.side
-    return x, y
-
-
-def number_of(value: Any) -> float:
-    """A parameter as a plain number, 0 if there is none."""
-    return float(value.detach()) if isinstance(value, Tensor) else float(value or 0.0)
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A model as the kernels see it: flags, addresses of twins, shape parameters."""
-
-    law: np.ndarray
-    addresses: np.ndarray
-    shape: np.ndarray
-    kind: str
-
-    @classmethod
-    def of(cls, model: Model, *, scalars: bool, shape: bool, p: bool) -> Compiled:
-        """The twins of a model, with those for gradients of scalars, shape and p if wanted."""
-        from gendr.distributions import _numba as laws
-        from gendr.distributions.law import Law
-        from gendr.tnorms import _numba as families
-
-        dist, tconorm = model.dist, model.tconorm
-        idempotent = tconorm.kind == "max"
-        assert isinstance(dist.law, Law)  # `alpha` takes the others elsewhere
-        name = dist.law.name
-        addresses = [
-            laws.cdf_address(name),
-            laws.pdf_address(name),
-            laws.dshape_address(name) if shape else 0,
-            0 if idempotent else families.generator_address(tconorm.name),
-            0 if idempotent else families.weight_address(tconorm.name),
-            families.weight_p_address(tconorm.name) if p else 0,
-        ]
-        flags = [dist.is_reversed, dist.is_squared, idempotent, scalars]
-        shapes = [number_of(dist.shape_parameter), number_of(dist.art_exponent)]
-        return cls(
-            np.array(flags, np.int64), np.array(addresses, np.int64), np.array(shapes), tconorm.kind
-        )
-
-
-# ---------------------------------------------------------------------------------------------
-# Once differentiable, and no silence about it
-# ---------------------------------------------------------------------------------------------
-
-
-class _Once(torch.autograd.Function):
-    """Passes gradients on; asked for their own gradient, says where to get it."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, *sources: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return value.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        raise RuntimeError(
-            "the cpu backend has no second derivatives; use backend='reference' for them"
-        )
-
-
-def once(
-    grads: tuple[Tensor | None, ...], sources: tuple[Tensor, ...]
-) -> tuple[Tensor | None, ...]:
-    """Let gradients depend on their sources, so that a second derivative ends in an error."""
-    if not torch.is_grad_enabled():  # no graph of the backward pass is wanted
-        return grads
-    return tuple(g if g is None else cast(Tensor, _Once.apply(g, *sources)) for g in grads)
+TAKES_ABSENT = TAKES_ANY_CDF = False
 
 
 # ---------------------------------------------------------------------------------------------
@@ -155,11 +48,6 @@ def once(
 
 def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
     """Coverage of every pixel, [B, H, W]."""
-    from gendr.distributions import CallableDistribution
-
-    if isinstance(model.dist.law, CallableDistribution):
-        backend = cast("Backend", sys.modules[__name__])
-        return alpha_from_pairs(backend, faces, size, model, PAIRS_AT_ONCE)
     zero = model.scale.new_zeros(())
     shift, shape = model.dist.total_shift(), model.dist.shape_parameter
     p = getattr(model.tconorm, "p", None)
@@ -249,16 +137,6 @@ class _Alpha(torch.autograd.Function):
         return *once(tuple(grads), (grad, corners, scale, shift, shape, p)), None, None, None
 
 
-def sums_per_image(values: np.ndarray, offsets: np.ndarray) -> Tensor:
-    """[T, K] per face -> [B, K]."""
-    return torch.from_numpy(np.stack([values[a:b].sum(0) for a, b in pairwise(offsets)]))
-
-
-def in_shape_of(parameter: Tensor, number: Tensor) -> Tensor:
-    """A number in the shape and dtype of a parameter."""
-    return number.to(parameter.dtype).reshape(parameter.shape)
-
-
 # ---------------------------------------------------------------------------------------------
 # Lists of pairs, and the nearest face
 # ---------------------------------------------------------------------------------------------
@@ -336,8 +214,8 @@ class _Distance(torch.autograd.Function):
         out = torch.empty(count, dtype=torch.float64)
         feet = torch.empty(count, 4, dtype=torch.float64)
         run(
-            kernels.pair_distances, count, wide.numpy(), pixels.numpy(), face.numpy(), _grid(size),
-            out.numpy(), feet.numpy(),
+            kernels.pair_distances, count, wide.numpy(), pixels.numpy(), face.numpy(),
+            pixel_grid(size), out.numpy(), feet.numpy(),
         )  # fmt: skip
         ctx.save_for_backward(corners, face, feet)
         return out.to(corners.dtype)
@@ -387,15 +265,13 @@ def softmax(
 ) -> tuple[Tensor, Tensor] | None:  # fmt: skip
     """Colours without the background's part, and its share; see `cpu_softmax.softmax`.
 
-    None where that cannot be fused: for a CDF of the user's own, and for faces that the near plane
-    cuts.
+    None for faces that the near plane cuts.
     """
-    from gendr.distributions import CallableDistribution
-    from gendr.rendering.backends.cpu import softmax as cpu_softmax
+    from gendr.rendering.backends.cpu import softmax as fused
 
-    if isinstance(model.dist.law, CallableDistribution) or surfaces.was_clipped is not None:
+    if surfaces.was_clipped is not None:
         return None
-    return cpu_softmax.softmax(faces, surfaces, appearance, size, model, rate, backdrop)
+    return fused.softmax(faces, surfaces, appearance, size, model, rate, backdrop)
 
 
 def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:

@@ -26,8 +26,8 @@ import math
 import numpy as np
 from numba import njit
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 from gendr._runtime.numba.calls import call_cdf, call_generator, call_pdf, call_weight, pointer
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 
 ensure_cache()
 announce_compilation(__name__)

@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.threads import run
-from gendr.rendering.backends.cpu import backend as cpu
+from gendr.rendering.backends.cpu.tables import (
+    Compiled,
+    Tables,
+    number_of,
+    once,
+    sums_per_image,
+    tables_of,
+)
 from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 from gendr.rendering.model import Model
 
@@ -164,7 +171,7 @@ class _Softmax(torch.autograd.Function):
             None if g is None else g.to(x.dtype).reshape(x.shape)
             for g, x in zip(results, sources, strict=True)
         )
-        return *cpu.once(results, (*grads, *sources)), None
+        return *once(results, (*grads, *sources)), None
 
 
 @dataclass(frozen=True)
@@ -179,7 +186,7 @@ class _Call:
     """
 
     task: _Task
-    tables: cpu.Tables
+    tables: Tables
     law: tuple[np.ndarray, np.ndarray, np.ndarray]
     paint: tuple[np.ndarray, ...]
 
@@ -197,12 +204,12 @@ class _Call:
         from gendr.rendering.backends.cpu import kernels
 
         faces, size, model, look = task
-        compiled = cpu.Compiled.of(model, scalars=False, shape=shape, p=False)
+        compiled = Compiled.of(model, scalars=False, shape=shape, p=False)
         columns = {
             kernels.SCALE: model.scale.detach().to(torch.float64).numpy(),
-            kernels.SHIFT: cpu.number_of(model.dist.total_shift()),
+            kernels.SHIFT: number_of(model.dist.total_shift()),
         }
-        tables = cpu.tables_of(faces, size, model.radius(), columns)
+        tables = tables_of(faces, size, model.radius(), columns)
         place = look.place
         if place is None:
             place = np.zeros((faces.images, 3), np.int64)
@@ -212,7 +219,7 @@ class _Call:
             _wide(lights) if lights.ndim else np.zeros((faces.images, 0)),
             _wide(texels).reshape(-1) if texels.ndim else np.zeros(0),
             np.ascontiguousarray(place),
-            np.array([cpu.number_of(rate), look.backdrop]),
+            np.array([number_of(rate), look.backdrop]),
         )
         return _Call(task, tables, (compiled.law, compiled.addresses, compiled.shape), paint)
 
@@ -253,8 +260,8 @@ class _Call:
                     kernels.scatter_texels, len(texels), asked, last, tables.image_of_face,
                     self.paint[4], texels,
                 )  # fmt: skip
-        sums = cpu.sums_per_image(scalars, tables.offsets) if law else None
-        seen = cpu.sums_per_image(grads[2], tables.offsets) if per_image else None
+        sums = sums_per_image(scalars, tables.offsets) if law else None
+        seen = sums_per_image(grads[2], tables.offsets) if per_image else None
         return [
             torch.from_numpy(grads[0]),
             torch.from_numpy(grads[1]),

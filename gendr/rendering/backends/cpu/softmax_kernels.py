@@ -24,8 +24,8 @@ import math
 import numpy as np
 from numba import njit
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 from gendr._runtime.numba.calls import call_pdf, pointer
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 from gendr._runtime.numba.mathematics import power_of_two, split_exp
 from gendr.rendering.backends.cpu.kernels import (
     BLOCK,

@@ -10,10 +10,9 @@ on CPU tensors, slowly: that is how they are tested without a GPU.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -21,30 +20,26 @@ from torch import Tensor
 from gendr._runtime.triton.launch import available, interpreted, supports
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.triton import tiles
-from gendr.rendering.backends.choice import Backend
+from gendr.rendering.backends.triton.tiles import set_atomic
 from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
 from gendr.rendering.model import Model
-from gendr.rendering.shading import Appearance, alpha_from_pairs
-from gendr.rendering.backends.triton.tiles import set_atomic
+
+if TYPE_CHECKING:
+    from gendr.rendering.shading import Appearance
 
 __all__ = [
     "alpha", "available", "distance", "gather", "interpreted", "nearest", "pairs", "set_atomic",
     "softmax", "supports",
 ]  # fmt: skip
 
-TAKES_ABSENT = True
-PAIRS_AT_ONCE = 4_000_000  # about 1 GB of torch temporaries where pairs are listed
+TAKES_ABSENT, TAKES_ANY_CDF = True, False
 
 
 def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
     """Coverage of every pixel, [B, H, W]."""
-    from gendr.distributions import CallableDistribution
-    from gendr.rendering.backends.triton import alpha as triton_alpha
+    from gendr.rendering.backends.triton import alpha as fused
 
-    if isinstance(model.dist.law, CallableDistribution):
-        backend = cast("Backend", sys.modules[__name__])
-        return alpha_from_pairs(backend, faces, size, model, PAIRS_AT_ONCE)
-    return triton_alpha.alpha(faces, size, model)
+    return fused.alpha(faces, size, model)
 
 
 def softmax(
@@ -53,16 +48,13 @@ def softmax(
 ) -> tuple[Tensor, Tensor] | None:  # fmt: skip
     """The softmax of colours that are linear on every face; see `triton_softmax.softmax`.
 
-    None where that cannot be fused: for textures, smooth normals and highlights, for a CDF of the
-    user's own, and for faces cut by the near plane.
+    None for textures, smooth normals and highlights, and for faces cut by the near plane.
     """
-    from gendr.distributions import CallableDistribution
-    from gendr.rendering.backends.triton import softmax as triton_softmax
+    from gendr.rendering.backends.triton import softmax as fused
 
-    own = isinstance(model.dist.law, CallableDistribution)
-    if own or surfaces.was_clipped is not None or not appearance.is_linear:
+    if surfaces.was_clipped is not None or not appearance.is_linear:
         return None
-    return triton_softmax.softmax(faces, surfaces, appearance, size, model, rate, backdrop)
+    return fused.softmax(faces, surfaces, appearance, size, model, rate, backdrop)
 
 
 def pairs(

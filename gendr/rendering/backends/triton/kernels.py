@@ -428,6 +428,7 @@ def alpha_gradients(
 
 @triton.jit
 def put(where, values, ATOMIC: tl.constexpr):
+    """Add up, or store the sum of, a block of values."""
     if ATOMIC:
         tl.atomic_add(where, tl.sum(values, 0), sem="relaxed")
     else:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from gendr.rendering.backends.triton import tiles
+from gendr.rendering.backends.triton.alpha import Arguments, Member
 from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 from gendr.rendering.model import Model
-from gendr.rendering.backends.triton.alpha import Arguments, Member
 
 if TYPE_CHECKING:
     from gendr.rendering.shading import Appearance

@@ -1,1 +1,1 @@
-"""cpu."""
+"""Sorting on the CPU: kernels that Numba compiles, and their launch."""

@@ -20,8 +20,8 @@ from gendr._runtime.numba.compilation import supports as supports
 from gendr._runtime.threads import run
 from gendr.distributions import Distribution
 from gendr.distributions.law import Law
-from gendr.sorting.backends import choice as backend
-from gendr.sorting.backends.choice import Gated, Kernels
+from gendr.sorting.backends import differentiable
+from gendr.sorting.backends.interface import Gated, Kernels
 from gendr.sorting.base import Number
 from gendr.sorting.networks import Network
 
@@ -38,12 +38,12 @@ _SHARED = 450_000
 
 def gates(x: Tensor, network: Network, dist: Distribution, steepness: Number) -> Gated:
     """See `Backend.gates`."""
-    return backend.gates(_kernels(), x, network, dist, steepness)
+    return differentiable.gates(_kernels(), x, network, dist, steepness)
 
 
 def carry(keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None) -> Tensor:
     """See `Backend.carry`."""
-    return backend.carry(_kernels(), keep, swap, network, payload)
+    return differentiable.carry(_kernels(), keep, swap, network, payload)
 
 
 def _kernels() -> Kernels:
@@ -51,7 +51,7 @@ def _kernels() -> Kernels:
 
 
 # ---------------------------------------------------------------------------------------------
-# Kernels, see `backend.Kernels`
+# Kernels, see `interface.Kernels`
 # ---------------------------------------------------------------------------------------------
 
 
@@ -70,7 +70,7 @@ def gates_forward(
     differences, swaps = saved.numpy()
     _launch(
         kernels.gates, groups, _GATE * batch * size, network.pairs, network.offsets, x.numpy(),
-        cdf_address(_name(dist)), backend.power(dist), _number(steepness), values.numpy(),
+        cdf_address(_name(dist)), differentiable.power(dist), _number(steepness), values.numpy(),
         keep.numpy(), swap.numpy(), differences, swaps,
     )  # fmt: skip
     return values, keep, swap, (saved,)
@@ -97,8 +97,8 @@ def gates_backward(
     grad_x, parts = torch.empty_like(x), torch.empty(groups, dtype=torch.float64)
     _launch(
         kernels.gates_back, groups, _GATE_BACK * len(x) * network.size, network.pairs,
-        differences, swaps, pdf_address(_name(dist)), backend.power(dist), _number(steepness),
-        grad_values.numpy(), grad_keep.numpy(), grad_x.numpy(), parts.numpy(),
+        differences, swaps, pdf_address(_name(dist)), differentiable.power(dist),
+        _number(steepness), grad_values.numpy(), grad_keep.numpy(), grad_x.numpy(), parts.numpy(),
     )  # fmt: skip
     return grad_x, parts
 

@@ -31,8 +31,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic, register_jitable
 
-from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 from gendr._runtime.numba.calls import call_cdf, call_pdf, pointer
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 from gendr._runtime.numba.mathematics import _TWO_52, _TWO_52_BITS, _bits_of, _from_bits, exp, log1p
 
 ensure_cache()

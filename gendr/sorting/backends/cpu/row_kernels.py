@@ -24,7 +24,14 @@ from numba import njit, types
 from numba.extending import overload, register_jitable
 
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
-from gendr._runtime.numba.mathematics import _ROUNDER, _ROUNDER_BITS, _bits_of, _fma, _from_bits, exp
+from gendr._runtime.numba.mathematics import (
+    _ROUNDER,
+    _ROUNDER_BITS,
+    _bits_of,
+    _fma,
+    _from_bits,
+    exp,
+)
 from gendr.sorting.rows import SHRINK
 
 ensure_cache()

@@ -1,1 +1,1 @@
-"""triton."""
+"""Sorting on GPUs: Triton kernels and their launch."""

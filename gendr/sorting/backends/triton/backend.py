@@ -22,8 +22,8 @@ from torch import Tensor
 from gendr._runtime.triton import launch as _triton_launch
 from gendr._runtime.triton.launch import available, interpreted, run
 from gendr.distributions import Distribution, Law
-from gendr.sorting.backends import choice as backend
-from gendr.sorting.backends.choice import Gated, Kernels
+from gendr.sorting.backends import differentiable
+from gendr.sorting.backends.interface import Gated, Kernels
 from gendr.sorting.base import Number
 from gendr.sorting.networks import Network
 
@@ -73,12 +73,12 @@ def supports(tensor: Tensor) -> bool:
 
 def gates(x: Tensor, network: Network, dist: Distribution, steepness: Number) -> Gated:
     """See `Backend.gates`."""
-    return backend.gates(_kernels(), x, network, dist, steepness)
+    return differentiable.gates(_kernels(), x, network, dist, steepness)
 
 
 def carry(keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None) -> Tensor:
     """See `Backend.carry`."""
-    return backend.carry(_kernels(), keep, swap, network, payload)
+    return differentiable.carry(_kernels(), keep, swap, network, payload)
 
 
 def _kernels() -> Kernels:
@@ -86,7 +86,7 @@ def _kernels() -> Kernels:
 
 
 # ---------------------------------------------------------------------------------------------
-# Kernels, see `backend.Kernels`
+# Kernels, see `interface.Kernels`
 # ---------------------------------------------------------------------------------------------
 
 
@@ -100,7 +100,7 @@ def gates_forward(
     values = torch.empty_like(x)
     keep, swap = x.new_empty(batch, size), x.new_empty(batch, size)
     differences = x.new_empty(batch if save else 0, size)
-    power = backend.power(dist)
+    power = differentiable.power(dist)
     block = _gates_block(network)
     run(
         kernels.gates, (_runs(batch, block["ROWS"]),), x.device,
@@ -127,7 +127,7 @@ def gates_backward(
     batch, n = x.shape
     keep, swap, differences = saved
     grad_x = torch.zeros_like(x) if grad_values is None else grad_values.clone()
-    power = backend.power(dist)
+    power = differentiable.power(dist)
     block = _gates_block(network)
     programs = _runs(batch, block["ROWS"])
     grad_steepness = x.new_empty(programs)

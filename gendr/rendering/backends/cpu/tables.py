@@ -1,0 +1,135 @@
+"""What the kernels of the CPU backend are given, and what their results are made into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gendr._runtime.threads import run
+from gendr.rendering.geometry import ImageSize, ScreenFaces
+from gendr.rendering.model import Model
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The arrays that describe faces, images and the model to the kernels."""
+
+    corners: np.ndarray  # [T, N, 2] float64
+    offsets: np.ndarray  # [B + 1] int64
+    image_of_face: np.ndarray  # [T] int64
+    boxes: np.ndarray  # [T, 4] int32
+    images: np.ndarray  # [B, 4] float64
+    grid: tuple[np.ndarray, np.ndarray]  # x of the columns, y of the rows
+
+
+def tables_of(
+    faces: ScreenFaces, size: ImageSize, radius: Tensor, columns: dict[int, Any] | None = None
+) -> Tables:
+    """The tables of a batch of images; `columns` are more of the numbers of an image."""
+    from gendr.rendering.backends.cpu import kernels
+
+    corners = faces.corners.detach().to(torch.float64).contiguous().numpy()
+    offsets = np.asarray(faces.offsets, np.int64)
+    image_of_face = np.repeat(np.arange(faces.images), np.diff(offsets))
+    images = np.zeros((faces.images, kernels.IMAGE_COLUMNS))
+    images[:, kernels.RADIUS] = radius.detach().to(torch.float64).numpy()
+    for column, values in (columns or {}).items():
+        images[:, column] = values
+    boxes = np.zeros((len(corners), 4), np.int32)
+    run(
+        kernels.face_boxes, len(corners), corners, image_of_face, images,
+        size.height, size.width, boxes, pieces=2,
+    )  # fmt: skip
+    return Tables(corners, offsets, image_of_face, boxes, images, pixel_grid(size))
+
+
+def pixel_grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
+    """NDC of the columns and rows of pixel centres; kernels read on after the last column."""
+    from gendr.rendering.backends.cpu import kernels
+
+    x = (2 * np.arange(size.width + kernels.LANES) + 1 - size.width) / size.side
+    y = (size.height - 1 - 2 * np.arange(size.height)) / size.side
+    return x, y
+
+
+def number_of(value: Any) -> float:
+    """A parameter as a plain number, 0 if there is none."""
+    return float(value.detach()) if isinstance(value, Tensor) else float(value or 0.0)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A model as the kernels see it: flags, addresses of twins, shape parameters."""
+
+    law: np.ndarray
+    addresses: np.ndarray
+    shape: np.ndarray
+    kind: str
+
+    @classmethod
+    def of(cls, model: Model, *, scalars: bool, shape: bool, p: bool) -> Compiled:
+        """The twins of a model, with those for gradients of scalars, shape and p if wanted."""
+        from gendr.distributions import _numba as laws
+        from gendr.distributions.law import Law
+        from gendr.tnorms import _numba as families
+
+        dist, tconorm = model.dist, model.tconorm
+        idempotent = tconorm.kind == "max"
+        assert isinstance(dist.law, Law)  # `alpha` takes the others elsewhere
+        name = dist.law.name
+        addresses = [
+            laws.cdf_address(name),
+            laws.pdf_address(name),
+            laws.dshape_address(name) if shape else 0,
+            0 if idempotent else families.generator_address(tconorm.name),
+            0 if idempotent else families.weight_address(tconorm.name),
+            families.weight_p_address(tconorm.name) if p else 0,
+        ]
+        flags = [dist.is_reversed, dist.is_squared, idempotent, scalars]
+        shapes = [number_of(dist.shape_parameter), number_of(dist.art_exponent)]
+        return cls(
+            np.array(flags, np.int64), np.array(addresses, np.int64), np.array(shapes), tconorm.kind
+        )
+
+
+# ---------------------------------------------------------------------------------------------
+# Once differentiable, and no silence about it
+# ---------------------------------------------------------------------------------------------
+
+
+class _Once(torch.autograd.Function):
+    """Passes gradients on; asked for their own gradient, says where to get it."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, *sources: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise RuntimeError(
+            "the cpu backend has no second derivatives; use backend='reference' for them"
+        )
+
+
+def once(
+    grads: tuple[Tensor | None, ...], sources: tuple[Tensor, ...]
+) -> tuple[Tensor | None, ...]:
+    """Let gradients depend on their sources, so that a second derivative ends in an error."""
+    if not torch.is_grad_enabled():  # no graph of the backward pass is wanted
+        return grads
+    return tuple(g if g is None else cast(Tensor, _Once.apply(g, *sources)) for g in grads)
+
+
+def sums_per_image(values: np.ndarray, offsets: np.ndarray) -> Tensor:
+    """[T, K] per face -> [B, K]."""
+    return torch.from_numpy(np.stack([values[a:b].sum(0) for a, b in pairwise(offsets)]))
+
+
+def in_shape_of(parameter: Tensor, number: Tensor) -> Tensor:
+    """A number in the shape and dtype of a parameter."""
+    return number.to(parameter.dtype).reshape(parameter.shape)
