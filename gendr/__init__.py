@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gendr.rendering import Output, Renderer, silhouette
     from gendr.rendering.backends.choice import backends
     from gendr.rendering.instances import Instance, instance, instances
-    from gendr.scale import geometric_schedule, pixels_to_ndc, suggest_scale
+    from gendr.rendering.scale import geometric_schedule, pixels_to_ndc, suggest_scale
 
 __all__ = [
     "Camera",
@@ -77,7 +77,7 @@ _MODULES = {
     ),
     "gendr.rendering": ("Output", "Renderer", "silhouette"),
     "gendr.rendering.backends.choice": ("backends",),
-    "gendr.scale": ("geometric_schedule", "pixels_to_ndc", "suggest_scale"),
+    "gendr.rendering.scale": ("geometric_schedule", "pixels_to_ndc", "suggest_scale"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

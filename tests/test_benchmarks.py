@@ -13,7 +13,8 @@ import torch
 
 import gendr
 from gendr.rendering.backends.choice import choose
-from gendr.rendering.geometry import ImageSize, project_faces, signed_distance
+from gendr.rendering.fragments import signed_distance
+from gendr.rendering.geometry import ImageSize, project_faces
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "benchmarks" / "speed.py"

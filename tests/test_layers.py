@@ -1,8 +1,9 @@
-"""Imports point down only, and importing the package loads nothing heavy."""
+"""Imports point down only, in no circle, and importing the package loads nothing heavy."""
 
 import ast
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -10,73 +11,95 @@ import pytest
 import gendr
 
 ROOT = Path(gendr.__file__).parent
-GROUND = {
-    *("_backends", "_checks", "_compile", "_files", "_groups", "_numba_calls", "_numba_math"),
-    *("_threads", "_tracing", "_triton_launch", "_triton_math"),
-}
+GROUND = {"_runtime"}
 # What each part of the package may import from it; see docs/design.md.
 ALLOWED = {
-    "_backends": {"_checks"},
-    "_groups": set(),
-    "_numba_calls": set(),
-    "_threads": {"_checks"},
-    "_checks": set(),
-    "_compile": set(),
-    "_files": set(),
-    "_tracing": set(),
-    "_numba_math": set(),
-    "_triton_launch": set(),
-    "_triton_math": set(),
+    "_runtime": set(),
     "distributions": GROUND,
     "tnorms": GROUND,
-    "_instances": {*GROUND, "distributions", "tnorms"},
     "mesh": GROUND,
-    "rendering": {*GROUND, "distributions", "tnorms", "mesh"},
     "losses": {*GROUND, "mesh"},
+    "optim": GROUND,
+    "data": GROUND,
+    "rendering": {*GROUND, "distributions", "tnorms", "mesh"},
     "sorting": {*GROUND, "distributions"},
+    "scale": {"rendering"},  # known by this name from the first release
     "testing": {*GROUND, "distributions", "tnorms", "rendering"},
 }
-SYSTEMS = {*ALLOWED, "scale"}
-ALLOWED["scale"] = {*GROUND, "distributions", "tnorms", "mesh", "rendering"}
-ALLOWED["visual"] = {*SYSTEMS}
+SYSTEMS = set(ALLOWED) - {"scale", "testing"}
+ALLOWED["visual"] = SYSTEMS
 ALLOWED["fitting"] = {*SYSTEMS, "visual"}
-ALLOWED["experiments"] = {*SYSTEMS, "_instances", "visual", "__init__"}
+ALLOWED["experiments"] = {*SYSTEMS, "visual", "__init__"}
 ALLOWED["cli"] = {*SYSTEMS, "visual", "fitting", "experiments", "__init__"}
+MODULES = {
+    ".".join(("gendr", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    ): path
+    for path in ROOT.rglob("*.py")
+}
 
 
-def part(path):
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+def imported(node, typed=False):
+    """(module, name or None) of every import in a tree, but those for type checkers only."""
+    if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING" and not typed:
+        children = node.orelse
+    else:
+        children = ast.iter_child_nodes(node)
+    if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+        yield from ((node.module, alias.name) for alias in node.names)
+    elif isinstance(node, ast.Import):
+        yield from ((alias.name, None) for alias in node.names)
+    for child in children:
+        yield from imported(child, typed)
 
 
-def imports():
-    """(importing part, imported part) for every import inside the package."""
-    for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-                names = [node.module]
-                if node.module == "gendr":
-                    names = [f"gendr.{alias.name}" for alias in node.names]
-            elif isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            else:
-                continue
-            for name in names:
-                first, *rest = name.split(".")
-                if first != "gendr":
-                    continue
-                target = rest[0] if rest else "__init__"
-                known = (ROOT / target).is_dir() or (ROOT / f"{target}.py").exists()
-                yield part(path), target if known else "__init__"
+def part(module):
+    """The part of the package that a module belongs to."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def imports(typed=False):
+    """(importing module, imported module, imported name) for every import inside the package."""
+    for source, path in MODULES.items():
+        for module, name in imported(ast.parse(path.read_text()), typed):
+            inner = f"{module}.{name}"
+            if inner in MODULES:
+                yield source, inner, None
+            elif module in MODULES:
+                yield source, module, name
 
 
 def test_imports_point_down():
-    found = set(imports())
+    found = {(part(source), part(target)) for source, target, _ in imports(typed=True)}
     assert ("rendering", "tnorms") in found  # the test sees imports at all
     for source, target in found:
         if source in ("__init__", "__main__") or source == target:
             continue
         assert source in ALLOWED, f"{source} is new: give it a layer in this test"
         assert target in ALLOWED[source], f"{source} may not import {target}"
+
+
+def test_there_are_no_circles():
+    """Also where an import stands inside a function."""
+    graph = {module: set() for module in MODULES}
+    for source, target, _ in imports():
+        if source != target:
+            graph[source].add(target)
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(" -> ".join(reversed(error.args[1])))
+    assert len(order) == len(MODULES)
+
+
+def test_private_names_stay_in_their_part():
+    for source, target, name in imports(typed=True):
+        foreign = part(source) != part(target)
+        private = (name or "").startswith("_") or any(
+            word.startswith("_") for word in target.split(".")[2:]
+        )
+        assert not (foreign and private), f"{source} imports {name or target} of {target}"
 
 
 def test_import_is_light():

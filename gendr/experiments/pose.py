@@ -53,7 +53,7 @@ from gendr.experiments.tasks import (
 from gendr.losses import iou, iou_loss
 from gendr.mesh import Camera, Mesh, look_at, rotation_angle_between
 from gendr.rendering import silhouette
-from gendr.scale import geometric_schedule
+from gendr.rendering.scale import geometric_schedule
 
 if TYPE_CHECKING:
     from gendr.rendering.instances import Instance

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_finite, check_float, check_shape, check_tensor
+from gendr.rendering.aggregation import Aggregation, alpha
 from gendr.rendering.backends.choice import choose
+from gendr.rendering.coverage import Coverage
 from gendr.rendering.geometry import ImageSize, screen_faces
-from gendr.rendering.model import Model
-from gendr.rendering.shading import coverage_of_pixels
 
 if TYPE_CHECKING:
     from gendr.distributions import Distribution
@@ -88,14 +88,14 @@ def parse_scale(scale: Scale, size: ImageSize, squared: bool) -> float | Tensor:
     return scale
 
 
-def make_model(
+def make_aggregation(
     dist: Distribution,
     tconorm: TConorm,
     scale: float | Tensor,
     cutoff: float,
     images: int,
     like: Tensor,
-) -> Model:
+) -> Aggregation:
     """Check what remains and bring the scale to [B].
 
     Raises:
@@ -111,7 +111,7 @@ def make_model(
         raise ValueError(
             f"scale must be one number or one per image: {images}, got {len(per_image)}"
         )
-    return Model(dist, tconorm, per_image.expand(images), float(cutoff))
+    return Aggregation(Coverage(dist, per_image.expand(images), float(cutoff)), tconorm)
 
 
 def at_full_precision(name: str, tensor: Tensor) -> Tensor:
@@ -181,11 +181,11 @@ def silhouette(
     law = as_distribution(dist)
     number = parse_scale(scale, size, law.is_squared)
     images, count = face_vertices.shape[:2]
-    model = make_model(law, as_tconorm(tconorm), number, cutoff, images, face_vertices)
+    aggregation = make_aggregation(law, as_tconorm(tconorm), number, cutoff, images, face_vertices)
     corners = face_vertices[..., :2].reshape(-1, 3, 2)
     offsets = tuple(range(0, images * count + 1, count)) if count else (0,) * (images + 1)
     keep = (face_vertices[..., 2] > 0).all(-1).reshape(-1)
     chosen = choose(backend, face_vertices)
     with torch.autocast(face_vertices.device.type, enabled=False):
         faces = screen_faces(corners, offsets, keep, chosen.TAKES_ABSENT)
-        return coverage_of_pixels(chosen, faces, size, model)
+        return alpha(chosen, faces, size, aggregation)

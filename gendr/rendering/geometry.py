@@ -1,4 +1,4 @@
-"""Stage 1, geometry: from meshes and cameras to polygons on the screen, and distances to them.
+"""Stage 1, geometry: from meshes and cameras to polygons on the screen.
 
 Knows nothing of distributions. Frames as everywhere: NDC with the shorter image side spanning
 [-1, 1], x right, y up; depth > 0 ahead of the camera.
@@ -7,14 +7,12 @@ Knows nothing of distributions. Frames as everywhere: NDC with the shorter image
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
@@ -22,8 +20,8 @@ if TYPE_CHECKING:
 
 # Where the near and far planes lie, if nobody says otherwise and the scene allows it.
 NEAR, FAR = 1.0, 100.0
-# A face whose corners lie here is not there: for backends that count faces on the GPU, where the
-# host would have to wait for the number of those that are.
+# Faces that are not seen are moved here for backends that count faces on the GPU: to leave them
+# out, the host would have to wait for their number.
 ABSENT = 1e18
 
 
@@ -116,106 +114,6 @@ def screen_faces(
         return ScreenFaces(corners, offsets)
     counts = [int(keep[a:b].sum()) for a, b in pairwise(offsets)]
     return ScreenFaces(corners[keep], _cumulative(counts))
-
-
-class Pairs(NamedTuple):
-    """Some of the (pixel, face) pairs of a batch: all those of a run of pixels.
-
-    Attributes:
-        pixels: [K] int64, numbered through the batch, row by row.
-        faces: [K] int64, packed.
-        first: the first pixel of the run.
-        last: one past its last pixel.
-    """
-
-    pixels: Tensor
-    faces: Tensor
-    first: int
-    last: int
-
-
-def recomputed(
-    function: Callable[[Callable[[], Pairs]], Any], runs: list[Callable[[], Pairs]]
-) -> list[Any]:
-    """function(run) for every run; with more than one, the backward pass computes each again.
-
-    So memory is that of one run, not of all pairs.
-    """
-    if len(runs) <= 1 or not torch.is_grad_enabled():
-        return [function(run) for run in runs]
-    return [
-        checkpoint(function, run, use_reentrant=False, preserve_rng_state=False) for run in runs
-    ]
-
-
-def signed_distance(points: Tensor, corners: Tensor) -> Tensor:
-    """Signed Euclidean distance of points to convex polygons, positive inside.
-
-    The distance goes to the segments, not to the lines. It is taken from the nearest edge alone,
-    as cross product over length where the foot of the perpendicular lies within the edge, so that
-    it is smooth through 0 with the edge normal as gradient, and as the distance to the corner
-    elsewhere. A polygon without area has d <= 0 everywhere.
-
-    Args:
-        points: [..., 2].
-        corners: [..., N, 2], either orientation; broadcasts against the points.
-
-    Returns:
-        [...] in the units of the input. Twice differentiable.
-
-    Source: thesis §5.2.1; the argument of F in (5.1).
-    """
-    following = torch.roll(corners, -1, -2)
-    with torch.no_grad():
-        edge = following - corners
-        to_point = points.unsqueeze(-2) - corners
-        squares = _safe_square(edge)
-        t = ((to_point * edge).sum(-1) / squares).clamp(0, 1)
-        gap = to_point - t.unsqueeze(-1) * edge
-        nearest = (gap * gap).sum(-1).argmin(-1, keepdim=True)
-        area = _cross(corners[..., 1:-1, :] - corners[..., :1, :],
-                      corners[..., 2:, :] - corners[..., :1, :]).sum(-1)  # fmt: skip
-        orientation = torch.where(area < 0, -1.0, 1.0).to(corners.dtype)
-        sides = _cross(edge, to_point) * orientation.unsqueeze(-1)
-        inside = (sides >= 0).all(-1) & (area != 0)
-        index = nearest.unsqueeze(-1).expand(*nearest.shape, 2)
-
-    def pick(values: Tensor) -> Tensor:
-        shape = torch.broadcast_shapes(values.shape[:-2], index.shape[:-2])
-        values = values.expand(*shape, *values.shape[-2:])
-        return values.gather(-2, index.expand(*shape, 1, 2)).squeeze(-2)
-
-    start, end = pick(corners), pick(following)
-    with torch.no_grad():
-        # The same direction for both faces that share an edge: the same distance, so a tie.
-        smaller = (end[..., 0] < start[..., 0]) | (
-            (end[..., 0] == start[..., 0]) & (end[..., 1] < start[..., 1])
-        )
-        flip = smaller.unsqueeze(-1)
-        orientation = torch.where(smaller, -orientation, orientation)
-    start, end = torch.where(flip, end, start), torch.where(flip, start, end)
-    edge, to_point = end - start, points - start
-    square = _safe_square(edge)
-    t = (to_point * edge).sum(-1) / square
-    gap = points - torch.where((t < 0.5).unsqueeze(-1), start, end)
-    gap_square = (gap * gap).sum(-1)
-    at_corner = ((t <= 0) | (t >= 1)) & (gap_square > 0)
-
-    height = _cross(edge, to_point) / square.sqrt() * orientation
-    along_edge = torch.where((height >= 0) == inside, height, -height)
-    to_corner = torch.where(at_corner, gap_square, 1.0).sqrt()
-    # A point whose nearest feature is a corner is outside: the polygon is convex.
-    return torch.where(at_corner, -to_corner, along_edge)
-
-
-def _cross(a: Tensor, b: Tensor) -> Tensor:
-    return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
-
-
-def _safe_square(edge: Tensor) -> Tensor:
-    """|edge|^2, 1 for an edge without length (its square may underflow)."""
-    square = (edge * edge).sum(-1)
-    return torch.where(square > torch.finfo(edge.dtype).tiny, square, 1.0)
 
 
 def project_faces(
@@ -390,57 +288,3 @@ def _cumulative(counts: list[int] | tuple[int, ...]) -> tuple[int, ...]:
 
 def _differences(offsets: tuple[int, ...]) -> list[int]:
     return [b - a for a, b in pairwise(offsets)]
-
-
-def interpolation_weights(
-    points: Tensor, corners: Tensor, clip: Tensor, depth: Tensor, was_clipped: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Perspective-correct weights of a face's corners at points of the screen, and the depth.
-
-    The barycentric coordinates on the screen are each clamped to [0, 1] and divided by their sum,
-    then corrected for perspective. For a face that the near plane cut, some corner has no place
-    on the screen; there the homogeneous coordinates are clamped instead.
-
-    Args:
-        points: [K, 2] NDC.
-        corners: [K, N, 2] NDC; the first three are used.
-        clip: [K, 3, 3] homogeneous corners (x w, y w, w); w is 1 for orthographic cameras.
-        depth: [K, 3].
-        was_clipped: [K] bool or None.
-
-    Returns:
-        Weights [K, 3] that sum to 1, depth [K].
-    """
-    a, b, c = corners[:, 0], corners[:, 1], corners[:, 2]
-    parts = torch.stack(
-        [_cross(c - b, points - b), _cross(a - c, points - c), _cross(b - a, points - a)], -1
-    )
-    area = parts.sum(-1, keepdim=True)
-    flat = area.abs() <= torch.finfo(area.dtype).tiny
-    screen = torch.where(flat, 1 / 3, parts / torch.where(flat, 1.0, area))
-    weights = _normalised(screen) / _safe_positive(clip[..., 2])
-    if was_clipped is not None:
-        ray = torch.cat([points, torch.ones_like(points[:, :1])], -1)
-        sides = torch.stack(
-            [torch.linalg.cross(clip[:, (i + 1) % 3], clip[:, (i + 2) % 3]) for i in range(3)], 1
-        )
-        space = (sides * ray.unsqueeze(1)).sum(-1)
-        volume = (sides[:, 0] * clip[:, 0]).sum(-1, keepdim=True)
-        space = space * torch.where(volume < 0, -1.0, 1.0)
-        total = space.sum(-1, keepdim=True)  # <= 0 only beyond the horizon of the face's plane
-        cut = _normalised(space / torch.where(total > 0, total, 1.0))
-        weights = torch.where(was_clipped.unsqueeze(-1), cut, weights)
-    weights = weights / weights.sum(-1, keepdim=True)
-    return weights, (weights * depth).sum(-1)
-
-
-def _normalised(weights: Tensor) -> Tensor:
-    """Clamp to [0, 1] and divide by the sum; thirds where nothing is left."""
-    weights = weights.clamp(0, 1)
-    total = weights.sum(-1, keepdim=True)
-    return torch.where(total > 0, weights / torch.where(total > 0, total, 1.0), 1 / 3)
-
-
-def _safe_positive(w: Tensor) -> Tensor:
-    """w, and 1 for corners on or behind the camera plane (whose faces were cut)."""
-    return torch.where(w > 0, w, 1.0)

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_finite, check_like, check_number
 from gendr._runtime.tracing import lazy
-from gendr.rendering.api import Dist, Scale, make_model, parse_image_size, parse_scale
+from gendr.rendering.aggregation import Aggregation, alpha
+from gendr.rendering.api import Dist, Scale, make_aggregation, parse_image_size, parse_scale
 from gendr.rendering.backends.choice import NAMES, choose
 from gendr.rendering.geometry import (
     FAR,
@@ -23,12 +24,10 @@ from gendr.rendering.geometry import (
     depth_limits,
     screen_surfaces,
 )
-from gendr.rendering.model import Model
 from gendr.rendering.shading import (
     Blending,
     Scene,
     closest_faces,
-    coverage_of_pixels,
     depth_planes,
     softmax_rgb,
 )
@@ -69,9 +68,14 @@ class Output:
     """
 
     def __init__(
-        self, scene: Scene, model: Model, blending: Blending, shading: str, composite: str
+        self,
+        scene: Scene,
+        aggregation: Aggregation,
+        blending: Blending,
+        shading: str,
+        composite: str,
     ) -> None:
-        self._scene, self._model, self._blending = scene, model, blending
+        self._scene, self._aggregation, self._blending = scene, aggregation, blending
         self._is_soft, self._over_alpha = shading == "softmax", composite == "alpha"
         self.device = scene.mesh.device
 
@@ -79,7 +83,7 @@ class Output:
     def alpha(self) -> Tensor:
         """Soft coverage [B, H, W]."""
         scene = self._scene
-        return coverage_of_pixels(scene.backend, scene.faces, scene.size, self._model)
+        return alpha(scene.backend, scene.faces, scene.size, self._aggregation)
 
     @_image
     def rgb(self) -> Tensor:
@@ -88,7 +92,7 @@ class Output:
         if self._over_alpha:
             blending = blending.without_background()
         if self._is_soft:
-            image = softmax_rgb(self._scene, self._model, blending, PAIRS_AT_ONCE)
+            image = softmax_rgb(self._scene, self._aggregation.coverage, blending, PAIRS_AT_ONCE)
         else:
             image = self._hard_rgb()
         if self._over_alpha:
@@ -167,7 +171,7 @@ class Output:
     def _fringe(self) -> tuple[Tensor, Tensor]:
         """Pixels [K] that no face covers but some reach softly, and the face nearest to each."""
         wanted = (self._nearest.reshape(-1) < 0) & (self.alpha.detach().reshape(-1) > 0)
-        return closest_faces(self._scene, self._model, wanted, PAIRS_AT_ONCE)
+        return closest_faces(self._scene, self._aggregation.coverage, wanted, PAIRS_AT_ONCE)
 
 
 class Renderer(nn.Module):
@@ -355,7 +359,9 @@ class Renderer(nn.Module):
             number = self.scale
         else:
             number = parse_scale(scale, self.size, dist.is_squared)
-        model = make_model(dist, self.tconorm, number, self.cutoff, images, mesh.vertices)
+        aggregation = make_aggregation(
+            dist, self.tconorm, number, self.cutoff, images, mesh.vertices
+        )
         backend = choose(self.backend, mesh.vertices)
         with torch.autocast(mesh.device.type, enabled=False):
             space = camera_space(mesh, camera)
@@ -365,7 +371,7 @@ class Renderer(nn.Module):
         scene = Scene(mesh, camera, faces, surfaces, self.size, backend, lighting)
         background = self.background.to(mesh.vertices)
         blending = Blending(near, far, self.gamma, self.eps, background)
-        return Output(scene, model, blending, self.shading, self.composite)
+        return Output(scene, aggregation, blending, self.shading, self.composite)
 
     def _planes(self, space: CameraSpace) -> tuple[float, float]:
         """The near and far planes of a scene; warns, once, if nothing lies between them.

@@ -13,23 +13,14 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.tracing import lazy
-from gendr.rendering.geometry import (
-    ImageSize,
-    Pairs,
-    ScreenFaces,
-    Surfaces,
-    interpolation_weights,
-    recomputed,
-)
-from gendr.rendering.model import Model
+from gendr.rendering.coverage import Coverage
+from gendr.rendering.fragments import Pairs, interpolation_weights, recomputed
+from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 from gendr.tnorms.groups import Segments
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Lighting, Mesh
     from gendr.rendering.backends.interface import Backend
-
-
-ALPHA_PAIRS = 4_000_000  # listed together: about 1 GB of temporaries
 
 
 @dataclass(frozen=True)
@@ -332,13 +323,13 @@ class Appearance:
         )
 
 
-def softmax_rgb(scene: Scene, model: Model, blending: Blending, limit: int) -> Tensor:
+def softmax_rgb(scene: Scene, coverage: Coverage, blending: Blending, limit: int) -> Tensor:
     """Colours [B, H, W, 3]: (sum a e^(zeta/gamma) c + e^(eps/gamma) c_bg) / (same without c).
 
     zeta = (far - z) / (far - near) is 1 at the near plane and 0 at the far plane. Source: the
     contract, stage 4; Liu et al., Soft Rasterizer (2019), the softmax over depth.
     """
-    fused = None if model.has_own_cdf else _fused_softmax(scene, model, blending)
+    fused = None if coverage.has_own_cdf else _fused_softmax(scene, coverage, blending)
     if fused is not None:
         return fused
     faces, size, blend = scene.faces, scene.size, blending
@@ -346,8 +337,8 @@ def softmax_rgb(scene: Scene, model: Model, blending: Blending, limit: int) -> T
 
     def run(listing: Callable[[], Pairs]) -> Tensor:
         pixels, face, first, last = listing()
-        scale = scene.gather(model.scale, size.image_of(pixels))
-        a, _ = model.coverage(scene.backend.distance(faces, size, pixels, face), scale)
+        scale = scene.gather(coverage.scale, size.image_of(pixels))
+        a, _ = coverage.of(scene.backend.distance(faces, size, pixels, face), scale)
         kept = (a.detach() > 0).nonzero().squeeze(-1)
         if len(kept) < len(a):
             a, pixels, face = a[kept], pixels[kept], face[kept]
@@ -362,12 +353,12 @@ def softmax_rgb(scene: Scene, model: Model, blending: Blending, limit: int) -> T
         weighted = group.sum(share.unsqueeze(-1) * colours) + background * blend.background
         return weighted / (group.sum(share).unsqueeze(-1) + background)
 
-    runs = scene.backend.pairs(faces, size, model.radius(), limit)
+    runs = scene.backend.pairs(faces, size, coverage.radius(), limit)
     rgb = torch.cat(recomputed(run, runs))
     return rgb.reshape(faces.images, size.height, size.width, 3)
 
 
-def _fused_softmax(scene: Scene, model: Model, blending: Blending) -> Tensor | None:
+def _fused_softmax(scene: Scene, coverage: Coverage, blending: Blending) -> Tensor | None:
     """The same by the backend's own kernel, if it has one that serves this scene."""
     blend, size, faces = blending, scene.size, scene.faces
     depth = blend.far - blend.near
@@ -375,7 +366,13 @@ def _fused_softmax(scene: Scene, model: Model, blending: Blending) -> Tensor | N
     gamma = torch.as_tensor(blend.gamma, dtype=corners.dtype, device=corners.device)
     rate = 1 / (depth * gamma)
     found = scene.backend.softmax(
-        faces, scene.surfaces, Appearance(scene), size, model, rate, blend.far - blend.eps * depth
+        faces,
+        scene.surfaces,
+        Appearance(scene),
+        size,
+        coverage,
+        rate,
+        blend.far - blend.eps * depth,
     )
     if found is None:
         return None
@@ -384,7 +381,9 @@ def _fused_softmax(scene: Scene, model: Model, blending: Blending) -> Tensor | N
     return rgb.reshape(faces.images, size.height, size.width, 3)
 
 
-def closest_faces(scene: Scene, model: Model, wanted: Tensor, limit: int) -> tuple[Tensor, Tensor]:
+def closest_faces(
+    scene: Scene, coverage: Coverage, wanted: Tensor, limit: int
+) -> tuple[Tensor, Tensor]:
     """For pixels that no face covers, the face nearest to them in the image.
 
     Where several are as near, as at an edge that they share, it is one that faces the camera, and
@@ -392,7 +391,7 @@ def closest_faces(scene: Scene, model: Model, wanted: Tensor, limit: int) -> tup
 
     Args:
         scene: what is seen.
-        model: how far faces reach.
+        coverage: how far faces reach.
         wanted: [P] bool, the pixels in question.
         limit: pairs listed together.
 
@@ -407,7 +406,7 @@ def closest_faces(scene: Scene, model: Model, wanted: Tensor, limit: int) -> tup
         ahead = b - a, c - a
         turned = ahead[0][:, 0] * ahead[1][:, 1] < ahead[0][:, 1] * ahead[1][:, 0]
         rank = torch.arange(count, device=turned.device) + turned * count
-        for listing in scene.backend.pairs(faces, size, model.radius(), limit):
+        for listing in scene.backend.pairs(faces, size, coverage.radius(), limit):
             pixels, face, first, last = listing()
             kept = wanted[pixels].nonzero().squeeze(-1)
             pixels, face = pixels[kept], face[kept]
@@ -424,33 +423,6 @@ def closest_faces(scene: Scene, model: Model, wanted: Tensor, limit: int) -> tup
         none = torch.zeros(0, dtype=torch.int64, device=faces.corners.device)
         return none, none
     return torch.cat([p for p, _ in found]), torch.cat([f for _, f in found])
-
-
-def coverage_of_pixels(
-    backend: Backend, faces: ScreenFaces, size: ImageSize, model: Model
-) -> Tensor:
-    """Coverage of every pixel, [B, H, W].
-
-    A CDF of the user's own, which only torch can evaluate, is evaluated on lists of pairs, unless
-    the backend takes any.
-    """
-    if model.has_own_cdf and not backend.TAKES_ANY_CDF:
-        return _alpha_from_pairs(backend, faces, size, model, ALPHA_PAIRS)
-    return backend.alpha(faces, size, model)
-
-
-def _alpha_from_pairs(
-    backend: Backend, faces: ScreenFaces, size: ImageSize, model: Model, limit: int
-) -> Tensor:
-
-    def run(listing: Callable[[], Pairs]) -> Tensor:
-        pixels, face, first, last = listing()
-        d = backend.distance(faces, size, pixels, face)
-        a, s = model.coverage(d, backend.gather(model.scale, size.image_of(pixels)))
-        return model.aggregate(a, s, Segments(pixels - first, last - first))
-
-    runs = backend.pairs(faces, size, model.radius(), limit)
-    return torch.cat(recomputed(run, runs)).reshape(faces.images, size.height, size.width)
 
 
 def _prepare(scene: Scene) -> None:

@@ -10,10 +10,13 @@ import torch
 
 import gendr
 from gendr.mesh import cube_sphere, icosphere
+from gendr.rendering import aggregation
+from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.cpu import backend as cpu
-from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces, signed_distance
-from gendr.rendering.model import Model
+from gendr.rendering.coverage import Coverage
+from gendr.rendering.fragments import signed_distance
+from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
 from gendr.testing import relative_l2, soup
 
 
@@ -167,10 +170,11 @@ def test_images_with_different_numbers_of_faces():
     from gendr.tnorms import tconorm
 
     for name in ("probabilistic", "average", "max"):
-        model = Model(
-            gendr.distributions.get("logistic"), tconorm(name), torch.full((3,), 0.1).double(), 0.0
+        coverage = Coverage(
+            gendr.distributions.get("logistic"), torch.full((3,), 0.1).double(), 0.0
         )
-        got, want = (backend.alpha(faces, size, model) for backend in (cpu, reference))
+        rule = Aggregation(coverage, tconorm(name))
+        got, want = (backend.alpha(faces, size, rule) for backend in (cpu, reference))
         torch.testing.assert_close(got, want)
         assert got[0].any()
         assert not got[1].any()
@@ -187,17 +191,16 @@ def quads(faces, seed):
 
 
 def test_faces_that_were_cut_have_four_edges():
-    size, model = ImageSize(14, 11), Model(
-        gendr.distributions.get("logistic"), gendr.tnorms.tconorm("probabilistic"),
-        torch.full((2,), 0.05).double(), 0.0,
-    )  # fmt: skip
+    size, logistic = ImageSize(14, 11), gendr.distributions.get("logistic")
+    coverage = Coverage(logistic, torch.full((2,), 0.05).double(), 0.0)
+    rule = Aggregation(coverage, gendr.tnorms.tconorm("probabilistic"))
     pixels = torch.arange(2 * size.pixels).repeat_interleave(4)
     face = torch.arange(4).repeat(2 * size.pixels) + 4 * size.image_of(pixels)
     results = []
     for backend in (cpu, reference):
         corners = quads(8, 2).requires_grad_()
         faces = ScreenFaces(corners, (0, 4, 8))
-        values = backend.alpha(faces, size, model), backend.distance(faces, size, pixels, face)
+        values = backend.alpha(faces, size, rule), backend.distance(faces, size, pixels, face)
         slopes = [torch.autograd.grad(v.square().sum(), corners)[0] for v in values]
         results.append((*values, *slopes))
     for got, want in zip(*results, strict=True):
@@ -262,7 +265,7 @@ def test_runs_that_are_listed_again_give_the_same_gradients(monkeypatch):
     scene = soup(2, 9, 6)
     results = []
     for limit in (10**9, 300):
-        monkeypatch.setattr(cpu, "PAIRS_AT_ONCE", limit)
+        monkeypatch.setattr(aggregation, "PAIRS_AT_ONCE", limit)
         vertices = scene.clone().requires_grad_()
         gendr.silhouette(
             vertices, 16, torch.special.expit, scale=0.2, backend="cpu"

@@ -9,12 +9,8 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from gendr import Camera, Mesh, look_at
 from gendr.mesh import cube, icosphere
-from gendr.rendering.geometry import (
-    ImageSize,
-    interpolation_weights,
-    project_faces,
-    signed_distance,
-)
+from gendr.rendering.fragments import interpolation_weights, signed_distance
+from gendr.rendering.geometry import ImageSize, project_faces
 from gendr.testing import soup
 
 

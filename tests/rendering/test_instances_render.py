@@ -5,7 +5,8 @@ import torch
 from torch.autograd import gradcheck
 
 import gendr
-from gendr.rendering.geometry import ImageSize, signed_distance
+from gendr.rendering.fragments import signed_distance
+from gendr.rendering.geometry import ImageSize
 from gendr.testing import TOLERANCES, relative_l2, soup, touching
 
 SIZE = ImageSize(4, 5)

@@ -10,10 +10,13 @@ import torch
 import gendr
 from gendr._runtime import backends as _backends
 from gendr.mesh import icosphere
+from gendr.rendering import aggregation
+from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import choice as backends
 from gendr.rendering.backends import reference
-from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces, signed_distance
-from gendr.rendering.model import Model
+from gendr.rendering.coverage import Coverage
+from gendr.rendering.fragments import signed_distance
+from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
 from gendr.testing import TOLERANCES, relative_l2, soup, touching
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
@@ -210,8 +213,9 @@ def test_images_with_different_numbers_of_faces(family):
         faces = on(packed((3, 0, 5, 1)))
         faces.corners.requires_grad_()
         scale = torch.tensor([0.1, 0.2, 0.3, 0.05]).to(faces.corners).requires_grad_()
-        model = Model(gendr.distributions.get("logistic"), gendr.tnorms.tconorm(family), scale, 0.0)
-        alpha = module.alpha(faces, size, model)
+        coverage = Coverage(gendr.distributions.get("logistic"), scale, 0.0)
+        rule = Aggregation(coverage, gendr.tnorms.tconorm(family))
+        alpha = module.alpha(faces, size, rule)
         (alpha * weight.to(alpha)).sum().backward()
         results.append([x.double().cpu() for x in (alpha, faces.corners.grad, scale.grad)])
     got, want = results
@@ -426,7 +430,7 @@ def test_a_callable_cdf_works_wherever_a_name_does(monkeypatch, device):
     def cdf(z):
         return ((1 + z) / 2).clamp(0, 1)
 
-    monkeypatch.setattr(backend, "PAIRS_AT_ONCE", 300)  # in several runs
+    monkeypatch.setattr(aggregation, "PAIRS_AT_ONCE", 300)  # in several runs
     dist = gendr.distributions.from_callable(cdf, support=(-1.0, 1.0))
     results = []
     for law in (dist, "uniform"):

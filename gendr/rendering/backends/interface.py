@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
 
-from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
-from gendr.rendering.model import Model
+from gendr.rendering.aggregation import Aggregation
+from gendr.rendering.coverage import Coverage
+from gendr.rendering.fragments import Pairs
+from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 
 if TYPE_CHECKING:
     from gendr.rendering.shading import Appearance
@@ -34,7 +36,7 @@ class Backend(Protocol):
         """Whether it works where this tensor lives."""
         ...
 
-    def alpha(self, faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
+    def alpha(self, faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
         """Coverage [B, H, W]."""
         ...
 
@@ -58,7 +60,7 @@ class Backend(Protocol):
         surfaces: Surfaces,
         appearance: Appearance,
         size: ImageSize,
-        model: Model,
+        coverage: Coverage,
         rate: Tensor,
         backdrop: float,
     ) -> tuple[Tensor, Tensor] | None:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces, signed_distance
-from gendr.rendering.model import Model
+from gendr.rendering.aggregation import Aggregation
+from gendr.rendering.coverage import Coverage
+from gendr.rendering.fragments import Pairs, signed_distance
+from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 from gendr.tnorms.groups import Along
 
 if TYPE_CHECKING:
@@ -32,18 +34,18 @@ def supports(tensor: Tensor) -> bool:
     return True
 
 
-def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
+def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
     """Coverage of every pixel, [B, H, W]."""
     dtype, device = faces.corners.dtype, faces.corners.device
     if not faces.images:  # nothing to stack; the sum, 0, keeps the graph
         return faces.corners.sum().expand(0, size.height, size.width)
     points = size.centres(torch.arange(size.pixels, device=device), dtype)
-    images = []
+    images, coverage = [], aggregation.coverage
     for b in range(faces.images):
         corners = faces.corners[faces.offsets[b] : faces.offsets[b + 1]]
         d = signed_distance(points[:, None], corners)  # [P, F]
-        a, s = model.coverage(d, model.scale[b])
-        images.append(model.aggregate(a, s, Along(-1)))
+        a, s = coverage.of(d, coverage.scale[b])
+        images.append(aggregation.join(a, s, Along(-1)))
     return torch.stack(images).reshape(faces.images, size.height, size.width)
 
 
@@ -81,7 +83,7 @@ def gather(values: Tensor, index: Tensor) -> Tensor:
 
 def softmax(
     faces: ScreenFaces, surfaces: Surfaces, appearance: Appearance, size: ImageSize,
-    model: Model, rate: Tensor, backdrop: float,
+    coverage: Coverage, rate: Tensor, backdrop: float,
 ) -> None:  # fmt: skip
     """None: it shades lists of pairs."""
 

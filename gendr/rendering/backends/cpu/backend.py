@@ -23,6 +23,7 @@ from gendr._runtime.threads import run
 from gendr._runtime.threads import (
     set_num_threads as set_num_threads,  # known here from the first release
 )
+from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends.cpu.tables import (
     Compiled,
     in_shape_of,
@@ -32,8 +33,9 @@ from gendr.rendering.backends.cpu.tables import (
     sums_per_image,
     tables_of,
 )
-from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
-from gendr.rendering.model import Model
+from gendr.rendering.coverage import Coverage
+from gendr.rendering.fragments import Pairs
+from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 
 if TYPE_CHECKING:
     from gendr.rendering.shading import Appearance
@@ -46,16 +48,18 @@ TAKES_ABSENT = TAKES_ANY_CDF = False
 # ---------------------------------------------------------------------------------------------
 
 
-def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
+def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
     """Coverage of every pixel, [B, H, W]."""
-    zero = model.scale.new_zeros(())
-    shift, shape = model.dist.total_shift(), model.dist.shape_parameter
-    p = getattr(model.tconorm, "p", None)
+    coverage = aggregation.coverage
+    zero = coverage.scale.new_zeros(())
+    shift, shape = coverage.dist.total_shift(), coverage.dist.shape_parameter
+    p = getattr(aggregation.tconorm, "p", None)
     shift, shape, p = (
         x if isinstance(x, Tensor) else zero.detach() for x in (shift, shape, p)
-    )  # plain numbers are read from the model
+    )  # plain numbers are read from the aggregation
     flat = cast(
-        Tensor, _Alpha.apply(faces.corners, model.scale, shift, shape, p, faces, size, model)
+        Tensor,
+        _Alpha.apply(faces.corners, coverage.scale, shift, shape, p, faces, size, aggregation),
     )
     return flat.reshape(faces.images, size.height, size.width)
 
@@ -73,26 +77,29 @@ class _Alpha(torch.autograd.Function):
         p: Tensor,
         faces: ScreenFaces,
         size: ImageSize,
-        model: Model,
+        aggregation: Aggregation,
     ) -> Tensor:
         from gendr.rendering.backends.cpu import kernels
 
         wanted = ctx.needs_input_grad
-        compiled = Compiled.of(model, scalars=any(wanted[1:]), shape=wanted[3], p=wanted[4])
+        compiled = Compiled.of(
+            aggregation.coverage.dist, aggregation.tconorm, scalars=any(wanted[1:]),
+            shape=wanted[3], p=wanted[4],
+        )  # fmt: skip
         counts = np.maximum(np.asarray(faces.counts, np.float64), 1.0)
-        p_number = getattr(model.tconorm, "p", None)
+        p_number = getattr(aggregation.tconorm, "p", None)
         columns = {
             kernels.SCALE: scale.detach().to(torch.float64).numpy(),
-            kernels.SHIFT: number_of(model.dist.total_shift()),
+            kernels.SHIFT: number_of(aggregation.coverage.dist.total_shift()),
             kernels.FAMILY_P: 1.0 / counts if compiled.kind == "mean" else number_of(p_number),
         }
-        tables = tables_of(faces, size, model.radius(), columns)
+        tables = tables_of(faces, size, aggregation.coverage.radius(), columns)
         pixels = faces.images * size.pixels
         totals, ties = np.zeros(pixels), np.zeros(pixels, np.int32)
         run(
             kernels.alpha_rows, faces.images * size.height, tables.corners, tables.offsets,
             tables.boxes, tables.images, tables.grid, compiled.law, compiled.addresses,
-            compiled.shape, model.cutoff, totals, ties,
+            compiled.shape, aggregation.coverage.cutoff, totals, ties,
         )  # fmt: skip
         total = torch.from_numpy(totals)
         if compiled.kind == "max":
@@ -101,8 +108,8 @@ class _Alpha(torch.autograd.Function):
             per_pixel = torch.from_numpy(np.repeat(counts, size.pixels))
             a, s = total / per_pixel, torch.ones_like(total)
         else:
-            a, s = model.tconorm.inverse(total)
-        ctx.model, ctx.tables, ctx.compiled = model, tables, compiled
+            a, s = aggregation.tconorm.inverse(total)
+        ctx.aggregation, ctx.tables, ctx.compiled = aggregation, tables, compiled
         ctx.save_for_backward(corners, scale, shift, shape, p, a, s, torch.from_numpy(ties))
         return a.to(corners.dtype)
 
@@ -112,7 +119,7 @@ class _Alpha(torch.autograd.Function):
 
         corners, scale, shift, shape, p, *pixels = ctx.saved_tensors
         a, s, ties = (t.detach() for t in pixels)  # in float64 the output itself was saved
-        model, tables, compiled = ctx.model, ctx.tables, ctx.compiled
+        aggregation, tables, compiled = ctx.aggregation, ctx.tables, ctx.compiled
         # A saturated pixel passes nothing on.
         pixel_grads = torch.where(s > 0, grad.detach().to(torch.float64), 0.0).contiguous()
         count = len(tables.corners)
@@ -122,8 +129,8 @@ class _Alpha(torch.autograd.Function):
         run(
             kernels.backward_faces, count, tables.corners, tables.offsets, tables.image_of_face,
             tables.boxes, tables.images, tables.grid, compiled.law, compiled.addresses,
-            compiled.shape, model.cutoff, pixel_grads.numpy(), a.numpy(), s.numpy(), ties.numpy(),
-            grad_corners, grad_scalars,
+            compiled.shape, aggregation.coverage.cutoff, pixel_grads.numpy(), a.numpy(), s.numpy(),
+            ties.numpy(), grad_corners, grad_scalars,
         )  # fmt: skip
         grads: list[Tensor | None] = [torch.from_numpy(grad_corners).to(corners.dtype)] + [None] * 4
         if scalars:
@@ -132,7 +139,7 @@ class _Alpha(torch.autograd.Function):
             grads[2] = in_shape_of(shift, per_image[:, kernels.GRAD_SHIFT].sum())
             grads[3] = in_shape_of(shape, per_image[:, kernels.GRAD_SHAPE].sum())
             if ctx.needs_input_grad[4]:
-                through_total = (pixel_grads * model.tconorm.weight_p(a, s, a, s)).sum()
+                through_total = (pixel_grads * aggregation.tconorm.weight_p(a, s, a, s)).sum()
                 grads[4] = in_shape_of(p, per_image[:, kernels.GRAD_P].sum() - through_total)
         return *once(tuple(grads), (grad, corners, scale, shift, shape, p)), None, None, None
 
@@ -201,7 +208,7 @@ def distance(faces: ScreenFaces, size: ImageSize, pixels: Tensor, face: Tensor) 
 
 
 class _Distance(torch.autograd.Function):
-    """`geometry.signed_distance` of listed pairs, in one pass and without temporaries."""
+    """`fragments.signed_distance` of listed pairs, in one pass and without temporaries."""
 
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -261,7 +268,7 @@ class _Gather(torch.autograd.Function):
 
 def softmax(
     faces: ScreenFaces, surfaces: Surfaces, appearance: Appearance, size: ImageSize,
-    model: Model, rate: Tensor, backdrop: float,
+    coverage: Coverage, rate: Tensor, backdrop: float,
 ) -> tuple[Tensor, Tensor] | None:  # fmt: skip
     """Colours without the background's part, and its share; see `cpu_softmax.softmax`.
 
@@ -271,7 +278,7 @@ def softmax(
 
     if surfaces.was_clipped is not None:
         return None
-    return fused.softmax(faces, surfaces, appearance, size, model, rate, backdrop)
+    return fused.softmax(faces, surfaces, appearance, size, coverage, rate, backdrop)
 
 
 def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:

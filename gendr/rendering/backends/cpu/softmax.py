@@ -19,8 +19,9 @@ from gendr.rendering.backends.cpu.tables import (
     sums_per_image,
     tables_of,
 )
+from gendr.rendering.coverage import Coverage
 from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
-from gendr.rendering.model import Model
+from gendr.tnorms import Max
 
 if TYPE_CHECKING:
     from gendr.mesh import Lighting
@@ -35,7 +36,7 @@ def softmax(
     surfaces: Surfaces,
     appearance: Appearance,
     size: ImageSize,
-    model: Model,
+    coverage: Coverage,
     rate: Tensor,
     backdrop: float,
 ) -> tuple[Tensor, Tensor]:
@@ -46,13 +47,13 @@ def softmax(
         surfaces: the same in space; none of them clipped.
         appearance: what they look like.
         size: of the image.
-        model: what covers.
+        coverage: how faces cover pixels.
         rate: [], 1 / ((far - near) gamma).
         backdrop: depth of the background.
     """
     texture, gloss = appearance.texture, appearance.gloss
     columns = [surfaces.clip[..., 2], surfaces.depth, appearance.colours.flatten(1)]
-    nothing = model.scale.new_zeros(())
+    nothing = coverage.scale.new_zeros(())
     texels = lights = nothing
     place = None
     if texture is not None:
@@ -71,13 +72,13 @@ def softmax(
     )
     shift, shape = (
         x if isinstance(x, Tensor) else nothing
-        for x in (model.dist.total_shift(), model.dist.shape_parameter)
+        for x in (coverage.dist.total_shift(), coverage.dist.shape_parameter)
     )
     colours, shares = cast(
         "tuple[Tensor, Tensor]",
         _Softmax.apply(
-            faces.corners, torch.cat(columns, -1), model.scale, shift, shape, rate, lights, texels,
-            _Task(faces, size, model, look),
+            faces.corners, torch.cat(columns, -1), coverage.scale, shift, shape, rate, lights,
+            texels, _Task(faces, size, coverage, look),
         ),
     )  # fmt: skip
     return colours, shares
@@ -114,7 +115,7 @@ class _Task(NamedTuple):
 
     faces: ScreenFaces
     size: ImageSize
-    model: Model
+    coverage: Coverage
     look: _Look
 
 
@@ -143,7 +144,7 @@ class _Softmax(torch.autograd.Function):
         run(
             kernels.softmax_rows, task.faces.images * task.size.height, tables.corners,
             tables.offsets, tables.boxes, tables.images, tables.grid, *call.law,
-            task.model.cutoff, call.paint, sums, tops,
+            task.coverage.cutoff, call.paint, sums, tops,
         )  # fmt: skip
         found, top = torch.from_numpy(sums), torch.from_numpy(tops)
         ctx.task = task
@@ -203,13 +204,13 @@ class _Call:
         """Everything as the kernels take it: NumPy arrays of float64."""
         from gendr.rendering.backends.cpu import kernels
 
-        faces, size, model, look = task
-        compiled = Compiled.of(model, scalars=False, shape=shape, p=False)
+        faces, size, coverage, look = task
+        compiled = Compiled.of(coverage.dist, Max(), scalars=False, shape=shape, p=False)
         columns = {
-            kernels.SCALE: model.scale.detach().to(torch.float64).numpy(),
-            kernels.SHIFT: number_of(model.dist.total_shift()),
+            kernels.SCALE: coverage.scale.detach().to(torch.float64).numpy(),
+            kernels.SHIFT: number_of(coverage.dist.total_shift()),
         }
-        tables = tables_of(faces, size, model.radius(), columns)
+        tables = tables_of(faces, size, coverage.radius(), columns)
         place = look.place
         if place is None:
             place = np.zeros((faces.images, 3), np.int64)
@@ -250,7 +251,7 @@ class _Call:
             def kernel(start: int, stop: int, first: int = first, asked: Any = asked) -> None:
                 kernels.softmax_faces(
                     tables.corners, tables.offsets, tables.image_of_face, tables.boxes,
-                    tables.images, tables.grid, *self.law, self.task.model.cutoff, self.paint,
+                    tables.images, tables.grid, *self.law, self.task.coverage.cutoff, self.paint,
                     pixels, grads, scalars, asked, first + start, first + stop,
                 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -12,12 +12,15 @@ from torch import Tensor
 
 from gendr._runtime.threads import run
 from gendr.rendering.geometry import ImageSize, ScreenFaces
-from gendr.rendering.model import Model
+
+if TYPE_CHECKING:
+    from gendr.distributions import Distribution
+    from gendr.tnorms import TConorm
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The arrays that describe faces, images and the model to the kernels."""
+    """The arrays that describe faces, images and the renderer to the kernels."""
 
     corners: np.ndarray  # [T, N, 2] float64
     offsets: np.ndarray  # [B + 1] int64
@@ -64,7 +67,7 @@ def number_of(value: Any) -> float:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A model as the kernels see it: flags, addresses of twins, shape parameters."""
+    """A law and a family as the kernels see them: flags, addresses of functions, parameters."""
 
     law: np.ndarray
     addresses: np.ndarray
@@ -72,13 +75,14 @@ class Compiled:
     kind: str
 
     @classmethod
-    def of(cls, model: Model, *, scalars: bool, shape: bool, p: bool) -> Compiled:
-        """The twins of a model, with those for gradients of scalars, shape and p if wanted."""
+    def of(
+        cls, dist: Distribution, tconorm: TConorm, *, scalars: bool, shape: bool, p: bool
+    ) -> Compiled:
+        """Theirs, with those for gradients of scalars, shape and p if wanted."""
         from gendr.distributions import _numba as laws
         from gendr.distributions.law import Law
         from gendr.tnorms import _numba as families
 
-        dist, tconorm = model.dist, model.tconorm
         idempotent = tconorm.kind == "max"
         assert isinstance(dist.law, Law)  # `alpha` takes the others elsewhere
         name = dist.law.name

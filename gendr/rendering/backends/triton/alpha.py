@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.geometry import ImageSize, ScreenFaces
-from gendr.rendering.model import Model
 
 if TYPE_CHECKING:
     from gendr.distributions import Distribution
+    from gendr.tnorms import TConorm
 
 
 class Arguments(NamedTuple):
-    """A model as operators of PyTorch take it, which know tensors, numbers and text.
+    """A law and a family as operators of PyTorch take them, which know tensors, numbers and text.
 
     Attributes:
         tensors: shift, shape and p, those that are tensors.
@@ -32,9 +33,8 @@ class Arguments(NamedTuple):
     names: tuple[str, bool, bool, float, str]
 
     @classmethod
-    def of(cls, model: Model) -> Arguments:
-        """The arguments for a model whose law is not the user's own."""
-        dist, tconorm = model.dist, model.tconorm
+    def of(cls, dist: Distribution, tconorm: TConorm) -> Arguments:
+        """The arguments for a law that is not the user's own."""
         values = (dist.total_shift(), dist.shape_parameter, getattr(tconorm, "p", None))
         tensors = tuple(x if isinstance(x, Tensor) else None for x in values)
         numbers = [0.0 if x is None or isinstance(x, Tensor) else float(x) for x in values]
@@ -43,13 +43,14 @@ class Arguments(NamedTuple):
         return cls(tensors, numbers, names)
 
 
-def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
+def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
     """Coverage of every pixel, [B, H, W], for a law that is not the user's own."""
-    tensors, numbers, names = Arguments.of(model)
-    corners, scale = faces.corners.to(torch.float32), model.scale.to(torch.float32)
+    coverage = aggregation.coverage
+    tensors, numbers, names = Arguments.of(coverage.dist, aggregation.tconorm)
+    corners, scale = faces.corners.to(torch.float32), coverage.scale.to(torch.float32)
     flat, *_ = _alpha(
         corners, scale, *tensors, numbers, list(faces.offsets), size.height, size.width, *names,
-        model.cutoff, tiles.atomic_now(),
+        coverage.cutoff, tiles.atomic_now(),
     )  # fmt: skip
     return flat.reshape(faces.images, size.height, size.width).to(faces.corners.dtype)
 
@@ -93,7 +94,7 @@ class Member:
 
 @lru_cache(maxsize=64)
 def _distribution(member: Member) -> Distribution:
-    """What `Model.dist` was, with numbers for parameters."""
+    """What the distribution was, with numbers for parameters."""
     from gendr.distributions import get
 
     dist = get(member.law, shape=member.shape) if member.shape else get(member.law)

@@ -18,11 +18,13 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.triton.launch import available, interpreted, supports
+from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.tiles import set_atomic
-from gendr.rendering.geometry import ImageSize, Pairs, ScreenFaces, Surfaces
-from gendr.rendering.model import Model
+from gendr.rendering.coverage import Coverage
+from gendr.rendering.fragments import Pairs
+from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 
 if TYPE_CHECKING:
     from gendr.rendering.shading import Appearance
@@ -35,16 +37,16 @@ __all__ = [
 TAKES_ABSENT, TAKES_ANY_CDF = True, False
 
 
-def alpha(faces: ScreenFaces, size: ImageSize, model: Model) -> Tensor:
+def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
     """Coverage of every pixel, [B, H, W]."""
     from gendr.rendering.backends.triton import alpha as fused
 
-    return fused.alpha(faces, size, model)
+    return fused.alpha(faces, size, aggregation)
 
 
 def softmax(
     faces: ScreenFaces, surfaces: Surfaces, appearance: Appearance, size: ImageSize,
-    model: Model, rate: Tensor, backdrop: float,
+    coverage: Coverage, rate: Tensor, backdrop: float,
 ) -> tuple[Tensor, Tensor] | None:  # fmt: skip
     """The softmax of colours that are linear on every face; see `triton_softmax.softmax`.
 
@@ -54,7 +56,7 @@ def softmax(
 
     if surfaces.was_clipped is not None or not appearance.is_linear:
         return None
-    return fused.softmax(faces, surfaces, appearance, size, model, rate, backdrop)
+    return fused.softmax(faces, surfaces, appearance, size, coverage, rate, backdrop)
 
 
 def pairs(

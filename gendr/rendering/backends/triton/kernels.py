@@ -155,7 +155,7 @@ def list_tiles(
 def signed_distance(x, y, corners, f, valid, N: tl.constexpr):
     """Signed distance of points to convex faces, and how it changes.
 
-    As `gendr.rendering.geometry.signed_distance`: the nearest edge decides; within it the distance
+    As `gendr.rendering.fragments.signed_distance`: the nearest edge decides; within it the distance
     is the height over its line, beyond it that to its end. An edge runs from its lexicographically
     smaller corner, so that both faces that share it find the very same distance.
 

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.alpha import Arguments, Member
+from gendr.rendering.coverage import Coverage
 from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
-from gendr.rendering.model import Model
+from gendr.tnorms import Max
 
 if TYPE_CHECKING:
     from gendr.rendering.shading import Appearance
@@ -27,7 +28,7 @@ def softmax(
     surfaces: Surfaces,
     appearance: Appearance,
     size: ImageSize,
-    model: Model,
+    coverage: Coverage,
     rate: Tensor,
     backdrop: float,
 ) -> tuple[Tensor, Tensor]:
@@ -38,20 +39,21 @@ def softmax(
         surfaces: the same in space; none of them clipped.
         appearance: colours that are linear on every face.
         size: of the image.
-        model: what covers.
+        coverage: how faces cover pixels.
         rate: [], 1 / ((far - near) gamma).
         backdrop: depth of the background.
     """
     attributes = torch.cat(
         [surfaces.clip[..., 2], surfaces.depth, appearance.colours.flatten(1)], -1
     )
-    tensors, numbers, names = Arguments.of(model)
+    tensors, numbers, names = Arguments.of(coverage.dist, Max())
     corners, scale, attributes, rate = (
-        x.to(torch.float32) for x in (faces.corners, model.scale, attributes, rate)
+        x.to(torch.float32) for x in (faces.corners, coverage.scale, attributes, rate)
     )
     fore, share, *_ = _softmax(
         corners, attributes, scale, tensors[0], tensors[1], rate, numbers[:2], backdrop,
-        list(faces.offsets), size.height, size.width, *names[:4], model.cutoff, tiles.atomic_now(),
+        list(faces.offsets), size.height, size.width, *names[:4], coverage.cutoff,
+        tiles.atomic_now(),
     )  # fmt: skip
     return fore.to(faces.corners.dtype), share.to(faces.corners.dtype)
 

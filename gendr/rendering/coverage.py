@@ -1,4 +1,4 @@
-"""Stages 2 and 3, coverage and aggregation: what one renderer of the family is."""
+"""Stage 2, coverage: a = F(d / scale). Knows nothing of pixels."""
 
 from __future__ import annotations
 
@@ -8,26 +8,21 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr.tnorms.groups import Grouping
-
 if TYPE_CHECKING:
     from gendr.distributions import Distribution
-    from gendr.tnorms import TConorm
 
 
 @dataclass(frozen=True)
-class Model:
-    """One renderer of the family, its arguments checked.
+class Coverage:
+    """How far inside a face a point must be to be covered, and how softly.
 
     Attributes:
         dist: the distribution of the perturbed distance.
-        tconorm: how the faces of a pixel are joined.
         scale: [B] > 0, NDC (NDC^2 for squared distributions).
-        cutoff: coverage at or below it counts as 0; part of the model, not of a backend.
+        cutoff: coverage at or below it counts as 0; part of the renderer, not of a backend.
     """
 
     dist: Distribution
-    tconorm: TConorm
     scale: Tensor
     cutoff: float
 
@@ -42,12 +37,8 @@ class Model:
         """[B] distance in NDC beyond which a face cannot cover a pixel; inf if there is none."""
         return self.dist.radius(self.scale.detach(), self.cutoff)
 
-    def coverage(self, distance: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    def of(self, distance: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
         """A = F(d / scale) and 1 - a, with the cutoff applied; (5.1)."""
         a, s = self.dist.coverage(distance, scale)
         kept = a > self.cutoff
         return torch.where(kept, a, 0.0), torch.where(kept, s, 1.0)
-
-    def aggregate(self, a: Tensor, s: Tensor, pixels: Grouping) -> Tensor:
-        """Alpha of every pixel; (5.4)."""
-        return self.tconorm.aggregate(a, s, pixels)[0]

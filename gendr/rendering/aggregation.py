@@ -1,0 +1,60 @@
+"""Stage 3, aggregation: alpha = T-conorm over the fragments of a pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gendr.rendering.coverage import Coverage
+from gendr.rendering.fragments import Pairs, recomputed
+from gendr.tnorms.groups import Grouping, Segments
+
+if TYPE_CHECKING:
+    from gendr.rendering.backends.interface import Backend
+    from gendr.rendering.geometry import ImageSize, ScreenFaces
+    from gendr.tnorms import TConorm
+
+PAIRS_AT_ONCE = 4_000_000  # listed together: about 1 GB of temporaries
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """One renderer of the family, its arguments checked: how faces are joined to alpha.
+
+    Attributes:
+        coverage: of a pixel by a face.
+        tconorm: how the faces of a pixel are joined.
+    """
+
+    coverage: Coverage
+    tconorm: TConorm
+
+    def join(self, a: Tensor, s: Tensor, pixels: Grouping) -> Tensor:
+        """Alpha of every pixel from coverages a, and s = 1 - a; (5.4)."""
+        return self.tconorm.aggregate(a, s, pixels)[0]
+
+
+def alpha(
+    backend: Backend, faces: ScreenFaces, size: ImageSize, aggregation: Aggregation
+) -> Tensor:
+    """Alpha of every pixel, [B, H, W].
+
+    A CDF of the user's own, which only torch can evaluate, is evaluated on lists of pairs, unless
+    the backend takes any.
+    """
+    if not aggregation.coverage.has_own_cdf or backend.TAKES_ANY_CDF:
+        return backend.alpha(faces, size, aggregation)
+    coverage = aggregation.coverage
+
+    def run(listing: Callable[[], Pairs]) -> Tensor:
+        pixels, face, first, last = listing()
+        d = backend.distance(faces, size, pixels, face)
+        a, s = coverage.of(d, backend.gather(coverage.scale, size.image_of(pixels)))
+        return aggregation.join(a, s, Segments(pixels - first, last - first))
+
+    runs = backend.pairs(faces, size, coverage.radius(), PAIRS_AT_ONCE)
+    return torch.cat(recomputed(run, runs)).reshape(faces.images, size.height, size.width)
