@@ -529,6 +529,49 @@ def figure_sorting() -> None:
     write_block("sorting.md", "sorting-properties", table(head, rows))
 
 
+HOUSE = (
+    (
+        ("cli", "gendr fit, render, …"),
+        ("experiments", "grids, studies"),
+        ("fitting", "mesh from masks"),
+    ),
+    (
+        ("visual", "pictures"),
+        ("losses", "images, meshes"),
+        ("optim", "optimisers"),
+        ("data", "readers"),
+    ),
+    (("rendering", "silhouettes, colours"), ("sorting", "sorts, ranks"), ("…", "the next system")),
+    (("mesh", "meshes, cameras, files"), ("distributions", "F(z)"), ("tnorms", "or, and")),
+    (("_runtime", "checks, registry, files, threads, choice of a backend, Numba and Triton"),),
+)
+
+
+def figure_house() -> None:
+    """The parts of the package: a part imports from the floors below its own."""
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(7.5, 4.2))
+    shades = ("#f3d9d3", "#f7e8c9", "#d3e4f3", "#d9ead6", "#e4e4e4")
+    for floor, (parts, shade) in enumerate(zip(reversed(HOUSE), reversed(shades), strict=True)):
+        width = 12 / len(parts)
+        for i, (name, what) in enumerate(parts):
+            dashed = name == "…"
+            box = plt.Rectangle(
+                (i * width + 0.08, floor + 0.08), width - 0.16, 0.84, lw=0.8,
+                facecolor="none" if dashed else shade, edgecolor="0.45",
+                linestyle="--" if dashed else "-",
+            )  # fmt: skip
+            axis.add_patch(box)
+            middle = (i + 0.5) * width
+            axis.text(middle, floor + 0.6, name, ha="center", va="center", size=11, weight="bold")
+            axis.text(middle, floor + 0.3, what, ha="center", va="center", size=8.5, color="0.25")
+    axis.set(xlim=(0, 12), ylim=(0, len(HOUSE)))
+    axis.set_axis_off()
+    figure.tight_layout(pad=0.2)
+    save_plot(figure, "house.png")
+
+
 FIGURES: dict[str, Callable[[], None]] = {
     "scale": figure_scale,
     "tessellation": figure_tessellation,
@@ -539,6 +582,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "fit": figure_fit,
     "composite": figure_composite,
     "sorting": figure_sorting,
+    "house": figure_house,
 }
 
 

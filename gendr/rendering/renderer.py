@@ -272,7 +272,7 @@ class Renderer(nn.Module):
         values: dict[str, Any] = {
             "scale": self._scale,
             "shape": self._dist.shape_parameter,
-            "p": getattr(self._tconorm, "p", None),
+            "p": self._tconorm.given_p,
             "gamma": self._gamma,
         }
         for name in names:
@@ -311,7 +311,7 @@ class Renderer(nn.Module):
     @property
     def tconorm(self) -> TConorm:
         """The T-conorm, with its learnt p."""
-        fixed = getattr(self._tconorm, "p", None)
+        fixed = self._tconorm.given_p
         if fixed is None or "log_p" not in self._parameters:
             return self._tconorm
         return self._tconorm.with_p(self._value("p", fixed))

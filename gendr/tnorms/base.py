@@ -42,6 +42,11 @@ class TConorm(ABC):
     parameter: ClassVar[str] = ""
     kind: ClassVar[Literal["archimedean", "max", "mean"]]
 
+    @property
+    def given_p(self) -> float | Tensor | None:
+        """The parameter p as it was given, None for a family without one."""
+        return None
+
     def __call__(self, a: Tensor | float, b: Tensor | float) -> Tensor:
         """Join a and b elementwise.
 
@@ -211,6 +216,11 @@ class Parametric(Archimedean):
 
     bounds: ClassVar[tuple[float, float]] = (0.0, math.inf)
     parameter = "p > 0"
+
+    @property
+    def given_p(self) -> float | Tensor:
+        """The parameter p as it was given."""
+        return self.p
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", _number(self.name, self.p, self.parameter))

@@ -53,7 +53,7 @@ def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tens
     coverage = aggregation.coverage
     zero = coverage.scale.new_zeros(())
     shift, shape = coverage.dist.total_shift(), coverage.dist.shape_parameter
-    p = getattr(aggregation.tconorm, "p", None)
+    p = aggregation.tconorm.given_p
     shift, shape, p = (
         x if isinstance(x, Tensor) else zero.detach() for x in (shift, shape, p)
     )  # plain numbers are read from the aggregation
@@ -87,7 +87,7 @@ class _Alpha(torch.autograd.Function):
             shape=wanted[3], p=wanted[4],
         )  # fmt: skip
         counts = np.maximum(np.asarray(faces.counts, np.float64), 1.0)
-        p_number = getattr(aggregation.tconorm, "p", None)
+        p_number = aggregation.tconorm.given_p
         columns = {
             kernels.SCALE: scale.detach().to(torch.float64).numpy(),
             kernels.SHIFT: number_of(aggregation.coverage.dist.total_shift()),

@@ -35,7 +35,7 @@ class Arguments(NamedTuple):
     @classmethod
     def of(cls, dist: Distribution, tconorm: TConorm) -> Arguments:
         """The arguments for a law that is not the user's own."""
-        values = (dist.total_shift(), dist.shape_parameter, getattr(tconorm, "p", None))
+        values = (dist.total_shift(), dist.shape_parameter, tconorm.given_p)
         tensors = tuple(x if isinstance(x, Tensor) else None for x in values)
         numbers = [0.0 if x is None or isinstance(x, Tensor) else float(x) for x in values]
         law = cast("Any", dist.law).name
@@ -132,12 +132,21 @@ def _constants(
     return table.to(device)
 
 
+@cache
+def _is_maximum(family: str) -> bool:
+    """Whether faces are joined by their maximum, whose ties share the gradient."""
+    from gendr import tnorms
+
+    return tnorms.family(family).kind == "max"
+
+
 def _kind(family: str) -> int:
     """How the kernels join faces."""
+    from gendr import tnorms
     from gendr.rendering.backends.triton import kernels
 
-    kinds = {"max": kernels.MAXIMUM, "average": kernels.MEAN}
-    return kinds.get(family, kernels.ARCHIMEDEAN).value
+    kinds = {"max": kernels.MAXIMUM, "mean": kernels.MEAN, "archimedean": kernels.ARCHIMEDEAN}
+    return kinds[tnorms.family(family).kind].value
 
 
 # `shift`, `shape` and `p` come as tensors if they are tensors; else `numbers` holds them.
@@ -174,7 +183,7 @@ def _alpha(
     tiling = tiles.Tiling.of(size, tiles.LAUNCH.tile)
     pixels = len(counts) * size.pixels
     out, rest = corners.new_empty(pixels), corners.new_empty(pixels)
-    ties = corners.new_empty(pixels if family == "max" else 0, dtype=torch.int32)
+    ties = corners.new_empty(pixels if _is_maximum(family) else 0, dtype=torch.int32)
     kind = _kind(family)
     joined = kind == kernels.ARCHIMEDEAN.value
     for part in tiles.tile_lists(tables, tiling):
@@ -186,7 +195,7 @@ def _alpha(
             GENERATOR=families.generator_twin(family) if joined else None,
             INVERSE=families.inverse_twin(family) if joined else None,
             KIND=kind, N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
-            BLOCK_FACES=tiles.LAUNCH.block_faces, **tiles.options(exact=family == "max"),
+            BLOCK_FACES=tiles.LAUNCH.block_faces, **tiles.options(exact=_is_maximum(family)),
         )  # fmt: skip
     return out, rest, ties, tables.boxes, images
 
@@ -202,7 +211,7 @@ def _(
     return (
         corners.new_empty(pixels),
         corners.new_empty(pixels),
-        corners.new_empty(pixels if family == "max" else 0, dtype=torch.int32),
+        corners.new_empty(pixels if _is_maximum(family) else 0, dtype=torch.int32),
         corners.new_empty(corners.shape[0], 4, dtype=torch.int32),
         corners.new_empty(images, _columns().images),
     )
@@ -264,7 +273,7 @@ def _alpha_gradients(
         WEIGHT=families.weight_twin(family) if joined else None,
         WEIGHT_P=families.weight_p_twin(family) if with_p else None,
         KIND=kind, SCALARS=scalars, ATOMIC=atomic, N=sides, BLOCK=tiles.LAUNCH.block_pixels,
-        **tiles.options(exact=family == "max"),
+        **tiles.options(exact=_is_maximum(family)),
     )  # fmt: skip
     if not atomic:
         grad_corners, grad_scalars = grad_corners.sum(0), grad_scalars.sum(0)
@@ -283,15 +292,18 @@ def _(
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     """What the backward pass of `_alpha` needs."""
-    corners, scale, shift, shape, p, numbers, offsets, height, width, law, *_ = inputs
-    ctx.save_for_backward(corners, scale, shift, shape, p, *output)
-    ctx.size, ctx.offsets, ctx.law = (height, width), offsets, law
-    ctx.family, ctx.atomic, ctx.p = inputs[13], inputs[15], numbers[2]
+    (
+        corners, _scale, shift, shape, p, _numbers, offsets, height, width, law, _reversed,
+        _squared, _art, family, _cutoff, atomic,
+    ) = inputs  # fmt: skip
+    ctx.save_for_backward(corners, shift, shape, p, *output)
+    ctx.size, ctx.offsets, ctx.law, ctx.family = (height, width), offsets, law, family
+    ctx.atomic = atomic
 
 
 def _backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
     """The gradients of `_alpha`'s inputs."""
-    corners, _scale, shift, shape, p, out, rest, ties, boxes, images = ctx.saved_tensors
+    corners, shift, shape, p, out, rest, ties, boxes, images = ctx.saved_tensors
     of_corners, of_scale, of_shift, of_shape, of_p = ctx.needs_input_grad[:5]
     scalars = of_scale or of_shift or of_shape or of_p
     grad_corners, per_image = _alpha_gradients(
@@ -299,19 +311,35 @@ def _backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         scalars, of_shape, of_p, ctx.atomic,
     )  # fmt: skip
     grads: list[Tensor | None] = [grad_corners if of_corners else None, None, None, None, None]
-    if of_scale:
-        grads[1] = per_image[:, 0]
-    if of_shift:
-        grads[2] = per_image[:, 1].sum().to(shift).reshape(shift.shape)
-    if of_shape:
-        grads[3] = per_image[:, 2].sum().to(shape).reshape(shape.shape)
-    if of_p:
-        from gendr.tnorms import tconorm
+    if scalars:
+        sums = Scalars(*per_image.unbind(-1))
+        grads[1] = sums.scale if of_scale else None
+        grads[2] = total(sums.shift, shift) if of_shift else None
+        grads[3] = total(sums.shape, shape) if of_shape else None
+        if of_p:
+            from gendr.tnorms import tconorm
 
-        open_pixels = torch.where(rest > 0, grad, 0.0)
-        own = tconorm(ctx.family, p=p).weight_p(out, rest, out, rest)
-        grads[4] = (per_image[:, 3].sum() - (open_pixels * own).sum()).to(p).reshape(p.shape)
+            open_pixels = torch.where(rest > 0, grad, 0.0)
+            own = tconorm(ctx.family, p=p).weight_p(out, rest, out, rest)
+            grads[4] = (sums.last.sum() - (open_pixels * own).sum()).to(p).reshape(p.shape)
     return *grads, *(None,) * 11
+
+
+class Scalars(NamedTuple):
+    """Gradients of the scalars of images, [B] each, in the order of the kernels' columns.
+
+    The last is that of p for silhouettes, of the rate for colours.
+    """
+
+    scale: Tensor
+    shift: Tensor
+    shape: Tensor
+    last: Tensor
+
+
+def total(per_image: Tensor, parameter: Tensor) -> Tensor:
+    """The gradient [B] of a parameter that all images share, in its shape and dtype."""
+    return per_image.sum().to(parameter).reshape(parameter.shape)
 
 
 _alpha.register_autograd(_backward, setup_context=_keep)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gendr.rendering.backends.triton import tiles
-from gendr.rendering.backends.triton.alpha import Arguments, Member
+from gendr.rendering.backends.triton.alpha import Arguments, Member, Scalars, total
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 from gendr.tnorms import Max
@@ -213,11 +213,13 @@ def _(
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     """What the backward pass of `_softmax` needs."""
-    corners, attributes, _scale, shift, shape, rate, _numbers, backdrop, *others = inputs
+    (
+        corners, attributes, _scale, shift, shape, rate, _numbers, backdrop, offsets, height,
+        width, law, _reversed, _squared, _art, _cutoff, atomic,
+    ) = inputs  # fmt: skip
     ctx.save_for_backward(corners, attributes, shift, shape, rate, *output)
-    offsets, height, width, law = others[:4]
-    ctx.offsets, ctx.size, ctx.law, ctx.atomic = offsets, (height, width), law, inputs[-1]
-    ctx.backdrop = backdrop
+    ctx.size, ctx.offsets, ctx.law, ctx.backdrop = (height, width), offsets, law, backdrop
+    ctx.atomic = atomic
 
 
 def _backward(ctx: Any, grad: Tensor, grad_shares: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
@@ -233,17 +235,16 @@ def _backward(ctx: Any, grad: Tensor, grad_shares: Tensor, *_: Any) -> tuple[Ten
     grads: list[Tensor | None] = [None] * 6
     grads[0] = grad_corners if of_corners else None
     grads[1] = grad_attributes if of_attributes else None
-    if of_scale:
-        grads[2] = per_image[:, 0]
-    if of_shift:
-        grads[3] = per_image[:, 1].sum().to(shift).reshape(shift.shape)
-    if of_shape:
-        grads[4] = per_image[:, 2].sum().to(shape).reshape(shape.shape)
-    if of_rate:
-        # The background weighs exp((z* - backdrop) rate): its own part of d(loss)/d(rate).
-        on_background = grad_shares * (1 - shares) - (grad * colours).sum(-1)
-        own = (on_background * shares * (nearest - ctx.backdrop)).sum()
-        grads[5] = (per_image[:, 3].sum() + own).to(rate).reshape(rate.shape)
+    if of_scale or of_shift or of_shape or of_rate:
+        sums = Scalars(*per_image.unbind(-1))
+        grads[2] = sums.scale if of_scale else None
+        grads[3] = total(sums.shift, shift) if of_shift else None
+        grads[4] = total(sums.shape, shape) if of_shape else None
+        if of_rate:
+            # The background weighs exp((z* - backdrop) rate): its own part of d(loss)/d(rate).
+            on_background = grad_shares * (1 - shares) - (grad * colours).sum(-1)
+            own = (on_background * shares * (nearest - ctx.backdrop)).sum()
+            grads[5] = (sums.last.sum() + own).to(rate).reshape(rate.shape)
     return *grads, *(None,) * 11
 
 
