@@ -28,6 +28,7 @@ from gendr._runtime.checks import (
     dtype_name,
 )
 from gendr._runtime.tracing import lazy, matmul
+from gendr._runtime.vectors import length, unit
 from gendr.mesh.images import MAX_MEGAPIXELS
 
 # Colours lie in [0, 1]. What was learnt may lie a little over the ends; 8-bit values are far off.
@@ -37,23 +38,6 @@ _LARGEST_COLOR = 2.0
 def _offsets(counts: Sequence[int]) -> tuple[int, ...]:
     """Where each part starts: exclusive running sum."""
     return tuple(accumulate(counts, initial=0))[:-1]
-
-
-def _unit(v: Tensor) -> Tensor:
-    """Direction v / |v| along the last dimension; 0 with gradient 0 where v = 0.
-
-    Neither over- nor underflows: the direction does not depend on the scale, so the largest
-    component may be divided out as a constant.
-    """
-    size = v.detach().abs().amax(-1, keepdim=True)
-    v = v / torch.where(size > 0, size, 1)
-    square = (v * v).sum(-1, keepdim=True)
-    return v * torch.where(square > 0, square, 1).rsqrt()
-
-
-def _length(v: Tensor) -> Tensor:
-    """|v| along the last dimension, with gradient 0 where v = 0; neither over- nor underflows."""
-    return (v * _unit(v)).sum(-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -739,12 +723,12 @@ class Mesh:
     @property
     def face_normals(self) -> Tensor:
         """Outward unit normals: [ΣF, 3]; 0 with gradient 0 for faces of no area."""
-        return _unit(self._face_cross)
+        return unit(self._face_cross)
 
     @property
     def face_areas(self) -> Tensor:
         """Areas: [ΣF]; gradient 0 for faces of no area."""
-        return _length(self._face_cross) / 2
+        return length(self._face_cross) / 2
 
     @property
     def vertex_normals(self) -> Tensor:
@@ -754,7 +738,7 @@ class Mesh:
         """
         cross = self._face_cross[:, None].expand(-1, 3, -1).reshape(-1, 3)
         total = torch.zeros_like(self._vertices).index_add(0, self.faces.reshape(-1), cross)
-        return _unit(total)
+        return unit(total)
 
     @property
     def edges(self) -> Tensor:
@@ -872,7 +856,7 @@ class Mesh:
         if fit == "cube":
             size = (high - low).amax(-1)
         else:
-            size = torch.stack([_length(p).amax() for p in centred.split(list(self.vertex_counts))])
+            size = torch.stack([length(p).amax() for p in centred.split(list(self.vertex_counts))])
         if not bool((size > 0).all()):
             point = int((size <= 0).nonzero()[0])
             raise ValueError(f"mesh {point} has no extent, all its vertices coincide")
