@@ -29,8 +29,9 @@ from gendr._runtime.checks import (
     dtype_name,
     shape_text,
 )
-from gendr.mesh.cameras import _ORTHONORMAL, Camera
+from gendr.mesh.cameras import Camera
 from gendr.mesh.images import MAX_MEGAPIXELS, Picture, Planes, open_image, read_size, resized
+from gendr.mesh.rotations import ORTHONORMAL
 
 __all__ = ["Views", "load_views", "save_views", "view_sizes", "view_volume", "visual_sphere"]
 
@@ -514,7 +515,7 @@ def _pose(frame: _Frame) -> npt.NDArray[np.float64]:
         raise ValueError(f"{where}: the last row of transform_matrix must be 0 0 0 1; transposed?")
     rotation = matrix[:3, :3]
     error = np.abs(rotation @ rotation.T - np.eye(3)).max()
-    if error > _ORTHONORMAL:
+    if error > ORTHONORMAL:
         raise ValueError(
             f"{where}: transform_matrix is not a rotation and translation: R R^T differs from the "
             f"identity by {error:.2g}; remove scale and shear"
