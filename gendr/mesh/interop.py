@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_tensor
-from gendr.mesh.data import Mesh, check_reach
+from gendr.mesh.attributes import check_reach
 from gendr.mesh.images import UnreadableImageError, decode
+from gendr.mesh.mesh import Mesh
 from gendr.mesh.soup import Array, Material, Soup, joined, merge, note, pixels, to_mesh
 
 if TYPE_CHECKING:

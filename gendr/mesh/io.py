@@ -40,7 +40,7 @@ import torch
 from gendr._runtime.checks import nearest
 from gendr._runtime.files import write_all
 from gendr.mesh import obj
-from gendr.mesh.data import Mesh, check_reach
+from gendr.mesh.attributes import check_reach
 from gendr.mesh.images import (
     MAX_MEGAPIXELS,
     UnreadableImageError,
@@ -57,6 +57,7 @@ from gendr.mesh.interop import (
     with_corner_colors,
     world_vertices,
 )
+from gendr.mesh.mesh import Mesh
 from gendr.mesh.ply import strip_faces, to_ply
 from gendr.mesh.soup import Array, Soup, merge, origin_of, to_mesh
 from gendr.mesh.soup import Material as _Material

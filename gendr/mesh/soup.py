@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from gendr._runtime.checks import dtype_name
-from gendr.mesh.data import Mesh
+from gendr.mesh.mesh import Mesh
 
 if TYPE_CHECKING:
     from PIL.Image import Image
