@@ -23,10 +23,15 @@ from gendr._runtime.checks import (
     check_shape,
     dtype_name,
 )
+from gendr._runtime.files import write_all
 from gendr._runtime.tracing import matmul
 from gendr._runtime.vectors import length, unit
+from gendr.mesh import pytorch3d_objects
 from gendr.mesh.attributes import check_reach, one_per_mesh, packed_colors, packed_uvs
+from gendr.mesh.files import formats, trimesh_objects
+from gendr.mesh.files.reports import damage_named, warn_of
 from gendr.mesh.images import MAX_MEGAPIXELS
+from gendr.mesh.parts import MeshParts
 from gendr.mesh.sampling import sample_points
 from gendr.mesh.subdivision import split_topology, split_uvs, with_midpoints
 from gendr.mesh.topology import Topology, offsets
@@ -769,9 +774,8 @@ class Mesh:
 
     # -- files -----------------------------------------------------------------------------------
 
-    @classmethod
+    @staticmethod
     def load(
-        cls,
         path: str | Path,
         *,
         max_megapixels: float = MAX_MEGAPIXELS,
@@ -779,46 +783,84 @@ class Mesh:
         device: torch.device | str = "cpu",
     ) -> Mesh:
         """Read a mesh from an OBJ, PLY, OFF, STL or GLB file; see `gendr.mesh.io.load_mesh`."""
-        from gendr.mesh.io import load_mesh
-
-        return load_mesh(path, max_megapixels=max_megapixels, dtype=dtype, device=device)
+        path, notes = Path(path), list[str]()
+        parts = formats.read(path, dtype, max_megapixels, notes)
+        with damage_named(path):
+            mesh = Mesh._of(parts).to(device, dtype)
+        warn_of(path.name, notes)
+        return mesh
 
     def save(self, path: str | Path) -> None:
         """Write a single mesh to a file; see `gendr.mesh.io.save_mesh`."""
-        from gendr.mesh.io import save_mesh
+        write_all(self.to_files(path))
 
-        save_mesh(self, path)
+    def to_files(self, path: str | Path) -> dict[Path, bytes]:
+        """The files that `save` writes, for who writes them together with others.
+
+        Raises:
+            ValueError: as `gendr.mesh.io.save_mesh`.
+            FileNotFoundError: as `gendr.mesh.io.save_mesh`.
+        """
+        path = Path(path)
+        formats.kind_of(path)
+        if len(self) != 1:
+            raise ValueError(f"a file holds one mesh, got a batch of {len(self)}; save mesh[i]")
+        return formats.encoded(self.detach().to("cpu")._parts(), path)
 
     # -- other libraries -------------------------------------------------------------------------
 
-    @classmethod
+    @staticmethod
     def from_trimesh(
-        cls,
         geometry: Any,
         *,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> Mesh:
         """From a `trimesh.Trimesh` or a scene; see `gendr.mesh.interop.from_trimesh`."""
-        from gendr.mesh.interop import from_trimesh
-
-        return from_trimesh(geometry, dtype=dtype, device=device)
+        notes: list[str] = []
+        parts = trimesh_objects.from_trimesh(geometry, dtype, notes)
+        mesh = Mesh._of(parts).to(device, dtype)
+        warn_of("the trimesh", notes)
+        return mesh
 
     def to_trimesh(self) -> Any:
         """A single mesh as a `trimesh.Trimesh`; see `gendr.mesh.interop.to_trimesh`."""
-        from gendr.mesh.interop import to_trimesh
+        if len(self) != 1:
+            raise ValueError(f"a trimesh is one mesh, got a batch of {len(self)}; convert mesh[i]")
+        return trimesh_objects.to_trimesh(self.detach().to("cpu")._parts())
 
-        return to_trimesh(self)
-
-    @classmethod
-    def from_pytorch3d(cls, meshes: Any) -> Mesh:
+    @staticmethod
+    def from_pytorch3d(meshes: Any) -> Mesh:
         """From the Meshes of PyTorch3D, with gradients; see `gendr.mesh.interop.from_pytorch3d`."""
-        from gendr.mesh.interop import from_pytorch3d
-
-        return from_pytorch3d(meshes)
+        return Mesh.batch([Mesh._of(parts) for parts in pytorch3d_objects.from_pytorch3d(meshes)])
 
     def to_pytorch3d(self) -> Any:
         """As the Meshes of PyTorch3D, with gradients; see `gendr.mesh.interop.to_pytorch3d`."""
-        from gendr.mesh.interop import to_pytorch3d
+        return pytorch3d_objects.to_pytorch3d([mesh._parts() for mesh in self])
 
-        return to_pytorch3d(self)
+    @staticmethod
+    def _of(parts: MeshParts) -> Mesh:
+        """One mesh of its parts."""
+        mesh = Mesh(
+            parts.vertices,
+            parts.faces,
+            uvs=parts.uvs,
+            face_uvs=parts.face_uvs,
+            texture=parts.texture,
+            vertex_colors=parts.vertex_colors,
+            face_colors=parts.face_colors,
+        )
+        return mesh if parts.origin is None else mesh.with_origin(parts.origin)
+
+    def _parts(self) -> MeshParts:
+        """The parts of a single mesh."""
+        return MeshParts(
+            self.vertices,
+            self.faces,
+            uvs=self.uvs,
+            face_uvs=self.face_uvs,
+            texture=self.texture,
+            vertex_colors=self.vertex_colors,
+            face_colors=self.face_colors,
+            origin=self.origin[0],
+        )
