@@ -19,6 +19,7 @@ from gendr._runtime.checks import (
     check_tensor,
     dtype_name,
 )
+from gendr.mesh.uvs import UVs
 
 # Colours lie in [0, 1]. What was learnt may lie a little over the ends; 8-bit values are far off.
 _LARGEST_COLOR = 2.0
@@ -46,10 +47,8 @@ def _reach(dtype: torch.dtype) -> float:
     return 10.0 ** math.floor(math.log10(torch.finfo(dtype).max / 8) / 2)
 
 
-def packed_uvs(
-    uvs: Tensor, face_uvs: Tensor, vertices: Tensor, face_counts: Sequence[int]
-) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """UVs given per mesh or for all meshes: packed [ΣT, 2], their indices [ΣF, 3], and T per mesh.
+def packed_uvs(uvs: Tensor, face_uvs: Tensor, vertices: Tensor, face_counts: Sequence[int]) -> UVs:
+    """UVs given per mesh or for all meshes, packed.
 
     Args:
         uvs: [T, 2] or [B, T, 2].
@@ -83,7 +82,7 @@ def packed_uvs(
         start = size * torch.arange(batch, device=face_uvs.device)
         face_uvs = (face_uvs.reshape(batch, -1, 3) + start[:, None, None]).reshape(-1, 3)
         uvs = uvs.expand(batch, -1, -1)
-    return uvs.reshape(-1, 2), face_uvs, (size,) * batch
+    return UVs(uvs.reshape(-1, 2), face_uvs, (size,) * batch)
 
 
 def one_per_mesh(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from gendr.mesh.parts import MeshParts
 from gendr.mesh.sampling import sample_points
 from gendr.mesh.subdivision import split_topology, split_uvs, with_midpoints
 from gendr.mesh.topology import Topology, offsets
+from gendr.mesh.uvs import UVs
 
 
 class Mesh:
@@ -75,9 +77,7 @@ class Mesh:
 
     _topology: Topology
     _vertices: Tensor
-    _uvs: Tensor | None
-    _face_uvs: Tensor | None
-    _uv_counts: tuple[int, ...] | None
+    _uvs: UVs | None
     _textures: tuple[Tensor, ...] | None
     _vertex_colors: Tensor | None
     _face_colors: Tensor | None
@@ -160,12 +160,12 @@ class Mesh:
     @property
     def uvs(self) -> Tensor | None:
         """Texture coordinates, packed: [ΣT, 2], u right, v up."""
-        return self._uvs
+        return None if self._uvs is None else self._uvs.values
 
     @property
     def face_uvs(self) -> Tensor | None:
         """Packed indices into `uvs` per face corner: int64 [ΣF, 3]."""
-        return self._face_uvs
+        return None if self._uvs is None else self._uvs.faces
 
     @property
     def textures(self) -> tuple[Tensor, ...] | None:
@@ -260,26 +260,13 @@ class Mesh:
             check_like(f"mesh {i} of the batch", mesh.vertices, "mesh 0", meshes[0].vertices)
         if len(meshes) == 1:
             return meshes[0]
-        vertex_counts = tuple(n for m in meshes for n in m.vertex_counts)
-        face_counts = tuple(n for m in meshes for n in m.face_counts)
-        first = meshes[0]._topology
         out = copy.copy(meshes[0])
-        one = first.one or first
-        if first.shared and all((m._topology.one or m._topology) is one for m in meshes):
-            out._topology = one.repeated(len(vertex_counts))
-        else:
-            starts = offsets([sum(m.vertex_counts) for m in meshes])
-            faces = torch.cat([m.faces + s for m, s in zip(meshes, starts, strict=True)])
-            out._topology = Topology(faces, vertex_counts, face_counts, False)
+        out._topology = Topology.joined([m._topology for m in meshes])
         out._vertices = torch.cat([m.vertices for m in meshes])
         if any(m._origin is not None for m in meshes):
             out._origin = torch.cat([m.origin for m in meshes])
         if any(m.uvs is not None for m in meshes):
-            uvs, face_uvs, counts = zip(*(m._some_uvs() for m in meshes), strict=True)
-            starts = offsets([len(u) for u in uvs])
-            out._uvs = torch.cat(uvs)
-            out._face_uvs = torch.cat([f + s for f, s in zip(face_uvs, starts, strict=True)])
-            out._uv_counts = tuple(n for part in counts for n in part)
+            out._uvs = UVs.joined([m._some_uvs() for m in meshes])
         if any(m.textures is not None for m in meshes):
             white = out._vertices.new_ones(1, 1, 3)
             out._textures = tuple(t for m in meshes for t in m.textures or (white,) * len(m))
@@ -289,12 +276,13 @@ class Mesh:
             out._face_colors = torch.cat([m._some_colors("face") for m in meshes])
         return out
 
-    def _some_uvs(self) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-        """UVs, face UVs and counts; one uv (0, 0) per mesh if it has none."""
-        if self._uvs is not None and self._face_uvs is not None and self._uv_counts is not None:
-            return self._uvs, self._face_uvs, self._uv_counts
-        uvs = self._vertices.new_zeros(len(self), 2)
-        return uvs, self._mesh_of("face")[:, None].expand(-1, 3), (1,) * len(self)
+    def _some_uvs(self) -> UVs:
+        """The UVs; one (0, 0) per mesh if it has none."""
+        if self._uvs is not None:
+            return self._uvs
+        zeros = self._vertices.new_zeros(len(self), 2)
+        faces = self._mesh_of("face")[:, None].expand(-1, 3)
+        return UVs(zeros, faces, (1,) * len(self))
 
     def _some_colors(self, what: str) -> Tensor:
         """The colours per vertex or face, white if it has none."""
@@ -327,26 +315,22 @@ class Mesh:
         if len(self) == 1:
             return self
         i = index % len(self)
-        topology = self._topology
-        v, f = self.vertex_offsets[i], self.face_offsets[i]
-        nv, nf = self.vertex_counts[i], self.face_counts[i]
+        start, first = self.vertex_offsets[i], self.face_offsets[i]
+        vertices = slice(start, start + self.vertex_counts[i])
+        faces = slice(first, first + self.face_counts[i])
         out = copy.copy(self)
-        out._topology = topology.one or Topology(
-            topology.local[f : f + nf] - v, (nv,), (nf,), shared=True
-        )
-        out._vertices = self._vertices[v : v + nv]
+        out._topology = self._topology.of_mesh(i)
+        out._vertices = self._vertices[vertices]
         if self._origin is not None:
             out._origin = self._origin[i : i + 1]
-        if self._uvs is not None and self._face_uvs is not None and self._uv_counts is not None:
-            t, nt = offsets(self._uv_counts)[i], self._uv_counts[i]
-            out._uvs, out._uv_counts = self._uvs[t : t + nt], (nt,)
-            out._face_uvs = self._face_uvs[f : f + nf] - t
+        if self._uvs is not None:
+            out._uvs = self._uvs.of_mesh(i, faces)
         if self._textures is not None:
             out._textures = (self._textures[i],)
         if self._vertex_colors is not None:
-            out._vertex_colors = self._vertex_colors[v : v + nv]
+            out._vertex_colors = self._vertex_colors[vertices]
         if self._face_colors is not None:
-            out._face_colors = self._face_colors[f : f + nf]
+            out._face_colors = self._face_colors[faces]
         return out
 
     def __iter__(self) -> Iterator[Mesh]:
@@ -462,21 +446,18 @@ class Mesh:
         out = copy.copy(self)
         if uvs is None:
             out._textures = None
-        elif face_uvs is None and self._uvs is not None and self._face_uvs is not None:
+        elif face_uvs is None and self._uvs is not None:
             check_like("uvs", check_float("uvs", uvs), "vertices", self._vertices)
-            known = {"T": len(self._uvs)}
-            check_shape("uvs", uvs, "[T, 2]", **known)
-            out._uvs = check_finite("uvs", uvs)
+            check_shape("uvs", uvs, "[T, 2]", T=len(self._uvs.values))
+            out._uvs = replace(self._uvs, values=check_finite("uvs", uvs))
             return out
         out._set_uvs(uvs, face_uvs)
         return out
 
     def _set_uvs(self, uvs: Tensor | None, face_uvs: Tensor | None) -> None:
-        self._uvs = self._face_uvs = self._uv_counts = None
+        self._uvs = None
         if uvs is not None and face_uvs is not None:
-            self._uvs, self._face_uvs, self._uv_counts = packed_uvs(
-                uvs, face_uvs, self._vertices, self.face_counts
-            )
+            self._uvs = packed_uvs(uvs, face_uvs, self._vertices, self.face_counts)
         elif uvs is not None or face_uvs is not None:
             missing = "uvs" if uvs is None else "face_uvs"
             raise ValueError(f"uvs and face_uvs must come together, got no {missing}")
@@ -502,7 +483,9 @@ class Mesh:
         """Apply `function` to every floating tensor, to shared textures once."""
         out = copy.copy(self)
         out._vertices = function(self._vertices)
-        for name in ("_uvs", "_vertex_colors", "_face_colors"):
+        if self._uvs is not None:
+            out._uvs = self._uvs.map(function)
+        for name in ("_vertex_colors", "_face_colors"):
             value = getattr(self, name)
             setattr(out, name, None if value is None else function(value))
         if self._textures is not None:
@@ -540,8 +523,8 @@ class Mesh:
         out = self._map(lambda t: t.to(device=target, dtype=dtype))
         if out.device != self.device:
             out._topology = self._topology.to(out.device)
-            if self._face_uvs is not None:
-                out._face_uvs = self._face_uvs.to(out.device)
+            if out._uvs is not None:
+                out._uvs = out._uvs.to(out.device)
         return out
 
     def detach(self) -> Mesh:
@@ -558,9 +541,7 @@ class Mesh:
     @property
     def corner_uvs(self) -> Tensor | None:
         """UVs of the corners of all faces: [ΣF, 3, 2]."""
-        if self._uvs is None or self._face_uvs is None:
-            return None
-        return self._uvs.index_select(0, self._face_uvs.reshape(-1)).reshape(-1, 3, 2)
+        return None if self._uvs is None else self._uvs.corners()
 
     @property
     def corner_colors(self) -> Tensor | None:
@@ -749,10 +730,8 @@ class Mesh:
             out._vertex_colors = with_midpoints(self._vertex_colors, edges, batch)
         if self._face_colors is not None:
             out._face_colors = self._face_colors.repeat_interleave(4, dim=0)
-        if self._uvs is not None and self._face_uvs is not None and self._uv_counts is not None:
-            out._uvs, out._face_uvs, out._uv_counts = split_uvs(
-                self._uvs, self._face_uvs, self._uv_counts
-            )
+        if self._uvs is not None:
+            out._uvs = split_uvs(self._uvs)
         return out
 
     def sample_points(self, count: int, generator: torch.Generator | None = None) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gendr.mesh.topology import Topology
+from gendr.mesh.uvs import UVs
 
 
 def split_topology(topology: Topology) -> Topology:
@@ -20,22 +21,21 @@ def split_topology(topology: Topology) -> Topology:
     return Topology(faces, (count,), (len(faces),), True).repeated(batch)
 
 
-def split_uvs(
-    uvs: Tensor, face_uvs: Tensor, counts: tuple[int, ...]
-) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """Packed UVs [ΣT, 2], indices [ΣF, 3] and UVs per mesh, of the same faces split in four."""
-    over = Topology(face_uvs, (len(uvs),), (len(face_uvs),), True)
+def split_uvs(uvs: UVs) -> UVs:
+    """The UVs of the same faces split in four."""
+    values, counts, device = uvs.values, uvs.counts, uvs.values.device
+    over = Topology(uvs.faces, (len(values),), (len(uvs.faces),), True)
     edges, faces = over.local_edges[0], _split_faces(over)
-    fine = with_midpoints(uvs, edges, 1)
+    fine = with_midpoints(values, edges, 1)
     if len(counts) == 1:
-        return fine, faces, (len(fine),)
+        return UVs(fine, faces, (len(fine),))
     # Midpoints come after all uvs of the batch: sort them in behind those of their mesh.
-    ends = torch.tensor(counts, device=uvs.device).cumsum(0)
-    first = torch.cat((torch.arange(len(uvs), device=uvs.device), edges[:, 0]))
+    ends = torch.tensor(counts, device=device).cumsum(0)
+    first = torch.cat((torch.arange(len(values), device=device), edges[:, 0]))
     owner = torch.searchsorted(ends, first, right=True)
     order = owner.argsort(stable=True)
-    fine, faces = fine[order], order.argsort()[faces]
-    return fine, faces, tuple(torch.bincount(owner, minlength=len(counts)).tolist())
+    fine_counts = torch.bincount(owner, minlength=len(counts)).tolist()
+    return UVs(fine[order], order.argsort()[faces], tuple(fine_counts))
 
 
 def with_midpoints(values: Tensor, edges: Tensor, batch: int) -> Tensor:

@@ -85,6 +85,30 @@ class Topology:
             )
         return self._copies[count]
 
+    @staticmethod
+    def joined(parts: Sequence[Topology]) -> Topology:
+        """One topology of the meshes of several; copies of one mesh stay copies of it."""
+        first = parts[0]
+        one = first.one or first
+        if first.shared and all((part.one or part) is one for part in parts):
+            return one.repeated(sum(len(part.vertex_counts) for part in parts))
+        starts = offsets([sum(part.vertex_counts) for part in parts])
+        return Topology(
+            torch.cat([part.faces + start for part, start in zip(parts, starts, strict=True)]),
+            tuple(n for part in parts for n in part.vertex_counts),
+            tuple(n for part in parts for n in part.face_counts),
+            shared=False,
+        )
+
+    def of_mesh(self, i: int) -> Topology:
+        """The topology of mesh i of several."""
+        if self.one is not None:
+            return self.one
+        vertex, face = offsets(self.vertex_counts)[i], offsets(self.face_counts)[i]
+        count = self.face_counts[i]
+        local = self.local[face : face + count] - vertex
+        return Topology(local, (self.vertex_counts[i],), (count,), shared=True)
+
     def to(self, device: torch.device) -> Topology:
         """The same on another device."""
         if self.local.device == device:
