@@ -29,7 +29,8 @@ from gendr._runtime.checks import (
     dtype_name,
     shape_text,
 )
-from gendr.mesh.data import Mesh, _unit
+from gendr._runtime.vectors import unit
+from gendr.mesh import Mesh
 
 __all__ = [
     "FlattenLoss",
@@ -255,7 +256,7 @@ class FlattenLoss(nn.Module):
         check_shape("vertices", vertices, "[V, 3] or [B, V, 3]", V=self.num_vertices)
         check_device("vertices", vertices, "faces", self.faces)
         a, b, c = (vertices.index_select(-2, corner) for corner in self.faces.unbind(1))
-        normal = _unit(torch.linalg.cross(b - a, c - a))
+        normal = unit(torch.linalg.cross(b - a, c - a))
         first, second = (normal.index_select(-2, face) for face in self.pairs)
         return (first * second).sum(-1) * self.sign
 

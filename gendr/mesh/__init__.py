@@ -8,10 +8,10 @@ from gendr.mesh.cameras import (
     rotation_6d_to_matrix,
     rotation_angle_between,
 )
-from gendr.mesh.data import Mesh
 from gendr.mesh.examples import example, example_file, example_names
 from gendr.mesh.io import load_texture
 from gendr.mesh.lighting import Lighting
+from gendr.mesh.mesh import Mesh
 from gendr.mesh.shapes import cube, cube_sphere, grid, icosphere
 from gendr.mesh.views import Views, load_views, save_views, view_sizes, view_volume, visual_sphere
 

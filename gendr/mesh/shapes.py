@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_count
-from gendr.mesh.data import Mesh
+from gendr.mesh.mesh import Mesh
 
 
 def icosphere(

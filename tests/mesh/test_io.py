@@ -13,7 +13,7 @@ from PIL import Image
 from torch.testing import assert_close
 
 from gendr.mesh import Mesh, cube, grid, icosphere, load_texture
-from gendr.mesh.io import FORMATS
+from gendr.mesh.io import FORMATS, load_mesh, save_mesh
 
 ENDINGS = [f[1:] for f in FORMATS]
 EIGHT_BITS = 0.5 / 255 + 1e-6
@@ -262,7 +262,7 @@ def test_what_is_missing_is_said(tmp_path):
 
 def test_obj_of_mixed_corners_and_blocks(tmp_path, monkeypatch):
     """What is read in blocks is what its lines say one by one."""
-    monkeypatch.setattr("gendr.mesh.obj._BLOCK", 2)
+    monkeypatch.setattr("gendr.mesh.files.obj_text.BLOCK", 2)
     lines = SQUARE + "vt 0 0 # half\nvt 1\nvt 1 1\nf 1/1 2//7 -3/3/1\nv 7 7 7\n"
     lines += "f 1/1/1 2/ 3/3 -1\nusemtl A\nf -2// 2//1 3//1 # done\nf 1/-3 2/-2 3/-1\n"
     mesh = obj(tmp_path, lines)
@@ -280,6 +280,20 @@ def test_obj_of_mixed_corners_and_blocks(tmp_path, monkeypatch):
     ):
         (tmp_path / "m.obj").write_text(lines + "v 1 1 1\n" + wrong + "\nf 1 2 3\nv 2 2 2\n")
         fails(tmp_path / "m.obj", rf"damaged: line 16 reads '{wrong[:40]}'")
+
+
+def test_warnings_point_at_the_line_that_called(tmp_path):
+    (tmp_path / "m.obj").write_text("mtllib gone.mtl\nusemtl A\n" + SQUARE + "f 1 2 3\n")
+    colored = cube().with_vertex_colors(torch.ones(8, 3))
+    for call in (
+        lambda: Mesh.load(tmp_path / "m.obj"),
+        lambda: load_mesh(tmp_path / "m.obj"),
+        lambda: colored.save(tmp_path / "m.stl"),
+        lambda: save_mesh(colored, tmp_path / "m.stl"),
+    ):
+        with pytest.warns(UserWarning, match=r"m\.(obj|stl)") as caught:
+            call()
+        assert [Path(w.filename).name for w in caught] == ["test_io.py"]
 
 
 def test_textures_lie_beside_their_mtl_or_the_obj(tmp_path):

@@ -19,7 +19,7 @@ from torch import Tensor
 Array = NDArray[Any]
 
 # Lines read together: enough for the work per block not to count, few enough for the memory.
-_BLOCK = 1 << 16
+BLOCK = 1 << 16
 
 
 @dataclass
@@ -121,8 +121,8 @@ def _read(
         ValueError: that shows the first line that is wrong.
     """
     values, widths = [convert("")], [np.zeros(0, np.int64)]
-    for start in range(0, len(kind.bodies), _BLOCK):
-        bodies = kind.bodies[start : start + _BLOCK]
+    for start in range(0, len(kind.bodies), BLOCK):
+        bodies = kind.bodies[start : start + BLOCK]
         text = "\n".join(bodies)
         if "#" in text:
             bodies = [body.partition("#")[0] for body in bodies]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,113 +22,21 @@ from gendr._runtime.checks import (
     check_like,
     check_number,
     check_shape,
-    check_tensor,
     dtype_name,
 )
-from gendr._runtime.tracing import lazy, matmul
+from gendr._runtime.files import write_all
+from gendr._runtime.tracing import matmul
+from gendr._runtime.vectors import length, unit
+from gendr.mesh import pytorch3d_objects
+from gendr.mesh.attributes import check_reach, one_per_mesh, packed_colors, packed_uvs
+from gendr.mesh.files import formats, trimesh_objects
+from gendr.mesh.files.reports import damage_named, warn_of
 from gendr.mesh.images import MAX_MEGAPIXELS
-
-# Colours lie in [0, 1]. What was learnt may lie a little over the ends; 8-bit values are far off.
-_LARGEST_COLOR = 2.0
-
-
-def _offsets(counts: Sequence[int]) -> tuple[int, ...]:
-    """Where each part starts: exclusive running sum."""
-    return tuple(accumulate(counts, initial=0))[:-1]
-
-
-def _unit(v: Tensor) -> Tensor:
-    """Direction v / |v| along the last dimension; 0 with gradient 0 where v = 0.
-
-    Neither over- nor underflows: the direction does not depend on the scale, so the largest
-    component may be divided out as a constant.
-    """
-    size = v.detach().abs().amax(-1, keepdim=True)
-    v = v / torch.where(size > 0, size, 1)
-    square = (v * v).sum(-1, keepdim=True)
-    return v * torch.where(square > 0, square, 1).rsqrt()
-
-
-def _length(v: Tensor) -> Tensor:
-    """|v| along the last dimension, with gradient 0 where v = 0; neither over- nor underflows."""
-    return (v * _unit(v)).sum(-1)
-
-
-@dataclass(frozen=True, eq=False)
-class _Topology:
-    """Who is connected to whom, shared by all meshes that differ in vertex positions only.
-
-    `local` holds the faces of one mesh [F, 3] if all B meshes share them, else the packed ones.
-    A batch of copies knows the `one` it copies, so what is found for one is found for all.
-    """
-
-    local: Tensor
-    vertex_counts: tuple[int, ...]
-    face_counts: tuple[int, ...]
-    shared: bool
-    one: _Topology | None = None
-
-    @lazy
-    def faces(self) -> Tensor:
-        """Packed indices [ΣF, 3]."""
-        if not self.shared or len(self.vertex_counts) == 1:
-            return self.local
-        start = torch.tensor(_offsets(self.vertex_counts), device=self.local.device)
-        return (self.local + start[:, None, None]).reshape(-1, 3)
-
-    @lazy
-    def local_edges(self) -> tuple[Tensor, Tensor]:
-        """Unique undirected edges [E, 2], smaller index first, and those of each face [F, 3].
-
-        Edge k of a face joins its corners k and k + 1 (mod 3). Of one mesh if shared, else packed.
-        """
-        if self.one is not None:
-            return self.one.local_edges
-        ends = torch.stack((self.local, self.local.roll(-1, dims=1)), -1)  # [F, 3, 2]
-        low, high = ends.amin(-1), ends.amax(-1)
-        base = max(1, sum(self.vertex_counts))
-        key, of_face = torch.unique(low * base + high, return_inverse=True)
-        return torch.stack((key // base, key % base), -1), of_face.reshape(-1, 3)
-
-    @lazy
-    def edges(self) -> Tensor:
-        """Unique undirected edges, packed: [ΣE, 2]."""
-        edges = self.local_edges[0]
-        if not self.shared or len(self.vertex_counts) == 1:
-            return edges
-        start = torch.tensor(_offsets(self.vertex_counts), device=edges.device)
-        return (edges + start[:, None, None]).reshape(-1, 2)
-
-    @lazy
-    def closed(self) -> bool:
-        """Whether every edge is run through once in each direction."""
-        if self.local.numel() == 0:
-            return False
-        edges, of_face = self.local_edges
-        forward = (self.local < self.local.roll(-1, dims=1)).reshape(-1)
-        count = torch.bincount(of_face.reshape(-1), minlength=len(edges))
-        ahead = torch.bincount(of_face.reshape(-1)[forward], minlength=len(edges))
-        return bool((count == 2).all()) and bool((ahead == 1).all())
-
-    @lazy
-    def _copies(self) -> dict[int, _Topology]:
-        return {1: self}
-
-    def repeated(self, count: int) -> _Topology:
-        """`count` copies of a single mesh, made once."""
-        if count not in self._copies:
-            self._copies[count] = _Topology(
-                self.local, self.vertex_counts * count, self.face_counts * count, True, self
-            )
-        return self._copies[count]
-
-    def to(self, device: torch.device) -> _Topology:
-        """The same on another device."""
-        if self.local.device == device:
-            return self
-        if self.one is not None:
-            return self.one.to(device).repeated(len(self.vertex_counts))
-        return _Topology(self.local.to(device), self.vertex_counts, self.face_counts, self.shared)
+from gendr.mesh.parts import MeshParts
+from gendr.mesh.sampling import sample_points
+from gendr.mesh.subdivision import split_topology, split_uvs, with_midpoints
+from gendr.mesh.topology import Topology, offsets
+from gendr.mesh.uvs import UVs
 
 
 class Mesh:
@@ -169,11 +75,9 @@ class Mesh:
             them.
     """
 
-    _topology: _Topology
+    _topology: Topology
     _vertices: Tensor
-    _uvs: Tensor | None
-    _face_uvs: Tensor | None
-    _uv_counts: tuple[int, ...] | None
+    _uvs: UVs | None
     _textures: tuple[Tensor, ...] | None
     _vertex_colors: Tensor | None
     _face_colors: Tensor | None
@@ -206,16 +110,15 @@ class Mesh:
         if faces.ndim == 3:
             start = count * torch.arange(batch, device=faces.device)
             local = (faces + start[:, None, None]).reshape(-1, 3)
-            self._topology = _Topology(local, (count,) * batch, (sizes["F"],) * batch, batch == 1)
+            self._topology = Topology(local, (count,) * batch, (sizes["F"],) * batch, batch == 1)
         else:
-            self._topology = _Topology(faces, (count,), (sizes["F"],), True).repeated(batch)
+            self._topology = Topology(faces, (count,), (sizes["F"],), True).repeated(batch)
         self._vertices = vertices.reshape(-1, 3)
         self._origin = None
-        self._uvs = self._face_uvs = self._uv_counts = None
         self._set_uvs(uvs, face_uvs)
-        self._textures = self._checked_textures(texture)
-        self._vertex_colors = self._checked_colors("vertex_colors", vertex_colors)
-        self._face_colors = self._checked_colors("face_colors", face_colors)
+        self._set_texture(texture)
+        self._set_colors("vertex_colors", vertex_colors)
+        self._set_colors("face_colors", face_colors)
 
     # -- what a mesh is made of ------------------------------------------------------------------
 
@@ -247,22 +150,22 @@ class Mesh:
     @property
     def vertex_offsets(self) -> tuple[int, ...]:
         """Packed index of the first vertex of each mesh."""
-        return _offsets(self.vertex_counts)
+        return offsets(self.vertex_counts)
 
     @property
     def face_offsets(self) -> tuple[int, ...]:
         """Packed index of the first face of each mesh."""
-        return _offsets(self.face_counts)
+        return offsets(self.face_counts)
 
     @property
     def uvs(self) -> Tensor | None:
         """Texture coordinates, packed: [ΣT, 2], u right, v up."""
-        return self._uvs
+        return None if self._uvs is None else self._uvs.values
 
     @property
     def face_uvs(self) -> Tensor | None:
         """Packed indices into `uvs` per face corner: int64 [ΣF, 3]."""
-        return self._face_uvs
+        return None if self._uvs is None else self._uvs.faces
 
     @property
     def textures(self) -> tuple[Tensor, ...] | None:
@@ -357,26 +260,13 @@ class Mesh:
             check_like(f"mesh {i} of the batch", mesh.vertices, "mesh 0", meshes[0].vertices)
         if len(meshes) == 1:
             return meshes[0]
-        vertex_counts = tuple(n for m in meshes for n in m.vertex_counts)
-        face_counts = tuple(n for m in meshes for n in m.face_counts)
-        first = meshes[0]._topology
         out = copy.copy(meshes[0])
-        one = first.one or first
-        if first.shared and all((m._topology.one or m._topology) is one for m in meshes):
-            out._topology = one.repeated(len(vertex_counts))
-        else:
-            starts = _offsets([sum(m.vertex_counts) for m in meshes])
-            faces = torch.cat([m.faces + s for m, s in zip(meshes, starts, strict=True)])
-            out._topology = _Topology(faces, vertex_counts, face_counts, False)
+        out._topology = Topology.joined([m._topology for m in meshes])
         out._vertices = torch.cat([m.vertices for m in meshes])
         if any(m._origin is not None for m in meshes):
             out._origin = torch.cat([m.origin for m in meshes])
         if any(m.uvs is not None for m in meshes):
-            uvs, face_uvs, counts = zip(*(m._some_uvs() for m in meshes), strict=True)
-            starts = _offsets([len(u) for u in uvs])
-            out._uvs = torch.cat(uvs)
-            out._face_uvs = torch.cat([f + s for f, s in zip(face_uvs, starts, strict=True)])
-            out._uv_counts = tuple(n for part in counts for n in part)
+            out._uvs = UVs.joined([m._some_uvs() for m in meshes])
         if any(m.textures is not None for m in meshes):
             white = out._vertices.new_ones(1, 1, 3)
             out._textures = tuple(t for m in meshes for t in m.textures or (white,) * len(m))
@@ -386,12 +276,13 @@ class Mesh:
             out._face_colors = torch.cat([m._some_colors("face") for m in meshes])
         return out
 
-    def _some_uvs(self) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-        """UVs, face UVs and counts; one uv (0, 0) per mesh if it has none."""
-        if self._uvs is not None and self._face_uvs is not None and self._uv_counts is not None:
-            return self._uvs, self._face_uvs, self._uv_counts
-        uvs = self._vertices.new_zeros(len(self), 2)
-        return uvs, self._mesh_of("face")[:, None].expand(-1, 3), (1,) * len(self)
+    def _some_uvs(self) -> UVs:
+        """The UVs; one (0, 0) per mesh if it has none."""
+        if self._uvs is not None:
+            return self._uvs
+        zeros = self._vertices.new_zeros(len(self), 2)
+        faces = self._mesh_of("face")[:, None].expand(-1, 3)
+        return UVs(zeros, faces, (1,) * len(self))
 
     def _some_colors(self, what: str) -> Tensor:
         """The colours per vertex or face, white if it has none."""
@@ -424,26 +315,22 @@ class Mesh:
         if len(self) == 1:
             return self
         i = index % len(self)
-        topology = self._topology
-        v, f = self.vertex_offsets[i], self.face_offsets[i]
-        nv, nf = self.vertex_counts[i], self.face_counts[i]
+        start, first = self.vertex_offsets[i], self.face_offsets[i]
+        vertices = slice(start, start + self.vertex_counts[i])
+        faces = slice(first, first + self.face_counts[i])
         out = copy.copy(self)
-        out._topology = topology.one or _Topology(
-            topology.local[f : f + nf] - v, (nv,), (nf,), shared=True
-        )
-        out._vertices = self._vertices[v : v + nv]
+        out._topology = self._topology.of_mesh(i)
+        out._vertices = self._vertices[vertices]
         if self._origin is not None:
             out._origin = self._origin[i : i + 1]
-        if self._uvs is not None and self._face_uvs is not None and self._uv_counts is not None:
-            t, nt = _offsets(self._uv_counts)[i], self._uv_counts[i]
-            out._uvs, out._uv_counts = self._uvs[t : t + nt], (nt,)
-            out._face_uvs = self._face_uvs[f : f + nf] - t
+        if self._uvs is not None:
+            out._uvs = self._uvs.of_mesh(i, faces)
         if self._textures is not None:
             out._textures = (self._textures[i],)
         if self._vertex_colors is not None:
-            out._vertex_colors = self._vertex_colors[v : v + nv]
+            out._vertex_colors = self._vertex_colors[vertices]
         if self._face_colors is not None:
-            out._face_colors = self._face_colors[f : f + nf]
+            out._face_colors = self._face_colors[faces]
         return out
 
     def __iter__(self) -> Iterator[Mesh]:
@@ -536,19 +423,19 @@ class Mesh:
     def with_vertex_colors(self, vertex_colors: Tensor | None) -> Mesh:
         """The same mesh with other colours per vertex: [ΣV, 3], [B, V, 3] or None."""
         out = copy.copy(self)
-        out._vertex_colors = self._checked_colors("vertex_colors", vertex_colors)
+        out._set_colors("vertex_colors", vertex_colors)
         return out
 
     def with_face_colors(self, face_colors: Tensor | None) -> Mesh:
         """The same mesh with other colours per face: [ΣF, 3], [B, F, 3] or None."""
         out = copy.copy(self)
-        out._face_colors = self._checked_colors("face_colors", face_colors)
+        out._set_colors("face_colors", face_colors)
         return out
 
     def with_texture(self, texture: Tensor | Sequence[Tensor] | None) -> Mesh:
         """The same mesh with another texture: [Ht, Wt, 3], [B, Ht, Wt, 3], a sequence or None."""
         out = copy.copy(self)
-        out._textures = self._checked_textures(texture)
+        out._set_texture(texture)
         return out
 
     def with_uvs(self, uvs: Tensor | None, face_uvs: Tensor | None = None) -> Mesh:
@@ -559,96 +446,36 @@ class Mesh:
         out = copy.copy(self)
         if uvs is None:
             out._textures = None
-        elif face_uvs is None and self._uvs is not None and self._face_uvs is not None:
+        elif face_uvs is None and self._uvs is not None:
             check_like("uvs", check_float("uvs", uvs), "vertices", self._vertices)
-            known = {"T": len(self._uvs)}
-            check_shape("uvs", uvs, "[T, 2]", **known)
-            out._uvs = check_finite("uvs", uvs)
+            check_shape("uvs", uvs, "[T, 2]", T=len(self._uvs.values))
+            out._uvs = replace(self._uvs, values=check_finite("uvs", uvs))
             return out
         out._set_uvs(uvs, face_uvs)
         return out
 
     def _set_uvs(self, uvs: Tensor | None, face_uvs: Tensor | None) -> None:
-        """Check UVs given per mesh or for all, and store them packed."""
-        self._uvs = self._face_uvs = self._uv_counts = None
-        if uvs is None and face_uvs is None:
-            return
-        if uvs is None or face_uvs is None:
+        self._uvs = None
+        if uvs is not None and face_uvs is not None:
+            self._uvs = packed_uvs(uvs, face_uvs, self._vertices, self.face_counts)
+        elif uvs is not None or face_uvs is not None:
             missing = "uvs" if uvs is None else "face_uvs"
             raise ValueError(f"uvs and face_uvs must come together, got no {missing}")
-        check_like("uvs", check_float("uvs", uvs), "vertices", self._vertices)
-        face_uvs = check_integer("face_uvs", face_uvs)
-        check_device("face_uvs", face_uvs, "vertices", self._vertices)
-        batch, faces = len(self), self.face_counts
-        if len(set(faces)) > 1:
-            raise ValueError(
-                "meshes with different numbers of faces must get their uvs before Mesh.batch"
-            )
-        known = {"B": batch, "F": faces[0]}
-        size = check_shape("uvs", uvs, "[T, 2] or [B, T, 2]", **known)["T"]
-        check_shape("face_uvs", face_uvs, "[F, 3] or [B, F, 3]", **known)
-        check_index("face_uvs", face_uvs, size, "uvs")
-        check_finite("uvs", uvs)
-        if batch > 1 and uvs.ndim == 2 and face_uvs.ndim == 2:
-            uvs = uvs.expand(batch, -1, -1)
-        if uvs.ndim == 3:
-            start = size * torch.arange(batch, device=face_uvs.device)
-            face_uvs = (face_uvs + start[:, None, None]).reshape(-1, 3)
-        else:  # one set of uvs for all meshes, but indices of their own: copies keep them apart
-            start = size * torch.arange(batch, device=face_uvs.device)
-            face_uvs = (face_uvs.reshape(batch, -1, 3) + start[:, None, None]).reshape(-1, 3)
-            uvs = uvs.expand(batch, -1, -1)
-        self._uvs, self._face_uvs = uvs.reshape(-1, 2), face_uvs
-        self._uv_counts = (size,) * batch
 
-    def _checked_textures(
-        self, texture: Tensor | Sequence[Tensor] | None
-    ) -> tuple[Tensor, ...] | None:
-        """One texture per mesh."""
+    def _set_texture(self, texture: Tensor | Sequence[Tensor] | None) -> None:
+        self._textures = None
         if texture is None:
-            return None
+            return
         if self._uvs is None:
             raise ValueError("a texture needs uvs and face_uvs, got none")
-        if isinstance(texture, Tensor):
-            many = texture.ndim == 4
-            textures = tuple(texture) if many else (texture,) * len(self)
-        elif isinstance(texture, Sequence):
-            textures = tuple(texture)
-        else:
-            check_tensor("texture", texture)
-            raise AssertionError
-        if len(textures) != len(self):
-            raise ValueError(
-                f"there must be one texture per mesh, {len(self)}, got {len(textures)}"
-            )
-        for t in {id(t): t for t in textures}.values():
-            check_like("texture", check_float("texture", t), "vertices", self._vertices)
-            check_shape("texture", t, "[Ht, Wt, 3]")
-            if t.numel() == 0:
-                raise ValueError("texture must have at least one texel, got none")
-            _check_color("texture", t)
-        return textures
+        self._textures = one_per_mesh(texture, self._vertices, len(self))
 
-    def _checked_colors(self, name: str, colors: Tensor | None) -> Tensor | None:
-        """Colours [N, 3] or [B, N, 3] packed, for N vertices or faces."""
-        if colors is None:
-            return None
-        check_like(name, check_float(name, colors), "vertices", self._vertices)
-        letter, counts = (
-            ("V", self.vertex_counts) if name == "vertex_colors" else ("F", self.face_counts)
-        )
-        if len(set(counts)) == 1 and len(self) > 1:
-            if colors.ndim == 2 and colors.shape[0] != sum(counts):
-                check_shape(name, colors, f"[{letter}, 3]", **{letter: counts[0]})
-                colors = colors.repeat(len(self), 1)
-            elif colors.ndim == 3:
-                check_shape(name, colors, f"[B, {letter}, 3]", B=len(self), **{letter: counts[0]})
-        if colors.ndim == 3 and len(set(counts)) == 1:
-            check_shape(name, colors, f"[B, {letter}, 3]", B=len(self), **{letter: counts[0]})
-            colors = colors.reshape(-1, 3)
-        check_shape(name, colors, f"[{letter}, 3]", **{letter: sum(counts)})
-        _check_color(name, colors)
-        return colors
+    def _set_colors(self, name: str, colors: Tensor | None) -> None:
+        """Store `vertex_colors` or `face_colors`."""
+        counts = self.vertex_counts if name == "vertex_colors" else self.face_counts
+        if colors is not None:
+            colors = packed_colors(name, colors, self._vertices, counts)
+        setattr(self, f"_{name}", colors)
 
     # -- moving, copying -------------------------------------------------------------------------
 
@@ -656,7 +483,9 @@ class Mesh:
         """Apply `function` to every floating tensor, to shared textures once."""
         out = copy.copy(self)
         out._vertices = function(self._vertices)
-        for name in ("_uvs", "_vertex_colors", "_face_colors"):
+        if self._uvs is not None:
+            out._uvs = self._uvs.map(function)
+        for name in ("_vertex_colors", "_face_colors"):
             value = getattr(self, name)
             setattr(out, name, None if value is None else function(value))
         if self._textures is not None:
@@ -694,8 +523,8 @@ class Mesh:
         out = self._map(lambda t: t.to(device=target, dtype=dtype))
         if out.device != self.device:
             out._topology = self._topology.to(out.device)
-            if self._face_uvs is not None:
-                out._face_uvs = self._face_uvs.to(out.device)
+            if out._uvs is not None:
+                out._uvs = out._uvs.to(out.device)
         return out
 
     def detach(self) -> Mesh:
@@ -712,9 +541,7 @@ class Mesh:
     @property
     def corner_uvs(self) -> Tensor | None:
         """UVs of the corners of all faces: [ΣF, 3, 2]."""
-        if self._uvs is None or self._face_uvs is None:
-            return None
-        return self._uvs.index_select(0, self._face_uvs.reshape(-1)).reshape(-1, 3, 2)
+        return None if self._uvs is None else self._uvs.corners()
 
     @property
     def corner_colors(self) -> Tensor | None:
@@ -739,12 +566,12 @@ class Mesh:
     @property
     def face_normals(self) -> Tensor:
         """Outward unit normals: [ΣF, 3]; 0 with gradient 0 for faces of no area."""
-        return _unit(self._face_cross)
+        return unit(self._face_cross)
 
     @property
     def face_areas(self) -> Tensor:
         """Areas: [ΣF]; gradient 0 for faces of no area."""
-        return _length(self._face_cross) / 2
+        return length(self._face_cross) / 2
 
     @property
     def vertex_normals(self) -> Tensor:
@@ -754,7 +581,7 @@ class Mesh:
         """
         cross = self._face_cross[:, None].expand(-1, 3, -1).reshape(-1, 3)
         total = torch.zeros_like(self._vertices).index_add(0, self.faces.reshape(-1), cross)
-        return _unit(total)
+        return unit(total)
 
     @property
     def edges(self) -> Tensor:
@@ -872,7 +699,7 @@ class Mesh:
         if fit == "cube":
             size = (high - low).amax(-1)
         else:
-            size = torch.stack([_length(p).amax() for p in centred.split(list(self.vertex_counts))])
+            size = torch.stack([length(p).amax() for p in centred.split(list(self.vertex_counts))])
         if not bool((size > 0).all()):
             point = int((size <= 0).nonzero()[0])
             raise ValueError(f"mesh {point} has no extent, all its vertices coincide")
@@ -893,37 +720,18 @@ class Mesh:
         return mesh
 
     def _split_once(self) -> Mesh:
-        topology = self._topology
-        if not topology.shared:
+        if not self._topology.shared:
             return Mesh.batch([m._split_once() for m in self])
-        batch = len(self)
+        batch, edges = len(self), self._topology.local_edges[0]
         out = copy.copy(self)
-        edges, faces = topology.local_edges[0], _split_faces(topology)
-        nv, nf = self.vertex_counts[0] + len(edges), len(faces)
-        out._topology = _Topology(faces, (nv,), (nf,), True).repeated(batch)
-        out._vertices = _with_midpoints(self._vertices, edges, batch)
+        out._topology = split_topology(self._topology)
+        out._vertices = with_midpoints(self._vertices, edges, batch)
         if self._vertex_colors is not None:
-            out._vertex_colors = _with_midpoints(self._vertex_colors, edges, batch)
+            out._vertex_colors = with_midpoints(self._vertex_colors, edges, batch)
         if self._face_colors is not None:
             out._face_colors = self._face_colors.repeat_interleave(4, dim=0)
-        if self._uvs is not None and self._face_uvs is not None:
-            n = len(self._uvs)
-            over = _Topology(self._face_uvs, (n,), (len(self._face_uvs),), True)
-            # Midpoints come after all uvs of the batch: sort them in behind those of their mesh.
-            edges, faces = over.local_edges[0], _split_faces(over)
-            uvs = _with_midpoints(self._uvs, edges, 1)
-            if batch > 1 and self._uv_counts is not None:
-                ends = torch.tensor(self._uv_counts, device=self.device).cumsum(0)
-                owner = torch.searchsorted(
-                    ends, torch.cat((torch.arange(n, device=self.device), edges[:, 0])), right=True
-                )
-                order = owner.argsort(stable=True)
-                uvs, faces = uvs[order], order.argsort()[faces]
-                counts = torch.bincount(owner, minlength=batch).tolist()
-                out._uv_counts = tuple(counts)
-            else:
-                out._uv_counts = (len(uvs),)
-            out._uvs, out._face_uvs = uvs, faces
+        if self._uvs is not None:
+            out._uvs = split_uvs(self._uvs)
         return out
 
     def sample_points(self, count: int, generator: torch.Generator | None = None) -> Tensor:
@@ -939,31 +747,14 @@ class Mesh:
             ValueError: for a mesh without area.
         """
         check_count("count", count)
-        where = generator.device if generator is not None else self.device
-        random = torch.rand(len(self), count, 3, dtype=torch.float64, device=where,
-                            generator=generator).to(self.device)  # fmt: skip
-        areas = self.face_areas.detach().double()
-        picked = []
-        for i, (start, part) in enumerate(
-            zip(self.face_offsets, areas.split(list(self.face_counts)), strict=True)
-        ):
-            total = part.cumsum(0)
-            if len(total) == 0 or not bool(total[-1] > 0):
-                raise ValueError(f"mesh {i} has no area to sample points from")
-            # right=True never stops at a face of no area, and the clamp meets rounding at the end.
-            face = torch.searchsorted(total, random[i, :, 0] * total[-1], right=True)
-            picked.append(start + face.clamp(max=int(part.nonzero()[-1])))
-        root = random[..., 1].sqrt()
-        weights = torch.stack((1 - root, root * (1 - random[..., 2]), root * random[..., 2]), -1)
-        corners = self.face_vertices.index_select(0, torch.cat(picked))
-        points = (weights.reshape(-1, 3, 1).to(self.dtype) * corners).sum(1)
-        return points.reshape(len(self), count, 3)
+        return sample_points(
+            self.face_vertices, self.face_areas, self.face_counts, count, generator
+        )
 
     # -- files -----------------------------------------------------------------------------------
 
-    @classmethod
+    @staticmethod
     def load(
-        cls,
         path: str | Path,
         *,
         max_megapixels: float = MAX_MEGAPIXELS,
@@ -971,101 +762,84 @@ class Mesh:
         device: torch.device | str = "cpu",
     ) -> Mesh:
         """Read a mesh from an OBJ, PLY, OFF, STL or GLB file; see `gendr.mesh.io.load_mesh`."""
-        from gendr.mesh.io import load_mesh
-
-        return load_mesh(path, max_megapixels=max_megapixels, dtype=dtype, device=device)
+        path, notes = Path(path), list[str]()
+        parts = formats.read(path, dtype, max_megapixels, notes)
+        with damage_named(path):
+            mesh = Mesh._of(parts).to(device, dtype)
+        warn_of(path.name, notes)
+        return mesh
 
     def save(self, path: str | Path) -> None:
         """Write a single mesh to a file; see `gendr.mesh.io.save_mesh`."""
-        from gendr.mesh.io import save_mesh
+        write_all(self.to_files(path))
 
-        save_mesh(self, path)
+    def to_files(self, path: str | Path) -> dict[Path, bytes]:
+        """The files that `save` writes, for who writes them together with others.
+
+        Raises:
+            ValueError: as `gendr.mesh.io.save_mesh`.
+            FileNotFoundError: as `gendr.mesh.io.save_mesh`.
+        """
+        path = Path(path)
+        formats.kind_of(path)
+        if len(self) != 1:
+            raise ValueError(f"a file holds one mesh, got a batch of {len(self)}; save mesh[i]")
+        return formats.encoded(self.detach().to("cpu")._parts(), path)
 
     # -- other libraries -------------------------------------------------------------------------
 
-    @classmethod
+    @staticmethod
     def from_trimesh(
-        cls,
         geometry: Any,
         *,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> Mesh:
         """From a `trimesh.Trimesh` or a scene; see `gendr.mesh.interop.from_trimesh`."""
-        from gendr.mesh.interop import from_trimesh
-
-        return from_trimesh(geometry, dtype=dtype, device=device)
+        notes: list[str] = []
+        parts = trimesh_objects.from_trimesh(geometry, dtype, notes)
+        mesh = Mesh._of(parts).to(device, dtype)
+        warn_of("the trimesh", notes)
+        return mesh
 
     def to_trimesh(self) -> Any:
         """A single mesh as a `trimesh.Trimesh`; see `gendr.mesh.interop.to_trimesh`."""
-        from gendr.mesh.interop import to_trimesh
+        if len(self) != 1:
+            raise ValueError(f"a trimesh is one mesh, got a batch of {len(self)}; convert mesh[i]")
+        return trimesh_objects.to_trimesh(self.detach().to("cpu")._parts())
 
-        return to_trimesh(self)
-
-    @classmethod
-    def from_pytorch3d(cls, meshes: Any) -> Mesh:
+    @staticmethod
+    def from_pytorch3d(meshes: Any) -> Mesh:
         """From the Meshes of PyTorch3D, with gradients; see `gendr.mesh.interop.from_pytorch3d`."""
-        from gendr.mesh.interop import from_pytorch3d
-
-        return from_pytorch3d(meshes)
+        return Mesh.batch([Mesh._of(parts) for parts in pytorch3d_objects.from_pytorch3d(meshes)])
 
     def to_pytorch3d(self) -> Any:
         """As the Meshes of PyTorch3D, with gradients; see `gendr.mesh.interop.to_pytorch3d`."""
-        from gendr.mesh.interop import to_pytorch3d
+        return pytorch3d_objects.to_pytorch3d([mesh._parts() for mesh in self])
 
-        return to_pytorch3d(self)
-
-
-def check_reach(name: str, vertices: Tensor, dtype: torch.dtype) -> None:
-    """See that finite coordinates are not so large that lengths and areas overflow in a dtype.
-
-    Raises:
-        ValueError: if they are.
-    """
-    if torch.compiler.is_compiling() or vertices.numel() == 0 or vertices.is_meta:
-        return
-    largest = float(vertices.detach().abs().max())
-    if _reach(dtype) < largest < math.inf:
-        other = " or use float64" if largest <= _reach(torch.float64) else ""
-        raise ValueError(
-            f"{name} must lie within ±{_reach(dtype):.0e} in {dtype_name(dtype)}, "
-            f"got {largest:.3g}; scale them down{other}"
+    @staticmethod
+    def _of(parts: MeshParts) -> Mesh:
+        """One mesh of its parts."""
+        mesh = Mesh(
+            parts.vertices,
+            parts.faces,
+            uvs=parts.uvs,
+            face_uvs=parts.face_uvs,
+            texture=parts.texture,
+            vertex_colors=parts.vertex_colors,
+            face_colors=parts.face_colors,
         )
+        return mesh if parts.origin is None else mesh.with_origin(parts.origin)
 
-
-def _reach(dtype: torch.dtype) -> float:
-    """The power of ten up to which the area of a triangle, 8 x², does not overflow."""
-    return 10.0 ** math.floor(math.log10(torch.finfo(dtype).max / 8) / 2)
-
-
-def _check_color(name: str, colors: Tensor) -> None:
-    """Finite, and not on the scale of 8 bits.
-
-    What requires a gradient is being learnt: an optimiser may take it anywhere, so that its range
-    is not the door's business.
-    """
-    check_finite(name, colors)
-    if colors.requires_grad or colors.numel() == 0:
-        return
-    low, high = (float(x) for x in torch.aminmax(colors))
-    if high > _LARGEST_COLOR or low < 1 - _LARGEST_COLOR:
-        raise ValueError(
-            f"{name} must lie in [0, 1], got {low:g} .. {high:g}; divide 8-bit values by 255, "
-            "clamp what was learnt with .clamp(0, 1)"
+    def _parts(self) -> MeshParts:
+        """The parts of a single mesh."""
+        return MeshParts(
+            self.vertices,
+            self.faces,
+            uvs=self.uvs,
+            face_uvs=self.face_uvs,
+            texture=self.texture,
+            vertex_colors=self.vertex_colors,
+            face_colors=self.face_colors,
+            origin=self.origin[0],
         )
-
-
-def _with_midpoints(values: Tensor, edges: Tensor, batch: int) -> Tensor:
-    """Values [B·V, C] of B meshes, those at the midpoints of `edges` appended to each mesh."""
-    values = values.reshape(batch, values.shape[0] // batch, values.shape[-1])
-    ends = values.index_select(1, edges.reshape(-1)).reshape(batch, -1, 2, values.shape[-1])
-    return torch.cat((values, ends.mean(2)), 1).flatten(0, 1)
-
-
-def _split_faces(topology: _Topology) -> Tensor:
-    """Each face cut in four at the midpoints, which are numbered after all vertices: [4F, 3]."""
-    faces, count = topology.local, topology.vertex_counts[0]
-    a, b, c = faces.unbind(-1)
-    ab, bc, ca = (topology.local_edges[1] + count).unbind(-1)
-    four = (a, ab, ca, ab, b, bc, ca, bc, c, ab, bc, ca)
-    return torch.stack(four, -1).reshape(-1, 3)

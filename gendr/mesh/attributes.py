@@ -1,0 +1,161 @@
+"""What the vertices and faces of a mesh carry, checked and packed: positions, UVs, colours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import (
+    check_device,
+    check_finite,
+    check_float,
+    check_index,
+    check_integer,
+    check_like,
+    check_shape,
+    check_tensor,
+    dtype_name,
+)
+from gendr.mesh.uvs import UVs
+
+# Colours lie in [0, 1]. What was learnt may lie a little over the ends; 8-bit values are far off.
+_LARGEST_COLOR = 2.0
+
+
+def check_reach(name: str, vertices: Tensor, dtype: torch.dtype) -> None:
+    """See that finite coordinates are not so large that lengths and areas overflow in a dtype.
+
+    Raises:
+        ValueError: if they are.
+    """
+    if torch.compiler.is_compiling() or vertices.numel() == 0 or vertices.is_meta:
+        return
+    largest = float(vertices.detach().abs().max())
+    if _reach(dtype) < largest < math.inf:
+        other = " or use float64" if largest <= _reach(torch.float64) else ""
+        raise ValueError(
+            f"{name} must lie within ±{_reach(dtype):.0e} in {dtype_name(dtype)}, "
+            f"got {largest:.3g}; scale them down{other}"
+        )
+
+
+def _reach(dtype: torch.dtype) -> float:
+    """The power of ten up to which the area of a triangle, 8 x², does not overflow."""
+    return 10.0 ** math.floor(math.log10(torch.finfo(dtype).max / 8) / 2)
+
+
+def packed_uvs(uvs: Tensor, face_uvs: Tensor, vertices: Tensor, face_counts: Sequence[int]) -> UVs:
+    """UVs given per mesh or for all meshes, packed.
+
+    Args:
+        uvs: [T, 2] or [B, T, 2].
+        face_uvs: [F, 3] or [B, F, 3].
+        vertices: Of the meshes, for their dtype and device.
+        face_counts: Faces per mesh.
+
+    Raises:
+        TypeError: for a wrong dtype.
+        ValueError: for a wrong shape, device, index or value.
+    """
+    check_like("uvs", check_float("uvs", uvs), "vertices", vertices)
+    face_uvs = check_integer("face_uvs", face_uvs)
+    check_device("face_uvs", face_uvs, "vertices", vertices)
+    batch = len(face_counts)
+    if len(set(face_counts)) > 1:
+        raise ValueError(
+            "meshes with different numbers of faces must get their uvs before Mesh.batch"
+        )
+    known = {"B": batch, "F": face_counts[0]}
+    size = check_shape("uvs", uvs, "[T, 2] or [B, T, 2]", **known)["T"]
+    check_shape("face_uvs", face_uvs, "[F, 3] or [B, F, 3]", **known)
+    check_index("face_uvs", face_uvs, size, "uvs")
+    check_finite("uvs", uvs)
+    if batch > 1 and uvs.ndim == 2 and face_uvs.ndim == 2:
+        uvs = uvs.expand(batch, -1, -1)
+    if uvs.ndim == 3:
+        start = size * torch.arange(batch, device=face_uvs.device)
+        face_uvs = (face_uvs + start[:, None, None]).reshape(-1, 3)
+    else:  # one set of uvs for all meshes, but indices of their own: copies keep them apart
+        start = size * torch.arange(batch, device=face_uvs.device)
+        face_uvs = (face_uvs.reshape(batch, -1, 3) + start[:, None, None]).reshape(-1, 3)
+        uvs = uvs.expand(batch, -1, -1)
+    return UVs(uvs.reshape(-1, 2), face_uvs, (size,) * batch)
+
+
+def one_per_mesh(
+    texture: Tensor | Sequence[Tensor], vertices: Tensor, count: int
+) -> tuple[Tensor, ...]:
+    """One texture for each of `count` meshes; those that share one have the same tensor.
+
+    Args:
+        texture: [Ht, Wt, 3], [B, Ht, Wt, 3] or a sequence of B textures.
+        vertices: Of the meshes, for their dtype and device.
+        count: B.
+
+    Raises:
+        TypeError: for what is no tensor or has a wrong dtype.
+        ValueError: for a wrong number, shape, device or value.
+    """
+    if isinstance(texture, Tensor):
+        many = texture.ndim == 4
+        textures = tuple(texture) if many else (texture,) * count
+    elif isinstance(texture, Sequence):
+        textures = tuple(texture)
+    else:
+        textures = (check_tensor("texture", texture),)  # raises
+    if len(textures) != count:
+        raise ValueError(f"there must be one texture per mesh, {count}, got {len(textures)}")
+    for t in {id(t): t for t in textures}.values():
+        check_like("texture", check_float("texture", t), "vertices", vertices)
+        check_shape("texture", t, "[Ht, Wt, 3]")
+        if t.numel() == 0:
+            raise ValueError("texture must have at least one texel, got none")
+        _check_range("texture", t)
+    return textures
+
+
+def packed_colors(name: str, colors: Tensor, vertices: Tensor, counts: Sequence[int]) -> Tensor:
+    """Colours given per mesh or for all meshes, packed: [ΣN, 3].
+
+    Args:
+        name: "vertex_colors" or "face_colors".
+        colors: [N, 3] or [B, N, 3], for N vertices or faces of each mesh; or packed.
+        vertices: Of the meshes, for their dtype and device.
+        counts: N of each mesh.
+
+    Raises:
+        TypeError: for a wrong dtype.
+        ValueError: for a wrong shape, device or value.
+    """
+    check_like(name, check_float(name, colors), "vertices", vertices)
+    letter = "V" if name == "vertex_colors" else "F"
+    alike = len(set(counts)) == 1
+    if alike and len(counts) > 1 and colors.ndim == 2 and colors.shape[0] != sum(counts):
+        check_shape(name, colors, f"[{letter}, 3]", **{letter: counts[0]})
+        colors = colors.repeat(len(counts), 1)
+    if alike and colors.ndim == 3:
+        check_shape(name, colors, f"[B, {letter}, 3]", B=len(counts), **{letter: counts[0]})
+        colors = colors.reshape(-1, 3)
+    check_shape(name, colors, f"[{letter}, 3]", **{letter: sum(counts)})
+    _check_range(name, colors)
+    return colors
+
+
+def _check_range(name: str, colors: Tensor) -> None:
+    """Finite, and not on the scale of 8 bits.
+
+    What requires a gradient is being learnt: an optimiser may take it anywhere, so that its range
+    is not the door's business.
+    """
+    check_finite(name, colors)
+    if colors.requires_grad or colors.numel() == 0:
+        return
+    low, high = (float(x) for x in torch.aminmax(colors))
+    if high > _LARGEST_COLOR or low < 1 - _LARGEST_COLOR:
+        raise ValueError(
+            f"{name} must lie in [0, 1], got {low:g} .. {high:g}; divide 8-bit values by 255, "
+            "clamp what was learnt with .clamp(0, 1)"
+        )

@@ -1,0 +1,112 @@
+"""Arguments of cameras: numbers and tensors as finite tensors of one dtype, device and batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import (
+    check_device,
+    check_finite,
+    check_float,
+    check_like,
+    check_shape,
+    shape_text,
+)
+
+
+def common_kind(**values: Any) -> tuple[torch.dtype, torch.device]:
+    """The dtype and device that the tensors among `values` share; the defaults if there are none.
+
+    Integer tensors follow the floating ones.
+    """
+    name, first = "", None
+    for key, value in values.items():
+        if not isinstance(value, Tensor):
+            continue
+        if value.is_floating_point() or value.is_complex():
+            check_float(key, value)
+        if first is None or (value.is_floating_point() and not first.is_floating_point()):
+            name, first = key, value
+    if first is None:
+        dtype = torch.get_default_dtype()
+        return (dtype if dtype is torch.float64 else torch.float32), torch.device("cpu")
+    for key, value in values.items():
+        if isinstance(value, Tensor):
+            if value.is_floating_point():
+                check_like(key, value, name, first)
+            check_device(key, value, name, first)
+    if not first.is_floating_point():
+        return torch.float32, first.device
+    return first.dtype, first.device
+
+
+def finite_tensor(value: Any, name: str, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """`value` as a finite tensor of `dtype`."""
+    try:
+        tensor = torch.as_tensor(value, dtype=dtype, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        what = type(value).__name__
+        raise TypeError(f"{name} must be a number or a tensor, got {what}: {error}") from None
+    return check_finite(name, tensor)
+
+
+def batched(tensor: Tensor, name: str, tail: tuple[int, ...]) -> Tensor:
+    """`tensor` as [B, *tail]; a missing batch dimension is added."""
+    want = ", ".join(map(str, tail))
+    check_shape(name, tensor, f"[{want}] or [B, {want}]")
+    return tensor[None] if tensor.ndim == len(tail) else tensor
+
+
+def per_camera(tensor: Tensor, name: str) -> Tensor:
+    """`tensor` as [B]; a single number is one camera's."""
+    if tensor.ndim == 0:
+        return tensor[None]
+    if tensor.ndim == 1 and len(tensor) > 0:
+        return tensor
+    raise ValueError(f"{name} must be one number or have shape [B], got {shape_text(tensor.shape)}")
+
+
+def per_axis(tensor: Tensor, name: str) -> Tensor:
+    """`tensor` as [B, 2]; one number stands for both axes, [B] for both axes of every camera."""
+    if tensor.ndim == 0:
+        return tensor.expand(1, 2)
+    if tensor.ndim == 1 and tensor.shape[0] not in (0, 2):
+        return tensor[:, None].expand(-1, 2)
+    return batched(tensor, name, (2,))
+
+
+def broadcast(**tensors: Tensor) -> list[Tensor]:
+    """All tensors with one leading size, 1 broadcasting to B."""
+    sizes = {name: tensor.shape[0] for name, tensor in tensors.items()}
+    batch = max(sizes.values())
+    for name, size in sizes.items():
+        if size not in (1, batch):
+            raise ValueError(f"batch sizes do not fit: {sizes}; {name} needs 1 or {batch}")
+    return [tensor.expand(batch, *tensor.shape[1:]) for tensor in tensors.values()]
+
+
+def height_width(image_size: int | Sequence[int]) -> tuple[int, int]:
+    """(H, W) of `image_size`, an int or a pair."""
+    pair = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
+    if len(pair) != 2 or any(int(n) != n or n < 1 for n in pair):
+        raise ValueError(f"image_size must be a positive int or (H, W), got {image_size!r}")
+    return int(pair[0]), int(pair[1])
+
+
+def _check_fov(fov: Tensor) -> None:
+    bad = (fov.detach() <= 0) | (fov.detach() >= 180)
+    if bool(bad.any()):
+        worst = float(fov.detach()[bad][0])
+        raise ValueError(f"fov must be in (0, 180) degrees, got {worst:g}")
+
+
+def focal_of_fov(fov: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[B] focal lengths in NDC units of full angles across the shorter side, in degrees."""
+    angle = per_camera(finite_tensor(fov, "fov", dtype, device), "fov")
+    _check_fov(angle)
+    return 1 / torch.tan(angle * (math.pi / 360))

@@ -1,0 +1,58 @@
+"""Several images in one texture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+# Texels that the images of an atlas are continued by on each side: what bilinear lookup reaches.
+_PADDING = 1
+
+
+def atlas(
+    images: Sequence[Array | None],
+    uvs: Array,
+    face_uvs: Array,
+    face_material: Array,
+    painted: Array,
+    notes: list[str],
+) -> tuple[Array, Array, Array]:
+    """All images below each other in one texture: it, the UVs and the UV indices of each corner.
+
+    Args:
+        images: [H, W, 3] of each material, or None.
+        uvs: [T, 2].
+        face_uvs: [F, 3], -1 without.
+        face_material: [F], -1 stands for the last material.
+        painted: [F], the faces that have an image and UVs; the others point at a white texel.
+        notes: Where it is said that some faces repeat their image.
+    """
+    used = {id(images[i]): images[i] for i in sorted(set(face_material[painted].tolist()))}
+    blocks = [np.ones((1, 1, 3)), *(image for image in used.values() if image is not None)]
+    of_material = [list(used).index(id(m)) + 1 if id(m) in used else 0 for m in images]
+    size = np.array([b.shape[:2] for b in blocks])  # [blocks, 2], height and width
+    width = int(size[:, 1].max()) + 2 * _PADDING
+    rows = []
+    for block in blocks:
+        # Continued as the renderer does, by repeating it.
+        block = np.pad(block, ((_PADDING, _PADDING), (_PADDING, _PADDING), (0, 0)), mode="wrap")
+        rows.append(np.pad(block, ((0, 0), (0, width - block.shape[1]), (0, 0))))
+    texture = np.concatenate(rows)
+    start = np.cumsum([0] + [len(r) for r in rows])[:-1] + _PADDING
+    which = np.where(painted, np.array(of_material)[face_material], 0)
+    uv = np.where(painted[:, None, None], uvs[face_uvs * painted[:, None]], 0.5)
+    uv = uv - np.floor(uv.min(1, keepdims=True) + 1e-6)
+    wide = int((uv.max((1, 2)) > 1 + 1e-4).sum())
+    if wide:
+        notes.append(f"{wide} faces repeat their image, which one texture of several cannot")
+    uv = uv.clip(0, 1)
+    u = (_PADDING + uv[..., 0] * size[which, 1, None]) / width
+    v = 1 - (start[which, None] + (1 - uv[..., 1]) * size[which, 0, None]) / len(texture)
+    corners = np.stack((u, v), -1).reshape(-1, 2)
+    unique, index = np.unique(corners, axis=0, return_inverse=True)
+    return texture, unique, index.reshape(-1, 3)

@@ -1,0 +1,38 @@
+"""What is said of a file: that it is damaged, or what of it was dropped."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+
+def note(notes: list[str], text: str) -> None:
+    """Append a note once."""
+    if text not in notes:
+        notes.append(text)
+
+
+def warn_of(what: str, notes: Sequence[str]) -> None:
+    """One warning of all notes, if there are any."""
+    if notes:
+        warn_caller(f"{what}: {'; '.join(notes)}")
+
+
+def warn_caller(message: str) -> None:
+    """Warn at the line that called into this package, however deep in it we are."""
+    package = __name__.partition(".")[0]
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == package:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level - 1 if frame is None else level)
+
+
+@contextmanager
+def damage_named(path: object) -> Generator[None, None, None]:
+    """Turn what is wrong with the content of a file into a `ValueError` with its name."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None

@@ -1,0 +1,71 @@
+"""Textures of images, and images of textures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gendr.mesh.files.reports import note, warn_of
+from gendr.mesh.images import MAX_MEGAPIXELS, open_image
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Array = NDArray[Any]
+
+
+def load_texture(
+    path: str | Path,
+    *,
+    max_megapixels: float = MAX_MEGAPIXELS,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Read an image file as a texture: [H, W, 3], RGB in [0, 1], row 0 the top.
+
+    For meshes whose file does not name its texture: `mesh.with_texture(load_texture("x.png"))`.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is no image, or one of more than `max_megapixels` million pixels.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no image file at {path}")
+    notes: list[str] = []
+    with open_image(path, max_megapixels) as image:
+        texture = pixels(image, notes)
+    warn_of(path.name, notes)
+    return torch.from_numpy(texture).to(dtype=dtype, device=device)
+
+
+def pixels(image: Image, notes: list[str]) -> Array:
+    """RGB in [0, 1], [H, W, 3], row 0 the top."""
+    if image.mode.startswith("I;16") or image.mode == "I":
+        grey = np.array(image, np.float64)
+        grey /= 65535  # in place, here and below: of a large image, every copy counts
+        return np.repeat(grey[:, :, None], 3, axis=2)
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        if np.asarray(image.getchannel("A")).min() < 255:
+            note(notes, "the transparency of its texture is dropped")
+    values = np.array(image.convert("RGB"), np.float64)
+    values /= 255
+    return values
+
+
+def to_image(texture: Tensor) -> Image:
+    """8-bit RGB image."""
+    from PIL import Image
+
+    return Image.fromarray(to_bytes(texture))
+
+
+def to_bytes(colors: Tensor) -> Array:
+    """[0, 1] to 0 .. 255, rounded."""
+    return (colors.clamp(0, 1) * 255).round().to(torch.uint8).numpy()

@@ -1,0 +1,108 @@
+"""PLY, OFF, STL and GLB files, which trimesh reads, and writes but for PLY."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gendr.mesh.files.origins import origin_of
+from gendr.mesh.files.ply import strip_faces
+from gendr.mesh.files.reports import damage_named
+from gendr.mesh.files.soup import Soup, merge
+from gendr.mesh.files.trimesh_objects import scene_soup, texture_image, to_trimesh
+from gendr.mesh.images import check_megapixels, without_pillow_limit
+from gendr.mesh.parts import MeshParts
+
+
+def read_with_trimesh(path: Path, notes: list[str], max_megapixels: float) -> Soup:
+    """All geometries of the file, placed by their transforms."""
+    import trimesh
+
+    kind = path.suffix[1:].upper()
+    try:
+        # Trimesh opens images, which it leaves out if Pillow refuses them. NumPy's warnings are
+        # about what a damaged file holds.
+        with without_pillow_limit(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _check_complete(path)
+            scene: Any = trimesh.load_scene(path, process=False)
+            if path.suffix.lower() == ".ply":
+                _fill_strips(scene)
+    except Exception as error:  # noqa: BLE001 (trimesh raises anything on a damaged file)
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        if isinstance(error, RecursionError):
+            reason = ["it is nested too deeply"]
+        raise ValueError(f"{path} is no readable {kind} file ({reason[0][:120]})") from None
+    for geometry in scene.geometry.values():
+        image = texture_image(geometry)
+        if image is not None:
+            check_megapixels(f"the texture of {path}", image.size, max_megapixels)
+    with damage_named(path):
+        soup = scene_soup(scene, notes)
+    if kind in ("STL", "GLB") or (kind == "PLY" and len(soup.uvs)):
+        merge(soup)
+    return soup
+
+
+def _fill_strips(scene: Any) -> None:
+    """Put meshes in the place of point clouds that have triangle strips."""
+    import trimesh
+
+    for name, points in scene.geometry.items():
+        raw = points.metadata.get("_ply_raw", {})
+        if isinstance(points, trimesh.PointCloud) and "tristrips" in raw:
+            colors = points.colors if np.size(points.colors) else None
+            scene.geometry[name] = trimesh.Trimesh(
+                points.vertices,
+                strip_faces(raw["tristrips"]),
+                vertex_colors=colors,
+                process=False,
+            )
+
+
+def _check_complete(path: Path) -> None:
+    """Raise for what trimesh reads although the end is missing."""
+    data = path.read_bytes()
+    if path.suffix.lower() == ".off":
+        lines = [
+            line.split("#")[0].split() for line in data.decode("utf-8", "replace").splitlines()
+        ]
+        lines = [words for words in lines if words]
+        if lines and lines[0][0].endswith("OFF"):
+            lines[0].pop(0)
+        lines = [words for words in lines if words]
+        if lines and len(lines) <= sum(int(n) for n in lines[0][:2]):
+            raise ValueError("it has fewer lines than its header says")
+    elif path.suffix.lower() == ".glb" and len(data) >= 12:
+        (length,) = struct.unpack("<I", data[8:12])
+        if data[:4] == b"glTF" and length > len(data):
+            raise ValueError(f"it has {len(data)} of {length} bytes")
+    elif path.suffix.lower() == ".stl" and b"facet" not in data:
+        if len(data) < 84:
+            raise ValueError("it has no header")
+        (count,) = struct.unpack("<I", data[80:84])
+        if len(data) != 84 + 50 * count:
+            raise ValueError(f"it has {len(data)} bytes, its header says {84 + 50 * count}")
+
+
+def trimesh_bytes(parts: MeshParts, kind: str) -> bytes:
+    """OFF, STL or GLB."""
+    import trimesh
+
+    geometry = to_trimesh(parts)
+    if kind == ".glb":
+        # Positions are float32, but the transform of the scene is not.
+        place = np.eye(4)
+        place[:3, 3] = origin_of(geometry.vertices, torch.float32)
+        geometry.vertices -= place[:3, 3]
+        scene: Any = trimesh.Scene()
+        scene.add_geometry(geometry, transform=place)
+        geometry = scene
+    options: dict[str, Any] = {"digits": 17} if kind == ".off" else {}
+    data: str | bytes = geometry.export(file_type=kind[1:], **options)
+    return data.encode() if isinstance(data, str) else data

@@ -1,0 +1,189 @@
+"""What cameras look at: where their lines of sight meet, and how far they see round it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_finite, check_float, check_shape
+from gendr.mesh.cameras import Camera
+
+# Mask values below this are noise (JPEG), which over a large image would outweigh a small object.
+MASK_NOISE = 0.1
+# A mask that runs along the image border for this part of its outline counts as cut off.
+_CUT = 0.05
+# How little a cut mask, whose centroid is biased, counts against a whole one.
+_CUT_WEIGHT = 0.05
+# Mean squared sine between lines of sight below which their meeting point has no depth: 0.2 deg.
+_PARALLEL = 1e-5
+
+
+def view_volume(camera: Camera) -> tuple[Tensor, Tensor]:
+    """The largest sphere that all cameras see whole, about the point they look at.
+
+    That point is where the optical axes meet, in the least-squares sense. If masks are at hand,
+    `visual_sphere` knows better.
+
+    Args:
+        camera: B >= 2 cameras, not all parallel; square images are assumed.
+
+    Returns:
+        Centre [3] and radius [] in world units.
+
+    Raises:
+        ValueError: If the axes are parallel, meet behind the cameras, or a camera does not see
+            their meeting point.
+    """
+    with torch.no_grad():
+        exact = camera.to(torch.float64)
+        weights = torch.ones_like(exact.eye[:, 0])
+        centre, depthless = _meeting_point(exact.eye, exact.ahead, weights)
+        if depthless is not None:
+            raise ValueError(
+                f"the optical axes of the {len(camera)} cameras are parallel and meet nowhere; "
+                "place the sphere yourself, or by masks with visual_sphere"
+            )
+        x, y, z = exact.world_to_camera(centre[None])[:, 0].unbind(-1)
+        _check_ahead(z)
+        gaps = []
+        for axis, along in ((0, x), (1, y)):
+            f, c = exact.focal[:, axis], exact.principal[:, axis]
+            for side in (-1, 1):  # distance to the plane x_ndc = side, > 0 within
+                if exact.orthographic:
+                    gaps.append((1 - side * (f * along + c)) / f)
+                else:
+                    inside = z - side * (f * along + c * z)
+                    gaps.append(inside / torch.sqrt(f**2 + (side - c) ** 2))
+        radius = torch.stack(gaps).amin()
+        if float(radius) <= 0:
+            raise ValueError("the point where the optical axes meet is not seen by all cameras")
+        return centre.to(camera.dtype), radius.to(camera.dtype)
+
+
+def visual_sphere(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the object of some masks is, and how large: a sphere to start a fit from.
+
+    The centre is the point nearest, in the least-squares sense, to the lines through the centroids
+    of the masks; the radius is the median over views of that of a sphere whose mask has the same
+    second moment. Both are measured in solid angle, so they are exact for a sphere anywhere in
+    view. Masks that the image border cuts count for little, and only as lower bounds of the radius
+    if there are no others. If all lines are parallel (one view, say), the scale of the world is
+    not determined, and the radius is chosen to be 1 for perspective cameras.
+
+    Args:
+        camera: B cameras.
+        masks: [B, H, W] in [0, 1].
+
+    Returns:
+        Centre [3] and radius [] in world units, without gradient.
+
+    Raises:
+        ValueError: If shapes do not fit, all masks are empty, or the lines meet behind the cameras.
+    """
+    with torch.no_grad():
+        check_finite("masks", check_float("masks", masks))
+        sizes = check_shape("masks", masks, "[B, H, W]")
+        exact = camera.expand(sizes["B"]).to(torch.float64)
+        alpha = masks.to(exact.device, torch.float64)
+        alpha = torch.where(alpha < MASK_NOISE, 0.0, alpha)
+        seen = alpha.flatten(1).amax(1) >= 0.5
+        if not bool(seen.any()):
+            raise ValueError(f"all {len(masks)} masks are empty; no view shows the object")
+        exact, alpha = exact[seen], alpha[seen]
+        whole = ~_is_cut(alpha)
+        direction, origin, spread = _lines(exact, alpha)
+        weights = torch.where(whole, 1.0, _CUT_WEIGHT).to(torch.float64)
+        centre, depthless = _meeting_point(origin, direction, weights)
+        if depthless is not None:
+            # Nothing but the mask sizes speaks of depth: set the radius, or the distance.
+            away = 1 / spread if not exact.orthographic else 1 + 3 * spread
+            centre = centre + away.mean() * depthless
+        distance = torch.linalg.vector_norm(centre - exact.eye, dim=-1)
+        _check_ahead(exact.world_to_camera(centre[None])[:, 0, 2])
+        radii = spread if exact.orthographic else distance * spread
+        radius = radii[whole].quantile(0.5) if bool(whole.any()) else radii.amax()
+        return centre.to(camera.dtype), radius.to(camera.dtype)
+
+
+def _check_ahead(depth: Tensor) -> None:
+    if float((depth > 0).double().mean()) <= 0.5:
+        raise ValueError(
+            "the lines of sight meet behind the cameras; is transform_matrix camera to world, "
+            "in OpenGL's convention (the camera looks along -z)?"
+        )
+
+
+def _is_cut(alpha: Tensor) -> Tensor:
+    """[B], whether a mask [B, H, W] runs along the image border, measured by its outline."""
+    border = alpha[:, [0, -1], :].sum((1, 2)) + alpha[:, :, [0, -1]].sum((1, 2))
+    outline = 2 * torch.sqrt(math.pi * alpha.sum((1, 2)))  # of a disc of that area
+    return border > _CUT * outline
+
+
+def _lines(camera: Camera, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The lines through the centroids of the masks, and how far the masks spread about them.
+
+    Returns:
+        Unit directions [B, 3], points on the lines [B, 3], and [B] the sine of the angle (the
+        length, if orthographic) that a sphere of the same second moment would span.
+    """
+    batch, height, width = alpha.shape
+    like: dict[str, Any] = {"dtype": alpha.dtype, "device": alpha.device}
+    side = min(height, width)
+    y = -(2 * torch.arange(height, **like) + 1 - height) / side
+    x = (2 * torch.arange(width, **like) + 1 - width) / side
+    xy = torch.cartesian_prod(y, x).flip(1)  # [H W, 2]
+    spread = []
+    directions, origins = [], []
+    for i in range(batch):  # one view at a time: large images times many views would not fit
+        weight = alpha[i].reshape(-1)
+        plane = (xy - camera.principal[i]) / camera.focal[i]
+        rotation = camera.rotation[i]
+        if camera.orthographic:
+            total = weight.sum()
+            middle = weight @ plane / total
+            variance = (weight @ (plane - middle).square().sum(-1)) / total
+            spread.append((2 * variance).sqrt())  # of a disc: R^2 / 2
+            directions.append(rotation[2])
+            origins.append(camera.eye[i] + middle @ rotation[:2])
+            continue
+        slope = (plane.square().sum(-1) + 1).rsqrt()  # cosine to the optical axis
+        weight = weight * slope**3  # solid angle of a pixel
+        rays = torch.cat([plane, torch.ones_like(plane[:, :1])], 1) * slope[:, None]
+        mean = weight @ rays / weight.sum()
+        # Over the cap that a sphere covers, the mean ray has length (1 + cos) / 2.
+        length = torch.linalg.vector_norm(mean)
+        cosine = (2 * length - 1).clamp(-1, 1)
+        spread.append((1 - cosine.square()).clamp(min=0).sqrt())
+        directions.append(mean / length @ rotation)
+        origins.append(camera.eye[i])
+    return torch.stack(directions), torch.stack(origins), torch.stack(spread)
+
+
+def _meeting_point(
+    origin: Tensor, direction: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """The point [3] nearest to lines [B, 3], by weighted least squares.
+
+    Returns:
+        The point; and None, or the direction [3] if all are nearly the same, along which the point
+        could be anywhere (it is then the one nearest to the mean origin).
+    """
+    eye = torch.eye(3, dtype=origin.dtype, device=origin.device)
+    across = eye - direction[:, :, None] * direction[:, None, :]
+    weight = (weight / weight.sum())[:, None]
+    # About the mean origin: a world far from 0 loses no digits.
+    about = (weight * origin).sum(0)
+    matrix = (weight[..., None] * across).sum(0)
+    side = (weight * (across @ (origin - about)[..., None]).squeeze(-1)).sum(0)
+    values, vectors = torch.linalg.eigh(matrix)
+    inverse = torch.where(values < _PARALLEL, 0.0, 1 / values.clamp(min=_PARALLEL))
+    point = about + vectors @ (inverse * (vectors.T @ side))
+    mean = (weight * direction).sum(0)
+    length = torch.linalg.vector_norm(mean)
+    # Views from opposite sides are parallel too, but their object is between them, at the mean.
+    free = bool(values[0] < _PARALLEL) and float(length) > 0.5
+    return point, mean / length if free else None

@@ -1,0 +1,53 @@
+"""What one mesh is made of, on the way into a `Mesh` and out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class MeshParts:
+    """The arguments of `Mesh` for one mesh, and its origin; files and other libraries know these.
+
+    Unchecked on the way in: `Mesh` does that. On the way out of a `Mesh` they fit together.
+    """
+
+    vertices: Tensor  # [V, 3]
+    faces: Tensor  # [F, 3]
+    uvs: Tensor | None = None  # [T, 2]
+    face_uvs: Tensor | None = None  # [F, 3]
+    texture: Tensor | None = None  # [Ht, Wt, 3]
+    vertex_colors: Tensor | None = None  # [V, 3]
+    face_colors: Tensor | None = None  # [F, 3]
+    origin: Tensor | None = None  # float64 [3]; None is 0
+
+    @property
+    def has_origin(self) -> bool:
+        """Whether the coordinates count from elsewhere than 0."""
+        return self.origin is not None and bool(self.origin.any())
+
+    def world_vertices(self) -> Tensor:
+        """Positions in the world of all vertices: float64 [V, 3], always a new tensor."""
+        return self.vertices.double() + (0.0 if self.origin is None else self.origin)
+
+    def with_corner_colors(self) -> MeshParts:
+        """The same surface with vertex colours in place of face colours.
+
+        No two faces share a vertex then; `merge` joins those of equal position and colour again.
+        """
+        if self.face_colors is None:
+            return self
+        corners = self.faces.reshape(-1)
+        colors = self.face_colors[:, None].expand(-1, 3, -1).reshape(-1, 3)
+        if self.vertex_colors is not None:
+            colors = self.vertex_colors[corners] * colors
+        return replace(
+            self,
+            vertices=self.vertices[corners],
+            faces=torch.arange(len(corners)).reshape(-1, 3),
+            vertex_colors=colors,
+            face_colors=None,
+        )

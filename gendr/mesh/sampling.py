@@ -1,0 +1,50 @@
+"""Random points on surfaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gendr.mesh.topology import offsets
+
+
+def sample_points(
+    corners: Tensor,
+    areas: Tensor,
+    counts: Sequence[int],
+    count: int,
+    generator: torch.Generator | None,
+) -> Tensor:
+    """Points spread evenly over each of B surfaces: [B, count, 3].
+
+    Args:
+        corners: [ΣF, 3, 3] (face, corner, xyz), the faces of the surfaces one after the other.
+        areas: [ΣF].
+        counts: Faces per surface.
+        count: Points per surface.
+        generator: Where the random numbers come from; the seeded default if None.
+
+    Raises:
+        ValueError: for a surface without area.
+    """
+    device = corners.device
+    where = generator.device if generator is not None else device
+    random = torch.rand(
+        len(counts), count, 3, dtype=torch.float64, device=where, generator=generator
+    ).to(device)
+    picked: list[Tensor] = []
+    parts = areas.detach().double().split(list(counts))
+    for i, (start, part) in enumerate(zip(offsets(counts), parts, strict=True)):
+        total = part.cumsum(0)
+        if len(total) == 0 or not bool(total[-1] > 0):
+            raise ValueError(f"mesh {i} has no area to sample points from")
+        # right=True never stops at a face of no area, and the clamp meets rounding at the end.
+        face = torch.searchsorted(total, random[i, :, 0] * total[-1], right=True)
+        picked.append(start + face.clamp(max=int(part.nonzero()[-1])))
+    root = random[..., 1].sqrt()
+    weights = torch.stack((1 - root, root * (1 - random[..., 2]), root * random[..., 2]), -1)
+    chosen = corners.index_select(0, torch.cat(picked))
+    points = (weights.reshape(-1, 3, 1).to(corners.dtype) * chosen).sum(1)
+    return points.reshape(len(counts), count, 3)

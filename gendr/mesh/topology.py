@@ -1,0 +1,118 @@
+"""Who is connected to whom in a mesh, apart from where its vertices are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.tracing import lazy
+
+
+def offsets(counts: Sequence[int]) -> tuple[int, ...]:
+    """Where each part starts: exclusive running sum."""
+    return tuple(accumulate(counts, initial=0))[:-1]
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """Who is connected to whom, shared by all meshes that differ in vertex positions only.
+
+    `local` holds the faces of one mesh [F, 3] if all B meshes share them, else the packed ones.
+    A batch of copies knows the `one` it copies, so what is found for one is found for all.
+    """
+
+    local: Tensor
+    vertex_counts: tuple[int, ...]
+    face_counts: tuple[int, ...]
+    shared: bool
+    one: Topology | None = None
+
+    @lazy
+    def faces(self) -> Tensor:
+        """Packed indices [ΣF, 3]."""
+        if not self.shared or len(self.vertex_counts) == 1:
+            return self.local
+        start = torch.tensor(offsets(self.vertex_counts), device=self.local.device)
+        return (self.local + start[:, None, None]).reshape(-1, 3)
+
+    @lazy
+    def local_edges(self) -> tuple[Tensor, Tensor]:
+        """Unique undirected edges [E, 2], smaller index first, and those of each face [F, 3].
+
+        Edge k of a face joins its corners k and k + 1 (mod 3). Of one mesh if shared, else packed.
+        """
+        if self.one is not None:
+            return self.one.local_edges
+        ends = torch.stack((self.local, self.local.roll(-1, dims=1)), -1)  # [F, 3, 2]
+        low, high = ends.amin(-1), ends.amax(-1)
+        base = max(1, sum(self.vertex_counts))
+        key, of_face = torch.unique(low * base + high, return_inverse=True)
+        return torch.stack((key // base, key % base), -1), of_face.reshape(-1, 3)
+
+    @lazy
+    def edges(self) -> Tensor:
+        """Unique undirected edges, packed: [ΣE, 2]."""
+        edges = self.local_edges[0]
+        if not self.shared or len(self.vertex_counts) == 1:
+            return edges
+        start = torch.tensor(offsets(self.vertex_counts), device=edges.device)
+        return (edges + start[:, None, None]).reshape(-1, 2)
+
+    @lazy
+    def closed(self) -> bool:
+        """Whether every edge is run through once in each direction."""
+        if self.local.numel() == 0:
+            return False
+        edges, of_face = self.local_edges
+        forward = (self.local < self.local.roll(-1, dims=1)).reshape(-1)
+        count = torch.bincount(of_face.reshape(-1), minlength=len(edges))
+        ahead = torch.bincount(of_face.reshape(-1)[forward], minlength=len(edges))
+        return bool((count == 2).all()) and bool((ahead == 1).all())
+
+    @lazy
+    def _copies(self) -> dict[int, Topology]:
+        return {1: self}
+
+    def repeated(self, count: int) -> Topology:
+        """`count` copies of a single mesh, made once."""
+        if count not in self._copies:
+            self._copies[count] = Topology(
+                self.local, self.vertex_counts * count, self.face_counts * count, True, self
+            )
+        return self._copies[count]
+
+    @staticmethod
+    def joined(parts: Sequence[Topology]) -> Topology:
+        """One topology of the meshes of several; copies of one mesh stay copies of it."""
+        first = parts[0]
+        one = first.one or first
+        if first.shared and all((part.one or part) is one for part in parts):
+            return one.repeated(sum(len(part.vertex_counts) for part in parts))
+        starts = offsets([sum(part.vertex_counts) for part in parts])
+        return Topology(
+            torch.cat([part.faces + start for part, start in zip(parts, starts, strict=True)]),
+            tuple(n for part in parts for n in part.vertex_counts),
+            tuple(n for part in parts for n in part.face_counts),
+            shared=False,
+        )
+
+    def of_mesh(self, i: int) -> Topology:
+        """The topology of mesh i of several."""
+        if self.one is not None:
+            return self.one
+        vertex, face = offsets(self.vertex_counts)[i], offsets(self.face_counts)[i]
+        count = self.face_counts[i]
+        local = self.local[face : face + count] - vertex
+        return Topology(local, (self.vertex_counts[i],), (count,), shared=True)
+
+    def to(self, device: torch.device) -> Topology:
+        """The same on another device."""
+        if self.local.device == device:
+            return self
+        if self.one is not None:
+            return self.one.to(device).repeated(len(self.vertex_counts))
+        return Topology(self.local.to(device), self.vertex_counts, self.face_counts, self.shared)

@@ -1,0 +1,254 @@
+"""The transforms file of an image folder: its frames, their files, lenses and poses.
+
+`gendr.mesh.views` says what it holds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from gendr._runtime.checks import shape_text
+from gendr.mesh.images import read_size
+from gendr.mesh.rotations import ORTHONORMAL
+
+TRANSFORMS = ("transforms.json", "transforms_train.json")
+_IMAGES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
+_LAYOUT = (
+    "it must hold frames, each with file_path and transform_matrix (4 x 4, camera to world, "
+    "OpenGL), and camera_angle_x or fl_x"
+)
+_PINHOLES = ("PINHOLE", "SIMPLE_PINHOLE", "PERSPECTIVE", "OPENCV", "RADIAL", "SIMPLE_RADIAL")
+
+# Lens distortion below this many pixels at the image's corner is treated as none.
+_DISTORTION_PIXELS = 0.25
+
+
+@final
+@dataclass(frozen=True)
+class Frame:
+    """A frame of the transforms file, with what the headers of its images say.
+
+    Attributes:
+        entry: What the file says about it.
+        name: What the file calls it.
+        where: The same for messages, with the file.
+        image: Its image.
+        mask: The image of its mask; None if that is in the image.
+        size: (H, W) of both.
+    """
+
+    entry: dict[str, Any]
+    name: str
+    where: str
+    image: Path
+    mask: Path | None
+    size: tuple[int, int]
+
+
+def read_transforms(path: Path) -> tuple[Path, dict[str, Any]]:
+    """The transforms file of a folder, or the file itself, and what it holds."""
+    if not path.exists():
+        raise ValueError(f"{path} does not exist; give an image folder or its transforms.json")
+    file = path
+    if path.is_dir():
+        found = [path / name for name in TRANSFORMS if (path / name).is_file()]
+        if not found:
+            count = sum(p.suffix.lower() in _IMAGES for p in path.rglob("*"))
+            raise ValueError(
+                f"image folder without poses: {path} holds {count} images but no transforms.json; "
+                f"{_LAYOUT}"
+            )
+        file = found[0]
+    try:
+        meta = json.loads(file.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{file} is no transforms file: its JSON is nested too deeply") from None
+    except ValueError as error:  # no JSON, no UTF-8, or a number of thousands of digits
+        raise ValueError(f"{file} is no JSON file: {error}") from None
+    frames = meta.get("frames") if isinstance(meta, dict) else None
+    if not isinstance(frames, list) or not frames:
+        raise ValueError(f"{file} has no frames; {_LAYOUT}")
+    return file, meta
+
+
+def list_frames(file: Path, meta: dict[str, Any], max_megapixels: float) -> list[Frame]:
+    """All frames, with their files found and of fitting sizes."""
+    frames: list[Frame] = []
+    for i, entry in enumerate(meta["frames"]):
+        if not isinstance(entry, dict) or not isinstance(entry.get("file_path"), str):
+            raise ValueError(f"{file}: frame {i} has no file_path; {_LAYOUT}")
+        name = entry["file_path"]
+        where = f"{file}: frame {i} ({name})"
+        image = _find_image(file.parent, name, where)
+        given = entry.get("mask_path")
+        mask = (
+            _find_image(file.parent, str(given), where) if given else _find_mask(file.parent, image)
+        )
+        size = read_size(image, max_megapixels)
+        of_mask = size if mask is None else read_size(mask, max_megapixels)
+        if of_mask != size:
+            raise ValueError(
+                f"masks must be as large as their image, got {size_text(of_mask)} in {mask} "
+                f"and {size_text(size)} in {image}"
+            )
+        frames.append(Frame(entry, name, where, image, mask, size))
+    return frames
+
+
+def _find_image(root: Path, name: str, where: str) -> Path:
+    """The file of a frame; its name may lack the extension."""
+    for candidate in (root / name, *(root / (name + suffix) for suffix in _IMAGES)):
+        if candidate.is_file():
+            return candidate
+    raise ValueError(f"{where}: no such image: {root / name} (nor with .png, .jpg, ...)")
+
+
+def _find_mask(root: Path, image: Path) -> Path | None:
+    """The mask of an image in a parallel folder `masks`; None if there is no such folder."""
+    folders = {root / "masks", image.parent.parent / "masks"}
+    folders = sorted(folder for folder in folders if folder.is_dir() and folder != image.parent)
+    if not folders:
+        return None
+    stem = image.with_suffix("").name
+    for folder in folders:
+        try:
+            inside = image.relative_to(root).parent
+        except ValueError:  # an absolute path in the file
+            inside = Path()
+        for place in (folder, folder / inside, folder / Path(*inside.parts[1:])):
+            for name in (*(stem + s for s in _IMAGES), *(image.name + s for s in _IMAGES)):
+                if (place / name).is_file():
+                    return place / name
+    raise ValueError(f"no mask for {image} in {folders[0]}; want {stem}.png there")
+
+
+def _number(meta: dict[str, Any], frame: dict[str, Any], key: str, where: str) -> float | None:
+    """A number of the frame, else of the whole file."""
+    value = frame.get(key, meta.get(key))
+    if value is None:
+        return None
+    finite = isinstance(value, (int, float)) and abs(value) <= sys.float_info.max
+    if isinstance(value, bool) or not finite:
+        raise ValueError(f"{where}: {key} must be a finite number, got {value!r:.40}")
+    return float(value)
+
+
+def intrinsics_of(
+    meta: dict[str, Any], frame: Frame, target: tuple[int, int]
+) -> tuple[float, float, float, float]:
+    """(fx, fy, cx, cy) in pixels of the target size, first pixel's centre at 0.5."""
+    entry, where = frame.entry, frame.where
+
+    def number(key: str) -> float | None:
+        return _number(meta, entry, key, where)
+
+    model = entry.get("camera_model", meta.get("camera_model", "PINHOLE"))
+    if model not in _PINHOLES or entry.get("is_fisheye", meta.get("is_fisheye", False)):
+        kind = model if model not in _PINHOLES else "fisheye"
+        raise ValueError(f"{where}: the lens is {kind}, not a pinhole; undistort the images first")
+    w, h = _calibrated_size(frame, number("w"), number("h"))
+    fx, fy = number("fl_x"), number("fl_y")
+    for axis, key, side in (("x", "camera_angle_x", w), ("y", "camera_angle_y", h)):
+        angle = number(key)
+        if angle is None or (fx if axis == "x" else fy) is not None:
+            continue
+        if not 0 < angle < math.pi:
+            raise ValueError(f"{where}: {key} must be in (0, pi) radians, got {angle:g}")
+        focal = side / (2 * math.tan(angle / 2))
+        fx, fy = (focal, fy) if axis == "x" else (fx, focal)
+    fx = fy if fx is None else fx
+    fy = fx if fy is None else fy
+    if fx is None or fy is None:
+        raise ValueError(f"{where}: no intrinsics; give camera_angle_x or fl_x (fl_y, cx, cy)")
+    if min(fx, fy) <= 0:
+        raise ValueError(f"{where}: focal lengths must be > 0, got {fx:g}, {fy:g}")
+    _check_undistorted(number, math.hypot(w / fx, h / fy) / 2, max(fx, fy), where)
+    cx, cy = number("cx"), number("cy")
+    cx, cy = w / 2 if cx is None else cx, h / 2 if cy is None else cy
+    sx, sy = target[1] / w, target[0] / h
+    return fx * sx, fy * sy, cx * sx, cy * sy
+
+
+def _calibrated_size(frame: Frame, w: float | None, h: float | None) -> tuple[float, float]:
+    """Width and height that the intrinsics are meant for: those of the image, or a multiple."""
+    height, width = frame.size
+    for key, side in (("w", w), ("h", h)):
+        if side is not None and side <= 0:
+            raise ValueError(f"{frame.where}: {key} must be > 0, got {side:g}")
+    if w is None or h is None:
+        factor = w / width if w is not None else h / height if h is not None else 1.0
+        return factor * width, factor * height
+    if not _is_multiple((w, h), (width, height)):
+        turned = _is_multiple((h, w), (width, height))
+        hint = "intrinsics must be those of the image, or of the same image at another size"
+        if turned:
+            hint = "one of them is turned; an orientation in the EXIF data is not applied"
+        raise ValueError(
+            f"{frame.where}: the file says w x h = {w:g} x {h:g}, but {frame.image.name} has "
+            f"{width} x {height} pixels; {hint}"
+        )
+    return w, h
+
+
+def _is_multiple(size: tuple[float, float], image: tuple[int, int]) -> bool:
+    """Whether the image can be that size times one factor, each side rounded to whole pixels."""
+    low = max((side - 1) / whole for side, whole in zip(image, size, strict=True))
+    high = min((side + 1) / whole for side, whole in zip(image, size, strict=True))
+    return low < high
+
+
+def _check_undistorted(number: Any, radius: float, focal: float, where: str) -> None:
+    """Raise if the lens bends the corner, at `radius` from the axis, by a visible amount."""
+    radial = [number(f"k{i}") or 0.0 for i in (1, 2, 3, 4, 5, 6)]
+    bend = sum(abs(k) * radius ** (2 * i + 3) for i, k in enumerate(radial[:3]))
+    bend += sum(abs(k) * radius ** (2 * i + 3) for i, k in enumerate(radial[3:]))
+    bend += sum(3 * abs(number(key) or 0.0) * radius**2 for key in ("p1", "p2"))
+    if bend * focal > _DISTORTION_PIXELS:
+        raise ValueError(
+            f"{where}: lens distortion (k1, k2, ..., p1, p2) of {bend * focal:.2g} pixels at the "
+            "corner is not supported; undistort the images first and set them to 0"
+        )
+
+
+def pose_of(frame: Frame) -> npt.NDArray[np.float64]:
+    """The [4, 4] camera-to-world matrix of a frame, its rotation made exact."""
+    where = frame.where
+    try:
+        matrix = np.asarray(frame.entry.get("transform_matrix"), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):  # OverflowError: an integer of 400 digits
+        matrix = np.zeros(())
+    if matrix.shape not in ((4, 4), (3, 4)):
+        raise ValueError(
+            f"{where}: transform_matrix must be 4 x 4 numbers, got shape {shape_text(matrix.shape)}"
+        )
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"{where}: transform_matrix holds NaN or inf")
+    if len(matrix) == 4 and not np.allclose(matrix[3], (0, 0, 0, 1), rtol=0, atol=1e-6):
+        raise ValueError(f"{where}: the last row of transform_matrix must be 0 0 0 1; transposed?")
+    rotation = matrix[:3, :3]
+    error = np.abs(rotation @ rotation.T - np.eye(3)).max()
+    if error > ORTHONORMAL:
+        raise ValueError(
+            f"{where}: transform_matrix is not a rotation and translation: R R^T differs from the "
+            f"identity by {error:.2g}; remove scale and shear"
+        )
+    if np.linalg.det(rotation) < 0:
+        raise ValueError(f"{where}: transform_matrix is a mirror (determinant -1), not a rotation")
+    u, _, v = np.linalg.svd(rotation)
+    pose = np.eye(4)
+    pose[:3, :3], pose[:3, 3] = u @ v, matrix[:3, 3]
+    return pose
+
+
+def size_text(shape: Sequence[int]) -> str:
+    """Width x height, as image tools write it."""
+    return f"{shape[1]} x {shape[0]}"
