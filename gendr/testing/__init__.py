@@ -1,7 +1,9 @@
 """What tests and benchmarks share: scenes, tolerances, the comparison of gradients.
 
 Beside them, each a module of its own: samples of the renderers (`instances`), kernels compiled
-without a GPU (`ahead_of_time`) and tables in the pages of the documentation (`pages`).
+without a GPU (`ahead_of_time`), tables in the pages of the documentation (`pages`), laws and
+T-conorms beside their published forms in mpmath (`laws`, `tconorms`), and a task for the grid of
+experiments that costs nothing (`fake_grid`).
 """
 
 from __future__ import annotations
