@@ -9,9 +9,18 @@ import torch
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+SEED = "GENDR_TEST_SEED"
+
 
 def pytest_addoption(parser):
     parser.addoption("--every", action="store_true", help="run all 1242 instances, not a sample")
+    parser.addoption(
+        "--seed",
+        type=int,
+        metavar="N",
+        default=int(os.environ.get(SEED, "0")),
+        help=f"which samples the tests draw (default: {SEED} of the environment, else 0)",
+    )
 
 
 def pytest_configure(config):
@@ -20,32 +29,28 @@ def pytest_configure(config):
         torch.set_num_threads(1)
 
 
+def pytest_terminal_summary(terminalreporter, config):
+    """At the end rather than in the header, which -q leaves out."""
+    if not config.getoption("--every"):
+        seed = config.getoption("--seed")
+        terminalreporter.write_line(f"samples drawn with --seed {seed}")
+
+
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)
 
 
-def instance_sample(config):
-    """All instances with --every, else a covering set and a seeded tenth of the rest.
-
-    Every distribution meets one T-conorm and every T-conorm at least two distributions.
-    """
-    import random
-
-    from gendr import instances
-
-    every = list(instances())
-    if config.getoption("--every"):
-        return every
-    families = len({str(i.tconorm) for i in every})
-    laws = len(every) // families
-    cover = {law * families + (law * 5) % families for law in range(laws)}
-    rest = [k for k in range(len(every)) if k not in cover]
-    tenth = random.Random(20260101).sample(rest, len(rest) // 10)
-    return [every[k] for k in sorted(cover | set(tenth))]
+@pytest.fixture(scope="session")
+def seed(request):
+    """Of the samples that tests draw; another one with every `--seed N`."""
+    return request.config.getoption("--seed")
 
 
 def pytest_generate_tests(metafunc):
     if "any_instance" in metafunc.fixturenames:
-        sample = instance_sample(metafunc.config)
-        metafunc.parametrize("any_instance", sample, ids=[i.name for i in sample])
+        from gendr.testing.instances import sample
+
+        option = metafunc.config.getoption
+        chosen = sample(option("--seed"), every=option("--every"))
+        metafunc.parametrize("any_instance", chosen, ids=[i.name for i in chosen])

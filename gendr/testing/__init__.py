@@ -1,4 +1,10 @@
-"""What tests and benchmarks share: scenes, tolerances, the comparison of gradients."""
+"""What tests and benchmarks share: scenes, tolerances, the comparison of gradients.
+
+Beside them, each a module of its own: samples of the renderers (`instances`), kernels compiled
+without a GPU (`ahead_of_time`), tables in the pages of the documentation (`pages`), laws and
+T-conorms beside their published forms in mpmath (`laws`, `tconorms`), and a task for the grid of
+experiments that costs nothing (`fake_grid`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["TOLERANCES", "Tolerance", "relative_l2", "soup", "touching"]
+__all__ = ["TOLERANCES", "Tolerance", "degenerate", "relative_l2", "soup", "touching"]
 
 
 @dataclass(frozen=True)
@@ -61,3 +67,24 @@ def touching(seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
     points = torch.cat([rim + jitter[:, :2], 1 + jitter[:, 2:]], -1)
     fan = torch.tensor([[0, 1, 2], [0, 2, 3], [0, 3, 4], [0, 1, 4]])
     return points[fan][None].to(dtype)
+
+
+def degenerate(dtype: torch.dtype = torch.float64) -> Tensor:
+    """Nine faces, [1, 9, 3, 3], most of which are hard to render.
+
+    Two are the same one; others are seen edge-on, have no area, lie behind the camera, on its plane
+    or outside the image. Corners and edges meet the pixel centres of an image of 5 x 5.
+    """
+    triangle = [[-0.3, -0.2, 2], [0.5, -0.1, 2], [0.1, 0.6, 2]]
+    faces = [
+        triangle,
+        triangle,
+        [[-0.5, 0.2, 2], [0.5, 0.2, 2], [0.0, 0.2, 3]],  # edge-on
+        [[0.4, 0.4, 2]] * 3,  # a point, on a pixel centre
+        [[0.0, 0.0, 2], [0.4, 0.4, 2], [0.4, 0.4, 2]],  # two corners in one, on pixel centres
+        [[0.1, 0.1, -1], [0.5, 0.1, 2], [0.1, 0.5, 2]],  # behind
+        [[0.1, 0.1, 0], [0.5, 0.1, 2], [0.1, 0.5, 2]],  # on the camera plane
+        [[9.0, 9.0, 2], [9.5, 9.0, 2], [9.0, 9.5, 2]],  # outside the image
+        [[-0.8, -0.8, 2], [0.8, -0.8, 2], [-0.8, 0.8, 2]],  # edges through pixel centres
+    ]
+    return torch.tensor([faces], dtype=dtype)

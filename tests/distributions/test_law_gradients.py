@@ -3,9 +3,9 @@
 import mpmath as mp
 import pytest
 import torch
-from law_oracles import EXAMPLES, SMOOTH, forms
 
 from gendr import distributions
+from gendr.testing.laws import EXAMPLES, SMOOTH, forms
 
 F64 = torch.float64
 INF = float("inf")

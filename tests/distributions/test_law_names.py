@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from law_oracles import EXAMPLES, forms
 
 from gendr import distributions
 from gendr.distributions import as_distribution, benchmark_distributions, from_callable, get, names
+from gendr.testing.laws import EXAMPLES, forms
 
 FOLDER = Path(distributions.__file__).parent
 GENERAL = {"__init__", "base", "law", "callable", "registry", "_numba", "_triton"}

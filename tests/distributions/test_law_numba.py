@@ -5,10 +5,10 @@ import ctypes
 import numpy as np
 import pytest
 import torch
-from law_oracles import EXAMPLES, points
 
 from gendr import distributions
 from gendr.distributions import _numba as twins
+from gendr.testing.laws import EXAMPLES, points
 
 DOUBLES = ctypes.POINTER(ctypes.c_double)
 EDGES = (0.0, -0.0, 1, -1, 0.25, -0.25, 1e-4, 1e-31, 1e-300, 30, -30, 40, -40, 800, -800)

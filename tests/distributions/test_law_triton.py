@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from law_oracles import EXAMPLES, points
 
 from gendr import distributions
 from gendr.distributions.laws.gamma import Gamma
+from gendr.testing.laws import EXAMPLES, points
 
 triton = pytest.importorskip("triton")
 

@@ -4,9 +4,9 @@ import mpmath as mp
 import pytest
 import scipy.stats
 import torch
-from law_oracles import EXAMPLES, SMOOTH, exact_cdf, exact_pdf, exact_sf, forms, points
 
 from gendr import distributions
+from gendr.testing.laws import EXAMPLES, SMOOTH, exact_cdf, exact_pdf, exact_sf, forms, points
 
 F64 = torch.float64
 INF = float("inf")

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from fake_grid import FakeTask, attempts, is_running, outcome_of, results_of
 
 import gendr
 from gendr import distributions, tnorms
@@ -27,6 +26,7 @@ from gendr.experiments import grid as grid_module
 from gendr.experiments.executors import Attempt, LocalExecutor
 from gendr.experiments.grid import Job, Progress, Status, forecast, jobs, run_grid, select
 from gendr.experiments.store import Store
+from gendr.testing.fake_grid import FakeTask, attempts, is_running, outcome_of, results_of
 
 HERE = Path(__file__).parent
 NAMES = [instance.name for instance in gendr.instances()[::50]]
@@ -394,8 +394,9 @@ def test_ten_kills_at_random_moments_lose_nothing(path, tmp_path):
         "pairs": kills // 2,
         "seed": 20261120,
     }
-    command = [sys.executable, "-c", "import fake_grid; fake_grid.main()", json.dumps(arguments)]
-    driver = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=120)
+    code = "from gendr.testing import fake_grid; fake_grid.main()"
+    command = [sys.executable, "-c", code, json.dumps(arguments)]
+    driver = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert driver.returncode == 0, driver.stderr
     rounds = json.loads(driver.stdout)
     assert len(rounds) == kills // 2 + 1
@@ -419,11 +420,11 @@ def test_worker_does_not_outlive_its_driver(path, tmp_path):
     folder = tmp_path / "marks"
     folder.mkdir()
     code = (
-        "import fake_grid as f\n"
+        "from gendr.testing import fake_grid as f\n"
         f"task = f.FakeTask({str(folder)!r}, seconds=60.0)\n"
         f"f.drive({str(path)!r}, [{NAMES[0]!r}], task, 1)"
     )
-    with subprocess.Popen([sys.executable, "-c", code], cwd=HERE) as driver:
+    with subprocess.Popen([sys.executable, "-c", code]) as driver:
         wait_until(lambda: attempts(folder))
         (worker,) = attempts(folder)
         ignored = re.search(r"SigIgn:\s*(\w+)", Path(f"/proc/{worker}/status").read_text())[1]

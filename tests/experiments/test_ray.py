@@ -3,15 +3,14 @@
 import os
 import socket
 import time
-from pathlib import Path
 
 import pytest
-from fake_grid import FakeTask, attempts, outcome_of
 
 import gendr
 from gendr.experiments.executors import RayExecutor
 from gendr.experiments.grid import Job, run_grid
 from gendr.experiments.store import Store
+from gendr.testing.fake_grid import FakeTask, attempts, outcome_of
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'gendr[cluster]'")
 
@@ -19,9 +18,8 @@ NAMES = [instance.name for instance in gendr.instances()[:10]]
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Where attempts leave their marks; workers find the fake task."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+def folder(tmp_path):
+    """Where attempts leave their marks."""
     folder = tmp_path / "marks"
     folder.mkdir()
     return folder

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 
 import pytest
-from fake_grid import outcome_of
 
 import gendr
 from gendr.experiments import store as store_module
@@ -22,6 +21,7 @@ from gendr.experiments.store import (
     export,
     software_version,
 )
+from gendr.testing.fake_grid import outcome_of
 
 NAMES = [instance.name for instance in gendr.instances()[::101]]
 

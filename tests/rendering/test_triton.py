@@ -17,14 +17,13 @@ from gendr.rendering.backends import reference
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
-from gendr.testing import TOLERANCES, relative_l2, soup, touching
+from gendr.testing import TOLERANCES, degenerate, relative_l2, soup, touching
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from test_instances_render import awkward
-
 from gendr.rendering.backends.triton import backend, tiles
 from gendr.testing import ahead_of_time
+from gendr.testing.instances import covering_set, sample
 
 DEVICE = "cpu" if tiles.interpreted() else "cuda"
 TOLERANCE = TOLERANCES[torch.float32]
@@ -52,21 +51,13 @@ def small_launches(monkeypatch):
     monkeypatch.setattr(tiles, "ENTRIES", 40)
 
 
-def covering_set():
-    """Every distribution of the benchmark with one T-conorm, every T-conorm at least twice."""
-    every = gendr.instances()
-    families = len({str(x.tconorm) for x in every})
-    laws = len(every) // families
-    return [every[law * families + (law * 5) % families] for law in range(laws)]
-
-
 def pytest_generate_tests(metafunc):
-    """On a GPU what `any_instance` is elsewhere; the interpreter is too slow for that."""
+    """Members for `member`: the interpreter is too slow for a tenth of all, which GPUs get."""
     if "member" not in metafunc.fixturenames:
         return
-    from tests.conftest import instance_sample
-
-    members = covering_set() if tiles.interpreted() else instance_sample(metafunc.config)
+    option = metafunc.config.getoption
+    drawn = sample(option("--seed"), every=option("--every"))
+    members = covering_set() if tiles.interpreted() else drawn
     members = [*members, *map(gendr.instance, OTHERS)]
     metafunc.parametrize("member", members, ids=[x.name for x in members])
 
@@ -289,7 +280,7 @@ def test_double_input_gives_double_output_of_single_accuracy(device):
 )
 def test_degenerate_faces_give_finite_images_and_gradients(name, cutoff):
     member = gendr.instance(name)
-    scene = awkward(torch.float64).expand(4, -1, -1, -1)
+    scene = degenerate().expand(4, -1, -1, -1)
     scales = torch.tensor([1e-8, 1e-4, 1e-2, 1.0])
     alpha, grads = rendered("triton", scene, 5, member, scales, cutoff)
     assert torch.isfinite(alpha).all()

@@ -5,7 +5,6 @@ import os
 import random
 import subprocess
 import sys
-from datetime import date
 
 import pytest
 
@@ -30,7 +29,6 @@ DEFAULT = [
     Specialisation("alpha_gradients", "uniform", "probabilistic", scalars=True),
 ]
 SAMPLE = 4  # per architecture and run
-TODAY = date.today().toordinal()  # the sample changes from day to day
 
 # The tests' own process may interpret kernels, and then Triton cannot compile.
 SCRIPT = """
@@ -59,11 +57,6 @@ def compiled(wanted):
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
-def sample(every, number):
-    """The same on one day."""
-    return random.Random(TODAY).sample(every, number)
-
-
 def test_default_instances_spill_nothing():
     wanted = [(x, capability, {}) for capability in CAPABILITIES for x in DEFAULT]
     # With too few registers a kernel spills: spills would be seen.
@@ -77,13 +70,13 @@ def test_default_instances_spill_nothing():
     assert narrowed["registers"] <= 24
 
 
-def test_the_others_compile(request):
+def test_the_others_compile(request, seed):
     rest = [x for x in specialisations() if x not in DEFAULT]
-    every = request.config.getoption("--every")
+    generator, every = random.Random(seed), request.config.getoption("--every")
     wanted = [
         (x, capability, {})
         for capability in CAPABILITIES
-        for x in (rest if every else sample(rest, SAMPLE))
+        for x in (rest if every else generator.sample(rest, SAMPLE))
     ]
     for x, usage in zip(wanted, compiled(wanted), strict=True):
         assert 0 < usage["registers"] <= 255, x

@@ -5,9 +5,9 @@ import itertools
 import pytest
 import torch
 from mpmath import mp
-from published_forms import ARCHIMEDEAN, EVERY, FORMS, TCONORMS, folded
 
 from gendr import tnorms
+from gendr.testing.tconorms import ARCHIMEDEAN, EVERY, FORMS, TCONORMS, folded
 from gendr.tnorms import as_tconorm, tconorm, tnorm
 from gendr.tnorms.groups import Along, Segments
 

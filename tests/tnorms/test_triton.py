@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from mpmath import mp
-from published_forms import ARCHIMEDEAN, PARAMETRIC
+
+from gendr.testing.tconorms import ARCHIMEDEAN, PARAMETRIC
 
 triton = pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 

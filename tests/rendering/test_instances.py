@@ -7,7 +7,8 @@ from torch.autograd import gradcheck
 import gendr
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize
-from gendr.testing import TOLERANCES, relative_l2, soup, touching
+from gendr.testing import TOLERANCES, degenerate, relative_l2, soup, touching
+from gendr.testing.instances import sample
 
 SIZE = ImageSize(4, 5)
 
@@ -121,28 +122,11 @@ def test_cpu_equals_reference(any_instance, dtype, cutoff, compared):
         assert relative_l2(got, want) <= tolerance.gradient
 
 
-def awkward(dtype):
-    """Edge-on, zero-area, duplicated, coincident, behind and outside faces, one at a pixel."""
-    triangle = [[-0.3, -0.2, 2], [0.5, -0.1, 2], [0.1, 0.6, 2]]
-    faces = [
-        triangle,
-        triangle,
-        [[-0.5, 0.2, 2], [0.5, 0.2, 2], [0.0, 0.2, 3]],  # edge-on
-        [[0.4, 0.4, 2]] * 3,  # a point, on a pixel centre of a 5 x 5 image
-        [[0.0, 0.0, 2], [0.4, 0.4, 2], [0.4, 0.4, 2]],  # two corners in one, on pixel centres
-        [[0.1, 0.1, -1], [0.5, 0.1, 2], [0.1, 0.5, 2]],  # behind
-        [[0.1, 0.1, 0], [0.5, 0.1, 2], [0.1, 0.5, 2]],  # on the camera plane
-        [[9.0, 9.0, 2], [9.5, 9.0, 2], [9.0, 9.5, 2]],  # outside the image
-        [[-0.8, -0.8, 2], [0.8, -0.8, 2], [-0.8, 0.8, 2]],  # edges through pixel centres
-    ]
-    return torch.tensor([faces], dtype=dtype)
-
-
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_degenerate_faces_give_finite_images_and_gradients(any_instance, backend, dtype):
     for cutoff in (0.0, 1e-6):
-        vertices = awkward(dtype).repeat(4, 1, 1, 1).requires_grad_()
+        vertices = degenerate(dtype).repeat(4, 1, 1, 1).requires_grad_()
         scales = torch.tensor([1e-8, 1e-4, 1e-2, 1.0], dtype=dtype, requires_grad=True)
         alpha = gendr.silhouette(
             vertices, 5, any_instance.dist, any_instance.tconorm, scales, cutoff, backend
@@ -155,12 +139,11 @@ def test_degenerate_faces_give_finite_images_and_gradients(any_instance, backend
         assert torch.isfinite(scales.grad).all()
 
 
-def test_the_sample_covers_every_law_and_family(request):
-    from tests.conftest import instance_sample
-
-    sample = instance_sample(request.config)
-    assert {str(i.dist) for i in sample} == {str(i.dist) for i in gendr.instances()}
-    assert {str(i.tconorm) for i in sample} == {str(i.tconorm) for i in gendr.instances()}
+def test_the_sample_covers_every_law_and_family(seed):
+    chosen = sample(seed)
+    assert {str(i.dist) for i in chosen} == {str(i.dist) for i in gendr.instances()}
+    assert {str(i.tconorm) for i in chosen} == {str(i.tconorm) for i in gendr.instances()}
+    assert chosen == sample(seed) != sample(seed + 1)
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])

@@ -5,10 +5,10 @@ import itertools
 import pytest
 import torch
 from mpmath import mp
-from published_forms import ARCHIMEDEAN, EVERY, PARAMETRIC, TCONORMS, folded
 from torch.autograd import gradcheck, gradgradcheck
 
 from gendr.distributions import get
+from gendr.testing.tconorms import ARCHIMEDEAN, EVERY, PARAMETRIC, TCONORMS, folded
 from gendr.tnorms import AczelAlsina, Frank, Yager, tconorm
 from gendr.tnorms.groups import Along, Segments
 

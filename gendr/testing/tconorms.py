@@ -1,10 +1,20 @@
-"""The pairwise forms of the thesis' table B.2, in mpmath, as an oracle for everything else."""
+"""T-conorms as test cases, with their pairwise forms in mpmath as table B.2 of the thesis has them.
+
+Needs mpmath.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
 
 from mpmath import mp
 
 from gendr.tnorms import Average, Parametric, TConorm, benchmark_tconorms, tconorm
 
-FORMS = {
+__all__ = ["ARCHIMEDEAN", "EVERY", "FORMS", "PARAMETRIC", "TCONORMS", "folded", "pairwise"]
+
+FORMS: dict[str, Any] = {
     "max": lambda a, b, p: max(a, b),
     "probabilistic": lambda a, b, p: a + b - a * b,
     "einstein": lambda a, b, p: (a + b) / (1 + a * b),
@@ -32,7 +42,7 @@ ARCHIMEDEAN = tuple(t for t in TCONORMS if t.kind == "archimedean")
 PARAMETRIC = tuple(t for t in ARCHIMEDEAN if isinstance(t, Parametric))
 
 
-def pairwise(t: TConorm, a, b):
+def pairwise(t: TConorm, a: Any, b: Any) -> Any:
     """The published form; the axioms fix the edges, where some forms divide by 0."""
     if a == 0 or b == 1:
         return b
@@ -41,7 +51,7 @@ def pairwise(t: TConorm, a, b):
     return FORMS[t.name](a, b, mp.mpf(getattr(t, "p", None) or 1))
 
 
-def folded(t: TConorm, values):
+def folded(t: TConorm, values: Iterable[float]) -> Any:
     """The published form over any number of values."""
     total = mp.mpf(0)
     for value in values:

@@ -5,8 +5,8 @@ import ctypes
 import numpy as np
 import pytest
 import torch
-from published_forms import ARCHIMEDEAN, PARAMETRIC
 
+from gendr.testing.tconorms import ARCHIMEDEAN, PARAMETRIC
 from gendr.tnorms import _numba as twins
 
 DOUBLES = ctypes.POINTER(ctypes.c_double)

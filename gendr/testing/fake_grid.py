@@ -1,7 +1,9 @@
 """A task that costs nothing, and drivers of a grid that are killed at random moments.
 
-Its own module, so that worker processes can import it.
+Worker processes import it by its name, which is why it is no part of a test.
 """
+
+from __future__ import annotations
 
 import json
 import os
@@ -10,14 +12,22 @@ import signal
 import sys
 import time
 import zlib
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from gendr.experiments.executors import LocalExecutor
 from gendr.experiments.grid import Job, run_grid
 from gendr.experiments.store import Store, StoreError
 from gendr.experiments.tasks import Outcome, Trial
+from gendr.rendering.instances import Instance
+
+__all__ = [
+    "FakeTask", "attempts", "drive", "is_running", "kill_and_resume", "main", "outcome_of",
+    "results_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,14 +43,21 @@ class FakeTask:
     kills: str = "no instance"
     raises: str = "no instance"
 
-    name = "shape"
-    better = "lower"
-    unit = "nothing"
+    name: ClassVar[str] = "shape"
+    better: ClassVar[Literal["lower", "higher"]] = "lower"
+    unit: ClassVar[str] = "nothing"
 
-    def protocol_json(self):
+    def protocol_json(self) -> str:
+        """The same for all of them."""
         return '{"task":"fake"}'
 
-    def run(self, instance, seed=0, progress=None):
+    def run(
+        self,
+        instance: Instance,
+        seed: int = 0,
+        progress: Callable[[float], None] | None = None,
+    ) -> Outcome:
+        """Leave a mark, wait, then do what the name of the instance asks for."""
         marks = Path(self.folder) / str(zlib.crc32(instance.name.encode()))
         is_first = not marks.exists()
         with marks.open("a") as file:
@@ -53,26 +70,26 @@ class FakeTask:
         return outcome_of(instance.name, seed)
 
 
-def outcome_of(name, seed=0):
+def outcome_of(name: str, seed: int = 0) -> Outcome:
     """What the fake task gives for an instance, whose picture is not a real one."""
     score = random.Random(f"{name} {seed}").random()
     trials = tuple(Trial(10.0**-k, 0.1, seed, score + k) for k in range(3))
     return Outcome(name, score, 1.0, 0.1, 0.01, trials, b"picture of " + name.encode())
 
 
-def attempts(folder):
+def attempts(folder: str | Path) -> list[int]:
     """The process ids of all attempts."""
     return [int(line) for path in Path(folder).iterdir() for line in path.read_text().split()]
 
 
-def is_running(pid):
+def is_running(pid: int) -> bool:
     """Whether a process exists and is no zombie."""
     with suppress(OSError):
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     return False
 
 
-def results_of(path):
+def results_of(path: str | Path) -> dict[str, tuple[float, str]]:
     """Score and date of every instance in a file, by name; none while there is no file yet."""
     with suppress(StoreError), Store(path) as store:
         return {
@@ -81,14 +98,16 @@ def results_of(path):
     return {}
 
 
-def drive(path, names, task, workers):
+def drive(path: str | Path, names: Sequence[str], task: FakeTask, workers: int) -> None:
     """Run the fake task; what the script does, without its imports."""
     with Store(path, write=True) as store:
         run = store.begin(task.name, task.protocol_json(), 0)
         run_grid(store, run, [Job(name, name, 0.1) for name in names], LocalExecutor(task, workers))
 
 
-def kill_and_resume(path, marks, names, pairs, seed):
+def kill_and_resume(
+    path: str | Path, marks: str, names: Sequence[str], pairs: int, seed: int
+) -> list[dict[str, tuple[float, str]]]:
     """Start two drivers, kill both at random moments, and so on; then finish.
 
     Drivers are forked from here, so that only their workers have to wait for imports.
@@ -98,10 +117,10 @@ def kill_and_resume(path, marks, names, pairs, seed):
     """
     rng = random.Random(seed)
     task = FakeTask(marks, seconds=0.1)
-    rounds = []
+    rounds: list[dict[str, tuple[float, str]]] = []
     for _ in range(pairs):
         target, deadline = len(results_of(path)) + rng.randrange(4), time.monotonic() + 60
-        drivers = [fork(drive, path, names, task, 1) for _ in range(2)]
+        drivers = [_fork(drive, path, names, task, 1) for _ in range(2)]
         while len(results_of(path)) < target:
             time.sleep(0.02)
             assert time.monotonic() < deadline
@@ -114,7 +133,7 @@ def kill_and_resume(path, marks, names, pairs, seed):
     return [*rounds, results_of(path)]
 
 
-def fork(function, *args):
+def _fork(function: Callable[..., object], *args: Any) -> int:
     """Run a function in a child; returns its process id."""
     pid = os.fork()
     if pid == 0:
@@ -125,7 +144,10 @@ def fork(function, *args):
     return pid
 
 
-def main():
-    """`python -c "import fake_grid; fake_grid.main()" ARGUMENTS`, which are JSON."""
+def main() -> None:
+    """Print the rounds of `kill_and_resume`, whose arguments are the first of the command line.
+
+    Both are JSON.
+    """
     rounds = kill_and_resume(**json.loads(sys.argv[1]))
     sys.stdout.write(json.dumps(rounds))

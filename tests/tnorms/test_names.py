@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 import torch
-from published_forms import EVERY, PARAMETRIC
 
+from gendr.testing.tconorms import EVERY, PARAMETRIC
 from gendr.tnorms import as_tconorm, benchmark_tconorms, family, names, tconorm, tnorm
 
 
