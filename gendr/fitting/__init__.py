@@ -7,8 +7,9 @@ The recipe, each part of which was chosen by trial on two airplanes:
 
 - the vertices are v = (I + smoothness L)^-1 u with the graph Laplacian L, and Adam moves u: every
   step moves whole regions, so that steps can be large and the surface stays smooth; Adam divides
-  by one number for all vertices, which keeps its steps parallel to its averaged gradient (Nicolet,
-  Jacobson, Jakob, Large Steps in Inverse Rendering of Geometry, 2021, both);
+  by one number for all vertices (`gendr.optim.UniformAdam`), which keeps its steps parallel to its
+  averaged gradient (Nicolet, Jacobson, Jakob, Large Steps in Inverse Rendering of Geometry, 2021,
+  both);
 - the loss is one minus the soft intersection over union, and a little of the creases;
 - the scale falls geometrically, from wide enough for every pixel near an outline to pull on it to
   narrow enough for the soft image to be the hard one;

@@ -19,11 +19,12 @@ from gendr.fitting.settings import FitSettings
 from gendr.fitting.state import FitResult, FitState
 from gendr.losses import FlattenLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere
+from gendr.optim import uniform_adam_step
 from gendr.rendering import Renderer
 
 __all__ = ["Job"]
 
-# Decay rates of Adam's two averages; the second forgets faster than usual in so short a run.
+# Decay rates of the optimiser's averages; the second forgets faster than usual in so short a run.
 BETAS = (0.9, 0.99)
 # How often hard silhouettes are compared during a fit.
 EVALUATIONS = 20
@@ -125,7 +126,7 @@ class Job:
         return torch.cat(found)
 
     def step(self, state: FitState, seconds: float) -> FitState:
-        """One step of Adam, with the largest of its second averages for all coordinates."""
+        """One step of `UniformAdam`; the state that is given stays as it is."""
         i, scale = state.step, self.scale(state)
         rows = self.batches[i]
         u = state.u.clone().requires_grad_()
@@ -137,16 +138,14 @@ class Job:
             bends = (1 - self.creases.cosines(vertices)).square()
             loss = loss + self.settings.flatness * bends.mean()
         (grad,) = torch.autograd.grad(loss, u)
-        b1, b2 = BETAS
-        first = b1 * state.first + (1 - b1) * grad
-        second = b2 * state.second + (1 - b2) * grad.square()
-        largest = (second.max() / (1 - b2 ** (i + 1))).sqrt()
-        u = state.u - self.settings.lr / (1 - b1 ** (i + 1)) * first / (largest + 1e-12)
+        moved = uniform_adam_step(
+            state.u, grad, state.first, state.second, step=i + 1, lr=self.settings.lr, betas=BETAS
+        )
         entry = {"step": i + 1, "loss": float(loss.detach()), "scale": scale}
         best = state.best_step, state.best_iou, state.best
         trace = state.trace
         if i + 1 in self.measured or i + 1 in self.kept:
-            vertices = self.shape(u).detach()
+            vertices = self.shape(moved.value).detach()
             if i + 1 in self.kept:
                 trace = (*trace, (i + 1, vertices))
             if i + 1 in self.measured:
@@ -154,7 +153,7 @@ class Job:
                 if entry["iou"] >= best[1]:
                     best = i + 1, entry["iou"], vertices
         return FitState(
-            i + 1, u, first, second, (*state.history, entry), *best, trace, state.frame,
+            i + 1, *moved, (*state.history, entry), *best, trace, state.frame,
             state.seconds + seconds, state.signature,
         )  # fmt: skip
 
