@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._runtime.files import write_whole
+from gendr._runtime.checkpoint import load_checkpoint, save_checkpoint
 from gendr.fitting.frame import Frame
 from gendr.fitting.settings import FitSettings
 from gendr.mesh import Mesh
 
 __all__ = ["FitResult", "FitState"]
+
+FORMAT = "gendr fit 1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +62,9 @@ class FitState:
         Raises:
             OSError: With the path, if it cannot be written; what was there is left.
         """
-        path = Path(path)
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         values["frame"] = (self.frame.centre, self.frame.size)
-        values = {"format": "gendr fit 1", **_map_tensors(values, lambda t: t.detach().cpu())}
-        write_whole(path, lambda file: torch.save(values, file))
+        save_checkpoint(path, FORMAT, values)
 
     @staticmethod
     def load(path: str | Path, device: torch.device | str = "cpu") -> FitState:
@@ -74,28 +73,11 @@ class FitState:
         Raises:
             ValueError: If there is none, or the file is something else.
         """
-        path = Path(path)
-        if not path.is_file():
-            raise ValueError(f"no checkpoint to resume from at {path}; start without resuming")
-        try:
-            values = torch.load(path, map_location=device, weights_only=True)
-            if values.pop("format") != "gendr fit 1":
-                raise KeyError("format")
-            centre, size = values.pop("frame")
-            return FitState(**values, frame=Frame(centre.cpu(), size))
-        except Exception as error:  # noqa: BLE001 (unpicklers raise anything on a foreign file)
-            kind = type(error).__name__
-            raise ValueError(f"{path} is no checkpoint of a fit ({kind}); delete it") from None
-
-
-def _map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    if isinstance(value, Tensor):
-        return function(value)
-    if isinstance(value, dict):
-        return {k: _map_tensors(v, function) for k, v in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(_map_tensors(v, function) for v in value)
-    return value
+        names = [f.name for f in fields(FitState)]
+        values = load_checkpoint(path, FORMAT, names, "a fit", device)
+        centre, size = values["frame"]
+        values["frame"] = Frame(centre.cpu(), size)
+        return FitState(**{name: values[name] for name in names})
 
 
 @dataclass(frozen=True, eq=False)
