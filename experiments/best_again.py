@@ -47,8 +47,8 @@ def run(args: argparse.Namespace) -> int:
     import gendr
     from gendr._runtime.checks import check_count
     from gendr.cli.common import check_device
-    from gendr.experiments.summary import load_summaries
-    from gendr.experiments.tasks import make_task
+    from gendr.experiments import make_task
+    from gendr.experiments.report.summary import load_summaries
 
     check_count("--best", args.best)
     check_device(args.device)

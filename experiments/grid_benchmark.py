@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from gendr.experiments.executors import Executor
-    from gendr.experiments.grid import Status
-    from gendr.experiments.store import Failure, Run, Store
-    from gendr.experiments.tasks import Task
+    from gendr.experiments.engine.executors import Executor
+    from gendr.experiments.engine.grid import Status
+    from gendr.experiments.engine.store import Failure, Run, Store
+    from gendr.experiments.engine.tasks import Task
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
 TARGETS = {"shape": ASSETS / "airplane.obj", "pose": ASSETS / "teapot.obj"}
@@ -138,9 +138,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     # These load torch, for which --help does not wait.
-    from gendr.experiments.grid import Progress, jobs, run_grid, select
-    from gendr.experiments.store import Store, check_export, export
-    from gendr.experiments.tasks import make_task
+    from gendr.experiments import make_task
+    from gendr.experiments.engine.grid import Progress, jobs, run_grid, select
+    from gendr.experiments.engine.store import Store, check_export, export
 
     chosen = jobs(select(args.dist, args.tconorm, args.limit))
     if args.export:
@@ -164,7 +164,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _executor(args: argparse.Namespace, task: Task) -> Executor:
     from gendr.cli.common import check_device
-    from gendr.experiments.executors import LocalExecutor, RayExecutor
+    from gendr.experiments.engine.executors import LocalExecutor, RayExecutor
 
     if args.executor == "ray":
         return RayExecutor(

@@ -29,9 +29,9 @@ from tqdm import tqdm
 
 import gendr
 from gendr.cli.common import check_device, check_writable
-from gendr.experiments.scene import overlays
-from gendr.experiments.shape import Search, ShapeTask
-from gendr.experiments.tasks import PROTOCOLS
+from gendr.experiments.engine.tasks import PROTOCOLS
+from gendr.experiments.studies.scene import overlays
+from gendr.experiments.studies.shape import Search, ShapeTask
 from gendr.rendering.backends.cpu import backend as cpu
 
 AIRPLANE = Path(__file__).resolve().parents[1] / "assets" / "airplane.obj"

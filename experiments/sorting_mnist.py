@@ -37,9 +37,9 @@ from tqdm import tqdm
 
 from gendr._runtime.files import write_whole
 from gendr.cli.common import check_device, check_writable
-from gendr.experiments.digits import Splits, download_mnist, mnist_splits, svhn_splits
-from gendr.experiments.ranking import RankingResult, RankingSettings, RankingTraining, train
-from gendr.experiments.store import software_version
+from gendr.data import Splits, download_mnist, mnist_splits, svhn_splits
+from gendr.experiments.engine.store import software_version
+from gendr.experiments.studies.ranking import RankingResult, RankingSettings, RankingTraining, train
 
 CHECKPOINT, RESULTS, TENSORBOARD = "checkpoint.pt", "results.json", "tensorboard"
 BAD_INPUT, INTERRUPTED = 2, 130

@@ -22,11 +22,11 @@ from fake_grid import FakeTask, attempts, is_running, outcome_of, results_of
 
 import gendr
 from gendr import distributions, tnorms
-from gendr.experiments import executors
-from gendr.experiments import grid as grid_module
-from gendr.experiments.executors import Attempt, LocalExecutor
-from gendr.experiments.grid import Job, Progress, Status, forecast, jobs, run_grid, select
-from gendr.experiments.store import Store
+from gendr.experiments.engine import executors
+from gendr.experiments.engine import grid as grid_module
+from gendr.experiments.engine.executors import Attempt, LocalExecutor
+from gendr.experiments.engine.grid import Job, Progress, Status, forecast, jobs, run_grid, select
+from gendr.experiments.engine.store import Store
 
 HERE = Path(__file__).parent
 NAMES = [instance.name for instance in gendr.instances()[::50]]
@@ -450,7 +450,7 @@ def script(monkeypatch, tmp_path):
     (tmp_path / "marks").mkdir()
     module = importlib.import_module("grid_benchmark")
     task = FakeTask(str(tmp_path / "marks"))
-    monkeypatch.setattr("gendr.experiments.tasks.make_task", lambda *_, **__: task)
+    monkeypatch.setattr("gendr.experiments.make_task", lambda *_, **__: task)
 
     failing = ["uniform/max"]
 
@@ -462,7 +462,7 @@ def script(monkeypatch, tmp_path):
             failing.clear()
         return module.main(options)
 
-    monkeypatch.setattr("gendr.experiments.executors.LocalExecutor", executor)
+    monkeypatch.setattr("gendr.experiments.engine.executors.LocalExecutor", executor)
     return main
 
 

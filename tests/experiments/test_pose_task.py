@@ -12,9 +12,10 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 
 import gendr
-from gendr.experiments import PoseProtocol, PoseTask, make_task, pose
-from gendr.experiments.pose import RADIUS, Pairs, Poses
-from gendr.experiments.scene import face_vertices, hard_silhouette, simplified
+from gendr.experiments import PoseProtocol, PoseTask, make_task
+from gendr.experiments.studies import pose
+from gendr.experiments.studies.pose import RADIUS, Pairs, Poses
+from gendr.experiments.studies.scene import face_vertices, hard_silhouette, simplified
 from gendr.mesh import Mesh, example_file, icosphere, look_at
 from gendr.rendering import Renderer
 

@@ -16,9 +16,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from gendr.experiments import digits, ranking
-from gendr.experiments.digits import HouseNumbers, MultiDigits, Splits
-from gendr.experiments.ranking import (
+from gendr.data import HouseNumbers, MultiDigits, Splits, mnist
+from gendr.experiments.studies import ranking
+from gendr.experiments.studies.ranking import (
     Metrics,
     RankingNet,
     RankingSettings,
@@ -493,7 +493,7 @@ def test_house_numbers_are_ranked_too():
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A small data set in the files of MNIST, not compressed."""
-    monkeypatch.setattr(digits, "VALIDATION", 10)
+    monkeypatch.setattr(mnist, "VALIDATION", 10)
     folder = tmp_path / "data"
     folder.mkdir()
     for part, some in (("train", bright(30)), ("t10k", bright(10, seed=2))):

@@ -9,9 +9,9 @@ import pytest
 from fake_grid import FakeTask, attempts, outcome_of
 
 import gendr
-from gendr.experiments.executors import RayExecutor
-from gendr.experiments.grid import Job, run_grid
-from gendr.experiments.store import Store
+from gendr.experiments.engine.executors import RayExecutor
+from gendr.experiments.engine.grid import Job, run_grid
+from gendr.experiments.engine.store import Store
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'gendr[cluster]'")
 

@@ -13,8 +13,8 @@ from PIL import Image
 
 import gendr
 from gendr.experiments import ShapeProtocol, ShapeTask, make_task
-from gendr.experiments.scene import face_vertices, overlays
-from gendr.experiments.shape import Deformation
+from gendr.experiments.studies.scene import face_vertices, overlays
+from gendr.experiments.studies.shape import Deformation
 from gendr.mesh import Mesh, cube, icosphere
 from gendr.rendering import Renderer
 

@@ -13,8 +13,8 @@ import pytest
 from fake_grid import outcome_of
 
 import gendr
-from gendr.experiments import store as store_module
-from gendr.experiments.store import (
+from gendr.experiments.engine import store as store_module
+from gendr.experiments.engine.store import (
     Row,
     Store,
     StoreError,

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from gendr._runtime.checkpoint import load_checkpoint, save_checkpoint
 from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr.experiments.digits import Numbers, Splits
+from gendr.data import Numbers, Splits
 from gendr.sorting.api import get
 from gendr.sorting.base import PermutationSort, Sort
 from gendr.sorting.losses import (
