@@ -522,11 +522,7 @@ def test_script_does_not_go_on_unasked(script, capsys):
 )
 def test_bad_input_ends_in_one_line(script, capsys, options, said):
     Path("text").write_text("not a database\n" * 50)
-    try:
-        code = script([*SMALL, *options])
-    except SystemExit as stop:
-        code = stop.code
-    assert code == 2
+    assert script([*SMALL, *options]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert said in printed.err

@@ -599,6 +599,6 @@ def test_script_says_what_is_wrong(script, tmp_path, capsys, options, words):
     assert script(*options) == 2
     message = capsys.readouterr().err
     line = message.splitlines()[-1]
-    assert line.startswith("error: ")
+    assert line.startswith("sorting_mnist.py: error: ")
     assert re.search(words, line)
     assert not (tmp_path / "out" / "checkpoint.pt").exists()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, T
 from typing_extensions import Self
 
 from gendr._runtime.checks import check_choice
+from gendr.experiments.engine.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -32,7 +33,6 @@ __all__ = [
     "changed",
 ]
 
-PROTOCOLS = ("laptop", "paper")
 
 Progress: TypeAlias = "Callable[[float], None]"
 
