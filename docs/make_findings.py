@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gendr import distributions
-from gendr.experiments.summary import TOP_SHARE, label
+from gendr.experiments.report.summary import TOP_SHARE, label
 from gendr.testing.pages import fill, table
 from gendr.tnorms import tconorm
 

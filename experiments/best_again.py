@@ -14,52 +14,44 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from gendr.experiments import script
 
-def make_parser() -> argparse.ArgumentParser:
-    """What the command takes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+
+def make_options() -> argparse.ArgumentParser:
+    """The options of the script."""
+    parser = script.make_parser(__file__, __doc__)
     parser.add_argument("results", type=Path, metavar="RESULTS.sqlite")
-    parser.add_argument("task", choices=("shape", "pose"))
-    parser.add_argument("--best", type=int, default=12, metavar="N", help="so many of the best")
+    parser.add_argument("task", choices=tuple(script.TARGETS))
+    parser.add_argument(
+        "--best", type=script.count(1), default=12, metavar="N", help="so many of the best"
+    )
     parser.add_argument("--instances", nargs="+", metavar="NAME", help="these instead")
-    parser.add_argument("--steps", type=int, metavar="N", help="instead of those of the protocol")
-    parser.add_argument("--protocol", choices=("laptop", "paper"), default="laptop")
+    parser.add_argument(
+        "--steps", type=script.count(1), metavar="N", help="instead of those of the protocol"
+    )
+    script.add_protocol(parser)
     parser.add_argument("--target", metavar="MESH", help="default: the airplane, the teapot")
-    parser.add_argument("--device", default="cpu")
+    script.add_device(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.csv")
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; 0 on success, 2 for bad input."""
-    args = make_parser().parse_args(argv)
-    try:
-        return run(args)
-    except (OSError, TypeError, ValueError) as error:
-        sys.stderr.write(f"best_again.py: {error}\n")
-        return 2
-
-
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Run them one after the other; the table grows with each."""
     import gendr
-    from gendr._runtime.checks import check_count
-    from gendr.cli.common import check_device
-    from gendr.experiments.summary import load_summaries
-    from gendr.experiments.tasks import make_task
+    from gendr.experiments import make_task
+    from gendr.experiments.report.summary import load_summaries
 
-    check_count("--best", args.best)
-    check_device(args.device)
+    script.device_of(args)
     for instance in args.instances or ():
         gendr.instance(instance)
     summaries = [s for s in load_summaries(args.results) if s.run.task == args.task]
     if not summaries:
         raise ValueError(f"{args.results} holds no results of the task {args.task}")
-    target = args.target or {"shape": "assets/airplane.obj", "pose": "assets/teapot.obj"}[args.task]
-    steps = {} if args.steps is None else {"steps": check_count("--steps", args.steps)}
-    task = make_task(args.task, args.protocol, target, device=args.device, **steps)
+    target = args.target or script.default_target(__file__, args.task)
+    task = make_task(
+        args.task, args.protocol, target, device=args.device, **script.given(args, "steps")
+    )
     scores = {entry.result.instance: f"{entry.result.score:.4f}" for entry in summaries[0].entries}
     chosen = args.instances or list(scores)[: args.best]
     with args.output.open("w", newline="", encoding="utf-8") as file:
@@ -74,7 +66,11 @@ def run(args: argparse.Namespace) -> int:
             writer.writerow(row)
             file.flush()
             print(*row, flush=True)
-    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run it; returns the exit status."""
+    return script.run_script(make_options(), run, argv)
 
 
 if __name__ == "__main__":

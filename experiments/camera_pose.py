@@ -15,44 +15,43 @@ Source: thesis, section 5.4.2.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
-from tqdm import tqdm
 
 import gendr
-from gendr.cli.common import check_device, check_writable
-from gendr.experiments.pose import Pairs, PoseTask, Recovery
-from gendr.experiments.scene import overlays
-from gendr.experiments.tasks import PROTOCOLS
-from gendr.rendering.backends.cpu import backend as cpu
+from gendr.experiments import script
+from gendr.experiments.studies.pose import Pairs, PoseTask, Recovery
+from gendr.experiments.studies.scene import overlays
 
-TEAPOT = Path(__file__).resolve().parents[1] / "assets" / "teapot.obj"
 COLUMNS, TILE = 8, 128
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("target", nargs="?", type=Path, default=TEAPOT, help="a mesh file")
-    parser.add_argument("--dist", default="logistic", help="a distribution, see `gendr list`")
-    parser.add_argument("--tconorm", default="probabilistic", help="a T-conorm")
-    parser.add_argument("--protocol", default="laptop", choices=PROTOCOLS)
+def make_options() -> argparse.ArgumentParser:
+    """The options of the script."""
+    parser = script.make_parser(__file__, __doc__)
+    parser.add_argument(
+        "target",
+        nargs="?",
+        type=Path,
+        default=script.default_target(__file__, "pose"),
+        help="a mesh file",
+    )
+    script.add_renderer(parser)
+    script.add_protocol(parser)
     parser.add_argument("--steps", type=int, help="instead of those of the protocol")
     parser.add_argument("--pairs", type=int, help="likewise")
     parser.add_argument("--faces", type=int, help="likewise: at most so many, 0 for all")
     parser.add_argument("--learning-rates", nargs="+", type=float, metavar="RATE", help="likewise")
-    parser.add_argument("--seed", type=int, default=0, help="of the pairs")
-    parser.add_argument("--device", default="cpu", help="such as cpu or cuda")
-    parser.add_argument("-o", "--output", default="pose", type=Path, metavar="FOLDER")
-    return parser.parse_args(argv)
+    script.add_seed(parser)
+    script.add_device(parser)
+    script.add_output(parser, "pose")
+    return parser
 
 
 def table(recoveries: Sequence[Recovery], within: float) -> str:
@@ -91,21 +90,19 @@ def save_histogram(path: Path, start: torch.Tensor, recovery: Recovery, title: s
     figure.savefig(path, dpi=150)
 
 
+@script.torch_on_one_thread()
 def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
-    names = ("steps", "pairs", "faces", "learning_rates")
-    overrides = {n: value for n in names if (value := getattr(args, n)) is not None}
-    check_device(args.device)
+    overrides = script.given(args, "steps", "pairs", "faces", "learning_rates")
+    script.device_of(args)
     instance = gendr.instance(f"{args.dist}/{args.tconorm}")
     task = PoseTask.make(args.protocol, args.target, args.device, **overrides)
     pairs = Pairs.draw(task.target, task.protocol, args.seed)
-    out = check_writable(args.output)
+    out = script.output_folder(args)
 
     start = time.perf_counter()
-    with tqdm(
-        total=1.0, desc=instance.name, bar_format="{l_bar}{bar}| {elapsed}<{remaining}"
-    ) as bar:
-        recoveries = task.search(instance, args.seed, lambda done: bar.update(done - bar.n))
+    with script.progress_bar(instance.name) as show:
+        recoveries = task.search(instance, args.seed, show)
     outcome = task.outcome(instance, recoveries, args.seed, time.perf_counter() - start)
     print(table(recoveries, task.protocol.within))
     print(f"score: {outcome.score:.4f} ({task.unit})")
@@ -114,26 +111,16 @@ def run(args: argparse.Namespace) -> None:
     poses_sheet(task, pairs, best).save(out / "poses.png")
     before = pairs.start.error()
     save_histogram(out / "errors.png", before, best, instance.name)
-    values = {key: value for key, value in asdict(outcome).items() if key != "picture"}
-    values["protocol"] = json.loads(task.protocol_json())
+    values = script.described(outcome, task)
     values["start_degrees"] = before.tolist()
     values["error_degrees"] = {f"{r.learning_rate:g}": r.error.tolist() for r in recoveries}
-    (out / "poses.json").write_text(json.dumps(values, indent=1) + "\n")
+    script.write_json(out / "poses.json", values)
     print(f"{out}: poses.png, errors.png, poses.json")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; 2 for bad input, with one line that says what is wrong."""
-    args = parse(argv)
-    # Torch's tensors are small here, and its threads would wait for each other.
-    cpu.set_num_threads(torch.get_num_threads())
-    torch.set_num_threads(1)
-    try:
-        run(args)
-    except (OSError, TypeError, ValueError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    return 0
+    """Run it; returns the exit status."""
+    return script.run_script(make_options(), run, argv)
 
 
 if __name__ == "__main__":

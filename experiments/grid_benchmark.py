@@ -18,42 +18,22 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import sqlite3
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
+
+from gendr.experiments import script
 
 if TYPE_CHECKING:
-    from gendr.experiments.executors import Executor
-    from gendr.experiments.grid import Status
-    from gendr.experiments.store import Failure, Run, Store
-    from gendr.experiments.tasks import Task
+    from gendr.experiments.engine.executors import Executor
+    from gendr.experiments.engine.grid import Status
+    from gendr.experiments.engine.store import Failure, Run, Store
+    from gendr.experiments.engine.tasks import Task
 
-ASSETS = Path(__file__).resolve().parents[1] / "assets"
-TARGETS = {"shape": ASSETS / "airplane.obj", "pose": ASSETS / "teapot.obj"}
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+FAILED = 1
 # Failures that the summary spells out; the file has all.
 LISTED = 5
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{self.prog}: error: {' '.join(message.split())}\n")
-        raise SystemExit(BAD_INPUT)
-
-
-def _count(least: int) -> Callable[[str], int]:
-    def count(text: str) -> int:
-        number = int(text) if text.lstrip("-").isdecimal() else None
-        if number is None or number < least:
-            raise argparse.ArgumentTypeError(f"must be a whole number >= {least}, got {text!r}")
-        return number
-
-    return count
 
 
 def _share(text: str) -> float:
@@ -66,15 +46,12 @@ def _share(text: str) -> float:
     return share
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="grid_benchmark.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("task", choices=tuple(TARGETS))
+def make_options() -> argparse.ArgumentParser:
+    """The options of the script."""
+    parser = script.make_parser(__file__, __doc__)
+    parser.add_argument("task", choices=tuple(script.TARGETS))
     parser.add_argument("-r", "--results", required=True, metavar="FILE", help="SQLite")
-    parser.add_argument("--resume", action="store_true", help="go on with what the file has")
+    script.add_resume(parser, "what the file has")
     parser.add_argument(
         "--export",
         nargs=2,
@@ -83,14 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     group = parser.add_argument_group("what is run")
-    group.add_argument(
-        "--protocol",
-        choices=("laptop", "paper"),
-        default="laptop",
-        help="reduced, for two cores and an hour or two (default), or as published, for a GPU",
-    )
+    script.add_protocol(group)
     group.add_argument("--target", metavar="MESH", help="default: the airplane, the teapot")
-    group.add_argument("--seed", type=_count(0), default=0, metavar="N", help="of random draws")
+    script.add_seed(group)
     group.add_argument(
         "--dist",
         nargs="+",
@@ -105,13 +77,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATTERN",
         help="T-conorms, such as yager, 'yager(p=2)', max; default: all 23",
     )
-    group.add_argument("--limit", type=_count(1), metavar="N", help="only the first N of them")
+    group.add_argument(
+        "--limit", type=script.count(1), metavar="N", help="only the first N of them"
+    )
 
     group = parser.add_argument_group("where it runs")
-    group.add_argument("--device", default="cpu", help="such as cpu or cuda")
+    script.add_device(group)
     group.add_argument(
         "--workers",
-        type=_count(1),
+        type=script.count(1),
         metavar="N",
         help="instances at once (default: one per core; on a cluster, what it has room for)",
     )
@@ -123,48 +97,35 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a grid; returns the exit status."""
-    args = _parser().parse_args(argv)
-    try:
-        return _run(args)
-    except KeyboardInterrupt:
-        _say("stopped; the same command with --resume goes on")
-        return INTERRUPTED
-    except (ValueError, TypeError, OSError, RuntimeError, sqlite3.Error) as error:
-        _say(f"error: {' '.join(str(error).split())}")
-        return BAD_INPUT
-
-
-def _run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
+    """The grid, and its summary."""
     # These load torch, for which --help does not wait.
-    from gendr.experiments.grid import Progress, jobs, run_grid, select
-    from gendr.experiments.store import Store, check_export, export
-    from gendr.experiments.tasks import make_task
+    from gendr.experiments import make_task
+    from gendr.experiments.engine.grid import Progress, jobs, run_grid, select
+    from gendr.experiments.engine.store import Store, check_export, export
 
     chosen = jobs(select(args.dist, args.tconorm, args.limit))
     if args.export:
         check_export(*args.export)
-    target = args.target or TARGETS[args.task]
+    target = args.target or script.default_target(__file__, args.task)
     task = make_task(args.task, args.protocol, target, device=args.device)
     executor = _executor(args, task)
     with Store(args.results, write=True) as store:
-        run = _begin(args, task, store)
-        store.forget_failures(run, [job.name for job in chosen])
+        found = _begin(args, task, store)
+        store.forget_failures(found, [job.name for job in chosen])
         with closing(Progress(task.name, task.better)) as progress:
-            status = run_grid(store, run, chosen, executor, progress)
+            status = run_grid(store, found, chosen, executor, progress)
             progress(status)
         if args.export:
             export(store, *args.export)
-        failures = store.failures(run)
+        failures = store.failures(found)
     for line in _summary(args, task, status, failures):
         print(line)
     return FAILED if status.failed else 0
 
 
 def _executor(args: argparse.Namespace, task: Task) -> Executor:
-    from gendr.cli.common import check_device
-    from gendr.experiments.executors import LocalExecutor, RayExecutor
+    from gendr.experiments.engine.executors import LocalExecutor, RayExecutor
 
     if args.executor == "ray":
         return RayExecutor(
@@ -176,7 +137,7 @@ def _executor(args: argparse.Namespace, task: Task) -> Executor:
         )
     if args.address or args.gpus_per_task:
         raise ValueError("--address and --gpus-per-task are for --executor ray")
-    check_device(args.device)  # a cluster may have devices that this machine lacks
+    script.device_of(args)  # a cluster may have devices that this machine lacks
     return LocalExecutor(task, args.workers or _cores(), seed=args.seed)
 
 
@@ -212,8 +173,9 @@ def _summary(
     return lines
 
 
-def _say(text: str) -> None:
-    sys.stderr.write(f"grid_benchmark.py: {text}\n")
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run it; returns the exit status."""
+    return script.run_script(make_options(), run, argv)
 
 
 if __name__ == "__main__":

@@ -15,36 +15,34 @@ Source: thesis, section 5.4.1.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
-import torch
 from PIL import Image
-from tqdm import tqdm
 
 import gendr
-from gendr.cli.common import check_device, check_writable
-from gendr.experiments.scene import overlays
-from gendr.experiments.shape import Search, ShapeTask
-from gendr.experiments.tasks import PROTOCOLS
-from gendr.rendering.backends.cpu import backend as cpu
+from gendr.experiments import script
+from gendr.experiments.studies.scene import overlays
+from gendr.experiments.studies.shape import Search, ShapeTask
 
-AIRPLANE = Path(__file__).resolve().parents[1] / "assets" / "airplane.obj"
 COLUMNS, TILE = 6, 128
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("target", nargs="?", type=Path, default=AIRPLANE, help="a mesh file")
-    parser.add_argument("--dist", default="logistic", help="a distribution, see `gendr list`")
-    parser.add_argument("--tconorm", default="probabilistic", help="a T-conorm")
-    parser.add_argument("--protocol", default="laptop", choices=PROTOCOLS)
+def make_options() -> argparse.ArgumentParser:
+    """The options of the script."""
+    parser = script.make_parser(__file__, __doc__)
+    parser.add_argument(
+        "target",
+        nargs="?",
+        type=Path,
+        default=script.default_target(__file__, "shape"),
+        help="a mesh file",
+    )
+    script.add_renderer(parser)
+    script.add_protocol(parser)
     parser.add_argument("--steps", type=int, help="instead of those of the protocol")
     parser.add_argument("--elevations", type=float, nargs="+", metavar="DEGREES", help="likewise")
     parser.add_argument("--learning-rates", nargs="+", type=float, metavar="RATE", help="likewise")
@@ -54,9 +52,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--finer", nargs="*", type=float, metavar="X", help="likewise: added to the best exponent"
     )
-    parser.add_argument("--device", default="cpu", help="such as cpu or cuda")
-    parser.add_argument("-o", "--output", default="shape", type=Path, metavar="FOLDER")
-    return parser.parse_args(argv)
+    script.add_device(parser)
+    script.add_output(parser, "shape")
+    return parser
 
 
 def table(searches: Sequence[Search]) -> str:
@@ -72,23 +70,20 @@ def table(searches: Sequence[Search]) -> str:
     return "\n".join(lines)
 
 
+@script.torch_on_one_thread()
 def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
-    names = ("steps", "elevations", "learning_rates")
-    overrides = {n: value for n in names if (value := getattr(args, n)) is not None}
-    for name in ("exponents", "finer"):
-        if (value := getattr(args, name)) is not None:
-            overrides |= {name: value, f"squared_{name}": value}
-    check_device(args.device)
+    overrides = script.given(args, "steps", "elevations", "learning_rates")
+    for name, value in script.given(args, "exponents", "finer").items():
+        overrides |= {name: value, f"squared_{name}": value}
+    script.device_of(args)
     instance = gendr.instance(f"{args.dist}/{args.tconorm}")
     task = ShapeTask.make(args.protocol, args.target, args.device, **overrides)
-    out = check_writable(args.output)
+    out = script.output_folder(args)
 
     start = time.perf_counter()
-    with tqdm(
-        total=1.0, desc=instance.name, bar_format="{l_bar}{bar}| {elapsed}<{remaining}"
-    ) as bar:
-        searches = task.search(instance, lambda done: bar.update(done - bar.n))
+    with script.progress_bar(instance.name) as show:
+        searches = task.search(instance, show)
     outcome = task.outcome(instance, searches, time.perf_counter() - start)
     print(table(searches))
     print(f"score: {outcome.score:.4f} ({task.unit}), mean hard IoU {1 - outcome.score:.4f}")
@@ -100,24 +95,14 @@ def run(args: argparse.Namespace) -> None:
         for mesh in (task.target, best.best.mesh)
     )
     Image.fromarray(overlays(target, found, COLUMNS)).save(out / "views.png")
-    values = {key: value for key, value in asdict(outcome).items() if key != "picture"}
-    values["protocol"] = json.loads(task.protocol_json())
-    (out / "fit.json").write_text(json.dumps(values, indent=1) + "\n")
+    values = script.described(outcome, task)
+    script.write_json(out / "fit.json", values)
     print(f"{out}: fit.obj, views.png, fit.json")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; 2 for bad input, with one line that says what is wrong."""
-    args = parse(argv)
-    # Torch's tensors are small here, and its threads would wait for each other.
-    cpu.set_num_threads(torch.get_num_threads())
-    torch.set_num_threads(1)
-    try:
-        run(args)
-    except (OSError, TypeError, ValueError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    return 0
+    """Run it; returns the exit status."""
+    return script.run_script(make_options(), run, argv)
 
 
 if __name__ == "__main__":

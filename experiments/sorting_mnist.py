@@ -22,7 +22,6 @@ Source: thesis, section 3.5.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
@@ -35,24 +34,21 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from gendr._runtime.files import write_whole
-from gendr.cli.common import check_device, check_writable
-from gendr.experiments.digits import Splits, download_mnist, mnist_splits, svhn_splits
-from gendr.experiments.ranking import RankingResult, RankingSettings, RankingTraining, train
-from gendr.experiments.store import software_version
+from gendr._runtime.files import writable_folder
+from gendr.data import Splits, download_mnist, mnist_splits, svhn_splits
+from gendr.experiments import script
+from gendr.experiments.engine.store import software_version
+from gendr.experiments.studies.ranking import RankingResult, RankingSettings, RankingTraining, train
 
 CHECKPOINT, RESULTS, TENSORBOARD = "checkpoint.pt", "results.json", "tensorboard"
-BAD_INPUT, INTERRUPTED = 2, 130
 # What --smoke stands for. In minutes, many rough steps lead further than few smooth ones.
 SMOKE = {"batch": 10, "evaluate_every": 100, "lists": 200, "test_lists": 1000}
 SMOKE_MINUTES = 5.0
 
 
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The options of the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def make_options() -> argparse.ArgumentParser:
+    """The options of the script."""
+    parser = script.make_parser(__file__, __doc__)
     group = parser.add_argument_group("the task")
     group.add_argument("--task", choices=("mnist", "svhn"), default="mnist")
     group.add_argument(
@@ -82,7 +78,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     group.add_argument("--evaluate-every", type=int, metavar="STEPS", help="default: 1000")
     group.add_argument("--lists", type=int, help="for an evaluation (default: 1000)")
     group.add_argument("--test-lists", type=int, help="for the test (default: 10,000)")
-    group.add_argument("--seed", type=int, help="default: 0")
+    script.add_seed(group)
     group.add_argument(
         "--smoke",
         action="store_true",
@@ -90,23 +86,22 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
 
     group = parser.add_argument_group("how it runs")
-    group.add_argument("--device", default="cpu", help="such as cpu or cuda")
+    script.add_device(group)
     group.add_argument("--threads", type=int, help="of torch on the CPU")
     group.add_argument("--minutes", type=float, help="stop after them; --resume goes on")
     group.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS")
-    group.add_argument("--resume", action="store_true", help="go on with the checkpoint of -o")
+    script.add_resume(group, "the checkpoint of -o")
     group.add_argument("--tensorboard", action="store_true", help="also write its files")
-    group.add_argument("-o", "--output", default="ranking", type=Path, metavar="FOLDER")
-    return parser.parse_args(argv)
+    script.add_output(group, "ranking")
+    return parser
 
 
 def settings_of(args: argparse.Namespace) -> RankingSettings:
     """The settings that were asked for."""
     names = ["n", "method", "dist", "art", "steepness", "steps", "batch", "learning_rate"]
     names += ["evaluate_every", "lists", "test_lists", "seed"]
-    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     settings: dict[str, Any] = {"binary": not args.categorical, **(SMOKE if args.smoke else {})}
-    return RankingSettings(**{**settings, **given})
+    return RankingSettings(**{**settings, **script.given(args, *names)})
 
 
 def load(args: argparse.Namespace) -> Splits:
@@ -115,7 +110,7 @@ def load(args: argparse.Namespace) -> Splits:
     if args.task == "svhn":
         return svhn_splits(folder)
     if args.download:
-        download_mnist(check_writable(folder, "--data"))
+        download_mnist(writable_folder(folder, "--data"))
     try:
         return mnist_splits(folder)
     except FileNotFoundError as error:
@@ -211,9 +206,10 @@ def table(result: RankingResult) -> str:
     )
 
 
-def run(args: argparse.Namespace, clock: float) -> None:
+def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
-    device = check_device(args.device)
+    clock = time.monotonic()
+    device = script.device_of(args)
     settings = settings_of(args)
     if args.threads is not None:
         if args.threads < 1:
@@ -224,7 +220,7 @@ def run(args: argparse.Namespace, clock: float) -> None:
         raise ValueError(f"--minutes must be > 0, got {minutes:g}")
     torch.manual_seed(settings.seed)  # of what a method may draw
     data = load(args)
-    out = check_writable(args.output)
+    out = script.output_folder(args)
     if not args.resume and (out / CHECKPOINT).exists():
         raise ValueError(
             f"{out} has a training already; go on with --resume, or name another folder with -o"
@@ -260,25 +256,14 @@ def run(args: argparse.Namespace, clock: float) -> None:
         "threads": torch.get_num_threads(),
         "version": software_version(),
     }
-    text = json.dumps(values, indent=1) + "\n"
-    write_whole(out / RESULTS, text.encode())
+    script.write_json(out / RESULTS, values)
     print(table(result))
     print(f"{out}: {RESULTS}, {CHECKPOINT}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; 2 for bad input, with one line that says what is wrong."""
-    clock = time.monotonic()
-    args = parse(argv)
-    try:
-        run(args, clock)
-    except KeyboardInterrupt:
-        print("stopped; the same command with --resume goes on", file=sys.stderr)
-        return INTERRUPTED
-    except (OSError, RuntimeError, TypeError, ValueError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return BAD_INPUT
-    return 0
+    """Run it; returns the exit status."""
+    return script.run_script(make_options(), run, argv)
 
 
 if __name__ == "__main__":

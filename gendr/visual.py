@@ -33,6 +33,7 @@ __all__ = [
     "composited",
     "depths",
     "diagonal",
+    "difference",
     "drawn",
     "fit_frames",
     "fit_sheet",
@@ -332,8 +333,11 @@ def _flat(mask: NDArray[np.float64], color: Color) -> Pixels:
     return mixed.round().astype(np.uint8)
 
 
-def _difference(target: NDArray[np.float64], found: NDArray[np.float64]) -> Pixels:
-    """Where both are, where only the target is, where only the fit is."""
+def difference(target: NDArray[np.float64], found: NDArray[np.float64]) -> Pixels:
+    """Two masks [H, W] in [0, 1] in one picture [H, W, 3].
+
+    It is grey where both are, blue where only the target is, orange where only what was found is.
+    """
     a, b = target[..., None], found[..., None]
     parts = ((a * b, BOTH), (a * (1 - b), TARGET), ((1 - a) * b, FIT), ((1 - a) * (1 - b), PAPER))
     mixed = np.sum([weight * np.asarray(color) for weight, color in parts], axis=0)
@@ -474,7 +478,7 @@ def fit_sheet(
         caption = f"view {view + 1}   IoU {iou_per_view[view]:.3f}"
         page.text(x + wide // 2, y + 8, caption, 12, FAINT, "ma")
         mask, other = (window.cut(image[view], view) for image in (masks, found))
-        tiles = (pictures[0][k], pictures[1][k], _flat(mask, TARGET), _difference(mask, other))
+        tiles = (pictures[0][k], pictures[1][k], _flat(mask, TARGET), difference(mask, other))
         for row, pixels in enumerate(tiles):
             page.tile(pixels, x, y + head + row * (tall + gap))
     for b in range(blocks):

@@ -172,16 +172,16 @@ def test_fit_saves_a_textured_start_beside_files_of_others(tmp_path, box):
 
 def interrupt_after(monkeypatch, step):
     """Raise KeyboardInterrupt inside the optimiser, after some steps."""
-    from gendr import fitting
+    from gendr.fitting.job import Job
 
-    real = fitting._Job.step
+    real = Job.step
 
     def stop(self, state, seconds):
         if state.step == step:
             raise KeyboardInterrupt
         return real(self, state, seconds)
 
-    monkeypatch.setattr(fitting._Job, "step", stop)
+    monkeypatch.setattr(Job, "step", stop)
 
 
 def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and folders that one process writes to at a time."""
+"""Files that are whole or not there; folders that can be written to, by one process at a time."""
 
 from __future__ import annotations
 
@@ -75,6 +75,28 @@ def _named(path: Path) -> Generator[None, None, None]:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def writable_folder(folder: Path, option: str = "-o") -> Path:
+    """Make a folder and see that files can be written to it.
+
+    Args:
+        folder: Which one.
+        option: Of the command line, where another can be chosen.
+
+    Raises:
+        ValueError: If that fails.
+    """
+    probe = folder / f".gendr-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        message = f"cannot write to {folder} ({reason}); choose another with {option}"
+        raise ValueError(message) from None
+    return folder
 
 
 @contextmanager

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-import torch
+from gendr._runtime.devices import usable_device as check_device
+from gendr._runtime.files import writable_folder as check_writable
 
-
-def check_device(text: str) -> torch.device:
-    """A device that works here.
-
-    Raises:
-        ValueError: for anything else, with those that do.
-    """
-    usable = ["cpu"]
-    if torch.cuda.is_available():
-        usable += ["cuda", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-    if text not in usable:
-        raise ValueError(f"no device {text!r} here; usable: {', '.join(usable)}")
-    return torch.device(text)
+__all__ = ["check_device", "check_writable", "model_file"]
 
 
 def model_file(text: str) -> Path:
@@ -36,25 +24,3 @@ def model_file(text: str) -> Path:
     if text in example_names():
         return example_file(text)
     raise ValueError(f"no such file or folder: {path}; built in: {', '.join(example_names())}")
-
-
-def check_writable(folder: Path, option: str = "-o") -> Path:
-    """Make a folder and see that files can be written to it.
-
-    Args:
-        folder: Which one.
-        option: Of the command line, where another can be chosen.
-
-    Raises:
-        ValueError: if that fails.
-    """
-    probe = folder / f".gendr-{os.getpid()}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"")
-        probe.unlink()
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        message = f"cannot write to {folder} ({reason}); choose another with {option}"
-        raise ValueError(message) from None
-    return folder

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from gendr._runtime.files import write_whole
 from gendr.cli.common import check_writable
-from gendr.experiments.report import make_page
-from gendr.experiments.summary import Summary, load_summaries
+from gendr.experiments.report import Summary, load_summaries, make_page
 
 SUFFIXES = (".html", ".htm")
 DOTS_PER_INCH = 300
@@ -35,7 +34,7 @@ def run(args: Namespace) -> int:
 
 def _write_figures(summaries: Sequence[Summary], folder: Path) -> list[Path]:
     """One PNG per run, such as shape-1.png for run 1."""
-    from gendr.experiments.figure import heat_map_figure
+    from gendr.experiments.report.figure import heat_map_figure
 
     paths: list[Path] = []
     for summary in summaries:

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from gendr.experiments.executors import LocalExecutor
-from gendr.experiments.grid import Job, run_grid
-from gendr.experiments.store import Store, StoreError
-from gendr.experiments.tasks import Outcome, Trial
+from gendr.experiments.engine.executors import LocalExecutor
+from gendr.experiments.engine.grid import Job, run_grid
+from gendr.experiments.engine.store import Store, StoreError
+from gendr.experiments.engine.tasks import Outcome, Trial
 from gendr.rendering.instances import Instance
 
 __all__ = [

@@ -44,6 +44,6 @@ def test_best_again_refuses_in_one_line(extra, tmp_path, capsys):
     out = tmp_path / "again.csv"
     assert module.main([str(tmp_path / "none.sqlite"), "shape", "-o", str(out), *extra]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("best_again.py: ")
+    assert said.startswith("best_again.py: error: ")
     assert said.count("\n") == 1
     assert not out.exists()

@@ -21,11 +21,11 @@ import torch
 
 import gendr
 from gendr import distributions, tnorms
-from gendr.experiments import executors
-from gendr.experiments import grid as grid_module
-from gendr.experiments.executors import Attempt, LocalExecutor
-from gendr.experiments.grid import Job, Progress, Status, forecast, jobs, run_grid, select
-from gendr.experiments.store import Store
+from gendr.experiments.engine import executors
+from gendr.experiments.engine import grid as grid_module
+from gendr.experiments.engine.executors import Attempt, LocalExecutor
+from gendr.experiments.engine.grid import Job, Progress, Status, forecast, jobs, run_grid, select
+from gendr.experiments.engine.store import Store
 from gendr.testing.fake_grid import FakeTask, attempts, is_running, outcome_of, results_of
 
 HERE = Path(__file__).parent
@@ -451,7 +451,7 @@ def script(monkeypatch, tmp_path):
     (tmp_path / "marks").mkdir()
     module = importlib.import_module("grid_benchmark")
     task = FakeTask(str(tmp_path / "marks"))
-    monkeypatch.setattr("gendr.experiments.tasks.make_task", lambda *_, **__: task)
+    monkeypatch.setattr("gendr.experiments.make_task", lambda *_, **__: task)
 
     failing = ["uniform/max"]
 
@@ -463,7 +463,7 @@ def script(monkeypatch, tmp_path):
             failing.clear()
         return module.main(options)
 
-    monkeypatch.setattr("gendr.experiments.executors.LocalExecutor", executor)
+    monkeypatch.setattr("gendr.experiments.engine.executors.LocalExecutor", executor)
     return main
 
 
@@ -523,11 +523,7 @@ def test_script_does_not_go_on_unasked(script, capsys):
 )
 def test_bad_input_ends_in_one_line(script, capsys, options, said):
     Path("text").write_text("not a database\n" * 50)
-    try:
-        code = script([*SMALL, *options])
-    except SystemExit as stop:
-        code = stop.code
-    assert code == 2
+    assert script([*SMALL, *options]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert said in printed.err

@@ -12,9 +12,10 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 
 import gendr
-from gendr.experiments import PoseProtocol, PoseTask, make_task, pose
-from gendr.experiments.pose import RADIUS, Pairs, Poses
-from gendr.experiments.scene import face_vertices, hard_silhouette, simplified
+from gendr.experiments import PoseProtocol, PoseTask, make_task
+from gendr.experiments.studies import pose
+from gendr.experiments.studies.pose import RADIUS, Pairs, Poses
+from gendr.experiments.studies.scene import face_vertices, hard_silhouette, simplified
 from gendr.mesh import Mesh, example_file, icosphere, look_at
 from gendr.rendering import Renderer
 
@@ -303,9 +304,7 @@ def test_bad_seed():
 def script(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "experiments"))
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
-    module = importlib.import_module("camera_pose")
-    yield module
-    module.cpu.set_num_threads(None)
+    return importlib.import_module("camera_pose")
 
 
 def test_script(script, tmp_path, capsys):
@@ -332,6 +331,6 @@ def test_script_refuses_what_is_no_mesh(script, tmp_path, capsys):
     for argument in (str(text), "missing.obj", str(tmp_path)):
         assert script.main([argument, "-o", str(tmp_path / "out")]) == 2
         message = capsys.readouterr().err
-        assert message.startswith("error: ")
+        assert message.startswith("camera_pose.py: error: ")
         assert message.count("\n") == 1
     assert not (tmp_path / "out").exists()

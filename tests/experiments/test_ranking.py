@@ -16,9 +16,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from gendr.experiments import digits, ranking
-from gendr.experiments.digits import HouseNumbers, MultiDigits, Splits
-from gendr.experiments.ranking import (
+from gendr.data import HouseNumbers, MultiDigits, Splits, mnist
+from gendr.experiments.studies import ranking
+from gendr.experiments.studies.ranking import (
     Metrics,
     RankingNet,
     RankingSettings,
@@ -493,7 +493,7 @@ def test_house_numbers_are_ranked_too():
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A small data set in the files of MNIST, not compressed."""
-    monkeypatch.setattr(digits, "VALIDATION", 10)
+    monkeypatch.setattr(mnist, "VALIDATION", 10)
     folder = tmp_path / "data"
     folder.mkdir()
     for part, some in (("train", bright(30)), ("t10k", bright(10, seed=2))):
@@ -599,6 +599,6 @@ def test_script_says_what_is_wrong(script, tmp_path, capsys, options, words):
     assert script(*options) == 2
     message = capsys.readouterr().err
     line = message.splitlines()[-1]
-    assert line.startswith("error: ")
+    assert line.startswith("sorting_mnist.py: error: ")
     assert re.search(words, line)
     assert not (tmp_path / "out" / "checkpoint.pt").exists()

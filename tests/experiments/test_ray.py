@@ -7,9 +7,9 @@ import time
 import pytest
 
 import gendr
-from gendr.experiments.executors import RayExecutor
-from gendr.experiments.grid import Job, run_grid
-from gendr.experiments.store import Store
+from gendr.experiments.engine.executors import RayExecutor
+from gendr.experiments.engine.grid import Job, run_grid
+from gendr.experiments.engine.store import Store
 from gendr.testing.fake_grid import FakeTask, attempts, outcome_of
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'gendr[cluster]'")

@@ -19,10 +19,11 @@ from scipy.stats import rankdata
 import gendr
 from gendr import distributions, tnorms
 from gendr.cli import main
-from gendr.experiments.report import VIRIDIS, make_page
-from gendr.experiments.store import Result, Run, Store
-from gendr.experiments.summary import group_starts, label, load_summaries, summarise
-from gendr.experiments.tasks import Outcome, Trial
+from gendr.experiments.engine.store import Result, Run, Store
+from gendr.experiments.engine.tasks import Outcome, Trial
+from gendr.experiments.report import make_page
+from gendr.experiments.report.page import VIRIDIS
+from gendr.experiments.report.summary import group_starts, label, load_summaries, summarise
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 HOSTILE = "</script><script>document.title = 'broken'</script> & “quotes”"
@@ -243,7 +244,7 @@ def test_formulas_of_coverage_are_true(page):
 @pytest.mark.parametrize("name", ["logistic.shifted(-0.5)", "levy.shifted(2).reversed",
                                   "cauchy.art(0.5)"])  # fmt: skip
 def test_formulas_know_all_transforms(name):
-    from gendr.experiments.report import _coverage
+    from gendr.experiments.report.page import _coverage
 
     dist = distributions.get(name)
     d = torch.linspace(-2, 2, 41, dtype=torch.float64)[1:]

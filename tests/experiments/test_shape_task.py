@@ -13,8 +13,8 @@ from PIL import Image
 
 import gendr
 from gendr.experiments import ShapeProtocol, ShapeTask, make_task
-from gendr.experiments.scene import face_vertices, overlays
-from gendr.experiments.shape import Deformation
+from gendr.experiments.studies.scene import face_vertices, overlays
+from gendr.experiments.studies.shape import Deformation
 from gendr.mesh import Mesh, cube, icosphere
 from gendr.rendering import Renderer
 
@@ -303,9 +303,7 @@ def test_bad_arguments(arguments, error, words):
 def script(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "experiments"))
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
-    module = importlib.import_module("shape_optimization")
-    yield module
-    module.cpu.set_num_threads(None)
+    return importlib.import_module("shape_optimization")
 
 
 def test_script(script, tmp_path, capsys):
@@ -337,6 +335,6 @@ def test_script_refuses_what_is_no_mesh(script, tmp_path, capsys):
     for argument in (str(text), "missing.obj", str(tmp_path)):
         assert script.main([argument, "-o", str(tmp_path / "out")]) == 2
         message = capsys.readouterr().err
-        assert message.startswith("error: ")
+        assert message.startswith("shape_optimization.py: error: ")
         assert message.count("\n") == 1
     assert not (tmp_path / "out").exists()

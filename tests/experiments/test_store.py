@@ -12,8 +12,8 @@ from dataclasses import fields, replace
 import pytest
 
 import gendr
-from gendr.experiments import store as store_module
-from gendr.experiments.store import (
+from gendr.experiments.engine import store as store_module
+from gendr.experiments.engine.store import (
     Row,
     Store,
     StoreError,

@@ -2,9 +2,6 @@
 
 A task scores one instance: a distribution and a T-conorm. It has a protocol, which holds every
 number that the scores depend on, and a target mesh.
-
-    >>> task = make_task("shape", "laptop", "assets/airplane.obj")
-    >>> task.run(gendr.instance("logistic/probabilistic")).score
 """
 
 from __future__ import annotations
@@ -15,17 +12,27 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
+from typing_extensions import Self
+
 from gendr._runtime.checks import check_choice
+from gendr.experiments.engine.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from gendr.rendering.instances import Instance
 
-__all__ = ["NAMES", "PROTOCOLS", "Outcome", "Task", "Trial", "make_task"]
+__all__ = [
+    "PROTOCOLS",
+    "Meter",
+    "Outcome",
+    "Progress",
+    "Task",
+    "Trial",
+    "canonical_json",
+    "changed",
+]
 
-NAMES = ("shape", "pose")
-PROTOCOLS = ("laptop", "paper")
 
 Progress: TypeAlias = "Callable[[float], None]"
 
@@ -75,14 +82,21 @@ class Task(Protocol):
     """An experiment with its protocol and its target; can be pickled.
 
     Attributes:
-        name: "shape" or "pose".
+        name: Such as "shape".
+        title: For the heads of reports.
         better: Which scores are.
         unit: Of the scores, for the axes of figures.
     """
 
     name: ClassVar[str]
+    title: ClassVar[str]
     better: ClassVar[Literal["lower", "higher"]]
     unit: ClassVar[str]
+
+    @classmethod
+    def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> Self:
+        """The task at a protocol of `PROTOCOLS`, with some of its fields replaced."""
+        ...
 
     def protocol_json(self) -> str:
         """Everything that defines the scores, as canonical JSON; the target by its content."""
@@ -97,38 +111,6 @@ class Task(Protocol):
             progress: Called now and then with the part that is done, in [0, 1].
         """
         ...
-
-
-def make_task(
-    name: str,
-    protocol: str = "laptop",
-    target: str | Path | None = None,
-    *,
-    device: str = "cpu",
-    **overrides: Any,
-) -> Task:
-    """A task by its name.
-
-    Args:
-        name: "shape" or "pose".
-        protocol: "laptop", for two cores and an hour or two, or "paper", as it was published.
-        target: Path of a mesh.
-        device: Where it runs; not a part of the protocol.
-        **overrides: Fields of the protocol, `ShapeProtocol` or `PoseProtocol`, that differ.
-
-    Raises:
-        FileNotFoundError: If there is no file at `target`.
-        TypeError: If an override has the wrong type.
-        ValueError: For unknown names, values out of range, and a target that is no mesh.
-    """
-    from gendr.experiments.pose import PoseTask
-    from gendr.experiments.shape import ShapeTask
-
-    check_choice("task", name, NAMES)
-    if target is None:
-        raise ValueError(f"the {name} task needs a target; give the path of a mesh")
-    kind = ShapeTask if name == "shape" else PoseTask
-    return kind.make(protocol, target, device, **overrides)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gendr._runtime.checkpoint import load_checkpoint, save_checkpoint
 from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr._runtime.files import write_whole
-from gendr.experiments.digits import Numbers, Splits
+from gendr.data import Numbers, Splits
 from gendr.sorting.api import get
 from gendr.sorting.base import PermutationSort, Sort
 from gendr.sorting.losses import (
@@ -81,7 +81,10 @@ AT_ONCE = 500
 LOGS = 10
 # All runs are evaluated on the same lists, drawn with these seeds.
 VALIDATION_SEED, TEST_SEED = 1, 2
+# Of checkpoints: their layout, and what they must have.
 FORMAT = "gendr ranking 1"
+SAVED = ("signature", "step", "seconds", "history", "best", "loss", "model", "adam", "generator",
+         "random")  # fmt: skip
 
 Row: TypeAlias = "dict[str, float]"
 
@@ -409,15 +412,13 @@ class RankingTraining:
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint; the file is replaced only when the new one is whole."""
-        path = Path(path)
-        values = {
-            "format": FORMAT,
+        values: dict[str, Any] = {
             "signature": self.signature(),
             "step": self.step,
             "seconds": self.seconds,
             "history": self.history,
             "best": self.best,
-            "loss": self._loss.cpu(),
+            "loss": self._loss,
             "model": self.model.state_dict(),
             "adam": self.adam.state_dict(),
             "generator": self.generator.get_state(),
@@ -425,7 +426,7 @@ class RankingTraining:
         }
         if self.device.type == "cuda":
             values["random_cuda"] = torch.cuda.get_rng_state(self.device)
-        write_whole(path, lambda file: torch.save(values, file))
+        save_checkpoint(path, FORMAT, values)
 
     def restore(self, path: str | Path) -> None:
         """Go on from a checkpoint; on a CPU, bit for bit as if there had been no interruption.
@@ -435,16 +436,7 @@ class RankingTraining:
         Raises:
             ValueError: if there is none, it is something else, or of another training.
         """
-        path = Path(path)
-        if not path.is_file():
-            raise ValueError(f"no checkpoint to resume from at {path}; start without resuming")
-        try:
-            values = torch.load(path, map_location="cpu", weights_only=True)
-            if values["format"] != FORMAT:
-                raise KeyError("format")
-        except Exception as error:  # noqa: BLE001 (unpicklers raise anything on a foreign file)
-            kind = type(error).__name__
-            raise ValueError(f"{path} is no checkpoint of a ranking training ({kind})") from None
+        values = load_checkpoint(path, FORMAT, SAVED, "a ranking training")
         for key, value in self.signature().items():
             then = values["signature"].get(key)
             if then != value:

@@ -17,7 +17,7 @@ from typing import Any
 
 import gendr
 from gendr.distributions import Distribution, Law
-from gendr.experiments.summary import Entry, HeatMap, Summary, group_starts, label
+from gendr.experiments.report.summary import Entry, HeatMap, Summary, group_starts, label
 from gendr.tnorms import Parametric, TConorm
 
 __all__ = ["VIRIDIS", "make_page"]
@@ -50,7 +50,7 @@ def make_page(summaries: Sequence[Summary], source: str) -> str:
 
 
 def _file(name: str) -> str:
-    return files("gendr.experiments").joinpath(name).read_text(encoding="utf-8")
+    return files("gendr.experiments.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _date(iso: str) -> str:

@@ -19,8 +19,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
 from gendr._runtime.checks import nearest
-from gendr.experiments.executors import Attempt, Executor
-from gendr.experiments.store import Run, Store
+from gendr.experiments.engine.executors import Attempt, Executor
+from gendr.experiments.engine.store import Run, Store
 
 if TYPE_CHECKING:
     from gendr.rendering.instances import Instance

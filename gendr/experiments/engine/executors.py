@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gendr._runtime.checks import check_count
 
 if TYPE_CHECKING:
-    from gendr.experiments.tasks import Outcome, Task
+    from gendr.experiments.engine.tasks import Outcome, Task
 
 __all__ = ["Attempt", "Executor", "LocalExecutor", "RayExecutor"]
 

@@ -22,17 +22,12 @@ from numpy.typing import NDArray
 from gendr import distributions, tnorms
 from gendr._runtime.checks import check_choice
 from gendr.distributions import Distribution
-from gendr.experiments.pose import PoseTask
-from gendr.experiments.shape import ShapeTask
-from gendr.experiments.store import Failure, Result, Run, Store
-from gendr.experiments.tasks import Task
+from gendr.experiments.engine.store import Failure, Result, Run, Store
+from gendr.experiments.studies.registry import TASKS
 from gendr.rendering.instances import Instance, instance
 from gendr.tnorms import TConorm
 
 __all__ = ["Entry", "HeatMap", "Summary", "group_starts", "label", "load_summaries", "summarise"]
-
-TASKS: dict[str, type[Task]] = {"shape": ShapeTask, "pose": PoseTask}
-TITLES = {"shape": "Shape optimisation", "pose": "Camera pose"}
 
 # The marginal histograms count this share of the best, in each heat map for itself (Figure 5.4).
 TOP_SHARE = 0.1
@@ -174,7 +169,7 @@ def summarise(run: Run, results: Sequence[Result], failures: Sequence[Failure] =
     size = len(rows), len(columns)
     return Summary(
         run=run,
-        title=TITLES[run.task],
+        title=task.title,
         unit=task.unit,
         better=task.better,
         failures=tuple(failures),

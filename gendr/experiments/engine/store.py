@@ -41,14 +41,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 from urllib.parse import quote
 
 import gendr
 from gendr._runtime.files import write_whole
-
-if TYPE_CHECKING:
-    from gendr.experiments.tasks import Outcome, Trial
+from gendr.experiments.engine.tasks import Outcome, Trial
 
 __all__ = [
     "Failure",
@@ -262,8 +260,6 @@ class Store:
 
     def trials(self, run: Run, instance: str) -> list[Trial]:
         """The candidates of the grid search of one instance."""
-        from gendr.experiments.tasks import Trial
-
         rows = self._db.execute(
             "SELECT scale, learning_rate, seed, score FROM trials WHERE run = ? AND instance = ? "
             "ORDER BY rowid",

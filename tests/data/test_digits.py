@@ -17,18 +17,19 @@ import pytest
 import torch
 from PIL import Image
 
-from gendr.experiments import digits
-from gendr.experiments.digits import (
-    Box,
+from gendr.data import (
     HouseNumbers,
     MultiDigits,
     download_mnist,
     house_numbers,
+    mnist,
     mnist_digits,
     mnist_splits,
     read_idx,
+    svhn,
     svhn_splits,
 )
+from gendr.data.svhn import Box
 
 
 def idx(array, magic=b"\0\0\x08"):
@@ -164,7 +165,7 @@ def test_draws_are_uniform_and_follow_the_generator():
 
 def test_mnist_splits(tmp_path, monkeypatch):
     write_mnist(tmp_path)
-    monkeypatch.setattr(digits, "VALIDATION", 2)
+    monkeypatch.setattr(mnist, "VALIDATION", 2)
     train, validation, test = mnist_splits(tmp_path)
     images, labels = (torch.from_numpy(x) for x in some_digits(9, seed=9))
     assert torch.equal(torch.cat([train.images, validation.images]), images)
@@ -175,7 +176,7 @@ def test_mnist_splits(tmp_path, monkeypatch):
     before = train.digest()
     train.images[0, 0, 0] += 1
     assert train.digest() != before
-    monkeypatch.setattr(digits, "VALIDATION", 9)
+    monkeypatch.setattr(mnist, "VALIDATION", 9)
     with pytest.raises(ValueError, match=r"more than 9 training images.*got 9"):
         mnist_splits(tmp_path)
 
@@ -222,9 +223,9 @@ def mirror(tmp_path, monkeypatch):
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         sums = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in folder.iterdir()}
-        assert sums.keys() == digits.MNIST_SHA256.keys()
-        monkeypatch.setattr(digits, "MNIST_URL", f"http://127.0.0.1:{server.server_port}/")
-        monkeypatch.setattr(digits, "MNIST_SHA256", sums)
+        assert sums.keys() == mnist.MNIST_SHA256.keys()
+        monkeypatch.setattr(mnist, "MNIST_URL", f"http://127.0.0.1:{server.server_port}/")
+        monkeypatch.setattr(mnist, "MNIST_SHA256", sums)
         yield folder
         server.shutdown()
         thread.join()
@@ -307,14 +308,14 @@ def test_crop_is_wider_than_the_digits_but_within_the_image():
     # Pixel (x, y) is (x, y, 0).
     y, x = np.mgrid[:200, :250].astype(np.uint8)
     image = png(np.stack([x, y, 0 * x], -1))
-    crop = digits._crop(image, Box(50, 60, 150, 140, 1)).double()
+    crop = svhn._crop(image, Box(50, 60, 150, 140, 1)).double()
     # 100 x 80 pixels become 130 x 104 from (35, 48) on.
     centres = (torch.arange(64, dtype=torch.float64) + 0.5) / 64
     want = (35 + 130 * centres - 0.5).expand(64, 64)
     torch.testing.assert_close(crop[0], want, atol=1, rtol=0)
     want = (48 + 104 * centres - 0.5)[:, None].expand(64, 64)
     torch.testing.assert_close(crop[1], want, atol=1, rtol=0)
-    corner = digits._crop(image, Box(-1, 0, 40, 40, 1)).double()  # the clipped one starts at 0
+    corner = svhn._crop(image, Box(-1, 0, 40, 40, 1)).double()  # the clipped one starts at 0
     torch.testing.assert_close(
         corner[0], (46.15 * centres - 0.5).clamp(min=0).expand(64, 64), atol=1, rtol=0
     )
@@ -360,7 +361,7 @@ def hdf5():
 
 
 def test_boxes_as_matlab_writes_them():
-    assert digits._read_boxes(hdf5()) == BOXES
+    assert svhn._read_boxes(hdf5()) == BOXES
 
 
 def write_svhn(folder, part, as_archive):
@@ -395,7 +396,7 @@ def test_house_numbers(tmp_path, as_archive):
 
 @pytest.mark.parametrize("with_extra", [False, True])
 def test_svhn_splits(tmp_path, monkeypatch, with_extra):
-    monkeypatch.setattr(digits, "HELD_OUT", {"train": 1, "extra": 2})
+    monkeypatch.setattr(svhn, "HELD_OUT", {"train": 1, "extra": 2})
     write_svhn(tmp_path, "train", as_archive=True)
     with pytest.raises(FileNotFoundError, match=r"no test.tar.gz \(nor test\) in"):
         svhn_splits(tmp_path)

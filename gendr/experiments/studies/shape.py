@@ -23,14 +23,7 @@ from typing_extensions import Self
 
 from gendr import visual
 from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr.experiments.scene import (
-    as_png,
-    digest,
-    face_vertices,
-    hard_silhouette,
-    load_target,
-)
-from gendr.experiments.tasks import (
+from gendr.experiments.engine.tasks import (
     PROTOCOLS,
     Meter,
     Outcome,
@@ -38,6 +31,13 @@ from gendr.experiments.tasks import (
     Trial,
     canonical_json,
     changed,
+)
+from gendr.experiments.studies.scene import (
+    as_png,
+    digest,
+    face_vertices,
+    hard_silhouette,
+    load_target,
 )
 from gendr.losses import FlattenLoss, LaplacianLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere, look_at
@@ -268,6 +268,7 @@ class ShapeTask:
     """
 
     name: ClassVar[str] = "shape"
+    title: ClassVar[str] = "Shape optimisation"
     better: ClassVar[Literal["lower", "higher"]] = "lower"
     unit: ClassVar[str] = "1 - mean hard IoU"
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gendr.experiments.summary import HeatMap, Summary, group_starts, label
+from gendr.experiments.report.summary import HeatMap, Summary, group_starts, label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -32,16 +32,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr.experiments.scene import (
-    as_png,
-    digest,
-    face_vertices,
-    hard_silhouette,
-    load_target,
-    overlays,
-    simplified,
-)
-from gendr.experiments.tasks import (
+from gendr.experiments.engine.tasks import (
     PROTOCOLS,
     Meter,
     Outcome,
@@ -49,6 +40,15 @@ from gendr.experiments.tasks import (
     Trial,
     canonical_json,
     changed,
+)
+from gendr.experiments.studies.scene import (
+    as_png,
+    digest,
+    face_vertices,
+    hard_silhouette,
+    load_target,
+    overlays,
+    simplified,
 )
 from gendr.losses import iou, iou_loss
 from gendr.mesh import Camera, Mesh, look_at, rotation_angle_between
@@ -302,6 +302,7 @@ class PoseTask:
     """
 
     name: ClassVar[str] = "pose"
+    title: ClassVar[str] = "Camera pose"
     better: ClassVar[Literal["lower", "higher"]] = "higher"
     unit: ClassVar[str] = "fraction of poses found"
 

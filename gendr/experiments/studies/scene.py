@@ -13,7 +13,7 @@ from torch import Tensor
 from gendr.mesh import Camera, Mesh
 from gendr.rendering import silhouette
 from gendr.rendering.backends.choice import choose
-from gendr.visual import PAPER, Pixels, _difference
+from gendr.visual import PAPER, Pixels, difference
 
 __all__ = [
     "as_png",
@@ -131,7 +131,7 @@ def overlays(target: Tensor, found: Tensor, columns: int) -> Pixels:
         only the other is.
     """
     masks = (x.detach().double().cpu().numpy() for x in (target, found))
-    tiles = [_difference(a, b) for a, b in zip(*masks, strict=True)]
+    tiles = [difference(a, b) for a, b in zip(*masks, strict=True)]
     tiles += [np.full_like(tiles[0], PAPER)] * (-len(tiles) % columns)
     rows = [np.concatenate(tiles[i : i + columns], 1) for i in range(0, len(tiles), columns)]
     return np.concatenate(rows)

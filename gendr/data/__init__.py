@@ -1,0 +1,21 @@
+"""Data sets that experiments learn from: readers of their files, and what is drawn from them.
+
+All images live on one device as bytes and are drawn there.
+"""
+
+from gendr.data.mnist import MultiDigits, download_mnist, mnist_digits, mnist_splits, read_idx
+from gendr.data.numbers import Numbers, Splits
+from gendr.data.svhn import HouseNumbers, house_numbers, svhn_splits
+
+__all__ = [
+    "HouseNumbers",
+    "MultiDigits",
+    "Numbers",
+    "Splits",
+    "download_mnist",
+    "house_numbers",
+    "mnist_digits",
+    "mnist_splits",
+    "read_idx",
+    "svhn_splits",
+]

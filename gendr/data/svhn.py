@@ -1,0 +1,246 @@
+"""House numbers (SVHN), cropped and drawn through a window.
+
+Source: thesis, section 3.5; Netzer et al., Reading Digits in Natural Images with Unsupervised
+Feature Learning, 2011; Goodfellow et al., Multi-digit Number Recognition from Street View Imagery,
+2013.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_count, check_shape
+from gendr.data.numbers import Numbers, Splits, digest
+
+__all__ = ["Box", "HouseNumbers", "house_numbers", "svhn_splits"]
+
+# House numbers: how much wider and higher than its digits a crop is, its side, the side drawn.
+MARGIN, SIDE, WINDOW = 0.3, 64, 54
+# Of which parts of SVHN how many are for validation.
+HELD_OUT = {"train": 3000, "extra": 2000}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class HouseNumbers(Numbers):
+    """House numbers of SVHN, drawn through a window at a random place.
+
+    Attributes:
+        images: [N, 3, 64, 64], uint8.
+        values: [N], int64.
+        window: side of the image that is drawn.
+    """
+
+    channels: ClassVar[tuple[int, ...]] = (32, 64, 128, 256)
+
+    images: Tensor
+    values: Tensor
+    window: int = WINDOW
+
+    def __post_init__(self) -> None:
+        sizes = check_shape("images", self.images, "[N, C, H, W]")
+        check_shape("values", self.values, "[N]", N=sizes["N"])
+        check_count("window", self.window)
+        if self.window > min(sizes["H"], sizes["W"]):
+            raise ValueError(
+                f"window must be at most the side of the images, {min(sizes['H'], sizes['W'])}, "
+                f"got {self.window}"
+            )
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """See `Numbers`."""
+        return self.images.shape[1], self.window, self.window
+
+    @property
+    def device(self) -> torch.device:
+        """See `Numbers`."""
+        return self.images.device
+
+    def to(self, device: torch.device | str) -> HouseNumbers:
+        """See `Numbers`."""
+        return replace(self, images=self.images.to(device), values=self.values.to(device))
+
+    def digest(self) -> str:
+        """See `Numbers`."""
+        return digest(self.images, self.values)
+
+    def draw(self, lists: int, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """See `Numbers`; images in [-1, 1]."""
+        where: dict[str, Any] = {"generator": generator, "device": self.device}
+        index = torch.randint(len(self.images), (lists, n), **where)
+        inside = torch.arange(self.window, device=self.device)
+        top, left = (
+            torch.randint(side - self.window + 1, (lists, n, 1), **where) + inside
+            for side in self.images.shape[2:]
+        )
+        seen = self.images[index[..., None, None], :, top[..., :, None], left[..., None, :]]
+        return seen.movedim(-1, 2).float() / 127.5 - 1, self.values[index]
+
+    def split(self, count: int, seed: int = 0) -> tuple[HouseNumbers, HouseNumbers]:
+        """All but `count`, and these, chosen at random.
+
+        Raises:
+            ValueError: if there are no others.
+        """
+        if len(self.images) <= count:
+            raise ValueError(f"more than {count} house numbers are needed, got {len(self.images)}")
+        order = torch.randperm(len(self.images), generator=torch.Generator().manual_seed(seed))
+        parts = order[count:], order[:count]
+        one, two = (
+            replace(self, images=self.images[rows], values=self.values[rows]) for rows in parts
+        )
+        return one, two
+
+
+class Box(NamedTuple):
+    """Where the digits of a house number are, in pixels, and what they say."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    value: int
+
+
+def house_numbers(path: str | Path) -> HouseNumbers:
+    """Read a part of SVHN, "Format 1", and crop its numbers.
+
+    The box around all digits, made 30 % wider and higher (but not beyond the image), is resized to
+    64 x 64 pixels. Reading train.tar.gz takes a minute or two.
+
+    Args:
+        path: an archive such as train.tar.gz, or the folder that is in it.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        RuntimeError: if h5py is not installed.
+        ValueError: if it is damaged or something else.
+
+    Source: Netzer et al., Reading Digits in Natural Images with Unsupervised Feature Learning,
+    2011; Goodfellow et al., 2013.
+    """
+    path = Path(path)
+    boxes = None
+    for name, content in _members(path, ".mat"):
+        if name == "digitStruct.mat":
+            boxes = _read_boxes(content)
+    if not boxes:
+        raise ValueError(f"{path} has no digitStruct.mat that lists images")
+    crops: list[Tensor] = []
+    values: list[int] = []
+    for name, content in _members(path, ".png"):
+        if name in boxes:
+            crops.append(_crop(content, boxes[name]))
+            values.append(boxes[name].value)
+    if len(crops) != len(boxes):
+        raise ValueError(f"{path} must have {len(boxes)} images, got {len(crops)}; get it again")
+    return HouseNumbers(torch.stack(crops), torch.tensor(values))
+
+
+def svhn_splits(folder: str | Path) -> Splits:
+    """The house number task.
+
+    3,000 numbers of train and 2,000 of extra validate, as published, but other ones; test tests.
+
+    Args:
+        folder: that holds train.tar.gz, test.tar.gz and, if wanted, extra.tar.gz, or the folders
+            that are in them.
+
+    Raises:
+        FileNotFoundError: if there is no train or no test.
+        RuntimeError: if h5py is not installed.
+        ValueError: if one is damaged or too small.
+    """
+    folder = Path(folder)
+    found = {
+        part: path
+        for part in ("train", "extra", "test")
+        for path in (folder / part, folder / f"{part}.tar.gz")
+        if path.exists()
+    }
+    for part in ("train", "test"):
+        if part not in found:
+            raise FileNotFoundError(f"there is no {part}.tar.gz (nor {part}) in {folder}")
+    parts = [
+        house_numbers(found[part]).split(count) for part, count in HELD_OUT.items() if part in found
+    ]
+    learnt, held_out = (
+        HouseNumbers(torch.cat([h.images for h in half]), torch.cat([h.values for h in half]))
+        for half in zip(*parts, strict=True)
+    )
+    return Splits(learnt, held_out, house_numbers(found["test"]))
+
+
+def _members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of the files of an archive or a folder."""
+    if path.is_dir():
+        for file in sorted(path.glob(f"*{suffix}")):
+            yield file.name, file.read_bytes()
+        return
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if member.isfile() and member.name.endswith(suffix):
+                    content = archive.extractfile(member)
+                    assert content is not None  # for the type checker
+                    yield Path(member.name).name, content.read()
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is a damaged archive ({error}); get it again") from None
+
+
+def _read_boxes(content: bytes) -> dict[str, Box]:
+    """The boxes of a digitStruct.mat, which is an HDF5 file, by the names of the images."""
+    try:
+        h5py: Any = import_module("h5py")
+    except ImportError:
+        raise RuntimeError("reading SVHN needs h5py: pip install 'gendr[svhn]'") from None
+    with h5py.File(io.BytesIO(content), "r") as file:
+        names, digits = file["digitStruct/name"], file["digitStruct/bbox"]
+        return {
+            "".join(map(chr, file[name][()].flatten())): _joined(file, file[box])
+            for name, box in zip(names[()].flatten(), digits[()].flatten(), strict=True)
+        }
+
+
+def _joined(file: Any, digits: Any) -> Box:
+    """What the boxes of single digits make together."""
+
+    def numbers(key: str) -> list[float]:
+        """MATLAB stores one number as it is, and several as references to them."""
+        values = digits[key][()].flatten()
+        return [float(v if len(values) == 1 else file[v][()].item()) for v in values]
+
+    left, top = numbers("left"), numbers("top")
+    right = [x + width for x, width in zip(left, numbers("width"), strict=True)]
+    bottom = [y + height for y, height in zip(top, numbers("height"), strict=True)]
+    # The label of the digit 0 is 10.
+    value = int("".join(str(int(label) % 10) for label in numbers("label")))
+    return Box(min(left), min(top), max(right), max(bottom), value)
+
+
+def _crop(content: bytes, box: Box) -> Tensor:
+    """The number in an image, [3, 64, 64] uint8."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(content)) as image:
+        x, y = MARGIN / 2 * (box.right - box.left), MARGIN / 2 * (box.bottom - box.top)
+        area = (
+            max(0.0, box.left - x),
+            max(0.0, box.top - y),
+            min(float(image.width), box.right + x),
+            min(float(image.height), box.bottom + y),
+        )
+        small = image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR, area)
+    return torch.from_numpy(np.array(small)).movedim(-1, 0).contiguous()

@@ -1,0 +1,275 @@
+"""What the scripts in the repository's folder experiments have in common.
+
+A script makes a parser, adds the shared options that it has and its own, and hands both to
+`run_script`, which gives all scripts the same behaviour:
+
+    parser = make_parser(__file__, __doc__)
+    add_renderer(parser)
+    add_output(parser, "shape")
+
+    def run(args): ...
+
+    sys.exit(run_script(parser, run))
+
+Exit status: what `run` returns, by default 0; 2 for bad input, with one line on stderr that says
+what is wrong; 130 after Ctrl-C. Nothing here imports torch before it is needed, so that --help is
+instant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sqlite3
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from gendr.experiments.engine.protocols import PROTOCOLS
+
+if TYPE_CHECKING:
+    import torch
+
+    from gendr.experiments.engine.tasks import Outcome, Task
+
+__all__ = [
+    "add_device",
+    "add_output",
+    "add_protocol",
+    "add_renderer",
+    "add_resume",
+    "add_seed",
+    "count",
+    "default_target",
+    "described",
+    "device_of",
+    "given",
+    "make_parser",
+    "output_folder",
+    "progress_bar",
+    "run_script",
+    "torch_on_one_thread",
+    "write_json",
+]
+
+BAD_INPUT, INTERRUPTED = 2, 130
+# The meshes of the repository's folder assets that a task has if none is named.
+TARGETS = {"shape": "airplane.obj", "pose": "teapot.obj"}
+
+Options: TypeAlias = "argparse._ActionsContainer"  # a parser, or a group of its options
+
+
+# ---------------------------------------------------------------------------------------------
+# options
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        _say(self.prog, f"error: {' '.join(message.split())}")
+        raise SystemExit(BAD_INPUT)
+
+
+def make_parser(file: str, text: str | None) -> argparse.ArgumentParser:
+    """A parser without options.
+
+    Args:
+        file: Of the script, whose name goes before its messages.
+        text: What --help says, as it is; the docstring of the script.
+    """
+    return _Parser(
+        prog=Path(file).name,
+        description=text,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def count(least: int) -> Callable[[str], int]:
+    """The type of options that are whole numbers of at least `least`."""
+
+    def parse(text: str) -> int:
+        number = int(text) if text.lstrip("-").isdecimal() else None
+        if number is None or number < least:
+            raise argparse.ArgumentTypeError(f"must be a whole number >= {least}, got {text!r}")
+        return number
+
+    return parse
+
+
+def add_renderer(options: Options) -> None:
+    """--dist and --tconorm, one renderer of the family."""
+    options.add_argument("--dist", default="logistic", help="a distribution, see `gendr list`")
+    options.add_argument("--tconorm", default="probabilistic", help="a T-conorm")
+
+
+def add_protocol(options: Options) -> None:
+    """--protocol, at which a task is done."""
+    options.add_argument(
+        "--protocol",
+        choices=PROTOCOLS,
+        default=PROTOCOLS[0],
+        help="reduced, for two cores and an hour or two (default), or as published, for a GPU",
+    )
+
+
+def add_seed(options: Options) -> None:
+    """--seed, of all that is drawn at random."""
+    options.add_argument(
+        "--seed", type=count(0), default=0, metavar="N", help="of random draws (default: 0)"
+    )
+
+
+def add_device(options: Options) -> None:
+    """--device; `device_of` checks it."""
+    options.add_argument("--device", default="cpu", help="such as cpu or cuda")
+
+
+def add_resume(options: Options, what: str) -> None:
+    """--resume; after an interruption `run_script` points to it.
+
+    Args:
+        options: What it is added to.
+        what: It goes on with, such as "the checkpoint of -o".
+    """
+    options.add_argument("--resume", action="store_true", help=f"go on with {what}")
+
+
+def add_output(options: Options, default: str) -> None:
+    """-o, the folder of all files; `output_folder` makes it."""
+    options.add_argument(
+        "-o",
+        "--output",
+        default=default,
+        type=Path,
+        metavar="FOLDER",
+        help=f"that the files are written to (default: {default})",
+    )
+
+
+def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Those of the options that were given, for what has defaults of its own."""
+    return {name: value for name in names if (value := getattr(args, name)) is not None}
+
+
+def default_target(file: str, task: str) -> Path:
+    """The mesh of a task if none is named, in the repository that a script stands in."""
+    return Path(file).resolve().parents[1] / "assets" / TARGETS[task]
+
+
+def device_of(args: argparse.Namespace) -> torch.device:
+    """The device that was asked for.
+
+    Raises:
+        ValueError: If it does not work here, with those that do.
+    """
+    from gendr._runtime.devices import usable_device
+
+    return usable_device(args.device)
+
+
+def output_folder(args: argparse.Namespace) -> Path:
+    """The folder -o, made if it is not there.
+
+    Raises:
+        ValueError: If nothing can be written to it.
+    """
+    from gendr._runtime.files import writable_folder
+
+    return writable_folder(args.output)
+
+
+# ---------------------------------------------------------------------------------------------
+# how a script runs
+
+
+def run_script(
+    parser: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace], int | None],
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Read the options and run a script with them.
+
+    Args:
+        parser: Of `make_parser`.
+        run: The script; may return an exit status.
+        argv: The arguments without the name of the script; by default those of the process.
+
+    Returns:
+        The exit status.
+    """
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit as end:  # --help, and mistakes; the parser has spoken
+        return end.code if isinstance(end.code, int) else BAD_INPUT
+    try:
+        return run(args) or 0
+    except KeyboardInterrupt:
+        hint = "; the same command with --resume goes on" if hasattr(args, "resume") else ""
+        _say(parser.prog, f"stopped{hint}")
+        return INTERRUPTED
+    except (OSError, RuntimeError, TypeError, ValueError, sqlite3.Error) as error:
+        _say(parser.prog, f"error: {' '.join(str(error).split())}")
+        return BAD_INPUT
+
+
+def _say(name: str, text: str) -> None:
+    sys.stderr.write(f"{name}: {text}\n")
+
+
+@contextmanager
+def torch_on_one_thread() -> Generator[None, None, None]:
+    """The kernels keep all cores, torch has one.
+
+    Torch's tensors are small in the tasks, and its threads would wait for each other.
+    """
+    import torch
+
+    from gendr._runtime.threads import set_num_threads
+
+    before = torch.get_num_threads()
+    set_num_threads(before)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        set_num_threads(None)
+
+
+@contextmanager
+def progress_bar(name: str) -> Generator[Callable[[float], None], None, None]:
+    """A bar with a name, and a function that sets the part of it that is done, in [0, 1]."""
+    from tqdm import tqdm
+
+    layout = "{l_bar}{bar}| {elapsed}<{remaining}"
+    with tqdm(total=1.0, desc=name, bar_format=layout) as bar:
+
+        def show(done: float) -> None:
+            bar.update(done - bar.n)
+
+        yield show
+
+
+# ---------------------------------------------------------------------------------------------
+# files
+
+
+def described(outcome: Outcome, task: Task) -> dict[str, Any]:
+    """All of an outcome but its picture, and the protocol of its task, as plain values."""
+    values = {key: value for key, value in asdict(outcome).items() if key != "picture"}
+    return {**values, "protocol": json.loads(task.protocol_json())}
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Write plain values; a file that is there is replaced when the new one is whole.
+
+    Raises:
+        OSError: With the path, if that fails.
+    """
+    from gendr._runtime.files import write_whole
+
+    write_whole(path, (json.dumps(values, indent=1) + "\n").encode())

@@ -1,0 +1,1 @@
+"""The studies: shape optimisation, camera pose, learning to rank, and what they have in common."""

@@ -1,0 +1,26 @@
+"""The main job: a mesh whose silhouettes are the ones given.
+
+    >>> result = gendr.fit(masks, camera, steps=100)      # masks [B, H, W], B cameras
+    >>> result.mesh.save("fit.obj"); result.iou
+
+The recipe, each part of which was chosen by trial on two airplanes:
+
+- the vertices are v = (I + smoothness L)^-1 u with the graph Laplacian L, and Adam moves u: every
+  step moves whole regions, so that steps can be large and the surface stays smooth; Adam divides
+  by one number for all vertices (`gendr.optim.UniformAdam`), which keeps its steps parallel to its
+  averaged gradient (Nicolet, Jacobson, Jakob, Large Steps in Inverse Rendering of Geometry, 2021,
+  both);
+- the loss is one minus the soft intersection over union, and a little of the creases;
+- the scale falls geometrically, from wide enough for every pixel near an outline to pull on it to
+  narrow enough for the soft image to be the hard one;
+- everything happens in a frame whose unit is the size of the object, so that no setting depends on
+  the units of the world, and the mesh with the best hard silhouettes is kept.
+"""
+
+from gendr.fitting.api import fit
+from gendr.fitting.frame import Frame
+from gendr.fitting.parametrization import SmoothParametrization
+from gendr.fitting.settings import FitSettings
+from gendr.fitting.state import FitResult, FitState
+
+__all__ = ["FitResult", "FitSettings", "FitState", "Frame", "SmoothParametrization", "fit"]

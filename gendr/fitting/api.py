@@ -1,0 +1,82 @@
+"""`fit`: checks what it is given, and runs the job."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_finite, check_float, check_like, check_shape
+from gendr.fitting.job import Job
+from gendr.fitting.settings import FitSettings
+from gendr.fitting.state import FitResult, FitState
+from gendr.mesh import Camera, Mesh
+
+__all__ = ["fit"]
+
+
+def fit(
+    target_masks: Tensor,
+    camera: Camera,
+    settings: FitSettings | None = None,
+    *,
+    init: Mesh | None = None,
+    callback: Callable[[FitState], None] | None = None,
+    resume: FitState | str | Path | None = None,
+    **changes: Any,
+) -> FitResult:
+    """Fit a mesh to silhouettes.
+
+    Args:
+        target_masks: [B, H, W] in [0, 1]; soft edges count as they are, for the IoU the object is
+            where the mask is > 0.5.
+        camera: B cameras.
+        settings: By default `FitSettings()`.
+        init: One mesh to start from, in the coordinates of the cameras (its `origin` is kept, not
+            added); by default a sphere placed and sized from what all cameras see. Its topology is
+            kept.
+        callback: Called with the state after every step, for progress and checkpoints
+            (`state.save`). The state is a snapshot: what it raises, KeyboardInterrupt included,
+            ends the fit and leaves the state whole.
+        resume: A state or the path of a checkpoint to go on from, with the same arguments; the
+            result is the one of an uninterrupted run, bit for bit. Only `steps` may differ, also
+            after a finished fit: the scale then goes from where it is to the end of its schedule
+            in the steps that are left, and stays there if it is there.
+        **changes: Fields of `FitSettings` that differ from `settings`: fit(.., steps=50, lr=0.05).
+
+    Raises:
+        TypeError: If an argument has the wrong type or dtype.
+        ValueError: If shapes, values or settings are wrong, all masks are empty, all fill their
+            image, a camera is inside the sphere to start from, or `resume` is of another fit.
+
+    Warns:
+        UserWarning: If some masks fill their image, as from a camera inside the object.
+    """
+    settings = (settings or FitSettings()).changed(changes)
+    check_finite("target_masks", check_float("target_masks", target_masks))
+    sizes = check_shape("target_masks", target_masks, "[B, H, W]")
+    if not isinstance(camera, Camera):
+        raise TypeError(f"camera must be a gendr.Camera, got {type(camera).__name__}")
+    if len(camera) != sizes["B"]:
+        raise ValueError(f"{sizes['B']} masks need as many cameras, got {len(camera)}")
+    check_like("the camera", camera.rotation, "target_masks", target_masks)
+    _check_outlines(target_masks)
+    with torch.no_grad():
+        job = Job(target_masks.detach(), camera.detach(), settings, init)
+    return job.run(callback, resume)
+
+
+def _check_outlines(masks: Tensor) -> None:
+    """Warn of masks [B, H, W] that fill their image: there is no outline to fit."""
+    filled = (masks > 0.5).flatten(1).all(1)
+    count = int(filled.sum())
+    what = f"{count} of {len(masks)} masks fill their whole image (the first is {{}}), so they show"
+    what = what.format(int(filled.int().argmax())) + " no outline"
+    if count == len(masks):
+        raise ValueError(f"{what}; is the camera inside the object, or are the masks inverted?")
+    if count:
+        warnings.warn(f"{what}; is the camera inside the object?", stacklevel=3)

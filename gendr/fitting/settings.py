@@ -1,0 +1,146 @@
+"""What a fit can be told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gendr._runtime.checks import check_choice, check_count, check_number
+from gendr.rendering.api import parse_image_size, parse_scale
+
+if TYPE_CHECKING:
+    from gendr.distributions import Distribution
+    from gendr.tnorms import TConorm
+
+__all__ = ["FitSettings"]
+
+# The scales, in pixels and for the logistic distribution, that `scale="auto"` stands for.
+AUTO_PIXELS = (0.3, 0.05)
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """What a fit can be told; all lengths are pixels, NDC or the object's size.
+
+    Attributes:
+        steps: Adam steps, >= 1.
+        dist: The distribution: a name, an object or a callable CDF.
+        tconorm: The T-conorm: a name or an object.
+        scale: How soft edges are: "auto", a number in NDC, "1.5px", or (start, end) or "start:end"
+            of these for a geometric schedule over the steps. "auto" is 0.3px:0.05px for logistic,
+            and for other laws what makes their middle half as wide.
+        lr: Step length of Adam, > 0, in the object's size: of the vertex that moves most.
+        flatness: >= 0, weight of the creases: (1 - cos)^2 of the angle between neighbouring faces,
+            mean over the edges.
+        smoothness: Of the parametrisation, >= 0.
+        subdivisions: Of the starting icosphere, if there is no mesh to start from.
+        views_per_step: Views per step, drawn by `seed` in random order if there are more.
+        cutoff: Coverage at or below it counts as 0.
+        backend: "auto", "cpu", "triton" or "reference".
+        seed: Of the order of the views.
+        frames: Shapes along the way that the result keeps; 0 for none.
+    """
+
+    steps: int = 100
+    dist: Any = "logistic"
+    tconorm: Any = "probabilistic"
+    scale: Any = "auto"
+    lr: float = 0.1
+    flatness: float = 0.05
+    smoothness: float = 2.0
+    subdivisions: int = 3
+    views_per_step: int = 24
+    cutoff: float = 1e-3
+    backend: str = "auto"
+    seed: int = 0
+    frames: int = 40
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 1), ("views_per_step", 1), ("seed", 0), ("frames", 0)):
+            check_count(name, getattr(self, name), least=least)
+        check_count("subdivisions", self.subdivisions, least=0)
+        if self.subdivisions > 7:
+            raise ValueError(f"subdivisions must be <= 7, got {self.subdivisions}; each makes 4x")
+        check_number("lr", self.lr, above=0)
+        for name in ("smoothness", "flatness"):
+            if check_number(name, getattr(self, name)) < 0:
+                raise ValueError(f"{name} must be >= 0, got {getattr(self, name)!r}")
+        if not 0 <= check_number("cutoff", self.cutoff) < 1:
+            raise ValueError(f"cutoff must be in [0, 1), got {self.cutoff!r}")
+        if _width(self.law) == 0:
+            raise ValueError(
+                f"dist {self.law} is a hard step without gradient, nothing can be fitted with it; "
+                "use logistic, uniform or any other"
+            )
+        self.scales((64, 64))
+        _ = self.conorm
+
+    @property
+    def law(self) -> Distribution:
+        """The distribution as an object."""
+        from gendr.distributions import as_distribution
+
+        return as_distribution(self.dist)
+
+    @property
+    def conorm(self) -> TConorm:
+        """The T-conorm as an object."""
+        from gendr.tnorms import as_tconorm
+
+        return as_tconorm(self.tconorm)
+
+    @property
+    def unit(self) -> str:
+        """Of the scales."""
+        return "NDC^2" if self.law.is_squared else "NDC"
+
+    def scales(self, image_size: tuple[int, int]) -> tuple[float, float]:
+        """First and last scale, in NDC (NDC^2 for squared distributions).
+
+        Raises:
+            TypeError: for what is no scale.
+            ValueError: for what cannot be read or is not positive.
+        """
+        law, size = self.law, parse_image_size(image_size)
+        if isinstance(self.scale, str) and self.scale == "auto":
+            # x grows as this power of the scale, see the transforms `squared` and `art`.
+            power = 2.0 if law.is_squared else 1 - law.art_exponent
+            first, last = (pixels * 2 / size.side / _width(law) for pixels in AUTO_PIXELS)
+            return first**power, last**power
+        ends = self.scale.split(":") if isinstance(self.scale, str) else self.scale
+        ends = list(ends) if isinstance(ends, (list, tuple)) else [ends]
+        if len(ends) not in (1, 2):
+            raise ValueError(f"scale must be one value or START:END, got {self.scale!r}")
+        in_pixels = {"px" in end for end in ends if isinstance(end, str)}
+        if isinstance(self.scale, str) and (len(in_pixels) > 1 or "" in ends):
+            raise ValueError(
+                "both ends of a scale must be given, and in one unit, as in 1px:0.1px, "
+                f"got {self.scale!r}"
+            )
+        numbers = [parse_scale(end, size, law.is_squared) for end in ends]
+        return float(numbers[0]), float(numbers[-1])
+
+    def changed(self, changes: dict[str, Any]) -> FitSettings:
+        """The settings with some of them replaced.
+
+        Raises:
+            ValueError: For a setting that does not exist, with the nearest names.
+        """
+        for name in changes:
+            check_choice("setting of a fit", name, [f.name for f in fields(FitSettings)])
+        return replace(self, **changes)
+
+    def describe(self) -> dict[str, Any]:
+        """The settings as plain values, for files."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        scale = self.scale if isinstance(self.scale, (str, int, float)) else list(self.scale)
+        return {**plain, "dist": str(self.law), "tconorm": str(self.conorm), "scale": scale}
+
+
+def _width(law: Distribution) -> float:
+    """Width of the middle half of a law at scale 1, over that of the logistic law; 0 for a step."""
+    low, high = law.icdf(torch.tensor([0.25, 0.75], dtype=torch.float64)).tolist()
+    return (high - low) / (2 * math.log(3))

@@ -1,0 +1,106 @@
+"""Where a fit is after a step, and what it comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checkpoint import load_checkpoint, save_checkpoint
+from gendr.fitting.frame import Frame
+from gendr.fitting.settings import FitSettings
+from gendr.mesh import Mesh
+
+__all__ = ["FitResult", "FitState"]
+
+FORMAT = "gendr fit 1"
+
+
+@dataclass(frozen=True, eq=False)
+class FitState:
+    """Where a fit is after a step; what it needs to go on, bit for bit.
+
+    Attributes:
+        step: Steps done.
+        u: [V, 3], the parameter after them.
+        first: [V, 3], Adam's average of the gradient.
+        second: [V, 3], Adam's average of its square.
+        history: One dict per step: step, loss, scale, and iou where it was measured.
+        best_step: The step of the best mesh so far.
+        best_iou: Its mean hard IoU over all views.
+        best: [V, 3], its vertices, in the frame of the fit.
+        trace: (step, vertices) along the way, for pictures.
+        frame: Of the fit.
+        seconds: Spent so far, earlier runs included.
+        signature: What the fit is of and how: settings, and a digest of masks, cameras and start.
+    """
+
+    step: int
+    u: Tensor
+    first: Tensor
+    second: Tensor
+    history: tuple[dict[str, float], ...]
+    best_step: int
+    best_iou: float
+    best: Tensor
+    trace: tuple[tuple[int, Tensor], ...]
+    frame: Frame
+    seconds: float
+    signature: dict[str, Any]
+
+    @property
+    def loss(self) -> float:
+        """Loss of the last step, at its start."""
+        return self.history[-1]["loss"] if self.history else float("nan")
+
+    def save(self, path: str | Path) -> None:
+        """Write a checkpoint; the file is replaced only when the new one is whole.
+
+        Raises:
+            OSError: With the path, if it cannot be written; what was there is left.
+        """
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values["frame"] = (self.frame.centre, self.frame.size)
+        save_checkpoint(path, FORMAT, values)
+
+    @staticmethod
+    def load(path: str | Path, device: torch.device | str = "cpu") -> FitState:
+        """Read a checkpoint.
+
+        Raises:
+            ValueError: If there is none, or the file is something else.
+        """
+        names = [f.name for f in fields(FitState)]
+        values = load_checkpoint(path, FORMAT, names, "a fit", device)
+        centre, size = values["frame"]
+        values["frame"] = Frame(centre.cpu(), size)
+        return FitState(**{name: values[name] for name in names})
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """A fitted mesh and how good it is.
+
+    Attributes:
+        mesh: The mesh with the best hard silhouettes, in world coordinates.
+        metrics: iou (mean hard IoU), iou_per_view, best_step, final_iou, seconds.
+        history: One dict per step: step, loss, scale, and iou where it was measured.
+        trace: (step, mesh) along the way, in world coordinates, the best mesh last.
+        settings: As used.
+        state: The last state.
+    """
+
+    mesh: Mesh
+    metrics: dict[str, Any]
+    history: tuple[dict[str, float], ...]
+    trace: tuple[tuple[int, Mesh], ...]
+    settings: FitSettings
+    state: FitState
+
+    @property
+    def iou(self) -> float:
+        """Mean over the views of the IoU of hard silhouettes, in [0, 1]."""
+        return self.metrics["iou"]

@@ -1,0 +1,110 @@
+"""What all scripts have in common."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from gendr._runtime import threads
+from gendr.experiments import script
+from gendr.experiments.studies.registry import TASKS
+
+SCRIPTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.py"))
+
+
+@pytest.fixture
+def parser():
+    parser = script.make_parser("/some/where/try.py", "What it does.")
+    script.add_device(parser)
+    script.add_seed(parser)
+    script.add_output(parser, "out")
+    return parser
+
+
+def test_it_returns_what_the_script_says(parser):
+    assert script.run_script(parser, lambda args: None, []) == 0
+    assert script.run_script(parser, lambda args: args.seed, ["--seed", "3"]) == 3
+    assert script.run_script(parser, lambda args: None, ["--help"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--seed", "-1"], "try.py: error: argument --seed: must be a whole number >= 0, got '-1'"),
+        (["--seed", "some"], "try.py: error: argument --seed: must be a whole number >= 0"),
+        (["--sed", "1"], "try.py: error: unrecognized arguments: --sed 1"),
+        (["--device", "abacus"], "try.py: error: no device 'abacus' here; usable: cpu"),
+    ],
+)
+def test_bad_options_end_in_one_line(parser, capsys, options, said):
+    assert script.run_script(parser, lambda args: script.device_of(args) and None, options) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(said)
+    assert printed.count("\n") == 1
+
+
+def test_errors_of_the_script_end_in_one_line(parser, capsys):
+    def fail(args):
+        raise ValueError("the first line\nand the second")
+
+    assert script.run_script(parser, fail, []) == 2
+    assert capsys.readouterr().err == "try.py: error: the first line and the second\n"
+    with pytest.raises(ZeroDivisionError):  # a mistake of ours keeps its traceback
+        script.run_script(parser, lambda args: 1 // 0, [])
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_an_interruption_points_to_resume(parser, capsys, resumes):
+    def stop(args):
+        raise KeyboardInterrupt
+
+    if resumes:
+        script.add_resume(parser, "what there is")
+    assert script.run_script(parser, stop, []) == 130
+    assert ("--resume goes on" in capsys.readouterr().err) == resumes
+
+
+def test_a_folder_that_cannot_be_written_to(parser, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    options = ["-o", str(tmp_path / "file" / "out")]
+    assert script.run_script(parser, lambda args: script.output_folder(args) and None, options) == 2
+    assert "choose another with -o" in capsys.readouterr().err
+    assert script.output_folder(parser.parse_args(["-o", str(tmp_path / "new")])).is_dir()
+
+
+def test_torch_has_one_thread_for_a_while(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    asked = []
+    monkeypatch.setattr(torch, "set_num_threads", asked.append)
+    with script.torch_on_one_thread():
+        assert threads._own_threads == 2
+    assert asked == [1, 2]
+    assert threads._own_threads is None
+
+
+def test_json_is_written_whole(tmp_path):
+    script.write_json(tmp_path / "a.json", {"score": 0.5})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"score": 0.5}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_the_module_does_not_wait_for_torch():
+    code = "import sys, gendr.experiments.script; print('torch' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"
+
+
+def test_every_task_has_a_target():
+    assert script.TARGETS.keys() == TASKS.keys()
+    for task in TASKS:
+        assert script.default_target(str(SCRIPTS[0]), task).is_file()
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_every_script_is_made_this_way(path):
+    text = path.read_text()
+    for part in ("script.make_parser(__file__, __doc__)", "script.run_script(make_options(), run"):
+        assert part in text

@@ -1,0 +1,73 @@
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from gendr._runtime.checkpoint import load_checkpoint, save_checkpoint
+
+VALUES = {
+    "step": 3,
+    "name": "box",
+    "history": [{"step": 1, "loss": 0.5}],
+    "frame": (torch.arange(3.0), 2.0),
+    "best": None,
+}
+
+
+def load(path, kind="gendr test 1", names=VALUES, what="a test"):
+    return load_checkpoint(path, kind, names, what)
+
+
+def test_values_come_back(tmp_path):
+    path = tmp_path / "a.pt"
+    for step in (1, 3):  # the second replaces the first
+        save_checkpoint(path, "gendr test 1", {**VALUES, "step": step})
+    found = load(path)
+    assert found.keys() == VALUES.keys()
+    assert torch.equal(found["frame"][0], VALUES["frame"][0])
+    assert {k: v for k, v in found.items() if k != "frame"} == {
+        k: v for k, v in VALUES.items() if k != "frame"
+    }
+    assert [file.name for file in tmp_path.iterdir()] == ["a.pt"]
+
+
+def test_tensors_lose_their_graph_and_share_their_memory(tmp_path):
+    big = torch.zeros(10_000)
+    parameter = torch.nn.Parameter(torch.ones(2))
+    save_checkpoint(tmp_path / "a", "x", {"w": parameter * 2, "one": big, "two": big})
+    found = load_checkpoint(tmp_path / "a", "x", ["w"], "a test")
+    assert not found["w"].requires_grad
+    assert found["w"].tolist() == [2, 2]
+    assert (tmp_path / "a").stat().st_size < 60_000
+
+
+class Trap:
+    def __reduce__(self):
+        return Path.touch, (Path("was-run"),)
+
+
+def test_what_is_no_checkpoint_ends_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "a.pt"
+    with pytest.raises(ValueError, match=r"no checkpoint to resume from at .*a\.pt; start without"):
+        load(path)
+    path.write_text("hello")
+    with pytest.raises(ValueError, match="is no checkpoint of a test") as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+    path.write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(ValueError, match="is no checkpoint of a test"):
+        load(path)
+    assert not Path("was-run").exists()
+    torch.save([1, 2], path)
+    with pytest.raises(ValueError, match=r"no checkpoint of a test \(another format\)"):
+        load(path)
+    save_checkpoint(path, "gendr test 0", VALUES)
+    with pytest.raises(ValueError, match=r"no checkpoint of a test \(another format\)"):
+        load(path)
+    save_checkpoint(path, "gendr test 1", {"name": "box"})
+    with pytest.raises(ValueError, match=r"no checkpoint of a test \(it lacks best\)"):
+        load(path)
+    with pytest.raises(ValueError, match="'format' is taken"):
+        save_checkpoint(path, "gendr test 1", {"format": 1})
