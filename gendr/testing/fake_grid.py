@@ -44,8 +44,14 @@ class FakeTask:
     raises: str = "no instance"
 
     name: ClassVar[str] = "shape"
+    title: ClassVar[str] = "A fake"
     better: ClassVar[Literal["lower", "higher"]] = "lower"
     unit: ClassVar[str] = "nothing"
+
+    @classmethod
+    def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> FakeTask:
+        """Only tests make this task, by its own fields."""
+        raise NotImplementedError
 
     def protocol_json(self) -> str:
         """The same for all of them."""
