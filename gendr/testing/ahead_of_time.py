@@ -165,14 +165,14 @@ def constants(x: Specialisation) -> dict[str, Any]:
 
 
 def _law_twins(x: Specialisation) -> dict[str, Any]:
-    from gendr.distributions import _triton as laws
     from gendr.distributions import get
+    from gendr.distributions import triton as laws
 
     with_shape = x.scalars and get(x.law).shape_parameter is not None
     return {
-        "CDF": laws.cdf_twin(x.law),
-        "PDF": laws.pdf_twin(x.law),
-        "DSHAPE": laws.dshape_twin(x.law) if with_shape else None,
+        "CDF": laws.tails(x.law),
+        "PDF": laws.density(x.law),
+        "DSHAPE": laws.shape_slope(x.law) if with_shape else None,
     }
 
 

@@ -13,7 +13,7 @@ from gendr.distributions import as_distribution, benchmark_distributions, from_c
 from gendr.testing.laws import EXAMPLES, forms
 
 FOLDER = Path(distributions.__file__).parent
-GENERAL = {"__init__", "base", "law", "callable", "registry", "_numba", "_triton"}
+GENERAL = {"__init__", "base", "law", "callable", "registry", "bodies", "numba", "triton"}
 
 
 def test_the_names_are_the_table():

@@ -1,4 +1,4 @@
-"""The Numba twins against the torch classes."""
+"""The loops that Numba compiles against the torch classes."""
 
 import ctypes
 
@@ -7,19 +7,24 @@ import pytest
 import torch
 
 from gendr import distributions
-from gendr.distributions import _numba as twins
+from gendr.distributions import numba as compiled
+from gendr.distributions.laws.gamma import Gamma
 from gendr.testing.laws import EXAMPLES, points
 
 DOUBLES = ctypes.POINTER(ctypes.c_double)
+# Beyond the class' examples, beside the branches of gamma.
+SHAPED = [law for law in EXAMPLES if law.shape_parameter is not None]
+SHAPED += [Gamma(shape) for shape in (9.9, 10.1, 40.0)]
 EDGES = (0.0, -0.0, 1, -1, 0.25, -0.25, 1e-4, 1e-31, 1e-300, 30, -30, 40, -40, 800, -800)
 EDGES += (1e9, -1e9, 1e30, -1e30)
 
 
-def run(symbol, z, shape, outputs):
-    """Call the twin on z; what it does not write stays NaN."""
+def run(law, kind, z, outputs=1):
+    """Call the loop on z; what it does not write stays NaN."""
     out = [np.full_like(z, np.nan) for _ in range(outputs)]
     arguments = [a.ctypes.data_as(DOUBLES) for a in (z, *out)]
-    twins.compiled(symbol).ctypes(arguments[0], z.size, shape or 0.0, *arguments[1:])
+    shape = law.shape_parameter or 0.0
+    compiled.loop(law.name, kind).ctypes(arguments[0], z.size, shape, *arguments[1:])
     return [torch.from_numpy(a) for a in out]
 
 
@@ -38,40 +43,40 @@ def close(got, want):
 
 
 @pytest.mark.parametrize("law", EXAMPLES, ids=str)
-def test_twins_equal_the_classes(law):
+def test_loops_equal_the_classes(law):
     z = inputs(law)
-    cdf, sf = run(f"{law.name}_cdf", z.numpy(), law.shape_parameter, 2)
-    (pdf,) = run(f"{law.name}_pdf", z.numpy(), law.shape_parameter, 1)
+    cdf, sf = run(law, "tails", z.numpy(), 2)
+    (pdf,) = run(law, "density", z.numpy())
     assert close(cdf, law.cdf(z))
     assert close(sf, law.sf(z))
     assert close(pdf, law.pdf(z))
 
 
 @pytest.mark.parametrize("law", EXAMPLES, ids=str)
-def test_twins_take_infinities(law):
+def test_loops_take_infinities(law):
     z = np.array([-np.inf, np.inf])
-    cdf, sf = run(f"{law.name}_cdf", z, law.shape_parameter, 2)
-    (pdf,) = run(f"{law.name}_pdf", z, law.shape_parameter, 1)
+    cdf, sf = run(law, "tails", z, 2)
+    (pdf,) = run(law, "density", z)
     assert cdf.tolist() == [0, 1]
     assert sf.tolist() == [1, 0]
     assert pdf.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("shape", [0.05, 0.5, 1.0, 2.0, 9.9, 10.1, 40.0, 100.0])
-def test_the_shape_slope_equals_the_class(shape):
-    z = inputs(distributions.get("gamma", shape=shape)).clamp(max=1e9)
-    (got,) = run("gamma_dshape", z.numpy(), shape, 1)
-    shapes = torch.full_like(z, shape).requires_grad_()
-    cdf = distributions.get("gamma", shape=shapes).cdf(z)
-    (want,) = torch.autograd.grad(cdf.sum(), shapes)
+@pytest.mark.parametrize("law", SHAPED, ids=str)
+def test_the_shape_slope_equals_the_class(law):
+    z = inputs(law).clamp(max=1e9)
+    (got,) = run(law, "shape_slope", z.numpy())
+    shapes = torch.full_like(z, law.shape_parameter).requires_grad_()
+    (want,) = torch.autograd.grad(law.with_shape(shapes).cdf(z).sum(), shapes)
     assert close(got, want)
 
 
 def test_addresses_are_stable_and_complete():
     for name in distributions.names():
-        assert twins.cdf_address(name) == twins.cdf_address(name) != 0
-        assert twins.pdf_address(name) not in (0, twins.cdf_address(name))
-    assert twins.dshape_address("gamma") != 0
-    for wrong in ("logstic", "_gamma"):
-        with pytest.raises(ValueError, match="no Numba twin"):
-            twins.cdf_address(wrong)
+        assert compiled.tails_address(name) == compiled.tails_address(name) != 0
+        assert compiled.density_address(name) not in (0, compiled.tails_address(name))
+    assert compiled.shape_slope_address("gamma") != 0
+    with pytest.raises(ValueError, match="no law 'logstic'"):
+        compiled.tails_address("logstic")
+    with pytest.raises(ValueError, match="no body 'shape_slope'"):
+        compiled.shape_slope_address("logistic")

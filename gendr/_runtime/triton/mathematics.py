@@ -28,6 +28,7 @@ _LN2_LOW: tl.constexpr = tl.constexpr(math.log(2) - 0.693359375)
 # exp is 0 below and an infinity soon above; the ends of what `exp_parts` reduces.
 _EXP_LOWEST: tl.constexpr = tl.constexpr(-104.0)
 _EXP_HIGHEST: tl.constexpr = tl.constexpr(88.0)
+_HALF_PI: tl.constexpr = tl.constexpr(math.pi / 2)
 
 
 @triton.jit
@@ -109,3 +110,29 @@ def atan(x):
     p = -0.0750427395 + w * (0.0426912755 + w * (-0.016068479 + w * 0.00284985197))
     p = 0.199926198 + w * (-0.142036423 + w * (0.106409244 + w * p))
     return x * (1.0 + w * (-0.333330721 + w * p))
+
+
+@triton.jit
+def arccot(x):
+    """The angle in [0, pi/2] whose cotangent is x >= 0, 2 ulp; 0 at inf."""
+    far = x > 1.0
+    angle = atan(tl.where(far, 1.0, x) / tl.where(far, x, 1.0))
+    return tl.where(far, angle, _HALF_PI - angle)
+
+
+@triton.jit
+def exp_below_one(x):
+    """(y, 1 - y) for y = exp(x), x <= 0; see `exp_and_complement`."""
+    return exp_and_complement(x, 0.0)
+
+
+@triton.jit
+def erf_and_erfc(t, e):
+    """(erf(t), erfc(t)) for t >= 0 and e = exp(-t^2), both with all their digits."""
+    small = t < 0.5
+    near = tl.where(small, t, 0.0)
+    w = near * near
+    p = 0.112828225 + w * (-0.0267571844 + w * 0.00471798982)
+    body = near * (1.12837911 + w * (-0.376126081 + w * p))
+    tail = e * erfcx(t)
+    return tl.where(small, body, 1.0 - tail), tl.where(small, 1.0 - body, tail)

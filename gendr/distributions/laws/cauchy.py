@@ -1,5 +1,7 @@
 """The Cauchy distribution."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from math import pi
 from typing import ClassVar, final
@@ -7,7 +9,10 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, arccot, fabs, two_sided
 from gendr.distributions.law import Law, Symmetric
+
+_INV_PI = 1 / pi
 
 
 @final
@@ -27,3 +32,13 @@ class Cauchy(Symmetric, Law):
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
         return -1 / torch.tan(pi * q)
+
+
+def tails(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    return two_sided(z, arccot(fabs(z)) * _INV_PI)
+
+
+def density(z: Block) -> Block:
+    """The pdf."""
+    return _INV_PI / (1.0 + z * z)

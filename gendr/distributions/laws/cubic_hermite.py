@@ -1,5 +1,7 @@
 """The cubic Hermite step."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from math import pi
 from typing import ClassVar, final
@@ -7,6 +9,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, clip, fabs, where
 from gendr.distributions.law import Law, Symmetric
 
 
@@ -30,3 +33,16 @@ class CubicHermite(Symmetric, Law):
     def _icdf_lower(self, q: Tensor) -> Tensor:
         # sin^2 of half the angle of the cubic's trigonometric solution: tiny q keep their digits.
         return -2 * torch.sin(pi / 6 - torch.asin(q.sqrt()) * (2 / 3))
+
+
+def tails(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    x = clip(z)
+    y = 0.5 * (1.0 + x)
+    w = 0.5 * (1.0 - x)
+    return y * y * (3.0 - 2.0 * y), w * w * (3.0 - 2.0 * w)
+
+
+def density(z: Block) -> Block:
+    """The pdf."""
+    return where(fabs(z) <= 1.0, 0.75 * (1.0 + z) * (1.0 - z), 0.0)

@@ -1,11 +1,14 @@
 """The exponential distribution."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, exp, exp_and_complement, where
 from gendr.distributions.law import INF, Law
 
 
@@ -32,3 +35,14 @@ class Exponential(Law):
 
     def _isf(self, q: Tensor) -> Tensor:
         return -torch.log(q)
+
+
+def tails(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    sf, cdf = exp_and_complement(-where(z < 0, 0.0, z))
+    return cdf, sf
+
+
+def density(z: Block) -> Block:
+    """The pdf."""
+    return where(z >= 0, exp(-z), 0.0)

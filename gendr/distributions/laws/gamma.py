@@ -1,18 +1,29 @@
 """The gamma distribution and its derivative by shape."""
 
+# Of the bodies for Triton.
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
+
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_float, check_number
+from gendr._runtime.vocabulary import Block
 from gendr.distributions.base import Number
 from gendr.distributions.law import INF, Law
+from gendr.distributions.laws.exponential import density as exponential_density
+from gendr.distributions.laws.exponential import tails as exponential_tails
+
+if TYPE_CHECKING:
+    import triton.language as tl
+
+    from gendr._runtime.triton.mathematics import erf_and_erfc, exp_sum
 
 # For shape < 1 the pdf grows without bound towards 0. It counts as 0 below PDF_FLOOR, and as
 # constant below SLOPE_FLOOR, so that neither it nor its slope leaves the range of float32.
@@ -26,6 +37,12 @@ _STIRLING = 10.0  # from this shape on Stirling's series to shape^-11 is exact t
 _MAX_TERMS = 20_000  # about 10 sqrt(shape) are needed, so this serves shapes up to 1e6
 _EPS = 1e-17  # of a series, whose terms fall fast
 _LENTZ_EPS = 1e-15  # of a fraction, whose factors are 1 up to rounding when it has converged
+
+
+# Of the bodies for Triton.
+_INV_SQRT_PI = 1 / math.sqrt(math.pi)
+_END = 1e30  # P is 1 from here on
+_EPS_FLOAT32 = 1e-10  # the terms left out sum up to 100 times the last one
 
 
 @final
@@ -186,3 +203,355 @@ def _fraction(shape: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
             break
     q = _front(shape, z) * h
     return q, -q * (z.log() - torch.digamma(shape) + log_slope)
+
+
+# -- for Numba: P by its series up to shape + 1, Q by Legendre's continued fraction above
+
+
+def constant(a: Block) -> Block:
+    """What `_front_float64` needs of the shape alone: log Gamma(a), or its Stirling form."""
+    if a < _STIRLING:
+        return -math.lgamma(a)
+    r = 1 / (a * a)
+    rest = 1 / 12 - r * (
+        1 / 360 - r * (1 / 1260 - r * (1 / 1680 - r * (1 / 1188 - r * 691 / 360360)))
+    )
+    return 0.5 * math.log(a / (2 * math.pi)) - rest / a
+
+
+def slope_constant(shape: Block) -> Block:
+    """The digamma function."""
+    x = shape
+    shift = 0.0
+    while x < 10:
+        shift += 1 / x
+        x += 1
+    r = 1 / (x * x)
+    rest = r * (
+        1 / 12
+        - r * (1 / 120 - r * (1 / 252 - r * (1 / 240 - r * (1 / 132 - r * (691 / 32760 - r / 12)))))
+    )
+    return math.log(x) - 0.5 / x - rest - shift
+
+
+def _front_float64(a: Block, x: Block, constant: Block) -> Block:
+    """x^a exp(-x) / Gamma(a); large shapes about the mean, where the exponent cancels less."""
+    if a < _STIRLING:
+        return math.exp(a * math.log(x) - x + constant)
+    m = (x - a) / a
+    log_ratio = math.log1p(m) if m > -0.5 else math.log(x / a)
+    return math.exp(a * (log_ratio - m) + constant)
+
+
+def _series_float64(a: Block, x: Block) -> Block:
+    """P / front."""
+    term = 1 / a
+    total = term
+    for n in range(1, _MAX_TERMS):
+        term *= x / (a + n)
+        total += term
+        if term <= _EPS * total:
+            break
+    return total
+
+
+def _fraction_float64(a: Block, x: Block) -> Block:
+    """Q / front, by the modified Lentz method; x > a + 1 keeps every denominator positive."""
+    b = x + 1 - a
+    d = 1 / b
+    c = math.inf
+    h = d
+    for n in range(1, _MAX_TERMS):
+        k = n * (a - n)
+        b += 2
+        c = b + k / c
+        d = 1 / (b + k * d)
+        factor = c * d
+        h *= factor
+        if abs(factor - 1) <= _LENTZ_EPS:
+            break
+    return h
+
+
+def tails(z: Block, shape: Block, constant: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    if z <= 0:
+        return 0.0, 1.0
+    if math.isinf(z):
+        return 1.0, 0.0
+    if shape == 0.5 and z > 0.25:
+        s = math.erfc(math.sqrt(z))
+        return 1 - s, s
+    if shape == 0.5:
+        a = math.erf(math.sqrt(z))
+        return a, 1 - a
+    if shape == 2.0 and z > 1:
+        s = math.exp(-z) * (1 + z)
+        return 1 - s, s
+    if z <= shape + 1:
+        a = _front_float64(shape, z, constant) * _series_float64(shape, z)
+        return a, 1 - a
+    s = _front_float64(shape, z, constant) * _fraction_float64(shape, z)
+    return 1 - s, s
+
+
+def density(z: Block, shape: Block, constant: Block) -> Block:
+    """The pdf."""
+    if z < PDF_FLOOR:
+        return 1.0 if shape == 1 and z >= 0 else 0.0
+    if math.isinf(z):
+        return 0.0
+    if shape == 2.0:
+        return z * math.exp(-z)
+    return _front_float64(shape, z, constant) / z
+
+
+def _slope_series_float64(a: Block, x: Block, psi: Block) -> Block:
+    """dP/dshape / front, for x <= a + 1."""
+    log_x = math.log(x)
+    term = 1 / a
+    psi += 1 / a
+    total = term * (log_x - psi)
+    for n in range(1, _MAX_TERMS):
+        term *= x / (a + n)
+        psi += 1 / (a + n)
+        part = term * (log_x - psi)
+        total += part
+        if abs(part) <= _EPS * abs(total):
+            break
+    return total
+
+
+def _slope_fraction_float64(a: Block, x: Block, psi: Block) -> Block:
+    """dQ/dshape / front, for x > a + 1: the fraction and its logarithmic derivative together."""
+    b = x + 1 - a
+    c, dc = math.inf, 0.0
+    d = 1 / b
+    dd = d * d
+    h, log_slope = d, d
+    for n in range(1, _MAX_TERMS):
+        k = n * (a - n)
+        b += 2
+        ratio = 1 / c
+        dc = n * ratio - 1 - k * ratio * ratio * dc
+        c = b + k * ratio
+        last = d
+        d = 1 / (b + k * d)
+        dd = -d * d * (n * last - 1 + k * dd)
+        h *= c * d
+        part = dc / c + dd / d
+        log_slope += part
+        if max(abs(c * d - 1), abs(part)) <= _LENTZ_EPS:
+            break
+    return h * (math.log(x) - psi + log_slope)
+
+
+def shape_slope(z: Block, shape: Block, constant: Block, psi: Block) -> Block:
+    """dF/dshape."""
+    if z <= 0 or math.isinf(z):
+        return 0.0
+    if z <= shape + 1:
+        return _front_float64(shape, z, constant) * _slope_series_float64(shape, z, psi)
+    return -_front_float64(shape, z, constant) * _slope_fraction_float64(shape, z, psi)
+
+
+# -- for Triton: closed forms for the shapes of the benchmark, else P by its series on the left and
+# -- Q by Legendre's continued fraction on the right. Scalar branches: a launch takes one of them.
+
+
+def constant_float32(shape: float) -> float:
+    """Shape log(shape) - shape - log Gamma(shape), which stays small."""
+    return shape * math.log(shape) - shape - math.lgamma(shape)
+
+
+def slope_constant_float32(shape: float) -> float:
+    """digamma(shape) - log(shape)."""
+    return float(torch.digamma(torch.tensor(shape, dtype=torch.float64))) - math.log(shape)
+
+
+def _positive(z: Block) -> Block:
+    """The argument, finite; 1 where gamma has no mass and a logarithm would fail."""
+    return tl.where(z <= 0, 1.0, tl.where(z > _END, _END, z))
+
+
+def _log_ratio(x: Block, shape: Block) -> Block:
+    """log(x / shape) in float64."""
+    return tl.log(x.to(tl.float64)) - tl.log(tl.cast(shape, tl.float64))
+
+
+def _log_front(x: Block, shape: Block, constant: Block) -> Block:
+    """log(x^shape exp(-x) / Gamma(shape)); float64, since terms as large as the shape cancel."""
+    a = tl.cast(shape, tl.float64)
+    return a * _log_ratio(x, shape) - (x.to(tl.float64) - a) + constant
+
+
+def _exp_of_double(y: Block) -> Block:
+    """exp(y) in float32 for a float64 y <= 88, as `exp_sum`."""
+    high = y.to(tl.float32)
+    return exp_sum(high, (y - high.to(tl.float64)).to(tl.float32))
+
+
+def _any(mask: Block) -> Block:
+    return tl.max(mask.to(tl.int32)) > 0
+
+
+def _series_float32(x: Block, shape: Block) -> Block:
+    """P / front, for 0 <= x <= _split(shape); a block of zeros ends it at once."""
+    term = tl.zeros_like(x) + tl.div_rn(1.0, shape)
+    total = term
+    n = 0.0
+    while (n < _MAX_TERMS) & _any(term > total * _EPS_FLOAT32):
+        for _ in tl.static_range(8):
+            n += 1.0
+            term *= x * tl.div_rn(1.0, shape + n)
+            total += term
+    return total
+
+
+def _fraction_float32(x: Block, shape: Block) -> Block:
+    """Q / front, for x > _split(shape), by Steed's method, whose corrections compound no errors."""
+    b = x + 1.0 - shape
+    d = 1.0 / b
+    step = d
+    total = d
+    n = 0.0
+    while (n < _MAX_TERMS) & _any(tl.abs(step) > total * _EPS_FLOAT32):
+        for _ in tl.static_range(8):
+            n += 1.0
+            b += 2.0
+            d = 1.0 / (b + n * (shape - n) * d)
+            step *= b * d - 1.0
+            total += step
+    return total
+
+
+def _split(shape: Block) -> Block:
+    """Where Q takes over from P: each must be no small difference from 1 on its side."""
+    return tl.where(shape < 1.0, 0.25, shape + 1.0)
+
+
+def _incomplete_float32(z: Block, shape: Block, constant: Block) -> tuple[Block, Block]:
+    """(P, Q) for any shape."""
+    shape = tl.cast(shape, tl.float32)  # the interpreter hands over a Python number
+    x = _positive(z)
+    left = x <= _split(shape)
+    front = _exp_of_double(_log_front(x, shape, constant))
+    # Each loop gets arguments that end it at once where the other one serves.
+    p = front * _series_float32(tl.where(left, x, 0.0), shape)
+    q = front * _fraction_float32(tl.where(left, _END, x), shape)
+    p = tl.where(left, p, 1.0 - q)
+    q = tl.where(left, 1.0 - p, q)
+    return tl.where(z <= 0, 0.0, p), tl.where(z <= 0, 1.0, q)
+
+
+def _half_incomplete(z: Block) -> tuple[Block, Block]:
+    """(P, Q) for shape 1/2: erf and erfc of the root."""
+    x = tl.where(z < 0, 0.0, z)
+    return erf_and_erfc(tl.sqrt_rn(x), exp_sum(-x, 0.0))
+
+
+def _two_incomplete(z: Block) -> tuple[Block, Block]:
+    """(P, Q) for shape 2."""
+    x = tl.where(z <= 0, 0.0, tl.where(z > _END, _END, z))
+    e = exp_sum(-x, 0.0)
+    sf = e * (1.0 + x)
+    # P = exp(-x) (x^2 / 2 + x^3 / 6 + ...), of positive terms.
+    near = tl.where(x > 1.0, 1.0, x)
+    p = 0.00138792861 + near * (0.000200450522 + near * (2.24446267e-05 + near * 4.12339159e-06))
+    p = 0.166666672 + near * (0.0416666381 + near * (0.00833357684 + near * p))
+    cdf = tl.where(x > 1.0, 1.0 - sf, e * near * near * (0.5 + near * p))
+    return cdf, tl.where(x > 1.0, sf, 1.0 - cdf)
+
+
+def tails_float32(z: Block, shape: Block, constant: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    cdf = tl.zeros_like(z)
+    sf = tl.zeros_like(z)
+    if shape == 0.5:
+        cdf, sf = _half_incomplete(z)
+    elif shape == 1.0:
+        cdf, sf = exponential_tails(z)
+    elif shape == 2.0:
+        cdf, sf = _two_incomplete(z)
+    else:
+        cdf, sf = _incomplete_float32(z, shape, constant)
+    return cdf, sf
+
+
+def density_float32(z: Block, shape: Block, constant: Block) -> Block:
+    """The pdf."""
+    pdf = tl.zeros_like(z)
+    if shape == 0.5:
+        x = tl.where(z < 0, 0.0, z)
+        root = tl.sqrt_rn(tl.where(z < PDF_FLOOR, 1.0, x))
+        pdf = tl.where(z < PDF_FLOOR, 0.0, exp_sum(-x, 0.0) / root * _INV_SQRT_PI)
+    elif shape == 1.0:
+        pdf = exponential_density(z)
+    elif shape == 2.0:
+        x = tl.where(z <= 0, 0.0, tl.where(z > _END, _END, z))
+        pdf = x * exp_sum(-x, 0.0)
+    else:
+        # x in the exponent: front / x would underflow before the pdf does.
+        x = _positive(z)
+        log_pdf = _log_front(x, shape, constant) - tl.log(x.to(tl.float64))
+        pdf = tl.where(z < PDF_FLOOR, 0.0, _exp_of_double(log_pdf))
+    return pdf
+
+
+def _slope_series_float32(x: Block, log_ratio: Block, shape: Block, psi: Block) -> Block:
+    """dP/dshape / front, for 0 <= x <= shape + 1 + sqrt(shape)."""
+    inverse = tl.div_rn(1.0, shape)
+    term = tl.zeros_like(x) + inverse
+    psi += inverse
+    part = term * (log_ratio - psi)
+    total = part
+    n = 0.0
+    while (n < _MAX_TERMS) & _any(tl.abs(part) > tl.abs(total) * _EPS_FLOAT32):
+        for _ in tl.static_range(8):
+            n += 1.0
+            inverse = tl.div_rn(1.0, shape + n)
+            term *= x * inverse
+            psi += inverse
+            part = term * (log_ratio - psi)
+            total += part
+    return total
+
+
+def _slope_fraction_float32(x: Block, log_ratio: Block, shape: Block, psi: Block) -> Block:
+    """dQ/dshape / front, for x above: Steed's method and its derivative together."""
+    b = x + 1.0 - shape
+    d = 1.0 / b
+    dd = d * d
+    step, slope = d, dd
+    total, total_slope = d, dd
+    n = 0.0
+    while (n < _MAX_TERMS) & _any(
+        (tl.abs(step) > total * _EPS_FLOAT32) | (tl.abs(slope) > tl.abs(total_slope) * _EPS_FLOAT32)
+    ):
+        for _ in tl.static_range(8):
+            n += 1.0
+            b += 2.0
+            k = n * (shape - n)
+            last = d
+            d = 1.0 / (b + k * d)
+            dd = -d * d * (n * last - 1.0 + k * dd)
+            ratio = b * d - 1.0
+            slope = slope * ratio + step * (b * dd - d)
+            step *= ratio
+            total += step
+            total_slope += slope
+    return total * (log_ratio - psi) + total_slope
+
+
+def shape_slope_float32(z: Block, shape: Block, constant: Block, psi: Block) -> Block:
+    """dF/dshape."""
+    shape = tl.cast(shape, tl.float32)  # the interpreter hands over a Python number
+    x = _positive(z)
+    # Just above shape + 1 the fraction's slope would cancel, while the series' does not yet.
+    left = x <= shape + 1.0 + tl.sqrt(shape)
+    front = _exp_of_double(_log_front(x, shape, constant))
+    log_ratio = _log_ratio(x, shape).to(tl.float32)
+    lower = front * _slope_series_float32(tl.where(left, x, 0.0), log_ratio, shape, psi)
+    upper = front * _slope_fraction_float32(tl.where(left, _END, x), log_ratio, shape, psi)
+    slope = tl.where(left, lower, -upper)
+    return tl.where(z <= 0, 0.0, slope)

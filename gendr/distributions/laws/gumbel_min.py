@@ -1,12 +1,17 @@
 """The Gumbel distribution of minima."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, exp, expm1
 from gendr.distributions.law import Law
+from gendr.distributions.laws.gumbel_max import density_float32 as mirrored_density
+from gendr.distributions.laws.gumbel_max import tails_float32 as mirrored_tails
 
 
 @final
@@ -35,3 +40,25 @@ class GumbelMin(Law):
 
     def _isf(self, q: Tensor) -> Tensor:
         return torch.log(-torch.log(q))
+
+
+def tails(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    t = -exp(z)
+    return -expm1(t), exp(t)
+
+
+def density(z: Block) -> Block:
+    """The pdf."""
+    return 0.0 if z > 30 else exp(z - exp(z))
+
+
+def tails_float32(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    sf, cdf = mirrored_tails(-z)
+    return cdf, sf
+
+
+def density_float32(z: Block) -> Block:
+    """The pdf."""
+    return mirrored_density(-z)

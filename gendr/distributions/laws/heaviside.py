@@ -1,11 +1,14 @@
 """The Heaviside step: hard decisions."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, where, zeros_like
 from gendr.distributions.law import Law
 
 
@@ -32,3 +35,14 @@ class Heaviside(Law):
 
     def _isf(self, q: Tensor) -> Tensor:
         return torch.zeros_like(q)
+
+
+def tails(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    cdf = where(z >= 0, 1.0, where(z < 0, 0.0, z))
+    return cdf, 1.0 - cdf
+
+
+def density(z: Block) -> Block:
+    """The pdf."""
+    return zeros_like(z)

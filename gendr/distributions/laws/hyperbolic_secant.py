@@ -1,5 +1,7 @@
 """The hyperbolic secant distribution."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from math import pi
 from typing import ClassVar, final
@@ -7,7 +9,11 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, arccot, exp, fabs, two_sided
 from gendr.distributions.law import Law, Symmetric
+
+_HALF_PI = pi / 2
+_TWO_OVER_PI = 2 / pi
 
 
 @final
@@ -32,3 +38,14 @@ class HyperbolicSecant(Symmetric, Law):
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
         return 2 / pi * torch.log(torch.tan(pi / 2 * q))
+
+
+def tails(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    return two_sided(z, arccot(exp(fabs(z) * _HALF_PI)) * _TWO_OVER_PI)
+
+
+def density(z: Block) -> Block:
+    """The pdf."""
+    e = exp(-(fabs(z) * _HALF_PI))
+    return e / (1.0 + e * e)

@@ -1,11 +1,14 @@
 """The Laplace distribution."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, exp, fabs, two_sided
 from gendr.distributions.law import Law, Symmetric
 
 
@@ -26,3 +29,13 @@ class Laplace(Symmetric, Law):
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
         return torch.log(2 * q)
+
+
+def tails(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    return two_sided(z, 0.5 * exp(-fabs(z)))
+
+
+def density(z: Block) -> Block:
+    """The pdf."""
+    return 0.5 * exp(-fabs(z))

@@ -1,16 +1,29 @@
 """The Lévy distribution."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from math import pi
-from typing import ClassVar, final
+from math import erf, erfc, pi, sqrt
+from typing import TYPE_CHECKING, ClassVar, final
 
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, exp
 from gendr.distributions.law import INF, Law
+
+if TYPE_CHECKING:
+    import triton.language as tl
+
+    from gendr._runtime.triton.mathematics import erf_and_erfc, exp_sum
 
 # exp(-1 / 2z) is 0 below this in float64, and z^-1.5 no infinity.
 _FLOOR = 1e-4
+
+
+_SQRT_HALF = 0.5**0.5
+_INV_SQRT_2PI = 1 / sqrt(2 * pi)
+_TWO_OVER_SQRT_PI = 2 / sqrt(pi)
 
 
 @final
@@ -42,3 +55,36 @@ class Levy(Law):
         left = torch.special.ndtri(0.5 * (1 - q).clamp(max=0.5)) ** -2
         right = 0.5 * torch.erfinv(q.clamp(max=0.5)) ** -2
         return torch.where(q < 0.5, right, left)
+
+
+def tails(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    if z <= 0:
+        return 0.0, 1.0
+    t = sqrt(0.5 / z)
+    if t < 0.5:
+        s = erf(t)
+        return 1 - s, s
+    a = erfc(t)
+    return a, 1 - a
+
+
+def density(z: Block) -> Block:
+    """The pdf."""
+    return 0.0 if z <= 1e-4 else _INV_SQRT_2PI * exp(-0.5 / z) / (z * sqrt(z))
+
+
+def tails_float32(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    x = tl.where(z < _FLOOR, _FLOOR, z)
+    # Not the root of 0.5 / x, which may be subnormal: a GPU's fast root takes that for 0.
+    t = tl.rsqrt(x) * _SQRT_HALF
+    sf, cdf = erf_and_erfc(t, exp_sum(tl.div_rn(-0.5, x), 0.0))
+    return cdf, sf
+
+
+def density_float32(z: Block) -> Block:
+    """The pdf."""
+    x = tl.where(z < _FLOOR, _FLOOR, z)
+    t = tl.rsqrt(x) * _SQRT_HALF
+    return exp_sum(tl.div_rn(-0.5, x), 0.0) * (t * t * t) * _TWO_OVER_SQRT_PI

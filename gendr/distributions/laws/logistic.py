@@ -1,11 +1,14 @@
 """The logistic distribution."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, exp, fabs, where
 from gendr.distributions.law import Law, Symmetric
 
 
@@ -26,3 +29,18 @@ class Logistic(Symmetric, Law):
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
         return torch.log(q) - torch.log1p(-q)
+
+
+def tails(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    e = exp(-fabs(z))
+    body = 1.0 / (1.0 + e)
+    tail = e * body
+    return where(z > 0, body, tail), where(z > 0, tail, body)
+
+
+def density(z: Block) -> Block:
+    """The pdf."""
+    e = exp(-fabs(z))
+    body = 1.0 / (1.0 + e)
+    return e * body * body

@@ -1,11 +1,14 @@
 """The error-optimal monotonic sigmoid of the sorting networks."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, fabs, two_sided, where
 from gendr.distributions.law import Law, Symmetric
 
 
@@ -27,3 +30,18 @@ class Optimal(Symmetric, Law):
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
         return torch.where(q < 0.25, -0.0625 / q, q - 0.5)
+
+
+def tails(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    a = fabs(z)
+    near = a <= 0.25
+    cdf, sf = two_sided(z, 0.0625 / where(near, 1.0, a))
+    return where(near, 0.5 + z, cdf), where(near, 0.5 - z, sf)
+
+
+def density(z: Block) -> Block:
+    """The pdf."""
+    a = fabs(z)
+    inverse = 0.25 / where(a < 0.25, 0.25, a)
+    return inverse * inverse

@@ -1,11 +1,14 @@
 """The reciprocal distribution."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, fabs, two_sided
 from gendr.distributions.law import Law, Symmetric
 
 
@@ -27,3 +30,14 @@ class Reciprocal(Symmetric, Law):
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
         return -(1 - 2 * q) / (2 * q)
+
+
+def tails(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    return two_sided(z, 0.5 / (1.0 + fabs(z)))
+
+
+def density(z: Block) -> Block:
+    """The pdf."""
+    tail = 0.5 / (1.0 + fabs(z))
+    return 2.0 * tail * tail

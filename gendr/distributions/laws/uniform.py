@@ -1,11 +1,14 @@
 """The uniform distribution."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, clip, fabs, where
 from gendr.distributions.law import Law, Symmetric
 
 
@@ -26,3 +29,14 @@ class Uniform(Symmetric, Law):
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
         return 2 * q - 1
+
+
+def tails(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    x = clip(z)
+    return 0.5 * (1.0 + x), 0.5 * (1.0 - x)
+
+
+def density(z: Block) -> Block:
+    """The pdf."""
+    return where(fabs(z) <= 1.0, 0.5, 0.0)

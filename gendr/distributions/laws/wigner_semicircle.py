@@ -1,13 +1,23 @@
 """The Wigner semicircle distribution."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from math import pi
-from typing import ClassVar, final
+from math import asin, pi, sin, sqrt
+from typing import TYPE_CHECKING, ClassVar, final
 
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, clip, two_sided
 from gendr.distributions.law import Law, Symmetric
+
+if TYPE_CHECKING:
+    import triton.language as tl
+
+
+_INV_PI = 1 / pi
+_TWO_OVER_PI = 2 / pi
 
 
 def _excess(angle: Tensor) -> Tensor:
@@ -49,3 +59,45 @@ class WignerSemicircle(Symmetric, Law):
             slope = 2 * (0.5 * angle).sin() ** 2
             angle = angle - error / (slope - 0.5 * error * angle.sin() / slope)
         return 2 * (0.25 * angle).sin() ** 2 - 1
+
+
+def _excess_float64(angle: Block) -> Block:
+    """`_excess` of one number."""
+    if angle >= 1:
+        return angle - sin(angle)
+    square = angle * angle
+    series = 1.0
+    for k in range(8, 0, -1):
+        series = 1 - square / ((2 * k + 2) * (2 * k + 3)) * series
+    return angle * square / 6 * series
+
+
+def tails(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    if z <= -1:
+        return 0.0, 1.0
+    if z >= 1:
+        return 1.0, 0.0
+    tail = _excess_float64(4 * asin(sqrt(0.5 * (1 - abs(z))))) * (0.5 * _INV_PI)
+    return two_sided(z, tail)
+
+
+def density(z: Block) -> Block:
+    """The pdf."""
+    return _TWO_OVER_PI * sqrt((1 - z) * (1 + z)) if abs(z) < 1 else 0.0
+
+
+def tails_float32(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    # The tail over w sqrt(w (2 - w)) is smooth in w = 1 - |z|: no arc sine, no difference.
+    w = 1.0 - tl.abs(clip(z))
+    p = -0.00428316649 + w * (0.00968081411 + w * (-0.0067830109 + w * 0.00273574982))
+    p = 0.0182385184 + w * (0.00760726957 + w * (0.0059512509 + w * p))
+    p = 0.424413204 + w * (0.0424393639 + w * p)
+    return two_sided(z, w * tl.sqrt(w * (2.0 - w)) * p)
+
+
+def density_float32(z: Block) -> Block:
+    """The pdf."""
+    w = 1.0 - tl.abs(clip(z))
+    return tl.sqrt(w * (2.0 - w)) * _TWO_OVER_PI

@@ -79,7 +79,7 @@ class Compiled:
         cls, dist: Distribution, tconorm: TConorm, *, scalars: bool, shape: bool, p: bool
     ) -> Compiled:
         """Theirs, with those for gradients of scalars, shape and p if wanted."""
-        from gendr.distributions import _numba as laws
+        from gendr.distributions import numba as laws
         from gendr.distributions.law import Law
         from gendr.tnorms import _numba as families
 
@@ -87,9 +87,9 @@ class Compiled:
         assert isinstance(dist.law, Law)  # `alpha` takes the others elsewhere
         name = dist.law.name
         addresses = [
-            laws.cdf_address(name),
-            laws.pdf_address(name),
-            laws.dshape_address(name) if shape else 0,
+            laws.tails_address(name),
+            laws.density_address(name),
+            laws.shape_slope_address(name) if shape else 0,
             0 if idempotent else families.generator_address(tconorm.name),
             0 if idempotent else families.weight_address(tconorm.name),
             families.weight_p_address(tconorm.name) if p else 0,

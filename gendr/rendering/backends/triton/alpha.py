@@ -109,10 +109,12 @@ def _constants(
     member: Member, images: int, counts: tuple[int, ...], device: torch.device
 ) -> Tensor:
     """The image table without scale and radius; `counts` only for the mean."""
-    from gendr.distributions import _triton as laws
+    from gendr.distributions import triton as laws
     from gendr.rendering.backends.triton import kernels
 
-    shape, constant, psi = laws.parameters(member.shape) if member.shape else (0.0, 0.0, 0.0)
+    shape, constant, psi = (
+        laws.parameters(member.law, member.shape) if member.shape else (0.0, 0.0, 0.0)
+    )
     columns = {
         kernels.SHIFT.value: member.shift,
         kernels.FAMILY_P.value: member.p,
@@ -170,7 +172,7 @@ def _alpha(
     atomic: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Alpha, 1 - alpha, tied faces [B * H * W]; boxes [T, 4], image table: for the backward."""
-    from gendr.distributions import _triton as laws
+    from gendr.distributions import triton as laws
     from gendr.rendering.backends.triton import kernels
     from gendr.tnorms import _triton as families
 
@@ -191,7 +193,7 @@ def _alpha(
             kernels.alpha_tiles, (len(part.starts),), corners.device,
             tables.corners, images, part.starts, part.stops, part.faces, out, rest, ties,
             part.first_tile, int(part.listed), height, width,
-            CDF=laws.cdf_twin(law),
+            CDF=laws.tails(law),
             GENERATOR=families.generator_twin(family) if joined else None,
             INVERSE=families.inverse_twin(family) if joined else None,
             KIND=kind, N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
@@ -253,7 +255,7 @@ def _alpha_gradients(
 
     That of p is what the faces add; the pixels take their own part away, see `_backward`.
     """
-    from gendr.distributions import _triton as laws
+    from gendr.distributions import triton as laws
     from gendr.rendering.backends.triton import kernels
     from gendr.tnorms import _triton as families
 
@@ -268,8 +270,8 @@ def _alpha_gradients(
         kernels.alpha_gradients, (count, shares), corners.device,
         corners.contiguous(), tiles.image_of_face(tuple(offsets), corners.device), images, boxes,
         out, rest, ties, grad.contiguous(), grad_corners, grad_scalars, height, width, shares,
-        CDF=laws.cdf_twin(law), PDF=laws.pdf_twin(law),
-        DSHAPE=laws.dshape_twin(law) if with_shape else None,
+        CDF=laws.tails(law), PDF=laws.density(law),
+        DSHAPE=laws.shape_slope(law) if with_shape else None,
         WEIGHT=families.weight_twin(family) if joined else None,
         WEIGHT_P=families.weight_p_twin(family) if with_p else None,
         KIND=kind, SCALARS=scalars, ATOMIC=atomic, N=sides, BLOCK=tiles.LAUNCH.block_pixels,

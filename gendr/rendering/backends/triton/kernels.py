@@ -6,7 +6,7 @@
   so that sums stay in registers, no float atomics are needed and nothing of size pixels x faces
   is ever stored.
 
-Laws and families come in as compile-time functions, see `gendr/distributions/_triton.py` and
+Laws and families come in as compile-time functions, see `gendr/distributions/triton.py` and
 `gendr/tnorms/_triton.py`; everything else about a renderer is a row of the image table. Arithmetic
 is float32, but for the depth test.
 

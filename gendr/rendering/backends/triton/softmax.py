@@ -101,7 +101,7 @@ def _softmax(
     atomic: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Colours [P, 3], background shares, sums of weights, least depths [P]; boxes, image table."""
-    from gendr.distributions import _triton as laws
+    from gendr.distributions import triton as laws
     from gendr.rendering.backends.triton import softmax_kernels as kernels
 
     given = zip(numbers, (shift, shape), strict=True)
@@ -125,7 +125,7 @@ def _softmax(
             kernels.softmax_tiles, (len(part.starts),), corners.device,
             tables.corners, attributes, images, part.starts, part.stops, part.faces,
             colours, shares, totals, nearest, part.first_tile, int(part.listed), height, width,
-            CDF=laws.cdf_twin(law), TILE_H=tiling.height, TILE_W=tiling.width,
+            CDF=laws.tails(law), TILE_H=tiling.height, TILE_W=tiling.width,
             BLOCK_FACES=tiles.LAUNCH.block_faces, **tiles.options(),
         )  # fmt: skip
     return colours, shares, totals, nearest, tables.boxes, images
@@ -174,7 +174,7 @@ def _softmax_gradients(
 
     That of the rate is what the faces add; the background adds its own, see `_backward`.
     """
-    from gendr.distributions import _triton as laws
+    from gendr.distributions import triton as laws
     from gendr.rendering.backends.triton import softmax_kernels as kernels
 
     count = len(corners)
@@ -189,8 +189,8 @@ def _softmax_gradients(
         tiles.image_of_face(tuple(offsets), corners.device), images, boxes,
         colours, shares, totals, nearest, grad_colours.contiguous(), grad_shares.contiguous(),
         grad_corners, grad_attributes, grad_scalars, height, width, programs,
-        CDF=laws.cdf_twin(law), PDF=laws.pdf_twin(law),
-        DSHAPE=laws.dshape_twin(law) if with_shape else None,
+        CDF=laws.tails(law), PDF=laws.density(law),
+        DSHAPE=laws.shape_slope(law) if with_shape else None,
         SCALARS=scalars, ATOMIC=atomic, BLOCK=tiles.LAUNCH.block_pixels, **tiles.options(),
     )  # fmt: skip
     if not atomic:

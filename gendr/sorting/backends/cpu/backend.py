@@ -59,7 +59,7 @@ def gates_forward(
     x: Tensor, network: Network, dist: Distribution, steepness: Number, *, save: bool
 ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
     """Values, keep, swap; saved are the differences and the swaps, group by group."""
-    from gendr.distributions._numba import cdf_address
+    from gendr.distributions.numba import tails_address
     from gendr.sorting.backends.cpu import kernels
 
     batch, size = len(x), network.size
@@ -70,7 +70,7 @@ def gates_forward(
     differences, swaps = saved.numpy()
     _launch(
         kernels.gates, groups, _GATE * batch * size, network.pairs, network.offsets, x.numpy(),
-        cdf_address(_name(dist)), differentiable.power(dist), _number(steepness), values.numpy(),
+        tails_address(_name(dist)), differentiable.power(dist), _number(steepness), values.numpy(),
         keep.numpy(), swap.numpy(), differences, swaps,
     )  # fmt: skip
     return values, keep, swap, (saved,)
@@ -86,7 +86,7 @@ def gates_backward(
     grad_keep: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Gradients of x and, for every group, of the steepness."""
-    from gendr.distributions._numba import pdf_address
+    from gendr.distributions.numba import density_address
     from gendr.sorting.backends.cpu import kernels
 
     groups = -(-len(x) // kernels.GROUP)
@@ -97,7 +97,7 @@ def gates_backward(
     grad_x, parts = torch.empty_like(x), torch.empty(groups, dtype=torch.float64)
     _launch(
         kernels.gates_back, groups, _GATE_BACK * len(x) * network.size, network.pairs,
-        differences, swaps, pdf_address(_name(dist)), differentiable.power(dist),
+        differences, swaps, density_address(_name(dist)), differentiable.power(dist),
         _number(steepness), grad_values.numpy(), grad_keep.numpy(), grad_x.numpy(), parts.numpy(),
     )  # fmt: skip
     return grad_x, parts

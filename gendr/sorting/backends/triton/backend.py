@@ -93,7 +93,7 @@ def _kernels() -> Kernels:
 def gates_forward(
     x: Tensor, network: Network, dist: Distribution, steepness: Number, *, save: bool
 ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
-    from gendr.distributions import _triton as laws
+    from gendr.distributions import triton as laws
     from gendr.sorting.backends.triton import kernels
 
     (batch, n), size = x.shape, network.size
@@ -106,7 +106,7 @@ def gates_forward(
         kernels.gates, (_runs(batch, block["ROWS"]),), x.device,
         x, *_comparators(network, x.device), _scalar(steepness, x), values, keep, swap, differences,
         batch, n, size, network.depth, power,
-        CDF=laws.cdf_twin(_name(dist)), PLAIN=power == 1.0, SAVE=save, **block,
+        CDF=laws.tails(_name(dist)), PLAIN=power == 1.0, SAVE=save, **block,
         **_options(block["ROWS"] * block["PAIRS"] // 64),
     )  # fmt: skip
     return values, keep, swap, (keep, swap, differences) if save else ()
@@ -121,7 +121,7 @@ def gates_backward(
     grad_values: Tensor | None,
     grad_keep: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    from gendr.distributions import _triton as laws
+    from gendr.distributions import triton as laws
     from gendr.sorting.backends.triton import kernels
 
     batch, n = x.shape
@@ -136,7 +136,7 @@ def gates_backward(
         grad_x, *_comparators(network, x.device), _scalar(steepness, x), keep, swap, differences,
         keep if grad_keep is None else grad_keep, grad_steepness,
         batch, n, network.size, network.depth, power,
-        PDF=laws.pdf_twin(_name(dist)), PLAIN=power == 1.0, WITH_KEEP=grad_keep is not None,
+        PDF=laws.density(_name(dist)), PLAIN=power == 1.0, WITH_KEEP=grad_keep is not None,
         **block, **_options(block["ROWS"] * block["PAIRS"] // 64),
     )  # fmt: skip
     return grad_x, grad_steepness.sum()

@@ -18,7 +18,7 @@ comparator saw, in scratch of its own: the gradient of a gate is the sum over co
 order, and works through the items program, program + programs, ...: no atomics, and as much
 scratch as there are programs.
 
-Laws come in as compile-time functions, see `gendr/distributions/_triton.py`. All is float32.
+Laws come in as compile-time functions, see `gendr/distributions/triton.py`. All is float32.
 """
 
 from __future__ import annotations

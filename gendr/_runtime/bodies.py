@@ -1,0 +1,45 @@
+"""Copies of undecorated functions in which globals stand for the functions of one compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, cast
+
+from gendr._runtime import vocabulary
+
+
+def rebound(function: Any, replace: Callable[[str, Any], Any], **names: Any) -> FunctionType:
+    """A copy of a function whose globals are replaced one by one.
+
+    Args:
+        function: an undecorated Python function.
+        replace: from the name and the value of a global that the function may read to the value
+            that its copy reads; the value is None where its module has none of that name.
+        **names: more globals of the copy.
+    """
+    function = cast("FunctionType", function)
+    found = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    bound = {name: replace(name, value) for name, value in found.items()}
+    bound = {name: value for name, value in bound.items() if value is not None}
+    copy = FunctionType(
+        function.__code__,
+        {"__name__": function.__module__, **bound, **names},
+        function.__name__,
+        function.__defaults__,
+    )
+    copy.__qualname__, copy.__doc__ = function.__qualname__, function.__doc__
+    return copy
+
+
+def moved(function: FunctionType, module: str, name: str, file: str | None = None) -> FunctionType:
+    """A copy with another full name, and with another file that caches take it to come from."""
+    code = function.__code__.replace(co_filename=file) if file else function.__code__
+    copy = FunctionType(code, {**function.__globals__, "__name__": module}, function.__name__)
+    copy.__qualname__ = name
+    return copy
+
+
+def is_word(value: Any) -> bool:
+    """Whether a value belongs to the vocabulary."""
+    return isinstance(value, FunctionType) and value.__module__ == vocabulary.__name__

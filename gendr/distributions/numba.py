@@ -1,0 +1,116 @@
+"""The laws as loops that Numba compiles, each by itself, for kernels that call them by address.
+
+Signatures, all pointers to float64, n an int64, shape a float64 (ignored by laws without one):
+
+    tails(z, n, shape, cdf, sf)      fills cdf[0:n] and sf[0:n]
+    density(z, n, shape, pdf)
+    shape_slope(z, n, shape, dcdf)   dF/dshape, for laws that have a shape
+
+They equal the torch classes to 1e-13, with the same guards, and take infinite z. Most of the loops
+are free of branches and calls, so that LLVM vectorises them: they bound the speed of the renderer.
+"""
+
+# The bodies are read as float64 functions here; see `gendr.distributions.bodies`.
+# pyright: basic, reportAttributeAccessIssue=false, reportUnknownParameterType=false
+
+from __future__ import annotations
+
+import inspect
+from functools import cache
+from typing import Any
+
+from numba import cfunc, types
+
+from gendr._runtime.bodies import moved, rebound
+from gendr._runtime.numba.bodies import compiled
+from gendr._runtime.numba.compilation import ensure_cache
+from gendr.distributions.bodies import Kind, bodies
+
+ensure_cache()
+
+_P = types.CPointer(types.float64)
+_TWO = types.void(_P, types.int64, types.float64, _P, _P)
+_ONE = types.void(_P, types.int64, types.float64, _P)
+
+
+# What every law binds to its own.
+BODY: Any = None
+CONSTANT: Any = None
+PSI: Any = None
+
+
+def _tails(z, n, shape, cdf, sf):
+    for i in range(n):
+        cdf[i], sf[i] = BODY(z[i])
+
+
+def _shaped_tails(z, n, shape, cdf, sf):
+    constant = CONSTANT(shape)
+    for i in range(n):
+        cdf[i], sf[i] = BODY(z[i], shape, constant)
+
+
+def _density(z, n, shape, pdf):
+    for i in range(n):
+        pdf[i] = BODY(z[i])
+
+
+def _shaped_density(z, n, shape, pdf):
+    constant = CONSTANT(shape)
+    for i in range(n):
+        pdf[i] = BODY(z[i], shape, constant)
+
+
+def _shaped_slope(z, n, shape, dcdf):
+    constant, psi = CONSTANT(shape), PSI(shape)
+    for i in range(n):
+        dcdf[i] = BODY(z[i], shape, constant, psi)
+
+
+_LOOPS = {
+    ("tails", False): _tails,
+    ("tails", True): _shaped_tails,
+    ("density", False): _density,
+    ("density", True): _shaped_density,
+    ("shape_slope", True): _shaped_slope,
+}
+
+
+@cache
+def loop(name: str, kind: Kind) -> Any:
+    """The compiled loop over a body of a law; kept, for its address dies with it.
+
+    Numba's disk cache keeps it as part of the law's file: it is compiled anew when that changes,
+    but not when this file or the mathematics does (touch the law's file after that).
+
+    Raises:
+        ValueError: the law has no such body.
+    """
+    of = bodies(name)
+    body = of.for_float64(kind)
+    shaped = of.has_shape
+    bound = {"BODY": compiled(body, inlined=not shaped)}
+    if shaped:
+        bound["CONSTANT"] = compiled(of.for_float64("constant"))
+    if kind == "shape_slope":
+        bound["PSI"] = compiled(of.for_float64("slope_constant"))
+    function = rebound(_LOOPS[kind, shaped], lambda _, value: value, **bound)
+    function = moved(function, body.__module__, f"{name}_{kind}", inspect.getfile(body))
+    # numpy: a division by zero gives an infinity instead of a branch that raises.
+    signature = _TWO if kind == "tails" else _ONE
+    return cfunc(signature, cache=True, error_model="numpy")(function)
+
+
+def tails_address(name: str) -> int:
+    """Where the compiled loop over cdf and sf lies."""
+    return loop(name, "tails").address
+
+
+def density_address(name: str) -> int:
+    """Where the compiled loop over the pdf lies."""
+    return loop(name, "density").address
+
+
+def shape_slope_address(name: str) -> int:
+    """Where the compiled loop over dF/dshape lies."""
+    return loop(name, "shape_slope").address
