@@ -178,7 +178,7 @@ def _law_twins(x: Specialisation) -> dict[str, Any]:
 
 def _family_twins(x: Specialisation) -> dict[str, Any]:
     from gendr.tnorms import Archimedean, family, has_parameter
-    from gendr.tnorms import _triton as families
+    from gendr.tnorms import triton as families
 
     cls = family(x.family)
     joined = issubclass(cls, Archimedean)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gendr.testing.tconorms import ARCHIMEDEAN, PARAMETRIC
-from gendr.tnorms import _numba as twins
+from gendr.tnorms import numba as twins
 
 DOUBLES = ctypes.POINTER(ctypes.c_double)
 

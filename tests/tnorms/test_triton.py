@@ -12,7 +12,7 @@ triton = pytest.importorskip("triton", reason="Triton has no wheels for this pla
 import triton.language as tl  # noqa: E402  (after the skip)
 
 from gendr.tnorms import Frank, SchweizerSklar  # noqa: E402
-from gendr.tnorms import _triton as twins  # noqa: E402
+from gendr.tnorms import triton as twins  # noqa: E402
 from gendr.tnorms.base import Norm  # noqa: E402
 
 DEVICE = "cpu" if triton.knobs.runtime.interpret else "cuda"

@@ -25,17 +25,17 @@ _LOG2_E = 1 / math.log(2)
 _LN2_HIGH = 6.93147180369123816490e-01
 _LN2_LOW = 1.90821492927058770002e-10
 # Adding it to a small integer n leaves n in the low bits of the sum, rounded to nearest.
-_ROUNDER = 1.5 * 2.0**52
-_ROUNDER_BITS = 0x4338 << 48
-_TWO_52 = 2.0**52
-_TWO_52_BITS = 0x4330 << 48
+ROUNDER = 1.5 * 2.0**52
+ROUNDER_BITS = 0x4338 << 48
+TWO_52 = 2.0**52
+TWO_52_BITS = 0x4330 << 48
 _SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 _BIAS = 1023
 _LARGEST, _SMALLEST = math.log(1.7976931348623157e308), -708.0
 
 
 @intrinsic
-def _fma(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
+def fma(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
     """X y + z, rounded once. Explicit, so that it is the same in all lanes."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -45,7 +45,7 @@ def _fma(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
 
 
 @intrinsic
-def _bits_of(typingctx: Any, x: Any) -> Any:
+def bits_of(typingctx: Any, x: Any) -> Any:
     """The bits of a float64 as an int64."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -55,7 +55,7 @@ def _bits_of(typingctx: Any, x: Any) -> Any:
 
 
 @intrinsic
-def _from_bits(typingctx: Any, n: Any) -> Any:
+def from_bits(typingctx: Any, n: Any) -> Any:
     """The float64 with the bits of an int64."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -69,23 +69,23 @@ def _exp_parts(x) -> tuple[float, float]:
     """(2^(n - 1), expm1(r)) with x = n log(2) + r, |r| <= log(2) / 2; x is clamped to the range."""
     x = x if x > _SMALLEST else _SMALLEST
     x = x if x < _LARGEST else _LARGEST
-    shifted = _fma(x, _LOG2_E, _ROUNDER)
-    n = shifted - _ROUNDER
-    r = _fma(n, -_LN2_LOW, _fma(n, -_LN2_HIGH, x))
-    p = _fma(r, 1 / 6227020800, 1 / 479001600)  # Taylor's series, to r^13 / 13!
-    p = _fma(r, p, 1 / 39916800)
-    p = _fma(r, p, 1 / 3628800)
-    p = _fma(r, p, 1 / 362880)
-    p = _fma(r, p, 1 / 40320)
-    p = _fma(r, p, 1 / 5040)
-    p = _fma(r, p, 1 / 720)
-    p = _fma(r, p, 1 / 120)
-    p = _fma(r, p, 1 / 24)
-    p = _fma(r, p, 1 / 6)
-    p = _fma(r, p, 0.5)
+    shifted = fma(x, _LOG2_E, ROUNDER)
+    n = shifted - ROUNDER
+    r = fma(n, -_LN2_LOW, fma(n, -_LN2_HIGH, x))
+    p = fma(r, 1 / 6227020800, 1 / 479001600)  # Taylor's series, to r^13 / 13!
+    p = fma(r, p, 1 / 39916800)
+    p = fma(r, p, 1 / 3628800)
+    p = fma(r, p, 1 / 362880)
+    p = fma(r, p, 1 / 40320)
+    p = fma(r, p, 1 / 5040)
+    p = fma(r, p, 1 / 720)
+    p = fma(r, p, 1 / 120)
+    p = fma(r, p, 1 / 24)
+    p = fma(r, p, 1 / 6)
+    p = fma(r, p, 0.5)
     # n - 1, because n may be 1024
-    half_power = _from_bits((_bits_of(shifted) - _ROUNDER_BITS + (_BIAS - 1)) << 52)
-    return half_power, _fma(r * r, p, r)
+    half_power = from_bits((bits_of(shifted) - ROUNDER_BITS + (_BIAS - 1)) << 52)
+    return half_power, fma(r * r, p, r)
 
 
 @register_jitable
@@ -110,21 +110,21 @@ def split_exp(x):
     Unlike exp(x) that neither overflows nor underflows, and scaling by another power of 2 is exact.
     """
     n = math.floor(x * _LOG2_E + 0.5)
-    return exp(_fma(n, -_LN2_LOW, _fma(n, -_LN2_HIGH, x))), n
+    return exp(fma(n, -_LN2_LOW, fma(n, -_LN2_HIGH, x))), n
 
 
 @register_jitable
 def power_of_two(n):
     """2^n for a whole n <= 0; 0 below -1022."""
     n = n if n > -1023.0 else -1023.0
-    return _from_bits((_bits_of(n + _ROUNDER) - _ROUNDER_BITS + _BIAS) << 52)
+    return from_bits((bits_of(n + ROUNDER) - ROUNDER_BITS + _BIAS) << 52)
 
 
 @register_jitable
 def expm1(x):
     """E to the power of x, less 1, with all digits near 0."""
     half_power, q = _exp_parts(x)
-    result = _exp_ends(x, 2.0 * _fma(half_power, q, half_power - 0.5), -1.0)
+    result = _exp_ends(x, 2.0 * fma(half_power, q, half_power - 0.5), -1.0)
     return result if x != 0.0 else x  # which keeps the sign of a zero
 
 
@@ -134,21 +134,21 @@ def log1p(x):
     u = 1.0 + x
     lost = x - (u - 1.0)  # what rounding took from u
     # u = 2^k (1 + f), 1 + f between sqrt(1/2) and sqrt(2); k >= 0, so its shift needs no sign.
-    bits = _bits_of(u)
+    bits = bits_of(u)
     k = (bits - _SQRT_HALF_BITS) >> 52
-    f = _from_bits(bits - (k << 52)) - 1.0
-    k = _from_bits(k | _TWO_52_BITS) - _TWO_52
+    f = from_bits(bits - (k << 52)) - 1.0
+    k = from_bits(k | TWO_52_BITS) - TWO_52
     s = f / (2.0 + f)
     z = s * s
-    p = _fma(z, 1.479819860511658591e-01, 1.531383769920937332e-01)
-    p = _fma(z, p, 1.818357216161805012e-01)
-    p = _fma(z, p, 2.222219843214978396e-01)
-    p = _fma(z, p, 2.857142874366239149e-01)
-    p = _fma(z, p, 3.999999999940941908e-01)
-    p = z * _fma(z, p, 6.666666666666735130e-01)
+    p = fma(z, 1.479819860511658591e-01, 1.531383769920937332e-01)
+    p = fma(z, p, 1.818357216161805012e-01)
+    p = fma(z, p, 2.222219843214978396e-01)
+    p = fma(z, p, 2.857142874366239149e-01)
+    p = fma(z, p, 3.999999999940941908e-01)
+    p = z * fma(z, p, 6.666666666666735130e-01)
     half_square = 0.5 * f * f
-    rest = _fma(s, half_square + p, _fma(k, _LN2_LOW, lost / u))
-    result = _fma(k, _LN2_HIGH, f - (half_square - rest))
+    rest = fma(s, half_square + p, fma(k, _LN2_LOW, lost / u))
+    result = fma(k, _LN2_HIGH, f - (half_square - rest))
     return result if u < math.inf else u
 
 
@@ -163,14 +163,14 @@ def arccot(x):
     below = 1.0 if low else (x if high else 1.0 + x)
     w = above / below
     z = w * w
-    p = _fma(z, 1.62858201153657823623e-02, -3.65315727442169155270e-02)
-    p = _fma(z, p, 4.97687799461593236017e-02)
-    p = _fma(z, p, -5.83357013379057348645e-02)
-    p = _fma(z, p, 6.66107313738753120669e-02)
-    p = _fma(z, p, -7.69187620504482999495e-02)
-    p = _fma(z, p, 9.09088713343650656196e-02)
-    p = _fma(z, p, -1.11111104054623557880e-01)
-    p = _fma(z, p, 1.42857142725034663711e-01)
-    p = _fma(z, p, -1.99999999998764832476e-01)
-    p = _fma(z, p, 3.33333333333329318027e-01)
-    return base + (_fma(-w * z, p, w) + base_low)
+    p = fma(z, 1.62858201153657823623e-02, -3.65315727442169155270e-02)
+    p = fma(z, p, 4.97687799461593236017e-02)
+    p = fma(z, p, -5.83357013379057348645e-02)
+    p = fma(z, p, 6.66107313738753120669e-02)
+    p = fma(z, p, -7.69187620504482999495e-02)
+    p = fma(z, p, 9.09088713343650656196e-02)
+    p = fma(z, p, -1.11111104054623557880e-01)
+    p = fma(z, p, 1.42857142725034663711e-01)
+    p = fma(z, p, -1.99999999998764832476e-01)
+    p = fma(z, p, 3.33333333333329318027e-01)
+    return base + (fma(-w * z, p, w) + base_low)

@@ -81,7 +81,7 @@ class Compiled:
         """Theirs, with those for gradients of scalars, shape and p if wanted."""
         from gendr.distributions import numba as laws
         from gendr.distributions.law import Law
-        from gendr.tnorms import _numba as families
+        from gendr.tnorms import numba as families
 
         idempotent = tconorm.kind == "max"
         assert isinstance(dist.law, Law)  # `alpha` takes the others elsewhere

@@ -174,7 +174,7 @@ def _alpha(
     """Alpha, 1 - alpha, tied faces [B * H * W]; boxes [T, 4], image table: for the backward."""
     from gendr.distributions import triton as laws
     from gendr.rendering.backends.triton import kernels
-    from gendr.tnorms import _triton as families
+    from gendr.tnorms import triton as families
 
     given = zip(numbers, (shift, shape, p), strict=True)
     values = [number if tensor is None else float(tensor) for number, tensor in given]
@@ -257,7 +257,7 @@ def _alpha_gradients(
     """
     from gendr.distributions import triton as laws
     from gendr.rendering.backends.triton import kernels
-    from gendr.tnorms import _triton as families
+    from gendr.tnorms import triton as families
 
     count, sides = corners.shape[:2]
     kind = _kind(family)

@@ -7,7 +7,7 @@
   is ever stored.
 
 Laws and families come in as compile-time functions, see `gendr/distributions/triton.py` and
-`gendr/tnorms/_triton.py`; everything else about a renderer is a row of the image table. Arithmetic
+`gendr/tnorms/triton.py`; everything else about a renderer is a row of the image table. Arithmetic
 is float32, but for the depth test.
 
 Pixels of all images are numbered through, row by row; so are tiles.

@@ -33,7 +33,7 @@ from numba.extending import intrinsic, register_jitable
 
 from gendr._runtime.numba.calls import call_cdf, call_pdf, pointer
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
-from gendr._runtime.numba.mathematics import _TWO_52, _TWO_52_BITS, _bits_of, _from_bits, exp, log1p
+from gendr._runtime.numba.mathematics import TWO_52, TWO_52_BITS, bits_of, exp, from_bits, log1p
 
 ensure_cache()
 announce_compilation(__name__)
@@ -284,9 +284,9 @@ def _log(x):
 
     Just below 1 that of the mantissa cancels against log(2).
     """
-    bits = _bits_of(x)
-    k = _from_bits((bits >> 52) | _TWO_52_BITS) - (_TWO_52 + 1023.0)
-    mantissa = _from_bits((bits & ((1 << 52) - 1)) | (1023 << 52))
+    bits = bits_of(x)
+    k = from_bits((bits >> 52) | TWO_52_BITS) - (TWO_52 + 1023.0)
+    mantissa = from_bits((bits & ((1 << 52) - 1)) | (1023 << 52))
     return log1p(mantissa - 1.0) + k * _LN2
 
 

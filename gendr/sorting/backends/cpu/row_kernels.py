@@ -25,12 +25,12 @@ from numba.extending import overload, register_jitable
 
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 from gendr._runtime.numba.mathematics import (
-    _ROUNDER,
-    _ROUNDER_BITS,
-    _bits_of,
-    _fma,
-    _from_bits,
+    ROUNDER,
+    ROUNDER_BITS,
+    bits_of,
     exp,
+    fma,
+    from_bits,
 )
 from gendr.sorting.rows import SHRINK
 
@@ -59,15 +59,15 @@ def _short_exp(v):
     A polynomial of degree 6 through 2^z at the Chebyshev nodes of |z| <= 1/2, relative error 5e-9.
     """
     t = v * _LOG2_E if v > _SMALLEST else 0.0
-    shifted = t + _ROUNDER
-    z = t - (shifted - _ROUNDER)
-    p = _fma(z, 0.0001545316294512, 0.001339086336467)
-    p = _fma(z, p, 0.009618082557278)
-    p = _fma(z, p, 0.05550357114219)
-    p = _fma(z, p, 0.2402265076057)
-    p = _fma(z, p, 0.6931471880262)
-    p = _fma(z, p, 1.0)
-    p = p * _from_bits((_bits_of(shifted) - _ROUNDER_BITS + _BIAS) << 52)
+    shifted = t + ROUNDER
+    z = t - (shifted - ROUNDER)
+    p = fma(z, 0.0001545316294512, 0.001339086336467)
+    p = fma(z, p, 0.009618082557278)
+    p = fma(z, p, 0.05550357114219)
+    p = fma(z, p, 0.2402265076057)
+    p = fma(z, p, 0.6931471880262)
+    p = fma(z, p, 1.0)
+    p = p * from_bits((bits_of(shifted) - ROUNDER_BITS + _BIAS) << 52)
     return p if v > _SMALLEST else 0.0
 
 
