@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 from torch.autograd import gradcheck
 
 from gendr import losses
+from gendr.losses import meshes, points
 from gendr.mesh import Mesh, cube, icosphere
 
 F64 = torch.float64
@@ -260,12 +261,12 @@ def test_laplacian_far_from_the_origin_keeps_its_digits():
 
 def test_operators_are_built_once_and_freed():
     mesh = bumpy(1)
-    first = losses._operator(losses.FlattenLoss, mesh)
-    assert losses._operator(losses.FlattenLoss, mesh.with_vertices(mesh.vertices * 2)) is first
-    before = len(losses._operators[losses.FlattenLoss])
+    first = meshes._operator(losses.FlattenLoss, mesh)
+    assert meshes._operator(losses.FlattenLoss, mesh.with_vertices(mesh.vertices * 2)) is first
+    before = len(meshes._operators[losses.FlattenLoss])
     del mesh
     gc.collect()
-    assert len(losses._operators[losses.FlattenLoss]) < before
+    assert len(meshes._operators[losses.FlattenLoss]) < before
 
 
 def test_memory_is_linear_in_the_mesh():
@@ -302,9 +303,9 @@ def test_chamfer_of_shifted_points():
 
 def test_chunked_search_finds_the_same_neighbours(monkeypatch):
     a, b = torch.randn(31, 3, dtype=F64), torch.randn(47, 3, dtype=F64)
-    want = losses._nearest(a, b)
-    monkeypatch.setattr(losses, "_CHUNK", 100)
-    for got, index in zip(losses._nearest_in_chunks(a, b), want, strict=True):
+    want = points._nearest(a, b)
+    monkeypatch.setattr(points, "_CHUNK", 100)
+    for got, index in zip(points._nearest_in_chunks(a, b), want, strict=True):
         assert torch.equal(got, index)
 
 

@@ -1,10 +1,4 @@
-"""Objectives: how well images and shapes agree, and how smooth a mesh is.
-
-Image losses take [B, H, W] (or [B, C, H, W]), mesh losses a packed `Mesh`; every loss returns a
-scalar that is a mean over images or meshes, so weights need not know the batch size. Regularisers
-come twice: as a function of a mesh, and as a module built once per topology for vertex tensors. The
-operators are lists of edges: time and memory are O(V + F).
-"""
+"""How smooth a mesh is and how even its edges are."""
 
 from __future__ import annotations
 
@@ -18,151 +12,24 @@ from torch.utils.weak import WeakIdKeyDictionary
 from gendr._runtime.checks import (
     check_count,
     check_device,
-    check_finite,
     check_float,
     check_index,
     check_integer,
-    check_like,
     check_number,
     check_shape,
-    check_tensor,
-    dtype_name,
-    shape_text,
 )
 from gendr._runtime.vectors import unit
+from gendr.losses.means import mean
 from gendr.mesh import Mesh
 
 __all__ = [
     "FlattenLoss",
     "LaplacianLoss",
-    "chamfer",
-    "chamfer_distance",
     "edge_length_loss",
     "flatten_loss",
-    "iou",
-    "iou_loss",
     "laplacian_loss",
-    "mse_loss",
     "normal_consistency_loss",
 ]
-
-# Distances per chunk of the search for nearest neighbours on a GPU: 2^25 float64 are 256 MB.
-_CHUNK = 1 << 25
-
-# How far soft values may leave [0, 1] by rounding; 8-bit images are off by far more.
-_ROUNDING = 1e-3
-
-
-# ---------------------------------------------------------------------------------------------
-# images
-
-
-def _image_pair(name: str, image: Tensor, target: Tensor) -> Tensor:
-    """`target` in the dtype of `image`, after checking that the two fit."""
-    check_float(name, image)
-    check_tensor("target", target)
-    check_device("target", target, name, image)
-    if target.dtype is torch.bool:
-        target = target.to(image.dtype)
-    check_float("target", target)
-    fits = image.ndim == target.ndim and image.ndim >= 2
-    pairs = zip(image.shape, target.shape, strict=False)
-    if not fits or not all(a == b or (i == 0 and image.ndim > 2 and 1 in (a, b))
-                           for i, (a, b) in enumerate(pairs)):  # fmt: skip
-        raise ValueError(
-            f"{name} and target must have equal shapes [H, W] or [B, ..., H, W] (1 broadcasts to "
-            f"B), got {shape_text(image.shape)} and {shape_text(target.shape)}"
-        )
-    return check_finite("target", target.to(image.dtype))
-
-
-def _masks(alpha: Tensor, target: Tensor) -> Tensor:
-    """As `_image_pair`, for masks in [0, 1]."""
-    target = _image_pair("alpha", alpha, target)
-    if target.numel() and not torch.compiler.is_compiling():
-        low, high = (float(x) for x in torch.aminmax(target.detach()))
-        if low < -_ROUNDING or high > 1 + _ROUNDING:
-            raise ValueError(
-                f"target must be in [0, 1], got {low:g} .. {high:g}; divide 8-bit masks by 255"
-            )
-    return target
-
-
-def _mean(values: Tensor) -> Tensor:
-    """The mean, and 0 of nothing, where that of torch is NaN."""
-    return values.mean() if values.numel() else values.sum()
-
-
-def _ratio(intersection: Tensor, union: Tensor) -> Tensor:
-    """Intersection over union, 1 with gradient 0 where both masks are empty."""
-    empty = union <= 0
-    return torch.where(empty, 1.0, intersection / torch.where(empty, 1.0, union))
-
-
-def iou_loss(alpha: Tensor, target: Tensor) -> Tensor:
-    """1 - soft intersection over union, per image, then the mean.
-
-    Args:
-        alpha: [B, H, W] or [H, W], in [0, 1].
-        target: The same shape, or batch size 1 against B; in [0, 1] (soft edges count as they
-            are) or bool.
-
-    Returns:
-        Scalar in [0, 1]: 1 - sum(a t) / sum(a + t - a t). Two empty images agree: 0; no images at
-        all: 0 too, as for all losses here.
-
-    Raises:
-        TypeError: If a dtype is wrong.
-        ValueError: If shapes, devices or the range of the target are wrong.
-
-    Source: Kato et al., Neural 3D Mesh Renderer, 2018; Liu et al., Soft Rasterizer, 2019.
-    """
-    target = _masks(alpha, target)
-    both = alpha * target
-    union = (alpha + target - both).sum((-2, -1))
-    return _mean(1 - _ratio(both.sum((-2, -1)), union))
-
-
-def iou(alpha: Tensor, target: Tensor, threshold: float = 0.5) -> Tensor:
-    """Intersection over union of the masks alpha > threshold and target > threshold.
-
-    Args:
-        alpha: [B, H, W] or [H, W], in [0, 1].
-        target: As for `iou_loss`.
-        threshold: In (0, 1).
-
-    Returns:
-        [B] (a scalar for [H, W]), one value per image in [0, 1], no gradient; 1 where both masks
-        are empty.
-
-    Raises:
-        As `iou_loss`, and if the threshold is out of range.
-    """
-    check_number("threshold", threshold, above=0, below=1)
-    target = _masks(alpha, target)
-    a, b = alpha.detach() > threshold, target > threshold
-    return _ratio((a & b).sum((-2, -1)).to(alpha.dtype), (a | b).sum((-2, -1)).to(alpha.dtype))
-
-
-def mse_loss(image: Tensor, target: Tensor) -> Tensor:
-    """Mean squared difference over all pixels, channels and images.
-
-    Args:
-        image: [H, W] or [B, ..., H, W], such as alpha or RGB.
-        target: The same shape, or batch size 1 against B.
-
-    Returns:
-        Scalar >= 0.
-
-    Raises:
-        TypeError: If a dtype is wrong.
-        ValueError: If shapes or devices differ.
-    """
-    return _mean((image - _image_pair("image", image, target)).square())
-
-
-# ---------------------------------------------------------------------------------------------
-# smoothness
 
 
 class LaplacianLoss(nn.Module):
@@ -308,7 +175,7 @@ def _face_pairs(faces: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 def _sum_mean(values: Tensor, item_dims: int) -> Tensor:
     """Sum over the last `item_dims` dimensions, mean over the batch if there is one."""
-    return _mean(values.sum(tuple(range(-item_dims, 0))))
+    return mean(values.sum(tuple(range(-item_dims, 0))))
 
 
 _Operator = TypeVar("_Operator", LaplacianLoss, FlattenLoss)
@@ -396,113 +263,3 @@ def _mean_per_mesh(values: Tensor, item: Tensor, offsets: tuple[int, ...]) -> Te
     """Mean over each mesh, then over the meshes, of values that belong to packed items."""
     which, count = _members(item, offsets, values)
     return (values.new_zeros(len(offsets)).index_add(0, which, values) / count).mean()
-
-
-# ---------------------------------------------------------------------------------------------
-# shapes
-
-
-def chamfer_distance(first: Tensor, second: Tensor, *, squared: bool = False) -> Tensor:
-    """Mean distance to the nearest point of the other set, averaged over both directions.
-
-    Args:
-        first: [N, 3] or [B, N, 3], world.
-        second: [M, 3] or [B, M, 3]; one set broadcasts to B.
-        squared: Squared distances instead (twice this is what PyTorch3D returns).
-
-    Returns:
-        Scalar >= 0, world units (squared): (mean_i min_j |a_i - b_j| + mean_j min_i |b_j - a_i|) /
-        2, mean over the batch. Differentiable in both sets for the neighbours found; points that
-        coincide have gradient 0. Memory O(N + M): a k-d tree on the CPU, chunks on a GPU.
-
-    Raises:
-        TypeError: If dtypes are wrong or differ.
-        ValueError: If a set is empty, not finite, or shapes or devices do not fit.
-    """
-    for name, points in (("first", first), ("second", second)):
-        check_float(name, points)
-        sizes = check_shape(name, points, "[N, 3] or [B, N, 3]")
-        if sizes["N"] == 0 or sizes.get("B") == 0:
-            raise ValueError(f"{name} must hold at least one point, got {shape_text(points.shape)}")
-        check_finite(name, points)
-    check_like("second", second, "first", first)
-    a, b = (x[None] if x.ndim == 2 else x for x in (first, second))
-    batch = _common_batch(len(a), len(b), "point sets")
-    total = a.new_zeros(())
-    for one, other in zip(a.expand(batch, -1, -1), b.expand(batch, -1, -1), strict=True):
-        to_other, to_one = _nearest(one, other)
-        for x, y, index in ((one, other, to_other), (other, one, to_one)):
-            gap = x - y.index_select(0, index)
-            distance = gap.square().sum(-1) if squared else torch.linalg.vector_norm(gap, dim=-1)
-            total = total + distance.mean() / 2
-    return total / batch
-
-
-def _common_batch(first: int, second: int, what: str) -> int:
-    """The size that two batches broadcast to."""
-    if 1 not in (first, second) and first != second:
-        raise ValueError(f"batches must be equal or 1, got {first} and {second} {what}")
-    return max(first, second)
-
-
-def _nearest(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Index of the nearest point of the other set for [N, 3] and [M, 3]: [N], [M]."""
-    a, b = a.detach(), b.detach()
-    if a.device.type != "cpu":
-        return _nearest_in_chunks(a, b)
-    from scipy.spatial import KDTree  # slow to import, needed only here
-
-    x, y = a.double().numpy(), b.double().numpy()
-    there, back = KDTree(y).query(x)[1], KDTree(x).query(y)[1]
-    return torch.as_tensor(there), torch.as_tensor(back)
-
-
-def _nearest_in_chunks(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """As `_nearest`, by brute force on any device, `_CHUNK` distances at a time."""
-    found = []
-    for x, y in ((a, b), (b, a)):
-        rows = max(1, _CHUNK // len(y))
-        # The matrix-product form of cdist cancels, and would pick wrong neighbours.
-        exact = "donot_use_mm_for_euclid_dist"
-        parts = [torch.cdist(part, y, compute_mode=exact).argmin(1) for part in x.split(rows)]
-        found.append(torch.cat(parts))
-    return found[0], found[1]
-
-
-def chamfer(first: Mesh, second: Mesh, n: int = 10_000, seed: int = 0) -> Tensor:
-    """`chamfer_distance` of points drawn evenly from the surfaces of two meshes.
-
-    Meshes with an `origin` are compared where they are in the world.
-
-    The draws are independent, so the result has a floor, about half of the square root of area / n,
-    also for two equal meshes.
-
-    Args:
-        first: One mesh or a batch.
-        second: One mesh or a batch; one broadcasts to the other.
-        n: Points per mesh.
-        seed: Of the draw; the same seed gives the same result.
-
-    Returns:
-        Scalar >= 0, world units, mean over the batch; differentiable in the vertices.
-
-    Raises:
-        TypeError: If an argument is no mesh, or dtypes differ.
-        ValueError: If a mesh has no area, or batch sizes or devices do not fit.
-    """
-    check_count("n", n)
-    for name, mesh in (("first", first), ("second", second)):
-        if not isinstance(mesh, Mesh):
-            raise TypeError(f"{name} must be a Mesh, got {type(mesh).__name__}")
-    if second.dtype != first.dtype:
-        raise TypeError(
-            f"second must have the dtype of first, {dtype_name(first.dtype)}, "
-            f"got {dtype_name(second.dtype)}; convert one with .to()"
-        )
-    _common_batch(len(first), len(second), "meshes")
-    generator = torch.Generator(first.device).manual_seed(check_count("seed", seed, least=0))
-    points, others = (mesh.sample_points(n, generator) for mesh in (first, second))
-    shift = second.origin - first.origin
-    if shift.any():  # in the coordinates of the first, without a loss of digits
-        others = (others.double() + shift[:, None].to(others.device)).to(others.dtype)
-    return chamfer_distance(points, others)

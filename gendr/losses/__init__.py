@@ -1,0 +1,32 @@
+"""Objectives: how well images and shapes agree, and how smooth a mesh is.
+
+Image losses take [B, H, W] (or [B, C, H, W]), mesh losses a packed `Mesh`; every loss returns a
+scalar that is a mean over images or meshes, so weights need not know the batch size. Regularisers
+come twice: as a function of a mesh, and as a module built once per topology for vertex tensors. The
+operators are lists of edges: time and memory are O(V + F).
+"""
+
+from gendr.losses.images import iou, iou_loss, mse_loss
+from gendr.losses.meshes import (
+    FlattenLoss,
+    LaplacianLoss,
+    edge_length_loss,
+    flatten_loss,
+    laplacian_loss,
+    normal_consistency_loss,
+)
+from gendr.losses.points import chamfer, chamfer_distance
+
+__all__ = [
+    "FlattenLoss",
+    "LaplacianLoss",
+    "chamfer",
+    "chamfer_distance",
+    "edge_length_loss",
+    "flatten_loss",
+    "iou",
+    "iou_loss",
+    "laplacian_loss",
+    "mse_loss",
+    "normal_consistency_loss",
+]

@@ -1,0 +1,120 @@
+"""How well images agree."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import (
+    check_device,
+    check_finite,
+    check_float,
+    check_number,
+    check_tensor,
+    shape_text,
+)
+from gendr.losses.means import mean
+
+__all__ = ["iou", "iou_loss", "mse_loss"]
+
+# How far soft values may leave [0, 1] by rounding; 8-bit images are off by far more.
+_ROUNDING = 1e-3
+
+
+def _image_pair(name: str, image: Tensor, target: Tensor) -> Tensor:
+    """`target` in the dtype of `image`, after checking that the two fit."""
+    check_float(name, image)
+    check_tensor("target", target)
+    check_device("target", target, name, image)
+    if target.dtype is torch.bool:
+        target = target.to(image.dtype)
+    check_float("target", target)
+    fits = image.ndim == target.ndim and image.ndim >= 2
+    pairs = zip(image.shape, target.shape, strict=False)
+    if not fits or not all(a == b or (i == 0 and image.ndim > 2 and 1 in (a, b))
+                           for i, (a, b) in enumerate(pairs)):  # fmt: skip
+        raise ValueError(
+            f"{name} and target must have equal shapes [H, W] or [B, ..., H, W] (1 broadcasts to "
+            f"B), got {shape_text(image.shape)} and {shape_text(target.shape)}"
+        )
+    return check_finite("target", target.to(image.dtype))
+
+
+def _masks(alpha: Tensor, target: Tensor) -> Tensor:
+    """As `_image_pair`, for masks in [0, 1]."""
+    target = _image_pair("alpha", alpha, target)
+    if target.numel() and not torch.compiler.is_compiling():
+        low, high = (float(x) for x in torch.aminmax(target.detach()))
+        if low < -_ROUNDING or high > 1 + _ROUNDING:
+            raise ValueError(
+                f"target must be in [0, 1], got {low:g} .. {high:g}; divide 8-bit masks by 255"
+            )
+    return target
+
+
+def _ratio(intersection: Tensor, union: Tensor) -> Tensor:
+    """Intersection over union, 1 with gradient 0 where both masks are empty."""
+    empty = union <= 0
+    return torch.where(empty, 1.0, intersection / torch.where(empty, 1.0, union))
+
+
+def iou_loss(alpha: Tensor, target: Tensor) -> Tensor:
+    """1 - soft intersection over union, per image, then the mean.
+
+    Args:
+        alpha: [B, H, W] or [H, W], in [0, 1].
+        target: The same shape, or batch size 1 against B; in [0, 1] (soft edges count as they
+            are) or bool.
+
+    Returns:
+        Scalar in [0, 1]: 1 - sum(a t) / sum(a + t - a t). Two empty images agree: 0; no images at
+        all: 0 too, as for all losses here.
+
+    Raises:
+        TypeError: If a dtype is wrong.
+        ValueError: If shapes, devices or the range of the target are wrong.
+
+    Source: Kato et al., Neural 3D Mesh Renderer, 2018; Liu et al., Soft Rasterizer, 2019.
+    """
+    target = _masks(alpha, target)
+    both = alpha * target
+    union = (alpha + target - both).sum((-2, -1))
+    return mean(1 - _ratio(both.sum((-2, -1)), union))
+
+
+def iou(alpha: Tensor, target: Tensor, threshold: float = 0.5) -> Tensor:
+    """Intersection over union of the masks alpha > threshold and target > threshold.
+
+    Args:
+        alpha: [B, H, W] or [H, W], in [0, 1].
+        target: As for `iou_loss`.
+        threshold: In (0, 1).
+
+    Returns:
+        [B] (a scalar for [H, W]), one value per image in [0, 1], no gradient; 1 where both masks
+        are empty.
+
+    Raises:
+        As `iou_loss`, and if the threshold is out of range.
+    """
+    check_number("threshold", threshold, above=0, below=1)
+    target = _masks(alpha, target)
+    a, b = alpha.detach() > threshold, target > threshold
+    return _ratio((a & b).sum((-2, -1)).to(alpha.dtype), (a | b).sum((-2, -1)).to(alpha.dtype))
+
+
+def mse_loss(image: Tensor, target: Tensor) -> Tensor:
+    """Mean squared difference over all pixels, channels and images.
+
+    Args:
+        image: [H, W] or [B, ..., H, W], such as alpha or RGB.
+        target: The same shape, or batch size 1 against B.
+
+    Returns:
+        Scalar >= 0.
+
+    Raises:
+        TypeError: If a dtype is wrong.
+        ValueError: If shapes or devices differ.
+    """
+    return mean((image - _image_pair("image", image, target)).square())
