@@ -350,7 +350,7 @@ class Distribution(ABC):
             TypeError: the base law has no shape.
         """
         if self.shape_parameter is None:
-            raise TypeError(f"{self.law} has no shape; only gamma has one")
+            raise TypeError(f"{self.law} has no shape")
         law = replace(self.law, shape=shape)  # pyright: ignore[reportArgumentType, reportCallIssue]  # laws are dataclasses
         return law if self.law is self else replace(self, base=law)  # pyright: ignore[reportArgumentType, reportCallIssue]
 

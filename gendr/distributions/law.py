@@ -12,6 +12,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
+from gendr._runtime.registry import members
 from gendr._runtime.tracing import constant
 from gendr.distributions.base import Base, Number, Part, finite, number_text
 
@@ -110,7 +111,7 @@ class Law(Base):
         if isinstance(self.shape_parameter, Tensor):
             half = torch.tensor(0.5, dtype=torch.float64, device=self.shape_parameter.device)
             return self.quantile_at(half, "cdf")
-        return _constant_median(str(self))
+        return _constant_median(self.name, self.shape_parameter)
 
     def __str__(self) -> str:
         names = [f.name for f in fields(cast("Any", self))]
@@ -146,16 +147,16 @@ class Symmetric:
 
 
 @constant
-def _constant_median(law: str) -> float:
-    """The median of a law that numbers define, by its text."""
-    return _medians(law)
+def _constant_median(name: str, shape: float | None) -> float:
+    """The median of a law that numbers define."""
+    return _medians(name, shape)
 
 
 @lru_cache(maxsize=256)
-def _medians(law: str) -> float:
-    from gendr.distributions.registry import get
-
-    return float(get(law).law.quantile_at(torch.tensor(0.5, dtype=torch.float64), "cdf"))
+def _medians(name: str, shape: float | None) -> float:
+    cls = members(Law)[name]
+    law = cls() if shape is None else cls(shape)  # pyright: ignore[reportCallIssue]  # laws are dataclasses
+    return float(law.quantile_at(torch.tensor(0.5, dtype=torch.float64), "cdf"))
 
 
 def _density(law: Law, z: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
+from gendr._runtime import registry
 from gendr._runtime.checks import check_choice
 from gendr.distributions.base import Distribution, Number
 from gendr.distributions.callable import from_callable
@@ -22,14 +23,28 @@ _WORD = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*(\.(?!\s*$)|$)")
 # Transforms by the word of the text form, and whether they take a number.
 _TRANSFORMS = {"reversed": 0, "centred": 0, "shifted": 1, "squared": 0, "art": 1}
 
+# The order of the papers' table; laws that are not in it follow in the order of their definition.
+_PAPERS = (
+    "heaviside", "uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "laplace", "logistic",
+    "hyperbolic_secant", "cauchy", "reciprocal", "gumbel_max", "gumbel_min", "exponential", "gamma",
+    "levy", "optimal",
+)  # fmt: skip
+# The 27 of the benchmark: these, and each one-sided law in four variants.
+_BOTH_SIDED = (
+    "uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "laplace", "logistic",
+    "hyperbolic_secant", "cauchy", "reciprocal", "gumbel_max", "gumbel_min",
+)  # fmt: skip
+_ONE_SIDED = ("exponential", "gamma(shape=0.5)", "gamma(shape=2.0)", "levy")
+
 
 def laws() -> dict[str, type[Law]]:
-    """The base members by name, in the order of the papers' table.
+    """The base members by name: those of the papers in the order of their table, then the others.
 
     Derived from the subclasses of `Law`, so a law of the user's own appears as soon as it is
     defined.
     """
-    return {cls.name: cls for cls in Law.__subclasses__()}
+    found = registry.members(Law)
+    return {name: found[name] for name in (*_PAPERS, *found) if name in found}
 
 
 def names() -> tuple[str, ...]:
@@ -88,7 +103,7 @@ def get(name: str, **params: Number) -> Distribution:
 
     Args:
         name: "logistic", or "gamma(shape=0.5).reversed.centred.squared"; transforms in any order.
-        **params: parameters of the law, numbers or tensors; gamma has `shape`, default 2.
+        **params: parameters of the law, numbers or tensors, such as the `shape` of gamma.
 
     Raises:
         ValueError: an unknown name (the nearest ones are listed), parameter or transform, or
@@ -145,8 +160,6 @@ def as_distribution(x: DistributionLike) -> Distribution:
 
 def benchmark_distributions() -> tuple[Distribution, ...]:
     """The 27 distributions of the benchmark, not squared, in the order of spec section 2."""
-    every = names()
-    both_sided = every[every.index("uniform") : every.index("gumbel_min") + 1]
-    one_sided = (get("exponential"), get("gamma", shape=0.5), get("gamma", shape=2.0), get("levy"))
+    one_sided = map(get, _ONE_SIDED)
     variants = ((d, d.reversed(), d.centred(), d.reversed().centred()) for d in one_sided)
-    return (*map(get, both_sided), *(d for group in variants for d in group))
+    return (*map(get, _BOTH_SIDED), *(d for group in variants for d in group))

@@ -9,12 +9,12 @@ Source: thesis section 5.3 and appendix B.
 
 from __future__ import annotations
 
-import inspect
 import re
 
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice
+from gendr._runtime.registry import members
 from gendr.tnorms.base import Archimedean, Parametric, TConorm, TNorm, has_parameter
 from gendr.tnorms.families.aczel_alsina import AczelAlsina
 from gendr.tnorms.families.average import Average
@@ -53,19 +53,9 @@ __all__ = [
 _TEXT = re.compile(r"\s*(\w+)\s*(?:\(\s*(?:p\s*=\s*)?([^()=]*?)\s*\))?\s*")
 
 
-def _families(base: type[TConorm] = TConorm) -> dict[str, type[TConorm]]:
-    """Every concrete subclass by its name."""
-    found: dict[str, type[TConorm]] = {}
-    for cls in base.__subclasses__():
-        found |= _families(cls)
-        if not inspect.isabstract(cls):
-            found[cls.name] = cls
-    return found
-
-
 def names() -> tuple[str, ...]:
     """The families, `average` included, in alphabetical order."""
-    return tuple(sorted(_families()))
+    return tuple(sorted(members(TConorm)))
 
 
 def family(name: str) -> type[TConorm]:
@@ -74,7 +64,7 @@ def family(name: str) -> type[TConorm]:
     Raises:
         ValueError: there is none of that name; the message lists the nearest.
     """
-    known = _families()
+    known = members(TConorm)
     return known[check_choice("T-conorm", name, sorted(known))]
 
 

@@ -22,15 +22,7 @@ def smooth_points(dist):
 
 def rebuilt(dist, shape=None):
     """The distribution with a tensor for its shape; gradcheck perturbs its inputs in place."""
-    if shape is None:
-        return dist
-    form = distributions.get("gamma", shape=shape)
-    form = form.reversed() if dist.is_reversed else form
-    form = form.centred() if dist.is_centred else form
-    form = form.squared() if dist.is_squared else form
-    if not dist.is_centred and dist.total_shift():
-        form = form.shifted(dist.total_shift())
-    return form.art(dist.art_exponent) if dist.art_exponent else form
+    return dist if shape is None else dist.with_shape(shape)
 
 
 def shape_of(dist, dtype=F64):

@@ -12,12 +12,11 @@ from gendr import distributions
 from gendr.distributions import as_distribution, benchmark_distributions, from_callable, get, names
 from gendr.testing.laws import EXAMPLES, forms
 
-FOLDER = Path(distributions.__file__).parent
-GENERAL = {"__init__", "base", "law", "callable", "registry", "bodies", "numba", "triton"}
+FOLDER = Path(distributions.__file__).parent / "laws"
 
 
 def test_the_names_are_the_table():
-    assert names() == tuple(
+    assert names()[:16] == tuple(
         "heaviside uniform cubic_hermite wigner_semicircle gaussian laplace logistic "
         "hyperbolic_secant cauchy reciprocal gumbel_max gumbel_min exponential gamma levy "
         "optimal".split()
@@ -25,13 +24,14 @@ def test_the_names_are_the_table():
 
 
 def test_every_file_holds_one_law_that_is_imported():
-    files = {path.stem for path in FOLDER.glob("*.py")} - GENERAL
+    files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
     assert files == set(names())
     for name in files:
         body = ast.parse((FOLDER / f"{name}.py").read_text()).body
         classes = [node.name for node in body if isinstance(node, ast.ClassDef)]
         assert classes == [distributions.laws()[name].__name__]
         assert classes[0] in distributions.__all__
+        assert getattr(distributions, classes[0]) is distributions.laws()[name]
 
 
 @pytest.mark.parametrize("cls", distributions.laws().values(), ids=lambda cls: cls.name)

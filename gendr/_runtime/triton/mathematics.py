@@ -136,3 +136,16 @@ def erf_and_erfc(t, e):
     body = near * (1.12837911 + w * (-0.376126081 + w * p))
     tail = e * erfcx(t)
     return tl.where(small, body, 1.0 - tail), tl.where(small, 1.0 - body, tail)
+
+
+@triton.jit
+def exp_of_double(y):
+    """exp(y) in float32 for a float64 y <= 88, as `exp_sum`."""
+    high = y.to(tl.float32)
+    return exp_sum(high, (y - high.to(tl.float64)).to(tl.float32))
+
+
+@triton.jit
+def any_of(mask):
+    """Whether a mask holds anywhere, for the condition of a loop."""
+    return tl.max(mask.to(tl.int32)) > 0

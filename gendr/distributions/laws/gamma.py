@@ -23,7 +23,7 @@ from gendr.distributions.laws.exponential import tails as exponential_tails
 if TYPE_CHECKING:
     import triton.language as tl
 
-    from gendr._runtime.triton.mathematics import erf_and_erfc, exp_sum
+    from gendr._runtime.triton.mathematics import any_of, erf_and_erfc, exp_of_double, exp_sum
 
 # For shape < 1 the pdf grows without bound towards 0. It counts as 0 below PDF_FLOOR, and as
 # constant below SLOPE_FLOOR, so that neither it nor its slope leaves the range of float32.
@@ -385,22 +385,12 @@ def _log_front(x: Block, shape: Block, constant: Block) -> Block:
     return a * _log_ratio(x, shape) - (x.to(tl.float64) - a) + constant
 
 
-def _exp_of_double(y: Block) -> Block:
-    """exp(y) in float32 for a float64 y <= 88, as `exp_sum`."""
-    high = y.to(tl.float32)
-    return exp_sum(high, (y - high.to(tl.float64)).to(tl.float32))
-
-
-def _any(mask: Block) -> Block:
-    return tl.max(mask.to(tl.int32)) > 0
-
-
 def _series_float32(x: Block, shape: Block) -> Block:
     """P / front, for 0 <= x <= _split(shape); a block of zeros ends it at once."""
     term = tl.zeros_like(x) + tl.div_rn(1.0, shape)
     total = term
     n = 0.0
-    while (n < _MAX_TERMS) & _any(term > total * _EPS_FLOAT32):
+    while (n < _MAX_TERMS) & any_of(term > total * _EPS_FLOAT32):
         for _ in tl.static_range(8):
             n += 1.0
             term *= x * tl.div_rn(1.0, shape + n)
@@ -415,7 +405,7 @@ def _fraction_float32(x: Block, shape: Block) -> Block:
     step = d
     total = d
     n = 0.0
-    while (n < _MAX_TERMS) & _any(tl.abs(step) > total * _EPS_FLOAT32):
+    while (n < _MAX_TERMS) & any_of(tl.abs(step) > total * _EPS_FLOAT32):
         for _ in tl.static_range(8):
             n += 1.0
             b += 2.0
@@ -435,7 +425,7 @@ def _incomplete_float32(z: Block, shape: Block, constant: Block) -> tuple[Block,
     shape = tl.cast(shape, tl.float32)  # the interpreter hands over a Python number
     x = _positive(z)
     left = x <= _split(shape)
-    front = _exp_of_double(_log_front(x, shape, constant))
+    front = exp_of_double(_log_front(x, shape, constant))
     # Each loop gets arguments that end it at once where the other one serves.
     p = front * _series_float32(tl.where(left, x, 0.0), shape)
     q = front * _fraction_float32(tl.where(left, _END, x), shape)
@@ -494,7 +484,7 @@ def density_float32(z: Block, shape: Block, constant: Block) -> Block:
         # x in the exponent: front / x would underflow before the pdf does.
         x = _positive(z)
         log_pdf = _log_front(x, shape, constant) - tl.log(x.to(tl.float64))
-        pdf = tl.where(z < PDF_FLOOR, 0.0, _exp_of_double(log_pdf))
+        pdf = tl.where(z < PDF_FLOOR, 0.0, exp_of_double(log_pdf))
     return pdf
 
 
@@ -506,7 +496,7 @@ def _slope_series_float32(x: Block, log_ratio: Block, shape: Block, psi: Block) 
     part = term * (log_ratio - psi)
     total = part
     n = 0.0
-    while (n < _MAX_TERMS) & _any(tl.abs(part) > tl.abs(total) * _EPS_FLOAT32):
+    while (n < _MAX_TERMS) & any_of(tl.abs(part) > tl.abs(total) * _EPS_FLOAT32):
         for _ in tl.static_range(8):
             n += 1.0
             inverse = tl.div_rn(1.0, shape + n)
@@ -525,7 +515,7 @@ def _slope_fraction_float32(x: Block, log_ratio: Block, shape: Block, psi: Block
     step, slope = d, dd
     total, total_slope = d, dd
     n = 0.0
-    while (n < _MAX_TERMS) & _any(
+    while (n < _MAX_TERMS) & any_of(
         (tl.abs(step) > total * _EPS_FLOAT32) | (tl.abs(slope) > tl.abs(total_slope) * _EPS_FLOAT32)
     ):
         for _ in tl.static_range(8):
@@ -549,7 +539,7 @@ def shape_slope_float32(z: Block, shape: Block, constant: Block, psi: Block) -> 
     x = _positive(z)
     # Just above shape + 1 the fraction's slope would cancel, while the series' does not yet.
     left = x <= shape + 1.0 + tl.sqrt(shape)
-    front = _exp_of_double(_log_front(x, shape, constant))
+    front = exp_of_double(_log_front(x, shape, constant))
     log_ratio = _log_ratio(x, shape).to(tl.float32)
     lower = front * _slope_series_float32(tl.where(left, x, 0.0), log_ratio, shape, psi)
     upper = front * _slope_fraction_float32(tl.where(left, _END, x), log_ratio, shape, psi)
