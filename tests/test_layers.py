@@ -24,7 +24,7 @@ ALLOWED = {
     "rendering": {*GROUND, "distributions", "tnorms", "mesh"},
     "sorting": {*GROUND, "distributions"},
     "scale": {"rendering"},  # known by this name from the first release
-    "testing": {*GROUND, "distributions", "tnorms", "rendering"},
+    "testing": {*GROUND, "distributions", "tnorms", "rendering", "experiments"},
 }
 SYSTEMS = set(ALLOWED) - {"scale", "testing"}
 ALLOWED["visual"] = SYSTEMS
