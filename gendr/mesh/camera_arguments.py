@@ -99,6 +99,7 @@ def height_width(image_size: int | Sequence[int]) -> tuple[int, int]:
 
 
 def _check_fov(fov: Tensor) -> None:
+    """See that angles lie in (0, 180) degrees."""
     bad = (fov.detach() <= 0) | (fov.detach() >= 180)
     if bool(bad.any()):
         worst = float(fov.detach()[bad][0])

@@ -109,6 +109,7 @@ def visual_sphere(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _check_ahead(depth: Tensor) -> None:
+    """See that a point lies ahead of most cameras, at these depths [B]."""
     if float((depth > 0).double().mean()) <= 0.5:
         raise ValueError(
             "the lines of sight meet behind the cameras; is transform_matrix camera to world, "

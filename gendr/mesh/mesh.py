@@ -455,6 +455,7 @@ class Mesh:
         return out
 
     def _set_uvs(self, uvs: Tensor | None, face_uvs: Tensor | None) -> None:
+        """Store UVs, or none."""
         self._uvs = None
         if uvs is not None and face_uvs is not None:
             self._uvs = packed_uvs(uvs, face_uvs, self._vertices, self.face_counts)
@@ -463,6 +464,7 @@ class Mesh:
             raise ValueError(f"uvs and face_uvs must come together, got no {missing}")
 
     def _set_texture(self, texture: Tensor | Sequence[Tensor] | None) -> None:
+        """Store a texture per mesh, or none."""
         self._textures = None
         if texture is None:
             return
@@ -720,6 +722,7 @@ class Mesh:
         return mesh
 
     def _split_once(self) -> Mesh:
+        """Every face split in four."""
         if not self._topology.shared:
             return Mesh.batch([m._split_once() for m in self])
         batch, edges = len(self), self._topology.local_edges[0]

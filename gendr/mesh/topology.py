@@ -78,7 +78,7 @@ class Topology:
         return {1: self}
 
     def repeated(self, count: int) -> Topology:
-        """`count` copies of a single mesh, made once."""
+        """`count` copies of a single mesh; the topology of so many copies is made once."""
         if count not in self._copies:
             self._copies[count] = Topology(
                 self.local, self.vertex_counts * count, self.face_counts * count, True, self

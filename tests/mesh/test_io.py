@@ -282,6 +282,16 @@ def test_obj_of_mixed_corners_and_blocks(tmp_path, monkeypatch):
         fails(tmp_path / "m.obj", rf"damaged: line 16 reads '{wrong[:40]}'")
 
 
+@pytest.mark.parametrize("ending", ["obj", "ply", "glb"])
+def test_learnt_colors_are_clamped(tmp_path, ending):
+    learnt = torch.full((12, 3), 3.0, requires_grad=True)
+    path = tmp_path / f"m.{ending}"
+    cube().with_face_colors(learnt).save(path)
+    loaded = Mesh.load(path)
+    colors = loaded.vertex_colors if ending == "glb" else loaded.face_colors
+    assert colors is None or (colors == 1).all()  # an OBJ does not say that a colour is white
+
+
 def test_warnings_point_at_the_line_that_called(tmp_path):
     (tmp_path / "m.obj").write_text("mtllib gone.mtl\nusemtl A\n" + SQUARE + "f 1 2 3\n")
     colored = cube().with_vertex_colors(torch.ones(8, 3))

@@ -132,6 +132,6 @@ def _own_files(path: Path) -> set[Path]:
 
 
 def _free(path: Path, own: set[Path]) -> Path:
-    """This path, or with a number after its name: where no file is that is not our own."""
+    """This path; with a number after its name if a file is there that is not our own."""
     numbered = (path.with_stem(f"{path.stem}-{i}") for i in count(1))
     return next(p for p in chain([path], numbered) if p in own or not p.exists())

@@ -176,7 +176,7 @@ def _fans(sizes: Array) -> Array:
 
 
 def named(path: Path, key: str) -> Iterator[Path]:
-    """The files that the lines of an OBJ or mtl which begin with `key` name."""
+    """The files that an OBJ or mtl names in the lines that begin with `key`."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if line.startswith(f"{key} "):

@@ -44,7 +44,7 @@ def to_parts(soup: Soup, dtype: torch.dtype, notes: list[str]) -> MeshParts:
 
     All in float64: `dtype` only says which origin the coordinates need.
     """
-    materials = [*soup.materials, Material()]  # the last one is meant by -1
+    materials = [*soup.materials, Material()]  # -1 stands for the last one
     colors = np.stack([m.color for m in materials])[soup.face_material]
     face_colors = soup.face_colors
     if (colors != 1).any():
