@@ -13,10 +13,10 @@ demo: $(STAMP)
 	$(BIN)/gendr fit $(TARGET) -o out
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 test-all: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -q --every
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q --every
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

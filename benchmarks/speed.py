@@ -336,17 +336,17 @@ class Limits:
     product: float
 
     @classmethod
-    def of(cls, device: str) -> Limits:
+    def of(cls, device: str, repeat: int = 5) -> Limits:
         """Measure them."""
 
         def product(n: int, dtype: torch.dtype) -> float:
             a, b = (torch.ones(n, n, dtype=dtype, device=device) for _ in range(2))
-            return fastest(lambda: a @ b, 5, device)
+            return fastest(lambda: a @ b, repeat, device)
 
         n, dtype = (2048, torch.float64) if device == "cpu" else (8192, torch.float32)
         source = torch.ones(2**26 if device == "cpu" else 2**29, device=device)
         target = torch.empty_like(source)
-        copy = fastest(lambda: target.copy_(source), 5, device)
+        copy = fastest(lambda: target.copy_(source), repeat, device)
         return cls(
             2 * n**3 / product(n, dtype),
             2 * source.nbytes / copy,
@@ -776,7 +776,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     report: dict[str, Any] = {"run": about_run(place)}
     report["compile_s"] = {dist: warm(dist, place) for dist in SCALES}
-    limits = Limits.of(place.device)
+    limits = Limits.of(place.device, min(args.repeat, 5))
     report["limits"] = asdict(limits)
     report["cases"] = [
         measure(case, place, limits, args.repeat) for case in tqdm(asked, unit="case", disable=None)

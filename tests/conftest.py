@@ -1,5 +1,6 @@
 """Options and fixtures shared by all tests."""
 
+import importlib.util
 import os
 
 import pytest
@@ -41,10 +42,26 @@ def _seeded():
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _quick_interpreter():
+    if importlib.util.find_spec("triton") is None or os.environ.get("TRITON_INTERPRET") != "1":
+        yield
+        return
+    from gendr.testing.interpreter import patched_once_per_launch
+
+    with patched_once_per_launch():
+        yield
+
+
 @pytest.fixture(scope="session")
 def seed(request):
     """Of the samples that tests draw; another one with every `--seed N`."""
     return request.config.getoption("--seed")
+
+
+def pytest_collection_modifyitems(items):
+    """Slow tests start first, so that no worker waits at the end for one of them."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_generate_tests(metafunc):

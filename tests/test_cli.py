@@ -230,6 +230,7 @@ def test_more_steps_after_an_interruption_and_after_the_end(box, tmp_path, monke
     assert "has 10 steps, more than the 5 asked for" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_leave_a_checkpoint(box, tmp_path, number):
@@ -318,6 +319,7 @@ def test_a_slow_fit_with_heavy_tails_says_what_is_faster(
     assert err.count("to go") <= 1
 
 
+@pytest.mark.slow
 def test_demo_reaches_its_goal(tmp_path):
     out = tmp_path / "out"
     assert run("fit", ROOT / "assets" / "airplane.obj", "-o", out, "--quiet") == 0

@@ -207,7 +207,7 @@ def test_real_mnist():
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
+    def log_message(self, format, *args):
         pass
 
 

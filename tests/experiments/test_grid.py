@@ -382,6 +382,7 @@ def test_worker_sets_one_thread_and_tells_what_it_cannot_read(monkeypatch):
     assert threads == [1]
 
 
+@pytest.mark.slow
 def test_ten_kills_at_random_moments_lose_nothing(path, tmp_path):
     folder = tmp_path / "marks"
     folder.mkdir()

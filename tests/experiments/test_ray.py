@@ -25,6 +25,7 @@ def folder(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_killed_worker_costs_nothing_and_failures_are_told(folder, tmp_path):
     task = FakeTask(str(folder), 0.1, kills="/einstein", raises="/max")
     jobs = [Job(name, name, 0.1) for name in NAMES]

@@ -150,6 +150,7 @@ def test_missing_packages_say_why(bench):
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="read from Linux's /proc")
+@pytest.mark.slow
 def test_memory_is_that_of_a_fresh_process(bench):
     # P and the gradient to P: at least two matrices of float32, and no third one per layer.
     peak = bench.peak_memory(bench.Case("bitonic", 4, 512), "gendr", CPU)

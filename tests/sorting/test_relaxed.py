@@ -573,7 +573,7 @@ def test_settings_are_checked(settings, error, message):
 
 def test_the_base_class_is_abstract():
     with pytest.raises(TypeError, match="abstract"):
-        NetworkSort()
+        NetworkSort()  # pyright: ignore[reportAbstractUsage]
 
 
 def test_backends_are_listed_with_reasons():

@@ -339,6 +339,7 @@ KERNELS = [
 ]
 
 
+@pytest.mark.slow
 def test_kernels_compile_ahead_of_time_and_spill_nothing():
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", SCRIPT],
