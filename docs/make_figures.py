@@ -373,9 +373,12 @@ def figure_cdfs() -> None:
     import matplotlib.pyplot as plt
 
     laws = gendr.distributions.laws()
-    figure, axes = plt.subplots(2, 8, figsize=(13, 3.8), sharex=True, sharey=True)
+    rows = math.ceil(len(laws) / 6)
+    figure, axes = plt.subplots(rows, 6, figsize=(13, 2.2 * rows), sharex=True, sharey=True)
     z = torch.linspace(-4, 4, 1601, dtype=torch.float64)
-    for axis, (name, law) in zip(axes.flat, laws.items(), strict=True):
+    for axis in axes.flat[len(laws) :]:
+        axis.set_axis_off()
+    for axis, (name, law) in zip(axes.flat, laws.items(), strict=False):
         for dist, style in ((law(), "-"), (law().squared(), ":")):
             axis.plot(z, dist.cdf(z), style, color="#16345c", lw=1.5)
         axis.set_title(name, fontsize=9)
@@ -408,7 +411,8 @@ def figure_cdfs() -> None:
         return f"{'(' if low == '−∞' else '['}{low}, {high}{')' if high == '∞' else ']'}"
 
     rows = [
-        [f"`{n}`" + "".join(f", `{a}`" for a in law.aliases), law.formula, ends(law),
+        [f"`{n}`" + "".join(f", `{a}`" for a in law.aliases),
+         law.formula.replace("|", r"\|"), ends(law),
          "yes" if law.is_symmetric else "no"]
         for n, law in laws.items()
     ]  # fmt: skip
