@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from gendr import distributions, losses, mesh, rendering, sorting, tnorms
+    from gendr import data, distributions, losses, mesh, optim, rendering, sorting, tnorms
     from gendr._runtime.threads import set_num_threads
     from gendr.fitting import FitResult, FitSettings, SmoothParametrization, fit
     from gendr.mesh import (
@@ -39,6 +39,7 @@ __all__ = [
     "SmoothParametrization",
     "axis_angle_to_matrix",
     "backends",
+    "data",
     "distributions",
     "fit",
     "geometric_schedule",
@@ -48,6 +49,7 @@ __all__ = [
     "look_from",
     "losses",
     "mesh",
+    "optim",
     "pixels_to_ndc",
     "rendering",
     "rotation_6d_to_matrix",
@@ -61,7 +63,16 @@ __all__ = [
 
 # Where each name lives; a test compares this with the imports above.
 _MODULES = {
-    "gendr": ("distributions", "losses", "mesh", "rendering", "sorting", "tnorms"),
+    "gendr": (
+        "data",
+        "distributions",
+        "losses",
+        "mesh",
+        "optim",
+        "rendering",
+        "sorting",
+        "tnorms",
+    ),
     "gendr.rendering.instances": ("Instance", "instance", "instances"),
     "gendr._runtime.threads": ("set_num_threads",),
     "gendr.fitting": ("FitResult", "FitSettings", "SmoothParametrization", "fit"),
