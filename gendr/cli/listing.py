@@ -29,8 +29,8 @@ def _distributions() -> str:
     rows = []
     for name, law in distributions.laws().items():
         given = ", ".join(f"{f.name}={f.default:g}" for f in fields(cast("Any", law)))
-        also = f"also {', '.join(law.aliases)}" if law.aliases else ""
-        rows.append((f"{name}({given})" if given else name, law.formula, also))
+        also = f"  also {', '.join(law.aliases)}" if law.aliases else ""
+        rows.append((f"{name}({given})" if given else name, law.formula + also))
     return f"""\
 Distributions: F(z), z = distance / scale, makes the edge of a face soft
 {_table(rows)}

@@ -62,6 +62,11 @@ CDF: dict[str, Any] = {
     "gumbel_min": lambda z, _: 1 - mp.exp(-mp.exp(z)),
     "exponential": lambda z, _: 1 - mp.exp(-z) if z > 0 else mp.mpf(0),
     "gamma": lambda z, a: mp.gammainc(a, 0, z, regularized=True) if z > 0 else mp.mpf(0),
+    "student_t": lambda z, v: (
+        mp.betainc(v / 2, HALF, 0, v / (v + z * z), regularized=True) / 2
+        if z < 0
+        else 1 - mp.betainc(v / 2, HALF, 0, v / (v + z * z), regularized=True) / 2
+    ),
     "levy": lambda z, _: mp.erfc(mp.sqrt(1 / (2 * z))) if z > 0 else mp.mpf(0),
     "optimal": lambda z, _: (
         -1 / (16 * z) if z < -HALF / 2 else 1 - 1 / (16 * z) if z > HALF / 2 else z + HALF

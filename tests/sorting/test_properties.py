@@ -38,6 +38,7 @@ TAILS = {
     "logistic": (scipy.stats.logistic().cdf, 1 / 4),
     "hyperbolic_secant": (scipy.stats.hypsecant(scale=2 / PI).cdf, 1 / 2),
     "cauchy": (scipy.stats.cauchy().cdf, 1 / PI),
+    "student_t": (scipy.stats.t(3).cdf, scipy.stats.t(3).pdf(0)),
     "reciprocal": (lambda z: 0.5 / (1 - z), 1 / 2),
     "optimal": (lambda z: np.where(z < -0.25, -0.0625 / np.minimum(z, -0.25), z + 0.5), 1.0),
 }

@@ -1,0 +1,426 @@
+"""Student's t distribution and its derivative by the degrees of freedom.
+
+With a = nu/2, x = nu / (nu + z^2) and y = 1 - x, and front = x^a sqrt(y) / B(a, 1/2):
+
+    F(|z|) - 1/2 = front (1 + y (a + 1/2) / (3/2) + ...),   a series of positive terms, for small y
+    1 - F(|z|) = front / nu * h,                            Gauss' continued fraction h, elsewhere
+
+Both are differentiated term by term. Source: *Numerical Recipes*, 6.4; DLMF 8.17.
+"""
+
+# Of the bodies for Triton.
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, final
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_float, check_number
+from gendr._runtime.vocabulary import Block, two_sided
+from gendr.distributions.base import Number
+from gendr.distributions.law import INF, Law, Symmetric
+
+if TYPE_CHECKING:
+    import triton.language as tl
+
+    from gendr._runtime.triton.mathematics import any_of, exp_of_double
+
+_STIRLING = 10.0  # from this a on the series of log Gamma(a + 1/2) / Gamma(a) is exact to 1e-15
+_MAX_TERMS = 20_000  # about 10 sqrt(nu) are needed
+_EPS = 1e-16
+_EPS_FLOAT32 = 1e-10
+_LOG_PI = math.log(math.pi)
+_FAR = 1e150  # whose square is finite
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class StudentT(Symmetric, Law):
+    """F(z) = 1 - I(nu / (nu + z^2); nu/2, 1/2) / 2 for z > 0; its tail falls as |z|^-nu.
+
+    Attributes:
+        shape: nu, the degrees of freedom, > 0; a number, or a tensor that broadcasts with z and may
+            require grad. Default 3. 1 is `cauchy`, and large ones approach `gaussian`.
+
+    Raises:
+        ValueError: a shape that is not positive and finite.
+    """
+
+    shape: Number = 3.0
+
+    name: ClassVar[str] = "student_t"
+    formula: ClassVar[str] = "1 − ½·I(ν/(ν + z²); ν/2, ½) for z > 0, ν = shape"
+    in_float64: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        shape = self.shape
+        if isinstance(shape, Tensor):
+            check_float("the shape of student_t", shape)
+            if not bool(((shape > 0) & (shape < INF)).all()):
+                raise ValueError(
+                    f"the shape of student_t must be > 0 and finite, got {shape.tolist()}"
+                )
+        else:
+            number = check_number("the shape of student_t", shape, above=0)
+            object.__setattr__(self, "shape", number)
+
+    @classmethod
+    def examples(cls) -> tuple[Law, ...]:
+        """Heavy tails, few degrees of freedom, and many."""
+        return tuple(cls(shape) for shape in (3.0, 0.5, 7.3, 30.0))
+
+    @property
+    def shape_parameter(self) -> Number:
+        """The degrees of freedom."""
+        return self.shape
+
+    def _shape_for(self, z: Tensor) -> Tensor:
+        if isinstance(self.shape, Tensor):
+            return self.shape
+        return torch.tensor(self.shape, dtype=z.dtype, device=z.device)
+
+    def _cdf(self, z: Tensor) -> Tensor:
+        tail, _ = _tail(self._shape_for(z).expand_as(z), z)
+        return torch.where(z > 0, 1 - tail, tail)
+
+    def _shape_slope(self, z: Tensor) -> Tensor:
+        _, slope = _tail(self._shape_for(z).expand_as(z), z)
+        return torch.where(z > 0, -slope, slope)
+
+    def _pdf(self, z: Tensor) -> Tensor:
+        nu = self._shape_for(z)
+        far = z.abs() > _FAR
+        near = torch.where(far, 1.0, z)
+        power = 2 * torch.where(far, z.abs(), 1.0).log() - nu.log()
+        log = torch.where(far, power, (near * near / nu).log1p())
+        return (_constant(nu) - 0.5 * nu.log() - 0.5 * (nu + 1) * log).exp()
+
+    def _pdf_shape_slope(self, z: Tensor) -> Tensor:
+        nu = self._shape_for(z)
+        z = z.clamp(-_FAR, _FAR)
+        square = z * z / nu
+        y = square / (1 + square)
+        slope = _slope_constant(nu) - 0.5 * square.log1p() + (nu + 1) / (2 * nu) * y
+        return self._pdf(z) * slope
+
+    def _icdf_lower(self, q: Tensor) -> Tensor:
+        from scipy.special import betaincinv
+
+        half = 0.5 * self._shape_for(q).detach().cpu().double().numpy()
+        p = q.detach().cpu().double().numpy()
+        x = torch.as_tensor(betaincinv(half, 0.5, 2 * p)).to(q)
+        y = torch.as_tensor(betaincinv(0.5, half, 1 - 2 * p)).to(q)
+        odds = torch.where(q < 0.25, (1 - x) / x, y / (1 - y))
+        return -(self._shape_for(q).detach() * odds).sqrt()
+
+
+def _constant(nu: Tensor) -> Tensor:
+    """-log B(nu/2, 1/2)."""
+    a = 0.5 * nu
+    r = 1 / (a * a)
+    rest = r * (17 / 14336 - r * (31 / 18432 - r * (691 / 180224)))
+    rest = (1 / 8 - r * (1 / 192 - r * (1 / 640 - rest))) / a
+    plain = torch.lgamma(a + 0.5) - torch.lgamma(a)
+    return torch.where(a < _STIRLING, plain, 0.5 * a.log() - rest) - 0.5 * _LOG_PI
+
+
+def _slope_constant(nu: Tensor) -> Tensor:
+    """The derivative of `_constant` by nu, less 1 / 2nu."""
+    a = 0.5 * nu
+    r = 1 / (a * a)
+    rest = r * r * (1 / 128 - r * (17 / 2048 - r * (31 / 2048 - r * (691 / 16384))))
+    large = 0.5 * r * (1 / 8 - r / 64 + rest)
+    plain = 0.5 * (torch.digamma(a + 0.5) - torch.digamma(a)) - 0.5 / nu
+    return torch.where(a < _STIRLING, plain, large)
+
+
+def _tail(nu: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """F(-|z|) and its derivative by nu, with all their digits; nu and z alike, float64."""
+    root = z.abs().clamp(max=1e300) / nu.sqrt()  # finite
+    large = root > 1e8
+    square = torch.where(large, 1e16, root * root)
+    log = torch.where(large, 2 * root.log(), square.log1p())
+    x = torch.exp(-log)
+    y = torch.where(square > 1, 1 - x, square / (1 + square))
+    a = 0.5 * nu
+    front = (_constant(nu) - a * log).exp() * y.sqrt()
+    log_slope = _slope_constant(nu) + 0.5 * (y / nu - (log - y))
+    near = y <= 1.5 / (a + 2.5)
+    value, slope = 0 * z, 0 * z
+    if bool(near.any()):
+        total, total_slope = _series(y[near], x[near], nu[near])
+        value[near] = 0.5 - front[near] * total
+        slope[near] = -front[near] * (log_slope[near] * total + total_slope)
+    far = y > 1.5 / (a + 2.5)
+    if bool(far.any()):
+        h, h_slope = _fraction(x[far], y[far], nu[far])
+        tail = front[far] / nu[far] * h
+        value[far] = tail
+        slope[far] = tail * (log_slope[far] - 1 / nu[far] + h_slope)
+    return value, slope
+
+
+def _series(y: Tensor, x: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
+    """The series and its derivative by nu."""
+    term = torch.ones_like(y)
+    log_slope = torch.zeros_like(y)
+    total, slope = term, log_slope
+    for n in range(_MAX_TERMS):
+        rise = 0.5 * nu + 0.5 + n
+        term = term * (y * rise / (1.5 + n))
+        log_slope = log_slope + 0.5 / rise - x / nu
+        total = total + term
+        slope = slope + term * log_slope
+        if n % 8 == 7 and bool((term * (1 + log_slope.abs()) <= _EPS * total).all()):
+            break
+    return total, slope
+
+
+def _fraction(x: Tensor, y: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
+    """The fraction h and h'/h, by the modified Lentz method."""
+    a, rate = 0.5 * nu, y / nu  # rate = x'/x
+    first = (a + 0.5) * x / (a + 1)
+    d = 1 / (1 - first)
+    dd = d * d * first * (rate + 0.5 / (a + 0.5) - 0.5 / (a + 1))
+    c, dc = torch.ones_like(x), torch.zeros_like(x)
+    h, log_slope = d, dd / d
+    for m in range(1, _MAX_TERMS):
+        even = m * (0.5 - m) * x / ((a - 1 + 2 * m) * (a + 2 * m))
+        even_rate = rate - 0.5 / (a - 1 + 2 * m) - 0.5 / (a + 2 * m)
+        odd = -(a + m) * (a + 0.5 + m) * x / ((a + 2 * m) * (a + 1 + 2 * m))
+        odd_rate = rate + 0.5 / (a + m) + 0.5 / (a + 0.5 + m)
+        odd_rate = odd_rate - 0.5 / (a + 2 * m) - 0.5 / (a + 1 + 2 * m)
+        step, moved = h, log_slope
+        for k, k_rate in ((even, even_rate), (odd, odd_rate)):
+            last, last_slope = d, dd
+            d = 1 / (1 + k * last)
+            dd = -d * d * k * (k_rate * last + last_slope)
+            c, dc = 1 + k / c, k / c * (k_rate - dc / c)
+            h = h * (c * d)
+            log_slope = log_slope + dc / c + dd / d
+        if m % 4 == 0:
+            change = (h / step - 1).abs().maximum((log_slope - moved).abs())
+            if bool((change <= 1e-15).all()):
+                break
+    return h, log_slope
+
+
+# -- for both
+
+
+def constant(shape: Block) -> Block:
+    """-log B(nu/2, 1/2)."""
+    a = 0.5 * shape
+    if a < _STIRLING:
+        return math.lgamma(a + 0.5) - math.lgamma(a) - 0.5 * _LOG_PI
+    r = 1 / (a * a)
+    rest = r * (17 / 14336 - r * (31 / 18432 - r * (691 / 180224)))
+    rest = (1 / 8 - r * (1 / 192 - r * (1 / 640 - rest))) / a
+    return 0.5 * math.log(a) - rest - 0.5 * _LOG_PI
+
+
+def slope_constant(shape: Block) -> Block:
+    """The derivative of `constant`, less 1 / 2nu."""
+    a = 0.5 * shape
+    shift = -0.5 / shape
+    while a < _STIRLING:
+        shift += 0.25 / (a * (a + 0.5))
+        a += 1.0
+    r = 1 / (a * a)
+    rest = r * r * (1 / 128 - r * (17 / 2048 - r * (31 / 2048 - r * (691 / 16384))))
+    return 0.5 * r * (1 / 8 - r / 64 + rest) + 0.25 / a + shift
+
+
+# -- for Numba
+
+
+def _parts_float64(z: Block, shape: Block) -> tuple[Block, Block, Block]:
+    """(log(1 + z^2 / nu), x, y)."""
+    root = abs(z) / math.sqrt(shape)
+    if root > 1e8:
+        return 2 * math.log(root), 1 / root / root, 1.0
+    square = root * root
+    return math.log1p(square), 1 / (1 + square), square / (1 + square)
+
+
+def _series_float64(x: Block, y: Block, shape: Block) -> tuple[Block, Block]:
+    """`_series` of one number."""
+    term, log_slope = 1.0, 0.0
+    total, slope = term, log_slope
+    for n in range(_MAX_TERMS):
+        rise = 0.5 * shape + 0.5 + n
+        term *= y * rise / (1.5 + n)
+        log_slope += 0.5 / rise - x / shape
+        total += term
+        slope += term * log_slope
+        if term * (1 + abs(log_slope)) <= _EPS * total:
+            break
+    return total, slope
+
+
+def _fraction_float64(x: Block, y: Block, shape: Block) -> tuple[Block, Block]:
+    """`_fraction` of one number."""
+    a, rate = 0.5 * shape, y / shape
+    first = (a + 0.5) * x / (a + 1)
+    d = 1 / (1 - first)
+    dd = d * d * first * (rate + 0.5 / (a + 0.5) - 0.5 / (a + 1))
+    c, dc = 1.0, 0.0
+    h, log_slope = d, dd / d
+    for m in range(1, _MAX_TERMS):
+        step, moved = h, log_slope
+        k = m * (0.5 - m) * x / ((a - 1 + 2 * m) * (a + 2 * m))
+        k_rate = rate - 0.5 / (a - 1 + 2 * m) - 0.5 / (a + 2 * m)
+        for _ in range(2):
+            last, last_slope = d, dd
+            d = 1 / (1 + k * last)
+            dd = -d * d * k * (k_rate * last + last_slope)
+            dc = k / c * (k_rate - dc / c)
+            c = 1 + k / c
+            h *= c * d
+            log_slope += dc / c + dd / d
+            k = -(a + m) * (a + 0.5 + m) * x / ((a + 2 * m) * (a + 1 + 2 * m))
+            k_rate = rate + 0.5 / (a + m) + 0.5 / (a + 0.5 + m)
+            k_rate -= 0.5 / (a + 2 * m) + 0.5 / (a + 1 + 2 * m)
+        if max(abs(h / step - 1), abs(log_slope - moved)) <= 1e-15:
+            break
+    return h, log_slope
+
+
+def tails(z: Block, shape: Block, constant: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    log, x, y = _parts_float64(z, shape)
+    front = math.exp(constant - 0.5 * shape * log) * math.sqrt(y)
+    if y > 1.5 / (0.5 * shape + 2.5):
+        tail = front / shape * _fraction_float64(x, y, shape)[0]
+    else:
+        tail = 0.5 - front * _series_float64(x, y, shape)[0]
+    return (1 - tail, tail) if z > 0 else (tail, 1 - tail)
+
+
+def density(z: Block, shape: Block, constant: Block) -> Block:
+    """The pdf."""
+    log, _, _ = _parts_float64(z, shape)
+    return math.exp(constant - 0.5 * math.log(shape) - 0.5 * (shape + 1) * log)
+
+
+def shape_slope(z: Block, shape: Block, constant: Block, psi: Block) -> Block:
+    """dF/dshape."""
+    log, x, y = _parts_float64(z, shape)
+    if math.isinf(z):
+        return 0.0
+    front = math.exp(constant - 0.5 * shape * log) * math.sqrt(y)
+    log_slope = psi + 0.5 * (y / shape - (log - y))
+    if y > 1.5 / (0.5 * shape + 2.5):
+        h, h_slope = _fraction_float64(x, y, shape)
+        slope = front / shape * h * (log_slope - 1 / shape + h_slope)
+    else:
+        total, total_slope = _series_float64(x, y, shape)
+        slope = -front * (log_slope * total + total_slope)
+    return -slope if z > 0 else slope
+
+
+# -- for Triton, in float64 up to the last step
+
+
+def _parts_float32(z: Block, nu: Block) -> tuple[Block, Block, Block]:
+    """(log(1 + z^2 / nu), x, y) in float64."""
+    wide = z.to(tl.float64)
+    square = wide * wide / nu
+    x = 1.0 / (1.0 + square)
+    return tl.log(1.0 + square), x, tl.where(square > 1.0, 1.0 - x, square * x)
+
+
+def _series_float32(x: Block, y: Block, nu: Block) -> tuple[Block, Block]:
+    """The series and its derivative; a block of zeros ends it at once."""
+    term = tl.zeros_like(y) + 1.0
+    log_slope = tl.zeros_like(y)
+    total = term
+    slope = log_slope
+    n = 0.0
+    while (n < _MAX_TERMS) & any_of(term * (1.0 + tl.abs(log_slope)) > total * _EPS_FLOAT32):
+        for _ in tl.static_range(8):
+            rise = nu * 0.5 + 0.5 + n
+            term *= y * rise / (n + 1.5)
+            log_slope += 0.5 / rise - x / nu
+            total += term
+            slope += term * log_slope
+            n += 1.0
+    return total, slope
+
+
+def _fraction_float32(x: Block, y: Block, nu: Block) -> tuple[Block, Block]:
+    """The fraction h and h'/h; a block of zeros ends it at once."""
+    a = nu * 0.5
+    rate = y / nu
+    first = (a + 0.5) * x / (a + 1.0)
+    d = 1.0 / (1.0 - first)
+    dd = d * d * first * (rate + 0.5 / (a + 0.5) - 0.5 / (a + 1.0))
+    c = tl.zeros_like(x) + 1.0
+    dc = tl.zeros_like(x)
+    h = d
+    log_slope = dd / d
+    change = tl.zeros_like(x) + 1.0
+    m = 1.0
+    while (m < _MAX_TERMS) & any_of(change > _EPS_FLOAT32):
+        before = h
+        moved = log_slope
+        k = m * (0.5 - m) * x / ((a - 1.0 + 2.0 * m) * (a + 2.0 * m))
+        k_rate = rate - 0.5 / (a - 1.0 + 2.0 * m) - 0.5 / (a + 2.0 * m)
+        for _ in tl.static_range(2):
+            last = d
+            d = 1.0 / (1.0 + k * last)
+            dd = -d * d * k * (k_rate * last + dd)
+            dc = k / c * (k_rate - dc / c)
+            c = 1.0 + k / c
+            h *= c * d
+            log_slope += dc / c + dd / d
+            k = -(a + m) * (a + 0.5 + m) * x / ((a + 2.0 * m) * (a + 1.0 + 2.0 * m))
+            k_rate = rate + 0.5 / (a + m) + 0.5 / (a + 0.5 + m)
+            k_rate -= 0.5 / (a + 2.0 * m) + 0.5 / (a + 1.0 + 2.0 * m)
+        change = tl.abs(h / before - 1.0) + tl.abs(log_slope - moved)
+        m += 1.0
+    return h, log_slope
+
+
+def _exp_float32(exponent: Block) -> Block:
+    """Exp of a float64 that may be -inf."""
+    return exp_of_double(tl.where(exponent < -200.0, -200.0, exponent))
+
+
+def tails_float32(z: Block, shape: Block, constant: Block) -> tuple[Block, Block]:
+    """Cdf and sf."""
+    nu = tl.cast(shape, tl.float64)
+    log, x, y = _parts_float32(z, nu)
+    front = _exp_float32(constant - nu * 0.5 * log) * tl.sqrt(y)
+    far = y > 1.5 / (nu * 0.5 + 2.5)
+    h, _ = _fraction_float32(tl.where(far, x, 0.0), y, nu)
+    total, _ = _series_float32(x, tl.where(far, 0.0, y), nu)
+    tail = tl.where(far, front / nu * h, 0.5 - front * total)
+    return two_sided(z, tail.to(tl.float32))
+
+
+def density_float32(z: Block, shape: Block, constant: Block) -> Block:
+    """The pdf."""
+    nu = tl.cast(shape, tl.float64)
+    log, _, _ = _parts_float32(z, nu)
+    return _exp_float32(constant - 0.5 * tl.log(nu) - (nu + 1.0) * 0.5 * log)
+
+
+def shape_slope_float32(z: Block, shape: Block, constant: Block, psi: Block) -> Block:
+    """dF/dshape."""
+    nu = tl.cast(shape, tl.float64)
+    log, x, y = _parts_float32(z, nu)
+    front = _exp_float32(constant - nu * 0.5 * log) * tl.sqrt(y)
+    log_slope = psi + 0.5 * (y / nu - (log - y))
+    far = y > 1.5 / (nu * 0.5 + 2.5)
+    h, h_slope = _fraction_float32(tl.where(far, x, 0.0), y, nu)
+    total, total_slope = _series_float32(x, tl.where(far, 0.0, y), nu)
+    upper = front / nu * h * (log_slope - 1.0 / nu + h_slope)
+    slope = tl.where(far, upper, -front * (log_slope * total + total_slope))
+    slope = tl.where(front > 0, slope, 0.0).to(tl.float32)
+    return tl.where(z > 0, -slope, slope)
