@@ -18,10 +18,9 @@ from typing import Any
 
 import torch
 import triton
-import triton.language as tl
 
 from gendr._runtime.bodies import moved, rebound
-from gendr._runtime.triton.bodies import compiled
+from gendr._runtime.triton.bodies import ANNOTATIONS, compiled
 from gendr.distributions.bodies import Kind, bodies
 
 BODY: Any = None  # what every law binds to its own
@@ -42,7 +41,7 @@ def function(name: str, kind: Kind) -> Any:
     body = of.for_float32(kind)
     if of.has_shape:
         return compiled(body)
-    adapter = rebound(_without_shape, lambda _, value: value, BODY=compiled(body), tl=tl)
+    adapter = rebound(_without_shape, lambda _, value: value, BODY=compiled(body), **ANNOTATIONS)
     # Triton tells functions apart by their full names.
     return triton.jit(moved(adapter, body.__module__, f"{name}_{kind}"))
 

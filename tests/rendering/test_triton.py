@@ -36,6 +36,7 @@ OTHERS = [
     "gamma(shape=3.7).reversed.squared/schweizer_sklar(p=-3)",
     "gamma(shape=0.7).centred/hamacher(p=3)",
     "gaussian.shifted(-0.4).reversed/yager(p=3)",
+    "student_t(shape=2.5).shifted(0.3)/einstein",
 ]
 
 

@@ -69,6 +69,7 @@ PAPER = {
     "uniform": scipy.stats.uniform(-1, 2).cdf,
     "wigner_semicircle": scipy.stats.semicircular.cdf,
     "cubic_hermite": lambda x: scipy.stats.beta(2, 2).cdf((1 + x) / 2),
+    "student_t": scipy.stats.t(3).cdf,
 }
 
 

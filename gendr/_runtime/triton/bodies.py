@@ -28,6 +28,10 @@ _WORDS = {
 }
 
 
+# Triton reads annotations too, and looks their names up among the globals.
+ANNOTATIONS = {"Any": tl.tensor, "Block": tl.tensor, "Number": tl.tensor}
+
+
 @cache
 def compiled(body: Any) -> Any:
     """A body as a JIT function; what it calls is compiled too.
@@ -36,7 +40,7 @@ def compiled(body: Any) -> Any:
     in `gendr._runtime.triton.mathematics`, so that a body for Triton alone need not import them,
     except for type checkers; `tl` is at hand as well.
     """
-    return triton.jit(rebound(body, _compiled_global, tl=tl))
+    return triton.jit(rebound(body, _compiled_global, tl=tl, **ANNOTATIONS))
 
 
 def _compiled_global(name: str, value: Any) -> Any:
