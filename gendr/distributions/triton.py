@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import triton
+import triton.language as tl
 
 from gendr._runtime.bodies import moved, rebound
 from gendr._runtime.triton.bodies import ANNOTATIONS, compiled
@@ -41,7 +42,8 @@ def function(name: str, kind: Kind) -> Any:
     body = of.for_float32(kind)
     if of.has_shape:
         return compiled(body)
-    adapter = rebound(_without_shape, lambda _, value: value, BODY=compiled(body), **ANNOTATIONS)
+    names = {"BODY": compiled(body), "tl": tl, **ANNOTATIONS}
+    adapter = rebound(_without_shape, lambda _, value: value, **names)
     # Triton tells functions apart by their full names.
     return triton.jit(moved(adapter, body.__module__, f"{name}_{kind}"))
 
