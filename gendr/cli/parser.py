@@ -291,7 +291,7 @@ def _add_render(commands: Any) -> None:
         "model", metavar="MODEL", help="a mesh (.obj .ply .off .stl .glb), or chair"
     )
     parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="ends in .png or .gif"
+        "-o", "--output", required=True, metavar="FILE", help="ends in .png, .jpg or .gif"
     )
 
     group = parser.add_argument_group("the picture")

@@ -1,5 +1,6 @@
 """What the cpu backend promises beyond equality: bits, memory, lists of pairs, own CDFs."""
 
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -345,3 +346,32 @@ def test_faces_without_area_are_nearest_nowhere():
     planes = torch.tensor([[0.0, 0.0, 0.5]], dtype=torch.float64).expand(3, 3)
     limits = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64).expand(3, 3)
     assert (cpu.nearest(faces, size, planes, limits) == -1).all()
+
+
+FRESH = """
+import torch, gendr
+from gendr.mesh import icosphere
+
+def sums(backend):
+    mesh = icosphere(2).scaled(0.7).to(torch.float64)
+    colours = torch.linspace(0, 1, mesh.vertices.numel(), dtype=torch.float64).reshape(-1, 3)
+    vertices, colours = mesh.vertices.requires_grad_(), colours.requires_grad_()
+    mesh = mesh.with_vertices(vertices).with_vertex_colors(colours)
+    camera = gendr.look_at(2.7, 20.0, 30.0, dtype=torch.float64)
+    renderer = gendr.Renderer(24, "logistic", lighting="phong", backend=backend)
+    out = renderer(mesh, camera)
+    (out.rgb.square().sum() + out.alpha.sum()).backward()
+    return torch.stack([x.square().sum() for x in (out.rgb, vertices.grad, colours.grad)])
+
+torch.testing.assert_close(sums("cpu"), sums("reference"))
+"""
+
+
+@pytest.mark.parametrize("setting", ["MALLOC_PERTURB_=165", "MALLOC_MMAP_THRESHOLD_=4096"])
+def test_kernels_use_no_memory_that_is_freed(setting):
+    """What glibc frees is overwritten at once, or given back to the system."""
+    name, _, value = setting.partition("=")
+    environment = {**os.environ, name: value}
+    run = subprocess.run([sys.executable, "-c", FRESH], env=environment, capture_output=True,
+                         text=True, timeout=300)  # fmt: skip
+    assert run.returncode == 0, run.stderr[-2000:]

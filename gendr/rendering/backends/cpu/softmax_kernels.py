@@ -669,6 +669,7 @@ def softmax_rows(
                 _colours(i, end, faces[i], b, paint, parts, False)
                 i = end
             _accumulate(n, block, a, cutoff, parts, sums, tops)
+    memory[0] = 0.0  # Numba frees an array after its last mention; pointers into it do not count
     for pixel in range(start * width, stop * width):
         sums[pixel, 3] += power_of_two(-tops[pixel])
         for c in range(3):
@@ -845,3 +846,4 @@ def softmax_faces(
                     n, faces, image, reverse, addresses, shape, us, zs, grad_a, grad_z, dshape,
                     grad_scalars,
                 )  # fmt: skip
+    memory[0] = 0.0  # see `softmax_rows`
