@@ -1,1 +1,1 @@
-"""The ground floor: what every part of the package stands on, and what knows none of them."""
+"""The ground floor: helpers that every part of the package uses, and that import none of them."""

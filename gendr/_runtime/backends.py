@@ -35,10 +35,11 @@ def choose_from(
     """The backend of that name, or for `auto` the first that serves the tensor's device.
 
     Args:
-        load: one of `NAMES` -> the module.
-        reason_of: one of `NAMES` -> None if it is usable here, else why not.
+        load: takes one of `NAMES`, imports that backend and returns its module.
+        reason_of: takes one of `NAMES` and returns None if that backend is usable here, else the
+            reason why not.
         name: one of `NAMES`, or "auto".
-        tensor: of the computation.
+        tensor: an input of the computation; its device and dtype decide.
 
     Raises:
         ValueError: for an unknown name, or a backend that does not serve this device or dtype.
@@ -48,7 +49,7 @@ def choose_from(
     candidates = NAMES if name == "auto" else (name,)
     for candidate in candidates:
         if name == "auto" and candidate == "triton" and tensor.device.type == "cpu":
-            continue  # only Triton's interpreter would serve it, which is for tests, by name
+            continue  # only Triton's interpreter could: it is for tests, by name
         module = load(candidate)
         reason = reason_of(candidate)
         if name != "auto" and reason is not None:

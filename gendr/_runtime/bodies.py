@@ -14,8 +14,8 @@ def rebound(function: Any, replace: Callable[[str, Any], Any], **names: Any) -> 
 
     Args:
         function: an undecorated Python function.
-        replace: from the name and the value of a global that the function may read to the value
-            that its copy reads; the value is None where its module has none of that name.
+        replace: takes the name and the value of a global that the function may read (None if its
+            module has no such global), and returns the value that the copy reads in its place.
         **names: more globals of the copy.
     """
     function = cast("FunctionType", function)
@@ -33,7 +33,7 @@ def rebound(function: Any, replace: Callable[[str, Any], Any], **names: Any) -> 
 
 
 def moved(function: FunctionType, module: str, name: str, file: str | None = None) -> FunctionType:
-    """A copy with another full name, and with another file that caches take it to come from."""
+    """A copy under another full name; `file` is the source file that caches ascribe it to."""
     code = function.__code__.replace(co_filename=file) if file else function.__code__
     copy = FunctionType(code, {**function.__globals__, "__name__": module}, function.__name__)
     copy.__qualname__ = name

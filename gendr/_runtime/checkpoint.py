@@ -1,4 +1,4 @@
-"""Checkpoints: plain values and tensors in one file that is whole or not there.
+"""Checkpoints: plain values and tensors in one file, which is written whole or not at all.
 
 A file names its format, and is read without running code from it.
 """
@@ -16,23 +16,23 @@ from gendr._runtime.files import write_whole
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
 
-# Where a file has the name of its format.
+# The key under which a file holds the name of its format.
 FORMAT = "format"
 
 
 def save_checkpoint(path: str | Path, kind: str, values: Mapping[str, Any]) -> None:
-    """Write a checkpoint; a file that is there is replaced only when the new one is whole.
+    """Write a checkpoint; an existing file is replaced only when the new one is complete.
 
     Args:
-        path: Of the file.
-        kind: What it is of and the version of its layout, such as "gendr fit 1".
+        path: The file to write.
+        kind: What the checkpoint holds and the version of its layout, such as "gendr fit 1".
         values: Numbers, texts, None, tensors, and lists, tuples and dicts of them. Tensors are
             written without their graph and as if they were on the CPU.
 
     Raises:
-        OSError: With the path, if it cannot be written, such as on a full disk; what was there is
-            left.
-        ValueError: If the values have the name under which the format is written.
+        OSError: With the path, if it cannot be written, such as on a full disk; an existing file
+            is left as it was.
+        ValueError: If the values use the key "format", which the name of the format needs.
     """
     if FORMAT in values:
         raise ValueError(f"{FORMAT!r} is taken, it names the kind of a checkpoint")
@@ -50,17 +50,17 @@ def load_checkpoint(
     """Read a checkpoint.
 
     Args:
-        path: Of the file.
-        kind: As it was saved with.
-        names: Of the values that it must have.
-        what: It is of, for messages, such as "a fit".
-        device: Where its tensors shall be.
+        path: The file to read.
+        kind: The `kind` with which it was saved.
+        names: Names of the values that the file must hold.
+        what: What the checkpoint is of, for messages, such as "a fit".
+        device: The device for its tensors.
 
     Returns:
         The values that were saved.
 
     Raises:
-        ValueError: If there is none, or the file is something else.
+        ValueError: If there is no file, or it is something else than such a checkpoint.
     """
     path = Path(path)
     if not path.is_file():
@@ -81,7 +81,7 @@ def _foreign(path: Path, what: str, reason: str) -> str:
 
 
 def _on_cpu(value: Any) -> Any:
-    """The same values with all tensors on the CPU; those that shared their memory still do."""
+    """The same values with all tensors on the CPU; tensors that shared memory still share it."""
     if isinstance(value, Tensor):
         return value.detach().cpu()
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Checks at the Python door: each ends in one line that says what came and what is allowed."""
+"""Checks of arguments; each raises an error of one line: what came, and what is allowed."""
 
 from __future__ import annotations
 
@@ -106,14 +106,14 @@ def check_shape(name: str, tensor: Tensor, pattern: str, **known: int) -> dict[s
 def check_finite(name: str, tensor: Tensor) -> Tensor:
     """Return `tensor` if it holds neither NaN nor inf.
 
-    What `torch.compile` traces has no values yet; there it is not checked.
+    Tensors that `torch.compile` traces have no values yet, so they are not checked.
 
     Raises:
         ValueError: that names the tensor, how many values are wrong, and where the first is.
     """
     if torch.compiler.is_compiling():
         return tensor
-    # A finite sum has finite terms. An infinite one may have them too, hence the second look.
+    # If the sum is finite, all values are. If it is not, it may also have overflowed: look again.
     if bool(torch.isfinite(tensor.detach().sum())):
         return tensor
     good = torch.isfinite(tensor.detach())
@@ -129,12 +129,12 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
 
 
 def check_index(name: str, tensor: Tensor, size: int, what: str) -> Tensor:
-    """Return `tensor` of indices if all lie in 0 .. size - 1.
+    """Return `tensor`, which holds indices, if all of them lie in 0 .. size - 1.
 
     Args:
         name: What the indices are called in the message.
         tensor: Integers of any shape.
-        size: How many things they index.
+        size: The number of things that they index.
         what: What these things are called, in the plural.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Devices that a user names."""
+"""Devices that a user asks for by name."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import torch
 
 
 def usable_device(text: str) -> torch.device:
-    """A device that works here.
+    """The device of a name such as "cpu" or "cuda:0", if it works on this machine.
 
     Raises:
-        ValueError: For anything else, with those that do.
+        ValueError: If it does not; the message lists the devices that do.
     """
     usable = ["cpu"]
     if torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""Files that are whole or not there; folders that can be written to, by one process at a time."""
+"""Files that are written whole or not at all, and folders that one process at a time writes to."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ from typing import Any, BinaryIO, TypeAlias
 Content: TypeAlias = "bytes | Callable[[BinaryIO], object]"
 
 LOCK = ".gendr-lock"
-# On Windows no other process may read a locked byte, so it lies behind the text.
+# On Windows no other process can read a locked byte, so the locked one lies behind the text.
 LOCKED_BYTE = 1 << 20
 
 
 def write_whole(path: Path, content: Content) -> None:
-    """Write a file beside its place and move it there, so that it is never half there.
+    """Write a file under a temporary name and rename it, so that nobody finds half a file.
 
     Args:
-        path: Of the file; what was there is replaced.
-        content: Bytes, or what writes them to an open file.
+        path: The file to write; an existing one is replaced.
+        content: Bytes, or a function that writes them to an open binary file.
 
     Raises:
-        OSError: With the path, if that fails, such as on a full disk; what was there is left.
+        OSError: With the path, if that fails, such as on a full disk; an existing file is kept.
     """
     write_all({path: content})
 
 
 def write_all(contents: Mapping[Path, Content]) -> None:
-    """Write several files: all are written beside their places before the first is moved there.
+    """Write several files: all under temporary names first, and only then are they renamed.
 
     Args:
-        contents: Bytes, or what writes them to an open file, by path.
+        contents: By path: bytes, or a function that writes them to an open binary file.
 
     Raises:
-        OSError: With the path of the file that could not be written; what was there is left.
+        OSError: With the path of the file that could not be written; existing files are kept.
     """
     moves: dict[Path, Path] = {}
     try:
         for path, content in contents.items():
-            path = path.resolve()  # a link stays one, and what it names is replaced
-            # Not the name that another process writes the same file under.
+            path = path.resolve()  # a link stays a link; the file that it points to is replaced
+            # With the pid, two processes that write the same file do not share a temporary one.
             new = path.with_name(f".new-{os.getpid()}-{path.name}")
             moves[new] = path
-            # Made in memory: libraries hide the error of a full disk behind others of their own.
+            # First into memory, because libraries hide the error of a full disk behind their own.
             whole = _made(content) if callable(content) else content
             with _named(path), new.open("wb") as file:
                 file.write(whole)
                 file.flush()
-                os.fsync(file.fileno())  # or a crash could leave the name without the content
+                os.fsync(file.fileno())  # else a crash could leave an empty file
         for new, path in moves.items():
             with _named(path):
                 new.replace(path)
@@ -62,7 +62,7 @@ def write_all(contents: Mapping[Path, Content]) -> None:
 
 
 def _made(write: Callable[[BinaryIO], object]) -> memoryview:
-    """What a function writes to an open file."""
+    """The bytes that a function writes to an open file."""
     file = BytesIO()
     write(file)
     return file.getbuffer()
@@ -70,7 +70,7 @@ def _made(write: Callable[[BinaryIO], object]) -> memoryview:
 
 @contextmanager
 def _named(path: Path) -> Generator[None, None, None]:
-    """Errors name this path: that of a file that is being written is of no use to anybody."""
+    """Raise errors with this path in place of that of the temporary file."""
     try:
         yield
     except OSError as error:
@@ -78,14 +78,14 @@ def _named(path: Path) -> Generator[None, None, None]:
 
 
 def writable_folder(folder: Path, option: str = "-o") -> Path:
-    """Make a folder and see that files can be written to it.
+    """Make a folder if it is missing, check that files can be written to it, and return it.
 
     Args:
-        folder: Which one.
-        option: Of the command line, where another can be chosen.
+        folder: The folder.
+        option: The command-line option that chooses another one, for the message.
 
     Raises:
-        ValueError: If that fails.
+        ValueError: If it cannot be made or written to.
     """
     probe = folder / f".gendr-{os.getpid()}"
     try:
@@ -101,23 +101,24 @@ def writable_folder(folder: Path, option: str = "-o") -> Path:
 
 @contextmanager
 def locked(folder: Path) -> Generator[None, None, None]:
-    """Keep other processes that ask for it out of a folder.
+    """Hold the lock of a folder; other processes that ask for it meanwhile are refused.
 
-    The system lifts the lock when the process ends, however it ends. Where a file system knows no
-    locks there is none.
+    The operating system releases the lock when the process ends, also when it is killed. On file
+    systems that have no locks, nothing is locked.
 
     Raises:
-        ValueError: If another process has it.
+        ValueError: If another process holds the lock.
     """
     path = folder / LOCK
     file = _open_locked(path)
     try:
-        with suppress(OSError):  # who has it is worth knowing, but no reason to give up
+        with suppress(OSError):  # the pid is only for the messages of others
             file.truncate(0)
             file.write(str(os.getpid()).encode())
         yield
     finally:
-        # POSIX removes open files, so that nobody can lock this one again; Windows closed ones.
+        # POSIX can remove the file while it is open, so that nobody can lock it any more; Windows
+        # can only remove it once it is closed.
         with suppress(OSError):
             path.unlink()
         file.close()
@@ -127,12 +128,12 @@ def locked(folder: Path) -> Generator[None, None, None]:
 
 
 def _open_locked(path: Path) -> FileIO:
-    """The file at a path, locked."""
+    """Open the file at a path, make it if it is missing, and lock it."""
     while True:
         file = path.open("a+b", buffering=0)
         try:
             _lock(file)
-        except (BlockingIOError, PermissionError):  # on POSIX, on Windows
+        except (BlockingIOError, PermissionError):  # on POSIX and on Windows
             file.seek(0)
             owner = file.read().decode() or "unknown"
             file.close()
@@ -147,16 +148,16 @@ def _open_locked(path: Path) -> FileIO:
                 return file
         except FileNotFoundError:
             pass
-        file.close()  # its last owner removed it between our opening and our lock
+        file.close()  # its last owner removed it after we opened and before we locked it
 
 
 def _lock(file: FileIO) -> None:
-    """Lock an open file at once.
+    """Lock an open file without waiting.
 
     Raises:
-        BlockingIOError: On POSIX, if another process has it.
-        PermissionError: On Windows, if another process has it.
-        OSError: If the file system knows no locks.
+        BlockingIOError: On POSIX, if another process holds the lock.
+        PermissionError: On Windows, if another process holds the lock.
+        OSError: If the file system has no locks.
     """
     if os.name == "nt":
         system: Any = importlib.import_module("msvcrt")

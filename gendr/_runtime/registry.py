@@ -1,4 +1,4 @@
-"""Members of a family of classes, found by walking its subclasses and never kept by hand."""
+"""The members of a family of classes, found by walking its subclasses; no list is kept by hand."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def import_all(package: ModuleType) -> None:
 def members(base: type[T]) -> dict[str, type[T]]:
     """The concrete classes below a class by their `name`, in the order of their definition.
 
-    One rule for all: a class is a member if it is not abstract and says its own name. A class of
-    the user's own is one as soon as it is defined.
+    A class is a member if it is not abstract and defines a `name` of its own. A class that a user
+    writes is a member as soon as it is defined.
     """
     found: dict[str, type[T]] = {}
     for cls in base.__subclasses__():

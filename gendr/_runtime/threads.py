@@ -1,4 +1,4 @@
-"""Threads of the compiled kernels: one pool for all of them."""
+"""The threads of the compiled kernels: all kernels share one pool."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a for
 
 
 def set_num_threads(threads: int | None) -> None:
-    """Threads of the compiled kernels; None, the default, is as many as torch uses.
+    """Set how many threads the compiled kernels use; None, the default, is as many as torch uses.
 
-    The images do not depend on it. With torch itself on one thread, a program whose tensors are
-    small keeps its pace on a busy machine, where torch's threads wait for each other.
+    Results do not depend on it. It also lets torch itself run on one thread while the kernels use
+    all cores: on a busy machine torch's threads wait for each other, so that a program with small
+    tensors is faster with one.
 
     Raises:
-        TypeError: for what is no int.
-        ValueError: below 1.
+        TypeError: if `threads` is neither an int nor None.
+        ValueError: if it is below 1.
     """
     global _own_threads
     _own_threads = None if threads is None else check_count("threads", threads)
@@ -36,7 +37,7 @@ def set_num_threads(threads: int | None) -> None:
 def run(kernel: Callable[..., None], units: int, *args: Any, pieces: int = 8) -> None:
     """Run kernel(*args, start, stop) over 0 .. units - 1 on all threads.
 
-    Kernels write only what belongs to their units, so the split does not show in the result.
+    Kernels write only what belongs to their units, so the result does not depend on the split.
     """
     threads = _own_threads or torch.get_num_threads()
     if units == 0:
@@ -51,13 +52,13 @@ def run(kernel: Callable[..., None], units: int, *args: Any, pieces: int = 8) ->
         while left:
             try:
                 start, stop = left.popleft()
-            except IndexError:  # another thread was faster
+            except IndexError:  # another thread took the last piece
                 return
             kernel(*args, start, stop)
 
     pool = _pools.setdefault(threads, ThreadPoolExecutor(threads - 1, "gendr"))
     helpers = [pool.submit(work) for _ in range(min(threads, len(left)) - 1)]
-    # This thread works too, and does not wait for one that found no processor before the end.
+    # This thread works too. Helpers that have not started when it is done are cancelled.
     work()
     for helper in helpers:
         if not helper.cancel():

@@ -1,4 +1,4 @@
-"""How our Python lives with `torch.compile` and `torch.autocast`."""
+"""Helpers that let our code run under `torch.compile` and `torch.autocast`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 def constant(function: F) -> F:
     """Let `torch.compile` call this function while it traces, and keep the result.
 
-    As `torch.compiler.assume_constant_result`, which would import the compiler, a second's work.
+    Does what `torch.compiler.assume_constant_result` does, but without importing the compiler,
+    which takes a second.
     """
     function._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
     return function
 
 
 class lazy(Generic[T]):  # used like property
-    """`functools.cached_property` without the lock of Python < 3.12, which it cannot trace."""
+    """`functools.cached_property` without its lock (Python < 3.12), which torch cannot trace."""
 
     def __init__(self, function: Callable[[Any], T]) -> None:
         self.function = function
@@ -34,7 +35,7 @@ class lazy(Generic[T]):  # used like property
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
     def __get__(self, instance: object | None, owner: type) -> Self | T:
-        """Compute the value, and put it where the next look finds it before this descriptor."""
+        """Compute the value and store it in the instance, where the next access finds it first."""
         if instance is None:
             return self
         value = self.function(instance)
@@ -43,6 +44,6 @@ class lazy(Generic[T]):  # used like property
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """A @ b in the dtype of both, also under `torch.autocast`: geometry needs all its digits."""
+    """Return a @ b in the dtype of both, also under `torch.autocast`: geometry needs its digits."""
     with torch.autocast(a.device.type, enabled=False):
         return a @ b

@@ -1,4 +1,4 @@
-"""Directions and lengths of vectors, with finite gradients everywhere."""
+"""Directions and lengths of vectors, with gradients that are finite everywhere."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The words in which the body of a law is written once, for all compilers.
 
 A body is an undecorated function of numbers. Numba and Triton each take a copy of it in which these
-words stand for their own functions (see `bodies`). Here they are plain Python for one number, which
-tells what they mean and lets a body be called by hand.
+words stand for their own functions (see `bodies`). Here they are plain Python for one number: that
+defines what they mean, and lets a body be called by hand.
 
 Rules for a body: these words, arithmetic and comparisons; no branch on an argument (`where` takes
 its place, and evaluates both sides); literals are floats; a constant of the module stands on the
@@ -19,22 +19,22 @@ Block: TypeAlias = Any
 
 
 def where(condition: Block, chosen: Block, other: Block) -> Block:
-    """`chosen` where the condition holds, `other` elsewhere, as where the condition is NaN."""
+    """`chosen` where the condition holds, `other` elsewhere."""
     return chosen if condition else other
 
 
 def fabs(x: Block) -> Block:
-    """The magnitude."""
+    """The absolute value."""
     return abs(x)
 
 
 def sqrt(x: Block) -> Block:
-    """The root of x >= 0."""
+    """The square root of x >= 0."""
     return math.sqrt(x)
 
 
 def exp(x: Block) -> Block:
-    """E to the power of x; may be 0 where it would be subnormal."""
+    """The exponential e^x; may be 0 where it would be subnormal."""
     return math.exp(x) if x < 709 else math.inf
 
 
@@ -44,7 +44,7 @@ def exp_and_complement(x: Block) -> tuple[Block, Block]:
 
 
 def expm1(x: Block) -> Block:
-    """E to the power of x, less 1, with all digits near 0."""
+    """exp(x) - 1, with all its digits near 0."""
     return math.expm1(x) if x < 709 else math.inf
 
 
@@ -54,11 +54,11 @@ def arccot(x: Block) -> Block:
 
 
 def zeros_like(x: Block) -> Block:
-    """0 in the form of x."""
+    """Zeros of the shape of x."""
     return 0.0
 
 
-# Words made of words: they are bodies themselves.
+# Words that are made of other words: they are bodies themselves.
 
 
 def clip(z: Block) -> Block:

@@ -51,10 +51,11 @@ _WORDS = {
 
 @cache
 def compiled(body: Any, *, inlined: bool = False) -> Any:
-    """A body as a function that other compiled functions may call; what it calls is compiled too.
+    """Compile a body, and what it calls, into a function that other compiled functions may call.
 
     Its divisions by 0 give infinities. It is compiled again with each of its callers, which may be
-    cached. Inlined, a body without branches lets the loop around it be vectorised, however long.
+    cached. With `inlined`, a loop around a body without branches can be vectorised even if the body
+    is long.
     """
     return njit(error_model="numpy", forceinline=inlined)(rebound(body, _compiled_global))
 

@@ -1,6 +1,6 @@
-"""Calls of compiled twins by address, for Numba kernels."""
+"""Calls of the compiled functions of laws and T-conorms by address, for Numba kernels."""
 
-# Numba reads these; the arguments are its own objects.
+# Numba runs these functions while it compiles; their arguments are objects of its own.
 # pyright: basic, reportMissingParameterType=false
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Kernels that Numba compiles: whether they work here, and where they are kept.
+"""Whether Numba works here, and where its compiled kernels are cached.
 
-Numba keeps them beside the source or in the user's cache folder, and refuses to work where it can
-write to neither, as in a container with a read-only file system. There they go into a temporary
-folder, compiled anew by every process.
+Numba caches kernels beside the source or in the user's cache folder, and refuses to work if it can
+write to neither, as in a container with a read-only file system. In that case we give it a
+temporary folder, and every process compiles anew.
 
 Compiling takes some seconds, which a line on stderr explains. It is a warning of the logger
 "gendr": `logging.getLogger("gendr").setLevel("ERROR")` silences it.
@@ -34,13 +34,13 @@ def available() -> str | None:
 
 
 def supports(tensor: Tensor) -> bool:
-    """CPU tensors."""
+    """Whether the tensor is on the CPU."""
     return tensor.device.type == "cpu"
 
 
 @cache
 def ensure_cache() -> None:
-    """Give Numba a folder that it can write to, if it has none; call before compiling."""
+    """Give Numba a cache folder that it can write to, if it has none; call before compiling."""
     from numba import config
 
     if config.CACHE_DIR:  # pyright: ignore[reportAttributeAccessIssue]  # made at run time
@@ -55,7 +55,7 @@ def ensure_cache() -> None:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether files can be made in `folder`, which is made if it is missing."""
+    """Whether files can be made in `folder`; makes the folder if it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -66,12 +66,12 @@ def _writable(folder: Path) -> bool:
 
 @cache
 def announce_compilation(module: str) -> None:
-    """Have a line logged, once, when a function of a module is not in the cache."""
+    """Log one line, once, when a function of a module is not in the cache and gets compiled."""
     from numba.core import event
 
     class Announcement(event.Listener):
         def on_start(self, event: Any) -> None:
-            # A pass of the compiler: what comes from the cache goes through none.
+            # Functions from the cache go through no pass of the compiler.
             if event.data["module"] == module:
                 _log_compilation()
 

@@ -1,9 +1,9 @@
-"""Transcendental functions that LLVM can vectorise, for the compiled twins.
+"""Transcendental functions that LLVM can vectorise, for the compiled laws and generators.
 
-A loop that calls the C library takes one element at a time. These are branch-free arithmetic, so
-that a loop over them takes as many at once as the processor has lanes, and every element gets the
-same bits in whatever lane, or in the remainder of the loop. All are within 2 units in the last
-place.
+A loop that calls the C library handles one element at a time. The functions here are arithmetic
+without branches, so that a loop over them handles as many elements at once as the processor has
+lanes. Every element gets the same bits in any lane, and in the remainder of the loop. All results
+are within 2 units in the last place.
 
 Source: the polynomials of `log1p` and `arccot` are those of log and atan in Sun's fdlibm.
 """
@@ -36,7 +36,7 @@ _LARGEST, _SMALLEST = math.log(1.7976931348623157e308), -708.0
 
 @intrinsic
 def fma(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
-    """X y + z, rounded once. Explicit, so that it is the same in all lanes."""
+    """Return x y + z, rounded once; called explicitly, so that all lanes round alike."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.fma(*args)
@@ -90,7 +90,7 @@ def _exp_parts(x) -> tuple[float, float]:
 
 @register_jitable
 def _exp_ends(x, body, below):
-    """`body` within the range of exp, its limits outside, NaN for NaN."""
+    """`body` for x within the range of exp, the limits of exp outside it, NaN for NaN."""
     body = body if x < _LARGEST else math.inf
     body = body if x > _SMALLEST else below
     return body if x == x else x
@@ -98,16 +98,17 @@ def _exp_ends(x, body, below):
 
 @register_jitable
 def exp(x):
-    """E to the power of x; 0 below -708, where it would soon be subnormal."""
+    """The exponential e^x; 0 below -708, where it would soon be subnormal."""
     half_power, q = _exp_parts(x)
     return _exp_ends(x, half_power * (1.0 + q) * 2.0, 0.0)
 
 
 @register_jitable
 def split_exp(x):
-    """(r, n) with exp(x) = r 2^n, n whole and r between sqrt(1/2) and sqrt(2); |x| below 1e9.
+    """(r, n) with exp(x) = r 2^n, n an integer and r between sqrt(1/2) and sqrt(2); |x| below 1e9.
 
-    Unlike exp(x) that neither overflows nor underflows, and scaling by another power of 2 is exact.
+    Unlike exp(x), the pair neither overflows nor underflows, and scaling it by another power of 2
+    is exact.
     """
     n = math.floor(x * _LOG2_E + 0.5)
     return exp(fma(n, -_LN2_LOW, fma(n, -_LN2_HIGH, x))), n
@@ -115,22 +116,22 @@ def split_exp(x):
 
 @register_jitable
 def power_of_two(n):
-    """2^n for a whole n <= 0; 0 below -1022."""
+    """2^n for an integer n <= 0; 0 below -1022."""
     n = n if n > -1023.0 else -1023.0
     return from_bits((bits_of(n + ROUNDER) - ROUNDER_BITS + _BIAS) << 52)
 
 
 @register_jitable
 def expm1(x):
-    """E to the power of x, less 1, with all digits near 0."""
+    """exp(x) - 1, with all its digits near 0."""
     half_power, q = _exp_parts(x)
     result = _exp_ends(x, 2.0 * fma(half_power, q, half_power - 0.5), -1.0)
-    return result if x != 0.0 else x  # which keeps the sign of a zero
+    return result if x != 0.0 else x  # keeps the sign of a zero
 
 
 @register_jitable
 def log1p(x):
-    """Logarithm of 1 + x for x >= 0, with all digits near 0."""
+    """log(1 + x) for x >= 0, with all its digits near 0."""
     u = 1.0 + x
     lost = x - (u - 1.0)  # what rounding took from u
     # u = 2^k (1 + f), 1 + f between sqrt(1/2) and sqrt(2); k >= 0, so its shift needs no sign.

@@ -15,7 +15,7 @@ from gendr._runtime.triton.launch import interpreted
 
 
 def _primitive(name: str) -> Any:
-    """A function of `triton.language`; the interpreter puts others in their place when it runs."""
+    """A function of `triton.language`, looked up at each call where the interpreter replaces it."""
     return (lambda *args: getattr(tl, name)(*args)) if interpreted() else getattr(tl, name)
 
 
@@ -28,13 +28,13 @@ _WORDS = {
 }
 
 
-# Triton reads annotations too, and looks their names up among the globals.
+# Triton evaluates annotations too, and looks their names up among the globals.
 ANNOTATIONS = {"Any": tl.tensor, "Block": tl.tensor, "Number": tl.tensor}
 
 
 @cache
 def compiled(body: Any) -> Any:
-    """A body as a JIT function; what it calls is compiled too.
+    """Make a JIT function of a body and of what it calls.
 
     Numbers of its module become compile-time constants. Names that its module lacks are looked up
     in `gendr._runtime.triton.mathematics`, so that a body for Triton alone need not import them,

@@ -22,7 +22,7 @@ def interpreted() -> bool:
 
 @cache
 def available() -> str | None:
-    """None if there are Triton and a GPU that it serves, else the reason."""
+    """None if Triton is installed and there is a GPU that it supports, else the reason."""
     try:
         triton = import_module("triton")
     except ImportError as error:
@@ -52,7 +52,7 @@ def available() -> str | None:
 
 
 def _why_no_gpu() -> str:
-    """What PyTorch says when it is made to start CUDA: no device, or a driver that is too old."""
+    """The error of PyTorch when CUDA is initialised: no device, or a driver that is too old."""
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
@@ -62,17 +62,17 @@ def _why_no_gpu() -> str:
 
 
 def supports(tensor: Tensor) -> bool:
-    """CUDA tensors; CPU tensors too where Triton interprets its kernels."""
+    """Whether the tensor is on a GPU, or on the CPU while Triton interprets its kernels."""
     return tensor.is_cuda or (interpreted() and tensor.device.type == "cpu")
 
 
 def run(
     kernel: Any, grid: tuple[int, ...], device: torch.device, *args: Any, **constants: Any
 ) -> None:
-    """Launch a kernel on a device, if there is any program to run."""
+    """Launch a kernel on a device; a grid without programs launches nothing."""
     if 0 in grid:
         return
-    # The interpreter computes both sides of a `where` with NumPy, which warns of what is not used.
+    # The interpreter computes both sides of a `where` with NumPy, which warns of unused values.
     place = torch.cuda.device(device) if device.type == "cuda" else np.errstate(all="ignore")
     with place:
         kernel[grid](*args, **constants)

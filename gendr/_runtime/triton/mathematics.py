@@ -25,7 +25,7 @@ _LOG2_E: tl.constexpr = tl.constexpr(1 / math.log(2))
 # log(2) in two parts: an integer below 2^14 times the first is exact in float32.
 _LN2_HIGH: tl.constexpr = tl.constexpr(0.693359375)
 _LN2_LOW: tl.constexpr = tl.constexpr(math.log(2) - 0.693359375)
-# exp is 0 below and an infinity soon above; the ends of what `exp_parts` reduces.
+# The range of `exp_parts`: below it exp is 0, and soon above it infinite.
 _EXP_LOWEST: tl.constexpr = tl.constexpr(-104.0)
 _EXP_HIGHEST: tl.constexpr = tl.constexpr(88.0)
 _HALF_PI: tl.constexpr = tl.constexpr(math.pi / 2)
@@ -33,7 +33,7 @@ _HALF_PI: tl.constexpr = tl.constexpr(math.pi / 2)
 
 @triton.jit
 def bounded(x, limit):
-    """X between -limit and limit; NaN stays NaN."""
+    """Clamp x to -limit .. limit; NaN stays NaN."""
     return tl.where(x > limit, limit, tl.where(x < -limit, -limit, x))
 
 
@@ -52,8 +52,9 @@ def log1p(x):
 def exp_parts(x, rest):
     """(s, p) with exp(x + rest) = s + s p, s a power of 2, p in [-0.3, 0.42] with its own digits.
 
-    x has the magnitude, rest the digits that it had no room for, at most |x| / 2 of them; their sum
-    is 88 at most. An x above counts as 88; one below -104 as -104 with no rest, where s is 0.
+    The exponent is the sum of x and of `rest`, the digits for which x has no room; |rest| is at
+    most |x| / 2, and the sum at most 88. A larger x counts as 88; one below -104 counts as -104
+    with rest 0, and s is 0.
     """
     rest = tl.where(x < _EXP_LOWEST, 0.0, rest)
     x = tl.where(x < _EXP_LOWEST, _EXP_LOWEST, tl.where(x > _EXP_HIGHEST, _EXP_HIGHEST, x))
@@ -147,5 +148,5 @@ def exp_of_double(y):
 
 @triton.jit
 def any_of(mask):
-    """Whether a mask holds anywhere, for the condition of a loop."""
+    """Whether a mask is true anywhere, for the condition of a loop."""
     return tl.max(mask.to(tl.int32)) > 0
