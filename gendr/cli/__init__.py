@@ -27,11 +27,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         or 130 if interrupted.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a formula must not end the program
+        if isinstance(stream, io.TextIOWrapper):  # a sign that the terminal lacks is no error
             stream.reconfigure(errors="replace")
     try:
         args = build_parser().parse_args(argv)
-    except SystemExit as end:  # --help, --version and mistakes; the parser has spoken
+    except SystemExit as end:  # --help, --version, bad usage: argparse printed its message
         return end.code if isinstance(end.code, int) else BAD_INPUT
     return _run(args)
 
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: Any) -> int:
     import warnings
 
-    # Modules of the commands are heavy; what argparse can answer never loads them.
+    # The modules of the commands are slow to import; what argparse answers does not load them.
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
@@ -68,10 +68,10 @@ def _run(args: Any) -> int:
 
 @contextmanager
 def _threads(args: Any) -> Generator[None, None, None]:
-    """The kernels on all cores, or on as many as asked for; torch on one.
+    """Run the kernels on all cores, or on as many threads as asked for, and torch on one.
 
-    Torch's tensors are small here, and its threads wait for each other where a machine is busy: a
-    fit took six times as long beside another program.
+    Torch's tensors are small here, and on a busy machine its threads wait for each other: beside
+    another program a fit took six times as long.
     """
     import torch
 

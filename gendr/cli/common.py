@@ -11,10 +11,10 @@ __all__ = ["check_device", "check_writable", "model_file"]
 
 
 def model_file(text: str) -> Path:
-    """The path of a mesh file that is there, or of the example of that name.
+    """The path of a mesh file, or of the built-in example of that name.
 
     Raises:
-        ValueError: if there is neither.
+        ValueError: if there is neither such a file nor such an example.
     """
     from gendr.mesh.examples import example_file, example_names
 

@@ -27,19 +27,21 @@ from gendr.mesh.io import mesh_files
 from gendr.mesh.views import Views, load_views, view_sizes
 from gendr.rendering import Renderer
 
-# The results of a finished fit, which are replaced together, and what is kept of a running one.
+# File names: the results of a finished fit, which are replaced together, and below them the files
+# of a fit that is under way.
 MESH, SHEET, ANIMATION, METRICS = "fit.obj", "sheet.png", "fit.gif", "metrics.json"
 CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.json"
-# Between two checkpoints.
+# Seconds between two checkpoints.
 SAVE_SECONDS = 5.0
-# When a faster cutoff is pointed out: which one, after how many seconds, if so many more are to be
-# expected, and if faces reach so far (NDC: the image is 2 wide).
+# The hint that a larger cutoff is faster: the cutoff that it names. It is given HINT_AFTER seconds
+# into the fit if more than HINT_SECONDS are left and faces reach further than HINT_REACH (NDC: the
+# image is 2 wide).
 FAST_CUTOFF, HINT_AFTER, HINT_SECONDS, HINT_REACH = 0.02, 5.0, 60.0, 0.5
-# Of a mesh and of the shorter side of images, if no size is asked for.
+# Default size in pixels: of the images of a mesh, and of the shorter side of photos.
 MESH_SIZE, IMAGE_SIZE = 64, 128
-# Of a mesh, if nothing else is asked for.
+# Default number of views of a mesh, and their elevation in degrees.
 VIEWS, ELEVATION = 24, 30.0
-# Views side by side and the pixels of each, in the animation and on the sheet.
+# Views side by side and the side of each in pixels, in the animation and on the sheet.
 COLUMNS, TILE = 4, 168
 SHEET_COLUMNS, SHEET_TILE = 6, 144
 
@@ -56,7 +58,7 @@ class _Target:
 
     @property
     def origin(self) -> Tensor:
-        """Where in the world the coordinates of the cameras count from: [3]."""
+        """[3], the point in the world that is the origin of the cameras' coordinates."""
         return torch.zeros(3) if self.mesh is None else self.mesh.origin[0]
 
     def pictures(self, chosen: list[int], window: visual.Closeup) -> list[visual.Pixels]:
@@ -71,7 +73,7 @@ class _Target:
 
 
 def run(args: Namespace) -> int:
-    """Fit what was asked for."""
+    """Run `gendr fit` with parsed arguments and return the exit status."""
     clock = _Clock()
     device = check_device(args.device)
     _check_backend(args.backend, device)
@@ -123,13 +125,13 @@ def run(args: Namespace) -> int:
 
 
 def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitState:
-    """What `--resume` goes on from.
+    """The state that `--resume` continues from.
 
     Raises:
         ValueError: If all steps are done, or the file is no checkpoint.
     """
     state = FitState.load(out / CHECKPOINT, device)
-    # With all steps done, but results that could not be written, it goes on to write them.
+    # If all steps are done but the results could not be written, resuming writes them.
     if state.step == settings.steps and not (out / PROGRESS).is_file():
         raise ValueError(
             f"--resume: the fit in {out} is finished, with {state.step} steps; give --steps a "
@@ -193,7 +195,7 @@ def _silhouettes(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
 
 
 class _Clock:
-    """Seconds by phase."""
+    """A stopwatch that sums the seconds of each phase."""
 
     def __init__(self) -> None:
         self.start = self.last = time.perf_counter()
@@ -209,7 +211,7 @@ class _Clock:
 
 
 class _Report:
-    """What a user sees of a fit: a progress bar, checkpoints, results."""
+    """The output of a fit: a progress bar, checkpoints, results."""
 
     def __init__(
         self, args: Namespace, settings: FitSettings, target: _Target, out: Path, clock: _Clock
@@ -224,10 +226,10 @@ class _Report:
         self.bar: Any = None
 
     def step(self, state: FitState) -> None:
-        """After every step."""
+        """Update the progress bar after a step, and save now and then."""
         from tqdm import tqdm
 
-        if self.bar is None:  # the first step has shown that the input is good
+        if self.bar is None:  # not before the first step, which may find the input bad
             total = self.settings.steps
             self.bar = tqdm(total=total, desc="fit", unit="step", disable=self.quiet)
         self.bar.update(state.step - self.bar.n)
@@ -239,7 +241,7 @@ class _Report:
             self.save(state)
 
     def hint(self, state: FitState) -> None:
-        """Say once how a slow fit with heavy tails gets faster."""
+        """Tell the user once how a slow fit with heavy tails can be made faster."""
         if self.first is None:  # the first step also compiles
             self.first = state.step, time.perf_counter()
         step, start = self.first
@@ -257,9 +259,9 @@ class _Report:
             )
 
     def save(self, state: FitState) -> None:
-        """The checkpoint, and what a person may want to know of it.
+        """Write the checkpoint, and beside it a readable file about the fit so far.
 
-        The results of an earlier fit in this folder stay until those of this one are there.
+        The results of an earlier fit in this folder are kept until those of this one are complete.
         """
         progress = {
             "finished": False,
@@ -273,7 +275,7 @@ class _Report:
         self.saved = time.perf_counter()
 
     def interrupted(self) -> None:
-        """Leave all that is known, and say how to go on."""
+        """Save the present state and tell the user how to resume."""
         self.close()
         if self.state is not None:
             self.save(self.state)
@@ -309,7 +311,7 @@ class _Report:
         }
 
     def finish(self, result: FitResult) -> None:
-        """All files of a finished fit."""
+        """Write all files of a finished fit."""
         out, target = self.out, self.target
         mesh = result.mesh.with_origin(target.origin)
         metrics: dict[str, Any] = {"finished": True, **result.metrics, "chamfer": None}
@@ -335,7 +337,7 @@ class _Report:
             )
 
     def pictures(self, result: FitResult, note: str) -> dict[Path, bytes]:
-        """The sheet and the animation."""
+        """The sheet and the animation as files: their contents by path."""
         from tqdm import tqdm
 
         target, settings = self.target, self.settings
@@ -382,14 +384,14 @@ class _Report:
 
 
 def faster_by_cutoff(settings: FitSettings, scale: float) -> int | None:
-    """How many times faster a step is with `FAST_CUTOFF`; None if that is little.
+    """How many times faster a step would be with `FAST_CUTOFF`; None if it would gain little.
 
-    Time grows a little faster than the distance at which faces still count, up to the width of the
-    image.
+    The time of a step grows a little faster than the distance at which faces still count, until
+    that distance is the width of the image.
 
     Args:
-        settings: Of the fit.
-        scale: Of the step, NDC (NDC^2 for squared distributions).
+        settings: The settings of the fit.
+        scale: The scale of the step, in NDC (NDC^2 for squared distributions).
     """
     wide = torch.tensor(scale, dtype=torch.float64)
     now, then = (
@@ -424,14 +426,14 @@ def _json(values: dict[str, Any]) -> bytes:
 
 @contextmanager
 def _signals() -> Generator[None, None, None]:
-    """SIGTERM interrupts as Ctrl-C does."""
+    """Let SIGTERM interrupt the fit as Ctrl-C does."""
 
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
     try:
         before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not in the main thread, where nobody sends signals
+    except ValueError:  # not in the main thread: signals go to that one only
         yield
         return
     try:

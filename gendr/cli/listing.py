@@ -9,7 +9,7 @@ from typing import Any, cast
 
 
 def run(args: Namespace) -> int:
-    """Print what was asked for."""
+    """Run `gendr list`: print the table that was asked for, and return the exit status."""
     sections = {"distributions": _distributions, "tconorms": _tconorms, "backends": _backends}
     chosen = list(sections) if args.what == "all" else [args.what]
     sys.stdout.write("\n\n".join(sections[name]() for name in chosen) + "\n")
@@ -17,7 +17,7 @@ def run(args: Namespace) -> int:
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:
-    """Columns, aligned."""
+    """Rows as text with aligned columns."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in rows)
     return "\n".join("  " + line.rstrip() for line in lines)

@@ -17,12 +17,12 @@ from gendr._runtime.files import write_whole
 from gendr.cli.common import check_device, check_writable, model_file
 from gendr.mesh import Mesh
 
-# What Pillow calls them.
+# Endings of image files, and Pillow's names of their formats.
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".gif": "GIF"}
 
 
 def run(args: Namespace) -> int:
-    """Render what was asked for."""
+    """Run `gendr render` with parsed arguments and return the exit status."""
     from tqdm import tqdm
 
     device = check_device(args.device)
@@ -69,7 +69,7 @@ def _options(args: Namespace) -> dict[str, Any]:
 
 
 def _background(text: str, kind: str) -> tuple[int, int, int] | None:
-    """RGB, or None for transparent."""
+    """The colour as RGB in 0 .. 255, or None for transparent."""
     from PIL import ImageColor
 
     if text == "transparent":
@@ -85,7 +85,7 @@ def _background(text: str, kind: str) -> tuple[int, int, int] | None:
 
 
 def _pixels(rgb: Tensor, alpha: Tensor, background: tuple[int, int, int] | None) -> visual.Pixels:
-    """The first view as [H, W, 3], or [H, W, 4] on nothing."""
+    """The first view as [H, W, 3], or as [H, W, 4] if the background is transparent."""
     if background is not None:
         return visual.composited(rgb, alpha, background)[0]
     straight = (rgb / alpha[:, None].clamp(min=1e-6)).clamp(0, 1)

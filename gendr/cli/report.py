@@ -1,4 +1,4 @@
-"""`gendr report`: a results file as a page, and as figures."""
+"""`gendr report`: make a page, and figures, of a results file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOTS_PER_INCH = 300
 
 
 def run(args: Namespace) -> int:
-    """Write what was asked for."""
+    """Run `gendr report` with parsed arguments and return the exit status."""
     source, page = Path(args.results), Path(args.output)
     if page.suffix.lower() not in SUFFIXES or page.is_dir():
         raise ValueError(f"the page must be a file that ends in .html, got {args.output!r}")
@@ -33,7 +33,7 @@ def run(args: Namespace) -> int:
 
 
 def _write_figures(summaries: Sequence[Summary], folder: Path) -> list[Path]:
-    """One PNG per run, such as shape-1.png for run 1."""
+    """Write one PNG per run, such as shape-1.png for run 1; returns their paths."""
     from gendr.experiments.report.figure import heat_map_figure
 
     paths: list[Path] = []
