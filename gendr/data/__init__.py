@@ -1,6 +1,6 @@
-"""Data sets that experiments learn from: readers of their files, and what is drawn from them.
+"""Data sets for experiments: readers of their files, and random lists drawn from them.
 
-All images live on one device as bytes and are drawn there.
+All images are kept on one device as bytes, and lists are drawn there.
 """
 
 from gendr.data.mnist import MultiDigits, download_mnist, mnist_digits, mnist_splits, read_idx

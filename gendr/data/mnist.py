@@ -1,4 +1,4 @@
-"""MNIST, and four-digit numbers of it that are put together while they are drawn.
+"""MNIST, and four-digit numbers made of its digits while lists are drawn.
 
     >>> train, validation, test = mnist_splits("data/mnist")
     >>> images, values = train.draw(100, 5, generator)       # [100, 5, 1, 28, 112], [100, 5]
@@ -26,7 +26,7 @@ from gendr.data.numbers import Numbers, Splits, digest
 
 __all__ = ["MultiDigits", "download_mnist", "mnist_digits", "mnist_splits", "read_idx"]
 
-# The files of MNIST, their SHA-256 in their original compression, and a mirror that has them.
+# A mirror of the MNIST files, and the SHA-256 of each file as it was compressed originally.
 MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 MNIST_SHA256 = {
     "train-images-idx3-ubyte.gz": (
@@ -38,9 +38,9 @@ MNIST_SHA256 = {
     "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
     "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
-# As published: of the training images, the last are for validation.
+# As published, this many of the training images, the last ones, are for validation.
 VALIDATION = 5000
-# Digits of a number in the four-digit task.
+# How many digits a number of the four-digit task has.
 DIGITS = 4
 UNSIGNED_BYTE = 0x08  # the type of data in an idx file
 
@@ -57,7 +57,7 @@ def read_idx(path: str | Path) -> Tensor:
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is no idx file, holds something else than bytes, or is truncated.
+        ValueError: if it is no idx file, holds anything but bytes, or is truncated.
     """
     path = Path(path)
     data = path.read_bytes()
@@ -83,18 +83,18 @@ def read_idx(path: str | Path) -> Tensor:
 
 
 def mnist_digits(folder: str | Path, part: str) -> tuple[Tensor, Tensor]:
-    """Digits of MNIST, or of any data set in its files, such as Fashion-MNIST.
+    """Digits of MNIST, or of a data set in the same file format, such as Fashion-MNIST.
 
     Args:
-        folder: that holds the idx files, compressed or not.
-        part: "train" or "t10k".
+        folder: the folder with the idx files, compressed or not.
+        part: "train" or "t10k", as the files are called.
 
     Returns:
         Images [N, H, W] and labels [N] in 0 .. 9, both uint8.
 
     Raises:
         FileNotFoundError: if a file is missing.
-        ValueError: if a file is damaged, or the two do not fit.
+        ValueError: if a file is damaged, or images and labels do not fit together.
     """
     folder = Path(folder)
     images = read_idx(_found(folder, f"{part}-images-idx3-ubyte"))
@@ -115,10 +115,10 @@ def _found(folder: Path, name: str) -> Path:
 
 
 def download_mnist(folder: str | Path) -> None:
-    """Download the files of MNIST that a folder lacks, and check them.
+    """Download the MNIST files that are missing in a folder, and check them.
 
     Raises:
-        OSError: if that fails.
+        OSError: if the download fails.
         RuntimeError: if pooch is not installed.
         ValueError: if a file is not the one that was expected.
     """
@@ -150,12 +150,12 @@ def download_mnist(folder: str | Path) -> None:
 @final
 @dataclass(frozen=True, eq=False)
 class MultiDigits(Numbers):
-    """Numbers of several digits: images of single digits side by side, the first the highest.
+    """Numbers of several digits: images of single digits side by side, the leading digit first.
 
     Attributes:
         images: [N, H, W], uint8.
         labels: [N], uint8, 0 .. 9.
-        digits: of a number; four make values in 0 .. 9999.
+        digits: how many digits a number has; four make values in 0 .. 9999.
     """
 
     channels: ClassVar[tuple[int, ...]] = (32, 64)
@@ -201,7 +201,7 @@ def mnist_splits(folder: str | Path) -> Splits:
     """The four-digit MNIST task: 55,000 digits to train, 5,000 to validate, 10,000 to test.
 
     Args:
-        folder: that holds the four idx files, compressed or not; see `download_mnist`.
+        folder: the folder with the four idx files, compressed or not; see `download_mnist`.
 
     Raises:
         FileNotFoundError: if a file is missing.

@@ -1,4 +1,4 @@
-"""Images of numbers from which lists are drawn, in parts to learn from and to be judged by."""
+"""Images of numbers from which lists are drawn, and their split for training and testing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Numbers(ABC):
     """Images of numbers on a device, from which lists are drawn.
 
     Attributes:
-        channels: of the convolutions of the published network for them.
+        channels: output channels of the convolutions in the published network for these images.
     """
 
     channels: ClassVar[tuple[int, ...]]
@@ -25,16 +25,16 @@ class Numbers(ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of an image that is drawn."""
+        """(C, H, W), the shape of an image that is drawn."""
 
     @abstractmethod
     def draw(self, lists: int, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw lists of numbers, uniformly and with replacement.
 
         Args:
-            lists: how many.
-            n: length of each.
-            generator: of this device.
+            lists: how many lists.
+            n: length of each list.
+            generator: of random numbers, on the device of the images.
 
         Returns:
             Images [lists, n, C, H, W], float32, and values [lists, n], int64.
@@ -42,32 +42,32 @@ class Numbers(ABC):
 
     @abstractmethod
     def to(self, device: torch.device | str) -> Self:
-        """The same on a device."""
+        """The same data on a device."""
 
     @property
     @abstractmethod
     def device(self) -> torch.device:
-        """Where they are."""
+        """The device of the images."""
 
     @abstractmethod
     def digest(self) -> str:
-        """A short text that other data would not have."""
+        """A hash of the content as a short text, which tells data sets apart."""
 
 
 class Splits(NamedTuple):
-    """What is learnt from, what decides when it went best, and what judges that."""
+    """Training data, validation data (which pick the best weights), and test data."""
 
     train: Numbers
     validation: Numbers
     test: Numbers
 
     def to(self, device: torch.device | str) -> Splits:
-        """The same on a device."""
+        """The same data on a device."""
         return Splits(*(numbers.to(device) for numbers in self))
 
 
 def digest(*tensors: Tensor) -> str:
-    """Of uint8 and int64 tensors, by content."""
+    """A hash of the shapes and contents of uint8 and int64 tensors: 16 hexadecimal digits."""
     sha = hashlib.sha256()
     for tensor in tensors:
         sha.update(repr(tuple(tensor.shape)).encode())

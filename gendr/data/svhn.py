@@ -25,9 +25,10 @@ from gendr.data.numbers import Numbers, Splits, digest
 
 __all__ = ["Box", "HouseNumbers", "house_numbers", "svhn_splits"]
 
-# House numbers: how much wider and higher than its digits a crop is, its side, the side drawn.
+# A crop is this part wider and higher than the box of its digits, and resized to SIDE pixels;
+# WINDOW is the side of the images that are drawn from it.
 MARGIN, SIDE, WINDOW = 0.3, 64, 54
-# Of which parts of SVHN how many are for validation.
+# How many images of which parts of SVHN are for validation.
 HELD_OUT = {"train": 3000, "extra": 2000}
 
 
@@ -89,10 +90,10 @@ class HouseNumbers(Numbers):
         return seen.movedim(-1, 2).float() / 127.5 - 1, self.values[index]
 
     def split(self, count: int, seed: int = 0) -> tuple[HouseNumbers, HouseNumbers]:
-        """All but `count`, and these, chosen at random.
+        """Split at random into two parts: all but `count` numbers, and these `count`.
 
         Raises:
-            ValueError: if there are no others.
+            ValueError: if there are not more than `count` numbers.
         """
         if len(self.images) <= count:
             raise ValueError(f"more than {count} house numbers are needed, got {len(self.images)}")
@@ -105,7 +106,7 @@ class HouseNumbers(Numbers):
 
 
 class Box(NamedTuple):
-    """Where the digits of a house number are, in pixels, and what they say."""
+    """The box around the digits of a house number, in pixels, and the number that they form."""
 
     left: float
     top: float
@@ -121,12 +122,12 @@ def house_numbers(path: str | Path) -> HouseNumbers:
     64 x 64 pixels. Reading train.tar.gz takes a minute or two.
 
     Args:
-        path: an archive such as train.tar.gz, or the folder that is in it.
+        path: an archive such as train.tar.gz, or the folder that was unpacked from it.
 
     Raises:
-        FileNotFoundError: if there is none.
+        FileNotFoundError: if there is neither.
         RuntimeError: if h5py is not installed.
-        ValueError: if it is damaged or something else.
+        ValueError: if it is damaged, or no part of SVHN.
 
     Source: Netzer et al., Reading Digits in Natural Images with Unsupervised Feature Learning,
     2011; Goodfellow et al., 2013.
@@ -150,18 +151,19 @@ def house_numbers(path: str | Path) -> HouseNumbers:
 
 
 def svhn_splits(folder: str | Path) -> Splits:
-    """The house number task.
+    """The house number task: training, validation and test data.
 
-    3,000 numbers of train and 2,000 of extra validate, as published, but other ones; test tests.
+    As published, 3,000 numbers of train and 2,000 of extra are for validation, though not the same
+    ones: they are drawn at random. The part test is the test data.
 
     Args:
-        folder: that holds train.tar.gz, test.tar.gz and, if wanted, extra.tar.gz, or the folders
-            that are in them.
+        folder: the folder with train.tar.gz, test.tar.gz and, if wanted, extra.tar.gz, or with the
+            folders that were unpacked from them.
 
     Raises:
-        FileNotFoundError: if there is no train or no test.
+        FileNotFoundError: if train or test is missing.
         RuntimeError: if h5py is not installed.
-        ValueError: if one is damaged or too small.
+        ValueError: if a part is damaged or too small.
     """
     folder = Path(folder)
     found = {
@@ -215,7 +217,7 @@ def _read_boxes(content: bytes) -> dict[str, Box]:
 
 
 def _joined(file: Any, digits: Any) -> Box:
-    """What the boxes of single digits make together."""
+    """The box around the boxes of all digits, and the number that the digits form."""
 
     def numbers(key: str) -> list[float]:
         """MATLAB stores one number as it is, and several as references to them."""
@@ -231,7 +233,7 @@ def _joined(file: Any, digits: Any) -> Box:
 
 
 def _crop(content: bytes, box: Box) -> Tensor:
-    """The number in an image, [3, 64, 64] uint8."""
+    """Crop the number out of an image and resize it: [3, 64, 64] uint8."""
     from PIL import Image
 
     with Image.open(io.BytesIO(content)) as image:
