@@ -64,7 +64,7 @@ __all__ = [
     "names",
 ]
 
-# Every file of a law counts, named above or not; its class is an attribute of this package too.
+# Every file of `laws` is imported, named above or not; its class becomes an attribute here too.
 _registry.import_all(_files)
 for _law in laws().values():
     globals()[_law.__name__] = _law

@@ -19,9 +19,9 @@ from gendr._runtime.checks import check_float, check_number
 Number: TypeAlias = "float | Tensor"
 Part: TypeAlias = Literal["cdf", "sf"]
 
-# Search radii are rounded outwards by this, relative: float32 evaluates F a few 1e-7 off.
+# Search radii grow by this part, because F in float32 is a few 1e-7 off.
 RADIUS_MARGIN = 1e-5
-# A shift adds its own rounding to the argument: outwards by this times |shift| as well.
+# A shift adds rounding of its own to the argument: radii also grow by this times |shift|.
 SHIFT_MARGIN = 1e-6
 
 
@@ -34,12 +34,12 @@ def floating(x: object) -> Tensor:
 
 
 def widened(x: Tensor) -> Tensor:
-    """Half precision as float32, in which the laws are evaluated; others as they are."""
+    """Convert half precision to float32, in which laws are evaluated; keep other dtypes."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def finite(x: Tensor) -> Tensor:
-    """Infinities become the largest finite numbers (0 * inf would be NaN); NaN stays NaN."""
+    """Replace infinities by the largest finite numbers (0 * inf would be NaN); NaN stays NaN."""
     limit = torch.finfo(x.dtype).max
     return x.clamp(-limit, limit)
 
@@ -61,15 +61,15 @@ class _Saturated(torch.autograd.Function):
 
 
 def saturated(x: Tensor) -> Tensor:
-    """X itself; its gradient stays so far within its range that differences of it do too.
+    """Return x; its gradient is clamped so that differences of gradients are finite too.
 
-    Where an algorithm is hard its slopes are 0, and 0 * inf would be NaN.
+    Where an algorithm makes a hard decision, a slope is 0, and 0 * inf would be NaN.
     """
     return cast("Tensor", _Saturated.apply(x))
 
 
 class _Ratio(torch.autograd.Function):
-    """y = x / scale of equal shapes; no overflow of y, or of a gradient, makes one infinite."""
+    """y = x / scale for equal shapes, with gradients that stay finite even where y overflows."""
 
     @staticmethod
     def forward(x: Tensor, scale: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ def _checked_scale(scale: Number) -> Number:
 
 
 def _ratio(x: Tensor, scale: Number) -> Tensor:
-    """X / scale; a scale below the smallest normal number counts as that, as 0 / 0 would be NaN."""
+    """Return x / scale, with the scale at least the smallest normal number: 0 / 0 would be NaN."""
     scale = _checked_scale(scale)
     if not isinstance(scale, Tensor):
         return x if scale == 1 else saturated(x) / max(scale, torch.finfo(x.dtype).tiny)
@@ -108,7 +108,7 @@ def _ratio(x: Tensor, scale: Number) -> Tensor:
 
 
 def number_text(value: Number) -> str:
-    """The text of a parameter, exact for a number; a tensor of several shows its sizes."""
+    """A parameter as text: numbers in full, a tensor of several values by its shape."""
     if not isinstance(value, Tensor):
         return repr(float(value))
     if value.numel() == 1:
@@ -133,7 +133,7 @@ class Distribution(ABC):
     def support(self) -> tuple[float, float]:
         """The smallest closed interval outside of which the CDF is 0 or 1."""
 
-    # -- the normal form, as kernels read it
+    # -- the normal form, which kernels read
 
     @property
     @abstractmethod
@@ -147,7 +147,7 @@ class Distribution(ABC):
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether the base law equals its own mirror image."""
+        """Whether the base law is symmetric: F(z) = 1 - F(-z)."""
         return False
 
     @property
@@ -198,7 +198,7 @@ class Distribution(ABC):
         return self._tails(z, 1.0, ("sf",))[0]
 
     def coverage(self, x: object, scale: Number = 1.0) -> tuple[Tensor, Tensor]:
-        """The CDF at x and its complement, both with all their digits.
+        """The CDF at x and its complement 1 - CDF, each computed so that it keeps all its digits.
 
         Args:
             x: signed distances, any shape.
@@ -260,10 +260,10 @@ class Distribution(ABC):
     # -- transforms
 
     def reversed(self) -> Distribution:
-        """The mirror image 1 - F(-z); twice is none.
+        """The mirror image 1 - F(-z); reversing twice gives the original.
 
-        Symmetric members keep the word in their text though their values do not change, because a
-        shift that is set later makes it matter.
+        The text of a symmetric law says `reversed` too, although its values do not change, because
+        a shift that is set later makes a difference.
         """
         return self._form(is_reversed=not self.is_reversed)
 
@@ -337,14 +337,14 @@ class Distribution(ABC):
     def __repr__(self) -> str:
         return str(self)
 
-    # -- inside
+    # -- internals
 
     @property
     def _own_shift(self) -> Number | None:
         return None
 
     def with_shape(self, shape: Number) -> Distribution:
-        """The same, transforms included, with another shape of the base law.
+        """This distribution, with its transforms, for another shape of the base law.
 
         Raises:
             TypeError: the base law has no shape.
@@ -399,7 +399,7 @@ class Distribution(ABC):
         return shift - u if self.is_reversed else u - shift
 
     def _lower_end(self, q: Tensor) -> Tensor:
-        """Below this F <= q, after shift and reversal, before squaring."""
+        """The argument up to which F <= q, after shift and reversal and before squaring."""
         return self._placed(self.law.bound_at(q, "sf" if self.is_reversed else "cdf"))
 
     def _quantile(self, q: object, part: Part) -> Tensor:
@@ -421,7 +421,7 @@ class Base(Distribution):
 
     @property
     def law(self) -> Base:
-        """Itself."""
+        """This object itself."""
         return self
 
     @abstractmethod
@@ -441,7 +441,7 @@ class Base(Distribution):
         """The median; differentiable if a parameter is a tensor."""
 
     def bound_at(self, q: Tensor, part: Part) -> Tensor:
-        """The u on whose outer side the part is <= q: the quantile, or something further out."""
+        """A u beyond which the part is <= q ("cdf" to its left, "sf" to its right)."""
         return self.quantile_at(q, part)
 
 
@@ -480,7 +480,7 @@ class Transformed(Distribution):
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether the base law equals its own mirror image."""
+        """Whether the base law is symmetric: F(z) = 1 - F(-z)."""
         return self.base.is_symmetric
 
     @property

@@ -1,9 +1,10 @@
-"""What the file of a law holds beside its class: the bodies that the compilers take.
+"""The bodies of a law: the functions in its file, beside the class, that the compilers take.
 
     tails(z) -> (cdf, sf)
     density(z) -> pdf
 
-A law with a shape takes it everywhere, with a number that it makes of the shape once for many z:
+The bodies of a law with a shape also take the shape, and a number that depends on the shape alone
+and is computed once for many z:
 
     constant(shape) -> float
     tails(z, shape, constant), density(z, shape, constant)

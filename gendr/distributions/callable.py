@@ -34,7 +34,7 @@ class CallableDistribution(Base):
 
     @property
     def support(self) -> tuple[float, float]:
-        """The support that came with it, else all reals."""
+        """The support that was given, else all reals."""
         return (-INF, INF) if self.ends is None else self.ends
 
     def _values(self, u: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class CallableDistribution(Base):
         return root - error if part == "cdf" else root + error
 
     def bound_at(self, q: Tensor, part: Part) -> Tensor:
-        """The end of the support: nothing else is known of a callable."""
+        """The end of the support, since nothing else is known of a callable."""
         return torch.full_like(q, self.support[0 if part == "cdf" else 1])
 
     @torch.no_grad()
@@ -133,8 +133,8 @@ def from_callable(
 
     Args:
         cdf: elementwise and differentiable, torch to torch, non-decreasing from 0 to 1.
-        support: (low, high), the interval outside of which it is 0 or 1. Without it the renderer
-            keeps all pairs of pixel and face.
+        support: (low, high), the interval outside of which the CDF is 0 or 1. Without it the
+            renderer computes all pairs of pixel and face.
 
     Raises:
         TypeError: it is not callable, or the support is no pair.

@@ -1,6 +1,6 @@
-"""A law of the registry, and the autograd functions that take its pdf for the slope of its cdf.
+"""The base class of laws, and the autograd functions that use the pdf as the slope of the cdf.
 
-A law writes plain formulas for values; no `where` and no overflow inside them can reach a gradient.
+A law only writes formulas for values: no `where` and no overflow in them can reach a gradient.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INF = float("inf")
 
 
 class Law(Base):
-    """A base member: a law of z that knows neither scale nor shift nor sign.
+    """A law of z alone; scale, shift and reversal are applied outside of it.
 
     A subclass is a frozen dataclass with the class attributes below and the hooks `_cdf`, `_sf`,
     `_pdf`, `_icdf`, `_isf` on tensors. Values enter finite; `_pdf` is plain differentiable torch
@@ -45,7 +45,7 @@ class Law(Base):
 
     @classmethod
     def examples(cls) -> tuple[Law, ...]:
-        """Members that tests walk through."""
+        """The instances that the tests run on."""
         return (cls(),)
 
     def _cdf(self, z: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ class Law(Base):
     # -- evaluation
 
     def _bound(self, shape: Tensor | None) -> Law:
-        """This law with the shape that autograd hands over, in place of its own."""
+        """This law with the shape tensor that autograd passes in, in place of its own."""
         return self if shape is None else cast("Law", replace(cast("Any", self), shape=shape))
 
     def _inputs(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -120,7 +120,7 @@ class Law(Base):
 
 
 class Symmetric:
-    """Mixed into a law that equals its mirror image, which leaves three hooks to it.
+    """A mixin for laws with F(z) = 1 - F(-z), which then need only three hooks.
 
     `_cdf`, exact in its left tail; `_pdf`; `_icdf_lower`, the quantile of q <= 1/2.
     """
@@ -148,7 +148,7 @@ class Symmetric:
 
 @constant
 def _constant_median(name: str, shape: float | None) -> float:
-    """The median of a law that numbers define."""
+    """The median of a law whose parameters are numbers."""
     return _medians(name, shape)
 
 
@@ -166,7 +166,7 @@ def _density(law: Law, z: Tensor) -> Tensor:
 
 
 class _Tails(torch.autograd.Function):
-    """cdf and / or sf of a law; slope in z is +-pdf, in shape +-dF/dshape."""
+    """cdf and / or sf of a law; the slope in z is +-pdf, in the shape +-dF/dshape."""
 
     @staticmethod
     def forward(
@@ -196,7 +196,7 @@ class _Tails(torch.autograd.Function):
 
 
 class _ShapeSlope(torch.autograd.Function):
-    """dF/dshape; its slope in z is dpdf/dshape, in shape a central difference (1e-7 relative)."""
+    """dF/dshape; its slope in z is dpdf/dshape, in the shape a central difference (1e-7 off)."""
 
     @staticmethod
     def forward(law: Law, z: Tensor, shape: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
-"""The laws as loops that Numba compiles, each by itself, for kernels that call them by address.
+"""The laws as loops that Numba compiles one by one; kernels call them by address.
 
-Signatures, all pointers to float64, n an int64, shape a float64 (ignored by laws without one):
+Signatures; all arrays are pointers to float64, n is an int64 and shape a float64, which laws
+without a shape ignore:
 
     tails(z, n, shape, cdf, sf)      fills cdf[0:n] and sf[0:n]
     density(z, n, shape, pdf)
@@ -33,7 +34,7 @@ _TWO = types.void(_P, types.int64, types.float64, _P, _P)
 _ONE = types.void(_P, types.int64, types.float64, _P)
 
 
-# What every law binds to its own.
+# Stands for the body of a law; every compiled loop is a copy in which it is bound to one.
 BODY: Any = None
 CONSTANT: Any = None
 PSI: Any = None
@@ -78,10 +79,10 @@ _LOOPS = {
 
 @cache
 def loop(name: str, kind: Kind) -> Any:
-    """The compiled loop over a body of a law; kept, for its address dies with it.
+    """The compiled loop over a body of a law; kept alive, since its address is valid only so long.
 
-    Numba's disk cache keeps it as part of the law's file: it is compiled anew when that changes,
-    but not when this file or the mathematics does (touch the law's file after that).
+    Numba's disk cache files it under the law's file: it is compiled anew when that file changes,
+    but not when this file or `mathematics` does. After such a change touch the law's file.
 
     Raises:
         ValueError: the law has no such body.
@@ -96,21 +97,21 @@ def loop(name: str, kind: Kind) -> Any:
         bound["PSI"] = compiled(of.for_float64("slope_constant"))
     function = rebound(_LOOPS[kind, shaped], lambda _, value: value, **bound)
     function = moved(function, body.__module__, f"{name}_{kind}", inspect.getfile(body))
-    # numpy: a division by zero gives an infinity instead of a branch that raises.
+    # With "numpy" a division by zero gives an infinity, without a branch that raises.
     signature = _TWO if kind == "tails" else _ONE
     return cfunc(signature, cache=True, error_model="numpy")(function)
 
 
 def tails_address(name: str) -> int:
-    """Where the compiled loop over cdf and sf lies."""
+    """The address of the compiled loop over cdf and sf."""
     return loop(name, "tails").address
 
 
 def density_address(name: str) -> int:
-    """Where the compiled loop over the pdf lies."""
+    """The address of the compiled loop over the pdf."""
     return loop(name, "density").address
 
 
 def shape_slope_address(name: str) -> int:
-    """Where the compiled loop over dF/dshape lies."""
+    """The address of the compiled loop over dF/dshape."""
     return loop(name, "shape_slope").address

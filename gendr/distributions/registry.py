@@ -1,4 +1,4 @@
-"""Names: which laws there are, and the text form of a distribution, both ways."""
+"""The names of the laws, and distributions from and to text."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ DistributionLike: TypeAlias = (
     "str | Distribution | Callable[[Tensor], Tensor] | tuple[Callable[[Tensor], Tensor], Any]"
 )
 
-# Between dots: a word, perhaps with arguments. Dots inside parentheses belong to numbers.
+# The text form is words between dots, perhaps with arguments; dots in parentheses are decimal.
 _WORD = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*(\.(?!\s*$)|$)")
 # Transforms by the word of the text form, and whether they take a number.
 _TRANSFORMS = {"reversed": 0, "centred": 0, "shifted": 1, "squared": 0, "art": 1}
 
-# The order of the papers' table; laws that are not in it follow in the order of their definition.
+# The order of the table in the papers; other laws follow in the order of their definition.
 _PAPERS = (
     "heaviside", "uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "laplace", "logistic",
     "hyperbolic_secant", "cauchy", "reciprocal", "gumbel_max", "gumbel_min", "exponential", "gamma",
     "levy", "optimal",
 )  # fmt: skip
-# The 27 of the benchmark: these, and each one-sided law in four variants.
+# The benchmark has 27 distributions: these, and each one-sided law in four variants.
 _BOTH_SIDED = (
     "uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "laplace", "logistic",
     "hyperbolic_secant", "cauchy", "reciprocal", "gumbel_max", "gumbel_min",
@@ -99,7 +99,7 @@ def _build(cls: type[Law], given: dict[str, Any]) -> Law:
 
 
 def get(name: str, **params: Number) -> Distribution:
-    """The distribution of a name or of the text that `str` gives.
+    """The distribution with a name, or with a text as `str` writes it.
 
     Args:
         name: "logistic", or "gamma(shape=0.5).reversed.centred.squared"; transforms in any order.
@@ -138,7 +138,7 @@ def get(name: str, **params: Number) -> Distribution:
 
 
 def as_distribution(x: DistributionLike) -> Distribution:
-    """A distribution from whatever users may pass: a name, an object, a CDF, (CDF, support).
+    """A distribution from what users may pass: a name, a Distribution, a CDF or (CDF, support).
 
     Raises:
         TypeError: it is none of these.

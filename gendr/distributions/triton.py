@@ -1,6 +1,6 @@
 """The laws as functions of float32 blocks for Triton kernels, which take them at compile time.
 
-Signatures, z a block of any shape, shape, constant and psi scalars (see `parameters`):
+Signatures; z is a block of any shape; shape, constant and psi are scalars (see `parameters`):
 
     tails(z, shape, constant) -> (cdf, sf)
     density(z, shape, constant) -> pdf
@@ -24,7 +24,7 @@ from gendr._runtime.bodies import moved, rebound
 from gendr._runtime.triton.bodies import ANNOTATIONS, compiled
 from gendr.distributions.bodies import Kind, bodies
 
-BODY: Any = None  # what every law binds to its own
+BODY: Any = None  # stands for the body of a law; copies of functions bind it to one
 
 
 def _without_shape(z: Any, shape: Any, constant: Any) -> Any:
@@ -33,7 +33,7 @@ def _without_shape(z: Any, shape: Any, constant: Any) -> Any:
 
 @cache
 def function(name: str, kind: Kind) -> Any:
-    """The JIT function of a body of a law, for kernels to take as a constexpr.
+    """The JIT function of a body of a law, which kernels take as a constexpr.
 
     Raises:
         ValueError: the law has no such body.
@@ -66,11 +66,11 @@ def shape_slope(name: str) -> Any:
 def parameters(name: str, shape: float) -> tuple[float, float, float]:
     """The scalars of a law that depend on its shape alone: (shape, constant, psi).
 
-    The shape is rounded to float32, as the kernel sees it; the others are computed in float64, and
-    mean what the law's file says.
+    The shape is rounded to float32, as the kernel sees it. The others are computed in float64; the
+    file of the law defines them.
 
     Args:
-        name: of a law that has a shape.
+        name: the name of a law that has a shape.
         shape: > 0.
     """
     rounded = torch.tensor(shape, dtype=torch.float32).double().item()

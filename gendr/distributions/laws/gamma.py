@@ -1,6 +1,6 @@
 """The gamma distribution and its derivative by shape."""
 
-# Of the bodies for Triton.
+# The bodies for Triton need these.
 # pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _TORCH_LIMIT = 20.0
 
 _STIRLING = 10.0  # from this shape on Stirling's series to shape^-11 is exact to 1e-15
 _MAX_TERMS = 20_000  # about 10 sqrt(shape) are needed, so this serves shapes up to 1e6
-_EPS = 1e-17  # of a series, whose terms fall fast
-_LENTZ_EPS = 1e-15  # of a fraction, whose factors are 1 up to rounding when it has converged
+_EPS = 1e-17  # relative size of the last term of a series; terms fall fast
+_LENTZ_EPS = 1e-15  # a fraction has converged when its factors are this near to 1
 
 
-# Of the bodies for Triton.
+# Constants of the bodies for Triton.
 _INV_SQRT_PI = 1 / math.sqrt(math.pi)
 _END = 1e30  # P is 1 from here on
 _EPS_FLOAT32 = 1e-10  # the terms left out sum up to 100 times the last one
@@ -135,7 +135,7 @@ class Gamma(Law):
 
 
 def _incomplete(shape: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """P, Q and dP/dshape, each with its own digits in its own tail. Shapes equal, float64."""
+    """P, Q and dP/dshape, each accurate in its own small tail; equal tensor shapes, float64."""
     p, q, slope = 0 * z, 1 + 0 * z, 0 * z
     left = (z > 0) & (z <= shape + 1)
     if bool(left.any()):
@@ -149,7 +149,7 @@ def _incomplete(shape: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _front(shape: Tensor, z: Tensor) -> Tensor:
-    """z^shape exp(-z) / Gamma(shape); large shapes about the mean, where less cancels."""
+    """z^shape exp(-z) / Gamma(shape); for large shapes expanded about the mean: less cancels."""
     m = (z - shape) / shape
     log_ratio = torch.where(m > -0.5, m.log1p(), (z / shape).log())
     r = shape**-2
@@ -235,7 +235,7 @@ def slope_constant(shape: Block) -> Block:
 
 
 def _front_float64(a: Block, x: Block, constant: Block) -> Block:
-    """x^a exp(-x) / Gamma(a); large shapes about the mean, where the exponent cancels less."""
+    """x^a exp(-x) / Gamma(a); for large shapes expanded about the mean, where less cancels."""
     if a < _STIRLING:
         return math.exp(a * math.log(x) - x + constant)
     m = (x - a) / a
@@ -370,7 +370,7 @@ def slope_constant_float32(shape: float) -> float:
 
 
 def _positive(z: Block) -> Block:
-    """The argument, finite; 1 where gamma has no mass and a logarithm would fail."""
+    """The argument, limited to _END, and 1 where z <= 0, where a logarithm would fail."""
     return tl.where(z <= 0, 1.0, tl.where(z > _END, _END, z))
 
 
@@ -386,7 +386,7 @@ def _log_front(x: Block, shape: Block, constant: Block) -> Block:
 
 
 def _series_float32(x: Block, shape: Block) -> Block:
-    """P / front, for 0 <= x <= _split(shape); a block of zeros ends it at once."""
+    """P / front, for 0 <= x <= _split(shape); for a block of zeros the loop ends at once."""
     term = tl.zeros_like(x) + tl.div_rn(1.0, shape)
     total = term
     n = 0.0
@@ -416,17 +416,17 @@ def _fraction_float32(x: Block, shape: Block) -> Block:
 
 
 def _split(shape: Block) -> Block:
-    """Where Q takes over from P: each must be no small difference from 1 on its side."""
+    """The x from which Q is computed rather than P; 1 - the computed one then does not cancel."""
     return tl.where(shape < 1.0, 0.25, shape + 1.0)
 
 
 def _incomplete_float32(z: Block, shape: Block, constant: Block) -> tuple[Block, Block]:
     """(P, Q) for any shape."""
-    shape = tl.cast(shape, tl.float32)  # the interpreter hands over a Python number
+    shape = tl.cast(shape, tl.float32)  # under the interpreter it is a Python number
     x = _positive(z)
     left = x <= _split(shape)
     front = exp_of_double(_log_front(x, shape, constant))
-    # Each loop gets arguments that end it at once where the other one serves.
+    # Each loop gets arguments that end it at once where the other loop is used.
     p = front * _series_float32(tl.where(left, x, 0.0), shape)
     q = front * _fraction_float32(tl.where(left, _END, x), shape)
     p = tl.where(left, p, 1.0 - q)
@@ -481,7 +481,7 @@ def density_float32(z: Block, shape: Block, constant: Block) -> Block:
         x = tl.where(z <= 0, 0.0, tl.where(z > _END, _END, z))
         pdf = x * exp_sum(-x, 0.0)
     else:
-        # x in the exponent: front / x would underflow before the pdf does.
+        # Divide by x in the exponent: front / x would underflow before the pdf does.
         x = _positive(z)
         log_pdf = _log_front(x, shape, constant) - tl.log(x.to(tl.float64))
         pdf = tl.where(z < PDF_FLOOR, 0.0, exp_of_double(log_pdf))
@@ -508,7 +508,7 @@ def _slope_series_float32(x: Block, log_ratio: Block, shape: Block, psi: Block) 
 
 
 def _slope_fraction_float32(x: Block, log_ratio: Block, shape: Block, psi: Block) -> Block:
-    """dQ/dshape / front, for x above: Steed's method and its derivative together."""
+    """dQ/dshape / front, for larger x: Steed's method and its derivative together."""
     b = x + 1.0 - shape
     d = 1.0 / b
     dd = d * d
@@ -535,9 +535,9 @@ def _slope_fraction_float32(x: Block, log_ratio: Block, shape: Block, psi: Block
 
 def shape_slope_float32(z: Block, shape: Block, constant: Block, psi: Block) -> Block:
     """dF/dshape."""
-    shape = tl.cast(shape, tl.float32)  # the interpreter hands over a Python number
+    shape = tl.cast(shape, tl.float32)  # under the interpreter it is a Python number
     x = _positive(z)
-    # Just above shape + 1 the fraction's slope would cancel, while the series' does not yet.
+    # Just above shape + 1 the slope of the fraction would cancel; that of the series does not yet.
     left = x <= shape + 1.0 + tl.sqrt(shape)
     front = exp_of_double(_log_front(x, shape, constant))
     log_ratio = _log_ratio(x, shape).to(tl.float32)

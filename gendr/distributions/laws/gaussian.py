@@ -54,7 +54,7 @@ def density(z: Block) -> Block:
 
 
 def _exp_half_square(z: Block) -> Block:
-    """exp(-z^2 / 2); the rounding of the square, which a tail would amplify, is put back."""
+    """exp(-z^2 / 2), corrected for the rounding of the square, which a tail would amplify."""
     a = tl.abs(z)
     a = tl.where(a > _END, _END, a)
     square = a * a

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gendr._runtime.triton.mathematics import erf_and_erfc, exp_sum
 
-# exp(-1 / 2z) is 0 below this in float64, and z^-1.5 no infinity.
+# Below this exp(-1 / 2z) is 0 in float64; at it z^-1.5 is still finite.
 _FLOOR = 1e-4
 
 
@@ -46,7 +46,7 @@ class Levy(Law):
         return torch.exp(-0.5 / z) * z**-1.5 * (2 * pi) ** -0.5
 
     def _icdf(self, q: Tensor) -> Tensor:
-        # Each half from its own small probability; 1 - q is exact where it is used.
+        # Each half is computed from its own small probability; 1 - q is exact where it is used.
         left = torch.special.ndtri(0.5 * q.clamp(max=0.5)) ** -2
         right = 0.5 * torch.erfinv((1 - q).clamp(max=0.5)) ** -2
         return torch.where(q <= 0.5, left, right)
@@ -77,7 +77,7 @@ def density(z: Block) -> Block:
 def tails_float32(z: Block) -> tuple[Block, Block]:
     """Cdf and sf."""
     x = tl.where(z < _FLOOR, _FLOOR, z)
-    # Not the root of 0.5 / x, which may be subnormal: a GPU's fast root takes that for 0.
+    # Not the root of 0.5 / x: that may be subnormal, which a GPU's fast root takes for 0.
     t = tl.rsqrt(x) * _SQRT_HALF
     sf, cdf = erf_and_erfc(t, exp_sum(tl.div_rn(-0.5, x), 0.0))
     return cdf, sf

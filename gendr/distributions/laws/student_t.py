@@ -8,7 +8,7 @@ With a = nu/2, x = nu / (nu + z^2) and y = 1 - x, and front = x^a sqrt(y) / B(a,
 Both are differentiated term by term. Source: *Numerical Recipes*, 6.4; DLMF 8.17.
 """
 
-# Of the bodies for Triton.
+# The bodies for Triton need these.
 # pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _slope_constant(nu: Tensor) -> Tensor:
 
 
 def _tail(nu: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """F(-|z|) and its derivative by nu, with all their digits; nu and z alike, float64."""
+    """F(-|z|) and its derivative by nu, with all their digits; nu and z of one shape, float64."""
     root = z.abs().clamp(max=1e300) / nu.sqrt()  # finite
     large = root > 1e8
     square = torch.where(large, 1e16, root * root)
@@ -210,7 +210,7 @@ def _fraction(x: Tensor, y: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
     return h, log_slope
 
 
-# -- for both
+# -- for both compilers
 
 
 def constant(shape: Block) -> Block:
@@ -336,7 +336,7 @@ def _parts_float32(z: Block, nu: Block) -> tuple[Block, Block, Block]:
 
 
 def _series_float32(x: Block, y: Block, nu: Block) -> tuple[Block, Block]:
-    """The series and its derivative; a block of zeros ends it at once."""
+    """The series and its derivative; for a block of zeros the loop ends at once."""
     term = tl.zeros_like(y) + 1.0
     log_slope = tl.zeros_like(y)
     total = term
@@ -354,7 +354,7 @@ def _series_float32(x: Block, y: Block, nu: Block) -> tuple[Block, Block]:
 
 
 def _fraction_float32(x: Block, y: Block, nu: Block) -> tuple[Block, Block]:
-    """The fraction h and h'/h; a block of zeros ends it at once."""
+    """The fraction h and h'/h; for a block of zeros the loop ends at once."""
     a = nu * 0.5
     rate = y / nu
     first = (a + 0.5) * x / (a + 1.0)
@@ -388,7 +388,7 @@ def _fraction_float32(x: Block, y: Block, nu: Block) -> tuple[Block, Block]:
 
 
 def _exp_float32(exponent: Block) -> Block:
-    """Exp of a float64 that may be -inf."""
+    """exp(exponent) in float32 of a float64 that may be -inf."""
     return exp_of_double(tl.where(exponent < -200.0, -200.0, exponent))
 
 

@@ -21,7 +21,7 @@ _TWO_OVER_PI = 2 / pi
 
 
 def _excess(angle: Tensor) -> Tensor:
-    """Angle - sin(angle) without cancellation, for angles >= 0."""
+    """The difference angle - sin(angle) without cancellation, for angles >= 0."""
     square = (angle * angle).clamp(max=1)
     series = torch.ones_like(angle)
     for k in range(8, 0, -1):  # the first term left out is 2e-20 relative at angle 1
