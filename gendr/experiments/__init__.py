@@ -1,10 +1,10 @@
-"""The studies that the family exists for: what every renderer makes of the same task.
+"""The experiments of the papers: every renderer of the family solves the same task.
 
-`make_task` gives a task, shape optimisation or camera pose, at the published protocol or at one
-that a laptop finishes for all 1242 instances.
+`make_task` makes a task, shape optimisation or camera pose, with the published protocol or with a
+smaller one that a laptop finishes for all 1242 instances.
 
 The folders: `engine` runs a grid of tasks and keeps its results, `studies` are the tasks and the
-other experiments, `report` shows what came of a grid, and `script` is what the scripts in the
+other experiments, `report` shows the results of a grid, and `script` is what the scripts in the
 repository's folder experiments have in common. Names are imported when they are first used, so that
 the --help of a script does not wait for torch.
 

@@ -1,8 +1,8 @@
 """Where instances run: processes of this machine, or a Ray cluster.
 
-An executor takes names of instances and gives back attempts. It knows nothing of results files or
-of second attempts: an attempt has an outcome, or it failed in the task, which would fail again, or
-it was lost with its process, which another one may survive.
+An executor takes names of instances and returns attempts. It knows nothing of results files and
+repeats nothing itself. An attempt either has an outcome, or failed in the task (and would fail
+again), or was lost with its process (and may succeed if it is repeated).
 
 Workers run torch, and with it the kernels of the CPU backend, on one thread each.
 """
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Attempt", "Executor", "LocalExecutor", "RayExecutor"]
 
-# Seconds that a worker gets to leave on its own, and a cluster to answer.
+# Seconds that a worker gets to end on its own, and a cluster to answer.
 PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What became of one instance.
+    """The result of running one instance once.
 
     Attributes:
-        instance: its name.
-        outcome: if it was done.
-        reason: in one line, if it was not.
-        lost: whether the process was lost, and not the task at fault.
+        instance: the name of the instance.
+        outcome: the outcome, or None if the attempt failed.
+        reason: why it failed, in one line; empty if it did not.
+        lost: whether it failed because its process was lost, not because of the task.
     """
 
     instance: str
@@ -57,7 +57,7 @@ class Attempt:
 
 
 class Executor(Protocol):
-    """A context: entering it starts what it needs, leaving it drops all that is under way."""
+    """A context manager: entering it starts what it needs, leaving it stops all running work."""
 
     def __enter__(self) -> Executor: ...
 
@@ -69,7 +69,7 @@ class Executor(Protocol):
     ) -> None: ...
 
     def slots(self) -> int:
-        """How many instances may be under way at once; where machines come and go, it changes."""
+        """How many instances may run at once; on a cluster whose machines change, this changes."""
         ...
 
     def submit(self, instance: str) -> None:
@@ -77,7 +77,7 @@ class Executor(Protocol):
         ...
 
     def wait(self, seconds: float) -> list[Attempt]:
-        """The attempts that have ended; waits for the first of them, but no longer than told."""
+        """The attempts that have ended since; waits at most `seconds` for the first of them."""
         ...
 
 
@@ -87,7 +87,7 @@ class Executor(Protocol):
 
 @lru_cache(maxsize=1)
 def _load(pickled: bytes) -> Task:
-    """The task of this worker: one, whatever it prepares for itself."""
+    """The task of this worker, unpickled once, so that what it prepares is kept."""
     import torch
 
     torch.set_num_threads(1)
@@ -95,7 +95,7 @@ def _load(pickled: bytes) -> Task:
 
 
 def _attempt(task: bytes, seed: int, instance: str) -> Attempt:
-    """Run one instance. What goes wrong is told and stops nothing."""
+    """Run one instance; an error of the task becomes a failed attempt."""
     import gendr
 
     try:
@@ -105,14 +105,14 @@ def _attempt(task: bytes, seed: int, instance: str) -> Attempt:
 
 
 def _reason(error: Exception) -> str:
-    """What happened and where, in one line."""
+    """The error and its place in one line."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     text = " ".join(str(error).split()) or "no message"
     return f"{type(error).__name__}: {text} ({Path(place.filename).name}:{place.lineno})"
 
 
 def _serve(pipe: Connection, task: bytes, seed: int) -> None:
-    """What a local worker does until the pipe closes."""
+    """The loop of a local worker: run what the pipe names until it closes."""
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     with suppress(EOFError):
         while True:
@@ -120,7 +120,7 @@ def _serve(pipe: Connection, task: bytes, seed: int) -> None:
 
 
 def _leave_with_parent() -> None:
-    """A worker whose parent was killed must not work on for nobody."""
+    """End this worker when its parent has died."""
     parent = parent_process()
     assert parent is not None  # for the type checker
     parent.join()
@@ -133,7 +133,7 @@ def _leave_with_parent() -> None:
 
 @dataclass
 class _Worker:
-    """A process, our end of its pipe, and what it works on."""
+    """A process, our end of its pipe, and the instance that it runs."""
 
     process: SpawnProcess
     pipe: Connection
@@ -146,9 +146,9 @@ class LocalExecutor:
     Processes start when they are needed, and are replaced when they die.
 
     Args:
-        task: what they run.
-        workers: how many there are, >= 1.
-        seed: of the task.
+        task: the task that they run.
+        workers: how many processes, >= 1.
+        seed: the seed of the task.
     """
 
     def __init__(self, task: Task, workers: int, *, seed: int = 0) -> None:
@@ -166,7 +166,7 @@ class LocalExecutor:
         trace: TracebackType | None,
     ) -> None:
         for worker in self._workers:
-            worker.pipe.close()  # an idle worker leaves at that
+            worker.pipe.close()  # an idle worker ends at that
             if worker.instance is not None:
                 worker.process.terminate()
         for worker in self._workers:
@@ -186,7 +186,7 @@ class LocalExecutor:
         idle = (worker for worker in self._workers if worker.instance is None)
         worker = next(idle, None) or self._start()
         worker.instance = instance
-        with suppress(OSError):  # it is dead, which `wait` will find
+        with suppress(OSError):  # the worker died, which `wait` will find
             worker.pipe.send(instance)
 
     def _start(self) -> _Worker:
@@ -209,7 +209,7 @@ class LocalExecutor:
         return [self._receive(worker) for pipe, worker in busy.items() if pipe in ready]
 
     def _receive(self, worker: _Worker) -> Attempt:
-        """What a worker says, or that it can say nothing any more."""
+        """The attempt that a worker sends, or a lost one if the worker is dead."""
         try:
             attempt = worker.pipe.recv()
         except (EOFError, OSError):
@@ -218,7 +218,7 @@ class LocalExecutor:
         return attempt
 
     def _bury(self, worker: _Worker) -> str:
-        """Forget a dead worker; how it died."""
+        """Remove a dead worker and say how it died."""
         self._workers.remove(worker)
         worker.pipe.close()
         worker.process.join()
@@ -233,9 +233,9 @@ class LocalExecutor:
 
 @contextmanager
 def _no_interrupts() -> Generator[None, None, None]:
-    """Processes that start here ignore Ctrl-C, which a terminal sends to all; the parent acts."""
+    """Let processes that start here ignore Ctrl-C: a terminal sends it to all, the parent acts."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals belong to the main thread
+        yield  # only the main thread may set signal handlers
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -249,16 +249,17 @@ def _no_interrupts() -> Generator[None, None, None]:
 
 
 class RayExecutor:
-    """Tasks of a Ray cluster: an instance takes one core, and a part of a GPU if told.
+    """Tasks on a Ray cluster: an instance takes one core, and part of a GPU if asked for.
 
-    gendr must be installed on its machines, in the same version.
+    The machines of the cluster need the same version of gendr.
 
     Args:
-        task: what they run.
-        address: of the cluster, as `ray.init` takes it; None starts one on this machine.
+        task: the task to run.
+        address: the address of the cluster, as `ray.init` takes it; None starts a cluster on this
+            machine.
         workers: the most instances at once; None is as many as the cluster has room for.
-        gpus: per instance, such as 0.25.
-        seed: of the task.
+        gpus: GPUs per instance, such as 0.25.
+        seed: the seed of the task.
 
     Raises:
         RuntimeError: if Ray is not installed.
@@ -283,17 +284,17 @@ class RayExecutor:
         self._running: dict[Any, str] = {}  # names by the references of their results
 
     def __enter__(self) -> RayExecutor:
-        """Connect.
+        """Connect to the cluster.
 
         Raises:
             ConnectionError: if there is no cluster at the address.
-            RuntimeError: if it has no room for a single instance.
+            RuntimeError: if the cluster has no room for a single instance.
         """
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody agreed to send any
-        # Without this, Ray warns of it whenever a task asks for no GPU.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # the user was not asked
+        # Without this, Ray warns whenever a task asks for no GPU.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         _check_address(self._address)
-        # Only a cluster that starts here can be told its size.
+        # Only a cluster that is started here can be given a size.
         size = {} if self._address else {"num_cpus": self._most, "include_dashboard": False}
         self._ray.init(self._address or "local", log_to_driver=False, logging_level="error", **size)
         try:
@@ -351,7 +352,7 @@ class RayExecutor:
         errors = self._ray.exceptions
         try:
             return self._ray.get(reference)
-        except errors.RayTaskError as error:  # not of the task, such as a missing package
+        except errors.RayTaskError as error:  # outside the task, such as a missing package
             return Attempt(instance, reason=_reason(error))
         except errors.RayError as error:
             said = str(error).strip().partition("\n")[0]
@@ -359,10 +360,10 @@ class RayExecutor:
 
 
 def _check_address(address: str | None) -> None:
-    """See that somebody listens at HOST:PORT; Ray itself would try for minutes.
+    """Check that a program listens at HOST:PORT; Ray itself would try for minutes.
 
     Raises:
-        ConnectionError: if nobody does.
+        ConnectionError: if none does.
     """
     host, _, port = (address or "").rpartition(":")
     if not port.isdecimal() or "/" in host:

@@ -1,4 +1,4 @@
-"""Many instances of the family on one task: which, in what order, until when.
+"""Run many instances of the family on one task: choose them, order them, run them.
 
 >>> chosen = jobs(select(dists=["gamma*"], tconorms=["yager"]))
 >>> with Store("results.sqlite", write=True) as store:
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Job", "Progress", "Status", "forecast", "jobs", "run_grid", "select"]
 
-# An instance whose process was lost gets so many attempts in all.
+# How many attempts an instance gets in all if its processes are lost.
 ATTEMPTS = 3
-# When nothing at all has been done yet, so many lost processes mean that no process can work.
+# After this many lost processes before the first result, the run is stopped: none can work.
 HOPELESS = 10
-# Seconds: how long the loop waits for an attempt to end, and between two looks into the file.
+# Seconds that the loop waits for an attempt to end, and between two readings of the file.
 POLL, HEARTBEAT = 1.0, 5.0
-# How much slower a heavy job is thought to be than a light one, as long as only one kind is known.
+# How much slower the forecast takes heavy jobs to be while it has seen only one kind.
 HEAVIER = 10.0
-# Seconds between two lines of progress where there is no terminal for a bar.
+# Seconds between two lines of progress if there is no terminal for a progress bar.
 LINE = 60.0
 
 
@@ -54,7 +54,7 @@ def select(
     Args:
         dists: a distribution is chosen if any of these matches; all are if there are none.
         tconorms: the same for T-conorms.
-        limit: keep the first so many.
+        limit: keep this many, the first ones; None keeps all.
 
     Raises:
         ValueError: for a pattern that matches nothing; near names are listed.
@@ -77,7 +77,7 @@ def select(
 
 
 def _canonical(parse: Callable[[str], Any]) -> Callable[[str], str]:
-    """The text that a member gives of itself, for the text that a user gives of it."""
+    """A function that turns the text of a user into that which `str` gives of the same member."""
 
     def canonical(text: str) -> str:
         try:
@@ -117,9 +117,10 @@ class Job:
     """One instance to run, as far as the order and the forecast need to know it.
 
     Attributes:
-        name: of the instance.
-        law: text of its distribution; jobs of one law take about the same time.
-        reach: how far it looks for faces, in NDC at a usual scale; what reaches further is slower.
+        name: the name of the instance.
+        law: the text of its distribution; jobs of one law take about the same time.
+        reach: the distance at which it still looks for faces, in NDC at a usual scale; a job with
+            a larger reach is slower.
     """
 
     name: str
@@ -135,22 +136,22 @@ class Job:
 def jobs(instances: Iterable[Instance]) -> list[Job]:
     """Instances as jobs, in the order in which they are best run.
 
-    First one of each law, heavy and light in turn, so that the forecast soon knows them all; then
-    the heavy ones, so that the end does not wait for a late one of them.
+    First comes one job of each law, heavy and light in turn, so that the forecast soon has seen all
+    laws; then the heavy jobs, so that no heavy one starts last and keeps the rest waiting.
     """
     every = [_job(instance) for instance in instances]
     every.sort(key=lambda job: -job.reach)  # stable: equals stay in the order of the benchmark
     members: defaultdict[str, list[Job]] = defaultdict(list)
     for job in every:
         members[job.law].append(job)
-    # Those in the middle: the first T-conorm, the maximum, is cheaper than the others.
+    # Take the middle job of each law: the first T-conorm, the maximum, is cheaper than the others.
     scouts = list(_from_both_ends([law[len(law) // 2] for law in members.values()]))
     known = set(scouts)
     return scouts + [job for job in every if job not in known]
 
 
 def _job(instance: Instance) -> Job:
-    reach = instance.dist.radius(1e-2, 1e-4)  # a usual scale; what matters less than this is cheap
+    reach = instance.dist.radius(1e-2, 1e-4)  # at a usual scale and cutoff
     return Job(instance.name, str(instance.dist), float(reach))
 
 
@@ -163,7 +164,7 @@ def _from_both_ends(scouts: Iterable[Job]) -> Iterator[Job]:
 
 
 def forecast(left: Mapping[Job, float], done: Mapping[Job, float], workers: int) -> float | None:
-    """Seconds until all is done, from what the jobs that are done took.
+    """Forecast the seconds until all jobs are done, from the times of finished jobs.
 
     Args:
         left: jobs that are not done -> seconds that they have been running for, 0 for most.
@@ -171,8 +172,9 @@ def forecast(left: Mapping[Job, float], done: Mapping[Job, float], workers: int)
         workers: how many jobs run at once, >= 1.
 
     Returns:
-        None while nothing is known. A law is as slow as its jobs were on average; one of which no
-        job is done is as slow as the others of its kind, heavy or light, are in the middle.
+        The seconds, or None while no job is done. Jobs of a law are taken to be as slow as its
+        finished jobs on average; a law without finished jobs as slow as the median of the other
+        laws of its kind, heavy or light.
     """
     seen: defaultdict[str, list[float]] = defaultdict(list)
     is_heavy: dict[str, bool] = {}
@@ -192,7 +194,7 @@ def forecast(left: Mapping[Job, float], done: Mapping[Job, float], workers: int)
         max(means.get(job.law, typical[job.is_heavy]) - running, 0.0)
         for job, running in left.items()
     ]
-    # The end comes neither before all the work is shared out nor before the longest job is over.
+    # It takes at least the work divided by the workers, and at least the longest job.
     return max(math.fsum(needed) / workers, max(needed, default=0.0))
 
 
@@ -202,13 +204,13 @@ def forecast(left: Mapping[Job, float], done: Mapping[Job, float], workers: int)
 
 @dataclass(frozen=True)
 class Status:
-    """How far a grid is.
+    """The progress of a grid.
 
     Attributes:
         total: how many instances there are.
-        scores: of those that are done, by name.
+        scores: the scores of the finished instances, by name.
         failed: how many were given up.
-        running: how many are under way in this process.
+        running: how many run in this process now.
         seconds_left: a forecast, None while nothing is known.
     """
 
@@ -237,23 +239,23 @@ def run_grid(
     executor: Executor,
     watch: Callable[[Status], None] | None = None,
 ) -> Status:
-    """Run what is left of some jobs, and write down what comes of it.
+    """Run those jobs that are not done yet, and record their results.
 
-    Other processes may do the same with the same file. Each stays until all jobs are done or given
-    up, and takes over what another one leaves behind.
+    Several processes may do so with the same file. Each of them stays until all jobs are done or
+    given up, and takes over the jobs of a process that ended early.
 
     Args:
-        store: open for writing.
-        run: of that file.
-        chosen: in the order in which to run them.
-        executor: not entered yet.
-        watch: is told the state of affairs, at least once a second.
+        store: the results file, open for writing.
+        run: a run of that file.
+        chosen: the jobs, in the order in which to run them.
+        executor: an executor that has not been entered yet.
+        watch: called with the status at least once a second.
 
     Returns:
-        The state in the end.
+        The status at the end.
 
     Raises:
-        RuntimeError: if processes are lost again and again before one has done anything.
+        RuntimeError: if many processes are lost before there is a first result.
     """
     grid = _Grid(store, run, chosen, executor)
     try:
@@ -276,15 +278,15 @@ class _Grid:
         self.store, self.run, self.executor = store, run, executor
         self.jobs = {job.name: job for job in chosen}
         self.waiting = deque(chosen)
-        self.again: deque[Job] = deque()  # ours, but their process was lost
-        self.started: dict[Job, float] = {}  # under way here, and since when
+        self.again: deque[Job] = deque()  # claimed by us, to be repeated after a lost process
+        self.started: dict[Job, float] = {}  # running here, and since when
         self.attempts: Counter[Job] = Counter()
         self.losses_at_first: int | None = 0  # None from the first success on
         self.slots = 0
         self.look()
 
     def look(self) -> None:
-        """Read what is settled, by whichever process, and say that this one is alive."""
+        """Read what all processes have finished or given up, and send our heartbeat."""
         self.looked = time.monotonic()
         self.store.heartbeat()
         jobs, run = self.jobs, self.run
@@ -300,7 +302,7 @@ class _Grid:
         return not (self.waiting or self.again or self.started)
 
     def step(self) -> None:
-        """Keep the workers busy, and take what they have done."""
+        """Give work to idle workers, and settle the attempts that have ended."""
         self.slots = self.executor.slots()
         while len(self.started) < self.slots and (job := self.next()):
             self.attempts[job] += 1
@@ -312,7 +314,7 @@ class _Grid:
             self.look()
 
     def next(self) -> Job | None:
-        """A job that is ours to run, if there is any."""
+        """Claim a job that no other process works on; None if there is none."""
         if self.again:
             return self.again.popleft()
         for _ in range(len(self.waiting)):
@@ -321,11 +323,11 @@ class _Grid:
             if claim == "claimed":
                 return job
             if claim == "taken":
-                self.waiting.append(job)  # it may be left behind yet
+                self.waiting.append(job)  # its process may still give it back
         return None
 
     def settle(self, attempt: Attempt) -> None:
-        """Write down an outcome or a failure, or have it tried again."""
+        """Record an outcome or a failure, or queue a lost job again."""
         job = self.jobs[attempt.instance]
         del self.started[job]
         if attempt.outcome is not None:
@@ -340,7 +342,7 @@ class _Grid:
             self.failed.add(job)
 
     def check_hope(self, reason: str) -> None:
-        """Stop if all that ever happened here is that processes were lost."""
+        """Raise if many processes were lost and none had a result."""
         if self.losses_at_first is None:
             return
         self.losses_at_first += 1
@@ -351,7 +353,7 @@ class _Grid:
             )
 
     def status(self) -> Status:
-        """The state of affairs."""
+        """The present status."""
         now = time.monotonic()
         left = {
             job: now - self.started[job] if job in self.started else 0.0
@@ -370,15 +372,15 @@ class _Grid:
 
 
 # ---------------------------------------------------------------------------------------------
-# what a person sees of it
+# what the user sees
 
 
 class Progress:
-    """A bar on a terminal, and where there is none a line a minute; on stderr.
+    """A progress bar on stderr, or a line a minute if stderr is no terminal.
 
     Args:
-        name: of the task.
-        better: which of its scores are.
+        name: the name of the task.
+        better: whether its lower or its higher scores are better.
     """
 
     def __init__(self, name: str, better: Literal["lower", "higher"]) -> None:
@@ -388,7 +390,7 @@ class Progress:
         self._next_line = 0.0
 
     def __call__(self, status: Status) -> None:
-        """Show how far the grid is."""
+        """Show the progress of the grid."""
         if sys.stderr.isatty():
             self._draw(status)
         elif time.monotonic() >= self._next_line:
@@ -397,7 +399,7 @@ class Progress:
             sys.stderr.write(f"{self._name}: {done}, {self.text(status)}\n")
 
     def text(self, status: Status) -> str:
-        """All but how many are done."""
+        """The status in words, without the number of finished instances."""
         parts = [f"{status.failed} failed"] if status.failed else []
         if status.left and status.seconds_left is not None:
             parts.append(f"about {_duration(status.seconds_left)} left")
@@ -425,7 +427,7 @@ class Progress:
 
 
 def _duration(seconds: float) -> str:
-    """As precisely as a forecast can be."""
+    """A duration as text, rounded as coarsely as a forecast is."""
     if seconds < 60:
         return f"{max(5 * math.ceil(seconds / 5), 5)} s"
     minutes = math.ceil(seconds / 60)

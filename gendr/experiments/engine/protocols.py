@@ -1,4 +1,5 @@
-"""The names of the protocols that every task has; imports nothing, for --help."""
+"""The names of the protocols that every task has; this file imports nothing, so --help is fast."""
 
-# Reduced, for two cores and an hour or two for all instances; as published, for a GPU.
+# "laptop" is reduced: two cores need an hour or two for all instances. "paper" is as published,
+# for a GPU.
 PROTOCOLS = ("laptop", "paper")

@@ -7,10 +7,10 @@
 A run is a task, its protocol and a seed; a file may hold several. Its tables:
 
 - `runs`: one row per run; the protocol is canonical JSON, so that equal protocols are equal text;
-- `results`: one row per instance that is done;
+- `results`: one row per finished instance;
 - `trials`: every candidate of the grid searches behind them;
-- `failures`: instances that were given up, and why;
-- `claims`: instances at work, by whom, with a heartbeat.
+- `failures`: instances that were given up, with the reason;
+- `claims`: instances that are being run, with the owner and its last heartbeat.
 
 An instance is recorded in one transaction, so a process that is killed loses what it was working on
 and nothing else. Several processes of one machine may write; claims keep them from doing the same
@@ -61,9 +61,9 @@ __all__ = [
     "software_version",
 ]
 
-# In the header of our files: whose they are ("gend"), and of which layout.
+# In the header of our files: the application id ("gend") and the version of the layout.
 APPLICATION, SCHEMA_VERSION = 0x67656E64, 1
-# Seconds: how long a writer waits for another one, and after which a silent claim is void.
+# Seconds that a writer waits for another one, and without heartbeat until a claim is void.
 BUSY, STALE = 30.0, 60.0
 
 _SCHEMA = """
@@ -89,21 +89,21 @@ CREATE TABLE claims (
 
 
 class StoreError(ValueError):
-    """A file that cannot be used, in one line."""
+    """A results file cannot be used; the message is one line."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What was asked for.
+    """A task with its protocol and seed.
 
     Attributes:
-        id: of the run within its file.
+        id: the number of the run within its file.
         task: "shape" or "pose".
-        protocol: canonical JSON of everything that defines the numbers.
-        seed: of all random draws.
-        version: of gendr when the run began.
+        protocol: canonical JSON of everything that the scores depend on.
+        seed: the seed of all random draws.
+        version: the version of gendr when the run began.
         created: UTC, ISO 8601.
-        protocol_name: such as "laptop"; only a label, it does not tell runs apart.
+        protocol_name: a label such as "laptop"; runs may share it.
     """
 
     id: int
@@ -117,16 +117,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Result:
-    """One instance, done.
+    """The result of one instance.
 
     Attributes:
-        run: id of the run.
-        instance: name of the instance.
-        score: of its best candidate; NaN if all diverged.
-        scale: of that candidate, in NDC (NDC^2 for squared distributions).
-        learning_rate: of that candidate.
-        seconds: that the instance took.
-        version: of gendr.
+        run: the id of its run.
+        instance: the name of the instance.
+        score: the score of its best candidate; NaN if all diverged.
+        scale: the scale of that candidate, in NDC (NDC^2 for squared distributions).
+        learning_rate: the learning rate of that candidate.
+        seconds: how long the instance took.
+        version: the version of gendr.
         picture: PNG of the fit, if there is one and it was asked for.
         finished: UTC, ISO 8601.
     """
@@ -144,7 +144,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Failure:
-    """One instance, given up after so many attempts."""
+    """An instance that was given up, after how many attempts, and why."""
 
     instance: str
     attempts: int
@@ -153,7 +153,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Row:
-    """A result as tables for others have it; `dist` is the distribution before squaring."""
+    """A result as a row of an exported table; `dist` is the distribution without squaring."""
 
     run: int
     task: str
@@ -175,12 +175,12 @@ class Store:
 
     Args:
         path: the file.
-        write: whether to write to it; it is then made if it is missing. A file that is something
-            else is left as it is.
+        write: whether to write to it; a missing file is then made. A file that is something else is
+            never changed.
 
     Raises:
-        StoreError: if the file is missing (for reading), is no SQLite file or another program's,
-            has another schema version, or cannot be written to.
+        StoreError: if the file is missing (for reading), is no SQLite file or that of another
+            program, has another schema version, or cannot be written to.
     """
 
     def __init__(self, path: str | Path, *, write: bool = False) -> None:
@@ -201,16 +201,16 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Leave the file; the last writer to do so makes it a single plain one."""
+        """Close the file; the last writer to do so turns it back into a single plain file."""
         if self._write:
-            with suppress(sqlite3.OperationalError):  # somebody else is still at it
+            with suppress(sqlite3.OperationalError):  # another process still uses the file
                 self._db.execute("PRAGMA busy_timeout = 0")
                 self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
 
     @contextmanager
     def _transaction(self) -> Generator[None, None, None]:
-        """All or nothing. The lock is taken first, so that what is read is what is changed."""
+        """A transaction that takes the write lock first, so that what it reads stays true."""
         self._db.execute("BEGIN IMMEDIATE")
         with self._db:
             yield
@@ -225,13 +225,13 @@ class Store:
         return [Run(*row) for row in rows]
 
     def find(self, task: str, protocol: str, seed: int) -> Run | None:
-        """The run of that task, protocol (as JSON) and seed, if the file has it."""
+        """The run with this task, protocol (as JSON) and seed; None if the file has none."""
         wanted = (task, protocol, seed)
         runs = self.runs()
         return next((run for run in runs if (run.task, run.protocol, run.seed) == wanted), None)
 
     def begin(self, task: str, protocol: str, seed: int, protocol_name: str = "") -> Run:
-        """The run of that task, protocol (as JSON) and seed, which is made if it is new."""
+        """The run with this task, protocol (as JSON) and seed; it is added if it is new."""
         self._db.execute(
             "INSERT OR IGNORE INTO runs (task, protocol, seed, version, created, protocol_name) "
             "VALUES (?, ?, ?, ?, ?, ?)",
@@ -241,14 +241,14 @@ class Store:
         assert run is not None  # for the type checker
         return run
 
-    # -- what is known of a run
+    # -- results of a run
 
     def results(self, run: Run, *, pictures: bool = True) -> list[Result]:
-        """The results of a run, in the order in which they came.
+        """The results of a run, in the order in which they were recorded.
 
         Args:
-            run: of this file.
-            pictures: whether to read these too, which are most of the file.
+            run: a run of this file.
+            pictures: whether to read the pictures too, which are most of the file.
         """
         picture = "picture" if pictures else "NULL"
         rows = self._db.execute(
@@ -283,12 +283,12 @@ class Store:
     # -- work
 
     def claim(self, run: Run, instance: str) -> Literal["claimed", "settled", "taken"]:
-        """Take on an instance.
+        """Claim an instance for this process.
 
         Returns:
-            "claimed": it is ours until it is recorded, given up or released.
-            "settled": it is done or given up.
-            "taken": somebody else works on it.
+            "claimed": the instance is ours until it is recorded, given up or released.
+            "settled": it is finished or was given up.
+            "taken": another process works on it.
         """
         key = (run.id, instance)
         with self._transaction():
@@ -310,25 +310,25 @@ class Store:
         return "claimed"
 
     def heartbeat(self) -> None:
-        """Say that this process is alive; due well within `STALE` seconds."""
+        """Renew the claims of this process; call it well within every `STALE` seconds."""
         self._db.execute(
             "UPDATE claims SET heartbeat = ? WHERE owner = ?", (time.time(), self.owner)
         )
 
     def at_work(self, run: Run) -> int:
-        """How many instances are being worked on, by all processes."""
+        """How many instances of a run are claimed, by all processes together."""
         rows = self._db.execute("SELECT owner, heartbeat FROM claims WHERE run = ?", (run.id,))
         return sum(owner == self.owner or not _is_void(owner, beat) for owner, beat in rows)
 
     def release(self) -> None:
-        """Give back what this process has claimed."""
+        """Give back all claims of this process."""
         self._db.execute("DELETE FROM claims WHERE owner = ?", (self.owner,))
 
     def record(self, run: Run, outcome: Outcome) -> bool:
-        """Write down an instance and its trials.
+        """Record the outcome of an instance and its trials.
 
         Returns:
-            False if it was done already, and nothing was changed.
+            False if the instance had a result already; nothing is changed then.
         """
         key = (run.id, outcome.instance)
         best = (outcome.score, outcome.scale, outcome.learning_rate)
@@ -351,7 +351,7 @@ class Store:
         return is_new
 
     def give_up(self, run: Run, instance: str, attempts: int, reason: str) -> None:
-        """Write down that an instance failed."""
+        """Record that an instance failed."""
         key = (run.id, instance)
         with self._transaction():
             self._db.execute(
@@ -362,7 +362,7 @@ class Store:
             self._db.execute("DELETE FROM claims WHERE run = ? AND instance = ?", key)
 
     def forget_failures(self, run: Run, instances: Iterable[str]) -> None:
-        """Let what was given up be tried again."""
+        """Remove recorded failures, so that their instances are run again."""
         with self._transaction():
             self._db.executemany(
                 "DELETE FROM failures WHERE run = ? AND instance = ?",
@@ -375,7 +375,7 @@ class Store:
 
 
 def _open(path: Path, write: bool) -> sqlite3.Connection:
-    """A connection to a file that is ours; whatever else it is, it stays as it is."""
+    """A connection to a file of ours; a file of any other kind is left unchanged."""
     if path.is_dir():
         raise StoreError(f"{path} is a folder; name a file")
     if not write and not path.is_file():
@@ -402,9 +402,9 @@ def _open(path: Path, write: bool) -> sqlite3.Connection:
 
 
 def _header(db: sqlite3.Connection, path: Path) -> tuple[int, int, int]:
-    """Application, schema version, and how many tables there are."""
+    """The application id, the schema version, and the number of tables."""
     try:
-        # One statement sees one state, also while somebody else makes the tables.
+        # A single statement sees one consistent state, even while another process makes the tables.
         row = db.execute(
             "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
             "FROM pragma_application_id, pragma_user_version"
@@ -418,7 +418,7 @@ def _header(db: sqlite3.Connection, path: Path) -> tuple[int, int, int]:
 
 
 def _check_ours(db: sqlite3.Connection, path: Path) -> bool:
-    """Refuse a file that is neither empty nor one of ours; whether it is empty."""
+    """Raise unless a file is empty or one of ours; returns whether it is empty."""
     application, version, tables = _header(db, path)
     if not tables and not application:
         return True
@@ -433,8 +433,8 @@ def _check_ours(db: sqlite3.Connection, path: Path) -> bool:
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Tables, if the file is new; and readers and a writer side by side."""
-    with suppress(sqlite3.OperationalError):  # others are at it: their mode is as good
+    """Make the tables if the file is new, and let readers and a writer work at the same time."""
+    with suppress(sqlite3.OperationalError):  # others use it: keep their mode
         db.execute("PRAGMA journal_mode = WAL")
     try:
         db.execute("BEGIN IMMEDIATE")  # also finds out whether the file can be written to
@@ -463,13 +463,13 @@ def _is_void(owner: str, heartbeat: float) -> bool:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
-    except PermissionError:  # it lives, under another user
+    except PermissionError:  # it is alive, under another user
         return False
     return False
 
 
 def _number(value: float | None) -> float:
-    """SQLite has no NaN: it writes NULL."""
+    """NaN for NULL, which is what SQLite stores for NaN."""
     return math.nan if value is None else value
 
 
@@ -479,7 +479,7 @@ def _now() -> str:
 
 @cache
 def software_version() -> str:
-    """Such as "0.1.0+f0d07d5-dirty"; the commit only if the code lies in its own repository."""
+    """The version such as "0.1.0+f0d07d5-dirty"; with the commit if run from the repository."""
     folder = Path(gendr.__file__).parent
     try:
         _git("ls-files", "--error-unmatch", "__init__.py", folder=folder)
@@ -530,10 +530,10 @@ def _row(run: Run, result: Result) -> Row:
 
 
 def check_export(kind: str, path: str | Path) -> None:
-    """See that `export` will work, before hours are spent on what it shall write.
+    """Check that `export` will work, before hours are spent on computing the results.
 
     Raises:
-        StoreError: if the format is unknown, its library missing, or the place no good.
+        StoreError: if the format is unknown, its library missing, or the path not writable.
     """
     path = Path(path)
     if kind not in _WRITERS:
@@ -547,12 +547,12 @@ def check_export(kind: str, path: str | Path) -> None:
 
 
 def export(store: Store, kind: str, path: str | Path) -> None:
-    """Write all results of a file as a table with the columns of `Row`; a file is replaced.
+    """Write all results of a file as a table with the columns of `Row`; replaces an existing file.
 
     Args:
-        store: what is read.
+        store: the results file to read.
         kind: "csv" or "parquet".
-        path: what is written.
+        path: the file to write.
 
     Raises:
         StoreError: see `check_export`.

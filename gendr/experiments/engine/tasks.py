@@ -1,4 +1,4 @@
-"""What an experiment asks of every renderer of the family, and what it gets back.
+"""The interface of a task, which scores renderers of the family, and of its outcomes.
 
 A task scores one instance: a distribution and a T-conorm. It has a protocol, which holds every
 number that the scores depend on, and a target mesh.
@@ -43,10 +43,10 @@ class Trial:
 
     Attributes:
         scale: > 0, NDC (NDC^2 for squared distributions).
-        learning_rate: Of Adam.
-        seed: Of what is drawn at random; where nothing is, as for shapes, the number of the
-            independent run that the candidate took part in.
-        score: As the task defines it.
+        learning_rate: The learning rate of Adam.
+        seed: The seed of the random draws; in tasks without any, such as shapes, the number of the
+            independent run that the candidate belongs to.
+        score: The score, as the task defines it.
     """
 
     scale: float
@@ -57,14 +57,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one instance reached.
+    """The outcome of one instance.
 
     Attributes:
-        instance: Its name.
-        score: Of the best candidate, the mean over the independent runs of the protocol.
-        scale: Of the best candidate of all runs, NDC (NDC^2 for squared distributions).
-        learning_rate: Of the same candidate.
-        seconds: That the instance took.
+        instance: The name of the instance.
+        score: The score of the best candidate, as a mean over the independent runs of the protocol.
+        scale: The scale of the best candidate of all runs, NDC (NDC^2 for squared distributions).
+        learning_rate: The learning rate of the same candidate.
+        seconds: How long the instance took.
         trials: All candidates.
         picture: A small PNG of what the best candidate found, or None.
     """
@@ -79,13 +79,13 @@ class Outcome:
 
 
 class Task(Protocol):
-    """An experiment with its protocol and its target; can be pickled.
+    """An experiment with its protocol and its target; it can be pickled.
 
     Attributes:
-        name: Such as "shape".
-        title: For the heads of reports.
-        better: Which scores are.
-        unit: Of the scores, for the axes of figures.
+        name: The name, such as "shape".
+        title: The title in reports.
+        better: Whether lower or higher scores are better.
+        unit: The unit of the scores, for the axes of figures.
     """
 
     name: ClassVar[str]
@@ -95,11 +95,11 @@ class Task(Protocol):
 
     @classmethod
     def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> Self:
-        """The task at a protocol of `PROTOCOLS`, with some of its fields replaced."""
+        """The task with a protocol of `PROTOCOLS`, some of whose fields may be replaced."""
         ...
 
     def protocol_json(self) -> str:
-        """Everything that defines the scores, as canonical JSON; the target by its content."""
+        """Everything that the scores depend on, as canonical JSON; the target as a hash."""
         ...
 
     def run(self, instance: Instance, seed: int = 0, progress: Progress | None = None) -> Outcome:
@@ -107,7 +107,7 @@ class Task(Protocol):
 
         Args:
             instance: A distribution and a T-conorm.
-            seed: Of what is drawn at random, >= 0.
+            seed: The seed of the random draws, >= 0.
             progress: Called now and then with the part that is done, in [0, 1].
         """
         ...
@@ -118,13 +118,13 @@ class Task(Protocol):
 
 
 class Meter:
-    """Tells how much is done, in equal parts."""
+    """Reports the progress of work that consists of equal parts."""
 
     def __init__(self, parts: int, progress: Progress | None) -> None:
         self.parts, self.progress, self.done = parts, progress, 0
 
     def advance(self) -> None:
-        """One part more."""
+        """Report that one more part is done."""
         self.done += 1
         if self.progress is not None:
             self.progress(self.done / self.parts)
@@ -137,7 +137,7 @@ def changed(settings: _Settings, overrides: dict[str, Any]) -> _Settings:
     """A protocol with some of its fields replaced; lists become tuples.
 
     Raises:
-        ValueError: For a field that it does not have, with the nearest names.
+        ValueError: For a field that the protocol does not have; the nearest names are listed.
     """
     names = [field.name for field in fields(settings)]
     for name in overrides:
@@ -147,12 +147,12 @@ def changed(settings: _Settings, overrides: dict[str, Any]) -> _Settings:
 
 
 def canonical_json(task: str, settings: DataclassInstance, target: str) -> str:
-    """A protocol as text: equal texts, equal scores.
+    """A protocol as text; runs with equal texts have equal scores.
 
     Args:
-        task: Its name.
+        task: The name of the task.
         settings: The protocol.
-        target: Digest of the target.
+        target: A hash of the target.
     """
     values = {"task": task, **asdict(settings), "target": target}
     return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -1,4 +1,4 @@
-"""What the results of a grid look like: ranked, as figures of a paper and as one page."""
+"""Views of the results of a grid: a ranking, figures for papers, and a page."""
 
 from gendr.experiments.report.page import make_page
 from gendr.experiments.report.summary import Summary, load_summaries

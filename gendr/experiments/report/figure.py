@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = ["heat_map_figure"]
 
-# Inches: the side of a cell, the longest bar, the space between parts of the figure, and what the
-# names of T-conorms and of distributions, the title and the colour bar need.
+# In inches: the side of a cell, the longest bar, the space between parts of the figure, and the
+# room for the names of T-conorms and of distributions, the title and the colour bar.
 CELL, BAR, SPACE = 0.15, 0.4, 0.05
 NAMES, FEET, TITLE, RAMP = 1.35, 1.75, 0.35, 0.85
 HATCH, DIVERGED, BARS = "#c3c9d0", "#d9dde2", "#7d8894"
 
 
 def heat_map_figure(summary: Summary) -> Figure:
-    """The plain heat map left, the squared one right, histograms of the best 10 %, a colour bar.
+    """The heat maps of plain and squared distributions, histograms of the best 10 %, a colour bar.
 
     Args:
         summary: A run with at least one score.
@@ -53,7 +53,7 @@ def heat_map_figure(summary: Summary) -> Figure:
         for heat_map, left in zip(summary.maps, (NAMES, NAMES + each), strict=True):
             body = axes(left, FEET, wide, tall)
             _draw_map(body, summary, heat_map, norm)
-            if heat_map.squared:  # beside the plain one, which has these names
+            if heat_map.squared:  # the plain map beside it has these names
                 body.set_yticklabels([])
             _draw_columns(axes(left, FEET + tall + SPACE, wide, BAR), heat_map, most[0])
             _draw_rows(axes(left + wide + SPACE, FEET, BAR, tall), heat_map, most[1])
@@ -62,7 +62,7 @@ def heat_map_figure(summary: Summary) -> Figure:
 
 
 def _colours(summary: Summary) -> str:
-    """The bright end is the best."""
+    """The colour map whose bright end is the best score."""
     return "viridis_r" if summary.better == "lower" else "viridis"
 
 

@@ -1,7 +1,7 @@
-"""The report of a results file: one page that is complete in itself.
+"""The report of a results file: one self-contained page.
 
-The page (report.html, report.css, report.js) draws what is handed to it as JSON; names, formulas,
-ranks and pictures are put into that here. It needs no network and no server.
+The page (report.html, report.css, report.js) draws what it finds in embedded JSON. This file makes
+that JSON: names, formulas, ranks and pictures. The page needs no network and no server.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def make_page(summaries: Sequence[Summary], source: str) -> str:
         "colours": VIRIDIS,
         "runs": [_run(summary) for summary in summaries],
     }
-    # No text of the data may end the element that holds it.
+    # No text in the data may close the HTML element that holds it.
     embedded = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
     template = Template(_file("report.html"))
     return template.substitute(style=_file("report.css"), script=_file("report.js"), data=embedded)
@@ -54,12 +54,12 @@ def _file(name: str) -> str:
 
 
 def _date(iso: str) -> str:
-    """Minutes are enough, UTC throughout."""
+    """An ISO time shortened to minutes, UTC."""
     return f"{iso[:16].replace('T', ' ')} UTC"
 
 
 # ---------------------------------------------------------------------------------------------
-# what the page is told
+# the data of the page
 
 
 def _run(summary: Summary) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _result(entry: Entry) -> dict[str, Any]:
 
 
 def _or_none(value: float) -> float | None:
-    """JSON has no NaN."""
+    """The value, or None for NaN, which JSON lacks."""
     return None if math.isnan(value) else value
 
 
@@ -150,7 +150,7 @@ def _coverage(dist: Distribution) -> str:
 
 
 def _law(dist: Distribution) -> str:
-    """F itself, with its parameters."""
+    """The formula of F with its parameters."""
     law = dist.law
     parts = [f"F(z) = {law.formula}" if isinstance(law, Law) else f"F is {law}"]
     if dist.shape_parameter is not None:

@@ -29,9 +29,9 @@ from gendr.tnorms import TConorm
 
 __all__ = ["Entry", "HeatMap", "Summary", "group_starts", "label", "load_summaries", "summarise"]
 
-# The marginal histograms count this share of the best, in each heat map for itself (Figure 5.4).
+# The histograms beside a heat map count the best this-large share of its scores (Figure 5.4).
 TOP_SHARE = 0.1
-# This share of the scores, the worst, has one colour: failures must not use up the scale.
+# The worst scores, this share of all, get one colour, so that failures do not use up the scale.
 CLIPPED_SHARE = 0.05
 
 Better = Literal["lower", "higher"]
@@ -44,9 +44,9 @@ class Entry:
 
     Attributes:
         instance: The renderer.
-        result: What it reached.
-        row: Of its T-conorm.
-        column: Of its distribution without squaring.
+        result: Its result.
+        row: The row of its T-conorm.
+        column: The column of its distribution (without squaring).
         rank: 1 + the number of better scores in the run; None if its score is NaN.
     """
 
@@ -62,11 +62,11 @@ class HeatMap:
     """The plain or the squared half of a run, arrays [T-conorms, distributions].
 
     Attributes:
-        squared: Which half.
-        places: int64, where a renderer stands in `Summary.entries`; -1 if it has not been run.
-        scores: float64, NaN where it has not been run or diverged.
-        top: bool, whether it is among the best 10 % of what has been run of this half. All that
-            tie with the last of them are in.
+        squared: Whether it is the half of the squared distributions.
+        places: int64, the index of a renderer in `Summary.entries`; -1 if it has not been run.
+        scores: float64, NaN where a renderer has not been run or diverged.
+        top: bool, whether a renderer is among the best 10 % of this half, as far as it has been
+            run; all that tie with the last of them are included.
     """
 
     squared: bool
@@ -80,12 +80,12 @@ class Summary:
     """A run, ranked.
 
     Attributes:
-        run: What was asked for.
-        title: Of its task.
-        unit: Of the scores.
-        better: Which scores are.
-        failures: What was given up.
-        entries: Best first, NaN last.
+        run: The run.
+        title: The title of its task.
+        unit: The unit of the scores.
+        better: Whether lower or higher scores are better.
+        failures: The instances that were given up.
+        entries: The renderers, best first, NaN last.
         rows: The T-conorms: those of the benchmark, then others by name.
         columns: The distributions, none of them squared: those of the benchmark, then others.
         maps: The plain and the squared heat map.
@@ -105,7 +105,7 @@ class Summary:
 
     @property
     def worst(self) -> float:
-        """The last score that is a number; NaN if there is none."""
+        """The worst score that is a number; NaN if there is none."""
         return next((e.result.score for e in reversed(self.entries) if e.rank), math.nan)
 
     @property
@@ -118,11 +118,11 @@ def load_summaries(path: str | Path, ids: Collection[int] = ()) -> list[Summary]
     """The runs of a results file that have results.
 
     Args:
-        path: Of the file.
-        ids: Of the runs that are wanted; by default all.
+        path: The results file.
+        ids: The ids of the runs to load; by default all.
 
     Raises:
-        ValueError: The file cannot be read (see `Store`) or is damaged, has no such run or no
+        ValueError: If the file cannot be read (see `Store`) or is damaged, has no such run or no
             results, or holds a task or an instance that this version does not know.
     """
     try:
@@ -145,16 +145,16 @@ def summarise(run: Run, results: Sequence[Result], failures: Sequence[Failure] =
     """Rank the results of a run and lay them out.
 
     Args:
-        run: What was asked for.
-        results: In any order.
-        failures: What was given up.
+        run: The run.
+        results: Its results, in any order.
+        failures: Its failures.
 
     Raises:
-        ValueError: A task or an instance goes by a name that this version does not know.
+        ValueError: If this version does not know the name of the task or of an instance.
     """
     task = TASKS[check_choice("task", run.task, TASKS)]
     sign = 1 if task.better == "lower" else -1
-    # inf for NaN, so that what diverged comes last; ties go by name, the same each time.
+    # NaN counts as inf, so that what diverged comes last; ties are ordered by name.
     ordered = sorted(results, key=lambda r: (_or_inf(sign * r.score), r.instance))
     found = [instance(result.instance) for result in ordered]
     plain = [_without_square(each.dist) for each in found]
@@ -201,7 +201,7 @@ def _benchmark_first(benchmark: Sequence[_Member], found: Sequence[_Member]) -> 
 
 
 def _ranks(ordered: Sequence[Result]) -> list[int | None]:
-    """1 + the number of better scores, for results that come best first."""
+    """1 + the number of better scores, for results in order, best first."""
     ranks: list[int | None] = []
     for place, result in enumerate(ordered):
         tied = place > 0 and result.score == ordered[place - 1].score
@@ -221,7 +221,7 @@ def _heat_map(
 
 
 def _top(scores: NDArray[np.float64], count: int, better: Better) -> NDArray[np.bool_]:
-    """Where the best 10 % of `count` scores are, ties with the last of them included."""
+    """A mask of the best 10 % of `count` scores, including ties with the last of them."""
     cost = scores if better == "lower" else -scores
     ordered = np.sort(cost[~np.isnan(cost)])
     if not len(ordered):
@@ -245,13 +245,13 @@ def _limits(scores: NDArray[np.float64], better: Better) -> tuple[float, float] 
 
 
 def label(member: Distribution | TConorm) -> str:
-    """Such as "gamma 0.5 reversed" for gamma(shape=0.5).reversed, "yager 2" for yager(p=2)."""
+    """A short name: "gamma 0.5 reversed" of gamma(shape=0.5).reversed, "yager 2" of yager(p=2)."""
     words = re.sub(r"\.(?=[a-z])", " ", str(member))
     return re.sub(r"\((?:\w+=)?([^)]+)\)", lambda m: f" {float(m[1]):g}", words).replace("-", "−")
 
 
 def group_starts(members: Sequence[Distribution] | Sequence[TConorm]) -> list[bool]:
-    """Where a law or family with several members begins or ends: where figures leave a gap."""
+    """Whether a law or family with several members begins or ends before each: there is a gap."""
     names = [str(m.law) if isinstance(m, Distribution) else m.name for m in members]
     several = {name for name, count in Counter(names).items() if count > 1}
     return [False] + [
