@@ -1,4 +1,4 @@
-"""The main job: a mesh whose silhouettes are the ones given.
+"""Fitting a mesh to given silhouettes.
 
     >>> result = gendr.fit(masks, camera, steps=100)      # masks [B, H, W], B cameras
     >>> result.mesh.save("fit.obj"); result.iou
@@ -6,15 +6,16 @@
 The recipe, each part of which was chosen by trial on two airplanes:
 
 - the vertices are v = (I + smoothness L)^-1 u with the graph Laplacian L, and Adam moves u: every
-  step moves whole regions, so that steps can be large and the surface stays smooth; Adam divides
-  by one number for all vertices (`gendr.optim.UniformAdam`), which keeps its steps parallel to its
-  averaged gradient (Nicolet, Jacobson, Jakob, Large Steps in Inverse Rendering of Geometry, 2021,
-  both);
-- the loss is one minus the soft intersection over union, and a little of the creases;
-- the scale falls geometrically, from wide enough for every pixel near an outline to pull on it to
-  narrow enough for the soft image to be the hard one;
+  step moves whole regions, so that steps can be large and the surface stays smooth. This Adam
+  divides by one number for all vertices (`gendr.optim.UniformAdam`), which keeps its steps parallel
+  to its averaged gradient. Both are from Nicolet, Jacobson, Jakob, Large Steps in Inverse Rendering
+  of Geometry, 2021;
+- the loss is one minus the soft intersection over union, plus a small penalty of creases;
+- the scale falls geometrically. It starts wide enough for every pixel near an outline to pull on
+  the outline, and ends narrow enough for the soft image to equal the hard one;
 - everything happens in a frame whose unit is the size of the object, so that no setting depends on
-  the units of the world, and the mesh with the best hard silhouettes is kept.
+  the units of the world;
+- the result is the mesh that had the best hard silhouettes.
 """
 
 from gendr.fitting.api import fit

@@ -1,4 +1,4 @@
-"""`fit`: checks what it is given, and runs the job."""
+"""`fit`: checks its arguments and runs the fit."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ def fit(
     """Fit a mesh to silhouettes.
 
     Args:
-        target_masks: [B, H, W] in [0, 1]; soft edges count as they are, for the IoU the object is
-            where the mask is > 0.5.
+        target_masks: [B, H, W] in [0, 1]; soft edges are used as they are in the loss, and cut at
+            0.5 for the IoU.
         camera: B cameras.
         settings: By default `FitSettings()`.
         init: One mesh to start from, in the coordinates of the cameras (its `origin` is kept, not
             added); by default a sphere placed and sized from what all cameras see. Its topology is
             kept.
         callback: Called with the state after every step, for progress and checkpoints
-            (`state.save`). The state is a snapshot: what it raises, KeyboardInterrupt included,
-            ends the fit and leaves the state whole.
-        resume: A state or the path of a checkpoint to go on from, with the same arguments; the
-            result is the one of an uninterrupted run, bit for bit. Only `steps` may differ, also
-            after a finished fit: the scale then goes from where it is to the end of its schedule
-            in the steps that are left, and stays there if it is there.
-        **changes: Fields of `FitSettings` that differ from `settings`: fit(.., steps=50, lr=0.05).
+            (`state.save`). The state is a snapshot: an exception that the callback raises,
+            KeyboardInterrupt included, ends the fit and leaves the state complete.
+        resume: A state, or the path of a checkpoint, to continue from with the same arguments; the
+            result equals that of an uninterrupted run, bit for bit. Only `steps` may differ, also
+            after a finished fit: the scale then moves from its present value to the end of its
+            schedule in the steps that are left, and stays there if it has reached it.
+        **changes: Fields of `settings` to replace, as in fit(.., steps=50, lr=0.05).
 
     Raises:
         TypeError: If an argument has the wrong type or dtype.
-        ValueError: If shapes, values or settings are wrong, all masks are empty, all fill their
-            image, a camera is inside the sphere to start from, or `resume` is of another fit.
+        ValueError: If shapes, values or settings are wrong, all masks are empty, all masks fill
+            their image, a camera is inside the starting sphere, or `resume` belongs to another fit.
 
     Warns:
-        UserWarning: If some masks fill their image, as from a camera inside the object.
+        UserWarning: If some masks fill their image, as if the camera were inside the object.
     """
     settings = (settings or FitSettings()).changed(changes)
     check_finite("target_masks", check_float("target_masks", target_masks))
@@ -71,7 +71,7 @@ def fit(
 
 
 def _check_outlines(masks: Tensor) -> None:
-    """Warn of masks [B, H, W] that fill their image: there is no outline to fit."""
+    """Warn of masks [B, H, W] that fill their image, which show no outline; raise if all do."""
     filled = (masks > 0.5).flatten(1).all(1)
     count = int(filled.sum())
     what = f"{count} of {len(masks)} masks fill their whole image (the first is {{}}), so they show"

@@ -1,4 +1,4 @@
-"""The coordinates that a fit happens in: their unit is the size of the object."""
+"""The coordinates in which a fit is computed: their unit is the size of the object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPHERE = 0.4
 
 @dataclass(frozen=True)
 class Frame:
-    """Where the object is and how large: inner = (world - centre) / size.
+    """The place and size of the object, which define inner = (world - centre) / size.
 
     Attributes:
         centre: [3] float64, CPU, world units.
@@ -29,7 +29,7 @@ class Frame:
 
     @staticmethod
     def of_masks(masks: Tensor, camera: Camera) -> Frame:
-        """The frame in which the visual sphere of the masks has the radius of the start."""
+        """The frame in which the visual sphere of the masks has the radius `SPHERE`."""
         centre, radius = visual_sphere(camera, masks)
         return Frame(centre.double().cpu(), float(radius) / SPHERE)
 
@@ -56,7 +56,7 @@ class Frame:
         return (inner.double() * self.size + self.centre.to(inner.device)).to(inner.dtype)
 
     def check_outside(self, camera: Camera) -> None:
-        """See that no camera stands within the sphere that a fit starts from.
+        """Check that no camera is inside the sphere that a fit starts from.
 
         Such a camera would see nothing but the inside of the sphere.
 

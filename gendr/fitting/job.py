@@ -24,9 +24,9 @@ from gendr.rendering import Renderer
 
 __all__ = ["Job"]
 
-# Decay rates of the optimiser's averages; the second forgets faster than usual in so short a run.
+# Decay rates of the optimiser's averages; the second is below the usual 0.999, as runs are short.
 BETAS = (0.9, 0.99)
-# How often hard silhouettes are compared during a fit.
+# How many times hard silhouettes are compared during a fit.
 EVALUATIONS = 20
 
 
@@ -47,7 +47,7 @@ class Job:
         else:
             check_single("init", init)
             check_like("init", init.vertices, "target_masks", masks)
-            # Only the shape is fitted; what is on the surface goes along.
+            # Only the shape is fitted; colours and textures move along with it.
             start = init.detach().with_vertices(self.frame.inner(init.vertices.detach()))
         self.shape = SmoothParametrization(start, settings.smoothness)
         self.creases = FlattenLoss(start.faces, start.vertex_counts[0])
@@ -71,10 +71,10 @@ class Job:
         self.signature = {**settings.describe(), "input": digest.hexdigest()}
 
     def scale(self, state: FitState) -> float:
-        """The scale of the step after a state: by the factor that leads to the last scale in time.
+        """The scale of the next step: the last one times the factor that ends the schedule in time.
 
-        The factor is the same for all steps, unless their number was changed on the way: then
-        those that are left share what is left of the schedule.
+        The factor is the same for all steps unless their number was changed on the way; then the
+        remaining steps share the rest of the schedule.
         """
         if not state.history:
             return self.first_scale
@@ -93,10 +93,10 @@ class Job:
         )
 
     def restore(self, resume: FitState | str | Path) -> FitState:
-        """The state to go on from, given itself or as the path of a checkpoint.
+        """The state to continue from, which is given itself or as the path of a checkpoint.
 
         Raises:
-            ValueError: If it is of another fit, or has more steps than are asked for.
+            ValueError: If it belongs to another fit, or has done more steps than are asked for.
         """
         state = resume if isinstance(resume, FitState) else FitState.load(resume, self.masks.device)
         if state.step > self.settings.steps:
@@ -126,7 +126,7 @@ class Job:
         return torch.cat(found)
 
     def step(self, state: FitState, seconds: float) -> FitState:
-        """One step of `UniformAdam`; the state that is given stays as it is."""
+        """One step of `UniformAdam`; returns a new state and does not change the one given."""
         i, scale = state.step, self.scale(state)
         rows = self.batches[i]
         u = state.u.clone().requires_grad_()
@@ -160,7 +160,7 @@ class Job:
     def run(
         self, callback: Callable[[FitState], None] | None, resume: FitState | str | Path | None
     ) -> FitResult:
-        """All steps that are left, and what they come to."""
+        """Do all remaining steps and return the result."""
         state = self.begin() if resume is None else self.restore(resume)
         clock = time.perf_counter()
         while state.step < self.settings.steps:
@@ -171,7 +171,7 @@ class Job:
         return self.result(state)
 
     def result(self, state: FitState) -> FitResult:
-        """The best mesh of a state in the world, and how good it is."""
+        """The best mesh of a state, in world coordinates, with its metrics."""
         per_view = self.measure(state.best)
         metrics = {
             "iou": float(per_view.double().mean()),
@@ -188,17 +188,17 @@ class Job:
         return FitResult(mesh, metrics, state.history, meshes, self.settings, state)
 
     def world(self, vertices: Tensor) -> Mesh:
-        """The mesh of vertices of the frame."""
+        """The mesh in the world of vertices [V, 3] of the frame."""
         return self.shape.start.with_vertices(self.frame.world(vertices))
 
 
 def _slices(count: int, length: int = 24) -> list[list[int]]:
-    """Runs of views that are rendered together, which bounds the memory."""
+    """The views in groups that are rendered together, which bounds the memory."""
     return [list(range(i, min(i + length, count))) for i in range(0, count, length)]
 
 
 def _batches(count: int, settings: FitSettings) -> list[list[int]]:
-    """The views of every step: all of them, or runs of a sequence of seeded permutations."""
+    """The views of every step: all, or successive parts of seeded random permutations."""
     size = settings.views_per_step
     if count <= size:
         return [list(range(count))] * settings.steps

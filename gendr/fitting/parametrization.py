@@ -1,4 +1,4 @@
-"""Vertices of which an optimiser moves whole regions: `SmoothParametrization`."""
+"""`SmoothParametrization`: vertices as a smooth function of parameters that an optimiser moves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["SmoothParametrization", "check_single"]
 
 
 class _Solve(torch.autograd.Function):
-    """x -> A^-1 x for a symmetric, factorised A; its own derivative is the same solve."""
+    """x -> A^-1 x for a symmetric, factorised A; its backward pass is the same solve."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: Any) -> Tensor:
@@ -30,23 +30,24 @@ class _Solve(torch.autograd.Function):
 class SmoothParametrization(nn.Module):
     """Vertices as v = (I + smoothness L)^-1 u, with L the graph Laplacian of the mesh.
 
-    An optimiser that moves the parameter `u` moves regions of about sqrt(smoothness) edges across,
-    however it weighs the entries of its gradient, so the surface stays smooth under large steps.
+    An optimiser that changes the parameter `u` moves regions that are about sqrt(smoothness) edges
+    wide, however it scales the entries of the gradient, so that the surface stays smooth even if
+    steps are large.
 
     >>> shape = SmoothParametrization(icosphere(3))
     >>> optimizer = torch.optim.Adam(shape.parameters(), lr=0.03, betas=(0.9, 0.99))
     >>> loss = iou_loss(renderer(shape.mesh(), camera).alpha, masks)
 
     The matrix is factorised once, in float64, by SciPy; a solve takes time in proportion to the
-    number of vertices, on the CPU also if `u` lives elsewhere. Twice differentiable.
+    number of vertices. It runs on the CPU, wherever `u` is. Twice differentiable.
 
     Args:
         mesh: One mesh to start from; it is reproduced up to rounding.
         smoothness: lambda >= 0; 0 makes u the vertices themselves.
 
     Raises:
-        TypeError: If `mesh` is no mesh.
-        ValueError: If it is a batch, or smoothness is negative.
+        TypeError: If `mesh` is no `Mesh`.
+        ValueError: If it is a batch or has no faces, or if smoothness is negative.
 
     Source: Nicolet, Jacobson, Jakob, Large Steps in Inverse Rendering of Geometry, 2021, (12).
     """
@@ -88,7 +89,7 @@ class SmoothParametrization(nn.Module):
 
 
 def check_single(name: str, mesh: Mesh) -> None:
-    """Raise for what is not one mesh with faces."""
+    """Raise unless `mesh` is a single mesh with faces."""
     if not isinstance(mesh, Mesh):
         raise TypeError(f"{name} must be a gendr.Mesh, got {type(mesh).__name__}")
     if len(mesh) != 1:

@@ -1,4 +1,4 @@
-"""What a fit can be told."""
+"""The settings of a fit."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ if TYPE_CHECKING:
 
 __all__ = ["FitSettings"]
 
-# The scales, in pixels and for the logistic distribution, that `scale="auto"` stands for.
+# What `scale="auto"` means for the logistic distribution: the first and last scale in pixels.
 AUTO_PIXELS = (0.3, 0.05)
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """What a fit can be told; all lengths are pixels, NDC or the object's size.
+    """The settings of a fit; lengths are in pixels, in NDC or in units of the object's size.
 
     Attributes:
         steps: Adam steps, >= 1.
         dist: The distribution: a name, an object or a callable CDF.
         tconorm: The T-conorm: a name or an object.
         scale: How soft edges are: "auto", a number in NDC, "1.5px", or (start, end) or "start:end"
-            of these for a geometric schedule over the steps. "auto" is 0.3px:0.05px for logistic,
-            and for other laws what makes their middle half as wide.
-        lr: Step length of Adam, > 0, in the object's size: of the vertex that moves most.
-        flatness: >= 0, weight of the creases: (1 - cos)^2 of the angle between neighbouring faces,
-            mean over the edges.
-        smoothness: Of the parametrisation, >= 0.
-        subdivisions: Of the starting icosphere, if there is no mesh to start from.
-        views_per_step: Views per step, drawn by `seed` in random order if there are more.
+            of these for a geometric schedule over the steps. "auto" is 0.3px:0.05px for logistic;
+            for other laws it is scaled so that their middle half is as wide as that of logistic.
+        lr: Step length of Adam, > 0, in units of the object's size: how far the vertex with the
+            largest gradient moves.
+        flatness: >= 0, weight of the crease penalty: the mean over edges of (1 - cos)^2 of the
+            angle between the neighbouring faces.
+        smoothness: `smoothness` of `SmoothParametrization`, >= 0.
+        subdivisions: Subdivisions of the starting icosphere, if no mesh to start from is given.
+        views_per_step: Views per step; if there are more, they take turns in a random order.
         cutoff: Coverage at or below it counts as 0.
         backend: "auto", "cpu", "triton" or "reference".
-        seed: Of the order of the views.
-        frames: Shapes along the way that the result keeps; 0 for none.
+        seed: The seed of the order of the views.
+        frames: How many intermediate shapes the result keeps; 0 for none.
     """
 
     steps: int = 100
@@ -94,19 +95,19 @@ class FitSettings:
 
     @property
     def unit(self) -> str:
-        """Of the scales."""
+        """The unit of the scales."""
         return "NDC^2" if self.law.is_squared else "NDC"
 
     def scales(self, image_size: tuple[int, int]) -> tuple[float, float]:
         """First and last scale, in NDC (NDC^2 for squared distributions).
 
         Raises:
-            TypeError: for what is no scale.
-            ValueError: for what cannot be read or is not positive.
+            TypeError: if the setting has the wrong type.
+            ValueError: if it cannot be read or is not positive.
         """
         law, size = self.law, parse_image_size(image_size)
         if isinstance(self.scale, str) and self.scale == "auto":
-            # x grows as this power of the scale, see the transforms `squared` and `art`.
+            # The scale goes with this power of x, see the transforms `squared` and `art`.
             power = 2.0 if law.is_squared else 1 - law.art_exponent
             first, last = (pixels * 2 / size.side / _width(law) for pixels in AUTO_PIXELS)
             return first**power, last**power
@@ -127,7 +128,7 @@ class FitSettings:
         """The settings with some of them replaced.
 
         Raises:
-            ValueError: For a setting that does not exist, with the nearest names.
+            ValueError: For a setting that does not exist; the nearest names are listed.
         """
         for name in changes:
             check_choice("setting of a fit", name, [f.name for f in fields(FitSettings)])
@@ -141,6 +142,6 @@ class FitSettings:
 
 
 def _width(law: Distribution) -> float:
-    """Width of the middle half of a law at scale 1, over that of the logistic law; 0 for a step."""
+    """The width of the middle half of a law at scale 1, divided by that of the logistic law."""
     low, high = law.icdf(torch.tensor([0.25, 0.75], dtype=torch.float64)).tolist()
     return (high - low) / (2 * math.log(3))

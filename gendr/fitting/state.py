@@ -1,4 +1,4 @@
-"""Where a fit is after a step, and what it comes to."""
+"""The state of a fit after a step, and its result."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ FORMAT = "gendr fit 1"
 
 @dataclass(frozen=True, eq=False)
 class FitState:
-    """Where a fit is after a step; what it needs to go on, bit for bit.
+    """The state of a fit after a step: all that is needed to continue it bit for bit.
 
     Attributes:
         step: Steps done.
-        u: [V, 3], the parameter after them.
+        u: [V, 3], the parameter after these steps.
         first: [V, 3], Adam's average of the gradient.
         second: [V, 3], Adam's average of its square.
         history: One dict per step: step, loss, scale, and iou where it was measured.
         best_step: The step of the best mesh so far.
-        best_iou: Its mean hard IoU over all views.
-        best: [V, 3], its vertices, in the frame of the fit.
-        trace: (step, vertices) along the way, for pictures.
-        frame: Of the fit.
-        seconds: Spent so far, earlier runs included.
-        signature: What the fit is of and how: settings, and a digest of masks, cameras and start.
+        best_iou: The mean hard IoU of that mesh over all views.
+        best: [V, 3], the vertices of that mesh, in the frame of the fit.
+        trace: (step, vertices) of some steps, for pictures.
+        frame: The frame of the fit.
+        seconds: The time spent so far, earlier runs included.
+        signature: The settings, and a hash of masks, cameras and starting mesh.
     """
 
     step: int
@@ -53,14 +53,14 @@ class FitState:
 
     @property
     def loss(self) -> float:
-        """Loss of the last step, at its start."""
+        """The loss at the start of the last step."""
         return self.history[-1]["loss"] if self.history else float("nan")
 
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint; the file is replaced only when the new one is whole.
+        """Write a checkpoint; an existing file is replaced only when the new one is complete.
 
         Raises:
-            OSError: With the path, if it cannot be written; what was there is left.
+            OSError: With the path, if it cannot be written; an existing file is kept.
         """
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         values["frame"] = (self.frame.centre, self.frame.size)
@@ -71,7 +71,7 @@ class FitState:
         """Read a checkpoint.
 
         Raises:
-            ValueError: If there is none, or the file is something else.
+            ValueError: If there is no file, or it is no checkpoint of a fit.
         """
         names = [f.name for f in fields(FitState)]
         values = load_checkpoint(path, FORMAT, names, "a fit", device)
@@ -88,8 +88,8 @@ class FitResult:
         mesh: The mesh with the best hard silhouettes, in world coordinates.
         metrics: iou (mean hard IoU), iou_per_view, best_step, final_iou, seconds.
         history: One dict per step: step, loss, scale, and iou where it was measured.
-        trace: (step, mesh) along the way, in world coordinates, the best mesh last.
-        settings: As used.
+        trace: (step, mesh) of some steps, in world coordinates, the best mesh last.
+        settings: The settings that were used.
         state: The last state.
     """
 

@@ -17,7 +17,7 @@ from gendr.losses.means import mean
 
 __all__ = ["iou", "iou_loss", "mse_loss"]
 
-# How far soft values may leave [0, 1] by rounding; 8-bit images are off by far more.
+# How far rounding may take soft values beyond [0, 1]; 8-bit values are far beyond that.
 _ROUNDING = 1e-3
 
 
@@ -41,7 +41,7 @@ def _image_pair(name: str, image: Tensor, target: Tensor) -> Tensor:
 
 
 def _masks(alpha: Tensor, target: Tensor) -> Tensor:
-    """As `_image_pair`, for masks in [0, 1]."""
+    """As `_image_pair`, for masks, which must lie in [0, 1]."""
     target = _image_pair("alpha", alpha, target)
     if target.numel() and not torch.compiler.is_compiling():
         low, high = (float(x) for x in torch.aminmax(target.detach()))
@@ -67,8 +67,8 @@ def iou_loss(alpha: Tensor, target: Tensor) -> Tensor:
             are) or bool.
 
     Returns:
-        Scalar in [0, 1]: 1 - sum(a t) / sum(a + t - a t). Two empty images agree: 0; no images at
-        all: 0 too, as for all losses here.
+        Scalar in [0, 1]: 1 - sum(a t) / sum(a + t - a t). It is 0 for two empty images, which
+        agree, and, as for all losses here, for an empty batch.
 
     Raises:
         TypeError: If a dtype is wrong.
@@ -95,7 +95,8 @@ def iou(alpha: Tensor, target: Tensor, threshold: float = 0.5) -> Tensor:
         are empty.
 
     Raises:
-        As `iou_loss`, and if the threshold is out of range.
+        TypeError: As `iou_loss`.
+        ValueError: As `iou_loss`, and if the threshold is out of range.
     """
     check_number("threshold", threshold, above=0, below=1)
     target = _masks(alpha, target)

@@ -1,4 +1,4 @@
-"""The mean that all losses take."""
+"""The mean that all losses use."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["mean"]
 
 
 def mean(values: Tensor) -> Tensor:
-    """The mean, and 0 of nothing, where that of torch is NaN."""
+    """The mean of all values; 0 for an empty tensor, where torch's mean is NaN."""
     return values.mean() if values.numel() else values.sum()

@@ -69,13 +69,13 @@ class LaplacianLoss(nn.Module):
         check_shape("vertices", vertices, "[V, 3] or [B, V, 3]", V=self.num_vertices)
         check_device("vertices", vertices, "faces", self.edges)
         first, second = self.edges
-        # Differences before sums: a mesh far from the origin loses no digits.
+        # Subtract before summing, so that a mesh far from the origin loses no digits.
         step = vertices.index_select(-2, first) - vertices.index_select(-2, second)
         total = torch.zeros_like(vertices).index_add(-2, first, step)
         return total.index_add(-2, second, -step) / self.degree
 
     def forward(self, vertices: Tensor) -> Tensor:
-        """Sum over vertices and axes, mean over the batch.
+        """The loss: a sum over vertices and axes, and a mean over the batch.
 
         Args:
             vertices: [V, 3] or [B, V, 3].
@@ -87,12 +87,12 @@ class LaplacianLoss(nn.Module):
 
 
 class FlattenLoss(nn.Module):
-    """(1 + cos)^2 of the angle between the two faces at every inner edge; 0 where they are flat.
+    """The sum over inner edges of (1 + cos)^2 of the angle between the two faces; 0 if flat.
 
     The angle is measured inside: pi for a flat surface, pi/2 at the edges of a cube, 0 for a fold.
     Built once per topology. Faces may be oriented either way; edges of more than two faces count
-    once per pair, edges of one face not at all. A face of no area has no direction: its pairs give
-    the constant 1.
+    once per pair of faces, edges of one face not at all. A face without area has no normal: its
+    pairs give the constant 1.
 
     Args:
         faces: [F, 3] integers.
@@ -115,7 +115,7 @@ class FlattenLoss(nn.Module):
         pairs, sign = _face_pairs(faces, self.num_vertices)
         self.register_buffer("faces", faces, persistent=False)
         self.register_buffer("pairs", pairs, persistent=False)  # [2, P]
-        self.register_buffer("sign", sign, persistent=False)  # [P], +-1: both normals one side
+        self.register_buffer("sign", sign, persistent=False)  # [P], +-1 for equal sides
 
     def cosines(self, vertices: Tensor) -> Tensor:
         """Cosine between the normals of the faces of each pair, 1 if flat: [P] or [B, P]."""
@@ -128,7 +128,7 @@ class FlattenLoss(nn.Module):
         return (first * second).sum(-1) * self.sign
 
     def forward(self, vertices: Tensor) -> Tensor:
-        """Sum over pairs, mean over the batch.
+        """The loss: a sum over pairs of faces, and a mean over the batch.
 
         Args:
             vertices: [V, 3] or [B, V, 3].
@@ -150,7 +150,7 @@ def _topology(faces: Tensor, num_vertices: int | None) -> tuple[Tensor, int]:
 
 
 def _face_pairs(faces: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Pairs of faces that share an edge, [2, P], and 1 where their orientations agree, else -1."""
+    """Pairs of faces that share an edge, [2, P], and [P] 1 if their orientations agree, else -1."""
     tail, head = faces.reshape(-1), faces.roll(-1, dims=1).reshape(-1)
     face = torch.arange(len(faces), device=faces.device).repeat_interleave(3)
     real = tail != head
@@ -159,14 +159,15 @@ def _face_pairs(faces: Tensor, count: int) -> tuple[Tensor, Tensor]:
     key, order = torch.sort(key, stable=True)
     ahead, face = (tail < head)[order], face[order]
     pairs, signs = [], []
-    # Half-edges of one edge are neighbours now: all pairs at distance 1, then 2, ... in the list.
+    # After sorting, the half-edges of an edge are neighbours in the list. Find pairs of them at
+    # distance 1, then 2, and so on.
     for gap in range(1, len(key)):
         same = key[gap:] == key[:-gap]
         if not bool(same.any()):
             break
         same &= face[gap:] != face[:-gap]
         pairs.append(torch.stack((face[:-gap][same], face[gap:][same])))
-        # Neighbours of one orientation run through their edge in opposite directions.
+        # Two faces of equal orientation traverse their common edge in opposite directions.
         signs.append(2 * (ahead[:-gap][same] != ahead[gap:][same]).long() - 1)
     if not pairs:
         return faces.new_zeros(2, 0), faces.new_zeros(0)
@@ -179,12 +180,12 @@ def _sum_mean(values: Tensor, item_dims: int) -> Tensor:
 
 
 _Operator = TypeVar("_Operator", LaplacianLoss, FlattenLoss)
-# Operators of meshes in use, by the identity of their face tensor, which is never changed.
+# The operators of meshes in use, by the identity of their face tensor, which never changes.
 _operators: dict[type, WeakIdKeyDictionary] = {}
 
 
 def _operator(kind: Callable[[Tensor, int], _Operator], mesh: Mesh) -> _Operator:
-    """The packed operator of a mesh, built on first use and kept as long as its faces live."""
+    """The packed operator of a mesh, built at first use and kept as long as its faces live."""
     if not isinstance(mesh, Mesh):
         raise TypeError(f"mesh must be a Mesh, got {type(mesh).__name__}")
     known = _operators.setdefault(kind, WeakIdKeyDictionary())  # pyright: ignore
@@ -206,11 +207,11 @@ def flatten_loss(mesh: Mesh) -> Tensor:
 def normal_consistency_loss(mesh: Mesh) -> Tensor:
     """1 - cos between the normals of neighbouring faces, mean over the inner edges.
 
-    Unlike `flatten_loss` it does not vanish to fourth order where the surface is nearly flat, and
-    does not depend on the number of faces.
+    Unlike `flatten_loss` it does not become negligible (fourth order) where the surface is nearly
+    flat, and it does not depend on the number of faces.
 
     Args:
-        mesh: One mesh, or a packed batch whose meshes count alike.
+        mesh: One mesh, or a packed batch, each mesh of which has the same weight.
 
     Returns:
         Scalar in [0, 2]; 0 without inner edges.
@@ -225,7 +226,7 @@ def edge_length_loss(mesh: Mesh, target: float | None = None) -> Tensor:
     """(length - target)^2, mean over the edges.
 
     Args:
-        mesh: One mesh, or a packed batch whose meshes count alike.
+        mesh: One mesh, or a packed batch, each mesh of which has the same weight.
         target: World units, >= 0; 0 shrinks all edges (Pixel2Mesh, Wang et al., 2018). By default
             the mean edge length of each mesh: the loss is then the variance of the lengths, which
             evens them out and does not shrink the mesh.

@@ -1,4 +1,4 @@
-"""How far apart two shapes are."""
+"""Distances between two shapes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _common_batch(first: int, second: int, what: str) -> int:
 
 
 def _nearest(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Index of the nearest point of the other set for [N, 3] and [M, 3]: [N], [M]."""
+    """The indices of the nearest points of the other set, [N] and [M], for [N, 3] and [M, 3]."""
     a, b = a.detach(), b.detach()
     if a.device.type != "cpu":
         return _nearest_in_chunks(a, b)
@@ -82,7 +82,8 @@ def _nearest_in_chunks(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     found = []
     for x, y in ((a, b), (b, a)):
         rows = max(1, _CHUNK // len(y))
-        # The matrix-product form of cdist cancels, and would pick wrong neighbours.
+        # The form of cdist with a matrix product suffers from cancellation and picks wrong
+        # neighbours.
         exact = "donot_use_mm_for_euclid_dist"
         parts = [torch.cdist(part, y, compute_mode=exact).argmin(1) for part in x.split(rows)]
         found.append(torch.cat(parts))
@@ -94,14 +95,14 @@ def chamfer(first: Mesh, second: Mesh, n: int = 10_000, seed: int = 0) -> Tensor
 
     Meshes with an `origin` are compared where they are in the world.
 
-    The draws are independent, so the result has a floor, about half of the square root of area / n,
-    also for two equal meshes.
+    The points of the two meshes are drawn independently. So even for equal meshes the result is not
+    0, but about half of the square root of area / n.
 
     Args:
         first: One mesh or a batch.
         second: One mesh or a batch; one broadcasts to the other.
         n: Points per mesh.
-        seed: Of the draw; the same seed gives the same result.
+        seed: The seed of the draw; the same seed gives the same result.
 
     Returns:
         Scalar >= 0, world units, mean over the batch; differentiable in the vertices.
@@ -123,6 +124,6 @@ def chamfer(first: Mesh, second: Mesh, n: int = 10_000, seed: int = 0) -> Tensor
     generator = torch.Generator(first.device).manual_seed(check_count("seed", seed, least=0))
     points, others = (mesh.sample_points(n, generator) for mesh in (first, second))
     shift = second.origin - first.origin
-    if shift.any():  # in the coordinates of the first, without a loss of digits
+    if shift.any():  # to the coordinates of the first, in float64
         others = (others.double() + shift[:, None].to(others.device)).to(others.dtype)
     return chamfer_distance(points, others)

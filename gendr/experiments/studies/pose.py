@@ -7,13 +7,14 @@ rate alone.
 As in the code of the source, a camera looks at the middle of the object; its view direction (two
 angles), its distance and its viewing angle are unknown, start wrong, and are all optimised. Only
 the direction counts in the score, for a silhouette hardly tells distance from viewing angle. Yet
-they may not be fixed to those of the reference: a soft image is larger than a hard one, and what
-cannot step back to make up for it turns away instead.
+they must not be fixed to those of the reference: a soft image is larger than a hard one, and a
+camera that cannot step back to make up for this turns away instead.
 
-Because of that, distance and viewing angle are not the parameters, as they are in the source, but
-the apparent size, in which a silhouette is steep, and the viewing angle at a constant size, in
-which it is flat: along a valley that runs slantwise, Adam, which scales every parameter by itself,
-hardly moves, and directions stay a few degrees off.
+For that reason the parameters are not distance and viewing angle, as in the source, but the
+apparent size, on which a silhouette depends strongly, and the viewing angle at a constant size, on
+which it hardly depends. With the parameters of the source the loss has a slanted valley, along
+which Adam, which scales every parameter by itself, hardly moves, and directions stay a few degrees
+off.
 
 Source: thesis, section 5.4.2 and Figure 5.5; Petersen et al., GenDR, CVPR 2022, and its code.
 """
@@ -60,24 +61,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Pairs", "PoseProtocol", "PoseTask", "Poses", "Recovery"]
 
-# Pairs that are rendered together, which bounds the memory. No score depends on it.
+# How many pairs are rendered together, to bound the memory. No score depends on it.
 PAIRS_AT_ONCE = 200
-# Of the object; it then fills the image as seen from the nearest reference, and is not cut off.
+# The radius of the object: seen from the nearest reference it fills the image and is not cut off.
 RADIUS = 0.8
-# What reference and start are drawn from, as in the code of the source: distances; viewing angles
-# from the optical axis to the side of the image, degrees; and the standard deviation of the
+# The ranges from which reference and start are drawn, as in the code of the source: distances;
+# angles from the optical axis to the side of the image, degrees; and the standard deviation of the
 # elevation and azimuth of the reference, degrees.
 REFERENCE_DISTANCE, START_DISTANCE = (2.5, 4.0), (2.0, 10.0)
 REFERENCE_ANGLE, START_ANGLE = 20.0, (10.0, 30.0)
 REFERENCE_SPREAD = 60.0
-# What a parameter of 1 is worth: degrees of the direction, the logarithm of the apparent size,
-# degrees of the viewing angle. So one learning rate suits all, and 0.3 crosses the 75 degrees that
-# a start may be off while the scale is large. The source steps in single degrees; from half of the
-# starts its cameras do not arrive before the image is hard.
+# The units of the parameters: degrees of the direction, the logarithm of the apparent size, and
+# degrees of the viewing angle. With them one learning rate suits all, and a rate of 0.3 covers the
+# 75 degrees that a start may be off while the scale is still large. The source steps in single
+# degrees, and from half of the starts its cameras do not arrive before the image is hard.
 TURN_UNIT, SIZE_UNIT, ANGLE_UNIT = 10.0, 0.3, 3.0
-# Where a camera that is being optimised may go: outside the object, and with an opening.
+# The limits of distance and viewing angle: cameras stay outside the object, and see something.
 DISTANCES, ANGLES = (1.0, 100.0), (2.0, 60.0)
-# Tiles of the picture in an outcome, and pixels of a tile's side.
+# Tiles per side of the picture in an outcome, and the side of a tile in pixels.
 TILES, TILE = 2, 48
 
 
@@ -87,21 +88,22 @@ class PoseProtocol:
 
     Attributes:
         image_size: Pixels of a side.
-        pairs: References, each with a start.
+        pairs: The number of references, each with a start.
         off: Least and greatest angle between the view directions of start and reference, degrees.
         within: Angle up to which a pose counts as found, degrees.
-        faces: Of the target at most; more are simplified away. 0 for as many as it has.
-        steps: Of Adam.
-        betas: Decay rates of its averages.
+        faces: Most faces of the target, which is simplified if it has more. 0 keeps all.
+        steps: Steps of Adam.
+        betas: Decay rates of Adam's averages.
         learning_rates: For directions, apparent sizes and viewing angles in their units; all are
             tried.
-        final_rate: Part of the learning rate that is left at the last step; it falls geometrically.
-            A nearly hard image has few gradients, all noise, which Adam makes steps of full length;
-            at a constant rate poses that were found are lost again.
+        final_rate: The part of the learning rate that is left at the last step; it falls
+            geometrically. A nearly hard image has few gradients, which are mostly noise, and Adam
+            turns them into steps of full length: at a constant rate, poses that were found are lost
+            again.
         scales: First and last scale, NDC (NDC^2 for squared distributions); between them it falls
             geometrically.
-        look: Steps from one look at the hard silhouettes to the next. The pose that is kept of a
-            pair is the one that looked most like the reference.
+        look: Steps between two comparisons of the hard silhouettes. Of every pair, the pose that
+            looked most like the reference is kept.
         cutoff: Coverage at or below it counts as 0.
     """
 
@@ -153,9 +155,9 @@ class Poses:
     """B camera poses, each in the frame of its own reference view.
 
     Attributes:
-        turn: [B, 2] degrees, the axis-angle vector in the image plane of the reference (about its
-            x and y) that turns the camera about the object; its length is the angle to the
-            reference.
+        turn: [B, 2] degrees, the axis-angle vector that turns the camera about the object. The
+            axis lies in the image plane of the reference (x and y); the length of the vector is the
+            angle between camera and reference.
         distance: [B], from the middle of the object, whose radius is `RADIUS`.
         angle: [B] degrees from the optical axis to the side of the image; half of `fov`.
     """
@@ -165,15 +167,15 @@ class Poses:
     angle: Tensor
 
     def parameters(self) -> tuple[Tensor, Tensor, Tensor]:
-        """All tensors."""
+        """The three tensors: turn, distance, angle."""
         return self.turn, self.distance, self.angle
 
     def __getitem__(self, index: slice) -> Poses:
-        """Some of them."""
+        """The poses of a slice."""
         return Poses(*(x[index] for x in self.parameters()))
 
     def to(self, device: str) -> Poses:
-        """The same on a device."""
+        """The same poses on a device."""
         return Poses(*(x.to(device) for x in self.parameters()))
 
     def camera(self) -> Camera:
@@ -183,19 +185,19 @@ class Poses:
         return ahead.rotated(radians)
 
     def error(self) -> Tensor:
-        """[B] degrees, in [0, 180], between the orientations of camera and reference."""
+        """[B] the angle between the orientations of camera and reference, degrees in [0, 180]."""
         rotation = self.camera().rotation
         return rotation_angle_between(rotation, look_at(1.0, 0.0, 0.0).rotation.to(rotation))
 
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """What one learning rate came to.
+    """The result of one learning rate.
 
     Attributes:
-        learning_rate: Of Adam.
-        found: Where the cameras ended.
-        error: [B], their errors in degrees.
+        learning_rate: The learning rate of Adam.
+        found: The poses at which the cameras ended.
+        error: [B], the errors of these poses in degrees.
     """
 
     learning_rate: float
@@ -203,17 +205,17 @@ class Recovery:
     error: Tensor
 
     def score(self, within: float) -> float:
-        """The fraction of poses that are at most so many degrees off."""
+        """The fraction of poses with an error of at most `within` degrees."""
         return float((self.error <= within).double().mean())
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """References and starts.
+    """Pairs of a reference pose and a start pose.
 
     Attributes:
         vertices: [B, V, 3], the target in the frames of the references.
-        reference: B poses, not turned.
+        reference: B poses whose `turn` is 0.
         start: B poses.
     """
 
@@ -223,7 +225,7 @@ class Pairs:
 
     @staticmethod
     def draw(target: Mesh, protocol: PoseProtocol, seed: int) -> Pairs:
-        """The pairs of a seed."""
+        """Draw the pairs of a protocol at random."""
         generator = torch.Generator().manual_seed(check_count("seed", seed, least=0))
         count = protocol.pairs
 
@@ -249,18 +251,18 @@ class Pairs:
         return len(self.vertices)
 
     def split(self, count: int) -> Iterator[Pairs]:
-        """Runs of at most so many."""
+        """The pairs in parts of at most `count`."""
         for first in range(0, len(self), count):
             part = slice(first, first + count)
             yield Pairs(self.vertices[part], self.reference[part], self.start[part])
 
     def to(self, device: str) -> Pairs:
-        """The same on a device."""
+        """The same poses on a device."""
         return Pairs(self.vertices.to(device), self.reference.to(device), self.start.to(device))
 
 
 def _log_size(distance: Tensor, angle: Tensor) -> Tensor:
-    """Logarithm of the apparent size of an object: the part of the image that its radius fills."""
+    """The logarithm of the apparent size, the part of the image that the object's radius fills."""
     return -torch.log(distance * torch.tan(torch.deg2rad(angle)))
 
 
@@ -270,14 +272,14 @@ def _distance(log_size: Tensor, angle: Tensor) -> Tensor:
 
 
 class _Best:
-    """Of every pair the pose whose hard silhouette was most like that of the reference."""
+    """Keeps the pose of every pair whose hard silhouette was most like that of the reference."""
 
     def __init__(self, pairs: Pairs, masks: Tensor) -> None:
         self.masks, self.poses = masks, pairs.start
         self.loss = torch.full((len(pairs),), math.inf, device=masks.device)
 
     def look(self, poses: Poses, found: Tensor) -> None:
-        """Keep the poses [B] that are better than all before, by their silhouettes [B, H, W]."""
+        """Keep those of B poses whose silhouettes [B, H, W] are better than all before."""
         loss = 1 - iou(found, self.masks)
         better = loss < self.loss
         self.loss = torch.where(better, loss, self.loss)
@@ -296,9 +298,9 @@ class PoseTask:
     """Find camera poses of a target from its silhouettes; the score is the fraction found.
 
     Attributes:
-        protocol: Of the experiment.
+        protocol: The protocol of the experiment.
         target: One mesh, the middle of its bounding box at the origin, its radius `RADIUS`.
-        device: Where it runs.
+        device: The device that it runs on.
     """
 
     name: ClassVar[str] = "pose"
@@ -312,19 +314,19 @@ class PoseTask:
 
     @classmethod
     def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> Self:
-        """As `make_task`."""
+        """See `make_task`."""
         settings = changed(PoseProtocol.named(protocol), overrides)
         mesh = load_target(target).normalized("sphere").scaled(RADIUS)
         return cls(settings, simplified(mesh, settings.faces) if settings.faces else mesh, device)
 
     def protocol_json(self) -> str:
-        """Everything that defines the scores, as canonical JSON; the target by its content."""
+        """Everything that the scores depend on, as canonical JSON; the target as a hash."""
         return canonical_json(self.name, self.protocol, digest(self.target))
 
     def search(
         self, instance: Instance, seed: int = 0, progress: Progress | None = None
     ) -> tuple[Recovery, ...]:
-        """All pairs with every learning rate."""
+        """Optimise all pairs with every learning rate; one result per rate."""
         p = self.protocol
         batches = list(Pairs.draw(self.target, p, seed).to(self.device).split(PAIRS_AT_ONCE))
         meter = Meter(len(p.learning_rates) * len(batches) * p.steps, progress)
@@ -337,7 +339,7 @@ class PoseTask:
         return tuple(recoveries)
 
     def _descend(self, instance: Instance, pairs: Pairs, rate: float, meter: Meter) -> Poses:
-        """Where the cameras end."""
+        """Optimise the pairs with one learning rate; returns the poses at the end."""
         p, faces = self.protocol, self.target.faces.to(self.device)
         masks = hard_silhouette(
             face_vertices(pairs.vertices, faces, pairs.reference.camera()), p.image_size
@@ -366,7 +368,7 @@ class PoseTask:
             alpha = silhouette(
                 triangles, p.image_size, instance.dist, instance.tconorm, scales[step], p.cutoff
             )
-            # The mean times the number of pairs is their sum: each moves on its own.
+            # Times the number of pairs the mean is a sum, so that each pair moves independently.
             loss = iou_loss(alpha, masks) * len(pairs)
             adam.zero_grad()
             loss.backward()
@@ -390,7 +392,7 @@ class PoseTask:
     def outcome(
         self, instance: Instance, recoveries: Sequence[Recovery], seed: int, seconds: float
     ) -> Outcome:
-        """What a search came to."""
+        """The outcome of a search."""
         scale, within = self.protocol.scales[0], self.protocol.within
         best = self.best(recoveries)
         trials = (Trial(scale, r.learning_rate, seed, r.score(within)) for r in recoveries)
@@ -405,7 +407,7 @@ class PoseTask:
         )
 
     def best(self, recoveries: Sequence[Recovery]) -> Recovery:
-        """The one that found most, the first of equals."""
+        """The result that found most poses; of equal ones the first."""
         return max(recoveries, key=lambda recovery: recovery.score(self.protocol.within))
 
     def picture(self, recovery: Recovery, seed: int = 0) -> bytes:

@@ -50,9 +50,9 @@ __all__ = [
     "train",
 ]
 
-# What EM5 counts.
+# The length of the lists of the metric EM5.
 FIVE = 5
-# The law of networks if none is named; its results are among the best of Table 3.7.
+# The default law of sorting networks; its results are among the best of Table 3.7.
 DIST = "cauchy"
 # The inverse temperatures beta of Table 3.8, by law, network and n.
 TABLE = {
@@ -73,15 +73,15 @@ TABLE = {
         "bitonic": {16: 17, 32: 25},
     },
 }
-# Our steepness over beta; (3.22) has 2 beta where the other laws have beta.
+# Our steepness divided by beta: (3.22) has 2 beta where the other laws have beta.
 BETA = {"reciprocal": 2.0}
-# Images that an evaluation looks at together.
+# How many images an evaluation passes through the network together.
 AT_ONCE = 500
-# Parts of the interval between evaluations after which the loss is written down.
+# How many rows of the history are written from one evaluation to the next.
 LOGS = 10
 # All runs are evaluated on the same lists, drawn with these seeds.
 VALIDATION_SEED, TEST_SEED = 1, 2
-# Of checkpoints: their layout, and what they must have.
+# Checkpoints: the version of their layout, and the values that they must hold.
 FORMAT = "gendr ranking 1"
 SAVED = ("signature", "step", "seconds", "history", "best", "loss", "model", "adam", "generator",
          "random")  # fmt: skip
@@ -96,18 +96,18 @@ Row: TypeAlias = "dict[str, float]"
 def published_steepness(method: str, n: int, dist: str = DIST, *, art: bool = False) -> float:
     """The steepness with which the thesis trains.
 
-    With the activation replacement trick it is twice the number of layers. Without, it is that of
-    Table 3.8; for an n or a network that the table does not have, that of the entry which is next
-    in depth, on which the best steepness depends.
+    With the activation replacement trick it is twice the number of layers. Without it, it comes
+    from Table 3.8. If the table lacks the network or n, the entry of the most similar depth is
+    used, because the best steepness depends on the depth.
 
     Args:
-        method: name of a sorting network.
-        n: length of the lists.
-        dist: name of the law.
+        method: the name of a sorting network.
+        n: the length of the lists.
+        dist: the name of the law.
         art: whether the trick is used.
 
     Raises:
-        ValueError: if it is no network, or nothing is published for the law.
+        ValueError: if the method is no sorting network, or no steepness is published for the law.
     """
     depth = network(method, n).depth
     if art:
@@ -128,24 +128,24 @@ def published_steepness(method: str, n: int, dist: str = DIST, *, art: bool = Fa
 
 @dataclass(frozen=True)
 class RankingSettings:
-    """What a training can be told; by default as in Table 3.7.
+    """The settings of a training; the defaults are those of Table 3.7.
 
     Attributes:
         n: length of the lists, >= 2.
         method: a name of `gendr.sorting`.
-        dist: of a sorting network; None is "cauchy".
-        art: of a sorting network, in [0, 1).
+        dist: the distribution of a sorting network; None is "cauchy".
+        art: the `art` exponent of a sorting network, in [0, 1).
         steepness: None is `published_steepness` for a sorting network, and for the other methods
             their own default.
         binary: which cross-entropy, see `ranking_cross_entropy`; the published code uses the binary
             one. Methods without a permutation matrix use the squared error of the ranks.
-        steps: of Adam; a resumed training may have more.
+        steps: steps of Adam; a resumed training may have more.
         batch: lists per step.
-        learning_rate: of Adam.
+        learning_rate: the learning rate of Adam.
         evaluate_every: steps between evaluations.
-        lists: drawn for an evaluation.
-        test_lists: drawn for the test in the end.
-        seed: of the first weights and of what is drawn.
+        lists: how many lists are drawn for an evaluation.
+        test_lists: how many lists are drawn for the final test.
+        seed: the seed of the initial weights and of the lists.
     """
 
     n: int = 5
@@ -177,11 +177,11 @@ class RankingSettings:
             )
 
     def sorter(self) -> Sort:
-        """The method.
+        """The sorting method of these settings.
 
         Raises:
             TypeError: if one of its settings has the wrong type.
-            ValueError: if it is unknown, or one of its settings is out of range.
+            ValueError: if the method is unknown, or one of its settings is out of range.
         """
         options: dict[str, Any] = {}
         steepness = self.steepness
@@ -196,15 +196,15 @@ class RankingSettings:
 
 
 # ---------------------------------------------------------------------------------------------
-# the network, and how good it is
+# the network, and its evaluation
 
 
 class RankingNet(nn.Module):
-    """The published network: convolutions of 5 x 5, each with ReLU and 2 x 2 maxima, then 64, 1.
+    """The published network: 5 x 5 convolutions, each with ReLU and 2 x 2 maxima, then 64, 1.
 
     Args:
         shape: (C, H, W) of the images.
-        channels: of the convolutions: 32, 64 for MNIST, and 128, 256 after them for SVHN.
+        channels: output channels of the convolutions: 32, 64 for MNIST; 32, 64, 128, 256 for SVHN.
 
     Source: thesis, section 3.5.
     """
@@ -221,26 +221,26 @@ class RankingNet(nn.Module):
         self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 5, padding=2) for a, b in pairs)
         size = channels[-1] * (height // shrunk) * (width // shrunk)
         self.hidden, self.score = nn.Linear(size, 64), nn.Linear(64, 1)
-        # Faster on a CPU where it was measured alone, 7.4 against 8.7 ms an image.
+        # Faster on a CPU, measured alone: 7.4 against 8.7 ms an image.
         self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
 
     def forward(self, images: Tensor) -> Tensor:
         """Scores [...] of images [..., C, H, W]."""
         x = images.flatten(0, -4)
         for convolution in self.convolutions:
-            # ReLU after the maxima: the same numbers and gradients, of a quarter of the values.
+            # ReLU after the pooling gives the same values and gradients with a quarter of the work.
             x = functional.relu(functional.max_pool2d(convolution(x), 2))
         x = functional.relu(self.hidden(x.flatten(1)))
         return self.score(x).reshape(images.shape[:-3])
 
 
 class Metrics(NamedTuple):
-    """How often numbers that the network has not seen come into the right order, in [0, 1].
+    """How often numbers that the network has not seen are ordered correctly, in [0, 1].
 
     Attributes:
-        em: lists of n that are exactly right.
-        ew: elements of these whose rank is right.
-        em5: lists of five that are exactly right.
+        em: the part of the lists of n that are exactly right.
+        ew: the part of the elements of these lists whose rank is right.
+        em5: the part of the lists of five that are exactly right.
     """
 
     em: float
@@ -257,9 +257,9 @@ def evaluate(model: nn.Module, numbers: Numbers, n: int, lists: int, seed: int) 
 
     Args:
         model: images [lists, n, C, H, W] -> scores [lists, n].
-        numbers: what it is tried on, on its device.
-        n: length of the lists.
-        lists: how many.
+        numbers: the numbers to order, on the device of the model.
+        n: the length of the lists.
+        lists: how many lists are drawn.
         seed: equal seeds draw equal lists.
     """
     generator = torch.Generator(numbers.device).manual_seed(seed)
@@ -283,21 +283,21 @@ def evaluate(model: nn.Module, numbers: Numbers, n: int, lists: int, seed: int) 
 
 
 class RankingTraining:
-    """A training between two of its steps.
+    """A training in progress: its state between two steps.
 
     Attributes:
         settings: as given.
-        step: steps done.
-        seconds: spent on them, earlier sessions included.
+        step: the number of steps done.
+        seconds: the time spent on them, earlier sessions included.
         history: one row for every tenth part of the interval between evaluations: step, loss (the
             mean since the last row), and em, ew, em5 where it was evaluated.
         model: the network.
 
     Args:
-        settings: of the training.
-        data: what it learns from, and is judged by.
-        device: where.
-        sorter: used instead of the method of the settings.
+        settings: the settings of the training.
+        data: training, validation and test data.
+        device: the device to train on.
+        sorter: a method to use instead of that of the settings.
 
     Raises:
         TypeError: if a setting of the method has the wrong type.
@@ -314,7 +314,7 @@ class RankingTraining:
         self.settings, self.device = settings, torch.device(device)
         self.data = data.to(self.device)
         self.sorter = settings.sorter() if sorter is None else sorter
-        # On every device the same weights, and nobody else's random numbers are touched.
+        # The same weights on every device, and the caller's random numbers are left alone.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             model = RankingNet(data.train.shape, data.train.channels)
@@ -328,7 +328,7 @@ class RankingTraining:
         self._digests = [numbers.digest() for numbers in data]
 
     def loss(self) -> Tensor:
-        """The loss of lists that are drawn for it."""
+        """Draw a batch of lists and return its loss."""
         s = self.settings
         images, values = self.data.train.draw(s.batch, s.n, self.generator)
         scores = self.model(images)
@@ -338,7 +338,7 @@ class RankingTraining:
         return functional.mse_loss(self.sorter.ranks(scores), hard_ranks(values))
 
     def advance(self) -> None:
-        """One step.
+        """Do one step.
 
         Raises:
             ValueError: if the loss is no longer finite.
@@ -381,9 +381,9 @@ class RankingTraining:
         return evaluate(self.model, self.data.validation, s.n, s.lists, VALIDATION_SEED)
 
     def result(self) -> RankingResult:
-        """The test of the weights that were best on the validation part, the present ones included.
+        """Test the weights that were best on the validation part (the present weights count too).
 
-        It leaves the training as it is.
+        The training itself is not changed.
         """
         s = self.settings
         history = [dict(row) for row in self.history]
@@ -405,13 +405,13 @@ class RankingTraining:
     # -- checkpoints
 
     def signature(self) -> dict[str, Any]:
-        """What the training is of and how; equal ones take equal steps."""
+        """Settings and data as plain values; trainings with equal signatures take equal steps."""
         values = asdict(self.settings)
         del values["steps"], values["test_lists"]
         return {**values, "data": self._digests}
 
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint; the file is replaced only when the new one is whole."""
+        """Write a checkpoint; an existing file is replaced only when the new one is complete."""
         values: dict[str, Any] = {
             "signature": self.signature(),
             "step": self.step,
@@ -422,19 +422,19 @@ class RankingTraining:
             "model": self.model.state_dict(),
             "adam": self.adam.state_dict(),
             "generator": self.generator.get_state(),
-            "random": torch.get_rng_state(),  # a method may draw from it
+            "random": torch.get_rng_state(),  # a method may use it
         }
         if self.device.type == "cuda":
             values["random_cuda"] = torch.cuda.get_rng_state(self.device)
         save_checkpoint(path, FORMAT, values)
 
     def restore(self, path: str | Path) -> None:
-        """Go on from a checkpoint; on a CPU, bit for bit as if there had been no interruption.
+        """Continue from a checkpoint; on a CPU, bit for bit as if there had been no interruption.
 
-        The global random numbers of torch go on from there too.
+        The state of torch's global random numbers is restored too.
 
         Raises:
-            ValueError: if there is none, it is something else, or of another training.
+            ValueError: if there is no file, or it is no checkpoint, or that of another training.
         """
         values = load_checkpoint(path, FORMAT, SAVED, "a ranking training")
         for key, value in self.signature().items():
@@ -457,17 +457,17 @@ class RankingTraining:
 
 @dataclass(frozen=True, eq=False)
 class RankingResult:
-    """What a training came to.
+    """The result of a training.
 
     Attributes:
         settings: as given.
-        sorter: the method that they stand for.
-        step: steps done; fewer than those of the settings if it was stopped.
+        sorter: the sorting method.
+        step: steps done; fewer than in the settings if the training was stopped.
         best_step: the step with the best EM5 on the validation part.
-        test: the metrics of its weights on the test part.
+        test: the metrics of the weights of that step on the test part.
         history: rows as in `RankingTraining`, the last one evaluated.
-        seconds: spent on the steps.
-        model: the network with these weights.
+        seconds: the time spent on the steps.
+        model: the network with the weights of the best step.
     """
 
     settings: RankingSettings
@@ -508,17 +508,17 @@ def train(
     """Train a network to rank numbers, and test it.
 
     Args:
-        settings: of the training.
-        data: what it learns from, and is judged by.
-        device: where.
-        sorter: used instead of the method of the settings.
-        checkpoint: a file that is written every `save_every` seconds and in the end.
-        resume: whether to go on from that file.
-        save_every: seconds; what a kill can cost.
-        seconds: that the steps of this session may take; the first step beyond them is the last.
+        settings: the settings of the training.
+        data: training, validation and test data.
+        device: the device to train on.
+        sorter: a method to use instead of that of the settings.
+        checkpoint: a file that is written every `save_every` seconds and at the end.
+        resume: whether to continue from that file.
+        save_every: seconds between two checkpoints: the most that a killed process loses.
+        seconds: a limit for the steps of this session; the first step beyond it is the last.
         callback: called after every step. What it raises, KeyboardInterrupt included, ends the
             training after a checkpoint.
-        **changes: fields of the settings that differ.
+        **changes: fields of the settings to replace.
 
     Raises:
         TypeError: if an argument has the wrong type.

@@ -33,8 +33,8 @@ def make_task(
         name: "shape" or "pose".
         protocol: "laptop", for two cores and an hour or two, or "paper", as it was published.
         target: Path of a mesh.
-        device: Where it runs; not a part of the protocol.
-        **overrides: Fields of the protocol, `ShapeProtocol` or `PoseProtocol`, that differ.
+        device: The device to run on; it is not a part of the protocol.
+        **overrides: Fields of the protocol, `ShapeProtocol` or `PoseProtocol`, to replace.
 
     Raises:
         FileNotFoundError: If there is no file at `target`.

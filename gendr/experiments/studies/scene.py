@@ -1,4 +1,4 @@
-"""From meshes and cameras to silhouettes, for both experiments."""
+"""Silhouettes of meshes, for the studies of shape and pose."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def digest(mesh: Mesh) -> str:
 
 
 def face_vertices(vertices: Tensor, faces: Tensor, camera: Camera) -> Tensor:
-    """The triangles of B shapes of one topology on the screens of B cameras, differentiable.
+    """Project the triangles of B shapes with one topology by B cameras, differentiably.
 
     Args:
         vertices: [B, V, 3] or [1, V, 3], world.
@@ -54,8 +54,8 @@ def face_vertices(vertices: Tensor, faces: Tensor, camera: Camera) -> Tensor:
         camera: B cameras.
 
     Returns:
-        [B, F, 3, 3], x, y in NDC and depth, for `gendr.silhouette`. The backward pass sums in the
-        same order every time.
+        [B, F, 3, 3], x and y in NDC and the depth, for `gendr.silhouette`. The backward pass always
+        sums in the same order.
     """
     xy, depth = camera.project(vertices)
     points = torch.cat([xy, depth[..., None]], -1)
@@ -72,11 +72,11 @@ def hard_silhouette(triangles: Tensor, image_size: int) -> Tensor:
 
 
 def simplified(mesh: Mesh, faces: int) -> Mesh:
-    """A mesh of at most so many faces that looks like another one from afar.
+    """A mesh with at most `faces` faces that looks from afar like the one given.
 
-    Vertices that share a cell of a grid become their mean; faces that lose a corner, and all but
-    the first of those that become equal, go. The grid is the finest of cubic cells that leaves few
-    enough. A mesh of few faces stays as it is.
+    Vertices in the same cell of a grid are replaced by their mean. Faces that lose a corner are
+    removed, and so are all but the first of faces that become equal. The grid has cubic cells, as
+    small as leaves few enough faces. A mesh that has few enough faces is returned unchanged.
 
     Args:
         mesh: One mesh without colours.
@@ -92,7 +92,7 @@ def simplified(mesh: Mesh, faces: int) -> Mesh:
     low, high = mesh.bounding_box()
     size = float((high - low).max())
     best = None
-    for cells in range(2, faces):  # a grid finer than that keeps more faces than are allowed
+    for cells in range(2, faces):  # finer grids would keep too many faces
         smaller = _clustered(mesh, low[0], size / cells)
         if len(smaller.faces) > faces:
             break
@@ -103,7 +103,7 @@ def simplified(mesh: Mesh, faces: int) -> Mesh:
 
 
 def _clustered(mesh: Mesh, corner: Tensor, cell: float) -> Mesh:
-    """The vertices of every cubic cell joined."""
+    """The mesh with the vertices of every cubic cell replaced by their mean."""
     place = torch.floor((mesh.vertices - corner) / cell).long()
     _, owner = torch.unique(place, dim=0, return_inverse=True)
     count = torch.bincount(owner).to(mesh.dtype)
@@ -111,7 +111,7 @@ def _clustered(mesh: Mesh, corner: Tensor, cell: float) -> Mesh:
     faces = owner[mesh.faces]
     a, b, c = faces.unbind(1)
     faces = faces[(a != b) & (b != c) & (c != a)]
-    # The same three corners in any order are the same triangle on the screen.
+    # Three corners give the same triangle on the screen in any order.
     _, first = np.unique(faces.sort(1).values.numpy(), axis=0, return_index=True)
     faces = faces[torch.from_numpy(np.sort(first))]
     used, faces = torch.unique(faces, return_inverse=True)

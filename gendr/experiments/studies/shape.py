@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Deformation", "Fit", "Search", "ShapeProtocol", "ShapeTask"]
 
-# Side of the picture in an outcome, pixels, and its elevation, azimuth and viewing angle, degrees.
+# The picture in an outcome: its side in pixels; its elevation, azimuth and viewing angle in
+# degrees.
 PICTURE, PICTURE_VIEW = 96, (30.0, 30.0, 20.0)
 
 
@@ -60,17 +61,17 @@ class ShapeProtocol:
         image_size: Pixels of a side.
         views: Azimuths, evenly around the object.
         elevations: Degrees; each is an independent run, with a grid search of its own.
-        distance: Of the cameras from the middle of the object, whose longest side is 1.
+        distance: From the cameras to the middle of the object, whose longest side is 1.
         fov: Full viewing angle, degrees.
-        subdivisions: Of the icosphere that is deformed.
-        steps: Of Adam.
-        betas: Decay rates of its averages.
+        subdivisions: Subdivisions of the icosphere that is deformed.
+        steps: Steps of Adam.
+        betas: Decay rates of Adam's averages.
         laplacian: Weight of `LaplacianLoss`.
         flatness: Weight of `FlattenLoss`.
         learning_rates: The grid search tries all of them with all scales.
-        exponents: Decimal logarithms of those scales.
-        squared_exponents: Of those for squared distributions.
-        finer: What is added to the exponent of the best, for a second search at its learning rate.
+        exponents: Decimal logarithms of these scales.
+        squared_exponents: Decimal logarithms of the scales for squared distributions.
+        finer: For a second search at the best learning rate: what is added to the best exponent.
         squared_finer: The same for squared distributions.
         cutoff: Coverage at or below it counts as 0.
     """
@@ -130,7 +131,8 @@ class Deformation:
 
         c + |s| (sign(v) - c),    s = sigmoid(logit |v| + e) sign(v),
 
-    so that it moves between the centre, tanh of a parameter, and the end of its side of (-1, 1).
+    so that it moves between the centre, which is tanh of a parameter, and -1 or 1, whichever is on
+    its side of the centre.
 
     Source: Liu et al., Soft Rasterizer, 2019, and its code.
     """
@@ -140,21 +142,21 @@ class Deformation:
         self.base, self.sign = torch.logit(start.abs()), start.sign()
 
     def __call__(self, displacement: Tensor, centre: Tensor) -> Tensor:
-        """Vertices [K, V, 3] of displacements [K, V, 3] and centres [K, 1, 3]; of 0, the start."""
+        """Vertices [K, V, 3] for displacements [K, V, 3] and centres [K, 1, 3]; 0 is the start."""
         c = torch.tanh(centre)
         return c + torch.sigmoid(self.base + displacement) * (self.sign - c)
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What one candidate came to.
+    """The result of one candidate.
 
     Attributes:
         scale: Its scale.
         learning_rate: Its learning rate.
-        loss: The lowest of one minus the mean IoU of its hard silhouettes with those of the target,
-            of all steps.
-        mesh: The shape that had it.
+        loss: The lowest loss of all steps: one minus the mean IoU of its hard silhouettes with
+            those of the target.
+        mesh: The shape with that loss.
     """
 
     scale: float
@@ -168,7 +170,7 @@ class Search:
     """The grid search of one elevation.
 
     Attributes:
-        elevation: Of the cameras, degrees.
+        elevation: The elevation of the cameras, degrees.
         fits: All candidates.
     """
 
@@ -177,12 +179,12 @@ class Search:
 
     @property
     def best(self) -> Fit:
-        """The candidate of the lowest loss, the first of equals."""
+        """The candidate with the lowest loss; of equal ones the first."""
         return _best(self.fits)
 
 
 class _Scene:
-    """The target as seen from one elevation, and the sphere that is to become it."""
+    """The target as seen from one elevation, and the sphere that is fitted to it."""
 
     def __init__(self, task: ShapeTask, elevation: float) -> None:
         p = self.protocol = task.protocol
@@ -238,7 +240,7 @@ class _Scene:
         ]
 
     def _objective(self, alpha: Tensor, shape: Tensor) -> Tensor:
-        """Sum of the losses of all shapes; none of them depends, in any bit, on the others."""
+        """The sum of the losses of all shapes; no shape influences a bit of another one's loss."""
         p = self.protocol
         losses = [
             iou_loss(images, self.masks)
@@ -249,7 +251,7 @@ class _Scene:
         return torch.stack(losses).sum()
 
     def _of_all(self, shapes: int) -> tuple[Camera, Tensor]:
-        """Cameras and masks of so many shapes, one after the other."""
+        """Cameras and masks repeated for a number of shapes, one after the other."""
         views = torch.arange(len(self.camera), device=self.masks.device).repeat(shapes)
         return self.camera[views], self.masks[views]
 
@@ -262,9 +264,9 @@ class ShapeTask:
     Nothing is drawn at random: all seeds give the same score.
 
     Attributes:
-        protocol: Of the experiment.
+        protocol: The protocol of the experiment.
         target: One mesh, the middle of its bounding box at the origin, its longest side 1.
-        device: Where it runs.
+        device: The device that it runs on.
     """
 
     name: ClassVar[str] = "shape"
@@ -278,12 +280,12 @@ class ShapeTask:
 
     @classmethod
     def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> Self:
-        """As `make_task`."""
+        """See `make_task`."""
         settings = changed(ShapeProtocol.named(protocol), overrides)
         return cls(settings, load_target(target).normalized("cube"), device)
 
     def protocol_json(self) -> str:
-        """Everything that defines the scores, as canonical JSON; the target by its content."""
+        """Everything that the scores depend on, as canonical JSON; the target as a hash."""
         return canonical_json(self.name, self.protocol, digest(self.target))
 
     def camera(self, elevation: float) -> Camera:
@@ -301,8 +303,8 @@ class ShapeTask:
     def search(self, instance: Instance, progress: Progress | None = None) -> tuple[Search, ...]:
         """One grid search per elevation.
 
-        First all learning rates with all scales; then, if the protocol has finer steps, scales
-        around the best at its learning rate.
+        First all learning rates are tried with all scales; then, if the protocol has finer steps,
+        scales around the best one, at the best learning rate.
         """
         p = self.protocol
         squared = instance.dist.is_squared
@@ -327,7 +329,7 @@ class ShapeTask:
         return self.outcome(instance, searches, time.perf_counter() - start)
 
     def outcome(self, instance: Instance, searches: Sequence[Search], seconds: float) -> Outcome:
-        """What the searches came to."""
+        """The outcome of the searches."""
         champion = _best([search.best for search in searches])
         return Outcome(
             instance.name,
@@ -351,5 +353,5 @@ class ShapeTask:
 
 
 def _best(fits: Sequence[Fit]) -> Fit:
-    """The one of the lowest loss, the first of equals."""
+    """The fit with the lowest loss; of equal ones the first."""
     return min(fits, key=lambda fit: fit.loss)
