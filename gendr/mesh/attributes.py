@@ -1,4 +1,4 @@
-"""What the vertices and faces of a mesh carry, checked and packed: positions, UVs, colours."""
+"""Checks and packing of the attributes of a mesh: positions, UVs, textures and colours."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gendr._runtime.checks import (
 )
 from gendr.mesh.uvs import UVs
 
-# Colours lie in [0, 1]. What was learnt may lie a little over the ends; 8-bit values are far off.
+# Colours lie in [0, 1]. Optimised colours may lie a little outside; 8-bit values lie far outside.
 _LARGEST_COLOR = 2.0
 
 
 def check_reach(name: str, vertices: Tensor, dtype: torch.dtype) -> None:
-    """See that finite coordinates are not so large that lengths and areas overflow in a dtype.
+    """Check that finite coordinates are small enough for lengths and areas not to overflow.
 
     Raises:
         ValueError: if they are.
@@ -48,12 +48,12 @@ def _reach(dtype: torch.dtype) -> float:
 
 
 def packed_uvs(uvs: Tensor, face_uvs: Tensor, vertices: Tensor, face_counts: Sequence[int]) -> UVs:
-    """UVs given per mesh or for all meshes, packed.
+    """Pack UVs that are given per mesh or once for all meshes.
 
     Args:
         uvs: [T, 2] or [B, T, 2].
         face_uvs: [F, 3] or [B, F, 3].
-        vertices: Of the meshes, for their dtype and device.
+        vertices: The vertices of the meshes, which give the dtype and device.
         face_counts: Faces per mesh.
 
     Raises:
@@ -78,7 +78,7 @@ def packed_uvs(uvs: Tensor, face_uvs: Tensor, vertices: Tensor, face_counts: Seq
     if uvs.ndim == 3:
         start = size * torch.arange(batch, device=face_uvs.device)
         face_uvs = (face_uvs + start[:, None, None]).reshape(-1, 3)
-    else:  # one set of uvs for all meshes, but indices of their own: copies keep them apart
+    else:  # common uvs, but separate indices: give each mesh a copy
         start = size * torch.arange(batch, device=face_uvs.device)
         face_uvs = (face_uvs.reshape(batch, -1, 3) + start[:, None, None]).reshape(-1, 3)
         uvs = uvs.expand(batch, -1, -1)
@@ -88,11 +88,11 @@ def packed_uvs(uvs: Tensor, face_uvs: Tensor, vertices: Tensor, face_counts: Seq
 def one_per_mesh(
     texture: Tensor | Sequence[Tensor], vertices: Tensor, count: int
 ) -> tuple[Tensor, ...]:
-    """One texture for each of `count` meshes; those that share one have the same tensor.
+    """One texture for each of `count` meshes; meshes that share a texture get the same tensor.
 
     Args:
         texture: [Ht, Wt, 3], [B, Ht, Wt, 3] or a sequence of B textures.
-        vertices: Of the meshes, for their dtype and device.
+        vertices: The vertices of the meshes, which give the dtype and device.
         count: B.
 
     Raises:
@@ -118,12 +118,12 @@ def one_per_mesh(
 
 
 def packed_colors(name: str, colors: Tensor, vertices: Tensor, counts: Sequence[int]) -> Tensor:
-    """Colours given per mesh or for all meshes, packed: [ΣN, 3].
+    """Pack colours that are given per mesh or once for all meshes: [ΣN, 3].
 
     Args:
         name: "vertex_colors" or "face_colors".
         colors: [N, 3] or [B, N, 3], for N vertices or faces of each mesh; or packed.
-        vertices: Of the meshes, for their dtype and device.
+        vertices: The vertices of the meshes, which give the dtype and device.
         counts: N of each mesh.
 
     Raises:
@@ -145,10 +145,10 @@ def packed_colors(name: str, colors: Tensor, vertices: Tensor, counts: Sequence[
 
 
 def _check_range(name: str, colors: Tensor) -> None:
-    """Finite, and not on the scale of 8 bits.
+    """Check that colours are finite and roughly within [0, 1], not 8-bit values.
 
-    What requires a gradient is being learnt: an optimiser may take it anywhere, so that its range
-    is not the door's business.
+    The range of colours that require a gradient is not checked, since an optimiser may move them
+    anywhere.
     """
     check_finite(name, colors)
     if colors.requires_grad or colors.numel() == 0:

@@ -1,4 +1,4 @@
-"""Arguments of cameras: numbers and tensors as finite tensors of one dtype, device and batch."""
+"""Conversion of camera arguments to finite tensors of one dtype, device and batch size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gendr._runtime.checks import (
 def common_kind(**values: Any) -> tuple[torch.dtype, torch.device]:
     """The dtype and device that the tensors among `values` share; the defaults if there are none.
 
-    Integer tensors follow the floating ones.
+    Only floating-point tensors count; integer tensors are converted.
     """
     name, first = "", None
     for key, value in values.items():
@@ -63,7 +63,7 @@ def batched(tensor: Tensor, name: str, tail: tuple[int, ...]) -> Tensor:
 
 
 def per_camera(tensor: Tensor, name: str) -> Tensor:
-    """`tensor` as [B]; a single number is one camera's."""
+    """`tensor` as [B]; a single number gives B = 1."""
     if tensor.ndim == 0:
         return tensor[None]
     if tensor.ndim == 1 and len(tensor) > 0:
@@ -81,7 +81,7 @@ def per_axis(tensor: Tensor, name: str) -> Tensor:
 
 
 def broadcast(**tensors: Tensor) -> list[Tensor]:
-    """All tensors with one leading size, 1 broadcasting to B."""
+    """All tensors expanded to one leading size B; a size of 1 broadcasts."""
     sizes = {name: tensor.shape[0] for name, tensor in tensors.items()}
     batch = max(sizes.values())
     for name, size in sizes.items():
@@ -99,7 +99,7 @@ def height_width(image_size: int | Sequence[int]) -> tuple[int, int]:
 
 
 def _check_fov(fov: Tensor) -> None:
-    """See that angles lie in (0, 180) degrees."""
+    """Check that angles lie in (0, 180) degrees."""
     bad = (fov.detach() <= 0) | (fov.detach() >= 180)
     if bool(bad.any()):
         worst = float(fov.detach()[bad][0])
@@ -107,7 +107,7 @@ def _check_fov(fov: Tensor) -> None:
 
 
 def focal_of_fov(fov: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """[B] focal lengths in NDC units of full angles across the shorter side, in degrees."""
+    """[B] focal lengths in NDC units from full angles across the shorter side in degrees."""
     angle = per_camera(finite_tensor(fov, "fov", dtype, device), "fov")
     _check_fov(angle)
     return 1 / torch.tan(angle * (math.pi / 360))

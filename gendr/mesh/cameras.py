@@ -1,4 +1,4 @@
-"""Cameras: poses and projections, and cameras that look at something.
+"""Cameras: poses, projections, and constructors of cameras that look at a point.
 
 World: right-handed. Camera frame: x right, y up, z = depth ahead; this frame is left-handed, so a
 world-to-camera matrix, whose rows are (right, up, ahead), has determinant -1. NDC: the shorter
@@ -96,11 +96,11 @@ class Camera:
             principal: As `focal`, any finite values.
             fov: Instead of `focal`: the full angle across the shorter image side in degrees,
                 in (0, 180), one number or [B]. Default 30 for perspective.
-            orthographic: Parallel projection; wants `focal`.
+            orthographic: Parallel projection; needs `focal`.
 
         Raises:
             ValueError: If a shape, a batch size, a range or a device is wrong, a value is not
-                finite or a rotation is none.
+                finite, or a rotation is not orthonormal with determinant -1.
             TypeError: If a dtype is neither float32 nor float64, or dtypes differ.
         """
         dtype, device = common_kind(
@@ -135,7 +135,7 @@ class Camera:
 
     @staticmethod
     def _of(parts: CameraParts) -> Camera:
-        """Cameras of plain parts."""
+        """Cameras made of plain parts."""
         return Camera(
             parts.rotation,
             parts.translation,
@@ -210,7 +210,7 @@ class Camera:
         return self._with(*(x.detach() for x in self._tensors()))
 
     def expand(self, batch: int) -> Camera:
-        """One camera as a batch of `batch` equal ones; a batch of that size as it is."""
+        """One camera repeated `batch` times; a batch of this size is returned unchanged."""
         if len(self) not in (1, batch):
             raise ValueError(f"{len(self)} cameras do not broadcast to {batch}")
         return self._with(*(x.expand(batch, *x.shape[1:]) for x in self._tensors()))
@@ -322,7 +322,7 @@ class Camera:
     def clip_coordinates(
         self, points: Tensor, index: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Homogeneous NDC, before the division: linear in the points, so edges may be clipped.
+        """Homogeneous NDC before the division: linear in the points, so that edges can be clipped.
 
         Args:
             points: As for `world_to_camera`.
@@ -523,7 +523,7 @@ class Camera:
             principal_point: As `principal` of `Camera`; NDC with x left, y up.
             image_size: H or (H, W) if focal length and principal point are in pixels
                 (`in_ndc=False`, where the image is [0, W] x [0, H], x right, y down).
-            orthographic: An OrthographicCameras, `focal_length` being its scale.
+            orthographic: The camera is an OrthographicCameras; `focal_length` is its scale.
         """
         return Camera._of(
             conventions.from_pytorch3d(
@@ -658,7 +658,7 @@ def look_from(
 def _wanted(
     dtype: torch.dtype | None, device: torch.device | str | None, **values: Any
 ) -> tuple[torch.dtype, torch.device]:
-    """The dtype and device asked for, else those of `values`."""
+    """The dtype and device that were asked for, or else those of `values`."""
     if dtype is not None and dtype not in (torch.float32, torch.float64):
         raise TypeError(f"dtype must be float32 or float64, got {dtype_name(dtype)}")
     if dtype is None or device is None:

@@ -1,4 +1,4 @@
-"""Cameras of other packages as parts of ours, and ours as theirs: plain tensors on both sides.
+"""Conversion between our cameras and those of other packages, as plain tensors on both sides.
 
 The frame of a camera here is x right, y up, z ahead; `gendr.mesh.cameras` says more. The methods of
 `Camera` that have the same names document the arguments.
@@ -28,7 +28,7 @@ from gendr.mesh.rotations import check_orthonormal, rigid, signs
 
 @dataclass(frozen=True)
 class CameraParts:
-    """What cameras are made of: the arguments of `Camera`, which checks and broadcasts them."""
+    """The arguments of `Camera`, not yet checked and broadcast."""
 
     rotation: Any
     translation: Any
@@ -54,7 +54,7 @@ def from_intrinsics(
     translation: Any = None,
     pixel_centre: float,
 ) -> CameraParts:
-    """Focal lengths and principal points in NDC of those in pixels; the pose as it is given."""
+    """Convert focal lengths and principal points in pixels to NDC; the pose is kept as given."""
     if image_size is None:
         raise ValueError("pixel intrinsics need image_size, an int or (H, W)")
     height, width = height_width(image_size)
@@ -112,7 +112,7 @@ def to_intrinsics(
 def from_opencv(
     R: Any, t: Any, K: Any, image_size: int | Sequence[int], *, pixel_centre: float
 ) -> CameraParts:
-    """Cameras with x right, y down and z ahead; x_cv = R x_world + t."""
+    """Convert cameras with x right, y down and z ahead; x_cv = R x_world + t."""
     dtype, device = common_kind(R=R, t=t, K=K)
     r = batched(finite_tensor(R, "R", dtype, device), "R", (3, 3))
     check_orthonormal(r, "R", 1)
@@ -128,7 +128,7 @@ def from_opencv(
 
 
 def to_opencv(rotation: Tensor, translation: Tensor) -> tuple[Tensor, Tensor]:
-    """R [B, 3, 3] and t [B, 3]."""
+    """R [B, 3, 3] and t [B, 3] in OpenCV's convention; see `Camera.to_opencv`."""
     flip = signs(rotation, 1, -1, 1)
     return flip[:, None] * rotation, flip * translation
 
@@ -140,7 +140,7 @@ def to_opencv(rotation: Tensor, translation: Tensor) -> tuple[Tensor, Tensor]:
 def from_opengl(
     view: Any, camera_to_world: Any, fov: Any, projection: Any, image_size: int | Sequence[int]
 ) -> CameraParts:
-    """Cameras with x right and y up that look along -z; column vectors."""
+    """Convert cameras with x right and y up that look along -z; matrices act on column vectors."""
     if (view is None) == (camera_to_world is None):
         raise ValueError("give either view (world to camera) or camera_to_world")
     if fov is not None and projection is not None:
@@ -189,7 +189,7 @@ def from_projection(
 
 
 def to_opengl(rotation: Tensor, translation: Tensor) -> Tensor:
-    """View matrices [B, 4, 4]."""
+    """View matrices [B, 4, 4] in OpenGL's convention."""
     flip = signs(rotation, 1, 1, -1)
     return rigid(flip[:, None] * rotation, flip * translation)
 
@@ -235,7 +235,7 @@ def from_pytorch3d(
     image_size: int | Sequence[int] | None,
     orthographic: bool,
 ) -> CameraParts:
-    """Cameras with x left, y up and z ahead; row vectors x_cam = x R + T."""
+    """Convert cameras with x left, y up and z ahead, for row vectors: x_cam = x R + T."""
     dtype, device = common_kind(
         R=R, T=T, focal_length=focal_length, principal_point=principal_point
     )
@@ -260,7 +260,7 @@ def from_pytorch3d(
 def to_pytorch3d(
     rotation: Tensor, translation: Tensor, principal: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """R [B, 3, 3], T [B, 3] and the principal point [B, 2]."""
+    """R [B, 3, 3], T [B, 3] and the principal point [B, 2] in PyTorch3D's convention."""
     flip = signs(rotation, -1, 1, 1)
     r = (flip[:, None] * rotation).mT
     return r, flip * translation, signs(principal, -1, 1) * principal

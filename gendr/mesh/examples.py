@@ -1,4 +1,4 @@
-"""Meshes that come with the package, to try things with."""
+"""Example meshes that come with the package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parents[1] / "assets"
 
 
 def example_names() -> tuple[str, ...]:
-    """What `example` and the command line know by name."""
+    """The names of the examples, for `example` and for the command line."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.obj")))
 
 

@@ -1,9 +1,9 @@
-"""Image files: checked by their header before they are decoded, read by bands of rows.
+"""Image files: their headers are checked before they are decoded; they are read in bands of rows.
 
-A decoded image stays in the depth of its file (1 to 4 bytes a pixel); numbers with a fraction
-exist only of a band at a time, so that a photo costs little more memory than its pixels. Decoders
-can shrink while they decode (JPEG's draft), which is not used: they average colours before the
-mask is applied, and the silhouette would take on the background.
+A decoded image keeps the depth of its file (1 to 4 bytes a pixel); floating-point numbers exist
+for one band at a time, so that a photo needs little more memory than its pixels. Some decoders can
+shrink an image while they decode it (JPEG's draft mode). This is not used, because they would
+average colours before the mask is applied, and mix the background into the silhouette.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ __all__ = [
 Array = npt.NDArray[Any]
 Planes = npt.NDArray[np.float32]  # [C, H, W]
 
-# The largest image that is read unless more is asked for: phones have up to 108 megapixels, a
-# texture of 16384 x 8192 has 134; what is far larger is more likely a file made to fill the memory.
+# The default limit for images: phones have up to 108 megapixels, a texture of 16384 x 8192 has 134;
+# a file that is far larger was more likely made to exhaust the memory.
 MAX_MEGAPIXELS = 150.0
-# Pixels that are numbers with a fraction at a time: a few planes of them fit in the cache.
+# How many pixels of a band are floating-point numbers at a time: a few such planes fit in the
+# cache.
 _BAND = 1 << 17
-# Pillow's modes that are not planes of grey or RGB, with or without alpha; bits become bytes.
+# Pillow's modes that must be converted, as they are not grey or RGB with or without alpha.
 _AS_RGBA = ("PA", "La", "RGBa")
 _AS_RGB = ("CMYK", "YCbCr", "LAB", "HSV", "RGBX")
 
@@ -82,10 +83,10 @@ _pillow_limit: int | None = None
 
 @contextmanager
 def without_pillow_limit() -> Generator[None, None, None]:
-    """Keep Pillow from judging sizes: it warns of some and refuses others, whatever is asked for.
+    """Switch off Pillow's own limit of image sizes, which warns of large images or refuses them.
 
-    Its limit is a global of the process, back in place when the last reader has ended. Use
-    `check_megapixels` instead.
+    The limit is a global of the process; it is restored when the last reader has ended. Use
+    `check_megapixels` in its place.
     """
     from PIL import Image
 
@@ -132,7 +133,7 @@ def decode(what: object, image: Image) -> None:
 
     Args:
         what: Which image, for the message.
-        image: Stays as it is if it is decoded.
+        image: The opened image; decoding it twice does no harm.
 
     Raises:
         UnreadableImageError: if it is damaged.
@@ -146,14 +147,14 @@ def decode(what: object, image: Image) -> None:
 
 @contextmanager
 def _opened(path: Path, max_megapixels: float) -> Generator[Image, None, None]:
-    """An image file of which only the header is read."""
+    """An opened image file of which only the header has been read."""
     from PIL import Image
 
     with without_pillow_limit():
         try:
             image = Image.open(path)
         except Exception as error:
-            if isinstance(error, OSError) and error.errno is not None:  # no such file, no right
+            if isinstance(error, OSError) and error.errno is not None:  # no file, no permission
                 raise
             raise UnreadableImageError(f"{path} is no readable image") from None
         with image:
@@ -168,7 +169,7 @@ class Picture:
     Attributes:
         size: (H, W).
         channels: 1 to 4.
-        white: The number that stands for 1.
+        white: The value that stands for 1.
     """
 
     def __init__(self, image: Image) -> None:
@@ -194,7 +195,7 @@ class Picture:
 
     @property
     def is_grey(self) -> bool:
-        """Whether the colour channels are equal all over."""
+        """Whether the colour channels are equal everywhere."""
         if self.channels < 3:
             return True
         for band in _bands(self.size):
@@ -205,7 +206,7 @@ class Picture:
 
 
 def _plain_mode(image: Image) -> str:
-    """The mode to read an image in."""
+    """The Pillow mode in which an image is read."""
     mode = image.mode
     if mode in _AS_RGBA or (mode == "P" and "transparency" in image.info):
         return "RGBA"
@@ -226,9 +227,9 @@ def resized(
     size: tuple[int, int],
     target: tuple[int, int],
 ) -> Planes:
-    """Planes that are read by bands, at another size.
+    """Resize planes that are read in bands.
 
-    Where no side grows, every pixel is the mean of those that are centred in its area; otherwise
+    If no side grows, every pixel is the mean of the pixels whose centres lie in its area; otherwise
     the planes are interpolated linearly.
 
     Args:
@@ -258,7 +259,7 @@ def _area_means(
     size: tuple[int, int],
     target: tuple[int, int],
 ) -> Planes:
-    """The first case of `resized`."""
+    """`resized` if no side grows: means over areas."""
     ys, xs = _edges(size[0], target[0]), _edges(size[1], target[1])
     step = max(1, _BAND * target[0] // (size[0] * size[1]))
     bands: list[Planes] = []
@@ -271,12 +272,12 @@ def _area_means(
 
 
 def _edges(size: int, target: int) -> npt.NDArray[np.int64]:
-    """[target + 1] where the pixels of each area begin; a centre on a border is to the left."""
+    """[target + 1], the first pixel of each area; a centre on a border belongs to the left area."""
     return (2 * np.arange(target + 1, dtype=np.int64) * size + target) // (2 * target)
 
 
 def _sums(values: Array, edges: npt.NDArray[np.int64], axis: int) -> Array:
-    """Sums along an axis between edges."""
+    """Sums of values along an axis, from each edge to the next."""
     if len(edges) == values.shape[axis] + 1:
         return values
     return np.add.reduceat(values, edges[:-1], axis=axis)

@@ -19,8 +19,8 @@ def from_trimesh(
 
     Vertices and faces keep their order and number, but for meshes with UVs: trimesh repeats their
     vertices along the seams of the texture, and those of equal position and colour are made one.
-    What a `Mesh` cannot hold (transparency) is dropped with a warning. Coordinates too far out for
-    float32 count from an `origin`, as those of a file (`load_mesh`).
+    What a `Mesh` cannot hold (transparency) is dropped with a warning. Coordinates too far from 0
+    for float32 get an `origin`, as those of a file do (`load_mesh`).
 
     Args:
         geometry: A `trimesh.Trimesh` or `trimesh.Scene`.
@@ -29,7 +29,7 @@ def from_trimesh(
 
     Raises:
         TypeError: for anything else.
-        ValueError: for a mesh without faces, and what no `Mesh` may hold.
+        ValueError: for a mesh without faces, and for values that no `Mesh` may hold.
     """
     return Mesh.from_trimesh(geometry, dtype=dtype, device=device)
 
@@ -54,7 +54,7 @@ def from_pytorch3d(meshes: Any) -> Mesh:
     TexturesVertex of 3 features become vertex colours, TexturesUV textures and TexturesAtlas of one
     texel face colours; other textures are dropped with a warning. UVs and texels stay as they are:
     both sides have v up and row 0 at the top. `gendr` repeats a texture beyond [0, 1] and has the
-    outer edges of its outer texels at 0 and 1; PyTorch3D has their centres there unless
+    outer edges of its outermost texels at 0 and 1; PyTorch3D has their centres there unless
     `align_corners=False`.
 
     Args:
@@ -62,7 +62,7 @@ def from_pytorch3d(meshes: Any) -> Mesh:
 
     Raises:
         TypeError: for anything else.
-        ValueError: for no mesh, and what no `Mesh` may hold.
+        ValueError: for an empty batch, and for values that no `Mesh` may hold.
     """
     return Mesh.from_pytorch3d(meshes)
 
@@ -70,9 +70,9 @@ def from_pytorch3d(meshes: Any) -> Mesh:
 def to_pytorch3d(mesh: Mesh) -> Any:
     """The batch as a `pytorch3d.structures.Meshes`, with gradients; PyTorch3D must be installed.
 
-    It holds one kind of looks: the texture as TexturesUV, else vertex colours as TexturesVertex,
-    else face colours as TexturesAtlas; what does not fit is dropped with a warning. Coordinates
-    stay as they are, without `mesh.origin`.
+    PyTorch3D holds one kind of colours: the texture as TexturesUV, or else vertex colours as
+    TexturesVertex, or else face colours as TexturesAtlas; the rest is dropped with a warning.
+    `mesh.origin` is not added to the coordinates.
 
     Raises:
         ImportError: if PyTorch3D is not installed.

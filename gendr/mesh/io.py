@@ -1,4 +1,4 @@
-"""Mesh files: OBJ, PLY, OFF, STL and GLB, in and out.
+"""Reading and writing mesh files: OBJ, PLY, OFF, STL and GLB.
 
 PLY, OFF, STL and GLB go through trimesh. OBJ is read and written here, because trimesh has one UV
 per vertex: it splits the surface along the seams of a texture and renumbers the vertices, while a
@@ -14,14 +14,14 @@ What the formats keep beside vertices and faces:
 | stl    | no              | no             | no | no |
 | glb    | yes             | 8 bits         | as vertex colours; vertices repeat | yes |
 
-OBJ and PLY keep every digit and OFF 17 decimals; the others store positions as float32, where GLB
-has the origin beside them. Vertices keep their order and number, but for STL, textured PLY and GLB,
-which repeat vertices: there, those of equal position and colour are made one. An OBJ that breaks
-off between two lines is read as far as it goes, for nothing in it says how long it is.
+OBJ and PLY keep every digit and OFF 17 decimals; the others store positions as float32, and GLB
+stores the origin beside them. Vertices keep their order and number, except in STL, textured PLY and
+GLB, which repeat vertices: there, vertices of equal position and colour are merged. An OBJ file
+that was cut off between two lines is read without an error, because it does not say how long it is.
 
-A mesh far out, such as a survey in metres from the equator, would lose its shape to float32: if
-there the distance between neighbouring numbers is more than 1e-4 of its longest side, it is loaded
-with coordinates that count from its `origin`, a place of whole numbers in its middle.
+A mesh far from 0, such as a survey in metres from the equator, would lose its shape in float32. If
+neighbouring float32 numbers are more than 1e-4 of its longest side apart there, its coordinates are
+made relative to its `origin`, a point with integer coordinates in its middle.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def load_mesh(
     """Read one mesh.
 
     Polygons are cut into triangles. The objects of a scene are placed by their transforms and
-    joined. Several texture images are laid out in one. Material colours become face colours.
-    What a `Mesh` cannot hold (transparency) is dropped with a warning. So is a mesh with another
-    `origin` than 0, to which float32 would be too coarse.
+    joined. Several texture images are put into one. Material colours become face colours.
+    What a `Mesh` cannot hold (transparency) is dropped with a warning. A mesh for which float32 is
+    too coarse gets an `origin`, also with a warning.
 
     Args:
-        path: An OBJ, PLY, OFF, STL or GLB file. The mtl of an OBJ lies where the OBJ says, seen
-            from its folder, and images where the mtl says, seen from its own folder or the OBJ's.
+        path: An OBJ, PLY, OFF, STL or GLB file. The path of an mtl is relative to the folder of its
+            OBJ; the paths of images are relative to the folder of the mtl or of the OBJ.
         max_megapixels: The largest texture image that is read, in million pixels; what is larger
             is refused before it is decoded.
         dtype: float32 or float64; float64 leaves all coordinates as they are.
@@ -74,8 +74,8 @@ def save_mesh(mesh: Mesh, path: str | Path) -> None:
     An OBJ with a texture or face colours comes with an mtl and a png of the same name, or of that
     name and a number if such a file is there already and the OBJ that is replaced does not name it.
     What the format cannot keep is dropped with one warning that names it. Colours are clamped to
-    [0, 1]. All files are written beside their places and then moved there: if the disk is full, the
-    old ones stay as they are.
+    [0, 1]. All files are first written under temporary names: if the disk is full, the old files
+    are kept.
 
     Raises:
         ValueError: for a batch, a mesh without faces, or an unknown extension.
@@ -86,7 +86,7 @@ def save_mesh(mesh: Mesh, path: str | Path) -> None:
 
 
 def mesh_files(mesh: Mesh, path: Path) -> dict[Path, bytes]:
-    """The files that `save_mesh` writes, for who writes them together with others.
+    """The files that `save_mesh` writes, as contents by path, to be written together with others.
 
     Raises:
         ValueError: as `save_mesh`.

@@ -18,7 +18,7 @@ __all__ = ["Lighting"]
 
 @dataclass(frozen=True)
 class Lighting:
-    """One ambient and one directional white light, and how surfaces answer it.
+    """One ambient and one directional white light, and how surfaces reflect them.
 
     colour = albedo (ambient + diffuse max(n.l, 0)) + specular max(r.v, 0)^shininess, with the unit
     normal n, the unit vectors l to the light and v to the eye, and r = 2 (n.l) n - l, the mirror
@@ -31,11 +31,11 @@ class Lighting:
         shininess: > 0.
         direction: three numbers or a tensor [3] or [B, 3], from the surface to the light; any
             length but 0; a tensor may require gradients.
-        frame: of the direction: "world", or "camera" (right, up, ahead) for a light that moves with
-            the camera; (0, 0, -1) is then a light at the camera.
-        smooth: interpolate vertex normals over a face; else every face is flat.
-        two_sided: light a face on the side that is seen, so that meshes that are inside out are lit
-            too: where the eye is behind a face, its normals are turned.
+        frame: the frame of the direction: "world", or "camera" (right, up, ahead) for a light that
+            moves with the camera, so that (0, 0, -1) is a light at the camera.
+        smooth: interpolate vertex normals over a face; otherwise faces are shaded flat.
+        two_sided: light the side of a face that is seen, so that meshes that are inside out are lit
+            too: if the eye is behind a face, its normals are flipped.
 
     Source: Phong, Illumination for computer generated pictures (1975).
     """
@@ -103,10 +103,10 @@ class Lighting:
             normals: [K, 3], unit length or 0.
             to_eye: [K, 3], unit length.
             image: [K] int64, the image that each point is seen in.
-            away: [K] bool, whether the back of a point's face is seen, which turns its normal if
-                `two_sided`. It is the face that decides: an interpolated normal near a contour may
+            away: [K] bool, whether the back of a point's face is seen; the normal is then flipped
+                if `two_sided`. The face decides, because an interpolated normal near a contour may
                 point away from the eye although the front is seen. By default the normals decide,
-                which is right for those of faces.
+                which is right if they are those of faces.
         """
         light = self.directions(albedo)
         light = light[image % len(light)]

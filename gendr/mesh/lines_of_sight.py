@@ -1,4 +1,4 @@
-"""What cameras look at: where their lines of sight meet, and how far they see round it."""
+"""The point at which several cameras look, and the size of the object there."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from torch import Tensor
 from gendr._runtime.checks import check_finite, check_float, check_shape
 from gendr.mesh.cameras import Camera
 
-# Mask values below this are noise (JPEG), which over a large image would outweigh a small object.
+# Mask values below this are noise (JPEG), whose sum over a large image could exceed a small object.
 MASK_NOISE = 0.1
 # A mask that runs along the image border for this part of its outline counts as cut off.
 _CUT = 0.05
-# How little a cut mask, whose centroid is biased, counts against a whole one.
+# The weight of a cut-off mask, whose centroid is biased, relative to a complete one.
 _CUT_WEIGHT = 0.05
-# Mean squared sine between lines of sight below which their meeting point has no depth: 0.2 deg.
+# If the mean squared sine between lines of sight is below this (0.2 degrees), they count as
+# parallel.
 _PARALLEL = 1e-5
 
 
 def view_volume(camera: Camera) -> tuple[Tensor, Tensor]:
-    """The largest sphere that all cameras see whole, about the point they look at.
+    """The largest sphere about the point that all cameras look at which all of them see completely.
 
-    That point is where the optical axes meet, in the least-squares sense. If masks are at hand,
-    `visual_sphere` knows better.
+    That point is where the optical axes meet, in the least-squares sense. If there are masks,
+    `visual_sphere` is more accurate.
 
     Args:
         camera: B >= 2 cameras, not all parallel; square images are assumed.
@@ -64,7 +65,7 @@ def view_volume(camera: Camera) -> tuple[Tensor, Tensor]:
 
 
 def visual_sphere(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the object of some masks is, and how large: a sphere to start a fit from.
+    """Estimate the place and size of an object from its masks: a sphere to start a fit from.
 
     The centre is the point nearest, in the least-squares sense, to the lines through the centroids
     of the masks; the radius is the median over views of that of a sphere whose mask has the same
@@ -98,7 +99,7 @@ def visual_sphere(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
         weights = torch.where(whole, 1.0, _CUT_WEIGHT).to(torch.float64)
         centre, depthless = _meeting_point(origin, direction, weights)
         if depthless is not None:
-            # Nothing but the mask sizes speaks of depth: set the radius, or the distance.
+            # Depth and size cannot both be found: choose the radius, or the distance.
             away = 1 / spread if not exact.orthographic else 1 + 3 * spread
             centre = centre + away.mean() * depthless
         distance = torch.linalg.vector_norm(centre - exact.eye, dim=-1)
@@ -109,7 +110,7 @@ def visual_sphere(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _check_ahead(depth: Tensor) -> None:
-    """See that a point lies ahead of most cameras, at these depths [B]."""
+    """Check that a point with these depths [B] lies ahead of most cameras."""
     if float((depth > 0).double().mean()) <= 0.5:
         raise ValueError(
             "the lines of sight meet behind the cameras; is transform_matrix camera to world, "
@@ -118,9 +119,9 @@ def _check_ahead(depth: Tensor) -> None:
 
 
 def _is_cut(alpha: Tensor) -> Tensor:
-    """[B], whether a mask [B, H, W] runs along the image border, measured by its outline."""
+    """[B], whether much of a mask's outline runs along the image border; masks [B, H, W]."""
     border = alpha[:, [0, -1], :].sum((1, 2)) + alpha[:, :, [0, -1]].sum((1, 2))
-    outline = 2 * torch.sqrt(math.pi * alpha.sum((1, 2)))  # of a disc of that area
+    outline = 2 * torch.sqrt(math.pi * alpha.sum((1, 2)))  # outline of a disc of equal area
     return border > _CUT * outline
 
 
@@ -139,7 +140,7 @@ def _lines(camera: Camera, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     xy = torch.cartesian_prod(y, x).flip(1)  # [H W, 2]
     spread = []
     directions, origins = [], []
-    for i in range(batch):  # one view at a time: large images times many views would not fit
+    for i in range(batch):  # one view at a time, to save memory
         weight = alpha[i].reshape(-1)
         plane = (xy - camera.principal[i]) / camera.focal[i]
         rotation = camera.rotation[i]
@@ -176,7 +177,7 @@ def _meeting_point(
     eye = torch.eye(3, dtype=origin.dtype, device=origin.device)
     across = eye - direction[:, :, None] * direction[:, None, :]
     weight = (weight / weight.sum())[:, None]
-    # About the mean origin: a world far from 0 loses no digits.
+    # Relative to the mean origin, so that a world far from 0 loses no digits.
     about = (weight * origin).sum(0)
     matrix = (weight[..., None] * across).sum(0)
     side = (weight * (across @ (origin - about)[..., None]).squeeze(-1)).sum(0)

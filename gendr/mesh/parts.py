@@ -1,4 +1,4 @@
-"""What one mesh is made of, on the way into a `Mesh` and out of it."""
+"""The plain parts of one mesh, from which a `Mesh` is made and into which it is taken apart."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class MeshParts:
-    """The arguments of `Mesh` for one mesh, and its origin; files and other libraries know these.
+    """The arguments of `Mesh` for one mesh, and its origin; readers and writers of files use these.
 
-    Unchecked on the way in: `Mesh` does that. On the way out of a `Mesh` they fit together.
+    They are not checked here, since `Mesh` does that. Parts that come from a `Mesh` are valid.
     """
 
     vertices: Tensor  # [V, 3]
@@ -26,7 +26,7 @@ class MeshParts:
 
     @property
     def has_origin(self) -> bool:
-        """Whether the coordinates count from elsewhere than 0."""
+        """Whether the coordinates are relative to an origin other than 0."""
         return self.origin is not None and bool(self.origin.any())
 
     def world_vertices(self) -> Tensor:

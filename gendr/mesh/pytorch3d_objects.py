@@ -1,4 +1,4 @@
-"""The Meshes of PyTorch3D as plain parts, with gradients."""
+"""Conversion between plain parts and the Meshes of PyTorch3D, with gradients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def from_pytorch3d(meshes: Any) -> list[MeshParts]:
 
 
 def _looks(textures: Any, count: int) -> list[dict[str, Tensor]]:
-    """What each mesh looks like, as arguments of `MeshParts`."""
+    """The textures or colours of each mesh, as arguments of `MeshParts`."""
     if textures is None:
         return [{} for _ in range(count)]
     if hasattr(textures, "verts_features_list"):

@@ -1,4 +1,4 @@
-"""Rotations as matrices: made of vectors, checked, applied and compared."""
+"""Rotation matrices: made from vectors, checked, applied and compared."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def axis_angle_to_matrix(axis_angle: Tensor) -> Tensor:
     check_shape("axis_angle", w, "[..., 3]")
     square = (w * w).sum(-1)
     small = square < _SERIES_BELOW
-    # Both branches see a harmless argument, so that no sqrt(0) reaches a gradient.
+    # Both branches get a safe argument, so that no sqrt(0) reaches a gradient.
     near = torch.where(small, square, 0.0)
     angle = torch.where(small, 1.0, square).sqrt()
     sine, versine = torch.zeros_like(near), torch.zeros_like(near)
@@ -130,7 +130,7 @@ def signs(like: Tensor, *signs: int) -> Tensor:
 
 
 def check_orthonormal(rotation: Tensor, name: str, sign: int) -> None:
-    """See that every matrix of `rotation` [B, 3, 3] is orthonormal with determinant `sign`.
+    """Check that every matrix of `rotation` [B, 3, 3] is orthonormal with determinant `sign`.
 
     Raises:
         ValueError: If one is not.
@@ -159,9 +159,9 @@ def check_orthonormal(rotation: Tensor, name: str, sign: int) -> None:
 
 
 def rotate(rotation: Tensor, points: Tensor) -> Tensor:
-    """R p for R [..., 3, 3] and p [..., 3].
+    """The product R p for R [..., 3, 3] and p [..., 3].
 
-    Not by matmul, whose sums come in another order when the number of threads is another.
+    It does not use matmul, whose order of summation depends on the number of threads.
     """
     x, y, z = points.unsqueeze(-2).unbind(-1)
     rx, ry, rz = rotation.unbind(-1)

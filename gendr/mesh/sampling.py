@@ -24,7 +24,7 @@ def sample_points(
         areas: [ΣF].
         counts: Faces per surface.
         count: Points per surface.
-        generator: Where the random numbers come from; the seeded default if None.
+        generator: The source of random numbers; torch's default generator if None.
 
     Raises:
         ValueError: for a surface without area.
@@ -40,7 +40,7 @@ def sample_points(
         total = part.cumsum(0)
         if len(total) == 0 or not bool(total[-1] > 0):
             raise ValueError(f"mesh {i} has no area to sample points from")
-        # right=True never stops at a face of no area, and the clamp meets rounding at the end.
+        # right=True never picks a face without area; the clamp guards against rounding at the end.
         face = torch.searchsorted(total, random[i, :, 0] * total[-1], right=True)
         picked.append(start + face.clamp(max=int(part.nonzero()[-1])))
     root = random[..., 1].sqrt()

@@ -1,6 +1,6 @@
-"""Simple closed shapes, made not loaded: what fits start from and tests run on.
+"""Simple shapes made by formulas, as starting points of fits and for tests.
 
-All are oriented outwards: seen from outside, the corners of a face run counter-clockwise.
+Closed shapes are oriented outwards: seen from outside, corners run counter-clockwise.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def grid(
 
 
 def _quads(index: Tensor) -> Tensor:
-    """Corners [N, 4] of the cells of a grid of vertex indices [R + 1, C + 1], in order round."""
+    """Corners [N, 4], in order around each cell, of a grid of vertex indices [R + 1, C + 1]."""
     corners = index[:-1, :-1], index[:-1, 1:], index[1:, 1:], index[1:, :-1]
     return torch.stack(corners, -1).reshape(-1, 4)
 
@@ -150,7 +150,7 @@ def _shorter_diagonal(vertices: Tensor, quads: Tensor) -> Tensor:
 
 
 def _outwards(vertices: Tensor, faces: Tensor) -> Tensor:
-    """Turn round those polygons [N, K] of a convex body about the origin that face inwards."""
+    """Flip those polygons [N, K] of a convex body around the origin that face inwards."""
     corners = vertices[faces]
     a, b, c = corners[:, 0], corners[:, 1], corners[:, 2]
     inwards = (torch.linalg.cross(b - a, c - a) * corners.mean(1)).sum(-1) < 0

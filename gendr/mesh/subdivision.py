@@ -1,4 +1,4 @@
-"""Faces split in four at the midpoints of their edges, and the values that go with them."""
+"""Subdivision: faces are split in four at the midpoints of their edges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gendr.mesh.uvs import UVs
 
 
 def split_topology(topology: Topology) -> Topology:
-    """Each face split in four; the meshes must share their faces.
+    """Split each face in four; the meshes must share their faces.
 
     The midpoints of the edges of a mesh are numbered after its vertices, in the order of its edges;
     face i becomes faces 4i .. 4i + 3.
@@ -29,7 +29,7 @@ def split_uvs(uvs: UVs) -> UVs:
     fine = with_midpoints(values, edges, 1)
     if len(counts) == 1:
         return UVs(fine, faces, (len(fine),))
-    # Midpoints come after all uvs of the batch: sort them in behind those of their mesh.
+    # Midpoints come after all UVs of the batch: move them behind the UVs of their mesh.
     ends = torch.tensor(counts, device=device).cumsum(0)
     first = torch.cat((torch.arange(len(values), device=device), edges[:, 0]))
     owner = torch.searchsorted(ends, first, right=True)
@@ -39,14 +39,14 @@ def split_uvs(uvs: UVs) -> UVs:
 
 
 def with_midpoints(values: Tensor, edges: Tensor, batch: int) -> Tensor:
-    """Values [B·V, C] of B meshes, those at the midpoints of `edges` appended to each mesh."""
+    """Values [B·V, C] of B meshes, with the values at the midpoints of `edges` appended to each."""
     values = values.reshape(batch, values.shape[0] // batch, values.shape[-1])
     ends = values.index_select(1, edges.reshape(-1)).reshape(batch, -1, 2, values.shape[-1])
     return torch.cat((values, ends.mean(2)), 1).flatten(0, 1)
 
 
 def _split_faces(topology: Topology) -> Tensor:
-    """Each face cut in four at the midpoints, which are numbered after all vertices: [4F, 3]."""
+    """Split each face in four; midpoints are numbered after all vertices: [4F, 3]."""
     faces, count = topology.local, topology.vertex_counts[0]
     a, b, c = faces.unbind(-1)
     ab, bc, ca = (topology.local_edges[1] + count).unbind(-1)

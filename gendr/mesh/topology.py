@@ -1,4 +1,4 @@
-"""Who is connected to whom in a mesh, apart from where its vertices are."""
+"""The connectivity of a mesh, without its vertex positions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from gendr._runtime.tracing import lazy
 
 
 def offsets(counts: Sequence[int]) -> tuple[int, ...]:
-    """Where each part starts: exclusive running sum."""
+    """The index at which each part starts: an exclusive running sum of the counts."""
     return tuple(accumulate(counts, initial=0))[:-1]
 
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """Who is connected to whom, shared by all meshes that differ in vertex positions only.
+    """The connectivity that all meshes share which differ in vertex positions only.
 
-    `local` holds the faces of one mesh [F, 3] if all B meshes share them, else the packed ones.
-    A batch of copies knows the `one` it copies, so what is found for one is found for all.
+    `local` holds the faces [F, 3] of one mesh if all B meshes share them, otherwise the packed
+    faces. A batch of copies refers to the `one` that it copies, so that what is computed for it is
+    reused.
     """
 
     local: Tensor
@@ -41,9 +42,10 @@ class Topology:
 
     @lazy
     def local_edges(self) -> tuple[Tensor, Tensor]:
-        """Unique undirected edges [E, 2], smaller index first, and those of each face [F, 3].
+        """Unique undirected edges [E, 2], smaller index first, and the edges of each face [F, 3].
 
-        Edge k of a face joins its corners k and k + 1 (mod 3). Of one mesh if shared, else packed.
+        Edge k of a face joins its corners k and k + 1 (mod 3). If all meshes share their faces, the
+        edges are those of one mesh, otherwise they are packed.
         """
         if self.one is not None:
             return self.one.local_edges
@@ -64,7 +66,7 @@ class Topology:
 
     @lazy
     def closed(self) -> bool:
-        """Whether every edge is run through once in each direction."""
+        """Whether every edge is traversed once in each direction, as on a closed surface."""
         if self.local.numel() == 0:
             return False
         edges, of_face = self.local_edges
@@ -78,7 +80,7 @@ class Topology:
         return {1: self}
 
     def repeated(self, count: int) -> Topology:
-        """`count` copies of a single mesh; the topology of so many copies is made once."""
+        """The topology of `count` copies of a single mesh; it is cached for each count."""
         if count not in self._copies:
             self._copies[count] = Topology(
                 self.local, self.vertex_counts * count, self.face_counts * count, True, self
@@ -87,7 +89,7 @@ class Topology:
 
     @staticmethod
     def joined(parts: Sequence[Topology]) -> Topology:
-        """One topology of the meshes of several; copies of one mesh stay copies of it."""
+        """Join several topologies; copies of one mesh stay copies."""
         first = parts[0]
         one = first.one or first
         if first.shared and all((part.one or part) is one for part in parts):
@@ -101,7 +103,7 @@ class Topology:
         )
 
     def of_mesh(self, i: int) -> Topology:
-        """The topology of mesh i of several."""
+        """The topology of mesh i of a batch."""
         if self.one is not None:
             return self.one
         vertex, face = offsets(self.vertex_counts)[i], offsets(self.face_counts)[i]
@@ -110,7 +112,7 @@ class Topology:
         return Topology(local, (self.vertex_counts[i],), (count,), shared=True)
 
     def to(self, device: torch.device) -> Topology:
-        """The same on another device."""
+        """The same topology on another device."""
         if self.local.device == device:
             return self
         if self.one is not None:

@@ -1,6 +1,6 @@
-"""The transforms file of an image folder: its frames, their files, lenses and poses.
+"""Reading the transforms file of an image folder: its frames, their files, lenses and poses.
 
-`gendr.mesh.views` says what it holds.
+`gendr.mesh.views` describes the format.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _DISTORTION_PIXELS = 0.25
 @final
 @dataclass(frozen=True)
 class Frame:
-    """A frame of the transforms file, with what the headers of its images say.
+    """A frame of the transforms file, and the sizes from the headers of its images.
 
     Attributes:
-        entry: What the file says about it.
-        name: What the file calls it.
-        where: The same for messages, with the file.
-        image: Its image.
-        mask: The image of its mask; None if that is in the image.
-        size: (H, W) of both.
+        entry: The entry of the frame in the JSON file.
+        name: The name of the frame in the file.
+        where: The file and the name, for messages.
+        image: The path of its image.
+        mask: The path of its mask; None if the mask is in the image.
+        size: (H, W) of image and mask.
     """
 
     entry: dict[str, Any]
@@ -55,7 +55,7 @@ class Frame:
 
 
 def read_transforms(path: Path) -> tuple[Path, dict[str, Any]]:
-    """The transforms file of a folder, or the file itself, and what it holds."""
+    """The path of the transforms file of a folder (or the file itself), and its content."""
     if not path.exists():
         raise ValueError(f"{path} does not exist; give an image folder or its transforms.json")
     file = path
@@ -81,7 +81,7 @@ def read_transforms(path: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def list_frames(file: Path, meta: dict[str, Any], max_megapixels: float) -> list[Frame]:
-    """All frames, with their files found and of fitting sizes."""
+    """All frames; checks that their files exist and that image and mask have one size."""
     frames: list[Frame] = []
     for i, entry in enumerate(meta["frames"]):
         if not isinstance(entry, dict) or not isinstance(entry.get("file_path"), str):
@@ -105,7 +105,7 @@ def list_frames(file: Path, meta: dict[str, Any], max_megapixels: float) -> list
 
 
 def _find_image(root: Path, name: str, where: str) -> Path:
-    """The file of a frame; its name may lack the extension."""
+    """The image file of a frame, whose name may lack the extension."""
     for candidate in (root / name, *(root / (name + suffix) for suffix in _IMAGES)):
         if candidate.is_file():
             return candidate
@@ -132,7 +132,7 @@ def _find_mask(root: Path, image: Path) -> Path | None:
 
 
 def _number(meta: dict[str, Any], frame: dict[str, Any], key: str, where: str) -> float | None:
-    """A number of the frame, else of the whole file."""
+    """A number from the entry of the frame, or else from the top level of the file."""
     value = frame.get(key, meta.get(key))
     if value is None:
         return None
@@ -145,7 +145,7 @@ def _number(meta: dict[str, Any], frame: dict[str, Any], key: str, where: str) -
 def intrinsics_of(
     meta: dict[str, Any], frame: Frame, target: tuple[int, int]
 ) -> tuple[float, float, float, float]:
-    """(fx, fy, cx, cy) in pixels of the target size, first pixel's centre at 0.5."""
+    """(fx, fy, cx, cy) in pixels at the target size; the centre of the first pixel is at 0.5."""
     entry, where = frame.entry, frame.where
 
     def number(key: str) -> float | None:
@@ -179,7 +179,7 @@ def intrinsics_of(
 
 
 def _calibrated_size(frame: Frame, w: float | None, h: float | None) -> tuple[float, float]:
-    """Width and height that the intrinsics are meant for: those of the image, or a multiple."""
+    """The width and height that the intrinsics refer to: the size of the image or a multiple."""
     height, width = frame.size
     for key, side in (("w", w), ("h", h)):
         if side is not None and side <= 0:
@@ -200,7 +200,7 @@ def _calibrated_size(frame: Frame, w: float | None, h: float | None) -> tuple[fl
 
 
 def _is_multiple(size: tuple[float, float], image: tuple[int, int]) -> bool:
-    """Whether the image can be that size times one factor, each side rounded to whole pixels."""
+    """Whether the image has this size up to one factor, with sides rounded to whole pixels."""
     low = max((side - 1) / whole for side, whole in zip(image, size, strict=True))
     high = min((side + 1) / whole for side, whole in zip(image, size, strict=True))
     return low < high
@@ -220,7 +220,7 @@ def _check_undistorted(number: Any, radius: float, focal: float, where: str) -> 
 
 
 def pose_of(frame: Frame) -> npt.NDArray[np.float64]:
-    """The [4, 4] camera-to-world matrix of a frame, its rotation made exact."""
+    """The [4, 4] camera-to-world matrix of a frame, its rotation made exactly orthonormal."""
     where = frame.where
     try:
         matrix = np.asarray(frame.entry.get("transform_matrix"), dtype=np.float64)
@@ -250,5 +250,5 @@ def pose_of(frame: Frame) -> npt.NDArray[np.float64]:
 
 
 def size_text(shape: Sequence[int]) -> str:
-    """Width x height, as image tools write it."""
+    """The text "width x height" of a shape (H, W)."""
     return f"{shape[1]} x {shape[0]}"

@@ -13,12 +13,12 @@ from gendr.mesh.topology import offsets
 
 @dataclass(frozen=True, eq=False)
 class UVs:
-    """Texture coordinates and which of them each corner of a face has.
+    """Texture coordinates, and the index of the one that each corner of a face has.
 
     Attributes:
-        values: [ΣT, 2], u right, v up; those of the meshes one after the other.
-        faces: int64 [ΣF, 3], indices into them.
-        counts: T of each mesh.
+        values: [ΣT, 2], u right, v up; the coordinates of all meshes one after the other.
+        faces: int64 [ΣF, 3], indices into `values`.
+        counts: T, the number of coordinates, of each mesh.
     """
 
     values: Tensor
@@ -27,7 +27,7 @@ class UVs:
 
     @staticmethod
     def joined(parts: Sequence[UVs]) -> UVs:
-        """Those of the meshes of several batches."""
+        """The UVs of the meshes of several batches."""
         starts = offsets([len(part.values) for part in parts])
         return UVs(
             torch.cat([part.values for part in parts]),
@@ -36,7 +36,7 @@ class UVs:
         )
 
     def of_mesh(self, i: int, faces: slice) -> UVs:
-        """Those of mesh i, which has these faces."""
+        """The UVs of mesh i, which has these faces."""
         start, count = offsets(self.counts)[i], self.counts[i]
         return UVs(self.values[start : start + count], self.faces[faces] - start, (count,))
 
@@ -45,7 +45,7 @@ class UVs:
         return replace(self, values=function(self.values))
 
     def to(self, device: torch.device) -> UVs:
-        """The same on another device."""
+        """The same UVs on another device."""
         return replace(self, values=self.values.to(device), faces=self.faces.to(device))
 
     def corners(self) -> Tensor:

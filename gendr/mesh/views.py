@@ -1,4 +1,4 @@
-"""Image folders with poses, as NeRF tools write them: in and out.
+"""Reading and writing image folders with poses, in the format of NeRF tools.
 
 The layout: `transforms.json` beside the images, with `frames` that carry `file_path` and
 `transform_matrix` (camera to world, OpenGL: x right, y up, looking along -z), and intrinsics, for
@@ -47,7 +47,7 @@ class Views:
         rgb: [B, 3, H, W] in [0, 1], the object over black (colour times mask, as a renderer with
             the default background shows it); None if the images are masks.
         camera: B cameras.
-        names: What the file calls the frames.
+        names: The names of the frames in the file.
     """
 
     masks: Tensor
@@ -111,9 +111,9 @@ def load_views(
     folder `masks` beside the transforms file or beside the folder of the image; its alpha channel;
     the image itself if it is grey.
 
-    Every image is shrunk as it is read: with a size, memory holds one decoded photo at a time.
-    Pixels are taken as they lie in the file; an orientation in the EXIF data of a JPEG is not
-    applied, as NeRF tools do not either.
+    Every image is shrunk as it is read, so that with a size memory holds one decoded photo at a
+    time. Pixels are taken as they are in the file; the orientation in the EXIF data of a JPEG is
+    not applied, as in NeRF tools.
 
     Args:
         path: The folder (with `transforms.json` or `transforms_train.json`) or the JSON file.
@@ -200,8 +200,8 @@ def _read_frames(
         elif rgb is not None:
             rgb[i] = torch.from_numpy(planes[1:])
     if empty:
-        # It would pull the whole object out of that view; and where it is right, the other views
-        # say the same, so that nothing is lost without it.
+        # An empty mask would pull the whole object out of that view. If it is correct, the other
+        # views show the same, so that nothing is lost without it.
         shown = ", ".join(empty[:5]) + (", ..." if len(empty) > 5 else "")
         count = "all" if len(empty) == len(frames) else f"{len(empty)} of"
         raise ValueError(
@@ -219,10 +219,10 @@ def _read_frames(
 def _read_planes(
     frame: Frame, size: tuple[int, int], max_megapixels: float
 ) -> tuple[Planes, float]:
-    """Mask and, unless the image is one, RGB over black: [1 or 4, *size] in [0, 1].
+    """The mask and, unless the image is only a mask, RGB over black: [1 or 4, *size] in [0, 1].
 
     Returns:
-        They, and the largest value of the mask at its full size.
+        These planes, and the largest value of the mask at its full size.
     """
     with open_image(frame.image, max_megapixels) as opened:
         image = Picture(opened)
@@ -235,7 +235,7 @@ def _read_planes(
 def _masked(
     frame: Frame, image: Picture, mask: Picture, size: tuple[int, int]
 ) -> tuple[Planes, float]:
-    """The same of decoded pictures; they are multiplied at full size, then shrunk."""
+    """`_read_planes` for decoded pictures: colours are multiplied by the mask, then shrunk."""
     alpha = _mask_channel(frame, mask)
     highest = mask.highest(alpha) / mask.white
     if 0 < highest <= 1 / 255 + 1e-9:
@@ -305,7 +305,7 @@ def save_views(
     Images are 8-bit PNGs: grey masks, or RGBA if there are colours.
 
     Args:
-        folder: Made if it does not exist; files of the same names are replaced.
+        folder: The folder, made if it does not exist; files of the same names are replaced.
         alpha: [B, H, W] in [0, 1].
         camera: B perspective cameras, or one.
         rgb: [B, 3, H, W] in [0, 1], the object over black.
@@ -335,7 +335,7 @@ def save_views(
     for i, name in enumerate(names):
         a = alpha[i].detach().clamp(0, 1).cpu().double()
         image = a
-        if rgb is not None:  # files hold the colour itself, not its product with alpha
+        if rgb is not None:  # files hold colours that are not multiplied by alpha
             straight = rgb[i].detach().cpu().double() / a.clamp(min=1e-6)
             image = torch.cat([straight.clamp(0, 1), a[None]]).permute(1, 2, 0)
         pixels = (image * 255).round().to(torch.uint8).contiguous().numpy()

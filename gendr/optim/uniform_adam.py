@@ -14,7 +14,7 @@ __all__ = ["UniformAdam", "UniformAdamStep", "uniform_adam_step"]
 
 
 class UniformAdamStep(NamedTuple):
-    """What a step leads to.
+    """The result of a step.
 
     Attributes:
         value: The parameter after the step.
@@ -61,13 +61,13 @@ def uniform_adam_step(
 class UniformAdam(torch.optim.Optimizer):
     """Adam whose denominator is one number for all elements of a parameter.
 
-    Adam divides every element by the root of the average of its own squared gradient, so that a
-    step is no longer parallel to the averaged gradient: vertices of small gradient move as far as
-    those of a large one, and the surface grows rough. Here the largest of these averages is taken
-    for all. A step is then parallel to the averaged gradient, and `lr` is about the length that the
-    element with the largest gradient moves. With one element it is Adam.
+    Adam divides every element by the root of the average of its own squared gradient. Its step is
+    then not parallel to the averaged gradient: vertices with a small gradient move as far as those
+    with a large one, and the surface becomes rough. Here all elements are divided by the largest of
+    these roots. The step is then parallel to the averaged gradient, and `lr` is about how far the
+    element with the largest gradient moves. For a parameter with one element it is Adam.
 
-    A good companion of `gendr.SmoothParametrization`.
+    It works well with `gendr.SmoothParametrization`.
 
     Args:
         params: Parameters, or groups of them, as for every optimiser of torch.
@@ -76,7 +76,7 @@ class UniformAdam(torch.optim.Optimizer):
         eps: >= 0, added to the denominator.
 
     Raises:
-        TypeError: If a number is none.
+        TypeError: If an argument that must be a number is none.
         ValueError: If a number is out of range.
 
     Source: Nicolet, Jacobson, Jakob, Large Steps in Inverse Rendering of Geometry, 2021
@@ -93,10 +93,10 @@ class UniformAdam(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group of parameters, with options of its own if it names some.
+        """Add a group of parameters, which may set its own options.
 
         Raises:
-            TypeError: If a number is none.
+            TypeError: If an argument that must be a number is none.
             ValueError: If a number is out of range.
         """
         options = {**self.defaults, **param_group}
@@ -118,10 +118,10 @@ class UniformAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """One step of all parameters that have a gradient.
+        """Do one step for all parameters that have a gradient.
 
         Args:
-            closure: Evaluates the loss and its gradients anew.
+            closure: Computes the loss and its gradients again, and returns the loss.
 
         Returns:
             What the closure returned, or None.

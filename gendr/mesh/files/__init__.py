@@ -1,1 +1,1 @@
-"""Mesh files, and the objects of the library that reads most of them, as plain parts."""
+"""Conversion of mesh files, and of trimesh objects, to and from plain parts."""

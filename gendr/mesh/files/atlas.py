@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-# Texels that the images of an atlas are continued by on each side: what bilinear lookup reaches.
+# How many texels each image of an atlas is extended on each side: as far as bilinear lookup
+# reaches.
 _PADDING = 1
 
 
@@ -22,15 +23,15 @@ def atlas(
     painted: Array,
     notes: list[str],
 ) -> tuple[Array, Array, Array]:
-    """All images below each other in one texture: it, the UVs and the UV indices of each corner.
+    """Stack all images in one texture; returns it, the UVs, and the UV indices of the corners.
 
     Args:
         images: [H, W, 3] of each material, or None.
         uvs: [T, 2].
-        face_uvs: [F, 3], -1 without.
+        face_uvs: [F, 3], -1 for corners without UVs.
         face_material: [F], -1 stands for the last material.
-        painted: [F], the faces that have an image and UVs; the others point at a white texel.
-        notes: Where it is said that some faces repeat their image.
+        painted: [F], whether a face has an image and UVs; the others point at a white texel.
+        notes: Gets a note if some faces repeat their image.
     """
     used = {id(images[i]): images[i] for i in sorted(set(face_material[painted].tolist()))}
     blocks = [np.ones((1, 1, 3)), *(image for image in used.values() if image is not None)]
@@ -39,7 +40,7 @@ def atlas(
     width = int(size[:, 1].max()) + 2 * _PADDING
     rows = []
     for block in blocks:
-        # Continued as the renderer does, by repeating it.
+        # Extend the image as the renderer does, by repeating it.
         block = np.pad(block, ((_PADDING, _PADDING), (_PADDING, _PADDING), (0, 0)), mode="wrap")
         rows.append(np.pad(block, ((0, 0), (0, width - block.shape[1]), (0, 0))))
     texture = np.concatenate(rows)

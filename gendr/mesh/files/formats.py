@@ -1,4 +1,4 @@
-"""Mesh files of all formats: which there are, what they keep, and the way in and out."""
+"""Mesh files: the formats, what each of them can keep, reading and writing."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def read(path: Path, dtype: torch.dtype, max_megapixels: float, notes: list[str]
     """The parts of one mesh file, in float64; `gendr.mesh.io.load_mesh` says more.
 
     Args:
-        path: Of the file.
-        dtype: That is to hold them, which decides from where the coordinates count.
-        max_megapixels: The largest texture image that is read.
-        notes: Where it is said what was dropped.
+        path: The file to read.
+        dtype: The dtype that the mesh will have; it decides whether an `origin` is needed.
+        max_megapixels: The largest texture image that is read, in million pixels.
+        notes: Gets a note of everything that was dropped.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -104,7 +104,7 @@ def encoded(parts: MeshParts, path: Path) -> dict[Path, bytes]:
 
 
 def _with_only(parts: MeshParts, kept: Collection[str]) -> MeshParts:
-    """The parts without what their file does not keep."""
+    """The parts without those that the file format cannot keep."""
     dropped = {*_ATTRIBUTES, "origin"} - set(kept)
     if "uvs" in dropped:
         dropped.add("face_uvs")

@@ -18,7 +18,7 @@ from gendr.mesh.parts import MeshParts
 
 
 def read_obj(path: Path, notes: list[str], max_megapixels: float) -> Soup:
-    """Vertices, UVs and faces as the file has them; polygons become fans."""
+    """Read vertices, UVs and faces as they are in the file; polygons become triangle fans."""
     raw = path.read_bytes()
     if b"\0" in raw:
         raise ValueError(f"{path} is no OBJ file: it holds binary data")
@@ -46,7 +46,7 @@ def read_obj(path: Path, notes: list[str], max_megapixels: float) -> Soup:
 def _read_mtl(
     folder: Path, name: str, notes: list[str], max_megapixels: float
 ) -> dict[str, Material]:
-    """Materials by name; the colour counts where there is no image."""
+    """Materials by name; the colour of a material is used if it has no image."""
     path = folder / name
     if not path.is_file():
         note(notes, f"its material file {name} is not there")
@@ -88,10 +88,10 @@ def _read_mtl(
 
 
 def obj_files(parts: MeshParts, path: Path) -> dict[Path, bytes]:
-    """OBJ text, with an mtl and a png if it has a texture or face colours; the OBJ comes last."""
+    """The files of an OBJ: mtl and png if there is a texture or face colours, the OBJ last."""
     files: dict[Path, bytes] = {}
     materials: list[str] = []
-    uses: list[tuple[int, str]] = []  # from which face on which material
+    uses: list[tuple[int, str]] = []  # (first face, material)
     own = _own_files(path)
     if parts.texture is not None:
         image = _free(path.with_suffix(".png"), own)
@@ -122,7 +122,7 @@ def obj_files(parts: MeshParts, path: Path) -> dict[Path, bytes]:
 
 
 def _own_files(path: Path) -> set[Path]:
-    """The mtl files that an OBJ there names, and the images that these name."""
+    """The mtl files that an existing OBJ names, and the images that these name."""
     own: set[Path] = set()
     if path.is_file():
         for library in obj_text.named(path, "mtllib"):
@@ -132,6 +132,6 @@ def _own_files(path: Path) -> set[Path]:
 
 
 def _free(path: Path, own: set[Path]) -> Path:
-    """This path; with a number after its name if a file is there that is not our own."""
+    """This path, with a number after its name if a file that is not our own has the path."""
     numbered = (path.with_stem(f"{path.stem}-{i}") for i in count(1))
     return next(p for p in chain([path], numbered) if p in own or not p.exists())

@@ -1,7 +1,7 @@
-"""The text of OBJ files: what its lines say as arrays, and arrays as lines.
+"""The text of OBJ files: from lines to arrays, and from arrays to lines.
 
-Files of millions of lines are usual, so lines of one kind are read together, a block at a time; a
-block that cannot be read is gone through again line by line, to name the one that is wrong.
+Files often have millions of lines, so lines of one kind are read together, a block at a time. If a
+block cannot be read, it is read again line by line, to find the line that is wrong.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from torch import Tensor
 
 Array = NDArray[Any]
 
-# Lines read together: enough for the work per block not to count, few enough for the memory.
+# How many lines are read together: enough to hide the work per block, few enough for the memory.
 BLOCK = 1 << 16
 
 
 @dataclass
 class ObjText:
-    """Vertices, UVs and faces as the file has them; polygons are cut into fans."""
+    """Vertices, UVs and faces as they are in the file; polygons are cut into triangle fans."""
 
     vertices: Array  # [V, 3]
     vertex_colors: Array | None  # [V, 3], if all vertices have them
     some_colors: bool  # whether only some have them
     uvs: Array  # [T, 2]
     faces: Array  # [F, 3]
-    face_uvs: Array  # [F, 3], -1 without
-    face_material: Array  # [F], -1 without
+    face_uvs: Array  # [F, 3], -1 for no UV
+    face_material: Array  # [F], -1 for no material
     materials: list[str]
     libraries: list[str]
 
 
 @dataclass
 class _Lines:
-    """All lines that begin with one word."""
+    """All lines that begin with the same word."""
 
     numbers: list[int] = field(default_factory=list)
     bodies: list[str] = field(default_factory=list)  # what follows the word
@@ -79,7 +79,7 @@ def parse(text: str) -> ObjText:
     for column, key in enumerate(("v", "vt")):
         before = np.searchsorted(np.array(found[key].numbers), face_lines).repeat(sizes)
         index = corners[:, column]
-        # From 1, or backwards from the latest with -1. A UV of 0 stands for none.
+        # Indices count from 1, or backwards from the latest, which is -1. A UV of 0 means no UV.
         wrong = index < -before if key == "vt" else (index < -before) | (index == 0)
         if wrong.any():
             raise _WrongLineError(lines, int(face_lines.repeat(sizes)[wrong.argmax()]))
@@ -109,12 +109,12 @@ def parse(text: str) -> ObjText:
 def _read(
     convert: Callable[[str], Array], least: int, kind: _Lines, lines: Sequence[str]
 ) -> tuple[Array, Array]:
-    """The values of all lines of a kind, one after the other, and how many words each line has.
+    """The values of all lines of a kind, concatenated, and how many words each line has.
 
     Args:
-        convert: Makes an array of the words of a text, one value or row for each.
-        least: Words that each line must have.
-        kind: Those lines.
+        convert: Turns the words of a text into an array, one value or row per word.
+        least: How many words a line must have at least.
+        kind: The lines to read.
         lines: All lines of the file, to show the one that is wrong.
 
     Raises:
@@ -149,12 +149,12 @@ def _good(convert: Callable[[str], Array], least: int, body: str) -> bool:
 
 
 def _floats(text: str) -> Array:
-    """Its words as numbers: [N]."""
+    """The words of a text as numbers: [N]."""
     return np.array([float(word) for word in text.split()], np.float64)
 
 
 def _corners(text: str) -> Array:
-    """Its words `v`, `v/vt`, `v//vn` or `v/vt/vn` as numbers: [N, 2], the UV 0 if there is none."""
+    """The words `v`, `v/vt`, `v//vn` or `v/vt/vn` of a text as [N, 2]; 0 stands for no UV."""
     words = text.split()
     depths = {word.count("/") for word in words}
     if len(depths) == 1:
@@ -168,7 +168,7 @@ def _corners(text: str) -> Array:
 
 
 def _fans(sizes: Array) -> Array:
-    """Triangles of polygons of `sizes` corners that follow each other, as corners: [F, 3]."""
+    """Triangle fans of polygons with `sizes` corners each, as indices of corners: [F, 3]."""
     count = sizes - 2
     place = np.arange(count.sum()) - (np.cumsum(count) - count).repeat(count)
     first = (np.cumsum(sizes) - sizes).repeat(count)
@@ -196,9 +196,9 @@ def face_rows(
     """One line for each face [F, 3] with the UVs of its corners [F, 3], and those of materials.
 
     Args:
-        faces: Vertices of each face, from 0.
-        face_uvs: UVs of its corners, from 0, or None.
-        uses: From which face on which material; none, or from face 0 on.
+        faces: Vertex indices of each face, from 0.
+        face_uvs: UV indices of its corners, from 0, or None.
+        uses: (first face, material) pairs; empty, or beginning with face 0.
     """
     words, line = faces + 1, "f %d %d %d\n"
     if face_uvs is not None:

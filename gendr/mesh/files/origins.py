@@ -1,4 +1,4 @@
-"""Where the coordinates of a mesh far out had better count from."""
+"""The choice of an origin for meshes that are far from 0."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-# The distance between two neighbouring float32 numbers at a mesh, over its longest side, from which
-# on its shape suffers. At half of it, a vertex is off by a twentieth of a pixel in 1000.
+# The spacing of float32 numbers at a mesh, divided by its longest side, from which on its shape
+# suffers. At half of this, a vertex is off by a twentieth of a pixel in an image of 1000 pixels.
 _COARSEST = 1e-4
 
 
 def origin_of(points: Array, dtype: torch.dtype) -> Array:
-    """Where the coordinates of a mesh had better count from: float64 [3], 0 if they are fine.
+    """The origin from which the coordinates of a mesh should count: float64 [3], 0 if not needed.
 
     Args:
         points: [N, 3], all corners of its faces.
-        dtype: That is to hold them. For float64 all coordinates are fine.
+        dtype: The dtype that the mesh will have. For float64 no origin is needed.
 
-    An axis is moved to the middle of the mesh if there the spacing of float32 is coarse for it. The
-    origin is of whole numbers, or of binary fractions for a mesh smaller than 1, so that it is
-    exact and that of a mesh saved and loaded again is the same.
+    On every axis where the spacing of float32 is too coarse for the mesh, the origin moves to the
+    middle of the mesh. It is made of integers, or of binary fractions if the mesh is smaller than
+    1, so that it is exact and stays the same when a mesh is saved and loaded again.
     """
     if dtype != torch.float32 or len(points) == 0 or not np.isfinite(points).all():
         return np.zeros(3)

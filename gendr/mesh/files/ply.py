@@ -13,12 +13,12 @@ Array = NDArray[Any]
 def strip_faces(element: Any) -> Array:
     """The triangles of an element `tristrips` as trimesh has read it: [F, 3].
 
-    Each row is a list of vertex indices, in which -1 begins another strip. Every three neighbours
-    of a strip are a triangle, every second one turned round; those with a vertex twice only lead
-    to another place.
+    Each row is a list of vertex indices, in which -1 starts another strip. Any three successive
+    vertices of a strip are a triangle; every second one has the opposite orientation. Triangles
+    with a repeated vertex only connect two places and are left out.
     """
     data = element["data"]
-    if isinstance(data, dict):  # ascii: by name; several rows of one length are a table
+    if isinstance(data, dict):  # ASCII: a dict; several rows of equal length form a table
         lists = [np.asarray(row).reshape(-1) for row in next(iter(data.values()))]
     else:  # binary: one record per row, with the length before the indices
         lists = [row["f1"] for row in data[data.dtype.names[0]]]
@@ -35,7 +35,7 @@ def strip_faces(element: Any) -> Array:
 def to_ply(
     vertices: Array, faces: Array, vertex_colors: Array | None, face_colors: Array | None
 ) -> bytes:
-    """A binary file.
+    """The content of a binary PLY file.
 
     Args:
         vertices: [V, 3], float32 or float64, kept as they are.

@@ -1,4 +1,4 @@
-"""What is said of a file: that it is damaged, or what of it was dropped."""
+"""Messages about a file: that it is damaged, or what was dropped."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def note(notes: list[str], text: str) -> None:
 
 
 def warn_of(what: str, notes: Sequence[str]) -> None:
-    """One warning of all notes, if there are any."""
+    """Give all notes in one warning, if there are any."""
     if notes:
         warn_caller(f"{what}: {'; '.join(notes)}")
 
 
 def warn_caller(message: str) -> None:
-    """Warn at the line that called into this package, however deep in it we are."""
+    """Warn with the line of the user's code that called into this package."""
     package = __name__.partition(".")[0]
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == package:
@@ -31,7 +31,7 @@ def warn_caller(message: str) -> None:
 
 @contextmanager
 def damage_named(path: object) -> Generator[None, None, None]:
-    """Turn what is wrong with the content of a file into a `ValueError` with its name."""
+    """Turn errors about the content of a file into a `ValueError` with the file's name."""
     try:
         yield
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What a mesh file holds: several materials, and UVs for some of the corners only."""
+"""The content of a mesh file, which may have several materials, and UVs for some corners only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 @dataclass
 class Material:
-    """What a face looks like: an image [H, W, 3] or none, times a colour [3]."""
+    """The look of a face: an image [H, W, 3], or None, times a colour [3]."""
 
     image: Array | None = None
     color: Array = field(default_factory=lambda: np.ones(3))
@@ -27,22 +27,22 @@ class Material:
 
 @dataclass
 class Soup:
-    """A mesh as a file has it: several materials, UVs for some of the corners."""
+    """A mesh as it is in a file: several materials, UVs for some of the corners."""
 
     vertices: Array  # [V, 3]
     faces: Array  # [F, 3]
     uvs: Array  # [T, 2]
-    face_uvs: Array  # [F, 3], -1 without
+    face_uvs: Array  # [F, 3], -1 for no UV
     materials: list[Material]
-    face_material: Array  # [F], -1 without
+    face_material: Array  # [F], -1 for no material
     vertex_colors: Array | None = None  # [V, 3]
     face_colors: Array | None = None  # [F, 3]
 
 
 def to_parts(soup: Soup, dtype: torch.dtype, notes: list[str]) -> MeshParts:
-    """One texture, one set of UVs, one colour per face; coordinates counted from the origin.
+    """Parts with one texture, one set of UVs and one colour per face, relative to an origin.
 
-    All in float64: `dtype` only says which origin the coordinates need.
+    Everything is float64; `dtype` only decides which origin the coordinates need.
     """
     materials = [*soup.materials, Material()]  # -1 stands for the last one
     colors = np.stack([m.color for m in materials])[soup.face_material]
@@ -84,7 +84,7 @@ def to_parts(soup: Soup, dtype: torch.dtype, notes: list[str]) -> MeshParts:
         torch.from_numpy(np.array(soup.faces, np.int64)),
         uvs=tensor(uvs),
         face_uvs=None if face_uvs is None else torch.from_numpy(np.array(face_uvs, np.int64)),
-        # The largest part of most meshes, in the right form already: not copied.
+        # Not copied: it is the largest part of most meshes, and has the right form already.
         texture=None if texture is None else torch.from_numpy(texture),
         vertex_colors=tensor(soup.vertex_colors),
         face_colors=tensor(face_colors),
@@ -93,7 +93,7 @@ def to_parts(soup: Soup, dtype: torch.dtype, notes: list[str]) -> MeshParts:
 
 
 def joined(parts: list[Soup]) -> Soup:
-    """One soup of several; colours that only some have are white in the others."""
+    """Join several soups; where only some have colours, the others become white."""
     if len(parts) == 1:
         return parts[0]
 
@@ -126,8 +126,8 @@ def joined(parts: list[Soup]) -> Soup:
 
 
 def merge(soup: Soup) -> None:
-    """Make vertices of equal position and colour one, in the order of their first appearance."""
-    key = soup.vertices + 0.0  # -0 and 0 are one position
+    """Merge vertices of equal position and colour; the order is that of first appearance."""
+    key = soup.vertices + 0.0  # -0 and 0 are the same position
     if soup.vertex_colors is not None:
         key = np.concatenate((key, soup.vertex_colors), 1)
     sort = np.lexsort(key.T)  # stable: of equal rows, the first comes first

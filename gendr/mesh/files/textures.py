@@ -1,4 +1,4 @@
-"""Textures of images, and images of textures."""
+"""Conversion between images and textures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def load_texture(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Tensor:
-    """Read an image file as a texture: [H, W, 3], RGB in [0, 1], row 0 the top.
+    """Read an image file as a texture: [H, W, 3], RGB in [0, 1], row 0 at the top.
 
     For meshes whose file does not name its texture: `mesh.with_texture(load_texture("x.png"))`.
 
@@ -45,10 +45,10 @@ def load_texture(
 
 
 def pixels(image: Image, notes: list[str]) -> Array:
-    """RGB in [0, 1], [H, W, 3], row 0 the top."""
+    """The pixels of an image: RGB in [0, 1], [H, W, 3], row 0 at the top."""
     if image.mode.startswith("I;16") or image.mode == "I":
         grey = np.array(image, np.float64)
-        grey /= 65535  # in place, here and below: of a large image, every copy counts
+        grey /= 65535  # in place, here and below: copies of a large image are expensive
         return np.repeat(grey[:, :, None], 3, axis=2)
     if image.has_transparency_data:
         image = image.convert("RGBA")
@@ -60,12 +60,12 @@ def pixels(image: Image, notes: list[str]) -> Array:
 
 
 def to_image(texture: Tensor) -> Image:
-    """8-bit RGB image."""
+    """A texture [H, W, 3] as an 8-bit RGB image."""
     from PIL import Image
 
     return Image.fromarray(to_bytes(texture))
 
 
 def to_bytes(colors: Tensor) -> Array:
-    """[0, 1] to 0 .. 255, rounded."""
+    """Colours in [0, 1] as bytes 0 .. 255, rounded."""
     return (colors.clamp(0, 1) * 255).round().to(torch.uint8).numpy()

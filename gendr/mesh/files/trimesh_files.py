@@ -1,4 +1,4 @@
-"""PLY, OFF, STL and GLB files, which trimesh reads, and writes but for PLY."""
+"""PLY, OFF, STL and GLB files, which trimesh reads, and which it writes except for PLY."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gendr.mesh.parts import MeshParts
 
 
 def read_with_trimesh(path: Path, notes: list[str], max_megapixels: float) -> Soup:
-    """All geometries of the file, placed by their transforms."""
+    """Read all geometries of a file, placed by their transforms."""
     import trimesh
 
     kind = path.suffix[1:].upper()
@@ -50,7 +50,7 @@ def read_with_trimesh(path: Path, notes: list[str], max_megapixels: float) -> So
 
 
 def _fill_strips(scene: Any) -> None:
-    """Put meshes in the place of point clouds that have triangle strips."""
+    """Replace point clouds that have triangle strips by meshes."""
     import trimesh
 
     for name, points in scene.geometry.items():
@@ -66,7 +66,7 @@ def _fill_strips(scene: Any) -> None:
 
 
 def _check_complete(path: Path) -> None:
-    """Raise for what trimesh reads although the end is missing."""
+    """Raise for truncated files that trimesh would read without an error."""
     data = path.read_bytes()
     if path.suffix.lower() == ".off":
         lines = [
@@ -91,7 +91,7 @@ def _check_complete(path: Path) -> None:
 
 
 def trimesh_bytes(parts: MeshParts, kind: str) -> bytes:
-    """OFF, STL or GLB."""
+    """The content of an OFF, STL or GLB file."""
     import trimesh
 
     geometry = to_trimesh(parts)

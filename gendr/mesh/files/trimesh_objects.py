@@ -1,4 +1,4 @@
-"""Meshes and scenes of trimesh, which also reads and writes files for us, as plain parts."""
+"""Conversion between plain parts and the meshes and scenes of trimesh."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def scene_soup(scene: Any, notes: list[str]) -> Soup:
 
 
 def _part(geometry: Any, matrix: Array, notes: list[str]) -> Soup:
-    """One trimesh geometry, placed."""
+    """One trimesh geometry, placed by a matrix."""
     vertices = np.array(geometry.vertices, np.float64)
     faces = np.array(geometry.faces, np.int64)
     if len(faces) and not 0 <= faces.min() <= faces.max() < len(vertices):
@@ -97,7 +97,7 @@ def _part(geometry: Any, matrix: Array, notes: list[str]) -> Soup:
 
 
 def texture_image(geometry: Any) -> Image | None:
-    """The image of a simple or a PBR material; of a loaded file, only its header has been read."""
+    """The image of a simple or a PBR material; for a file that was just read, not decoded yet."""
     material = getattr(getattr(geometry, "visual", None), "material", None)
     simple = hasattr(material, "diffuse")
     return getattr(material, "image" if simple else "baseColorTexture", None)
@@ -143,7 +143,8 @@ def to_trimesh(parts: MeshParts) -> Any:
     colors = None if parts.vertex_colors is None else to_bytes(parts.vertex_colors)
     visual: Any = None
     if parts.uvs is not None and parts.face_uvs is not None:
-        # One UV per vertex: vertices on a seam are repeated, in order, so that `merge` can undo it.
+        # trimesh has one UV per vertex: repeat vertices on seams, in order, so that `merge` can
+        # undo it.
         index = parts.face_uvs.numpy()
         pairs = np.stack((faces, index), -1).reshape(-1, 2)
         lonely = np.setdiff1d(np.arange(len(vertices)), faces)
