@@ -8,7 +8,7 @@ from gendr.rendering.renderer import Output, Renderer
 
 __all__ = ["Output", "Renderer", "silhouette"]
 
-# Known here from the first release; loaded when they are first used.
+# These names exist here since the first release; the modules are imported at first use.
 _BACKENDS = ("cpu", "triton")
 
 

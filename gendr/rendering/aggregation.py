@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from gendr.rendering.geometry import ImageSize, ScreenFaces
     from gendr.tnorms import TConorm
 
-PAIRS_AT_ONCE = 4_000_000  # listed together: about 1 GB of temporaries
+PAIRS_AT_ONCE = 4_000_000  # pairs in a list: about 1 GB of temporaries
 
 
 @dataclass(frozen=True)
 class Aggregation:
-    """One renderer of the family, its arguments checked: how faces are joined to alpha.
+    """The distribution and the T-conorm of a renderer, checked: how faces become alpha.
 
     Attributes:
-        coverage: of a pixel by a face.
-        tconorm: how the faces of a pixel are joined.
+        coverage: computes how far one face covers a pixel.
+        tconorm: joins the coverages of all faces of a pixel.
     """
 
     coverage: Coverage
     tconorm: TConorm
 
     def join(self, a: Tensor, s: Tensor, pixels: Grouping) -> Tensor:
-        """Alpha of every pixel from coverages a, and s = 1 - a; (5.4)."""
+        """Alpha of every pixel from coverages a and s = 1 - a; equation (5.4)."""
         return self.tconorm.aggregate(a, s, pixels)[0]
 
 
@@ -43,8 +43,8 @@ def alpha(
 ) -> Tensor:
     """Alpha of every pixel, [B, H, W].
 
-    A CDF of the user's own, which only torch can evaluate, is evaluated on lists of pairs, unless
-    the backend takes any.
+    Only torch can evaluate a CDF that is the user's own Python function. It is evaluated on lists
+    of pairs, unless the backend takes any CDF itself (`Backend.TAKES_ANY_CDF`).
     """
     if not aggregation.coverage.has_own_cdf or backend.TAKES_ANY_CDF:
         return backend.alpha(faces, size, aggregation)

@@ -1,4 +1,4 @@
-"""The door of the renderer: arguments are checked here, once, before any kernel runs."""
+"""`silhouette`, and the checks of the renderer's arguments, made once before any kernel runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PIXELS = re.compile(r"\s*([0-9.eE+-]+)\s*px\s*")
 
 
 def parse_image_size(image_size: int | Sequence[int]) -> ImageSize:
-    """An int or (H, W).
+    """The `ImageSize` of an int or a pair (H, W).
 
     Raises:
         TypeError: for anything else.
@@ -96,7 +96,7 @@ def make_aggregation(
     images: int,
     like: Tensor,
 ) -> Aggregation:
-    """Check what remains and bring the scale to [B].
+    """Check cutoff and scale, expand the scale to [B], and make the `Aggregation`.
 
     Raises:
         TypeError: for a cutoff that is no number.
@@ -115,7 +115,7 @@ def make_aggregation(
 
 
 def at_full_precision(name: str, tensor: Tensor) -> Tensor:
-    """The tensor in float32 or float64: rendering takes no part in automatic mixed precision.
+    """The tensor in float32 or float64, because rendering does not use automatic mixed precision.
 
     Raises:
         TypeError: for half precision outside `torch.autocast`, and for what is no float tensor.
@@ -138,10 +138,10 @@ def silhouette(
     *,
     check: bool = True,
 ) -> Tensor:
-    """Render soft silhouettes of triangles that are on the screen already.
+    """Render soft silhouettes of triangles that are already projected to the screen.
 
-    Neither clips nor tests near and far; a face with any depth <= 0 is ignored; both orientations
-    count.
+    Faces are neither clipped nor tested against near and far planes. A face with any depth <= 0 is
+    ignored. Faces of both orientations are rendered.
 
     Args:
         face_vertices: [B, F, 3, 3] (or [F, 3, 3] for one image); x, y in NDC, where the shorter
@@ -155,7 +155,7 @@ def silhouette(
             where the generator of the T-conorm rises steeply from 0 (p < 1): by up to 0.24 in
             alpha for yager(p=0.5), logistic at scale 1e-2 and an airplane; see docs/tconorms.md.
         backend: "auto", "cpu", "triton" or "reference"; see `gendr.backends`.
-        check: look for NaN and inf in the input.
+        check: whether to look for NaN and inf in the input.
 
     Returns:
         alpha [B, H, W] in [0, 1] (or [H, W]), row 0 at the top.

@@ -1,4 +1,4 @@
-"""Stage 2, coverage: a = F(d / scale). Knows nothing of pixels."""
+"""Stage 2, coverage: a = F(d / scale). This file knows nothing of pixels."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How far inside a face a point must be to be covered, and how softly.
+    """How a signed distance to a face becomes a coverage in [0, 1].
 
     Attributes:
         dist: the distribution of the perturbed distance.
         scale: [B] > 0, NDC (NDC^2 for squared distributions).
-        cutoff: coverage at or below it counts as 0; part of the renderer, not of a backend.
+        cutoff: coverage at or below it counts as 0. It is part of the definition of the renderer:
+            all backends give the same result.
     """
 
     dist: Distribution
@@ -28,7 +29,7 @@ class Coverage:
 
     @property
     def has_own_cdf(self) -> bool:
-        """Whether the CDF is a callable of the user's own, which only torch can evaluate."""
+        """Whether the CDF is a Python function of the user's, which only torch can evaluate."""
         from gendr.distributions import CallableDistribution
 
         return isinstance(self.dist.law, CallableDistribution)
@@ -38,7 +39,7 @@ class Coverage:
         return self.dist.radius(self.scale.detach(), self.cutoff)
 
     def of(self, distance: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """A = F(d / scale) and 1 - a, with the cutoff applied; (5.1)."""
+        """The coverages a = F(d / scale), and 1 - a, with the cutoff applied; equation (5.1)."""
         a, s = self.dist.coverage(distance, scale)
         kept = a > self.cutoff
         return torch.where(kept, a, 0.0), torch.where(kept, s, 1.0)

@@ -1,6 +1,6 @@
 """Fragments: the (pixel, face) pairs that matter, with distance, barycentric weights and depth.
 
-The end of stage 1. Knows nothing of distributions.
+They end stage 1. This file knows nothing of distributions.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Pairs(NamedTuple):
     """Some of the (pixel, face) pairs of a batch: all those of a run of pixels.
 
     Attributes:
-        pixels: [K] int64, numbered through the batch, row by row.
-        faces: [K] int64, packed.
+        pixels: [K] int64, numbered through all images of the batch, row by row.
+        faces: [K] int64, packed indices.
         first: the first pixel of the run.
         last: one past its last pixel.
     """
@@ -32,9 +32,9 @@ class Pairs(NamedTuple):
 def recomputed(
     function: Callable[[Callable[[], Pairs]], Any], runs: list[Callable[[], Pairs]]
 ) -> list[Any]:
-    """function(run) for every run; with more than one, the backward pass computes each again.
+    """Call function(run) for every run; if there are several, backward computes each of them again.
 
-    So memory is that of one run, not of all pairs.
+    So the memory is that of one run, not of all pairs.
     """
     if len(runs) <= 1 or not torch.is_grad_enabled():
         return [function(run) for run in runs]
@@ -46,10 +46,10 @@ def recomputed(
 def signed_distance(points: Tensor, corners: Tensor) -> Tensor:
     """Signed Euclidean distance of points to convex polygons, positive inside.
 
-    The distance goes to the segments, not to the lines. It is taken from the nearest edge alone,
-    as cross product over length where the foot of the perpendicular lies within the edge, so that
-    it is smooth through 0 with the edge normal as gradient, and as the distance to the corner
-    elsewhere. A polygon without area has d <= 0 everywhere.
+    It is the distance to the edges as segments, not as lines. Only the nearest edge counts. If the
+    foot of the perpendicular lies within that edge, the distance is cross product / length, which
+    is smooth through 0 and has the edge normal as gradient; otherwise it is the distance to the
+    corner. A polygon without area has d <= 0 everywhere.
 
     Args:
         points: [..., 2].
@@ -82,7 +82,7 @@ def signed_distance(points: Tensor, corners: Tensor) -> Tensor:
 
     start, end = pick(corners), pick(following)
     with torch.no_grad():
-        # The same direction for both faces that share an edge: the same distance, so a tie.
+        # Use the same direction for both faces that share an edge: equal distances, so they tie.
         smaller = (end[..., 0] < start[..., 0]) | (
             (end[..., 0] == start[..., 0]) & (end[..., 1] < start[..., 1])
         )
@@ -119,15 +119,15 @@ def interpolation_weights(
     """Perspective-correct weights of a face's corners at points of the screen, and the depth.
 
     The barycentric coordinates on the screen are each clamped to [0, 1] and divided by their sum,
-    then corrected for perspective. For a face that the near plane cut, some corner has no place
-    on the screen; there the homogeneous coordinates are clamped instead.
+    then corrected for perspective. If the near plane cut a face, a corner is behind it and has no
+    position on the screen; then the homogeneous coordinates are clamped instead.
 
     Args:
         points: [K, 2] NDC.
         corners: [K, N, 2] NDC; the first three are used.
         clip: [K, 3, 3] homogeneous corners (x w, y w, w); w is 1 for orthographic cameras.
         depth: [K, 3].
-        was_clipped: [K] bool or None.
+        was_clipped: [K] bool, or None if no face was clipped.
 
     Returns:
         Weights [K, 3] that sum to 1, depth [K].
@@ -163,5 +163,5 @@ def _normalised(weights: Tensor) -> Tensor:
 
 
 def _safe_positive(w: Tensor) -> Tensor:
-    """w, and 1 for corners on or behind the camera plane (whose faces were cut)."""
+    """w, with 1 for corners on or behind the camera plane (whose faces were clipped)."""
     return torch.where(w > 0, w, 1.0)

@@ -1,6 +1,6 @@
 """Stage 1, geometry: from meshes and cameras to polygons on the screen.
 
-Knows nothing of distributions. Frames as everywhere: NDC with the shorter image side spanning
+This file knows nothing of distributions. Frame: NDC, in which the shorter image side spans
 [-1, 1], x right, y up; depth > 0 ahead of the camera.
 """
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
 
 
-# Where the near and far planes lie, if nobody says otherwise and the scene allows it.
+# The default depths of the near and far planes; see `depth_limits`.
 NEAR, FAR = 1.0, 100.0
-# Faces that are not seen are moved here for backends that count faces on the GPU: to leave them
-# out, the host would have to wait for their number.
+# All corners of a face that is not seen get this coordinate, for backends that want no faces
+# removed: to remove them on a GPU, the host would have to wait for their number.
 ABSENT = 1e18
 
 
@@ -47,7 +47,7 @@ class ImageSize:
         return torch.div(pixels, self.pixels, rounding_mode="floor")
 
     def centres(self, pixels: Tensor, dtype: torch.dtype) -> Tensor:
-        """NDC of pixel centres: pixels [K] int64, row by row from the top left -> [K, 2]."""
+        """NDC [K, 2] of the centres of pixels [K] int64, numbered row by row from the top left."""
         row = torch.div(pixels, self.width, rounding_mode="floor") % self.height
         column = pixels % self.width
         x = (2 * column + 1 - self.width).to(torch.float64) / self.side
@@ -60,8 +60,8 @@ class ScreenFaces:
     """The faces of a batch of images as convex polygons on the screen, packed without padding.
 
     Attributes:
-        corners: [T, N, 2] NDC. N is 3, or 4 if the near plane cuts some face of the batch;
-            then triangles repeat their last corner.
+        corners: [T, N, 2] NDC. N is 3, or 4 if the near plane cuts some face of the batch; with
+            N = 4, triangles repeat their last corner.
         offsets: B + 1 numbers; image b owns the faces offsets[b] .. offsets[b + 1] - 1.
     """
 
@@ -81,10 +81,10 @@ class ScreenFaces:
 
 @dataclass(frozen=True)
 class Surfaces:
-    """What lies behind the polygons of the same `ScreenFaces`: the triangles in space.
+    """The triangles in space whose projections are the polygons of `ScreenFaces`.
 
     Attributes:
-        source: [T] int64, the packed face of the mesh.
+        source: [T] int64, the packed index of the face in the mesh.
         clip: [T, 3, 3] homogeneous corners (x w, y w, w) before clipping; w is 1 for orthographic
             cameras and the depth for others.
         depth: [T, 3] depth of the corners before clipping.
@@ -100,13 +100,14 @@ class Surfaces:
 def screen_faces(
     corners: Tensor, offsets: tuple[int, ...], keep: Tensor, takes_absent: bool
 ) -> ScreenFaces:
-    """Only the faces that are to be kept.
+    """Screen faces without those that are not to be kept.
 
     Args:
         corners: [T, N, 2].
-        offsets: of the images.
+        offsets: B + 1 numbers, the first face of each image; see `ScreenFaces`.
         keep: [T] bool.
-        takes_absent: move the others away instead, to `ABSENT`; see `Backend.TAKES_ABSENT`.
+        takes_absent: keep the number of faces, and move all corners of the others to `ABSENT`; see
+            `Backend.TAKES_ABSENT`.
     """
     if takes_absent:
         return ScreenFaces(torch.where(keep[:, None, None], corners, ABSENT), offsets)
@@ -124,8 +125,9 @@ def project_faces(
     Faces wholly outside [near, far] are dropped; a triangle that crosses the near plane becomes
     the polygon of its visible part, of 3 or 4 corners. Batches of 1 broadcast.
 
-    With `takes_absent` faces are not dropped but moved away, to `ABSENT`. Under `torch.compile`,
-    which cannot ask whether any face crosses the near plane, all polygons then have 4 corners.
+    With `takes_absent` faces are not dropped; their corners are moved to `ABSENT`. Code traced by
+    `torch.compile` cannot test whether a face crosses the near plane; there all polygons get 4
+    corners.
 
     Source: the contract; the clipped polygon stays one face because splitting it would put
     F(0) = 1/2 along the seam.
@@ -138,10 +140,10 @@ class CameraSpace(NamedTuple):
 
     Attributes:
         clip: [V', 3] homogeneous coordinates (x w, y w, w) of the vertices of all images.
-        depth: [V'] theirs.
+        depth: [V'] depths of the same vertices.
         faces: [T, 3] indices of the corners.
         offsets: image b owns the faces offsets[b] .. offsets[b + 1] - 1.
-        source: [T] the packed face of the mesh.
+        source: [T] the packed index of the face in the mesh.
     """
 
     clip: Tensor
@@ -151,7 +153,7 @@ class CameraSpace(NamedTuple):
     source: Tensor
 
     def depths(self) -> tuple[float, float]:
-        """Least and largest depth of all vertices; (inf, -inf) without vertices."""
+        """The least and the largest depth of all vertices; (inf, -inf) if there are none."""
         depth = self.depth.detach()
         if depth.numel() == 0:
             return math.inf, -math.inf
@@ -162,17 +164,17 @@ class CameraSpace(NamedTuple):
 def depth_limits(
     near: float | None, far: float | None, lowest: float, farthest: float
 ) -> tuple[float, float]:
-    """The near and far planes: those given, or 1 and 100, moved apart until all lies between them.
+    """The near and far planes: those given, or 1 and 100, widened until they enclose the scene.
 
-    So the softmax, which counts depth in units of far - near, depends on the scene only where 1 and
-    100 would cut some of it off, and then continuously.
+    The softmax measures depth in units of far - near. So its result depends on the depths of a
+    scene only if 1 and 100 would cut off a part of it, and then changes continuously.
 
     Args:
-        near: > 0 or None: at most 1, and a thousandth of that (or of a smaller scene) for a scene
-            that goes on behind the camera plane.
-        far: > near or None: at least 100.
-        lowest: least depth of the scene.
-        farthest: largest depth.
+        near: > 0, or None: then at most 1, and a thousandth of that (or of the depth of a smaller
+            scene) if the scene extends behind the camera plane.
+        far: > near, or None: then at least 100.
+        lowest: the least depth of the scene.
+        farthest: the largest depth of the scene.
     """
     if near is None:
         near = NEAR if far is None else min(NEAR, far / 100)
@@ -188,7 +190,7 @@ def depth_limits(
 def screen_surfaces(
     space: CameraSpace, near: float, far: float, takes_absent: bool = False
 ) -> tuple[ScreenFaces, Surfaces]:
-    """`project_faces` of what is before the camera already."""
+    """`project_faces` for vertices that are in camera space already."""
     _, _, faces, offsets, source = space
     images = len(offsets) - 1
     clip, depth = space.clip[faces], space.depth[faces]
@@ -198,7 +200,7 @@ def screen_surfaces(
         keep = (high > near) & (low <= far)
         crossing = keep & (low < near)
     if takes_absent:
-        # A point of their own for all that are not seen, so that no division can go wrong.
+        # All faces that are not seen get a valid point, so that no division fails.
         nowhere = clip.new_tensor([ABSENT, ABSENT, 1.0])
         clip = torch.where(keep[:, None, None], clip, nowhere)
     elif not bool(keep.all()):
@@ -251,18 +253,18 @@ def _clip_near(clip: Tensor, depth: Tensor, crossing: Tensor, near: float) -> Te
 
 
 def _clip_near_everywhere(clip: Tensor, depth: Tensor, crossing: Tensor, near: float) -> Tensor:
-    """The same without asking how many faces are cut."""
+    """`_clip_near` without asking how many faces are cut, for `torch.compile`."""
     polygon = torch.cat([clip, clip[:, 2:]], 1)
-    # Depths that cross stand in for those that do not, so that their cut, unused, is finite.
+    # Faces that do not cross get made-up depths that do, so that their unused result is finite.
     depth = torch.where(crossing[:, None], depth, depth.new_tensor([near - 1, near + 1, near + 1]))
     return torch.where(crossing[:, None, None], _visible_part(clip, depth, near), polygon)
 
 
 def _visible_part(corner: Tensor, z: Tensor, near: float) -> Tensor:
-    """What lies beyond depth = near of triangles [K, 3, 3] that cross it: polygons [K, 4, 3]."""
+    """The parts beyond depth = near of triangles [K, 3, 3] that cross it: polygons [K, 4, 3]."""
     ahead = z >= near
     two_ahead = ahead.sum(-1) == 2
-    # Rotate so that the corner that stands alone on its side comes first.
+    # Rotate the corners so that the one that is alone on its side of the plane comes first.
     lone = torch.where(two_ahead[:, None], ~ahead, ahead).to(torch.int64).argmax(-1)
     order = (lone[:, None] + torch.arange(3, device=corner.device)) % 3
     corner = corner.gather(1, order.unsqueeze(-1).expand(-1, -1, 3))

@@ -15,8 +15,8 @@ class Instance:
     """One member of the family of renderers.
 
     Args:
-        dist: what turns a distance into a coverage.
-        tconorm: what joins the coverages of a pixel.
+        dist: the distribution, which turns a distance into a coverage.
+        tconorm: the T-conorm, which joins the coverages of a pixel.
     """
 
     dist: Distribution
@@ -24,7 +24,7 @@ class Instance:
 
     @property
     def name(self) -> str:
-        """Such as "gamma(shape=0.5).reversed.squared/yager(p=2)"; `instance` parses it back."""
+        """A text such as "gamma(shape=0.5).reversed.squared/yager(p=2)"; `instance` parses it."""
         return f"{self.dist}/{self.tconorm}"
 
     def __str__(self) -> str:
@@ -47,9 +47,9 @@ def instances() -> tuple[Instance, ...]:
 
 
 def instance(name: str) -> Instance:
-    """The instance of a name: the text of a distribution, "/", the text of a T-conorm.
+    """The instance with this name: the text of a distribution, "/", the text of a T-conorm.
 
-    Any two members go together, also those outside the benchmark.
+    Any distribution can be combined with any T-conorm, also outside the benchmark.
 
     Raises:
         TypeError: the name is no text.

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 def _image(function: Callable[[Output], T]) -> lazy[T]:
-    """Computed when it is read, and kept; in full precision, also under `torch.autocast`."""
+    """A property that is computed at first access and kept, without `torch.autocast`."""
 
     @wraps(function)
     def compute(output: Output) -> T:
@@ -56,15 +56,15 @@ def _image(function: Callable[[Output], T]) -> lazy[T]:
 
 
 class Output:
-    """The images of a batch. What is not read is not computed; what is read is kept.
+    """The images of a batch. Each image is computed when it is first read, and kept.
 
     Attributes:
         alpha: [B, H, W] soft coverage in [0, 1].
         rgb: [B, 3, H, W] colours over the background.
         depth: [B, H, W] depth of the nearest covering face, +inf elsewhere.
-        normals: [B, 3, H, W] its unit normal, world frame, 0 elsewhere.
-        face_id: [B, H, W] int64, its number in its mesh, -1 elsewhere.
-        device: where they are.
+        normals: [B, 3, H, W] unit normal of that face, world frame, 0 elsewhere.
+        face_id: [B, H, W] int64, index of that face in its mesh, -1 elsewhere.
+        device: the device of the images.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Output:
 
     @_image
     def face_id(self) -> Tensor:
-        """Number of the nearest covering face in its mesh, int64 [B, H, W], -1 elsewhere."""
+        """Index of the nearest covering face in its mesh, int64 [B, H, W], -1 elsewhere."""
         mesh = self._scene.mesh
         pixels, face = self._covered
         number = self._scene.surfaces.source[face]
@@ -156,7 +156,7 @@ class Output:
         return image.index_copy(0, self._covered[0], values).reshape(shape)
 
     def _hard_rgb(self) -> Tensor:
-        """Colours [B, H, W, 3] of the nearest covering face; over alpha also where none covers."""
+        """Colours [B, H, W, 3] of hard shading, before they are composed over alpha."""
         scene, (pixels, face) = self._scene, self._covered
         colours = scene.colours(pixels, face, self._surface[0])
         image = self._spread(colours, self._blending.background)
@@ -169,7 +169,7 @@ class Output:
 
     @_image
     def _fringe(self) -> tuple[Tensor, Tensor]:
-        """Pixels [K] that no face covers but some reach softly, and the face nearest to each."""
+        """Pixels [K] that no face covers but some reach softly, and the nearest face of each."""
         wanted = (self._nearest.reshape(-1) < 0) & (self.alpha.detach().reshape(-1) > 0)
         return closest_faces(self._scene, self._aggregation.coverage, wanted, PAIRS_AT_ONCE)
 
@@ -188,28 +188,29 @@ class Renderer(nn.Module):
         scale: > 0, NDC (NDC^2 for squared distributions), one for all images or one per image
             [B]; or text such as "1.5px". `gendr.suggest_scale` finds one.
         shading: "softmax" over depth, or "hard": the nearest covering face.
-        composite: how colours meet the background. "depth": it is one more surface, in the softmax
-            by its depth `eps`, as the papers define it, or behind all others in hard shading.
-            "alpha": colour * alpha + background * (1 - alpha), with the colour of the faces alone;
-            in hard shading that of the face that is nearest in the image where none covers. Soft
-            edges then look as in any other picture, and colours are differentiable through alpha.
-        lighting: a `Lighting`, its name ("lambert", "phong", "headlight"), or "none" for
-            colours as they are.
+        composite: how colours are combined with the background. "depth": the background is one more
+            surface, in the softmax at the depth `eps`, as the papers define it, and in hard
+            shading behind all others. "alpha": colour * alpha + background * (1 - alpha), where
+            the colour is that of the faces alone; in hard shading, pixels that no face covers
+            take the colour of the face that is nearest to them in the image. Soft edges then look
+            as in ordinary pictures, and colours are differentiable through alpha.
+        lighting: a `Lighting`, its name ("lambert", "phong", "headlight"), or "none" for unlit
+            colours.
         near: > 0, nearest depth; triangles that cross it are clipped. By default 1, or less if the
             scene begins nearer.
         far: > near; faces wholly beyond it contribute nothing. By default 100, or more if the scene
             ends farther away.
-        gamma: > 0, temperature of the softmax over normalised depth (far - z) / (far - near): a
-            surface outweighs one that is gamma (far - near) behind it, by default about a tenth of
-            a unit of length, by e.
-        eps: in [0, 1], normalised depth at which the background stands in the softmax.
+        gamma: > 0, temperature of the softmax over normalised depth (far - z) / (far - near). A
+            surface has e times the weight of one that is gamma (far - near) behind it; by default
+            this is about a tenth of a unit of length.
+        eps: in [0, 1], normalised depth of the background in the softmax.
         background: RGB in [0, 1].
         cutoff: coverage at or below it counts as 0; see `gendr.silhouette`.
         backend: "auto", "cpu", "triton" or "reference".
         learnable: any of "scale", "shape" (of the distribution), "p" (of the T-conorm) and "gamma";
             these become parameters of the module, kept positive (p negative where it must be) by
             an exponential. Read their values from `renderer.scale` and so on.
-        check: look for NaN and inf in vertices and cameras.
+        check: whether to look for NaN and inf in vertices and cameras.
 
     Source: thesis, chapter 5.
     """
@@ -266,7 +267,7 @@ class Renderer(nn.Module):
         self._has_looked = self._has_warned = False
 
     def _learn(self, names: Sequence[str]) -> None:
-        """Turn what is named into parameters: logarithms of magnitudes."""
+        """Turn the named values into parameters: the logarithms of their magnitudes."""
         if isinstance(names, str):
             names = (names,)
         values: dict[str, Any] = {
@@ -327,10 +328,10 @@ class Renderer(nn.Module):
         Args:
             mesh: B meshes or 1.
             camera: B cameras or 1.
-            scale: instead of the renderer's own, for this call.
+            scale: replaces the scale of the renderer for this call.
 
         Returns:
-            Images, computed when they are read.
+            The images, which are computed when they are read.
 
         Raises:
             TypeError: for wrong types or dtypes.
@@ -376,10 +377,11 @@ class Renderer(nn.Module):
     def _planes(self, space: CameraSpace) -> tuple[float, float]:
         """The near and far planes of a scene; warns, once, if nothing lies between them.
 
-        A traced call cannot look at the scene: there they are 1 and 100 if they are not given.
+        Code traced by `torch.compile` cannot look at the scene: there the defaults are 1 and 100.
         """
         given = self.near is not None and self.far is not None
-        # On a GPU, looking at depths means waiting for them: with planes given, once is enough.
+        # On a GPU, reading depths means waiting for them: if both planes are given, do it only
+        # once.
         look = not torch.compiler.is_compiling() and not (
             given and self._has_looked and space.depth.is_cuda
         )
@@ -400,7 +402,7 @@ class Renderer(nn.Module):
         return near, far
 
     def extra_repr(self) -> str:
-        """What this renderer is, with learnt values as they are now."""
+        """The settings as text, with learnt values as they are now."""
 
         def number(value: Any) -> str:
             if not isinstance(value, Tensor):

@@ -1,9 +1,10 @@
-"""The scale made usable: pixels, projected edges, and schedules.
+"""Help with choosing the scale: conversion from pixels, a suggested value, and schedules.
 
-The soft image of a closed mesh is not the blurred silhouette of a body: every face near a pixel
-adds its own F(d / scale). Where faces are smaller than the reach of the distribution many of them
-add up and alpha inflates, so the tessellation bounds the scale from above; where the reach is far
-below a pixel no pixel centre lies in it and gradients are noise, so the pixel bounds it from below.
+The soft image of a closed mesh is not the blurred silhouette of a body, because every face near a
+pixel adds its own F(d / scale). If faces are smaller than the reach of the distribution, many of
+them add up and alpha becomes too large: the tessellation bounds the scale from above. If the reach
+is far below a pixel, no pixel centre lies within it and gradients are noise: the pixel size bounds
+the scale from below.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ if TYPE_CHECKING:
 
 __all__ = ["geometric_schedule", "pixels_to_ndc", "suggest_scale"]
 
-# The rule of suggest_scale. docs/scale.md shows the measurements that these were chosen by.
-REACH_EDGES = 0.2  # how far a face may reach, in its own projected edge lengths,
-REACH_PIXELS = (0.1, 1.0)  # and in pixels, at least and at most
-NEIGHBOURS = 6  # faces of both sides of a body that a pixel next to its silhouette has in reach
-NEAR = 0.25  # what these may add up to at the reach
-HOLE = 0.05  # 1 - F at the same depth inside a face
-FAR = 0.1  # what all faces together may add up to, a radius of the body away from it
+# The constants of suggest_scale. docs/scale.md shows the measurements behind them.
+REACH_EDGES = 0.2  # the reach of a face in projected edge lengths,
+REACH_PIXELS = (0.1, 1.0)  # and its least and largest value in pixels
+NEIGHBOURS = 6  # faces, of both sides of a body, in reach of a pixel next to the silhouette
+NEAR = 0.25  # the largest alpha of these faces at the distance of the reach
+HOLE = 0.05  # the largest 1 - F at that depth inside a face
+FAR = 0.1  # the largest alpha of all faces together, at a radius of the body away from it
 
 
 def pixels_to_ndc(pixels: float, image_size: int | Sequence[int]) -> float:
-    """A length in NDC of a length in pixels; the shorter image side is 2 long.
+    """Convert a length in pixels to NDC, in which the shorter image side is 2 long.
 
     Args:
         pixels: any finite number.
@@ -49,7 +50,7 @@ def pixels_to_ndc(pixels: float, image_size: int | Sequence[int]) -> float:
 
 
 def geometric_schedule(start: float, end: float, steps: int) -> tuple[float, ...]:
-    """`steps` scales from `start` to `end`, each the same factor times the one before.
+    """`steps` scales from `start` to `end`, in geometric progression.
 
     >>> geometric_schedule(4.0, 1.0, 3)
     (4.0, 2.0, 1.0)
@@ -57,7 +58,7 @@ def geometric_schedule(start: float, end: float, steps: int) -> tuple[float, ...
     Args:
         start: > 0.
         end: > 0.
-        steps: >= 1; of one step only `end` is left.
+        steps: >= 1; with one step the result is `end` alone.
 
     Raises:
         TypeError: for what is no number.
@@ -80,7 +81,7 @@ def suggest_scale(
     near: float = 1.0,
     far: float = 100.0,
 ) -> float:
-    """A scale that is sharp for the tessellation and soft for the pixels.
+    """Suggest a scale that is small relative to the faces and large enough for the pixels.
 
     The reach is r = 0.2 projected edge lengths (their median), but at least 0.1 and at most 1
     pixel. The scale is the largest at which
@@ -91,11 +92,11 @@ def suggest_scale(
       linear tails only, cauchy for example, whose far faces outweigh the near ones.
 
     So suggestions for different distributions and T-conorms give comparable pictures. Half and
-    twice as much work as well; a fit does well to start at twice the suggestion and to end at a
-    third of it (`geometric_schedule`).
+    twice the suggestion also work; for a fit, start at twice the suggestion and end at a third of
+    it (`geometric_schedule`).
 
     Args:
-        mesh: one or a batch; where it starts from if it is to be fitted.
+        mesh: one or a batch; for a fit, the mesh to start from.
         camera: one or a batch.
         image_size: int or (H, W), pixels.
         dist: a distribution, its name, or a callable CDF.
@@ -124,7 +125,7 @@ def suggest_scale(
     low, high = REACH_PIXELS
     reach = min(max(REACH_EDGES * edge, low * pixel), high * pixel)
     outside = _share(conorm, NEAR, NEIGHBOURS)
-    # Lengths at scale 1 that must not exceed a length of the picture.
+    # Pairs of a length at scale 1 and the length in the image that it must not exceed.
     bounds = (
         (reach, -_quantile(law, outside, "cdf")),
         (reach, _quantile(law, HOLE, "sf")),
@@ -136,7 +137,7 @@ def suggest_scale(
 
 
 def _power(x: float, exponent: float) -> float:
-    """x^exponent, kept a positive normal number of float32, in which it will be used."""
+    """x^exponent, limited to positive normal numbers of float32."""
     info = torch.finfo(torch.float32)
     return min(max(x**exponent, info.tiny), info.max)
 
@@ -145,12 +146,12 @@ def _quantile(law: Distribution, q: float, part: str) -> float:
     z = torch.tensor(q, dtype=torch.float64)
     with torch.no_grad():
         value = float((law.icdf(z) if part == "cdf" else law.isf(z)).max())
-    # An end at infinity of a user's CDF that never reaches q.
+    # It may be infinite for a user's CDF that never reaches q.
     return min(max(value, -1e300), 1e300)
 
 
 def _share(tconorm: TConorm, total: float, count: int) -> float:
-    """The coverage of which `count` equal ones join to `total`."""
+    """The coverage of which `count` equal ones are joined to `total`."""
     if not isinstance(tconorm, Archimedean):
         return total  # idempotent
     with torch.no_grad():
@@ -160,7 +161,7 @@ def _share(tconorm: TConorm, total: float, count: int) -> float:
 
 @torch.no_grad()
 def _measure(mesh: Mesh, camera: Camera, near: float, far: float) -> tuple[float, float, int]:
-    """Median projected edge and radius on the screen in NDC, and faces per image.
+    """The median projected edge length and the radius on the screen in NDC, and faces per image.
 
     Raises:
         ValueError: no face is between near and far.

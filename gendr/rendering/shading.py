@@ -1,6 +1,7 @@
 """Stage 4, shading: the colours of fragments, and their softmax over depth.
 
-All backends share this code; they differ in which (pixel, face) pairs they list.
+All backends share this code; they differ in which (pixel, face) pairs they list. A backend may
+also compute softmax colours by a fused kernel of its own (`Backend.softmax`).
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Blending:
-    """How colours meet in a pixel: softmax(depth / gamma) against a background of weight eps.
+    """How the colours of a pixel are blended: softmax(depth / gamma) with a background at eps.
 
     Attributes:
-        near: nearest depth, world units.
-        far: farthest depth.
+        near: depth of the near plane, world units.
+        far: depth of the far plane, world units.
         gamma: temperature of the softmax over normalised depth; > 0, may be a tensor.
         eps: normalised depth of the background, in [0, 1].
         background: [3] RGB.
@@ -42,9 +43,9 @@ class Blending:
     background: Tensor
 
     def without_background(self) -> Blending:
-        """The same with a black background that weighs nothing beside the faintest fragment.
+        """The same with a black background whose weight is negligible beside any fragment.
 
-        It stands so far behind that its weight underflows in float64.
+        It is so far behind that its weight underflows in float64.
         """
         gamma = float(torch.as_tensor(self.gamma).detach())
         return replace(self, eps=-2000 * gamma, background=torch.zeros_like(self.background))
@@ -52,7 +53,7 @@ class Blending:
 
 @dataclass(frozen=True)
 class Texture:
-    """Where the corners of faces look in the textures of their images.
+    """The places of the corners of faces in the textures of their images.
 
     Attributes:
         uvs: [T, 3, 2], u right and v up.
@@ -67,15 +68,16 @@ class Texture:
 
 @dataclass(frozen=True)
 class Gloss:
-    """Light that changes over a face.
+    """The light of a scene, if it changes over a face.
 
     Attributes:
-        lighting: how it is answered.
-        normals: [T, 3, 3] of the corners, turned to the side that is seen if that is wanted.
+        lighting: the light, and how surfaces reflect it.
+        normals: [T, 3, 3] of the corners, flipped to the side that is seen if the light is
+            two-sided.
         positions: [T, 3, 3] of the corners, world frame.
         directions: [B, 3] unit vectors to the light.
         viewpoints: [B, 3] eyes, or for orthographic cameras unit vectors to them.
-        orthographic: which of the two.
+        orthographic: whether viewpoints are such unit vectors.
     """
 
     lighting: Lighting
@@ -88,7 +90,7 @@ class Gloss:
 
 @dataclass(frozen=True)
 class Scene:
-    """A batch of images of meshes, projected: what shading needs of them."""
+    """A batch of projected meshes, with all that shading needs."""
 
     mesh: Mesh
     camera: Camera
@@ -103,7 +105,7 @@ class Scene:
         return self.backend.gather(values, index)
 
     def interpolation(self, points: Tensor, face: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights [K, 3] of the corners and depth [K] of fragments."""
+        """Perspective-correct weights [K, 3] of the corners, and depth [K], of fragments."""
         surfaces = self.surfaces
         cut = None if surfaces.was_clipped is None else surfaces.was_clipped[face]
         return interpolation_weights(
@@ -116,9 +118,9 @@ class Scene:
 
     @lazy
     def texels(self) -> tuple[Tensor, Tensor, Tensor]:
-        """All textures as one list of texels [N, 3], and start and size of each mesh's."""
+        """All textures as one list of texels [N, 3], and start and size of each mesh's texture."""
         textures = self.mesh.textures
-        assert textures is not None  # `albedo` asks only then
+        assert textures is not None  # callers test this first
         distinct = {id(t): t for t in textures}
         starts, total = {}, 0
         for key, texture in distinct.items():
@@ -131,7 +133,7 @@ class Scene:
         return flat, start, sizes
 
     def _sampled(self, uv: Tensor, mesh_of: Tensor) -> Tensor:
-        """Bilinear texture lookup [K, 3]; UVs repeat beyond [0, 1], as OBJ and glTF have it."""
+        """Bilinear texture lookup [K, 3]; textures repeat beyond [0, 1], as in OBJ and glTF."""
         texels, starts, sizes = self.texels
         height, width = sizes[mesh_of].unbind(-1)
         # Texel i of n has its centre at (i + 1/2) / n; v counts from the bottom row.
@@ -170,7 +172,7 @@ class Scene:
         return colour
 
     def normals(self, source: Tensor, weights: Tensor) -> Tensor:
-        """Unit normals [K, 3] in the world: of the vertices, interpolated, or of the face."""
+        """Unit normals [K, 3] in the world: interpolated vertex normals, or those of faces."""
         smooth = self.lighting is not None and self.lighting.smooth
         if not smooth:
             return self.gather(self.face_normals, source)
@@ -198,11 +200,11 @@ class Scene:
 
     @lazy
     def away(self) -> Tensor:
-        """Whether the eye is behind a face [T]: on the side that its normal does not point to."""
+        """[T] bool, whether the eye is behind a face, on the side opposite to its normal."""
         all_normals, viewpoints = (
             self.face_normals,
             self.viewpoints,
-        )  # kept, so with their gradients
+        )  # they are kept, so keep gradients too
         with torch.no_grad():
             source = self.surfaces.source
             normals = all_normals.index_select(0, source)
@@ -220,12 +222,12 @@ class Scene:
 
     @property
     def is_textured(self) -> bool:
-        """Whether there are textures, and places in them to look at."""
+        """Whether there are textures and UVs."""
         return self.mesh.textures is not None and self.mesh.uvs is not None
 
     @property
     def is_glossy(self) -> bool:
-        """Whether light changes over a face: with smooth normals or highlights."""
+        """Whether the light changes over a face, as with smooth normals or highlights."""
         light = self.lighting
         return light is not None and (light.smooth or light.specular > 0)
 
@@ -253,25 +255,26 @@ class Scene:
 
 @dataclass(frozen=True, eq=False)
 class Appearance:
-    """The colours of all faces, by what their corners have, for kernels that fuse shading.
+    """The looks of all faces as values at their corners, for kernels that fuse shading.
 
-    Everything is interpolated by the perspective-correct weights of a fragment: its colour is that
-    of the corners, times that of the texture, lit by `gloss`. What is not read is not computed.
+    Everything is interpolated by the perspective-correct weights of a fragment. The colour of a
+    fragment is that of the corners, times that of the texture, lit by `gloss`. Each part is
+    computed when it is first read.
 
     Attributes:
-        scene: whose.
+        scene: the scene of the faces.
     """
 
     scene: Scene
 
     @property
     def is_linear(self) -> bool:
-        """Whether `colours` is all there is."""
+        """Whether the look consists of `colours` alone, without texture and gloss."""
         return not self.scene.is_textured and not self.scene.is_glossy
 
     @lazy
     def colours(self) -> Tensor:
-        """[T, 3, 3] RGB; lit already where light is constant on a face."""
+        """[T, 3, 3] RGB; lit already if the light is constant on a face."""
         scene, source = self.scene, self.scene.surfaces.source
         colours = scene.mesh.corner_colors
         if colours is None:
@@ -287,7 +290,7 @@ class Appearance:
 
     @lazy
     def texture(self) -> Texture | None:
-        """Where the corners look in textures, None if there are none."""
+        """The places of the corners in textures; None without textures."""
         scene, uvs = self.scene, self.scene.mesh.corner_uvs
         if not scene.is_textured or uvs is None:
             return None
@@ -298,7 +301,7 @@ class Appearance:
 
     @lazy
     def gloss(self) -> Gloss | None:
-        """What light needs that changes over a face, None if it does not."""
+        """The light, if it changes over a face, or None."""
         scene, mesh, light = self.scene, self.scene.mesh, self.scene.lighting
         if light is None or not scene.is_glossy:
             return None
@@ -359,7 +362,7 @@ def softmax_rgb(scene: Scene, coverage: Coverage, blending: Blending, limit: int
 
 
 def _fused_softmax(scene: Scene, coverage: Coverage, blending: Blending) -> Tensor | None:
-    """The same by the backend's own kernel, if it has one that serves this scene."""
+    """`softmax_rgb` by the backend's fused kernel; None if it has none for this scene."""
     blend, size, faces = blending, scene.size, scene.faces
     depth = blend.far - blend.near
     corners = faces.corners
@@ -384,19 +387,19 @@ def _fused_softmax(scene: Scene, coverage: Coverage, blending: Blending) -> Tens
 def closest_faces(
     scene: Scene, coverage: Coverage, wanted: Tensor, limit: int
 ) -> tuple[Tensor, Tensor]:
-    """For pixels that no face covers, the face nearest to them in the image.
+    """For pixels that no face covers, find the face that is nearest to them in the image.
 
-    Where several are as near, as at an edge that they share, it is one that faces the camera, and
-    then the first.
+    If several faces are equally near, as at a common edge, faces towards the camera come first, and
+    then the order of the faces decides.
 
     Args:
-        scene: what is seen.
+        scene: the scene.
         coverage: how far faces reach.
-        wanted: [P] bool, the pixels in question.
-        limit: pairs listed together.
+        wanted: [P] bool, the pixels for which to look.
+        limit: how many pairs are listed at a time.
 
     Returns:
-        Those of the pixels [K] that a face reaches, and that face [K], packed.
+        Those of the pixels [K] that a face reaches, and the packed indices of these faces [K].
     """
     faces, size = scene.faces, scene.size
     count = len(faces.corners)
@@ -426,7 +429,7 @@ def closest_faces(
 
 
 def _prepare(scene: Scene) -> None:
-    """Compute what the runs share before any of them is checkpointed."""
+    """Compute what all runs share before the first of them is checkpointed."""
     if scene.is_textured:
         _ = scene.texels
     if scene.lighting is not None:
@@ -435,11 +438,11 @@ def _prepare(scene: Scene) -> None:
 
 
 def depth_planes(scene: Scene, near: float, far: float) -> tuple[Tensor, Tensor]:
-    """What a depth buffer needs: keys p x + q y + r [T, 3] that grow towards the camera.
+    """The depth keys p x + q y + r of faces, as (p, q, r) [T, 3]; keys grow towards the camera.
 
-    For perspective the key is 1/z, which is affine on the screen, for orthographic -z; computed in
-    float64. The second result [T, 3] holds the least and greatest key of each face, and the key
-    of the far plane.
+    For perspective cameras the key is 1/z, which is affine on the screen, for orthographic ones -z.
+    All is float64. The second result [T, 3] holds the least and the greatest key of each face, and
+    the key of the far plane.
     """
     faces = scene.surfaces
     with torch.no_grad():

@@ -1,4 +1,4 @@
 """The implementations of rendering: `reference` in plain PyTorch, `cpu` and `triton` compiled.
 
-`interface` says what a backend offers, `choice` picks one.
+`interface` defines what a backend must offer, `choice` selects one.
 """

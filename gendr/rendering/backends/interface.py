@@ -1,4 +1,4 @@
-"""The narrow interface of a backend of rendering."""
+"""The interface that a rendering backend implements."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ class Backend(Protocol):
     """A backend is a module that has these functions.
 
     Attributes:
-        TAKES_ABSENT: whether faces that are not there may stand among the others, at `ABSENT`.
-        TAKES_ANY_CDF: whether its own operations evaluate CDFs of the user's, too; else these are
-            evaluated by torch on the pairs that it lists, and it is not asked.
+        TAKES_ABSENT: whether faces that are not seen may be left in `ScreenFaces` with all their
+            corners at `gendr.rendering.geometry.ABSENT`, instead of being removed.
+        TAKES_ANY_CDF: whether `alpha` and `softmax` also evaluate CDFs that are a user's Python
+            functions. If not, they are not called for these, and torch evaluates the CDF on the
+            pairs that `pairs` lists.
     """
 
     TAKES_ABSENT: bool
@@ -33,17 +35,23 @@ class Backend(Protocol):
         ...
 
     def supports(self, tensor: Tensor) -> bool:
-        """Whether it works where this tensor lives."""
+        """Whether it works on the device, and with the dtype, of this tensor."""
         ...
 
     def alpha(self, faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
-        """Coverage [B, H, W]."""
+        """Alpha of every pixel, [B, H, W] in [0, 1], differentiable in the corners of the faces.
+
+        Also differentiable in the scale, and in tensors inside the distribution and T-conorm.
+        """
         ...
 
     def pairs(
         self, faces: ScreenFaces, size: ImageSize, radius: Tensor, limit: int
     ) -> list[Callable[[], Pairs]]:
-        """The pairs within the radius, in runs of about `limit`."""
+        """The (pixel, face) pairs within the radius [B] (NDC), in runs of about `limit` pairs.
+
+        A run is a function that lists its pairs when it is called.
+        """
         ...
 
     def distance(self, faces: ScreenFaces, size: ImageSize, pixels: Tensor, face: Tensor) -> Tensor:
@@ -51,7 +59,7 @@ class Backend(Protocol):
         ...
 
     def gather(self, values: Tensor, index: Tensor) -> Tensor:
-        """values[index]."""
+        """values[index] for values [N, ...] and index [K], differentiable in the values."""
         ...
 
     def softmax(
@@ -64,11 +72,19 @@ class Backend(Protocol):
         rate: Tensor,
         backdrop: float,
     ) -> tuple[Tensor, Tensor] | None:
-        """Colours [B * H * W, 3] less the background's part, and its share; None: list pairs."""
+        """Softmax colours by a fused kernel, or None if pairs are to be listed and shaded instead.
+
+        Returns:
+            Colours [B * H * W, 3] without the part of the background, and the share of the
+            background [B * H * W].
+        """
         ...
 
     def nearest(
         self, faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor
     ) -> Tensor:
-        """The nearest covering face [B, H, W], -1 where there is none."""
+        """The nearest face that covers each pixel, int64 [B, H, W]; -1 if there is none.
+
+        See the reference backend for `planes` and `limits`.
+        """
         ...

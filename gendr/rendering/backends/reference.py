@@ -1,4 +1,4 @@
-"""The reference backend: dense, plain PyTorch, twice differentiable. The truth for the others.
+"""The reference backend: dense, plain PyTorch, twice differentiable; tests compare others with it.
 
 Read it beside the thesis: `alpha` is (5.4), A = T-conorm over the faces t of F(d(p, t) / scale).
 """
@@ -30,14 +30,14 @@ def available() -> str | None:
 
 
 def supports(tensor: Tensor) -> bool:
-    """Every device that torch has."""
+    """True: it works on every device of torch."""
     return True
 
 
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
     """Coverage of every pixel, [B, H, W]."""
     dtype, device = faces.corners.dtype, faces.corners.device
-    if not faces.images:  # nothing to stack; the sum, 0, keeps the graph
+    if not faces.images:  # nothing to stack; the sum is 0 and keeps the graph
         return faces.corners.sum().expand(0, size.height, size.width)
     points = size.centres(torch.arange(size.pixels, device=device), dtype)
     images, coverage = [], aggregation.coverage
@@ -85,15 +85,15 @@ def softmax(
     faces: ScreenFaces, surfaces: Surfaces, appearance: Appearance, size: ImageSize,
     coverage: Coverage, rate: Tensor, backdrop: float,
 ) -> None:  # fmt: skip
-    """None: it shades lists of pairs."""
+    """None: pairs are listed and shaded instead."""
 
 
 def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:
-    """The nearest covering face of every pixel, [B, H, W] int64, packed; -1 where there is none.
+    """The packed index of the nearest face that covers each pixel, int64 [B, H, W]; -1 for none.
 
     Args:
         faces: the faces.
-        size: of the image.
+        size: the size of the images.
         planes: [T, 3] float64, (p, q, r) of the key p x + q y + r, which grows towards the camera.
         limits: [T, 3] float64, the least and greatest key of the face and that of the far plane.
     """

@@ -1,1 +1,1 @@
-"""Rendering on the CPU: kernels that Numba compiles, and what makes them differentiable."""
+"""Rendering on the CPU: kernels that Numba compiles, and their autograd functions."""

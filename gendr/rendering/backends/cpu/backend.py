@@ -1,9 +1,9 @@
 """The CPU backend: sparse, parallel, compiled at run time by Numba; deterministic.
 
 Silhouettes and softmax colours are one kernel each, forward and backward, and nothing of size
-pixels x faces exists in memory. CDFs of the user's own, and colours of faces that the near plane
-cuts, list the pairs within the search radius, a bounded run of rows at a time. Once differentiable;
-the reference backend gives second derivatives.
+pixels x faces exists in memory. For CDFs of the user's own, and for colours of faces that the near
+plane cuts, the pairs within the search radius are listed, a bounded run of rows at a time. This
+backend is once differentiable; the reference backend gives second derivatives.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gendr._runtime.numba.compilation import available as available
 from gendr._runtime.numba.compilation import supports as supports
 from gendr._runtime.threads import run
 from gendr._runtime.threads import (
-    set_num_threads as set_num_threads,  # known here from the first release
+    set_num_threads as set_num_threads,  # exists here since the first release
 )
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends.cpu.tables import (
@@ -56,7 +56,7 @@ def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tens
     p = aggregation.tconorm.given_p
     shift, shape, p = (
         x if isinstance(x, Tensor) else zero.detach() for x in (shift, shape, p)
-    )  # plain numbers are read from the aggregation
+    )  # plain numbers are read from `aggregation`
     flat = cast(
         Tensor,
         _Alpha.apply(faces.corners, coverage.scale, shift, shape, p, faces, size, aggregation),
@@ -118,9 +118,9 @@ class _Alpha(torch.autograd.Function):
         from gendr.rendering.backends.cpu import kernels
 
         corners, scale, shift, shape, p, *pixels = ctx.saved_tensors
-        a, s, ties = (t.detach() for t in pixels)  # in float64 the output itself was saved
+        a, s, ties = (t.detach() for t in pixels)  # for float64 the output itself was saved
         aggregation, tables, compiled = ctx.aggregation, ctx.tables, ctx.compiled
-        # A saturated pixel passes nothing on.
+        # A saturated pixel has no gradient.
         pixel_grads = torch.where(s > 0, grad.detach().to(torch.float64), 0.0).contiguous()
         count = len(tables.corners)
         grad_corners = np.zeros_like(tables.corners)
@@ -152,10 +152,10 @@ class _Alpha(torch.autograd.Function):
 def pairs(
     faces: ScreenFaces, size: ImageSize, radius: Tensor, limit: int
 ) -> list[Callable[[], Pairs]]:
-    """The (pixel, face) pairs within the radius in runs of rows, about `limit` in each.
+    """The (pixel, face) pairs within the radius, in runs of rows with about `limit` pairs each.
 
-    Pairs come row by row, within a row face by face. A run is listed when it is called, so that
-    only one needs to be in memory.
+    Pairs are ordered by row, and within a row by face. A run is a function that lists its pairs
+    when it is called, so that only one list needs to be in memory.
     """
     from gendr.rendering.backends.cpu import kernels
 
@@ -198,7 +198,7 @@ def pairs(
 
 
 def _ranges(counts: np.ndarray) -> np.ndarray:
-    """0 .. c - 1 for every c of counts, one after the other."""
+    """The ranges 0 .. c - 1 for every c of counts, concatenated."""
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
@@ -239,7 +239,7 @@ class _Distance(torch.autograd.Function):
 
 
 def gather(values: Tensor, index: Tensor) -> Tensor:
-    """values[index] for values [T, ...]; the backward pass sums in order."""
+    """values[index] for values [T, ...]; the backward pass sums in a fixed order."""
     return cast(Tensor, _Gather.apply(values, index))
 
 
@@ -270,9 +270,9 @@ def softmax(
     faces: ScreenFaces, surfaces: Surfaces, appearance: Appearance, size: ImageSize,
     coverage: Coverage, rate: Tensor, backdrop: float,
 ) -> tuple[Tensor, Tensor] | None:  # fmt: skip
-    """Colours without the background's part, and its share; see `cpu_softmax.softmax`.
+    """Colours without the part of the background, and its share; see `softmax` in softmax.py.
 
-    None for faces that the near plane cuts.
+    Returns None if the near plane cuts faces: they are shaded from lists of pairs.
     """
     from gendr.rendering.backends.cpu import softmax as fused
 
@@ -282,7 +282,7 @@ def softmax(
 
 
 def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor) -> Tensor:
-    """The nearest covering face of every pixel; arguments and result as in the reference."""
+    """The nearest face that covers each pixel; arguments and result as in the reference."""
     from gendr.rendering.backends.cpu import kernels
 
     tables = tables_of(faces, size, torch.zeros(faces.images))

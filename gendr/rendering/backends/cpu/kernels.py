@@ -1,18 +1,19 @@
 """The compiled kernels of the CPU backend.
 
-Plain loops, compiled by Numba at first use and cached on disk. A kernel works on a range of units
-that it alone writes, so any number of threads gives the same bits:
+Plain loops, compiled by Numba at first use and cached on disk. A kernel works on a range of units,
+and no other thread writes to these, so that any number of threads gives the same bits:
 
 - forward and listing: a unit is a run of pixel rows of the batch; faces are taken in order;
 - backward: a unit is a run of faces; the rows of a face are taken in order.
 
-All walk the same way: `next_block` gathers the pixels near one face after the other into a block
-of points and measures their distances; then whole blocks go through a law, a family, a sum.
+All walk in the same way: `next_block` gathers the pixels near one face after the other into a block
+of points and measures their distances; then a whole block goes through the law, the family of
+T-conorms and the sums.
 
-Laws and families are called through the addresses of their compiled twins, on blocks of pairs, so
-that none of the kernels is compiled more than once. All arithmetic is float64.
+Laws and families are compiled functions that are called by address, on blocks of pairs, so that
+none of the kernels is compiled more than once. All arithmetic is float64.
 
-Rows of all images are numbered through: row = image * height + i. So are pixels.
+Rows are numbered through all images: row = image * height + i. So are pixels.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -32,26 +33,26 @@ from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 ensure_cache()
 announce_compilation(__name__)
 
-SHORTEST = 1e-300  # an edge whose squared length is below it is a point
-BLOCK = 512  # pairs per call of a law: some arrays of this length stay in the nearest caches
+SHORTEST = 1e-300  # an edge with a smaller squared length counts as a point
+BLOCK = 512  # pairs per call of a law: several arrays of this length fit in the L1 and L2 caches
 # Points are written and measured in whole vectors, so that loops over the few pixels of a small
-# face leave no remainder; what is beyond the last point has room and is not used.
+# face have no remainder. The arrays have room for the extra points, which are not used.
 LANES = 8
 ROOM = BLOCK + LANES
-# A block is one array of float64 and one of int64, and these say where each of its columns starts.
-# With constant offsets from one address LLVM sees that the columns do not overlap; checking that
+# A block is one array of float64 and one of int64; these are the offsets of its columns. As they
+# are constant offsets from one address, LLVM knows that the columns do not overlap; checking this
 # at run time would take longer than many of the loops.
 X, Y, DISTANCE, _GAP_X, _GAP_Y, _FOOT, _ENDS = (k * ROOM for k in range(7))
 _POINTS = 7 * ROOM
 PIXEL, FACE = 0, ROOM
 _INDICES = 2 * ROOM
-# Columns of the float64 table with one row per image, see `_tables` in cpu.py.
+# Columns of the float64 table with one row per image, see `Tables.images` in tables.py.
 SCALE, SHIFT, RADIUS, FAMILY_P = 0, 1, 2, 3
 IMAGE_COLUMNS = 4
 # Columns of the per-face gradient table: the scalars of the face's image.
 GRAD_SCALE, GRAD_SHIFT, GRAD_SHAPE, GRAD_P = 0, 1, 2, 3
 GRAD_COLUMNS = 4
-# Entries of the table of addresses, 0 where there is no such twin.
+# Entries of the table of addresses; 0 if there is no such compiled function.
 CDF, PDF, DSHAPE, GENERATOR, WEIGHT, WEIGHT_P = range(6)
 # `law` is (reversed, squared, idempotent, scalar gradients wanted) as 0 or 1; `shape` is
 # (shape parameter, exponent of the activation replacement trick).
@@ -72,7 +73,7 @@ def face_boxes(corners, image_of_face, images, height, width, boxes, start, stop
         for k in range(corners.shape[1]):
             x_low, x_high = min(x_low, corners[f, k, 0]), max(x_high, corners[f, k, 0])
             y_low, y_high = min(y_low, corners[f, k, 1]), max(y_high, corners[f, k, 1])
-        # Pixel j has its centre at (2j + 1 - width) / side; one part in 1e9 covers the rounding.
+        # The centre of pixel j is at (2j + 1 - width) / side; the 1e-9 covers rounding.
         slack = radius + 1e-9 * (1.0 + abs(x_low) + abs(x_high) + abs(y_low) + abs(y_high))
         x_first = np.ceil(((x_low - slack) * side + width - 1.0) * 0.5) if slack < 1e18 else 0.0
         x_last = np.floor(((x_high + slack) * side + width - 1.0) * 0.5)
@@ -95,16 +96,17 @@ def face_orientation(corners, f):
     return 1.0 if area > 0.0 else (-1.0 if area < 0.0 else 0.0)
 
 
-# Edges are tuples of numbers, not rows of an array, so that they stay in registers: a, b,
-# u = b - a, 1 / |u|^2 (0 for a point), the inward unit normal (0 for a point), and 4 i + j, where a
-# and b are the corners i and j of the face.
+# An edge is a tuple of numbers, not a row of an array, so that it stays in registers. It holds
+# the ends a and b; u = b - a; 1 / |u|^2 (0 for a point); the inward unit normal (0 for a point);
+# and 4 i + j, where a and b are the corners i and j of the face.
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _edge(corners, f, k, orientation):
     """Edge k of a face, from its lexicographically smaller end to the other.
 
-    So an edge that two faces share gives both the very same distance, and their coverages tie.
+    Because of this order an edge that two faces share gives both exactly the same distance, so that
+    their coverages tie.
     """
     n = k + 1 if k + 1 < corners.shape[1] else 0
     ax, ay, bx, by = corners[f, k, 0], corners[f, k, 1], corners[f, n, 0], corners[f, n, 1]
@@ -121,7 +123,7 @@ def _edge(corners, f, k, orientation):
 
 @njit(cache=True, nogil=True)
 def face_edges(corners, f, orientation):
-    """The four edges of a face; those of a triangle end with the third once more."""
+    """The four edges of a face; for a triangle the fourth repeats the third."""
     third = _edge(corners, f, 2, orientation)
     return (
         _edge(corners, f, 0, orientation),
@@ -133,12 +135,12 @@ def face_edges(corners, f, orientation):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _bounds(edge, radius, width, side):
-    """Between which columns a row is at most the radius outside an edge: (p, q, r, s).
+    """The columns (p, q, r, s) between which a row is at most the radius outside an edge.
 
     That is p + q y <= column <= r + s y, where one of p and r is infinite.
     """
     ax, ay, nx, ny = edge[0], edge[1], edge[7], edge[8]
-    # nx (x - ax) + ny (y - ay) >= -radius, with slack for the rounding of these lines
+    # From nx (x - ax) + ny (y - ay) >= -radius, with slack for the rounding of these lines.
     slack = 1e-9 * (1.0 + abs(ax) + abs(ay))
     inverse = 0.5 * side / nx
     column = (ny * ay - radius - slack) * inverse + 0.5 * (ax * side + width - 1.0)
@@ -155,7 +157,7 @@ def _bounds(edge, radius, width, side):
 
 @njit(cache=True, nogil=True)
 def face_bounds(edges, radius, width, side):
-    """`_bounds` of the four edges."""
+    """The `_bounds` of the four edges of a face."""
     return (
         _bounds(edges[0], radius, width, side),
         _bounds(edges[1], radius, width, side),
@@ -166,10 +168,10 @@ def face_bounds(edges, radius, width, side):
 
 @njit(cache=True, nogil=True)
 def row_span(first, last, bounds, y):
-    """First and last + 1 column of a row that can lie within the radius of the face.
+    """The first column, and one past the last, of a row that can be within the radius of a face.
 
-    Within the columns of the face's box, every pixel inside the radius is at most that far outside
-    each edge. The span is empty where the first column is not below the last.
+    A pixel within the radius of the face is at most that far outside each edge; columns are also
+    limited to the box of the face. The span is empty if its first column is not below its end.
     """
     low, high = float(first), float(last)
     for p, q, r, s in bounds:
@@ -181,10 +183,11 @@ def row_span(first, last, bounds, y):
 
 @njit(cache=True, nogil=True)
 def _nearer(x, y, edge, best):
-    """Of the nearest point so far and that of another edge, the nearer one.
+    """Compare the nearest point so far with that of another edge, and return the nearer one.
 
-    `best` is its squared distance, the gap (x, y) minus it, its parameter t on its edge, the ends
-    of the edge, and whether (x, y) is on the inner side of all edges.
+    `best` holds, for the nearest point so far: the squared distance to it, the vector from it to
+    (x, y), its parameter t on its edge, and the ends of that edge; and whether (x, y) is on the
+    inner side of all edges so far.
     """
     ax, ay, bx, by, ux, uy, inverse, nx, ny, ends = edge
     square, gap_x, gap_y, foot, nearest, inside = best
@@ -210,8 +213,9 @@ def _nearer(x, y, edge, best):
 def _nearest(x, y, edges, quad, solid):
     """Signed distance (positive inside) to a convex face, gap, parameter, ends; see `_nearer`.
 
-    A point is inside if it is on no edge's outer side and its nearest point is no corner; either
-    alone can be fooled by the rounding of a sliver. A face that is not `solid` has no inside.
+    A point is inside if it is on the outer side of no edge and its nearest point is no corner. For
+    very thin faces rounding can make either test alone wrong. A face that is not `solid` has no
+    inside.
     """
     best = _nearer(x, y, edges[0], (np.inf, 0.0, 0.0, 0.0, 0.0, solid))
     best = _nearer(x, y, edges[2], _nearer(x, y, edges[1], best))
@@ -225,7 +229,7 @@ def _nearest(x, y, edges, quad, solid):
 
 @njit(cache=True, nogil=True)
 def _measure(points, start, stop, edges, quad, solid):
-    """Fill in the distances of the points start .. stop - 1 of a block; they are of one face."""
+    """Fill in the distances of the points start .. stop - 1 of a block, all near the same face."""
     for i in range(start, stop):
         distance, gap_x, gap_y, t, ends = _nearest(points[X + i], points[Y + i], edges, quad, solid)
         points[DISTANCE + i] = distance
@@ -240,26 +244,26 @@ def _measure(points, start, stop, edges, quad, solid):
 
 @njit(cache=True, nogil=True)
 def extent(grid):
-    """Height and width of an image; see `_grid` in cpu.py."""
+    """Height and width of an image; see `pixel_grid` in tables.py."""
     return len(grid[1]), len(grid[0]) - LANES
 
 
 @njit(cache=True, nogil=True)
 def begin_walk(block, face):
-    """Let the next walk with this block begin at a face."""
+    """Make the next walk with this block begin at this face."""
     cursor = block[0]
     cursor[0], cursor[1], cursor[2] = face, 0, 0
 
 
 @njit(cache=True, nogil=True)
 def new_block():
-    """Working memory of a walk: face, row and column to go on from; points; pixels and faces."""
+    """The memory of a walk: the face, row and column to continue at; points; pixels and faces."""
     return np.zeros(3, np.int64), np.zeros(_POINTS), np.zeros(_INDICES, np.int64)
 
 
 @njit(cache=True, nogil=True)
 def _put_row(points, pixels, n, xs, y, first_pixel, start, stop):
-    """Append the pixels start .. stop - 1 of a row, in whole vectors: some more may be written."""
+    """Append the pixels start .. stop - 1 of a row, in whole vectors: extra ones may follow."""
     for x in range(start, stop, LANES):
         m = n + x - start
         for k in range(LANES):
@@ -271,10 +275,10 @@ def _put_row(points, pixels, n, xs, y, first_pixel, start, stop):
 
 @njit(cache=True, nogil=True)
 def next_block(corners, boxes, face_last, rows, image, radius, grid, block):
-    """Walk on to the next pixels within reach of faces and measure them; returns their number.
+    """Gather the next pixels within reach of faces and measure their distances.
 
-    Faces come in order, the rows of a face in order. Some of the pixels are a little farther than
-    the radius. 0 ends the walk.
+    Returns the number of pixels; 0 at the end of the walk. Faces are visited in order, and so are
+    the rows of a face. Some pixels are a little farther away than the radius.
     """
     cursor, points, indices = block[0], pointer(block[1]), pointer(block[2])
     xs, ys = pointer(grid[0]), pointer(grid[1])
@@ -304,7 +308,7 @@ def next_block(corners, boxes, face_last, rows, image, radius, grid, block):
                 break
             row, column = row + 1, 0
         whole = start + (n - start + LANES - 1) // LANES * LANES
-        if quad:  # a constant in either branch, so that triangles do not pay for a fourth edge
+        if quad:  # a constant in each branch: triangles have no fourth edge to measure
             _measure(points, start, whole, edges, True, orientation != 0.0)
         else:
             _measure(points, start, whole, edges, False, orientation != 0.0)
@@ -318,9 +322,10 @@ def next_block(corners, boxes, face_last, rows, image, radius, grid, block):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def coverage(n, ds, image, square, art, reverse, cdf_address, shape, us, zs, cdf, sf):
-    """Fill cdf and sf of n distances: the law is shifted, then reversed, then squared.
+    """Fill in cdf and sf of n distances, for a law with its transforms.
 
-    `us` is the argument before shift and reversal: d, |d| d or d / |d|^art, over the scale.
+    `us` gets the argument before shift and reversal: d, |d| d or d / |d|^art, divided by the scale;
+    `zs` gets the argument of the law.
     """
     scale, shift = image[SCALE], image[SHIFT]
     if square:
@@ -348,7 +353,7 @@ def coverage(n, ds, image, square, art, reverse, cdf_address, shape, us, zs, cdf
 
 @njit(cache=True, nogil=True)
 def _accumulate(n, ds, pixels, image, law, addresses, shape, cutoff, buffers, totals, ties):
-    """Add a block of pairs of one image to the totals of their pixels."""
+    """Add the generators of a block of pairs, of one image, to the totals of their pixels."""
     reverse, square, idempotent = law[0] != 0, law[1] != 0, law[2] != 0
     us, zs, cdf, sf, g = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
     coverage(n, ds, image, square, shape[1], reverse, addresses[CDF], shape[0], us, zs, cdf, sf)
@@ -370,9 +375,9 @@ def _accumulate(n, ds, pixels, image, law, addresses, shape, cutoff, buffers, to
 def alpha_rows(
     corners, offsets, boxes, images, grid, law, addresses, shape, cutoff, totals, ties, start, stop
 ):
-    """Fill `totals` (sum of generators, or maximum) of the pixels of rows start .. stop - 1.
+    """Fill in `totals` (sum of generators, or maximum) for the pixels of rows start .. stop - 1.
 
-    A candidate beyond the radius needs no test of its own: its F is below the cutoff.
+    Candidates beyond the radius need no test, because their F is below the cutoff.
     """
     height, _ = extent(grid)
     block, buffers = new_block(), np.empty((5, BLOCK))
@@ -397,7 +402,7 @@ def alpha_rows(
 
 @njit(cache=True, nogil=True)
 def _edge_normal(corners, f, ends):
-    """The inward normal of an edge of a face, given by its ends."""
+    """The inward normal of an edge of a face; `ends` encodes the edge."""
     for edge in face_edges(corners, f, face_orientation(corners, f)):
         if edge[9] == ends:
             return edge[7], edge[8]
@@ -406,10 +411,10 @@ def _edge_normal(corners, f, ends):
 
 @njit(cache=True, nogil=True)
 def _move_ends(f, ends, t, dx, dy, out):
-    """Add the gradient of one distance to the ends a and b of the edge that is nearest.
+    """Add the gradient of one distance to the ends a and b of the nearest edge.
 
-    (dx, dy) is the gradient with respect to the point, n times that of the distance. By the
-    envelope theorem, as t is optimal, it goes to a in the share t - 1 and to b in the share -t.
+    (dx, dy) is the gradient with respect to the point: the unit vector n times the gradient of the
+    distance. As t is optimal, the envelope theorem gives a the part t - 1 of it, and b the part -t.
     """
     i, j = int(ends) >> 2, int(ends) & 3
     out[f, i, 0] -= (1.0 - t) * dx
@@ -422,8 +427,8 @@ def _move_ends(f, ends, t, dx, dy, out):
 def move_corners(n, block, corners, grad_d, out):
     """Add the gradients of a block of distances to the corners of their faces.
 
-    The distance changes with the point by the gap over the distance; where both are 0, by the
-    inward normal of the edge. Overwrites the gaps.
+    The gradient of the distance with respect to the point is gap / distance, or the inward normal
+    of the edge where both are 0. Overwrites the gaps.
     """
     points, faces = block[1], block[2][FACE:]
     ds, dx, dy = points[DISTANCE:], points[_GAP_X:], points[_GAP_Y:]
@@ -442,7 +447,7 @@ def move_corners(n, block, corners, grad_d, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def through_argument(n, ds, scale, square, art, grad_u, grad_d):
-    """From gradients of the argument u of a law, as in `coverage`, to those of the distance."""
+    """Turn gradients of the argument u of a law (see `coverage`) into gradients of the distance."""
     if square:
         for i in range(n):
             grad_d[i] = grad_u[i] * 2.0 * abs(ds[i]) / scale
@@ -461,7 +466,8 @@ def add_law_scalars(
 ):  # fmt: skip
     """Add the gradients of scale, shift and shape of a block of pairs to their faces.
 
-    `grad_a` is that of the coverage, `grad_z` that of the argument; overwrites `dshape`.
+    `grad_a` is the gradient of the coverage, `grad_z` that of the law's argument. Overwrites
+    `dshape`.
     """
     sign = -1.0 if reverse else 1.0
     for i in range(n):
@@ -475,9 +481,9 @@ def add_law_scalars(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _add_scalars(n, faces, image, reverse, addresses, shape, buffers, out):
-    """Add the gradients of the scalars of a block of pairs; `buffers` as `_backpropagate` left it.
+    """Add the gradients of the scalars of a block of pairs, from what `_backpropagate` left.
 
-    Overwrites pdf and weight there.
+    Overwrites pdf and weight in `buffers`.
     """
     us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
     weight, total, rest = buffers[5], buffers[6], buffers[7]
@@ -537,9 +543,9 @@ def backward_faces(
     corners, offsets, image_of_face, boxes, images, grid, law, addresses, shape, cutoff,
     pixel_grads, alphas, rests, ties, grad_corners, grad_scalars, start, stop,
 ):  # fmt: skip
-    """Fill `grad_corners` and `grad_scalars` of the faces start .. stop - 1.
+    """Fill in `grad_corners` and `grad_scalars` for the faces start .. stop - 1.
 
-    `pixel_grads` is d(loss)/d(alpha), 0 for pixels that pass no gradient on.
+    `pixel_grads` is d(loss)/d(alpha); it is 0 for saturated pixels, which have no gradient.
     """
     block, buffers = new_block(), np.empty((12, BLOCK))
     rows = (0, extent(grid)[0])
@@ -563,7 +569,7 @@ def backward_faces(
 
 @njit(cache=True, nogil=True)
 def count_rows(corners, offsets, boxes, images, grid, counts, start, stop):
-    """Bound the number of pairs of every row start .. stop - 1 from above."""
+    """Fill in an upper bound of the number of pairs for every row start .. stop - 1."""
     height, width = extent(grid)
     side = float(min(height, width))
     for b in range(start // height, (stop - 1) // height + 1):
@@ -583,7 +589,7 @@ def count_rows(corners, offsets, boxes, images, grid, counts, start, stop):
 def list_rows(corners, offsets, boxes, images, grid, pixels, faces, used, slots, start, stop):
     """List the pairs within the radius for rows start .. stop - 1, each row in its own slot.
 
-    Row r of the range fills pixels and faces from slots[r - start] on; used[r - start] counts them.
+    Row r writes to `pixels` and `faces` from slots[r - start] on; used[r - start] is their number.
     """
     height, width = extent(grid)
     block = new_block()
@@ -606,10 +612,10 @@ def list_rows(corners, offsets, boxes, images, grid, pixels, faces, used, slots,
 
 @njit(cache=True, nogil=True)
 def nearest_rows(corners, offsets, boxes, images, grid, planes, limits, keys, face, start, stop):
-    """The nearest face that covers each pixel of rows start .. stop - 1, -1 where there is none.
+    """Find the nearest face that covers each pixel of rows start .. stop - 1; -1 if there is none.
 
     planes[f] = (p, q, r): the key p x + q y + r grows towards the camera; it is clamped to
-    limits[f, :2] and must reach limits[f, 2], the far plane. Ties go to the lower face.
+    limits[f, :2] and must reach limits[f, 2], the far plane. Of equal keys the first face wins.
     """
     height, _ = extent(grid)
     block = new_block()
@@ -625,7 +631,7 @@ def nearest_rows(corners, offsets, boxes, images, grid, planes, limits, keys, fa
             for k in range(n):
                 f, pixel = faces[k], pixels[k]
                 if not distances[k] >= 0.0 or face_orientation(corners, f) == 0.0:
-                    continue  # not inside, or on the line of a face that covers nothing
+                    continue  # not inside, or on a face without area, which covers nothing
                 key = planes[f, 0] * xs[k] + planes[f, 1] * ys[k] + planes[f, 2]
                 key = min(max(key, limits[f, 0]), limits[f, 1])
                 if key >= limits[f, 2] and (face[pixel] < 0 or key > keys[pixel]):
@@ -634,9 +640,9 @@ def nearest_rows(corners, offsets, boxes, images, grid, planes, limits, keys, fa
 
 @njit(cache=True, nogil=True)
 def pair_distances(corners, pixels, faces, grid, distances, feet, start, stop):
-    """Signed distance of the listed pairs start .. stop - 1, and how it changes.
+    """Signed distances of the listed pairs start .. stop - 1, and what their gradients need.
 
-    Columns of `feet`: n = d(distance)/d(point), t and the ends of the nearest edge.
+    Columns of `feet`: n = d(distance)/d(point), the parameter t on the nearest edge, its ends.
     """
     height, width = extent(grid)
     quad = corners.shape[1] == 4
@@ -669,7 +675,7 @@ def pair_gradients(faces, feet, grads, out):
 
 @njit(cache=True, nogil=True)
 def scatter_rows(index, values, out):
-    """out[index[k]] += values[k], in order."""
+    """Add values[k] to out[index[k]], in the order of k."""
     for k in range(len(index)):
         for c in range(values.shape[1]):
             out[index[k], c] += values[k, c]

@@ -1,4 +1,4 @@
-"""Softmax shading on the CPU backend: colours forward, all gradients backward, no list of pairs."""
+"""Softmax shading on the CPU: colours and all their gradients, without a list of pairs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gendr.mesh import Lighting
     from gendr.rendering.shading import Appearance
 
-# Numbers that are kept of what faces ask of textures, together, in the backward pass: 64 MB.
+# In the backward pass, the most numbers (64 MB) that are kept at a time of gradients for textures.
 ROOM = 8_000_000
 
 
@@ -40,16 +40,16 @@ def softmax(
     rate: Tensor,
     backdrop: float,
 ) -> tuple[Tensor, Tensor]:
-    """Colours without the background's part [P, 3], and the share of the background [P].
+    """Colours without the part of the background [P, 3], and the share of the background [P].
 
     Args:
         faces: triangles.
-        surfaces: the same in space; none of them clipped.
-        appearance: what they look like.
-        size: of the image.
+        surfaces: the same triangles in space; none of them may be clipped.
+        appearance: their colours, textures and light.
+        size: the size of the image.
         coverage: how faces cover pixels.
         rate: [], 1 / ((far - near) gamma).
-        backdrop: depth of the background.
+        backdrop: the depth of the background.
     """
     texture, gloss = appearance.texture, appearance.gloss
     columns = [surfaces.clip[..., 2], surfaces.depth, appearance.colours.flatten(1)]
@@ -86,13 +86,13 @@ def softmax(
 
 @dataclass(frozen=True)
 class _Look:
-    """What of an appearance is no tensor with a gradient.
+    """Those parts of an appearance that are not tensors with a gradient.
 
     Attributes:
         place: [B, 3], first texel, height and width of the texture of every image, or None.
-        lighting: that changes over a face, or None.
+        lighting: the light, if it changes over a face, or None.
         orthographic: whether viewpoints are directions.
-        backdrop: depth of the background.
+        backdrop: the depth of the background.
     """
 
     place: np.ndarray | None
@@ -101,7 +101,7 @@ class _Look:
     backdrop: float
 
     def surface(self) -> np.ndarray:
-        """The entries of `surface` in the kernels."""
+        """The array `surface` of the kernels."""
         light = self.lighting
         numbers = [float(self.place is not None), 0.0, 0.0, float(self.orthographic), 0, 0, 0, 1]
         if light is not None:
@@ -111,7 +111,7 @@ class _Look:
 
 
 class _Task(NamedTuple):
-    """What to render, besides the tensors that get gradients."""
+    """The arguments of a rendering other than the tensors that get gradients."""
 
     faces: ScreenFaces
     size: ImageSize
@@ -163,11 +163,12 @@ class _Softmax(torch.autograd.Function):
         call = _Call.of(ctx.task, attributes, rate, lights, texels, shape=wanted[4])
         found, top = pixels
         grad, grad_share = (g.detach().to(torch.float64).contiguous() for g in grads)
-        # Colour and share of the background are weighted means: more of one weight is less of all.
+        # Colour and background share are weighted means: increasing one weight lowers the parts of
+        # all.
         share = torch.exp2(-top) / found[:, 3]
         taken = -(grad * found[:, :3]).sum(-1) - grad_share * share
         results = call.gradients(tuple(p.numpy() for p in (found, top, grad, taken)), wanted)
-        # In the order of the inputs; scalars come back as numbers.
+        # In the order of the inputs; gradients of scalars are numbers here.
         results = tuple(
             None if g is None else g.to(x.dtype).reshape(x.shape)
             for g, x in zip(results, sources, strict=True)
@@ -177,13 +178,13 @@ class _Softmax(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class _Call:
-    """What the kernels are called with.
+    """The arguments of the kernels.
 
     Attributes:
         task: what is rendered.
-        tables: faces and images.
+        tables: the tables of faces and images.
         law: flags, addresses and numbers of the distribution.
-        paint: what `softmax_faces` says.
+        paint: the tuple `paint` of `softmax_faces`.
     """
 
     task: _Task
@@ -201,7 +202,7 @@ class _Call:
         *,
         shape: bool,
     ) -> _Call:
-        """Everything as the kernels take it: NumPy arrays of float64."""
+        """Convert everything to what the kernels take: NumPy arrays of float64."""
         from gendr.rendering.backends.cpu import kernels
 
         faces, size, coverage, look = task
@@ -231,7 +232,7 @@ class _Call:
 
         Args:
             pixels: see `softmax_faces`.
-            wanted: which of them.
+            wanted: which of these gradients to compute; the others are None.
         """
         from gendr.rendering.backends.cpu import kernels as alpha_kernels
         from gendr.rendering.backends.cpu import softmax_kernels as kernels
@@ -275,7 +276,7 @@ class _Call:
         ]
 
     def _rounds(self, with_texels: bool) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
-        """Runs of faces and, if textures get gradients, room for what these ask of them."""
+        """Runs of faces and, if textures get gradients, memory for these gradients."""
         from gendr.rendering.backends.cpu import softmax_kernels as kernels
 
         tables, count = self.tables, len(self.tables.corners)
@@ -302,5 +303,5 @@ class _Call:
 
 
 def _wide(values: Tensor) -> np.ndarray:
-    """As a contiguous array of float64."""
+    """A tensor as a contiguous array of float64."""
     return values.detach().to(torch.float64).contiguous().numpy()

@@ -1,14 +1,14 @@
 """The compiled kernels of softmax shading on the CPU: colours forward, and all their gradients.
 
-They walk faces and pixels as the kernels of silhouettes do, whose geometry and coverage they share,
-and every fragment is coloured on the way, so that no list of fragments exists. A block of fragments
-is worked on in runs of one face each: what the face has is read once, loops over its pixels go by
-whole vectors, and gradients are summed in registers.
+They walk over faces and pixels as the kernels of silhouettes do, whose geometry and coverage they
+share, and colour every fragment on the way, so that no list of fragments exists. A block of
+fragments is processed in runs of one face each: the data of the face are read once, loops over its
+pixels use whole vectors, and gradients are summed in registers.
 
-With depth z, k = 1 / ((far - near) gamma) and e = (z_bg - z) k, a fragment weighs a exp(e) and the
-background 1, all divided by the power of 2 that is nearest to the largest exp(e). Powers of 2 are
-taken out of exp(e) from the start, so that it makes no difference to any bit when a larger one is
-found: the result does not depend on the order or the threads in which pixels come by.
+With depth z, k = 1 / ((far - near) gamma) and e = (z_bg - z) k, a fragment has the weight a exp(e)
+and the background the weight 1. All weights are divided by the power of 2 that is nearest to the
+largest exp(e). As exp(e) is kept as r 2^n from the start, rescaling when a larger one is found is
+exact, and the result does not depend on the order of the pixels or on the threads.
 
 Source: the contract, stage 4; Liu et al., Soft Rasterizer (2019), the softmax over depth.
 """
@@ -56,44 +56,45 @@ from gendr.rendering.backends.cpu.kernels import (
 ensure_cache()
 announce_compilation(__name__)
 
-# Columns of the attributes of a face: what its three corners have, corner by corner. w is the depth
-# for perspective cameras, 1 for orthographic ones. Columns at the end may be missing.
+# Columns of the attributes of a face, each for its three corners one after the other. w is the
+# depth for perspective cameras and 1 for orthographic ones. Columns at the end may be missing.
 W, DEPTH, COLOUR, UV, NORMAL, POSITION = 0, 3, 6, 15, 21, 30
-# Columns of an image's lights: the unit vector to the light; the eye, or the unit vector to it.
+# Columns of the light of an image: the unit vector to the light; the eye, or the unit vector to it.
 LIGHT, EYE = 0, 3
 LIGHT_COLUMNS = 6
-# Columns of the gradients that a face has for its image: its lights, and the rate k.
+# Columns of the gradients of a face for the values of its image: the light columns, and the rate k.
 GRAD_RATE = LIGHT_COLUMNS
 GRAD_COLUMNS = LIGHT_COLUMNS + 1
-# Entries of `surface`: 0 or 1 for what is there, then the numbers of the light.
+# Entries of `surface`: flags (0 or 1), then the numbers of the light.
 TEXTURED, SMOOTH, GLOSSY, ORTHOGRAPHIC, AMBIENT, DIFFUSE, SPECULAR, SHININESS = range(8)
 # Entries of `depths`.
 RATE, BACKDROP = 0, 1
-# Entries of a record of what a fragment asks of the texture: where it looked, and its gradient.
+# Entries of a texture record of a fragment: the place in the texture, and the gradient of its
+# colour.
 LOOK_X, LOOK_Y, LOOK_RED = 0, 1, 2
 RECORD = 5
-# Columns of a patch, the part of a texture that a face looks at: its first texel to the right and
-# down, not wrapped, its width and height. A face without one (width 0) keeps records instead.
+# Columns of a patch, the part of a texture that a face uses: the column and row of its first texel
+# (not wrapped), its width and height. A face without a patch (width 0) keeps records instead.
 LEFT, TOP, ACROSS, DOWN = 0, 1, 2, 3
 PATCH_COLUMNS = 4
-# Columns of the working memory of a block, one array as that of its points: the weights of the
-# corners, z_bg - z, exp(e) as height and power of 2, red, green and blue of what the corners have
-# and of the texture, factor and highlight of the light.
+# Columns of the working memory of a block, all in one array like its points: the weights of the
+# corners; z_bg - z; exp(e) as a factor and a power of 2; red, green and blue of the corner colours
+# and of the texture; factor and highlight of the light.
 _W0, _W1, _W2, _BEHIND, _HEIGHT, _POWER, _RED, _GREEN, _BLUE = (k * ROOM for k in range(9))
 _T_RED, _T_GREEN, _T_BLUE, _FACTOR, _HIGHLIGHT = (k * ROOM for k in range(9, 14))
-# And going backward: gradients of the weights, of red, green and blue of the fragment (before they
-# are weighed: of its pixel), of factor and highlight, of the coverage.
+# In the backward pass: gradients of the weights; of red, green and blue of the fragment (before
+# weighting: of its pixel); of factor and highlight; of the coverage.
 _H0, _H1, _H2, _G_RED, _G_GREEN, _G_BLUE = (k * ROOM for k in range(14, 20))
 _G_FACTOR, _G_HIGHLIGHT, _G_COVERAGE = (k * ROOM for k in range(20, 23))
-# The interpolated unit normal, and one over its length before; how the three channels of the
-# texture change along x and along y, in texels.
+# The interpolated unit normal, and the inverse of its length before normalisation; the slopes of
+# the three channels of the texture along x and y, per texel.
 _NX, _NY, _NZ, _N_INVERSE = (k * ROOM for k in range(23, 27))
 _SLOPE_X, _SLOPE_Y = 27 * ROOM, 30 * ROOM
 _PARTS = 33 * ROOM
 
 
 # ---------------------------------------------------------------------------------------------
-# Where on its face a pixel looks
+# The place of a pixel on its face
 # ---------------------------------------------------------------------------------------------
 
 
@@ -115,7 +116,7 @@ def _inverse_area(corners, f):
 
 @njit(cache=True, nogil=True)
 def _barycentric(corners, f, inverse):
-    """What makes the barycentric coordinates on the screen: see `_at`."""
+    """The coefficients of the barycentric coordinates on the screen, which `_at` evaluates."""
     return (
         corners[f, 0, 0], corners[f, 0, 1], corners[f, 1, 0], corners[f, 1, 1],
         corners[f, 2, 0], corners[f, 2, 1], inverse, 1 / 3 if inverse == 0.0 else 0.0,
@@ -124,7 +125,7 @@ def _barycentric(corners, f, inverse):
 
 @njit(cache=True, nogil=True)
 def _at(face, x, y):
-    """Barycentric coordinates on the screen, as they are; thirds for a face without area."""
+    """Barycentric coordinates on the screen, not clamped; thirds for a face without area."""
     ax, ay, bx, by, cx, cy, inverse, third = face
     return (
         ((cx - bx) * (y - by) - (cy - by) * (x - bx)) * inverse + third,
@@ -148,7 +149,7 @@ def _inverse_w(attributes, f):
 def _weights(i, stop, f, points, corners, attributes, depths, parts):
     """Perspective-correct weights of the corners, z_bg - z and exp(e) of a run of face f.
 
-    Dividing the clamped coordinates by their sum would cancel in these weights.
+    The clamped coordinates need not be divided by their sum, which cancels in these weights.
     """
     face = _barycentric(corners, f, _inverse_area(corners, f))
     i0, i1, i2 = _inverse_w(attributes, f)
@@ -211,7 +212,7 @@ def _weights_backward(
 
 @njit(cache=True, nogil=True)
 def _corner_values(attributes, f, column, step):
-    """What the three corners of a face have in `column`, `column + step`, ..."""
+    """The values of the three corners of a face, in `column`, `column + step`, ..."""
     return (
         attributes[f, column],
         attributes[f, column + step],
@@ -221,7 +222,7 @@ def _corner_values(attributes, f, column, step):
 
 @njit(cache=True, nogil=True)
 def _mix(values, parts, k):
-    """What the corners have, weighed for fragment k."""
+    """The values of the corners, interpolated for fragment k."""
     return values[0] * parts[_W0 + k] + values[1] * parts[_W1 + k] + values[2] * parts[_W2 + k]
 
 
@@ -250,9 +251,9 @@ def _mix_backward(i, stop, f, column, step, attributes, parts, source, out):
 
 @njit(cache=True, nogil=True)
 def _four_texels(x, y, start, height, width):
-    """Rows of the four texels round a place, top left first, and its place among them.
+    """The rows of the four texels around a place, top left first, and its position between them.
 
-    Textures repeat: beyond their ends they begin anew.
+    Textures repeat beyond their borders.
     """
     x0, y0 = math.floor(x), math.floor(y)
     left, top = int(x0), int(y0)
@@ -266,7 +267,7 @@ def _four_texels(x, y, start, height, width):
 
 @njit(cache=True, nogil=True)
 def _sampled(texels, places, channel):
-    """Bilinear: the value of one channel, and its slopes along x and y, in texels."""
+    """The bilinear value of one channel, and its slopes along x and y per texel."""
     a, b = texels[3 * places[0] + channel], texels[3 * places[1] + channel]
     c, d = texels[3 * places[2] + channel], texels[3 * places[3] + channel]
     fx, fy = places[4], places[5]
@@ -277,7 +278,7 @@ def _sampled(texels, places, channel):
 
 @njit(cache=True, nogil=True)
 def _look(us, vs, parts, k, height, width):
-    """Where in its texture a fragment looks, in texels: their centres are whole numbers."""
+    """The place of a fragment in its texture, in texels, whose centres are at integers."""
     return _mix(us, parts, k) * width - 0.5, (1.0 - _mix(vs, parts, k)) * height - 0.5
 
 
@@ -307,10 +308,10 @@ def _add(memory, at, weight, red, green, blue):
 
 @njit(cache=True, nogil=True)
 def _texture_backward(i, stop, f, b, attributes, textures, parts, asked, grad_attributes):
-    """Gradients of where the texture is looked at, and of what is asked of it.
+    """Gradients of the UVs of a run, and of the texels that it uses.
 
-    For `asked` see `softmax_faces`. The gradients of the texture's colours are taken from the
-    columns of those of the fragment, which stay.
+    For `asked` see `softmax_faces`. The gradients of the texture's colours are read from the
+    columns of the fragment's colours, which are not changed.
     """
     height, width = textures[b, 1], textures[b, 2]
     us, vs = _corner_values(attributes, f, UV, 2), _corner_values(attributes, f, UV + 1, 2)
@@ -339,7 +340,7 @@ def _texture_backward(i, stop, f, b, attributes, textures, parts, asked, grad_at
 
 @njit(cache=True, nogil=True)
 def _ask(i, stop, f, us, vs, height, width, parts, asked):
-    """Keep what the fragments of a run ask of the texture."""
+    """Store the gradients of the texels for the fragments of a run, in a patch or as records."""
     memory, slots, used, patches, first_face = asked
     slot = slots[f - first_face]
     left, top, across = patches[f, LEFT], patches[f, TOP], patches[f, ACROSS]
@@ -367,9 +368,9 @@ def _ask(i, stop, f, us, vs, height, width, parts, asked):
 
 @njit(cache=True, nogil=True)
 def scatter_texels(asked, last_face, image_of_face, textures, out, first_channel, last_channel):
-    """Add the patches and records of the faces up to the last to the texels [3, N], in order.
+    """Add the patches and records of the faces up to `last_face` to the texels [3, N], in order.
 
-    Only the rows of the channels are written.
+    Only the rows first_channel .. last_channel - 1 are written.
     """
     memory, slots, used, patches, first_face = asked
     for channel in range(first_channel, last_channel):
@@ -406,7 +407,7 @@ def _dot(a, b):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _unit(x, y, z):
-    """A vector in unit length, and one over its length before; both 0 for the vector 0."""
+    """A vector scaled to length 1, and the inverse of its length; both 0 for the vector 0."""
     square = x * x + y * y + z * z
     inverse = 1.0 / math.sqrt(square) if square > 0.0 else 0.0
     return (x * inverse, y * inverse, z * inverse), inverse
@@ -414,7 +415,7 @@ def _unit(x, y, z):
 
 @njit(cache=True, nogil=True)
 def _tangential(g, unit, inverse):
-    """The gradient of a vector whose `_unit` has the gradient g."""
+    """The gradient of a vector, if its `_unit` has the gradient g."""
     inward = _dot(g, unit)
     return (
         (g[0] - unit[0] * inward) * inverse,
@@ -425,7 +426,7 @@ def _tangential(g, unit, inverse):
 
 @njit(cache=True, nogil=True)
 def _corner_vectors(attributes, f, column):
-    """The vectors that the corners have, by component."""
+    """The vectors of the corners, by component."""
     return (
         _corner_values(attributes, f, column, 3),
         _corner_values(attributes, f, column + 1, 3),
@@ -435,7 +436,7 @@ def _corner_vectors(attributes, f, column):
 
 @njit(cache=True, nogil=True)
 def _to_eye(positions, parts, k, eye, orthographic):
-    """The unit vector to the eye from fragment k, and one over the distance; see `_unit`."""
+    """The unit vector from fragment k to the eye, and the inverse of the distance; see `_unit`."""
     if orthographic:
         return eye, 1.0
     return _unit(
@@ -447,7 +448,7 @@ def _to_eye(positions, parts, k, eye, orthographic):
 
 @njit(cache=True, nogil=True)
 def _glance(normal, light, to_eye, facing):
-    """How far the mirror image of the light goes to the eye: the cosine."""
+    """The cosine of the angle between the mirrored direction of the light and that to the eye."""
     return 2.0 * facing * _dot(normal, to_eye) - _dot(light, to_eye)
 
 
@@ -482,7 +483,7 @@ def _light(i, stop, f, b, attributes, surface, lights, parts):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _light_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad_lights):
-    """Pass the gradients of factor and highlight on: to normals, places, weights and lights.
+    """Pass the gradients of factor and highlight on to normals, positions, weights and lights.
 
     Overwrites the columns of the corners' colours, of the factor, and of both gradients.
     """
@@ -512,7 +513,7 @@ def _light_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad_lights):
-    """The same where there are highlights."""
+    """`_light_backward` for lights with highlights."""
     positions = _corner_vectors(attributes, f, POSITION)
     light = (lights[b, LIGHT], lights[b, LIGHT + 1], lights[b, LIGHT + 2])
     eye = (lights[b, EYE], lights[b, EYE + 1], lights[b, EYE + 2])
@@ -529,7 +530,7 @@ def _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
         if facing > 0.0 and glance > 0.0:
             g = parts[_G_HIGHLIGHT + k] * strength * glance ** (shininess - 1.0)
             g_facing += 2.0 * g * along
-        # Of the vector to the eye, and of the place of the surface, which it leaves.
+        # The gradient of the vector to the eye, and so of the point on the surface where it starts.
         bend = 2.0 * facing * g
         view = (
             bend * normal[0] - g * light[0],
@@ -549,7 +550,7 @@ def _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
         )
         turned = _tangential(of_normal, normal, inverse)
         parts[_G_FACTOR + k], parts[_G_HIGHLIGHT + k], parts[_FACTOR + k] = turned
-        # What was read of the colours is not read again.
+        # The colours here are not read again, so their columns can be reused.
         parts[_RED + k], parts[_GREEN + k], parts[_BLUE + k] = -view[0], -view[1], -view[2]
     _mix_backward(i, stop, f, NORMAL, 3, attributes, parts, _G_FACTOR, out)
     _mix_backward(i, stop, f, NORMAL + 1, 3, attributes, parts, _G_HIGHLIGHT, out)
@@ -571,7 +572,7 @@ def _gloss_backward(i, stop, f, b, attributes, surface, lights, parts, out, grad
 
 @njit(cache=True, nogil=True)
 def _end_of_run(i, n, faces):
-    """One past the last fragment of the face of fragment i."""
+    """One past the last fragment of the run that begins with fragment i."""
     f, stop = faces[i], i + 1
     while stop < n and faces[stop] == f:
         stop += 1
@@ -580,9 +581,9 @@ def _end_of_run(i, n, faces):
 
 @njit(cache=True, nogil=True)
 def _colours(i, stop, f, b, paint, parts, slopes):
-    """What makes the colours of a run: of the corners, of the texture, of the light.
+    """The parts of the colours of a run: corner colours, texture and light.
 
-    Going backward, the slopes of the texture are wanted too.
+    The backward pass wants the slopes of the texture too.
     """
     attributes, surface, lights, texels, textures, _ = paint
     reds, greens, blues = _corner_vectors(attributes, f, COLOUR)
@@ -598,7 +599,7 @@ def _colours(i, stop, f, b, paint, parts, slopes):
 
 @njit(cache=True, nogil=True)
 def _new_parts():
-    """Working memory of a block: no texture is white, no light a factor of 1."""
+    """The working memory of a block, filled for no texture (white) and no light (factor 1)."""
     parts = np.zeros(_PARTS)
     parts[_T_RED:_HIGHLIGHT] = 1.0
     return parts
@@ -641,9 +642,9 @@ def softmax_rows(
 ):  # fmt: skip
     """Colours of the pixels of rows start .. stop - 1.
 
-    `sums` [P, 4] ends as the colour without the background's part, and the sum of all weights;
-    `tops` [P] as the power of 2 that all were divided by. Both start as 0. For `paint` see
-    `softmax_faces`.
+    At the end `sums` [P, 4] holds the colour without the part of the background, and the sum of all
+    weights; `tops` [P] holds the exponent of the power of 2 by which all weights were divided. Both
+    start as 0. For `paint` see `softmax_faces`.
     """
     height, width = extent(grid)
     block, buffers, memory = new_block(), np.empty((4, BLOCK)), _new_parts()
@@ -669,7 +670,8 @@ def softmax_rows(
                 _colours(i, end, faces[i], b, paint, parts, False)
                 i = end
             _accumulate(n, block, a, cutoff, parts, sums, tops)
-    memory[0] = 0.0  # Numba frees an array after its last mention; pointers into it do not count
+    # Numba frees an array after its last use by name, even if pointers into it are used later.
+    memory[0] = 0.0
     for pixel in range(start * width, stop * width):
         sums[pixel, 3] += power_of_two(-tops[pixel])
         for c in range(3):
@@ -685,10 +687,10 @@ def softmax_rows(
 def plan_texels(
     corners, boxes, images, image_of_face, grid, attributes, textures, room, patches, start, stop
 ):  # fmt: skip
-    """How faces start .. stop - 1 keep what they ask of textures, and the room that takes.
+    """Plan how faces start .. stop - 1 store gradients of texels, and the memory for them.
 
-    All that a face looks at lies between its corners in the texture: a patch of it, unless records
-    of its fragments would take less.
+    A face only uses texels between its corners in the texture. Their gradients are kept as a patch,
+    unless records of its fragments take less memory.
     """
     image_height, image_width = extent(grid)
     side = float(min(image_height, image_width))
@@ -703,7 +705,7 @@ def plan_texels(
         height, width = textures[b, 1], textures[b, 2]
         u0, u1, u2 = _corner_values(attributes, f, UV, 2)
         v0, v1, v2 = _corner_values(attributes, f, UV + 1, 2)
-        # A texel more on every side covers the rounding.
+        # One more texel on every side covers rounding.
         left = math.floor(min(u0, u1, u2) * width - 1.5)
         right = math.floor(max(u0, u1, u2) * width + 0.5)
         top = math.floor((1.0 - max(v0, v1, v2)) * height - 1.5)
@@ -719,10 +721,11 @@ def plan_texels(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _shares(n, block, a, cutoff, pixels, parts):
-    """Heights of a block, over the sums of their pixels, and the gradients of their colours.
+    """The heights exp(e) of a block divided by the sums of their pixels, and colour gradients.
 
-    A height is 0 where nothing is covered, or so far behind that nothing of it is left. Into
-    _G_COVERAGE go the pixels' gradients of any share: what a fragment takes from the others.
+    A height is 0 if the fragment does not cover, or is so far behind that its weight underflows.
+    _G_COVERAGE gets the gradient that any share has through the normalisation: what a fragment
+    takes from the other fragments of its pixel.
     """
     sums, tops, grad_colours, taken = pixels
     where = block[2][PIXEL:]
@@ -790,17 +793,18 @@ def softmax_faces(
 ):  # fmt: skip
     """Gradients of the faces start .. stop - 1.
 
-    What the tuples hold:
+    The tuples contain:
         paint: attributes [T, <= 39], surface, lights [B, 6], texels [3 N], textures [B, 3] (first
             texel, height, width) and (rate, depth of the background).
-        pixels: what `softmax_rows` left, [P, 4] and [P]; the gradients of the colours [P, 3]; and
-            what any share gets for its part in those of the others [P].
-        grads: of corners [T, N, 2], attributes, and lights and rate [T, 7] or none.
-        asked: what is asked of textures: memory [R] or none, slots, used, patches [T, 4], and a
-            first face. Face f has the memory from slots[f - first] on: a patch of the texture, or
-            records, which used[f - first] counts.
+        pixels: the `sums` [P, 4] and `tops` [P] of `softmax_rows`; the gradients of the colours
+            [P, 3]; and the gradient of any share through the normalisation [P].
+        grads: the gradients to fill: of corners [T, N, 2], of attributes, and of lights and rate
+            [T, 7] (or empty).
+        asked: memory for gradients of texels [R] (or empty), slots, used, patches [T, 4], and a
+            first face. The memory of face f starts at slots[f - first]; it holds a patch of the
+            texture, or records, whose number is used[f - first].
 
-    `grad_scalars` [T, 4] or none are those of scale, shift, shape.
+    `grad_scalars` [T, 4] (or empty) are the gradients of scale, shift and shape.
     """
     block, buffers, memory = new_block(), np.empty((9, BLOCK)), _new_parts()
     points, parts, faces = pointer(block[1]), pointer(memory), block[2][FACE:]

@@ -1,4 +1,4 @@
-"""What the kernels of the CPU backend are given, and what their results are made into."""
+"""Conversion of the arguments of the CPU kernels, and of their results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Tables:
 def tables_of(
     faces: ScreenFaces, size: ImageSize, radius: Tensor, columns: dict[int, Any] | None = None
 ) -> Tables:
-    """The tables of a batch of images; `columns` are more of the numbers of an image."""
+    """The tables of a batch of images; `columns` are further columns of `images`."""
     from gendr.rendering.backends.cpu import kernels
 
     corners = faces.corners.detach().to(torch.float64).contiguous().numpy()
@@ -52,7 +52,7 @@ def tables_of(
 
 
 def pixel_grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
-    """NDC of the columns and rows of pixel centres; kernels read on after the last column."""
+    """NDC of the columns and rows of pixel centres; the columns are padded, as kernels read on."""
     from gendr.rendering.backends.cpu import kernels
 
     x = (2 * np.arange(size.width + kernels.LANES) + 1 - size.width) / size.side
@@ -67,7 +67,7 @@ def number_of(value: Any) -> float:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A law and a family as the kernels see them: flags, addresses of functions, parameters."""
+    """A law and a T-conorm family as the kernels take them: flags, addresses and parameters."""
 
     law: np.ndarray
     addresses: np.ndarray
@@ -78,13 +78,13 @@ class Compiled:
     def of(
         cls, dist: Distribution, tconorm: TConorm, *, scalars: bool, shape: bool, p: bool
     ) -> Compiled:
-        """Theirs, with those for gradients of scalars, shape and p if wanted."""
+        """Look both up, with the functions for gradients of scalars, shape and p if wanted."""
         from gendr.distributions import numba as laws
         from gendr.distributions.law import Law
         from gendr.tnorms import numba as families
 
         idempotent = tconorm.kind == "max"
-        assert isinstance(dist.law, Law)  # `alpha` takes the others elsewhere
+        assert isinstance(dist.law, Law)  # callers handle other CDFs
         name = dist.law.name
         addresses = [
             laws.tails_address(name),
@@ -102,12 +102,12 @@ class Compiled:
 
 
 # ---------------------------------------------------------------------------------------------
-# Once differentiable, and no silence about it
+# Once differentiable, with an error for second derivatives
 # ---------------------------------------------------------------------------------------------
 
 
 class _Once(torch.autograd.Function):
-    """Passes gradients on; asked for their own gradient, says where to get it."""
+    """Passes gradients on; raises an error if they are differentiated again."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, *sources: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -123,14 +123,14 @@ class _Once(torch.autograd.Function):
 def once(
     grads: tuple[Tensor | None, ...], sources: tuple[Tensor, ...]
 ) -> tuple[Tensor | None, ...]:
-    """Let gradients depend on their sources, so that a second derivative ends in an error."""
+    """Make gradients depend on their sources, so that a second derivative raises an error."""
     if not torch.is_grad_enabled():  # no graph of the backward pass is wanted
         return grads
     return tuple(g if g is None else cast(Tensor, _Once.apply(g, *sources)) for g in grads)
 
 
 def sums_per_image(values: np.ndarray, offsets: np.ndarray) -> Tensor:
-    """[T, K] per face -> [B, K]."""
+    """Sum values [T, K] of faces over the faces of each image: [B, K]."""
     return torch.from_numpy(np.stack([values[a:b].sum(0) for a, b in pairwise(offsets)]))
 
 
