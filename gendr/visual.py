@@ -1,4 +1,4 @@
-"""Pictures for people: shaded views, the sheet and the animation of a fit, turntables.
+"""Pictures for users: shaded views, the sheet and the animation of a fit, turntables.
 
 Images are uint8 arrays [H, W, 3] (or [..., 4] with transparency), row 0 at the top. The target is
 blue and the fit orange in all of them.
@@ -54,20 +54,21 @@ TARGET: Color = (72, 121, 184)
 FIT: Color = (232, 138, 62)
 BOTH: Color = (212, 215, 219)
 
-# Every pixel of a picture is the mean of this many squared of the hard image.
+# Every pixel of a picture is the mean of OVERSAMPLING x OVERSAMPLING pixels of the hard image.
 OVERSAMPLING = 2
-# Views are rendered together up to so many pixels and faces: it saves calls for small meshes, while
-# the tables of a large one would fill the memory.
+# Views are rendered together up to this many pixels and faces: for small meshes this saves calls,
+# but the tables of large ones would fill the memory.
 PIXELS_AT_ONCE, FACES_AT_ONCE = 1 << 20, 1 << 17
-# Parts of a pixel by which rounding may move the corner of a face.
+# How far rounding may move a corner of a face, in pixels.
 PIXEL_SLACK = 1e-3
-# How much of the image, from the middle to its side, the bounding sphere of a mesh fills. With the
-# first, a mesh of radius 1/2 is seen from a distance of 2.732 at fov 30, as in the benchmark.
+# How much of the image, from its middle to its side, the bounding sphere of a mesh fills. With the
+# first value, a mesh of radius 1/2 is seen from a distance of 2.732 at fov 30, as in the benchmark.
 FOV = 30.0
 FILL = math.tan(math.asin(0.5 / 2.732)) / math.tan(math.radians(FOV / 2))
 CLOSE_FILL = 0.92
-# Temperature of the softmax over depth between planes close around a mesh: less, and faces win far
-# outside themselves by a little depth, which tears textures; more, and the far side shines through.
+# The temperature of the softmax over depth, with planes close around a mesh. If it is smaller,
+# faces win far outside themselves because of little differences in depth, which tears textures; if
+# it is larger, the far side shines through.
 GAMMA = 0.03
 
 
@@ -76,7 +77,7 @@ GAMMA = 0.03
 
 
 def around(mesh: Mesh) -> tuple[Tensor, float]:
-    """Centre [3] and radius of a sphere around the used vertices: that of their box's middle.
+    """Centre [3] and radius of a sphere around the used vertices; the centre is that of their box.
 
     Raises:
         ValueError: If all vertices coincide.
@@ -96,7 +97,7 @@ def diagonal(mesh: Mesh) -> float:
 
 
 def _used_vertices(mesh: Mesh) -> Tensor:
-    """The vertices [K, 3] that faces have; files hold others too, anywhere."""
+    """The vertices [K, 3] that belong to faces; files may contain others, anywhere."""
     used = torch.zeros(len(mesh.vertices), dtype=torch.bool, device=mesh.device)
     used[mesh.faces.reshape(-1)] = True
     return mesh.vertices.detach()[used]
@@ -109,7 +110,7 @@ def orbit(
     fov: float = FOV,
     fill: float = FILL,
 ) -> Camera:
-    """Cameras around a mesh of any size and place, all of it in view.
+    """Cameras around a mesh of any size at any place, with all of it in view.
 
     Args:
         mesh: One mesh.
@@ -125,7 +126,7 @@ def orbit(
 
 
 def depths(mesh: Mesh, camera: Camera) -> tuple[float, float]:
-    """Near and far planes close around a mesh."""
+    """Depths of near and far planes that are close around a mesh."""
     centre, radius = around(mesh)
     depth = camera.world_to_camera(centre[None])[..., 2]
     near = max(float(depth.min()) - 1.05 * radius, 1e-3 * radius)
@@ -133,7 +134,7 @@ def depths(mesh: Mesh, camera: Camera) -> tuple[float, float]:
 
 
 def lighting(name: str = "lambert") -> Lighting | None:
-    """Light of pictures: over the left shoulder of every camera, or from the camera itself."""
+    """The light of pictures: over the left shoulder of every camera, or from the camera itself."""
     over_shoulder = (-0.5, 0.7, -1.0)
     if name == "phong":
         return Lighting(0.4, 0.55, 0.25, 24.0, over_shoulder, smooth=True, frame="camera")
@@ -153,7 +154,7 @@ def render_views(
         size: Pixels.
         options: Arguments of `Renderer`, such as dist, scale, gamma (between planes close around
             the mesh) and lighting (a name). Without a dist the picture is hard and antialiased;
-            with one its soft edges fade by alpha.
+            with one it has soft edges that fade with alpha.
     """
     options = {"composite": "alpha", "gamma": GAMMA, **(options or {})}
     light = lighting(options.pop("lighting", "lambert"))
@@ -172,7 +173,7 @@ def render_views(
         renderer = Renderer(size, **arguments)
         with torch.no_grad():
             if crisp:
-                # Normals of vertices are made of all faces around them.
+                # Vertex normals need all faces around a vertex.
                 smooth = light is not None and light.smooth
                 apart = together == 1 and not smooth
                 out = renderer(drawn(mesh, some, size, near) if apart else mesh, some)
@@ -189,9 +190,9 @@ def render_views(
 
 
 def drawn(mesh: Mesh, camera: Camera, size: tuple[int, int], near: float) -> Mesh:
-    """What a hard image can show of a mesh: the faces whose box holds the centre of a pixel.
+    """The part of a mesh that a hard image can show: faces whose box contains a pixel centre.
 
-    Most faces of a large mesh lie between the centres; the rest is drawn many times faster.
+    Most faces of a large mesh lie between the centres; without them, drawing is many times faster.
 
     Args:
         mesh: One mesh.
@@ -201,7 +202,7 @@ def drawn(mesh: Mesh, camera: Camera, size: tuple[int, int], near: float) -> Mes
     """
     (xy,), (depth,) = camera.project(mesh.vertices)
     height, width = size
-    # In pixels, with their centres at the integers.
+    # In pixels, whose centres are at integers.
     place = (xy * min(size) + xy.new_tensor([width - 1, height - 1])) / 2
     a, b, c = (place.index_select(0, corner) for corner in mesh.faces.unbind(1))
     low = torch.minimum(torch.minimum(a, b), c) - PIXEL_SLACK
@@ -219,7 +220,7 @@ def drawn(mesh: Mesh, camera: Camera, size: tuple[int, int], near: float) -> Mes
 
 
 def composited(rgb: Tensor, alpha: Tensor, background: Color = PAPER) -> list[Pixels]:
-    """Colours over black with their alpha, put on a background."""
+    """Compose colours over black, given with their alpha, with a background."""
     paper = torch.tensor(background, dtype=rgb.dtype, device=rgb.device)[:, None, None] / 255
     image = rgb + (1 - alpha[:, None]) * paper
     pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
@@ -243,12 +244,12 @@ def shaded(
 
 @dataclass(frozen=True)
 class Closeup:
-    """A window in every image in which the object fills the picture.
+    """A window in each image, in which the object fills the picture.
 
     Attributes:
         centre: [B, 2], NDC of the images.
-        half: Half the width and height of the windows, NDC; the same for all views, so that sizes
-            can be compared.
+        half: Half the width and height of the windows, NDC; equal for all views, so that sizes can
+            be compared.
         size: (H, W), pixels of the pictures.
     """
 
@@ -263,7 +264,7 @@ class Closeup:
         Args:
             masks: In [0, 1].
             width: Pixels of the pictures; their height is between half and all of it.
-            margin: On every side.
+            margin: The margin on every side, as a part of the object's size.
         """
         rows, columns = masks.shape[1:]
         side = min(rows, columns)
@@ -300,7 +301,7 @@ class Closeup:
         )
 
     def cut(self, image: Tensor, index: int) -> NDArray[np.float64]:
-        """The window of an image [H, W] in [0, 1], of `size`; enlarged pixels stay visible."""
+        """The window of an image [H, W] in [0, 1], at `size`; enlarged pixels stay visible."""
         from PIL import Image
 
         values = (image.detach().cpu().double().clamp(0, 1) * 255).round().to(torch.uint8).numpy()
@@ -336,7 +337,7 @@ def _flat(mask: NDArray[np.float64], color: Color) -> Pixels:
 def difference(target: NDArray[np.float64], found: NDArray[np.float64]) -> Pixels:
     """Two masks [H, W] in [0, 1] in one picture [H, W, 3].
 
-    It is grey where both are, blue where only the target is, orange where only what was found is.
+    It is grey where both masks are, blue where only the target is, orange where only `found` is.
     """
     a, b = target[..., None], found[..., None]
     parts = ((a * b, BOTH), (a * (1 - b), TARGET), ((1 - a) * b, FIT), ((1 - a) * (1 - b), PAPER))
@@ -371,7 +372,7 @@ class _Page:
     def text(
         self, x: int, y: int, text: str, size: int = 13, color: Color = INK, anchor: str = "la"
     ) -> None:
-        """Text; the anchor is Pillow's: l, m, r and a (top), m, s (baseline)."""
+        """Draw text; the anchor is that of Pillow: l, m or r, and a (top), m or s (baseline)."""
         self.draw.text((x, y), text, color, _font(size), anchor=anchor)
 
     def box(self, x: int, y: int, width: int, height: int, color: Color) -> None:
@@ -382,7 +383,7 @@ class _Page:
 
 
 def spread(count: int, wanted: int) -> list[int]:
-    """At most `wanted` numbers, evenly from 0 .. count - 1."""
+    """At most `wanted` numbers, evenly spaced in 0 .. count - 1."""
     shown = min(count, wanted)
     return [i * count // shown for i in range(shown)]
 
@@ -399,11 +400,11 @@ def fit_frames(
 
     Args:
         title: What is fitted.
-        steps: Of the whole fit.
-        trace: (step, mesh), the one to end with last.
+        steps: The number of steps of the whole fit.
+        trace: (step, mesh) pairs; the last one ends the animation.
         scores: (step, mean IoU) in the order of the steps.
         camera: The views that are shown.
-        target: Their pictures of the target, all of one size.
+        target: Pictures of the target in these views, all of one size.
     """
     left, gap, top = 62, 6, 44
     tall, wide = target[0].shape[:2]
@@ -446,7 +447,7 @@ def fit_sheet(
     target: Sequence[Pixels],
     columns: int = 6,
 ) -> Pixels:
-    """One page: per view the target, the fit, their silhouettes' difference.
+    """One page that shows, for each view, the target, the fit and the difference of silhouettes.
 
     Args:
         title: First line.
@@ -458,7 +459,7 @@ def fit_sheet(
         camera: B cameras.
         window: What is shown of each view.
         chosen: The views that are shown.
-        target: Their pictures of the target, of the window's size.
+        target: Pictures of the target in these views, of the window's size.
         columns: Views side by side.
     """
     columns = min(columns, len(chosen))
@@ -513,20 +514,20 @@ def gif(frames: Sequence[Pixels], seconds: float = 0.08, hold: float = 0.0) -> b
 
     Args:
         frames: [H, W, 3] each.
-        seconds: Per frame.
-        hold: More of it for the last one.
+        seconds: Duration of a frame.
+        hold: Additional duration of the last frame.
     """
     from PIL import Image
 
     images = [Image.fromarray(frame) for frame in frames]
-    # The palette sees the first, the last and some in between.
+    # The palette is made from the first, the last and some frames in between.
     shown = [images[i] for i in sorted({*spread(len(images), 6), len(images) - 1})]
     width, height = images[0].size
     strip = Image.new("RGB", (width, height * len(shown)))
     for i, image in enumerate(shown):
         strip.paste(image, (0, i * height))
     palette = strip.quantize(255, Image.Quantize.MEDIANCUT)
-    # The corner, which is background, keeps its colour exactly.
+    # The colour of the background, which is that of the corner, is kept exactly.
     corner = images[0].getpixel((0, 0))
     colors = palette.getpalette() or []
     index = palette.getpixel((0, 0))

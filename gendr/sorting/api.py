@@ -1,7 +1,7 @@
-"""Sorting as functions and as a module: one face for all methods.
+"""Sorting as functions and as a module: the common interface of all methods.
 
-Here the input is checked, an order is turned round, and a soft result made hard; the methods know
-none of that.
+Here the input is checked, the order is reversed if wanted, and a soft result is made hard if
+wanted; the methods do none of that.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from gendr.sorting.losses import hard_ranks, permutation_matrix
 
 Method: TypeAlias = "str | Sort"
 
-# Where the methods are; importing a module makes its classes known.
+# The modules that contain the methods; importing one makes its classes known.
 _MODULES = ("relaxed", "neuralsort", "softsort", "sinkhorn", "permutahedron")
 
 
 @cache
 def methods() -> Mapping[str, type[Sort]]:
-    """Every method's name -> its class."""
+    """The names of all methods; the values are their classes."""
     for module in _MODULES:
         import_module(f"gendr.sorting.{module}")
     found: dict[str, type[Sort]] = {}
@@ -57,7 +57,7 @@ def get(name: Method = "bitonic", **options: Any) -> Sort:
 
     Args:
         name: one of `methods()`, or a method itself, whose settings the options replace.
-        **options: settings of that method; `steepness` belongs to all.
+        **options: settings of that method; all methods have `steepness`.
 
     Raises:
         TypeError: the method has no such setting, or a setting is of the wrong type.
@@ -79,7 +79,7 @@ def _known(name: str) -> str:
 
 
 def _with_permutation(chosen: Sort, what: str) -> PermutationSort:
-    """The method, if it has a permutation matrix.
+    """Return the method if it has a permutation matrix.
 
     Raises:
         ValueError: it has none.
@@ -135,9 +135,9 @@ def soft_sort(
         method: a name (`methods()` lists them) or a method.
         payload: [..., n, c], sorted by the keys x along with them.
         descending: the largest first.
-        hard: forward the exact values of `torch.sort`, backward the soft gradients
+        hard: the result is exactly that of `torch.sort`, the gradients are those of the soft sort
             (straight-through).
-        check: look for NaN and inf, which a soft sort would spread over all values.
+        check: whether to look for NaN and inf, which a soft sort would spread over all values.
         **options: settings of the method, such as `steepness`, which is 1 / scale.
 
     Returns:
@@ -171,12 +171,12 @@ def soft_rank(
         x: [..., n], n >= 1, finite.
         method: a name (`methods()` lists them) or a method.
         descending: rank 1 for the largest instead of the smallest.
-        hard: forward the exact ranks, of equal values in their order, backward the soft gradients.
+        hard: the ranks are exact (equal values get theirs in order), the gradients soft.
         check: look for NaN and inf.
         **options: settings of the method, such as `steepness`, which is 1 / scale.
 
     Returns:
-        Shaped like x; from 1 to n.
+        The ranks, shaped like x; from 1 to n.
 
     Raises:
         TypeError, ValueError: as `soft_sort`.
@@ -199,7 +199,7 @@ def permutation(
         x: [..., n], n >= 1, finite.
         method: a name (`methods()` lists them) or a method.
         descending: the largest first.
-        hard: forward a true permutation matrix, backward the soft gradients.
+        hard: the matrix is a true permutation, the gradients are soft.
         check: look for NaN and inf.
         **options: settings of the method, such as `steepness`, which is 1 / scale.
 
@@ -208,7 +208,7 @@ def permutation(
         neuralsort and softsort: rows only.
 
     Raises:
-        TypeError, ValueError: as `soft_sort`; also for a method that has none.
+        TypeError, ValueError: as `soft_sort`; also for a method without a permutation matrix.
     """
     sorter = SoftSorter(method, descending=descending, hard=hard, check=check, **options)
     return sorter(x).permutation
@@ -216,12 +216,12 @@ def permutation(
 
 @dataclass(frozen=True, eq=False)
 class Sorted:
-    """What a `SoftSorter` gives; each part is computed when it is first read.
+    """The result of a `SoftSorter`; each part is computed when it is first read.
 
-    Descending is the ascending order turned round: the rows of P flipped. Methods without a
-    permutation matrix sort -x instead; for "permutahedron" with "l2" that is the same.
+    The descending order is the ascending one reversed: the rows of P are flipped. Methods without a
+    permutation matrix sort -x instead; for "permutahedron" with "l2" that gives the same result.
 
-    Noise is drawn once: all parts are of one sample, in which the noisy keys decide where the
+    Noise is drawn once, so that all parts belong to one sample; the noisy keys decide where the
     values go.
     """
 
@@ -294,11 +294,11 @@ class Sorted:
         return straight_through(hard, soft)
 
     def _flipped(self, soft: Tensor, dim: int) -> Tensor:
-        """Ascending as it comes from a method, in the order that is wanted."""
+        """The ascending result of a method, flipped if the order is descending."""
         return soft.flip(dim) if self.descending else soft
 
     def _ascending(self) -> Tensor:
-        """Keys whose ascending order is the one that is wanted."""
+        """Keys whose ascending order is the order wanted: x, or -x for descending."""
         keys = self.keys.detach()
         return -keys if self.descending else keys
 
@@ -313,9 +313,9 @@ class SoftSorter(nn.Module):
     Args:
         method: a name (`methods()` lists them) or a method.
         descending: the largest first.
-        hard: forward hard results, backward soft gradients (straight-through).
+        hard: results are hard, gradients are soft (straight-through).
         check: look for NaN and inf in the input.
-        learnable: the steepness becomes a parameter, kept positive through its logarithm.
+        learnable: whether the steepness is a parameter; its logarithm is learnt, so it is positive.
         **options: settings of the method, such as `steepness`, which is 1 / scale.
 
     Raises:
@@ -362,6 +362,6 @@ class SoftSorter(nn.Module):
         return Sorted(method, keys, noisy, self.descending, self.hard, payload)
 
     def extra_repr(self) -> str:
-        """The method and what is unusual."""
+        """The method, and the options that differ from their defaults."""
         words = ["descending", "hard"]
         return ", ".join([repr(self._method), *(w for w in words if getattr(self, w))])

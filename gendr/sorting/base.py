@@ -1,8 +1,8 @@
-"""The contract of a differentiable sort, and what every one of them inherits.
+"""The base classes of differentiable sorts, and the checks and helpers that they share.
 
-A method is a frozen dataclass of its settings. It knows one direction, ascending, and one kind of
-input, a finite floating tensor [..., n] with n >= 1: the functions of `gendr.sorting.api` look at
-what users pass, flip the result for a descending order, and make it hard if wanted.
+A method is a frozen dataclass of its settings. It only sorts in ascending order, and its input is a
+finite floating-point tensor [..., n] with n >= 1: the functions of `gendr.sorting.api` check the
+input, reverse the result for a descending order, and make it hard if wanted.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class _Inverse(torch.autograd.Function):
 
 
 def scale_of(steepness: Number) -> Number:
-    """1 / steepness, the scale of a distribution; neither it nor a gradient overflows to inf.
+    """The scale 1 / steepness of a distribution; neither it nor its gradient overflows to inf.
 
-    Its slope, 1 / steepness^2, overflows in float32 at a steepness of 1e-19 already.
+    The slope, -1 / steepness^2, would overflow in float32 at a steepness of 1e-19.
     """
     if isinstance(steepness, Tensor):
         return cast("Tensor", _Inverse.apply(steepness))
@@ -84,7 +84,7 @@ class Sort(ABC):
         check_steepness(self.steepness)
 
     def drawn(self, x: Tensor) -> tuple[Sort, Tensor]:
-        """The method without its noise, and x with one sample of it: so that results agree."""
+        """The method without noise, and x with one sample of the noise: so results agree."""
         return self, x
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Sort(ABC):
 
 @dataclass(frozen=True)
 class PermutationSort(Sort):
-    """A differentiable sort that has a relaxed permutation matrix, from which all else follows."""
+    """A differentiable sort with a relaxed permutation matrix, which gives values and ranks too."""
 
     @abstractmethod
     def permutation(self, x: Tensor) -> Tensor:
@@ -109,8 +109,8 @@ class PermutationSort(Sort):
         return self.carried(x, x[..., None])[..., 0]
 
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
-        """P @ payload, [..., n, c], of a payload [..., n, c] that goes where the keys x go."""
-        return finite(self.permutation(x) @ payload)  # rows may sum to a little above 1
+        """P @ payload, [..., n, c]: a payload [..., n, c] is sorted by the keys x [..., n]."""
+        return finite(self.permutation(x) @ payload)  # a row's sum may be slightly above 1
 
     def ranks(self, x: Tensor) -> Tensor:
         """The expected rank under each column of P."""
@@ -120,7 +120,7 @@ class PermutationSort(Sort):
 
 
 class StraightThrough(torch.autograd.Function):
-    """Forward the hard value, exactly; backward as if it had been the soft one."""
+    """The hard value forward, exactly; the gradient of the soft value backward."""
 
     @staticmethod
     def forward(hard: Tensor, soft: Tensor) -> Tensor:
@@ -129,11 +129,11 @@ class StraightThrough(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: object, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        """Nothing is kept."""
+        """Nothing needs to be saved."""
 
     @staticmethod
     def backward(ctx: object, *grad_outputs: Tensor) -> tuple[None, Tensor]:
-        """All of it goes to the soft value."""
+        """The whole gradient goes to the soft value."""
         return None, grad_outputs[0]
 
 
@@ -143,7 +143,7 @@ def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
 
 
 def check_keys(x: object, *, check: bool = True) -> Tensor:
-    """What users pass as the values to sort, as a floating tensor [..., n] with n >= 1.
+    """Check the values to sort, and return them as a floating-point tensor [..., n] with n >= 1.
 
     Integers become the default dtype, half precision float32.
 
@@ -166,7 +166,7 @@ def check_keys(x: object, *, check: bool = True) -> Tensor:
 
 
 def check_payload(payload: object, x: Tensor) -> Tensor:
-    """A payload [..., n, c] for keys [..., n], in their dtype.
+    """Check a payload [..., n, c] for keys x [..., n], and return it in the dtype of x.
 
     Raises:
         TypeError: no tensor.

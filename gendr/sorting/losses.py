@@ -7,8 +7,8 @@ Permutation matrices are P[..., rank, input], ranks count from 1, the smallest v
     >>> loss = ranking_cross_entropy(permutation(scores), permutation_matrix(values))
     >>> exact_match(scores, values).mean()
 
-Ties among true values leave their order open: whatever order the scores give them is right. Ties
-among scores that the values tell apart are wrong, so that constant scores match nothing.
+If true values are equal, any order of their scores is right. If scores are equal but their true
+values differ, that is wrong, so that constant scores match nothing.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ __all__ = [
     "spearman",
 ]
 
-# Below it the logarithm of a probability goes on as its tangent, see `_safe_log`. Far below what a
-# loss should tell apart, far above the smallest float32.
+# Below this probability the logarithm is replaced by its tangent, see `_safe_log`. It is far below
+# what a loss should distinguish, and far above the smallest float32.
 LEAST = 1e-12
 
 
@@ -108,7 +108,7 @@ def permutation_matrix(values: Tensor, ties: str = "first") -> Tensor:
 
 
 def _rank_range(values: Tensor) -> tuple[Tensor, Tensor]:
-    """The first and the last rank, int64 [..., n], that ties leave to every value."""
+    """The first and the last rank, int64 [..., n], that each value can have, given ties."""
     values = values.contiguous()
     ascending = values.sort(-1).values
     first = torch.searchsorted(ascending, values) + 1
@@ -122,8 +122,8 @@ def _rank_range(values: Tensor) -> tuple[Tensor, Tensor]:
 def element_match(scores: Tensor, values: Tensor) -> Tensor:
     """The fraction of elements whose rank among the scores is right (the metric EW).
 
-    An element is right if all ranks that ties leave to its score are ranks that ties leave to its
-    value; without ties, if the two ranks are equal.
+    Without ties, an element is right if the rank of its score equals the rank of its value. With
+    ties, every rank that its score can have must be one that its value can have.
 
     Args:
         scores: [..., n], predicted.
@@ -181,11 +181,11 @@ def regrouped(
     Args:
         scores: m predictions in any shape; each must have been made without the others of its list.
         values: true, the same shape.
-        size: of the new lists, <= m.
-        generator: of the shuffle.
+        size: the length of the new lists, <= m.
+        generator: the random generator of the shuffle.
 
     Returns:
-        Scores and values [m // size, size]; the rest is left out.
+        Scores and values [m // size, size]; a remainder is left out.
 
     Raises:
         TypeError: if one of them is no real tensor.
@@ -216,12 +216,12 @@ def ranking_cross_entropy(p: Tensor, target: Tensor, *, binary: bool = False) ->
         L = mean over columns of -sum_r Q_rc log P_rc,
         and if binary, of -sum_r (Q_rc log P_rc + (1 - Q_rc) log(1 - P_rc)).
 
-    The papers write the first and compute the second, as a mean over the n^2 entries, which is L/n.
+    The papers state the first but compute the second, as a mean over the n^2 entries, which is L/n.
 
-    log P is exact for P >= 1e-12. Below, it goes on as its tangent there: a probability that
-    underflows to 0 costs 28.6, its gradient is finite, and it does not vanish, as that of a clamped
-    logarithm would. log(1 - P) does the same below the machine epsilon, as 1 - P has no more
-    digits.
+    log P is exact for P >= 1e-12. Below that it is replaced by its tangent at 1e-12: a probability
+    that underflows to 0 costs 28.6, and its gradient is finite and does not vanish, as it would
+    with a clamped logarithm. log(1 - P) is treated in the same way where 1 - P is below the machine
+    epsilon, as it has no digits there.
 
     Args:
         p: [..., rank, input], in [0, 1].
@@ -266,12 +266,12 @@ def _safe_log(p: Tensor, least: float) -> Tensor:
 def spearman(ranks: Tensor, values: Tensor) -> Tensor:
     """Spearman's rho: the correlation of soft ranks with the ranks of values.
 
-    With hard ranks it is the coefficient itself, ties included. It does not depend on how far
-    apart soft ranks are, which a squared error does.
+    With hard ranks it is the coefficient itself, ties included. Unlike a squared error it does not
+    depend on how far apart soft ranks are.
 
     Args:
-        ranks: [..., n], soft or hard; also, any scores, whose linear correlation with the true
-            ranks it then is.
+        ranks: [..., n], soft or hard. Any scores can be given too; the result is then their linear
+            correlation with the true ranks.
         values: [..., n], true; equal ones share the mean of their ranks.
 
     Returns:
@@ -289,7 +289,7 @@ def spearman(ranks: Tensor, values: Tensor) -> Tensor:
     a = ranks - ranks.mean(-1, keepdim=True)
     b = hard_ranks(values).to(ranks.dtype)
     b = b - b.mean(-1, keepdim=True)
-    # What rounding leaves of equal numbers is no difference.
+    # Differences of equal numbers that are only rounding count as 0.
     noise = 8 * torch.finfo(ranks.dtype).eps * ranks.detach().abs().amax(-1, keepdim=True)
     a = torch.where(a.detach().abs().amax(-1, keepdim=True) > noise, a, 0.0)
     return _cosine((a * b).sum(-1), a.square().sum(-1), b.square().sum(-1))
@@ -325,7 +325,7 @@ def kendall(
         are equal. Twice differentiable. Memory is O(n^2) a list.
 
     Raises:
-        TypeError: if a tensor is no real one.
+        TypeError: if `x` or `values` is no real tensor.
         ValueError: if shapes differ, n = 0, NaN or inf are among them, or an option is unknown.
 
     Source: Kendall, A New Measure of Rank Correlation, 1938; Daniels, 1944.
@@ -334,7 +334,7 @@ def kendall(
     law: Distribution = as_distribution(dist)
     steepness = check_steepness(steepness)
     x, values = _pair("x", x, "values", values)
-    # F over all ordered pairs; the one of (j, i) is the F(-d) of (i, j).
+    # F for all ordered pairs; the entry of (j, i) is F(-d) for the pair (i, j).
     above = saturated(law(x[..., :, None] - x[..., None, :], scale_of(steepness)))
     soft = above - above.mT
     sign = _signs(values).to(soft.dtype)
@@ -353,16 +353,16 @@ def _signs(values: Tensor) -> Tensor:
 
 
 def _magnitude(x: Tensor) -> Tensor:
-    """The power of 2 just below the largest |x| of every list, [..., 1]: without gradient.
+    """The power of 2 just below the largest |x| of every list, [..., 1], without gradient.
 
-    Divided by it, huge numbers have finite sums, tiny ones squares above 0, and no digit changes.
+    Divided by it, huge numbers have finite sums and tiny ones nonzero squares; no digit changes.
     """
     exponent = torch.frexp(x.detach().abs().amax(-1, keepdim=True)).exponent
     return torch.exp2((exponent - 1).to(x.dtype))
 
 
 def _cosine(product: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """The product over sqrt(a b), for a b = 0 a constant 0."""
+    """The quotient product / sqrt(a b); a constant 0 if a b = 0."""
     is_defined = (a > 0) & (b > 0)
     a, b = (torch.where(is_defined, square, 1.0) for square in (a, b))
     return torch.where(is_defined, product, 0.0) / (a.sqrt() * b.sqrt())
@@ -437,7 +437,7 @@ def ndcg_of_ranks(ranks: Tensor, relevance: Tensor, gain: str = "exponential") -
 
 
 def _gains(relevance: Tensor, like: Tensor, gain: str) -> Tensor:
-    """What the elements [..., n] are worth."""
+    """The gains of elements with these relevances, [..., n]."""
     check_choice("gain", gain, ("exponential", "linear"))
     relevance = _floats("relevance", relevance)
     if relevance.shape != like.shape:
@@ -457,13 +457,13 @@ def _gains(relevance: Tensor, like: Tensor, gain: str) -> Tensor:
 
 
 def _discounts(like: Tensor) -> Tensor:
-    """What the ranks 1 .. n are worth."""
+    """The discounts 1 / log2(1 + r) of the ranks r = 1 .. n."""
     ranks = torch.arange(1, like.shape[-1] + 1, dtype=like.dtype, device=like.device)
     return 1 / torch.log2(1 + ranks)
 
 
 def _normalised(found: Tensor, gains: Tensor, discounts: Tensor) -> Tensor:
-    """DCG over the one of the best order, 0 if that is 0."""
+    """DCG divided by that of the best order; 0 if the latter is 0."""
     best = gains.sort(-1, descending=True).values[..., : len(discounts)]
     best = (best * discounts).sum(-1)
     is_defined = best > 0
@@ -471,11 +471,11 @@ def _normalised(found: Tensor, gains: Tensor, discounts: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------
-# what comes in
+# checks of arguments
 
 
 def _list(name: str, x: object) -> Tensor:
-    """A finite tensor [..., n], n >= 1; integers stay as they are, since floats may merge them."""
+    """A finite tensor [..., n], n >= 1; integers stay integers, as floats may merge them."""
     x = check_tensor(name, x)
     if x.is_complex():
         raise TypeError(f"{name} must be real, got {dtype_name(x.dtype)}")
@@ -500,7 +500,7 @@ def _floats(name: str, x: object) -> Tensor:
 
 
 def _pair(name: str, x: object, other_name: str, other: object) -> tuple[Tensor, Tensor]:
-    """Floats, and a list of the same shape on the same device."""
+    """`x` as floats, and `other` as a list of the same shape on the same device."""
     one, two = _floats(name, x), _list(other_name, other)
     if one.shape != two.shape:
         raise ValueError(

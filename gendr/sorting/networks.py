@@ -1,4 +1,4 @@
-"""Sorting networks as data: which wires meet in which layer, and which of them gets the minimum."""
+"""Sorting networks as data: the wires that each layer compares, and which gets the minimum."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Network:
     """
 
     n: int
-    # Left out of the hash, which would take milliseconds; equality still compares it.
+    # Not part of the hash, which would take milliseconds; equality still compares it.
     layers: tuple[Layer, ...] = field(hash=False, repr=False)
     name: str = "custom"
 
@@ -106,7 +106,7 @@ class Network:
 
 
 def layered(comparators: Iterable[Comparator]) -> tuple[Layer, ...]:
-    """Comparators in the order of a sequential program, each moved to the first layer it fits."""
+    """Arrange comparators of a sequential program in layers, each in the first that it fits."""
     layers: list[list[Comparator]] = []
     free: dict[int, int] = {}  # the first layer that leaves this wire free
     for low, high in comparators:
@@ -119,13 +119,13 @@ def layered(comparators: Iterable[Comparator]) -> tuple[Layer, ...]:
 
 
 def _generator(comparators: Callable[[int], Iterable[Comparator]]) -> Callable[[int], Network]:
-    """The networks of a sequential program, kept by n."""
+    """Turn a function that yields comparators into one that makes networks, cached by n."""
 
     @cache
     def built(n: int) -> Network:
         return Network(n, layered(comparators(n)), f"{comparators.__name__}({n})")
 
-    # The check comes before the cache, in which 2, 2.0 and True would be equal.
+    # The check comes before the cache, in which 1, 1.0 and True would be equal keys.
     @wraps(comparators)
     def generator(n: int) -> Network:
         return built(check_count("n", n))
@@ -163,10 +163,10 @@ def _bitonic_sort(start: int, n: int, *, ascending: bool) -> Iterator[Comparator
 
 
 def _bitonic_merge(start: int, n: int, *, ascending: bool) -> Iterator[Comparator]:
-    """Sorts what first ascends, then descends.
+    """Sort a bitonic sequence: one that first ascends and then descends.
 
-    To reach 2m wires, m the largest power of two below n, imagine -inf on wires that are missing
-    at the end that gets the minimum: the sequence stays bitonic, and -inf stays where it is.
+    Let m be the largest power of two below n. To get 2m wires, imagine wires with -inf at the end
+    that receives the minima: the sequence stays bitonic, and -inf stays where it is.
     """
     if n > 1:
         m = 1 << ((n - 1).bit_length() - 1)

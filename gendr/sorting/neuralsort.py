@@ -23,7 +23,7 @@ class NeuralSort(RowSort):
     with n: the rows of evenly spaced inputs, h apart, are Gaussians of variance h / (2 steepness).
 
     Source: Grover et al., Stochastic Optimization of Sorting Networks via Continuous Relaxations
-        (ICLR 2019), equation (5); there descending, ranks from above.
+        (ICLR 2019), equation (5), which sorts in descending order.
     """
 
     name: ClassVar[str] = "neuralsort"
@@ -32,12 +32,12 @@ class NeuralSort(RowSort):
         """The formula of the paper in plain torch: P [..., n, n] of x [..., n]."""
         n = x.shape[-1]
         rank = torch.arange(1, n + 1, dtype=x.dtype, device=x.device)
-        # Arguments have up to 4 n times the size of x. Where x is huge they are computed for a
-        # smaller one, by a power of 2, which changes no digit.
+        # Arguments are up to 4 n times as large as x. For huge x they are computed from x divided
+        # by a power of 2, which changes no digit.
         is_huge = x.detach().abs().amax(-1, keepdim=True) > SHRINK * torch.finfo(x.dtype).max
         shrink = torch.where(is_huge, SHRINK, 1.0).to(x.dtype)
         x = x * shrink
-        # What all arguments of a row have in common does not matter, but it costs digits.
+        # A common shift of all arguments of a row has no effect, but it would cost digits.
         x = x - x.detach().mean(-1, keepdim=True)
         total = (x[..., :, None] - x[..., None, :]).abs().sum(-1)
         arguments = (2 * rank - n - 1)[:, None] * x[..., None, :] - total[..., None, :]
@@ -56,7 +56,7 @@ class NeuralSort(RowSort):
     def run_backward(
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """For g = dL/dp: dL/dx [B, n], and every matrix' part of dL/dsteepness [B], float64."""
+        """From g = dL/dp: dL/dx [B, n], and each matrix's part of dL/dsteepness [B]; float64."""
         from gendr.sorting.backends.cpu import row_kernels as kernels
 
         batch, n = x.shape

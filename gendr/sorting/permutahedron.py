@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Regularization: TypeAlias = Literal["l2", "entropic"]
 REGULARIZATIONS = ("l2", "entropic")
-# With fewer values than this in the batch, handing rows to threads takes longer than the rows.
+# With fewer values than this in the batch, sharing rows among threads costs more than it gains.
 _WORTH_THREADS = 1 << 16
 
 
@@ -89,7 +89,7 @@ class FastSort(Sort):
         return self._project(_Ranks, x)
 
     def _project(self, function: type[torch.autograd.Function], x: Tensor) -> Tensor:
-        """What the function computes of x; `torch.compile` cannot look inside, and breaks here."""
+        """Apply the function to x; `torch.compile` cannot trace it and breaks the graph here."""
         if torch.compiler.is_compiling():
             return torch.compiler.disable(FastSort._run)(self, function, x)  # pyright: ignore[reportCallIssue]
         return self._run(function, x)
@@ -143,7 +143,7 @@ class _Ranks(torch.autograd.Function):
             to_s = g - blocks.sum(g) / blocks.sizes(g)
         to_steepness = None
         if ctx.needs_input_grad[1]:
-            # Within a block the gradient to s sums to 0: only differences of x matter.
+            # Within a block the gradient of s sums to 0, so only differences of x matter.
             z = blocks.sorted(x)
             to_steepness = (to_s * (z - z.gather(-1, blocks.starts))).sum()
         return steepness * blocks.unsorted(to_s).reshape(x.shape), to_steepness, None, None
@@ -201,7 +201,7 @@ def _rows(x: Tensor) -> np.ndarray[Any, Any]:
 
 
 def _run(kernel: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
-    """Call kernel(rows, *args, start, stop) on the rows of the first array, by threads if many."""
+    """Call kernel(rows, *args, start, stop) on the rows of the first array, in threads if large."""
     if rows.size < _WORTH_THREADS:
         kernel(rows, *args, 0, len(rows))
     else:
@@ -211,7 +211,7 @@ def _run(kernel: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
 def _forward(
     kernel: Any, x: Tensor, steepness: float, entropic: bool
 ) -> tuple[Tensor, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """What the kernel computes [..., n], the order that sorts x [rows, n], and the blocks."""
+    """The result of the kernel [..., n], the order that sorts x [rows, n], and the blocks."""
     import numpy as np
 
     rows = _rows(x)
@@ -219,7 +219,7 @@ def _forward(
     order, starts = np.empty(rows.shape, np.int64), np.empty(rows.shape, np.int32)
 
     def sort_and_project(rows: np.ndarray[Any, Any], start: int, stop: int) -> None:
-        # NumPy sorts in vectors: 5 to 10 times as fast as torch on the CPU.
+        # NumPy's sort is vectorised: 5 to 10 times as fast as torch's on the CPU.
         order[start:stop] = np.argsort(rows[start:stop], axis=-1)
         kernel(rows, order, steepness, entropic, _rows(result), starts, start, stop)
 
@@ -228,9 +228,9 @@ def _forward(
 
 
 class _Blocks:
-    """The order of the values and their blocks, fixed: all that is not smooth in a projection.
+    """The order of the values and their blocks, held constant: the parts that are not smooth.
 
-    With them the gradient is written in torch, so that it can be differentiated in turn.
+    Given these, the gradient is written in torch, so that it can be differentiated again.
     """
 
     def __init__(self, order: np.ndarray[Any, Any], starts: np.ndarray[Any, Any]) -> None:
@@ -240,11 +240,11 @@ class _Blocks:
         self._ids = (self.starts + torch.arange(rows)[:, None] * n).flatten()
 
     def sorted(self, x: Tensor) -> Tensor:
-        """X [..., n] as [rows, n] in the order of ranks."""
+        """Bring x [..., n] into the order of ranks, as [rows, n]."""
         return x.reshape(self.order.shape).gather(-1, self.order)
 
     def unsorted(self, x: Tensor) -> Tensor:
-        """X [rows, n] from the order of ranks to that of the input."""
+        """Bring x [rows, n] from the order of ranks back to that of the input."""
         return torch.zeros_like(x).scatter(-1, self.order, x)
 
     def sum(self, x: Tensor) -> Tensor:
@@ -253,13 +253,13 @@ class _Blocks:
         return sums[self._ids].view_as(x)
 
     def sizes(self, like: Tensor) -> Tensor:
-        """At every position, how many its block has."""
+        """At every position, the size of its block."""
         return self.sum(torch.ones_like(like))
 
     def normalised(self, x: Tensor) -> Tensor:
-        """X [rows, n] > 0, divided by its sum over the block."""
+        """Divide x [rows, n] > 0 by its sum over the block."""
         return x / self.sum(x)
 
     def positions(self, like: Tensor) -> Tensor:
-        """0 .. n - 1, for every row."""
+        """The positions 0 .. n - 1 for every row."""
         return torch.arange(like.shape[-1], dtype=like.dtype).expand(self.order.shape)

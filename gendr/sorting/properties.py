@@ -22,9 +22,9 @@ from gendr.distributions import CallableDistribution, Distribution, as_distribut
 from gendr.distributions.registry import DistributionLike
 from gendr.sorting.relaxed import check_symmetric
 
-# Relative; laws keep their digits in both tails, so rounding stays orders of magnitude below.
+# Relative. Laws are accurate in both tails, so rounding errors are orders of magnitude smaller.
 TOLERANCE = 1e-9
-# A CDF of the user's may lose its relative accuracy in the tail: smaller values are not read.
+# A user's CDF may be inaccurate in the tail, so smaller values of it are ignored.
 CALLABLE_FLOOR = 1e-6
 # A swap that grows faster than t^0.01 where the grid ends counts as unbounded.
 LEAST_GROWTH = 0.01
@@ -36,8 +36,8 @@ _LOW, _HIGH, _STEP = math.log(1e-8), math.log(1e16), 1e-3  # of log t
 def is_monotonic(dist: DistributionLike) -> bool:
     """Whether min_F(x, 0) never decreases: whether no gradient has the wrong sign.
 
-    Decreases by less than 1e-9 of its value are not seen, nor what happens within 0.1 % of an x.
-    A CDF of the user's is read down to 1e-6.
+    Relative decreases below 1e-9 are not detected, nor any that happen within 0.1 % of an x. A CDF
+    of the user's is used down to 1e-6.
 
     Args:
         dist: a symmetric distribution, its transforms included.
@@ -47,7 +47,7 @@ def is_monotonic(dist: DistributionLike) -> bool:
         ValueError: it is not symmetric.
     """
     _, log_min = _log_swap(_symmetric(dist))
-    # -inf first stands for a law that is 0 already: min_F is 0, and stays so.
+    # If all values are -inf, the law is 0 everywhere, and min_F is constant.
     drop = torch.where(log_min.isneginf().all(), 0.0, log_min.cummax(0).values - log_min)
     return bool((drop <= TOLERANCE).all())
 
@@ -56,16 +56,17 @@ def is_monotonic(dist: DistributionLike) -> bool:
 def error_bound(dist: DistributionLike, scale: float | None = None) -> float:
     """The largest error of one swap, sup_x x F(-x); inf if there is none (Definition 3.4).
 
-    Accurate to 1e-9, relative. What grows faster than t^0.01 at the end of the grid is unbounded; a
-    CDF of the user's is read down to 1e-6, and unbounded if the error still grows there.
+    The relative accuracy is 1e-9. An error that grows faster than t^0.01 at the end of the grid
+    counts as unbounded. A CDF of the user's is used down to 1e-6; if the error still grows there,
+    it counts as unbounded.
 
     Args:
         dist: a symmetric distribution, its transforms included.
-        scale: the inverse of the steepness; the error then has the units of x. Without it, the
-            scale at which F has slope 1 at 0, so that laws of different widths compare as in
-            Table 3.1; the error at a slope alpha is 1 / alpha times this. With art or squared, F
-            itself has there the slope inf or 0, and the law under the transform gets slope 1. That
-            is how Table 3.1 has its .0302 for logistic: art(1/2) at steepness 4.
+        scale: the inverse of the steepness; the error has the units of x. By default it is the
+            scale at which F has slope 1 at 0, so that laws of different widths can be compared
+            as in Table 3.1; the error at a slope alpha is 1 / alpha times this. With art or
+            squared, the slope of F itself at 0 is 0 or inf, and the law under the transform
+            gets slope 1. That gives the .0302 of Table 3.1: logistic with art(1/2), steepness 4.
 
     Raises:
         TypeError: it is no distribution, or the scale no number.
@@ -78,7 +79,7 @@ def error_bound(dist: DistributionLike, scale: float | None = None) -> float:
     top = float(log_min[best])
     if top == -math.inf:
         return 0.0  # a hard swap
-    # From one step before to one after, in 1e-4 of a step.
+    # From one step before to one step after, in increments of 1e-4 of a step.
     near = grid[best] + _STEP * torch.linspace(-1, 1, 20001, dtype=grid.dtype)
     top = max(top, float(_log_swap_at(dist, near).max()))
     tail = log_min[-100:]
@@ -93,7 +94,7 @@ def error_bound(dist: DistributionLike, scale: float | None = None) -> float:
 
 
 def _power(dist: Distribution) -> float:
-    """The p of x = t^p, where the law is evaluated at t = phi(x); errors go with scale^p."""
+    """The p of x = t^p, where the law is evaluated at t = phi(x); errors grow as scale^p."""
     return 0.5 if dist.is_squared else 1 / (1 - dist.art_exponent)
 
 
@@ -104,7 +105,7 @@ def _log_swap_at(dist: Distribution, log_t: Tensor) -> Tensor:
 
 
 def _log_swap(dist: Distribution) -> tuple[Tensor, Tensor]:
-    """The grid of log t and log(x F(-x)) on it, as far as the law is read."""
+    """The grid of log t, and log(x F(-x)) on it, where the law is accurate enough."""
     grid = torch.arange(_LOW, _HIGH, _STEP, dtype=torch.float64) + _log_quartile(dist)
     log_min = _log_swap_at(dist, grid)
     if isinstance(dist.law, CallableDistribution):
@@ -119,7 +120,7 @@ def _log_quartile(dist: Distribution) -> float:
 
 
 def _symmetric(dist: DistributionLike) -> Distribution:
-    """The distribution, if F(-x) = 1 - F(x) for x > 0; a CDF of the user's is compared there."""
+    """Return the distribution if F(-x) = 1 - F(x); a user's CDF is tested at some x > 0."""
     dist = check_symmetric(as_distribution(dist))
     if isinstance(dist.law, CallableDistribution):
         x = (torch.linspace(-20, 20, 201, dtype=torch.float64) + _log_quartile(dist)).exp()

@@ -31,14 +31,14 @@ from gendr.sorting.networks import Network, network
 class NetworkSort(PermutationSort):
     """A sorting network whose comparators swap with a probability.
 
-    Two values a, b stay where they are with probability F((b - a) * steepness), F the CDF of the
-    noise on their difference, and swap with the rest; the expected values go on to the next layer.
-    P is doubly stochastic.
+    A comparator leaves two values a, b in place with probability F((b - a) * steepness) and swaps
+    them otherwise; F is the CDF of the noise on their difference. The expected values go on to the
+    next layer. P is doubly stochastic.
 
     Args:
         steepness: inverse of the scale of F. With art and with squared distributions it is applied
-            after the power of the difference, as the papers do. Their inverse temperature beta is
-            the same for all laws but reciprocal, whose beta is half of it.
+            after the power of the difference, as in the papers. It equals their inverse
+            temperature beta for all laws except reciprocal, for which beta is half of it.
         dist: a symmetric distribution: a name, a `Distribution` or a CDF of your own, for which
             F(-z) = 1 - F(z) is not checked. The default is monotonic, so that no gradient has the
             wrong sign, its error is bounded, it is smooth, and in the thesis' Table 3.7 it is the
@@ -61,7 +61,7 @@ class NetworkSort(PermutationSort):
     dist: DistributionLike = "cauchy"
     art: float = 0.0
     backend: str = "auto"
-    # What `dist` and `art` come to.
+    # The distribution that `dist` and `art` define.
     law: Distribution = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -97,10 +97,10 @@ class NetworkSort(PermutationSort):
 
     def ranks(self, x: Tensor) -> Tensor:
         """The expected rank under each column of P, without P."""
-        if torch.compiler.is_compiling():  # which cannot make a network
+        if torch.compiler.is_compiling():  # it cannot build a network
             return super().ranks(x)
         wires, backend, (_, keep, swap) = self._walk(x)
-        # P^T positions. The layers are symmetric, so P^T is the network backwards.
+        # The ranks are P^T @ positions. Layers are symmetric, so P^T is the network in reverse.
         positions = torch.arange(1, wires.n + 1, dtype=x.dtype, device=x.device)
         payload = positions[:, None].expand(len(keep), -1, -1)
         wires = backwards(wires)
@@ -108,7 +108,7 @@ class NetworkSort(PermutationSort):
 
     def _walk(self, x: Tensor) -> tuple[Network, Backend, Gated]:
         n = x.shape[-1]
-        # What `torch.compile` traces through is the reference, which its own compiler makes fast.
+        # `torch.compile` traces the reference backend, which its own compiler makes fast.
         name = "reference" if torch.compiler.is_compiling() else self.backend
         wires, backend, steepness = self.network_of(n), choose(name, x), self.steepness
         if isinstance(steepness, Tensor):
@@ -190,24 +190,24 @@ class CustomNetworkSort(NetworkSort):
 
 
 def ready(wires: Network) -> Network:
-    """The network with its arrays made: `torch.compile` can read them, but not make them."""
+    """Compute the cached arrays of a network: `torch.compile` can read them, but not make them."""
     _ = wires.pairs, wires.offsets
     return wires
 
 
 @constant
 def named(name: str, n: int) -> Network:
-    """The network of a name, `ready`."""
+    """The network with this name for n values, made `ready`."""
     return ready(network(name, n))
 
 
 def check_symmetric(dist: Distribution) -> Distribution:
-    """Return `dist` if F(-z) = 1 - F(z), or if it is a CDF of the user's, which is not looked into.
+    """Return `dist` if F(-z) = 1 - F(z); a CDF of the user's is not checked.
 
-    heaviside passes: it differs from a symmetric law at 0 only.
+    heaviside is accepted: it differs from a symmetric law only at 0.
 
     Raises:
-        ValueError: with the names of those that are.
+        ValueError: if it is not symmetric; the message lists distributions that are.
     """
     law, shift = dist.law, dist.total_shift()
     known = law.is_symmetric or isinstance(law, (Heaviside, CallableDistribution))
@@ -224,6 +224,6 @@ def check_symmetric(dist: Distribution) -> Distribution:
 
 @lru_cache(maxsize=256)
 def backwards(wires: Network) -> Network:
-    """The comparators in reverse order."""
+    """The network with its comparators in reverse order."""
     layers = tuple(layer[::-1] for layer in wires.layers[::-1])
     return Network(wires.n, layers, f"{wires.name} backwards")

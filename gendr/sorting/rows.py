@@ -1,8 +1,8 @@
 """Sorts whose permutation matrix is a softmax of every row: NeuralSort and SoftSort.
 
-On the CPU a fused kernel makes the matrix, and its gradient is computed from the matrix alone; no
-other tensor of that size exists. On other devices, under `torch.compile`, and where a graph of the
-backward pass is wanted for second derivatives, the formula of the paper runs in plain torch.
+On the CPU a fused kernel computes the matrix, and the gradient is computed from the matrix alone,
+so that no other tensor of that size exists. On other devices, under `torch.compile`, and for second
+derivatives, the formula of the paper is evaluated in plain torch.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from gendr.distributions.base import finite, saturated
 from gendr.sorting.base import Number, PermutationSort, Sort
 
 SHRINK = 2.0**-40  # makes room for sums over 2^38 values
-SMALL = 20_000  # entries of all matrices; to share less costs more than it saves
+SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
 
 
 def launch(kernel: Callable[..., None], units: int, entries: int, *args: Any) -> None:
-    """Run a kernel over 0 .. units - 1, on all threads if there are many entries to visit."""
+    """Run a kernel over 0 .. units - 1, on all threads if there are many entries to compute."""
     if entries < SMALL:
         kernel(*args, 0, units)
     else:
@@ -41,10 +41,10 @@ class RowSort(PermutationSort):
 
     With noise, the inputs are taken as the logarithms of scores, and every call draws one sample of
     the Plackett-Luce distribution over permutations, relaxed: Gumbel noise times `noise` is added
-    to x, from torch's generator (`torch.manual_seed` repeats it). Input i then is the largest with
-    probability softmax(x / noise)[i], and the others follow among themselves alike. Two calls, also
-    of `values` and `ranks`, draw two samples; `carried` moves its whole payload by one. For several
-    samples repeat x along a batch dimension.
+    to x, from torch's generator (`torch.manual_seed` repeats it). Input i is then the largest with
+    probability softmax(x / noise)[i], and the order of the others follows in the same way. Every
+    call draws a new sample, also calls of `values` and `ranks`; `carried` moves its whole payload
+    by one sample. For several samples repeat x along a batch dimension.
 
     Args:
         steepness: inverse of the temperature of the softmax.
@@ -80,7 +80,7 @@ class RowSort(PermutationSort):
         """The inputs with a fresh sample of the noise."""
         if self.noise == 0:
             return x
-        # The generator of exponential numbers may give 0, whose logarithm is infinite.
+        # The generator may give 0, whose logarithm is infinite.
         exponential = torch.empty_like(x).exponential_().clamp_(min=torch.finfo(x.dtype).tiny)
         return x - self.noise * exponential.log()
 
@@ -97,7 +97,8 @@ class RowSort(PermutationSort):
     def softmax(steepness: Number, arguments: Tensor) -> Tensor:
         """Rows of exp(steepness * arguments), normalised; finite arguments [..., n, n]."""
         if isinstance(steepness, Tensor):
-            # Every entry's part of the gradient by itself, so that no inf - inf is in their sum.
+            # Expanded, so that each entry's part of the gradient is saturated before they are
+            # summed.
             steepness = saturated(steepness.to(arguments.dtype).expand_as(arguments))
         return saturated((steepness * arguments).softmax(-1))
 
@@ -111,7 +112,7 @@ class RowSort(PermutationSort):
     def run_backward(
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """For g = dL/dp: dL/dx [B, n], and every matrix' part of dL/dsteepness [B], float64."""
+        """From g = dL/dp: dL/dx [B, n], and each matrix's part of dL/dsteepness [B]; float64."""
 
 
 def _number(value: Number) -> float:
@@ -119,7 +120,7 @@ def _number(value: Number) -> float:
 
 
 class _Rows(torch.autograd.Function):
-    """The kernels, with first derivatives of their own and all others from the reference."""
+    """The kernels, which also give first derivatives; higher ones come from the reference."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, steepness: Number, sort: RowSort) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]

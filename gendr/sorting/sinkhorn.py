@@ -18,10 +18,10 @@ from gendr.sorting.base import Number, PermutationSort, check_steepness
 
 Gradient: TypeAlias = Literal["implicit", "unrolled"]
 GRADIENTS = ("implicit", "unrolled")
-# A mass of about exp(-FAR) = 2e-28 and below is 0. It is far below the rounding of all others, and
-# products of such numbers would soon be subnormal, which slows the arithmetic down.
+# Masses of about exp(-FAR) = 2e-28 and below count as 0. They are far below the rounding of others,
+# and products of such numbers would soon be subnormal, which slows the arithmetic down.
 _FAR = 64.0
-# Sweeps of the unrolled algorithm from one test of the marginals to the next.
+# The unrolled algorithm tests the marginals after this many sweeps.
 _SWEEPS_PER_TEST = 10
 
 
@@ -41,10 +41,10 @@ class SinkhornSort(PermutationSort):
     gradient is lost in the squashing. `carried(squashed, x)` with a steepness of
     1 / (epsilon (n - 1)) is the paper's.
 
-    P is found by scaling rows and columns in turn (Sinkhorn's sweeps) from the potentials of the
-    hard sort: half way between neighbours, which is exact for two values and in the limits. Sweeps
-    converge slowly if the steepness is high: thousands do not suffice where neighbours differ by
-    more than a few 1 / steepness. So there are two ways:
+    P is found by scaling rows and columns in turn (Sinkhorn's sweeps). The start are the potentials
+    of the hard sort, half way between neighbours, which are exact for two values and in the limits.
+    Sweeps converge slowly if the steepness is high: thousands do not suffice if neighbours differ
+    by more than a few 1 / steepness. So there are two ways:
 
     - `gradient="implicit"`: every sweep is followed by a Newton step on the concave dual, and 1 to
       7 of them converge, also with ties, clusters and outliers. The gradient is that of the
@@ -61,7 +61,7 @@ class SinkhornSort(PermutationSort):
         steepness: 1 / epsilon, the weight of the entropy.
         iterations: sweeps at most.
         tolerance: the sweeps stop when the sums of all columns are this close to 1; those of rows
-            are 1. Unrolled sweeps test it every 10th time.
+            are 1. Unrolled sweeps are tested every 10th time.
         gradient: "implicit" or "unrolled".
 
     Raises:
@@ -98,11 +98,11 @@ class SinkhornSort(PermutationSort):
 
 
 def _centred(x: Tensor, steepness: Number) -> Tensor:
-    """The x [..., n] with the middle of its range moved to 0, and its wide gaps cut.
+    """Shift x [..., n] so that the middle of its range is 0, and shorten its wide gaps.
 
-    P does not depend on shifts; without one, derivatives to the steepness would cancel. Gaps that
-    `_kernel` will cut are cut here already, so that no product with the steepness overflows; as the
-    parts on either side are independent, each may be shifted too.
+    P does not depend on shifts, but without this one derivatives with respect to the steepness
+    would cancel. Gaps that `_kernel` would cut are shortened here already, so that no product with
+    the steepness overflows; the parts on either side are independent, so that each may be shifted.
     """
     keys, order = x.detach().sort(dim=-1)
     number = float(steepness.detach() if isinstance(steepness, Tensor) else steepness)
@@ -138,7 +138,7 @@ def _kernel(z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _running_sum(x: Tensor) -> Tensor:
-    """0, x_1, x_1 + x_2, .. of x [..., n - 1]."""
+    """The sums 0, x_1, x_1 + x_2, .. [..., n] of x [..., n - 1]."""
     return torch.nn.functional.pad(x.cumsum(-1), (1, 0))
 
 
@@ -155,7 +155,7 @@ def _scaled(k: Tensor, scaling: Tensor) -> Tensor:
 
 
 def _error(columns: Tensor) -> float:
-    """How far sums are from 1 at most."""
+    """The largest distance of the sums from 1."""
     return (columns.detach() - 1).abs().max().item() if columns.numel() else 0.0
 
 
@@ -188,7 +188,7 @@ class _Plan(torch.autograd.Function):
         scaling = torch.ones_like(z)
         for _ in range(iterations):
             sums = _column_sums(k, scaling)
-            if not _error(scaling * sums) > tolerance:  # nor if x was not checked and has a NaN
+            if not _error(scaling * sums) > tolerance:  # also ends for NaN, if x was not checked
                 break
             p = _scaled(k, 1 / sums)
             scaling = _solve(p, 1 - p.sum(-2)).exp() / sums
@@ -198,9 +198,10 @@ class _Plan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        # Written in P, which is the output of this function: so it can be differentiated again.
+        # Written in terms of P, the output of this function, so that it can be differentiated
+        # again.
         (p,), (grad,) = ctx.saved_tensors, grad_outputs
-        # To size 1, because the solution below may be far larger than its right-hand side.
+        # Scaled to size 1, because the solution below may be far larger than its right-hand side.
         size = grad.detach().abs().amax().clamp(min=1.0) if grad.numel() else grad.sum()
         grad = grad / size
         # P = exp(log K + a_j + b_i), with a and b such that the sums of dP vanish. The same is true
@@ -216,10 +217,10 @@ class _Plan(torch.autograd.Function):
 def _solve(p: Tensor, right: Tensor) -> Tensor:
     """The y [..., n] of mean 0 with (diag(columns of P) - P^T P) y = right, which sums to 0.
 
-    The matrix is the Laplacian of a graph with the weights P^T P. Written by its off-diagonal
-    alone it does not cancel where P is nearly hard. There weights vanish and parts of the graph
-    separate; a little on the diagonal, as much as elimination may lose by rounding, keeps it
-    solvable.
+    The matrix is the Laplacian of a graph with the weights P^T P. Built from its off-diagonal
+    entries alone it does not suffer from cancellation if P is nearly hard. In that case weights
+    vanish and the graph falls apart; a small number is added to the diagonal, as large as the
+    rounding errors of the elimination, to keep the system solvable.
     """
     n = p.shape[-1]
     matrix = p.mT @ p

@@ -20,17 +20,17 @@ from gendr.sorting.rows import RowSort, launch
 class SoftSort(RowSort):
     """P[i, :] = softmax_j(-steepness |sort(x)_i - x_j|^power).
 
-    The gradient flows through sort(x) as through a gather. Where two values are equal, the distance
-    has slope 0, also for a power below 1, whose slope there is infinite.
+    The gradient flows through sort(x) as through a gather. If two values are equal, the slope of
+    the distance counts as 0, also for a power below 1, for which it is infinite.
 
     Args:
         steepness: inverse of the temperature of the softmax.
         noise: scale of the Gumbel noise, not negative; 0 for the deterministic sort.
-        power: of the distance, positive. The paper uses 1 and 2, which have compiled kernels; rows
-            of power 1 are Laplace densities at the inputs, those of power 2 Gaussian ones.
+        power: power of the distance, positive. The paper uses 1 and 2, which have compiled kernels;
+            rows are then proportional to Laplace (1) or Gaussian (2) densities at the inputs.
 
     Source: Prillo and Eisenschlos, SoftSort: A Continuous Relaxation for the argsort Operator
-        (ICML 2020), equation (4); there descending, ranks from above.
+        (ICML 2020), equation (4), which sorts in descending order.
     """
 
     name: ClassVar[str] = "softsort"
@@ -44,7 +44,7 @@ class SoftSort(RowSort):
     def reference(self, x: Tensor, steepness: Number) -> Tensor:
         """The formula of the paper in plain torch: P [..., n, n] of x [..., n]."""
         ordered = x.sort(dim=-1, stable=True).values
-        # What overflows is the largest finite number: its row has a 0 there, and its gradient is 0.
+        # An overflow becomes the largest finite number: P is 0 there, and so is the gradient.
         difference = finite(ordered[..., :, None] - x[..., None, :])
         return self.softmax(steepness, -finite(self._distance(difference)))
 
@@ -53,14 +53,14 @@ class SoftSort(RowSort):
             return difference.abs()
         if self.power == 2:
             return difference.square()
-        # A slope that is infinite, at 0 or by overflow, must not meet a gradient of 0.
+        # An infinite slope, at 0 or by overflow, must not be multiplied by a gradient of 0.
         limit = (torch.finfo(difference.dtype).max / 2) ** min(1.0, 1 / self.power)
         moved = torch.where(difference == 0, 1.0, difference).abs().clamp(max=limit)
         return torch.where(difference == 0, 0.0, moved**self.power)
 
     @property
     def has_kernel(self) -> bool:
-        """Powers 1 and 2."""
+        """Whether there is a compiled kernel: for powers 1 and 2."""
         return self.power in (1, 2)
 
     def run_forward(
@@ -76,7 +76,7 @@ class SoftSort(RowSort):
     def run_backward(
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray, g: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """For g = dL/dp: dL/dx [B, n], and every matrix' part of dL/dsteepness [B], float64."""
+        """From g = dL/dp: dL/dx [B, n], and each matrix's part of dL/dsteepness [B]; float64."""
         from gendr.sorting.backends.cpu import row_kernels as kernels
 
         batch, n = x.shape

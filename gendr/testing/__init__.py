@@ -1,4 +1,4 @@
-"""What tests and benchmarks share: scenes, tolerances, the comparison of gradients.
+"""Helpers of tests and benchmarks: scenes, tolerances, the comparison of gradients.
 
 Beside them, each a module of its own: samples of the renderers (`instances`), kernels compiled
 without a GPU (`ahead_of_time`), tables in the pages of the documentation (`pages`), laws and

@@ -1,7 +1,8 @@
-"""Triton kernels compiled ahead of time to machine code, on machines without a GPU too.
+"""Compile Triton kernels ahead of time to machine code, also on machines without a GPU.
 
-A kernel is compiled once for every law, family and number of corners that it meets. These are those
-specialisations, with the arguments of a real launch, and what the machine code of each one uses.
+A kernel is compiled once for every law, family and number of corners with which it is launched.
+This module lists these specialisations, with the arguments of a real launch, and measures what the
+machine code of each one uses.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = [
 
 CAPABILITIES = (80, 90)  # compute capability times 10: Ampere, Hopper
 
-# What kernels take by pointer or by value; every other argument points to float32.
+# The arguments of kernels that are int32, or pointers to int32; all others point to float32.
 _INT32 = {
     "faces", "height", "width", "rows", "columns", "row_first", "row_last", "first_face",
     "first_tile", "listed", "shares",
@@ -57,10 +58,10 @@ class Specialisation:
     """One way in which a kernel is compiled.
 
     Attributes:
-        kernel: its name.
+        kernel: the name of the kernel.
         law: the base law, "" for kernels that take none.
         family: the family of T-conorms, "" for kernels that take none.
-        sides: corners of a face: 3, or 4 where the near plane cut one.
+        sides: corners of a face: 3, or 4 if the near plane cut some face.
         scalars: whether a backward kernel computes the gradients of scale and shift too, and of
             shape and p where the law and the family have them.
     """
@@ -79,14 +80,14 @@ class Specialisation:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a compiled kernel uses.
+    """The resources that a compiled kernel uses.
 
     Attributes:
-        registers: per thread.
-        local: bytes of a thread's local memory, which lies off the chip: what was spilled.
+        registers: registers per thread.
+        local: bytes of local memory per thread, which is off the chip: spilled registers.
         shared: bytes of shared memory per program.
         size: bytes of the binary.
-        seconds: of processor time that compiling it took, the assembler's included.
+        seconds: processor time of the compilation, including the assembler.
     """
 
     registers: int
@@ -97,10 +98,10 @@ class Usage:
 
 
 def specialisations() -> Iterator[Specialisation]:
-    """All of them: every kernel with every law and family; those without a law first.
+    """All specialisations: every kernel with every law and family; those without a law first.
 
-    Left out: gradients added by atomics, and gradients of some of the scalars only. Both are parts
-    of what is here.
+    Gradients that are added by atomics, and gradients of only some scalars, are left out: their
+    code is contained in that of others.
     """
     from gendr.distributions import names as laws
     from gendr.tnorms import names as families
@@ -197,7 +198,7 @@ def _options(x: Specialisation) -> dict[str, Any]:
 
 
 def _source(x: Specialisation) -> Any:
-    """What Triton compiles."""
+    """The source object that Triton compiles."""
     from triton.compiler import ASTSource
 
     from gendr.rendering.backends.triton.tiles import interpreted
@@ -205,7 +206,7 @@ def _source(x: Specialisation) -> Any:
     if interpreted():
         raise RuntimeError("TRITON_INTERPRET is set, and then Triton compiles nothing; unset it")
     function, types = _function(x.kernel), signature(x.kernel)
-    # torch aligns what it allocates to 16 bytes at least, and Triton counts on it.
+    # torch aligns its memory to at least 16 bytes, and Triton specialises on that.
     aligned = {
         (i,): [["tt.divisibility", 16]]
         for i, kind in enumerate(types.values())
@@ -215,7 +216,7 @@ def _source(x: Specialisation) -> Any:
 
 
 def fingerprint(x: Specialisation) -> str:
-    """A hash of what the machine code depends on but the target: code, constants, Triton's version.
+    """A hash of all that the machine code depends on except the target: code, constants, Triton.
 
     Raises:
         RuntimeError: under TRITON_INTERPRET.
@@ -227,12 +228,12 @@ def fingerprint(x: Specialisation) -> str:
 
 
 def compile_ahead(x: Specialisation, capability: int, **options: Any) -> Usage:
-    """Compile for a GPU that need not be there. The cache on disk is left alone.
+    """Compile for a GPU that need not be present. The cache on disk is not used.
 
     Args:
         x: what to compile.
-        capability: of the GPU, times 10; see `CAPABILITIES`.
-        **options: of the compiler, instead of those that the backend gives.
+        capability: the compute capability of the GPU, times 10; see `CAPABILITIES`.
+        **options: options of the compiler, which replace those of the backend.
 
     Raises:
         RuntimeError: under TRITON_INTERPRET.
@@ -243,13 +244,13 @@ def compile_ahead(x: Specialisation, capability: int, **options: Any) -> Usage:
 def compile_launch(
     kernel: Any, args: tuple[Any, ...], constants: dict[str, Any], capability: int
 ) -> Usage:
-    """Compile what a launch would, without launching it; its tensors may be on the CPU.
+    """Compile what a launch would compile, without launching; the tensors may be on the CPU.
 
     Args:
-        kernel: a kernel of ours.
-        args: of the launch: tensors, ints and floats.
-        constants: of the launch, options of the compiler among them.
-        capability: of the GPU, times 10.
+        kernel: a kernel of this package.
+        args: the arguments of the launch: tensors, ints and floats.
+        constants: the compile-time arguments of the launch, including options of the compiler.
+        capability: the compute capability of the GPU, times 10.
     """
     from triton.compiler import ASTSource
 
@@ -274,7 +275,7 @@ def compile_launch(
 
 
 def _compiled(source: Any, capability: int, options: dict[str, Any]) -> Usage:
-    """What the machine code of a source uses."""
+    """Compile a source and return the resources of its machine code."""
     import triton
     from triton import knobs
     from triton.backends.compiler import GPUTarget

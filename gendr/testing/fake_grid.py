@@ -1,6 +1,6 @@
-"""A task that costs nothing, and drivers of a grid that are killed at random moments.
+"""A task that takes no time, and grid processes that are killed at random moments.
 
-Worker processes import it by its name, which is why it is no part of a test.
+Worker processes import it by its name, so it cannot be part of a test file.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class FakeTask:
 
     @classmethod
     def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> FakeTask:
-        """Only tests make this task, by its own fields."""
+        """Not implemented: tests make this task from its fields."""
         raise NotImplementedError
 
     def protocol_json(self) -> str:
-        """The same for all of them."""
+        """The same protocol for all instances of this task."""
         return '{"task":"fake"}'
 
     def run(
@@ -63,7 +63,7 @@ class FakeTask:
         seed: int = 0,
         progress: Callable[[float], None] | None = None,
     ) -> Outcome:
-        """Leave a mark, wait, then do what the name of the instance asks for."""
+        """Leave a mark, wait, and then behave as the name of the instance says."""
         marks = Path(self.folder) / str(zlib.crc32(instance.name.encode()))
         is_first = not marks.exists()
         with marks.open("a") as file:
@@ -77,7 +77,7 @@ class FakeTask:
 
 
 def outcome_of(name: str, seed: int = 0) -> Outcome:
-    """What the fake task gives for an instance, whose picture is not a real one."""
+    """The outcome of the fake task for an instance, with a dummy picture."""
     score = random.Random(f"{name} {seed}").random()
     trials = tuple(Trial(10.0**-k, 0.1, seed, score + k) for k in range(3))
     return Outcome(name, score, 1.0, 0.1, 0.01, trials, b"picture of " + name.encode())
@@ -96,7 +96,7 @@ def is_running(pid: int) -> bool:
 
 
 def results_of(path: str | Path) -> dict[str, tuple[float, str]]:
-    """Score and date of every instance in a file, by name; none while there is no file yet."""
+    """Score and date of every instance in a file, by name; empty while there is no file."""
     with suppress(StoreError), Store(path) as store:
         return {
             r.instance: (r.score, r.finished) for run in store.runs() for r in store.results(run)
@@ -105,7 +105,7 @@ def results_of(path: str | Path) -> dict[str, tuple[float, str]]:
 
 
 def drive(path: str | Path, names: Sequence[str], task: FakeTask, workers: int) -> None:
-    """Run the fake task; what the script does, without its imports."""
+    """Run the fake task on a grid, as the script does, but without its imports."""
     with Store(path, write=True) as store:
         run = store.begin(task.name, task.protocol_json(), 0)
         run_grid(store, run, [Job(name, name, 0.1) for name in names], LocalExecutor(task, workers))
@@ -114,12 +114,12 @@ def drive(path: str | Path, names: Sequence[str], task: FakeTask, workers: int) 
 def kill_and_resume(
     path: str | Path, marks: str, names: Sequence[str], pairs: int, seed: int
 ) -> list[dict[str, tuple[float, str]]]:
-    """Start two drivers, kill both at random moments, and so on; then finish.
+    """Repeatedly start two drivers and kill both at random moments; then let one finish.
 
-    Drivers are forked from here, so that only their workers have to wait for imports.
+    Drivers are forked from this process, so that only their workers have to wait for imports.
 
     Returns:
-        The results after each round, the last of which was not disturbed.
+        The results after each round; in the last round nothing was killed.
     """
     rng = random.Random(seed)
     task = FakeTask(marks, seconds=0.1)
@@ -151,7 +151,7 @@ def _fork(function: Callable[..., object], *args: Any) -> int:
 
 
 def main() -> None:
-    """Print the rounds of `kill_and_resume`, whose arguments are the first of the command line.
+    """Run `kill_and_resume` with the arguments in argv[1], and print its result.
 
     Both are JSON.
     """

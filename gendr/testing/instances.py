@@ -1,4 +1,4 @@
-"""Samples of the 1242 renderers, for tests that have no time for all of them."""
+"""Samples of the 1242 renderers, for tests for which all of them would take too long."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def sample(seed: int, *, every: bool = False) -> list[Instance]:
     """The covering set and a tenth of the other instances, in their usual order.
 
     Args:
-        seed: of the draw; the same seed gives the same sample.
-        every: all 1242 instead.
+        seed: the seed of the draw; the same seed gives the same sample.
+        every: whether to return all 1242 instead.
     """
     if every:
         return list(instances())

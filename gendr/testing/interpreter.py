@@ -1,4 +1,4 @@
-"""Triton's interpreter without the work that it repeats."""
+"""A faster Triton interpreter, for tests: without its repeated work."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["patched_once_per_launch"]
 
 @contextmanager
 def patched_once_per_launch() -> Generator[None]:
-    """Kernels are interpreted in about half the time, with the same results.
+    """A context in which kernels are interpreted in about half the time, with the same results.
 
-    To interpret a kernel Triton replaces the functions of `triton.language`. It does so at the
-    launch, and looks for what is left to replace at every call of a function inside the kernel,
-    which takes longer than the call. Here it looks at the first of those calls only, for every
-    module that it is to patch.
+    To interpret a kernel, Triton replaces the functions of `triton.language`. It does so at the
+    launch, and at every call of a function inside the kernel it searches for functions that are not
+    replaced yet, which takes longer than the call. In this context it searches only at the first
+    such call, for every module that it has to patch.
     """
     from triton.runtime import interpreter
 
@@ -28,7 +28,7 @@ def patched_once_per_launch() -> Generator[None]:
 
     @functools.cache
     def seen_by(function: Any) -> frozenset[str]:
-        """The modules that are patched for a function: those of the language that it sees."""
+        """The modules to patch for a function: those of the language among its globals."""
         modules = (interpreter.tl, interpreter.tl.core)
         names = function.__globals__.values()
         return frozenset(m.__name__ for m in modules if any(x is m for x in names))

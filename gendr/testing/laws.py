@@ -1,6 +1,6 @@
-"""Distributions as test cases, with CDFs in 120-digit arithmetic that share no code with them.
+"""Distributions as test cases, with independent CDFs in 120-digit arithmetic.
 
-Needs mpmath. Importing this module sets its precision: every number here is one of 120 digits.
+Needs mpmath. Importing this module sets the precision of mpmath to 120 digits.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ mp.mp.dps = 120
 
 HALF: Any = mp.mpf(1) / 2
 
-# Every base member with the parameters that its class gives as examples.
+# Every law with the parameters that its class gives as examples.
 EXAMPLES = [law for cls in distributions.laws().values() for law in cls.examples()]
-# All but the step, which has no density and no inverse.
+# All except the step, which has no density and no inverse.
 SMOOTH = [law for law in EXAMPLES if law.name != "heaviside"]
 
 
@@ -44,7 +44,7 @@ def _clip(z: Any) -> Any:
     return max(mp.mpf(0), min(mp.mpf(1), (1 + z) / 2))
 
 
-# F(z) as it is defined, without any thought of cancellation; the second argument is the shape.
+# F(z) by its definition, without regard to cancellation; the second argument is the shape.
 CDF: dict[str, Any] = {
     "heaviside": lambda z, _: mp.mpf(0) if z < 0 else mp.mpf(1),
     "uniform": lambda z, _: _clip(z),
@@ -82,7 +82,7 @@ def exact_cdf(law: Law, z: float | Tensor) -> Any:
 
 def exact_sf(law: Law, z: float | Tensor) -> Any:
     """1 - F(z), as a number of mpmath."""
-    # 120 digits leave 20 of a tail of 1e-100.
+    # With 120 digits, 20 digits are left of a tail of 1e-100.
     return 1 - exact_cdf(law, z)
 
 
@@ -90,7 +90,7 @@ def exact_pdf(law: Law, z: float | Tensor) -> Any:
     """The slope of F at z, as a number of mpmath."""
     x, shape = mp.mpf(float(z)), law.shape_parameter
     step = mp.mpf(10) ** -40
-    if law.name == "gamma":  # differences of its cdf are slow
+    if law.name == "gamma":  # numerical differentiation of its cdf is slow
         a = mp.mpf(float(shape or 0))
         return x ** (a - 1) * mp.exp(-x) / mp.gamma(a)
     return (CDF[law.name](x + step, shape) - CDF[law.name](x - step, shape)) / (2 * step)

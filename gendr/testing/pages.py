@@ -10,7 +10,7 @@ __all__ = ["fill", "table"]
 
 
 def fill(page: Path, name: str, lines: Sequence[str]) -> None:
-    """Replace what stands between `<!-- begin NAME -->` and `<!-- end NAME -->`.
+    """Replace the lines between `<!-- begin NAME -->` and `<!-- end NAME -->` in a page.
 
     Raises:
         ValueError: if the page does not hold the two comments exactly once.

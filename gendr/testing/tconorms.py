@@ -1,4 +1,4 @@
-"""T-conorms as test cases, with their pairwise forms in mpmath as table B.2 of the thesis has them.
+"""T-conorms as test cases, with their pairwise forms, from table B.2 of the thesis, in mpmath.
 
 Needs mpmath.
 """
@@ -30,7 +30,7 @@ FORMS: dict[str, Any] = {
     "schweizer_sklar": lambda a, b, p: 1 - ((1 - a) ** p + (1 - b) ** p - 1) ** (1 / p),
 }
 
-# The benchmark, and parameters outside it.
+# The T-conorms of the benchmark, and further parameters.
 TCONORMS = (
     *benchmark_tconorms(),
     *map(tconorm, ("hamacher(1)", "hamacher(0.01)", "frank(1.01)", "frank(1e-6)", "frank(1e6)")),
@@ -43,7 +43,7 @@ PARAMETRIC = tuple(t for t in ARCHIMEDEAN if isinstance(t, Parametric))
 
 
 def pairwise(t: TConorm, a: Any, b: Any) -> Any:
-    """The published form; the axioms fix the edges, where some forms divide by 0."""
+    """The published form; where it divides by 0, at the edges, the axioms give the value."""
     if a == 0 or b == 1:
         return b
     if b == 0 or a == 1:

@@ -1,4 +1,4 @@
 """The implementations of sorting networks: `reference`, `cpu` and `triton`.
 
-`interface` says what a backend offers, `choice` picks one.
+`interface` defines what a backend must offer, `choice` selects one.
 """

@@ -1,4 +1,4 @@
-"""Which backend relaxes a sorting network: chosen by device, or named."""
+"""The choice of the backend of relaxed sorting networks: by device, or by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gendr.sorting.backends.interface import Backend
 
 
 def _module(name: str) -> Backend:
-    """Import a backend; spelt out, because `torch.compile` does not trace `import_module`."""
+    """Import a backend, by plain statements: `torch.compile` cannot trace `import_module`."""
     if name == "cpu":
         from gendr.sorting.backends.cpu import backend as module
     elif name == "triton":
@@ -29,7 +29,7 @@ def _reason(name: str) -> str | None:
 
 
 def backends() -> dict[str, str | None]:
-    """Every backend's name -> None if it is usable here, else the reason why not."""
+    """The names of all backends; the values are None if usable here, else the reason why not."""
     return {name: _reason(name) for name in NAMES}
 
 

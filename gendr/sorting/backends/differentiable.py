@@ -1,7 +1,7 @@
-"""What makes the kernels of a compiled backend differentiable, once for all of them.
+"""Autograd functions around the kernels of a compiled backend, shared by all such backends.
 
-Kernels are plain functions without autograd. The first derivative is a kernel; if a graph of the
-backward pass is wanted, the reference makes it.
+Kernels are plain functions without autograd. The first derivative is a kernel too; if a graph of
+the backward pass is wanted, for second derivatives, the reference backend makes it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from gendr.sorting.networks import Network
 
 
 def has_kernel(dist: Distribution) -> bool:
-    """Whether kernels can evaluate it: a law of the registry that no tensor of the user's enters.
+    """Whether kernels can evaluate it: a law of the registry whose parameters are all numbers.
 
-    What is left is F(sign(d) |d|^p steepness), see `power`: with neither shift nor reversal, as a
-    swap is symmetric. Everything else is for the reference.
+    Then it is F(sign(d) |d|^p steepness), see `power`, without shift or reversal, as comparators
+    need symmetric distributions. Everything else is left to the reference.
     """
     law, shift = dist.law, dist.total_shift()
     if not isinstance(law, Law) or law.shape_parameter is not None or isinstance(shift, Tensor):
@@ -33,7 +33,7 @@ def has_kernel(dist: Distribution) -> bool:
 
 
 def power(dist: Distribution) -> float:
-    """The p of sign(d) |d|^p, what a law with transforms makes of a difference d: 2 squared."""
+    """The p of sign(d) |d|^p, into which a law's transforms turn a difference d; 2 for squared."""
     return 2.0 if dist.is_squared else 1.0 - dist.art_exponent
 
 
@@ -62,10 +62,10 @@ def _again(
     inputs: Sequence[object],
     grads: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
-    """Gradients of `inputs` through an evaluation of `function`, as a graph."""
+    """Evaluate `function` again and return the gradients of `inputs` through it, with a graph."""
     wanted = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
     with torch.enable_grad():
-        # The zero keeps an output that depends on nothing, as of n = 1, in the graph.
+        # The zero keeps an output that depends on no input, as for n = 1, in the graph.
         zero = sum(t.sum() for t in wanted) * 0
         used = [(out + zero, g) for out, g in zip(function(), grads, strict=True) if g is not None]
         outputs, given = zip(*used, strict=True)

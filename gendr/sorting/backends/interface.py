@@ -1,18 +1,19 @@
 """The two operations of a relaxed sorting network, and the backends that offer them.
 
-`gates` walks the keys x [B, n] through the layers. At comparator (i, j) they are kept where they
-are with probability F((x_j - x_i) * steepness) and swapped with the rest:
+`gates` sends the keys x [B, n] through the layers. Comparator (i, j) keeps its two keys in place
+with probability keep = F((x_j - x_i) * steepness), and swaps them otherwise:
 
     keep, swap = F, 1 - F;  x_i, x_j = keep x_i + swap x_j, swap x_i + keep x_j.
 
-`carry` walks a payload [B, n, c] through the same swaps; that of the identity is the relaxed
-permutation matrix. All gates are [B, C], comparators in the order of `Network.pairs`.
+`carry` sends a payload [B, n, c] through the same swaps; with the identity as payload, the result
+is the relaxed permutation matrix. Gates are [B, C], for comparators in the order of
+`Network.pairs`.
 
-`swap` comes beside `keep` because its small values, 1 - keep in the mathematics, have lost their
-digits there: with both, P is made of sums of products of non-negative numbers, and each of its
-entries has all its digits, so that its logarithm is finite. As they determine each other, a
-gradient is counted once: `swap` is a constant to autograd, and the gradient of `keep` includes
-what comes through it.
+`swap` is returned beside `keep`, although swap = 1 - keep, because a small swap could not be
+computed from keep without losing its digits. With both, P consists of sums of products of
+non-negative numbers, so that all its entries have all their digits and their logarithms are finite.
+As the two determine each other, gradients are counted only once: `swap` is a constant for autograd,
+and the gradient of `keep` includes that through `swap`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Backend(Protocol):
         ...
 
     def supports(self, tensor: Tensor) -> bool:
-        """Whether it works where this tensor lives."""
+        """Whether it works on the device, and with the dtype, of this tensor."""
         ...
 
     def gates(self, x: Tensor, network: Network, dist: Distribution, steepness: Number) -> Gated:
@@ -55,12 +56,12 @@ class Backend(Protocol):
 
 
 class Kernels(Protocol):
-    """What a compiled backend has besides: functions of detached, contiguous tensors."""
+    """The kernels of a compiled backend: functions of detached, contiguous tensors."""
 
     def gates_forward(
         self, x: Tensor, network: Network, dist: Distribution, steepness: Number, *, save: bool
     ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
-        """Values, keep, swap, and if `save` whatever tensors `gates_backward` wants, else ()."""
+        """Values, keep, swap, and if `save` the tensors that `gates_backward` needs, else ()."""
         ...
 
     def gates_backward(
@@ -75,7 +76,7 @@ class Kernels(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """Gradients of x [B, n] and of the steepness, in parts that add up to it, of any shape.
 
-        Not both grads are None.
+        At most one of the two grads is None.
         """
         ...
 
@@ -93,5 +94,5 @@ class Kernels(Protocol):
         payload: Tensor | None,
         grad: Tensor,
     ) -> tuple[Tensor, Tensor | None]:
-        """Gradients of keep (with what comes through swap) and of the payload if there is one."""
+        """Gradients of keep (including that through swap), and of the payload if there is one."""
         ...

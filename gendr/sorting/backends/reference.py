@@ -24,7 +24,7 @@ def available() -> str | None:
 
 
 def supports(tensor: Tensor) -> bool:
-    """Every device that torch has."""
+    """True: it works on every device of torch."""
     return True
 
 
@@ -66,13 +66,14 @@ def _layers(network: Network, device: torch.device) -> list[tuple[Tensor, Tensor
 def _mixed(values: Tensor, layer: tuple[Tensor, Tensor], keep: Tensor, swap: Tensor) -> Tensor:
     """The values [B, n, ...] after one layer, whose comparators have these gates.
 
-    Autograd sees the slope of keep, with that of swap = 1 - keep, in a term of value 0: the
-    difference of the two values. As a difference of gradients it might be inf - inf.
+    The slope with respect to keep (and to swap = 1 - keep) enters autograd by an added term whose
+    value is 0 and whose slope is the difference of the two values. Computed as a difference of
+    gradients it could be inf - inf.
     """
     low, high = layer
     a, b = values[:, low], values[:, high]
     moved = (keep - keep.detach()) * finite(a - b)
     keep, swap = keep.detach(), swap.detach()
     mixed = torch.cat([keep * a + swap * b + moved, swap * a + keep * b - moved], 1)
-    # Weights that sum to a little above 1 must not lift the largest number to inf.
+    # Weights whose sum is slightly above 1 must not turn the largest number into inf.
     return values.index_copy(1, torch.cat(layer), finite(mixed))

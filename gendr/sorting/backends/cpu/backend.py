@@ -1,7 +1,7 @@
 """The CPU backend of the relaxed sorting networks: parallel, compiled at run time by Numba.
 
-float32 stays float32 where it cannot lose digits, see `_numba`. First derivatives are kernels;
-second ones go through the reference.
+float32 stays float32 where it cannot lose digits, see `kernels`. First derivatives are computed by
+kernels, second derivatives by the reference backend.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from gendr.sorting.backends.interface import Gated, Kernels
 from gendr.sorting.base import Number
 from gendr.sorting.networks import Network
 
-# The backward pass of `carry` adds up over columns, row of the batch by row. Where rows are few,
-# the columns are cut in runs, so that all threads find work; their number depends on the input
-# only, so that the sums do not depend on the threads.
+# The backward pass of `carry` sums over columns, for one row of the batch at a time. If rows are
+# few, the columns are cut into runs, so that all threads have work. The number of runs depends only
+# on the input, so that the sums do not depend on the number of threads.
 _UNITS = 16
-# Nanoseconds of one thread, measured on an AMD EPYC of 2022: for a gate, forward and backward; for
-# a gate and a column of the payload. Work of less than `_SHARED` is not shared among threads: to
-# wake one costs some 0.1 ms, and two threads gained nothing in the median at 0.4 ms.
+# Estimated nanoseconds of one thread, measured on an AMD EPYC of 2022: per gate, forward and
+# backward; and per gate and column of the payload. Work below `_SHARED` is not shared among
+# threads, since waking a thread takes about 0.1 ms, and at 0.4 ms two threads gained nothing in the
+# median.
 _GATE, _GATE_BACK, _CARRY, _CARRY_BACK = 3.0, 2.2, 0.1, 0.28
 _SHARED = 450_000
 
@@ -58,7 +59,7 @@ def _kernels() -> Kernels:
 def gates_forward(
     x: Tensor, network: Network, dist: Distribution, steepness: Number, *, save: bool
 ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
-    """Values, keep, swap; saved are the differences and the swaps, group by group."""
+    """Values, keep and swap; the differences and the swaps are saved, group by group."""
     from gendr.distributions.numba import tails_address
     from gendr.sorting.backends.cpu import kernels
 
@@ -137,13 +138,13 @@ def carry_backward(
         _spans(network), keep.numpy(), swap.numpy(), start.numpy(), payload is None, grad.numpy(),
         grad_keep.numpy(), grad_start.numpy(),
     )  # fmt: skip
-    # Not torch's sum, nor its zeros: its threads then spin for a while where ours want to run.
+    # Not with torch's sum or zeros, whose threads spin afterwards and occupy cores that we need.
     total = grad_keep[0] if runs == 1 else torch.from_numpy(grad_keep.numpy().sum(0))
     return total, None if payload is None else grad_start
 
 
 def _launch(kernel: Callable[..., None], units: int, work: float, *args: Any) -> None:
-    """Run a kernel over 0 .. units - 1: on all threads if that is worth it."""
+    """Run a kernel over 0 .. units - 1, on all threads if the work (nanoseconds) is worth it."""
     if work > _SHARED:
         run(kernel, units, *args, pieces=2)
     elif units:

@@ -1,14 +1,14 @@
 """The compiled kernels of the projection onto the permutahedron.
 
-A kernel works on a range of rows that it alone writes. All arithmetic is float64, whatever the
-dtype of the input: sums over a block of a thousand values keep the digits of their float32 parts.
+A kernel works on a range of rows to which no other thread writes. All arithmetic is float64,
+whatever the dtype of the input, so that sums over a thousand float32 values keep all digits.
 
 Isotonic regression by pooling adjacent violators: s and w are two ascending vectors, m is the mean
 (l2) or the logarithm of the sum of exponentials (entropic), and positions are pooled into blocks B
 until m_B(s) - m_B(w) increases from block to block. The projection is then s - m_B(s) + m_B(w),
 which is w itself in a block of one. Blocks of equal levels are pooled too: at such a kink the
-gradient is the one from the softer side. Both sides of every comparison are differences within s
-and within w, so that a large s does not swallow w.
+gradient is that of the side with the larger block. Every comparison is between a difference within
+s and a difference within w, so that a large s does not absorb w.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -26,14 +26,14 @@ from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 ensure_cache()
 announce_compilation(__name__)
 
-# Neighbours in s that are this many times n apart are never in one block: w spans less in both
-# regularisations. Wider gaps are cut to it, so that s stays small next to its rounding.
+# Neighbours in s that are more than this times n apart are never in one block, as w spans less than
+# that in both regularisations. Wider gaps are cut to it, so that s stays small and loses no digits.
 _WIDE_GAP = 4.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _pool_means(n, s, w, mean_s, mean_w, first):
-    """Blocks for the mean; returns their number, and their means and first positions."""
+    """Pool into blocks for l2; returns their number, fills in their means and first positions."""
     blocks = 0
     for i in range(n):
         a, b, f = s[i], w[i], i
@@ -51,16 +51,16 @@ def _pool_means(n, s, w, mean_s, mean_w, first):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _pool_exponentials(n, s, w, weight_w, sum_s, sum_w, first):
-    """Blocks for the log of the sum of exponentials.
+    """Pool into blocks for the entropic regularisation.
 
-    Returns their number, and their first positions and sums: of exp(s) relative to the last s of
-    the block, of weight_w exp(w) relative to its last w.
+    Returns their number, and fills in their first positions and sums: of exp(s) relative to the
+    last s of the block, and of weight_w exp(w) relative to its last w.
     """
     blocks = 0
     for i in range(n):
         a, b, f = 1.0, weight_w[i], i
         while blocks > 0:
-            last = f - 1  # of the block before
+            last = f - 1  # the end of the block before
             rise_s, rise_w = s[i] - s[last], w[i] - w[last]
             before_s, before_w = sum_s[blocks - 1], sum_w[blocks - 1]
             if not a * before_w <= before_s * b * math.exp(rise_w - rise_s):

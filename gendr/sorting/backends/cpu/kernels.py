@@ -1,19 +1,20 @@
 """The compiled kernels of the relaxed sorting networks.
 
 Plain loops, compiled by Numba at first use and cached on disk. A kernel works on a range of units
-that it alone writes, and sums run in an order that the range does not touch, so any number of
-threads gives the same bits.
+to which no other thread writes, and the order of sums does not depend on the range, so that any
+number of threads gives the same bits.
 
-- Gates: a unit is a group of `GROUP` rows of the batch. Their keys lie wire by wire, so that a
-  comparator works on one vector of rows, and a run of comparators is one call of the law. float64.
+- Gates: a unit is a group of `GROUP` rows of the batch. Their keys are stored wire by wire, so that
+  a comparator works on a vector with one element per row. A run of comparators is one call of the
+  law. Arithmetic is float64.
 - Carry: a unit is a row of the batch and, of its payload, the columns of a block or of a run of
   blocks. A block of `LANES` columns stays in the nearest cache through all layers. Arithmetic is
-  in the dtype of the payload: it has no differences in which digits could be lost.
+  in the dtype of the payload, as there are no differences in which digits could be lost.
 
-A comparator works on whole vectors, which Numba does not have; the intrinsics below write them down
-for LLVM. Rows that the identity has not reached yet are zero, and comparators between such rows are
-left out; nothing can come back to their inputs either. For a bitonic network of 128 wires that is
-more than half of all.
+A comparator works on whole vectors. Numba has no vectors; the intrinsics below generate them in
+LLVM. When the payload is the identity, rows are zero in a block of columns until a comparator
+connects them to a nonzero row. Comparators between two zero rows are left out, forward and
+backward. For a bitonic network of 128 wires these are more than half of all.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -38,13 +39,13 @@ from gendr._runtime.numba.mathematics import TWO_52, TWO_52_BITS, bits_of, exp, 
 ensure_cache()
 announce_compilation(__name__)
 
-LANES = 32  # columns of a block; in float32 these are two of the widest registers
-GROUP = 8  # rows of the batch that go through the gates together: the same in float64
-STRIDE = 16  # comparators that are looked at together before each by itself
-RUN = 32  # comparators per call of a law: ten arrays of RUN x GROUP stay in the nearest cache
+LANES = 32  # columns of a block: in float32 two of the widest registers
+GROUP = 8  # rows of the batch that go through the gates together: one register in float64
+STRIDE = 16  # comparators that are tested together first, then one by one
+RUN = 32  # comparators per call of a law: ten arrays of RUN x GROUP fit in the L1 cache
 _OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 _LN2 = math.log(2.0)
-_TINY = 2.2250738585072014e-308  # below it differences count as 0 under a power
+_TINY = 2.2250738585072014e-308  # smaller differences count as 0 before a power
 _LARGEST = sys.float_info.max
 
 
@@ -52,12 +53,12 @@ _LARGEST = sys.float_info.max
 # Vectors
 # ---------------------------------------------------------------------------------------------
 
-# May be fused into multiply-adds where the processor has them; the same in all lanes.
+# Allows fused multiply-adds if the processor has them; all lanes are treated alike.
 _FUSED = ("contract",)
 
 
 class _Vectors:
-    """Writes operations on vectors of the elements that a pointer points to."""
+    """Generates LLVM operations on vectors, for the element type of a pointer."""
 
     def __init__(self, context: Any, builder: Any, pointer_type: Any, lanes: int) -> None:
         self.builder, self.lanes = builder, lanes
@@ -83,7 +84,7 @@ class _Vectors:
         return self.builder.shuffle_vector(first, undefined, self.mask([0] * self.lanes))
 
     def mask(self, lanes: list[int]) -> Any:
-        """Which lanes a shuffle takes."""
+        """The constant mask of a shuffle: the lanes to take."""
         return ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
 
     def mixed(self, a: Any, b: Any, keep: Any, swap: Any) -> tuple[Any, Any]:
@@ -96,7 +97,7 @@ class _Vectors:
         return weighted(a, b), weighted(b, a)
 
     def bounded(self, value: Any) -> Any:
-        """A vector whose infinities are the largest finite numbers, which 0 times gives 0."""
+        """Replace infinities by the largest finite numbers, so that 0 times them is 0."""
         for sign, beyond in ((1.0, ">"), (-1.0, "<")):
             limit = self.splat(ir.Constant(self.element, sign * _LARGEST))
             is_beyond = self.builder.fcmp_ordered(beyond, value, limit)
@@ -111,7 +112,7 @@ class _Vectors:
         return low, high
 
     def converted(self, value: Any) -> Any:
-        """A vector of numbers of another width, in the type of the elements."""
+        """A vector of another float type, converted to the type of the elements."""
         if value.type.element == self.element:
             return value
         if isinstance(self.element, ir.FloatType):
@@ -134,7 +135,7 @@ class _Vectors:
 
 @intrinsic
 def _mix(typingctx, rows, i, j, keep, swap):
-    """Rows i, j of a block = keep i + swap j, swap i + keep j; i and j are offsets."""
+    """Set rows i, j of a block to keep i + swap j, swap i + keep j; i and j are offsets."""
 
     def codegen(context, builder, signature, args):
         v = _Vectors(context, builder, signature.args[0], LANES)
@@ -149,7 +150,7 @@ def _mix(typingctx, rows, i, j, keep, swap):
 
 @intrinsic
 def _mix_and_keep(typingctx, rows, i, j, keep, swap, differences, k):
-    """As `_mix`, and the difference i - j goes to `differences`, k an offset."""
+    """As `_mix`; also stores the difference i - j at offset k of `differences`."""
 
     def codegen(context, builder, signature, args):
         v = _Vectors(context, builder, signature.args[0], LANES)
@@ -165,7 +166,7 @@ def _mix_and_keep(typingctx, rows, i, j, keep, swap, differences, k):
 
 @intrinsic
 def _mix_back(typingctx, grads, i, j, keep, swap, differences, k):
-    """As `_mix` for gradients; returns that of keep, sum (i - j)(difference)."""
+    """The backward pass of `_mix`; returns the gradient of keep, sum (i - j)(difference)."""
 
     def codegen(context, builder, signature, args):
         v = _Vectors(context, builder, signature.args[0], LANES)
@@ -181,7 +182,7 @@ def _mix_back(typingctx, grads, i, j, keep, swap, differences, k):
 
 @intrinsic
 def _copy(typingctx, source, i, target, j):
-    """A vector from one array to another; offsets."""
+    """Copy a vector from offset i of one array to offset j of another."""
 
     def codegen(context, builder, signature, args):
         v = _Vectors(context, builder, signature.args[0], LANES)
@@ -193,7 +194,7 @@ def _copy(typingctx, source, i, target, j):
 
 @intrinsic
 def _subtract(typingctx, rows, i, j, out, k):
-    """Vector k of `out` = row j - row i of a group; offsets."""
+    """Set the vector at offset k of `out` to row j - row i of a group, all given by offsets."""
 
     def codegen(context, builder, signature, args):
         v = _Vectors(context, builder, signature.args[0], GROUP)
@@ -206,9 +207,9 @@ def _subtract(typingctx, rows, i, j, out, k):
 
 @intrinsic
 def _mix_each(typingctx, rows, i, j, keep, swap, k):
-    """As `_mix` for a group, with gates of each lane: vectors k of `keep` and `swap`.
+    """As `_mix` for a group, with one gate per lane: the vectors at offset k of `keep` and `swap`.
 
-    Gates that sum to a little above 1 do not lift the largest number to inf.
+    Gates whose sum is slightly above 1 do not turn the largest number into inf.
     """
 
     def codegen(context, builder, signature, args):
@@ -225,9 +226,10 @@ def _mix_each(typingctx, rows, i, j, keep, swap, k):
 
 @intrinsic
 def _mix_each_back(typingctx, grads, i, j, keep, swap, difference, slope, grad_keep, k):
-    """As `_mix_each` for gradients; adds to vector k of `grad_keep`, which goes on to i and j.
+    """The backward pass of `_mix_each`; adds to the vector at offset k of `grad_keep`.
 
-    `difference` is that of the keys, j - i; `slope` is that of keep in this difference.
+    `difference` is that of the keys, j - i; `slope` is the derivative of keep with respect to it,
+    through which the gradient of keep is passed on to i and j.
     """
 
     def codegen(context, builder, signature, args):
@@ -250,7 +252,7 @@ def _mix_each_back(typingctx, grads, i, j, keep, swap, difference, slope, grad_k
 
 @intrinsic
 def _transpose(typingctx, source, i, i_stride, target, j, j_stride):
-    """GROUP vectors of `source`, one every i_stride elements, become columns in `target`."""
+    """Transpose: GROUP vectors of `source`, i_stride elements apart, become columns in `target`."""
 
     def codegen(context, builder, signature, args):
         v = _Vectors(context, builder, signature.args[0], GROUP)
@@ -260,8 +262,8 @@ def _transpose(typingctx, source, i, i_stride, target, j, j_stride):
             return builder.add(offset, builder.mul(stride, stride.type(k)))
 
         rows = [v.load(v.at(args[0], step(args[1], args[2], k))) for k in range(GROUP)]
-        # Interleaving the two halves of the rows moves the first bit of the index of an element to
-        # the end; after as many rounds as a row's index has bits, rows and columns are exchanged.
+        # Interleaving the two halves of the rows moves the first bit of an element's index to the
+        # end. After as many rounds as a row index has bits, rows and columns are exchanged.
         for _ in range(GROUP.bit_length() - 1):
             halves = zip(rows[: GROUP // 2], rows[GROUP // 2 :], strict=True)
             rows = [row for a, b in halves for row in v.interleaved(a, b)]
@@ -280,9 +282,9 @@ def _transpose(typingctx, source, i, i_stride, target, j, j_stride):
 
 @register_jitable
 def _log(x):
-    """Logarithm of a positive normal number, branch-free, with an error of some 1e-16 |log x|.
+    """The logarithm of a positive normal number, branch-free, with an error of about 1e-16 |log x|.
 
-    Just below 1 that of the mantissa cancels against log(2).
+    For x just below 1 the error is larger, since the mantissa's logarithm cancels against log(2).
     """
     bits = bits_of(x)
     k = from_bits((bits >> 52) | TWO_52_BITS) - (TWO_52 + 1023.0)
@@ -292,13 +294,13 @@ def _log(x):
 
 @register_jitable
 def _bounded(x, limit):
-    """X between -limit and limit; NaN stays NaN."""
+    """Clamp x to -limit .. limit; NaN stays NaN."""
     return limit if x > limit else (-limit if x < -limit else x)
 
 
 @njit(**_OPTIONS)
 def _powers(count, ds, power, phi):
-    """Fill phi = sign(d) |d|^power, finite; 0 for |d| below the smallest normal number."""
+    """Fill in phi = sign(d) |d|^power, finite; 0 for |d| below the smallest normal number."""
     if power == 1.0:
         for k in range(count):
             phi[k] = ds[k]
@@ -314,9 +316,9 @@ def _powers(count, ds, power, phi):
 
 @njit(**_OPTIONS)
 def _load_group(source, first, start, stop, group):
-    """Columns start .. stop - 1 of the rows `first` .. of source [B, m], a vector for each column.
+    """Load columns start .. stop - 1 of the rows from `first` on of source [B, m], one vector each.
 
-    Rows beyond the last are zero, and so is all if the source is empty.
+    Rows beyond the last are zero; everything is zero if the source is empty.
     """
     rows, width = min(GROUP, len(source) - first), source.shape[1]
     if rows == GROUP and stop - start >= GROUP:
@@ -355,11 +357,11 @@ def gates(
     pairs, offsets, x, address, power, steepness, values, keep, swap, differences, swaps,
     start, stop,
 ):  # fmt: skip
-    """Fill values [B, n], keep and swap [B, C] of the groups start .. stop - 1 of x [B, n].
+    """Fill in values [B, n], keep and swap [B, C] for the groups start .. stop - 1 of x [B, n].
 
-    `address` is that of the cdf of the law. What the backward pass wants goes to `differences` and
-    `swaps` [groups, C * GROUP], if they are not empty. Differences beyond the range of x, of keys
-    near both its ends, count as its largest number.
+    `address` is the address of the cdf of the law. `differences` and `swaps` [groups, C * GROUP]
+    get what the backward pass needs, unless they are empty. Differences of keys that overflow the
+    dtype of x count as its largest number.
     """
     n, limit = x.shape[1], np.float64(np.finfo(x.dtype).max)
     xs, buffers = np.empty(n * GROUP), np.empty((4, RUN * GROUP))
@@ -397,10 +399,10 @@ def gates_back(
     pairs, differences, swaps, address, power, steepness, grad_values, grad_keep, grad_x,
     grad_steepness, start, stop,
 ):  # fmt: skip
-    """Fill grad_x [B, n] and grad_steepness [groups] of the groups start .. stop - 1.
+    """Fill in grad_x [B, n] and grad_steepness [groups] for the groups start .. stop - 1.
 
-    `differences` and `swaps` are as `gates` left them; `address` is that of the pdf of the law;
-    grad_values [B, n] and grad_keep [B, C] are empty where they are zero.
+    `differences` and `swaps` are as `gates` left them; `address` is the address of the pdf of the
+    law; grad_values [B, n] and grad_keep [B, C] may be empty, which stands for zero.
     """
     n, size = grad_x.shape[1], len(pairs)
     gs, buffers = np.empty(n * GROUP), np.empty((8, RUN * GROUP))
@@ -446,9 +448,9 @@ def gates_back(
 
 @njit(**_OPTIONS)
 def spans(pairs, n):
-    """Between which columns of the identity every `STRIDE` comparators can meet nonzero values.
+    """The columns of the identity in which `STRIDE` comparators each can find nonzero values.
 
-    int32 [C / STRIDE, 2], first and last; the columns of a wire are taken for an interval.
+    Returns int32 [C / STRIDE, 2], first and last; the columns of a wire are treated as an interval.
     """
     count = (len(pairs) + STRIDE - 1) // STRIDE
     out, wires = np.empty((count, 2), np.int32), np.empty((n, 2), np.int32)
@@ -466,7 +468,7 @@ def spans(pairs, n):
 
 @njit(**_OPTIONS)
 def _reached(pairs, spans, identity, start, stop, alive, steps):
-    """List the comparators that can meet nonzero values in the columns start .. stop - 1.
+    """List the comparators that can find nonzero values in the columns start .. stop - 1.
 
     Rows of `steps`: offsets of the two rows in a block, and the comparator. Returns their number.
     """
@@ -487,7 +489,7 @@ def _reached(pairs, spans, identity, start, stop, alive, steps):
 
 @njit(**_OPTIONS)
 def _load_block(source, row, start, stop, block):
-    """Columns start .. stop - 1 of source[row] as a block, zero beyond."""
+    """Load columns start .. stop - 1 of source[row] into a block; the rest of it is zero."""
     n, width = source.shape[1], source.shape[2]
     flat, rows = pointer(source), pointer(block)
     first = row * n * width + start
@@ -518,7 +520,7 @@ def _store_block(block, target, row, start, stop):
 
 @njit(**_OPTIONS)
 def _begin_block(payload, identity, row, start, stop, block):
-    """The columns start .. stop - 1 before the first layer."""
+    """Fill a block with the columns start .. stop - 1 as they are before the first layer."""
     if identity:
         block[:] = 0
         for k in range(stop - start):
@@ -529,7 +531,7 @@ def _begin_block(payload, identity, row, start, stop, block):
 
 @njit(**_OPTIONS)
 def carry(pairs, spans, keep, swap, payload, identity, out, start, stop):
-    """Fill `out` for the units start .. stop - 1; unit = block * rows of the batch + row."""
+    """Fill in `out` for the units start .. stop - 1; unit = block * (rows of the batch) + row."""
     batch, n, width = out.shape
     alive, steps = np.empty(n, np.bool_), np.empty((len(pairs), 3), np.int32)
     block = np.empty(n * LANES, out.dtype)
@@ -549,10 +551,10 @@ def carry(pairs, spans, keep, swap, payload, identity, out, start, stop):
 def carry_back(
     pairs, spans, keep, swap, payload, identity, grad, grad_keep, grad_payload, start, stop
 ):
-    """Fill gradients for the units start .. stop - 1; unit = run * rows of the batch + row.
+    """Fill in gradients for the units start .. stop - 1; unit = run * (rows of the batch) + row.
 
-    `grad` [B, n, c] is that of what `carry` returned. `grad_keep` [R, B, C] gets a part for each of
-    R runs of blocks; `grad_payload` [B, n, c] is not written for the identity.
+    `grad` [B, n, c] is the gradient of the result of `carry`. `grad_keep` [R, B, C] gets a part for
+    each of R runs of blocks; `grad_payload` [B, n, c] is not written for the identity.
     """
     batch, n, width = grad.shape
     runs, size = len(grad_keep), len(pairs)
@@ -580,4 +582,4 @@ def carry_back(
                     )
                 if not identity:
                     _store_block(grads, grad_payload, row, first, last)
-    differences[0:1] = 0  # Numba frees an array after its last mention, and `d` does not count
+    differences[0:1] = 0  # keeps the array alive: `d` is a pointer into it

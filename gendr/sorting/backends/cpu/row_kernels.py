@@ -1,13 +1,13 @@
 """The compiled kernels of NeuralSort and SoftSort: rows of softmaxes, forward and backward.
 
-A row is made, and undone, in one visit: its arguments, their exponentials, the sum and the quotient
-while it lies in the nearest cache. The largest argument of a row needs no search: rank i has it at
-the input that the hard sort puts there. Backward reads P and its gradient once, and keeps sums over
-the rows of a column only. Arithmetic is float64 whatever the input, because arguments are small
-differences of large sums; only the exponential stops at the digits that the output holds.
+Every row is computed in one pass, while it is in the L1 cache: its arguments, their exponentials,
+the sum and the quotient. The largest argument of a row needs no search: in row i it belongs to the
+input that the hard sort puts at rank i. The backward pass reads P and its gradient once, and keeps
+only sums over the rows of each column. Arithmetic is float64 whatever the input, because arguments
+are small differences of large sums; only the exponential has no more digits than the output dtype.
 
-A unit of work is up to `ROWS` rows of one matrix, which alone writes them and their share of the
-sums over columns, so any number of threads gives the same bits. Shapes: x, order [B, n], where
+A unit of work is up to `ROWS` rows of one matrix. Only it writes these rows and their part of the
+sums over columns, so that any number of threads gives the same bits. Shapes: x, order [B, n], where
 order is the stable argsort of x; p, g [B, n, n]; shares [B, parts, sums, n].
 """
 
@@ -37,24 +37,24 @@ from gendr.sorting.rows import SHRINK
 ensure_cache()
 announce_compilation(__name__)
 
-ROWS = 64  # enough that what is done once per unit, O(n), does not show
+ROWS = 64  # enough to make the O(n) work that is done once per unit negligible
 _LOG2_E = 1.4426950408889634
 _BIAS = 1023
 _LARGEST = sys.float_info.max
 _SMALLEST = -87.3  # below it the exponential is subnormal in float32, on which processors are slow
 
-# Sums may be taken in any order: the lanes of a vector then sum for themselves.
+# Lets LLVM sum in any order, so that it can vectorise: each lane has a sum of its own.
 _ANY_ORDER = {"reassoc", "contract"}
 
 
 # ---------------------------------------------------------------------------------------------
-# What both sorts need of a row
+# Helpers of both methods
 # ---------------------------------------------------------------------------------------------
 
 
 @register_jitable
 def _short_exp(v):
-    """E to the power of v <= 0 to the digits of float32, 0 where that would be subnormal.
+    """The exponential of v <= 0 to float32 precision; 0 where it would be subnormal.
 
     A polynomial of degree 6 through 2^z at the Chebyshev nodes of |z| <= 1/2, relative error 5e-9.
     """
@@ -72,7 +72,7 @@ def _short_exp(v):
 
 
 def _exp_for(v, row):
-    """E to the power of v <= 0, to the digits that `row` holds; what compiled code calls."""
+    """The exponential of v <= 0, to the precision of the dtype of `row`; for compiled code."""
 
 
 @overload(_exp_for)
@@ -99,19 +99,19 @@ def _normalise(row):
 
 @register_jitable
 def _bounded(v, limit):
-    """V between -limit and limit; NaN stays NaN."""
+    """Clamp v to -limit .. limit; NaN stays NaN."""
     return limit if v > limit else (-limit if v < -limit else v)
 
 
 @register_jitable
 def _most(g):
-    """The limit of gradients: their differences from a mean are finite, and 0 times them is 0."""
+    """The limit for gradients, which keeps their differences from a mean finite."""
     return g.dtype.type(np.finfo(g.dtype).max * 0.25)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_ANY_ORDER)
 def _mean_gradient(p, g):
-    """Sum p_j g_j: the mean of g under p."""
+    """The mean of g under p: sum p_j g_j."""
     total, most = 0.0, _most(g)
     for j in range(len(p)):
         total += np.float64(p[j]) * np.float64(_bounded(g[j], most))
@@ -120,7 +120,7 @@ def _mean_gradient(p, g):
 
 @register_jitable
 def parts(n):
-    """Units of a matrix."""
+    """The number of units of a matrix with n rows."""
     return (n + ROWS - 1) // ROWS
 
 
@@ -138,10 +138,10 @@ def _rows_of(unit, n):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _centred(x, order, centred):
-    """Subtract the median of x, which moves all arguments of a row alike and keeps them small.
+    """Subtract the median of x, which shifts all arguments of a row equally and makes them smaller.
 
-    Returns the power of 2 by which `centred` is smaller than that, to have room for sums: 1 but for
-    huge x.
+    For huge x `centred` is also divided by a power of 2, to leave room for sums. Returns that
+    power, which is 1 for all other x.
     """
     largest = max(abs(np.float64(x[order[0]])), abs(np.float64(x[order[-1]])))
     shrink = SHRINK if largest > SHRINK * _LARGEST else 1.0
@@ -153,7 +153,7 @@ def _centred(x, order, centred):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _distances(x, order, total):
-    """total[j] = sum_k |x_j - x_k|, from one value up to the next: those below recede."""
+    """Fill in total[j] = sum_k |x_j - x_k|, incrementally from one sorted value to the next."""
     n = len(x)
     lowest = x[order[0]]
     running = 0.0
@@ -167,7 +167,7 @@ def _distances(x, order, total):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def neuralsort_rows(x, order, steepness, p, start, stop):
-    """Fill p."""
+    """Fill in p for the units start .. stop - 1."""
     n = x.shape[1]
     centred, total = np.empty(n), np.empty(n)
     for unit in range(start, stop):
@@ -188,7 +188,7 @@ def neuralsort_rows(x, order, steepness, p, start, stop):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _balances(x, order, weight, balance):
-    """balance[j] = sum_k weight[k] sign(x_j - x_k)."""
+    """Fill in balance[j] = sum_k weight[k] sign(x_j - x_k)."""
     n = len(x)
     total = 0.0
     for k in range(n):
@@ -211,10 +211,11 @@ def _balances(x, order, weight, balance):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def neuralsort_shares(x, order, p, g, shares, start, stop):
-    """Add up columns of t = dL/d(argument), plain and weighted with d(own terms)/dx.
+    """Sum the columns of t = dL/d(argument), plain and weighted.
 
-    Weights are (2 i - n - 1) - sum_k sign(x_j - x_k), about twice the distance from the diagonal:
-    the two parts summed apart would cancel.
+    The weights are d(argument)/dx_j without the terms of other columns: (2 i - n - 1) - sum_k
+    sign(x_j - x_k). They are about twice the distance from the diagonal; if the two parts were
+    summed separately, they would cancel.
     """
     n, most = x.shape[1], _most(g)
     slope = np.empty(n)
@@ -236,7 +237,7 @@ def neuralsort_shares(x, order, p, g, shares, start, stop):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def neuralsort_gradient(x, order, steepness, shares, grad, grad_steepness, start, stop):
-    """The gradients of x, and of steepness by each matrix, from the sums over columns."""
+    """The gradients of x, and of the steepness for each matrix, from the sums over columns."""
     n = x.shape[1]
     balance, centred = np.empty(n), np.empty(n)
     for b in range(start, stop):
@@ -250,7 +251,7 @@ def neuralsort_gradient(x, order, steepness, shares, grad, grad_steepness, start
         for j in range(n):
             by_argument = weighted[j] - balance[j]
             grad[b, j] = steepness * by_argument
-            # Arguments are homogeneous in x, of degree 1 (Euler).
+            # Arguments are homogeneous of degree 1 in x (Euler's theorem).
             total += centred[j] * by_argument
         grad_steepness[b] = _bounded(total / shrink, _LARGEST)
 
@@ -262,7 +263,7 @@ def neuralsort_gradient(x, order, steepness, shares, grad, grad_steepness, start
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def softsort_rows(x, order, steepness, squared, p, start, stop):
-    """Fill p."""
+    """Fill in p for the units start .. stop - 1."""
     n = x.shape[1]
     values = np.empty(n)
     for unit in range(start, stop):
@@ -280,7 +281,7 @@ def softsort_rows(x, order, steepness, squared, p, start, stop):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_ANY_ORDER)
 def _softsort_row(values, y, squared, p_row, g_row, columns):
-    """Add t times the slope of the distance from y to `columns`; return the sum of what is added.
+    """Add t times the slope of the distance from y to `columns`; return the sum of the added terms.
 
     t = dL/d(argument).
     """
@@ -297,7 +298,7 @@ def _softsort_row(values, y, squared, p_row, g_row, columns):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def softsort_shares(x, order, squared, p, g, shares, rows, start, stop):
-    """Add up columns and rows of dL/d(argument) times the slope of the distance."""
+    """Sum columns and rows of dL/d(argument) times the slope of the distance."""
     n = x.shape[1]
     values = np.empty(n)
     for unit in range(start, stop):
@@ -314,18 +315,18 @@ def softsort_shares(x, order, squared, p, g, shares, rows, start, stop):
 def softsort_gradient(
     x, order, steepness, squared, shares, rows, grad, grad_steepness, start, stop
 ):
-    """The gradients of x, and of steepness by each matrix, from the sums over columns and rows."""
+    """The gradients of x, and each matrix's part of that of the steepness, from these sums."""
     n = x.shape[1]
     for b in range(start, stop):
         columns = shares[b, 0, 0]
         for part in range(1, shares.shape[1]):
             columns += shares[b, part, 0]
-        for i in range(n):  # y_i is the value of that input: a gather
+        for i in range(n):  # y_i is gathered from this input
             columns[order[b, i]] -= rows[b, i]
         median = np.float64(x[b, order[b, n // 2]])
         total = 0.0
         for j in range(n):
             grad[b, j] = steepness * columns[j]
-            # Arguments are homogeneous in x, of the degree of the power (Euler).
+            # Arguments are homogeneous in x; the degree is the power (Euler's theorem).
             total += _bounded(x[b, j] - median, _LARGEST) * columns[j]
         grad_steepness[b] = 0.5 * total if squared else total
