@@ -36,7 +36,7 @@ def speed():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What a short run leaves behind."""
+    """The results of a short run."""
     out = tmp_path_factory.mktemp("results") / "new"
     command = [sys.executable, SCRIPT, "--device", "cpu", "--quick", "--repeat", "1"]
     command += ["--scenes", "sphere_642/.*/uniform", "--out", out]

@@ -26,7 +26,7 @@ def rebuilt(dist, shape=None):
 
 
 def shape_of(dist, dtype=F64):
-    """Its shape as a tensor that requires grad, if it has one."""
+    """The shape of a law as a tensor that requires grad; None for a law without shape."""
     if dist.shape_parameter is None:
         return ()
     return (torch.tensor(dist.shape_parameter, dtype=dtype, requires_grad=True),)

@@ -226,7 +226,7 @@ def test_best_learning_rate_counts():
 
 
 def test_most_poses_are_found():
-    """What a good instance must do, at a size of seconds."""
+    """A good instance must find the poses, on a problem that takes seconds."""
     task = PoseTask.make("laptop", TEAPOT, "cpu", pairs=12, faces=100, image_size=48, steps=100)
     (recovery,) = task.search(UNIFORM)
     assert recovery.score(10.0) >= 0.5

@@ -19,7 +19,7 @@ NAMES = [instance.name for instance in gendr.instances()[:10]]
 
 @pytest.fixture
 def folder(tmp_path):
-    """Where attempts leave their marks."""
+    """A folder in which attempts leave their marks."""
     folder = tmp_path / "marks"
     folder.mkdir()
     return folder

@@ -1,4 +1,4 @@
-"""What all scripts have in common."""
+"""The command line that all scripts share."""
 
 import json
 import subprocess

@@ -261,7 +261,7 @@ def test_what_is_missing_is_said(tmp_path):
 
 
 def test_obj_of_mixed_corners_and_blocks(tmp_path, monkeypatch):
-    """What is read in blocks is what its lines say one by one."""
+    """Reading lines in blocks gives the same as reading them one by one."""
     monkeypatch.setattr("gendr.mesh.files.obj_text.BLOCK", 2)
     lines = SQUARE + "vt 0 0 # half\nvt 1\nvt 1 1\nf 1/1 2//7 -3/3/1\nv 7 7 7\n"
     lines += "f 1/1/1 2/ 3/3 -1\nusemtl A\nf -2// 2//1 3//1 # done\nf 1/-3 2/-2 3/-1\n"

@@ -20,5 +20,5 @@ def test_a_million_faces_at_1024_need_less_than_2_gb_on_a_cpu():
     assert run.returncode == 0, run.stderr
     peak = json.loads(run.stdout)
     faces = 20 * 4**8
-    projected = faces * 3 * 2 * (4 + 8)  # corners in float32, and their float64 twin: must be seen
+    projected = faces * 3 * 2 * (4 + 8)  # corners in float32, and their float64 copy: must be seen
     assert projected < peak < 2e9

@@ -633,7 +633,7 @@ def test_tensors_that_are_elsewhere(compiling):
 
 
 class OnGpu:
-    """What `choose` looks at in a tensor on a GPU."""
+    """A stand-in for a tensor on a GPU, with what `choose` reads of it."""
 
     device = torch.device("cuda")
     is_cuda = True

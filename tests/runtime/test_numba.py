@@ -1,4 +1,4 @@
-"""The vectorised functions of the compiled twins, against mpmath."""
+"""The vectorised functions of compiled laws and generators, against mpmath."""
 
 import mpmath
 import numpy as np
@@ -33,7 +33,7 @@ CASES = {
 
 @pytest.fixture(scope="module", params=CASES)
 def case(request):
-    """A loop over one function, as the twins have it; points; the oracle; limits."""
+    """A loop over one function, as in compiled laws; points; the oracle; limits."""
     function = getattr(functions, request.param)
 
     @njit

@@ -277,7 +277,7 @@ def test_plain_torch_in_float32(sort):
 @every_sort
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_neighbours_closer_than_the_rounding_of_sums(sort, dtype):
-    # Sums of distances, about 1e14, are rounded to more than what tells a value from its twin.
+    # Sums of distances, about 1e14, are rounded by more than such neighbours differ.
     x = 1e12 * torch.randn(35, dtype=torch.float64)
     x = torch.cat([x, x * (1 + 1e-15)]).to(dtype)
     p = matrix(sort, x, 1e6)

@@ -44,7 +44,7 @@ LAUNCHES = {
 
 @pytest.fixture(autouse=True)
 def _nan_in_new_tensors():
-    """What kernels leave out is NaN, not 0."""
+    """Memory that kernels do not write is NaN, not 0."""
     torch.use_deterministic_algorithms(True)
     yield
     torch.use_deterministic_algorithms(False)
@@ -291,7 +291,7 @@ def test_float64_is_for_the_reference():
 )
 def test_auto_on_a_gpu(dtype, module, monkeypatch):
     class OnGpu:
-        """What `choose` looks at in a tensor on a GPU."""
+        """A stand-in for a tensor on a GPU, with what `choose` reads of it."""
 
         device, is_cuda = torch.device("cuda"), True
 
