@@ -26,7 +26,7 @@ def rebuilt(dist, shape=None):
 
 
 def shape_of(dist, dtype=F64):
-    """The shape of a law as a tensor that requires grad; None for a law without shape."""
+    """A tuple with the shape as a tensor that requires grad; empty for a law without a shape."""
     if dist.shape_parameter is None:
         return ()
     return (torch.tensor(dist.shape_parameter, dtype=dtype, requires_grad=True),)
