@@ -156,7 +156,7 @@ class Output:
         return image.index_copy(0, self._covered[0], values).reshape(shape)
 
     def _hard_rgb(self) -> Tensor:
-        """Colours [B, H, W, 3] of hard shading, before they are composed over alpha."""
+        """Colours [B, H, W, 3] of hard shading; for "alpha" not yet multiplied by alpha."""
         scene, (pixels, face) = self._scene, self._covered
         colours = scene.colours(pixels, face, self._surface[0])
         image = self._spread(colours, self._blending.background)
