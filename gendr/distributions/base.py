@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast, final
 
 import torch
@@ -230,25 +231,48 @@ class Distribution(ABC):
         """The z with sf(z) = q for q in [0, 1]; NaN outside. Exact for tiny q too."""
         return self._quantile(q, "sf")
 
+    def reach(self, cutoff: float) -> Number:
+        """How far outside F falls to the cutoff, in units of the scale and before squaring.
+
+        A number, found once and kept, unless a parameter is a tensor; `radius` makes a distance of
+        it. The host never waits for a GPU here.
+
+        Args:
+            cutoff: in [0, 1); 0 keeps whatever is not exactly 0.
+
+        Returns:
+            At least 0; inf when the tail has no end, and for a callable CDF without a support.
+        """
+        if not 0 <= cutoff < 1:
+            raise ValueError(f"cutoff must lie in [0, 1), got {cutoff}; 1e-6 is usual")
+        learnt = (self.shape_parameter, self.total_shift())
+        if not any(isinstance(value, Tensor) for value in learnt):
+            return _reach_of_numbers(self, cutoff)
+        return self._reach(cutoff, next(x.device for x in learnt if isinstance(x, Tensor)))
+
     @torch.no_grad()
-    def radius(self, scale: Number, cutoff: float) -> Tensor:
+    def _reach(self, cutoff: float, where: torch.device) -> Tensor:
+        y = self._lower_end(torch.full((), cutoff, dtype=torch.float64, device=where))
+        return (SHIFT_MARGIN * abs(self.total_shift()) - y).clamp(min=0)
+
+    @torch.no_grad()
+    def radius(self, scale: Number, cutoff: float, *, check: bool = True) -> Tensor:
         """The distance beyond which an outside pixel has F <= cutoff.
 
         Args:
             scale: positive; a number or a tensor.
             cutoff: in [0, 1); 0 keeps whatever is not exactly 0.
+            check: look for scales that are not positive, for which the host waits on a GPU.
 
         Returns:
             A tensor shaped like the scale, without gradient, rounded outwards; inf when the tail
             has no end, and for a callable CDF without a support.
         """
-        if not 0 <= cutoff < 1:
-            raise ValueError(f"cutoff must lie in [0, 1), got {cutoff}; 1e-6 is usual")
+        reach = self.reach(cutoff)
         where = scale.device if isinstance(scale, Tensor) else torch.device("cpu")
-        width = torch.as_tensor(_checked_scale(scale), dtype=torch.float64, device=where)
-        y = self._lower_end(torch.tensor(cutoff, dtype=torch.float64, device=where))
-        shift = self.total_shift()
-        reach = (SHIFT_MARGIN * abs(shift) - y).clamp(min=0) * width
+        width = _checked_scale(scale) if check else scale
+        reach = reach.to(where) if isinstance(reach, Tensor) else reach
+        reach = reach * torch.as_tensor(width, dtype=torch.float64, device=where)
         if self.is_squared:
             reach = reach.sqrt()
         elif self.art_exponent:
@@ -414,6 +438,12 @@ class Distribution(ABC):
             size = torch.where(y == 0, 1.0, y.abs())
             y = torch.where(y == 0, 0.0, y.sign() * size**power)
         return y.to(q.dtype) if q.dtype != wide.dtype else y
+
+
+@lru_cache(maxsize=256)
+def _reach_of_numbers(dist: Distribution, cutoff: float) -> float:
+    """`Distribution.reach` where no parameter is a tensor."""
+    return dist._reach(cutoff, torch.device("cpu")).item()  # pyright: ignore[reportPrivateUsage]
 
 
 class Base(Distribution):

@@ -57,4 +57,6 @@ def alpha(
         return aggregation.join(a, s, Segments(pixels - first, last - first))
 
     runs = backend.pairs(faces, size, coverage.radius(), PAIRS_AT_ONCE)
-    return torch.cat(recomputed(run, runs)).reshape(faces.images, size.height, size.width)
+    none = faces.corners.reshape(-1)[:0]  # what a batch of 0 images is made of
+    flat = torch.cat([none, *recomputed(run, runs)])
+    return flat.reshape(faces.images, size.height, size.width)

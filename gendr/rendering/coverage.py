@@ -36,7 +36,7 @@ class Coverage:
 
     def radius(self) -> Tensor:
         """[B] distance in NDC beyond which a face cannot cover a pixel; inf if there is none."""
-        return self.dist.radius(self.scale.detach(), self.cutoff)
+        return self.dist.radius(self.scale.detach(), self.cutoff, check=False)
 
     def of(self, distance: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
         """The coverages a = F(d / scale), and 1 - a, with the cutoff applied; equation (5.1)."""

@@ -207,7 +207,7 @@ def screen_surfaces(
         kept = keep.nonzero().squeeze(-1)
         image = torch.repeat_interleave(
             torch.arange(images, device=keep.device),
-            torch.tensor(_differences(offsets), device=keep.device),
+            torch.tensor(_differences(offsets), dtype=torch.int64, device=keep.device),
         )
         counts = torch.bincount(image[kept], minlength=images).tolist()
         offsets = _cumulative(counts)
@@ -224,9 +224,22 @@ def screen_surfaces(
     return ScreenFaces(corners, offsets), Surfaces(source, clip, depth, crossing)
 
 
+def common_batch(meshes: int, cameras: int) -> int:
+    """The number of images; a batch of 1 broadcasts, also to none.
+
+    Raises:
+        ValueError: if the batches do not fit.
+    """
+    if meshes != cameras and 1 not in (meshes, cameras):
+        raise ValueError(
+            f"{meshes} meshes and {cameras} cameras do not fit; give 1 or as many as the others"
+        )
+    return cameras if meshes == 1 else meshes
+
+
 def camera_space(mesh: Mesh, camera: Camera) -> CameraSpace:
     """The vertices of a batch of images seen from their cameras; batches of 1 broadcast."""
-    images = max(len(mesh), len(camera))
+    images = common_batch(len(mesh), len(camera))
     if len(mesh) == 1:
         clip, depth = camera.clip_coordinates(mesh.vertices.unsqueeze(0))
         count, faces = mesh.vertices.shape[0], mesh.faces
@@ -239,7 +252,7 @@ def camera_space(mesh: Mesh, camera: Camera) -> CameraSpace:
     offsets = _cumulative(mesh.face_counts)
     index = torch.repeat_interleave(
         torch.arange(images, device=source.device),
-        torch.tensor(mesh.vertex_counts, device=source.device),
+        torch.tensor(mesh.vertex_counts, dtype=torch.int64, device=source.device),
     )
     clip, depth = camera.clip_coordinates(mesh.vertices, index if len(camera) > 1 else index * 0)
     return CameraSpace(clip, depth, mesh.faces, offsets, source)

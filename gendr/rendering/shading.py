@@ -194,7 +194,7 @@ class Scene:
     def image(self) -> Tensor:
         """The image [T] of every face."""
         source = self.surfaces.source
-        counts = torch.tensor(self.faces.counts, device=source.device)
+        counts = torch.tensor(self.faces.counts, dtype=torch.int64, device=source.device)
         images = torch.arange(self.faces.images, device=source.device)
         return images.repeat_interleave(counts, output_size=len(source))
 
@@ -357,7 +357,8 @@ def softmax_rgb(scene: Scene, coverage: Coverage, blending: Blending, limit: int
         return weighted / (group.sum(share).unsqueeze(-1) + background)
 
     runs = scene.backend.pairs(faces, size, coverage.radius(), limit)
-    rgb = torch.cat(recomputed(run, runs))
+    none = faces.corners.reshape(-1)[:0].reshape(0, 3)  # what a batch of 0 images is made of
+    rgb = torch.cat([none, *recomputed(run, runs)])
     return rgb.reshape(faces.images, size.height, size.width, 3)
 
 

@@ -294,3 +294,25 @@ def test_float32_is_close_to_float64_on_real_meshes(name, dist):
             camera = look_at(2.732, 30.0, 40.0, dtype=dtype)
             images.append(Renderer(64, dist, scale=scale)(mesh.to(dtype), camera).alpha.double())
         assert (images[0] - images[1]).abs().max() <= bound
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize("dist", ["logistic", torch.sigmoid], ids=["law", "callable"])
+def test_no_cameras_give_no_images(backend, dist):
+    vertices = BALL.vertices.clone().requires_grad_()
+    cameras = look_at(3, 20, 0.0)[:0]
+    out = Renderer((6, 8), dist=dist, backend=backend)(BALL.with_vertices(vertices), cameras)
+    grey, colour = (0, 6, 8), (0, 3, 6, 8)
+    assert out.alpha.shape == out.depth.shape == out.face_id.shape == grey
+    assert out.rgb.shape == out.normals.shape == colour
+    (out.alpha.sum() + out.rgb.sum()).backward()
+    assert vertices.grad is not None
+    assert torch.equal(vertices.grad, torch.zeros_like(vertices))
+
+
+def test_batches_that_do_not_fit_are_refused():
+    pair = Mesh.batch([BALL, BALL])
+    with pytest.raises(ValueError, match="2 meshes and 3 cameras do not fit"):
+        Renderer(8)(pair, look_at(3, 20, torch.zeros(3)))
+    with pytest.raises(ValueError, match="2 meshes and 0 cameras do not fit"):
+        Renderer(8)(pair, look_at(3, 20, 0.0)[:0])

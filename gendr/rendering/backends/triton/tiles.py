@@ -75,7 +75,7 @@ def image_of_face(offsets: tuple[int, ...], device: torch.device) -> Tensor:
     """[T] int32."""
     counts = [b - a for a, b in pairwise(offsets)]
     images = torch.arange(len(counts), dtype=torch.int32)
-    return images.repeat_interleave(torch.tensor(counts)).to(device)
+    return images.repeat_interleave(torch.tensor(counts, dtype=torch.int64)).to(device)
 
 
 @lru_cache(maxsize=16)
@@ -265,6 +265,8 @@ def shares_of(faces: int, pixels: int) -> int:
 def sum_per_image(values: Tensor, offsets: list[int]) -> Tensor:
     """[T, C] -> [B, C], in a fixed order."""
     counts = [b - a for a, b in pairwise(offsets)]
+    if not counts:
+        return values.sum(0, keepdim=True)[:0]
     if len(set(counts)) == 1:
         return values.reshape(len(counts), counts[0], values.shape[1]).sum(1)
     parts = values.split(counts)
