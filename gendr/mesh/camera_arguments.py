@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -88,14 +87,6 @@ def broadcast(**tensors: Tensor) -> list[Tensor]:
         if size not in (1, batch):
             raise ValueError(f"batch sizes do not fit: {sizes}; {name} needs 1 or {batch}")
     return [tensor.expand(batch, *tensor.shape[1:]) for tensor in tensors.values()]
-
-
-def height_width(image_size: int | Sequence[int]) -> tuple[int, int]:
-    """(H, W) of `image_size`, an int or a pair."""
-    pair = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
-    if len(pair) != 2 or any(int(n) != n or n < 1 for n in pair):
-        raise ValueError(f"image_size must be a positive int or (H, W), got {image_size!r}")
-    return int(pair[0]), int(pair[1])
 
 
 def _check_fov(fov: Tensor) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -20,7 +20,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_finite, check_float, check_like, check_shape, dtype_name
+from gendr._runtime.checks import (
+    check_finite,
+    check_float,
+    check_image_size,
+    check_like,
+    check_shape,
+    dtype_name,
+)
 from gendr.mesh.cameras import Camera
 from gendr.mesh.images import MAX_MEGAPIXELS, Picture, Planes, open_image, resized
 from gendr.mesh.lines_of_sight import MASK_NOISE, view_volume, visual_sphere
@@ -278,14 +285,11 @@ def _target_size(shape: tuple[int, int], size: int | tuple[int, int] | None) -> 
     """(H, W) after resizing."""
     if size is None:
         return shape
-    if isinstance(size, int):
-        if size < 1:
-            raise ValueError(f"size must be >= 1, got {size}")
-        height, width = (max(1, round(n * size / min(shape))) for n in shape)
-        return height, width
-    if len(size) != 2 or min(size) < 1:
-        raise ValueError(f"size must be an int or (H, W), got {size!r}")
-    return int(size[0]), int(size[1])
+    pair = check_image_size(size, "size")
+    if isinstance(size, Iterable):
+        return pair
+    height, width = (max(1, round(n * pair[0] / min(shape))) for n in shape)
+    return height, width
 
 
 # ---------------------------------------------------------------------------------------------
