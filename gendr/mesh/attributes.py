@@ -35,7 +35,8 @@ def check_reach(name: str, vertices: Tensor, dtype: torch.dtype) -> None:
         return
     largest = float(vertices.detach().abs().max())
     if _reach(dtype) < largest < math.inf:
-        other = " or use float64" if largest <= _reach(torch.float64) else ""
+        wide = _reach(torch.float64)
+        other = f" (float64 would reach to ±{wide:.0e})" if largest <= wide else ""
         raise ValueError(
             f"{name} must lie within ±{_reach(dtype):.0e} in {dtype_name(dtype)}, "
             f"got {largest:.3g}; scale them down{other}"

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -28,6 +29,7 @@ from gendr._runtime.checks import (
     check_shape,
     dtype_name,
 )
+from gendr._runtime.files import write_whole
 from gendr.mesh.cameras import Camera
 from gendr.mesh.images import MAX_MEGAPIXELS, Picture, Planes, open_image, resized
 from gendr.mesh.lines_of_sight import MASK_NOISE, view_volume, visual_sphere
@@ -338,12 +340,13 @@ def save_views(
     (root / "images").mkdir(parents=True, exist_ok=True)
     for i, name in enumerate(names):
         a = alpha[i].detach().clamp(0, 1).cpu().double()
-        image = a
+        values = a
         if rgb is not None:  # files hold the colour itself, not its product with alpha
             straight = rgb[i].detach().cpu().double() / a.clamp(min=1e-6)
-            image = torch.cat([straight.clamp(0, 1), a[None]]).permute(1, 2, 0)
-        pixels = (image * 255).round().to(torch.uint8).contiguous().numpy()
-        Image.fromarray(pixels).save(root / "images" / f"{name}.png")
+            values = torch.cat([straight.clamp(0, 1), a[None]]).permute(1, 2, 0)
+        pixels = (values * 255).round().to(torch.uint8).contiguous().numpy()
+        image = Image.fromarray(pixels)
+        write_whole(root / "images" / f"{name}.png", partial(image.save, format="PNG"))
     lenses = [
         {
             "camera_angle_x": 2 * math.atan(size[1] / (2 * float(m[0, 0]))),
@@ -367,5 +370,5 @@ def save_views(
     ]
     file = root / TRANSFORMS[0]
     text = json.dumps({**(lenses[0] if same else {}), "frames": frames}, indent=2)
-    file.write_text(text + "\n", encoding="utf-8")
+    write_whole(file, (text + "\n").encode())
     return file

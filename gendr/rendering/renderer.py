@@ -344,6 +344,8 @@ class Renderer(nn.Module):
                 f"{type(mesh).__name__} and {type(camera).__name__}"
             )
         check_like("the camera", camera.rotation, "the mesh", mesh.vertices)
+        if len(camera) == 0:
+            raise ValueError("a renderer needs at least one camera, got none")
         images = max(len(mesh), len(camera))
         if len(mesh) not in (1, images) or len(camera) not in (1, images):
             raise ValueError(

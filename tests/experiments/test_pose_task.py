@@ -307,11 +307,12 @@ def script(monkeypatch):
     return importlib.import_module("camera_pose")
 
 
-def test_script(script, tmp_path, capsys):
+def test_script(script, tmp_path, capsys, moved):
     out = tmp_path / "new"
     arguments = [str(TEAPOT), "--dist", "uniform", "--steps", "4", "--pairs", "9", "-o", str(out)]
     arguments += ["--faces", "100", "--learning-rates", "0.2", "0.5"]
     assert script.main(arguments) == 0
+    assert {path.name for path in out.iterdir()} == moved  # no file was ever half there
     values = json.loads((out / "poses.json").read_text())
     assert values["instance"] == "uniform/probabilistic"
     assert len(values["start_degrees"]) == len(values["error_degrees"]["0.5"]) == 9

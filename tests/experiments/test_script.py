@@ -80,9 +80,16 @@ def test_torch_has_one_thread_for_a_while(monkeypatch):
     asked = []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
     with script.torch_on_one_thread():
-        assert threads._own_threads == 2
+        assert threads.num_threads() == 2
+        assert asked == [1]
     assert asked == [1, 2]
-    assert threads._own_threads is None
+
+
+def test_misspelt_choices_end_in_the_nearest(capsys):
+    parser = script.make_parser("/some/where/try.py", "What it does.")
+    script.add_protocol(parser)
+    assert script.run_script(parser, lambda args: None, ["--protocol", "papr"]) == 2
+    assert "unknown protocol 'papr'; " in capsys.readouterr().err
 
 
 def test_json_is_written_whole(tmp_path):

@@ -306,11 +306,12 @@ def script(monkeypatch):
     return importlib.import_module("shape_optimization")
 
 
-def test_script(script, tmp_path, capsys):
+def test_script(script, tmp_path, capsys, moved):
     out = tmp_path / "new" / "folder"
     arguments = [str(AIRPLANE), "--dist", "uniform", "--steps", "2", "-o", str(out)]
     arguments += ["--learning-rates", "0.05", "--exponents", "-1", "-2", "--finer", "0.5"]
     assert script.main(arguments) == 0
+    assert {path.name for path in out.iterdir()} == moved  # no file was ever half there
     values = json.loads((out / "fit.json").read_text())
     assert values["instance"] == "uniform/probabilistic"
     assert values["protocol"]["steps"] == 2
