@@ -73,8 +73,7 @@ def to_parts(soup: Soup, dtype: torch.dtype, notes: list[str]) -> MeshParts:
         place = ", ".join(f"{x:g}" if abs(x) < 1e5 else f"{x:.0f}" for x in origin)
         notes.append(
             f"it lies too far out for {dtype_name(dtype)}, so its coordinates count from "
-            f"the mesh's origin, ({place}), which is added again where it is saved; float64 would "
-            "leave them"
+            f"mesh.origin, ({place}), which save adds again; float64 would leave them"
         )
 
     def tensor(values: Array | None) -> torch.Tensor | None:
