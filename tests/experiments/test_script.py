@@ -1,5 +1,6 @@
 """What all scripts have in common."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -115,3 +116,16 @@ def test_every_script_is_made_this_way(path):
     text = path.read_text()
     for part in ("script.make_parser(__file__, __doc__)", "script.run_script(make_options(), run"):
         assert part in text
+
+
+@pytest.mark.parametrize("name", ["camera_pose", "shape_optimization"])
+def test_what_is_no_mesh_is_refused_before_anything_is_written(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS[0].parent))
+    text = tmp_path / "notes.obj"
+    text.write_text("nothing\n")
+    for target in (str(text), "missing.obj", str(tmp_path)):
+        assert importlib.import_module(name).main([target, "-o", str(tmp_path / "out")]) == 2
+        message = capsys.readouterr().err
+        assert message.startswith(f"{name}.py: error: ")
+        assert message.count("\n") == 1
+    assert not (tmp_path / "out").exists()
