@@ -43,6 +43,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from gendr._runtime.command_line import Parser
 from gendr.sorting.base import PermutationSort, Sort
 from gendr.sorting.networks import network
 from gendr.sorting.neuralsort import NeuralSort
@@ -346,9 +347,9 @@ def probe(case: Case, implementation: str, device: str) -> int | None:
     if not clear.exists():
         return None
     clear.write_text("5")  # the peak begins anew
-    before = speed._resident("VmRSS")
+    before = speed.resident_bytes("VmRSS")
     outcome(run, x, gradient)
-    return speed._resident("VmHWM") - before
+    return speed.resident_bytes("VmHWM") - before
 
 
 # -- the report
@@ -372,7 +373,7 @@ def markdown(report: dict[str, Any]) -> list[str]:
         f"{run['load']:.1f}, a 2048³ float32 matrix product in the same run "
         f"{report['product_s'] * 1e3:.3g} ms.",
         "",
-        *table(_HEAD, [_cells(row, report["rows"]) for row in report["rows"]]),
+        *table(_HEAD, [cells(row, report["rows"]) for row in report["rows"]]),
     ]
     if run["missing"]:
         gone = "; ".join(f"{package}: {why}" for package, why in run["missing"].items())
@@ -386,19 +387,20 @@ _HEAD = [
 ]  # fmt: skip
 
 
-def _cells(row: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
+def cells(row: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
+    """A row of the table, with its ratios to our own."""
     (first,) = [r for r in rows if r["name"] == row["name"] and r["implementation"] == "gendr"]
     ratios = [
-        "" if row is first else f"{speed._short(row[key] / first[key])}×"
+        "" if row is first else f"{speed.short(row[key] / first[key])}×"
         for key in ("median_s", "min_s")
     ]
     return [
         f"`{row['method']}`" if row is first else "",
         f"{row['batch']} × {row['n']}" if row is first else "",
         row["implementation"],
-        speed._milliseconds(row["median_s"]),
-        speed._milliseconds(row["min_s"]),
-        "" if row["memory_bytes"] is None else speed._megabytes(row["memory_bytes"]),
+        speed.milliseconds(row["median_s"]),
+        speed.milliseconds(row["min_s"]),
+        "" if row["memory_bytes"] is None else speed.megabytes(row["memory_bytes"]),
         *ratios,
         str(row["runs"]),
     ]
@@ -407,11 +409,9 @@ def _cells(row: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
 # -- the command line
 
 
-def arguments() -> speed._Parser:
+def arguments() -> Parser:
     """All options."""
-    parser = speed._Parser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one")
     parser.add_argument("--quick", action="store_true", help="tiny cases only")
     parser.add_argument("--repeat", type=int, default=30, metavar="N", help="rounds; %(default)s")
@@ -424,7 +424,7 @@ def arguments() -> speed._Parser:
     return parser
 
 
-def chosen(args: argparse.Namespace, parser: speed._Parser) -> list[Case]:
+def chosen(args: argparse.Namespace, parser: Parser) -> list[Case]:
     """The cases that --quick and --cases leave; ends with a line if there are none."""
     try:
         pattern = re.compile(args.cases)
@@ -437,7 +437,7 @@ def chosen(args: argparse.Namespace, parser: speed._Parser) -> list[Case]:
     return found
 
 
-def probed(name: str, device: str, parser: speed._Parser) -> tuple[Case, str]:
+def probed(name: str, device: str, parser: Parser) -> tuple[Case, str]:
     """What --probe names; ends with a line if there is no such case or implementation."""
     case_name, _, implementation = name.rpartition("/")
     case = Case.of(case_name)

@@ -48,7 +48,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from unittest import mock
 
 import torch
@@ -56,12 +56,13 @@ from torch import Tensor
 from tqdm import tqdm
 
 import gendr
+from gendr._runtime.command_line import Parser
 from gendr.distributions import Distribution
 from gendr.mesh import cube_sphere, icosphere
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.backends.triton.backend import interpreted
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
-from gendr.testing.pages import fill
+from gendr.testing.pages import fill, table
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS = {"cpu": "cpu", "cuda": "triton"}  # the backend of a device
@@ -305,13 +306,13 @@ def probe(case: Case, place: Place) -> int | None:
     warm(case.dist, place)
     scene = Scene(case, place)
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before = _resident("VmRSS")
+    before = resident_bytes("VmRSS")
     scene.both(place.backend)
     # Not ru_maxrss, which a process inherits from the one that started it.
-    return _resident("VmHWM") - before
+    return resident_bytes("VmHWM") - before
 
 
-def _resident(field: str) -> int:
+def resident_bytes(field: str) -> int:
     """A figure of this process's memory, bytes."""
     match = re.search(rf"{field}:\s*(\d+) kB", Path("/proc/self/status").read_text())
     assert match
@@ -562,10 +563,10 @@ def markdown(report: dict[str, Any]) -> list[str]:
         "",
     ]
     if targets := report["targets"]:
-        lines += [*_table(_TARGET_HEAD, [_target_cells(t) for t in targets]), ""]
+        lines += [*table(_TARGET_HEAD, [_target_cells(t) for t in targets]), ""]
     measured = [row for row in report["cases"] if not row["skipped"]]
     if measured:
-        lines += [*_table(_CASE_HEAD, [_case_cells(row) for row in measured]), ""]
+        lines += [*table(_CASE_HEAD, [_case_cells(row) for row in measured]), ""]
     most, dense = MOST[run["device"]], MOST_DENSE[run["device"]]
     lines += [
         f"Empty: brute force of more than {most:,} pairs; the dense reference of more than "
@@ -588,9 +589,9 @@ _CASE_HEAD = [
 def _target_cells(target: dict[str, Any]) -> list[str]:
     show: Callable[[float], str]
     show, what = {
-        "both_s": (_milliseconds, "forward + backward"),
+        "both_s": (milliseconds, "forward + backward"),
         "products": (lambda x: f"{x:.2f}", "the same / 2048³ product"),
-        "memory_bytes": (_megabytes, "memory"),
+        "memory_bytes": (megabytes, "memory"),
         "speedup": (lambda x: f"{x:.0f}×", "brute force / ours"),
     }[target["what"]]
     value = target["value"]
@@ -606,29 +607,27 @@ def _case_cells(row: dict[str, Any]) -> list[str]:
     ratios = (row[key] for key in ("brute_s", "dense_s", "pytorch3d_s"))
     return [
         row["mesh"], f"{row['faces']:,}", f"{row['views']} × {row['size']}²",
-        f"`{row['dist']}` {row['scale']:g}", f"{row['pairs']:,}", _milliseconds(row["forward_s"]),
-        _milliseconds(both), f"{_short(both / max(row['pairs'], 1) * 1e9)} ns",
+        f"`{row['dist']}` {row['scale']:g}", f"{row['pairs']:,}", milliseconds(row["forward_s"]),
+        milliseconds(both), f"{short(both / max(row['pairs'], 1) * 1e9)} ns",
         f"{row['floor_s'] / both:.1%}",
-        "" if row["memory_bytes"] is None else _megabytes(row["memory_bytes"]),
-        *("" if other is None else f"{_short(other / both)}×" for other in ratios),
+        "" if row["memory_bytes"] is None else megabytes(row["memory_bytes"]),
+        *("" if other is None else f"{short(other / both)}×" for other in ratios),
     ]  # fmt: skip
 
 
-def _milliseconds(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
+    """A duration, with its unit."""
     return f"{seconds * 1e3:,.{1 if seconds >= 1e-3 else 3}f} ms"
 
 
-def _megabytes(count: float) -> str:
-    return f"{_short(count / 1e6)} MB"
+def megabytes(count: float) -> str:
+    """A number of bytes, with the unit MB."""
+    return f"{short(count / 1e6)} MB"
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     """At least two digits, without an exponent."""
     return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    return [f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *rows)]
 
 
 def write_docs(report: dict[str, Any], lines: list[str]) -> None:
@@ -683,17 +682,9 @@ def draw(report: dict[str, Any], path: Path) -> None:
 # -- the command line
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{self.prog}: error: {' '.join(message.split())}\n")
-        raise SystemExit(2)
-
-
-def arguments() -> _Parser:
+def arguments() -> Parser:
     """All options."""
-    parser = _Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one")
     parser.add_argument("--backend", choices=("cpu", "triton"), help="default: the device's")
     parser.add_argument("--quick", action="store_true", help="small scenes only")
@@ -713,7 +704,7 @@ def arguments() -> _Parser:
     return parser
 
 
-def place_of(args: argparse.Namespace, parser: _Parser) -> Place:
+def place_of(args: argparse.Namespace, parser: Parser) -> Place:
     """Where to render; ends with a line if that is not possible."""
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     backend = args.backend or KERNELS[device]
@@ -730,7 +721,7 @@ def place_of(args: argparse.Namespace, parser: _Parser) -> Place:
     return Place(device, backend, meshes)
 
 
-def chosen(args: argparse.Namespace, parser: _Parser) -> list[Case]:
+def chosen(args: argparse.Namespace, parser: Parser) -> list[Case]:
     """The cases that --quick and --scenes leave; ends with a line if there are none."""
     try:
         pattern = re.compile(args.scenes)
@@ -743,7 +734,7 @@ def chosen(args: argparse.Namespace, parser: _Parser) -> list[Case]:
     return found
 
 
-def outputs(args: argparse.Namespace, device: str, parser: _Parser) -> tuple[Path | None, ...]:
+def outputs(args: argparse.Namespace, device: str, parser: Parser) -> tuple[Path | None, ...]:
     """The files for the numbers and for the plot; ends with a line if they have no folder."""
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)

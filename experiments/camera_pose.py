@@ -18,13 +18,14 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 
 import gendr
+from gendr import visual
 from gendr.experiments import script
 from gendr.experiments.studies.pose import Pairs, PoseTask, Recovery
 from gendr.experiments.studies.scene import overlays
@@ -65,13 +66,13 @@ def table(recoveries: Sequence[Recovery], within: float) -> str:
     return "\n".join(lines)
 
 
-def poses_sheet(task: PoseTask, pairs: Pairs, recovery: Recovery) -> Image.Image:
+def poses_sheet(task: PoseTask, pairs: Pairs, recovery: Recovery) -> visual.Pixels:
     """Above the starts of some pairs, below what was found; over their references."""
     few = next(pairs.split(COLUMNS))
     reference = task.silhouettes(few, few.reference, TILE)
     others = [few.start, recovery.found[: len(few)]]
     rows = [overlays(reference, task.silhouettes(few, x, TILE), COLUMNS) for x in others]
-    return Image.fromarray(np.concatenate(rows))
+    return np.concatenate(rows)
 
 
 def save_histogram(path: Path, start: torch.Tensor, recovery: Recovery, title: str) -> None:
@@ -87,7 +88,7 @@ def save_histogram(path: Path, start: torch.Tensor, recovery: Recovery, title: s
     axes.hist(start.numpy(), bins, alpha=0.5, color="tab:blue", label="start")
     axes.hist(recovery.error.cpu().numpy(), bins, alpha=0.7, color="tab:orange", label="found")
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
+    script.write_whole(path, partial(figure.savefig, format="png", dpi=150))
 
 
 @script.torch_on_one_thread()
@@ -108,7 +109,8 @@ def run(args: argparse.Namespace) -> None:
     print(f"score: {outcome.score:.4f} ({task.unit})")
 
     best = task.best(recoveries)
-    poses_sheet(task, pairs, best).save(out / "poses.png")
+    sheet = poses_sheet(task, pairs, best)
+    script.write_whole(out / "poses.png", visual.picture(sheet))
     before = pairs.start.error()
     save_histogram(out / "errors.png", before, best, instance.name)
     values = script.described(outcome, task)

@@ -21,9 +21,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from PIL import Image
-
 import gendr
+from gendr import visual
 from gendr.experiments import script
 from gendr.experiments.studies.scene import overlays
 from gendr.experiments.studies.shape import Search, ShapeTask
@@ -94,7 +93,8 @@ def run(args: argparse.Namespace) -> None:
         task.silhouettes(mesh, best.elevation, TILE)[:: max(1, task.protocol.views // 12)]
         for mesh in (task.target, best.best.mesh)
     )
-    Image.fromarray(overlays(target, found, COLUMNS)).save(out / "views.png")
+    sheet = overlays(target, found, COLUMNS)
+    script.write_whole(out / "views.png", visual.picture(sheet))
     values = script.described(outcome, task)
     script.write_json(out / "fit.json", values)
     print(f"{out}: fit.obj, views.png, fit.json")

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -71,3 +72,16 @@ def pytest_generate_tests(metafunc):
         option = metafunc.config.getoption
         chosen = sample(option("--seed"), every=option("--every"))
         metafunc.parametrize("any_instance", chosen, ids=[i.name for i in chosen])
+
+
+@pytest.fixture
+def moved(monkeypatch):
+    """Names of the files that were written elsewhere and then moved to their places whole."""
+    names, replace = set(), Path.replace
+
+    def remembered(self, target):
+        names.add(Path(target).name)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", remembered)
+    return names

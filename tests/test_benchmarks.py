@@ -169,7 +169,7 @@ def test_targets_name_cases(speed, target_case):
     [
         (["--repeat", "0"], "--repeat"),
         (["--repeat", "many"], "--repeat"),
-        (["--device", "tpu"], "--device"),
+        (["--device", "tpu"], "unknown device 'tpu'"),
         (["--device", "cpu", "--backend", "triton"], "interpreted"),
         (["--device", "cuda", "--backend", "cpu"], "cpu backend"),
         (["--device", "cpu", "--scenes", "("], "regular expression"),

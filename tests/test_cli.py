@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -142,7 +143,9 @@ def test_fit_of_a_survey_ends_where_the_target_is(tmp_path, capsys):
         return torch.cat(Mesh.load(path, dtype=torch.float64).bounding_box())
 
     assert run("fit", survey, "-o", out, *SMALL) == 0
-    assert "survey.obj: it lies too far out for float32" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "survey.obj: it lies too far out for float32" in said
+    assert "torch" not in said  # there is no dtype to choose on the command line
     assert (corners(out / "fit.obj") - corners(survey)).abs().max() < 1
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["chamfer"] < 0.5
@@ -493,10 +496,25 @@ def test_help_teaches(command, capsys):
     assert all(len(line) <= 100 for line in text.splitlines())
 
 
-def test_examples_of_the_help_parse():
-    parser = build_parser()
-    texts = [parser.format_help()]
-    texts += [p.format_help() for p in parser._subparsers._group_actions[0].choices.values()]
+def test_the_step_of_a_soft_picture_goes_with_the_cutoff_that_help_names(tmp_path, capsys):
+    run("render", "--help")
+    assert "visible step, pass 1e-6 or 0" in " ".join(capsys.readouterr().out.split())
+    pictures = []
+    for cutoff in ("0.001", "1e-6", "0"):
+        path = tmp_path / f"{cutoff}.png"
+        soft = ("--dist", "logistic", "--scale", "4px", "--size", 64, "--cutoff", cutoff)
+        assert run("render", "chair", "-o", path, *soft) == 0
+        with Image.open(path) as image:
+            pictures.append(torch.from_numpy(np.array(image)).int())
+    default, small, exact = pictures
+    assert (small - exact).abs().max() * 4 < (default - exact).abs().max()
+
+
+def test_examples_of_the_help_parse(capsys):
+    parser, texts = build_parser(), []
+    for command in ([], ["fit"], ["render"], ["report"], ["list"]):
+        run(*command, "--help")
+        texts.append(capsys.readouterr().out)
     import shlex
 
     own_files = {"model.glb", "start.obj", "photos/", "results.sqlite"}
@@ -551,6 +569,7 @@ def bad(tmp_path_factory):
     (tmp_path / "points.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\n")
     (tmp_path / "nan.obj").write_text("v nan 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n")
     (tmp_path / "point.obj").write_text("v 1 0 0\nv 1 0 0\nv 1 0 0\nf 1 2 3\n")
+    (tmp_path / "huge.obj").write_text("v 0 0 0\nv 1e25 0 0\nv 0 1e25 0\nf 1 2 3\n")
     (tmp_path / "junk.glb").write_bytes(b"\x00\xff" * 40)
     (tmp_path / "model.docx").write_text("hello")
     (tmp_path / "file").write_text("in the way")
@@ -607,11 +626,11 @@ def bad(tmp_path_factory):
         ("fit pose/transforms.json --elevation 30", "--elevation is for meshes, and pose"),
         ("fit box.ply --scale 1cm", "1.5px"),
         ("fit box.ply --scale 1:2:3", "START:END"),
-        ("fit box.ply --steps 0", "--steps: must be >= 1, got 0"),
-        ("fit box.ply --steps many", "--steps: must be a whole number, got 'many'"),
+        ("fit box.ply --steps 0", "--steps: must be a whole number >= 1, got '0'"),
+        ("fit box.ply --steps many", "--steps: must be a whole number >= 1, got 'many'"),
         ("fit box.ply --lr 0", "--lr: must be > 0, got 0"),
         ("fit box.ply --lr nan", "--lr: must be > 0, got nan"),
-        ("fit box.ply --seed -3", "--seed: must be >= 0"),
+        ("fit box.ply --seed -3", "--seed: must be a whole number >= 0"),
         ("fit box.ply --elevation 120", "--elevation: must be between -90 and 90"),
         ("fit box.ply --subdivisions 9", "subdivisions must be <= 7"),
         ("fit box.ply --device gpu", "no device 'gpu' here; usable: cpu"),
@@ -631,6 +650,10 @@ def bad(tmp_path_factory):
         ("render box.ply -o a.png --scale 0", "for a hard edge use the distribution heaviside"),
         ("render box.ply -o a.png --fov 180", "--fov: must be between 0 and 180"),
         ("render points.obj -o a.png", "holds no faces"),
+        (
+            "render huge.obj -o a.png",
+            "within ±1e+18 in float32, got 1e+25; scale them down",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(bad, argv, text, capsys, monkeypatch):
@@ -645,7 +668,7 @@ def test_bad_input_is_one_line_and_exit_code_2(bad, argv, text, capsys, monkeypa
     assert shown.err.endswith("\n")
     assert re.search(text if "|" in text else re.escape(text), shown.err), shown.err
     # Nothing that only Python can say.
-    assert not re.search(r"='|=True|=False|=None|\.to\(", shown.err)
+    assert not re.search(r"='|=True|=False|=None|\.to\(|dtype|use float64", shown.err)
     assert {p for p in bad.rglob("*") if p.is_file()} == before
 
 

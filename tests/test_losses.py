@@ -2,6 +2,7 @@
 
 import gc
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -259,14 +260,23 @@ def test_laplacian_far_from_the_origin_keeps_its_digits():
     assert float(got) == pytest.approx(float(want), rel=1e-5)
 
 
-def test_operators_are_built_once_and_freed():
+def test_operators_are_built_once_and_freed(monkeypatch):
+    built = weakref.WeakSet()
+
+    class Counted(losses.FlattenLoss):
+        def __init__(self, *args):
+            super().__init__(*args)
+            built.add(self)
+
+    monkeypatch.setattr(meshes, "FlattenLoss", Counted)
     mesh = bumpy(1)
-    first = meshes._operator(losses.FlattenLoss, mesh)
-    assert meshes._operator(losses.FlattenLoss, mesh.with_vertices(mesh.vertices * 2)) is first
-    before = len(meshes._operators[losses.FlattenLoss])
-    del mesh
+    losses.flatten_loss(mesh)
+    (first,) = built
+    losses.flatten_loss(mesh.with_vertices(mesh.vertices * 2))
+    assert list(built) == [first]
+    del mesh, first
     gc.collect()
-    assert len(meshes._operators[losses.FlattenLoss]) < before
+    assert not built
 
 
 def test_memory_is_linear_in_the_mesh():
@@ -303,9 +313,9 @@ def test_chamfer_of_shifted_points():
 
 def test_chunked_search_finds_the_same_neighbours(monkeypatch):
     a, b = torch.randn(31, 3, dtype=F64), torch.randn(47, 3, dtype=F64)
-    want = points._nearest(a, b)
+    want = points.nearest_indices(a, b)
     monkeypatch.setattr(points, "_CHUNK", 100)
-    for got, index in zip(points._nearest_in_chunks(a, b), want, strict=True):
+    for got, index in zip(points.nearest_in_chunks(a, b), want, strict=True):
         assert torch.equal(got, index)
 
 

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, dtype_name
+from gendr._runtime.tracing import constant
 
 # In the order in which `auto` asks them.
 NAMES = ("cpu", "triton", "reference")
@@ -29,15 +30,17 @@ class AnyBackend(Protocol):
 B = TypeVar("B", bound=AnyBackend)
 
 
-def choose_from(
-    load: Callable[[str], B], reason_of: Callable[[str], str | None], name: str, tensor: Tensor
-) -> B:
+@constant
+def reason_of(load: Callable[[str], AnyBackend], name: str) -> str | None:
+    """Why the backend that `load` gives for a name is not usable here, None if it is."""
+    return load(name).available()
+
+
+def choose_from(load: Callable[[str], B], name: str, tensor: Tensor) -> B:
     """The backend of that name, or for `auto` the first that serves the tensor's device.
 
     Args:
-        load: takes one of `NAMES`, imports that backend and returns its module.
-        reason_of: takes one of `NAMES` and returns None if that backend is usable here, else the
-            reason why not.
+        load: one of `NAMES` -> the module.
         name: one of `NAMES`, or "auto".
         tensor: an input of the computation; its device and dtype decide.
 
@@ -51,7 +54,7 @@ def choose_from(
         if name == "auto" and candidate == "triton" and tensor.device.type == "cpu":
             continue  # only Triton's interpreter could: it is for tests, by name
         module = load(candidate)
-        reason = reason_of(candidate)
+        reason = reason_of(load, candidate)
         if name != "auto" and reason is not None:
             raise RuntimeError(reason)
         if not module.supports(tensor):

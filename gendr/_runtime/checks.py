@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable
+from numbers import Real
 
 import torch
 from torch import Tensor
+
+from gendr._runtime.names import unknown
 
 FLOATS = (torch.float32, torch.float64)
 INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
@@ -181,14 +183,6 @@ def check_device(name: str, tensor: Tensor, other_name: str, other: Tensor) -> T
     return tensor
 
 
-def nearest(value: object, allowed: Iterable[str], count: int = 3) -> list[str]:
-    """The names most like `value`, best first; all of them if there are few."""
-    names = sorted(allowed)
-    if len(names) <= count:
-        return names
-    return difflib.get_close_matches(str(value), names, n=count, cutoff=0.4) or names
-
-
 def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
     """Return `value` if it is one of the allowed strings.
 
@@ -198,9 +192,7 @@ def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
     names = list(allowed)
     if isinstance(value, str) and value in names:
         return value
-    close = nearest(value, names)
-    hint = "allowed" if len(close) == len(names) else "the nearest"
-    raise ValueError(f"unknown {name} {value!r}; {hint}: {', '.join(close)}")
+    raise ValueError(unknown(name, value, names))
 
 
 def check_number(
@@ -233,3 +225,34 @@ def check_count(name: str, value: object, *, least: int = 1) -> int:
     if value < least:
         raise ValueError(f"{name} must be >= {least}, got {value}")
     return value
+
+
+def check_image_size(value: object, name: str = "image_size") -> tuple[int, int]:
+    """(H, W) of a number of pixels, which stands for a square, or of a pair (H, W).
+
+    Whole numbers of any type count: 64, np.int64(64), and 64.0, as calibration files have it.
+
+    Args:
+        value: A number, or two in a list, a tuple, an array or a tensor.
+        name: What it is called in the message.
+
+    Raises:
+        TypeError: if it is neither one whole number nor two.
+        ValueError: if a side is below 1.
+    """
+    if isinstance(value, Tensor):
+        value = value.tolist()
+    pair = tuple(value) if isinstance(value, Iterable) else (value, value)
+    sides: list[int] = []
+    for n in pair:
+        if isinstance(n, bool):
+            continue
+        if isinstance(n, int):
+            sides.append(n)  # as it is: under `torch.compile` it may be a symbol
+        elif isinstance(n, Real) and float(n).is_integer():
+            sides.append(int(float(n)))
+    if len(pair) != 2 or len(sides) != 2:
+        raise TypeError(f"{name} must be an int or (height, width), got {value!r}")
+    if min(sides) < 1:
+        raise ValueError(f"{name} must be >= 1, got {value!r}")
+    return sides[0], sides[1]

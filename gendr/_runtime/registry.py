@@ -22,15 +22,20 @@ def import_all(package: ModuleType) -> None:
         import_module(f"{package.__name__}.{module.name}")
 
 
-def members(base: type[T]) -> dict[str, type[T]]:
+def members(base: type[T], package: str | None = None) -> dict[str, type[T]]:
     """The concrete classes below a class by their `name`, in the order of their definition.
 
-    A class is a member if it is not abstract and defines a `name` of its own. A class that a user
-    writes is a member as soon as it is defined.
+    One rule for all: a class is a member if it is not abstract and says its own name. A class of
+    the user's own is one as soon as it is defined.
+
+    Args:
+        base: The class that they derive from.
+        package: If given, only the classes of its modules count, and users' own do not.
     """
     found: dict[str, type[T]] = {}
     for cls in base.__subclasses__():
-        if "name" in vars(cls) and not inspect.isabstract(cls):
+        inside = package is None or cls.__module__.startswith(f"{package}.")
+        if inside and "name" in vars(cls) and not inspect.isabstract(cls):
             found[cls.name] = cls
-        found |= members(cls)
+        found |= members(cls, package)
     return found

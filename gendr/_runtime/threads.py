@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -34,12 +35,34 @@ def set_num_threads(threads: int | None) -> None:
     _own_threads = None if threads is None else check_count("threads", threads)
 
 
+def num_threads() -> int:
+    """Threads of the compiled kernels as they are now."""
+    return _own_threads or torch.get_num_threads()
+
+
+@contextmanager
+def torch_on_one_thread(kernels: int | None = None) -> Generator[None, None, None]:
+    """Torch on one thread for a while; the kernels on `kernels`, by default on all that they had.
+
+    Torch's tensors are small in fits and in experiments, and its threads wait for each other where
+    a machine is busy: a fit took six times as long beside another program.
+    """
+    ours, torchs = _own_threads, torch.get_num_threads()
+    set_num_threads(num_threads() if kernels is None else kernels)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(torchs)
+        set_num_threads(ours)
+
+
 def run(kernel: Callable[..., None], units: int, *args: Any, pieces: int = 8) -> None:
     """Run kernel(*args, start, stop) over 0 .. units - 1 on all threads.
 
     Kernels write only what belongs to their units, so the result does not depend on the split.
     """
-    threads = _own_threads or torch.get_num_threads()
+    threads = num_threads()
     if units == 0:
         return
     if threads == 1 or units == 1:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from typing import Any, NoReturn
+
+from gendr._runtime.command_line import Parser, count
 
 _FIT = """\
 examples:
@@ -63,25 +64,6 @@ gendr COMMAND --help explains a command. Examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        message = " ".join(message.split())
-        sys.stderr.write(f"{self.prog}: error: {message}; see {self.prog} --help\n")
-        raise SystemExit(2)
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """As argparse, but with the nearest names."""
-        if action.choices is None or value in action.choices:
-            return
-        names = [str(choice) for choice in action.choices]
-        close = difflib.get_close_matches(str(value), names, 3, 0.4) or names
-        hint = "allowed" if len(close) == len(names) else "the nearest"
-        what = action.metavar or action.dest
-        raise argparse.ArgumentError(None, f"unknown {what} {value!r}; {hint}: {', '.join(close)}")
-
-
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Defaults shown, examples as written."""
 
@@ -96,7 +78,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of `gendr`."""
-    parser = _Parser(
+    parser = Parser(
         prog="gendr",
         description="Differentiable rendering of triangle meshes, with 1242 renderers of one "
         "family:\na distribution makes edges soft, a T-conorm joins the faces.",
@@ -105,7 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="say the version and stop")
     commands = parser.add_subparsers(
-        dest="command", metavar="COMMAND", required=True, parser_class=_Parser
+        dest="command", metavar="COMMAND", required=True, parser_class=Parser
     )
     _add_fit(commands)
     _add_render(commands)
@@ -120,19 +102,6 @@ class _Version(argparse.Action):
 
         sys.stdout.write(f"gendr {version('gendr')}\n")
         raise SystemExit(0)
-
-
-def _integer(least: int) -> Any:
-    def convert(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
-        if number < least:
-            raise argparse.ArgumentTypeError(f"must be >= {least}, got {number}")
-        return number
-
-    return convert
 
 
 def _number(low: float = float("-inf"), high: float = float("inf"), closed: bool = True) -> Any:
@@ -152,14 +121,14 @@ def _number(low: float = float("-inf"), high: float = float("inf"), closed: bool
     return convert
 
 
-def _cutoff(group: Any) -> None:
+def _cutoff(group: Any, more: str = "") -> None:
     group.add_argument(
         "--cutoff",
         type=_number(0, 0.999),
         default=1e-3,
         metavar="X",
         help="coverage at or below it counts as 0; 0 is exact, the library's own default is 1e-6; "
-        "heavy tails (cauchy, levy) are slow below 0.01",
+        "heavy tails (cauchy, levy) are slow below 0.01" + more,
     )
 
 
@@ -171,7 +140,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--threads",
-        type=_integer(1),
+        type=count(1),
         metavar="N",
         help="on the CPU (default: as a shared machine bears)",
     )
@@ -222,7 +191,7 @@ def _add_fit(commands: Any) -> None:
     _cutoff(group)
 
     group = parser.add_argument_group("the optimisation")
-    group.add_argument("--steps", type=_integer(1), default=100, metavar="N", help="Adam steps")
+    group.add_argument("--steps", type=count(1), default=100, metavar="N", help="Adam steps")
     group.add_argument(
         "--lr",
         type=_number(0, closed=False),
@@ -238,7 +207,7 @@ def _add_fit(commands: Any) -> None:
     )
     group.add_argument(
         "--subdivisions",
-        type=_integer(0),
+        type=count(0),
         default=3,
         metavar="N",
         help="of the sphere to start from: 2 gives 162 vertices, 3 642, 4 2562",
@@ -246,14 +215,14 @@ def _add_fit(commands: Any) -> None:
     group.add_argument("--init", metavar="MESH", help="a mesh to start from, instead of a sphere")
     group.add_argument(
         "--seed",
-        type=_integer(0),
+        type=count(0),
         default=0,
         metavar="N",
         help="of the draws of views, where there are more than --views-per-step",
     )
     group.add_argument(
         "--views-per-step",
-        type=_integer(1),
+        type=count(1),
         default=24,
         metavar="N",
         help="drawn in random order if there are more views",
@@ -262,12 +231,12 @@ def _add_fit(commands: Any) -> None:
     group = parser.add_argument_group("the views")
     group.add_argument(
         "--image-size",
-        type=_integer(2),
+        type=count(2),
         metavar="PIXELS",
         help="shorter side (default: 64 for a mesh; for images their own, at most 128)",
     )
     group.add_argument(
-        "--views", type=_integer(1), metavar="N", help="of a mesh, evenly around it (default: 24)"
+        "--views", type=count(1), metavar="N", help="of a mesh, evenly around it (default: 24)"
     )
     group.add_argument(
         "--elevation",
@@ -295,7 +264,7 @@ def _add_render(commands: Any) -> None:
     )
 
     group = parser.add_argument_group("the picture")
-    group.add_argument("--size", type=_integer(8), default=512, metavar="PIXELS", help="of a view")
+    group.add_argument("--size", type=count(8), default=512, metavar="PIXELS", help="of a view")
     group.add_argument(
         "--azimuth",
         type=_number(),
@@ -318,7 +287,7 @@ def _add_render(commands: Any) -> None:
         metavar="DEGREES",
         help="full angle of view",
     )
-    group.add_argument("--frames", type=_integer(1), default=36, metavar="N", help="of a turntable")
+    group.add_argument("--frames", type=count(1), default=36, metavar="N", help="of a turntable")
     group.add_argument(
         "--lighting",
         choices=("lambert", "phong", "headlight", "none"),
@@ -344,7 +313,7 @@ def _add_render(commands: Any) -> None:
         help="depth, in that of the object, by which a surface hides what is behind it; less makes "
         "faces win outside of themselves, more lets the far side through (0.03)",
     )
-    _cutoff(group)
+    _cutoff(group, "; where soft faces end in a visible step, pass 1e-6 or 0, which take longer")
     _common(parser)
 
 
@@ -365,7 +334,7 @@ def _add_report(commands: Any) -> None:
         "--png", metavar="FOLDER", help="where figures go as well, 300 dpi (needs Matplotlib)"
     )
     parser.add_argument(
-        "--run", type=_integer(1), nargs="+", metavar="ID", help="only these runs of the file"
+        "--run", type=count(1), nargs="+", metavar="ID", help="only these runs of the file"
     )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
 

@@ -136,14 +136,14 @@ def house_numbers(path: str | Path) -> HouseNumbers:
     boxes = None
     for name, content in _members(path, ".mat"):
         if name == "digitStruct.mat":
-            boxes = _read_boxes(content)
+            boxes = read_boxes(content)
     if not boxes:
         raise ValueError(f"{path} has no digitStruct.mat that lists images")
     crops: list[Tensor] = []
     values: list[int] = []
     for name, content in _members(path, ".png"):
         if name in boxes:
-            crops.append(_crop(content, boxes[name]))
+            crops.append(crop(content, boxes[name]))
             values.append(boxes[name].value)
     if len(crops) != len(boxes):
         raise ValueError(f"{path} must have {len(boxes)} images, got {len(crops)}; get it again")
@@ -202,7 +202,7 @@ def _members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
         raise ValueError(f"{path} is a damaged archive ({error}); get it again") from None
 
 
-def _read_boxes(content: bytes) -> dict[str, Box]:
+def read_boxes(content: bytes) -> dict[str, Box]:
     """The boxes of a digitStruct.mat, which is an HDF5 file, by the names of the images."""
     try:
         h5py: Any = import_module("h5py")
@@ -232,8 +232,8 @@ def _joined(file: Any, digits: Any) -> Box:
     return Box(min(left), min(top), max(right), max(bottom), value)
 
 
-def _crop(content: bytes, box: Box) -> Tensor:
-    """Crop the number out of an image and resize it: [3, 64, 64] uint8."""
+def crop(content: bytes, box: Box) -> Tensor:
+    """The number in an image, [3, 64, 64] uint8."""
     from PIL import Image
 
     with Image.open(io.BytesIO(content)) as image:

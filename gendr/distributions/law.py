@@ -12,6 +12,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
+from gendr._runtime.checks import check_float, check_number
 from gendr._runtime.registry import members
 from gendr._runtime.tracing import constant
 from gendr.distributions.base import Base, Number, Part, finite, number_text
@@ -144,6 +145,37 @@ class Symmetric:
 
     def _isf(self, q: Tensor) -> Tensor:
         return -self._icdf(q)
+
+
+class Shaped:
+    """Mixed into a law with a parameter, which checks it.
+
+    Attributes:
+        shape: > 0; a number, or a tensor that broadcasts with z and may require grad.
+    """
+
+    name: ClassVar[str]
+    shape: Number
+
+    def __post_init__(self) -> None:
+        what, shape = f"the shape of {self.name}", self.shape
+        if isinstance(shape, Tensor):
+            check_float(what, shape)
+            if not bool(((shape > 0) & (shape < INF)).all()):
+                raise ValueError(f"{what} must be > 0 and finite, got {shape.tolist()}")
+        else:
+            object.__setattr__(self, "shape", check_number(what, shape, above=0))
+
+    @property
+    def shape_parameter(self) -> Number:
+        """The shape."""
+        return self.shape
+
+    def _shape_for(self, z: Tensor) -> Tensor:
+        """The shape as a tensor, of the kind of z if it is a number."""
+        if isinstance(self.shape, Tensor):
+            return self.shape
+        return torch.tensor(self.shape, dtype=z.dtype, device=z.device)
 
 
 @constant

@@ -11,23 +11,22 @@ A script makes a parser, adds the shared options that it has and its own, and ha
 
     sys.exit(run_script(parser, run))
 
-Exit status: what `run` returns, by default 0; 2 for bad input, with one line on stderr that says
-what is wrong; 130 after Ctrl-C. Nothing here imports torch before it is needed, so that --help is
-instant.
+How a script ends is said in `gendr/_runtime/command_line.py`. Nothing here imports torch before it
+is needed, so that --help is instant.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sqlite3
-import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gendr._runtime.command_line import Parser, count, run_program
+from gendr._runtime.files import writable_folder, write_whole
 from gendr.experiments.engine.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
@@ -53,9 +52,9 @@ __all__ = [
     "run_script",
     "torch_on_one_thread",
     "write_json",
+    "write_whole",
 ]
 
-BAD_INPUT, INTERRUPTED = 2, 130
 # The meshes of the repository's folder assets that a task has if none is named.
 TARGETS = {"shape": "airplane.obj", "pose": "teapot.obj"}
 
@@ -66,14 +65,6 @@ Options: TypeAlias = "argparse._ActionsContainer"  # a parser, or a group of its
 # options
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        _say(self.prog, f"error: {' '.join(message.split())}")
-        raise SystemExit(BAD_INPUT)
-
-
 def make_parser(file: str, text: str | None) -> argparse.ArgumentParser:
     """A parser without options.
 
@@ -81,23 +72,11 @@ def make_parser(file: str, text: str | None) -> argparse.ArgumentParser:
         file: Of the script, whose name goes before its messages.
         text: What --help says, as it is; the docstring of the script.
     """
-    return _Parser(
+    return Parser(
         prog=Path(file).name,
         description=text,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-
-
-def count(least: int) -> Callable[[str], int]:
-    """The type of options that are whole numbers of at least `least`."""
-
-    def parse(text: str) -> int:
-        number = int(text) if text.lstrip("-").isdecimal() else None
-        if number is None or number < least:
-            raise argparse.ArgumentTypeError(f"must be a whole number >= {least}, got {text!r}")
-        return number
-
-    return parse
 
 
 def add_renderer(options: Options) -> None:
@@ -177,8 +156,6 @@ def output_folder(args: argparse.Namespace) -> Path:
     Raises:
         ValueError: If nothing can be written to it.
     """
-    from gendr._runtime.files import writable_folder
-
     return writable_folder(args.output)
 
 
@@ -201,43 +178,16 @@ def run_script(
     Returns:
         The exit status.
     """
-    try:
-        args = parser.parse_args(argv)
-    except SystemExit as end:  # --help, and mistakes; the parser has spoken
-        return end.code if isinstance(end.code, int) else BAD_INPUT
-    try:
-        return run(args) or 0
-    except KeyboardInterrupt:
-        hint = "; the same command with --resume goes on" if hasattr(args, "resume") else ""
-        _say(parser.prog, f"stopped{hint}")
-        return INTERRUPTED
-    except (OSError, RuntimeError, TypeError, ValueError, sqlite3.Error) as error:
-        _say(parser.prog, f"error: {' '.join(str(error).split())}")
-        return BAD_INPUT
-
-
-def _say(name: str, text: str) -> None:
-    sys.stderr.write(f"{name}: {text}\n")
+    return run_program(parser, run, argv, resumes=lambda args: hasattr(args, "resume"))
 
 
 @contextmanager
 def torch_on_one_thread() -> Generator[None, None, None]:
-    """The kernels keep all cores, torch has one.
+    """The kernels keep all cores, torch has one: its tensors are small in the tasks."""
+    from gendr._runtime import threads
 
-    Torch's tensors are small in the tasks, and its threads would wait for each other.
-    """
-    import torch
-
-    from gendr._runtime.threads import set_num_threads
-
-    before = torch.get_num_threads()
-    set_num_threads(before)
-    torch.set_num_threads(1)
-    try:
+    with threads.torch_on_one_thread():
         yield
-    finally:
-        torch.set_num_threads(before)
-        set_num_threads(None)
 
 
 @contextmanager
@@ -270,6 +220,4 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
     Raises:
         OSError: With the path, if that fails.
     """
-    from gendr._runtime.files import write_whole
-
     write_whole(path, (json.dumps(values, indent=1) + "\n").encode())

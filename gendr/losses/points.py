@@ -50,7 +50,7 @@ def chamfer_distance(first: Tensor, second: Tensor, *, squared: bool = False) ->
     batch = _common_batch(len(a), len(b), "point sets")
     total = a.new_zeros(())
     for one, other in zip(a.expand(batch, -1, -1), b.expand(batch, -1, -1), strict=True):
-        to_other, to_one = _nearest(one, other)
+        to_other, to_one = nearest_indices(one, other)
         for x, y, index in ((one, other, to_other), (other, one, to_one)):
             gap = x - y.index_select(0, index)
             distance = gap.square().sum(-1) if squared else torch.linalg.vector_norm(gap, dim=-1)
@@ -65,11 +65,11 @@ def _common_batch(first: int, second: int, what: str) -> int:
     return max(first, second)
 
 
-def _nearest(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """The indices of the nearest points of the other set, [N] and [M], for [N, 3] and [M, 3]."""
+def nearest_indices(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Index of the nearest point of the other set for [N, 3] and [M, 3]: [N], [M]."""
     a, b = a.detach(), b.detach()
     if a.device.type != "cpu":
-        return _nearest_in_chunks(a, b)
+        return nearest_in_chunks(a, b)
     from scipy.spatial import KDTree  # slow to import, needed only here
 
     x, y = a.double().numpy(), b.double().numpy()
@@ -77,8 +77,8 @@ def _nearest(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return torch.as_tensor(there), torch.as_tensor(back)
 
 
-def _nearest_in_chunks(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """As `_nearest`, by brute force on any device, `_CHUNK` distances at a time."""
+def nearest_in_chunks(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """As `nearest_indices`, by brute force on any device, `_CHUNK` distances at a time."""
     found = []
     for x, y in ((a, b), (b, a)):
         rows = max(1, _CHUNK // len(y))

@@ -1,9 +1,10 @@
-"""Checks and packing of the attributes of a mesh: positions, UVs, textures and colours."""
+"""What the vertices and faces of meshes carry, checked and packed: UVs, textures, colours."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,6 +20,8 @@ from gendr._runtime.checks import (
     check_tensor,
     dtype_name,
 )
+from gendr.mesh.subdivision import split_uvs, with_midpoints
+from gendr.mesh.topology import Topology, owners
 from gendr.mesh.uvs import UVs
 
 # Colours lie in [0, 1]. Optimised colours may lie a little outside; 8-bit values lie far outside.
@@ -35,7 +38,8 @@ def check_reach(name: str, vertices: Tensor, dtype: torch.dtype) -> None:
         return
     largest = float(vertices.detach().abs().max())
     if _reach(dtype) < largest < math.inf:
-        other = " or use float64" if largest <= _reach(torch.float64) else ""
+        wide = _reach(torch.float64)
+        other = f" (float64 would reach to ±{wide:.0e})" if largest <= wide else ""
         raise ValueError(
             f"{name} must lie within ±{_reach(dtype):.0e} in {dtype_name(dtype)}, "
             f"got {largest:.3g}; scale them down{other}"
@@ -47,19 +51,137 @@ def _reach(dtype: torch.dtype) -> float:
     return 10.0 ** math.floor(math.log10(torch.finfo(dtype).max / 8) / 2)
 
 
-def packed_uvs(uvs: Tensor, face_uvs: Tensor, vertices: Tensor, face_counts: Sequence[int]) -> UVs:
-    """Pack UVs that are given per mesh or once for all meshes.
+@dataclass(frozen=True, eq=False)
+class Attributes:
+    """What a batch of meshes has besides positions and faces, each of it or None.
+
+    Attributes:
+        uvs: Texture coordinates, packed.
+        textures: One [Ht, Wt, 3] per mesh; meshes may share the same tensor.
+        vertex_colors: [ΣV, 3].
+        face_colors: [ΣF, 3].
+    """
+
+    uvs: UVs | None = None
+    textures: tuple[Tensor, ...] | None = None
+    vertex_colors: Tensor | None = None
+    face_colors: Tensor | None = None
+
+    @property
+    def distinct_textures(self) -> list[Tensor]:
+        """The textures, each tensor once."""
+        return list({id(t): t for t in self.textures or ()}.values())
+
+    @staticmethod
+    def joined(parts: Sequence[tuple[Attributes, Topology]], vertices: Tensor) -> Attributes:
+        """Those of the meshes of several batches; what only some have is white for the others.
+
+        Args:
+            parts: Of each batch.
+            vertices: Of the meshes, for their dtype and device.
+        """
+        uvs = textures = vertex_colors = face_colors = None
+        if any(a.uvs is not None for a, _ in parts):
+            uvs = UVs.joined([_some_uvs(a.uvs, t.face_counts, vertices) for a, t in parts])
+        if any(a.textures is not None for a, _ in parts):
+            white = vertices.new_ones(1, 1, 3)
+            each = (a.textures or (white,) * len(t.face_counts) for a, t in parts)
+            textures = tuple(texture for some in each for texture in some)
+        if any(a.vertex_colors is not None for a, _ in parts):
+            vertex_colors = torch.cat(
+                [_some_colors(a.vertex_colors, t.vertex_counts, vertices) for a, t in parts]
+            )
+        if any(a.face_colors is not None for a, _ in parts):
+            face_colors = torch.cat(
+                [_some_colors(a.face_colors, t.face_counts, vertices) for a, t in parts]
+            )
+        return Attributes(uvs, textures, vertex_colors, face_colors)
+
+    def of_mesh(self, i: int, vertices: slice, faces: slice) -> Attributes:
+        """Those of mesh i, which has these vertices and faces."""
+        return Attributes(
+            None if self.uvs is None else self.uvs.of_mesh(i, faces),
+            None if self.textures is None else (self.textures[i],),
+            None if self.vertex_colors is None else self.vertex_colors[vertices],
+            None if self.face_colors is None else self.face_colors[faces],
+        )
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Attributes:
+        """With `function` applied to every floating tensor, to shared textures once."""
+        textures = None
+        if self.textures is not None:
+            done = {id(t): function(t) for t in self.distinct_textures}
+            textures = tuple(done[id(t)] for t in self.textures)
+        return Attributes(
+            None if self.uvs is None else self.uvs.map(function),
+            textures,
+            None if self.vertex_colors is None else function(self.vertex_colors),
+            None if self.face_colors is None else function(self.face_colors),
+        )
+
+    def indices_to(self, device: torch.device) -> Attributes:
+        """With the indices on another device, where `map` has moved the rest."""
+        return self if self.uvs is None else replace(self, uvs=self.uvs.to(device))
+
+    def split(self, edges: Tensor, batch: int) -> Attributes:
+        """Those of the same faces split in four at the midpoints of `edges`, in B equal meshes."""
+        colors = self.vertex_colors
+        return Attributes(
+            None if self.uvs is None else split_uvs(self.uvs),
+            self.textures,
+            None if colors is None else with_midpoints(colors, edges, batch),
+            None if self.face_colors is None else self.face_colors.repeat_interleave(4, dim=0),
+        )
+
+    def corner_colors(self, faces: Tensor) -> Tensor | None:
+        """Vertex colours times face colours at the corners of all faces [ΣF, 3]: [ΣF, 3, 3]."""
+        if self.vertex_colors is None:
+            colors = self.face_colors
+            return None if colors is None else colors[:, None].expand(-1, 3, -1)
+        corners = at_corners(self.vertex_colors, faces)
+        return corners if self.face_colors is None else corners * self.face_colors[:, None]
+
+
+def _some_uvs(uvs: UVs | None, face_counts: Sequence[int], vertices: Tensor) -> UVs:
+    """The UVs; one (0, 0) per mesh if there are none."""
+    if uvs is not None:
+        return uvs
+    batch = len(face_counts)
+    faces = owners(face_counts, vertices.device)[:, None].expand(-1, 3)
+    return UVs(vertices.new_zeros(batch, 2), faces, (1,) * batch)
+
+
+def _some_colors(colors: Tensor | None, counts: Sequence[int], vertices: Tensor) -> Tensor:
+    """The colours; white if there are none."""
+    return vertices.new_ones(sum(counts), 3) if colors is None else colors
+
+
+def at_corners(values: Tensor, faces: Tensor) -> Tensor:
+    """Values per vertex [ΣV, C] at the corners of all faces: [ΣF, 3, C]."""
+    # index_select, because its backward is an ordered index_add; that of values[faces] sorts.
+    return values.index_select(0, faces.reshape(-1)).reshape(-1, 3, values.shape[-1])
+
+
+def packed_uvs(
+    uvs: Tensor | None, face_uvs: Tensor | None, vertices: Tensor, face_counts: Sequence[int]
+) -> UVs | None:
+    """UVs given per mesh or for all meshes, packed; None if none are given.
 
     Args:
         uvs: [T, 2] or [B, T, 2].
-        face_uvs: [F, 3] or [B, F, 3].
-        vertices: The vertices of the meshes, which give the dtype and device.
+        face_uvs: [F, 3] or [B, F, 3]. Both come together.
+        vertices: Of the meshes, for their dtype and device.
         face_counts: Faces per mesh.
 
     Raises:
         TypeError: for a wrong dtype.
-        ValueError: for a wrong shape, device, index or value.
+        ValueError: for a wrong shape, device, index or value, or one without the other.
     """
+    if uvs is None and face_uvs is None:
+        return None
+    if uvs is None or face_uvs is None:
+        missing = "uvs" if uvs is None else "face_uvs"
+        raise ValueError(f"uvs and face_uvs must come together, got no {missing}")
     check_like("uvs", check_float("uvs", uvs), "vertices", vertices)
     face_uvs = check_integer("face_uvs", face_uvs)
     check_device("face_uvs", face_uvs, "vertices", vertices)

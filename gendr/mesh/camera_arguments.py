@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -59,15 +58,15 @@ def batched(tensor: Tensor, name: str, tail: tuple[int, ...]) -> Tensor:
     """`tensor` as [B, *tail]; a missing batch dimension is added."""
     want = ", ".join(map(str, tail))
     check_shape(name, tensor, f"[{want}] or [B, {want}]")
-    return tensor[None] if tensor.ndim == len(tail) else tensor
+    return tensor[None] if tensor.ndim == len(tail) else _of_some(tensor, name)
 
 
 def per_camera(tensor: Tensor, name: str) -> Tensor:
     """`tensor` as [B]; a single number gives B = 1."""
     if tensor.ndim == 0:
         return tensor[None]
-    if tensor.ndim == 1 and len(tensor) > 0:
-        return tensor
+    if tensor.ndim == 1:
+        return _of_some(tensor, name)
     raise ValueError(f"{name} must be one number or have shape [B], got {shape_text(tensor.shape)}")
 
 
@@ -75,9 +74,19 @@ def per_axis(tensor: Tensor, name: str) -> Tensor:
     """`tensor` as [B, 2]; one number stands for both axes, [B] for both axes of every camera."""
     if tensor.ndim == 0:
         return tensor.expand(1, 2)
-    if tensor.ndim == 1 and tensor.shape[0] not in (0, 2):
-        return tensor[:, None].expand(-1, 2)
+    if tensor.ndim == 1 and tensor.shape[0] != 2:
+        return _of_some(tensor, name)[:, None].expand(-1, 2)
     return batched(tensor, name, (2,))
+
+
+def _of_some(tensor: Tensor, name: str) -> Tensor:
+    """See that a batch [B, ...] is not one of zero cameras."""
+    if len(tensor) == 0:
+        raise ValueError(
+            f"{name} must be of at least one camera, got shape {shape_text(tensor.shape)}, "
+            "which is of none"
+        )
+    return tensor
 
 
 def broadcast(**tensors: Tensor) -> list[Tensor]:
@@ -88,14 +97,6 @@ def broadcast(**tensors: Tensor) -> list[Tensor]:
         if size not in (1, batch):
             raise ValueError(f"batch sizes do not fit: {sizes}; {name} needs 1 or {batch}")
     return [tensor.expand(batch, *tensor.shape[1:]) for tensor in tensors.values()]
-
-
-def height_width(image_size: int | Sequence[int]) -> tuple[int, int]:
-    """(H, W) of `image_size`, an int or a pair."""
-    pair = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
-    if len(pair) != 2 or any(int(n) != n or n < 1 for n in pair):
-        raise ValueError(f"image_size must be a positive int or (H, W), got {image_size!r}")
-    return int(pair[0]), int(pair[1])
 
 
 def _check_fov(fov: Tensor) -> None:

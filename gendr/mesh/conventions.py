@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gendr._runtime.checks import check_image_size
 from gendr._runtime.tracing import matmul
 from gendr.mesh.camera_arguments import (
     batched,
     broadcast,
     common_kind,
     finite_tensor,
-    height_width,
     per_axis,
     per_camera,
 )
@@ -57,7 +57,7 @@ def from_intrinsics(
     """Convert focal lengths and principal points in pixels to NDC; the pose is kept as given."""
     if image_size is None:
         raise ValueError("pixel intrinsics need image_size, an int or (H, W)")
-    height, width = height_width(image_size)
+    height, width = check_image_size(image_size)
     dtype, device = common_kind(
         K=K, fx=fx, fy=fy, cx=cx, cy=cy, rotation=rotation, translation=translation
     )
@@ -95,7 +95,7 @@ def to_intrinsics(
     focal: Tensor, principal: Tensor, image_size: int | Sequence[int], *, pixel_centre: float
 ) -> Tensor:
     """OpenCV's camera matrices [B, 3, 3] of focal lengths and principal points [B, 2]."""
-    height, width = height_width(image_size)
+    height, width = check_image_size(image_size)
     half = min(height, width) / 2
     shift = pixel_centre - 0.5
     fx, fy = (focal * half).unbind(-1)
@@ -181,7 +181,7 @@ def from_projection(
         )
     if bool((p.detach()[:, 0, 1] != 0).any()) or bool((p.detach()[:, 1, 0] != 0).any()):
         raise ValueError("projection has skew, which cameras here do not have")
-    height, width = height_width(image_size)
+    height, width = check_image_size(image_size)
     side = torch.tensor([width, height], dtype=p.dtype, device=p.device) / min(height, width)
     offset = -p[:, :2, 2] if perspective else p[:, :2, 3]
     focal = torch.stack([p[:, 0, 0], p[:, 1, 1]], -1) * side
@@ -206,7 +206,7 @@ def to_projection(
     """Projection matrices [B, 4, 4] of focal lengths and principal points [B, 2]."""
     if not far > near or (near <= 0 and not orthographic):
         raise ValueError(f"want 0 < near < far, got near {near:g} and far {far:g}")
-    height, width = height_width(image_size)
+    height, width = check_image_size(image_size)
     side = torch.tensor([width, height], dtype=focal.dtype, device=focal.device)
     side = min(height, width) / side
     fx, fy = (focal * side).unbind(-1)
@@ -249,7 +249,7 @@ def from_pytorch3d(
     if image_size is None:
         c = signs(c, -1, 1) * c
     else:
-        height, width = height_width(image_size)
+        height, width = check_image_size(image_size)
         unit = 2 / min(height, width)
         middle = torch.tensor([width / 2, height / 2], dtype=dtype, device=device)
         f, c = f * unit, signs(c, 1, -1) * (c - middle) * unit

@@ -25,17 +25,24 @@ from gendr._runtime.checks import (
     dtype_name,
 )
 from gendr._runtime.files import write_all
-from gendr._runtime.tracing import matmul
 from gendr._runtime.vectors import length, unit
-from gendr.mesh import pytorch3d_objects
-from gendr.mesh.attributes import check_reach, one_per_mesh, packed_colors, packed_uvs
+from gendr.mesh import moves, pytorch3d_objects
+from gendr.mesh.attributes import (
+    Attributes,
+    at_corners,
+    check_reach,
+    one_per_mesh,
+    packed_colors,
+    packed_uvs,
+)
 from gendr.mesh.files import formats, trimesh_objects
 from gendr.mesh.files.reports import damage_named, warn_of
 from gendr.mesh.images import MAX_MEGAPIXELS
+from gendr.mesh.moves import per_vertex
 from gendr.mesh.parts import MeshParts
 from gendr.mesh.sampling import sample_points
-from gendr.mesh.subdivision import split_topology, split_uvs, with_midpoints
-from gendr.mesh.topology import Topology, offsets
+from gendr.mesh.subdivision import split_topology, with_midpoints
+from gendr.mesh.topology import Topology, offsets, owners
 from gendr.mesh.uvs import UVs
 
 
@@ -77,10 +84,7 @@ class Mesh:
 
     _topology: Topology
     _vertices: Tensor
-    _uvs: UVs | None
-    _textures: tuple[Tensor, ...] | None
-    _vertex_colors: Tensor | None
-    _face_colors: Tensor | None
+    _attributes: Attributes
     _origin: Tensor | None
 
     def __init__(
@@ -115,10 +119,13 @@ class Mesh:
             self._topology = Topology(faces, (count,), (sizes["F"],), True).repeated(batch)
         self._vertices = vertices.reshape(-1, 3)
         self._origin = None
-        self._set_uvs(uvs, face_uvs)
-        self._set_texture(texture)
-        self._set_colors("vertex_colors", vertex_colors)
-        self._set_colors("face_colors", face_colors)
+        mapped = packed_uvs(uvs, face_uvs, self._vertices, self.face_counts)
+        self._attributes = Attributes(
+            mapped,
+            self._checked_textures(texture, mapped),
+            self._checked_colors("vertex_colors", vertex_colors),
+            self._checked_colors("face_colors", face_colors),
+        )
 
     # -- what a mesh is made of ------------------------------------------------------------------
 
@@ -160,17 +167,19 @@ class Mesh:
     @property
     def uvs(self) -> Tensor | None:
         """Texture coordinates, packed: [ΣT, 2], u right, v up."""
-        return None if self._uvs is None else self._uvs.values
+        uvs = self._attributes.uvs
+        return None if uvs is None else uvs.values
 
     @property
     def face_uvs(self) -> Tensor | None:
         """Packed indices into `uvs` per face corner: int64 [ΣF, 3]."""
-        return None if self._uvs is None else self._uvs.faces
+        uvs = self._attributes.uvs
+        return None if uvs is None else uvs.faces
 
     @property
     def textures(self) -> tuple[Tensor, ...] | None:
         """One texture [Ht, Wt, 3] per mesh, row 0 the top; meshes may share the same tensor."""
-        return self._textures
+        return self._attributes.textures
 
     @property
     def texture(self) -> Tensor | None:
@@ -179,21 +188,20 @@ class Mesh:
         Raises:
             ValueError: if the meshes have different textures.
         """
-        if self._textures is None:
-            return None
-        if any(t is not self._textures[0] for t in self._textures):
+        distinct = self._attributes.distinct_textures
+        if len(distinct) > 1:
             raise ValueError("the meshes of this batch have different textures; read .textures")
-        return self._textures[0]
+        return distinct[0] if distinct else None
 
     @property
     def vertex_colors(self) -> Tensor | None:
         """RGB per vertex, packed: [ΣV, 3]."""
-        return self._vertex_colors
+        return self._attributes.vertex_colors
 
     @property
     def face_colors(self) -> Tensor | None:
         """RGB per face, packed: [ΣF, 3]."""
-        return self._face_colors
+        return self._attributes.face_colors
 
     @property
     def origin(self) -> Tensor:
@@ -223,21 +231,15 @@ class Mesh:
     def __repr__(self) -> str:
         parts = [f"{len(self)} mesh{'es' if len(self) > 1 else ''}"]
         parts += [f"{sum(self.vertex_counts)} vertices", f"{sum(self.face_counts)} faces"]
-        if self._textures is not None:
-            parts.append(
-                "texture " + ", ".join(f"{t.shape[1]}×{t.shape[0]}" for t in self._distinct)
-            )
-        elif self._uvs is not None:
+        sizes = [f"{t.shape[1]}×{t.shape[0]}" for t in self._attributes.distinct_textures]
+        if sizes:
+            parts.append(f"texture {', '.join(sizes)}")
+        elif self.uvs is not None:
             parts.append("uvs")
         parts += [n for n in ("vertex_colors", "face_colors") if getattr(self, n) is not None]
         if self._origin is not None:
             parts.append(f"origin {self._origin.squeeze(0).tolist()}")
         return f"Mesh({', '.join(parts)}, {dtype_name(self.dtype)}, {self.device})"
-
-    @property
-    def _distinct(self) -> list[Tensor]:
-        """The textures, each tensor once."""
-        return list({id(t): t for t in self._textures or ()}.values())
 
     # -- batches ---------------------------------------------------------------------------------
 
@@ -265,36 +267,9 @@ class Mesh:
         out._vertices = torch.cat([m.vertices for m in meshes])
         if any(m._origin is not None for m in meshes):
             out._origin = torch.cat([m.origin for m in meshes])
-        if any(m.uvs is not None for m in meshes):
-            out._uvs = UVs.joined([m._some_uvs() for m in meshes])
-        if any(m.textures is not None for m in meshes):
-            white = out._vertices.new_ones(1, 1, 3)
-            out._textures = tuple(t for m in meshes for t in m.textures or (white,) * len(m))
-        if any(m.vertex_colors is not None for m in meshes):
-            out._vertex_colors = torch.cat([m._some_colors("vertex") for m in meshes])
-        if any(m.face_colors is not None for m in meshes):
-            out._face_colors = torch.cat([m._some_colors("face") for m in meshes])
+        parts = [(m._attributes, m._topology) for m in meshes]
+        out._attributes = Attributes.joined(parts, out._vertices)
         return out
-
-    def _some_uvs(self) -> UVs:
-        """The UVs; one (0, 0) per mesh if it has none."""
-        if self._uvs is not None:
-            return self._uvs
-        zeros = self._vertices.new_zeros(len(self), 2)
-        faces = self._mesh_of("face")[:, None].expand(-1, 3)
-        return UVs(zeros, faces, (1,) * len(self))
-
-    def _some_colors(self, what: str) -> Tensor:
-        """The colours per vertex or face, white if it has none."""
-        colors = self._vertex_colors if what == "vertex" else self._face_colors
-        counts = self.vertex_counts if what == "vertex" else self.face_counts
-        return colors if colors is not None else self._vertices.new_ones(sum(counts), 3)
-
-    def _mesh_of(self, what: str) -> Tensor:
-        """Index of its mesh for every packed vertex or face: int64 [ΣV] or [ΣF]."""
-        counts = self.vertex_counts if what == "vertex" else self.face_counts
-        size = torch.tensor(counts, device=self.device)
-        return torch.arange(len(self), device=self.device).repeat_interleave(size)
 
     def __getitem__(self, index: int | slice) -> Mesh:
         """Mesh `index`, or the batch of a slice.
@@ -323,14 +298,7 @@ class Mesh:
         out._vertices = self._vertices[vertices]
         if self._origin is not None:
             out._origin = self._origin[i : i + 1]
-        if self._uvs is not None:
-            out._uvs = self._uvs.of_mesh(i, faces)
-        if self._textures is not None:
-            out._textures = (self._textures[i],)
-        if self._vertex_colors is not None:
-            out._vertex_colors = self._vertex_colors[vertices]
-        if self._face_colors is not None:
-            out._face_colors = self._face_colors[faces]
+        out._attributes = self._attributes.of_mesh(i, vertices, faces)
         return out
 
     def __iter__(self) -> Iterator[Mesh]:
@@ -411,7 +379,7 @@ class Mesh:
             ValueError: for another shape, NaN or inf.
         """
         shift = (self.origin - self._checked_origin(origin)).to(self.device)
-        moved = (self._vertices.double() + self._per_vertex(shift)).to(self.dtype)
+        moved = (self._vertices.double() + per_vertex(shift, self.vertex_counts)).to(self.dtype)
         return self.with_vertices(moved).with_origin(origin)
 
     def _checked_origin(self, origin: Tensor) -> Tensor:
@@ -422,77 +390,63 @@ class Mesh:
 
     def with_vertex_colors(self, vertex_colors: Tensor | None) -> Mesh:
         """The same mesh with other colours per vertex: [ΣV, 3], [B, V, 3] or None."""
-        out = copy.copy(self)
-        out._set_colors("vertex_colors", vertex_colors)
-        return out
+        colors = self._checked_colors("vertex_colors", vertex_colors)
+        return self._with(replace(self._attributes, vertex_colors=colors))
 
     def with_face_colors(self, face_colors: Tensor | None) -> Mesh:
         """The same mesh with other colours per face: [ΣF, 3], [B, F, 3] or None."""
-        out = copy.copy(self)
-        out._set_colors("face_colors", face_colors)
-        return out
+        colors = self._checked_colors("face_colors", face_colors)
+        return self._with(replace(self._attributes, face_colors=colors))
 
     def with_texture(self, texture: Tensor | Sequence[Tensor] | None) -> Mesh:
         """The same mesh with another texture: [Ht, Wt, 3], [B, Ht, Wt, 3], a sequence or None."""
-        out = copy.copy(self)
-        out._set_texture(texture)
-        return out
+        textures = self._checked_textures(texture, self._attributes.uvs)
+        return self._with(replace(self._attributes, textures=textures))
 
     def with_uvs(self, uvs: Tensor | None, face_uvs: Tensor | None = None) -> Mesh:
         """The same mesh with other UVs: [T, 2] per mesh and indices [F, 3]; None removes them.
 
         Without `face_uvs` the indices stay. A texture needs UVs and goes with them.
         """
-        out = copy.copy(self)
-        if uvs is None:
-            out._textures = None
-        elif face_uvs is None and self._uvs is not None:
+        old = self._attributes
+        if uvs is not None and face_uvs is None and old.uvs is not None:
             check_like("uvs", check_float("uvs", uvs), "vertices", self._vertices)
-            check_shape("uvs", uvs, "[T, 2]", T=len(self._uvs.values))
-            out._uvs = replace(self._uvs, values=check_finite("uvs", uvs))
-            return out
-        out._set_uvs(uvs, face_uvs)
+            check_shape("uvs", uvs, "[T, 2]", T=len(old.uvs.values))
+            mapped = replace(old.uvs, values=check_finite("uvs", uvs))
+        else:
+            mapped = packed_uvs(uvs, face_uvs, self._vertices, self.face_counts)
+        textures = None if mapped is None else old.textures
+        return self._with(replace(old, uvs=mapped, textures=textures))
+
+    def _with(self, attributes: Attributes) -> Mesh:
+        """The same mesh with other attributes, unchecked."""
+        out = copy.copy(self)
+        out._attributes = attributes
         return out
 
-    def _set_uvs(self, uvs: Tensor | None, face_uvs: Tensor | None) -> None:
-        """Store UVs, or none."""
-        self._uvs = None
-        if uvs is not None and face_uvs is not None:
-            self._uvs = packed_uvs(uvs, face_uvs, self._vertices, self.face_counts)
-        elif uvs is not None or face_uvs is not None:
-            missing = "uvs" if uvs is None else "face_uvs"
-            raise ValueError(f"uvs and face_uvs must come together, got no {missing}")
-
-    def _set_texture(self, texture: Tensor | Sequence[Tensor] | None) -> None:
-        """Store a texture per mesh, or none."""
-        self._textures = None
+    def _checked_textures(
+        self, texture: Tensor | Sequence[Tensor] | None, uvs: UVs | None
+    ) -> tuple[Tensor, ...] | None:
+        """A texture per mesh, or none."""
         if texture is None:
-            return
-        if self._uvs is None:
+            return None
+        if uvs is None:
             raise ValueError("a texture needs uvs and face_uvs, got none")
-        self._textures = one_per_mesh(texture, self._vertices, len(self))
+        return one_per_mesh(texture, self._vertices, len(self))
 
-    def _set_colors(self, name: str, colors: Tensor | None) -> None:
-        """Store `vertex_colors` or `face_colors`."""
+    def _checked_colors(self, name: str, colors: Tensor | None) -> Tensor | None:
+        """`vertex_colors` or `face_colors`, packed, or none."""
+        if colors is None:
+            return None
         counts = self.vertex_counts if name == "vertex_colors" else self.face_counts
-        if colors is not None:
-            colors = packed_colors(name, colors, self._vertices, counts)
-        setattr(self, f"_{name}", colors)
+        return packed_colors(name, colors, self._vertices, counts)
 
     # -- moving, copying -------------------------------------------------------------------------
 
     def _map(self, function: Any) -> Mesh:
         """Apply `function` to every floating tensor, to shared textures once."""
-        out = copy.copy(self)
+        out = self._with(self._attributes.map(function))
         out._vertices = function(self._vertices)
-        if self._uvs is not None:
-            out._uvs = self._uvs.map(function)
-        for name in ("_vertex_colors", "_face_colors"):
-            value = getattr(self, name)
-            setattr(out, name, None if value is None else function(value))
-        if self._textures is not None:
-            done = {id(t): function(t) for t in self._distinct}
-            out._textures = tuple(done[id(t)] for t in self._textures)
         return out
 
     def _like(self, vertices: Tensor) -> Mesh:
@@ -525,8 +479,7 @@ class Mesh:
         out = self._map(lambda t: t.to(device=target, dtype=dtype))
         if out.device != self.device:
             out._topology = self._topology.to(out.device)
-            if out._uvs is not None:
-                out._uvs = out._uvs.to(out.device)
+            out._attributes = out._attributes.indices_to(out.device)
         return out
 
     def detach(self) -> Mesh:
@@ -538,26 +491,18 @@ class Mesh:
     @property
     def face_vertices(self) -> Tensor:
         """Positions of the corners of all faces: [ΣF, 3, 3] (face, corner, xyz)."""
-        return self._gather(self._vertices)
+        return at_corners(self._vertices, self.faces)
 
     @property
     def corner_uvs(self) -> Tensor | None:
         """UVs of the corners of all faces: [ΣF, 3, 2]."""
-        return None if self._uvs is None else self._uvs.corners()
+        uvs = self._attributes.uvs
+        return None if uvs is None else uvs.corners()
 
     @property
     def corner_colors(self) -> Tensor | None:
         """Vertex colours times face colours at the corners of all faces: [ΣF, 3, 3]."""
-        if self._vertex_colors is None:
-            colors = self._face_colors
-            return None if colors is None else colors[:, None].expand(-1, 3, -1)
-        corners = self._gather(self._vertex_colors)
-        return corners if self._face_colors is None else corners * self._face_colors[:, None]
-
-    def _gather(self, values: Tensor) -> Tensor:
-        """Values per vertex [ΣV, C] at the corners of all faces: [ΣF, 3, C]."""
-        # index_select, because its backward is an ordered index_add; that of values[faces] sorts.
-        return values.index_select(0, self.faces.reshape(-1)).reshape(-1, 3, values.shape[-1])
+        return self._attributes.corner_colors(self.faces)
 
     @property
     def _face_cross(self) -> Tensor:
@@ -606,7 +551,7 @@ class Mesh:
         """
         a, b, c = self.face_vertices.unbind(1)
         each = (a * torch.linalg.cross(b, c)).sum(-1) / 6
-        return each.new_zeros(len(self)).index_add(0, self._mesh_of("face"), each)
+        return each.new_zeros(len(self)).index_add(0, owners(self.face_counts, self.device), each)
 
     def bounding_box(self) -> tuple[Tensor, Tensor]:
         """Lowest and highest coordinates of the vertices of each mesh: [B, 3] and [B, 3].
@@ -614,12 +559,7 @@ class Mesh:
         Raises:
             ValueError: for a mesh without vertices.
         """
-        if 0 in self.vertex_counts:
-            empty = self.vertex_counts.index(0)
-            raise ValueError(f"mesh {empty} has no vertices, so it has no bounding box")
-        parts = self._vertices.split(list(self.vertex_counts))
-        low = torch.stack([p.amin(0) for p in parts])
-        return low, torch.stack([p.amax(0) for p in parts])
+        return moves.boxes(self._vertices, self.vertex_counts)
 
     def scaled(self, factor: float | Tensor) -> Mesh:
         """Every mesh times a factor > 0, a number or one per mesh [B], about its origin.
@@ -630,14 +570,11 @@ class Mesh:
         """
         if not isinstance(factor, Tensor):
             return self.with_vertices(self._vertices * check_number("factor", factor, above=0))
-        check_like("factor", check_float("factor", factor), "vertices", self._vertices)
-        check_shape("factor", factor, "[] or [B]", B=len(self))
-        check_finite("factor", factor)
+        moves.checked("factor", factor, "[] or [B]", self._vertices, len(self))
         if not bool((factor > 0).all()):
             raise ValueError(f"factor must be > 0, got {factor.min().item()}")
-        return self.with_vertices(
-            self._vertices * self._per_vertex(factor.expand(len(self))[:, None])
-        )
+        each = per_vertex(factor.expand(len(self))[:, None], self.vertex_counts)
+        return self.with_vertices(self._vertices * each)
 
     def translated(self, offset: Tensor) -> Mesh:
         """Every mesh moved by [3], or by one offset per mesh [B, 3].
@@ -646,10 +583,9 @@ class Mesh:
             TypeError: for what is no float tensor.
             ValueError: for another shape, NaN or inf.
         """
-        check_like("offset", check_float("offset", offset), "vertices", self._vertices)
-        check_shape("offset", offset, "[3] or [B, 3]", B=len(self))
-        check_finite("offset", offset)
-        return self.with_vertices(self._vertices + self._per_vertex(offset.expand(len(self), 3)))
+        moves.checked("offset", offset, "[3] or [B, 3]", self._vertices, len(self))
+        each = per_vertex(offset.expand(len(self), 3), self.vertex_counts)
+        return self.with_vertices(self._vertices + each)
 
     def transformed(self, matrix: Tensor) -> Mesh:
         """Every vertex as a column p turned into M·p; a mirror image turns the faces inside out.
@@ -663,25 +599,7 @@ class Mesh:
             TypeError: for what is no float tensor.
             ValueError: for another shape, NaN, inf, or a last row that is not 0 0 0 1.
         """
-        check_like("matrix", check_float("matrix", matrix), "vertices", self._vertices)
-        check_shape("matrix", matrix, "[3, 3] or [4, 4] or [B, 3, 3] or [B, 4, 4]", B=len(self))
-        check_finite("matrix", matrix)
-        size = matrix.shape[-1]
-        if size == 4:
-            last = matrix.new_tensor([0.0, 0.0, 0.0, 1.0])
-            if not bool((matrix[..., 3, :] == last).all()):
-                raise ValueError(
-                    "matrix must be affine, its last row 0 0 0 1; divide by w yourself"
-                )
-        matrix = self._per_vertex(matrix.expand(len(self), size, size))
-        vertices = matmul(matrix[:, :3, :3], self._vertices[:, :, None]).squeeze(-1)
-        return self.with_vertices(vertices + matrix[:, :3, 3] if size == 4 else vertices)
-
-    def _per_vertex(self, values: Tensor) -> Tensor:
-        """Values per mesh [B, ...] for each of its vertices: [ΣV, ...]."""
-        if len(self) == 1:
-            return values.expand(self.vertex_counts[0], *values.shape[1:])
-        return values.index_select(0, self._mesh_of("vertex"))
+        return self.with_vertices(moves.transformed(self._vertices, matrix, self.vertex_counts))
 
     def normalized(self, fit: str = "sphere") -> Mesh:
         """Every mesh with the centre of its bounding box at 0, and of unit size.
@@ -696,16 +614,7 @@ class Mesh:
             ValueError: for another `fit`, or a mesh of no extent.
         """
         check_choice("fit", fit, ("sphere", "cube"))
-        low, high = self.bounding_box()
-        centred = self._vertices - self._per_vertex((low + high) / 2)
-        if fit == "cube":
-            size = (high - low).amax(-1)
-        else:
-            size = torch.stack([length(p).amax() for p in centred.split(list(self.vertex_counts))])
-        if not bool((size > 0).all()):
-            point = int((size <= 0).nonzero()[0])
-            raise ValueError(f"mesh {point} has no extent, all its vertices coincide")
-        out = self.with_vertices(centred / self._per_vertex(size[:, None]))
+        out = self.with_vertices(moves.normalized(self._vertices, self.vertex_counts, fit))
         out._origin = None
         return out
 
@@ -726,15 +635,9 @@ class Mesh:
         if not self._topology.shared:
             return Mesh.batch([m._split_once() for m in self])
         batch, edges = len(self), self._topology.local_edges[0]
-        out = copy.copy(self)
+        out = self._with(self._attributes.split(edges, batch))
         out._topology = split_topology(self._topology)
         out._vertices = with_midpoints(self._vertices, edges, batch)
-        if self._vertex_colors is not None:
-            out._vertex_colors = with_midpoints(self._vertex_colors, edges, batch)
-        if self._face_colors is not None:
-            out._face_colors = self._face_colors.repeat_interleave(4, dim=0)
-        if self._uvs is not None:
-            out._uvs = split_uvs(self._uvs)
         return out
 
     def sample_points(self, count: int, generator: torch.Generator | None = None) -> Tensor:

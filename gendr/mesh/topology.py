@@ -17,6 +17,12 @@ def offsets(counts: Sequence[int]) -> tuple[int, ...]:
     return tuple(accumulate(counts, initial=0))[:-1]
 
 
+def owners(counts: Sequence[int], device: torch.device) -> Tensor:
+    """For every packed element, which of the meshes it belongs to: int64 [sum of counts]."""
+    size = torch.tensor(counts, device=device)
+    return torch.arange(len(counts), device=device).repeat_interleave(size)
+
+
 @dataclass(frozen=True, eq=False)
 class Topology:
     """The connectivity that all meshes share which differ in vertex positions only.

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -20,7 +21,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_finite, check_float, check_like, check_shape, dtype_name
+from gendr._runtime.checks import (
+    check_finite,
+    check_float,
+    check_image_size,
+    check_like,
+    check_shape,
+    dtype_name,
+)
+from gendr._runtime.files import write_whole
 from gendr.mesh.cameras import Camera
 from gendr.mesh.images import MAX_MEGAPIXELS, Picture, Planes, open_image, resized
 from gendr.mesh.lines_of_sight import MASK_NOISE, view_volume, visual_sphere
@@ -278,14 +287,11 @@ def _target_size(shape: tuple[int, int], size: int | tuple[int, int] | None) -> 
     """(H, W) after resizing."""
     if size is None:
         return shape
-    if isinstance(size, int):
-        if size < 1:
-            raise ValueError(f"size must be >= 1, got {size}")
-        height, width = (max(1, round(n * size / min(shape))) for n in shape)
-        return height, width
-    if len(size) != 2 or min(size) < 1:
-        raise ValueError(f"size must be an int or (H, W), got {size!r}")
-    return int(size[0]), int(size[1])
+    pair = check_image_size(size, "size")
+    if isinstance(size, Iterable):
+        return pair
+    height, width = (max(1, round(n * pair[0] / min(shape))) for n in shape)
+    return height, width
 
 
 # ---------------------------------------------------------------------------------------------
@@ -334,12 +340,13 @@ def save_views(
     (root / "images").mkdir(parents=True, exist_ok=True)
     for i, name in enumerate(names):
         a = alpha[i].detach().clamp(0, 1).cpu().double()
-        image = a
-        if rgb is not None:  # files hold colours that are not multiplied by alpha
+        values = a
+        if rgb is not None:  # files hold the colour itself, not its product with alpha
             straight = rgb[i].detach().cpu().double() / a.clamp(min=1e-6)
-            image = torch.cat([straight.clamp(0, 1), a[None]]).permute(1, 2, 0)
-        pixels = (image * 255).round().to(torch.uint8).contiguous().numpy()
-        Image.fromarray(pixels).save(root / "images" / f"{name}.png")
+            values = torch.cat([straight.clamp(0, 1), a[None]]).permute(1, 2, 0)
+        pixels = (values * 255).round().to(torch.uint8).contiguous().numpy()
+        image = Image.fromarray(pixels)
+        write_whole(root / "images" / f"{name}.png", partial(image.save, format="PNG"))
     lenses = [
         {
             "camera_angle_x": 2 * math.atan(size[1] / (2 * float(m[0, 0]))),
@@ -363,5 +370,5 @@ def save_views(
     ]
     file = root / TRANSFORMS[0]
     text = json.dumps({**(lenses[0] if same else {}), "frames": frames}, indent=2)
-    file.write_text(text + "\n", encoding="utf-8")
+    write_whole(file, (text + "\n").encode())
     return file

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_finite, check_float, check_shape, check_tensor
+from gendr._runtime.checks import (
+    check_finite,
+    check_float,
+    check_image_size,
+    check_shape,
+    check_tensor,
+)
 from gendr.rendering.aggregation import Aggregation, alpha
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.coverage import Coverage
@@ -33,17 +39,7 @@ def parse_image_size(image_size: int | Sequence[int]) -> ImageSize:
         TypeError: for anything else.
         ValueError: for sizes below 1.
     """
-    pair: tuple[object, ...] = ()
-    if isinstance(image_size, int):
-        pair = (image_size, image_size)
-    elif isinstance(image_size, Sequence):
-        pair = tuple(image_size)
-    sides = [n for n in pair if isinstance(n, int) and not isinstance(n, bool)]
-    if len(pair) != 2 or len(sides) != 2:
-        raise TypeError(f"image_size must be an int or (height, width), got {image_size!r}")
-    if min(sides) < 1:
-        raise ValueError(f"image_size must be >= 1, got {image_size!r}")
-    return ImageSize(*sides)
+    return ImageSize(*check_image_size(image_size))
 
 
 def parse_scale(scale: Scale, size: ImageSize, squared: bool) -> float | Tensor:

@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import import_module
-from inspect import isabstract
 from types import MappingProxyType
 from typing import Any, TypeAlias, overload
 
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_choice, nearest
+from gendr._runtime.checks import check_choice
+from gendr._runtime.names import nearest
+from gendr._runtime.registry import members
 from gendr._runtime.tracing import lazy
 from gendr.sorting.base import (
     PermutationSort,
@@ -39,14 +40,7 @@ def methods() -> Mapping[str, type[Sort]]:
     """The names of all methods; the values are their classes."""
     for module in _MODULES:
         import_module(f"gendr.sorting.{module}")
-    found: dict[str, type[Sort]] = {}
-    open_classes: list[type[Sort]] = [Sort]
-    while open_classes:
-        kind = open_classes.pop(0)
-        open_classes += kind.__subclasses__()
-        if not isabstract(kind) and kind.__module__.startswith("gendr."):
-            found[kind.name] = kind
-    return MappingProxyType(found)
+    return MappingProxyType(members(Sort, package="gendr"))
 
 
 def get(name: Method = "bitonic", **options: Any) -> Sort:

@@ -54,7 +54,7 @@ def draw(network: Network, values: Values | None = None, ax: Axes | None = None)
     spans: list[tuple[float, float]] = []  # of the layers
     gaps = [gap / 2]  # the middle of the wires before, between and after them
     end = gap
-    columns = [_columns(layer) for layer in network.layers]
+    columns = [columns_of(layer) for layer in network.layers]
     for places in columns:
         spans.append((end, end + BESIDE * max(places)))
         end = spans[-1][1] + gap
@@ -96,7 +96,7 @@ def _checked(values: Values, n: int) -> NDArray[Any]:
     return array
 
 
-def _columns(layer: Layer) -> list[int]:
+def columns_of(layer: Layer) -> list[int]:
     """For each comparator the first column of its layer in which it touches no other."""
     order = sorted(range(len(layer)), key=lambda k: (min(layer[k]), max(layer[k])))
     ends: list[int] = []  # the lowest wire that each column reaches so far

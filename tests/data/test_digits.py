@@ -308,14 +308,14 @@ def test_crop_is_wider_than_the_digits_but_within_the_image():
     # Pixel (x, y) is (x, y, 0).
     y, x = np.mgrid[:200, :250].astype(np.uint8)
     image = png(np.stack([x, y, 0 * x], -1))
-    crop = svhn._crop(image, Box(50, 60, 150, 140, 1)).double()
+    crop = svhn.crop(image, Box(50, 60, 150, 140, 1)).double()
     # 100 x 80 pixels become 130 x 104 from (35, 48) on.
     centres = (torch.arange(64, dtype=torch.float64) + 0.5) / 64
     want = (35 + 130 * centres - 0.5).expand(64, 64)
     torch.testing.assert_close(crop[0], want, atol=1, rtol=0)
     want = (48 + 104 * centres - 0.5)[:, None].expand(64, 64)
     torch.testing.assert_close(crop[1], want, atol=1, rtol=0)
-    corner = svhn._crop(image, Box(-1, 0, 40, 40, 1)).double()  # the clipped one starts at 0
+    corner = svhn.crop(image, Box(-1, 0, 40, 40, 1)).double()  # the clipped one starts at 0
     torch.testing.assert_close(
         corner[0], (46.15 * centres - 0.5).clamp(min=0).expand(64, 64), atol=1, rtol=0
     )
@@ -361,7 +361,7 @@ def hdf5():
 
 
 def test_boxes_as_matlab_writes_them():
-    assert svhn._read_boxes(hdf5()) == BOXES
+    assert svhn.read_boxes(hdf5()) == BOXES
 
 
 def write_svhn(folder, part, as_archive):

@@ -1,5 +1,6 @@
 """The command line that all scripts share."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -80,9 +81,16 @@ def test_torch_has_one_thread_for_a_while(monkeypatch):
     asked = []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
     with script.torch_on_one_thread():
-        assert threads._own_threads == 2
+        assert threads.num_threads() == 2
+        assert asked == [1]
     assert asked == [1, 2]
-    assert threads._own_threads is None
+
+
+def test_misspelt_choices_end_in_the_nearest(capsys):
+    parser = script.make_parser("/some/where/try.py", "What it does.")
+    script.add_protocol(parser)
+    assert script.run_script(parser, lambda args: None, ["--protocol", "papr"]) == 2
+    assert "unknown protocol 'papr'; " in capsys.readouterr().err
 
 
 def test_json_is_written_whole(tmp_path):
@@ -108,3 +116,16 @@ def test_every_script_is_made_this_way(path):
     text = path.read_text()
     for part in ("script.make_parser(__file__, __doc__)", "script.run_script(make_options(), run"):
         assert part in text
+
+
+@pytest.mark.parametrize("name", ["camera_pose", "shape_optimization"])
+def test_what_is_no_mesh_is_refused_before_anything_is_written(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS[0].parent))
+    text = tmp_path / "notes.obj"
+    text.write_text("nothing\n")
+    for target in (str(text), "missing.obj", str(tmp_path)):
+        assert importlib.import_module(name).main([target, "-o", str(tmp_path / "out")]) == 2
+        message = capsys.readouterr().err
+        assert message.startswith(f"{name}.py: error: ")
+        assert message.count("\n") == 1
+    assert not (tmp_path / "out").exists()

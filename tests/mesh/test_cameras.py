@@ -368,6 +368,7 @@ def test_pytorch3d_in_pixels(size):
 NAN = float("nan")
 GOOD = look_at(2.0, 0.0, 0.0)
 
+NONE = torch.zeros(0)
 BAD = {
     "distance": (lambda: look_at(0.0, 0, 0), ValueError, "distance must be > 0, got 0"),
     "nan": (lambda: look_at(1.0, NAN, 0), ValueError, "elevation must be finite"),
@@ -375,6 +376,24 @@ BAD = {
     "fov sign": (lambda: Camera(fov=-3), ValueError, r"fov must be in \(0, 180\).*-3"),
     "word": (lambda: look_at("far", 0, 0), TypeError, "distance must be a number or a tensor"),
     "sizes": (lambda: look_at(1.0, [0, 1, 2], [0, 1]), ValueError, "azimuth needs 1 or 3"),
+    "no number": (lambda: look_at(1.0, 0, NONE), ValueError, "azimuth must be of at least one"),
+    "no angle": (lambda: Camera(fov=NONE), ValueError, "fov must be of at least one camera"),
+    "no focal": (lambda: Camera(focal=NONE), ValueError, "focal must be of at least one camera"),
+    "no point": (
+        lambda: look_at(1.0, 0, 0, at=torch.zeros(0, 3)),
+        ValueError,
+        r"at must be of at least one camera, got shape \[0, 3\]",
+    ),
+    "no rotation": (
+        lambda: Camera(torch.zeros(0, 3, 3)),
+        ValueError,
+        r"rotation must be of at least one camera, got shape \[0, 3, 3\]",
+    ),
+    "no turn": (
+        lambda: GOOD.expand(2).rotated(torch.zeros(0, 3)),
+        ValueError,
+        "axis_angle must be of at least one camera",
+    ),
     "half": (
         lambda: look_at(torch.ones(2, dtype=torch.float16), 0, 0),
         TypeError,

@@ -1,8 +1,10 @@
 """Image folders: hand-written ones, round trips, what is refused; and starting spheres."""
 
+import errno
 import json
 import math
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -160,6 +162,23 @@ def test_masks_of_many_pixel_formats(tmp_path):
     views = load_views(write(tmp_path, frames, camera_angle_x=0.5))
     for i in range(6):
         np.testing.assert_allclose(views.masks[i], mask / 255, err_msg=str(i))
+
+
+def test_views_are_written_whole(tmp_path, monkeypatch, moved):
+    camera, masks = look_at(3.0, 0.0, torch.tensor([0.0, 90.0])), torch.rand(2, 8, 8)
+    save_views(tmp_path, masks, camera)
+    assert moved == {"000.png", "001.png", "transforms.json"}
+    before = (tmp_path / "images" / "000.png").read_bytes()
+
+    def full(self, file, *args, **kwargs):
+        if isinstance(file, str | Path):
+            Path(file).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Image.Image, "save", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_views(tmp_path, 1 - masks, camera)
+    assert (tmp_path / "images" / "000.png").read_bytes() == before
 
 
 def test_resizing_averages_areas_and_keeps_the_frame(tmp_path):

@@ -4,6 +4,7 @@ import math
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,6 +12,7 @@ import gendr
 from gendr import Mesh, Renderer, look_at
 from gendr.losses import iou, iou_loss
 from gendr.mesh import icosphere
+from gendr.rendering.geometry import ImageSize
 from gendr.testing import soup
 
 BALL = icosphere(1).scaled(0.5)
@@ -30,6 +32,15 @@ def test_an_image_is_what_the_contract_says():
     assert out.face_id.dtype == torch.int64
     assert torch.equal(out.face_id >= 0, torch.isfinite(out.depth))
     assert out.depth.min() == pytest.approx(2.5, abs=0.1)
+
+
+@pytest.mark.parametrize("size", [8, np.int64(8), 8.0, (8, 8), np.array([8, 8])], ids=repr)
+def test_renderers_and_cameras_take_the_same_image_sizes(size):
+    renderer = Renderer(size, "heaviside", "max")
+    assert renderer.size == ImageSize(8, 8)
+    camera = gendr.Camera.from_intrinsics(fx=9.0, image_size=size)
+    torch.testing.assert_close(camera.intrinsics(size)[0, 0, 0], torch.tensor(9.0))
+    assert gendr.silhouette(GOOD, size).shape == (1, 8, 8)
 
 
 def test_row_0_is_the_top_and_x_runs_to_the_right():
@@ -67,6 +78,8 @@ def test_mesh_and_camera_batches_broadcast():
         assert torch.equal(ids[i], alone.face_id[0])
     with pytest.raises(ValueError, match="3 meshes and 2 cameras"):
         renderer(many, cameras[:2])
+    with pytest.raises(ValueError, match="at least one camera, got none"):
+        renderer(many, cameras[3:])
 
 
 def test_pixels_as_units_of_scale():

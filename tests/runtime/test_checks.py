@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,6 +11,7 @@ from gendr._runtime.checks import (
     check_count,
     check_finite,
     check_float,
+    check_image_size,
     check_index,
     check_integer,
     check_like,
@@ -127,3 +129,46 @@ def test_numbers():
     for bad in (1.0, True, "3"):
         with pytest.raises(TypeError, match="n must be an int"):
             check_count("n", bad)
+
+
+@pytest.mark.parametrize(
+    ("size", "want"),
+    [
+        (3, (3, 3)),
+        (np.int64(3), (3, 3)),
+        (3.0, (3, 3)),
+        ((3, 4), (3, 4)),
+        ([np.int32(3), 4.0], (3, 4)),
+        (np.array([3, 4]), (3, 4)),
+        (torch.tensor([3.0, 4.0]), (3, 4)),
+        (torch.zeros(3, 4).shape, (3, 4)),
+    ],
+    ids=repr,
+)
+def test_image_sizes(size, want):
+    found = check_image_size(size)
+    assert found == want
+    assert all(type(side) is int for side in found)
+
+
+@pytest.mark.parametrize(
+    ("size", "error"),
+    [
+        (0, ValueError),
+        (-3, ValueError),
+        (3.5, TypeError),
+        (math.nan, TypeError),
+        ((3, 0), ValueError),
+        ((3, 4.5), TypeError),
+        (True, TypeError),
+        ((3, True), TypeError),
+        ("34", TypeError),
+        (None, TypeError),
+        ((3,), TypeError),
+        ((3, 4, 5), TypeError),
+    ],
+    ids=repr,
+)
+def test_no_image_sizes(size, error):
+    with pytest.raises(error, match=r"^edge must be .*, got "):
+        check_image_size(size, "edge")

@@ -110,10 +110,10 @@ def test_ratios_are_those_of_the_same_case(bench):
             ("a", "gendr", 1e-3, 8e-4), ("a", "paper", 2.5e-3, 1.6e-3), ("b", "gendr", 1.0, 1.0),
         ]
     ]  # fmt: skip
-    assert bench._cells(rows[0], rows) == [
+    assert bench.cells(rows[0], rows) == [
         "`softsort`", "3 × 8", "gendr", "1.0 ms", "0.800 ms", "", "", "", "7",
     ]  # fmt: skip
-    assert bench._cells(rows[1], rows) == [
+    assert bench.cells(rows[1], rows) == [
         "", "", "paper", "2.5 ms", "1.6 ms", "", "2.5×", "2×", "7",
     ]  # fmt: skip
 
@@ -176,7 +176,7 @@ def test_docs_get_the_table(short, tmp_path, monkeypatch):
     ("options", "said"),
     [
         (["--repeat", "0"], "--repeat"),
-        (["--device", "tpu"], "--device"),
+        (["--device", "tpu"], "unknown device 'tpu'"),
         (["--device", CPU, "--cases", "("], "regular expression"),
         (["--device", CPU, "--cases", "bogosort"], "bogosort"),
         (["--device", CPU, "--probe", "bogosort/1x4/gendr"], "bogosort/1x4"),

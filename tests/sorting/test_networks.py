@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gendr.sorting.networks import NETWORKS, Network, bitonic, network, odd_even
-from gendr.sorting.plot import _columns, draw
+from gendr.sorting.plot import columns_of, draw
 
 GENERATORS = sorted(NETWORKS)
 each = pytest.mark.parametrize("name", GENERATORS)
@@ -199,7 +199,7 @@ def test_a_bad_network_is_refused(n, layers, error, message):
 @each
 def test_comparators_that_overlap_stand_in_columns_of_their_own(name):
     for layer in network(name, 21).layers:
-        places = _columns(layer)
+        places = columns_of(layer)
         assert sorted(set(places)) == list(range(max(places) + 1))
         for k, first in enumerate(layer):
             for j, second in enumerate(layer[:k]):
@@ -208,7 +208,7 @@ def test_comparators_that_overlap_stand_in_columns_of_their_own(name):
 
 
 def test_neighbours_share_a_column():
-    assert {place for layer in odd_even(9).layers for place in _columns(layer)} == {0}
+    assert {place for layer in odd_even(9).layers for place in columns_of(layer)} == {0}
 
 
 def test_a_drawing_has_a_dot_at_the_smaller_value_and_an_arrow_at_the_larger():

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_float, check_number
 from gendr._runtime.vocabulary import Block
 from gendr.distributions.base import Number
-from gendr.distributions.law import INF, Law
+from gendr.distributions.law import INF, Law, Shaped
 from gendr.distributions.laws.exponential import density as exponential_density
 from gendr.distributions.laws.exponential import tails as exponential_tails
 
@@ -47,7 +46,7 @@ _EPS_FLOAT32 = 1e-10  # the terms left out sum up to 100 times the last one
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Gamma(Law):
+class Gamma(Shaped, Law):
     """F(z) = P(shape, z), the regularised lower incomplete gamma function; 0 for z <= 0.
 
     Attributes:
@@ -64,29 +63,10 @@ class Gamma(Law):
     support: ClassVar[tuple[float, float]] = (0.0, INF)
     in_float64: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        shape = self.shape
-        if isinstance(shape, Tensor):
-            check_float("the shape of gamma", shape)
-            if not bool(((shape > 0) & (shape < INF)).all()):
-                raise ValueError(f"the shape of gamma must be > 0 and finite, got {shape.tolist()}")
-        else:
-            object.__setattr__(self, "shape", check_number("the shape of gamma", shape, above=0))
-
     @classmethod
     def examples(cls) -> tuple[Law, ...]:
         """Shapes on both sides of 1, and far from it."""
         return tuple(cls(shape) for shape in (0.5, 2.0, 0.05, 1.0, 7.3, 100.0))
-
-    @property
-    def shape_parameter(self) -> Number:
-        """The shape."""
-        return self.shape
-
-    def _shape_for(self, z: Tensor) -> Tensor:
-        if isinstance(self.shape, Tensor):
-            return self.shape
-        return torch.tensor(self.shape, dtype=z.dtype, device=z.device)
 
     def _cdf(self, z: Tensor) -> Tensor:
         return self._tail(z, lower=True)

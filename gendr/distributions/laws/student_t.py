@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_float, check_number
 from gendr._runtime.vocabulary import Block, two_sided
 from gendr.distributions.base import Number
-from gendr.distributions.law import INF, Law, Symmetric
+from gendr.distributions.law import Law, Shaped, Symmetric
 
 if TYPE_CHECKING:
     import triton.language as tl
@@ -40,7 +39,7 @@ _FAR = 1e150  # whose square is finite
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class StudentT(Symmetric, Law):
+class StudentT(Shaped, Symmetric, Law):
     """F(z) = 1 - I(nu / (nu + z^2); nu/2, 1/2) / 2 for z > 0; its tail falls as |z|^-nu.
 
     Attributes:
@@ -57,32 +56,10 @@ class StudentT(Symmetric, Law):
     formula: ClassVar[str] = "1 − ½·I(ν/(ν + z²); ν/2, ½) for z > 0, ν = shape"
     in_float64: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        shape = self.shape
-        if isinstance(shape, Tensor):
-            check_float("the shape of student_t", shape)
-            if not bool(((shape > 0) & (shape < INF)).all()):
-                raise ValueError(
-                    f"the shape of student_t must be > 0 and finite, got {shape.tolist()}"
-                )
-        else:
-            number = check_number("the shape of student_t", shape, above=0)
-            object.__setattr__(self, "shape", number)
-
     @classmethod
     def examples(cls) -> tuple[Law, ...]:
         """Heavy tails, few degrees of freedom, and many."""
         return tuple(cls(shape) for shape in (3.0, 0.5, 7.3, 30.0))
-
-    @property
-    def shape_parameter(self) -> Number:
-        """The degrees of freedom."""
-        return self.shape
-
-    def _shape_for(self, z: Tensor) -> Tensor:
-        if isinstance(self.shape, Tensor):
-            return self.shape
-        return torch.tensor(self.shape, dtype=z.dtype, device=z.device)
 
     def _cdf(self, z: Tensor) -> Tensor:
         tail, _ = _tail(self._shape_for(z).expand_as(z), z)

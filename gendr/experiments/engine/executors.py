@@ -94,8 +94,8 @@ def _load(pickled: bytes) -> Task:
     return pickle.loads(pickled)
 
 
-def _attempt(task: bytes, seed: int, instance: str) -> Attempt:
-    """Run one instance; an error of the task becomes a failed attempt."""
+def attempt_task(task: bytes, seed: int, instance: str) -> Attempt:
+    """Run one instance. What goes wrong is told and stops nothing."""
     import gendr
 
     try:
@@ -116,7 +116,7 @@ def _serve(pipe: Connection, task: bytes, seed: int) -> None:
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     with suppress(EOFError):
         while True:
-            pipe.send(_attempt(task, seed, pipe.recv()))
+            pipe.send(attempt_task(task, seed, pipe.recv()))
 
 
 def _leave_with_parent() -> None:
@@ -304,7 +304,7 @@ class RayExecutor:
                 )
             self._task = self._ray.put(self._blob)
             remote = self._ray.remote(num_cpus=1, num_gpus=self._gpus, max_retries=0)
-            self._attempt = remote(_attempt)
+            self._attempt = remote(attempt_task)
         except BaseException:
             self._ray.shutdown()
             raise

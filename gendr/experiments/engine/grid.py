@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
-from gendr._runtime.checks import nearest
+from gendr._runtime.names import nearest
 from gendr.experiments.engine.executors import Attempt, Executor
 from gendr.experiments.engine.store import Run, Store
 

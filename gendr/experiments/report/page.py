@@ -117,7 +117,7 @@ def _result(entry: Entry) -> dict[str, Any]:
         "row": entry.row,
         "column": entry.column,
         "squared": entry.instance.dist.is_squared,
-        "coverage": _coverage(entry.instance.dist),
+        "coverage": coverage_formula(entry.instance.dist),
         "rank": entry.rank,
         "score": _or_none(result.score),
         "scale": _or_none(result.scale),
@@ -136,7 +136,7 @@ def _or_none(value: float) -> float | None:
 # formulas
 
 
-def _coverage(dist: Distribution) -> str:
+def coverage_formula(dist: Distribution) -> str:
     """How a distance becomes a coverage: the transforms of a distribution, in one line."""
     argument = "d·|d|/τ" if dist.is_squared else "d/τ"
     if dist.art_exponent:

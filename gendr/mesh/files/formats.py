@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from gendr._runtime.checks import nearest
+from gendr._runtime.names import nearest
 from gendr.mesh.attributes import check_reach
 from gendr.mesh.files.obj import obj_files, read_obj
 from gendr.mesh.files.ply import to_ply

@@ -73,7 +73,7 @@ def to_parts(soup: Soup, dtype: torch.dtype, notes: list[str]) -> MeshParts:
         place = ", ".join(f"{x:g}" if abs(x) < 1e5 else f"{x:.0f}" for x in origin)
         notes.append(
             f"it lies too far out for {dtype_name(dtype)}, so its coordinates count from "
-            f"mesh.origin, ({place}), which save adds again; dtype=torch.float64 leaves them"
+            f"mesh.origin, ({place}), which save adds again; float64 would leave them"
         )
 
     def tensor(values: Array | None) -> torch.Tensor | None:

@@ -6,8 +6,7 @@ from typing import cast
 
 from torch import Tensor
 
-from gendr._runtime.backends import NAMES, choose_from
-from gendr._runtime.tracing import constant
+from gendr._runtime.backends import NAMES, choose_from, reason_of
 from gendr.rendering.backends.interface import Backend
 
 
@@ -22,15 +21,9 @@ def _module(name: str) -> Backend:
     return cast("Backend", module)
 
 
-@constant
-def _reason(name: str) -> str | None:
-    """Why a backend is not usable here, None if it is."""
-    return _module(name).available()
-
-
 def backends() -> dict[str, str | None]:
-    """The names of all backends; the values are None if usable here, else the reason why not."""
-    return {name: _reason(name) for name in NAMES}
+    """Every backend's name -> None if it is usable here, else the reason why not."""
+    return {name: reason_of(_module, name) for name in NAMES}
 
 
 def choose(name: str, tensor: Tensor) -> Backend:
@@ -40,4 +33,4 @@ def choose(name: str, tensor: Tensor) -> Backend:
         ValueError: for an unknown name, or a backend that does not serve this device.
         RuntimeError: for a backend that is not usable here, with its reason.
     """
-    return choose_from(_module, _reason, name, tensor)
+    return choose_from(_module, name, tensor)

@@ -203,17 +203,6 @@ def plain(names):
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "results.sqlite"
-
-
-@pytest.fixture
-def store(path):
-    with Store(path, write=True) as store:
-        yield store
-
-
-@pytest.fixture
 def run(store):
     return store.begin("shape", "{}", 0)
 
@@ -376,7 +365,7 @@ def test_local_workers_share_the_work_and_survive_what_may_happen(store, run, tm
 def test_worker_sets_one_thread_and_tells_what_it_cannot_read(monkeypatch):
     threads = []
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
-    attempt = executors._attempt(b"no pickle", 0, NAMES[0])
+    attempt = executors.attempt_task(b"no pickle", 0, NAMES[0])
     assert (attempt.outcome, attempt.lost) == (None, False)
     assert attempt.reason.startswith("UnpicklingError: ")
     assert threads == [1]
@@ -447,7 +436,7 @@ def wait_until(happened, seconds=60):
 @pytest.fixture
 def script(monkeypatch, tmp_path):
     """`main` of the script with a fake task, in an empty folder."""
-    monkeypatch.syspath_prepend(HERE.parents[1] / "experiments")
+    monkeypatch.syspath_prepend(HERE.parents[2] / "experiments")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "marks").mkdir()
     module = importlib.import_module("grid_benchmark")
@@ -536,7 +525,7 @@ def test_bad_input_ends_in_one_line(script, capsys, options, said):
 @pytest.mark.parametrize("send", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_script_leaves_a_clean_file(tmp_path, send):
     """The whole of it: its own process group, as under a terminal, and the real task."""
-    command = [sys.executable, HERE.parents[1] / "experiments" / "grid_benchmark.py", "shape"]
+    command = [sys.executable, HERE.parents[2] / "experiments" / "grid_benchmark.py", "shape"]
     command += ["-r", "r.sqlite", "--dist", "uniform", "--workers", "1"]
     with subprocess.Popen(
         command,

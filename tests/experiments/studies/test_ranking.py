@@ -35,7 +35,7 @@ from gendr.sorting.losses import (
 )
 from gendr.sorting.networks import network
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)

@@ -27,17 +27,6 @@ NAMES = [instance.name for instance in gendr.instances()[::101]]
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "results.sqlite"
-
-
-@pytest.fixture
-def store(path):
-    with Store(path, write=True) as store:
-        yield store
-
-
-@pytest.fixture
 def other(store, path):
     """Another writer of the same file."""
     with Store(path, write=True) as other:

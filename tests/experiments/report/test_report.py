@@ -244,11 +244,11 @@ def test_formulas_of_coverage_are_true(page):
 @pytest.mark.parametrize("name", ["logistic.shifted(-0.5)", "levy.shifted(2).reversed",
                                   "cauchy.art(0.5)"])  # fmt: skip
 def test_formulas_know_all_transforms(name):
-    from gendr.experiments.report.page import _coverage
+    from gendr.experiments.report.page import coverage_formula
 
     dist = distributions.get(name)
     d = torch.linspace(-2, 2, 41, dtype=torch.float64)[1:]
-    code = _coverage(dist).removeprefix("a = ").replace("|d|^0.5 τ", "abs(d)**0.5*τ")
+    code = coverage_formula(dist).removeprefix("a = ").replace("|d|^0.5 τ", "abs(d)**0.5*τ")
     code = code.translate(str.maketrans({"−": "-", "τ": "scale"}))
     values = {"F": dist.law.cdf, "d": d, "scale": 0.7}
     torch.testing.assert_close(eval(code, values), dist(d, 0.7), atol=1e-12, rtol=1e-12)

@@ -1,0 +1,93 @@
+"""Packed vertices in other places, and the sizes of meshes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_finite, check_float, check_like, check_shape
+from gendr._runtime.tracing import matmul
+from gendr._runtime.vectors import length
+from gendr.mesh.topology import owners
+
+
+def per_vertex(values: Tensor, counts: Sequence[int]) -> Tensor:
+    """Values per mesh [B, ...] for each of its vertices: [ΣV, ...]."""
+    if len(counts) == 1:
+        return values.expand(counts[0], *values.shape[1:])
+    return values.index_select(0, owners(counts, values.device))
+
+
+def boxes(vertices: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Lowest and highest coordinates of the vertices of each mesh: [B, 3] and [B, 3].
+
+    Raises:
+        ValueError: for a mesh without vertices.
+    """
+    if 0 in counts:
+        empty = counts.index(0)
+        raise ValueError(f"mesh {empty} has no vertices, so it has no bounding box")
+    parts = vertices.split(list(counts))
+    return torch.stack([p.amin(0) for p in parts]), torch.stack([p.amax(0) for p in parts])
+
+
+def checked(name: str, values: Tensor, shape: str, vertices: Tensor, batch: int) -> Tensor:
+    """A finite tensor that moves vertices.
+
+    Raises:
+        TypeError: for what is no float tensor, or has another dtype than the vertices.
+        ValueError: for another shape or device, NaN or inf.
+    """
+    check_like(name, check_float(name, values), "vertices", vertices)
+    check_shape(name, values, shape, B=batch)
+    return check_finite(name, values)
+
+
+def transformed(vertices: Tensor, matrix: Tensor, counts: Sequence[int]) -> Tensor:
+    """Every vertex as a column p turned into M·p.
+
+    Args:
+        vertices: [ΣV, 3].
+        matrix: [3, 3], [4, 4] (affine: last row 0 0 0 1) or one per mesh, [B, 3, 3], [B, 4, 4].
+        counts: Vertices per mesh.
+
+    Raises:
+        TypeError: for what is no float tensor.
+        ValueError: for another shape, NaN, inf, or a last row that is not 0 0 0 1.
+    """
+    batch = len(counts)
+    shapes = "[3, 3] or [4, 4] or [B, 3, 3] or [B, 4, 4]"
+    checked("matrix", matrix, shapes, vertices, batch)
+    size = matrix.shape[-1]
+    if size == 4:
+        last = matrix.new_tensor([0.0, 0.0, 0.0, 1.0])
+        if not bool((matrix[..., 3, :] == last).all()):
+            raise ValueError("matrix must be affine, its last row 0 0 0 1; divide by w yourself")
+    matrix = per_vertex(matrix.expand(batch, size, size), counts)
+    moved = matmul(matrix[:, :3, :3], vertices[:, :, None]).squeeze(-1)
+    return moved + matrix[:, :3, 3] if size == 4 else moved
+
+
+def normalized(vertices: Tensor, counts: Sequence[int], fit: str) -> Tensor:
+    """Every mesh with the centre of its bounding box at 0, and of unit size.
+
+    Args:
+        vertices: [ΣV, 3].
+        counts: Vertices per mesh.
+        fit: "sphere" or "cube", see `gendr.Mesh.normalized`.
+
+    Raises:
+        ValueError: for a mesh of no extent.
+    """
+    low, high = boxes(vertices, counts)
+    centred = vertices - per_vertex((low + high) / 2, counts)
+    if fit == "cube":
+        size = (high - low).amax(-1)
+    else:
+        size = torch.stack([length(p).amax() for p in centred.split(list(counts))])
+    if not bool((size > 0).all()):
+        point = int((size <= 0).nonzero()[0])
+        raise ValueError(f"mesh {point} has no extent, all its vertices coincide")
+    return centred / per_vertex(size[:, None], counts)
