@@ -36,12 +36,15 @@ import machine_code
 import numpy as np
 import torch
 import triton_programs
-from host_time import INSTANCES, Instance, counted, host_seconds, in_tree, table
+from host_time import FAR, INSTANCES, NEAR, Instance, counted, host_seconds, in_tree, table
+from host_time import Step as HostStep
 from machine_code import Assumptions
 from pretend_gpu import Launch
 
 import gendr
 from gendr.mesh import cube_sphere, icosphere
+from gendr.rendering.backends.choice import choose
+from gendr.rendering.geometry import project_faces
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 REPEAT = 100  # steps that host time is the least of
@@ -116,6 +119,7 @@ class Step:
 
     scene: str
     instance: str
+    kept_pairs: int
     launches: int
     triton_launches: int
     waits: int
@@ -132,10 +136,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Host:
-    """What is assumed of the host: microseconds."""
+    """What is assumed of the host.
+
+    Attributes:
+        launch_us: microseconds of the driver, for a launch.
+        wait_us: microseconds of a wait, when all is done already.
+        factor: its time, in those of the machine that this runs on.
+    """
 
     launch_us: float = 3.0
-    triton_us: float = 15.0
     wait_us: float = 10.0
     factor: float = 1.0
 
@@ -190,6 +199,19 @@ def kernels(
     return out
 
 
+@torch.no_grad()
+def kept_pairs(setup: Setup, instance: Instance) -> int:
+    """(pixel, face) pairs within the radius: those that any renderer has to visit."""
+    step = HostStep(setup.mesh(), setup.views, setup.size, instance, pretended=False)
+    renderer, mesh, camera = step.renderer, step.mesh, step.camera
+    faces, _ = project_faces(mesh, camera, NEAR, FAR)
+    number = float(torch.as_tensor(step.options.get("scale", renderer.scale)))
+    scale = torch.full((setup.views,), number)
+    radius = renderer.dist.radius(scale, renderer.cutoff)
+    runs = choose("cpu", faces.corners).pairs(faces, renderer.size, radius, 4_000_000)
+    return sum(len(run().pixels) for run in runs)
+
+
 def steps(
     setup: Setup, instance: Instance, given: Assumptions, host: Host
 ) -> tuple[Step, list[Kernel]]:
@@ -210,13 +232,14 @@ def steps(
     forward = sum(r.us for r in rows if r.direction == "forward")
     backward = sum(r.us for r in rows if r.direction == "backward")
     gpu = (forward + backward + pytorch) / 1e3
-    calls = (launches - ours) * host.launch_us + ours * host.triton_us
-    host_ms = host.factor * 1e3 * host_seconds(setup.views, instance, REPEAT) + calls / 1e3
+    seconds = host_seconds(setup.views, instance, REPEAT)
+    host_ms = host.factor * (1e3 * seconds + launches * host.launch_us / 1e3)
     waiting = host_ms + waits * host.wait_us / 1e3
     low = max(gpu, waiting)
     row = Step(
         scene=setup.name,
         instance=instance.name,
+        kept_pairs=kept_pairs(setup, instance),
         launches=launches,
         triton_launches=ours,
         waits=waits,
@@ -276,7 +299,7 @@ def _aligned(head: list[str], rows: list[list[str]], markdown: bool) -> str:
 
 
 STEP_COLUMNS = {
-    "launches": "launches", "waits": "waits", "host_ms": "host ms",
+    "kept_pairs": "kept pairs", "launches": "launches", "waits": "waits", "host_ms": "host ms",
     "triton_forward_us": "forward µs", "triton_backward_us": "backward µs",
     "pytorch_us": "PyTorch µs", "low_ms": "low ms", "high_ms": "high ms", "target_ms": "target ms",
 }  # fmt: skip

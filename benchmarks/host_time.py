@@ -5,15 +5,17 @@
 
 A step is a renderer's alpha and the gradient of the vertices; the loss is left out: its gradient
 is given. Launches and waits are counted by `pretend_gpu.py`, in a steady step: the third. Host time
-is processor time on tensors of the CPU that are so small that computing on them takes no time, with
-the launches of Triton kernels left out. What a launch costs the host beyond that is an assumption:
-`--launch-us` for an operator of PyTorch, `--triton-us` for a kernel of ours.
+is processor time on tensors of the CPU that are so small that computing on them takes no time;
+launches of Triton kernels go through Triton as far as the driver. What CUDA's driver takes for a
+launch is an assumption, `--launch-us`.
 """
 
 from __future__ import annotations
 
 import argparse
+import cProfile
 import os
+import pstats
 import subprocess
 import sys
 import time
@@ -32,6 +34,7 @@ from torch import Tensor
 
 import gendr
 
+PROFILED = 20  # steps
 WARM = 2  # steps before the one that is looked at
 NEAR, FAR = 1.0, 100.0
 
@@ -118,13 +121,13 @@ def counted(
 
 
 def host_seconds(views: int, instance: Instance, repeat: int) -> float:
-    """Seconds of a step on tiny tensors of the CPU with Triton's launches left out.
+    """Seconds of a step on tiny tensors of the CPU, the driver left out.
 
     The least processor time of all repetitions: what else the machine does is left out too.
     """
     step = Step(gendr.mesh.icosphere(0).scaled(0.5), views, 8, instance, pretended=False)
     times = []
-    with pretend_gpu.triton_forced(), pretend_gpu.launches_replaced(lambda _: None):
+    with pretend_gpu.triton_forced(), pretend_gpu.driver_replaced():
         for _ in range(WARM):
             step()
         for _ in range(repeat):
@@ -132,6 +135,40 @@ def host_seconds(views: int, instance: Instance, repeat: int) -> float:
             step()
             times.append(time.process_time() - start)
     return min(times)
+
+
+def addition_seconds() -> float:
+    """Of adding two tensors of one number: a yardstick of the machine."""
+    x, times = torch.ones(1), []
+    for _ in range(100):
+        start = time.process_time()
+        for _ in range(100):
+            x + x  # pyright: ignore[reportUnusedExpression]
+        times.append((time.process_time() - start) / 100)
+    return min(times)
+
+
+def profiled(views: int, instance: Instance, lines: int) -> str:
+    """The functions of gendr that take longest, by what they call too; with the profiler's cost."""
+    step = Step(gendr.mesh.icosphere(0).scaled(0.5), views, 8, instance, pretended=False)
+    profile = cProfile.Profile(time.process_time)  # of this process, whatever else runs
+    with pretend_gpu.triton_forced(), pretend_gpu.driver_replaced():
+        for _ in range(WARM):
+            step()
+        profile.enable()
+        for _ in range(PROFILED):
+            step()
+        profile.disable()
+    rows: list[tuple[Any, ...]] = []
+    stats: dict[tuple[str, int, str], tuple[Any, ...]] = vars(pstats.Stats(profile))["stats"]
+    for (file, line, name), (_, calls, own, total, _) in stats.items():
+        at = file.rfind("/gendr/")
+        where = file[at + 1 :] if at >= 0 else "triton" if "/triton/runtime/" in file else None
+        if where is not None:
+            micro = [round(1e6 * x / PROFILED) for x in (total, own)]
+            rows.append((*micro, calls // PROFILED, f"{where}:{line} {name}"))
+    rows.sort(reverse=True)
+    return table(rows[:lines], ("µs", "own µs", "calls", "function"))
 
 
 def table(rows: list[tuple[Any, ...]], head: tuple[str, ...]) -> str:
@@ -157,20 +194,22 @@ def report(instance: Instance, args: argparse.Namespace) -> str:
     launches, waits = record.total()
     ours = sum(e.triton for e in record.events)
     seconds = host_seconds(24, instance, args.repeat)
-    more = (launches - ours) * args.launch_us + ours * args.triton_us
+    more = launches * args.launch_us
     lines = [
         f"## {instance.name}: 24 views × 64², sphere of 1,280 faces",
         "",
         f"{launches} launches ({ours} of Triton kernels), {waits} waits; host "
-        f"{1e3 * seconds:.2f} ms with launches left out, about "
-        f"{1e3 * seconds + more / 1e3:.2f} ms with them "
-        f"({args.launch_us:g} µs for one of PyTorch's, {args.triton_us:g} µs for one of ours).",
+        f"{1e3 * seconds:.2f} ms without the driver, about {1e3 * seconds + more / 1e3:.2f} ms "
+        f"with it ({args.launch_us:g} µs for a launch); that is {seconds / addition_seconds():.0f} "
+        "additions of two numbers.",
         "",
         table(
             [(n, w, where, what) for where, n, w, what in record.by_line()],
             ("launches", "waits", "line", "operators"),
         ),
     ]
+    if args.profile:
+        lines += ["", profiled(24, instance, args.profile)]
     return "\n".join(lines)
 
 
@@ -183,7 +222,7 @@ def in_tree(tree: Path, script: str, arguments: list[str]) -> str:
     root = tree.resolve()
     if not (root / "gendr" / "__init__.py").is_file():
         raise SystemExit(f"{tree} is no checkout of gendr")
-    environment = {**os.environ, "PYTHONPATH": str(root)}
+    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if run.returncode:
@@ -197,13 +236,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--tree", type=Path, help="another checkout of gendr to look at")
     parser.add_argument("--repeat", type=int, default=200, help="steps that are timed")
     parser.add_argument("--launch-us", type=float, default=3.0, help="microseconds: an assumption")
-    parser.add_argument("--triton-us", type=float, default=15.0, help="microseconds: an assumption")
+    parser.add_argument("--profile", type=int, default=0, help="functions that take longest")
     args = parser.parse_args(arguments)
     if args.repeat < 1:
         parser.error("--repeat must be at least 1")
     if args.tree is not None:
-        options = [f"--{name.replace('_', '-')}={getattr(args, name)}"
-                   for name in ("repeat", "launch_us", "triton_us")]  # fmt: skip
+        options = [f"--repeat={args.repeat}", f"--launch-us={args.launch_us}",
+            f"--profile={args.profile}"]  # fmt: skip
         print(in_tree(args.tree, "host_time.py", options), end="")
         return
     torch.set_num_threads(1)

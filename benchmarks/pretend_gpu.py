@@ -360,6 +360,60 @@ def launches_replaced(replacement: Callable[[Launch], None]) -> Generator[None]:
         yield
 
 
+class _Driver:
+    """As much of a driver as a launch asks before it calls CUDA."""
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, _: int) -> int:
+        return 0
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", 90, 32)
+
+
+class _Compiled:
+    """A compiled kernel that does nothing when it is launched."""
+
+    function = packed_metadata = None
+
+    def launch_metadata(self, *_: Any) -> None:
+        """Nothing to say."""
+
+    def run(self, *_: Any) -> None:
+        """Nothing to do."""
+
+
+@contextlib.contextmanager
+def driver_replaced() -> Generator[None]:
+    """Within it, launches of Triton kernels do all that Triton does in Python, and nothing more.
+
+    Tensors of the CPU will do. Nothing is compiled.
+    """
+    from triton.runtime.driver import driver
+    from triton.runtime.jit import JITFunction
+
+    seen: list[Any] = []
+
+    def do_compile(self: Any, key: Any, _signature: Any, number: int, *_: Any, **__: Any) -> Any:
+        seen.append(self)
+        return self.device_caches[number][0].setdefault(key, _Compiled())
+
+    with (
+        mock.patch.object(driver, "_active", _Driver()),
+        mock.patch.object(JITFunction, "_do_compile", do_compile),
+        mock.patch.object(torch.cuda, "device", return_value=contextlib.nullcontext()),
+    ):
+        try:
+            yield
+        finally:
+            for kernel in seen:
+                kernel.device_caches.clear()
+
+
 @contextlib.contextmanager
 def _numbers_by_way_of_cpu() -> Generator[None]:
     """Within it `torch.tensor(..., device=...)` makes a tensor on the CPU and copies it."""
@@ -404,6 +458,6 @@ def recorded(launch: Callable[[Launch], object] | None = None) -> Generator[Reco
 
 
 __all__ = [
-    "Event", "Launch", "Pretended", "Record", "Recorder", "device", "launches_replaced",
-    "recorded", "triton_forced", "upload", "values",
+    "Event", "Launch", "Pretended", "Record", "Recorder", "device", "driver_replaced",
+    "launches_replaced", "recorded", "triton_forced", "upload", "values",
 ]  # fmt: skip
