@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 os.environ["TRITON_INTERPRET"] = "0"  # before the first import of Triton
 
@@ -137,6 +138,32 @@ def host_seconds(views: int, instance: Instance, repeat: int) -> float:
     return min(times)
 
 
+def triton_seconds(views: int, instance: Instance, repeat: int) -> float:
+    """Of these, seconds that Triton's own Python takes for all launches of a step."""
+    from triton.runtime.jit import JITFunction
+
+    step = Step(gendr.mesh.icosphere(0).scaled(0.5), views, 8, instance, pretended=False)
+    spent, times, run = [0.0], [], JITFunction.run
+
+    def timed(self: Any, *args: Any, **options: Any) -> Any:
+        start = time.process_time()
+        try:
+            return run(self, *args, **options)
+        finally:
+            spent[0] += time.process_time() - start
+
+    with (
+        pretend_gpu.triton_forced(),
+        pretend_gpu.driver_replaced(),
+        mock.patch.object(JITFunction, "run", timed),
+    ):
+        for _ in range(WARM + repeat):
+            spent[0] = 0.0
+            step()
+            times.append(spent[0])
+    return min(times[WARM:])
+
+
 def addition_seconds() -> float:
     """Of adding two tensors of one number: a yardstick of the machine."""
     x, times = torch.ones(1), []
@@ -201,7 +228,8 @@ def report(instance: Instance, args: argparse.Namespace) -> str:
         f"{launches} launches ({ours} of Triton kernels), {waits} waits; host "
         f"{1e3 * seconds:.2f} ms without the driver, about {1e3 * seconds + more / 1e3:.2f} ms "
         f"with it ({args.launch_us:g} µs for a launch); that is {seconds / addition_seconds():.0f} "
-        "additions of two numbers.",
+        f"additions of two numbers. Triton's own Python takes "
+        f"{1e3 * triton_seconds(24, instance, args.repeat):.2f} ms of it.",
         "",
         table(
             [(n, w, where, what) for where, n, w, what in record.by_line()],
