@@ -15,6 +15,7 @@ import torch
 import gendr
 
 pytest.importorskip("triton")
+pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 # In a process of its own: it must not interpret Triton, and the pretended device stays registered.
