@@ -11,9 +11,6 @@ from torch import Tensor
 from gendr._runtime.checks import check_choice, dtype_name
 from gendr._runtime.tracing import constant
 
-# In the order in which `auto` asks them.
-NAMES = ("cpu", "triton", "reference")
-
 
 class AnyBackend(Protocol):
     """What every backend has, whatever it computes."""
@@ -36,20 +33,21 @@ def reason_of(load: Callable[[str], AnyBackend], name: str) -> str | None:
     return load(name).available()
 
 
-def choose_from(load: Callable[[str], B], name: str, tensor: Tensor) -> B:
+def choose_from(load: Callable[[str], B], names: tuple[str, ...], name: str, tensor: Tensor) -> B:
     """The backend of that name, or for `auto` the first that serves the tensor's device.
 
     Args:
-        load: one of `NAMES` -> the module.
-        name: one of `NAMES`, or "auto".
+        load: one of the names -> the module.
+        names: of the system's backends, in the order in which `auto` asks them.
+        name: one of them, or "auto".
         tensor: an input of the computation; its device and dtype decide.
 
     Raises:
         ValueError: for an unknown name, or a backend that does not serve this device or dtype.
         RuntimeError: for a backend that is not usable here, with its reason.
     """
-    check_choice("backend", name, ("auto", *NAMES))
-    candidates = NAMES if name == "auto" else (name,)
+    check_choice("backend", name, ("auto", *names))
+    candidates = names if name == "auto" else (name,)
     for candidate in candidates:
         if name == "auto" and candidate == "triton" and tensor.device.type == "cpu":
             continue  # only Triton's interpreter could: it is for tests, by name

@@ -346,14 +346,7 @@ class Renderer(nn.Module):
                 f"{type(mesh).__name__} and {type(camera).__name__}"
             )
         check_like("the camera", camera.rotation, "the mesh", mesh.vertices)
-        if len(camera) == 0:
-            raise ValueError("a renderer needs at least one camera, got none")
-        images = max(len(mesh), len(camera))
-        if len(mesh) not in (1, images) or len(camera) not in (1, images):
-            raise ValueError(
-                f"{len(mesh)} meshes and {len(camera)} cameras do not fit; give 1 or as many as "
-                "the others"
-            )
+        images = common_batch(len(mesh), len(camera))
         if self.check:
             check_finite("the vertices of the mesh", mesh.vertices)
             check_finite("the rotation of the camera", camera.rotation)

@@ -10,7 +10,6 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.backends import NAMES
 from gendr._runtime.checks import check_choice, check_number
 from gendr._runtime.tracing import constant
 from gendr.distributions import (
@@ -21,7 +20,7 @@ from gendr.distributions import (
     laws,
 )
 from gendr.distributions.registry import DistributionLike
-from gendr.sorting.backends.choice import choose
+from gendr.sorting.backends.choice import NAMES, choose
 from gendr.sorting.backends.interface import Backend, Gated
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.networks import Network, network

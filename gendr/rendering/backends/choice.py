@@ -6,8 +6,11 @@ from typing import cast
 
 from torch import Tensor
 
-from gendr._runtime.backends import NAMES, choose_from, reason_of
+from gendr._runtime.backends import choose_from, reason_of
 from gendr.rendering.backends.interface import Backend
+
+# In the order in which `auto` asks them; the reference, which takes every tensor, is the last.
+NAMES = ("cpu", "triton", "reference")
 
 
 def _module(name: str) -> Backend:
@@ -33,4 +36,4 @@ def choose(name: str, tensor: Tensor) -> Backend:
         ValueError: for an unknown name, or a backend that does not serve this device.
         RuntimeError: for a backend that is not usable here, with its reason.
     """
-    return choose_from(_module, name, tensor)
+    return choose_from(_module, NAMES, name, tensor)
