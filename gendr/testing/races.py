@@ -419,8 +419,8 @@ def checked_launches(*, strict: bool = True, shared: Collection[str] = ()) -> Ge
         size, repeats = _itemsize(pointers), False
         origin = getattr(pointers, "origin", None)
         if origin is not None and origin.name in shared:
-            there = original_load(self, pointers, inside(pointers, mask), None, None, False)
-            repeats = there.data == value.data
+            there = stored(pointers, mask.data, value.data.dtype)
+            repeats = there == value.data
         good = narrowed("store", pointers, mask, size, repeats)
         return original_store(self, pointers, value, good, *rest, **options)
 
@@ -439,10 +439,11 @@ def checked_launches(*, strict: bool = True, shared: Collection[str] = ()) -> Ge
         good = current[-1].access(kind, pointers, mask.data, size, repeats)
         return interpreter.TensorHandle(good, mask.dtype)
 
-    def inside(pointers: Any, mask: Any) -> Any:
-        origin = pointers.origin
-        good = (pointers.data >= origin.start) & (pointers.data < origin.stop)
-        return interpreter.TensorHandle(good & mask.data, mask.dtype)
+    def stored(pointers: Any, mask: Any, dtype: Any) -> Any:
+        """What is in memory now, 0 out of bounds."""
+        origin, at = pointers.origin, pointers.data
+        good = mask & (at >= origin.start) & (at < origin.stop)
+        return interpreter._interpreter.load(at, good, np.zeros(at.shape, dtype), dtype)
 
     original_launch, original_converted = executor.__call__, interpreter._implicit_cvt
     original_begins, original_barrier = builder.set_grid_idx, builder.create_barrier

@@ -148,6 +148,34 @@ def test_the_arithmetic_of_a_gpu_is_accurate_enough(scene, launched_as, monkeypa
             assert relative_l2(got[key], want) <= TOLERANCE.gradient, key
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="`centre` in kernels.py divides by `/`, which is within 2 ulp on a GPU: tl.div_rn, or a "
+    "product with the reciprocal that is corrected by an fma",
+)
+def test_pixel_centres_are_rounded_correctly():
+    """An edge through the centres of a row of pixels: they are covered, all or none.
+
+    Steep laws amplify an error of theirs: the gradient of the scale of gamma(shape=0.5) with
+    aczel_alsina(p=0.5) is wrong by 2e-3 with such centres, and by 2e-4 without.
+    """
+    heights = torch.tensor([-4.0, -2.0, 2.0, 4.0]) / SIZE[0]
+    left, right, below = (heights.new_full((4, 2), x) for x in (-0.95, 0.95, 0.0))
+    for corner, height in ((left, heights), (right, heights), (below, heights - 1.5)):
+        corner[:, 1] = height
+    faces = torch.stack([left, right, below], 1)
+    scene = torch.cat([faces, torch.ones(4, 3, 1)], -1)[:, None]
+
+    def image():
+        return gendr.silhouette(scene, SIZE, "heaviside", "max", 0.1, backend="triton")
+
+    want = image()
+    assert want.any()
+    for seed in range(3):
+        with pessimistic_arithmetic(seed):
+            assert torch.equal(image(), want)
+
+
 def test_atomics_are_no_races():
     backend.set_atomic(True)
     torch.use_deterministic_algorithms(False)  # which overrules atomics
