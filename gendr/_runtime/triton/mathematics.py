@@ -28,6 +28,8 @@ _LN2_LOW: tl.constexpr = tl.constexpr(math.log(2) - 0.693359375)
 # exp is 0 below and an infinity soon above; the ends of what `exp_parts` reduces.
 _EXP_LOWEST: tl.constexpr = tl.constexpr(-104.0)
 _EXP_HIGHEST: tl.constexpr = tl.constexpr(88.0)
+_BIAS: tl.constexpr = tl.constexpr(127.0)  # of exponents
+_INTEGERS: tl.constexpr = tl.constexpr(1.5 * 2**23 + 127.0)  # around it float32 has integers only
 _HALF_PI: tl.constexpr = tl.constexpr(math.pi / 2)
 
 
@@ -49,16 +51,6 @@ def log1p(x):
 
 
 @triton.jit
-def _power_of_two(n):
-    """2^n for an integer n <= 127 in float32; 0 below -126 and for NaN.
-
-    Made of its bits, as tl.exp2 promises 2 ulp only, for integers too.
-    """
-    biased = tl.where(n > -127.0, n + 127.0, 0.0).to(tl.int32)
-    return (biased << 23).to(tl.float32, bitcast=True)
-
-
-@triton.jit
 def exp_parts(x, rest):
     """(s, p) with exp(x + rest) = s + s p, s a power of 2, p in [-0.3, 0.42] with its own digits.
 
@@ -68,11 +60,15 @@ def exp_parts(x, rest):
     """
     rest = tl.where(x < _EXP_LOWEST, 0.0, rest)
     x = tl.where(x < _EXP_LOWEST, _EXP_LOWEST, tl.where(x > _EXP_HIGHEST, _EXP_HIGHEST, x))
-    n = tl.floor((x + rest) * _LOG2_E + 0.5)
+    # float32 has no digits below 1 there: the sum is rounded, and its last bits are n + _BIAS.
+    shifted = (x + rest) * _LOG2_E + _INTEGERS
+    n = shifted - _INTEGERS
     r = (x - n * _LN2_HIGH) + (rest - n * _LN2_LOW)
     p = 0.00836925954 + r * 0.00138888683
     p = 0.49999997 + r * (0.166665047 + r * (0.041667141 + r * p))
-    return _power_of_two(n), r * (1.0 + r * p)
+    # 2^n for n <= 127 from its bits: tl.exp2 is within 2 ulp, for integers too.
+    biased = tl.maximum(shifted, _INTEGERS - _BIAS).to(tl.int32, bitcast=True)
+    return (biased << 23).to(tl.float32, bitcast=True), r * (1.0 + r * p)
 
 
 @triton.jit
