@@ -105,7 +105,19 @@ SCENES = {
     "clipped": lambda name: rendered(name, near=2.5, shading="hard"),
     "user's law": user_law,
 }
-every_scene = pytest.mark.parametrize("scene", SCENES)
+# The others, and launches as on a GPU, with --every only.
+USUAL = ("lists", "walks", "max", "colours", "clipped", "user's law")
+IN_GPU_ARITHMETIC = ("walks", "max", "colours")
+
+
+def pytest_generate_tests(metafunc):
+    every = metafunc.config.getoption("--every")
+    if "scene" in metafunc.fixturenames:
+        metafunc.parametrize("scene", SCENES if every else USUAL)
+    if "launched" in metafunc.fixturenames:
+        usual = [(scene, "here") for scene in IN_GPU_ARITHMETIC]
+        both = [(scene, launch) for scene in SCENES for launch in ("here", "on GPUs")]
+        metafunc.parametrize("launched", both if every else usual, ids=" ".join)
 
 
 @functools.cache
@@ -116,7 +128,6 @@ def watched(scene):
     return watch, found
 
 
-@every_scene
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(scene):
     watch, shuffled = watched(scene)
     assert max(watch.programs) > 3
@@ -125,14 +136,13 @@ def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(scene):
 
 
 def test_every_kernel_was_watched():
-    seen = {kernel for scene in SCENES for kernel in watched(scene)[0].kernels}
+    seen = {kernel for scene in USUAL for kernel in watched(scene)[0].kernels}
     assert {x.kernel for x in ahead_of_time.specialisations()} <= seen
 
 
-@every_scene
-@pytest.mark.parametrize("launched_as", ["here", pytest.param("on GPUs", marks=pytest.mark.slow)])
-def test_the_arithmetic_of_a_gpu_is_accurate_enough(scene, launched_as, monkeypatch):
-    if launched_as == "on GPUs":
+def test_the_arithmetic_of_a_gpu_is_accurate_enough(launched, monkeypatch):
+    scene, where = launched
+    if where == "on GPUs":
         monkeypatch.setattr(tiles, "LAUNCH", tiles.Launch())
     # The maximum asks bit by bit who reached it: its kernels are compiled without fusion.
     with pessimistic_arithmetic(3, fused=scene != "max"):

@@ -117,10 +117,15 @@ def test_without_barriers_there_are_races(scene, monkeypatch):
     assert all("between lanes: store and load" in text for text in found)
 
 
+def pytest_generate_tests(metafunc):
+    if "signs" in metafunc.fixturenames:
+        seeds = range(4) if metafunc.config.getoption("--every") else [0]
+        metafunc.parametrize("signs", seeds)
+
+
 @every_scene
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_the_arithmetic_of_a_gpu_is_accurate_enough(scene, seed):
-    with pessimistic_arithmetic(seed, fused=True):
+def test_the_arithmetic_of_a_gpu_is_accurate_enough(scene, signs):
+    with pessimistic_arithmetic(signs, fused=True):
         got = sorted_by(backend, scene)
     for index, (a, b) in enumerate(zip(got, sorted_by(reference, scene), strict=True)):
         assert relative_l2(a, b) <= TOLERANCE, index
