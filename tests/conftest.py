@@ -2,7 +2,7 @@
 
 import importlib.util
 import os
-from pathlib import Path
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -16,6 +16,11 @@ SEED = "GENDR_TEST_SEED"
 
 def pytest_addoption(parser):
     parser.addoption("--every", action="store_true", help="run all 1242 instances, not a sample")
+    parser.addoption(
+        "--pessimistic",
+        action="store_true",
+        help="Triton's interpreter computes as badly as a GPU may: gendr.testing.arithmetic",
+    )
     parser.addoption(
         "--seed",
         type=int,
@@ -44,13 +49,16 @@ def _seeded():
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _quick_interpreter():
+def _quick_interpreter(request):
     if importlib.util.find_spec("triton") is None or os.environ.get("TRITON_INTERPRET") != "1":
         yield
         return
+    from gendr.testing.arithmetic import pessimistic_arithmetic
     from gendr.testing.interpreter import patched_once_per_launch
 
-    with patched_once_per_launch():
+    option = request.config.getoption
+    worst = pessimistic_arithmetic(option("--seed")) if option("--pessimistic") else nullcontext()
+    with patched_once_per_launch(), worst:
         yield
 
 

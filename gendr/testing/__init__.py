@@ -4,7 +4,7 @@ Beside them, each a module of its own: samples of the renderers (`instances`), k
 without a GPU (`ahead_of_time`), tables in the pages of the documentation (`pages`), laws and
 T-conorms beside their published forms in mpmath (`laws`, `tconorms`), a task for the grid of
 experiments that costs nothing (`fake_grid`) and Triton's interpreter at twice its speed
-(`interpreter`).
+(`interpreter`), with a detector of races (`races`), or with the arithmetic of a GPU (`arithmetic`).
 """
 
 from __future__ import annotations

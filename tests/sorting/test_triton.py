@@ -108,7 +108,11 @@ def some_gates(rows, wires):
 def test_gates_of_every_law(law, art):
     law = f"{law}.art({art})" if art else law
     x, wires = torch.randn(3, 6), network("bitonic", 6)
-    assert_equal(*(gated(module, x, wires, law, 2.5) for module in (backend, reference)))
+    # The slope |d|^-art amplifies the rounding of values, 3e-7 here, where they nearly tie: in one
+    # layer by art / |d| = 0.25 / 8e-4.
+    tolerance = 1e-4 if art else TOLERANCE
+    got, want = (gated(module, x, wires, law, 2.5) for module in (backend, reference))
+    assert_equal(got, want, tolerance)
 
 
 @pytest.mark.usefixtures("launch")

@@ -8,7 +8,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.vocabulary import Block, exp, fabs, where
+from gendr._runtime.vocabulary import Block, exp, fabs, two_sided, where
 from gendr.distributions.law import Law, Symmetric
 
 
@@ -44,3 +44,9 @@ def density(z: Block) -> Block:
     e = exp(-fabs(z))
     body = 1.0 / (1.0 + e)
     return e * body * body
+
+
+def tails_float32(z: Block) -> tuple[Block, Block]:
+    """Cdf and sf; their sum is 1 although the quotient is not rounded correctly."""
+    e = exp(-fabs(z))
+    return two_sided(z, e / (1.0 + e))

@@ -1,0 +1,131 @@
+"""What Triton's interpreter hides of the sorting kernels: races, their order, GPU arithmetic."""
+
+import functools
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from gendr.testing import relative_l2
+
+pytest.importorskip("triton", reason="Triton has no wheels for this platform")
+
+from gendr._runtime.triton.launch import interpreted
+from gendr.distributions import get
+from gendr.sorting.backends import reference
+from gendr.sorting.backends.triton import backend
+from gendr.sorting.networks import Network, network
+from gendr.testing.arithmetic import pessimistic_arithmetic
+from gendr.testing.races import RaceError, checked_launches, random_grid_order
+
+pytestmark = pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter")
+
+TOLERANCE = 1e-5
+KERNELS = {
+    *("gates", "gates_gradients", "carry", "carry_gradients"),
+    *("carry_lanes", "carry_lanes_gradients"),
+}
+# Every loop turns, every grid has several programs, and these work through several items.
+SMALL = {"gates": 4, "pairs": 2, "columns": 2, "held": 16, "held_back": 8, "shares": 6}
+SMALL |= {"programs": 2}
+# Comparators that point up and down, idle wires, layers of different sizes.
+ODD = Network(5, (((0, 3), (4, 1)), ((2, 0),), ((1, 0), (3, 2)), ((3, 4),)), "odd")
+# The network, wires in lanes (64) or in memory (0), columns of a payload, and the law.
+SCENES = {
+    "lanes": (ODD, 64, 3, "cauchy"),
+    "memory": (ODD, 0, 3, "logistic.art(0.25)"),
+    "matrix in lanes": (network("bitonic", 6), 64, None, "gaussian"),
+    "matrix in memory": (network("bitonic", 6), 0, None, "reciprocal"),
+}
+every_scene = pytest.mark.parametrize("scene", SCENES)
+
+
+@pytest.fixture(autouse=True)
+def _nan_in_new_tensors():
+    """What kernels leave out is NaN, not 0."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def sorted_by(module, scene):
+    """Values, gates, what is carried, and the gradients of keys, steepness and payload."""
+    wires, lanes, columns, law = SCENES[scene]
+    dtype = torch.float32 if module is backend else torch.float64
+    generator = torch.Generator().manual_seed(4)
+
+    def leaf(*shape):
+        return torch.randn(shape, generator=generator).to(dtype).requires_grad_()
+
+    x, steepness = leaf(3, wires.n), torch.tensor(2.5, dtype=dtype, requires_grad=True)
+    payload = None if columns is None else leaf(3, wires.n, columns)
+    with pytest.MonkeyPatch.context() as context:
+        known = vars(backend.LAUNCH)
+        small = {name: value for name, value in SMALL.items() if name in known}
+        context.setattr(backend, "LAUNCH", backend.Launch(**known | small | {"wires": lanes}))
+        values, keep, swap = module.gates(x, wires, get(law), steepness)
+        out = module.carry(keep, swap, wires, payload)
+        weights = torch.linspace(-1, 2, out.numel()).reshape(out.shape).to(out)
+        (values.square().sum() + (weights * out).sum()).backward()
+    outputs = [t.detach() for t in (values, keep, swap, out)]
+    return [*outputs, x.grad, steepness.grad, *([payload.grad] if columns else [])]
+
+
+@functools.cache
+def watched(scene):
+    """What was launched and what it gave, in a random order under the detector."""
+    with random_grid_order(5), checked_launches() as watch:
+        found = sorted_by(backend, scene)
+    return watch, found
+
+
+@every_scene
+def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(scene):
+    watch, shuffled = watched(scene)
+    assert min(watch.programs) > 1
+    for got, want in zip(shuffled, sorted_by(backend, scene), strict=True):
+        assert torch.equal(got, want)
+
+
+def test_every_kernel_was_watched():
+    assert {kernel for scene in SCENES for kernel in watched(scene)[0].kernels} >= KERNELS
+
+
+@every_scene
+def test_without_barriers_there_are_races(scene, monkeypatch):
+    """Each kernel that keeps wires in memory needs them, and the detector knows it."""
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    missing, found, run = [], [], backend.run
+
+    def recorder(kernel, *args, **constants):
+        # A new detector for every launch: the first race must not hide the next kernel's.
+        silent = patch.object(InterpreterBuilder, "create_barrier", lambda self: None)
+        with checked_launches(), silent:
+            try:
+                run(kernel, *args, **constants)
+            except RaceError as error:
+                missing.append(kernel.fn.__name__)
+                found.append(str(error))
+
+    monkeypatch.setattr(backend, "run", recorder)
+    sorted_by(backend, scene)
+    with_barriers = {"gates", "gates_gradients", "carry", "carry_gradients"}
+    with_barriers |= {"carry_lanes_gradients"}
+    kernels = {*watched(scene)[0].kernels}
+    assert set(missing) == kernels & with_barriers
+    assert all("between lanes: store and load" in text for text in found)
+
+
+def pytest_generate_tests(metafunc):
+    if "signs" in metafunc.fixturenames:
+        seeds = range(4) if metafunc.config.getoption("--every") else [0]
+        metafunc.parametrize("signs", seeds)
+
+
+@every_scene
+def test_the_arithmetic_of_a_gpu_is_accurate_enough(scene, signs):
+    with pessimistic_arithmetic(signs, fused=True):
+        got = sorted_by(backend, scene)
+    for index, (a, b) in enumerate(zip(got, sorted_by(reference, scene), strict=True)):
+        assert relative_l2(a, b) <= TOLERANCE, index
