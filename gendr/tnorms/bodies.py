@@ -33,12 +33,14 @@ Kind: TypeAlias = Literal["generator", "inverse", "measure", "unmeasure", "weigh
 
 _INFINITY = float("inf")
 
-# What every family binds to its own.
+# What every family binds to its own. Its value comes before the conditions of the edges, which
+# would otherwise occupy registers of the GPU meanwhile.
 BODY: Any = None
 
 
 def _generator(a: Block, s: Block, p: Block) -> Block:
-    return where(s > 0.0, BODY(a, s, p), _INFINITY)
+    g = BODY(a, s, p)
+    return where(s > 0.0, g, _INFINITY)
 
 
 def _weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
@@ -49,8 +51,8 @@ def _weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
 
 
 def _weight_float32(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
-    inside = (a > 0.0) & (s > 0.0) & (A > 0.0) & (S > 0.0)
-    w = where(inside, BODY(a, s, A, S, p), 0.0)
+    w = BODY(a, s, A, S, p)
+    w = where((a > 0.0) & (s > 0.0) & (A > 0.0) & (S > 0.0), w, 0.0)
     return where(fabs(w) < _INFINITY, w, 0.0)
 
 
@@ -125,23 +127,30 @@ def body(name: str, kind: Kind, *, float32: bool = False) -> Callable[..., Any]:
     Raises:
         ValueError: there is no such family, or it has no such body.
     """
-    cls, of = _family(name)
-
-    def around(wrapper: Any, inner: Any) -> Any:
-        """The wrapper with a body of its own; Triton tells functions apart by their full names."""
-        whole = rebound(wrapper, lambda _, value: value, BODY=inner)
-        return moved(whole, of.module.__name__, f"{name}_{kind}{wrapper.__name__}")
-
-    if derives(name, kind):
-        source, wrapper = _OF_NORMS[kind]
-        return around(wrapper, body(name, source, float32=float32))
-    whole = of.for_float32(kind) if float32 else of.for_float64(kind)
-    arguments, without_p = _WITHOUT_P[kind]
-    if cast(FunctionType, whole).__code__.co_argcount < arguments:
-        whole = around(without_p, whole)
+    cls, _ = _family(name)
+    whole = _with_p(name, kind, float32)
     linear = cls.kind == "mean" and kind == "generator"
     edges = None if linear else _EDGES.get((kind, float32))
-    return whole if edges is None else around(edges, whole)
+    return whole if edges is None else _around(edges, whole, name, kind)
+
+
+def _with_p(name: str, kind: Kind, float32: bool) -> Callable[..., Any]:
+    """A body with p, without its edges."""
+    _, of = _family(name)
+    if derives(name, kind):
+        source, wrapper = _OF_NORMS[kind]
+        return _around(wrapper, _with_p(name, source, float32), name, kind)
+    own = of.for_float32(kind) if float32 else of.for_float64(kind)
+    arguments, wrapper = _WITHOUT_P[kind]
+    if cast(FunctionType, own).__code__.co_argcount == arguments:
+        return own
+    return _around(wrapper, own, name, kind)
+
+
+def _around(wrapper: Any, inner: Any, name: str, kind: Kind) -> Callable[..., Any]:
+    """The wrapper with a body of its own; Triton tells functions apart by their full names."""
+    whole = rebound(wrapper, lambda _, value: value, BODY=inner)
+    return moved(whole, inner.__module__, f"{name}_{kind}{wrapper.__name__}")
 
 
 def derives(name: str, kind: Kind) -> bool:

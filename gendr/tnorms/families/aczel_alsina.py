@@ -21,6 +21,7 @@ class AczelAlsina(Norm):
     name = "aczel_alsina"
     formula = "1 - exp(-(|log(1-a)|^p + |log(1-b)|^p)^(1/p))"
     order = 1
+    example_p = (2, 0.5, 4, 1, 0.1)
 
     def measure(self, a: Tensor, s: Tensor) -> Tensor:
         """-log(s), written so that small a keep their digits."""

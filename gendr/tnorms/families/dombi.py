@@ -21,6 +21,7 @@ class Dombi(Norm):
     name = "dombi"
     formula = "1 / (1 + ((a/(1-a))^p + (b/(1-b))^p)^(-1/p))"
     order = 2
+    example_p = (2, 0.5, 1, 4, 0.2, 30)
 
     def measure(self, a: Tensor, s: Tensor) -> Tensor:
         """The odds."""

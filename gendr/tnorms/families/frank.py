@@ -33,6 +33,7 @@ class Frank(Parametric):
     name = "frank"
     formula = "1 - log_p(1 + (p^(1-a) - 1)(p^(1-b) - 1) / (p-1))"
     parameter = "p > 0, p != 1"
+    example_p = (2, 0.5, 4, 1.01, 1e-6, 1e6)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -20,6 +20,7 @@ class Hamacher(Parametric):
 
     name = "hamacher"
     formula = "(a + b + (p-2) a b) / (1 + (p-1) a b)"
+    example_p = (4, 0.5, 1, 0.01)
 
     def generator(self, a: Tensor, s: Tensor) -> Tensor:
         """log(1 + p a/s)."""

@@ -25,6 +25,7 @@ class SchweizerSklar(Parametric):
     formula = "1 - ((1-a)^p + (1-b)^p - 1)^(1/p)"
     parameter = "p < 0"
     bounds = (-math.inf, 0.0)
+    example_p = (-2, -0.5, -1, -4, -0.01, -30)
 
     def generator(self, a: Tensor, s: Tensor) -> Tensor:
         """expm1(q x)."""

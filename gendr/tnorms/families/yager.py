@@ -23,6 +23,7 @@ class Yager(Norm):
     name = "yager"
     formula = "min(1, (a^p + b^p)^(1/p))"
     order = 0
+    example_p = (2, 0.5, 1, 4, 1.5, 30)
 
     def measure(self, a: Tensor, s: Tensor) -> Tensor:
         """Return a itself, but infinity for a saturated member whose a rounds below 1."""
