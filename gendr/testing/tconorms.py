@@ -74,6 +74,10 @@ ORACLES: dict[str, Oracle] = {
         lambda a, b, p: 1 - ((1 - a) ** p + (1 - b) ** p - 1) ** (1 / p),
         lambda a, p: (1 - a) ** p - 1,
     ),
+    # Nelsen, An introduction to copulas, table 4.1, number 6.
+    "joe": Oracle(
+        lambda a, b, p: (a**p + b**p - (a * b) ** p) ** (1 / p), lambda a, p: -mp.log(1 - a**p)
+    ),
 }
 
 # Every family with the parameters that its class gives as examples.
