@@ -434,7 +434,8 @@ def figure_tconorms() -> None:
         sheet.paste(part, (0, k * sheets[0].height))
     save(sheet, "tconorms.png", 128)
     families = {n: gendr.tnorms.family(n) for n in gendr.tnorms.names()}
-    rows = [[f"`{n}`", f.parameter, f"`{f.formula}`"] for n, f in families.items()]
+    forms = {n: f.formula.replace("|", "\\|") for n, f in families.items()}  # a bar ends a cell
+    rows = [[f"`{n}`", f.parameter, f"`{forms[n]}`"] for n, f in families.items()]
     write_block("tconorms.md", "families", table(["name", "p", "⊥(a, b)"], rows))
 
     camera, lines = gendr.look_at(2.732, 30.0, 0.0, dtype=torch.float64), []

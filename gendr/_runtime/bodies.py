@@ -3,10 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
 from typing import Any, cast
 
 from gendr._runtime import vocabulary
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """The bodies of one member of a registry: undecorated functions beside its class.
+
+    Attributes:
+        owner: who it is, for messages: "the law cauchy".
+        module: its file.
+    """
+
+    owner: str
+    module: ModuleType
+
+    def has(self, kind: str) -> bool:
+        """Whether the file has the body."""
+        return hasattr(self.module, kind)
+
+    def for_float64(self, kind: str) -> Callable[..., Any]:
+        """The body for Numba.
+
+        Raises:
+            ValueError: the file has none.
+        """
+        return self._named(kind)
+
+    def for_float32(self, kind: str) -> Callable[..., Any]:
+        """The body for Triton: `<kind>_float32` if the file has it.
+
+        Raises:
+            ValueError: the file has neither.
+        """
+        special = getattr(self.module, f"{kind}_float32", None)
+        return self._named(kind) if special is None else special
+
+    def _named(self, kind: str) -> Callable[..., Any]:
+        body = getattr(self.module, kind, None)
+        if body is None:
+            raise ValueError(
+                f"{self.owner} has no body {kind!r} for compiled kernels; write it beside the "
+                f"class in {self.module.__name__}, or use backend='reference'"
+            )
+        return body
 
 
 def rebound(function: Any, replace: Callable[[str, Any], Any], **names: Any) -> FunctionType:

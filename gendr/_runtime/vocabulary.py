@@ -1,4 +1,4 @@
-"""The words in which the body of a law is written once, for all compilers.
+"""The words in which the body of a law or of a T-conorm is written once, for all compilers.
 
 A body is an undecorated function of numbers. Numba and Triton each take a copy of it in which these
 words stand for their own functions (see `bodies`). Here they are plain Python for one number: that
@@ -48,9 +48,39 @@ def expm1(x: Block) -> Block:
     return math.expm1(x) if x < 709 else math.inf
 
 
+def log(x: Block) -> Block:
+    """The logarithm of x >= 0."""
+    return math.log(x) if x > 0 else -math.inf
+
+
+def log1p(x: Block) -> Block:
+    """The logarithm of 1 + x for x >= 0, with all digits near 0."""
+    return math.log1p(x)
+
+
+def log_of_sum(x: Block, y: Block) -> Block:
+    """The logarithm of y = 1 + x for x >= -1, from whichever of the two has more digits."""
+    return math.log1p(x) if x > -0.5 else log(y)
+
+
+def hazard(a: Block, s: Block) -> Block:
+    """-log(s) for s = 1 - a in (0, 1], with all digits for small a too."""
+    return -math.log1p(-a) if a < 0.5 else -math.log(s)
+
+
+def power(x: Block, p: Block) -> Block:
+    """X to the power of p for x >= 0, 1 for p = 0; 0 and infinity go where the limit is."""
+    return math.inf if x == 0 and p < 0 else x**p
+
+
 def arccot(x: Block) -> Block:
     """The angle in [0, pi/2] whose cotangent is x, for x >= 0."""
     return math.atan2(1.0, x)
+
+
+def minimum(x: Block, y: Block) -> Block:
+    """The smaller one."""
+    return min(x, y)
 
 
 def zeros_like(x: Block) -> Block:
@@ -70,3 +100,15 @@ def two_sided(z: Block, tail: Block) -> tuple[Block, Block]:
     """(cdf, sf) of a symmetric law from its tail F(-|z|)."""
     body = 1.0 - tail
     return where(z > 0, body, tail), where(z > 0, tail, body)
+
+
+def parts_from_hazard(u: Block) -> tuple[Block, Block]:
+    """(A, S) with A + S = 1 and S = exp(-u), for u >= 0."""
+    rest, total = exp_and_complement(-u)
+    return total, rest
+
+
+def parts_from_odds(r: Block) -> tuple[Block, Block]:
+    """(A, S) with A + S = 1 and A / S = r, for r >= 0."""
+    rest = 1.0 / (1.0 + r)
+    return where(r < 1.0, r * rest, 1.0 / (1.0 + 1.0 / r)), rest

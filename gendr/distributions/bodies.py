@@ -20,50 +20,27 @@ and may use its language `tl`, and `<name>` is for Numba alone and may branch an
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+from gendr._runtime.bodies import Bodies
 from gendr.distributions.registry import laws
 
 Kind: TypeAlias = Literal["tails", "density", "shape_slope", "constant", "slope_constant"]
 
 
 @dataclass(frozen=True)
-class Bodies:
+class LawBodies(Bodies):
     """The bodies of one law.
 
     Attributes:
-        law: its name.
-        module: its file.
-        has_shape: whether the bodies take a shape.
+        has_shape: whether they take a shape.
     """
 
-    law: str
-    module: ModuleType
     has_shape: bool
 
-    def for_float64(self, kind: Kind) -> Callable[..., Any]:
-        """The body for Numba."""
-        return self._named(kind)
 
-    def for_float32(self, kind: Kind) -> Callable[..., Any]:
-        """The body for Triton."""
-        special = getattr(self.module, f"{kind}_float32", None)
-        return self._named(kind) if special is None else special
-
-    def _named(self, kind: Kind) -> Callable[..., Any]:
-        body = getattr(self.module, kind, None)
-        if body is None:
-            raise ValueError(
-                f"the law {self.law} has no body {kind!r} for compiled kernels; write it beside "
-                f"the class in {self.module.__name__}, or use backend='reference'"
-            )
-        return body
-
-
-def bodies(name: str) -> Bodies:
+def bodies(name: str) -> LawBodies:
     """The bodies of a law.
 
     Raises:
@@ -72,4 +49,5 @@ def bodies(name: str) -> Bodies:
     cls = laws().get(name)
     if cls is None:
         raise ValueError(f"there is no law {name!r}; there are {', '.join(laws())}")
-    return Bodies(name, sys.modules[cls.__module__], "shape" in cls.__match_args__)  # pyright: ignore[reportAttributeAccessIssue]  # laws are dataclasses
+    has_shape = "shape" in cls.__match_args__  # pyright: ignore[reportAttributeAccessIssue]  # laws are dataclasses
+    return LawBodies(f"the law {name}", sys.modules[cls.__module__], has_shape)

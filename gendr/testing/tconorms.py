@@ -1,4 +1,4 @@
-"""T-conorms as test cases, with their pairwise forms, from table B.2 of the thesis, in mpmath.
+"""T-conorms as test cases, with oracles in mpmath that share no code with them.
 
 Needs mpmath.
 """
@@ -6,40 +6,90 @@ Needs mpmath.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpmath import mp
 
-from gendr.tnorms import Average, Parametric, TConorm, benchmark_tconorms, tconorm
+from gendr.tnorms import Parametric, TConorm, family, names
 
-__all__ = ["ARCHIMEDEAN", "EVERY", "FORMS", "PARAMETRIC", "TCONORMS", "folded", "pairwise"]
+__all__ = [
+    "ARCHIMEDEAN",
+    "EVERY",
+    "ORACLES",
+    "PARAMETRIC",
+    "TCONORMS",
+    "Oracle",
+    "folded",
+    "is_nilpotent",
+    "pairwise",
+]
 
-FORMS: dict[str, Any] = {
-    "max": lambda a, b, p: max(a, b),
-    "probabilistic": lambda a, b, p: a + b - a * b,
-    "einstein": lambda a, b, p: (a + b) / (1 + a * b),
-    "hamacher": lambda a, b, p: (a + b + (p - 2) * a * b) / (1 + (p - 1) * a * b),
-    "frank": lambda a, b, p: (
-        1 - mp.log(1 + (p ** (1 - a) - 1) * (p ** (1 - b) - 1) / (p - 1)) / mp.log(p)
+
+class Oracle(NamedTuple):
+    """A family as it is published (table B.2 of the thesis unless it says otherwise).
+
+    Attributes:
+        form: the pairwise form, from (a, b, p).
+        generator: g from (a, p), for families with p.
+        power: whether g takes powers to p, which cost digits.
+        nilpotent: whether g(1) is finite, so that several members below 1 may reach 1.
+    """
+
+    form: Any
+    generator: Any = None
+    power: bool = True
+    nilpotent: bool = False
+
+
+ORACLES: dict[str, Oracle] = {
+    "max": Oracle(lambda a, b, p: max(a, b)),
+    "probabilistic": Oracle(lambda a, b, p: a + b - a * b),
+    "einstein": Oracle(lambda a, b, p: (a + b) / (1 + a * b)),
+    "hamacher": Oracle(
+        lambda a, b, p: (a + b + (p - 2) * a * b) / (1 + (p - 1) * a * b),
+        lambda a, p: mp.log((1 + (p - 1) * a) / (1 - a)),
+        power=False,
     ),
-    "yager": lambda a, b, p: min(mp.mpf(1), (a**p + b**p) ** (1 / p)),
-    "aczel_alsina": lambda a, b, p: (
-        1 - mp.exp(-((abs(mp.log(1 - a)) ** p + abs(mp.log(1 - b)) ** p) ** (1 / p)))
+    "frank": Oracle(
+        lambda a, b, p: (
+            1 - mp.log(1 + (p ** (1 - a) - 1) * (p ** (1 - b) - 1) / (p - 1)) / mp.log(p)
+        ),
+        lambda a, p: -mp.log((p ** (1 - a) - 1) / (p - 1)),
+        power=False,
     ),
-    "dombi": lambda a, b, p: 1 / (1 + ((a / (1 - a)) ** p + (b / (1 - b)) ** p) ** (-1 / p)),
-    "schweizer_sklar": lambda a, b, p: 1 - ((1 - a) ** p + (1 - b) ** p - 1) ** (1 / p),
+    "yager": Oracle(
+        lambda a, b, p: min(mp.mpf(1), (a**p + b**p) ** (1 / p)), lambda a, p: a**p, nilpotent=True
+    ),
+    "aczel_alsina": Oracle(
+        lambda a, b, p: (
+            1 - mp.exp(-((abs(mp.log(1 - a)) ** p + abs(mp.log(1 - b)) ** p) ** (1 / p)))
+        ),
+        lambda a, p: (-mp.log(1 - a)) ** p,
+    ),
+    "dombi": Oracle(
+        lambda a, b, p: 1 / (1 + ((a / (1 - a)) ** p + (b / (1 - b)) ** p) ** (-1 / p)),
+        lambda a, p: (a / (1 - a)) ** p,
+    ),
+    "schweizer_sklar": Oracle(
+        lambda a, b, p: 1 - ((1 - a) ** p + (1 - b) ** p - 1) ** (1 / p),
+        lambda a, p: (1 - a) ** p - 1,
+    ),
+    # Nelsen, An introduction to copulas, table 4.1, number 6.
+    "joe": Oracle(
+        lambda a, b, p: (a**p + b**p - (a * b) ** p) ** (1 / p), lambda a, p: -mp.log(1 - a**p)
+    ),
 }
 
-# The T-conorms of the benchmark, and further parameters.
-TCONORMS = (
-    *benchmark_tconorms(),
-    *map(tconorm, ("hamacher(1)", "hamacher(0.01)", "frank(1.01)", "frank(1e-6)", "frank(1e6)")),
-    *map(tconorm, ("yager(1.5)", "yager(30)", "aczel_alsina(1)", "aczel_alsina(0.1)")),
-    *map(tconorm, ("dombi(0.2)", "dombi(30)", "schweizer_sklar(-0.01)", "schweizer_sklar(-30)")),
-)
-EVERY = (*TCONORMS, Average())
+# Every family with the parameters that its class gives as examples.
+EVERY = tuple(t for name in names() for t in family(name).examples())
+TCONORMS = tuple(t for t in EVERY if t.kind != "mean")
 ARCHIMEDEAN = tuple(t for t in TCONORMS if t.kind == "archimedean")
 PARAMETRIC = tuple(t for t in ARCHIMEDEAN if isinstance(t, Parametric))
+
+
+def is_nilpotent(t: TConorm) -> bool:
+    """Whether several members below 1 may reach 1 together."""
+    return t.name in ORACLES and ORACLES[t.name].nilpotent
 
 
 def pairwise(t: TConorm, a: Any, b: Any) -> Any:
@@ -48,7 +98,7 @@ def pairwise(t: TConorm, a: Any, b: Any) -> Any:
         return b
     if b == 0 or a == 1:
         return a
-    return FORMS[t.name](a, b, mp.mpf(getattr(t, "p", None) or 1))
+    return ORACLES[t.name].form(a, b, mp.mpf(getattr(t, "p", None) or 1))
 
 
 def folded(t: TConorm, values: Iterable[float]) -> Any:

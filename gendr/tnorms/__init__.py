@@ -7,15 +7,10 @@
 Source: thesis section 5.3 and appendix B.
 """
 
-from __future__ import annotations
-
-import re
-
-from torch import Tensor
-
-from gendr._runtime.checks import check_choice
-from gendr._runtime.registry import members
-from gendr.tnorms.base import Archimedean, Parametric, TConorm, TNorm, has_parameter
+from gendr._runtime import registry as _registry
+from gendr.tnorms import families as _files
+from gendr.tnorms.base import Archimedean, Parametric, TConorm, TNorm
+from gendr.tnorms.base import has_parameter as has_parameter
 from gendr.tnorms.families.aczel_alsina import AczelAlsina
 from gendr.tnorms.families.average import Average
 from gendr.tnorms.families.dombi import Dombi
@@ -26,6 +21,14 @@ from gendr.tnorms.families.max import Max
 from gendr.tnorms.families.probabilistic import Probabilistic
 from gendr.tnorms.families.schweizer_sklar import SchweizerSklar
 from gendr.tnorms.families.yager import Yager
+from gendr.tnorms.registry import (
+    as_tconorm,
+    benchmark_tconorms,
+    family,
+    names,
+    tconorm,
+    tnorm,
+)
 
 __all__ = [
     "AczelAlsina",
@@ -50,88 +53,8 @@ __all__ = [
     "tnorm",
 ]
 
-_TEXT = re.compile(r"\s*(\w+)\s*(?:\(\s*(?:p\s*=\s*)?([^()=]*?)\s*\))?\s*")
-
-
-def names() -> tuple[str, ...]:
-    """The families, `average` included, in alphabetical order."""
-    return tuple(sorted(members(TConorm)))
-
-
-def family(name: str) -> type[TConorm]:
-    """The class of a family, with its `formula` and the range of its `parameter`.
-
-    Raises:
-        ValueError: there is none of that name; the message lists the nearest.
-    """
-    known = members(TConorm)
-    return known[check_choice("T-conorm", name, sorted(known))]
-
-
-def tconorm(name: str, p: float | Tensor | None = None) -> TConorm:
-    """A T-conorm by name.
-
-    Args:
-        name: one of `names()`, or a text with its parameter: "yager(p=2)", "yager(2)".
-        p: the parameter, for families that have one: a number, or a 0-dim tensor to learn it.
-
-    Raises:
-        TypeError: the name is no text, or p no number.
-        ValueError: an unknown name, a parameter that is missing, not wanted or out of range.
-    """
-    if not isinstance(name, str):
-        raise TypeError(f"a T-conorm goes by its name, such as 'yager', got {type(name).__name__}")
-    match = _TEXT.fullmatch(name.lower().replace("-", "_") if "(" not in name else name)
-    if match is None:
-        raise ValueError(f"{name!r} is no T-conorm; write 'yager(p=2)' or 'probabilistic'")
-    cls = family(match[1])
-    if match[2]:
-        if p is not None:
-            raise ValueError(f"{name!r} has its parameter already; leave out p = {p}")
-        try:
-            p = float(match[2])
-        except ValueError:
-            raise ValueError(f"{name!r}: p must be a number, got {match[2]!r}") from None
-    if not has_parameter(cls):
-        if p is not None:
-            raise ValueError(f"{cls.name} takes no parameter, got p = {p}; leave it out")
-        return cls()
-    if p is None:
-        example = -2 if "<" in cls.parameter else 2
-        raise ValueError(
-            f"{cls.name} needs a parameter, {cls.parameter}; write it like {cls.name}(p={example})"
-        )
-    return cls(p)  # pyright: ignore[reportCallIssue]
-
-
-def tnorm(name: str, p: float | Tensor | None = None) -> TNorm:
-    """A T-norm by the name of its dual: 'max' gives the minimum; arguments as in `tconorm`."""
-    return tconorm(name, p).dual
-
-
-def as_tconorm(x: str | TConorm) -> TConorm:
-    """A T-conorm from its text, or the object itself.
-
-    Raises:
-        TypeError: x is neither; a T-norm has the T-conorm as its `dual`.
-    """
-    if isinstance(x, TConorm):
-        return x
-    if isinstance(x, TNorm):
-        raise TypeError(f"needed a T-conorm, got the T-norm {x}; its .dual is the T-conorm")
-    return tconorm(x)
-
-
-def benchmark_tconorms() -> tuple[TConorm, ...]:
-    """The 23 of the benchmark, in its order: the T-conorm axis of the 1242 renderers."""
-    return (
-        Max(),
-        Probabilistic(),
-        Einstein(),
-        *map(Hamacher, (0.5, 4)),
-        *map(Frank, (0.5, 2, 4)),
-        *map(Yager, (0.5, 1, 2, 4)),
-        *map(AczelAlsina, (0.5, 2, 4)),
-        *map(Dombi, (0.5, 1, 2, 4)),
-        *map(SchweizerSklar, (-0.5, -1, -2, -4)),
-    )
+# Every file of a family counts, named above or not; its class is an attribute of this package too.
+_registry.import_all(_files)
+for _family in map(family, names()):
+    globals()[_family.__name__] = _family
+    __all__ += [_family.__name__] * (_family.__name__ not in __all__)  # pyright: ignore[reportUnsupportedDunderAll]

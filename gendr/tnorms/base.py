@@ -42,6 +42,11 @@ class TConorm(ABC):
     parameter: ClassVar[str] = ""
     kind: ClassVar[Literal["archimedean", "max", "mean"]]
 
+    @classmethod
+    def examples(cls) -> tuple[TConorm, ...]:
+        """Members that tests walk through; the first one stands in messages."""
+        return (cls(),)
+
     @property
     def given_p(self) -> float | Tensor | None:
         """The parameter p as it was given, None for a family without one."""
@@ -204,6 +209,11 @@ class Archimedean(TConorm):
 class Parametric(Archimedean):
     """A family with a parameter.
 
+    Attributes:
+        bounds: what p lies between.
+        parameter: the same for people.
+        example_p: the parameters of its examples.
+
     Args:
         p: a number or a 0-dim tensor (learnable if it requires a gradient).
 
@@ -216,6 +226,12 @@ class Parametric(Archimedean):
 
     bounds: ClassVar[tuple[float, float]] = (0.0, math.inf)
     parameter = "p > 0"
+    example_p: ClassVar[tuple[float, ...]] = (2.0, 0.5)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """One for each of `example_p`."""
+        return tuple(map(cls, cls.example_p))
 
     @property
     def given_p(self) -> float | Tensor:

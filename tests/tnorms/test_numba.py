@@ -76,7 +76,9 @@ def test_average_takes_the_share_as_its_parameter():
 
 
 def test_what_has_no_twin_says_so():
-    with pytest.raises(ValueError, match="no compiled max_generator"):
+    with pytest.raises(ValueError, match="the T-conorm max has no body 'generator'"):
         twins.generator_address("max")
-    with pytest.raises(ValueError, match="no compiled einstein_weight_p"):
+    with pytest.raises(ValueError, match="einstein has no body 'weight_p'"):
         twins.weight_p_address("einstein")
+    with pytest.raises(ValueError, match="no T-conorm 'yagr'; there are aczel_alsina, "):
+        twins.weight_address("yagr")

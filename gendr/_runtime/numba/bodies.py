@@ -33,6 +33,45 @@ def _exp_and_complement(x):
 
 
 @register_jitable
+def _log_of_sum(x, y):
+    return math.log1p(x) if x > -0.5 else math.log(y)
+
+
+@register_jitable
+def _hazard(a, s):
+    return mathematics.log1p(a / s)
+
+
+@register_jitable
+def _power(x, p):
+    """x**p, without pow for the exponents of the benchmark."""
+    if p == 1.0:
+        return x
+    if p == 2.0:
+        return x * x
+    if p == 0.5:
+        return math.sqrt(x)
+    if p == 0.0:
+        return 1.0
+    if p == -0.5:
+        return 1.0 / math.sqrt(x)
+    if p == 3.0:
+        return x * x * x
+    if p == 4.0:
+        return (x * x) * (x * x)
+    if p == 5.0:
+        return (x * x) * (x * x) * x
+    if p == 1.5:
+        return x * math.sqrt(x)
+    return x**p
+
+
+@register_jitable
+def _minimum(x, y):
+    return x if x < y else y
+
+
+@register_jitable
 def _zeros_like(x):
     return 0.0
 
@@ -45,6 +84,12 @@ _WORDS = {
     "expm1": mathematics.expm1,
     "exp_and_complement": _exp_and_complement,
     "arccot": mathematics.arccot,
+    "log": math.log,
+    "log1p": mathematics.log1p,
+    "log_of_sum": _log_of_sum,
+    "hazard": _hazard,
+    "power": _power,
+    "minimum": _minimum,
     "zeros_like": _zeros_like,
 }
 
@@ -54,13 +99,13 @@ def compiled(body: Any, *, inlined: bool = False) -> Any:
     """Compile a body, and what it calls, into a function that other compiled functions may call.
 
     Its divisions by 0 give infinities. It is compiled again with each of its callers, which may be
-    cached. With `inlined`, a loop around a body without branches can be vectorised even if the body
-    is long.
+    cached. Inlined, with all that it calls, a body without branches lets the loop around it be
+    vectorised, however long.
     """
-    return njit(error_model="numpy", forceinline=inlined)(rebound(body, _compiled_global))
 
+    def global_of(name: str, value: Any) -> Any:
+        if is_word(value) and value.__name__ in _WORDS:
+            return _WORDS[value.__name__]
+        return compiled(value, inlined=inlined) if isinstance(value, FunctionType) else value
 
-def _compiled_global(name: str, value: Any) -> Any:
-    if is_word(value) and value.__name__ in _WORDS:
-        return _WORDS[value.__name__]
-    return compiled(value) if isinstance(value, FunctionType) else value
+    return njit(error_model="numpy", forceinline=inlined)(rebound(body, global_of))

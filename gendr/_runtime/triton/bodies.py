@@ -20,11 +20,15 @@ def _primitive(name: str) -> Any:
 
 
 _WORDS = {
-    **{name: _primitive(name) for name in ("where", "sqrt", "exp", "zeros_like")},
+    **{name: _primitive(name) for name in ("where", "sqrt", "exp", "log", "minimum", "zeros_like")},
     "fabs": _primitive("abs"),
     "expm1": mathematics.expm1,
     "exp_and_complement": mathematics.exp_below_one,
     "arccot": mathematics.arccot,
+    "log1p": mathematics.log1p,
+    "log_of_sum": mathematics.log_of_sum,
+    "hazard": mathematics.hazard,
+    "power": mathematics.power,
 }
 
 

@@ -51,6 +51,18 @@ def log1p(x):
 
 
 @triton.jit
+def log_of_sum(x, y):
+    """log(y) for y = 1 + x, x >= -1, from whichever of the two has more digits; 3 ulp."""
+    return tl.where(x > -0.5, log1p(x), tl.log(y))
+
+
+@triton.jit
+def hazard(a, s):
+    """-log(s) for s = 1 - a, from whichever of the two has more digits; 3 ulp, inf at s = 0."""
+    return -log_of_sum(-a, s)
+
+
+@triton.jit
 def exp_parts(x, rest):
     """(s, p) with exp(x + rest) = s + s p, s a power of 2, p in [-0.3, 0.42] with its own digits.
 

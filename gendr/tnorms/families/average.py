@@ -6,6 +6,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, minimum, zeros_like
 from gendr.tnorms.base import TConorm
 from gendr.tnorms.groups import Grouping
 
@@ -34,3 +35,22 @@ class Average(TConorm):
             live = torch.ones_like(a) if partials else ((a > 0) & (s > 0)).to(a.dtype)
         change = group.sum(live * (a - a.detach())) / count  # 0, but for its gradient
         return A + change, S - change
+
+
+# Kernels sum a and take 1 / count in the place of p.
+
+
+def generator(a: Block, s: Block) -> Block:
+    """A itself."""
+    return a
+
+
+def inverse(t: Block, share: Block) -> tuple[Block, Block]:
+    """(A, 1): S tells weights which pixels are saturated, and the mean passes on everywhere."""
+    A = minimum(t * share, 1.0)
+    return A, zeros_like(A) + 1.0
+
+
+def weight(a: Block, s: Block, A: Block, S: Block, share: Block) -> Block:
+    """1 / count."""
+    return share

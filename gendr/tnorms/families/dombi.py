@@ -6,6 +6,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, log, parts_from_odds, power
 from gendr.tnorms.base import Norm, from_odds
 
 
@@ -20,6 +21,7 @@ class Dombi(Norm):
     name = "dombi"
     formula = "1 / (1 + ((a/(1-a))^p + (b/(1-b))^p)^(-1/p))"
     order = 2
+    example_p = (2, 0.5, 1, 4, 0.2, 30)
 
     def measure(self, a: Tensor, s: Tensor) -> Tensor:
         """The odds."""
@@ -32,3 +34,40 @@ class Dombi(Norm):
     def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
         """1: infinite odds outweigh any others."""
         return torch.ones_like(b)
+
+
+def measure(a: Block, s: Block) -> Block:
+    """Return u(a)."""
+    return a / s
+
+
+def unmeasure(u: Block) -> tuple[Block, Block]:
+    """(A, S) with u(A) = u."""
+    return parts_from_odds(u)
+
+
+def weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    """Return g'(a) / g'(A)."""
+    u, total, rest = a / s, A / S, S / s
+    return power(u / total, p - 1.0) * (rest * rest)
+
+
+def weight_p(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    """Return (dg/dp)(a) / g'(A)."""
+    u, total = a / s, A / S
+    return power(u / total, p - 1.0) * (u * S * S) * log(u) / p
+
+
+def _share(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    """(r/R)^(p-1) S/s, r and R the odds of a and A; r/R itself may leave the range of float32."""
+    return power(a / A, p - 1.0) * power(S / s, p)
+
+
+def weight_float32(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    """Return g'(a) / g'(A)."""
+    return _share(a, s, A, S, p) * (S / s)
+
+
+def weight_p_float32(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    """Return (dg/dp)(a) / g'(A)."""
+    return _share(a, s, A, S, p) * a * S * (log(a / s) / p)

@@ -6,6 +6,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, expm1, log1p, parts_from_odds
 from gendr.tnorms.base import Archimedean, from_odds
 
 
@@ -35,3 +36,18 @@ class Einstein(Archimedean):
     def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
         """(1 - b) / (1 + b)."""
         return s / (1 + b)
+
+
+def generator(a: Block, s: Block) -> Block:
+    """Return g(a)."""
+    return 0.5 * log1p(2.0 * a / s)
+
+
+def inverse(t: Block) -> tuple[Block, Block]:
+    """(A, S) with g(A) = t."""
+    return parts_from_odds(0.5 * expm1(2.0 * t))
+
+
+def weight(a: Block, s: Block, A: Block, S: Block) -> Block:
+    """Return g'(a) / g'(A)."""
+    return S / s * ((1.0 + A) / (1.0 + a))

@@ -6,6 +6,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, expm1, log1p, parts_from_odds
 from gendr.tnorms.base import Parametric, from_odds
 
 
@@ -19,6 +20,7 @@ class Hamacher(Parametric):
 
     name = "hamacher"
     formula = "(a + b + (p-2) a b) / (1 + (p-1) a b)"
+    example_p = (4, 0.5, 1, 0.01)
 
     def generator(self, a: Tensor, s: Tensor) -> Tensor:
         """log(1 + p a/s)."""
@@ -40,3 +42,23 @@ class Hamacher(Parametric):
     def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
         """(1 - b) / (1 + (p-1)b)."""
         return s / (s + self._p * b)
+
+
+def generator(a: Block, s: Block, p: Block) -> Block:
+    """Return g(a)."""
+    return log1p(p * (a / s))
+
+
+def inverse(t: Block, p: Block) -> tuple[Block, Block]:
+    """(A, S) with g(A) = t."""
+    return parts_from_odds(expm1(t) / p)
+
+
+def weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    """Return g'(a) / g'(A)."""
+    return S / s * ((S + p * A) / (s + p * a))
+
+
+def weight_p(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    """Return (dg/dp)(a) / g'(A)."""
+    return a / (s + p * a) * S * (S + p * A) / p

@@ -6,6 +6,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, hazard, parts_from_hazard
 from gendr.tnorms.base import Archimedean
 
 
@@ -35,3 +36,18 @@ class Probabilistic(Archimedean):
     def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
         """1 - b."""
         return s
+
+
+def generator(a: Block, s: Block) -> Block:
+    """Return g(a)."""
+    return hazard(a, s)
+
+
+def inverse(t: Block) -> tuple[Block, Block]:
+    """(A, S) with g(A) = t."""
+    return parts_from_hazard(t)
+
+
+def weight(a: Block, s: Block, A: Block, S: Block) -> Block:
+    """Return g'(a) / g'(A)."""
+    return S / s

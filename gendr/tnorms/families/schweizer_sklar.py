@@ -7,6 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, expm1, hazard, log1p, parts_from_hazard, power
 from gendr.tnorms.base import Parametric
 from gendr.tnorms.groups import Grouping
 
@@ -24,6 +25,7 @@ class SchweizerSklar(Parametric):
     formula = "1 - ((1-a)^p + (1-b)^p - 1)^(1/p)"
     parameter = "p < 0"
     bounds = (-math.inf, 0.0)
+    example_p = (-2, -0.5, -1, -4, -0.01, -30)
 
     def generator(self, a: Tensor, s: Tensor) -> Tensor:
         """expm1(q x)."""
@@ -60,3 +62,23 @@ class SchweizerSklar(Parametric):
 
 def _from_log(log_s: Tensor) -> tuple[Tensor, Tensor]:
     return -torch.expm1(log_s), torch.exp(log_s)
+
+
+def generator(a: Block, s: Block, p: Block) -> Block:
+    """Return g(a)."""
+    return expm1(-p * hazard(a, s))
+
+
+def inverse(t: Block, p: Block) -> tuple[Block, Block]:
+    """(A, S) with g(A) = t."""
+    return parts_from_hazard(log1p(t) / -p)
+
+
+def weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    """Return g'(a) / g'(A)."""
+    return power(S / s, 1.0 - p)
+
+
+def weight_p(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    """Return (dg/dp)(a) / g'(A)."""
+    return power(S / s, -p) * S * hazard(a, s) / p

@@ -7,6 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from gendr._runtime.vocabulary import Block, expm1, hazard, log, minimum, power, where
 from gendr.tnorms.base import Norm
 
 
@@ -22,6 +23,7 @@ class Yager(Norm):
     name = "yager"
     formula = "min(1, (a^p + b^p)^(1/p))"
     order = 0
+    example_p = (2, 0.5, 1, 4, 1.5, 30)
 
     def measure(self, a: Tensor, s: Tensor) -> Tensor:
         """Return a itself, but infinity for a saturated member whose a rounds below 1."""
@@ -35,3 +37,31 @@ class Yager(Norm):
     def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
         """Any b > 0 has the total at 1 already."""
         return (b == 0).to(b.dtype)
+
+
+def measure(a: Block, s: Block) -> Block:
+    """Return u(a)."""
+    return a
+
+
+def inverse(t: Block, p: Block) -> tuple[Block, Block]:
+    """(A, S) with g(A) = t."""
+    # Unlike 1 - A this S has all the digits that t has, next to t = 1.
+    S = where(t < 1.0, -expm1(log(t) / p), 0.0)
+    return minimum(power(t, 1.0 / p), 1.0), S
+
+
+def weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    """Return g'(a) / g'(A)."""
+    return power(a / A, p - 1.0)
+
+
+def weight_p(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    """Return (dg/dp)(a) / g'(A)."""
+    return power(a / A, p - 1.0) * a * log(a) / p
+
+
+def weight_p_float32(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    """Return (dg/dp)(a) / g'(A)."""
+    log_a = -hazard(s, a)
+    return power(a / A, p - 1.0) * a * log_a / p

@@ -1,0 +1,172 @@
+"""What the file of a family holds beside its class: the bodies that the compilers take.
+
+    generator(a, s, p) -> g(a)
+    inverse(t, p) -> (A, S) with g(A) = t in [0, inf]
+    weight(a, s, A, S, p) -> g'(a) / g'(A)
+    weight_p(a, s, A, S, p) -> (dg/dp)(a) / g'(A), for families with p
+
+p comes last, and a body that does not need it leaves it out. What happens on the edges is one rule
+for all, see `body`; bodies only matter where a, s, A and S are positive. A family of norms gives
+`measure(a, s)` and `unmeasure(u)`, as its class does, in the place of the first two. Numba takes no
+`inverse`: a pixel has but one, and the class gives it.
+
+One body serves float64 (Numba) and float32 (Triton) if it keeps to `gendr._runtime.vocabulary`.
+Where float32 needs another form, because a factor would overflow or vanish although the result does
+not, or because a difference would cancel, `<name>_float32` stands beside it, for Triton alone. The
+class is the oracle of all of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from types import FunctionType
+from typing import Any, Literal, TypeAlias, cast
+
+from gendr._runtime.bodies import Bodies, moved, rebound
+from gendr._runtime.registry import members
+from gendr._runtime.vocabulary import Block, fabs, power, where
+from gendr.tnorms.base import Norm, TConorm
+
+Kind: TypeAlias = Literal["generator", "inverse", "measure", "unmeasure", "weight", "weight_p"]
+
+_INFINITY = float("inf")
+
+# What every family binds to its own. Its value comes before the conditions of the edges, which
+# would otherwise occupy registers of the GPU meanwhile.
+BODY: Any = None
+
+
+def _generator(a: Block, s: Block, p: Block) -> Block:
+    g = BODY(a, s, p)
+    return where(s > 0.0, g, _INFINITY)
+
+
+def _weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    if (a > 0.0) & (s > 0.0) & (A > 0.0) & (S > 0.0):
+        w = BODY(a, s, A, S, p)
+        return w if fabs(w) < _INFINITY else 0.0
+    return 0.0
+
+
+def _weight_float32(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    w = BODY(a, s, A, S, p)
+    w = where((a > 0.0) & (s > 0.0) & (A > 0.0) & (S > 0.0), w, 0.0)
+    return where(fabs(w) < _INFINITY, w, 0.0)
+
+
+# Outside [0, 1] there is only s <= 0 to think of; the mean is linear, and saturation nothing to it.
+_EDGES: dict[tuple[str, bool], Any] = {
+    ("generator", False): _generator,
+    ("generator", True): _generator,
+    ("measure", False): _generator,
+    ("measure", True): _generator,
+    ("weight", False): _weight,
+    ("weight", True): _weight_float32,
+    ("weight_p", False): _weight,
+    ("weight_p", True): _weight_float32,
+}
+
+
+def _generator_without_p(a: Block, s: Block, p: Block) -> Block:
+    return BODY(a, s)
+
+
+def _inverse_without_p(t: Block, p: Block) -> tuple[Block, Block]:
+    return BODY(t)
+
+
+def _weight_without_p(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    return BODY(a, s, A, S)
+
+
+# The number of arguments of a body with p, and what takes one without p to it.
+_WITHOUT_P: dict[str, tuple[int, Any]] = {
+    "generator": (3, _generator_without_p),
+    "measure": (3, _generator_without_p),
+    "inverse": (2, _inverse_without_p),
+    "unmeasure": (2, _inverse_without_p),
+    "weight": (5, _weight_without_p),
+    "weight_p": (5, _weight_without_p),
+}
+
+
+def of_norm(u: Block, p: Block) -> Block:
+    """The generator of a family of norms from its measure."""
+    return power(u, p)
+
+
+def _generator_of_norm(a: Block, s: Block, p: Block) -> Block:
+    return of_norm(BODY(a, s, p), p)
+
+
+def _inverse_of_norm(t: Block, p: Block) -> tuple[Block, Block]:
+    return BODY(power(t, 1.0 / p), p)
+
+
+# What a family of norms may leave out, what it is made from, and how.
+_OF_NORMS: dict[str, tuple[Kind, Any]] = {
+    "generator": ("measure", _generator_of_norm),
+    "inverse": ("unmeasure", _inverse_of_norm),
+}
+
+
+@cache
+def body(name: str, kind: Kind, *, float32: bool = False) -> Callable[..., Any]:
+    """A body of a family for a compiler, with p and with its edges.
+
+    The edges follow the renderer's rules: g = inf where s <= 0, but for the mean, and both weights
+    are 0 where a, s, A or S is not positive, or where one would not be finite.
+
+    Args:
+        name: of the family.
+        kind: which of its bodies.
+        float32: whether it is for Triton.
+
+    Raises:
+        ValueError: there is no such family, or it has no such body.
+    """
+    cls, _ = _family(name)
+    whole = _with_p(name, kind, float32)
+    linear = cls.kind == "mean" and kind == "generator"
+    edges = None if linear else _EDGES.get((kind, float32))
+    return whole if edges is None else _around(edges, whole, name, kind)
+
+
+def _with_p(name: str, kind: Kind, float32: bool) -> Callable[..., Any]:
+    """A body with p, without its edges."""
+    _, of = _family(name)
+    if derives(name, kind):
+        source, wrapper = _OF_NORMS[kind]
+        return _around(wrapper, _with_p(name, source, float32), name, kind)
+    own = of.for_float32(kind) if float32 else of.for_float64(kind)
+    arguments, wrapper = _WITHOUT_P[kind]
+    if cast(FunctionType, own).__code__.co_argcount == arguments:
+        return own
+    return _around(wrapper, own, name, kind)
+
+
+def _around(wrapper: Any, inner: Any, name: str, kind: Kind) -> Callable[..., Any]:
+    """The wrapper with a body of its own; Triton tells functions apart by their full names."""
+    whole = rebound(wrapper, lambda _, value: value, BODY=inner)
+    return moved(whole, inner.__module__, f"{name}_{kind}{wrapper.__name__}")
+
+
+def derives(name: str, kind: Kind) -> bool:
+    """Whether a family leaves a body out because it is a norm.
+
+    Raises:
+        ValueError: there is no such family.
+    """
+    cls, of = _family(name)
+    return kind in _OF_NORMS and issubclass(cls, Norm) and not of.has(kind)
+
+
+def _family(name: str) -> tuple[type[TConorm], Bodies]:
+    """The class of a family, and the bodies beside it."""
+    known = members(TConorm)
+    if name not in known:
+        raise ValueError(f"there is no T-conorm {name!r}; there are {', '.join(sorted(known))}")
+    cls = known[name]
+    return cls, Bodies(f"the T-conorm {name}", sys.modules[cls.__module__])

@@ -1,0 +1,100 @@
+"""The family of Joe, which Schweizer and Sklar have among theirs."""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.vocabulary import (
+    Block,
+    exp_and_complement,
+    expm1,
+    hazard,
+    log1p,
+    power,
+)
+from gendr.tnorms.base import Parametric
+
+
+@final
+@dataclass(frozen=True)
+class Joe(Parametric):
+    """(a^p + b^p - (ab)^p)^(1/p), the probabilistic sum of powers; g(a) = -log(1 - a^p).
+
+    Strict. With u = -log(a), 1 - a^p = -expm1(-pu) keeps its digits. The plain sum takes a^p to be
+    no less than the least number: a > 1e-30 for p = 10. The dual is the copula of Joe for p >= 1.
+
+    Source: B. Schweizer and A. Sklar, Associative functions and statistical triangle inequalities,
+    1961; H. Joe, Parametric families of multivariate distributions with given margins, 1993;
+    R. Nelsen, An introduction to copulas, table 4.1, number 6. p = 1 is probabilistic, and it tends
+    to the maximum for large p.
+    """
+
+    name = "joe"
+    formula = "(a^p + b^p - (a b)^p)^(1/p)"
+    example_p = (2, 0.5, 1, 4, 0.2, 7.5)
+
+    @property
+    def steep(self) -> bool:
+        """Whether p < 1."""
+        return self.value < 1
+
+    def _gap(self, a: Tensor, s: Tensor) -> Tensor:
+        """1 - a^p."""
+        return -torch.expm1(-self._p * _neg_log(a, s))
+
+    def generator(self, a: Tensor, s: Tensor) -> Tensor:
+        """log(1 + a^p / (1 - a^p))."""
+        u = _neg_log(a, s).abs()  # at s = 0 it may be a zero of either sign
+        return torch.log1p(torch.expm1(self._p * u).reciprocal())
+
+    def inverse(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """A = (1 - exp(-t))^(1/p)."""
+        u = _neg_log(-torch.expm1(-t), torch.exp(-t)) / self._p
+        return torch.exp(-u), -torch.expm1(-u)
+
+    def _weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
+        """(a/A)^(p-1) (1 - A^p) / (1 - a^p)."""
+        return (a / A) ** (self._p - 1) * (self._gap(A, S) / self._gap(a, s))
+
+    def _weight_p(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
+        """dg/dp = a^p log(a) / (1 - a^p), 1/g'(A) = (1 - A^p) A^(1-p) / p."""
+        return -self._weight(a, s, A, S) * a * _neg_log(a, s) / self._p
+
+    def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
+        """1 - b^p."""
+        return self._gap(b, s)
+
+
+def _neg_log(a: Tensor, s: Tensor) -> Tensor:
+    """-log(a), from whichever of a and s has more digits; no derivative of it meets 0/0."""
+    near = s < 0.5
+    of_s = -torch.log1p(-torch.where(near, s, 0.0))
+    return torch.where(near, of_s, -torch.log(torch.where(near, 1.0, a)))
+
+
+def _gap(a: Block, s: Block, p: Block) -> Block:
+    """1 - a^p."""
+    return -expm1(-p * hazard(s, a))
+
+
+def generator(a: Block, s: Block, p: Block) -> Block:
+    """Return g(a)."""
+    return log1p(1.0 / expm1(p * hazard(s, a)))
+
+
+def inverse(t: Block, p: Block) -> tuple[Block, Block]:
+    """(A, S) with g(A) = t."""
+    left, gone = exp_and_complement(-t)
+    return exp_and_complement(-hazard(left, gone) / p)
+
+
+def weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    """Return g'(a) / g'(A)."""
+    return power(a / A, p - 1.0) * (_gap(A, S, p) / _gap(a, s, p))
+
+
+def weight_p(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
+    """Return (dg/dp)(a) / g'(A)."""
+    return -weight(a, s, A, S, p) * a * hazard(s, a) / p
