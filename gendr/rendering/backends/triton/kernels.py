@@ -38,7 +38,7 @@ IMAGE_COLUMNS = tl.constexpr(13)
 GRAD_SCALE = tl.constexpr(0)
 GRAD_SHIFT = tl.constexpr(1)
 GRAD_SHAPE = tl.constexpr(2)
-GRAD_P = tl.constexpr(3)
+GRAD_LAST = tl.constexpr(3)  # p for silhouettes, the rate for colours
 GRAD_COLUMNS = tl.constexpr(4)
 
 # How faces are joined.
@@ -423,7 +423,7 @@ def alpha_gradients(
         put(scalars + GRAD_SCALE, of_scale, ATOMIC)
         put(scalars + GRAD_SHIFT, of_shift, ATOMIC)
         put(scalars + GRAD_SHAPE, of_shape, ATOMIC)
-        put(scalars + GRAD_P, of_p, ATOMIC)
+        put(scalars + GRAD_LAST, of_p, ATOMIC)
 
 
 @triton.jit

@@ -20,6 +20,11 @@ from gendr.rendering.backends.triton.kernels import (
     BACKDROP,
     CONSTANT,
     CUTOFF,
+    GRAD_COLUMNS,
+    GRAD_LAST,
+    GRAD_SCALE,
+    GRAD_SHAPE,
+    GRAD_SHIFT,
     IMAGE_COLUMNS,
     PSI,
     RATE,
@@ -41,13 +46,6 @@ W = tl.constexpr(0)
 DEPTH = tl.constexpr(3)
 COLOUR = tl.constexpr(6)
 ATTRIBUTES = tl.constexpr(15)
-
-# Columns of the gradients of a face's image.
-GRAD_SCALE = tl.constexpr(0)
-GRAD_SHIFT = tl.constexpr(1)
-GRAD_SHAPE = tl.constexpr(2)
-GRAD_RATE = tl.constexpr(3)
-GRAD_COLUMNS = tl.constexpr(4)
 
 
 @triton.jit
@@ -345,4 +343,4 @@ def softmax_gradients(
         put(scalars + GRAD_SCALE, of_scale, ATOMIC)
         put(scalars + GRAD_SHIFT, of_shift, ATOMIC)
         put(scalars + GRAD_SHAPE, of_shape, ATOMIC)
-        put(scalars + GRAD_RATE, of_rate, ATOMIC)
+        put(scalars + GRAD_LAST, of_rate, ATOMIC)
