@@ -165,12 +165,12 @@ class Recipe:
         }
 
     def _kind_number(self) -> int:
-        from gendr.rendering.backends.triton import kernels
+        from gendr.rendering.backends.triton import parts
 
         numbers = {
-            "max": kernels.MAXIMUM,
-            "mean": kernels.MEAN,
-            "archimedean": kernels.ARCHIMEDEAN,
+            "max": parts.MAXIMUM,
+            "mean": parts.MEAN,
+            "archimedean": parts.ARCHIMEDEAN,
         }
         return numbers[self.kind].value
 
@@ -180,14 +180,14 @@ class Recipe:
         Args:
             sums: [B, GRAD_COLUMNS], as the kernels order them.
         """
-        from gendr.rendering.backends.triton import kernels
+        from gendr.rendering.backends.triton import parts
 
         places = {
-            "scale": kernels.GRAD_SCALE,
-            "shift": kernels.GRAD_SHIFT,
-            "shape": kernels.GRAD_SHAPE,
-            "p": kernels.GRAD_LAST,
-            "rate": kernels.GRAD_LAST,
+            "scale": parts.GRAD_SCALE,
+            "shift": parts.GRAD_SHIFT,
+            "shape": parts.GRAD_SHAPE,
+            "p": parts.GRAD_LAST,
+            "rate": parts.GRAD_LAST,
         }
         return torch.stack([sums[:, places[name].value] for name in self.columns], -1)
 
@@ -215,11 +215,11 @@ def image_table(text: str, table: Tensor, cutoff: float, counts: tuple[int, ...]
         cutoff: coverage at or below it counts as 0.
         counts: faces of the images.
     """
-    from gendr.rendering.backends.triton import kernels
+    from gendr.rendering.backends.triton import parts
 
     recipe = Recipe.of(text)
     if not counts:
-        return table.new_empty(0, kernels.IMAGE_COLUMNS.value)
+        return table.new_empty(0, parts.IMAGE_COLUMNS.value)
     if any(name in recipe.columns for name in _OF_LAW):
         values = dict(zip(recipe.columns, table[0].tolist(), strict=True))
         for name in _OF_LAW:
@@ -228,13 +228,13 @@ def image_table(text: str, table: Tensor, cutoff: float, counts: tuple[int, ...]
     shared = counts if recipe.family != SOFTMAX and recipe.kind == "mean" else ()
     constants, power = _constants(text, cutoff, len(counts), shared, table.device)
     images = constants.clone()
-    images[:, kernels.RADIUS.value] *= table[:, 0] ** power
+    images[:, parts.RADIUS.value] *= table[:, 0] ** power
     places = {
-        "scale": kernels.SCALE,
-        "shift": kernels.SHIFT,
-        "shape": kernels.SHAPE,
-        "p": kernels.FAMILY_P,
-        "rate": kernels.RATE,
+        "scale": parts.SCALE,
+        "shift": parts.SHIFT,
+        "shape": parts.SHAPE,
+        "p": parts.FAMILY_P,
+        "rate": parts.RATE,
     }
     for column, name in enumerate(recipe.columns):
         images[:, places[name].value] = table[:, column]
@@ -256,7 +256,7 @@ def _constants(
     """
     from gendr.distributions import get
     from gendr.distributions import triton as laws
-    from gendr.rendering.backends.triton import kernels
+    from gendr.rendering.backends.triton import parts
     from gendr.tnorms import tconorm
 
     dist_text, _, rule = text.partition("/")
@@ -266,21 +266,21 @@ def _constants(
     shape, constant, psi = (0.0, 0.0, 0.0) if given is None else laws.parameters(law, float(given))
     with_p = not rule.startswith(SOFTMAX) and "{" not in rule
     columns = {
-        kernels.SHIFT: dist.total_shift(),
-        kernels.RADIUS: float(dist.radius(1.0, cutoff)),
-        kernels.FAMILY_P: (tconorm(rule).given_p or 0.0) if with_p else 0.0,
-        kernels.SHAPE: shape,
-        kernels.CONSTANT: constant,
-        kernels.PSI: psi,
-        kernels.REVERSED: float(dist.is_reversed),
-        kernels.SQUARED: float(dist.is_squared),
-        kernels.ART: dist.art_exponent,
-        kernels.CUTOFF: cutoff,
+        parts.SHIFT: dist.total_shift(),
+        parts.RADIUS: float(dist.radius(1.0, cutoff)),
+        parts.FAMILY_P: (tconorm(rule).given_p or 0.0) if with_p else 0.0,
+        parts.SHAPE: shape,
+        parts.CONSTANT: constant,
+        parts.PSI: psi,
+        parts.REVERSED: float(dist.is_reversed),
+        parts.SQUARED: float(dist.is_squared),
+        parts.ART: dist.art_exponent,
+        parts.CUTOFF: cutoff,
     }
-    table = torch.zeros(images, kernels.IMAGE_COLUMNS.value)
+    table = torch.zeros(images, parts.IMAGE_COLUMNS.value)
     for column, value in columns.items():
         table[:, column.value] = value
     if counts:
-        table[:, kernels.FAMILY_P.value] = 1 / torch.tensor(counts).clamp(min=1)
+        table[:, parts.FAMILY_P.value] = 1 / torch.tensor(counts).clamp(min=1)
     power = 0.5 if dist.is_squared else 1 / (1 - dist.art_exponent)
     return table.to(device), power
