@@ -87,7 +87,8 @@ def _alpha_gradients(
     with_table: bool,
 ) -> tuple[Tensor, Tensor]:
     """Gradients of the corners [T, N, 2] and, if wanted, of the table [B, columns]."""
-    from gendr.rendering.backends.triton import kernels, parts
+    from gendr.rendering.backends.triton import kernels
+    from gendr.rendering.backends.triton import shared_kernels as shared
 
     recipe, x = Recipe.of(text), Drawn(*drawn)
     count, sides = x.corners.shape[:2]
@@ -104,19 +105,19 @@ def _alpha_gradients(
         return grad_corners, tiles.empty_table_gradient(grad, text, offsets, with_table)
     scalars = tiles.sum_per_image(grad_scalars, offsets)
     if "p" in recipe.columns:
-        scalars[:, parts.GRAD_LAST.value] -= _through_totals(grad, x, recipe)
+        scalars[:, shared.GRAD_LAST.value] -= _through_totals(grad, x, recipe)
     return grad_corners, recipe.in_columns(scalars)
 
 
 def _through_totals(grad: Tensor, drawn: Drawn, recipe: Recipe) -> Tensor:
     """What the pixels of every image take away from the gradient of p, [B]; see `weight_p`."""
-    from gendr.rendering.backends.triton import parts
+    from gendr.rendering.backends.triton import shared_kernels as shared
     from gendr.tnorms import tconorm
 
     images, a, s = drawn.images, drawn.alpha, drawn.rest
     if not len(images):
         return images.new_empty(0)
-    family = tconorm(recipe.family, p=images[0, parts.FAMILY_P.value])
+    family = tconorm(recipe.family, p=images[0, shared.FAMILY_P.value])
     own = torch.where(s > 0, grad, 0.0) * family.weight_p(a, s, a, s)
     return own.reshape(len(images), -1).sum(1)
 

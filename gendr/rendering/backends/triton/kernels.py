@@ -18,7 +18,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gendr.rendering.backends.triton.parts import (
+from gendr.rendering.backends.triton.shared_kernels import (
     ABSENT,
     CONSTANT,
     CUTOFF,

@@ -63,8 +63,8 @@ def described(
         "{p}" if isinstance(p, Tensor) else p,
         rate is not None,
     )
-    shared = [x.to(scale).reshape(()).expand_as(scale) for x in tensors]
-    return text, torch.stack([scale, *shared], -1)
+    spread = [x.to(scale).reshape(()).expand_as(scale) for x in tensors]
+    return text, torch.stack([scale, *spread], -1)
 
 
 @constant
@@ -165,12 +165,12 @@ class Recipe:
         }
 
     def _kind_number(self) -> int:
-        from gendr.rendering.backends.triton import parts
+        from gendr.rendering.backends.triton import shared_kernels as shared
 
         numbers = {
-            "max": parts.MAXIMUM,
-            "mean": parts.MEAN,
-            "archimedean": parts.ARCHIMEDEAN,
+            "max": shared.MAXIMUM,
+            "mean": shared.MEAN,
+            "archimedean": shared.ARCHIMEDEAN,
         }
         return numbers[self.kind].value
 
@@ -180,14 +180,14 @@ class Recipe:
         Args:
             sums: [B, GRAD_COLUMNS], as the kernels order them.
         """
-        from gendr.rendering.backends.triton import parts
+        from gendr.rendering.backends.triton import shared_kernels as shared
 
         places = {
-            "scale": parts.GRAD_SCALE,
-            "shift": parts.GRAD_SHIFT,
-            "shape": parts.GRAD_SHAPE,
-            "p": parts.GRAD_LAST,
-            "rate": parts.GRAD_LAST,
+            "scale": shared.GRAD_SCALE,
+            "shift": shared.GRAD_SHIFT,
+            "shape": shared.GRAD_SHAPE,
+            "p": shared.GRAD_LAST,
+            "rate": shared.GRAD_LAST,
         }
         return torch.stack([sums[:, places[name].value] for name in self.columns], -1)
 
@@ -215,26 +215,26 @@ def image_table(text: str, table: Tensor, cutoff: float, counts: tuple[int, ...]
         cutoff: coverage at or below it counts as 0.
         counts: faces of the images.
     """
-    from gendr.rendering.backends.triton import parts
+    from gendr.rendering.backends.triton import shared_kernels as shared
 
     recipe = Recipe.of(text)
     if not counts:
-        return table.new_empty(0, parts.IMAGE_COLUMNS.value)
+        return table.new_empty(0, shared.IMAGE_COLUMNS.value)
     if any(name in recipe.columns for name in _OF_LAW):
         values = dict(zip(recipe.columns, table[0].tolist(), strict=True))
         for name in _OF_LAW:
             if name in values:
                 text = text.replace(f"{{{name}}}", repr(values[name]))
-    shared = counts if recipe.family != SOFTMAX and recipe.kind == "mean" else ()
-    constants, power = _constants(text, cutoff, len(counts), shared, table.device)
+    averaged = counts if recipe.family != SOFTMAX and recipe.kind == "mean" else ()
+    constants, power = _constants(text, cutoff, len(counts), averaged, table.device)
     images = constants.clone()
-    images[:, parts.RADIUS.value] *= table[:, 0] ** power
+    images[:, shared.RADIUS.value] *= table[:, 0] ** power
     places = {
-        "scale": parts.SCALE,
-        "shift": parts.SHIFT,
-        "shape": parts.SHAPE,
-        "p": parts.FAMILY_P,
-        "rate": parts.RATE,
+        "scale": shared.SCALE,
+        "shift": shared.SHIFT,
+        "shape": shared.SHAPE,
+        "p": shared.FAMILY_P,
+        "rate": shared.RATE,
     }
     for column, name in enumerate(recipe.columns):
         images[:, places[name].value] = table[:, column]
@@ -256,7 +256,7 @@ def _constants(
     """
     from gendr.distributions import get
     from gendr.distributions import triton as laws
-    from gendr.rendering.backends.triton import parts
+    from gendr.rendering.backends.triton import shared_kernels as shared
     from gendr.tnorms import tconorm
 
     dist_text, _, rule = text.partition("/")
@@ -266,21 +266,21 @@ def _constants(
     shape, constant, psi = (0.0, 0.0, 0.0) if given is None else laws.parameters(law, float(given))
     with_p = not rule.startswith(SOFTMAX) and "{" not in rule
     columns = {
-        parts.SHIFT: dist.total_shift(),
-        parts.RADIUS: float(dist.radius(1.0, cutoff)),
-        parts.FAMILY_P: (tconorm(rule).given_p or 0.0) if with_p else 0.0,
-        parts.SHAPE: shape,
-        parts.CONSTANT: constant,
-        parts.PSI: psi,
-        parts.REVERSED: float(dist.is_reversed),
-        parts.SQUARED: float(dist.is_squared),
-        parts.ART: dist.art_exponent,
-        parts.CUTOFF: cutoff,
+        shared.SHIFT: dist.total_shift(),
+        shared.RADIUS: float(dist.radius(1.0, cutoff)),
+        shared.FAMILY_P: (tconorm(rule).given_p or 0.0) if with_p else 0.0,
+        shared.SHAPE: shape,
+        shared.CONSTANT: constant,
+        shared.PSI: psi,
+        shared.REVERSED: float(dist.is_reversed),
+        shared.SQUARED: float(dist.is_squared),
+        shared.ART: dist.art_exponent,
+        shared.CUTOFF: cutoff,
     }
-    table = torch.zeros(images, parts.IMAGE_COLUMNS.value)
+    table = torch.zeros(images, shared.IMAGE_COLUMNS.value)
     for column, value in columns.items():
         table[:, column.value] = value
     if counts:
-        table[:, parts.FAMILY_P.value] = 1 / torch.tensor(counts).clamp(min=1)
+        table[:, shared.FAMILY_P.value] = 1 / torch.tensor(counts).clamp(min=1)
     power = 0.5 if dist.is_squared else 1 / (1 - dist.art_exponent)
     return table.to(device), power

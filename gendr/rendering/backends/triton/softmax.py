@@ -77,13 +77,13 @@ def _softmax(
     size: list[int],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """All of `Drawn` but what is given; `text` and `table` as `described` has them."""
-    from gendr.rendering.backends.triton import parts
+    from gendr.rendering.backends.triton import shared_kernels as shared
     from gendr.rendering.backends.triton import softmax_kernels as kernels
 
     recipe, image_size = Recipe.of(text), ImageSize(*size)
     counts = tuple(b - a for a, b in pairwise(offsets))
     images = image_table(text, table, cutoff, counts)
-    images[:, parts.BACKDROP.value] = backdrop
+    images[:, shared.BACKDROP.value] = backdrop
     tables = tiles.Tables.of(corners, tuple(offsets), images, image_size)
     tiling = tiles.Tiling.of(image_size, tiles.LAUNCH.tile)
     pixels = len(counts) * image_size.pixels
@@ -135,7 +135,7 @@ def _softmax_gradients(
     with_table: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of corners [T, 3, 2], attributes [T, 15], and if wanted the table [B, columns]."""
-    from gendr.rendering.backends.triton import parts
+    from gendr.rendering.backends.triton import shared_kernels as shared
     from gendr.rendering.backends.triton import softmax_kernels as kernels
 
     recipe, x = Recipe.of(text), Drawn(*drawn)
@@ -158,9 +158,9 @@ def _softmax_gradients(
     # The background weighs exp((z* - backdrop) rate): its own part of d(loss)/d(rate).
     on_background = grad_shares * (1 - x.shares) - (grad * x.colours).sum(-1)
     images = len(x.images), ImageSize(*size).pixels
-    past = x.nearest.reshape(images) - x.images[:, parts.BACKDROP.value, None]
+    past = x.nearest.reshape(images) - x.images[:, shared.BACKDROP.value, None]
     own = (on_background * x.shares).reshape(images) * past
-    scalars[:, parts.GRAD_LAST.value] += own.sum(1)
+    scalars[:, shared.GRAD_LAST.value] += own.sum(1)
     return grad_corners, grad_attributes, recipe.in_columns(scalars)
 
 

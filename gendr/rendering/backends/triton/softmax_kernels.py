@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gendr.rendering.backends.triton.parts import (
+from gendr.rendering.backends.triton.shared_kernels import (
     BACKDROP,
     CONSTANT,
     CUTOFF,

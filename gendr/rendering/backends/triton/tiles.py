@@ -123,17 +123,17 @@ def runs(count: int, block: int) -> int:
 @cache
 def image_columns() -> int:
     """Columns of the image table, as a plain number."""
-    from gendr.rendering.backends.triton import parts
+    from gendr.rendering.backends.triton import shared_kernels as shared
 
-    return parts.IMAGE_COLUMNS.value
+    return shared.IMAGE_COLUMNS.value
 
 
 def bare_images(count: int, radius: Tensor) -> Tensor:
     """An image table that says nothing but the radius."""
-    from gendr.rendering.backends.triton import parts
+    from gendr.rendering.backends.triton import shared_kernels as shared
 
     table = torch.zeros(count, image_columns(), device=radius.device)
-    table[:, parts.RADIUS.value] = radius.detach().to(torch.float32)
+    table[:, shared.RADIUS.value] = radius.detach().to(torch.float32)
     return table
 
 
@@ -303,9 +303,9 @@ class Sums:
             *shapes: of the gradients of a face.
             like: of their dtype and device.
         """
-        from gendr.rendering.backends.triton import parts
+        from gendr.rendering.backends.triton import shared_kernels as shared
 
-        scalars = (parts.GRAD_COLUMNS.value if with_scalars else 0,)
+        scalars = (shared.GRAD_COLUMNS.value if with_scalars else 0,)
         shares, atomic = shares_of(faces, size[0] * size[1]), atomic_now()
         if atomic:
             rows = (like.new_zeros(faces, *shape) for shape in (*shapes, scalars))
