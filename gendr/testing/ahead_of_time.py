@@ -24,17 +24,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CAPABILITIES",
+    "USUAL",
     "Specialisation",
     "Usage",
     "compile_ahead",
     "compile_launch",
     "constants",
     "fingerprint",
+    "one_of_each_body",
     "signature",
     "specialisations",
 ]
 
 CAPABILITIES = (80, 90)  # compute capability times 10: Ampere, Hopper
+USUAL = ("uniform", "probabilistic")  # law and family of the default renderer
 
 # What kernels take by pointer or by value; every other argument points to float32.
 _INT32 = {
@@ -122,6 +125,21 @@ def specialisations() -> Iterator[Specialisation]:
                 yield Specialisation("alpha_tiles", law, family, sides)
                 for scalars in (False, True):
                     yield Specialisation("alpha_gradients", law, family, sides, scalars)
+
+
+def one_of_each_body() -> Iterator[Specialisation]:
+    """Every kernel with each law and the usual family, and with each family and the usual law.
+
+    A pair takes about as many registers as the greater of its law with the usual family and its
+    family with the usual law, so these tell of all; see `docs/rendering.md`. Triangles, and all
+    gradients; of the usual pair also the other specialisations.
+    """
+    law, family = USUAL
+    for x in specialisations():
+        largest = x.sides == 3 and (x.scalars or not x.kernel.endswith("gradients"))
+        other = (x.law not in ("", law)) + (x.family not in ("", family))
+        if other == 0 or (other == 1 and largest):
+            yield x
 
 
 def _function(kernel: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -42,13 +41,16 @@ def _alpha(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """All of `Drawn` but the corners; `text` and `table` as `described` has them."""
     from gendr.rendering.backends.triton import kernels
+    from gendr.rendering.backends.triton import shared_kernels as shared
 
     recipe, image_size = Recipe.of(text), ImageSize(*size)
-    counts = tuple(b - a for a, b in pairwise(offsets))
-    images = image_table(text, table, cutoff, counts)
+    images = image_table(text, table, cutoff)
+    if recipe.kind == "mean":
+        there = tiles.per_image(corners[:, 0, 0] < shared.ABSENT.value, tuple(offsets))
+        images[:, shared.FAMILY_P.value] = there.clamp(min=1).to(images).reciprocal()
     tables = tiles.Tables.of(corners, tuple(offsets), images, image_size)
     tiling = tiles.Tiling.of(image_size, tiles.LAUNCH.tile)
-    pixels = len(counts) * image_size.pixels
+    pixels = len(images) * image_size.pixels
     out, rest = corners.new_empty(pixels), corners.new_empty(pixels)
     ties = corners.new_empty(pixels if recipe.is_exact else 0, dtype=torch.int32)
     for part in tiles.tile_lists(tables, tiling):

@@ -203,7 +203,7 @@ def _first_word(text: str) -> str:
 # ---------------------------------------------------------------------------------------------
 
 
-def image_table(text: str, table: Tensor, cutoff: float, counts: tuple[int, ...]) -> Tensor:
+def image_table(text: str, table: Tensor, cutoff: float) -> Tensor:
     """What the kernels read about every image, [B, IMAGE_COLUMNS] float32.
 
     The host reads nothing back from the device, unless the law has a field that is open: its reach
@@ -213,20 +213,18 @@ def image_table(text: str, table: Tensor, cutoff: float, counts: tuple[int, ...]
         text: of the renderer.
         table: [B, columns].
         cutoff: coverage at or below it counts as 0.
-        counts: faces of the images.
     """
     from gendr.rendering.backends.triton import shared_kernels as shared
 
     recipe = Recipe.of(text)
-    if not counts:
+    if not len(table):
         return table.new_empty(0, shared.IMAGE_COLUMNS.value)
     if any(name in recipe.columns for name in _OF_LAW):
         values = dict(zip(recipe.columns, table[0].tolist(), strict=True))
         for name in _OF_LAW:
             if name in values:
                 text = text.replace(f"{{{name}}}", repr(values[name]))
-    averaged = counts if recipe.family != SOFTMAX and recipe.kind == "mean" else ()
-    constants, power = _constants(text, cutoff, len(counts), averaged, table.device)
+    constants, power = _constants(text, cutoff, len(table), table.device)
     images = constants.clone()
     images[:, shared.RADIUS.value] *= table[:, 0] ** power
     places = {
@@ -242,16 +240,13 @@ def image_table(text: str, table: Tensor, cutoff: float, counts: tuple[int, ...]
 
 
 @lru_cache(maxsize=64)
-def _constants(
-    text: str, cutoff: float, images: int, counts: tuple[int, ...], device: torch.device
-) -> tuple[Tensor, float]:
+def _constants(text: str, cutoff: float, images: int, device: torch.device) -> tuple[Tensor, float]:
     """The image table at scale 1 without open fields, and the power of the scale in the radius.
 
     Args:
         text: of the renderer; no field of its law is open.
         cutoff: coverage at or below it counts as 0.
         images: B.
-        counts: faces of the images, for the mean only.
         device: where the table is to be.
     """
     from gendr.distributions import get
@@ -280,7 +275,5 @@ def _constants(
     table = torch.zeros(images, shared.IMAGE_COLUMNS.value)
     for column, value in columns.items():
         table[:, column.value] = value
-    if counts:
-        table[:, shared.FAMILY_P.value] = 1 / torch.tensor(counts).clamp(min=1)
     power = 0.5 if dist.is_squared else 1 / (1 - dist.art_exponent)
     return table.to(device), power

@@ -6,7 +6,6 @@ does not cut. Everything else is shaded from lists of fragments, by the code all
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -81,12 +80,11 @@ def _softmax(
     from gendr.rendering.backends.triton import softmax_kernels as kernels
 
     recipe, image_size = Recipe.of(text), ImageSize(*size)
-    counts = tuple(b - a for a, b in pairwise(offsets))
-    images = image_table(text, table, cutoff, counts)
+    images = image_table(text, table, cutoff)
     images[:, shared.BACKDROP.value] = backdrop
     tables = tiles.Tables.of(corners, tuple(offsets), images, image_size)
     tiling = tiles.Tiling.of(image_size, tiles.LAUNCH.tile)
-    pixels = len(counts) * image_size.pixels
+    pixels = len(images) * image_size.pixels
     colours = corners.new_empty(pixels, 3)
     shares, totals, nearest = (corners.new_empty(pixels) for _ in range(3))
     attributes = attributes.contiguous()
