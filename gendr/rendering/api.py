@@ -20,7 +20,7 @@ from gendr._runtime.checks import (
 from gendr.rendering.aggregation import Aggregation, alpha
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.coverage import Coverage
-from gendr.rendering.geometry import ImageSize, screen_faces
+from gendr.rendering.geometry import ImageSize, can_leave_out, screen_faces
 
 if TYPE_CHECKING:
     from gendr.distributions import Distribution
@@ -183,5 +183,5 @@ def silhouette(
     keep = (face_vertices[..., 2] > 0).all(-1).reshape(-1)
     chosen = choose(backend, face_vertices)
     with torch.autocast(face_vertices.device.type, enabled=False):
-        faces = screen_faces(corners, offsets, keep, chosen.TAKES_ABSENT)
+        faces = screen_faces(corners, offsets, keep, can_leave_out(corners))
         return alpha(chosen, faces, size, aggregation)

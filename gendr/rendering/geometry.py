@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 # The default depths of the near and far planes; see `depth_limits`.
 NEAR, FAR = 1.0, 100.0
-# All corners of a face that is not seen get this coordinate, for backends that want no faces
-# removed: to remove them on a GPU, the host would have to wait for their number.
+# Where faces that are not seen are moved if they are not left out, see `can_leave_out`.
 ABSENT = 1e18
 
 
@@ -63,10 +62,13 @@ class ScreenFaces:
         corners: [T, N, 2] NDC. N is 3, or 4 if the near plane cuts some face of the batch; with
             N = 4, triangles repeat their last corner.
         offsets: B + 1 numbers; image b owns the faces offsets[b] .. offsets[b + 1] - 1.
+        present: [T] bool, or None if all are there. The others, with all corners at `ABSENT`, cover
+            nothing, and do not count in a mean.
     """
 
     corners: Tensor
     offsets: tuple[int, ...]
+    present: Tensor | None = None
 
     @property
     def images(self) -> int:
@@ -77,6 +79,22 @@ class ScreenFaces:
     def counts(self) -> tuple[int, ...]:
         """Faces of each image."""
         return tuple(b - a for a, b in pairwise(self.offsets))
+
+    @property
+    def present_counts(self) -> tuple[int, ...]:
+        """Faces of each image that are there; on a GPU the host waits for them."""
+        if self.present is None:
+            return self.counts
+        return tuple(int(self.present[a:b].sum()) for a, b in pairwise(self.offsets))
+
+
+def can_leave_out(tensor: Tensor) -> bool:
+    """Whether faces that are not seen are best left out where this tensor lives.
+
+    On an accelerator the host would have to wait for their number, and `torch.compile` cannot ask
+    for it; there they stay among the others, and `ScreenFaces.present` says which are there.
+    """
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 @dataclass(frozen=True)
@@ -98,7 +116,7 @@ class Surfaces:
 
 
 def screen_faces(
-    corners: Tensor, offsets: tuple[int, ...], keep: Tensor, takes_absent: bool
+    corners: Tensor, offsets: tuple[int, ...], keep: Tensor, leave_out: bool
 ) -> ScreenFaces:
     """Screen faces without those that are not to be kept.
 
@@ -106,11 +124,10 @@ def screen_faces(
         corners: [T, N, 2].
         offsets: B + 1 numbers, the first face of each image; see `ScreenFaces`.
         keep: [T] bool.
-        takes_absent: keep the number of faces, and move all corners of the others to `ABSENT`; see
-            `Backend.TAKES_ABSENT`.
+        leave_out: the others; else they are moved to `ABSENT`, see `can_leave_out`.
     """
-    if takes_absent:
-        return ScreenFaces(torch.where(keep[:, None, None], corners, ABSENT), offsets)
+    if not leave_out:
+        return ScreenFaces(torch.where(keep[:, None, None], corners, ABSENT), offsets, keep)
     if bool(keep.all()):
         return ScreenFaces(corners, offsets)
     counts = [int(keep[a:b].sum()) for a, b in pairwise(offsets)]
@@ -118,21 +135,20 @@ def screen_faces(
 
 
 def project_faces(
-    mesh: Mesh, camera: Camera, near: float, far: float, takes_absent: bool = False
+    mesh: Mesh, camera: Camera, near: float, far: float, leave_out: bool = True
 ) -> tuple[ScreenFaces, Surfaces]:
     """Transform, clip at the near plane and project the faces of a batch.
 
-    Faces wholly outside [near, far] are dropped; a triangle that crosses the near plane becomes
+    Faces wholly outside [near, far] are left out; a triangle that crosses the near plane becomes
     the polygon of its visible part, of 3 or 4 corners. Batches of 1 broadcast.
 
-    With `takes_absent` faces are not dropped; their corners are moved to `ABSENT`. Code traced by
-    `torch.compile` cannot test whether a face crosses the near plane; there all polygons get 4
-    corners.
+    Without `leave_out` they are moved away instead, to `ABSENT`. Under `torch.compile`, which
+    cannot ask whether any face crosses the near plane, all polygons have 4 corners.
 
     Source: the contract; the clipped polygon stays one face because splitting it would put
     F(0) = 1/2 along the seam.
     """
-    return screen_surfaces(camera_space(mesh, camera), near, far, takes_absent)
+    return screen_surfaces(camera_space(mesh, camera), near, far, leave_out)
 
 
 class CameraSpace(NamedTuple):
@@ -188,7 +204,7 @@ def depth_limits(
 
 
 def screen_surfaces(
-    space: CameraSpace, near: float, far: float, takes_absent: bool = False
+    space: CameraSpace, near: float, far: float, leave_out: bool = True
 ) -> tuple[ScreenFaces, Surfaces]:
     """`project_faces` for vertices that are in camera space already."""
     _, _, faces, offsets, source = space
@@ -199,8 +215,10 @@ def screen_surfaces(
         low, high = depth.amin(-1), depth.amax(-1)
         keep = (high > near) & (low <= far)
         crossing = keep & (low < near)
-    if takes_absent:
-        # All faces that are not seen get a valid point, so that no division fails.
+    present = None
+    if not leave_out:
+        present = keep
+        # A point of their own for all that are not seen, so that no division can go wrong.
         nowhere = clip.new_tensor([ABSENT, ABSENT, 1.0])
         clip = torch.where(keep[:, None, None], clip, nowhere)
     elif not bool(keep.all()):
@@ -219,9 +237,9 @@ def screen_surfaces(
         polygon = _clip_near(clip, depth, crossing, near)
     else:
         corners = clip[..., :2] / clip[..., 2:]
-        return ScreenFaces(corners, offsets), Surfaces(source, clip, depth, None)
+        return ScreenFaces(corners, offsets, present), Surfaces(source, clip, depth, None)
     corners = polygon[..., :2] / polygon[..., 2:]
-    return ScreenFaces(corners, offsets), Surfaces(source, clip, depth, crossing)
+    return ScreenFaces(corners, offsets, present), Surfaces(source, clip, depth, crossing)
 
 
 def common_batch(meshes: int, cameras: int) -> int:

@@ -21,7 +21,7 @@ from gendr.rendering.geometry import (
     NEAR,
     CameraSpace,
     camera_space,
-    common_batch,
+    can_leave_out,
     depth_limits,
     screen_surfaces,
 )
@@ -363,7 +363,7 @@ class Renderer(nn.Module):
         with torch.autocast(mesh.device.type, enabled=False):
             space = camera_space(mesh, camera)
             near, far = self._planes(space)
-            faces, surfaces = screen_surfaces(space, near, far, backend.TAKES_ABSENT)
+            faces, surfaces = screen_surfaces(space, near, far, can_leave_out(space.clip))
         lighting = None if self.lighting is None else self.lighting.seen_by(camera)
         scene = Scene(mesh, camera, faces, surfaces, self.size, backend, lighting)
         background = self.background.to(mesh.vertices)

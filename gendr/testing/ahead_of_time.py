@@ -15,24 +15,30 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from gendr.rendering.backends.triton.recipes import Recipe
+
 __all__ = [
     "CAPABILITIES",
+    "USUAL",
     "Specialisation",
     "Usage",
     "compile_ahead",
     "compile_launch",
     "constants",
     "fingerprint",
+    "one_of_each_body",
     "signature",
     "specialisations",
 ]
 
 CAPABILITIES = (80, 90)  # compute capability times 10: Ampere, Hopper
+USUAL = ("uniform", "probabilistic")  # law and family of the default renderer
 
 # The arguments of kernels that are int32, or pointers to int32; all others point to float32.
 _INT32 = {
@@ -122,6 +128,21 @@ def specialisations() -> Iterator[Specialisation]:
                     yield Specialisation("alpha_gradients", law, family, sides, scalars)
 
 
+def one_of_each_body() -> Iterator[Specialisation]:
+    """Every kernel with each law and the usual family, and with each family and the usual law.
+
+    A pair takes about as many registers as the greater of its law with the usual family and its
+    family with the usual law, so these tell of all; see `docs/rendering.md`. Triangles, and all
+    gradients; of the usual pair also the other specialisations.
+    """
+    law, family = USUAL
+    for x in specialisations():
+        largest = x.sides == 3 and (x.scalars or not x.kernel.endswith("gradients"))
+        other = (x.law not in ("", law)) + (x.family not in ("", family))
+        if other == 0 or (other == 1 and largest):
+            yield x
+
+
 def _function(kernel: str) -> Any:
     from gendr.rendering.backends.triton import kernels as _triton
     from gendr.rendering.backends.triton import softmax_kernels as _triton_softmax
@@ -145,56 +166,39 @@ def signature(kernel: str) -> dict[str, str]:
 
 def constants(x: Specialisation) -> dict[str, Any]:
     """The compile-time arguments of a specialisation, as the backend gives them."""
-    from gendr.rendering.backends.triton import kernels
     from gendr.rendering.backends.triton.tiles import LAUNCH
 
     blocks = {"face_boxes": 128, "count_tiles": 128, "list_tiles": 32}
-    kinds = {"max": kernels.MAXIMUM, "average": kernels.MEAN}
     every: dict[str, Any] = {
         "N": x.sides,
         "TILE_H": LAUNCH.tile[0],
         "TILE_W": LAUNCH.tile[1],
         "BLOCK_FACES": max(1, LAUNCH.block_faces // (2 if x.kernel == "nearest_tiles" else 1)),
         "BLOCK": blocks.get(x.kernel, LAUNCH.block_pixels),
-        "KIND": kinds.get(x.family, kernels.ARCHIMEDEAN).value,
-        "SCALARS": x.scalars,
         "ATOMIC": False,
-        **(_law_twins(x) if x.law else {}),
-        **(_family_twins(x) if x.family else {}),
     }
+    if x.law:
+        recipe = _recipe(x)
+        every |= recipe.forward() | recipe.backward(x.scalars)
     return {name: every[name] for name, kind in signature(x.kernel).items() if kind == "constexpr"}
 
 
-def _law_twins(x: Specialisation) -> dict[str, Any]:
-    from gendr.distributions import get
-    from gendr.distributions import triton as laws
+def _recipe(x: Specialisation) -> Recipe:
+    """That of a renderer whose numbers are all learnt."""
+    from gendr.distributions.bodies import bodies
+    from gendr.rendering.backends.triton.recipes import SOFTMAX, Recipe
+    from gendr.tnorms import family, has_parameter
 
-    with_shape = x.scalars and get(x.law).shape_parameter is not None
-    return {
-        "CDF": laws.tails(x.law),
-        "PDF": laws.density(x.law),
-        "DSHAPE": laws.shape_slope(x.law) if with_shape else None,
-    }
-
-
-def _family_twins(x: Specialisation) -> dict[str, Any]:
-    from gendr.tnorms import Archimedean, family, has_parameter
-    from gendr.tnorms import triton as families
-
-    cls = family(x.family)
-    joined = issubclass(cls, Archimedean)
-    return {
-        "GENERATOR": families.generator_twin(x.family) if joined else None,
-        "INVERSE": families.inverse_twin(x.family) if joined else None,
-        "WEIGHT": families.weight_twin(x.family) if joined else None,
-        "WEIGHT_P": families.weight_p_twin(x.family) if x.scalars and has_parameter(cls) else None,
-    }
+    columns = ["scale", "shift"]
+    columns += ["shape"] if bodies(x.law).has_shape else []
+    columns += ["p"] if x.family and has_parameter(family(x.family)) else []
+    return Recipe(x.law, x.family or SOFTMAX, tuple(columns))
 
 
 def _options(x: Specialisation) -> dict[str, Any]:
     from gendr.rendering.backends.triton.tiles import options
 
-    return options(exact=x.family == "max")
+    return options(exact=bool(x.law) and _recipe(x).is_exact)
 
 
 def _source(x: Specialisation) -> Any:

@@ -19,15 +19,13 @@ if TYPE_CHECKING:
 class Backend(Protocol):
     """A backend is a module that has these functions.
 
+    Faces that are not there may stand among the others, see `ScreenFaces.present`.
+
     Attributes:
-        TAKES_ABSENT: whether faces that are not seen may be left in `ScreenFaces` with all their
-            corners at `gendr.rendering.geometry.ABSENT`, instead of being removed.
-        TAKES_ANY_CDF: whether `alpha` and `softmax` also evaluate CDFs that are a user's Python
-            functions. If not, they are not called for these, and torch evaluates the CDF on the
-            pairs that `pairs` lists.
+        TAKES_ANY_CDF: whether its own operations evaluate CDFs of the user's, too; else these are
+            evaluated by torch on the pairs that it lists, and it is not asked.
     """
 
-    TAKES_ABSENT: bool
     TAKES_ANY_CDF: bool
 
     def available(self) -> str | None:

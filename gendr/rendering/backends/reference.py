@@ -21,7 +21,7 @@ from gendr.tnorms.groups import Along
 if TYPE_CHECKING:
     from gendr.rendering.shading import Appearance
 
-TAKES_ABSENT, TAKES_ANY_CDF = False, True
+TAKES_ANY_CDF = True
 
 
 def available() -> str | None:
@@ -42,7 +42,10 @@ def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tens
     points = size.centres(torch.arange(size.pixels, device=device), dtype)
     images, coverage = [], aggregation.coverage
     for b in range(faces.images):
-        corners = faces.corners[faces.offsets[b] : faces.offsets[b + 1]]
+        first, last = faces.offsets[b], faces.offsets[b + 1]
+        corners = faces.corners[first:last]
+        if faces.present is not None:
+            corners = corners[faces.present[first:last]]
         d = signed_distance(points[:, None], corners)  # [P, F]
         a, s = coverage.of(d, coverage.scale[b])
         images.append(aggregation.join(a, s, Along(-1)))
@@ -56,7 +59,10 @@ def pairs(
     device = faces.corners.device
 
     def run(b: int, first: int, last: int) -> Pairs:
-        face = torch.arange(faces.offsets[b], faces.offsets[b + 1], device=device)
+        first_face, last_face = faces.offsets[b], faces.offsets[b + 1]
+        face = torch.arange(first_face, last_face, device=device)
+        if faces.present is not None:
+            face = face[faces.present[first_face:last_face]]
         pixel = torch.arange(first, last, device=device)
         return Pairs(pixel.repeat_interleave(len(face)), face.repeat(last - first), first, last)
 
@@ -114,6 +120,8 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
         d = signed_distance(points[:, None], faces.corners[first:last].detach().double())
         # A face without area covers nothing, though a pixel on it has distance 0.
         covers = (d >= 0) & (key >= far) & torch.isfinite(key)
+        if faces.present is not None:
+            covers &= faces.present[first:last]
         key = torch.where(covers, key, -torch.inf)
         best = key.argmax(-1) + first
         images.append(torch.where(covers.any(-1), best, -1))

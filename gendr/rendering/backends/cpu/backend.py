@@ -40,7 +40,7 @@ from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 if TYPE_CHECKING:
     from gendr.rendering.shading import Appearance
 
-TAKES_ABSENT = TAKES_ANY_CDF = False
+TAKES_ANY_CDF = False
 
 
 # ---------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ class _Alpha(torch.autograd.Function):
             aggregation.coverage.dist, aggregation.tconorm, scalars=any(wanted[1:]),
             shape=wanted[3], p=wanted[4],
         )  # fmt: skip
-        counts = np.maximum(np.asarray(faces.counts, np.float64), 1.0)
+        counts = np.maximum(np.asarray(faces.present_counts, np.float64), 1.0)
         p_number = aggregation.tconorm.given_p
         columns = {
             kernels.SCALE: scale.detach().to(torch.float64).numpy(),

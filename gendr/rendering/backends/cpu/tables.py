@@ -48,6 +48,8 @@ def tables_of(
         kernels.face_boxes, len(corners), corners, image_of_face, images,
         size.height, size.width, boxes, pieces=2,
     )  # fmt: skip
+    if faces.present is not None:
+        boxes[~faces.present.numpy()] = 0  # kernels walk the boxes
     return Tables(corners, offsets, image_of_face, boxes, images, pixel_grid(size))
 
 

@@ -34,7 +34,7 @@ __all__ = [
     "softmax", "supports",
 ]  # fmt: skip
 
-TAKES_ABSENT, TAKES_ANY_CDF = True, False
+TAKES_ANY_CDF = False
 
 
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:

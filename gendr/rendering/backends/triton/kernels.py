@@ -18,39 +18,35 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# Columns of the float32 table with one row per image.
-SCALE = tl.constexpr(0)
-SHIFT = tl.constexpr(1)
-RADIUS = tl.constexpr(2)
-FAMILY_P = tl.constexpr(3)
-SHAPE = tl.constexpr(4)
-CONSTANT = tl.constexpr(5)
-PSI = tl.constexpr(6)
-REVERSED = tl.constexpr(7)
-SQUARED = tl.constexpr(8)
-ART = tl.constexpr(9)
-CUTOFF = tl.constexpr(10)
-RATE = tl.constexpr(11)
-BACKDROP = tl.constexpr(12)
-IMAGE_COLUMNS = tl.constexpr(13)
-
-# Columns of the gradients of a face's image.
-GRAD_SCALE = tl.constexpr(0)
-GRAD_SHIFT = tl.constexpr(1)
-GRAD_SHAPE = tl.constexpr(2)
-GRAD_P = tl.constexpr(3)
-GRAD_COLUMNS = tl.constexpr(4)
-
-# How faces are joined.
-ARCHIMEDEAN = tl.constexpr(0)
-MAXIMUM = tl.constexpr(1)
-MEAN = tl.constexpr(2)
-
-# A face whose first corner lies beyond this is not there: the door moves those there that a camera
-# does not see, because dropping them would need the host to wait for their number.
-ABSENT = tl.constexpr(1e17)
-_SHORTEST = tl.constexpr(1e-36)  # an edge whose squared length is below it is a point
-
+from gendr.rendering.backends.triton.shared_kernels import (
+    ABSENT,
+    CONSTANT,
+    CUTOFF,
+    FAMILY_P,
+    GRAD_COLUMNS,
+    IMAGE_COLUMNS,
+    MAXIMUM,
+    MEAN,
+    PSI,
+    RADIUS,
+    REVERSED,
+    SCALE,
+    SHAPE,
+    argument,
+    box_pixels,
+    coverage,
+    covered,
+    face_box,
+    listed_faces,
+    put,
+    put_scalars,
+    put_three,
+    row_of,
+    shifted,
+    signed_distance,
+    tile_pixels,
+    to_corner,
+)
 
 # -------------------------------------------------------------------------------------------------
 # Boxes and lists
@@ -147,133 +143,6 @@ def list_tiles(
 
 
 # -------------------------------------------------------------------------------------------------
-# Geometry and coverage
-# -------------------------------------------------------------------------------------------------
-
-
-@triton.jit
-def signed_distance(x, y, corners, f, valid, N: tl.constexpr):
-    """Signed distance of points to convex faces, and how it changes.
-
-    As `gendr.rendering.fragments.signed_distance`: the nearest edge decides; within it the distance
-    is the height over its line, beyond it that to its end. An edge runs from its lexicographically
-    smaller corner, so that both faces that share it find the very same distance.
-
-    Returns:
-        d; n = d(distance)/d(point), in two parts; the parameter t of the nearest point on its edge
-        from a to b, and the indices of the corners a and b. d(distance)/da = -(1 - t) n and
-        d(distance)/db = -t n (envelope theorem: t is optimal).
-    """
-    base = corners + f * (2 * N)
-    ox, oy = tl.load(base, valid, 0.0), tl.load(base + 1, valid, 0.0)
-    area = ox * 0.0
-    for k in tl.static_range(1, N - 1):
-        px = tl.load(base + 2 * k, valid, 0.0) - ox
-        py = tl.load(base + 2 * k + 1, valid, 0.0) - oy
-        qx = tl.load(base + 2 * k + 2, valid, 0.0) - ox
-        qy = tl.load(base + 2 * k + 3, valid, 0.0) - oy
-        area += px * qy - py * qx
-    orientation = tl.where(area < 0.0, -1.0, 1.0).to(area.dtype)
-
-    best = x * 0.0 + ox * 0.0 + float("inf")
-    inside = x * 0.0 + area != 0.0
-    height, foot, rx, ry, nx, ny = best, best * 0.0, best, best, best, best
-    start, end = inside.to(tl.int32), inside.to(tl.int32)
-    for k in tl.static_range(N):
-        n = (k + 1) % N
-        ax, ay = tl.load(base + 2 * k, valid, 0.0), tl.load(base + 2 * k + 1, valid, 0.0)
-        bx, by = tl.load(base + 2 * n, valid, 0.0), tl.load(base + 2 * n + 1, valid, 0.0)
-        flip = (bx < ax) | ((bx == ax) & (by < ay))
-        ax, bx = tl.where(flip, bx, ax), tl.where(flip, ax, bx)
-        ay, by = tl.where(flip, by, ay), tl.where(flip, ay, by)
-        ux, uy = bx - ax, by - ay
-        square = ux * ux + uy * uy
-        long = square > _SHORTEST
-        inverse = tl.where(long, 1.0 / tl.where(long, square, 1.0), 0.0)
-        inward = tl.sqrt(inverse) * tl.where(flip, -orientation, orientation)
-        mx, my = -uy * inward, ux * inward
-        px, py = x - ax, y - ay
-        t = tl.minimum(tl.maximum((px * ux + py * uy) * inverse, 0.0), 1.0)
-        gx = tl.where(t < 1.0, px - t * ux, x - bx)
-        gy = tl.where(t < 1.0, py - t * uy, y - by)
-        gap = gx * gx + gy * gy
-        over = mx * px + my * py
-        inside = inside & (over >= 0.0)
-        closer = gap < best
-        best = tl.where(closer, gap, best)
-        height, foot = tl.where(closer, over, height), tl.where(closer, t, foot)
-        rx, ry = tl.where(closer, gx, rx), tl.where(closer, gy, ry)
-        nx, ny = tl.where(closer, mx, nx), tl.where(closer, my, ny)
-        start = tl.where(closer, tl.where(flip, n, k), start)
-        end = tl.where(closer, tl.where(flip, k, n), end)
-    # A point whose nearest feature is a corner is outside: the polygon is convex.
-    corner = ((foot <= 0.0) | (foot >= 1.0)) & (best > 0.0)
-    to_corner = tl.sqrt(best)
-    turn = tl.where((height >= 0.0) == inside, 1.0, -1.0).to(height.dtype)
-    d = tl.where(corner, -to_corner, turn * height)
-    away = -1.0 / tl.where(corner, to_corner, 1.0)
-    return (
-        d,
-        tl.where(corner, rx * away, turn * nx),
-        tl.where(corner, ry * away, turn * ny),
-        foot,
-        start,
-        end,
-    )
-
-
-@triton.jit
-def argument(d, image):
-    """(u, du/dd): the distance over the scale, before shift and reversal."""
-    inverse = 1.0 / tl.load(image + SCALE)
-    art = tl.load(image + ART)
-    u, slope = d * inverse, d * 0.0 + inverse
-    if tl.load(image + SQUARED) != 0.0:
-        slope = 2.0 * tl.abs(d) * inverse
-        u = u * tl.abs(d)
-    if art > 0.0:
-        apart = d != 0.0
-        shrink = tl.where(apart, tl.exp2(-art * tl.log2(tl.where(apart, tl.abs(d), 1.0))), 0.0)
-        u, slope = u * shrink, (1.0 - art) * shrink * inverse
-    return u, slope
-
-
-@triton.jit
-def shifted(u, image):
-    """z: first shifted, then reversed, so that a reversed law is the mirror image of a shifted."""
-    shift = tl.load(image + SHIFT)
-    return tl.where(tl.load(image + REVERSED) != 0.0, shift - u, u + shift)
-
-
-@triton.jit
-def coverage(z, image, CDF: tl.constexpr):
-    """A = F(u) and 1 - a."""
-    cdf, sf = CDF(z, tl.load(image + SHAPE), tl.load(image + CONSTANT))
-    mirrored = tl.load(image + REVERSED) != 0.0
-    return tl.where(mirrored, sf, cdf), tl.where(mirrored, cdf, sf)
-
-
-@triton.jit
-def tile_pixels(tile, height, width, TILE_H: tl.constexpr, TILE_W: tl.constexpr):
-    """Image, pixels [TILE_H * TILE_W], their rows and columns, and which lie on the image."""
-    columns = (width + TILE_W - 1) // TILE_W
-    tiles = (height + TILE_H - 1) // TILE_H * columns
-    image = tile // tiles
-    local = tile % tiles
-    k = tl.arange(0, TILE_H * TILE_W)
-    row = (local // columns) * TILE_H + k // TILE_W
-    column = (local % columns) * TILE_W + k % TILE_W
-    on = (row < height) & (column < width)
-    return image, image.to(tl.int64) * height * width + row * width + column, row, column, on
-
-
-@triton.jit
-def centre(index, count, side, sign, dtype: tl.constexpr):
-    """NDC of the centres of a column (sign 1) or row (sign -1)."""
-    return (sign * (2 * index + 1 - count)).to(dtype) / side.to(dtype)
-
-
-# -------------------------------------------------------------------------------------------------
 # Alpha
 # -------------------------------------------------------------------------------------------------
 
@@ -294,24 +163,17 @@ def alpha_tiles(
     0 the faces starts[i] .. stops[i] - 1.
     """
     program = tl.program_id(0)
-    b, pixels, row, column, on = tile_pixels(first_tile + program, height, width, TILE_H, TILE_W)
+    b, pixels, on, x, y = tile_pixels(
+        first_tile + program, height, width, tl.float32, TILE_H, TILE_W
+    )
     image = images + b * IMAGE_COLUMNS
-    side = tl.minimum(height, width)
-    x = centre(column, width, side, 1, tl.float32)[None, :]
-    y = centre(row, height, side, -1, tl.float32)[None, :]
     p, cutoff = tl.load(image + FAMILY_P), tl.load(image + CUTOFF)
     total = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float32)
     tied = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.int32)
     k, stop = tl.load(starts + program), tl.load(stops + program)
     while k < stop:
-        entry = (k + tl.arange(0, BLOCK_FACES))[:, None]
-        valid = entry < stop
-        f = tl.load(list_of_faces + tl.where(listed != 0, entry, 0), valid, 0)
-        f = tl.where(listed != 0, f, entry).to(tl.int64)
-        valid = valid & (tl.load(corners + f * (2 * N), valid, 0.0) < ABSENT)
-        d, _, _, _, _, _ = signed_distance(x, y, corners, f, valid, N)
-        u, _ = argument(d, image)
-        a, s = coverage(shifted(u, image), image, CDF)
+        f, valid = listed_faces(k, stop, list_of_faces, listed, corners, N, BLOCK_FACES)
+        a, s = covered(x, y, corners, f, valid, image, CDF, N)
         kept = valid & (a > cutoff)
         if KIND == MAXIMUM:
             a = tl.where(kept, a, 0.0)
@@ -351,10 +213,7 @@ def alpha_gradients(
     f, share = tl.program_id(0).to(tl.int64), tl.program_id(1)
     b = tl.load(image_of_face + f)
     image = images + b * IMAGE_COLUMNS
-    x0, x1 = tl.load(boxes + f * 4), tl.load(boxes + f * 4 + 1)
-    y0, y1 = tl.load(boxes + f * 4 + 2), tl.load(boxes + f * 4 + 3)
-    across, count = tl.maximum(x1 - x0, 1), (x1 - x0) * (y1 - y0)
-    side = tl.minimum(height, width)
+    x0, y0, across, count = face_box(boxes, f)
     scale, p, cutoff = tl.load(image + SCALE), tl.load(image + FAMILY_P), tl.load(image + CUTOFF)
     shape, constant, psi = tl.load(image + SHAPE), tl.load(image + CONSTANT), tl.load(image + PSI)
     mirror = tl.where(tl.load(image + REVERSED) != 0.0, -1.0, 1.0)
@@ -365,12 +224,9 @@ def alpha_gradients(
     while k < count:
         entry = k + tl.arange(0, BLOCK)
         valid = entry < count
-        row, column = y0 + entry // across, x0 + entry % across
-        pixels = b.to(tl.int64) * height * width + row * width + column
+        pixels, x, y = box_pixels(entry, b, x0, y0, across, height, width)
         grad = tl.load(grads + pixels, valid, 0.0)
         A, S = tl.load(alpha + pixels, valid, 0.0), tl.load(rest + pixels, valid, 1.0)
-        x = centre(column, width, side, 1, tl.float32)
-        y = centre(row, height, side, -1, tl.float32)
         d, nx, ny, foot, start, end = signed_distance(x, y, corners, f, True, N)
         u, slope = argument(d, image)
         z = shifted(u, image)
@@ -387,15 +243,14 @@ def alpha_gradients(
         grad_a = tl.where(kept, grad * weight, 0.0)
         grad_z = grad_a * PDF(z, shape, constant)
         move = grad_z * slope
-        to_start, to_end = -(1.0 - foot) * move, -foot * move
-        at = tl.where(start == 0, to_start, 0.0) + tl.where(end == 0, to_end, 0.0)
+        at = to_corner(0, move, foot, start, end)
         x_0, y_0 = x_0 + at * nx, y_0 + at * ny
-        at = tl.where(start == 1, to_start, 0.0) + tl.where(end == 1, to_end, 0.0)
+        at = to_corner(1, move, foot, start, end)
         x_1, y_1 = x_1 + at * nx, y_1 + at * ny
-        at = tl.where(start == 2, to_start, 0.0) + tl.where(end == 2, to_end, 0.0)
+        at = to_corner(2, move, foot, start, end)
         x_2, y_2 = x_2 + at * nx, y_2 + at * ny
         if N == 4:
-            at = tl.where(start == 3, to_start, 0.0) + tl.where(end == 3, to_end, 0.0)
+            at = to_corner(3, move, foot, start, end)
             x_3, y_3 = x_3 + at * nx, y_3 + at * ny
         if SCALARS:
             of_scale -= grad_z * u / scale
@@ -405,34 +260,15 @@ def alpha_gradients(
             if WEIGHT_P is not None:
                 of_p += tl.where(kept, grad * WEIGHT_P(a, s, A, S, p), 0.0)
         k += shares * BLOCK
-    out = grad_corners + f * (2 * N)
-    scalars = grad_scalars + f * GRAD_COLUMNS
-    if not ATOMIC:
-        out += share * tl.num_programs(0).to(tl.int64) * (2 * N)
-        scalars += share * tl.num_programs(0).to(tl.int64) * GRAD_COLUMNS
-    put(out, x_0, ATOMIC)
-    put(out + 1, y_0, ATOMIC)
-    put(out + 2, x_1, ATOMIC)
-    put(out + 3, y_1, ATOMIC)
-    put(out + 4, x_2, ATOMIC)
-    put(out + 5, y_2, ATOMIC)
+    out = row_of(grad_corners, f, share, 2 * N, ATOMIC)
+    put_three(out, x_0, y_0, x_1, ATOMIC)
+    put_three(out + 3, y_1, x_2, y_2, ATOMIC)
     if N == 4:
         put(out + 6, x_3, ATOMIC)
         put(out + 7, y_3, ATOMIC)
     if SCALARS:
-        put(scalars + GRAD_SCALE, of_scale, ATOMIC)
-        put(scalars + GRAD_SHIFT, of_shift, ATOMIC)
-        put(scalars + GRAD_SHAPE, of_shape, ATOMIC)
-        put(scalars + GRAD_P, of_p, ATOMIC)
-
-
-@triton.jit
-def put(where, values, ATOMIC: tl.constexpr):
-    """Add up, or store the sum of, a block of values."""
-    if ATOMIC:
-        tl.atomic_add(where, tl.sum(values, 0), sem="relaxed")
-    else:
-        tl.store(where, tl.sum(values, 0))
+        scalars = row_of(grad_scalars, f, share, GRAD_COLUMNS, ATOMIC)
+        put_scalars(scalars, of_scale, of_shift, of_shape, of_p, ATOMIC)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -455,21 +291,14 @@ def nearest_tiles(
     limits[f, :2] and must reach limits[f, 2], the far plane. Ties go to the lower face.
     """
     program = tl.program_id(0)
-    _image, pixels, row, column, on = tile_pixels(
-        first_tile + program, height, width, TILE_H, TILE_W
+    _image, pixels, on, x, y = tile_pixels(
+        first_tile + program, height, width, tl.float64, TILE_H, TILE_W
     )
-    side = tl.minimum(height, width)
-    x = centre(column, width, side, 1, tl.float64)[None, :]
-    y = centre(row, height, side, -1, tl.float64)[None, :]
     best = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float64) + float("-inf")
     face = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.int64) - 1
     k, stop = tl.load(starts + program), tl.load(stops + program)
     while k < stop:
-        entry = (k + tl.arange(0, BLOCK_FACES))[:, None]
-        valid = entry < stop
-        f = tl.load(list_of_faces + tl.where(listed != 0, entry, 0), valid, 0)
-        f = tl.where(listed != 0, f, entry).to(tl.int64)
-        valid = valid & (tl.load(corners + f * (2 * N), valid, 0.0) < ABSENT)
+        f, valid = listed_faces(k, stop, list_of_faces, listed, corners, N, BLOCK_FACES)
         d, _, _, _, _, _ = signed_distance(x, y, corners, f, valid, N)
         key = tl.load(planes + f * 3, valid, 0.0) * x + tl.load(planes + f * 3 + 1, valid, 0.0) * y
         key += tl.load(planes + f * 3 + 2, valid, 0.0)

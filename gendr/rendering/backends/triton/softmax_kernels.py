@@ -15,11 +15,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gendr.rendering.backends.triton.kernels import (
-    ABSENT,
+from gendr.rendering.backends.triton.shared_kernels import (
     BACKDROP,
     CONSTANT,
     CUTOFF,
+    GRAD_COLUMNS,
     IMAGE_COLUMNS,
     PSI,
     RATE,
@@ -27,12 +27,18 @@ from gendr.rendering.backends.triton.kernels import (
     SCALE,
     SHAPE,
     argument,
-    centre,
+    box_pixels,
     coverage,
-    put,
+    covered,
+    face_box,
+    listed_faces,
+    put_scalars,
+    put_three,
+    row_of,
     shifted,
     signed_distance,
     tile_pixels,
+    to_corner,
 )
 
 # Columns of the attributes of a face: for its three corners w (the depth, or 1 for orthographic
@@ -42,12 +48,34 @@ DEPTH = tl.constexpr(3)
 COLOUR = tl.constexpr(6)
 ATTRIBUTES = tl.constexpr(15)
 
-# Columns of the gradients of a face's image.
-GRAD_SCALE = tl.constexpr(0)
-GRAD_SHIFT = tl.constexpr(1)
-GRAD_SHAPE = tl.constexpr(2)
-GRAD_RATE = tl.constexpr(3)
-GRAD_COLUMNS = tl.constexpr(4)
+
+@triton.jit
+def _load_three(where, valid, other):
+    """Three numbers that follow each other: of the corners, or the channels of a colour."""
+    return (
+        tl.load(where, valid, other),
+        tl.load(where + 1, valid, other),
+        tl.load(where + 2, valid, other),
+    )
+
+
+@triton.jit
+def _dot(a0, a1, a2, b0, b1, b2):
+    """The sum of three products."""
+    return a0 * b0 + a1 * b1 + a2 * b2
+
+
+@triton.jit
+def _less_mean(g0, g1, g2, w0, w1, w2):
+    """The gradient through v / (v0 + v1 + v2), but for a division by this sum; w are its values."""
+    mean = _dot(g0, g1, g2, w0, w1, w2)
+    return g0 - mean, g1 - mean, g2 - mean
+
+
+@triton.jit
+def _through_clamp(g, b, total):
+    """The gradient through the clamped sum to b: none where b was clamped."""
+    return tl.where((b >= 0.0) & (b <= 1.0), g / total, 0.0)
 
 
 @triton.jit
@@ -122,47 +150,37 @@ def softmax_tiles(
     The lists of faces are those of `alpha_tiles`.
     """
     program = tl.program_id(0)
-    b, pixels, row, column, on = tile_pixels(first_tile + program, height, width, TILE_H, TILE_W)
+    b, pixels, on, x, y = tile_pixels(
+        first_tile + program, height, width, tl.float32, TILE_H, TILE_W
+    )
     image = images + b * IMAGE_COLUMNS
-    side = tl.minimum(height, width)
-    x = centre(column, width, side, 1, tl.float32)[None, :]
-    y = centre(row, height, side, -1, tl.float32)[None, :]
     cutoff, rate = tl.load(image + CUTOFF), tl.load(image + RATE)
     backdrop = tl.load(image + BACKDROP)
     zeros = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float32)
     front, total, red, green, blue = zeros + backdrop, zeros, zeros, zeros, zeros
     k, stop = tl.load(starts + program), tl.load(stops + program)
     while k < stop:
-        entry = (k + tl.arange(0, BLOCK_FACES))[:, None]
-        valid = entry < stop
-        f = tl.load(list_of_faces + tl.where(listed != 0, entry, 0), valid, 0)
-        f = tl.where(listed != 0, f, entry).to(tl.int64)
-        valid = valid & (tl.load(corners + f * 6, valid, 0.0) < ABSENT)
-        d, _, _, _, _, _ = signed_distance(x, y, corners, f, valid, 3)
-        u, _ = argument(d, image)
-        a, _ = coverage(shifted(u, image), image, CDF)
+        f, valid = listed_faces(k, stop, list_of_faces, listed, corners, 3, BLOCK_FACES)
+        a, _ = covered(x, y, corners, f, valid, image, CDF, 3)
         kept = valid & (a > cutoff)
         here = attributes + f * ATTRIBUTES
         b0, b1, b2, _ = _screen_weights(x, y, corners, f, valid)
+        W0, W1, W2 = _load_three(here + W, valid, 1.0)
         w0, w1, w2, _, _, _, _, _ = _corner_weights(
-            b0, b1, b2,
-            _positive(tl.load(here + W, valid, 1.0)),
-            _positive(tl.load(here + W + 1, valid, 1.0)),
-            _positive(tl.load(here + W + 2, valid, 1.0)),
-        )  # fmt: skip
-        z = (
-            w0 * tl.load(here + DEPTH, valid, 0.0)
-            + w1 * tl.load(here + DEPTH + 1, valid, 0.0)
-            + w2 * tl.load(here + DEPTH + 2, valid, 0.0)
+            b0, b1, b2, _positive(W0), _positive(W1), _positive(W2)
         )
+        z0, z1, z2 = _load_three(here + DEPTH, valid, 0.0)
+        z = _dot(w0, w1, w2, z0, z1, z2)
         closer = tl.where(kept, tl.minimum(front, z), front)
         fade = tl.exp((closer - front) * rate)
         s = tl.where(kept, a * tl.exp((closer - tl.where(kept, z, closer)) * rate), 0.0)
         front, total = closer, total * fade + s
-        here += COLOUR
-        red = red * fade + s * _mix(here, 0, w0, w1, w2, valid)
-        green = green * fade + s * _mix(here, 1, w0, w1, w2, valid)
-        blue = blue * fade + s * _mix(here, 2, w0, w1, w2, valid)
+        r0, g0, l0 = _load_three(here + COLOUR, valid, 0.0)
+        r1, g1, l1 = _load_three(here + COLOUR + 3, valid, 0.0)
+        r2, g2, l2 = _load_three(here + COLOUR + 6, valid, 0.0)
+        red = red * fade + s * _dot(w0, w1, w2, r0, r1, r2)
+        green = green * fade + s * _dot(w0, w1, w2, g0, g1, g2)
+        blue = blue * fade + s * _dot(w0, w1, w2, l0, l1, l2)
         k += BLOCK_FACES
     z_star = tl.min(front, 0)
     fade = tl.exp((z_star[None, :] - front) * rate)
@@ -174,16 +192,6 @@ def softmax_tiles(
     tl.store(backgrounds + pixels, behind / weight, on)
     tl.store(totals + pixels, weight, on)
     tl.store(nearest + pixels, z_star, on)
-
-
-@triton.jit
-def _mix(colours, channel, w0, w1, w2, valid):
-    """One channel of the colour of a fragment."""
-    return (
-        w0 * tl.load(colours + channel, valid, 0.0)
-        + w1 * tl.load(colours + 3 + channel, valid, 0.0)
-        + w2 * tl.load(colours + 6 + channel, valid, 0.0)
-    )
 
 
 @triton.jit(do_not_specialize=["height", "width", "shares"])
@@ -203,23 +211,19 @@ def softmax_gradients(
     f, share = tl.program_id(0).to(tl.int64), tl.program_id(1)
     b = tl.load(image_of_face + f)
     image = images + b * IMAGE_COLUMNS
-    x0, x1 = tl.load(boxes + f * 4), tl.load(boxes + f * 4 + 1)
-    y0, y1 = tl.load(boxes + f * 4 + 2), tl.load(boxes + f * 4 + 3)
-    across, count = tl.maximum(x1 - x0, 1), (x1 - x0) * (y1 - y0)
-    side = tl.minimum(height, width)
+    x0, y0, across, count = face_box(boxes, f)
     scale, cutoff, rate = tl.load(image + SCALE), tl.load(image + CUTOFF), tl.load(image + RATE)
     shape, constant, psi = tl.load(image + SHAPE), tl.load(image + CONSTANT), tl.load(image + PSI)
     mirror = tl.where(tl.load(image + REVERSED) != 0.0, -1.0, 1.0)
     base, here = corners + f * 6, attributes + f * ATTRIBUTES
-    ax, ay = tl.load(base), tl.load(base + 1)
-    bx, by = tl.load(base + 2), tl.load(base + 3)
-    cx, cy = tl.load(base + 4), tl.load(base + 5)
-    raw0, raw1, raw2 = tl.load(here + W), tl.load(here + W + 1), tl.load(here + W + 2)
+    ax, ay, bx = _load_three(base, None, None)
+    by, cx, cy = _load_three(base + 3, None, None)
+    raw0, raw1, raw2 = _load_three(here + W, None, None)
     W0, W1, W2 = _positive(raw0), _positive(raw1), _positive(raw2)
-    z0, z1, z2 = tl.load(here + DEPTH), tl.load(here + DEPTH + 1), tl.load(here + DEPTH + 2)
-    r0, g0, l0 = tl.load(here + COLOUR), tl.load(here + COLOUR + 1), tl.load(here + COLOUR + 2)
-    r1, g1, l1 = tl.load(here + COLOUR + 3), tl.load(here + COLOUR + 4), tl.load(here + COLOUR + 5)
-    r2, g2, l2 = tl.load(here + COLOUR + 6), tl.load(here + COLOUR + 7), tl.load(here + COLOUR + 8)
+    z0, z1, z2 = _load_three(here + DEPTH, None, None)
+    r0, g0, l0 = _load_three(here + COLOUR, None, None)
+    r1, g1, l1 = _load_three(here + COLOUR + 3, None, None)
+    r2, g2, l2 = _load_three(here + COLOUR + 6, None, None)
     zeros = tl.zeros([BLOCK], tl.float32)
     to_ax, to_ay, to_bx, to_by, to_cx, to_cy = zeros, zeros, zeros, zeros, zeros, zeros
     to_W0, to_W1, to_W2, to_z0, to_z1, to_z2 = zeros, zeros, zeros, zeros, zeros, zeros
@@ -230,45 +234,37 @@ def softmax_gradients(
     while k < count:
         entry = k + tl.arange(0, BLOCK)
         valid = entry < count
-        row, column = y0 + entry // across, x0 + entry % across
-        pixels = b.to(tl.int64) * height * width + row * width + column
-        x = centre(column, width, side, 1, tl.float32)
-        y = centre(row, height, side, -1, tl.float32)
+        pixels, x, y = box_pixels(entry, b, x0, y0, across, height, width)
         d, nx, ny, foot, start, end = signed_distance(x, y, corners, f, True, 3)
         u, slope = argument(d, image)
         z_law = shifted(u, image)
         a, _ = coverage(z_law, image, CDF)
         kept = valid & (a > cutoff)
         weight = tl.load(totals + pixels, valid, 1.0)
-        F_r = tl.load(colours + pixels * 3, valid, 0.0)
-        F_g = tl.load(colours + pixels * 3 + 1, valid, 0.0)
-        F_l = tl.load(colours + pixels * 3 + 2, valid, 0.0)
-        on_r = tl.load(grad_colours + pixels * 3, valid, 0.0)
-        on_g = tl.load(grad_colours + pixels * 3 + 1, valid, 0.0)
-        on_l = tl.load(grad_colours + pixels * 3 + 2, valid, 0.0)
+        F_r, F_g, F_l = _load_three(colours + pixels * 3, valid, 0.0)
+        on_r, on_g, on_l = _load_three(grad_colours + pixels * 3, valid, 0.0)
         on_background = tl.load(grad_backgrounds + pixels, valid, 0.0)
         on_background *= tl.load(backgrounds + pixels, valid, 0.0)
         b0, b1, b2, area = _screen_weights(x, y, corners, f, True)
         w0, w1, w2, q0, q1, q2, clamped_sum, whole = _corner_weights(b0, b1, b2, W0, W1, W2)
-        z = w0 * z0 + w1 * z1 + w2 * z2
+        z = _dot(w0, w1, w2, z0, z1, z2)
         past = tl.where(kept, tl.load(nearest + pixels, valid, 0.0) - z, 0.0)
         shine = tl.exp(past * rate) / weight
         s = tl.where(kept, a * shine, 0.0)  # the share of this fragment in the pixel
-        on_c = on_r * (w0 * r0 + w1 * r1 + w2 * r2 - F_r)
-        on_c += on_g * (w0 * g0 + w1 * g1 + w2 * g2 - F_g)
-        on_c += on_l * (w0 * l0 + w1 * l1 + w2 * l2 - F_l)
+        on_c = on_r * (_dot(w0, w1, w2, r0, r1, r2) - F_r)
+        on_c += on_g * (_dot(w0, w1, w2, g0, g1, g2) - F_g)
+        on_c += on_l * (_dot(w0, w1, w2, l0, l1, l2) - F_l)
         on_s = on_c - on_background
 
         # Coverage: the distance, the law, its parameters.
         on_a = tl.where(kept, on_s * shine, 0.0)
         on_law = on_a * PDF(z_law, shape, constant)
         move = on_law * slope
-        to_start, to_end = -(1.0 - foot) * move, -foot * move
-        at = tl.where(start == 0, to_start, 0.0) + tl.where(end == 0, to_end, 0.0)
+        at = to_corner(0, move, foot, start, end)
         to_ax, to_ay = to_ax + at * nx, to_ay + at * ny
-        at = tl.where(start == 1, to_start, 0.0) + tl.where(end == 1, to_end, 0.0)
+        at = to_corner(1, move, foot, start, end)
         to_bx, to_by = to_bx + at * nx, to_by + at * ny
-        at = tl.where(start == 2, to_start, 0.0) + tl.where(end == 2, to_end, 0.0)
+        at = to_corner(2, move, foot, start, end)
         to_cx, to_cy = to_cx + at * nx, to_cy + at * ny
         on_exponent = on_s * s
         if SCALARS:
@@ -287,24 +283,18 @@ def softmax_gradients(
         to_l0, to_l1, to_l2 = to_l0 + part_l * w0, to_l1 + part_l * w1, to_l2 + part_l * w2
 
         # Their weights: perspective, clamping, areas.
-        on_0 = part_r * r0 + part_g * g0 + part_l * l0 + on_z * z0
-        on_1 = part_r * r1 + part_g * g1 + part_l * l1 + on_z * z1
-        on_2 = part_r * r2 + part_g * g2 + part_l * l2 + on_z * z2
-        mean = on_0 * w0 + on_1 * w1 + on_2 * w2
-        on_0 = (on_0 - mean) / (whole * W0)
-        on_1 = (on_1 - mean) / (whole * W1)
-        on_2 = (on_2 - mean) / (whole * W2)
-        to_W0, to_W1, to_W2 = (
-            to_W0 - on_0 * q0 / W0,
-            to_W1 - on_1 * q1 / W1,
-            to_W2 - on_2 * q2 / W2,
-        )
-        mean = on_0 * q0 + on_1 * q1 + on_2 * q2
-        on_0 = tl.where((b0 >= 0.0) & (b0 <= 1.0), (on_0 - mean) / clamped_sum, 0.0)
-        on_1 = tl.where((b1 >= 0.0) & (b1 <= 1.0), (on_1 - mean) / clamped_sum, 0.0)
-        on_2 = tl.where((b2 >= 0.0) & (b2 <= 1.0), (on_2 - mean) / clamped_sum, 0.0)
-        mean = on_0 * b0 + on_1 * b1 + on_2 * b2
-        on_0, on_1, on_2 = (on_0 - mean) / area, (on_1 - mean) / area, (on_2 - mean) / area
+        on_0 = _dot(part_r, part_g, part_l, r0, g0, l0) + on_z * z0
+        on_1 = _dot(part_r, part_g, part_l, r1, g1, l1) + on_z * z1
+        on_2 = _dot(part_r, part_g, part_l, r2, g2, l2) + on_z * z2
+        on_0, on_1, on_2 = _less_mean(on_0, on_1, on_2, w0, w1, w2)
+        on_0, on_1, on_2 = on_0 / (whole * W0), on_1 / (whole * W1), on_2 / (whole * W2)
+        to_W0, to_W1 = to_W0 - on_0 * q0 / W0, to_W1 - on_1 * q1 / W1
+        to_W2 -= on_2 * q2 / W2
+        on_0, on_1, on_2 = _less_mean(on_0, on_1, on_2, q0, q1, q2)
+        on_0, on_1 = _through_clamp(on_0, b0, clamped_sum), _through_clamp(on_1, b1, clamped_sum)
+        on_2 = _through_clamp(on_2, b2, clamped_sum)
+        on_0, on_1, on_2 = _less_mean(on_0, on_1, on_2, b0, b1, b2)
+        on_0, on_1, on_2 = on_0 / area, on_1 / area, on_2 / area
         to_ax += on_1 * (y - cy) + on_2 * (by - y)
         to_ay += on_1 * (cx - x) + on_2 * (x - bx)
         to_bx += on_0 * (cy - y) + on_2 * (y - ay)
@@ -312,37 +302,17 @@ def softmax_gradients(
         to_cx += on_0 * (y - by) + on_1 * (ay - y)
         to_cy += on_0 * (bx - x) + on_1 * (x - ax)
         k += shares * BLOCK
-    out = grad_corners + f * 6
-    put_attributes = grad_attributes + f * ATTRIBUTES
-    scalars = grad_scalars + f * GRAD_COLUMNS
-    if not ATOMIC:
-        faces = tl.num_programs(0).to(tl.int64)
-        out += share * faces * 6
-        put_attributes += share * faces * ATTRIBUTES
-        scalars += share * faces * GRAD_COLUMNS
-    put(out, to_ax, ATOMIC)
-    put(out + 1, to_ay, ATOMIC)
-    put(out + 2, to_bx, ATOMIC)
-    put(out + 3, to_by, ATOMIC)
-    put(out + 4, to_cx, ATOMIC)
-    put(out + 5, to_cy, ATOMIC)
-    put(put_attributes + W, tl.where(raw0 > 0.0, to_W0, 0.0), ATOMIC)
-    put(put_attributes + W + 1, tl.where(raw1 > 0.0, to_W1, 0.0), ATOMIC)
-    put(put_attributes + W + 2, tl.where(raw2 > 0.0, to_W2, 0.0), ATOMIC)
-    put(put_attributes + DEPTH, to_z0, ATOMIC)
-    put(put_attributes + DEPTH + 1, to_z1, ATOMIC)
-    put(put_attributes + DEPTH + 2, to_z2, ATOMIC)
-    put(put_attributes + COLOUR, to_r0, ATOMIC)
-    put(put_attributes + COLOUR + 1, to_g0, ATOMIC)
-    put(put_attributes + COLOUR + 2, to_l0, ATOMIC)
-    put(put_attributes + COLOUR + 3, to_r1, ATOMIC)
-    put(put_attributes + COLOUR + 4, to_g1, ATOMIC)
-    put(put_attributes + COLOUR + 5, to_l1, ATOMIC)
-    put(put_attributes + COLOUR + 6, to_r2, ATOMIC)
-    put(put_attributes + COLOUR + 7, to_g2, ATOMIC)
-    put(put_attributes + COLOUR + 8, to_l2, ATOMIC)
+    out = row_of(grad_corners, f, share, 6, ATOMIC)
+    put_three(out, to_ax, to_ay, to_bx, ATOMIC)
+    put_three(out + 3, to_by, to_cx, to_cy, ATOMIC)
+    to_W0, to_W1 = tl.where(raw0 > 0.0, to_W0, 0.0), tl.where(raw1 > 0.0, to_W1, 0.0)
+    to_W2 = tl.where(raw2 > 0.0, to_W2, 0.0)
+    out = row_of(grad_attributes, f, share, ATTRIBUTES, ATOMIC)
+    put_three(out + W, to_W0, to_W1, to_W2, ATOMIC)
+    put_three(out + DEPTH, to_z0, to_z1, to_z2, ATOMIC)
+    put_three(out + COLOUR, to_r0, to_g0, to_l0, ATOMIC)
+    put_three(out + COLOUR + 3, to_r1, to_g1, to_l1, ATOMIC)
+    put_three(out + COLOUR + 6, to_r2, to_g2, to_l2, ATOMIC)
     if SCALARS:
-        put(scalars + GRAD_SCALE, of_scale, ATOMIC)
-        put(scalars + GRAD_SHIFT, of_shift, ATOMIC)
-        put(scalars + GRAD_SHAPE, of_shape, ATOMIC)
-        put(scalars + GRAD_RATE, of_rate, ATOMIC)
+        out = row_of(grad_scalars, f, share, GRAD_COLUMNS, ATOMIC)
+        put_scalars(out, of_scale, of_shift, of_shape, of_rate, ATOMIC)

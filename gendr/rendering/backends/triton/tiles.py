@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.triton.launch import interpreted, run
+from gendr.rendering.backends.triton.recipes import Recipe
 from gendr.rendering.geometry import ImageSize
 
 ENTRIES = 1 << 24  # entries of tile lists that exist at once: about 0.6 GB while they are sorted
@@ -119,12 +120,20 @@ def runs(count: int, block: int) -> int:
     return (count + block - 1) // block
 
 
+@cache
+def image_columns() -> int:
+    """Columns of the image table, as a plain number."""
+    from gendr.rendering.backends.triton import shared_kernels as shared
+
+    return shared.IMAGE_COLUMNS.value
+
+
 def bare_images(count: int, radius: Tensor) -> Tensor:
     """An image table that says nothing but the radius."""
-    from gendr.rendering.backends.triton import kernels
+    from gendr.rendering.backends.triton import shared_kernels as shared
 
-    table = torch.zeros(count, kernels.IMAGE_COLUMNS.value, device=radius.device)
-    table[:, kernels.RADIUS.value] = radius.detach().to(torch.float32)
+    table = torch.zeros(count, image_columns(), device=radius.device)
+    table[:, shared.RADIUS.value] = radius.detach().to(torch.float32)
     return table
 
 
@@ -257,6 +266,60 @@ def options(exact: bool = False) -> dict[str, Any]:
     return {} if interpreted() else {"num_warps": LAUNCH.warps, "enable_fp_fusion": not exact}
 
 
+# ---------------------------------------------------------------------------------------------
+# Gradients
+# ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Where the programs of a backward pass put what they add up for a face.
+
+    Attributes:
+        shares: how many programs share a face.
+        atomic: whether they add to the same row.
+        rows: [shares, T, ...] each, or [T, ...] if atomic; the last are scalars of images.
+    """
+
+    shares: int
+    atomic: bool
+    rows: tuple[Tensor, ...]
+
+    @classmethod
+    def of(
+        cls,
+        faces: int,
+        size: list[int],
+        with_scalars: bool,
+        *shapes: tuple[int, ...],
+        like: Tensor,
+    ) -> Sums:
+        """For gradients of so many faces in such shapes, and of the scalars if wanted.
+
+        Args:
+            faces: T.
+            size: height and width of the image.
+            with_scalars: whether there are scalars; else their last dimension is 0.
+            *shapes: of the gradients of a face.
+            like: of their dtype and device.
+        """
+        from gendr.rendering.backends.triton import shared_kernels as shared
+
+        scalars = (shared.GRAD_COLUMNS.value if with_scalars else 0,)
+        shares, atomic = shares_of(faces, size[0] * size[1]), atomic_now()
+        if atomic:
+            rows = (like.new_zeros(faces, *shape) for shape in (*shapes, scalars))
+        else:  # every program writes all of its row
+            rows = (like.new_empty(shares, faces, *shape) for shape in (*shapes, scalars))
+        return cls(shares, atomic, tuple(rows))
+
+    def totals(self) -> tuple[Tensor, ...]:
+        """The gradients [T, ...] of faces, after the kernel has run."""
+        if self.atomic:
+            return self.rows
+        return tuple(x[0] if self.shares == 1 else x.sum(0) for x in self.rows)
+
+
 def shares_of(faces: int, pixels: int) -> int:
     """How many programs of the backward pass share a face."""
     return min(runs(LAUNCH.programs, max(faces, 1)), runs(pixels, LAUNCH.block_pixels))
@@ -265,12 +328,17 @@ def shares_of(faces: int, pixels: int) -> int:
 def sum_per_image(values: Tensor, offsets: list[int]) -> Tensor:
     """[T, C] -> [B, C], in a fixed order."""
     counts = [b - a for a, b in pairwise(offsets)]
-    if not counts:
-        return values.sum(0, keepdim=True)[:0]
-    if len(set(counts)) == 1:
-        return values.reshape(len(counts), counts[0], values.shape[1]).sum(1)
+    if len(set(counts)) <= 1:
+        faces = counts[0] if counts else 0
+        return values.reshape(len(counts), faces, values.shape[1]).sum(1)
     parts = values.split(counts)
     return torch.stack([part.sum(0) for part in parts])
+
+
+def empty_table_gradient(like: Tensor, text: str, offsets: list[int], with_table: bool) -> Tensor:
+    """A tensor in the shape of the gradient of a renderer's table; without columns if unwanted."""
+    columns = len(Recipe.of(text).columns) if with_table else 0
+    return like.new_empty(len(offsets) - 1, columns)
 
 
 def no_second_derivative(ctx: Any, *grads: Any) -> Any:

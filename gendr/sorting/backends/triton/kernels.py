@@ -159,6 +159,56 @@ def entered(payload, wire, column, valid, c, IDENTITY: tl.constexpr):
     return tl.load(payload + wire * c + column, valid, 0.0)
 
 
+@triton.jit
+def enter(
+    at, stride, inside, payload, column, n, c, IDENTITY: tl.constexpr, PAIRS: tl.constexpr
+):  # fmt: skip
+    """Put what enters on every wire where it is kept: wire w at `at` + w stride, [1, COLUMNS]."""
+    lane = tl.arange(0, PAIRS)[:, None]
+    w = 0
+    while w < n:
+        wire = (w + lane).to(tl.int64)
+        x = entered(payload, wire, column, (wire < n) & (column < c), c, IDENTITY)
+        tl.store(at + wire * stride, x, (wire < n) & inside)
+        w += PAIRS
+    tl.debug_barrier()
+
+
+@triton.jit
+def ends(at, stride, lows, highs, pair, real):
+    """Where the two wires of comparators are kept."""
+    low = tl.load(lows + pair, real, 0).to(tl.int64)
+    high = tl.load(highs + pair, real, 0).to(tl.int64)
+    return at + low * stride, at + high * stride
+
+
+@triton.jit
+def swap_all(
+    at, stride, inside, keep, swap, lows, highs, offsets, depth, differences,
+    SAVE: tl.constexpr, PAIRS: tl.constexpr,
+):  # fmt: skip
+    """Take the wires through all layers, in place; if SAVE keep x_low - x_high of comparators."""
+    lane = tl.arange(0, PAIRS)[:, None]
+    p, layer = 0, 0
+    while layer < depth:
+        stop = tl.load(offsets + layer + 1)
+        while p < stop:
+            pair = p + lane
+            real = pair < stop
+            valid = real & inside
+            low, high = ends(at, stride, lows, highs, pair, real)
+            k, s = tl.load(keep + pair, real, 0.0), tl.load(swap + pair, real, 0.0)
+            a, b = tl.load(low, valid, 0.0), tl.load(high, valid, 0.0)
+            if SAVE:
+                tl.store(differences + pair.to(tl.int64) * stride, a - b, valid)
+            tl.store(low, k * a + s * b, valid)
+            tl.store(high, s * a + k * b, valid)
+            p += PAIRS
+        p = stop
+        layer += 1
+        tl.debug_barrier()
+
+
 @triton.jit(do_not_specialize=["size", "depth", "blocks"])
 def carry(
     keep, swap, lows, highs, offsets, payload, out, n, c, size, depth, blocks,
@@ -167,36 +217,11 @@ def carry(
     """The payload [B, n, c] after the swaps, COLUMNS columns of a row per program, in `out`."""
     row = (tl.program_id(0) // blocks).to(tl.int64)
     column = tl.program_id(0) % blocks * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-    lane = tl.arange(0, PAIRS)[:, None]
+    inside, at = column < c, out + row * n * c + column
     keep += row * size
     swap += row * size
-    payload += row * n * c
-    out += row * n * c
-    w = 0
-    while w < n:
-        wire = w + lane
-        valid = (wire < n) & (column < c)
-        x = entered(payload, wire.to(tl.int64), column, valid, c, IDENTITY)
-        tl.store(out + wire.to(tl.int64) * c + column, x, valid)
-        w += PAIRS
-    tl.debug_barrier()
-    p, layer = 0, 0
-    while layer < depth:
-        stop = tl.load(offsets + layer + 1)
-        while p < stop:
-            pair = p + lane
-            real = pair < stop
-            valid = real & (column < c)
-            low = out + tl.load(lows + pair, real, 0).to(tl.int64) * c + column
-            high = out + tl.load(highs + pair, real, 0).to(tl.int64) * c + column
-            k, s = tl.load(keep + pair, real, 0.0), tl.load(swap + pair, real, 0.0)
-            a, b = tl.load(low, valid, 0.0), tl.load(high, valid, 0.0)
-            tl.store(low, k * a + s * b, valid)
-            tl.store(high, s * a + k * b, valid)
-            p += PAIRS
-        p = stop
-        layer += 1
-        tl.debug_barrier()
+    enter(at, c, inside, payload + row * n * c, column, n, c, IDENTITY, PAIRS)
+    swap_all(at, c, inside, keep, swap, lows, highs, offsets, depth, out, False, PAIRS)
 
 
 @triton.jit(do_not_specialize=["size", "depth", "blocks", "shares", "items"])
@@ -213,8 +238,8 @@ def carry_gradients(
     program = tl.program_id(0).to(tl.int64)
     local = tl.arange(0, COLUMNS)[None, :]
     lane = tl.arange(0, PAIRS)[:, None]
-    wires += program * n * COLUMNS
-    differences += program * size * COLUMNS
+    at = wires + program * n * COLUMNS + local
+    kept = differences + program * size * COLUMNS + local
     item = program
     while item < items:
         row = item // shares
@@ -224,39 +249,11 @@ def carry_gradients(
         block = share
         while block < blocks:
             column = block * COLUMNS + local
-            w = 0
-            while w < n:
-                wire = w + lane
-                valid = (wire < n) & (column < c)
-                x = entered(payload + whole, wire.to(tl.int64), column, valid, c, IDENTITY)
-                tl.store(wires + wire * COLUMNS + local, x, wire < n)
-                w += PAIRS
-            tl.debug_barrier()
-            p, layer = 0, 0
-            while layer < depth:
-                stop = tl.load(offsets + layer + 1)
-                while p < stop:
-                    pair = p + lane
-                    real = pair < stop
-                    low = wires + tl.load(lows + pair, real, 0) * COLUMNS + local
-                    high = wires + tl.load(highs + pair, real, 0) * COLUMNS + local
-                    k, s = tl.load(keep_of + pair, real, 0.0), tl.load(swap_of + pair, real, 0.0)
-                    a, b = tl.load(low, real, 0.0), tl.load(high, real, 0.0)
-                    tl.store(differences + pair.to(tl.int64) * COLUMNS + local, a - b, real)
-                    tl.store(low, k * a + s * b, real)
-                    tl.store(high, s * a + k * b, real)
-                    p += PAIRS
-                p = stop
-                layer += 1
-                tl.debug_barrier()
-            w = 0
-            while w < n:
-                wire = w + lane
-                valid = (wire < n) & (column < c)
-                g = entered(grads + whole, wire.to(tl.int64), column, valid, c, False)
-                tl.store(wires + wire * COLUMNS + local, g, wire < n)
-                w += PAIRS
-            tl.debug_barrier()
+            enter(at, COLUMNS, True, payload + whole, column, n, c, IDENTITY, PAIRS)
+            swap_all(
+                at, COLUMNS, True, keep_of, swap_of, lows, highs, offsets, depth, kept, True, PAIRS
+            )  # fmt: skip
+            enter(at, COLUMNS, True, grads + whole, column, n, c, False, PAIRS)
             stop, layer = size, depth
             while layer > 0:
                 layer -= 1
@@ -265,10 +262,9 @@ def carry_gradients(
                 while p < stop:
                     pair = p + lane
                     real = pair < stop
-                    low = wires + tl.load(lows + pair, real, 0) * COLUMNS + local
-                    high = wires + tl.load(highs + pair, real, 0) * COLUMNS + local
+                    low, high = ends(at, COLUMNS, lows, highs, pair, real)
                     k, s = tl.load(keep_of + pair, real, 0.0), tl.load(swap_of + pair, real, 0.0)
-                    d = tl.load(differences + pair.to(tl.int64) * COLUMNS + local, real, 0.0)
+                    d = tl.load(kept + pair.to(tl.int64) * COLUMNS, real, 0.0)
                     g, h = tl.load(low, real, 0.0), tl.load(high, real, 0.0)
                     of_gate = tl.sum((g - h) * d, 1, keep_dims=True)
                     of_gate += tl.load(grad_of + pair, real, 0.0)
@@ -281,10 +277,10 @@ def carry_gradients(
             if not IDENTITY:
                 w = 0
                 while w < n:
-                    wire = w + lane
+                    wire = (w + lane).to(tl.int64)
                     valid = (wire < n) & (column < c)
-                    g = tl.load(wires + wire * COLUMNS + local, wire < n, 0.0)
-                    tl.store(grad_payload + whole + wire.to(tl.int64) * c + column, g, valid)
+                    g = tl.load(at + wire * COLUMNS, wire < n, 0.0)
+                    tl.store(grad_payload + whole + wire * c + column, g, valid)
                     w += PAIRS
                 tl.debug_barrier()
             block += shares
@@ -300,6 +296,34 @@ def carry_gradients(
 def from_partners(x, partner, WIRES: tl.constexpr, COLUMNS: tl.constexpr):
     """What the partner of every wire has, [WIRES, COLUMNS]."""
     return tl.gather(x, tl.broadcast_to(partner, (WIRES, COLUMNS)), 0)
+
+
+@triton.jit
+def met(keep, swap, partners, places, layer, wire, WIRES: tl.constexpr):
+    """Whom every wire meets in a layer, the number of their comparator, and its gates."""
+    partner = tl.load(partners + layer * WIRES + wire)
+    place = tl.load(places + layer * WIRES + wire)
+    k, s = tl.load(keep + place, place >= 0, 1.0), tl.load(swap + place, place >= 0, 0.0)
+    return partner, place, k, s
+
+
+@triton.jit
+def swap_lanes(
+    x, keep, swap, partners, places, depth, wire, differences,
+    SAVE: tl.constexpr, WIRES: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """The wires x after all layers; if SAVE keep what each differs from its partner in a layer."""
+    local = tl.arange(0, COLUMNS)[None, :]
+    layer = 0
+    while layer < depth:
+        partner, _, k, s = met(keep, swap, partners, places, layer, wire, WIRES)
+        other = from_partners(x, partner, WIRES, COLUMNS)
+        if SAVE:
+            tl.store(differences + local * WIRES + wire, x - other)
+            differences += COLUMNS * WIRES
+        x = k * x + s * other
+        layer += 1
+    return x
 
 
 @triton.jit(do_not_specialize=["size", "depth", "blocks"])
@@ -319,13 +343,7 @@ def carry_lanes(
     keep += row * size
     swap += row * size
     x = entered(payload + row * n * c, wire, column, valid, c, IDENTITY)
-    layer = 0
-    while layer < depth:
-        partner = tl.load(partners + layer * WIRES + wire)
-        place = tl.load(places + layer * WIRES + wire)
-        k, s = tl.load(keep + place, place >= 0, 1.0), tl.load(swap + place, place >= 0, 0.0)
-        x = k * x + s * from_partners(x, partner, WIRES, COLUMNS)
-        layer += 1
+    x = swap_lanes(x, keep, swap, partners, places, depth, wire, out, False, WIRES, COLUMNS)
     tl.store(out + row * n * c + wire * c + column, x, valid)
 
 
@@ -355,26 +373,17 @@ def carry_lanes_gradients(
             column = block * COLUMNS + local
             valid = (wire < n) & (column < c)
             x = entered(payload + whole, wire, column, valid, c, IDENTITY)
-            kept, layer = differences, 0
-            while layer < depth:
-                partner = tl.load(partners + layer * WIRES + wire)
-                place = tl.load(places + layer * WIRES + wire)
-                k = tl.load(keep_of + place, place >= 0, 1.0)
-                s = tl.load(swap_of + place, place >= 0, 0.0)
-                other = from_partners(x, partner, WIRES, COLUMNS)
-                tl.store(kept + local * WIRES + wire, x - other)
-                x = k * x + s * other
-                kept += COLUMNS * WIRES
-                layer += 1
+            swap_lanes(
+                x, keep_of, swap_of, partners, places, depth, wire, differences,
+                True, WIRES, COLUMNS,
+            )  # fmt: skip
             tl.debug_barrier()
             g = entered(grads + whole, wire, column, valid, c, False)
+            kept, layer = differences + depth * (COLUMNS * WIRES), depth
             while layer > 0:
                 kept -= COLUMNS * WIRES
                 layer -= 1
-                partner = tl.load(partners + layer * WIRES + wire)
-                place = tl.load(places + layer * WIRES + wire)
-                k = tl.load(keep_of + place, place >= 0, 1.0)
-                s = tl.load(swap_of + place, place >= 0, 0.0)
+                partner, place, k, s = met(keep_of, swap_of, partners, places, layer, wire, WIRES)
                 d = tl.load(kept + local * WIRES + wire)
                 other = from_partners(g, partner, WIRES, COLUMNS)
                 of_gate = tl.sum((g - other) * d, 1, keep_dims=True)

@@ -1,0 +1,279 @@
+"""One renderer as the operators take it: a text that names it, and a table of numbers per image.
+
+The text is that of an instance, such as "gamma(shape=0.5).reversed.squared/yager(p=2.0)", so that
+operators of PyTorch, which know tensors, numbers and text, can carry it. What is a tensor stands in
+it as "{shift}", "{shape}", "{p}" or "{rate}", and its value is a column of the table, through which
+gradients come back. In place of a T-conorm, colours have "softmax(rate={rate})".
+
+The text chooses the compiled kernels (`Recipe`), and what it says about numbers is put into a row
+of the image table once and kept on the device (`image_table`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.tracing import constant
+
+if TYPE_CHECKING:
+    from gendr.rendering.coverage import Coverage
+    from gendr.tnorms import TConorm
+
+SOFTMAX = "softmax"  # in place of a family
+_FIELDS = ("shift", "shape", "p", "rate")  # of a text, in the order of the table's columns
+_OF_LAW = ("shift", "shape")
+
+
+# ---------------------------------------------------------------------------------------------
+# Text and table
+# ---------------------------------------------------------------------------------------------
+
+
+def described(
+    coverage: Coverage, tconorm: TConorm | None = None, rate: Tensor | None = None
+) -> tuple[str, Tensor]:
+    """The text of a renderer and its table [B, 1 + fields] float32; the first column is the scale.
+
+    Args:
+        coverage: by a law that is not the user's own.
+        tconorm: what joins faces; None for colours.
+        rate: [], of the softmax of colours.
+    """
+    dist = coverage.dist
+    law = cast("Any", dist.law).name
+    shape, shift = dist.shape_parameter, dist.total_shift()
+    family, p = (SOFTMAX, None) if tconorm is None else (tconorm.name, tconorm.given_p)
+    tensors = [x for x in (shift, shape, p, rate) if isinstance(x, Tensor)]
+    scale = coverage.scale.to(torch.float32)
+    # A part that is a tensor leaves its field open.
+    text = _text(
+        law,
+        "{shape}" if isinstance(shape, Tensor) else shape,
+        "{shift}" if isinstance(shift, Tensor) else shift,
+        dist.is_reversed,
+        dist.is_squared,
+        dist.art_exponent,
+        family,
+        "{p}" if isinstance(p, Tensor) else p,
+        rate is not None,
+    )
+    spread = [x.to(scale).reshape(()).expand_as(scale) for x in tensors]
+    return text, torch.stack([scale, *spread], -1)
+
+
+@constant
+def _text(
+    law: str,
+    shape: float | str | None,
+    shift: float | str,
+    is_reversed: bool,
+    is_squared: bool,
+    art: float,
+    family: str,
+    p: float | str | None,
+    with_rate: bool,
+) -> str:
+    """The text of a renderer, of its parts: numbers, or fields that are left open."""
+    words = [law if shape is None else f"{law}(shape={shape})"]
+    words += [f"shifted({shift})"] if shift else []
+    words += ["reversed"] * is_reversed + ["squared"] * is_squared
+    words += [f"art({art})"] if art else []
+    family += "" if p is None else f"(p={p})"
+    family += "(rate={rate})" if with_rate else ""
+    return f"{'.'.join(words)}/{family}"
+
+
+# ---------------------------------------------------------------------------------------------
+# What a text says
+# ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What the text of a renderer says about kernels and the table.
+
+    Attributes:
+        law: name of the base law.
+        family: name of the family, or `SOFTMAX`.
+        columns: names of the table's columns: "scale" and the fields that are open.
+    """
+
+    law: str
+    family: str
+    columns: tuple[str, ...]
+
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def of(text: str) -> Recipe:
+        """That of a text."""
+        dist, _, rule = text.partition("/")
+        fields = (name for name in _FIELDS if f"{{{name}}}" in text)
+        return Recipe(_first_word(dist), _first_word(rule), ("scale", *fields))
+
+    @property
+    def kind(self) -> str:
+        """How the family joins faces: by a generator, by the maximum or by the mean."""
+        from gendr import tnorms
+
+        return tnorms.family(self.family).kind
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether forward and backward kernels must find the same bits: for ties of the maximum."""
+        return self.family != SOFTMAX and self.kind == "max"
+
+    def forward(self) -> dict[str, Any]:
+        """The compiled functions of the forward kernel."""
+        from gendr.distributions import triton as laws
+        from gendr.tnorms import triton as families
+
+        functions: dict[str, Any] = {"CDF": laws.tails(self.law)}
+        if self.family == SOFTMAX:
+            return functions
+        joined = self.kind == "archimedean"
+        return functions | {
+            "GENERATOR": families.generator_twin(self.family) if joined else None,
+            "INVERSE": families.inverse_twin(self.family) if joined else None,
+            "KIND": self._kind_number(),
+        }
+
+    def backward(self, scalars: bool) -> dict[str, Any]:
+        """The compiled functions of the backward kernel, with those of open fields if wanted."""
+        from gendr.distributions import triton as laws
+        from gendr.tnorms import triton as families
+
+        with_shape, with_p = (scalars and x in self.columns for x in ("shape", "p"))
+        functions: dict[str, Any] = {
+            "CDF": laws.tails(self.law),
+            "PDF": laws.density(self.law),
+            "DSHAPE": laws.shape_slope(self.law) if with_shape else None,
+            "SCALARS": scalars,
+        }
+        if self.family == SOFTMAX:
+            return functions
+        joined = self.kind == "archimedean"
+        return functions | {
+            "WEIGHT": families.weight_twin(self.family) if joined else None,
+            "WEIGHT_P": families.weight_p_twin(self.family) if with_p else None,
+            "KIND": self._kind_number(),
+        }
+
+    def _kind_number(self) -> int:
+        from gendr.rendering.backends.triton import shared_kernels as shared
+
+        numbers = {
+            "max": shared.MAXIMUM,
+            "mean": shared.MEAN,
+            "archimedean": shared.ARCHIMEDEAN,
+        }
+        return numbers[self.kind].value
+
+    def in_columns(self, sums: Tensor) -> Tensor:
+        """Gradients in the order of the table's columns.
+
+        Args:
+            sums: [B, GRAD_COLUMNS], as the kernels order them.
+        """
+        from gendr.rendering.backends.triton import shared_kernels as shared
+
+        places = {
+            "scale": shared.GRAD_SCALE,
+            "shift": shared.GRAD_SHIFT,
+            "shape": shared.GRAD_SHAPE,
+            "p": shared.GRAD_LAST,
+            "rate": shared.GRAD_LAST,
+        }
+        return torch.stack([sums[:, places[name].value] for name in self.columns], -1)
+
+
+def _first_word(text: str) -> str:
+    found = re.match(r"\w+", text)
+    assert found is not None  # `_text` wrote it
+    return found[0]
+
+
+# ---------------------------------------------------------------------------------------------
+# The image table
+# ---------------------------------------------------------------------------------------------
+
+
+def image_table(text: str, table: Tensor, cutoff: float) -> Tensor:
+    """What the kernels read about every image, [B, IMAGE_COLUMNS] float32.
+
+    The host reads nothing back from the device, unless the law has a field that is open: its reach
+    and its constants are computed on the host.
+
+    Args:
+        text: of the renderer.
+        table: [B, columns].
+        cutoff: coverage at or below it counts as 0.
+    """
+    from gendr.rendering.backends.triton import shared_kernels as shared
+
+    recipe = Recipe.of(text)
+    if not len(table):
+        return table.new_empty(0, shared.IMAGE_COLUMNS.value)
+    if any(name in recipe.columns for name in _OF_LAW):
+        values = dict(zip(recipe.columns, table[0].tolist(), strict=True))
+        for name in _OF_LAW:
+            if name in values:
+                text = text.replace(f"{{{name}}}", repr(values[name]))
+    constants, power = _constants(text, cutoff, len(table), table.device)
+    images = constants.clone()
+    images[:, shared.RADIUS.value] *= table[:, 0] ** power
+    places = {
+        "scale": shared.SCALE,
+        "shift": shared.SHIFT,
+        "shape": shared.SHAPE,
+        "p": shared.FAMILY_P,
+        "rate": shared.RATE,
+    }
+    for column, name in enumerate(recipe.columns):
+        images[:, places[name].value] = table[:, column]
+    return images
+
+
+@lru_cache(maxsize=64)
+def _constants(text: str, cutoff: float, images: int, device: torch.device) -> tuple[Tensor, float]:
+    """The image table at scale 1 without open fields, and the power of the scale in the radius.
+
+    Args:
+        text: of the renderer; no field of its law is open.
+        cutoff: coverage at or below it counts as 0.
+        images: B.
+        device: where the table is to be.
+    """
+    from gendr.distributions import get
+    from gendr.distributions import triton as laws
+    from gendr.rendering.backends.triton import shared_kernels as shared
+    from gendr.tnorms import tconorm
+
+    dist_text, _, rule = text.partition("/")
+    dist = get(dist_text)
+    given = dist.shape_parameter
+    law = Recipe.of(text).law
+    shape, constant, psi = (0.0, 0.0, 0.0) if given is None else laws.parameters(law, float(given))
+    with_p = not rule.startswith(SOFTMAX) and "{" not in rule
+    columns = {
+        shared.SHIFT: dist.total_shift(),
+        shared.RADIUS: float(dist.radius(1.0, cutoff)),
+        shared.FAMILY_P: (tconorm(rule).given_p or 0.0) if with_p else 0.0,
+        shared.SHAPE: shape,
+        shared.CONSTANT: constant,
+        shared.PSI: psi,
+        shared.REVERSED: float(dist.is_reversed),
+        shared.SQUARED: float(dist.is_squared),
+        shared.ART: dist.art_exponent,
+        shared.CUTOFF: cutoff,
+    }
+    table = torch.zeros(images, shared.IMAGE_COLUMNS.value)
+    for column, value in columns.items():
+        table[:, column.value] = value
+    power = 0.5 if dist.is_squared else 1 / (1 - dist.art_exponent)
+    return table.to(device), power
