@@ -3,6 +3,7 @@
 import importlib.util
 import os
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch

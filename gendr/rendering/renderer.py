@@ -22,6 +22,7 @@ from gendr.rendering.geometry import (
     CameraSpace,
     camera_space,
     can_leave_out,
+    common_batch,
     depth_limits,
     screen_surfaces,
 )

@@ -35,21 +35,21 @@ def function(name: str, kind: Kind) -> Any:
     return compiled(body(name, kind, float32=True))
 
 
-def generator_twin(name: str) -> Any:
+def generator_function(name: str) -> Any:
     """The generator of a family."""
     return function(name, "generator")
 
 
-def inverse_twin(name: str) -> Any:
+def inverse_function(name: str) -> Any:
     """The inverse of the generator, with the complement."""
     return function(name, "inverse")
 
 
-def weight_twin(name: str) -> Any:
+def weight_function(name: str) -> Any:
     """g'(a) / g'(A) of a family."""
     return function(name, "weight")
 
 
-def weight_p_twin(name: str) -> Any:
+def weight_p_function(name: str) -> Any:
     """(dg/dp)(a) / g'(A) of a family with p."""
     return function(name, "weight_p")

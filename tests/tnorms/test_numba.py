@@ -1,4 +1,4 @@
-"""The compiled twins against the classes, and their guards."""
+"""The compiled functions against the classes, and their guards."""
 
 import ctypes
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gendr.testing.tconorms import ARCHIMEDEAN, PARAMETRIC
-from gendr.tnorms import numba as twins
+from gendr.tnorms import numba as functions
 
 DOUBLES = ctypes.POINTER(ctypes.c_double)
 
@@ -33,16 +33,16 @@ def members():
 
 
 @pytest.mark.parametrize("t", ARCHIMEDEAN, ids=str)
-def test_twins_equal_the_classes(t):
+def test_compiled_functions_equal_the_classes(t):
     arrays = members()
     tensors = [torch.from_numpy(x) for x in arrays]
-    generator = call(twins.generator_address(t.name), *arrays[:2], p=number(t))
+    generator = call(functions.generator_address(t.name), *arrays[:2], p=number(t))
     np.testing.assert_allclose(generator, t.generator(*tensors[:2]), rtol=1e-13, atol=0)
-    weight = call(twins.weight_address(t.name), *arrays, p=number(t))
+    weight = call(functions.weight_address(t.name), *arrays, p=number(t))
     np.testing.assert_allclose(weight, t.weight(*tensors), rtol=1e-13, atol=1e-290)
     if t in PARAMETRIC:
-        weight_p = call(twins.weight_p_address(t.name), *arrays, p=number(t))
-        # Beside p = 1 the formula of Frank cancels, in the class and in the twin.
+        weight_p = call(functions.weight_p_address(t.name), *arrays, p=number(t))
+        # Beside p = 1 the formula of Frank cancels, in the class and in the function.
         atol = 1e-13 / min(1, abs(t.value - 1)) if t.name == "frank" else 1e-13
         np.testing.assert_allclose(weight_p, t.weight_p(*tensors), rtol=1e-13, atol=atol)
 
@@ -52,15 +52,15 @@ def test_guards(t):
     ends = np.array([0, 5e-324, 1e-300, 1e-20, 0.5, 1])
     a = np.concatenate([ends, 1 - ends])
     s = np.concatenate([1 - ends, ends])
-    generator = call(twins.generator_address(t.name), a, s, p=number(t))
+    generator = call(functions.generator_address(t.name), a, s, p=number(t))
     assert (generator[a == 0] == 0).all()
     assert np.isinf(generator[s == 0]).all()
     assert (generator >= 0).all()
     i, j = map(np.ravel, np.meshgrid(np.arange(len(a)), np.arange(len(a))))
     arrays = a[i], s[i], a[j], s[j]
     closed = np.min(arrays, axis=0) == 0
-    addresses = [twins.weight_address(t.name)]
-    addresses += [twins.weight_p_address(t.name)] if t in PARAMETRIC else []
+    addresses = [functions.weight_address(t.name)]
+    addresses += [functions.weight_p_address(t.name)] if t in PARAMETRIC else []
     for address in addresses:
         w = call(address, *arrays, p=number(t))
         assert np.isfinite(w).all()
@@ -69,16 +69,16 @@ def test_guards(t):
 
 def test_average_takes_the_share_as_its_parameter():
     arrays = members()
-    assert (call(twins.generator_address("average"), *arrays[:2], p=0.25) == arrays[0]).all()
-    assert (call(twins.weight_address("average"), *arrays, p=0.25) == 0.25).all()
+    assert (call(functions.generator_address("average"), *arrays[:2], p=0.25) == arrays[0]).all()
+    assert (call(functions.weight_address("average"), *arrays, p=0.25) == 0.25).all()
     zero = [np.zeros(1), np.ones(1), np.ones(1) / 2, np.ones(1) / 2]
-    assert call(twins.weight_address("average"), *zero, p=0.25) == 0
+    assert call(functions.weight_address("average"), *zero, p=0.25) == 0
 
 
-def test_what_has_no_twin_says_so():
+def test_what_has_no_function_says_so():
     with pytest.raises(ValueError, match="the T-conorm max has no body 'generator'"):
-        twins.generator_address("max")
+        functions.generator_address("max")
     with pytest.raises(ValueError, match="einstein has no body 'weight_p'"):
-        twins.weight_p_address("einstein")
+        functions.weight_p_address("einstein")
     with pytest.raises(ValueError, match="no T-conorm 'yagr'; there are aczel_alsina, "):
-        twins.weight_address("yagr")
+        functions.weight_address("yagr")

@@ -1,4 +1,4 @@
-"""The Triton twins against the classes in float64: values to the ends of float32, edges, guards."""
+"""Triton functions against the classes in float64: values to the ends of float32, edges."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ triton = pytest.importorskip("triton", reason="Triton has no wheels for this pla
 import triton.language as tl  # noqa: E402  (after the skip)
 
 from gendr.tnorms import Frank  # noqa: E402
-from gendr.tnorms import triton as twins  # noqa: E402
+from gendr.tnorms import triton as functions  # noqa: E402
 
 DEVICE = "cpu" if triton.knobs.runtime.interpret else "cuda"
 BLOCK = 1024
@@ -24,39 +24,39 @@ parametric = pytest.mark.parametrize("t", PARAMETRIC, ids=str)
 
 
 @triton.jit
-def generator_kernel(a, s, p, out, n, TWIN: tl.constexpr, BLOCK: tl.constexpr):
+def generator_kernel(a, s, p, out, n, FUNCTION: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < n
-    g = TWIN(tl.load(a + i, inside), tl.load(s + i, inside), tl.load(p))
+    g = FUNCTION(tl.load(a + i, inside), tl.load(s + i, inside), tl.load(p))
     tl.store(out + i, g, inside)
 
 
 @triton.jit
-def inverse_kernel(t, p, total, rest, n, TWIN: tl.constexpr, BLOCK: tl.constexpr):
+def inverse_kernel(t, p, total, rest, n, FUNCTION: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < n
-    A, S = TWIN(tl.load(t + i, inside), tl.load(p))
+    A, S = FUNCTION(tl.load(t + i, inside), tl.load(p))
     tl.store(total + i, A, inside)
     tl.store(rest + i, S, inside)
 
 
 @triton.jit
-def weight_kernel(a, s, A, S, p, out, n, TWIN: tl.constexpr, BLOCK: tl.constexpr):
+def weight_kernel(a, s, A, S, p, out, n, FUNCTION: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < n
     member = tl.load(a + i, inside), tl.load(s + i, inside)
     total = tl.load(A + i, inside), tl.load(S + i, inside)
-    tl.store(out + i, TWIN(member[0], member[1], total[0], total[1], tl.load(p)), inside)
+    tl.store(out + i, FUNCTION(member[0], member[1], total[0], total[1], tl.load(p)), inside)
 
 
-def launch(kernel, twin, *arrays, p, outputs=1):
-    """The outputs of one twin, in float64, on arrays of float32 numbers."""
+def launch(kernel, function, *arrays, p, outputs=1):
+    """The outputs of one function, in float64, on arrays of float32 numbers."""
     inputs = [torch.as_tensor(x, dtype=torch.float32, device=DEVICE) for x in arrays]
     out = [torch.full_like(inputs[0], torch.nan) for _ in range(outputs)]
     n = len(inputs[0])
     p = torch.tensor([p], dtype=torch.float32, device=DEVICE)
     with np.errstate(all="ignore"):  # infinities are meant; the interpreter computes in NumPy
-        kernel[(triton.cdiv(n, BLOCK),)](*inputs, p, *out, n, TWIN=twin, BLOCK=BLOCK)
+        kernel[(triton.cdiv(n, BLOCK),)](*inputs, p, *out, n, FUNCTION=function, BLOCK=BLOCK)
     out = [x.double().cpu() for x in out]
     return out if outputs > 1 else out[0]
 
@@ -126,7 +126,7 @@ def close(actual, expected, rtol, atol=0.0):
 def test_generator_equals_the_class(t, least):
     t = single(t)
     a, s = coverage(300, least)
-    g = launch(generator_kernel, twins.generator_twin(t.name), a, s, p=number(t))
+    g = launch(generator_kernel, functions.generator_function(t.name), a, s, p=number(t))
     close(g, t.generator(a, s), tolerance(t, least))
 
 
@@ -136,7 +136,7 @@ def test_inverse_equals_the_class(t, least):
     t = single(t)
     sums = t.generator(*coverage(300, least)).float().double()
     sums = sums[(sums > TINY) & (sums < torch.inf)]
-    A, S = launch(inverse_kernel, twins.inverse_twin(t.name), sums, p=number(t), outputs=2)
+    A, S = launch(inverse_kernel, functions.inverse_function(t.name), sums, p=number(t), outputs=2)
     expected = t.inverse(sums)
     rtol = tolerance(t, least) * max(1, 1 / abs(t.p or 1))  # t^(1/p)
     close(A, expected[0], rtol)
@@ -149,11 +149,11 @@ def test_inverse_equals_the_class(t, least):
 def test_inverse_undoes_the_generator(t, least):
     t = single(t)
     a, s = coverage(300, least)
-    sums = launch(generator_kernel, twins.generator_twin(t.name), a, s, p=number(t))
+    sums = launch(generator_kernel, functions.generator_function(t.name), a, s, p=number(t))
     fits = (sums > TINY) & (sums < torch.inf)
     a, s, sums = a[fits], s[fits], sums[fits]
     assert len(a) > 0
-    A, S = launch(inverse_kernel, twins.inverse_twin(t.name), sums, p=number(t), outputs=2)
+    A, S = launch(inverse_kernel, functions.inverse_function(t.name), sums, p=number(t), outputs=2)
     rtol = tolerance(t, least) * max(1, 1 / abs(t.p or 1))
     close(A, a, rtol)
     close(S, s, rtol, atol=1e-6 if is_nilpotent(t) else 0)  # nilpotent: S is as fine as A
@@ -165,7 +165,7 @@ def test_inverse_undoes_the_generator(t, least):
 def test_weight_equals_the_class(t, least):
     t = single(t)
     arrays = members(1000, least)
-    w = launch(weight_kernel, twins.weight_twin(t.name), *arrays, p=number(t))
+    w = launch(weight_kernel, functions.weight_function(t.name), *arrays, p=number(t))
     close(w, t.weight(*arrays), tolerance(t, least))
 
 
@@ -174,7 +174,7 @@ def test_weight_equals_the_class(t, least):
 def test_weight_p_is_the_derivative(t, least):
     t = single(t)
     arrays = members(60, least)
-    w = launch(weight_kernel, twins.weight_p_twin(t.name), *arrays, p=number(t))
+    w = launch(weight_kernel, functions.weight_p_function(t.name), *arrays, p=number(t))
     close(w, exact_weight_p(t, *arrays), tolerance(t, least))
 
 
@@ -188,20 +188,20 @@ def ends():
 @pytest.mark.parametrize("t", [*ARCHIMEDEAN, Frank(49)], ids=str)
 def test_edges_of_the_generator_and_its_inverse(t):
     a, s = ends()
-    g = launch(generator_kernel, twins.generator_twin(t.name), a, s, p=number(t))
+    g = launch(generator_kernel, functions.generator_function(t.name), a, s, p=number(t))
     assert bool((g >= 0).all())  # and none is NaN
     assert bool((g[a == 0] == 0).all())
     assert bool((g[s == 0] == torch.inf).all())
     sums = torch.cat([g, torch.linspace(0, 60, 900), torch.tensor([1e38, torch.inf, 0.0])])
-    A, S = launch(inverse_kernel, twins.inverse_twin(t.name), sums, p=number(t), outputs=2)
+    A, S = launch(inverse_kernel, functions.inverse_function(t.name), sums, p=number(t), outputs=2)
     assert bool(((A >= 0) & (A <= 1) & (S >= 0) & (S <= 1)).all())
     assert A[-2:].tolist() == [1, 0]
     assert S[-2:].tolist() == [0, 1]
 
 
 def every_weight(t):
-    found = [twins.weight_twin(t.name)]
-    return [*found, twins.weight_p_twin(t.name)] if t in PARAMETRIC else found
+    found = [functions.weight_function(t.name)]
+    return [*found, functions.weight_p_function(t.name)] if t in PARAMETRIC else found
 
 
 @every_family
@@ -210,18 +210,20 @@ def test_edges_of_the_weights(t):
     i, j = (x.ravel() for x in torch.meshgrid(*[torch.arange(len(a))] * 2, indexing="ij"))
     arrays = a[i], s[i], a[j], s[j]
     closed = torch.stack(arrays).amin(0) <= 0
-    for twin in every_weight(t):
-        w = launch(weight_kernel, twin, *arrays, p=number(t))
+    for function in every_weight(t):
+        w = launch(weight_kernel, function, *arrays, p=number(t))
         assert bool(torch.isfinite(w).all())
         assert bool((w[closed] == 0).all())
 
 
 @triton.jit
-def rows_kernel(a, s, A, S, p, out, TWIN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def rows_kernel(
+    a, s, A, S, p, out, FUNCTION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
     row = tl.arange(0, ROWS)[:, None]
     i = row * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     total = tl.load(A + i), tl.load(S + i)
-    w = TWIN(tl.load(a + i), tl.load(s + i), total[0], total[1], tl.load(p + row))
+    w = FUNCTION(tl.load(a + i), tl.load(s + i), total[0], total[1], tl.load(p + row))
     tl.store(out + i, w)
 
 
@@ -230,27 +232,30 @@ def test_p_may_be_a_block(t):
     rows, columns = 4, 32
     arrays = [x.float().to(DEVICE) for x in members(rows * columns, 1e-3)]
     p = number(t) * torch.tensor([0.5, 1.0, 1.5, 2.5], device=DEVICE)
-    for twin in every_weight(t):
+    for function in every_weight(t):
         out = torch.full_like(arrays[0], torch.nan)
-        rows_kernel[(1,)](*arrays, p, out, TWIN=twin, ROWS=rows, COLUMNS=columns)
+        rows_kernel[(1,)](*arrays, p, out, FUNCTION=function, ROWS=rows, COLUMNS=columns)
         lines = [x.reshape(rows, columns) for x in arrays]
         expected = [
-            launch(weight_kernel, twin, *(x[k] for x in lines), p=p[k]) for k in range(rows)
+            launch(weight_kernel, function, *(x[k] for x in lines), p=p[k]) for k in range(rows)
         ]
         close(out.double().cpu(), torch.cat(expected), 1e-6)
 
 
 def test_average_takes_the_share_as_its_parameter():
     a, s, A, S = members(100, 1e-20)
-    launched = launch(generator_kernel, twins.generator_twin("average"), a, s, p=0.25)
+    launched = launch(generator_kernel, functions.generator_function("average"), a, s, p=0.25)
     torch.testing.assert_close(launched, a.float().double(), rtol=0, atol=0)
-    w = launch(weight_kernel, twins.weight_twin("average"), a, s, A, S, p=0.25)
+    w = launch(weight_kernel, functions.weight_function("average"), a, s, A, S, p=0.25)
     assert bool((w == 0.25).all())
     zero, one, half = torch.zeros(1), torch.ones(1), torch.full((1,), 0.5)
-    assert launch(weight_kernel, twins.weight_twin("average"), zero, one, half, half, p=0.25) == 0
+    assert (
+        launch(weight_kernel, functions.weight_function("average"), zero, one, half, half, p=0.25)
+        == 0
+    )
     # Saturated or not, the mean passes its gradient on.
     sums = torch.tensor([0.0, 1.0, 4.0])
-    A, S = launch(inverse_kernel, twins.inverse_twin("average"), sums, p=0.25, outputs=2)
+    A, S = launch(inverse_kernel, functions.inverse_function("average"), sums, p=0.25, outputs=2)
     assert A.tolist() == [0, 0.25, 1]
     assert S.tolist() == [1, 1, 1]
 
@@ -258,13 +263,13 @@ def test_average_takes_the_share_as_its_parameter():
 @pytest.mark.parametrize(
     ("find", "name", "missing"),
     [
-        (twins.generator_twin, "max", "generator"),
-        (twins.inverse_twin, "max", "inverse"),
-        (twins.weight_twin, "max", "weight"),
-        (twins.weight_p_twin, "einstein", "weight_p"),
-        (twins.weight_p_twin, "average", "weight_p"),
+        (functions.generator_function, "max", "generator"),
+        (functions.inverse_function, "max", "inverse"),
+        (functions.weight_function, "max", "weight"),
+        (functions.weight_p_function, "einstein", "weight_p"),
+        (functions.weight_p_function, "average", "weight_p"),
     ],
 )
-def test_what_has_no_twin_says_so(find, name, missing):
+def test_what_has_no_function_says_so(find, name, missing):
     with pytest.raises(ValueError, match=f"the T-conorm {name} has no body '{missing}'"):
         find(name)

@@ -138,8 +138,8 @@ class Recipe:
             return functions
         joined = self.kind == "archimedean"
         return functions | {
-            "GENERATOR": families.generator_twin(self.family) if joined else None,
-            "INVERSE": families.inverse_twin(self.family) if joined else None,
+            "GENERATOR": families.generator_function(self.family) if joined else None,
+            "INVERSE": families.inverse_function(self.family) if joined else None,
             "KIND": self._kind_number(),
         }
 
@@ -159,8 +159,8 @@ class Recipe:
             return functions
         joined = self.kind == "archimedean"
         return functions | {
-            "WEIGHT": families.weight_twin(self.family) if joined else None,
-            "WEIGHT_P": families.weight_p_twin(self.family) if with_p else None,
+            "WEIGHT": families.weight_function(self.family) if joined else None,
+            "WEIGHT_P": families.weight_p_function(self.family) if with_p else None,
             "KIND": self._kind_number(),
         }
 
