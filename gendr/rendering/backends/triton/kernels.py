@@ -1,4 +1,4 @@
-"""The Triton kernels of silhouettes: boxes and tile lists, alpha forward, its gradients, depth.
+"""The Triton kernels of silhouettes: boxes, alpha forward, its gradients, depth.
 
 - forward and depth: one program per screen tile walks the faces of its list, or all faces of its
   image, BLOCK_FACES at a time against all pixels of the tile;
@@ -37,6 +37,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
     coverage,
     covered,
     face_box,
+    list_of_tile,
     listed_faces,
     put,
     put_scalars,
@@ -49,7 +50,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
 )
 
 # -------------------------------------------------------------------------------------------------
-# Boxes and lists
+# Boxes
 # -------------------------------------------------------------------------------------------------
 
 
@@ -98,79 +99,30 @@ def face_boxes(
     tl.store(boxes + f * 4 + 3, tl.where(there, y1, 0), valid)
 
 
-@triton.jit
-def _tile_box(boxes, f, valid, row_first, row_last, TILE_H: tl.constexpr, TILE_W: tl.constexpr):
-    """First column and row of tiles, columns and number of the tiles that a face's box touches."""
-    x0, x1 = tl.load(boxes + f * 4, valid, 0), tl.load(boxes + f * 4 + 1, valid, 0)
-    y0, y1 = tl.load(boxes + f * 4 + 2, valid, 0), tl.load(boxes + f * 4 + 3, valid, 0)
-    column, row = x0 // TILE_W, tl.maximum(y0 // TILE_H, row_first)
-    columns = (x1 + TILE_W - 1) // TILE_W - column
-    rows = tl.minimum((y1 + TILE_H - 1) // TILE_H, row_last) - row
-    return column, row, columns, tl.where(x1 > x0, columns * tl.maximum(rows, 0), 0)
-
-
-@triton.jit(do_not_specialize=["faces", "row_first", "row_last"])
-def count_tiles(
-    boxes, counts, faces, row_first, row_last,
-    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """First pass: how many tiles of the rows of tiles row_first .. row_last - 1 a face touches."""
-    f = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    valid = f < faces
-    _, _, _, count = _tile_box(boxes, f, valid, row_first, row_last, TILE_H, TILE_W)
-    tl.store(counts + f, count, valid)
-
-
-@triton.jit(do_not_specialize=["first_face", "rows", "columns", "row_first", "row_last"])
-def list_tiles(
-    boxes, image_of_face, ends, tile_of_entry, face_of_entry,
-    first_face, rows, columns, row_first, row_last,
-    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Second pass: the tiles of face first_face + i, in its own slot, which ends at ends[i]."""
-    f = first_face + tl.program_id(0)
-    column, row, across, count = _tile_box(boxes, f, True, row_first, row_last, TILE_H, TILE_W)
-    image = tl.load(image_of_face + f)
-    slot = tl.load(ends + tl.program_id(0)) - count
-    first = 0
-    while first < count:
-        k = first + tl.arange(0, BLOCK)
-        across_or_one = tl.maximum(across, 1)
-        tile = (row + k // across_or_one) * columns + column + k % across_or_one
-        tl.store(tile_of_entry + slot + k, image * rows * columns + tile, k < count)
-        tl.store(face_of_entry + slot + k, tl.zeros_like(k) + f, k < count)
-        first += BLOCK
-
-
 # -------------------------------------------------------------------------------------------------
 # Alpha
 # -------------------------------------------------------------------------------------------------
 
 
-@triton.jit(
-    do_not_specialize=["first_tile", "listed", "height", "width"],
-    do_not_specialize_on_alignment=["stops"],  # which may be a slice of other numbers
-)
+@triton.jit(do_not_specialize=["height", "width"])
 def alpha_tiles(
     corners, images, starts, stops, list_of_faces, alpha, rest, ties,
-    first_tile, listed, height, width,
+    height, width,
     CDF: tl.constexpr, GENERATOR: tl.constexpr, INVERSE: tl.constexpr, KIND: tl.constexpr,
     N: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
 ):  # fmt: skip
     """Alpha, 1 - alpha and, for the maximum, the number of faces that reach it.
 
-    The faces of tile first_tile + i are list_of_faces[starts[i] : stops[i]], or where `listed` is
-    0 the faces starts[i] .. stops[i] - 1.
+    The faces of tile i are list_of_faces[starts[i] : stops[i]], or where starts[i] is negative the
+    faces -1 - starts[i] .. stops[i] - 1.
     """
     program = tl.program_id(0)
-    b, pixels, on, x, y = tile_pixels(
-        first_tile + program, height, width, tl.float32, TILE_H, TILE_W
-    )
+    b, pixels, on, x, y = tile_pixels(program, height, width, tl.float32, TILE_H, TILE_W)
     image = images + b * IMAGE_COLUMNS
     p, cutoff = tl.load(image + FAMILY_P), tl.load(image + CUTOFF)
     total = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float32)
     tied = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.int32)
-    k, stop = tl.load(starts + program), tl.load(stops + program)
+    k, stop, listed = list_of_tile(starts, stops, program)
     while k < stop:
         f, valid = listed_faces(k, stop, list_of_faces, listed, corners, N, BLOCK_FACES)
         a, s = covered(x, y, corners, f, valid, image, CDF, N)
@@ -276,13 +228,10 @@ def alpha_gradients(
 # -------------------------------------------------------------------------------------------------
 
 
-@triton.jit(
-    do_not_specialize=["first_tile", "listed", "height", "width"],
-    do_not_specialize_on_alignment=["stops"],  # which may be a slice of other numbers
-)
+@triton.jit(do_not_specialize=["height", "width"])
 def nearest_tiles(
     corners, planes, limits, starts, stops, list_of_faces, nearest,
-    first_tile, listed, height, width,
+    height, width,
     N: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
 ):  # fmt: skip
     """The nearest face that covers each pixel, -1 where there is none. All in float64.
@@ -291,12 +240,10 @@ def nearest_tiles(
     limits[f, :2] and must reach limits[f, 2], the far plane. Ties go to the lower face.
     """
     program = tl.program_id(0)
-    _image, pixels, on, x, y = tile_pixels(
-        first_tile + program, height, width, tl.float64, TILE_H, TILE_W
-    )
+    _image, pixels, on, x, y = tile_pixels(program, height, width, tl.float64, TILE_H, TILE_W)
     best = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float64) + float("-inf")
     face = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.int64) - 1
-    k, stop = tl.load(starts + program), tl.load(stops + program)
+    k, stop, listed = list_of_tile(starts, stops, program)
     while k < stop:
         f, valid = listed_faces(k, stop, list_of_faces, listed, corners, N, BLOCK_FACES)
         d, _, _, _, _, _ = signed_distance(x, y, corners, f, valid, N)

@@ -78,17 +78,24 @@ def tile_pixels(
 
 
 @triton.jit
+def list_of_tile(starts, stops, tile):
+    """First and last entry + 1 of a tile, and whether it has a list; see `listed_faces`."""
+    start = tl.load(starts + tile)
+    return tl.where(start < 0, -1 - start, start), tl.load(stops + tile), start >= 0
+
+
+@triton.jit
 def listed_faces(
     k, stop, list_of_faces, listed, corners, N: tl.constexpr, BLOCK_FACES: tl.constexpr
 ):
     """The faces [BLOCK_FACES, 1] of a tile from entry k on, and which of them are there.
 
-    The faces of a tile are list_of_faces[k : stop], or where `listed` is 0 the numbers themselves.
+    The faces of a tile are list_of_faces[k : stop], or if it has no list the numbers themselves.
     """
     entry = (k + tl.arange(0, BLOCK_FACES))[:, None]
     valid = entry < stop
-    f = tl.load(list_of_faces + tl.where(listed != 0, entry, 0), valid, 0)
-    f = tl.where(listed != 0, f, entry).to(tl.int64)
+    f = tl.load(list_of_faces + tl.where(listed, entry, 0), valid, 0)
+    f = tl.where(listed, f, entry).to(tl.int64)
     return f, valid & (tl.load(corners + f * (2 * N), valid, 0.0) < ABSENT)
 
 
