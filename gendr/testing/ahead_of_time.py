@@ -113,7 +113,7 @@ def specialisations() -> Iterator[Specialisation]:
     from gendr.tnorms import names as families
 
     for sides in (3, 4):
-        yield Specialisation("face_boxes", sides=sides)
+        yield Specialisation("face_tables", sides=sides)
         yield Specialisation("nearest_tiles", sides=sides)
     yield Specialisation("count_tiles")
     yield Specialisation("list_tiles")
@@ -168,7 +168,7 @@ def constants(x: Specialisation) -> dict[str, Any]:
     """The compile-time arguments of a specialisation, as the backend gives them."""
     from gendr.rendering.backends.triton.tiles import LAUNCH
 
-    blocks = {"face_boxes": 128, "count_tiles": 128, "list_tiles": 32}
+    blocks = {"face_tables": 128, "count_tiles": 128, "list_tiles": 32}
     every: dict[str, Any] = {
         "N": x.sides,
         "TILE_H": LAUNCH.tile[0],
@@ -198,7 +198,8 @@ def _recipe(x: Specialisation) -> Recipe:
 def _options(x: Specialisation) -> dict[str, Any]:
     from gendr.rendering.backends.triton.tiles import options
 
-    return options(exact=bool(x.law) and _recipe(x).is_exact)
+    exact = x.kernel == "face_tables" or (bool(x.law) and _recipe(x).is_exact)
+    return options(exact=exact)
 
 
 def _source(x: Specialisation) -> Any:

@@ -14,7 +14,7 @@ from gendr.testing.ahead_of_time import CAPABILITIES, Specialisation, specialisa
 
 # The default instance, as it is compiled with and without gradients.
 DEFAULT = [
-    *(Specialisation(kernel) for kernel in ("face_boxes", "count_tiles", "list_tiles")),
+    *(Specialisation(kernel) for kernel in ("face_tables", "count_tiles", "list_tiles")),
     Specialisation("nearest_tiles"),
     Specialisation("softmax_tiles", "uniform"),
     Specialisation("softmax_gradients", "uniform"),
