@@ -126,7 +126,7 @@ def specialisations() -> Iterator[Specialisation]:
     from gendr.tnorms import names as families
 
     for sides in (3, 4):
-        yield Specialisation("face_boxes", sides=sides)
+        yield Specialisation("face_tables", sides=sides)
         yield Specialisation("nearest_tiles", sides=sides)
     for kernel in LISTING:
         yield Specialisation(kernel)
@@ -187,7 +187,7 @@ def constants(x: Specialisation) -> dict[str, Any]:
         "TILE_H": LAUNCH.tile[0],
         "TILE_W": LAUNCH.tile[1],
         "BLOCK_FACES": max(1, LAUNCH.block_faces // (2 if x.kernel == "nearest_tiles" else 1)),
-        "BLOCK": 128 if x.kernel == "face_boxes" else LAUNCH.block_pixels,
+        "BLOCK": 128 if x.kernel == "face_tables" else LAUNCH.block_pixels,
         "ATOMIC": False,
     }
     every |= LISTING.get(x.kernel, {})
@@ -214,7 +214,8 @@ def _options(x: Specialisation) -> dict[str, Any]:
 
     if x.kernel in LISTING:
         return {"num_warps": LISTING[x.kernel]["num_warps"], "enable_fp_fusion": True}
-    return options(exact=bool(x.law) and _recipe(x).is_exact)
+    exact = x.kernel == "face_tables" or (bool(x.law) and _recipe(x).is_exact)
+    return options(exact=exact)
 
 
 def _source(x: Specialisation) -> Any:

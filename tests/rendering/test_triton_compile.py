@@ -14,7 +14,7 @@ from gendr.testing.ahead_of_time import CAPABILITIES, LISTING, Specialisation, s
 
 # The default instance, as it is compiled with and without gradients.
 DEFAULT = [
-    *(Specialisation(kernel) for kernel in ("face_boxes", *LISTING)),
+    *(Specialisation(kernel) for kernel in ("face_tables", *LISTING)),
     Specialisation("nearest_tiles"),
     Specialisation("softmax_tiles", "uniform"),
     Specialisation("softmax_gradients", "uniform"),

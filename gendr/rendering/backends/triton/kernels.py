@@ -36,10 +36,12 @@ from gendr.rendering.backends.triton.shared_kernels import (
     box_pixels,
     coverage,
     covered,
+    edges_of,
     face_box,
     list_of_tile,
     listed_faces,
     put,
+    put_box,
     put_scalars,
     put_three,
     row_of,
@@ -55,48 +57,33 @@ from gendr.rendering.backends.triton.shared_kernels import (
 
 
 @triton.jit(do_not_specialize=["faces", "height", "width"])
-def face_boxes(
-    corners,
-    image_of_face,
-    images,
-    boxes,
-    faces,
-    height,
-    width,
-    N: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Pixel boxes [x0, x1) x [y0, y1) that hold all pixel centres within the radius of a face."""
-    f = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+def face_tables(
+    corners, image_of_face, images, edges, boxes, faces, height, width,
+    N: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The row of every face in the table of edges, and its box; see `edges_of` and `put_box`."""
+    f = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
     valid = f < faces
     image = tl.load(image_of_face + f, valid, 0)
     radius = tl.load(images + image * IMAGE_COLUMNS + RADIUS, valid, 0.0)
-    x_low = tl.load(corners + f * (2 * N), valid, 0.0)
-    y_low = tl.load(corners + f * (2 * N) + 1, valid, 0.0)
-    there = valid & (x_low < ABSENT)
-    x_high, y_high = x_low, y_low
-    for k in tl.static_range(1, N):
-        x = tl.load(corners + f * (2 * N) + 2 * k, valid, 0.0)
-        y = tl.load(corners + f * (2 * N) + 2 * k + 1, valid, 0.0)
-        x_low, x_high = tl.minimum(x_low, x), tl.maximum(x_high, x)
-        y_low, y_high = tl.minimum(y_low, y), tl.maximum(y_high, y)
-    # Pixel j has its centre at (2j + 1 - width) / side; rounding is covered by the slack.
-    side = tl.minimum(height, width).to(tl.float32)
-    slack = radius + 2e-6 * (1.0 + tl.abs(x_low) + tl.abs(x_high) + tl.abs(y_low) + tl.abs(y_high))
-    columns, rows = width.to(tl.float32), height.to(tl.float32)
-    x_first = tl.ceil(((x_low - slack) * side + columns - 1.0) * 0.5)
-    x_last = tl.floor(((x_high + slack) * side + columns - 1.0) * 0.5)
-    y_first = tl.ceil((rows - 1.0 - (y_high + slack) * side) * 0.5)
-    y_last = tl.floor((rows - 1.0 - (y_low - slack) * side) * 0.5)
-    x0 = tl.minimum(tl.maximum(x_first, 0.0), columns).to(tl.int32)
-    x1 = tl.minimum(tl.maximum(x_last + 1.0, 0.0), columns).to(tl.int32)
-    y0 = tl.minimum(tl.maximum(y_first, 0.0), rows).to(tl.int32)
-    y1 = tl.minimum(tl.maximum(y_last + 1.0, 0.0), rows).to(tl.int32)
-    there = there & (x0 < x1) & (y0 < y1)
-    tl.store(boxes + f * 4, tl.where(there, x0, 0), valid)
-    tl.store(boxes + f * 4 + 1, tl.where(there, x1, 0), valid)
-    tl.store(boxes + f * 4 + 2, tl.where(there, y0, 0), valid)
-    tl.store(boxes + f * 4 + 3, tl.where(there, y1, 0), valid)
+    here = corners + f * (2 * N)
+    x_0, y_0 = tl.load(here, valid, 0.0), tl.load(here + 1, valid, 0.0)
+    x_1, y_1 = tl.load(here + 2, valid, 0.0), tl.load(here + 3, valid, 0.0)
+    x_2, y_2 = tl.load(here + 4, valid, 0.0), tl.load(here + 5, valid, 0.0)
+    x_3, y_3 = x_2, y_2
+    sides = tl.zeros([BLOCK], tl.float32) + 3.0
+    if N == 4:
+        x_3, y_3 = tl.load(here + 6, valid, 0.0), tl.load(here + 7, valid, 0.0)
+        # Faces that the near plane left whole repeat their last corner.
+        sides = tl.where((x_3 == x_2) & (y_3 == y_2), 3.0, 4.0)
+    there = valid & (x_0 < ABSENT)
+    sides = tl.where(there, sides, 0.0)
+    edges_of(edges, f, valid, sides, x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3)
+    x_low = tl.minimum(tl.minimum(x_0, x_1), tl.minimum(x_2, x_3))
+    x_high = tl.maximum(tl.maximum(x_0, x_1), tl.maximum(x_2, x_3))
+    y_low = tl.minimum(tl.minimum(y_0, y_1), tl.minimum(y_2, y_3))
+    y_high = tl.maximum(tl.maximum(y_0, y_1), tl.maximum(y_2, y_3))
+    put_box(boxes, f, valid, there, radius, x_low, x_high, y_low, y_high, height, width)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -94,6 +94,7 @@ class Tables:
     offsets: tuple[int, ...]
     image_of_face: Tensor  # [T] int32
     images: Tensor  # [B, IMAGE_COLUMNS] float32
+    edges: Tensor  # [T, FACE_COLUMNS] float32
     boxes: Tensor  # [T, 4] int32
     size: ImageSize
 
@@ -101,19 +102,20 @@ class Tables:
     def of(
         cls, corners: Tensor, offsets: tuple[int, ...], images: Tensor, size: ImageSize
     ) -> Tables:
-        """Corners in float32, and the boxes of the faces."""
+        """Corners in float32, and the edges and boxes of the faces."""
         from gendr.rendering.backends.triton import kernels
 
         corners = corners.detach().to(torch.float32).contiguous()
         count, sides = corners.shape[:2]
         index = image_of_face(offsets, corners.device)
+        edges = corners.new_empty(count, face_columns())
         boxes = torch.empty(count, 4, dtype=torch.int32, device=corners.device)
         run(
-            kernels.face_boxes, (runs(count, 128),), corners.device,
-            corners, index, images, boxes, count, size.height, size.width, N=sides, BLOCK=128,
-            **options(),
+            kernels.face_tables, (runs(count, 128),), corners.device,
+            corners, index, images, edges, boxes, count, size.height, size.width, N=sides,
+            BLOCK=128, **options(exact=True),
         )  # fmt: skip
-        return cls(corners, offsets, index, images, boxes, size)
+        return cls(corners, offsets, index, images, edges, boxes, size)
 
 
 def runs(count: int, block: int) -> int:
@@ -127,6 +129,14 @@ def image_columns() -> int:
     from gendr.rendering.backends.triton import shared_kernels as shared
 
     return shared.IMAGE_COLUMNS.value
+
+
+@cache
+def face_columns() -> int:
+    """Columns of the table of edges, as a plain number."""
+    from gendr.rendering.backends.triton import shared_kernels as shared
+
+    return shared.FACE_COLUMNS.value
 
 
 def bare_images(count: int, radius: Tensor) -> Tensor:
