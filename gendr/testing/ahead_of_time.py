@@ -40,18 +40,31 @@ __all__ = [
 CAPABILITIES = (80, 90)  # compute capability times 10: Ampere, Hopper
 USUAL = ("uniform", "probabilistic")  # law and family of the default renderer
 
+# The kernels that list faces, and how they are compiled.
+LISTING: dict[str, dict[str, int]] = {
+    "count_faces": {"LOOK": 256, "BLOCK": 32, "num_warps": 1},
+    "prefix_chunks": {"BLOCK_CHUNKS": 32, "BLOCK_TILES": 32, "num_warps": 1},
+    "scan_tiles": {"BLOCK": 1024, "num_warps": 4},
+    "fill_lists": {"LOOK": 256, "BLOCK": 32, "num_warps": 1},
+    "count_tiles": {"BLOCK": 128, "num_warps": 4},
+    "list_tiles": {"BLOCK": 32, "num_warps": 1},
+}
+
 # The arguments of kernels that are int32, or pointers to int32; all others point to float32.
 _INT32 = {
-    "faces", "height", "width", "rows", "columns", "row_first", "row_last", "first_face",
-    "first_tile", "listed", "shares",
+    "capacity", "columns", "every", "faces", "first_face", "height", "row_first", "row_last",
+    "rows", "shares", "tiles", "width",
 }  # fmt: skip
 _INT32_POINTERS = {
-    "boxes", "counts", "face_of_entry", "image_of_face", "list_of_faces", "starts", "stops", "ties",
-    "tile_of_entry",
+    "boxes", "chunks", "counts", "face_of_entry", "first_chunks", "image_of_face", "list_of_faces",
+    "offsets", "starts", "stops", "ties", "tile_of_entry", "totals",
 }  # fmt: skip
 _POINTERS = {torch.float32: "*fp32", torch.int32: "*i32"}
 _OTHERS = {
     ("list_tiles", "ends"): "*i64",
+    ("scan_tiles", "needed"): "*i64",
+    ("softmax_gradients", "totals"): "*fp32",
+    ("softmax_tiles", "totals"): "*fp32",
     ("nearest_tiles", "corners"): "*fp64",
     ("nearest_tiles", "limits"): "*fp64",
     ("nearest_tiles", "nearest"): "*i64",
@@ -113,10 +126,10 @@ def specialisations() -> Iterator[Specialisation]:
     from gendr.tnorms import names as families
 
     for sides in (3, 4):
-        yield Specialisation("face_boxes", sides=sides)
+        yield Specialisation("face_tables", sides=sides)
         yield Specialisation("nearest_tiles", sides=sides)
-    yield Specialisation("count_tiles")
-    yield Specialisation("list_tiles")
+    for kernel in LISTING:
+        yield Specialisation(kernel)
     for law in laws():
         yield Specialisation("softmax_tiles", law)
         for scalars in (False, True):
@@ -144,10 +157,11 @@ def one_of_each_body() -> Iterator[Specialisation]:
 
 
 def _function(kernel: str) -> Any:
-    from gendr.rendering.backends.triton import kernels as _triton
-    from gendr.rendering.backends.triton import softmax_kernels as _triton_softmax
+    from gendr.rendering.backends.triton import kernels, list_kernels, softmax_kernels
 
-    return getattr(_triton_softmax if kernel.startswith("softmax") else _triton, kernel)
+    colours = kernel.startswith("softmax")
+    module = softmax_kernels if colours else list_kernels if kernel in LISTING else kernels
+    return getattr(module, kernel)
 
 
 def signature(kernel: str) -> dict[str, str]:
@@ -168,15 +182,15 @@ def constants(x: Specialisation) -> dict[str, Any]:
     """The compile-time arguments of a specialisation, as the backend gives them."""
     from gendr.rendering.backends.triton.tiles import LAUNCH
 
-    blocks = {"face_boxes": 128, "count_tiles": 128, "list_tiles": 32}
     every: dict[str, Any] = {
         "N": x.sides,
         "TILE_H": LAUNCH.tile[0],
         "TILE_W": LAUNCH.tile[1],
         "BLOCK_FACES": max(1, LAUNCH.block_faces // (2 if x.kernel == "nearest_tiles" else 1)),
-        "BLOCK": blocks.get(x.kernel, LAUNCH.block_pixels),
+        "BLOCK": 128 if x.kernel == "face_tables" else LAUNCH.block_pixels,
         "ATOMIC": False,
     }
+    every |= LISTING.get(x.kernel, {})
     if x.law:
         recipe = _recipe(x)
         every |= recipe.forward() | recipe.backward(x.scalars)
@@ -198,7 +212,10 @@ def _recipe(x: Specialisation) -> Recipe:
 def _options(x: Specialisation) -> dict[str, Any]:
     from gendr.rendering.backends.triton.tiles import options
 
-    return options(exact=bool(x.law) and _recipe(x).is_exact)
+    if x.kernel in LISTING:
+        return {"num_warps": LISTING[x.kernel]["num_warps"], "enable_fp_fusion": True}
+    exact = x.kernel == "face_tables" or (bool(x.law) and _recipe(x).is_exact)
+    return options(exact=exact)
 
 
 def _source(x: Specialisation) -> Any:

@@ -53,14 +53,14 @@ def _alpha(
     pixels = len(images) * image_size.pixels
     out, rest = corners.new_empty(pixels), corners.new_empty(pixels)
     ties = corners.new_empty(pixels if recipe.is_exact else 0, dtype=torch.int32)
-    for part in tiles.tile_lists(tables, tiling):
-        tiles.run(
-            kernels.alpha_tiles, (len(part.starts),), corners.device,
-            tables.corners, images, part.starts, part.stops, part.faces, out, rest, ties,
-            part.first_tile, int(part.listed), *size, **recipe.forward(),
-            N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
-            BLOCK_FACES=tiles.LAUNCH.block_faces, **tiles.options(exact=recipe.is_exact),
-        )  # fmt: skip
+    lists = tiles.tile_lists(tables, tiling)
+    tiles.run(
+        kernels.alpha_tiles, (len(lists.starts),), corners.device,
+        tables.corners, images, lists.starts, lists.stops, lists.faces, out, rest, ties,
+        *size, **recipe.forward(),
+        N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
+        BLOCK_FACES=tiles.LAUNCH.block_faces, **tiles.options(exact=recipe.is_exact),
+    )  # fmt: skip
     return out, rest, ties, tables.boxes, images
 
 

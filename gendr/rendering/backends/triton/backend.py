@@ -82,15 +82,14 @@ def pairs(
     tiling = tiles.Tiling.of(size, (1, 1))
 
     def listing(part: tiles.Part) -> Pairs:
-        lists = tiles.listed(tables, tiling, part)
+        first_tile, lists = tiles.listed(tables, tiling, part)
         counts = (lists.stops - lists.starts).to(torch.int64)
         pixels = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
-        pixels, face = pixels + lists.first_tile, lists.faces.to(torch.int64)
+        pixels, face = pixels + first_tile, lists.faces.to(torch.int64)
         with torch.no_grad():
             d = distance(faces, size, pixels, face)
             near = (d >= -radius[size.image_of(pixels)]).nonzero().squeeze(-1)
-        last = lists.first_tile + len(counts)
-        return Pairs(pixels[near], face[near], lists.first_tile, last)
+        return Pairs(pixels[near], face[near], first_tile, first_tile + len(counts))
 
     totals = tiles.per_image(
         tiles.tile_counts(tables, tiling, (0, tiling.rows)), faces.offsets
@@ -111,13 +110,13 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
     tables = tiles.Tables.of(corners, faces.offsets, images, size)
     tiling = tiles.Tiling.of(size, tiles.LAUNCH.tile)
     out = torch.empty(faces.images * size.pixels, dtype=torch.int64, device=corners.device)
-    for part in tiles.tile_lists(tables, tiling):
-        tiles.run(
-            kernels.nearest_tiles, (len(part.starts),), corners.device,
-            corners, planes.contiguous(), limits.contiguous(), part.starts, part.stops, part.faces,
-            out, part.first_tile, int(part.listed), size.height, size.width,
-            N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
-            # A float64 takes two registers.
-            BLOCK_FACES=max(1, tiles.LAUNCH.block_faces // 2), **tiles.options(),
-        )  # fmt: skip
+    lists = tiles.tile_lists(tables, tiling)
+    tiles.run(
+        kernels.nearest_tiles, (len(lists.starts),), corners.device,
+        corners, planes.contiguous(), limits.contiguous(), lists.starts, lists.stops, lists.faces,
+        out, size.height, size.width,
+        N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
+        # A float64 takes two registers.
+        BLOCK_FACES=max(1, tiles.LAUNCH.block_faces // 2), **tiles.options(),
+    )  # fmt: skip
     return out.reshape(faces.images, size.height, size.width)

@@ -1,4 +1,4 @@
-"""The Triton kernels of silhouettes: boxes and tile lists, alpha forward, its gradients, depth.
+"""The Triton kernels of silhouettes: boxes, alpha forward, its gradients, depth.
 
 - forward and depth: one program per screen tile walks the faces of its list, or all faces of its
   image, BLOCK_FACES at a time against all pixels of the tile;
@@ -36,9 +36,12 @@ from gendr.rendering.backends.triton.shared_kernels import (
     box_pixels,
     coverage,
     covered,
+    edges_of,
     face_box,
+    list_of_tile,
     listed_faces,
     put,
+    put_box,
     put_scalars,
     put_three,
     row_of,
@@ -49,97 +52,38 @@ from gendr.rendering.backends.triton.shared_kernels import (
 )
 
 # -------------------------------------------------------------------------------------------------
-# Boxes and lists
+# Boxes
 # -------------------------------------------------------------------------------------------------
 
 
 @triton.jit(do_not_specialize=["faces", "height", "width"])
-def face_boxes(
-    corners,
-    image_of_face,
-    images,
-    boxes,
-    faces,
-    height,
-    width,
-    N: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Pixel boxes [x0, x1) x [y0, y1) that hold all pixel centres within the radius of a face."""
-    f = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+def face_tables(
+    corners, image_of_face, images, edges, boxes, faces, height, width,
+    N: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The row of every face in the table of edges, and its box; see `edges_of` and `put_box`."""
+    f = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
     valid = f < faces
     image = tl.load(image_of_face + f, valid, 0)
     radius = tl.load(images + image * IMAGE_COLUMNS + RADIUS, valid, 0.0)
-    x_low = tl.load(corners + f * (2 * N), valid, 0.0)
-    y_low = tl.load(corners + f * (2 * N) + 1, valid, 0.0)
-    there = valid & (x_low < ABSENT)
-    x_high, y_high = x_low, y_low
-    for k in tl.static_range(1, N):
-        x = tl.load(corners + f * (2 * N) + 2 * k, valid, 0.0)
-        y = tl.load(corners + f * (2 * N) + 2 * k + 1, valid, 0.0)
-        x_low, x_high = tl.minimum(x_low, x), tl.maximum(x_high, x)
-        y_low, y_high = tl.minimum(y_low, y), tl.maximum(y_high, y)
-    # Pixel j has its centre at (2j + 1 - width) / side; rounding is covered by the slack.
-    side = tl.minimum(height, width).to(tl.float32)
-    slack = radius + 2e-6 * (1.0 + tl.abs(x_low) + tl.abs(x_high) + tl.abs(y_low) + tl.abs(y_high))
-    columns, rows = width.to(tl.float32), height.to(tl.float32)
-    x_first = tl.ceil(((x_low - slack) * side + columns - 1.0) * 0.5)
-    x_last = tl.floor(((x_high + slack) * side + columns - 1.0) * 0.5)
-    y_first = tl.ceil((rows - 1.0 - (y_high + slack) * side) * 0.5)
-    y_last = tl.floor((rows - 1.0 - (y_low - slack) * side) * 0.5)
-    x0 = tl.minimum(tl.maximum(x_first, 0.0), columns).to(tl.int32)
-    x1 = tl.minimum(tl.maximum(x_last + 1.0, 0.0), columns).to(tl.int32)
-    y0 = tl.minimum(tl.maximum(y_first, 0.0), rows).to(tl.int32)
-    y1 = tl.minimum(tl.maximum(y_last + 1.0, 0.0), rows).to(tl.int32)
-    there = there & (x0 < x1) & (y0 < y1)
-    tl.store(boxes + f * 4, tl.where(there, x0, 0), valid)
-    tl.store(boxes + f * 4 + 1, tl.where(there, x1, 0), valid)
-    tl.store(boxes + f * 4 + 2, tl.where(there, y0, 0), valid)
-    tl.store(boxes + f * 4 + 3, tl.where(there, y1, 0), valid)
-
-
-@triton.jit
-def _tile_box(boxes, f, valid, row_first, row_last, TILE_H: tl.constexpr, TILE_W: tl.constexpr):
-    """First column and row of tiles, columns and number of the tiles that a face's box touches."""
-    x0, x1 = tl.load(boxes + f * 4, valid, 0), tl.load(boxes + f * 4 + 1, valid, 0)
-    y0, y1 = tl.load(boxes + f * 4 + 2, valid, 0), tl.load(boxes + f * 4 + 3, valid, 0)
-    column, row = x0 // TILE_W, tl.maximum(y0 // TILE_H, row_first)
-    columns = (x1 + TILE_W - 1) // TILE_W - column
-    rows = tl.minimum((y1 + TILE_H - 1) // TILE_H, row_last) - row
-    return column, row, columns, tl.where(x1 > x0, columns * tl.maximum(rows, 0), 0)
-
-
-@triton.jit(do_not_specialize=["faces", "row_first", "row_last"])
-def count_tiles(
-    boxes, counts, faces, row_first, row_last,
-    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """First pass: how many tiles of the rows of tiles row_first .. row_last - 1 a face touches."""
-    f = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    valid = f < faces
-    _, _, _, count = _tile_box(boxes, f, valid, row_first, row_last, TILE_H, TILE_W)
-    tl.store(counts + f, count, valid)
-
-
-@triton.jit(do_not_specialize=["first_face", "rows", "columns", "row_first", "row_last"])
-def list_tiles(
-    boxes, image_of_face, ends, tile_of_entry, face_of_entry,
-    first_face, rows, columns, row_first, row_last,
-    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Second pass: the tiles of face first_face + i, in its own slot, which ends at ends[i]."""
-    f = first_face + tl.program_id(0)
-    column, row, across, count = _tile_box(boxes, f, True, row_first, row_last, TILE_H, TILE_W)
-    image = tl.load(image_of_face + f)
-    slot = tl.load(ends + tl.program_id(0)) - count
-    first = 0
-    while first < count:
-        k = first + tl.arange(0, BLOCK)
-        across_or_one = tl.maximum(across, 1)
-        tile = (row + k // across_or_one) * columns + column + k % across_or_one
-        tl.store(tile_of_entry + slot + k, image * rows * columns + tile, k < count)
-        tl.store(face_of_entry + slot + k, tl.zeros_like(k) + f, k < count)
-        first += BLOCK
+    here = corners + f * (2 * N)
+    x_0, y_0 = tl.load(here, valid, 0.0), tl.load(here + 1, valid, 0.0)
+    x_1, y_1 = tl.load(here + 2, valid, 0.0), tl.load(here + 3, valid, 0.0)
+    x_2, y_2 = tl.load(here + 4, valid, 0.0), tl.load(here + 5, valid, 0.0)
+    x_3, y_3 = x_2, y_2
+    sides = tl.zeros([BLOCK], tl.float32) + 3.0
+    if N == 4:
+        x_3, y_3 = tl.load(here + 6, valid, 0.0), tl.load(here + 7, valid, 0.0)
+        # Faces that the near plane left whole repeat their last corner.
+        sides = tl.where((x_3 == x_2) & (y_3 == y_2), 3.0, 4.0)
+    there = valid & (x_0 < ABSENT)
+    sides = tl.where(there, sides, 0.0)
+    edges_of(edges, f, valid, sides, x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3)
+    x_low = tl.minimum(tl.minimum(x_0, x_1), tl.minimum(x_2, x_3))
+    x_high = tl.maximum(tl.maximum(x_0, x_1), tl.maximum(x_2, x_3))
+    y_low = tl.minimum(tl.minimum(y_0, y_1), tl.minimum(y_2, y_3))
+    y_high = tl.maximum(tl.maximum(y_0, y_1), tl.maximum(y_2, y_3))
+    put_box(boxes, f, valid, there, radius, x_low, x_high, y_low, y_high, height, width)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -147,30 +91,25 @@ def list_tiles(
 # -------------------------------------------------------------------------------------------------
 
 
-@triton.jit(
-    do_not_specialize=["first_tile", "listed", "height", "width"],
-    do_not_specialize_on_alignment=["stops"],  # which may be a slice of other numbers
-)
+@triton.jit(do_not_specialize=["height", "width"])
 def alpha_tiles(
     corners, images, starts, stops, list_of_faces, alpha, rest, ties,
-    first_tile, listed, height, width,
+    height, width,
     CDF: tl.constexpr, GENERATOR: tl.constexpr, INVERSE: tl.constexpr, KIND: tl.constexpr,
     N: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
 ):  # fmt: skip
     """Alpha, 1 - alpha and, for the maximum, the number of faces that reach it.
 
-    The faces of tile first_tile + i are list_of_faces[starts[i] : stops[i]], or where `listed` is
-    0 the faces starts[i] .. stops[i] - 1.
+    The faces of tile i are list_of_faces[starts[i] : stops[i]], or where starts[i] is negative the
+    faces -1 - starts[i] .. stops[i] - 1.
     """
     program = tl.program_id(0)
-    b, pixels, on, x, y = tile_pixels(
-        first_tile + program, height, width, tl.float32, TILE_H, TILE_W
-    )
+    b, pixels, on, x, y = tile_pixels(program, height, width, tl.float32, TILE_H, TILE_W)
     image = images + b * IMAGE_COLUMNS
     p, cutoff = tl.load(image + FAMILY_P), tl.load(image + CUTOFF)
     total = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float32)
     tied = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.int32)
-    k, stop = tl.load(starts + program), tl.load(stops + program)
+    k, stop, listed = list_of_tile(starts, stops, program)
     while k < stop:
         f, valid = listed_faces(k, stop, list_of_faces, listed, corners, N, BLOCK_FACES)
         a, s = covered(x, y, corners, f, valid, image, CDF, N)
@@ -276,13 +215,10 @@ def alpha_gradients(
 # -------------------------------------------------------------------------------------------------
 
 
-@triton.jit(
-    do_not_specialize=["first_tile", "listed", "height", "width"],
-    do_not_specialize_on_alignment=["stops"],  # which may be a slice of other numbers
-)
+@triton.jit(do_not_specialize=["height", "width"])
 def nearest_tiles(
     corners, planes, limits, starts, stops, list_of_faces, nearest,
-    first_tile, listed, height, width,
+    height, width,
     N: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
 ):  # fmt: skip
     """The nearest face that covers each pixel, -1 where there is none. All in float64.
@@ -291,12 +227,10 @@ def nearest_tiles(
     limits[f, :2] and must reach limits[f, 2], the far plane. Ties go to the lower face.
     """
     program = tl.program_id(0)
-    _image, pixels, on, x, y = tile_pixels(
-        first_tile + program, height, width, tl.float64, TILE_H, TILE_W
-    )
+    _image, pixels, on, x, y = tile_pixels(program, height, width, tl.float64, TILE_H, TILE_W)
     best = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float64) + float("-inf")
     face = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.int64) - 1
-    k, stop = tl.load(starts + program), tl.load(stops + program)
+    k, stop, listed = list_of_tile(starts, stops, program)
     while k < stop:
         f, valid = listed_faces(k, stop, list_of_faces, listed, corners, N, BLOCK_FACES)
         d, _, _, _, _, _ = signed_distance(x, y, corners, f, valid, N)

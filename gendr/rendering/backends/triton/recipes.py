@@ -272,7 +272,7 @@ def _constants(text: str, cutoff: float, images: int, device: torch.device) -> t
         shared.ART: dist.art_exponent,
         shared.CUTOFF: cutoff,
     }
-    table = torch.zeros(images, shared.IMAGE_COLUMNS.value)
+    table = torch.zeros(images, shared.IMAGE_COLUMNS.value, dtype=torch.float32)
     for column, value in columns.items():
         table[:, column.value] = value
     power = 0.5 if dist.is_squared else 1 / (1 - dist.art_exponent)

@@ -35,6 +35,20 @@ GRAD_SHAPE = tl.constexpr(2)
 GRAD_LAST = tl.constexpr(3)  # p for silhouettes, the rate for colours
 GRAD_COLUMNS = tl.constexpr(4)
 
+# Columns of the float32 table with one row per face: first four sides of SIDE_COLUMNS each, then
+# what is said of the whole face. Side k runs from corner k to the next one; its direction is turned
+# so that the face lies to its left.
+CORNER = tl.constexpr(0)  # x, y of corner k
+MIDDLE = tl.constexpr(2)  # x, y of the middle of the side, rounded
+DIRECTION = tl.constexpr(4)  # x, y, of length 1; 0 for a side without length
+HALF = tl.constexpr(6)  # half its length
+OFFSET = tl.constexpr(7)  # height of the rounded middle over the side; `_FAR` without length
+SIDE_COLUMNS = tl.constexpr(8)
+SIDES = tl.constexpr(32)  # 3 or 4, or 0 for a face that is not there
+CEILING = tl.constexpr(33)  # no height counts more: a number below 0 for a face without area
+TURN = tl.constexpr(34)  # 1, or -1 where directions were turned
+FACE_COLUMNS = tl.constexpr(36)  # the last is not used
+
 # How faces are joined.
 ARCHIMEDEAN = tl.constexpr(0)
 MAXIMUM = tl.constexpr(1)
@@ -44,6 +58,7 @@ MEAN = tl.constexpr(2)
 # does not see, because dropping them would need the host to wait for their number.
 ABSENT = tl.constexpr(1e17)
 _SHORTEST = tl.constexpr(1e-36)  # an edge whose squared length is below it is a point
+_FAR = tl.constexpr(1e30)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -78,17 +93,24 @@ def tile_pixels(
 
 
 @triton.jit
+def list_of_tile(starts, stops, tile):
+    """First and last entry + 1 of a tile, and whether it has a list; see `listed_faces`."""
+    start = tl.load(starts + tile)
+    return tl.where(start < 0, -1 - start, start), tl.load(stops + tile), start >= 0
+
+
+@triton.jit
 def listed_faces(
     k, stop, list_of_faces, listed, corners, N: tl.constexpr, BLOCK_FACES: tl.constexpr
 ):
     """The faces [BLOCK_FACES, 1] of a tile from entry k on, and which of them are there.
 
-    The faces of a tile are list_of_faces[k : stop], or where `listed` is 0 the numbers themselves.
+    The faces of a tile are list_of_faces[k : stop], or if it has no list the numbers themselves.
     """
     entry = (k + tl.arange(0, BLOCK_FACES))[:, None]
     valid = entry < stop
-    f = tl.load(list_of_faces + tl.where(listed != 0, entry, 0), valid, 0)
-    f = tl.where(listed != 0, f, entry).to(tl.int64)
+    f = tl.load(list_of_faces + tl.where(listed, entry, 0), valid, 0)
+    f = tl.where(listed, f, entry).to(tl.int64)
     return f, valid & (tl.load(corners + f * (2 * N), valid, 0.0) < ABSENT)
 
 
@@ -108,6 +130,100 @@ def box_pixels(entry, b, x0, y0, across, height, width):
     side = tl.minimum(height, width)
     x = centre(column, width, side, 1, tl.float32)
     return pixels, x, centre(row, height, side, -1, tl.float32)
+
+
+# -------------------------------------------------------------------------------------------------
+# Tables of faces
+# -------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _put_side(row, valid, ax, ay, bx, by, turn):
+    """One side of a face's row, from (ax, ay) to (bx, by).
+
+    Swapped ends give the same middle, and the negative direction and offset, in every bit: both
+    faces that share a side find the same distance.
+    """
+    ux, uy = bx - ax, by - ay
+    square = ux * ux + uy * uy
+    long = square > _SHORTEST
+    inverse = tl.where(long, tl.div_rn(turn, tl.sqrt_rn(tl.where(long, square, 1.0))), 0.0)
+    ex, ey = ux * inverse, uy * inverse
+    mx, my = 0.5 * (ax + bx), 0.5 * (ay + by)
+    lost_x, lost_y = 0.5 * ((ax - mx) + (bx - mx)), 0.5 * ((ay - my) + (by - my))
+    tl.store(row + CORNER, ax, valid)
+    tl.store(row + CORNER + 1, ay, valid)
+    tl.store(row + MIDDLE, mx, valid)
+    tl.store(row + MIDDLE + 1, my, valid)
+    tl.store(row + DIRECTION, ex, valid)
+    tl.store(row + DIRECTION + 1, ey, valid)
+    tl.store(row + HALF, 0.5 * tl.abs(square * inverse), valid)
+    tl.store(row + OFFSET, tl.where(long, ey * lost_x - ex * lost_y, _FAR), valid)
+
+
+@triton.jit
+def edges_of(edges, f, valid, sides, x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3):
+    """Write the rows of some faces, given their corners on the screen.
+
+    For kernels that are compiled without fusing products into sums: else the area of a face whose
+    corners coincide is not 0, and faces that share a side do not agree.
+
+    Args:
+        edges: the table, [faces, FACE_COLUMNS].
+        f: the faces, a block of int64.
+        valid: which of them to write.
+        sides: float32: 3 or 4, or 0 for faces that are not there, whose corners may be anything.
+        x_0: of corner 0, float32, in NDC; and so on. Triangles repeat corner 2 as corner 3.
+    """
+    row = edges + f * FACE_COLUMNS
+    there, four = sides > 0.0, sides > 3.0
+    x_0, y_0 = tl.where(there, x_0, 0.0), tl.where(there, y_0, 0.0)
+    x_1, y_1 = tl.where(there, x_1, 0.0), tl.where(there, y_1, 0.0)
+    x_2, y_2 = tl.where(there, x_2, 0.0), tl.where(there, y_2, 0.0)
+    x_3, y_3 = tl.where(four, x_3, x_2), tl.where(four, y_3, y_2)
+    area = (x_1 - x_0) * (y_2 - y_0) - (y_1 - y_0) * (x_2 - x_0)
+    area += (x_2 - x_0) * (y_3 - y_0) - (y_2 - y_0) * (x_3 - x_0)
+    turn = tl.where(area < 0.0, -1.0, 1.0)
+    _put_side(row, valid, x_0, y_0, x_1, y_1, turn)
+    _put_side(row + SIDE_COLUMNS, valid, x_1, y_1, x_2, y_2, turn)
+    after_x, after_y = tl.where(four, x_3, x_0), tl.where(four, y_3, y_0)
+    _put_side(row + 2 * SIDE_COLUMNS, valid, x_2, y_2, after_x, after_y, turn)
+    _put_side(row + 3 * SIDE_COLUMNS, valid, x_3, y_3, x_0, y_0, turn)
+    tl.store(row + SIDES, sides, valid)
+    tl.store(row + CEILING, tl.where(area != 0.0, _FAR, -1e-37), valid)
+    tl.store(row + TURN, turn, valid)
+
+
+@triton.jit
+def put_box(boxes, f, valid, there, radius, x_low, x_high, y_low, y_high, height, width):
+    """Write pixel boxes [x0, x1) x [y0, y1) with all pixel centres within the radius of faces.
+
+    Args:
+        boxes: [faces, 4] int32. That of a face that is not `there` is empty.
+        f: the faces, a block of int64.
+        valid: which of them to write.
+        there: which of them are there.
+        radius: how far a face of the image reaches.
+        x_low: the least x of a face's corners; and so on.
+        height: of the image; and width.
+    """
+    # Pixel j has its centre at (2j + 1 - width) / side; rounding is covered by the slack.
+    side = tl.minimum(height, width).to(tl.float32)
+    slack = radius + 2e-6 * (1.0 + tl.abs(x_low) + tl.abs(x_high) + tl.abs(y_low) + tl.abs(y_high))
+    columns, rows = width.to(tl.float32), height.to(tl.float32)
+    x_first = tl.ceil(((x_low - slack) * side + columns - 1.0) * 0.5)
+    x_last = tl.floor(((x_high + slack) * side + columns - 1.0) * 0.5)
+    y_first = tl.ceil((rows - 1.0 - (y_high + slack) * side) * 0.5)
+    y_last = tl.floor((rows - 1.0 - (y_low - slack) * side) * 0.5)
+    x0 = tl.minimum(tl.maximum(x_first, 0.0), columns).to(tl.int32)
+    x1 = tl.minimum(tl.maximum(x_last + 1.0, 0.0), columns).to(tl.int32)
+    y0 = tl.minimum(tl.maximum(y_first, 0.0), rows).to(tl.int32)
+    y1 = tl.minimum(tl.maximum(y_last + 1.0, 0.0), rows).to(tl.int32)
+    there = there & (x0 < x1) & (y0 < y1)
+    tl.store(boxes + f * 4, tl.where(there, x0, 0), valid)
+    tl.store(boxes + f * 4 + 1, tl.where(there, x1, 0), valid)
+    tl.store(boxes + f * 4 + 2, tl.where(there, y0, 0), valid)
+    tl.store(boxes + f * 4 + 3, tl.where(there, y1, 0), valid)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -88,14 +88,14 @@ def _softmax(
     colours = corners.new_empty(pixels, 3)
     shares, totals, nearest = (corners.new_empty(pixels) for _ in range(3))
     attributes = attributes.contiguous()
-    for part in tiles.tile_lists(tables, tiling):
-        tiles.run(
-            kernels.softmax_tiles, (len(part.starts),), corners.device,
-            tables.corners, attributes, images, part.starts, part.stops, part.faces,
-            colours, shares, totals, nearest, part.first_tile, int(part.listed), *size,
-            **recipe.forward(), TILE_H=tiling.height, TILE_W=tiling.width,
-            BLOCK_FACES=tiles.LAUNCH.block_faces, **tiles.options(),
-        )  # fmt: skip
+    lists = tiles.tile_lists(tables, tiling)
+    tiles.run(
+        kernels.softmax_tiles, (len(lists.starts),), corners.device,
+        tables.corners, attributes, images, lists.starts, lists.stops, lists.faces,
+        colours, shares, totals, nearest, *size,
+        **recipe.forward(), TILE_H=tiling.height, TILE_W=tiling.width,
+        BLOCK_FACES=tiles.LAUNCH.block_faces, **tiles.options(),
+    )  # fmt: skip
     return colours, shares, totals, nearest, tables.boxes, images
 
 

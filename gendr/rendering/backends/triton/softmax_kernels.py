@@ -31,6 +31,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
     coverage,
     covered,
     face_box,
+    list_of_tile,
     listed_faces,
     put_scalars,
     put_three,
@@ -136,13 +137,10 @@ def _positive(w):
     return tl.where(w > 0.0, w, 1.0)
 
 
-@triton.jit(
-    do_not_specialize=["first_tile", "listed", "height", "width"],
-    do_not_specialize_on_alignment=["stops"],  # which may be a slice of other numbers
-)
+@triton.jit(do_not_specialize=["height", "width"])
 def softmax_tiles(
     corners, attributes, images, starts, stops, list_of_faces,
-    colours, backgrounds, totals, nearest, first_tile, listed, height, width,
+    colours, backgrounds, totals, nearest, height, width,
     CDF: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
 ):  # fmt: skip
     """Colours without the background's part [P, 3], its share [P], the sum of weights, and z*.
@@ -150,15 +148,13 @@ def softmax_tiles(
     The lists of faces are those of `alpha_tiles`.
     """
     program = tl.program_id(0)
-    b, pixels, on, x, y = tile_pixels(
-        first_tile + program, height, width, tl.float32, TILE_H, TILE_W
-    )
+    b, pixels, on, x, y = tile_pixels(program, height, width, tl.float32, TILE_H, TILE_W)
     image = images + b * IMAGE_COLUMNS
     cutoff, rate = tl.load(image + CUTOFF), tl.load(image + RATE)
     backdrop = tl.load(image + BACKDROP)
     zeros = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float32)
     front, total, red, green, blue = zeros + backdrop, zeros, zeros, zeros, zeros
-    k, stop = tl.load(starts + program), tl.load(stops + program)
+    k, stop, listed = list_of_tile(starts, stops, program)
     while k < stop:
         f, valid = listed_faces(k, stop, list_of_faces, listed, corners, 3, BLOCK_FACES)
         a, _ = covered(x, y, corners, f, valid, image, CDF, 3)
