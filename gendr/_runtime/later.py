@@ -7,33 +7,39 @@ from torch import Tensor
 
 
 class Later:
-    """A few int32 numbers on a device, and what the host last saw of them.
+    """A few numbers of a device that the host reads without waiting for them.
 
-    Attributes:
-        there: [count] int32 on the device, 0 at first.
+    Args:
+        device: theirs. Those of the CPU are there at once.
+        count: how many.
     """
 
-    def __init__(self, count: int, device: torch.device) -> None:
-        # Only pinned memory of the host is written while the host goes on.
-        pinned = device.type == "cuda"
-        with torch.inference_mode(False):
-            self.there: Tensor = torch.zeros(count, dtype=torch.int32, device=device)
-            self._here = torch.zeros(count, dtype=torch.int32, pin_memory=pinned)
+    def __init__(self, device: torch.device, count: int) -> None:
+        self.device = device
+        self.pending = False
+        if device.type == "cuda":
+            self.host = torch.empty(count, dtype=torch.int64, pin_memory=True)
+            self.event = torch.cuda.Event()
+        else:
+            self.host = torch.empty(count, dtype=torch.int64)
 
-    def send(self) -> None:
-        """Have the numbers copied to the host once the device has got here."""
-        self._here.copy_(self.there, non_blocking=True)
+    def send(self, numbers: Tensor) -> None:
+        """Copy numbers [count] int64 to the host; not while others are on their way."""
+        if self.pending:
+            return
+        self.host.copy_(numbers, non_blocking=True)
+        if self.device.type == "cuda":
+            self.event.record(torch.cuda.current_stream(self.device))
+        self.pending = True
 
-    def seen(self) -> list[int]:
-        """The numbers of the last copy that is finished."""
-        return self._here.tolist()
-
-    def clear(self) -> None:
-        """Set all to 0; the host may see the old numbers once more if a copy is under way."""
-        self.there.zero_()
-        self._here.zero_()
+    def read(self) -> list[int] | None:
+        """What was sent last, once; None if that is nothing new, or has not arrived."""
+        if not self.pending or (self.device.type == "cuda" and not self.event.query()):
+            return None
+        self.pending = False
+        return self.host.tolist()
 
 
-def is_recorded(tensor: Tensor) -> bool:
-    """Whether work on the tensor's device is now put into a CUDA graph rather than done."""
-    return tensor.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+def capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph is being captured: then nothing may be read."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_float, check_like, check_shape, dtype_name
-from gendr._runtime.later import is_recorded
+from gendr._runtime.later import capturing
 from gendr._runtime.tracing import matmul
 from gendr.mesh import conventions
 from gendr.mesh.camera_arguments import (
@@ -335,10 +335,10 @@ class Camera:
         versions = tuple(x._version for x in tensors)
         kept: tuple[Any, Tensor] | None = self.__dict__.get("_kept_projection")
         # A CUDA graph computes it anew at every replay.
-        if kept is None or kept[0] != versions or is_recorded(tensors[0]):
+        if kept is None or kept[0] != versions or capturing(self.device):
             with torch.inference_mode(False):
                 kept = versions, self._projection_of(*tensors)
-            if not is_recorded(tensors[0]):
+            if not capturing(self.device):
                 object.__setattr__(self, "_kept_projection", kept)
         return kept[1]
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_finite, check_like, check_number
+from gendr._runtime.later import capturing
 from gendr._runtime.tracing import lazy
 from gendr.rendering.aggregation import Aggregation, alpha
 from gendr.rendering.api import Dist, Scale, make_aggregation, parse_image_size, parse_scale
@@ -276,6 +277,7 @@ class Renderer(nn.Module):
         self._scale = parse_scale(scale, self.size, self._dist.is_squared)
         self._learn(learnable)
         self._has_looked = self._has_warned = False
+        self._last_aggregation: tuple[Any, Aggregation] | None = None
         self._moved_background: tuple[Tensor, Any, Tensor] | None = None
 
     def _learn(self, names: Sequence[str]) -> None:
@@ -372,9 +374,7 @@ class Renderer(nn.Module):
             number = self.scale
         else:
             number = parse_scale(scale, self.size, dist.is_squared)
-        aggregation = make_aggregation(
-            dist, self.tconorm, number, self.cutoff, images, mesh.vertices
-        )
+        aggregation = self._aggregation(dist, number, images, mesh.vertices)
         with torch.autocast(mesh.device.type, enabled=False):
             geometry = self._geometry(mesh, camera, faces)
         lighting = None if self.lighting is None else self.lighting.seen_by(camera)
@@ -385,6 +385,23 @@ class Renderer(nn.Module):
             return Blending(near, far, gamma, self.eps, self._moved(background, mesh.vertices))
 
         return Output(scene, aggregation, blended, self.shading, self.composite)
+
+    def _aggregation(
+        self, dist: Distribution, scale: float | Tensor, images: int, like: Tensor
+    ) -> Aggregation:
+        """That of the last call if nothing has changed; what a backend made of it is kept too."""
+        tconorm = self.tconorm
+        key = scale, self.cutoff, images, like.dtype, like.device
+        number = not isinstance(scale, Tensor) and not torch.compiler.is_compiling()
+        kept = self._last_aggregation
+        if number and kept is not None and kept[0] == key:
+            last = kept[1]
+            if last.coverage.dist is dist and last.tconorm is tconorm:
+                return last
+        made = make_aggregation(dist, tconorm, scale, self.cutoff, images, like)
+        if number and not capturing(like.device):
+            self._last_aggregation = key, made
+        return made
 
     def _geometry(
         self, mesh: Mesh, camera: Camera, faces: ScreenFaces | None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from gendr._runtime.later import Later, is_recorded
+from gendr._runtime.later import Later, capturing
 from gendr._runtime.tracing import is_plain
 from gendr._runtime.triton.launch import interpreted
 from gendr.rendering.backends.triton import tiles
@@ -74,7 +74,7 @@ def project(
     face_counts = mesh.face_counts * images if len(mesh) == 1 else mesh.face_counts
     offsets = (_offsets if tracing else _kept_offsets)(face_counts)
     vertex_offsets = (_offsets if tracing else _kept_offsets)(mesh.vertex_counts)
-    check = check and not tracing and not is_recorded(vertices)
+    check = check and not tracing and not capturing(vertices.device)
     if check:
         watch_of(vertices.device).raise_found()
     if tracing:  # it cannot look at the scene
@@ -108,10 +108,20 @@ _kept_offsets = lru_cache(maxsize=64)(_offsets)
 
 
 class Watch:
-    """What kernels found wrong with the vertices and cameras of a device."""
+    """What kernels found wrong with the vertices and cameras of a device.
+
+    Attributes:
+        found: [1] int64 on the device, bits of `project_kernels`.
+    """
 
     def __init__(self, device: torch.device) -> None:
-        self.device, self.found = device, Later(1, device)
+        self.device, self._later = device, Later(device, 1)
+        with torch.inference_mode(False):
+            self.found = torch.zeros(1, dtype=torch.int64, device=device)
+
+    def send(self) -> None:
+        """Have it copied to the host."""
+        self._later.send(self.found)
 
     def raise_found(self) -> None:
         """Raise for what the host knows by now, and forget it.
@@ -121,13 +131,14 @@ class Watch:
         """
         from gendr.rendering.backends.triton import project_kernels as kernels
 
-        (bits,) = self.found.seen()
-        if not bits:
+        bits = self._later.read()
+        if bits is None or not bits[0]:
             return
-        self.found.clear()
-        what = "vertices of a mesh" if bits & kernels.BAD_VERTICES.value else "matrices of a camera"
+        self.found.zero_()
+        vertices = bits[0] & kernels.BAD_VERTICES.value
         raise ValueError(
-            f"the {what} must be finite, got NaN or inf in an earlier call on {self.device}"
+            f"the {'vertices of a mesh' if vertices else 'matrices of a camera'} must be finite, "
+            f"got NaN or inf in an earlier call on {self.device}"
         )
 
 
@@ -218,12 +229,12 @@ def _forward(
     tiles.run(
         kernels.project_faces, (tiles.runs(count, LAUNCH.faces),), device,
         vertices, projection, faces, batch.image_of_face(device, starts),
-        ranges if parts else vertices, corners, starts if watch is None else watch.found.there,
+        ranges if parts else vertices, corners, starts if watch is None else watch.found,
         count, len(faces), first, last, parts,
         **batch.constants(), **known, CHECK=check, BLOCK=LAUNCH.faces,
     )  # fmt: skip
     if watch is not None:
-        watch.found.send()
+        watch.send()
     return corners, ranges
 
 
@@ -374,9 +385,11 @@ def _differentiate(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | Non
             grad, ctx.saved_tensors, *ctx.given, of_vertices, of_camera
         )
     else:
+        vertex_offsets, offsets, near, far = ctx.given
         vertices, projection = _project_gradients(
-            grad, list(ctx.saved_tensors), *ctx.given, of_vertices, of_camera
-        )
+            grad, list(ctx.saved_tensors), list(vertex_offsets), list(offsets), near, far,
+            of_vertices, of_camera,
+        )  # fmt: skip
     return vertices if of_vertices else None, projection if of_camera else None, *(None,) * 8
 
 

@@ -18,8 +18,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gendr.rendering.backends.triton.shared_kernels import ABSENT
-
 _MOVED = tl.constexpr(1e18)  # where the corners of faces go that are not seen
 # What is wrong with the input, as bits.
 BAD_VERTICES = tl.constexpr(1)
@@ -60,8 +58,9 @@ def clip_of(vertices, v, camera, on):
 
 
 @triton.jit
-def planes_of(near, far, ranges, parts, HAS_NEAR: tl.constexpr, HAS_FAR: tl.constexpr,
-              PARTS: tl.constexpr):  # fmt: skip
+def planes_of(
+    near, far, ranges, parts, HAS_NEAR: tl.constexpr, HAS_FAR: tl.constexpr, PARTS: tl.constexpr
+):
     """Depths of the near and far planes, as `geometry.depth_limits` finds them.
 
     Args:
@@ -69,6 +68,9 @@ def planes_of(near, far, ranges, parts, HAS_NEAR: tl.constexpr, HAS_FAR: tl.cons
         far: that given.
         ranges: [parts, 2], least and largest depths of parts of the scene.
         parts: how many there are.
+        HAS_NEAR: whether the near plane is given.
+        HAS_FAR: whether the far plane is given.
+        PARTS: at least `parts`, a power of two.
     """
     if HAS_NEAR and HAS_FAR:
         return near, far
@@ -233,7 +235,7 @@ def project_faces(
         bad = tl.max(bad_vertices.to(tl.int32), 0) * BAD_VERTICES
         bad += tl.max(bad_camera.to(tl.int32), 0) * BAD_CAMERA
         if bad != 0:
-            tl.atomic_or(flags, bad, sem="relaxed")
+            tl.atomic_or(flags, bad.to(tl.int64), sem="relaxed")
 
 
 # -------------------------------------------------------------------------------------------------

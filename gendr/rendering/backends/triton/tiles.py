@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gendr._runtime.later import capturing
 from gendr._runtime.triton.launch import interpreted, run
-from gendr.rendering.backends.triton.capacity import LEAST, Room, capturing
+from gendr.rendering.backends.triton.capacity import LEAST, Room
 from gendr.rendering.backends.triton.recipes import Recipe
 from gendr.rendering.geometry import ImageSize
 
