@@ -408,6 +408,7 @@ def driver_replaced() -> Generator[None]:
     with (
         mock.patch.object(driver, "_active", _Driver()),
         mock.patch.object(JITFunction, "_do_compile", do_compile),
+        mock.patch.object(Tensor, "is_cuda", True),  # the host takes the paths of a GPU
         mock.patch.object(torch.cuda, "device", return_value=contextlib.nullcontext()),
     ):
         try:
