@@ -334,6 +334,11 @@ class Mesh:
             TypeError: for what is no float tensor.
             ValueError: for another shape or device.
         """
+        now = self._vertices
+        if isinstance(vertices, Tensor) and (vertices.shape, vertices.dtype, vertices.device) == (
+            now.shape, now.dtype, now.device
+        ):  # fmt: skip
+            return self._moved(vertices)
         check_float("vertices", vertices)
         check_device("vertices", vertices, "faces", self._topology.local)
         if vertices.ndim == 3 and len(self) == 1 and vertices.shape[0] > 1:
@@ -344,9 +349,15 @@ class Mesh:
             check_shape("vertices", vertices, "[B, V, 3]", B=len(self), V=n)
             vertices = vertices.reshape(-1, 3)
         check_shape("vertices", vertices, "[V, 3]", V=sum(self.vertex_counts))
-        out = copy.copy(self)
-        out._vertices = vertices
+        out = self._moved(vertices)
         return out if vertices.dtype == self.dtype else out._like(vertices)
+
+    def _moved(self, vertices: Tensor) -> Mesh:
+        """The same mesh with other vertices, unchecked."""
+        out = object.__new__(type(self))
+        out.__dict__.update(self.__dict__)
+        out._vertices = vertices
+        return out
 
     def with_origin(self, origin: Tensor) -> Mesh:
         """The same coordinates, counted from elsewhere in the world: the mesh moves there.

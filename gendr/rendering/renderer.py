@@ -55,6 +55,8 @@ def _image(function: Callable[[Output], T]) -> lazy[T]:
 
     @wraps(function)
     def compute(output: Output) -> T:
+        if not torch.is_autocast_enabled(output.device.type):
+            return function(output)
         with torch.autocast(output.device.type, enabled=False):
             return function(output)
 
@@ -363,8 +365,7 @@ class Renderer(nn.Module):
         backend = choose(self.backend, mesh.vertices)
         # On a GPU, looking for NaN means waiting: a backend that projects by itself tells later.
         late = mesh.vertices.is_cuda
-        with torch.autocast(mesh.device.type, enabled=False):
-            faces = backend.project(mesh, camera, self.near, self.far, self.check and late)
+        faces = backend.project(mesh, camera, self.near, self.far, self.check and late)
         if self.check and (faces is None or not late):
             check_finite("the vertices of the mesh", mesh.vertices)
             check_finite("the rotation of the camera", camera.rotation)
@@ -375,10 +376,8 @@ class Renderer(nn.Module):
         else:
             number = parse_scale(scale, self.size, dist.is_squared)
         aggregation = self._aggregation(dist, number, images, mesh.vertices)
-        with torch.autocast(mesh.device.type, enabled=False):
-            geometry = self._geometry(mesh, camera, faces)
-        lighting = None if self.lighting is None else self.lighting.seen_by(camera)
-        scene = Scene(mesh, camera, geometry, self.size, backend, lighting)
+        geometry = self._geometry(mesh, camera, faces)
+        scene = Scene(mesh, camera, geometry, self.size, backend, self.lighting)
         gamma, background = self.gamma, self.background
 
         def blended(near: float, far: float) -> Blending:
@@ -413,23 +412,24 @@ class Renderer(nn.Module):
             camera: of the scene.
             faces: if the backend has projected them.
         """
-        # On a GPU, reading depths means waiting for them: if that is not needed otherwise, do it
-        # only once.
+        # On a GPU, reading depths means waiting for them: if nothing else needs them, do it once.
         given = self.near is not None and self.far is not None
         once = self._has_looked and mesh.vertices.is_cuda
+        tracing = torch.compiler.is_compiling()  # and then it cannot look at the scene
         if faces is not None:
             late = LateGeometry(faces, mesh, camera, self.near, self.far)
-            if not once and not torch.compiler.is_compiling():
-                self._look(late.space)
+            if not (once or tracing):
+                with torch.autocast(mesh.device.type, enabled=False):
+                    self._look(late.space)
             return late
-        space = camera_space(mesh, camera)
-        if torch.compiler.is_compiling() or (given and once):
-            # Code traced by `torch.compile` cannot look at the scene.
-            near, far = depth_limits(self.near, self.far, NEAR, FAR)
-        else:
-            near, far = self._look(space)
-        planes = near, far
-        return Geometry(*screen_surfaces(space, near, far, can_leave_out(space.clip)), planes)
+        with torch.autocast(mesh.device.type, enabled=False):
+            space = camera_space(mesh, camera)
+            if tracing or (given and once):
+                near, far = depth_limits(self.near, self.far, NEAR, FAR)
+            else:
+                near, far = self._look(space)
+            faces, surfaces = screen_surfaces(space, near, far, can_leave_out(space.clip))
+        return Geometry(faces, surfaces, (near, far))
 
     def _look(self, space: CameraSpace) -> tuple[float, float]:
         """The near and far planes of a scene; warns, once, if nothing lies between them."""

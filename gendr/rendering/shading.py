@@ -90,14 +90,24 @@ class Gloss:
 
 @dataclass(frozen=True)
 class Scene:
-    """A batch of projected meshes, with all that shading needs."""
+    """A batch of projected meshes, with all that shading needs.
+
+    Attributes:
+        given_lighting: the light as the renderer has it; `lighting` is as the cameras see it.
+    """
 
     mesh: Mesh
     camera: Camera
     geometry: Geometry | LateGeometry
     size: ImageSize
     backend: Backend
-    lighting: Lighting | None
+    given_lighting: Lighting | None
+
+    @lazy
+    def lighting(self) -> Lighting | None:
+        """The light, with its direction in the world."""
+        light = self.given_lighting
+        return None if light is None else light.seen_by(self.camera)
 
     @property
     def faces(self) -> ScreenFaces:

@@ -50,18 +50,34 @@ LISTING: dict[str, dict[str, int]] = {
     "list_tiles": {"BLOCK": 32, "num_warps": 1},
 }
 
+# The kernels that project, and their sizes.
+PROJECTING: dict[str, dict[str, int]] = {
+    "depth_ranges": {"BLOCK": 256},
+    "project_faces": {"BLOCK": 128, "PARTS": 64},
+    "project_gradients": {"VERTICES": 1, "ENTRIES": 8, "IMAGES": 32, "PARTS": 64},
+}
+
 # The arguments of kernels that are int32, or pointers to int32; all others point to float32.
 _INT32 = {
-    "capacity", "columns", "every", "faces", "first_face", "height", "row_first", "row_last",
+    "capacity", "columns", "count", "every", "faces", "faces_of_image", "parts",
+    "vertices_of_image", "first_face", "height", "row_first", "row_last",
     "rows", "shares", "tiles", "width",
 }  # fmt: skip
 _INT32_POINTERS = {
-    "boxes", "chunks", "counts", "face_of_entry", "first_chunks", "image_of_face", "list_of_faces",
+    "boxes", "chunks", "counts", "entries", "image_of_vertex", "face_of_entry", "first_chunks", "image_of_face", "list_of_faces",
     "offsets", "starts", "stops", "ties", "tile_of_entry", "totals",
 }  # fmt: skip
 _POINTERS = {torch.float32: "*fp32", torch.int32: "*i32"}
 _OTHERS = {
     ("list_tiles", "ends"): "*i64",
+    ("project_faces", "faces"): "*i64",
+    ("project_faces", "flags"): "*i64",
+    ("project_faces", "far"): "fp32",
+    ("project_faces", "near"): "fp32",
+    ("project_gradients", "faces"): "*i64",
+    ("project_gradients", "far"): "fp32",
+    ("project_gradients", "images"): "i32",
+    ("project_gradients", "near"): "fp32",
     ("scan_tiles", "needed"): "*i64",
     ("softmax_gradients", "totals"): "*fp32",
     ("softmax_tiles", "totals"): "*fp32",
@@ -128,7 +144,7 @@ def specialisations() -> Iterator[Specialisation]:
     for sides in (3, 4):
         yield Specialisation("face_tables", sides=sides)
         yield Specialisation("nearest_tiles", sides=sides)
-    for kernel in LISTING:
+    for kernel in (*LISTING, *PROJECTING):
         yield Specialisation(kernel)
     for law in laws():
         yield Specialisation("softmax_tiles", law)
@@ -157,10 +173,17 @@ def one_of_each_body() -> Iterator[Specialisation]:
 
 
 def _function(kernel: str) -> Any:
-    from gendr.rendering.backends.triton import kernels, list_kernels, softmax_kernels
+    from gendr.rendering.backends.triton import (
+        kernels,
+        list_kernels,
+        project_kernels,
+        softmax_kernels,
+    )
 
     colours = kernel.startswith("softmax")
     module = softmax_kernels if colours else list_kernels if kernel in LISTING else kernels
+    if kernel in PROJECTING:
+        module = project_kernels
     return getattr(module, kernel)
 
 
@@ -168,9 +191,8 @@ def signature(kernel: str) -> dict[str, str]:
     """The type of every argument of a kernel, as Triton writes it: "*fp32", "i32", "constexpr"."""
 
     def type_of(name: str) -> str:
-        if name in _INT32:
-            return "i32"
         usual = "*i32" if name in _INT32_POINTERS else "*fp32"
+        usual = "i32" if name in _INT32 else usual
         return _OTHERS.get((kernel, name), usual)
 
     function = _function(kernel)
@@ -190,7 +212,12 @@ def constants(x: Specialisation) -> dict[str, Any]:
         "BLOCK": 128 if x.kernel == "face_tables" else LAUNCH.block_pixels,
         "ATOMIC": False,
     }
-    every |= LISTING.get(x.kernel, {})
+    every |= LISTING.get(x.kernel, {}) | PROJECTING.get(x.kernel, {})
+    # All that the kernels can do, but not what the others need less of: both planes are not given.
+    every |= {
+        "SHARED": True, "ONE_CAMERA": False, "HAS_NEAR": False, "HAS_FAR": False, "CHECK": True,
+        "WITH_VERTICES": True, "WITH_CAMERA": True,
+    }  # fmt: skip
     if x.law:
         recipe = _recipe(x)
         every |= recipe.forward() | recipe.backward(x.scalars)

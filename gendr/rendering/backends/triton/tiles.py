@@ -253,6 +253,7 @@ def entries_now(room: Room, totals: Tensor) -> int:
     return room.entries
 
 
+@lru_cache(maxsize=64)
 def chunk_size(offsets: tuple[int, ...], tiling: Tiling) -> int:
     """Faces of a chunk: few enough to fill the GPU, so many that there are not too many counts."""
     faces, images = offsets[-1], len(offsets) - 1
