@@ -44,20 +44,24 @@ USUAL = ("uniform", "probabilistic")  # law and family of the default renderer
 LISTING: dict[str, dict[str, int]] = {
     "count_faces": {"LOOK": 256, "BLOCK": 32, "num_warps": 1},
     "prefix_chunks": {"BLOCK_CHUNKS": 32, "BLOCK_TILES": 32, "num_warps": 1},
-    "scan_tiles": {"BLOCK": 1024, "num_warps": 4},
-    "fill_lists": {"LOOK": 256, "BLOCK": 32, "num_warps": 1},
+    "scan_tiles": {"SEGMENT": 256, "BLOCK": 4096, "num_warps": 16},
+    "fill_lists": {"LOOK": 256, "BLOCK": 32, "SEGMENT": 256, "num_warps": 1},
+    "count_pieces": {"PIECE": 2048, "BLOCK": 1024, "num_warps": 4},
+    "list_pieces": {"PIECE": 2048, "BLOCK": 1024, "BLOCK_SUMS": 128, "num_warps": 4},
+    "join_pieces": {"COLUMNS": 6, "WIDE": 8, "BLOCK": 64, "num_warps": 1},
     "count_tiles": {"BLOCK": 128, "num_warps": 4},
     "list_tiles": {"BLOCK": 32, "num_warps": 1},
 }
 
 # The arguments of kernels that are int32, or pointers to int32; all others point to float32.
 _INT32 = {
-    "capacity", "columns", "every", "faces", "first_face", "height", "row_first", "row_last",
-    "rows", "shares", "tiles", "width",
+    "blocks", "capacity", "columns", "every", "extra", "faces", "first_face", "height",
+    "row_first", "row_last", "rows", "shares", "tiles", "width",
 }  # fmt: skip
 _INT32_POINTERS = {
-    "boxes", "chunks", "counts", "face_of_entry", "first_chunks", "image_of_face", "list_of_faces",
-    "offsets", "starts", "stops", "ties", "tile_of_entry", "totals",
+    "boxes", "chunks", "counts", "face_of_entry", "face_of_piece", "first_chunks", "first_pieces",
+    "image_of_face", "list_of_faces", "numbers", "offsets", "segments", "starts", "stops", "sums",
+    "ties", "tile_of_entry", "tile_of_segment", "totals",
 }  # fmt: skip
 _POINTERS = {torch.float32: "*fp32", torch.int32: "*i32"}
 _OTHERS = {

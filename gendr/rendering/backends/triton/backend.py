@@ -72,10 +72,9 @@ def pairs(
     tiling = tiles.Tiling.of(size, (1, 1))
 
     def listing(part: tiles.Part) -> Pairs:
-        first_tile, lists = tiles.listed(tables, tiling, part)
-        counts = (lists.stops - lists.starts).to(torch.int64)
+        first_tile, counts, listed = tiles.listed(tables, tiling, part)
         pixels = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
-        pixels, face = pixels + first_tile, lists.faces.to(torch.int64)
+        pixels, face = pixels + first_tile, listed.to(torch.int64)
         with torch.no_grad():
             d = distance(faces, size, pixels, face)
             near = (d >= -radius[size.image_of(pixels)]).nonzero().squeeze(-1)
