@@ -322,7 +322,7 @@ def test_lists_walks_and_lists_without_room_give_the_same_image(monkeypatch, dev
     scene = grains(24).float().to(device)
 
     def image(walked):
-        launch = tiles.Launch((8, 8), 16, 1024, 1, tiles.LAUNCH.warps, walked)
+        launch = tiles.Launch((8, 8), 16, 1024, 1, tiles.LAUNCH.warps, walked=walked)
         monkeypatch.setattr(tiles, "LAUNCH", launch)
         return gendr.silhouette(scene, (24, 17), scale=0.02, backend="triton")
 

@@ -205,7 +205,7 @@ def test_chunks_are_few_where_there_are_many_tiles_and_hold_every_face_once():
     size = tiles.chunk_size(offsets, tiling)
     chunks, firsts = tiles.chunks_of(offsets, size, torch.device("cpu"))
     assert len(chunks) * tiling.tiles <= 1.5 * max(tiles.COUNTS, 24 * tiling.tiles)
-    faces = [f for _, first, last in chunks.tolist() for f in range(first, last)]
+    faces = [f for _, first, last, _ in chunks.tolist() for f in range(first, last)]
     assert faces == list(range(41_000))
     for image, (first, last) in enumerate(pairwise(firsts.tolist())):
         assert (chunks[first:last, 0] == image).all()

@@ -97,7 +97,8 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
     corners = faces.corners.detach().to(torch.float64).contiguous()
     images = tiles.bare_images(faces.images, corners.new_zeros(faces.images))
     tables = tiles.Tables.of(corners, faces.offsets, images, size)
-    tiling = tiles.Tiling.of(size, tiles.LAUNCH.tile)
+    launch = tiles.LAUNCH.fitted(faces.images, len(corners), size)
+    tiling = tiles.Tiling.of(size, launch.tile)
     out = torch.empty(faces.images * size.pixels, dtype=torch.int64, device=corners.device)
     lists = tiles.tile_lists(tables, tiling)
     tiles.run(
@@ -105,7 +106,6 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
         corners, planes.contiguous(), limits.contiguous(), lists.starts, lists.stops, lists.faces,
         out, size.height, size.width,
         N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
-        # A float64 takes two registers.
-        BLOCK_FACES=max(1, tiles.LAUNCH.block_faces // 2), **tiles.options(),
+        BLOCK_FACES=launch.block_faces, **tiles.options(launch.tile_warps),
     )  # fmt: skip
     return out.reshape(faces.images, size.height, size.width)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
@@ -26,20 +26,53 @@ class Launch:
         block_faces: faces that such a program takes at once.
         block_pixels: pixels that a program of the backward pass takes at once.
         programs: fewer faces than this are each shared by several programs of the backward pass.
-        warps: of 32 threads, per program.
+        warps: of 32 threads, per program of the kernels that have neither tiles nor pixels.
+        fits: whether `fitted` may choose other sizes.
         walked: no lists are made for so many faces, of all images together, or fewer.
     """
 
     tile: tuple[int, int] = (16, 16)
-    block_faces: int = 2
+    block_faces: int = 1
     block_pixels: int = 128
     programs: int = 4096
     warps: int = 4
+    fits: bool = False
     walked: int = 64
 
+    @property
+    def tile_warps(self) -> int:
+        """Warps of a program of the forward pass: four or more pixels for every thread."""
+        return max(1, min(4, self.tile[0] * self.tile[1] // 128))
+
+    @property
+    def block_warps(self) -> int:
+        """Warps of a program of the backward pass: a pixel for every thread."""
+        return max(1, min(4, self.block_pixels // 32))
+
+    def fitted(self, images: int, faces: int, size: ImageSize) -> Launch:
+        """For a batch, by what the host knows of it.
+
+        Small tiles where there are too few large ones to keep a GPU busy; and where faces are many,
+        and their boxes therefore small, programs of a single warp: larger ones would idle.
+        """
+        if not self.fits:
+            return self
+        large_tiles = images * runs(size.height, self.tile[0]) * runs(size.width, self.tile[1])
+        many = faces * _PIXELS_OF_SMALL_FACES >= images * size.pixels
+        return replace(
+            self,
+            tile=self.tile if large_tiles >= _LARGE_TILES else SMALL_TILE,
+            block_pixels=SMALL_BLOCK if many else self.block_pixels,
+        )
+
+
+SMALL_TILE = (8, 8)
+SMALL_BLOCK = 32
+_LARGE_TILES = 2048  # below, they would not be 16 for each of 132 multiprocessors
+_PIXELS_OF_SMALL_FACES = 64  # of an image, for each of its faces
 
 # The interpreter pays per operation, not per element.
-LAUNCH = Launch((32, 32), 16, 1024, 1) if interpreted() else Launch()
+LAUNCH = Launch((32, 32), 16, 1024, 1) if interpreted() else Launch(fits=True)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -392,14 +425,17 @@ def listed(tables: Tables, tiling: Tiling, part: Part) -> tuple[int, Tensor, Ten
     return first_tile, torch.searchsorted(tile, numbers).diff(), face[order]
 
 
-def options(exact: bool = False) -> dict[str, Any]:
+def options(warps: int | None = None, *, exact: bool = False) -> dict[str, Any]:
     """How kernels are compiled.
 
     Args:
+        warps: per program; as many as `LAUNCH` says if None.
         exact: fuse no product into a sum. The backward pass of the maximum asks bit by bit which
             faces reached it, so that forward and backward kernel must round alike.
     """
-    return {} if interpreted() else {"num_warps": LAUNCH.warps, "enable_fp_fusion": not exact}
+    if interpreted():
+        return {}
+    return {"num_warps": warps or LAUNCH.warps, "enable_fp_fusion": not exact}
 
 
 # ---------------------------------------------------------------------------------------------
@@ -429,6 +465,7 @@ class Sums:
         with_scalars: bool,
         *shapes: tuple[int, ...],
         like: Tensor,
+        launch: Launch,
     ) -> Sums:
         """For gradients of so many faces in such shapes, and of the scalars if wanted.
 
@@ -438,11 +475,12 @@ class Sums:
             with_scalars: whether there are scalars; else their last dimension is 0.
             *shapes: of the gradients of a face.
             like: of their dtype and device.
+            launch: of the backward pass.
         """
         from gendr.rendering.backends.triton import shared_kernels as shared
 
         scalars = (shared.GRAD_COLUMNS.value if with_scalars else 0,)
-        shares, atomic = shares_of(faces, size[0] * size[1]), atomic_now()
+        shares, atomic = shares_of(faces, size[0] * size[1], launch), atomic_now()
         if atomic:
             rows = (like.new_zeros(faces, *shape) for shape in (*shapes, scalars))
         else:  # every program writes all of its row
@@ -456,9 +494,9 @@ class Sums:
         return tuple(x[0] if self.shares == 1 else x.sum(0) for x in self.rows)
 
 
-def shares_of(faces: int, pixels: int) -> int:
+def shares_of(faces: int, pixels: int, launch: Launch) -> int:
     """How many programs of the backward pass share a face."""
-    return min(runs(LAUNCH.programs, max(faces, 1)), runs(pixels, LAUNCH.block_pixels))
+    return min(runs(launch.programs, max(faces, 1)), runs(pixels, launch.block_pixels))
 
 
 def sum_per_image(values: Tensor, offsets: list[int]) -> Tensor:
