@@ -24,6 +24,7 @@ from pretend_gpu import Launch
 from torch import Tensor
 
 LANES = 2_000_000  # elements of an array over programs and blocks
+LARGEST = 1 << 12  # elements of a block of a kernel that is evaluated whole
 MANY = 1_000_000  # rounds of loops after which a kernel is not evaluated whole
 
 Loop = tuple[str, int]  # function and line, counted from its first
@@ -724,9 +725,9 @@ def execute(launch: Launch) -> dict[Loop, np.ndarray]:
     )
     few = sum(int(n.sum()) for n in found.values()) <= MANY
     if (integers and few) or not loops(launch.kernel, launch.constants):
-        # A block is at most as large as the product of its compile-time sizes.
+        # A block is at most as large as the product of its compile-time sizes, and never huge.
         sizes = [x for x in launch.constants.values() if isinstance(x, int) and x > 1]
-        _all(launch, False, max(1, math.prod(sizes)))
+        _all(launch, False, min(LARGEST, max(1, math.prod(sizes))))
     return found
 
 

@@ -13,7 +13,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from gendr.rendering.backends.triton.recipes import Recipe
+    from gendr.rendering.backends.triton.tiles import Launch
 
 __all__ = [
     "CAPABILITIES",
@@ -44,8 +45,11 @@ USUAL = ("uniform", "probabilistic")  # law and family of the default renderer
 LISTING: dict[str, dict[str, int]] = {
     "count_faces": {"LOOK": 256, "BLOCK": 32, "num_warps": 1},
     "prefix_chunks": {"BLOCK_CHUNKS": 32, "BLOCK_TILES": 32, "num_warps": 1},
-    "scan_tiles": {"BLOCK": 1024, "num_warps": 4},
-    "fill_lists": {"LOOK": 256, "BLOCK": 32, "num_warps": 1},
+    "scan_tiles": {"SEGMENT": 256, "BLOCK": 4096, "num_warps": 16},
+    "fill_lists": {"LOOK": 256, "BLOCK": 32, "SEGMENT": 256, "num_warps": 1},
+    "count_pieces": {"PIECE": 2048, "BLOCK": 1024, "num_warps": 4},
+    "list_pieces": {"PIECE": 2048, "BLOCK": 1024, "BLOCK_SUMS": 128, "num_warps": 4},
+    "join_pieces": {"COLUMNS": 6, "WIDE": 8, "BLOCK": 64, "num_warps": 1},
     "count_tiles": {"BLOCK": 128, "num_warps": 4},
     "list_tiles": {"BLOCK": 32, "num_warps": 1},
 }
@@ -59,13 +63,14 @@ PROJECTING: dict[str, dict[str, int]] = {
 
 # The arguments of kernels that are int32, or pointers to int32; all others point to float32.
 _INT32 = {
-    "capacity", "columns", "count", "every", "faces", "faces_of_image", "parts",
-    "vertices_of_image", "first_face", "height", "row_first", "row_last",
-    "rows", "shares", "tiles", "width",
+    "blocks", "capacity", "columns", "count", "every", "extra", "faces", "faces_of_image",
+    "first_face", "height", "parts", "vertices_of_image",
+    "row_first", "row_last", "rows", "shares", "tiles", "width",
 }  # fmt: skip
 _INT32_POINTERS = {
-    "boxes", "chunks", "counts", "entries", "image_of_vertex", "face_of_entry", "first_chunks", "image_of_face", "list_of_faces",
-    "offsets", "starts", "stops", "ties", "tile_of_entry", "totals",
+    "boxes", "chunks", "counts", "entries", "face_of_entry", "face_of_piece", "first_chunks", "first_pieces",
+    "image_of_face", "image_of_vertex", "list_of_faces", "numbers", "offsets", "segments", "starts", "stops", "sums",
+    "ties", "tile_of_entry", "tile_of_segment", "totals",
 }  # fmt: skip
 _POINTERS = {torch.float32: "*fp32", torch.int32: "*i32"}
 _OTHERS = {
@@ -99,6 +104,7 @@ class Specialisation:
         sides: corners of a face: 3, or 4 if the near plane cut some face.
         scalars: whether a backward kernel computes the gradients of scale and shift too, and of
             shape and p where the law and the family have them.
+        small: whether for small images and faces; see `gendr.rendering.backends.triton.tiles`.
     """
 
     kernel: str
@@ -106,11 +112,12 @@ class Specialisation:
     family: str = ""
     sides: int = 3
     scalars: bool = False
+    small: bool = False
 
     def __str__(self) -> str:
         member = "/".join(name for name in (self.law, self.family) if name)
-        scalars = "scalars" if self.scalars else ""
-        return " ".join(x for x in (self.kernel, member, f"N={self.sides}", scalars) if x)
+        words = self.kernel, member, f"N={self.sides}", "scalars" * self.scalars
+        return " ".join(x for x in (*words, "small" * self.small) if x)
 
 
 @dataclass(frozen=True)
@@ -135,8 +142,9 @@ class Usage:
 def specialisations() -> Iterator[Specialisation]:
     """All specialisations: every kernel with every law and family; those without a law first.
 
-    Gradients that are added by atomics, and gradients of only some scalars, are left out: their
-    code is contained in that of others.
+    Small ones with each law and the usual family, and with each family and the usual law; the code
+    of a law and that of a family do not meet. Gradients that are added by atomics, and gradients
+    of only some scalars, are left out: their code is contained in that of others.
     """
     from gendr.distributions import names as laws
     from gendr.tnorms import names as families
@@ -144,17 +152,20 @@ def specialisations() -> Iterator[Specialisation]:
     for sides in (3, 4):
         yield Specialisation("face_tables", sides=sides)
         yield Specialisation("nearest_tiles", sides=sides)
+        yield Specialisation("nearest_tiles", sides=sides, small=True)
     for kernel in (*LISTING, *PROJECTING):
         yield Specialisation(kernel)
     for law in laws():
-        yield Specialisation("softmax_tiles", law)
-        for scalars in (False, True):
-            yield Specialisation("softmax_gradients", law, scalars=scalars)
+        for small in (False, True):
+            yield Specialisation("softmax_tiles", law, small=small)
+            for scalars in (False, True):
+                yield Specialisation("softmax_gradients", law, scalars=scalars, small=small)
         for family in families():
-            for sides in (3, 4):
-                yield Specialisation("alpha_tiles", law, family, sides)
-                for scalars in (False, True):
-                    yield Specialisation("alpha_gradients", law, family, sides, scalars)
+            for small in (False, True) if law == USUAL[0] or family == USUAL[1] else (False,):
+                for sides in (3, 4):
+                    yield Specialisation("alpha_tiles", law, family, sides, small=small)
+                    for scalars in (False, True):
+                        yield Specialisation("alpha_gradients", law, family, sides, scalars, small)
 
 
 def one_of_each_body() -> Iterator[Specialisation]:
@@ -166,7 +177,8 @@ def one_of_each_body() -> Iterator[Specialisation]:
     """
     law, family = USUAL
     for x in specialisations():
-        largest = x.sides == 3 and (x.scalars or not x.kernel.endswith("gradients"))
+        gradients = x.kernel.endswith("gradients")
+        largest = x.sides == 3 and not x.small and (x.scalars or not gradients)
         other = (x.law not in ("", law)) + (x.family not in ("", family))
         if other == 0 or (other == 1 and largest):
             yield x
@@ -202,14 +214,13 @@ def signature(kernel: str) -> dict[str, str]:
 
 def constants(x: Specialisation) -> dict[str, Any]:
     """The compile-time arguments of a specialisation, as the backend gives them."""
-    from gendr.rendering.backends.triton.tiles import LAUNCH
-
+    launch = _launch(x)
     every: dict[str, Any] = {
         "N": x.sides,
-        "TILE_H": LAUNCH.tile[0],
-        "TILE_W": LAUNCH.tile[1],
-        "BLOCK_FACES": max(1, LAUNCH.block_faces // (2 if x.kernel == "nearest_tiles" else 1)),
-        "BLOCK": 128 if x.kernel == "face_tables" else LAUNCH.block_pixels,
+        "TILE_H": launch.tile[0],
+        "TILE_W": launch.tile[1],
+        "BLOCK_FACES": launch.block_faces,
+        "BLOCK": 128 if x.kernel == "face_tables" else launch.block_pixels,
         "ATOMIC": False,
     }
     every |= LISTING.get(x.kernel, {}) | PROJECTING.get(x.kernel, {})
@@ -236,13 +247,25 @@ def _recipe(x: Specialisation) -> Recipe:
     return Recipe(x.law, x.family or SOFTMAX, tuple(columns))
 
 
+def _launch(x: Specialisation) -> Launch:
+    from gendr.rendering.backends.triton.tiles import LAUNCH, SMALL_BLOCK, SMALL_TILE
+
+    return replace(LAUNCH, tile=SMALL_TILE, block_pixels=SMALL_BLOCK) if x.small else LAUNCH
+
+
 def _options(x: Specialisation) -> dict[str, Any]:
     from gendr.rendering.backends.triton.tiles import options
 
     if x.kernel in LISTING:
         return {"num_warps": LISTING[x.kernel]["num_warps"], "enable_fp_fusion": True}
     exact = x.kernel == "face_tables" or (bool(x.law) and _recipe(x).is_exact)
-    return options(exact=exact)
+    launch = _launch(x)
+    warps = launch.warps
+    if x.kernel.endswith("gradients"):
+        warps = launch.block_warps
+    elif x.kernel in ("alpha_tiles", "softmax_tiles", "nearest_tiles"):
+        warps = launch.tile_warps
+    return options(warps, exact=exact)
 
 
 def _source(x: Specialisation) -> Any:

@@ -322,14 +322,14 @@ def test_lists_walks_and_lists_without_room_give_the_same_image(monkeypatch, dev
     scene = grains(24).float().to(device)
 
     def image(walked):
-        launch = tiles.Launch((8, 8), 16, 1024, 1, tiles.LAUNCH.warps, walked)
+        launch = tiles.Launch((8, 8), 16, 1024, 1, tiles.LAUNCH.warps, walked=walked)
         monkeypatch.setattr(tiles, "LAUNCH", launch)
         return gendr.silhouette(scene, (24, 17), scale=0.02, backend="triton")
 
     want, walked = image(0), image(10**6)
     assert (seen[0].starts >= 0).all()
     assert (seen[1].starts < 0).all()
-    monkeypatch.setattr(tiles, "entries_now", lambda room, totals: int(totals.sum()) // 2)
+    monkeypatch.setattr(tiles, "room_now", lambda room, totals: (int(totals.sum()) // 2, 0))
     mixed = image(0)
     assert 0 < (seen[2].starts < 0).sum() < len(seen[2].starts)
     for got in (walked, mixed):

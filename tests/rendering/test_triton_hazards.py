@@ -158,11 +158,6 @@ def test_the_arithmetic_of_a_gpu_is_accurate_enough(launched, monkeypatch):
             assert relative_l2(got[key], want) <= TOLERANCE.gradient, key
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="`centre` in kernels.py divides by `/`, which is within 2 ulp on a GPU: tl.div_rn, or a "
-    "product with the reciprocal that is corrected by an fma",
-)
 def test_pixel_centres_are_rounded_correctly():
     """An edge through the centres of a row of pixels: they are covered, all or none.
 

@@ -24,6 +24,7 @@ def _small(monkeypatch):
     """Lists of few faces too; several chunks; rooms of their own for every test."""
     monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, walked=0))
     monkeypatch.setattr(tiles, "LEAST_CHUNK", 32)
+    monkeypatch.setattr(tiles, "SEGMENT", 16)
     monkeypatch.setattr(capacity, "LEAST", 1)
     tiles.room_of.cache_clear()
     yield
@@ -49,7 +50,8 @@ def tables_of(boxes, offsets, size):
     on = torch.from_numpy(boxes).to(DEVICE)
     images = torch.zeros(len(offsets) - 1, tiles.image_columns(), device=DEVICE)
     index = tiles.image_of_face(offsets, on.device)
-    return tiles.Tables(on.new_zeros(len(on), 3, 2), offsets, index, images, on, size)
+    empty = images[:0]
+    return tiles.Tables(empty, offsets, index, images, empty, on, size)
 
 
 def searched(boxes, offsets, tiling):
@@ -69,6 +71,22 @@ def read(lists):
     """The list of each tile, None where it walks."""
     starts, stops, faces = lists.starts.tolist(), lists.stops.tolist(), lists.faces.tolist()
     return [faces[a:b] if a >= 0 else None for a, b in zip(starts, stops, strict=True)]
+
+
+def assert_segments_are_right(lists, segment, most):
+    """Every extra program has a tile, as far as there are extra programs."""
+    starts, stops, firsts = (x.tolist() for x in (lists.starts, lists.stops, lists.segments))
+    tile_of, used = lists.tile_of_segment.tolist(), 0
+    for tile, (a, b, first) in enumerate(zip(starts, stops, firsts, strict=True)):
+        more = max(0, (b - a - 1) // segment) if a >= 0 else 0
+        if more and used + more <= len(tile_of):
+            assert first == used
+            assert tile_of[first : first + more] == [tile] * more
+        else:
+            assert first == -1
+        used += more
+    assert set(tile_of[sum(x >= 0 for x in tile_of) :]) <= {-1}
+    assert used <= most
 
 
 # Faces of images, size of images, tiles.
@@ -92,6 +110,7 @@ def test_lists_are_those_of_a_search_in_the_order_of_faces(case):
     found = tiles.tile_lists(tables, tiling)
     if offsets[-1]:
         assert read(found) == searched(boxes, offsets, tiling)
+        assert_segments_are_right(found, tiles.SEGMENT, len(found.tile_of_segment))
     else:  # nothing is listed where there is nothing
         assert [b - (-1 - a) for a, b in zip(found.starts, found.stops, strict=True)] == [0] * len(
             found.starts
@@ -136,9 +155,10 @@ def test_the_room_follows_what_is_needed_one_step_later():
     assert None in read(tight)
     assert None not in read(tiles.tile_lists(large, tiling))
     for needed, entries in ((100, 125), (101, 125), (90, 125), (120, 150), (19, 150), (18, 22)):
-        room.fit(needed)
-        assert room.entries == entries
-    room.fit(10**9)
+        room.fit(needed, needed)
+        assert (room.entries, room.segments) == (entries, entries)
+    room.fit(10**9, 0)
+    assert room.segments == 0
     assert room.entries == room.most == 80 * tiling.tiles
 
 
@@ -185,7 +205,7 @@ def test_chunks_are_few_where_there_are_many_tiles_and_hold_every_face_once():
     size = tiles.chunk_size(offsets, tiling)
     chunks, firsts = tiles.chunks_of(offsets, size, torch.device("cpu"))
     assert len(chunks) * tiling.tiles <= 1.5 * max(tiles.COUNTS, 24 * tiling.tiles)
-    faces = [f for _, first, last in chunks.tolist() for f in range(first, last)]
+    faces = [f for _, first, last, _ in chunks.tolist() for f in range(first, last)]
     assert faces == list(range(41_000))
     for image, (first, last) in enumerate(pairwise(firsts.tolist())):
         assert (chunks[first:last, 0] == image).all()

@@ -64,6 +64,7 @@ class Drawn(NamedTuple):
     alpha: Tensor  # [P]
     rest: Tensor  # [P], 1 - alpha
     ties: Tensor  # [P] int32, the faces that reach the maximum; [0] for other families
+    edges: Tensor  # [T, FACE_COLUMNS]
     boxes: Tensor  # [T, 4] int32
     images: Tensor  # [B, IMAGE_COLUMNS]
 
@@ -76,7 +77,7 @@ def _forward(
     cutoff: float,
     offsets: tuple[int, ...],
     size: Sequence[int],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """All of `Drawn` but the corners; `text` and `table` as `described` has them.
 
     The image table is not returned, but a tensor without rows, if it is given.
@@ -92,19 +93,21 @@ def _forward(
         there = tiles.per_image(corners[:, 0, 0] < shared.ABSENT.value, offsets)
         images[:, shared.FAMILY_P.value] = there.clamp(min=1).to(images).reciprocal()
     tables = tiles.Tables.of(corners, offsets, images, image_size)
-    tiling = tiles.Tiling.of(image_size, tiles.LAUNCH.tile)
+    launch = tiles.LAUNCH.fitted(len(images), len(corners), image_size)
+    tiling = tiles.Tiling.of(image_size, launch.tile)
     pixels = len(images) * image_size.pixels
     out, rest = corners.new_empty(pixels), corners.new_empty(pixels)
     ties = corners.new_empty(pixels if recipe.is_exact else 0, dtype=torch.int32)
     lists = tiles.tile_lists(tables, tiling)
     tiles.run(
         kernels.alpha_tiles, (len(lists.starts),), corners.device,
-        tables.corners, images, lists.starts, lists.stops, lists.faces, out, rest, ties,
+        tables.edges, images, lists.starts, lists.stops, lists.faces, out, rest, ties,
         *size, **recipe.forward(),
         N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
-        BLOCK_FACES=tiles.LAUNCH.block_faces, **tiles.options(exact=recipe.is_exact),
+        BLOCK_FACES=launch.block_faces,
+        **tiles.options(launch.tile_warps, exact=recipe.is_exact),
     )  # fmt: skip
-    return out, rest, ties, tables.boxes, made
+    return out, rest, ties, tables.edges, tables.boxes, made
 
 
 @torch.library.custom_op("gendr::alpha", mutates_args=())
@@ -116,7 +119,7 @@ def _alpha(
     cutoff: float,
     offsets: list[int],
     size: list[int],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """As `_forward`."""
     return _forward(corners, table, images, text, cutoff, tuple(offsets), size)
 
@@ -130,7 +133,7 @@ def _(
     cutoff: float,
     offsets: list[int],
     size: list[int],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     count = len(offsets) - 1
     pixels = count * ImageSize(*size).pixels
     # The mean counts the faces of each image.
@@ -139,6 +142,7 @@ def _(
         corners.new_empty(pixels),
         corners.new_empty(pixels),
         corners.new_empty(pixels if Recipe.of(text).is_exact else 0, dtype=torch.int32),
+        corners.new_empty(corners.shape[0], tiles.face_columns()),
         corners.new_empty(corners.shape[0], 4, dtype=torch.int32),
         corners.new_empty(made, tiles.image_columns()),
     )
@@ -158,13 +162,14 @@ def _gradients(
 
     recipe, x = Recipe.of(text), Drawn(*drawn)
     count, sides = x.corners.shape[:2]
-    sums = tiles.Sums.of(count, list(size), with_table, (sides, 2), like=grad)
+    launch = tiles.LAUNCH.fitted(len(x.images), count, ImageSize(*size))
+    sums = tiles.Sums.of(count, list(size), with_table, (sides, 2), like=grad, launch=launch)
     tiles.run(
         kernels.alpha_gradients, (count, sums.shares), grad.device,
-        x.corners.contiguous(), tiles.image_of_face(offsets, grad.device), x.images, x.boxes,
+        x.edges, tiles.image_of_face(offsets, grad.device), x.images, x.boxes,
         x.alpha, x.rest, x.ties, grad.contiguous(), *sums.rows, *size, sums.shares,
         **recipe.backward(with_table), ATOMIC=sums.atomic, N=sides,
-        BLOCK=tiles.LAUNCH.block_pixels, **tiles.options(exact=recipe.is_exact),
+        BLOCK=launch.block_pixels, **tiles.options(launch.block_warps, exact=recipe.is_exact),
     )  # fmt: skip
     grad_corners, grad_scalars = sums.totals()
     if not with_table:

@@ -82,10 +82,9 @@ def pairs(
     tiling = tiles.Tiling.of(size, (1, 1))
 
     def listing(part: tiles.Part) -> Pairs:
-        first_tile, lists = tiles.listed(tables, tiling, part)
-        counts = (lists.stops - lists.starts).to(torch.int64)
+        first_tile, counts, listed = tiles.listed(tables, tiling, part)
         pixels = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
-        pixels, face = pixels + first_tile, lists.faces.to(torch.int64)
+        pixels, face = pixels + first_tile, listed.to(torch.int64)
         with torch.no_grad():
             d = distance(faces, size, pixels, face)
             near = (d >= -radius[size.image_of(pixels)]).nonzero().squeeze(-1)
@@ -108,7 +107,8 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
     corners = faces.corners.detach().to(torch.float64).contiguous()
     images = tiles.bare_images(faces.images, corners.new_zeros(faces.images))
     tables = tiles.Tables.of(corners, faces.offsets, images, size)
-    tiling = tiles.Tiling.of(size, tiles.LAUNCH.tile)
+    launch = tiles.LAUNCH.fitted(faces.images, len(corners), size)
+    tiling = tiles.Tiling.of(size, launch.tile)
     out = torch.empty(faces.images * size.pixels, dtype=torch.int64, device=corners.device)
     lists = tiles.tile_lists(tables, tiling)
     tiles.run(
@@ -116,7 +116,6 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
         corners, planes.contiguous(), limits.contiguous(), lists.starts, lists.stops, lists.faces,
         out, size.height, size.width,
         N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
-        # A float64 takes two registers.
-        BLOCK_FACES=max(1, tiles.LAUNCH.block_faces // 2), **tiles.options(),
+        BLOCK_FACES=launch.block_faces, **tiles.options(launch.tile_warps),
     )  # fmt: skip
     return out.reshape(faces.images, size.height, size.width)

@@ -13,32 +13,41 @@ from gendr._runtime.later import Later
 SLACK = 1.25  # room, in what was needed last
 LEAST = 1 << 12  # entries
 MOST = 1 << 27  # entries: half a gigabyte
+SEGMENTS = 1 << 13  # extra programs for tiles with many faces
 
 
 class Room:
-    """The entries that lists of one kind get.
+    """What lists of one kind get.
 
     Args:
         device: where they are.
-        most: that could ever be needed.
+        most: entries that could ever be needed.
 
     Attributes:
-        entries: the room, None before the first step.
+        entries: the room for faces, None before the first step.
+        segments: extra programs for lists that are longer than a segment.
     """
 
     def __init__(self, device: torch.device, most: int) -> None:
         self.most = min(most, MOST)
         self.entries: int | None = None
-        self.later = Later(device, 1)
+        self.segments = 0
+        self.later = Later(device, 2)
 
     def look(self) -> None:
         """Read what the last step needed, if that has arrived."""
         found = self.later.read()
         if found is not None:
-            self.fit(found[0])
+            self.fit(*found)
 
-    def fit(self, needed: int) -> None:
+    def fit(self, entries: int, segments: int) -> None:
         """Grow before the room is full; shrink if little of it is used."""
         now = self.entries
-        if now is None or needed > 0.9 * now or needed < now / 8:
-            self.entries = min(max(LEAST, int(SLACK * needed)), self.most)
+        if now is None or _is_off(entries, now):
+            self.entries = min(max(LEAST, int(SLACK * entries)), self.most)
+        if _is_off(segments, self.segments):
+            self.segments = min(int(SLACK * segments), SEGMENTS)
+
+
+def _is_off(needed: int, room: int) -> bool:
+    return needed > 0.9 * room or needed < room / 8

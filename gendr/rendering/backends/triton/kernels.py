@@ -20,35 +20,39 @@ import triton.language as tl
 
 from gendr.rendering.backends.triton.shared_kernels import (
     ABSENT,
-    CONSTANT,
     CUTOFF,
     FAMILY_P,
     GRAD_COLUMNS,
     IMAGE_COLUMNS,
     MAXIMUM,
     MEAN,
+    PRODUCT,
     PSI,
     RADIUS,
-    REVERSED,
-    SCALE,
-    SHAPE,
+    SHORTEST,
+    add_moves,
+    advanced,
     argument,
     box_pixels,
     coverage,
     covered,
     edges_of,
     face_box,
+    least,
     list_of_tile,
     listed_faces,
+    load_face,
+    load_image,
+    moved_corners,
+    nearest_feature,
+    no_moves,
+    per_pixel,
     put,
     put_box,
     put_scalars,
     put_three,
     row_of,
-    shifted,
-    signed_distance,
     tile_pixels,
-    to_corner,
 )
 
 # -------------------------------------------------------------------------------------------------
@@ -91,9 +95,103 @@ def face_tables(
 # -------------------------------------------------------------------------------------------------
 
 
+@triton.jit
+def joined_lanes(A, S, BLOCK_FACES: tl.constexpr):
+    """The probabilistic sum of a block of faces, which were summed up side by side: (A, S)."""
+    lanes = tl.arange(0, BLOCK_FACES)[:, None, None]
+    whole, rest = tl.sum(tl.where(lanes == 0, A, 0.0), 0), tl.sum(tl.where(lanes == 0, S, 0.0), 0)
+    for k in tl.static_range(1, BLOCK_FACES):
+        whole += rest * tl.sum(tl.where(lanes == k, A, 0.0), 0)
+        rest *= tl.sum(tl.where(lanes == k, S, 0.0), 0)
+    return whole, rest
+
+
+@triton.jit
+def join_face(
+    x, y, edges, f, valid, image, cutoff, p, total, other,
+    CDF: tl.constexpr, GENERATOR: tl.constexpr, KIND: tl.constexpr,
+    N: tl.constexpr, BLOCK_FACES: tl.constexpr,
+):  # fmt: skip
+    """One step of a tile: join one face, or a block of them, to what is there.
+
+    Args:
+        x: of the pixels' centres; see `tile_pixels`.
+        y: of the pixels' centres.
+        edges: the table of edges.
+        f: the face; see `listed_faces`.
+        valid: whether there is one.
+        image: from `load_image`.
+        cutoff: what coverage must exceed to count.
+        p: of the family.
+        total: what `joined_parts` makes alpha of, from zeros on.
+        other: for PRODUCT the rest, from ones on; for MAXIMUM how many faces reach it.
+        CDF: of the law.
+        GENERATOR: of the family, if it is ARCHIMEDEAN.
+        KIND: how faces are joined.
+        N: sides that a face may have.
+        BLOCK_FACES: how many faces `f` names.
+
+    Returns:
+        The new `total` and `other`.
+    """
+    a, s = covered(x, y, edges, f, image, CDF, N, BLOCK_FACES)
+    kept = a > least(edges, f, valid, cutoff)
+    if KIND == MAXIMUM:
+        a = tl.where(kept, a, 0.0)
+        other = tl.where(a > total, 1, other + (kept & (a == total)).to(tl.int32))
+        total = tl.maximum(total, a)
+    elif KIND == MEAN:
+        total += tl.where(kept, a, 0.0)
+    elif KIND == PRODUCT:
+        total += tl.where(kept, a, 0.0) * other
+        other *= tl.where(kept, s, 1.0)
+    else:
+        total += tl.where(kept, GENERATOR(a, s, p), 0.0)
+    return total, other
+
+
+@triton.jit
+def nothing_joined(
+    KIND: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr
+):
+    """(total, other) of `join_face` before the first face."""
+    total = per_pixel(tl.float32, TILE_H, TILE_W, BLOCK_FACES)
+    if KIND == MAXIMUM:
+        return total, per_pixel(tl.int32, TILE_H, TILE_W, BLOCK_FACES)
+    return total, total + 1.0
+
+
+@triton.jit
+def joined_parts(
+    total, other, p, INVERSE: tl.constexpr, KIND: tl.constexpr, BLOCK_FACES: tl.constexpr
+):
+    """Alpha, 1 - alpha and how many faces reach the maximum, of `total` and `other`; see above."""
+    if BLOCK_FACES > 1:
+        if KIND == MAXIMUM:
+            A = tl.max(total, 0)
+            other = tl.sum(tl.where(total == A[None], other, 0), 0)
+        elif KIND == PRODUCT:
+            A, other = joined_lanes(total, other, BLOCK_FACES)
+        else:
+            A, other = tl.sum(total, 0), tl.sum(other, 0)
+    else:
+        A = total
+    if KIND == MAXIMUM:
+        S = 1.0 - A
+    elif KIND == MEAN:
+        A = A * p
+        S = A * 0.0 + 1.0  # never saturated: it is linear in every coverage
+    elif KIND == PRODUCT:
+        S = other
+        A = tl.where(S < 0.5, 1.0 - S, A)  # at most 1
+    else:
+        A, S = INVERSE(A, p)
+    return A, S, other
+
+
 @triton.jit(do_not_specialize=["height", "width"])
 def alpha_tiles(
-    corners, images, starts, stops, list_of_faces, alpha, rest, ties,
+    edges, images, starts, stops, list_of_faces, alpha, rest, ties,
     height, width,
     CDF: tl.constexpr, GENERATOR: tl.constexpr, INVERSE: tl.constexpr, KIND: tl.constexpr,
     N: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
@@ -104,41 +202,100 @@ def alpha_tiles(
     faces -1 - starts[i] .. stops[i] - 1.
     """
     program = tl.program_id(0)
-    b, pixels, on, x, y = tile_pixels(program, height, width, tl.float32, TILE_H, TILE_W)
-    image = images + b * IMAGE_COLUMNS
-    p, cutoff = tl.load(image + FAMILY_P), tl.load(image + CUTOFF)
-    total = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float32)
-    tied = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.int32)
+    b, pixels, on, x, y = tile_pixels(
+        program, height, width, tl.float32, TILE_H, TILE_W, BLOCK_FACES
+    )
+    row = images + b * IMAGE_COLUMNS
+    image, p, cutoff = load_image(row), tl.load(row + FAMILY_P), tl.load(row + CUTOFF)
+    total, other = nothing_joined(KIND, TILE_H, TILE_W, BLOCK_FACES)
     k, stop, listed = list_of_tile(starts, stops, program)
     while k < stop:
-        f, valid = listed_faces(k, stop, list_of_faces, listed, corners, N, BLOCK_FACES)
-        a, s = covered(x, y, corners, f, valid, image, CDF, N)
-        kept = valid & (a > cutoff)
-        if KIND == MAXIMUM:
-            a = tl.where(kept, a, 0.0)
-            tied = tl.where(a > total, 1, tied + (kept & (a == total)).to(tl.int32))
-            total = tl.maximum(total, a)
-        elif KIND == MEAN:
-            total += tl.where(kept, a, 0.0)
-        else:
-            total += tl.where(kept, GENERATOR(a, s, p), 0.0)
+        f, valid = listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES)
+        total, other = join_face(
+            x, y, edges, f, valid, image, cutoff, p, total, other,
+            CDF, GENERATOR, KIND, N, BLOCK_FACES,
+        )  # fmt: skip
         k += BLOCK_FACES
-    if KIND == MAXIMUM:
-        A = tl.max(total, 0)
-        tl.store(ties + pixels, tl.sum(tl.where(total == A[None, :], tied, 0), 0), on)
-        S = 1.0 - A
-    elif KIND == MEAN:
-        A = tl.sum(total, 0) * p
-        S = A * 0.0 + 1.0  # never saturated: it is linear in every coverage
-    else:
-        A, S = INVERSE(tl.sum(total, 0), p)
+    A, S, other = joined_parts(total, other, p, INVERSE, KIND, BLOCK_FACES)
     tl.store(alpha + pixels, A, on)
     tl.store(rest + pixels, S, on)
+    if KIND == MAXIMUM:
+        tl.store(ties + pixels, other, on)
+
+
+@triton.jit
+def alpha_pixels(
+    sums, row, column, lanes, stop, face, image, numbers, geometry, b,
+    alpha, rest, ties, grads,
+    CDF: tl.constexpr, PDF: tl.constexpr, DSHAPE: tl.constexpr, WEIGHT: tl.constexpr,
+    WEIGHT_P: tl.constexpr, KIND: tl.constexpr, SCALARS: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    """One step of a face: add what some of its pixels say.
+
+    Args:
+        sums: (of the corners, see `add_moves`; of the scalars, each lane for itself).
+        row: of the box, that of the entry before the first lane's; see `box_pixels`.
+        column: of that entry.
+        lanes: numbers of entries from there on.
+        stop: how many of them there are.
+        face: from `load_face`.
+        image: from `load_image`.
+        numbers: p, cutoff and psi of the image.
+        geometry: of the box and the image, the last arguments of `box_pixels`.
+        b: number of the image.
+        alpha: of all pixels.
+        rest: 1 - alpha.
+        ties: how many faces reach the maximum.
+        grads: d(loss)/d(alpha).
+        CDF: of the law; and its other functions.
+        PDF: of the law.
+        DSHAPE: of the law, if the gradient of its shape is wanted.
+        WEIGHT: of the family, if it has one.
+        WEIGHT_P: of the family, if the gradient of its parameter is wanted.
+        KIND: how faces are joined.
+        SCALARS: whether the gradients of scalars are wanted.
+        N: sides that a face may have.
+
+    Returns:
+        The new sums; before `corner_sums` and `scalar_sums` they lack factors.
+    """
+    corner_sums, of_scale, of_shift, of_shape, of_p = sums
+    p, cutoff, psi = numbers
+    rate, squared, art, shift, mirrored, shape, constant = image
+    x0, y0, across, inverse, height, width = geometry
+    valid = lanes < stop
+    pixels, x, y = box_pixels(row, column, lanes, b, x0, y0, across, inverse, height, width)
+    grad = tl.load(grads + pixels, valid, 0.0)
+    A, S = tl.load(alpha + pixels, valid, 0.0), tl.load(rest + pixels, valid, 1.0)
+    d, feature = nearest_feature(x, y, face, N)
+    u, slope = argument(d, rate, squared, art)
+    z = u + shift
+    a, s = coverage(z, mirrored, shape, constant, CDF)
+    # A saturated pixel passes nothing on.
+    kept = valid & (a > cutoff) & (S > 0.0)
+    if KIND == MAXIMUM:
+        among = tl.maximum(tl.load(ties + pixels, valid, 1), 1).to(tl.float32)
+        weight = tl.where(a == A, 1.0 / among, 0.0)
+    elif KIND == MEAN:
+        weight = a * 0.0 + p
+    else:
+        weight = WEIGHT(a, s, A, S, p)
+    grad_a = tl.where(kept, grad * weight, 0.0)
+    grad_z = grad_a * PDF(z, shape, constant)
+    corner_sums = add_moves(corner_sums, grad_z * slope, x, y, face, feature, N)
+    if SCALARS:
+        of_scale += grad_z * u
+        of_shift += grad_z
+        if DSHAPE is not None:
+            of_shape += grad_a * DSHAPE(z, shape, constant, psi)
+        if WEIGHT_P is not None:
+            of_p += tl.where(kept, grad * WEIGHT_P(a, s, A, S, p), 0.0)
+    return corner_sums, of_scale, of_shift, of_shape, of_p
 
 
 @triton.jit(do_not_specialize=["height", "width", "shares"])
 def alpha_gradients(
-    corners, image_of_face, images, boxes, alpha, rest, ties, grads, grad_corners, grad_scalars,
+    edges, image_of_face, images, boxes, alpha, rest, ties, grads, grad_corners, grad_scalars,
     height, width, shares,
     CDF: tl.constexpr, PDF: tl.constexpr, DSHAPE: tl.constexpr, WEIGHT: tl.constexpr,
     WEIGHT_P: tl.constexpr, KIND: tl.constexpr, SCALARS: tl.constexpr, ATOMIC: tl.constexpr,
@@ -151,54 +308,28 @@ def alpha_gradients(
     """
     f, share = tl.program_id(0).to(tl.int64), tl.program_id(1)
     b = tl.load(image_of_face + f)
-    image = images + b * IMAGE_COLUMNS
+    at = images + b * IMAGE_COLUMNS
     x0, y0, across, count = face_box(boxes, f)
-    scale, p, cutoff = tl.load(image + SCALE), tl.load(image + FAMILY_P), tl.load(image + CUTOFF)
-    shape, constant, psi = tl.load(image + SHAPE), tl.load(image + CONSTANT), tl.load(image + PSI)
-    mirror = tl.where(tl.load(image + REVERSED) != 0.0, -1.0, 1.0)
+    inverse = tl.div_rn(1.0, across.to(tl.float32))
+    face, image = load_face(edges, f, N), load_image(at)
+    numbers = tl.load(at + FAMILY_P), tl.load(at + CUTOFF), tl.load(at + PSI)
+    geometry = x0, y0, across, inverse, height, width
     zeros = tl.zeros([BLOCK], tl.float32)
-    x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3 = zeros, zeros, zeros, zeros, zeros, zeros, zeros, zeros
-    of_scale, of_shift, of_shape, of_p = zeros, zeros, zeros, zeros
+    sums = no_moves(zeros), zeros, zeros, zeros, zeros
+    lanes = tl.arange(0, BLOCK)
     k = share * BLOCK
+    row, column = advanced(0, 0, k, across, inverse)
     while k < count:
-        entry = k + tl.arange(0, BLOCK)
-        valid = entry < count
-        pixels, x, y = box_pixels(entry, b, x0, y0, across, height, width)
-        grad = tl.load(grads + pixels, valid, 0.0)
-        A, S = tl.load(alpha + pixels, valid, 0.0), tl.load(rest + pixels, valid, 1.0)
-        d, nx, ny, foot, start, end = signed_distance(x, y, corners, f, True, N)
-        u, slope = argument(d, image)
-        z = shifted(u, image)
-        a, s = coverage(z, image, CDF)
-        # A saturated pixel passes nothing on.
-        kept = valid & (a > cutoff) & (S > 0.0)
-        if KIND == MAXIMUM:
-            among = tl.maximum(tl.load(ties + pixels, valid, 1), 1).to(tl.float32)
-            weight = tl.where(a == A, 1.0 / among, 0.0)
-        elif KIND == MEAN:
-            weight = zeros + p
-        else:
-            weight = WEIGHT(a, s, A, S, p)
-        grad_a = tl.where(kept, grad * weight, 0.0)
-        grad_z = grad_a * PDF(z, shape, constant)
-        move = grad_z * slope
-        at = to_corner(0, move, foot, start, end)
-        x_0, y_0 = x_0 + at * nx, y_0 + at * ny
-        at = to_corner(1, move, foot, start, end)
-        x_1, y_1 = x_1 + at * nx, y_1 + at * ny
-        at = to_corner(2, move, foot, start, end)
-        x_2, y_2 = x_2 + at * nx, y_2 + at * ny
-        if N == 4:
-            at = to_corner(3, move, foot, start, end)
-            x_3, y_3 = x_3 + at * nx, y_3 + at * ny
-        if SCALARS:
-            of_scale -= grad_z * u / scale
-            of_shift += grad_z * mirror
-            if DSHAPE is not None:
-                of_shape += grad_a * DSHAPE(z, shape, constant, psi) * mirror
-            if WEIGHT_P is not None:
-                of_p += tl.where(kept, grad * WEIGHT_P(a, s, A, S, p), 0.0)
+        sums = alpha_pixels(
+            sums, row, column, lanes, count - k, face, image, numbers, geometry, b,
+            alpha, rest, ties, grads,
+            CDF, PDF, DSHAPE, WEIGHT, WEIGHT_P, KIND, SCALARS, N,
+        )  # fmt: skip
         k += shares * BLOCK
+        row, column = advanced(row, column, shares * BLOCK, across, inverse)
+    corner_sums, of_scale, of_shift, of_shape, of_p = sums
+    mirror = tl.where(image[4], -1.0, 1.0)
+    x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3 = moved_corners(corner_sums, face, mirror, N)
     out = row_of(grad_corners, f, share, 2 * N, ATOMIC)
     put_three(out, x_0, y_0, x_1, ATOMIC)
     put_three(out + 3, y_1, x_2, y_2, ATOMIC)
@@ -206,13 +337,62 @@ def alpha_gradients(
         put(out + 6, x_3, ATOMIC)
         put(out + 7, y_3, ATOMIC)
     if SCALARS:
+        of_scale *= -image[0]  # the inverse of the scale, with the sign of the mirror
         scalars = row_of(grad_scalars, f, share, GRAD_COLUMNS, ATOMIC)
-        put_scalars(scalars, of_scale, of_shift, of_shape, of_p, ATOMIC)
+        put_scalars(scalars, of_scale, of_shift * mirror, of_shape * mirror, of_p, ATOMIC)
 
 
 # -------------------------------------------------------------------------------------------------
 # The nearest face
 # -------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _distance_of_corners(x, y, corners, f, N: tl.constexpr):
+    """Signed distance of points to faces, from their corners: as `fragments.signed_distance`.
+
+    For decisions in float64, which are made once per pixel and face; the others read the table of
+    edges. A side runs from its lexicographically smaller corner, so that both faces that share it
+    find the very same distance.
+    """
+    base = corners + f * (2 * N)
+    ox, oy = tl.load(base), tl.load(base + 1)
+    area = ox * 0.0
+    for k in tl.static_range(1, N - 1):
+        px, py = tl.load(base + 2 * k) - ox, tl.load(base + 2 * k + 1) - oy
+        qx, qy = tl.load(base + 2 * k + 2) - ox, tl.load(base + 2 * k + 3) - oy
+        area += px * qy - py * qx
+    orientation = tl.where(area < 0.0, -1.0, 1.0).to(area.dtype)
+
+    zeros = x * 0.0 + y * 0.0 + area * 0.0
+    best, height, foot = zeros + float("inf"), zeros, zeros
+    inside = zeros + area != 0.0
+    for k in tl.static_range(N):
+        n = (k + 1) % N
+        ax, ay = tl.load(base + 2 * k), tl.load(base + 2 * k + 1)
+        bx, by = tl.load(base + 2 * n), tl.load(base + 2 * n + 1)
+        flip = (bx < ax) | ((bx == ax) & (by < ay))
+        ax, bx = tl.where(flip, bx, ax), tl.where(flip, ax, bx)
+        ay, by = tl.where(flip, by, ay), tl.where(flip, ay, by)
+        ux, uy = bx - ax, by - ay
+        square = ux * ux + uy * uy
+        long = square > SHORTEST
+        inverse = tl.where(long, 1.0 / tl.where(long, square, 1.0), 0.0)
+        inward = tl.sqrt(inverse) * tl.where(flip, -orientation, orientation)
+        px, py = x - ax, y - ay
+        t = tl.minimum(tl.maximum((px * ux + py * uy) * inverse, 0.0), 1.0)
+        gx = tl.where(t < 1.0, px - t * ux, x - bx)
+        gy = tl.where(t < 1.0, py - t * uy, y - by)
+        gap = gx * gx + gy * gy
+        over = (ux * py - uy * px) * inward
+        inside = inside & (over >= 0.0)
+        closer = gap < best
+        best = tl.where(closer, gap, best)
+        height, foot = tl.where(closer, over, height), tl.where(closer, t, foot)
+    # A point whose nearest feature is a corner is outside: the polygon is convex.
+    corner = ((foot <= 0.0) | (foot >= 1.0)) & (best > 0.0)
+    turn = tl.where((height >= 0.0) == inside, 1.0, -1.0).to(height.dtype)
+    return tl.where(corner, -tl.sqrt(best), turn * height)
 
 
 @triton.jit(do_not_specialize=["height", "width"])
@@ -227,23 +407,27 @@ def nearest_tiles(
     limits[f, :2] and must reach limits[f, 2], the far plane. Ties go to the lower face.
     """
     program = tl.program_id(0)
-    _image, pixels, on, x, y = tile_pixels(program, height, width, tl.float64, TILE_H, TILE_W)
-    best = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float64) + float("-inf")
-    face = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.int64) - 1
+    _image, pixels, on, x, y = tile_pixels(
+        program, height, width, tl.float64, TILE_H, TILE_W, BLOCK_FACES
+    )
+    best = per_pixel(tl.float64, TILE_H, TILE_W, BLOCK_FACES) + float("-inf")
+    face = per_pixel(tl.int64, TILE_H, TILE_W, BLOCK_FACES) - 1
     k, stop, listed = list_of_tile(starts, stops, program)
     while k < stop:
-        f, valid = listed_faces(k, stop, list_of_faces, listed, corners, N, BLOCK_FACES)
-        d, _, _, _, _, _ = signed_distance(x, y, corners, f, valid, N)
-        key = tl.load(planes + f * 3, valid, 0.0) * x + tl.load(planes + f * 3 + 1, valid, 0.0) * y
-        key += tl.load(planes + f * 3 + 2, valid, 0.0)
-        low, high = tl.load(limits + f * 3, valid, 0.0), tl.load(limits + f * 3 + 1, valid, 0.0)
+        f, valid = listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES)
+        there = valid & (tl.load(corners + f * (2 * N)) < ABSENT)
+        d = _distance_of_corners(x, y, corners, f, N)
+        key = tl.load(planes + f * 3) * x + tl.load(planes + f * 3 + 1) * y
+        key += tl.load(planes + f * 3 + 2)
+        low, high = tl.load(limits + f * 3), tl.load(limits + f * 3 + 1)
         key = tl.minimum(tl.maximum(key, low), high)
-        far = tl.load(limits + f * 3 + 2, valid, 0.0)
-        nearer = valid & (d >= 0.0) & (key >= far) & (key > best)
+        nearer = there & (d >= 0.0) & (key >= tl.load(limits + f * 3 + 2)) & (key > best)
         best = tl.where(nearer, key, best)
         face = tl.where(nearer, f, face)
         k += BLOCK_FACES
-    top = tl.max(best, 0)
-    # Lanes saw the faces in order, but side by side: among equals the lowest wins.
-    winner = tl.min(tl.where((best == top[None, :]) & (face >= 0), face, 2**62), 0)
-    tl.store(nearest + pixels, tl.where(winner < 2**62, winner, -1), on)
+    if BLOCK_FACES > 1:
+        top = tl.max(best, 0)
+        # Lanes saw the faces in order, but side by side: among equals the lowest wins.
+        winner = tl.min(tl.where((best == top[None]) & (face >= 0), face, 2**62), 0)
+        face = tl.where(winner < 2**62, winner, -1)
+    tl.store(nearest + pixels, face, on)

@@ -123,6 +123,11 @@ class Recipe:
 
         return tnorms.family(self.family).kind
 
+    @property
+    def is_product(self) -> bool:
+        """Whether 1 - alpha is the product of 1 - a: then sums need neither logarithms nor exp."""
+        return self.family == "probabilistic"
+
     @lazy
     def is_exact(self) -> bool:
         """Whether forward and backward kernels must find the same bits: for ties of the maximum."""
@@ -152,7 +157,7 @@ class Recipe:
         functions: dict[str, Any] = {"CDF": laws.tails(self.law)}
         if self.family == SOFTMAX:
             return functions
-        joined = self.kind == "archimedean"
+        joined = self.kind == "archimedean" and not self.is_product
         return functions | {
             "GENERATOR": families.generator_function(self.family) if joined else None,
             "INVERSE": families.inverse_function(self.family) if joined else None,
@@ -182,6 +187,8 @@ class Recipe:
     def _kind_number(self) -> int:
         from gendr.rendering.backends.triton import shared_kernels as shared
 
+        if self.is_product:
+            return shared.PRODUCT.value
         numbers = {
             "max": shared.MAXIMUM,
             "mean": shared.MEAN,

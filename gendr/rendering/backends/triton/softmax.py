@@ -60,6 +60,7 @@ class Drawn(NamedTuple):
     shares: Tensor  # [P], of the background
     totals: Tensor  # [P], sums of weights
     nearest: Tensor  # [P], least depths
+    edges: Tensor  # [T, FACE_COLUMNS]
     boxes: Tensor  # [T, 4] int32
     images: Tensor  # [B, IMAGE_COLUMNS]
 
@@ -74,7 +75,7 @@ def _softmax(
     backdrop: float,
     offsets: list[int],
     size: list[int],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """All of `Drawn` but what is given; `text` and `table` as `described` has them."""
     from gendr.rendering.backends.triton import shared_kernels as shared
     from gendr.rendering.backends.triton import softmax_kernels as kernels
@@ -83,7 +84,8 @@ def _softmax(
     images = image_table(text, table, cutoff)
     images[:, shared.BACKDROP.value] = backdrop
     tables = tiles.Tables.of(corners, tuple(offsets), images, image_size)
-    tiling = tiles.Tiling.of(image_size, tiles.LAUNCH.tile)
+    launch = tiles.LAUNCH.fitted(len(images), len(corners), image_size)
+    tiling = tiles.Tiling.of(image_size, launch.tile)
     pixels = len(images) * image_size.pixels
     colours = corners.new_empty(pixels, 3)
     shares, totals, nearest = (corners.new_empty(pixels) for _ in range(3))
@@ -91,12 +93,12 @@ def _softmax(
     lists = tiles.tile_lists(tables, tiling)
     tiles.run(
         kernels.softmax_tiles, (len(lists.starts),), corners.device,
-        tables.corners, attributes, images, lists.starts, lists.stops, lists.faces,
+        tables.corners, tables.edges, attributes, images, lists.starts, lists.stops, lists.faces,
         colours, shares, totals, nearest, *size,
         **recipe.forward(), TILE_H=tiling.height, TILE_W=tiling.width,
-        BLOCK_FACES=tiles.LAUNCH.block_faces, **tiles.options(),
+        BLOCK_FACES=launch.block_faces, **tiles.options(launch.tile_warps),
     )  # fmt: skip
-    return colours, shares, totals, nearest, tables.boxes, images
+    return colours, shares, totals, nearest, tables.edges, tables.boxes, images
 
 
 @_softmax.register_fake
@@ -109,7 +111,7 @@ def _(
     backdrop: float,
     offsets: list[int],
     size: list[int],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     images = len(offsets) - 1
     pixels = images * ImageSize(*size).pixels
     return (
@@ -117,6 +119,7 @@ def _(
         corners.new_empty(pixels),
         corners.new_empty(pixels),
         corners.new_empty(pixels),
+        corners.new_empty(corners.shape[0], tiles.face_columns()),
         corners.new_empty(corners.shape[0], 4, dtype=torch.int32),
         corners.new_empty(images, tiles.image_columns()),
     )
@@ -139,14 +142,15 @@ def _softmax_gradients(
     recipe, x = Recipe.of(text), Drawn(*drawn)
     count = len(x.corners)
     columns = x.attributes.shape[1:]
-    sums = tiles.Sums.of(count, size, with_table, (3, 2), columns, like=grad)
+    launch = tiles.LAUNCH.fitted(len(x.images), count, ImageSize(*size))
+    sums = tiles.Sums.of(count, size, with_table, (3, 2), columns, like=grad, launch=launch)
     tiles.run(
         kernels.softmax_gradients, (count, sums.shares), grad.device,
-        x.corners.contiguous(), x.attributes.contiguous(),
+        x.corners.contiguous(), x.edges, x.attributes.contiguous(),
         tiles.image_of_face(tuple(offsets), grad.device), x.images, x.boxes,
         x.colours, x.shares, x.totals, x.nearest, grad.contiguous(), grad_shares.contiguous(),
         *sums.rows, *size, sums.shares, **recipe.backward(with_table), ATOMIC=sums.atomic,
-        BLOCK=tiles.LAUNCH.block_pixels, **tiles.options(),
+        BLOCK=launch.block_pixels, **tiles.options(launch.block_warps),
     )  # fmt: skip
     grad_corners, grad_attributes, grad_scalars = sums.totals()
     if not with_table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
@@ -27,20 +27,53 @@ class Launch:
         block_faces: faces that such a program takes at once.
         block_pixels: pixels that a program of the backward pass takes at once.
         programs: fewer faces than this are each shared by several programs of the backward pass.
-        warps: of 32 threads, per program.
+        warps: of 32 threads, per program of the kernels that have neither tiles nor pixels.
+        fits: whether `fitted` may choose other sizes.
         walked: no lists are made for so many faces, of all images together, or fewer.
     """
 
     tile: tuple[int, int] = (16, 16)
-    block_faces: int = 2
+    block_faces: int = 1
     block_pixels: int = 128
     programs: int = 4096
     warps: int = 4
+    fits: bool = False
     walked: int = 64
 
+    @property
+    def tile_warps(self) -> int:
+        """Warps of a program of the forward pass: four or more pixels for every thread."""
+        return max(1, min(4, self.tile[0] * self.tile[1] // 128))
+
+    @property
+    def block_warps(self) -> int:
+        """Warps of a program of the backward pass: a pixel for every thread."""
+        return max(1, min(4, self.block_pixels // 32))
+
+    def fitted(self, images: int, faces: int, size: ImageSize) -> Launch:
+        """For a batch, by what the host knows of it.
+
+        Small tiles where there are too few large ones to keep a GPU busy; and where faces are many,
+        and their boxes therefore small, programs of a single warp: larger ones would idle.
+        """
+        if not self.fits:
+            return self
+        large_tiles = images * runs(size.height, self.tile[0]) * runs(size.width, self.tile[1])
+        many = faces * _PIXELS_OF_SMALL_FACES >= images * size.pixels
+        return replace(
+            self,
+            tile=self.tile if large_tiles >= _LARGE_TILES else SMALL_TILE,
+            block_pixels=SMALL_BLOCK if many else self.block_pixels,
+        )
+
+
+SMALL_TILE = (8, 8)
+SMALL_BLOCK = 32
+_LARGE_TILES = 2048  # below, they would not be 16 for each of 132 multiprocessors
+_PIXELS_OF_SMALL_FACES = 64  # of an image, for each of its faces
 
 # The interpreter pays per operation, not per element.
-LAUNCH = Launch((32, 32), 16, 1024, 1) if interpreted() else Launch()
+LAUNCH = Launch((32, 32), 16, 1024, 1) if interpreted() else Launch(fits=True)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -153,9 +186,10 @@ def bare_images(count: int, radius: Tensor) -> Tensor:
 # Lists of faces per tile
 # ---------------------------------------------------------------------------------------------
 
-COUNTS = 1 << 18  # counts of (chunk of faces, tile) that are aimed at; as many int32
+COUNTS = 1 << 20  # counts of (chunk of faces, tile) that are aimed at; as many int32
 CHUNKS = 256  # of the faces of an image, at most
 LEAST_CHUNK = 128  # faces
+SEGMENT = 256  # faces of a tile that a program takes, if there are extra programs for the others
 _BLOCK, _LOOK = 32, 256  # faces that are compared at once with tiles, and with a group of tiles
 
 
@@ -185,11 +219,16 @@ class Lists:
 
     Those of tile i are faces[starts[i] : stops[i]]. Where starts[i] is negative the tile has no
     list, and all faces of its image are walked: -1 - starts[i] .. stops[i] - 1.
+
+    A long list is cut into segments of SEGMENT faces. Its first is for program i, the others for
+    extra programs, numbered from segments[i] on; if that is -1, program i takes them all.
     """
 
     starts: Tensor  # [B tiles] int32
     stops: Tensor  # [B tiles] int32
     faces: Tensor  # [entries] int32
+    segments: Tensor  # [B tiles] int32
+    tile_of_segment: Tensor  # [extra] int32, -1 for programs without work
 
 
 def tile_lists(tables: Tables, tiling: Tiling) -> Lists:
@@ -199,32 +238,36 @@ def tile_lists(tables: Tables, tiling: Tiling) -> Lists:
     image, sizes of images and tiles), and a little more: the host waits in the first step only. A
     tile whose list finds no room walks. Few faces are always walked.
     """
-    faces = tables.offsets[-1]
-    if faces <= LAUNCH.walked:
+    if tables.offsets[-1] <= LAUNCH.walked:
         return walks(tables, tiling)
     device, images = tables.boxes.device, len(tables.offsets) - 1
     every, room = images * tiling.tiles, room_of(tables.offsets, tiling, device)
     chunks, first_chunks = chunks_of(tables.offsets, chunk_size(tables.offsets, tiling), device)
-    counts, totals, starts, stops = (
+    counts, totals, starts, stops, segments = (
         torch.empty(n, dtype=torch.int32, device=device)
-        for n in (len(chunks) * tiling.tiles, every, every, every)
+        for n in (len(chunks) * tiling.tiles, every, every, every, every)
     )
-    needed = torch.empty(1, dtype=torch.int64, device=device)
+    needed = torch.empty(2, dtype=torch.int64, device=device)
     _over_groups("count_faces", tiling, tables.boxes, chunks, counts)
     _run(
         "prefix_chunks", (runs(tiling.tiles, 32), images), device,
         counts, first_chunks, totals, tiling.tiles, BLOCK_CHUNKS=32, BLOCK_TILES=32,
     )  # fmt: skip
-    entries = entries_now(room, totals)
+    entries, extra = room_now(room, totals)
+    tile_of_segment = torch.empty(extra, dtype=torch.int32, device=device)
     _run(
-        "scan_tiles", (1,), device, totals, _offsets(tables.offsets, device), starts, stops, needed,
-        tiling.tiles, every, entries, BLOCK=1024, warps=4,
+        "scan_tiles", (1,), device, totals, _offsets(tables.offsets, device),
+        starts, stops, segments, tile_of_segment, needed, tiling.tiles, every, entries, extra,
+        SEGMENT=SEGMENT, BLOCK=4096, warps=16,
     )  # fmt: skip
-    listed = torch.empty(entries, dtype=torch.int32, device=device)
-    _over_groups("fill_lists", tiling, tables.boxes, chunks, counts, starts, listed)
+    faces = torch.empty(entries, dtype=torch.int32, device=device)
+    _over_groups(
+        "fill_lists", tiling, tables.boxes, chunks, counts,
+        starts, stops, segments, tile_of_segment, faces, SEGMENT=SEGMENT,
+    )  # fmt: skip
     if not capturing(device):
         room.later.send(needed)
-    return Lists(starts, stops, listed)
+    return Lists(starts, stops, faces, segments, tile_of_segment)
 
 
 def walks(tables: Tables, tiling: Tiling) -> Lists:
@@ -238,19 +281,21 @@ def room_of(offsets: tuple[int, ...], tiling: Tiling, device: torch.device) -> R
     return Room(device, offsets[-1] * tiling.tiles)
 
 
-def entries_now(room: Room, totals: Tensor) -> int:
-    """The room of this step's lists, given the faces [B, tiles] of every tile.
+def room_now(room: Room, totals: Tensor) -> tuple[int, int]:
+    """The room of this step's lists and its extra programs, given the faces [B, tiles] of tiles.
 
     In the first step of a kind the host waits for them, unless a CUDA graph is being captured.
     """
     if capturing(totals.device):
-        return room.entries or min(room.most, LEAST + 4 * len(totals))
+        return room.entries or min(room.most, LEAST + 4 * len(totals)), room.segments
     if room.entries is None:
-        room.fit(min(max(int(totals.sum(dtype=torch.int64)), 0), room.most))
+        more = ((totals - 1) // SEGMENT).clamp(min=0)
+        found = torch.stack([totals.sum(dtype=torch.int64), more.sum(dtype=torch.int64)]).tolist()
+        room.fit(*(min(max(n, 0), room.most) for n in found))
     else:
         room.look()
     assert room.entries is not None
-    return room.entries
+    return room.entries, room.segments
 
 
 @lru_cache(maxsize=64)
@@ -266,27 +311,28 @@ def chunk_size(offsets: tuple[int, ...], tiling: Tiling) -> int:
 
 @lru_cache(maxsize=64)
 def chunks_of(offsets: tuple[int, ...], size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The chunks of faces [C, 3] int32: image, first, last + 1; and first of images [B + 1]."""
+    """The chunks of faces [C, 4] int32, see `count_faces`; and the first of images [B + 1]."""
     chunks, firsts = [], [0]
     for image, (first, last) in enumerate(pairwise(offsets)):
-        chunks += [(image, k, min(k + size, last)) for k in range(first, last, size)]
+        chunks += [(image, k, min(k + size, last), k == first) for k in range(first, last, size)]
         firsts.append(len(chunks))
-    table = torch.tensor(chunks, dtype=torch.int32).reshape(-1, 3)
+    table = torch.tensor(chunks, dtype=torch.int32).reshape(-1, 4)
     return table.to(device), torch.tensor(firsts, dtype=torch.int32).to(device)
 
 
 @lru_cache(maxsize=64)
 def _walks(
     offsets: tuple[int, ...], tiles: int, device: torch.device
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Starts, stops and faces of `Lists` without lists."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """What is in `Lists` without lists."""
     ends = torch.tensor(offsets, dtype=torch.int32)
     starts, stops = (x.repeat_interleave(tiles).to(device) for x in (-1 - ends[:-1], ends[1:]))
-    return starts, stops, starts  # what is not a list has an entry 0, which kernels load
+    # What is not a list has an entry 0, which kernels load.
+    return starts, stops, starts, torch.full_like(starts, -1), starts[:0]
 
 
 def _over_groups(
-    kernel: str, tiling: Tiling, boxes: Tensor, chunks: Tensor, *tensors: Tensor
+    kernel: str, tiling: Tiling, boxes: Tensor, chunks: Tensor, *tensors: Tensor, **sizes: int
 ) -> None:
     """Launch a kernel over chunks of faces and groups of tiles."""
     from gendr.rendering.backends.triton import list_kernels
@@ -296,7 +342,7 @@ def _over_groups(
     _run(
         kernel, (len(chunks), groups), boxes.device,
         boxes, chunks, *tensors, tiling.rows, tiling.columns,
-        TILE_H=tiling.height, TILE_W=tiling.width, LOOK=_LOOK, BLOCK=_BLOCK,
+        TILE_H=tiling.height, TILE_W=tiling.width, LOOK=_LOOK, BLOCK=_BLOCK, **sizes,
     )  # fmt: skip
 
 
@@ -360,8 +406,8 @@ def tile_counts(tables: Tables, tiling: Tiling, rows: tuple[int, int]) -> Tensor
     return counts
 
 
-def listed(tables: Tables, tiling: Tiling, part: Part) -> tuple[int, Lists]:
-    """The first tile of a part, and the lists of its tiles: counted, listed, sorted by tile."""
+def listed(tables: Tables, tiling: Tiling, part: Part) -> tuple[int, Tensor, Tensor]:
+    """The first tile of a part, how many faces each of its tiles has, and these, tile by tile."""
     first_face, last_face = (tables.offsets[b] for b in part.images)
     counts = tile_counts(tables, tiling, part.rows)[first_face:last_face]
     ends = counts.cumsum(0)  # int64
@@ -378,18 +424,20 @@ def listed(tables: Tables, tiling: Tiling, part: Part) -> tuple[int, Lists]:
     first_tile = part.images[0] * tiling.tiles + part.rows[0] * tiling.columns
     last_tile = (part.images[1] - 1) * tiling.tiles + part.rows[1] * tiling.columns
     numbers = torch.arange(first_tile, last_tile + 1, dtype=torch.int32, device=device)
-    bounds = torch.searchsorted(tile, numbers, out_int32=True)
-    return first_tile, Lists(bounds[:-1], bounds[1:], face[order])
+    return first_tile, torch.searchsorted(tile, numbers).diff(), face[order]
 
 
-def options(exact: bool = False) -> dict[str, Any]:
+def options(warps: int | None = None, *, exact: bool = False) -> dict[str, Any]:
     """How kernels are compiled.
 
     Args:
+        warps: per program; as many as `LAUNCH` says if None.
         exact: fuse no product into a sum. The backward pass of the maximum asks bit by bit which
             faces reached it, so that forward and backward kernel must round alike.
     """
-    return {} if interpreted() else {"num_warps": LAUNCH.warps, "enable_fp_fusion": not exact}
+    if interpreted():
+        return {}
+    return {"num_warps": warps or LAUNCH.warps, "enable_fp_fusion": not exact}
 
 
 # ---------------------------------------------------------------------------------------------
@@ -419,6 +467,7 @@ class Sums:
         with_scalars: bool,
         *shapes: tuple[int, ...],
         like: Tensor,
+        launch: Launch,
     ) -> Sums:
         """For gradients of so many faces in such shapes, and of the scalars if wanted.
 
@@ -428,11 +477,12 @@ class Sums:
             with_scalars: whether there are scalars; else their last dimension is 0.
             *shapes: of the gradients of a face.
             like: of their dtype and device.
+            launch: of the backward pass.
         """
         from gendr.rendering.backends.triton import shared_kernels as shared
 
         scalars = (shared.GRAD_COLUMNS.value if with_scalars else 0,)
-        shares, atomic = shares_of(faces, size[0] * size[1]), atomic_now()
+        shares, atomic = shares_of(faces, size[0] * size[1], launch), atomic_now()
         if atomic:
             rows = (like.new_zeros(faces, *shape) for shape in (*shapes, scalars))
         else:  # every program writes all of its row
@@ -446,9 +496,9 @@ class Sums:
         return tuple(x[0] if self.shares == 1 else x.sum(0) for x in self.rows)
 
 
-def shares_of(faces: int, pixels: int) -> int:
+def shares_of(faces: int, pixels: int, launch: Launch) -> int:
     """How many programs of the backward pass share a face."""
-    return min(runs(LAUNCH.programs, max(faces, 1)), runs(pixels, LAUNCH.block_pixels))
+    return min(runs(launch.programs, max(faces, 1)), runs(pixels, launch.block_pixels))
 
 
 def sum_per_image(values: Tensor, offsets: list[int]) -> Tensor:
