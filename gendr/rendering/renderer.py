@@ -284,6 +284,7 @@ class Renderer(nn.Module):
 
     def _learn(self, names: Sequence[str]) -> None:
         """Turn the named values into parameters: the logarithms of their magnitudes."""
+        self._negative: dict[str, bool] = {}
         if isinstance(names, str):
             names = (names,)
         values: dict[str, Any] = {
@@ -297,6 +298,8 @@ class Renderer(nn.Module):
             if value is None:
                 owner = self._dist if name == "shape" else self._tconorm
                 raise ValueError(f"{owner} has no parameter {name!r} to learn")
+            given = torch.as_tensor(value).detach()
+            self._negative[name] = bool((given < 0).any())
             magnitude = torch.as_tensor(value, dtype=torch.get_default_dtype()).detach().abs()
             self.register_parameter(f"log_{name}", nn.Parameter(magnitude.log()))
 
@@ -304,7 +307,7 @@ class Renderer(nn.Module):
         raw = self._parameters.get(f"log_{name}")
         if raw is None:
             return fixed
-        return -raw.exp() if float(torch.as_tensor(fixed).detach().min()) < 0 else raw.exp()
+        return -raw.exp() if self._negative[name] else raw.exp()
 
     @property
     def scale(self) -> float | Tensor:
