@@ -82,6 +82,12 @@ out["lines"] = [row[0] for row in record.by_line()]
 steady = observed[-len(record.launches):]
 out["step"] = {x.name: [n.tolist() for n in found.values()] for x, found in steady}
 out["block"] = {x.name: x.constants.get("BLOCK") for x, _ in steady}
+learnt = host_time.Instance(
+    "learnt",
+    {"near": 1.0, "far": 9.0, "tconorm": "yager(p=2)", "learnable": ("scale", "p", "gamma")},
+)
+steady = (*host_time.INSTANCES, learnt)
+out["steady"] = {x.name: host_time.counted(mesh, 2, 16, x).total() for x in steady}
 out["host"] = host_time.host_seconds(1, host_time.INSTANCES[0], 2)
 print(json.dumps(out))
 """
@@ -208,6 +214,15 @@ def test_rounds_of_faces_follow_from_their_extent(found):
         total = sum(rounds[face + share * len(mesh.faces)] for share in range(shares))
         # The outermost row or column may hold no pixel that is within the radius.
         assert math.ceil(high * wide / block) <= total <= math.ceil((high + 2) * (wide + 2) / block)
+
+
+@pytest.mark.parametrize(
+    ("instance", "most"), [("default", 12), ("README", 13), ("learnt", 100)]
+)
+def test_a_steady_step_waits_for_nothing_and_launches_little(found, instance, most):
+    launches, waits = found["steady"][instance]
+    assert waits == 0
+    assert 5 < launches <= most
 
 
 def test_host_time_is_positive(found):

@@ -68,9 +68,9 @@ _INT32 = {
     "row_first", "row_last", "rows", "shares", "tiles", "width",
 }  # fmt: skip
 _INT32_POINTERS = {
-    "boxes", "chunks", "counts", "entries", "face_of_entry", "face_of_piece", "first_chunks", "first_pieces",
-    "image_of_face", "image_of_vertex", "list_of_faces", "numbers", "offsets", "segments", "starts", "stops", "sums",
-    "ties", "tile_of_entry", "tile_of_segment", "totals",
+    "boxes", "chunks", "counts", "entries", "face_of_entry", "face_of_piece", "first_chunks",
+    "first_pieces", "image_of_face", "image_of_vertex", "list_of_faces", "numbers", "offsets",
+    "segments", "starts", "stops", "sums", "ties", "tile_of_entry", "tile_of_segment", "totals",
 }  # fmt: skip
 _POINTERS = {torch.float32: "*fp32", torch.int32: "*i32"}
 _OTHERS = {
