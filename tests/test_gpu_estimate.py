@@ -216,9 +216,7 @@ def test_rounds_of_faces_follow_from_their_extent(found):
         assert math.ceil(high * wide / block) <= total <= math.ceil((high + 2) * (wide + 2) / block)
 
 
-@pytest.mark.parametrize(
-    ("instance", "most"), [("default", 12), ("README", 13), ("learnt", 100)]
-)
+@pytest.mark.parametrize(("instance", "most"), [("default", 12), ("README", 13), ("learnt", 100)])
 def test_a_steady_step_waits_for_nothing_and_launches_little(found, instance, most):
     launches, waits = found["steady"][instance]
     assert waits == 0

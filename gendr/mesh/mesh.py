@@ -29,12 +29,12 @@ from gendr._runtime.vectors import length, unit
 from gendr.mesh import moves, pytorch3d_objects
 from gendr.mesh.attributes import (
     Attributes,
-    at_corners,
     check_reach,
     one_per_mesh,
     packed_colors,
     packed_uvs,
 )
+from gendr.mesh.corners import Lists, at_corners, needs_lists, sums_of_corners
 from gendr.mesh.files import formats, trimesh_objects
 from gendr.mesh.files.reports import damage_named, warn_of
 from gendr.mesh.images import MAX_MEGAPIXELS
@@ -502,7 +502,7 @@ class Mesh:
     @property
     def face_vertices(self) -> Tensor:
         """Positions of the corners of all faces: [ΣF, 3, 3] (face, corner, xyz)."""
-        return at_corners(self._vertices, self.faces)
+        return at_corners(self._vertices, self.faces, self._lists)
 
     @property
     def corner_uvs(self) -> Tensor | None:
@@ -513,7 +513,7 @@ class Mesh:
     @property
     def corner_colors(self) -> Tensor | None:
         """Vertex colours times face colours at the corners of all faces: [ΣF, 3, 3]."""
-        return self._attributes.corner_colors(self.faces)
+        return self._attributes.corner_colors(self.faces, self._lists)
 
     @property
     def _face_cross(self) -> Tensor:
@@ -538,8 +538,7 @@ class Mesh:
         0 with gradient 0 where there is none (no face, only faces of no area, or cancellation).
         """
         cross = self._face_cross[:, None].expand(-1, 3, -1).reshape(-1, 3)
-        total = torch.zeros_like(self._vertices).index_add(0, self.faces.reshape(-1), cross)
-        return unit(total)
+        return unit(sums_of_corners(cross, self.faces, len(self._vertices), self._lists))
 
     @property
     def edges(self) -> Tensor:
@@ -557,6 +556,11 @@ class Mesh:
         order of the faces. Found once per topology, as `edges`.
         """
         return self._topology.vertex_corners
+
+    @property
+    def _lists(self) -> Lists | None:
+        """`vertex_corners` where sums over corners need them to be in a fixed order."""
+        return self.vertex_corners if needs_lists(self._vertices) else None
 
     @property
     def is_watertight(self) -> bool:
