@@ -20,7 +20,8 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 # In a process of its own: it must not interpret Triton, and the pretended device stays registered.
 SCRIPT = """
-import json, sys
+import contextlib, json, sys
+from unittest import mock
 sys.path.insert(0, sys.argv[1])
 import host_time, machine_code, pretend_gpu, torch, triton_programs
 import kernels_of_test
@@ -88,6 +89,16 @@ learnt = host_time.Instance(
 )
 steady = (*host_time.INSTANCES, learnt)
 out["steady"] = {x.name: host_time.counted(mesh, 2, 16, x).total() for x in steady}
+step = host_time.Step(mesh, 2, 16, host_time.INSTANCES[0], pretended=True)
+with pretend_gpu.recorded():
+    step()
+with contextlib.ExitStack() as stack:
+    for name, module in list(sys.modules.items()):
+        if name.startswith("gendr.") and hasattr(module, "capturing"):
+            stack.enter_context(mock.patch.object(module, "capturing", return_value=True))
+    with pretend_gpu.recorded() as record:
+        step()
+out["captured"] = [*record.total(), [e.what for e in record.events]]
 out["host"] = host_time.host_seconds(1, host_time.INSTANCES[0], 2)
 print(json.dumps(out))
 """
@@ -221,6 +232,14 @@ def test_a_steady_step_waits_for_nothing_and_launches_little(found, instance, mo
     launches, waits = found["steady"][instance]
     assert waits == 0
     assert 5 < launches <= most
+
+
+def test_a_step_that_a_cuda_graph_captures_copies_nothing_to_the_host(found):
+    launches, waits, operators = found["captured"]
+    assert waits == 0
+    assert launches < found["steady"]["default"][0]
+    assert "project_faces" in operators
+    assert not {"copy_", "_to_copy"} & set(operators)
 
 
 def test_host_time_is_positive(found):

@@ -110,7 +110,7 @@ def _forward(
     return out, rest, ties, tables.edges, tables.boxes, made
 
 
-@torch.library.custom_op("gendr::alpha", mutates_args=())
+@torch.library.custom_op("gendr::alpha", mutates_args=(), tags=tiles.TAGS)
 def _alpha(
     corners: Tensor,
     table: Tensor,
@@ -194,7 +194,7 @@ def _through_totals(grad: Tensor, drawn: Drawn, recipe: Recipe) -> Tensor:
     return own.reshape(len(images), -1).sum(1)
 
 
-@torch.library.custom_op("gendr::alpha_gradients", mutates_args=())
+@torch.library.custom_op("gendr::alpha_gradients", mutates_args=(), tags=tiles.TAGS)
 def _alpha_gradients(
     grad: Tensor,
     drawn: list[Tensor],
@@ -227,7 +227,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     corners, _table, images, text, _cutoff, offsets, size = inputs
     *rest, made = output
     used = images if images is not None and not len(made) else made
-    ctx.save_for_backward(*Drawn(corners, *rest, used))
+    ctx.save_for_backward(corners, *rest, used)  # `Drawn`
     ctx.given = text, offsets, size
     ctx.set_materialize_grads(False)
 
@@ -237,10 +237,10 @@ def _backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ..
     of_corners, of_table = ctx.needs_input_grad[:2]
     if grad is None:
         return (None,) * 7
+    text, offsets, size = ctx.given
     if is_plain(grad) and not torch.is_grad_enabled():
-        corners, table = _gradients(grad, ctx.saved_tensors, *ctx.given, of_table)
+        corners, table = _gradients(grad, ctx.saved_tensors, text, tuple(offsets), size, of_table)
     else:
-        text, offsets, size = ctx.given
         corners, table = _alpha_gradients(
             grad, list(ctx.saved_tensors), text, list(offsets), list(size), of_table
         )

@@ -291,7 +291,7 @@ def _projection_gradient(grad_clip: Tensor, vertices: Tensor, batch: _Batch) -> 
 # ---------------------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("gendr::project", mutates_args=())
+@torch.library.custom_op("gendr::project", mutates_args=(), tags=tiles.TAGS)
 def _project(
     vertices: Tensor,
     projection: Tensor,
@@ -331,7 +331,7 @@ def _(
     return vertices.new_empty(offsets[-1], 4, 2), ranges
 
 
-@torch.library.custom_op("gendr::project_gradients", mutates_args=())
+@torch.library.custom_op("gendr::project_gradients", mutates_args=(), tags=tiles.TAGS)
 def _project_gradients(
     grad: Tensor,
     saved: list[Tensor],
@@ -380,12 +380,13 @@ def _differentiate(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | Non
     of_vertices, of_camera = ctx.needs_input_grad[:2]
     if grad is None:
         return (None,) * 10
+    vertex_offsets, offsets, near, far = ctx.given
     if is_plain(grad) and not torch.is_grad_enabled():
         vertices, projection = _backward(
-            grad, ctx.saved_tensors, *ctx.given, of_vertices, of_camera
-        )
+            grad, ctx.saved_tensors, tuple(vertex_offsets), tuple(offsets), near, far,
+            of_vertices, of_camera,
+        )  # fmt: skip
     else:
-        vertex_offsets, offsets, near, far = ctx.given
         vertices, projection = _project_gradients(
             grad, list(ctx.saved_tensors), list(vertex_offsets), list(offsets), near, far,
             of_vertices, of_camera,

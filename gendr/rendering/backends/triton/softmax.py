@@ -32,7 +32,7 @@ def softmax(
     """Colours without the background's part [P, 3], and the share of the background [P].
 
     Args:
-        faces: triangles.
+        faces: triangles; a fourth corner repeats the third.
         surfaces: the same in space; none of them clipped.
         appearance: colours that are linear on every face.
         size: of the image.
@@ -44,8 +44,9 @@ def softmax(
         [surfaces.clip[..., 2], surfaces.depth, appearance.colours.flatten(1)], -1
     )
     text, table = described(coverage, rate=rate)
+    corners = faces.corners[:, :3]  # triangles may repeat their last corner
     fore, share, *_ = _softmax(
-        faces.corners.to(torch.float32), attributes.to(torch.float32), table, text,
+        corners.to(torch.float32), attributes.to(torch.float32), table, text,
         coverage.cutoff, backdrop, list(faces.offsets), [size.height, size.width],
     )  # fmt: skip
     return fore.to(faces.corners.dtype), share.to(faces.corners.dtype)
@@ -65,7 +66,7 @@ class Drawn(NamedTuple):
     images: Tensor  # [B, IMAGE_COLUMNS]
 
 
-@torch.library.custom_op("gendr::softmax", mutates_args=())
+@torch.library.custom_op("gendr::softmax", mutates_args=(), tags=tiles.TAGS)
 def _softmax(
     corners: Tensor,
     attributes: Tensor,
@@ -125,7 +126,7 @@ def _(
     )
 
 
-@torch.library.custom_op("gendr::softmax_gradients", mutates_args=())
+@torch.library.custom_op("gendr::softmax_gradients", mutates_args=(), tags=tiles.TAGS)
 def _softmax_gradients(
     grad: Tensor,
     grad_shares: Tensor,

@@ -517,6 +517,12 @@ def empty_table_gradient(like: Tensor, text: str, offsets: list[int], with_table
     return like.new_empty(len(offsets) - 1, columns)
 
 
+# Of the operators: CUDA graphs of `torch.compile` leave them out. They keep tables and the room for
+# lists from call to call, and its graphs take the memory of a call back. A graph that the user
+# captures after a few calls holds them; see `docs/rendering.md`.
+TAGS = tuple(x for x in (getattr(torch.Tag, "cudagraph_unsafe", None),) if x is not None)
+
+
 def no_second_derivative(ctx: Any, *grads: Any) -> Any:
     """The gradient of a gradient operator."""
     raise RuntimeError(
