@@ -301,7 +301,10 @@ class Recorder(TorchDispatchMode):
             inputs = args[:2] if name == "copy_" else args[:1]
             places = {isinstance(x, Pretended) for x in (*inputs, out) if isinstance(x, Tensor)}
             if len(places) == 2:
-                return (1, True) if _numel(out) else None
+                # To the host without blocking: into pinned memory, which is looked at later.
+                later = name == "copy_" and (args[2:3] == (True,) or given[1].get("non_blocking"))
+                waits = not (later and isinstance(args[1], Pretended))
+                return (1, waits) if _numel(out) else None
         if name in WAITS and read:
             return KERNELS.get(name, 0 if name in FREE else 1), True
         indexed = given[0][1] if name in ("index", "index_put_", "index_put") else ()

@@ -41,18 +41,31 @@ __all__ = [
 CAPABILITIES = (80, 90)  # compute capability times 10: Ampere, Hopper
 USUAL = ("uniform", "probabilistic")  # law and family of the default renderer
 
+# The kernels that list faces, and how they are compiled.
+LISTING: dict[str, dict[str, int]] = {
+    "count_faces": {"LOOK": 256, "BLOCK": 32, "num_warps": 1},
+    "prefix_chunks": {"BLOCK_CHUNKS": 32, "BLOCK_TILES": 32, "num_warps": 1},
+    "scan_tiles": {"BLOCK": 1024, "num_warps": 4},
+    "fill_lists": {"LOOK": 256, "BLOCK": 32, "num_warps": 1},
+    "count_tiles": {"BLOCK": 128, "num_warps": 4},
+    "list_tiles": {"BLOCK": 32, "num_warps": 1},
+}
+
 # The arguments of kernels that are int32, or pointers to int32; all others point to float32.
 _INT32 = {
-    "faces", "height", "width", "rows", "columns", "row_first", "row_last", "first_face",
-    "first_tile", "listed", "shares",
+    "capacity", "columns", "every", "faces", "first_face", "height", "row_first", "row_last",
+    "rows", "shares", "tiles", "width",
 }  # fmt: skip
 _INT32_POINTERS = {
-    "boxes", "counts", "face_of_entry", "image_of_face", "list_of_faces", "starts", "stops", "ties",
-    "tile_of_entry",
+    "boxes", "chunks", "counts", "face_of_entry", "first_chunks", "image_of_face", "list_of_faces",
+    "offsets", "starts", "stops", "ties", "tile_of_entry", "totals",
 }  # fmt: skip
 _POINTERS = {torch.float32: "*fp32", torch.int32: "*i32"}
 _OTHERS = {
     ("list_tiles", "ends"): "*i64",
+    ("scan_tiles", "needed"): "*i64",
+    ("softmax_gradients", "totals"): "*fp32",
+    ("softmax_tiles", "totals"): "*fp32",
     ("nearest_tiles", "corners"): "*fp64",
     ("nearest_tiles", "limits"): "*fp64",
     ("nearest_tiles", "nearest"): "*i64",
@@ -120,8 +133,8 @@ def specialisations() -> Iterator[Specialisation]:
         yield Specialisation("face_tables", sides=sides)
         yield Specialisation("nearest_tiles", sides=sides)
         yield Specialisation("nearest_tiles", sides=sides, small=True)
-    yield Specialisation("count_tiles")
-    yield Specialisation("list_tiles")
+    for kernel in LISTING:
+        yield Specialisation(kernel)
     for law in laws():
         for small in (False, True):
             yield Specialisation("softmax_tiles", law, small=small)
@@ -152,10 +165,11 @@ def one_of_each_body() -> Iterator[Specialisation]:
 
 
 def _function(kernel: str) -> Any:
-    from gendr.rendering.backends.triton import kernels as _triton
-    from gendr.rendering.backends.triton import softmax_kernels as _triton_softmax
+    from gendr.rendering.backends.triton import kernels, list_kernels, softmax_kernels
 
-    return getattr(_triton_softmax if kernel.startswith("softmax") else _triton, kernel)
+    colours = kernel.startswith("softmax")
+    module = softmax_kernels if colours else list_kernels if kernel in LISTING else kernels
+    return getattr(module, kernel)
 
 
 def signature(kernel: str) -> dict[str, str]:
@@ -175,15 +189,15 @@ def signature(kernel: str) -> dict[str, str]:
 def constants(x: Specialisation) -> dict[str, Any]:
     """The compile-time arguments of a specialisation, as the backend gives them."""
     launch = _launch(x)
-    blocks = {"face_tables": 128, "count_tiles": 128, "list_tiles": 32}
     every: dict[str, Any] = {
         "N": x.sides,
         "TILE_H": launch.tile[0],
         "TILE_W": launch.tile[1],
         "BLOCK_FACES": launch.block_faces,
-        "BLOCK": blocks.get(x.kernel, launch.block_pixels),
+        "BLOCK": 128 if x.kernel == "face_tables" else launch.block_pixels,
         "ATOMIC": False,
     }
+    every |= LISTING.get(x.kernel, {})
     if x.law:
         recipe = _recipe(x)
         every |= recipe.forward() | recipe.backward(x.scalars)
@@ -211,6 +225,8 @@ def _launch(x: Specialisation) -> Launch:
 def _options(x: Specialisation) -> dict[str, Any]:
     from gendr.rendering.backends.triton.tiles import options
 
+    if x.kernel in LISTING:
+        return {"num_warps": LISTING[x.kernel]["num_warps"], "enable_fp_fusion": True}
     exact = x.kernel == "face_tables" or (bool(x.law) and _recipe(x).is_exact)
     launch = _launch(x)
     warps = launch.warps

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not tiles.interpreted(), reason="it hooks the in
 TOLERANCE = TOLERANCES[torch.float32]
 SIZE = (7, 9)
 # Every loop turns, every grid has more than one program.
-SMALL = {"tile": (4, 8), "block_faces": 4, "block_pixels": 32, "programs": 16}
+SMALL = {"tile": (4, 8), "block_faces": 4, "block_pixels": 32, "programs": 16, "walked": 8}
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The Triton kernels of silhouettes: boxes and tile lists, alpha forward, its gradients, depth.
+"""The Triton kernels of silhouettes: tables of faces, alpha forward, its gradients, depth.
 
 - forward and depth: one program per screen tile walks the faces of its list, or all faces of its
   image, BLOCK_FACES at a time against all pixels of the tile;
@@ -39,6 +39,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
     edges_of,
     face_box,
     least,
+    list_of_tile,
     listed_faces,
     load_face,
     load_image,
@@ -55,7 +56,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
 )
 
 # -------------------------------------------------------------------------------------------------
-# Boxes and lists
+# Tables
 # -------------------------------------------------------------------------------------------------
 
 
@@ -87,50 +88,6 @@ def face_tables(
     y_low = tl.minimum(tl.minimum(y_0, y_1), tl.minimum(y_2, y_3))
     y_high = tl.maximum(tl.maximum(y_0, y_1), tl.maximum(y_2, y_3))
     put_box(boxes, f, valid, there, radius, x_low, x_high, y_low, y_high, height, width)
-
-
-@triton.jit
-def _tile_box(boxes, f, valid, row_first, row_last, TILE_H: tl.constexpr, TILE_W: tl.constexpr):
-    """First column and row of tiles, columns and number of the tiles that a face's box touches."""
-    x0, x1 = tl.load(boxes + f * 4, valid, 0), tl.load(boxes + f * 4 + 1, valid, 0)
-    y0, y1 = tl.load(boxes + f * 4 + 2, valid, 0), tl.load(boxes + f * 4 + 3, valid, 0)
-    column, row = x0 // TILE_W, tl.maximum(y0 // TILE_H, row_first)
-    columns = (x1 + TILE_W - 1) // TILE_W - column
-    rows = tl.minimum((y1 + TILE_H - 1) // TILE_H, row_last) - row
-    return column, row, columns, tl.where(x1 > x0, columns * tl.maximum(rows, 0), 0)
-
-
-@triton.jit(do_not_specialize=["faces", "row_first", "row_last"])
-def count_tiles(
-    boxes, counts, faces, row_first, row_last,
-    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """First pass: how many tiles of the rows of tiles row_first .. row_last - 1 a face touches."""
-    f = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    valid = f < faces
-    _, _, _, count = _tile_box(boxes, f, valid, row_first, row_last, TILE_H, TILE_W)
-    tl.store(counts + f, count, valid)
-
-
-@triton.jit(do_not_specialize=["first_face", "rows", "columns", "row_first", "row_last"])
-def list_tiles(
-    boxes, image_of_face, ends, tile_of_entry, face_of_entry,
-    first_face, rows, columns, row_first, row_last,
-    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Second pass: the tiles of face first_face + i, in its own slot, which ends at ends[i]."""
-    f = first_face + tl.program_id(0)
-    column, row, across, count = _tile_box(boxes, f, True, row_first, row_last, TILE_H, TILE_W)
-    image = tl.load(image_of_face + f)
-    slot = tl.load(ends + tl.program_id(0)) - count
-    first = 0
-    while first < count:
-        k = first + tl.arange(0, BLOCK)
-        across_or_one = tl.maximum(across, 1)
-        tile = (row + k // across_or_one) * columns + column + k % across_or_one
-        tl.store(tile_of_entry + slot + k, image * rows * columns + tile, k < count)
-        tl.store(face_of_entry + slot + k, tl.zeros_like(k) + f, k < count)
-        first += BLOCK
 
 
 # -------------------------------------------------------------------------------------------------
@@ -232,29 +189,26 @@ def joined_parts(
     return A, S, other
 
 
-@triton.jit(
-    do_not_specialize=["first_tile", "listed", "height", "width"],
-    do_not_specialize_on_alignment=["stops"],  # which may be a slice of other numbers
-)
+@triton.jit(do_not_specialize=["height", "width"])
 def alpha_tiles(
     edges, images, starts, stops, list_of_faces, alpha, rest, ties,
-    first_tile, listed, height, width,
+    height, width,
     CDF: tl.constexpr, GENERATOR: tl.constexpr, INVERSE: tl.constexpr, KIND: tl.constexpr,
     N: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
 ):  # fmt: skip
     """Alpha, 1 - alpha and, for the maximum, the number of faces that reach it.
 
-    The faces of tile first_tile + i are list_of_faces[starts[i] : stops[i]], or where `listed` is
-    0 the faces starts[i] .. stops[i] - 1.
+    The faces of tile i are list_of_faces[starts[i] : stops[i]], or where starts[i] is negative the
+    faces -1 - starts[i] .. stops[i] - 1.
     """
     program = tl.program_id(0)
     b, pixels, on, x, y = tile_pixels(
-        first_tile + program, height, width, tl.float32, TILE_H, TILE_W, BLOCK_FACES
+        program, height, width, tl.float32, TILE_H, TILE_W, BLOCK_FACES
     )
     row = images + b * IMAGE_COLUMNS
     image, p, cutoff = load_image(row), tl.load(row + FAMILY_P), tl.load(row + CUTOFF)
     total, other = nothing_joined(KIND, TILE_H, TILE_W, BLOCK_FACES)
-    k, stop = tl.load(starts + program), tl.load(stops + program)
+    k, stop, listed = list_of_tile(starts, stops, program)
     while k < stop:
         f, valid = listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES)
         total, other = join_face(
@@ -441,13 +395,10 @@ def _distance_of_corners(x, y, corners, f, N: tl.constexpr):
     return tl.where(corner, -tl.sqrt(best), turn * height)
 
 
-@triton.jit(
-    do_not_specialize=["first_tile", "listed", "height", "width"],
-    do_not_specialize_on_alignment=["stops"],  # which may be a slice of other numbers
-)
+@triton.jit(do_not_specialize=["height", "width"])
 def nearest_tiles(
     corners, planes, limits, starts, stops, list_of_faces, nearest,
-    first_tile, listed, height, width,
+    height, width,
     N: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
 ):  # fmt: skip
     """The nearest face that covers each pixel, -1 where there is none. All in float64.
@@ -457,11 +408,11 @@ def nearest_tiles(
     """
     program = tl.program_id(0)
     _image, pixels, on, x, y = tile_pixels(
-        first_tile + program, height, width, tl.float64, TILE_H, TILE_W, BLOCK_FACES
+        program, height, width, tl.float64, TILE_H, TILE_W, BLOCK_FACES
     )
     best = per_pixel(tl.float64, TILE_H, TILE_W, BLOCK_FACES) + float("-inf")
     face = per_pixel(tl.int64, TILE_H, TILE_W, BLOCK_FACES) - 1
-    k, stop = tl.load(starts + program), tl.load(stops + program)
+    k, stop, listed = list_of_tile(starts, stops, program)
     while k < stop:
         f, valid = listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES)
         there = valid & (tl.load(corners + f * (2 * N)) < ABSENT)

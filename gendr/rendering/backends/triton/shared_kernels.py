@@ -128,10 +128,17 @@ def per_pixel(
 
 
 @triton.jit
+def list_of_tile(starts, stops, tile):
+    """First and last entry + 1 of a tile, and whether it has a list; see `listed_faces`."""
+    start = tl.load(starts + tile)
+    return tl.where(start < 0, -1 - start, start), tl.load(stops + tile), start >= 0
+
+
+@triton.jit
 def listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES: tl.constexpr):
     """The faces of a tile from entry k < stop on, and which entries there are.
 
-    The faces of a tile are list_of_faces[k : stop], or where `listed` is 0 the numbers themselves.
+    The faces of a tile are list_of_faces[k : stop], or if it has no list the numbers themselves.
     One face is a scalar, a block has shape [BLOCK_FACES, 1, 1]. A block that reaches beyond `stop`
     repeats the last face: all can be loaded.
     """
@@ -141,8 +148,8 @@ def listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES: tl.constexpr):
         entry = tl.minimum(entry, stop - 1)
     else:
         entry, valid = k, k < stop
-    f = tl.load(list_of_faces + tl.where(listed != 0, entry, 0))
-    return tl.where(listed != 0, f, entry).to(tl.int64), valid
+    f = tl.load(list_of_faces + tl.where(listed, entry, 0))
+    return tl.where(listed, f, entry).to(tl.int64), valid
 
 
 @triton.jit

@@ -45,7 +45,8 @@ def softmax(
     )
     text, table = described(coverage, rate=rate)
     fore, share, *_ = _softmax(
-        faces.corners.to(torch.float32), attributes.to(torch.float32), table, text,
+        # None is cut: a fourth corner repeats the third.
+        faces.corners[:, :3].to(torch.float32), attributes.to(torch.float32), table, text,
         coverage.cutoff, backdrop, list(faces.offsets), [size.height, size.width],
     )  # fmt: skip
     return fore.to(faces.corners.dtype), share.to(faces.corners.dtype)
@@ -90,14 +91,14 @@ def _softmax(
     colours = corners.new_empty(pixels, 3)
     shares, totals, nearest = (corners.new_empty(pixels) for _ in range(3))
     attributes = attributes.contiguous()
-    for part in tiles.tile_lists(tables, tiling):
-        tiles.run(
-            kernels.softmax_tiles, (len(part.starts),), corners.device,
-            tables.corners, tables.edges, attributes, images, part.starts, part.stops, part.faces,
-            colours, shares, totals, nearest, part.first_tile, int(part.listed), *size,
-            **recipe.forward(), TILE_H=tiling.height, TILE_W=tiling.width,
-            BLOCK_FACES=launch.block_faces, **tiles.options(launch.tile_warps),
-        )  # fmt: skip
+    lists = tiles.tile_lists(tables, tiling)
+    tiles.run(
+        kernels.softmax_tiles, (len(lists.starts),), corners.device,
+        tables.corners, tables.edges, attributes, images, lists.starts, lists.stops, lists.faces,
+        colours, shares, totals, nearest, *size,
+        **recipe.forward(), TILE_H=tiling.height, TILE_W=tiling.width,
+        BLOCK_FACES=launch.block_faces, **tiles.options(launch.tile_warps),
+    )  # fmt: skip
     return colours, shares, totals, nearest, tables.edges, tables.boxes, images
 
 

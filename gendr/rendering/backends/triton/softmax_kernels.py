@@ -30,6 +30,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
     covered,
     face_box,
     least,
+    list_of_tile,
     listed_faces,
     load_face,
     load_image,
@@ -178,13 +179,10 @@ def shade_face(
     )
 
 
-@triton.jit(
-    do_not_specialize=["first_tile", "listed", "height", "width"],
-    do_not_specialize_on_alignment=["stops"],  # which may be a slice of other numbers
-)
+@triton.jit(do_not_specialize=["height", "width"])
 def softmax_tiles(
     corners, edges, attributes, images, starts, stops, list_of_faces,
-    colours, backgrounds, totals, nearest, first_tile, listed, height, width,
+    colours, backgrounds, totals, nearest, height, width,
     CDF: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
 ):  # fmt: skip
     """Colours without the background's part [P, 3], its share [P], the sum of weights, and z*.
@@ -193,14 +191,14 @@ def softmax_tiles(
     """
     program = tl.program_id(0)
     b, pixels, on, x, y = tile_pixels(
-        first_tile + program, height, width, tl.float32, TILE_H, TILE_W, BLOCK_FACES
+        program, height, width, tl.float32, TILE_H, TILE_W, BLOCK_FACES
     )
     row = images + b * IMAGE_COLUMNS
     image, cutoff, rate = load_image(row), tl.load(row + CUTOFF), tl.load(row + RATE)
     backdrop = tl.load(row + BACKDROP)
     zeros = per_pixel(tl.float32, TILE_H, TILE_W, BLOCK_FACES)
     sums = zeros + backdrop, zeros, zeros, zeros, zeros
-    k, stop = tl.load(starts + program), tl.load(stops + program)
+    k, stop, listed = list_of_tile(starts, stops, program)
     while k < stop:
         f, valid = listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES)
         sums = shade_face(

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gendr._runtime.later import capturing
 from gendr._runtime.triton.launch import interpreted, run
+from gendr.rendering.backends.triton.capacity import LEAST, Room
 from gendr.rendering.backends.triton.recipes import Recipe
 from gendr.rendering.geometry import ImageSize
-
-ENTRIES = 1 << 24  # entries of tile lists that exist at once: about 0.6 GB while they are sorted
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Launch:
         block_pixels: pixels that a program of the backward pass takes at once.
         programs: fewer faces than this are each shared by several programs of the backward pass.
         warps: of 32 threads, per program of the kernels that have neither tiles nor pixels.
+        walked: no lists are made for so many faces, of all images together, or fewer.
         fits: whether `fitted` may choose other sizes.
     """
 
@@ -36,6 +37,7 @@ class Launch:
     block_pixels: int = 128
     programs: int = 4096
     warps: int = 4
+    walked: int = 64
     fits: bool = False
 
     @property
@@ -175,7 +177,7 @@ def bare_images(count: int, radius: Tensor) -> Tensor:
     """An image table that says nothing but the radius."""
     from gendr.rendering.backends.triton import shared_kernels as shared
 
-    table = torch.zeros(count, image_columns(), device=radius.device)
+    table = torch.zeros(count, image_columns(), dtype=torch.float32, device=radius.device)
     table[:, shared.RADIUS.value] = radius.detach().to(torch.float32)
     return table
 
@@ -184,24 +186,10 @@ def bare_images(count: int, radius: Tensor) -> Tensor:
 # Lists of faces per tile
 # ---------------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class Part:
-    """Some tiles of a batch: those of a few images, or a band of the rows of tiles of one image."""
-
-    images: tuple[int, int]  # first and last + 1
-    rows: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Lists:
-    """The faces of the tiles first_tile, first_tile + 1, ...: see `alpha_tiles`."""
-
-    first_tile: int
-    starts: Tensor
-    stops: Tensor
-    faces: Tensor
-    listed: bool
+COUNTS = 1 << 18  # counts of (chunk of faces, tile) that are aimed at; as many int32
+CHUNKS = 256  # of the faces of an image, at most
+LEAST_CHUNK = 128  # faces
+_BLOCK, _LOOK = 32, 256  # faces that are compared at once with tiles, and with a group of tiles
 
 
 @dataclass(frozen=True)
@@ -218,19 +206,159 @@ class Tiling:
         """An image of some size in tiles of some height and width."""
         return cls(*tile, runs(size.height, tile[0]), runs(size.width, tile[1]))
 
+    @property
+    def tiles(self) -> int:
+        """Of an image."""
+        return self.rows * self.columns
 
-def tile_lists(tables: Tables, tiling: Tiling) -> Iterator[Lists]:
-    """The faces of all tiles, in parts of about `ENTRIES`. Within a tile faces stand in order.
 
-    Two passes over the faces, one that counts and one that lists: nothing can overflow. Lists that
-    would name a quarter of all faces for every tile are not made: those tiles walk all faces.
+@dataclass(frozen=True)
+class Lists:
+    """The faces of every tile of a batch, in order.
+
+    Those of tile i are faces[starts[i] : stops[i]]. Where starts[i] is negative the tile has no
+    list, and all faces of its image are walked: -1 - starts[i] .. stops[i] - 1.
     """
-    totals = per_image(tile_counts(tables, tiling, (0, tiling.rows)), tables.offsets).tolist()
-    if 4 * sum(totals) > tiling.rows * tiling.columns * tables.offsets[-1]:
-        yield walks(tables, tiling)
-        return
-    for part in parts(totals, tiling.rows, ENTRIES):
-        yield listed(tables, tiling, part)
+
+    starts: Tensor  # [B tiles] int32
+    stops: Tensor  # [B tiles] int32
+    faces: Tensor  # [entries] int32
+
+
+def tile_lists(tables: Tables, tiling: Tiling) -> Lists:
+    """The faces of every tile.
+
+    The lists get the room that earlier steps of the same kind have needed (device, faces of each
+    image, sizes of images and tiles), and a little more: the host waits in the first step only. A
+    tile whose list finds no room walks. Few faces are always walked.
+    """
+    faces = tables.offsets[-1]
+    if faces <= LAUNCH.walked:
+        return walks(tables, tiling)
+    device, images = tables.boxes.device, len(tables.offsets) - 1
+    every, room = images * tiling.tiles, room_of(tables.offsets, tiling, device)
+    chunks, first_chunks = chunks_of(tables.offsets, chunk_size(tables.offsets, tiling), device)
+    counts, totals, starts, stops = (
+        torch.empty(n, dtype=torch.int32, device=device)
+        for n in (len(chunks) * tiling.tiles, every, every, every)
+    )
+    needed = torch.empty(1, dtype=torch.int64, device=device)
+    _over_groups("count_faces", tiling, tables.boxes, chunks, counts)
+    _run(
+        "prefix_chunks", (runs(tiling.tiles, 32), images), device,
+        counts, first_chunks, totals, tiling.tiles, BLOCK_CHUNKS=32, BLOCK_TILES=32,
+    )  # fmt: skip
+    entries = entries_now(room, totals)
+    _run(
+        "scan_tiles", (1,), device, totals, _offsets(tables.offsets, device), starts, stops, needed,
+        tiling.tiles, every, entries, BLOCK=1024, warps=4,
+    )  # fmt: skip
+    listed = torch.empty(entries, dtype=torch.int32, device=device)
+    _over_groups("fill_lists", tiling, tables.boxes, chunks, counts, starts, listed)
+    if not capturing(device):
+        room.later.send(needed)
+    return Lists(starts, stops, listed)
+
+
+def walks(tables: Tables, tiling: Tiling) -> Lists:
+    """No lists: every tile walks all faces of its image."""
+    return Lists(*_walks(tables.offsets, tiling.tiles, tables.boxes.device))
+
+
+@lru_cache(maxsize=64)
+def room_of(offsets: tuple[int, ...], tiling: Tiling, device: torch.device) -> Room:
+    """What is kept from step to step for lists of one kind."""
+    return Room(device, offsets[-1] * tiling.tiles)
+
+
+def entries_now(room: Room, totals: Tensor) -> int:
+    """The room of this step's lists, given the faces [B, tiles] of every tile.
+
+    In the first step of a kind the host waits for them, unless a CUDA graph is being captured.
+    """
+    if capturing(totals.device):
+        return room.entries or min(room.most, LEAST + 4 * len(totals))
+    if room.entries is None:
+        room.fit(min(max(int(totals.sum(dtype=torch.int64)), 0), room.most))
+    else:
+        room.look()
+    assert room.entries is not None
+    return room.entries
+
+
+def chunk_size(offsets: tuple[int, ...], tiling: Tiling) -> int:
+    """Faces of a chunk: few enough to fill the GPU, so many that there are not too many counts."""
+    faces, images = offsets[-1], len(offsets) - 1
+    most = max(b - a for a, b in pairwise(offsets))
+    # However many tiles there are, a few chunks share the faces of an image.
+    counts = max(COUNTS, 8 * images * tiling.tiles)
+    wanted = max(LEAST_CHUNK, runs(most, CHUNKS), runs(faces * tiling.tiles, counts))
+    return _BLOCK * runs(wanted, _BLOCK)
+
+
+@lru_cache(maxsize=64)
+def chunks_of(offsets: tuple[int, ...], size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The chunks of faces [C, 3] int32: image, first, last + 1; and first of images [B + 1]."""
+    chunks, firsts = [], [0]
+    for image, (first, last) in enumerate(pairwise(offsets)):
+        chunks += [(image, k, min(k + size, last)) for k in range(first, last, size)]
+        firsts.append(len(chunks))
+    table = torch.tensor(chunks, dtype=torch.int32).reshape(-1, 3)
+    return table.to(device), torch.tensor(firsts, dtype=torch.int32).to(device)
+
+
+@lru_cache(maxsize=64)
+def _walks(
+    offsets: tuple[int, ...], tiles: int, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Starts, stops and faces of `Lists` without lists."""
+    ends = torch.tensor(offsets, dtype=torch.int32)
+    starts, stops = (x.repeat_interleave(tiles).to(device) for x in (-1 - ends[:-1], ends[1:]))
+    return starts, stops, starts  # what is not a list has an entry 0, which kernels load
+
+
+def _over_groups(
+    kernel: str, tiling: Tiling, boxes: Tensor, chunks: Tensor, *tensors: Tensor
+) -> None:
+    """Launch a kernel over chunks of faces and groups of tiles."""
+    from gendr.rendering.backends.triton import list_kernels
+
+    side = list_kernels.GROUP.value
+    groups = runs(tiling.rows, side) * runs(tiling.columns, side)
+    _run(
+        kernel, (len(chunks), groups), boxes.device,
+        boxes, chunks, *tensors, tiling.rows, tiling.columns,
+        TILE_H=tiling.height, TILE_W=tiling.width, LOOK=_LOOK, BLOCK=_BLOCK,
+    )  # fmt: skip
+
+
+def _run(
+    kernel: str,
+    grid: tuple[int, ...],
+    device: torch.device,
+    *args: Any,
+    warps: int = 1,
+    **sizes: int,
+) -> None:
+    """Launch a kernel of `list_kernels`, of one warp as a rule: its blocks are small."""
+    from gendr.rendering.backends.triton import list_kernels
+
+    # There is nothing to fuse: whether that is allowed is said because Triton asks for it.
+    how = {} if interpreted() else {"num_warps": warps, "enable_fp_fusion": True}
+    run(getattr(list_kernels, kernel), grid, device, *args, **sizes, **how)
+
+
+# ---------------------------------------------------------------------------------------------
+# Lists whose sizes the host knows, for fragments
+# ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some tiles of a batch: those of a few images, or a band of the rows of tiles of one image."""
+
+    images: tuple[int, int]  # first and last + 1
+    rows: tuple[int, int]
 
 
 def per_image(counts: Tensor, offsets: tuple[int, ...]) -> Tensor:
@@ -255,48 +383,35 @@ def parts(totals: list[int], rows: int, limit: int) -> Iterator[Part]:
 
 def tile_counts(tables: Tables, tiling: Tiling, rows: tuple[int, int]) -> Tensor:
     """How many tiles of some rows of tiles every face touches, [T] int32."""
-    from gendr.rendering.backends.triton import kernels
-
     count = len(tables.boxes)
-    counts = torch.zeros(count, dtype=torch.int32, device=tables.boxes.device)
-    run(
-        kernels.count_tiles, (runs(count, 128),), counts.device, tables.boxes, counts, count, *rows,
-        TILE_H=tiling.height, TILE_W=tiling.width, BLOCK=128, **options(),
+    counts = torch.empty(count, dtype=torch.int32, device=tables.boxes.device)
+    _run(
+        "count_tiles", (runs(count, 128),), counts.device, tables.boxes, counts, count, *rows,
+        TILE_H=tiling.height, TILE_W=tiling.width, BLOCK=128, warps=4,
     )  # fmt: skip
     return counts
 
 
-def walks(tables: Tables, tiling: Tiling) -> Lists:
-    """Every tile walks all faces of its image."""
-    offsets = _offsets(tables.offsets, tables.boxes.device)
-    tiles = tiling.rows * tiling.columns
-    starts, stops = (x.repeat_interleave(tiles) for x in (offsets[:-1], offsets[1:]))
-    return Lists(0, starts, stops, offsets, listed=False)
-
-
-def listed(tables: Tables, tiling: Tiling, part: Part) -> Lists:
-    """Count, list, and sort the entries by tile."""
-    from gendr.rendering.backends.triton import kernels
-
+def listed(tables: Tables, tiling: Tiling, part: Part) -> tuple[int, Lists]:
+    """The first tile of a part, and the lists of its tiles: counted, listed, sorted by tile."""
     first_face, last_face = (tables.offsets[b] for b in part.images)
     counts = tile_counts(tables, tiling, part.rows)[first_face:last_face]
     ends = counts.cumsum(0)  # int64
     total = int(ends[-1]) if len(ends) else 0
     device = tables.boxes.device
     tile, face = (torch.empty(total, dtype=torch.int32, device=device) for _ in range(2))
-    run(
-        kernels.list_tiles, (last_face - first_face,), device,
+    _run(
+        "list_tiles", (last_face - first_face,), device,
         tables.boxes, tables.image_of_face, ends, tile, face, first_face,
         tiling.rows, tiling.columns, *part.rows,
-        TILE_H=tiling.height, TILE_W=tiling.width, BLOCK=32, **options(),
+        TILE_H=tiling.height, TILE_W=tiling.width, BLOCK=32,
     )  # fmt: skip
     tile, order = torch.sort(tile, stable=True)
-    per_image = tiling.rows * tiling.columns
-    first_tile = part.images[0] * per_image + part.rows[0] * tiling.columns
-    last_tile = (part.images[1] - 1) * per_image + part.rows[1] * tiling.columns
+    first_tile = part.images[0] * tiling.tiles + part.rows[0] * tiling.columns
+    last_tile = (part.images[1] - 1) * tiling.tiles + part.rows[1] * tiling.columns
     numbers = torch.arange(first_tile, last_tile + 1, dtype=torch.int32, device=device)
     bounds = torch.searchsorted(tile, numbers, out_int32=True)
-    return Lists(first_tile, bounds[:-1], bounds[1:], face[order], listed=True)
+    return first_tile, Lists(bounds[:-1], bounds[1:], face[order])
 
 
 def options(warps: int | None = None, *, exact: bool = False) -> dict[str, Any]:
