@@ -550,6 +550,9 @@ class Machine:
     def _cumsum(self, x: Block, axis: int = 0, **_: Any) -> Block:
         return Block(np.cumsum(x.data, axis=axis + 1, dtype=_summed(x.data.dtype)))
 
+    def _fma(self, x: Any, y: Any, z: Any) -> Any:
+        return binary(ast.Add, binary(ast.Mult, x, y), z)
+
     def _abs(self, x: Any) -> Any:
         return together(np.abs, x)
 
@@ -631,6 +634,9 @@ class Machine:
 
     def _atomic_add(self, where: Pointer, value: Any, mask: Any = None, **_: Any) -> Block:
         return self._atomic(where, value, mask, operator.add)
+
+    def _atomic_or(self, where: Pointer, value: Any, mask: Any = None, **_: Any) -> Block:
+        return self._atomic(where, value, mask, operator.or_)
 
     def _atomic_max(self, where: Pointer, value: Any, mask: Any = None, **_: Any) -> Block:
         return self._atomic(where, value, mask, max)

@@ -539,6 +539,15 @@ class Mesh:
         return self._topology.edges
 
     @property
+    def vertex_corners(self) -> tuple[Tensor, Tensor]:
+        """The corners of faces that are each vertex: starts [ΣV + 1] and entries [3 ΣF], int32.
+
+        Those of vertex v are entries[starts[v] : starts[v + 1]], each 3 · face + corner, in the
+        order of the faces. Found once per topology, as `edges`.
+        """
+        return self._topology.vertex_corners
+
+    @property
     def is_watertight(self) -> bool:
         """Whether every mesh is closed: each edge is run through once in either direction."""
         return self._topology.closed and all(self.face_counts)

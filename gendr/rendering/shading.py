@@ -16,7 +16,7 @@ from torch import Tensor
 from gendr._runtime.tracing import lazy
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import Pairs, interpolation_weights, recomputed
-from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
+from gendr.rendering.geometry import Geometry, ImageSize, LateGeometry, ScreenFaces, Surfaces
 from gendr.tnorms.groups import Segments
 
 if TYPE_CHECKING:
@@ -94,11 +94,20 @@ class Scene:
 
     mesh: Mesh
     camera: Camera
-    faces: ScreenFaces
-    surfaces: Surfaces
+    geometry: Geometry | LateGeometry
     size: ImageSize
     backend: Backend
     lighting: Lighting | None
+
+    @property
+    def faces(self) -> ScreenFaces:
+        """The faces on the screen."""
+        return self.geometry.faces
+
+    @property
+    def surfaces(self) -> Surfaces:
+        """The faces in space."""
+        return self.geometry.surfaces
 
     def gather(self, values: Tensor, index: Tensor) -> Tensor:
         """values[index], through the backend."""

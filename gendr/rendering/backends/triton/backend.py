@@ -27,14 +27,24 @@ from gendr.rendering.fragments import Pairs
 from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 
 if TYPE_CHECKING:
+    from gendr.mesh import Camera, Mesh
     from gendr.rendering.shading import Appearance
 
 __all__ = [
-    "alpha", "available", "distance", "gather", "interpreted", "nearest", "pairs", "set_atomic",
-    "softmax", "supports",
+    "alpha", "available", "distance", "gather", "interpreted", "nearest", "pairs", "project",
+    "set_atomic", "softmax", "supports",
 ]  # fmt: skip
 
 TAKES_ANY_CDF = False
+
+
+def project(
+    mesh: Mesh, camera: Camera, near: float | None, far: float | None, check: bool
+) -> ScreenFaces | None:
+    """The faces of a float32 batch on the screen, by one kernel; see `project.project`."""
+    from gendr.rendering.backends.triton import project as fused
+
+    return fused.project(mesh, camera, near, far, check)
 
 
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:

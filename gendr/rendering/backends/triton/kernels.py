@@ -1,4 +1,4 @@
-"""The Triton kernels of silhouettes: boxes, alpha forward, its gradients, depth.
+"""The Triton kernels of silhouettes: tables of faces, alpha forward, its gradients, depth.
 
 - forward and depth: one program per screen tile walks the faces of its list, or all faces of its
   image, BLOCK_FACES at a time against all pixels of the tile;
@@ -56,7 +56,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
 )
 
 # -------------------------------------------------------------------------------------------------
-# Boxes
+# Tables
 # -------------------------------------------------------------------------------------------------
 
 

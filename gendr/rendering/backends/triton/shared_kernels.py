@@ -118,13 +118,6 @@ def tile_pixels(
 
 
 @triton.jit
-def list_of_tile(starts, stops, tile):
-    """First and last entry + 1 of a tile, and whether it has a list; see `listed_faces`."""
-    start = tl.load(starts + tile)
-    return tl.where(start < 0, -1 - start, start), tl.load(stops + tile), start >= 0
-
-
-@triton.jit
 def per_pixel(
     dtype: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr
 ):
@@ -132,6 +125,13 @@ def per_pixel(
     if BLOCK_FACES > 1:
         return tl.zeros([BLOCK_FACES, TILE_H, TILE_W], dtype)
     return tl.zeros([TILE_H, TILE_W], dtype)
+
+
+@triton.jit
+def list_of_tile(starts, stops, tile):
+    """First and last entry + 1 of a tile, and whether it has a list; see `listed_faces`."""
+    start = tl.load(starts + tile)
+    return tl.where(start < 0, -1 - start, start), tl.load(stops + tile), start >= 0
 
 
 @triton.jit

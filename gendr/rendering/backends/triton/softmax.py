@@ -45,7 +45,8 @@ def softmax(
     )
     text, table = described(coverage, rate=rate)
     fore, share, *_ = _softmax(
-        faces.corners.to(torch.float32), attributes.to(torch.float32), table, text,
+        # None is cut: a fourth corner repeats the third.
+        faces.corners[:, :3].to(torch.float32), attributes.to(torch.float32), table, text,
         coverage.cutoff, backdrop, list(faces.offsets), [size.height, size.width],
     )  # fmt: skip
     return fore.to(faces.corners.dtype), share.to(faces.corners.dtype)

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gendr._runtime.later import capturing
 from gendr._runtime.triton.launch import interpreted, run
-from gendr.rendering.backends.triton.capacity import LEAST, Room, capturing
+from gendr.rendering.backends.triton.capacity import LEAST, Room
 from gendr.rendering.backends.triton.recipes import Recipe
 from gendr.rendering.geometry import ImageSize
 
@@ -27,8 +28,8 @@ class Launch:
         block_pixels: pixels that a program of the backward pass takes at once.
         programs: fewer faces than this are each shared by several programs of the backward pass.
         warps: of 32 threads, per program of the kernels that have neither tiles nor pixels.
-        fits: whether `fitted` may choose other sizes.
         walked: no lists are made for so many faces, of all images together, or fewer.
+        fits: whether `fitted` may choose other sizes.
     """
 
     tile: tuple[int, int] = (16, 16)
@@ -36,8 +37,8 @@ class Launch:
     block_pixels: int = 128
     programs: int = 4096
     warps: int = 4
-    fits: bool = False
     walked: int = 64
+    fits: bool = False
 
     @property
     def tile_warps(self) -> int:
