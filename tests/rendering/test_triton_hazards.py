@@ -30,6 +30,8 @@ def _small_launches(monkeypatch):
     known = {field.name for field in fields(tiles.LAUNCH)}
     small = {name: value for name, value in SMALL.items() if name in known}
     monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, **small))
+    for name, value in {"PIECE": 24, "PIECES": 4, "_WHOLE": 0}.items():
+        monkeypatch.setattr(tiles, name, value)
 
 
 @pytest.fixture(autouse=True)
@@ -181,7 +183,8 @@ def test_pixel_centres_are_rounded_correctly():
             assert torch.equal(image(), want)
 
 
-def test_atomics_are_no_races():
+def test_atomics_are_no_races(monkeypatch):
+    monkeypatch.setattr(tiles, "_WHOLE", 10**6)  # several programs share a face
     backend.set_atomic(True)
     torch.use_deterministic_algorithms(False)  # which overrules atomics
     try:

@@ -9,6 +9,8 @@ import torch
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
+import gendr
+from gendr.mesh import icosphere
 from gendr.rendering.backends.triton import capacity, tiles
 from gendr.rendering.geometry import ImageSize
 from gendr.testing.races import checked_launches, random_grid_order
@@ -197,6 +199,75 @@ def test_no_race_and_any_order_of_programs_gives_the_same_lists():
     assert found == searched(boxes, offsets, tiling)
     assert watch.kernels == ["count_faces", "prefix_chunks", "scan_tiles", "fill_lists"]
     assert watch.programs[0] > 10
+
+
+# -- pieces of large faces
+
+
+def pieces_of(boxes, pixels):
+    """(pixels of a piece, extra programs, their faces, first ones of faces) and the same again."""
+    found = tiles.Pieces.of(torch.from_numpy(boxes).to(DEVICE), pixels)
+    first, face, numbers = (x.tolist() for x in found.tables)
+    return numbers[0], found.extra, face[: numbers[1]], first
+
+
+@pytest.mark.parametrize(
+    ("most", "size"), [(4096, 16), (371, 64), (93, 64), (92, 256), (3, 1024), (2, 0)]
+)
+def test_boxes_are_cut_into_the_smallest_pieces_for_which_there_are_programs(
+    monkeypatch, most, size
+):
+    monkeypatch.setattr(tiles, "PIECE", 16)
+    monkeypatch.setattr(tiles, "_WHOLE", 0)
+    monkeypatch.setattr(tiles, "PIECES", most)
+    boxes = boxes_of(1500, ImageSize(40, 50), 8, largest=0.05)
+    boxes[[3, 1300]] = boxes[750]  # which reaches all over
+    got_size, extra, face, first = pieces_of(boxes, 40 * 50)
+    assert extra == min(most, 1500 * 124)
+    assert got_size == size
+    pixels = (boxes[:, 1] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 2])
+    more = np.maximum(pixels - 1, 0) // size if size else 0 * pixels
+    assert face == np.repeat(np.arange(1500), more).tolist()
+    assert first == np.where(more > 0, more.cumsum() - more, -1).tolist()
+
+
+def test_small_images_are_not_cut(monkeypatch):
+    monkeypatch.setattr(tiles, "run", None)  # a launch would fail
+    assert tiles.Pieces.of(torch.zeros(100, 4, dtype=torch.int32), 64 * 64).extra == 0
+    assert tiles.Pieces.of(torch.zeros(0, 4, dtype=torch.int32), 1024 * 1024).extra == 0
+
+
+@pytest.mark.skipif(not tiles.interpreted(), reason="it hooks the interpreter")
+@pytest.mark.parametrize("shading", ["silhouette", "colours"])
+def test_pieces_give_the_gradients_of_whole_faces(monkeypatch, shading):
+    """Of two images with large faces; the same bits in any order, and no races."""
+    ball = icosphere(0).scaled(0.7)
+    camera = gendr.look_at(2.732, 30.0, torch.tensor([10.0, 70.0]))
+    weights = torch.rand(2, 12, 14, generator=torch.Generator().manual_seed(1))
+
+    def gradients():
+        vertices = ball.vertices.clone().requires_grad_()
+        mesh = gendr.Mesh(vertices, ball.faces[:3]).with_vertex_colors(vertices.detach().abs())
+        renderer = gendr.Renderer(
+            (12, 14), "logistic", scale=0.02, near=1.0, backend="triton", learnable=("scale",)
+        )
+        out = renderer(mesh, camera)
+        image = out.alpha if shading == "silhouette" else out.rgb.sum(1)
+        (image * weights).sum().backward()
+        return vertices.grad, *(p.grad for p in renderer.parameters() if p.grad is not None)
+
+    monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, block_pixels=16))
+    want = gradients()
+    monkeypatch.setattr(tiles, "PIECE", 32)
+    monkeypatch.setattr(tiles, "PIECES", 20)
+    monkeypatch.setattr(tiles, "_WHOLE", 0)
+    cut = gradients()
+    with random_grid_order(5), checked_launches() as watch:
+        shuffled = gradients()
+    assert {"count_pieces", "list_pieces", "join_pieces"} <= set(watch.kernels)
+    for got, same, reference in zip(cut, shuffled, want, strict=True):
+        assert torch.equal(got, same)
+        torch.testing.assert_close(got, reference, rtol=1e-4, atol=1e-5)
 
 
 def test_chunks_are_few_where_there_are_many_tiles_and_hold_every_face_once():

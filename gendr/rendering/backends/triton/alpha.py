@@ -163,11 +163,12 @@ def _gradients(
     recipe, x = Recipe.of(text), Drawn(*drawn)
     count, sides = x.corners.shape[:2]
     launch = tiles.LAUNCH.fitted(len(x.images), count, ImageSize(*size))
-    sums = tiles.Sums.of(count, list(size), with_table, (sides, 2), like=grad, launch=launch)
+    sums = tiles.Sums.of(x.boxes, list(size), with_table, (sides, 2), like=grad, launch=launch)
     tiles.run(
-        kernels.alpha_gradients, (count, sums.shares), grad.device,
+        kernels.alpha_gradients, sums.programs, grad.device,
         x.edges, tiles.image_of_face(offsets, grad.device), x.images, x.boxes,
         x.alpha, x.rest, x.ties, grad.contiguous(), *sums.rows, *size, sums.shares,
+        *sums.pieces.arguments,
         **recipe.backward(with_table), ATOMIC=sums.atomic, N=sides,
         BLOCK=launch.block_pixels, **tiles.options(launch.block_warps, exact=recipe.is_exact),
     )  # fmt: skip

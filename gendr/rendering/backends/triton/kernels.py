@@ -1,4 +1,4 @@
-"""The Triton kernels of silhouettes: boxes, alpha forward, its gradients, depth.
+"""The Triton kernels of silhouettes: tables of faces, alpha forward, its gradients, depth.
 
 - forward and depth: one program per screen tile walks the faces of its list, or all faces of its
   image, BLOCK_FACES at a time against all pixels of the tile;
@@ -47,6 +47,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
     nearest_feature,
     no_moves,
     per_pixel,
+    piece_of,
     put,
     put_box,
     put_scalars,
@@ -56,7 +57,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
 )
 
 # -------------------------------------------------------------------------------------------------
-# Boxes
+# Tables
 # -------------------------------------------------------------------------------------------------
 
 
@@ -293,10 +294,10 @@ def alpha_pixels(
     return corner_sums, of_scale, of_shift, of_shape, of_p
 
 
-@triton.jit(do_not_specialize=["height", "width", "shares"])
+@triton.jit(do_not_specialize=["height", "width", "shares", "faces", "extra"])
 def alpha_gradients(
     edges, image_of_face, images, boxes, alpha, rest, ties, grads, grad_corners, grad_scalars,
-    height, width, shares,
+    height, width, shares, first_pieces, face_of_piece, numbers, faces, extra,
     CDF: tl.constexpr, PDF: tl.constexpr, DSHAPE: tl.constexpr, WEIGHT: tl.constexpr,
     WEIGHT_P: tl.constexpr, KIND: tl.constexpr, SCALARS: tl.constexpr, ATOMIC: tl.constexpr,
     N: tl.constexpr, BLOCK: tl.constexpr,
@@ -304,24 +305,26 @@ def alpha_gradients(
     """The gradients of the corners of a face, and what it adds to those of its image's scalars.
 
     `grads` is d(loss)/d(alpha). Program (face, share) takes every `shares`-th run of BLOCK pixels
-    of the face's box. It writes to a row of its own, [shares, faces, ...], or adds to the face's.
+    of the face's box, or of a piece of it, see `piece_of`. It writes to a row of its own, [shares,
+    faces + extra, ...], or adds to the face's.
     """
-    f, share = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    program, share = tl.program_id(0), tl.program_id(1)
+    f, first, last = piece_of(program, faces, first_pieces, face_of_piece, numbers, extra)
     b = tl.load(image_of_face + f)
     at = images + b * IMAGE_COLUMNS
     x0, y0, across, count = face_box(boxes, f)
     inverse = tl.div_rn(1.0, across.to(tl.float32))
     face, image = load_face(edges, f, N), load_image(at)
-    numbers = tl.load(at + FAMILY_P), tl.load(at + CUTOFF), tl.load(at + PSI)
+    of_image = tl.load(at + FAMILY_P), tl.load(at + CUTOFF), tl.load(at + PSI)
     geometry = x0, y0, across, inverse, height, width
     zeros = tl.zeros([BLOCK], tl.float32)
     sums = no_moves(zeros), zeros, zeros, zeros, zeros
     lanes = tl.arange(0, BLOCK)
-    k = share * BLOCK
-    row, column = advanced(0, 0, k, across, inverse)
-    while k < count:
+    k, last = first + share * BLOCK, tl.minimum(last, count)
+    row, column = k // across, k % across
+    while k < last:
         sums = alpha_pixels(
-            sums, row, column, lanes, count - k, face, image, numbers, geometry, b,
+            sums, row, column, lanes, last - k, face, image, of_image, geometry, b,
             alpha, rest, ties, grads,
             CDF, PDF, DSHAPE, WEIGHT, WEIGHT_P, KIND, SCALARS, N,
         )  # fmt: skip
@@ -330,7 +333,7 @@ def alpha_gradients(
     corner_sums, of_scale, of_shift, of_shape, of_p = sums
     mirror = tl.where(image[4], -1.0, 1.0)
     x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3 = moved_corners(corner_sums, face, mirror, N)
-    out = row_of(grad_corners, f, share, 2 * N, ATOMIC)
+    out = row_of(grad_corners, program, share, 2 * N, ATOMIC)
     put_three(out, x_0, y_0, x_1, ATOMIC)
     put_three(out + 3, y_1, x_2, y_2, ATOMIC)
     if N == 4:
@@ -338,7 +341,7 @@ def alpha_gradients(
         put(out + 7, y_3, ATOMIC)
     if SCALARS:
         of_scale *= -image[0]  # the inverse of the scale, with the sign of the mirror
-        scalars = row_of(grad_scalars, f, share, GRAD_COLUMNS, ATOMIC)
+        scalars = row_of(grad_scalars, program, share, GRAD_COLUMNS, ATOMIC)
         put_scalars(scalars, of_scale, of_shift * mirror, of_shape * mirror, of_p, ATOMIC)
 
 

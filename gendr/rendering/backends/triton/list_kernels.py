@@ -273,18 +273,17 @@ def list_pieces(
     """
     program = tl.program_id(0)
     size, total, before = 0, tl.zeros([], tl.int64), tl.zeros([], tl.int64)
-    for turn in tl.static_range(4):
-        level = 3 - turn  # the smallest that fits comes last, and stays
+    for turn in tl.static_range(4):  # from the largest; the smallest that fits stays
         every, own = tl.zeros([], tl.int64), tl.zeros([], tl.int64)
         k = 0
         while k < blocks:
             block = k + tl.arange(0, BLOCK_SUMS)
-            n = tl.load(sums + block * 4 + level, block < blocks, 0).to(tl.int64)
+            n = tl.load(sums + block * 4 + (3 - turn), block < blocks, 0).to(tl.int64)
             every += tl.sum(n, 0)
             own += tl.sum(tl.where(block < program, n, 0), 0)
             k += BLOCK_SUMS
         fits = every <= extra
-        size = tl.where(fits, PIECE * 4**level, size)
+        size = tl.where(fits, PIECE * 4 ** (3 - turn), size)
         total, before = tl.where(fits, every, total), tl.where(fits, own, before)
     f = program * BLOCK + tl.arange(0, BLOCK)
     more = tl.where(size > 0, _more_pieces(boxes, f, f < faces, tl.maximum(size, 1)), 0)
@@ -302,14 +301,14 @@ def list_pieces(
 
 @triton.jit(do_not_specialize=["faces"])
 def join_pieces(
-    boxes, first_pieces, face_of_piece, numbers, rows, faces,
+    boxes, first_pieces, face_of_piece, numbers, parts, faces,
     COLUMNS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Add the rows of its extra pieces to the row of a face; the program of its first one does.
 
     What it is given:
         boxes, first_pieces, face_of_piece, numbers: of `list_pieces`.
-        rows: [T + extra, COLUMNS], in place: those of faces, then those of extra pieces.
+        parts: [T + extra, COLUMNS], in place: those of faces, then those of extra pieces.
         faces: T.
         WIDE: COLUMNS or more, a power of two.
     """
@@ -320,14 +319,14 @@ def join_pieces(
             last = piece + _more_pieces(boxes, f, True, tl.load(numbers))
             column = tl.arange(0, WIDE)
             on = column < COLUMNS
-            total = tl.load(rows + f * COLUMNS + column, on, 0.0)
+            total = tl.load(parts + f * COLUMNS + column, on, 0.0)
             k = piece
             while k < last:
                 i = k + tl.arange(0, BLOCK)
                 row = (faces + i).to(tl.int64)[:, None] * COLUMNS + column[None, :]
-                total += tl.sum(tl.load(rows + row, (i < last)[:, None] & on[None, :], 0.0), 0)
+                total += tl.sum(tl.load(parts + row, (i < last)[:, None] & on[None, :], 0.0), 0)
                 k += BLOCK
-            tl.store(rows + f * COLUMNS + column, total, on)
+            tl.store(parts + f * COLUMNS + column, total, on)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ class Recipe:
 
         return tnorms.family(self.family).kind
 
-    @property
+    @lazy
     def is_product(self) -> bool:
         """Whether 1 - alpha is the product of 1 - a: then sums need neither logarithms nor exp."""
         return self.family == "probabilistic"

@@ -118,13 +118,6 @@ def tile_pixels(
 
 
 @triton.jit
-def list_of_tile(starts, stops, tile):
-    """First and last entry + 1 of a tile, and whether it has a list; see `listed_faces`."""
-    start = tl.load(starts + tile)
-    return tl.where(start < 0, -1 - start, start), tl.load(stops + tile), start >= 0
-
-
-@triton.jit
 def per_pixel(
     dtype: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr
 ):
@@ -132,6 +125,13 @@ def per_pixel(
     if BLOCK_FACES > 1:
         return tl.zeros([BLOCK_FACES, TILE_H, TILE_W], dtype)
     return tl.zeros([TILE_H, TILE_W], dtype)
+
+
+@triton.jit
+def list_of_tile(starts, stops, tile):
+    """First and last entry + 1 of a tile, and whether it has a list; see `listed_faces`."""
+    start = tl.load(starts + tile)
+    return tl.where(start < 0, -1 - start, start), tl.load(stops + tile), start >= 0
 
 
 @triton.jit
@@ -158,6 +158,24 @@ def face_box(boxes, f):
     x0, x1 = tl.load(boxes + f * 4), tl.load(boxes + f * 4 + 1)
     y0, y1 = tl.load(boxes + f * 4 + 2), tl.load(boxes + f * 4 + 3)
     return x0, y0, tl.maximum(x1 - x0, 1), (x1 - x0) * (y1 - y0)
+
+
+@triton.jit
+def piece_of(program, faces, first_pieces, face_of_piece, numbers, extra):
+    """Face of a program, the first entry of its box that the program takes, and the last + 1.
+
+    Programs 0 .. faces - 1 take a face, or its first piece; the other `extra` ones take the pieces
+    that `list_pieces` has listed, or if there are fewer, nothing. Without extra programs the tables
+    are not read.
+    """
+    piece = program - faces
+    size, pieces = tl.load(numbers, extra > 0, 0), tl.load(numbers + 1, extra > 0, 0)
+    f = tl.load(face_of_piece + piece, (piece >= 0) & (piece < pieces), 0)
+    f = tl.where(piece < 0, program, f)
+    first_piece = tl.load(first_pieces + f, extra > 0, -1)
+    first = tl.where(piece < 0, 0, (piece - first_piece + 1) * size)
+    last = tl.where(first_piece < 0, 2147483647, first + size)
+    return f.to(tl.int64), first, tl.where(piece < pieces, last, 0)
 
 
 @triton.jit
@@ -586,9 +604,9 @@ def moved_corners(sums, face, factor, N: tl.constexpr):
 
 
 @triton.jit
-def row_of(table, f, share, columns: tl.constexpr, ATOMIC: tl.constexpr):
-    """Where program (f, share) writes: [shares, faces, columns], or [faces, columns] if ATOMIC."""
-    row = f
+def row_of(table, program, share, columns: tl.constexpr, ATOMIC: tl.constexpr):
+    """Where a program writes: [shares, programs, columns], or [faces, columns] if ATOMIC."""
+    row = program.to(tl.int64)
     if not ATOMIC:
         row += share * tl.num_programs(0).to(tl.int64)
     return table + row * columns

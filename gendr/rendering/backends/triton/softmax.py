@@ -44,9 +44,9 @@ def softmax(
         [surfaces.clip[..., 2], surfaces.depth, appearance.colours.flatten(1)], -1
     )
     text, table = described(coverage, rate=rate)
-    corners = faces.corners[:, :3]  # triangles may repeat their last corner
     fore, share, *_ = _softmax(
-        corners.to(torch.float32), attributes.to(torch.float32), table, text,
+        # None is cut: a fourth corner repeats the third.
+        faces.corners[:, :3].to(torch.float32), attributes.to(torch.float32), table, text,
         coverage.cutoff, backdrop, list(faces.offsets), [size.height, size.width],
     )  # fmt: skip
     return fore.to(faces.corners.dtype), share.to(faces.corners.dtype)
@@ -144,13 +144,14 @@ def _softmax_gradients(
     count = len(x.corners)
     columns = x.attributes.shape[1:]
     launch = tiles.LAUNCH.fitted(len(x.images), count, ImageSize(*size))
-    sums = tiles.Sums.of(count, size, with_table, (3, 2), columns, like=grad, launch=launch)
+    sums = tiles.Sums.of(x.boxes, size, with_table, (3, 2), columns, like=grad, launch=launch)
     tiles.run(
-        kernels.softmax_gradients, (count, sums.shares), grad.device,
+        kernels.softmax_gradients, sums.programs, grad.device,
         x.corners.contiguous(), x.edges, x.attributes.contiguous(),
         tiles.image_of_face(tuple(offsets), grad.device), x.images, x.boxes,
         x.colours, x.shares, x.totals, x.nearest, grad.contiguous(), grad_shares.contiguous(),
-        *sums.rows, *size, sums.shares, **recipe.backward(with_table), ATOMIC=sums.atomic,
+        *sums.rows, *size, sums.shares, *sums.pieces.arguments,
+        **recipe.backward(with_table), ATOMIC=sums.atomic,
         BLOCK=launch.block_pixels, **tiles.options(launch.block_warps),
     )  # fmt: skip
     grad_corners, grad_attributes, grad_scalars = sums.totals()

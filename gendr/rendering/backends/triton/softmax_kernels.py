@@ -38,6 +38,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
     nearest_feature,
     no_moves,
     per_pixel,
+    piece_of,
     put_scalars,
     put_three,
     row_of,
@@ -222,11 +223,11 @@ def softmax_tiles(
     tl.store(nearest + pixels, z_star, on)
 
 
-@triton.jit(do_not_specialize=["height", "width", "shares"])
+@triton.jit(do_not_specialize=["height", "width", "shares", "faces", "extra"])
 def softmax_gradients(
     corners, edges, attributes, image_of_face, images, boxes, colours, backgrounds, totals, nearest,
     grad_colours, grad_backgrounds, grad_corners, grad_attributes, grad_scalars,
-    height, width, shares,
+    height, width, shares, first_pieces, face_of_piece, numbers, faces, extra,
     CDF: tl.constexpr, PDF: tl.constexpr, DSHAPE: tl.constexpr, SCALARS: tl.constexpr,
     ATOMIC: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -236,7 +237,8 @@ def softmax_gradients(
     the background, dL/ds = (dL/dF . (c - F) - dL/dB B) / sum of weights; the rest is the chain rule
     back through depth, perspective, clamping and areas.
     """
-    f, share = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    program, share = tl.program_id(0), tl.program_id(1)
+    f, first, last = piece_of(program, faces, first_pieces, face_of_piece, numbers, extra)
     b = tl.load(image_of_face + f)
     at = images + b * IMAGE_COLUMNS
     x0, y0, across, count = face_box(boxes, f)
@@ -261,10 +263,10 @@ def softmax_gradients(
     of_scale, of_shift, of_shape, of_rate = zeros, zeros, zeros, zeros
     moves = no_moves(zeros)
     lanes = tl.arange(0, BLOCK)
-    k = share * BLOCK
-    row, column = advanced(0, 0, k, across, inverse)
-    while k < count:
-        valid = lanes < count - k
+    k, last = first + share * BLOCK, tl.minimum(last, count)
+    row, column = k // across, k % across
+    while k < last:
+        valid = lanes < last - k
         pixels, x, y = box_pixels(row, column, lanes, b, x0, y0, across, inverse, height, width)
         d, feature = nearest_feature(x, y, face, 3)
         u, slope = argument(d, inverse_scale, squared, art)
@@ -332,19 +334,19 @@ def softmax_gradients(
     x_a, y_a, x_b, y_b, x_c, y_c, _, _ = moved_corners(moves, face, mirror, 3)
     to_ax, to_ay, to_bx = to_ax + x_a, to_ay + y_a, to_bx + x_b
     to_by, to_cx, to_cy = to_by + y_b, to_cx + x_c, to_cy + y_c
-    out = row_of(grad_corners, f, share, 6, ATOMIC)
+    out = row_of(grad_corners, program, share, 6, ATOMIC)
     put_three(out, to_ax, to_ay, to_bx, ATOMIC)
     put_three(out + 3, to_by, to_cx, to_cy, ATOMIC)
     to_W0, to_W1 = tl.where(raw0 > 0.0, to_W0, 0.0), tl.where(raw1 > 0.0, to_W1, 0.0)
     to_W2 = tl.where(raw2 > 0.0, to_W2, 0.0)
-    out = row_of(grad_attributes, f, share, ATTRIBUTES, ATOMIC)
+    out = row_of(grad_attributes, program, share, ATTRIBUTES, ATOMIC)
     put_three(out + W, to_W0, to_W1, to_W2, ATOMIC)
     put_three(out + DEPTH, to_z0, to_z1, to_z2, ATOMIC)
     put_three(out + COLOUR, to_r0, to_g0, to_l0, ATOMIC)
     put_three(out + COLOUR + 3, to_r1, to_g1, to_l1, ATOMIC)
     put_three(out + COLOUR + 6, to_r2, to_g2, to_l2, ATOMIC)
     if SCALARS:
-        out = row_of(grad_scalars, f, share, GRAD_COLUMNS, ATOMIC)
+        out = row_of(grad_scalars, program, share, GRAD_COLUMNS, ATOMIC)
         # The inverse of the scale has the sign of the mirror.
         put_scalars(
             out, of_scale * -inverse_scale, of_shift * mirror, of_shape * mirror, of_rate, ATOMIC

@@ -28,8 +28,8 @@ class Launch:
         block_pixels: pixels that a program of the backward pass takes at once.
         programs: fewer faces than this are each shared by several programs of the backward pass.
         warps: of 32 threads, per program of the kernels that have neither tiles nor pixels.
-        fits: whether `fitted` may choose other sizes.
         walked: no lists are made for so many faces, of all images together, or fewer.
+        fits: whether `fitted` may choose other sizes.
     """
 
     tile: tuple[int, int] = (16, 16)
@@ -37,8 +37,8 @@ class Launch:
     block_pixels: int = 128
     programs: int = 4096
     warps: int = 4
-    fits: bool = False
     walked: int = 64
+    fits: bool = False
 
     @property
     def tile_warps(self) -> int:
@@ -445,34 +445,93 @@ def options(warps: int | None = None, *, exact: bool = False) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------
 
 
+PIECE = 2048  # pixels of a face's box that a program takes, or 4, 16, 64 times as many
+PIECES = 1 << 12  # extra programs for boxes of more pixels
+_WHOLE = 4 * PIECE  # pixels of an image in which no box is cut
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """How the boxes of large faces are cut, so that several programs take one; see `piece_of`.
+
+    Attributes:
+        extra: programs for pieces after the first of a face.
+        tables: first_pieces, face_of_piece and numbers of `list_pieces`; anything if extra is 0.
+    """
+
+    boxes: Tensor  # [T, 4] int32
+    extra: int
+    tables: tuple[Tensor, Tensor, Tensor]
+
+    @classmethod
+    def of(cls, boxes: Tensor, pixels: int) -> Pieces:
+        """The boxes of faces, in images of so many pixels."""
+        faces = len(boxes)
+        extra = min(PIECES, faces * (runs(pixels, PIECE) - 1)) if pixels > _WHOLE else 0
+        if not extra:
+            return cls(boxes, 0, (boxes, boxes, boxes))
+        blocks = runs(faces, 1024)
+        sums, *tables = (
+            torch.empty(n, dtype=torch.int32, device=boxes.device)
+            for n in (4 * blocks, faces, extra, 2)
+        )
+        _run(
+            "count_pieces", (blocks,), boxes.device,
+            boxes, sums, faces, PIECE=PIECE, BLOCK=1024, warps=4,
+        )  # fmt: skip
+        _run(
+            "list_pieces", (blocks,), boxes.device, boxes, sums, *tables, faces, blocks, extra,
+            PIECE=PIECE, BLOCK=1024, BLOCK_SUMS=128, warps=4,
+        )  # fmt: skip
+        return cls(boxes, extra, (tables[0], tables[1], tables[2]))
+
+    @property
+    def arguments(self) -> tuple[Tensor | int, ...]:
+        """The last ones of a kernel that calls `piece_of`."""
+        return *self.tables, len(self.boxes), self.extra
+
+    def join(self, rows: Tensor) -> Tensor:
+        """Add up those rows [T + extra, ...] that belong to one face, in place; [T, ...]."""
+        faces = len(self.boxes)
+        columns = rows[0].numel() if len(rows) else 0
+        if self.extra and columns:
+            _run(
+                "join_pieces", (self.extra,), rows.device, self.boxes, *self.tables, rows, faces,
+                COLUMNS=columns, WIDE=1 << (columns - 1).bit_length(), BLOCK=64,
+            )  # fmt: skip
+        return rows[:faces]
+
+
 @dataclass(frozen=True)
 class Sums:
     """Where the programs of a backward pass put what they add up for a face.
 
     Attributes:
-        shares: how many programs share a face.
+        shares: how many programs share a face, or a piece of one.
         atomic: whether they add to the same row.
-        rows: [shares, T, ...] each, or [T, ...] if atomic; the last are scalars of images.
+        pieces: of large faces, which have programs of their own.
+        rows: [shares, T + extra, ...] each, or [T, ...] if atomic; the last are scalars of images.
     """
 
     shares: int
     atomic: bool
+    pieces: Pieces
     rows: tuple[Tensor, ...]
 
     @classmethod
     def of(
         cls,
-        faces: int,
+        boxes: Tensor,
         size: list[int],
         with_scalars: bool,
         *shapes: tuple[int, ...],
         like: Tensor,
         launch: Launch,
     ) -> Sums:
-        """For gradients of so many faces in such shapes, and of the scalars if wanted.
+        """For gradients of faces in such shapes, and of the scalars if wanted.
 
         Args:
-            faces: T.
+            boxes: of the faces.
             size: height and width of the image.
             with_scalars: whether there are scalars; else their last dimension is 0.
             *shapes: of the gradients of a face.
@@ -482,18 +541,28 @@ class Sums:
         from gendr.rendering.backends.triton import shared_kernels as shared
 
         scalars = (shared.GRAD_COLUMNS.value if with_scalars else 0,)
-        shares, atomic = shares_of(faces, size[0] * size[1], launch), atomic_now()
+        faces, pixels = len(boxes), size[0] * size[1]
+        pieces = Pieces.of(boxes, pixels)
+        shares = 1 if pieces.extra else shares_of(faces, pixels, launch)
+        atomic = atomic_now() and shares > 1
         if atomic:
             rows = (like.new_zeros(faces, *shape) for shape in (*shapes, scalars))
         else:  # every program writes all of its row
-            rows = (like.new_empty(shares, faces, *shape) for shape in (*shapes, scalars))
-        return cls(shares, atomic, tuple(rows))
+            every = faces + pieces.extra
+            rows = (like.new_empty(shares, every, *shape) for shape in (*shapes, scalars))
+        return cls(shares, atomic, pieces, tuple(rows))
+
+    @property
+    def programs(self) -> tuple[int, int]:
+        """The grid."""
+        return len(self.pieces.boxes) + self.pieces.extra, self.shares
 
     def totals(self) -> tuple[Tensor, ...]:
         """The gradients [T, ...] of faces, after the kernel has run."""
         if self.atomic:
             return self.rows
-        return tuple(x[0] if self.shares == 1 else x.sum(0) for x in self.rows)
+        rows = (x[0] if self.shares == 1 else x.sum(0) for x in self.rows)
+        return tuple(self.pieces.join(x) for x in rows)
 
 
 def shares_of(faces: int, pixels: int, launch: Launch) -> int:
