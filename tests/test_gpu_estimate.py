@@ -235,9 +235,8 @@ def test_a_steady_step_waits_for_nothing_and_launches_little(found, instance, mo
 
 
 def test_a_step_that_a_cuda_graph_captures_copies_nothing_to_the_host(found):
-    launches, waits, operators = found["captured"]
+    _, waits, operators = found["captured"]
     assert waits == 0
-    assert launches < found["steady"]["default"][0]
     assert "project_faces" in operators
     assert not {"copy_", "_to_copy"} & set(operators)
 

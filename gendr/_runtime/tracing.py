@@ -51,4 +51,8 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 def is_plain(tensor: Tensor) -> bool:
     """Whether an operator may be called past PyTorch's dispatcher: a tensor of no special kind."""
-    return type(tensor) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling()
+    return (
+        type(tensor) in (Tensor, torch.nn.Parameter)
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()  # those of torch.func
+    )

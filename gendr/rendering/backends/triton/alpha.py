@@ -28,9 +28,8 @@ def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tens
     cutoff = aggregation.coverage.cutoff
     if is_plain(corners):
         shape = size.height, size.width
-        flat, *_ = cast(
-            "tuple[Tensor, ...]",
-            _Alpha.apply(corners, table, images, text, cutoff, faces.offsets, shape),
+        flat = cast(
+            Tensor, _Alpha.apply(corners, table, images, text, cutoff, faces.offsets, shape)
         )
     else:
         shape = [size.height, size.width]
@@ -255,6 +254,10 @@ _alpha_gradients.register_autograd(tiles.no_second_derivative)
 class _Alpha(torch.autograd.Function):
     """The operator without PyTorch's dispatcher, which takes the host as long again."""
 
-    forward = staticmethod(_forward)
-    setup_context = staticmethod(_keep)
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        output = _forward(*given)
+        _keep(ctx, given, output)
+        return output[0]
+
     backward = staticmethod(_backward)

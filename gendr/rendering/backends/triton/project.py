@@ -85,7 +85,7 @@ def project(
         vertex_offsets, offsets, near, far, check,
     )  # fmt: skip
     if is_plain(vertices):
-        corners, _ = cast("tuple[Tensor, Tensor]", _Project.apply(*given))
+        corners = cast(Tensor, _Project.apply(*given))
     else:
         corners, _ = _project(
             vertices, projection, mesh.faces, starts, entries,
@@ -402,9 +402,10 @@ class _Project(torch.autograd.Function):
     """The operator without PyTorch's dispatcher, which takes the host as long again."""
 
     @staticmethod
-    def forward(*given: Any) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, *given: Any) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         vertices, projection, faces, starts, _entries, *rest = given
-        return _forward(vertices, projection, faces, starts, *rest)
+        output = _forward(vertices, projection, faces, starts, *rest)
+        _keep(ctx, given, output)
+        return output[0]
 
-    setup_context = staticmethod(_keep)
     backward = staticmethod(_differentiate)
