@@ -89,6 +89,8 @@ class Step:
             with pretend_gpu.recorded():
                 mesh, camera = mesh.to(device), camera.to(device)
             grad, vertices = pretend_gpu.upload(grad), pretend_gpu.upload(vertices)
+            for name, x in self.renderer.named_parameters():
+                setattr(self.renderer, name, torch.nn.Parameter(pretend_gpu.upload(x)))
         self.mesh, self.camera, self.grad = mesh, camera, grad
         self.vertices = vertices.requires_grad_()
 

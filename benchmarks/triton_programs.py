@@ -24,6 +24,7 @@ from pretend_gpu import Launch
 from torch import Tensor
 
 LANES = 2_000_000  # elements of an array over programs and blocks
+LARGEST = 1 << 12  # elements of a block of a kernel that is evaluated whole
 MANY = 1_000_000  # rounds of loops after which a kernel is not evaluated whole
 
 Loop = tuple[str, int]  # function and line, counted from its first
@@ -549,6 +550,9 @@ class Machine:
     def _cumsum(self, x: Block, axis: int = 0, **_: Any) -> Block:
         return Block(np.cumsum(x.data, axis=axis + 1, dtype=_summed(x.data.dtype)))
 
+    def _fma(self, x: Any, y: Any, z: Any) -> Any:
+        return binary(ast.Add, binary(ast.Mult, x, y), z)
+
     def _abs(self, x: Any) -> Any:
         return together(np.abs, x)
 
@@ -630,6 +634,9 @@ class Machine:
 
     def _atomic_add(self, where: Pointer, value: Any, mask: Any = None, **_: Any) -> Block:
         return self._atomic(where, value, mask, operator.add)
+
+    def _atomic_or(self, where: Pointer, value: Any, mask: Any = None, **_: Any) -> Block:
+        return self._atomic(where, value, mask, operator.or_)
 
     def _atomic_max(self, where: Pointer, value: Any, mask: Any = None, **_: Any) -> Block:
         return self._atomic(where, value, mask, max)
@@ -718,9 +725,9 @@ def execute(launch: Launch) -> dict[Loop, np.ndarray]:
     )
     few = sum(int(n.sum()) for n in found.values()) <= MANY
     if (integers and few) or not loops(launch.kernel, launch.constants):
-        # A block is at most as large as the product of its compile-time sizes.
+        # A block is at most as large as the product of its compile-time sizes, and never huge.
         sizes = [x for x in launch.constants.values() if isinstance(x, int) and x > 1]
-        _all(launch, False, max(1, math.prod(sizes)))
+        _all(launch, False, min(LARGEST, max(1, math.prod(sizes))))
     return found
 
 

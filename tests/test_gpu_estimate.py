@@ -20,7 +20,8 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 # In a process of its own: it must not interpret Triton, and the pretended device stays registered.
 SCRIPT = """
-import json, sys
+import contextlib, json, sys
+from unittest import mock
 sys.path.insert(0, sys.argv[1])
 import host_time, machine_code, pretend_gpu, torch, triton_programs
 import kernels_of_test
@@ -82,6 +83,22 @@ out["lines"] = [row[0] for row in record.by_line()]
 steady = observed[-len(record.launches):]
 out["step"] = {x.name: [n.tolist() for n in found.values()] for x, found in steady}
 out["block"] = {x.name: x.constants.get("BLOCK") for x, _ in steady}
+learnt = host_time.Instance(
+    "learnt",
+    {"near": 1.0, "far": 9.0, "tconorm": "yager(p=2)", "learnable": ("scale", "p", "gamma")},
+)
+steady = (*host_time.INSTANCES, learnt)
+out["steady"] = {x.name: host_time.counted(mesh, 2, 16, x).total() for x in steady}
+step = host_time.Step(mesh, 2, 16, host_time.INSTANCES[0], pretended=True)
+with pretend_gpu.recorded():
+    step()
+with contextlib.ExitStack() as stack:
+    for name, module in list(sys.modules.items()):
+        if name.startswith("gendr.") and hasattr(module, "capturing"):
+            stack.enter_context(mock.patch.object(module, "capturing", return_value=True))
+    with pretend_gpu.recorded() as record:
+        step()
+out["captured"] = [*record.total(), [e.what for e in record.events]]
 out["host"] = host_time.host_seconds(1, host_time.INSTANCES[0], 2)
 print(json.dumps(out))
 """
@@ -208,6 +225,20 @@ def test_rounds_of_faces_follow_from_their_extent(found):
         total = sum(rounds[face + share * len(mesh.faces)] for share in range(shares))
         # The outermost row or column may hold no pixel that is within the radius.
         assert math.ceil(high * wide / block) <= total <= math.ceil((high + 2) * (wide + 2) / block)
+
+
+@pytest.mark.parametrize(("instance", "most"), [("default", 12), ("README", 13), ("learnt", 100)])
+def test_a_steady_step_waits_for_nothing_and_launches_little(found, instance, most):
+    launches, waits = found["steady"][instance]
+    assert waits == 0
+    assert 5 < launches <= most
+
+
+def test_a_step_that_a_cuda_graph_captures_copies_nothing_to_the_host(found):
+    _, waits, operators = found["captured"]
+    assert waits == 0
+    assert "project_faces" in operators
+    assert not {"copy_", "_to_copy"} & set(operators)
 
 
 def test_host_time_is_positive(found):

@@ -46,7 +46,8 @@ def choose_from(load: Callable[[str], B], names: tuple[str, ...], name: str, ten
         ValueError: for an unknown name, or a backend that does not serve this device or dtype.
         RuntimeError: for a backend that is not usable here, with its reason.
     """
-    check_choice("backend", name, ("auto", *names))
+    if name not in names:
+        check_choice("backend", name, ("auto", *names))
     candidates = names if name == "auto" else (name,)
     for candidate in candidates:
         if name == "auto" and candidate == "triton" and tensor.device.type == "cpu":

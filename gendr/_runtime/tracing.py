@@ -47,3 +47,12 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Return a @ b in the dtype of both, also under `torch.autocast`: geometry needs its digits."""
     with torch.autocast(a.device.type, enabled=False):
         return a @ b
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether an operator may be called past PyTorch's dispatcher: a tensor of no special kind."""
+    return (
+        type(tensor) in (Tensor, torch.nn.Parameter)
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()  # those of torch.func
+    )

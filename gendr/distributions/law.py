@@ -161,7 +161,8 @@ class Shaped:
         what, shape = f"the shape of {self.name}", self.shape
         if isinstance(shape, Tensor):
             check_float(what, shape)
-            if not bool(((shape > 0) & (shape < INF)).all()):
+            # On a GPU, to look would mean to wait.
+            if not shape.is_cuda and not bool(((shape > 0) & (shape < INF)).all()):
                 raise ValueError(f"{what} must be > 0 and finite, got {shape.tolist()}")
         else:
             object.__setattr__(self, "shape", check_number(what, shape, above=0))

@@ -20,6 +20,7 @@ from gendr._runtime.checks import (
     check_tensor,
     dtype_name,
 )
+from gendr.mesh.corners import Lists, at_corners
 from gendr.mesh.subdivision import split_uvs, with_midpoints
 from gendr.mesh.topology import Topology, owners
 from gendr.mesh.uvs import UVs
@@ -133,12 +134,17 @@ class Attributes:
             None if self.face_colors is None else self.face_colors.repeat_interleave(4, dim=0),
         )
 
-    def corner_colors(self, faces: Tensor) -> Tensor | None:
-        """Vertex colours times face colours at the corners of all faces [ΣF, 3]: [ΣF, 3, 3]."""
+    def corner_colors(self, faces: Tensor, lists: Lists | None = None) -> Tensor | None:
+        """Vertex colours times face colours at the corners of all faces [ΣF, 3]: [ΣF, 3, 3].
+
+        Args:
+            faces: [ΣF, 3].
+            lists: as in `corners.at_corners`.
+        """
         if self.vertex_colors is None:
             colors = self.face_colors
             return None if colors is None else colors[:, None].expand(-1, 3, -1)
-        corners = at_corners(self.vertex_colors, faces)
+        corners = at_corners(self.vertex_colors, faces, lists)
         return corners if self.face_colors is None else corners * self.face_colors[:, None]
 
 
@@ -154,12 +160,6 @@ def _some_uvs(uvs: UVs | None, face_counts: Sequence[int], vertices: Tensor) -> 
 def _some_colors(colors: Tensor | None, counts: Sequence[int], vertices: Tensor) -> Tensor:
     """The colours; white if there are none."""
     return vertices.new_ones(sum(counts), 3) if colors is None else colors
-
-
-def at_corners(values: Tensor, faces: Tensor) -> Tensor:
-    """Values per vertex [ΣV, C] at the corners of all faces: [ΣF, 3, C]."""
-    # index_select, because its backward is an ordered index_add; that of values[faces] sorts.
-    return values.index_select(0, faces.reshape(-1)).reshape(-1, 3, values.shape[-1])
 
 
 def packed_uvs(

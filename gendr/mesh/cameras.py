@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_float, check_like, check_shape, dtype_name
+from gendr._runtime.later import capturing
 from gendr._runtime.tracing import matmul
 from gendr.mesh import conventions
 from gendr.mesh.camera_arguments import (
@@ -318,6 +319,36 @@ class Camera:
                 f"{p.shape[0]} point sets and {len(self)} cameras do not broadcast; want 1 or equal"
             )
         return rotate(self.rotation[:, None], p) + self.translation[:, None]
+
+    @property
+    def projection(self) -> Tensor:
+        """[B, 4, 4], rows X, Y, W and depth of `clip_coordinates` for column vectors (x, y, z, 1).
+
+        Differentiable. Kept as long as no tensor of the camera requires a gradient or is changed in
+        place.
+        """
+        tensors = self._tensors()
+        if torch.compiler.is_compiling() or any(
+            x.requires_grad or x.is_inference() for x in tensors
+        ):
+            return self._projection_of(*tensors)
+        versions = tuple(x._version for x in tensors)
+        kept: tuple[Any, Tensor] | None = self.__dict__.get("_kept_projection")
+        # A CUDA graph computes it anew at every replay.
+        if kept is None or kept[0] != versions or capturing(self.device):
+            with torch.inference_mode(False):
+                kept = versions, self._projection_of(*tensors)
+            if not capturing(self.device):
+                object.__setattr__(self, "_kept_projection", kept)
+        return kept[1]
+
+    def _projection_of(self, r: Tensor, t: Tensor, f: Tensor, c: Tensor) -> Tensor:
+        rows = torch.cat([r, t[..., None]], -1)
+        depth = w = rows[:, 2:]
+        if self.orthographic:
+            w = torch.cat([torch.zeros_like(r[:, 2:]), torch.ones_like(t[:, 2:, None])], -1)
+        xy = f[..., None] * rows[:, :2] + c[..., None] * w
+        return torch.cat([xy, w, depth], 1)
 
     def clip_coordinates(
         self, points: Tensor, index: Tensor | None = None

@@ -29,12 +29,12 @@ from gendr._runtime.vectors import length, unit
 from gendr.mesh import moves, pytorch3d_objects
 from gendr.mesh.attributes import (
     Attributes,
-    at_corners,
     check_reach,
     one_per_mesh,
     packed_colors,
     packed_uvs,
 )
+from gendr.mesh.corners import Lists, at_corners, needs_lists, sums_of_corners
 from gendr.mesh.files import formats, trimesh_objects
 from gendr.mesh.files.reports import damage_named, warn_of
 from gendr.mesh.images import MAX_MEGAPIXELS
@@ -334,6 +334,11 @@ class Mesh:
             TypeError: for what is no float tensor.
             ValueError: for another shape or device.
         """
+        now = self._vertices
+        if isinstance(vertices, Tensor) and (vertices.shape, vertices.dtype, vertices.device) == (
+            now.shape, now.dtype, now.device
+        ):  # fmt: skip
+            return self._moved(vertices)
         check_float("vertices", vertices)
         check_device("vertices", vertices, "faces", self._topology.local)
         if vertices.ndim == 3 and len(self) == 1 and vertices.shape[0] > 1:
@@ -344,9 +349,15 @@ class Mesh:
             check_shape("vertices", vertices, "[B, V, 3]", B=len(self), V=n)
             vertices = vertices.reshape(-1, 3)
         check_shape("vertices", vertices, "[V, 3]", V=sum(self.vertex_counts))
-        out = copy.copy(self)
-        out._vertices = vertices
+        out = self._moved(vertices)
         return out if vertices.dtype == self.dtype else out._like(vertices)
+
+    def _moved(self, vertices: Tensor) -> Mesh:
+        """The same mesh with other vertices, unchecked."""
+        out = object.__new__(type(self))
+        out.__dict__.update(self.__dict__)
+        out._vertices = vertices
+        return out
 
     def with_origin(self, origin: Tensor) -> Mesh:
         """The same coordinates, counted from elsewhere in the world: the mesh moves there.
@@ -491,7 +502,7 @@ class Mesh:
     @property
     def face_vertices(self) -> Tensor:
         """Positions of the corners of all faces: [ΣF, 3, 3] (face, corner, xyz)."""
-        return at_corners(self._vertices, self.faces)
+        return at_corners(self._vertices, self.faces, self._lists)
 
     @property
     def corner_uvs(self) -> Tensor | None:
@@ -502,7 +513,7 @@ class Mesh:
     @property
     def corner_colors(self) -> Tensor | None:
         """Vertex colours times face colours at the corners of all faces: [ΣF, 3, 3]."""
-        return self._attributes.corner_colors(self.faces)
+        return self._attributes.corner_colors(self.faces, self._lists)
 
     @property
     def _face_cross(self) -> Tensor:
@@ -527,8 +538,7 @@ class Mesh:
         0 with gradient 0 where there is none (no face, only faces of no area, or cancellation).
         """
         cross = self._face_cross[:, None].expand(-1, 3, -1).reshape(-1, 3)
-        total = torch.zeros_like(self._vertices).index_add(0, self.faces.reshape(-1), cross)
-        return unit(total)
+        return unit(sums_of_corners(cross, self.faces, len(self._vertices), self._lists))
 
     @property
     def edges(self) -> Tensor:
@@ -537,6 +547,20 @@ class Mesh:
         Found once per topology and shared by all meshes made by `with_vertices`.
         """
         return self._topology.edges
+
+    @property
+    def vertex_corners(self) -> tuple[Tensor, Tensor]:
+        """The corners of faces that are each vertex: starts [ΣV + 1] and entries [3 ΣF], int32.
+
+        Those of vertex v are entries[starts[v] : starts[v + 1]], each 3 · face + corner, in the
+        order of the faces. Found once per topology, as `edges`.
+        """
+        return self._topology.vertex_corners
+
+    @property
+    def _lists(self) -> Lists | None:
+        """`vertex_corners` where sums over corners need them to be in a fixed order."""
+        return self.vertex_corners if needs_lists(self._vertices) else None
 
     @property
     def is_watertight(self) -> bool:

@@ -62,6 +62,18 @@ class Topology:
         return torch.stack((key // base, key % base), -1), of_face.reshape(-1, 3)
 
     @lazy
+    def vertex_corners(self) -> tuple[Tensor, Tensor]:
+        """The corners of faces that are each vertex, in the order of the faces, all packed.
+
+        Returns:
+            Int32 [ΣV + 1], where the list of each vertex starts, and int32 [3 ΣF], the lists one
+            after the other; an entry is 3 times the face plus the corner.
+        """
+        corners, entries = torch.sort(self.faces.reshape(-1), stable=True)
+        numbers = torch.arange(sum(self.vertex_counts) + 1, device=corners.device)
+        return torch.searchsorted(corners, numbers, out_int32=True), entries.to(torch.int32)
+
+    @lazy
     def edges(self) -> Tensor:
         """Unique undirected edges, packed: [ΣE, 2]."""
         edges = self.local_edges[0]

@@ -102,12 +102,17 @@ def make_aggregation(
         raise TypeError(f"cutoff must be a number, got {type(cutoff).__name__}")
     if not 0 <= cutoff < 1:
         raise ValueError(f"cutoff must be in [0, 1), got {cutoff}; 0 is exact")
-    per_image = torch.as_tensor(scale, dtype=like.dtype, device=like.device)
+    if isinstance(scale, Tensor):
+        per_image = scale.to(dtype=like.dtype, device=like.device)
+    else:  # filled on the device: a copy of the number would make the host wait
+        per_image = torch.full((), scale, dtype=like.dtype, device=like.device)
     if per_image.ndim == 1 and len(per_image) not in (1, images):
         raise ValueError(
             f"scale must be one number or one per image: {images}, got {len(per_image)}"
         )
-    return Aggregation(Coverage(dist, per_image.expand(images), float(cutoff)), tconorm)
+    number = None if isinstance(scale, Tensor) else scale
+    coverage = Coverage(dist, per_image.expand(images), float(cutoff), number)
+    return Aggregation(coverage, tconorm)
 
 
 def at_full_precision(name: str, tensor: Tensor) -> Tensor:

@@ -21,11 +21,13 @@ class Coverage:
         scale: [B] > 0, NDC (NDC^2 for squared distributions).
         cutoff: coverage at or below it counts as 0. It is part of the definition of the renderer:
             all backends give the same result.
+        number: the scale, if it is one number for all images and not a tensor.
     """
 
     dist: Distribution
     scale: Tensor
     cutoff: float
+    number: float | None = None
 
     @property
     def has_own_cdf(self) -> bool:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from gendr._runtime.tracing import lazy
+
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
 
@@ -62,13 +64,22 @@ class ScreenFaces:
         corners: [T, N, 2] NDC. N is 3, or 4 if the near plane cuts some face of the batch; with
             N = 4, triangles repeat their last corner.
         offsets: B + 1 numbers; image b owns the faces offsets[b] .. offsets[b + 1] - 1.
-        present: [T] bool, or None if all are there. The others, with all corners at `ABSENT`, cover
-            nothing, and do not count in a mean.
+        kept: [T] bool, which are there; None if all are, or if they are `marked`.
+        marked: whether faces that are not there are told by their corners alone.
     """
 
     corners: Tensor
     offsets: tuple[int, ...]
-    present: Tensor | None = None
+    kept: Tensor | None = None
+    marked: bool = False
+
+    @property
+    def present(self) -> Tensor | None:
+        """[T] bool, or None if all are there.
+
+        The others, with all corners at `ABSENT`, cover nothing, and do not count in a mean.
+        """
+        return self.corners.detach()[:, 0, 0] < ABSENT / 10 if self.marked else self.kept
 
     @property
     def images(self) -> int:
@@ -83,9 +94,10 @@ class ScreenFaces:
     @property
     def present_counts(self) -> tuple[int, ...]:
         """Faces of each image that are there; on a GPU the host waits for them."""
-        if self.present is None:
+        present = self.present
+        if present is None:
             return self.counts
-        return tuple(int(self.present[a:b].sum()) for a, b in pairwise(self.offsets))
+        return tuple(int(present[a:b].sum()) for a, b in pairwise(self.offsets))
 
 
 def can_leave_out(tensor: Tensor) -> bool:
@@ -203,24 +215,29 @@ def depth_limits(
     return near, far
 
 
-def screen_surfaces(
-    space: CameraSpace, near: float, far: float, leave_out: bool = True
-) -> tuple[ScreenFaces, Surfaces]:
-    """`project_faces` for vertices that are in camera space already."""
-    _, _, faces, offsets, source = space
-    images = len(offsets) - 1
-    clip, depth = space.clip[faces], space.depth[faces]
-
+def _corners_in_space(
+    space: CameraSpace, near: float, far: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Clip coordinates and depths of corners; which faces are seen, and cross the near plane."""
+    clip, depth = space.clip[space.faces], space.depth[space.faces]
     with torch.no_grad():
         low, high = depth.amin(-1), depth.amax(-1)
         keep = (high > near) & (low <= far)
         crossing = keep & (low < near)
+    return clip, depth, keep, crossing
+
+
+def screen_surfaces(
+    space: CameraSpace, near: float, far: float, leave_out: bool = True
+) -> tuple[ScreenFaces, Surfaces]:
+    """`project_faces` for vertices that are in camera space already."""
+    _, _, _, offsets, source = space
+    images = len(offsets) - 1
+    clip, depth, keep, crossing = _corners_in_space(space, near, far)
     present = None
     if not leave_out:
         present = keep
-        # A point of their own for all that are not seen, so that no division can go wrong.
-        nowhere = clip.new_tensor([ABSENT, ABSENT, 1.0])
-        clip = torch.where(keep[:, None, None], clip, nowhere)
+        clip = _moved_away(clip, keep)
     elif not bool(keep.all()):
         kept = keep.nonzero().squeeze(-1)
         image = torch.repeat_interleave(
@@ -240,6 +257,70 @@ def screen_surfaces(
         return ScreenFaces(corners, offsets, present), Surfaces(source, clip, depth, None)
     corners = polygon[..., :2] / polygon[..., 2:]
     return ScreenFaces(corners, offsets, present), Surfaces(source, clip, depth, crossing)
+
+
+def _moved_away(clip: Tensor, keep: Tensor) -> Tensor:
+    """Clip coordinates [T, 3, 3] with a point of its own for all that are not to be kept.
+
+    So no division can go wrong.
+    """
+    there = keep[:, None, None]
+    xy, w = torch.where(there, clip[..., :2], ABSENT), torch.where(there, clip[..., 2:], 1.0)
+    return torch.cat([xy, w], -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """What stage 1 makes of a batch of meshes and cameras.
+
+    Attributes:
+        faces: on the screen.
+        surfaces: in space.
+        planes: depths of the near and far planes.
+    """
+
+    faces: ScreenFaces
+    surfaces: Surfaces
+    planes: tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class LateGeometry:
+    """The same for faces that a backend has projected: all else is computed when it is first read.
+
+    Attributes:
+        faces: on the screen, with none left out.
+        mesh: that was projected.
+        camera: that sees it.
+        near: as given, or None for what `depth_limits` finds; on a GPU the host waits for it.
+        far: as given, or None.
+    """
+
+    faces: ScreenFaces
+    mesh: Mesh
+    camera: Camera
+    near: float | None
+    far: float | None
+
+    @lazy
+    def space(self) -> CameraSpace:
+        """The scene before the cameras."""
+        return camera_space(self.mesh, self.camera)
+
+    @lazy
+    def planes(self) -> tuple[float, float]:
+        """Depths of the near and far planes."""
+        if torch.compiler.is_compiling() or (self.near is not None and self.far is not None):
+            return depth_limits(self.near, self.far, NEAR, FAR)
+        return depth_limits(self.near, self.far, *self.space.depths())
+
+    @lazy
+    def surfaces(self) -> Surfaces:
+        """In space; on a GPU the host waits to know whether the near plane cuts some face."""
+        clip, depth, keep, crossing = _corners_in_space(self.space, *self.planes)
+        clip = _moved_away(clip, keep)
+        cut = torch.compiler.is_compiling() or bool(crossing.any())
+        return Surfaces(self.space.source, clip, depth, crossing if cut else None)
 
 
 def common_batch(meshes: int, cameras: int) -> int:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_finite, check_like, check_number
+from gendr._runtime.later import capturing
 from gendr._runtime.tracing import lazy
 from gendr.rendering.aggregation import Aggregation, alpha
 from gendr.rendering.api import Dist, Scale, make_aggregation, parse_image_size, parse_scale
@@ -20,6 +21,9 @@ from gendr.rendering.geometry import (
     FAR,
     NEAR,
     CameraSpace,
+    Geometry,
+    LateGeometry,
+    ScreenFaces,
     camera_space,
     can_leave_out,
     common_batch,
@@ -51,6 +55,8 @@ def _image(function: Callable[[Output], T]) -> lazy[T]:
 
     @wraps(function)
     def compute(output: Output) -> T:
+        if not torch.is_autocast_enabled(output.device.type):
+            return function(output)
         with torch.autocast(output.device.type, enabled=False):
             return function(output)
 
@@ -73,13 +79,17 @@ class Output:
         self,
         scene: Scene,
         aggregation: Aggregation,
-        blending: Blending,
+        blended: Callable[[float, float], Blending],
         shading: str,
         composite: str,
     ) -> None:
-        self._scene, self._aggregation, self._blending = scene, aggregation, blending
+        self._scene, self._aggregation, self._blended = scene, aggregation, blended
         self._is_soft, self._over_alpha = shading == "softmax", composite == "alpha"
         self.device = scene.mesh.device
+
+    @_image
+    def _blending(self) -> Blending:
+        return self._blended(*self._scene.geometry.planes)
 
     @_image
     def alpha(self) -> Tensor:
@@ -212,7 +222,9 @@ class Renderer(nn.Module):
         learnable: any of "scale", "shape" (of the distribution), "p" (of the T-conorm) and "gamma";
             these become parameters of the module, kept positive (p negative where it must be) by
             an exponential. Read their values from `renderer.scale` and so on.
-        check: whether to look for NaN and inf in vertices and cameras.
+        check: whether to look for NaN and inf in vertices and cameras. On the CPU the call that
+            has them raises; on a GPU, so that nobody waits, a later call does, once the GPU has
+            come across them. Code traced by `torch.compile`, and CUDA graphs, are not checked.
 
     Source: thesis, chapter 5.
     """
@@ -267,9 +279,12 @@ class Renderer(nn.Module):
         self._scale = parse_scale(scale, self.size, self._dist.is_squared)
         self._learn(learnable)
         self._has_looked = self._has_warned = False
+        self._last_aggregation: tuple[Any, Aggregation] | None = None
+        self._moved_background: tuple[Tensor, Any, Tensor] | None = None
 
     def _learn(self, names: Sequence[str]) -> None:
         """Turn the named values into parameters: the logarithms of their magnitudes."""
+        self._negative: dict[str, bool] = {}
         if isinstance(names, str):
             names = (names,)
         values: dict[str, Any] = {
@@ -283,6 +298,8 @@ class Renderer(nn.Module):
             if value is None:
                 owner = self._dist if name == "shape" else self._tconorm
                 raise ValueError(f"{owner} has no parameter {name!r} to learn")
+            given = torch.as_tensor(value).detach()
+            self._negative[name] = bool((given < 0).any())
             magnitude = torch.as_tensor(value, dtype=torch.get_default_dtype()).detach().abs()
             self.register_parameter(f"log_{name}", nn.Parameter(magnitude.log()))
 
@@ -290,7 +307,7 @@ class Renderer(nn.Module):
         raw = self._parameters.get(f"log_{name}")
         if raw is None:
             return fixed
-        return -raw.exp() if float(torch.as_tensor(fixed).detach().min()) < 0 else raw.exp()
+        return -raw.exp() if self._negative[name] else raw.exp()
 
     @property
     def scale(self) -> float | Tensor:
@@ -348,7 +365,11 @@ class Renderer(nn.Module):
             )
         check_like("the camera", camera.rotation, "the mesh", mesh.vertices)
         images = common_batch(len(mesh), len(camera))
-        if self.check:
+        backend = choose(self.backend, mesh.vertices)
+        # On a GPU, looking for NaN means waiting: a backend that projects by itself tells later.
+        late = mesh.vertices.is_cuda
+        faces = backend.project(mesh, camera, self.near, self.far, self.check and late)
+        if self.check and (faces is None or not late):
             check_finite("the vertices of the mesh", mesh.vertices)
             check_finite("the rotation of the camera", camera.rotation)
             check_finite("the translation of the camera", camera.translation)
@@ -357,33 +378,64 @@ class Renderer(nn.Module):
             number = self.scale
         else:
             number = parse_scale(scale, self.size, dist.is_squared)
-        aggregation = make_aggregation(
-            dist, self.tconorm, number, self.cutoff, images, mesh.vertices
-        )
-        backend = choose(self.backend, mesh.vertices)
+        aggregation = self._aggregation(dist, number, images, mesh.vertices)
+        geometry = self._geometry(mesh, camera, faces)
+        scene = Scene(mesh, camera, geometry, self.size, backend, self.lighting)
+        gamma, background = self.gamma, self.background
+
+        def blended(near: float, far: float) -> Blending:
+            return Blending(near, far, gamma, self.eps, self._moved(background, mesh.vertices))
+
+        return Output(scene, aggregation, blended, self.shading, self.composite)
+
+    def _aggregation(
+        self, dist: Distribution, scale: float | Tensor, images: int, like: Tensor
+    ) -> Aggregation:
+        """That of the last call if nothing has changed; what a backend made of it is kept too."""
+        tconorm = self.tconorm
+        key = scale, self.cutoff, images, like.dtype, like.device
+        number = not isinstance(scale, Tensor) and not torch.compiler.is_compiling()
+        kept = self._last_aggregation
+        if number and kept is not None and kept[0] == key:
+            last = kept[1]
+            if last.coverage.dist is dist and last.tconorm is tconorm:
+                return last
+        made = make_aggregation(dist, tconorm, scale, self.cutoff, images, like)
+        if number and not capturing(like.device):
+            self._last_aggregation = key, made
+        return made
+
+    def _geometry(
+        self, mesh: Mesh, camera: Camera, faces: ScreenFaces | None
+    ) -> Geometry | LateGeometry:
+        """The scene, and, once, a warning if nothing of it lies between the planes.
+
+        Args:
+            mesh: of the scene.
+            camera: of the scene.
+            faces: if the backend has projected them.
+        """
+        # On a GPU, reading depths means waiting for them: if nothing else needs them, do it once.
+        given = self.near is not None and self.far is not None
+        once = self._has_looked and mesh.vertices.is_cuda
+        tracing = torch.compiler.is_compiling()  # and then it cannot look at the scene
+        if faces is not None:
+            late = LateGeometry(faces, mesh, camera, self.near, self.far)
+            if not (once or tracing):
+                with torch.autocast(mesh.device.type, enabled=False):
+                    self._look(late.space)
+            return late
         with torch.autocast(mesh.device.type, enabled=False):
             space = camera_space(mesh, camera)
-            near, far = self._planes(space)
+            if tracing or (given and once):
+                near, far = depth_limits(self.near, self.far, NEAR, FAR)
+            else:
+                near, far = self._look(space)
             faces, surfaces = screen_surfaces(space, near, far, can_leave_out(space.clip))
-        lighting = None if self.lighting is None else self.lighting.seen_by(camera)
-        scene = Scene(mesh, camera, faces, surfaces, self.size, backend, lighting)
-        background = self.background.to(mesh.vertices)
-        blending = Blending(near, far, self.gamma, self.eps, background)
-        return Output(scene, aggregation, blending, self.shading, self.composite)
+        return Geometry(faces, surfaces, (near, far))
 
-    def _planes(self, space: CameraSpace) -> tuple[float, float]:
-        """The near and far planes of a scene; warns, once, if nothing lies between them.
-
-        Code traced by `torch.compile` cannot look at the scene: there the defaults are 1 and 100.
-        """
-        given = self.near is not None and self.far is not None
-        # On a GPU, reading depths means waiting for them: if both planes are given, do it only
-        # once.
-        look = not torch.compiler.is_compiling() and not (
-            given and self._has_looked and space.depth.is_cuda
-        )
-        if not look:
-            return depth_limits(self.near, self.far, NEAR, FAR)
+    def _look(self, space: CameraSpace) -> tuple[float, float]:
+        """The near and far planes of a scene; warns, once, if nothing lies between them."""
         self._has_looked = True
         lowest, farthest = space.depths()
         near, far = depth_limits(self.near, self.far, lowest, farthest)
@@ -394,9 +446,19 @@ class Renderer(nn.Module):
             warnings.warn(
                 f"nothing to be seen: the depths of the mesh are {lowest:.4g} to {farthest:.4g}, "
                 f"{where}; move the camera, or leave near and far to the renderer",
-                stacklevel=4,
+                stacklevel=5,
             )
         return near, far
+
+    def _moved(self, background: Tensor, like: Tensor) -> Tensor:
+        """The background in the dtype and on the device of a tensor; moved once and kept."""
+        if torch.compiler.is_compiling() or background.requires_grad:
+            return background.to(like)
+        key = background._version, like.dtype, like.device
+        kept = self._moved_background
+        if kept is None or kept[0] is not background or kept[1] != key:
+            kept = self._moved_background = background, key, background.to(like)
+        return kept[2]
 
     def extra_repr(self) -> str:
         """The settings as text, with learnt values as they are now."""

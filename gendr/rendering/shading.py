@@ -16,7 +16,7 @@ from torch import Tensor
 from gendr._runtime.tracing import lazy
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import Pairs, interpolation_weights, recomputed
-from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
+from gendr.rendering.geometry import Geometry, ImageSize, LateGeometry, ScreenFaces, Surfaces
 from gendr.tnorms.groups import Segments
 
 if TYPE_CHECKING:
@@ -90,15 +90,34 @@ class Gloss:
 
 @dataclass(frozen=True)
 class Scene:
-    """A batch of projected meshes, with all that shading needs."""
+    """A batch of projected meshes, with all that shading needs.
+
+    Attributes:
+        given_lighting: the light as the renderer has it; `lighting` is as the cameras see it.
+    """
 
     mesh: Mesh
     camera: Camera
-    faces: ScreenFaces
-    surfaces: Surfaces
+    geometry: Geometry | LateGeometry
     size: ImageSize
     backend: Backend
-    lighting: Lighting | None
+    given_lighting: Lighting | None
+
+    @lazy
+    def lighting(self) -> Lighting | None:
+        """The light, with its direction in the world."""
+        light = self.given_lighting
+        return None if light is None else light.seen_by(self.camera)
+
+    @property
+    def faces(self) -> ScreenFaces:
+        """The faces on the screen."""
+        return self.geometry.faces
+
+    @property
+    def surfaces(self) -> Surfaces:
+        """The faces in space."""
+        return self.geometry.surfaces
 
     def gather(self, values: Tensor, index: Tensor) -> Tensor:
         """values[index], through the backend."""

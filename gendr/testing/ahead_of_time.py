@@ -13,7 +13,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from gendr.rendering.backends.triton.recipes import Recipe
+    from gendr.rendering.backends.triton.tiles import Launch
 
 __all__ = [
     "CAPABILITIES",
@@ -40,18 +41,51 @@ __all__ = [
 CAPABILITIES = (80, 90)  # compute capability times 10: Ampere, Hopper
 USUAL = ("uniform", "probabilistic")  # law and family of the default renderer
 
+# The kernels that list faces, and how they are compiled.
+LISTING: dict[str, dict[str, int]] = {
+    "count_faces": {"LOOK": 256, "BLOCK": 32, "num_warps": 1},
+    "prefix_chunks": {"BLOCK_CHUNKS": 32, "BLOCK_TILES": 32, "num_warps": 1},
+    "scan_tiles": {"SEGMENT": 256, "BLOCK": 4096, "num_warps": 16},
+    "fill_lists": {"LOOK": 256, "BLOCK": 32, "SEGMENT": 256, "num_warps": 1},
+    "count_pieces": {"PIECE": 2048, "BLOCK": 1024, "num_warps": 4},
+    "list_pieces": {"PIECE": 2048, "BLOCK": 1024, "BLOCK_SUMS": 128, "num_warps": 4},
+    "join_pieces": {"COLUMNS": 6, "WIDE": 8, "BLOCK": 64, "num_warps": 1},
+    "count_tiles": {"BLOCK": 128, "num_warps": 4},
+    "list_tiles": {"BLOCK": 32, "num_warps": 1},
+}
+
+# The kernels that project, and their sizes.
+PROJECTING: dict[str, dict[str, int]] = {
+    "depth_ranges": {"BLOCK": 256},
+    "project_faces": {"BLOCK": 128, "PARTS": 64},
+    "project_gradients": {"VERTICES": 1, "ENTRIES": 8, "IMAGES": 32, "PARTS": 64},
+}
+
 # The arguments of kernels that are int32, or pointers to int32; all others point to float32.
 _INT32 = {
-    "faces", "height", "width", "rows", "columns", "row_first", "row_last", "first_face",
-    "first_tile", "listed", "shares",
+    "blocks", "capacity", "columns", "count", "every", "extra", "faces", "faces_of_image",
+    "first_face", "height", "parts", "vertices_of_image",
+    "row_first", "row_last", "rows", "shares", "tiles", "width",
 }  # fmt: skip
 _INT32_POINTERS = {
-    "boxes", "counts", "face_of_entry", "image_of_face", "list_of_faces", "starts", "stops", "ties",
-    "tile_of_entry",
+    "boxes", "chunks", "counts", "entries", "face_of_entry", "face_of_piece", "first_chunks",
+    "first_pieces", "image_of_face", "image_of_vertex", "list_of_faces", "numbers", "offsets",
+    "segments", "starts", "stops", "sums", "ties", "tile_of_entry", "tile_of_segment", "totals",
 }  # fmt: skip
 _POINTERS = {torch.float32: "*fp32", torch.int32: "*i32"}
 _OTHERS = {
     ("list_tiles", "ends"): "*i64",
+    ("project_faces", "faces"): "*i64",
+    ("project_faces", "flags"): "*i64",
+    ("project_faces", "far"): "fp32",
+    ("project_faces", "near"): "fp32",
+    ("project_gradients", "faces"): "*i64",
+    ("project_gradients", "far"): "fp32",
+    ("project_gradients", "images"): "i32",
+    ("project_gradients", "near"): "fp32",
+    ("scan_tiles", "needed"): "*i64",
+    ("softmax_gradients", "totals"): "*fp32",
+    ("softmax_tiles", "totals"): "*fp32",
     ("nearest_tiles", "corners"): "*fp64",
     ("nearest_tiles", "limits"): "*fp64",
     ("nearest_tiles", "nearest"): "*i64",
@@ -70,6 +104,7 @@ class Specialisation:
         sides: corners of a face: 3, or 4 if the near plane cut some face.
         scalars: whether a backward kernel computes the gradients of scale and shift too, and of
             shape and p where the law and the family have them.
+        small: whether for small images and faces; see `gendr.rendering.backends.triton.tiles`.
     """
 
     kernel: str
@@ -77,11 +112,12 @@ class Specialisation:
     family: str = ""
     sides: int = 3
     scalars: bool = False
+    small: bool = False
 
     def __str__(self) -> str:
         member = "/".join(name for name in (self.law, self.family) if name)
-        scalars = "scalars" if self.scalars else ""
-        return " ".join(x for x in (self.kernel, member, f"N={self.sides}", scalars) if x)
+        words = self.kernel, member, f"N={self.sides}", "scalars" * self.scalars
+        return " ".join(x for x in (*words, "small" * self.small) if x)
 
 
 @dataclass(frozen=True)
@@ -106,26 +142,30 @@ class Usage:
 def specialisations() -> Iterator[Specialisation]:
     """All specialisations: every kernel with every law and family; those without a law first.
 
-    Gradients that are added by atomics, and gradients of only some scalars, are left out: their
-    code is contained in that of others.
+    Small ones with each law and the usual family, and with each family and the usual law; the code
+    of a law and that of a family do not meet. Gradients that are added by atomics, and gradients
+    of only some scalars, are left out: their code is contained in that of others.
     """
     from gendr.distributions import names as laws
     from gendr.tnorms import names as families
 
     for sides in (3, 4):
-        yield Specialisation("face_boxes", sides=sides)
+        yield Specialisation("face_tables", sides=sides)
         yield Specialisation("nearest_tiles", sides=sides)
-    yield Specialisation("count_tiles")
-    yield Specialisation("list_tiles")
+        yield Specialisation("nearest_tiles", sides=sides, small=True)
+    for kernel in (*LISTING, *PROJECTING):
+        yield Specialisation(kernel)
     for law in laws():
-        yield Specialisation("softmax_tiles", law)
-        for scalars in (False, True):
-            yield Specialisation("softmax_gradients", law, scalars=scalars)
+        for small in (False, True):
+            yield Specialisation("softmax_tiles", law, small=small)
+            for scalars in (False, True):
+                yield Specialisation("softmax_gradients", law, scalars=scalars, small=small)
         for family in families():
-            for sides in (3, 4):
-                yield Specialisation("alpha_tiles", law, family, sides)
-                for scalars in (False, True):
-                    yield Specialisation("alpha_gradients", law, family, sides, scalars)
+            for small in (False, True) if law == USUAL[0] or family == USUAL[1] else (False,):
+                for sides in (3, 4):
+                    yield Specialisation("alpha_tiles", law, family, sides, small=small)
+                    for scalars in (False, True):
+                        yield Specialisation("alpha_gradients", law, family, sides, scalars, small)
 
 
 def one_of_each_body() -> Iterator[Specialisation]:
@@ -137,26 +177,34 @@ def one_of_each_body() -> Iterator[Specialisation]:
     """
     law, family = USUAL
     for x in specialisations():
-        largest = x.sides == 3 and (x.scalars or not x.kernel.endswith("gradients"))
+        gradients = x.kernel.endswith("gradients")
+        largest = x.sides == 3 and not x.small and (x.scalars or not gradients)
         other = (x.law not in ("", law)) + (x.family not in ("", family))
         if other == 0 or (other == 1 and largest):
             yield x
 
 
 def _function(kernel: str) -> Any:
-    from gendr.rendering.backends.triton import kernels as _triton
-    from gendr.rendering.backends.triton import softmax_kernels as _triton_softmax
+    from gendr.rendering.backends.triton import (
+        kernels,
+        list_kernels,
+        project_kernels,
+        softmax_kernels,
+    )
 
-    return getattr(_triton_softmax if kernel.startswith("softmax") else _triton, kernel)
+    colours = kernel.startswith("softmax")
+    module = softmax_kernels if colours else list_kernels if kernel in LISTING else kernels
+    if kernel in PROJECTING:
+        module = project_kernels
+    return getattr(module, kernel)
 
 
 def signature(kernel: str) -> dict[str, str]:
     """The type of every argument of a kernel, as Triton writes it: "*fp32", "i32", "constexpr"."""
 
     def type_of(name: str) -> str:
-        if name in _INT32:
-            return "i32"
         usual = "*i32" if name in _INT32_POINTERS else "*fp32"
+        usual = "i32" if name in _INT32 else usual
         return _OTHERS.get((kernel, name), usual)
 
     function = _function(kernel)
@@ -166,17 +214,21 @@ def signature(kernel: str) -> dict[str, str]:
 
 def constants(x: Specialisation) -> dict[str, Any]:
     """The compile-time arguments of a specialisation, as the backend gives them."""
-    from gendr.rendering.backends.triton.tiles import LAUNCH
-
-    blocks = {"face_boxes": 128, "count_tiles": 128, "list_tiles": 32}
+    launch = _launch(x)
     every: dict[str, Any] = {
         "N": x.sides,
-        "TILE_H": LAUNCH.tile[0],
-        "TILE_W": LAUNCH.tile[1],
-        "BLOCK_FACES": max(1, LAUNCH.block_faces // (2 if x.kernel == "nearest_tiles" else 1)),
-        "BLOCK": blocks.get(x.kernel, LAUNCH.block_pixels),
+        "TILE_H": launch.tile[0],
+        "TILE_W": launch.tile[1],
+        "BLOCK_FACES": launch.block_faces,
+        "BLOCK": 128 if x.kernel == "face_tables" else launch.block_pixels,
         "ATOMIC": False,
     }
+    every |= LISTING.get(x.kernel, {}) | PROJECTING.get(x.kernel, {})
+    # All that the kernels can do, but not what the others need less of: both planes are not given.
+    every |= {
+        "SHARED": True, "ONE_CAMERA": False, "HAS_NEAR": False, "HAS_FAR": False, "CHECK": True,
+        "WITH_VERTICES": True, "WITH_CAMERA": True,
+    }  # fmt: skip
     if x.law:
         recipe = _recipe(x)
         every |= recipe.forward() | recipe.backward(x.scalars)
@@ -195,10 +247,25 @@ def _recipe(x: Specialisation) -> Recipe:
     return Recipe(x.law, x.family or SOFTMAX, tuple(columns))
 
 
+def _launch(x: Specialisation) -> Launch:
+    from gendr.rendering.backends.triton.tiles import LAUNCH, SMALL_BLOCK, SMALL_TILE
+
+    return replace(LAUNCH, tile=SMALL_TILE, block_pixels=SMALL_BLOCK) if x.small else LAUNCH
+
+
 def _options(x: Specialisation) -> dict[str, Any]:
     from gendr.rendering.backends.triton.tiles import options
 
-    return options(exact=bool(x.law) and _recipe(x).is_exact)
+    if x.kernel in LISTING:
+        return {"num_warps": LISTING[x.kernel]["num_warps"], "enable_fp_fusion": True}
+    exact = x.kernel == "face_tables" or (bool(x.law) and _recipe(x).is_exact)
+    launch = _launch(x)
+    warps = launch.warps
+    if x.kernel.endswith("gradients"):
+        warps = launch.block_warps
+    elif x.kernel in ("alpha_tiles", "softmax_tiles", "nearest_tiles"):
+        warps = launch.tile_warps
+    return options(warps, exact=exact)
 
 
 def _source(x: Specialisation) -> Any:

@@ -240,6 +240,8 @@ class Parametric(Archimedean):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", _number(self.name, self.p, self.parameter))
+        if isinstance(self.p, Tensor) and self.p.is_cuda:
+            return  # to look would mean to wait
         if not self.bounds[0] < self.value < self.bounds[1]:
             raise ValueError(
                 f"{self.name} needs a finite {self.parameter}, got p = {_text(self.value)}"

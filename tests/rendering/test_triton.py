@@ -56,9 +56,9 @@ def device():
 
 @pytest.fixture
 def small_launches(monkeypatch):
-    """Small tiles, blocks and parts: every loop turns, every grid has more than one program."""
-    monkeypatch.setattr(tiles, "LAUNCH", tiles.Launch((4, 8), 4, 16, 20, tiles.LAUNCH.warps))
-    monkeypatch.setattr(tiles, "ENTRIES", 40)
+    """Small tiles and blocks: every loop turns, every grid has more than one program."""
+    small = tiles.Launch((4, 8), 4, 16, 20, tiles.LAUNCH.warps, walked=0)
+    monkeypatch.setattr(tiles, "LAUNCH", small)
 
 
 def pytest_generate_tests(metafunc):
@@ -313,39 +313,26 @@ def test_a_saturated_pixel_is_1_and_passes_no_gradient(family, device):
     assert scale.grad == 0
 
 
-# -- lists, walks, parts, shares
+# -- lists, walks, shares
 
 
-def spy(monkeypatch, name):
-    """The results of a function of `triton_tiles`, as they come."""
-    seen, original = [], getattr(tiles, name)
-
-    def recorder(*args, **kwargs):
-        seen.append(original(*args, **kwargs))
-        return seen[-1]
-
-    monkeypatch.setattr(tiles, name, recorder)
-    return seen
-
-
-def test_lists_walks_and_parts_give_the_same_image(monkeypatch, device):
-    lists, walks = spy(monkeypatch, "listed"), spy(monkeypatch, "walks")
-    monkeypatch.setattr(tiles, "LAUNCH", tiles.Launch((8, 8), 16, 1024, 1, tiles.LAUNCH.warps))
+def test_lists_walks_and_lists_without_room_give_the_same_image(monkeypatch, device):
+    seen, original = [], tiles.tile_lists
+    monkeypatch.setattr(tiles, "tile_lists", lambda *x: seen.append(original(*x)) or seen[-1])
     scene = grains(24).float().to(device)
 
-    def image():
+    def image(walked):
+        launch = tiles.Launch((8, 8), 16, 1024, 1, tiles.LAUNCH.warps, walked=walked)
+        monkeypatch.setattr(tiles, "LAUNCH", launch)
         return gendr.silhouette(scene, (24, 17), scale=0.02, backend="triton")
 
-    want = image()
-    assert (len(lists), len(walks)) == (1, 0)
-    monkeypatch.setattr(tiles, "ENTRIES", 30)
-    parted = image()
-    assert len(lists) > 2
-    del lists[:]
-    monkeypatch.setattr(tiles, "tile_lists", lambda *given: iter([tiles.walks(*given)]))
-    walked = image()
-    assert (len(lists), len(walks)) == (0, 1)
-    for got in (parted, walked):
+    want, walked = image(0), image(10**6)
+    assert (seen[0].starts >= 0).all()
+    assert (seen[1].starts < 0).all()
+    monkeypatch.setattr(tiles, "room_now", lambda room, totals: (int(totals.sum()) // 2, 0))
+    mixed = image(0)
+    assert 0 < (seen[2].starts < 0).sum() < len(seen[2].starts)
+    for got in (walked, mixed):
         torch.testing.assert_close(got, want, rtol=0, atol=1e-6)
 
 
@@ -356,7 +343,7 @@ def test_many_programs_equal_the_reference(name):
 
 
 @pytest.mark.usefixtures("small_launches")
-def test_many_parts_of_many_images_equal_the_reference():
+def test_many_lists_of_many_images_equal_the_reference():
     member = gendr.instance("uniform/probabilistic")
     assert_equal(grains(14), ImageSize(23, 18), member, torch.tensor([0.02, 0.05]))
 

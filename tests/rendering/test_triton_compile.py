@@ -10,11 +10,11 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr.testing.ahead_of_time import CAPABILITIES, Specialisation, specialisations
+from gendr.testing.ahead_of_time import CAPABILITIES, LISTING, Specialisation, specialisations
 
 # The default instance, as it is compiled with and without gradients.
 DEFAULT = [
-    *(Specialisation(kernel) for kernel in ("face_boxes", "count_tiles", "list_tiles")),
+    *(Specialisation(kernel) for kernel in ("face_tables", *LISTING)),
     Specialisation("nearest_tiles"),
     Specialisation("softmax_tiles", "uniform"),
     Specialisation("softmax_gradients", "uniform"),

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not tiles.interpreted(), reason="it hooks the in
 TOLERANCE = TOLERANCES[torch.float32]
 SIZE = (7, 9)
 # Every loop turns, every grid has more than one program.
-SMALL = {"tile": (4, 8), "block_faces": 4, "block_pixels": 32, "programs": 16}
+SMALL = {"tile": (4, 8), "block_faces": 4, "block_pixels": 32, "programs": 16, "walked": 8}
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +30,8 @@ def _small_launches(monkeypatch):
     known = {field.name for field in fields(tiles.LAUNCH)}
     small = {name: value for name, value in SMALL.items() if name in known}
     monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, **small))
+    for name, value in {"PIECE": 24, "PIECES": 4, "_WHOLE": 0}.items():
+        monkeypatch.setattr(tiles, name, value)
 
 
 @pytest.fixture(autouse=True)
@@ -158,11 +160,6 @@ def test_the_arithmetic_of_a_gpu_is_accurate_enough(launched, monkeypatch):
             assert relative_l2(got[key], want) <= TOLERANCE.gradient, key
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="`centre` in kernels.py divides by `/`, which is within 2 ulp on a GPU: tl.div_rn, or a "
-    "product with the reciprocal that is corrected by an fma",
-)
 def test_pixel_centres_are_rounded_correctly():
     """An edge through the centres of a row of pixels: they are covered, all or none.
 
@@ -186,7 +183,8 @@ def test_pixel_centres_are_rounded_correctly():
             assert torch.equal(image(), want)
 
 
-def test_atomics_are_no_races():
+def test_atomics_are_no_races(monkeypatch):
+    monkeypatch.setattr(tiles, "_WHOLE", 10**6)  # several programs share a face
     backend.set_atomic(True)
     torch.use_deterministic_algorithms(False)  # which overrules atomics
     try:

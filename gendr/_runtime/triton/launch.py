@@ -72,7 +72,15 @@ def run(
     """Launch a kernel on a device; a grid without programs launches nothing."""
     if 0 in grid:
         return
-    # The interpreter computes both sides of a `where` with NumPy, which warns of unused values.
-    place = torch.cuda.device(device) if device.type == "cuda" else np.errstate(all="ignore")
-    with place:
+    if device.type == "cuda":
+        if device.index == torch.cuda.current_device():
+            kernel[grid](*args, **constants)
+        else:
+            with torch.cuda.device(device):
+                kernel[grid](*args, **constants)
+    elif interpreted():
+        # The interpreter computes both sides of a `where` with NumPy, which warns of unused values.
+        with np.errstate(all="ignore"):
+            kernel[grid](*args, **constants)
+    else:
         kernel[grid](*args, **constants)

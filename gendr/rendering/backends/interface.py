@@ -13,6 +13,7 @@ from gendr.rendering.fragments import Pairs
 from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 
 if TYPE_CHECKING:
+    from gendr.mesh import Camera, Mesh
     from gendr.rendering.shading import Appearance
 
 
@@ -34,6 +35,25 @@ class Backend(Protocol):
 
     def supports(self, tensor: Tensor) -> bool:
         """Whether it works on the device, and with the dtype, of this tensor."""
+        ...
+
+    def project(
+        self, mesh: Mesh, camera: Camera, near: float | None, far: float | None, check: bool
+    ) -> ScreenFaces | None:
+        """The faces of a batch on the screen by a fused kernel, for which the host never waits.
+
+        None if `geometry.screen_surfaces` is to project instead.
+
+        Args:
+            mesh: B meshes or 1.
+            camera: B cameras or 1.
+            near: depth of the near plane; None for what `geometry.depth_limits` finds.
+            far: depth of the far plane, or None.
+            check: whether to look for NaN and inf, which a later call with `check` reports.
+
+        Raises:
+            ValueError: if an earlier call found some.
+        """
         ...
 
     def alpha(self, faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:

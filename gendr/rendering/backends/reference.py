@@ -19,6 +19,7 @@ from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 from gendr.tnorms.groups import Along
 
 if TYPE_CHECKING:
+    from gendr.mesh import Camera, Mesh
     from gendr.rendering.shading import Appearance
 
 TAKES_ANY_CDF = True
@@ -32,6 +33,10 @@ def available() -> str | None:
 def supports(tensor: Tensor) -> bool:
     """True: it works on every device of torch."""
     return True
+
+
+def project(mesh: Mesh, camera: Camera, near: float | None, far: float | None, check: bool) -> None:
+    """None: the code that all backends share projects instead."""
 
 
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:

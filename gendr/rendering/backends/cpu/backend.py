@@ -24,6 +24,7 @@ from gendr._runtime.threads import (
     set_num_threads as set_num_threads,  # exists here since the first release
 )
 from gendr.rendering.aggregation import Aggregation
+from gendr.rendering.backends import reference
 from gendr.rendering.backends.cpu.tables import (
     Compiled,
     in_shape_of,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from gendr.rendering.shading import Appearance
 
 TAKES_ANY_CDF = False
+project = reference.project
 
 
 # ---------------------------------------------------------------------------------------------

@@ -27,14 +27,24 @@ from gendr.rendering.fragments import Pairs
 from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 
 if TYPE_CHECKING:
+    from gendr.mesh import Camera, Mesh
     from gendr.rendering.shading import Appearance
 
 __all__ = [
-    "alpha", "available", "distance", "gather", "interpreted", "nearest", "pairs", "set_atomic",
-    "softmax", "supports",
+    "alpha", "available", "distance", "gather", "interpreted", "nearest", "pairs", "project",
+    "set_atomic", "softmax", "supports",
 ]  # fmt: skip
 
 TAKES_ANY_CDF = False
+
+
+def project(
+    mesh: Mesh, camera: Camera, near: float | None, far: float | None, check: bool
+) -> ScreenFaces | None:
+    """The faces of a float32 batch on the screen, by one kernel; see `project.project`."""
+    from gendr.rendering.backends.triton import project as fused
+
+    return fused.project(mesh, camera, near, far, check)
 
 
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
@@ -72,15 +82,13 @@ def pairs(
     tiling = tiles.Tiling.of(size, (1, 1))
 
     def listing(part: tiles.Part) -> Pairs:
-        lists = tiles.listed(tables, tiling, part)
-        counts = (lists.stops - lists.starts).to(torch.int64)
+        first_tile, counts, listed = tiles.listed(tables, tiling, part)
         pixels = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
-        pixels, face = pixels + lists.first_tile, lists.faces.to(torch.int64)
+        pixels, face = pixels + first_tile, listed.to(torch.int64)
         with torch.no_grad():
             d = distance(faces, size, pixels, face)
             near = (d >= -radius[size.image_of(pixels)]).nonzero().squeeze(-1)
-        last = lists.first_tile + len(counts)
-        return Pairs(pixels[near], face[near], lists.first_tile, last)
+        return Pairs(pixels[near], face[near], first_tile, first_tile + len(counts))
 
     totals = tiles.per_image(
         tiles.tile_counts(tables, tiling, (0, tiling.rows)), faces.offsets
@@ -99,15 +107,15 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
     corners = faces.corners.detach().to(torch.float64).contiguous()
     images = tiles.bare_images(faces.images, corners.new_zeros(faces.images))
     tables = tiles.Tables.of(corners, faces.offsets, images, size)
-    tiling = tiles.Tiling.of(size, tiles.LAUNCH.tile)
+    launch = tiles.LAUNCH.fitted(faces.images, len(corners), size)
+    tiling = tiles.Tiling.of(size, launch.tile)
     out = torch.empty(faces.images * size.pixels, dtype=torch.int64, device=corners.device)
-    for part in tiles.tile_lists(tables, tiling):
-        tiles.run(
-            kernels.nearest_tiles, (len(part.starts),), corners.device,
-            corners, planes.contiguous(), limits.contiguous(), part.starts, part.stops, part.faces,
-            out, part.first_tile, int(part.listed), size.height, size.width,
-            N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
-            # A float64 takes two registers.
-            BLOCK_FACES=max(1, tiles.LAUNCH.block_faces // 2), **tiles.options(),
-        )  # fmt: skip
+    lists = tiles.tile_lists(tables, tiling)
+    tiles.run(
+        kernels.nearest_tiles, (len(lists.starts),), corners.device,
+        corners, planes.contiguous(), limits.contiguous(), lists.starts, lists.stops, lists.faces,
+        out, size.height, size.width,
+        N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
+        BLOCK_FACES=launch.block_faces, **tiles.options(launch.tile_warps),
+    )  # fmt: skip
     return out.reshape(faces.images, size.height, size.width)

@@ -1,4 +1,4 @@
-"""The Triton kernels of silhouettes: boxes and tile lists, alpha forward, its gradients, depth.
+"""The Triton kernels of silhouettes: tables of faces, alpha forward, its gradients, depth.
 
 - forward and depth: one program per screen tile walks the faces of its list, or all faces of its
   image, BLOCK_FACES at a time against all pixels of the tile;
@@ -20,126 +20,75 @@ import triton.language as tl
 
 from gendr.rendering.backends.triton.shared_kernels import (
     ABSENT,
-    CONSTANT,
     CUTOFF,
     FAMILY_P,
     GRAD_COLUMNS,
     IMAGE_COLUMNS,
     MAXIMUM,
     MEAN,
+    PRODUCT,
     PSI,
     RADIUS,
-    REVERSED,
-    SCALE,
-    SHAPE,
+    SHORTEST,
+    add_moves,
+    advanced,
     argument,
     box_pixels,
     coverage,
     covered,
+    edges_of,
     face_box,
+    least,
+    list_of_tile,
     listed_faces,
+    load_face,
+    load_image,
+    moved_corners,
+    nearest_feature,
+    no_moves,
+    per_pixel,
+    piece_of,
     put,
+    put_box,
     put_scalars,
     put_three,
     row_of,
-    shifted,
-    signed_distance,
     tile_pixels,
-    to_corner,
 )
 
 # -------------------------------------------------------------------------------------------------
-# Boxes and lists
+# Tables
 # -------------------------------------------------------------------------------------------------
 
 
 @triton.jit(do_not_specialize=["faces", "height", "width"])
-def face_boxes(
-    corners,
-    image_of_face,
-    images,
-    boxes,
-    faces,
-    height,
-    width,
-    N: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Pixel boxes [x0, x1) x [y0, y1) that hold all pixel centres within the radius of a face."""
-    f = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+def face_tables(
+    corners, image_of_face, images, edges, boxes, faces, height, width,
+    N: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The row of every face in the table of edges, and its box; see `edges_of` and `put_box`."""
+    f = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
     valid = f < faces
     image = tl.load(image_of_face + f, valid, 0)
     radius = tl.load(images + image * IMAGE_COLUMNS + RADIUS, valid, 0.0)
-    x_low = tl.load(corners + f * (2 * N), valid, 0.0)
-    y_low = tl.load(corners + f * (2 * N) + 1, valid, 0.0)
-    there = valid & (x_low < ABSENT)
-    x_high, y_high = x_low, y_low
-    for k in tl.static_range(1, N):
-        x = tl.load(corners + f * (2 * N) + 2 * k, valid, 0.0)
-        y = tl.load(corners + f * (2 * N) + 2 * k + 1, valid, 0.0)
-        x_low, x_high = tl.minimum(x_low, x), tl.maximum(x_high, x)
-        y_low, y_high = tl.minimum(y_low, y), tl.maximum(y_high, y)
-    # Pixel j has its centre at (2j + 1 - width) / side; rounding is covered by the slack.
-    side = tl.minimum(height, width).to(tl.float32)
-    slack = radius + 2e-6 * (1.0 + tl.abs(x_low) + tl.abs(x_high) + tl.abs(y_low) + tl.abs(y_high))
-    columns, rows = width.to(tl.float32), height.to(tl.float32)
-    x_first = tl.ceil(((x_low - slack) * side + columns - 1.0) * 0.5)
-    x_last = tl.floor(((x_high + slack) * side + columns - 1.0) * 0.5)
-    y_first = tl.ceil((rows - 1.0 - (y_high + slack) * side) * 0.5)
-    y_last = tl.floor((rows - 1.0 - (y_low - slack) * side) * 0.5)
-    x0 = tl.minimum(tl.maximum(x_first, 0.0), columns).to(tl.int32)
-    x1 = tl.minimum(tl.maximum(x_last + 1.0, 0.0), columns).to(tl.int32)
-    y0 = tl.minimum(tl.maximum(y_first, 0.0), rows).to(tl.int32)
-    y1 = tl.minimum(tl.maximum(y_last + 1.0, 0.0), rows).to(tl.int32)
-    there = there & (x0 < x1) & (y0 < y1)
-    tl.store(boxes + f * 4, tl.where(there, x0, 0), valid)
-    tl.store(boxes + f * 4 + 1, tl.where(there, x1, 0), valid)
-    tl.store(boxes + f * 4 + 2, tl.where(there, y0, 0), valid)
-    tl.store(boxes + f * 4 + 3, tl.where(there, y1, 0), valid)
-
-
-@triton.jit
-def _tile_box(boxes, f, valid, row_first, row_last, TILE_H: tl.constexpr, TILE_W: tl.constexpr):
-    """First column and row of tiles, columns and number of the tiles that a face's box touches."""
-    x0, x1 = tl.load(boxes + f * 4, valid, 0), tl.load(boxes + f * 4 + 1, valid, 0)
-    y0, y1 = tl.load(boxes + f * 4 + 2, valid, 0), tl.load(boxes + f * 4 + 3, valid, 0)
-    column, row = x0 // TILE_W, tl.maximum(y0 // TILE_H, row_first)
-    columns = (x1 + TILE_W - 1) // TILE_W - column
-    rows = tl.minimum((y1 + TILE_H - 1) // TILE_H, row_last) - row
-    return column, row, columns, tl.where(x1 > x0, columns * tl.maximum(rows, 0), 0)
-
-
-@triton.jit(do_not_specialize=["faces", "row_first", "row_last"])
-def count_tiles(
-    boxes, counts, faces, row_first, row_last,
-    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """First pass: how many tiles of the rows of tiles row_first .. row_last - 1 a face touches."""
-    f = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    valid = f < faces
-    _, _, _, count = _tile_box(boxes, f, valid, row_first, row_last, TILE_H, TILE_W)
-    tl.store(counts + f, count, valid)
-
-
-@triton.jit(do_not_specialize=["first_face", "rows", "columns", "row_first", "row_last"])
-def list_tiles(
-    boxes, image_of_face, ends, tile_of_entry, face_of_entry,
-    first_face, rows, columns, row_first, row_last,
-    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Second pass: the tiles of face first_face + i, in its own slot, which ends at ends[i]."""
-    f = first_face + tl.program_id(0)
-    column, row, across, count = _tile_box(boxes, f, True, row_first, row_last, TILE_H, TILE_W)
-    image = tl.load(image_of_face + f)
-    slot = tl.load(ends + tl.program_id(0)) - count
-    first = 0
-    while first < count:
-        k = first + tl.arange(0, BLOCK)
-        across_or_one = tl.maximum(across, 1)
-        tile = (row + k // across_or_one) * columns + column + k % across_or_one
-        tl.store(tile_of_entry + slot + k, image * rows * columns + tile, k < count)
-        tl.store(face_of_entry + slot + k, tl.zeros_like(k) + f, k < count)
-        first += BLOCK
+    here = corners + f * (2 * N)
+    x_0, y_0 = tl.load(here, valid, 0.0), tl.load(here + 1, valid, 0.0)
+    x_1, y_1 = tl.load(here + 2, valid, 0.0), tl.load(here + 3, valid, 0.0)
+    x_2, y_2 = tl.load(here + 4, valid, 0.0), tl.load(here + 5, valid, 0.0)
+    x_3, y_3 = x_2, y_2
+    sides = tl.zeros([BLOCK], tl.float32) + 3.0
+    if N == 4:
+        x_3, y_3 = tl.load(here + 6, valid, 0.0), tl.load(here + 7, valid, 0.0)
+        # Faces that the near plane left whole repeat their last corner.
+        sides = tl.where((x_3 == x_2) & (y_3 == y_2), 3.0, 4.0)
+    there = valid & (x_0 < ABSENT)
+    sides = tl.where(there, sides, 0.0)
+    edges_of(edges, f, valid, sides, x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3)
+    x_low = tl.minimum(tl.minimum(x_0, x_1), tl.minimum(x_2, x_3))
+    x_high = tl.maximum(tl.maximum(x_0, x_1), tl.maximum(x_2, x_3))
+    y_low = tl.minimum(tl.minimum(y_0, y_1), tl.minimum(y_2, y_3))
+    y_high = tl.maximum(tl.maximum(y_0, y_1), tl.maximum(y_2, y_3))
+    put_box(boxes, f, valid, there, radius, x_low, x_high, y_low, y_high, height, width)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -147,60 +96,208 @@ def list_tiles(
 # -------------------------------------------------------------------------------------------------
 
 
-@triton.jit(
-    do_not_specialize=["first_tile", "listed", "height", "width"],
-    do_not_specialize_on_alignment=["stops"],  # which may be a slice of other numbers
-)
+@triton.jit
+def joined_lanes(A, S, BLOCK_FACES: tl.constexpr):
+    """The probabilistic sum of a block of faces, which were summed up side by side: (A, S)."""
+    lanes = tl.arange(0, BLOCK_FACES)[:, None, None]
+    whole, rest = tl.sum(tl.where(lanes == 0, A, 0.0), 0), tl.sum(tl.where(lanes == 0, S, 0.0), 0)
+    for k in tl.static_range(1, BLOCK_FACES):
+        whole += rest * tl.sum(tl.where(lanes == k, A, 0.0), 0)
+        rest *= tl.sum(tl.where(lanes == k, S, 0.0), 0)
+    return whole, rest
+
+
+@triton.jit
+def join_face(
+    x, y, edges, f, valid, image, cutoff, p, total, other,
+    CDF: tl.constexpr, GENERATOR: tl.constexpr, KIND: tl.constexpr,
+    N: tl.constexpr, BLOCK_FACES: tl.constexpr,
+):  # fmt: skip
+    """One step of a tile: join one face, or a block of them, to what is there.
+
+    Args:
+        x: of the pixels' centres; see `tile_pixels`.
+        y: of the pixels' centres.
+        edges: the table of edges.
+        f: the face; see `listed_faces`.
+        valid: whether there is one.
+        image: from `load_image`.
+        cutoff: what coverage must exceed to count.
+        p: of the family.
+        total: what `joined_parts` makes alpha of, from zeros on.
+        other: for PRODUCT the rest, from ones on; for MAXIMUM how many faces reach it.
+        CDF: of the law.
+        GENERATOR: of the family, if it is ARCHIMEDEAN.
+        KIND: how faces are joined.
+        N: sides that a face may have.
+        BLOCK_FACES: how many faces `f` names.
+
+    Returns:
+        The new `total` and `other`.
+    """
+    a, s = covered(x, y, edges, f, image, CDF, N, BLOCK_FACES)
+    kept = a > least(edges, f, valid, cutoff)
+    if KIND == MAXIMUM:
+        a = tl.where(kept, a, 0.0)
+        other = tl.where(a > total, 1, other + (kept & (a == total)).to(tl.int32))
+        total = tl.maximum(total, a)
+    elif KIND == MEAN:
+        total += tl.where(kept, a, 0.0)
+    elif KIND == PRODUCT:
+        total += tl.where(kept, a, 0.0) * other
+        other *= tl.where(kept, s, 1.0)
+    else:
+        total += tl.where(kept, GENERATOR(a, s, p), 0.0)
+    return total, other
+
+
+@triton.jit
+def nothing_joined(
+    KIND: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr
+):
+    """(total, other) of `join_face` before the first face."""
+    total = per_pixel(tl.float32, TILE_H, TILE_W, BLOCK_FACES)
+    if KIND == MAXIMUM:
+        return total, per_pixel(tl.int32, TILE_H, TILE_W, BLOCK_FACES)
+    return total, total + 1.0
+
+
+@triton.jit
+def joined_parts(
+    total, other, p, INVERSE: tl.constexpr, KIND: tl.constexpr, BLOCK_FACES: tl.constexpr
+):
+    """Alpha, 1 - alpha and how many faces reach the maximum, of `total` and `other`; see above."""
+    if BLOCK_FACES > 1:
+        if KIND == MAXIMUM:
+            A = tl.max(total, 0)
+            other = tl.sum(tl.where(total == A[None], other, 0), 0)
+        elif KIND == PRODUCT:
+            A, other = joined_lanes(total, other, BLOCK_FACES)
+        else:
+            A, other = tl.sum(total, 0), tl.sum(other, 0)
+    else:
+        A = total
+    if KIND == MAXIMUM:
+        S = 1.0 - A
+    elif KIND == MEAN:
+        A = A * p
+        S = A * 0.0 + 1.0  # never saturated: it is linear in every coverage
+    elif KIND == PRODUCT:
+        S = other
+        A = tl.where(S < 0.5, 1.0 - S, A)  # at most 1
+    else:
+        A, S = INVERSE(A, p)
+    return A, S, other
+
+
+@triton.jit(do_not_specialize=["height", "width"])
 def alpha_tiles(
-    corners, images, starts, stops, list_of_faces, alpha, rest, ties,
-    first_tile, listed, height, width,
+    edges, images, starts, stops, list_of_faces, alpha, rest, ties,
+    height, width,
     CDF: tl.constexpr, GENERATOR: tl.constexpr, INVERSE: tl.constexpr, KIND: tl.constexpr,
     N: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
 ):  # fmt: skip
     """Alpha, 1 - alpha and, for the maximum, the number of faces that reach it.
 
-    The faces of tile first_tile + i are list_of_faces[starts[i] : stops[i]], or where `listed` is
-    0 the faces starts[i] .. stops[i] - 1.
+    The faces of tile i are list_of_faces[starts[i] : stops[i]], or where starts[i] is negative the
+    faces -1 - starts[i] .. stops[i] - 1.
     """
     program = tl.program_id(0)
     b, pixels, on, x, y = tile_pixels(
-        first_tile + program, height, width, tl.float32, TILE_H, TILE_W
+        program, height, width, tl.float32, TILE_H, TILE_W, BLOCK_FACES
     )
-    image = images + b * IMAGE_COLUMNS
-    p, cutoff = tl.load(image + FAMILY_P), tl.load(image + CUTOFF)
-    total = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float32)
-    tied = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.int32)
-    k, stop = tl.load(starts + program), tl.load(stops + program)
+    row = images + b * IMAGE_COLUMNS
+    image, p, cutoff = load_image(row), tl.load(row + FAMILY_P), tl.load(row + CUTOFF)
+    total, other = nothing_joined(KIND, TILE_H, TILE_W, BLOCK_FACES)
+    k, stop, listed = list_of_tile(starts, stops, program)
     while k < stop:
-        f, valid = listed_faces(k, stop, list_of_faces, listed, corners, N, BLOCK_FACES)
-        a, s = covered(x, y, corners, f, valid, image, CDF, N)
-        kept = valid & (a > cutoff)
-        if KIND == MAXIMUM:
-            a = tl.where(kept, a, 0.0)
-            tied = tl.where(a > total, 1, tied + (kept & (a == total)).to(tl.int32))
-            total = tl.maximum(total, a)
-        elif KIND == MEAN:
-            total += tl.where(kept, a, 0.0)
-        else:
-            total += tl.where(kept, GENERATOR(a, s, p), 0.0)
+        f, valid = listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES)
+        total, other = join_face(
+            x, y, edges, f, valid, image, cutoff, p, total, other,
+            CDF, GENERATOR, KIND, N, BLOCK_FACES,
+        )  # fmt: skip
         k += BLOCK_FACES
-    if KIND == MAXIMUM:
-        A = tl.max(total, 0)
-        tl.store(ties + pixels, tl.sum(tl.where(total == A[None, :], tied, 0), 0), on)
-        S = 1.0 - A
-    elif KIND == MEAN:
-        A = tl.sum(total, 0) * p
-        S = A * 0.0 + 1.0  # never saturated: it is linear in every coverage
-    else:
-        A, S = INVERSE(tl.sum(total, 0), p)
+    A, S, other = joined_parts(total, other, p, INVERSE, KIND, BLOCK_FACES)
     tl.store(alpha + pixels, A, on)
     tl.store(rest + pixels, S, on)
+    if KIND == MAXIMUM:
+        tl.store(ties + pixels, other, on)
 
 
-@triton.jit(do_not_specialize=["height", "width", "shares"])
+@triton.jit
+def alpha_pixels(
+    sums, row, column, lanes, stop, face, image, numbers, geometry, b,
+    alpha, rest, ties, grads,
+    CDF: tl.constexpr, PDF: tl.constexpr, DSHAPE: tl.constexpr, WEIGHT: tl.constexpr,
+    WEIGHT_P: tl.constexpr, KIND: tl.constexpr, SCALARS: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    """One step of a face: add what some of its pixels say.
+
+    Args:
+        sums: (of the corners, see `add_moves`; of the scalars, each lane for itself).
+        row: of the box, that of the entry before the first lane's; see `box_pixels`.
+        column: of that entry.
+        lanes: numbers of entries from there on.
+        stop: how many of them there are.
+        face: from `load_face`.
+        image: from `load_image`.
+        numbers: p, cutoff and psi of the image.
+        geometry: of the box and the image, the last arguments of `box_pixels`.
+        b: number of the image.
+        alpha: of all pixels.
+        rest: 1 - alpha.
+        ties: how many faces reach the maximum.
+        grads: d(loss)/d(alpha).
+        CDF: of the law; and its other functions.
+        PDF: of the law.
+        DSHAPE: of the law, if the gradient of its shape is wanted.
+        WEIGHT: of the family, if it has one.
+        WEIGHT_P: of the family, if the gradient of its parameter is wanted.
+        KIND: how faces are joined.
+        SCALARS: whether the gradients of scalars are wanted.
+        N: sides that a face may have.
+
+    Returns:
+        The new sums; before `corner_sums` and `scalar_sums` they lack factors.
+    """
+    corner_sums, of_scale, of_shift, of_shape, of_p = sums
+    p, cutoff, psi = numbers
+    rate, squared, art, shift, mirrored, shape, constant = image
+    x0, y0, across, inverse, height, width = geometry
+    valid = lanes < stop
+    pixels, x, y = box_pixels(row, column, lanes, b, x0, y0, across, inverse, height, width)
+    grad = tl.load(grads + pixels, valid, 0.0)
+    A, S = tl.load(alpha + pixels, valid, 0.0), tl.load(rest + pixels, valid, 1.0)
+    d, feature = nearest_feature(x, y, face, N)
+    u, slope = argument(d, rate, squared, art)
+    z = u + shift
+    a, s = coverage(z, mirrored, shape, constant, CDF)
+    # A saturated pixel passes nothing on.
+    kept = valid & (a > cutoff) & (S > 0.0)
+    if KIND == MAXIMUM:
+        among = tl.maximum(tl.load(ties + pixels, valid, 1), 1).to(tl.float32)
+        weight = tl.where(a == A, 1.0 / among, 0.0)
+    elif KIND == MEAN:
+        weight = a * 0.0 + p
+    else:
+        weight = WEIGHT(a, s, A, S, p)
+    grad_a = tl.where(kept, grad * weight, 0.0)
+    grad_z = grad_a * PDF(z, shape, constant)
+    corner_sums = add_moves(corner_sums, grad_z * slope, x, y, face, feature, N)
+    if SCALARS:
+        of_scale += grad_z * u
+        of_shift += grad_z
+        if DSHAPE is not None:
+            of_shape += grad_a * DSHAPE(z, shape, constant, psi)
+        if WEIGHT_P is not None:
+            of_p += tl.where(kept, grad * WEIGHT_P(a, s, A, S, p), 0.0)
+    return corner_sums, of_scale, of_shift, of_shape, of_p
+
+
+@triton.jit(do_not_specialize=["height", "width", "shares", "faces", "extra"])
 def alpha_gradients(
-    corners, image_of_face, images, boxes, alpha, rest, ties, grads, grad_corners, grad_scalars,
-    height, width, shares,
+    edges, image_of_face, images, boxes, alpha, rest, ties, grads, grad_corners, grad_scalars,
+    height, width, shares, first_pieces, face_of_piece, numbers, faces, extra,
     CDF: tl.constexpr, PDF: tl.constexpr, DSHAPE: tl.constexpr, WEIGHT: tl.constexpr,
     WEIGHT_P: tl.constexpr, KIND: tl.constexpr, SCALARS: tl.constexpr, ATOMIC: tl.constexpr,
     N: tl.constexpr, BLOCK: tl.constexpr,
@@ -208,67 +305,44 @@ def alpha_gradients(
     """The gradients of the corners of a face, and what it adds to those of its image's scalars.
 
     `grads` is d(loss)/d(alpha). Program (face, share) takes every `shares`-th run of BLOCK pixels
-    of the face's box. It writes to a row of its own, [shares, faces, ...], or adds to the face's.
+    of the face's box, or of a piece of it, see `piece_of`. It writes to a row of its own, [shares,
+    faces + extra, ...], or adds to the face's.
     """
-    f, share = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    program, share = tl.program_id(0), tl.program_id(1)
+    f, first, last = piece_of(program, faces, first_pieces, face_of_piece, numbers, extra)
     b = tl.load(image_of_face + f)
-    image = images + b * IMAGE_COLUMNS
+    at = images + b * IMAGE_COLUMNS
     x0, y0, across, count = face_box(boxes, f)
-    scale, p, cutoff = tl.load(image + SCALE), tl.load(image + FAMILY_P), tl.load(image + CUTOFF)
-    shape, constant, psi = tl.load(image + SHAPE), tl.load(image + CONSTANT), tl.load(image + PSI)
-    mirror = tl.where(tl.load(image + REVERSED) != 0.0, -1.0, 1.0)
+    inverse = tl.div_rn(1.0, across.to(tl.float32))
+    face, image = load_face(edges, f, N), load_image(at)
+    of_image = tl.load(at + FAMILY_P), tl.load(at + CUTOFF), tl.load(at + PSI)
+    geometry = x0, y0, across, inverse, height, width
     zeros = tl.zeros([BLOCK], tl.float32)
-    x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3 = zeros, zeros, zeros, zeros, zeros, zeros, zeros, zeros
-    of_scale, of_shift, of_shape, of_p = zeros, zeros, zeros, zeros
-    k = share * BLOCK
-    while k < count:
-        entry = k + tl.arange(0, BLOCK)
-        valid = entry < count
-        pixels, x, y = box_pixels(entry, b, x0, y0, across, height, width)
-        grad = tl.load(grads + pixels, valid, 0.0)
-        A, S = tl.load(alpha + pixels, valid, 0.0), tl.load(rest + pixels, valid, 1.0)
-        d, nx, ny, foot, start, end = signed_distance(x, y, corners, f, True, N)
-        u, slope = argument(d, image)
-        z = shifted(u, image)
-        a, s = coverage(z, image, CDF)
-        # A saturated pixel passes nothing on.
-        kept = valid & (a > cutoff) & (S > 0.0)
-        if KIND == MAXIMUM:
-            among = tl.maximum(tl.load(ties + pixels, valid, 1), 1).to(tl.float32)
-            weight = tl.where(a == A, 1.0 / among, 0.0)
-        elif KIND == MEAN:
-            weight = zeros + p
-        else:
-            weight = WEIGHT(a, s, A, S, p)
-        grad_a = tl.where(kept, grad * weight, 0.0)
-        grad_z = grad_a * PDF(z, shape, constant)
-        move = grad_z * slope
-        at = to_corner(0, move, foot, start, end)
-        x_0, y_0 = x_0 + at * nx, y_0 + at * ny
-        at = to_corner(1, move, foot, start, end)
-        x_1, y_1 = x_1 + at * nx, y_1 + at * ny
-        at = to_corner(2, move, foot, start, end)
-        x_2, y_2 = x_2 + at * nx, y_2 + at * ny
-        if N == 4:
-            at = to_corner(3, move, foot, start, end)
-            x_3, y_3 = x_3 + at * nx, y_3 + at * ny
-        if SCALARS:
-            of_scale -= grad_z * u / scale
-            of_shift += grad_z * mirror
-            if DSHAPE is not None:
-                of_shape += grad_a * DSHAPE(z, shape, constant, psi) * mirror
-            if WEIGHT_P is not None:
-                of_p += tl.where(kept, grad * WEIGHT_P(a, s, A, S, p), 0.0)
+    sums = no_moves(zeros), zeros, zeros, zeros, zeros
+    lanes = tl.arange(0, BLOCK)
+    k, last = first + share * BLOCK, tl.minimum(last, count)
+    row, column = k // across, k % across
+    while k < last:
+        sums = alpha_pixels(
+            sums, row, column, lanes, last - k, face, image, of_image, geometry, b,
+            alpha, rest, ties, grads,
+            CDF, PDF, DSHAPE, WEIGHT, WEIGHT_P, KIND, SCALARS, N,
+        )  # fmt: skip
         k += shares * BLOCK
-    out = row_of(grad_corners, f, share, 2 * N, ATOMIC)
+        row, column = advanced(row, column, shares * BLOCK, across, inverse)
+    corner_sums, of_scale, of_shift, of_shape, of_p = sums
+    mirror = tl.where(image[4], -1.0, 1.0)
+    x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3 = moved_corners(corner_sums, face, mirror, N)
+    out = row_of(grad_corners, program, share, 2 * N, ATOMIC)
     put_three(out, x_0, y_0, x_1, ATOMIC)
     put_three(out + 3, y_1, x_2, y_2, ATOMIC)
     if N == 4:
         put(out + 6, x_3, ATOMIC)
         put(out + 7, y_3, ATOMIC)
     if SCALARS:
-        scalars = row_of(grad_scalars, f, share, GRAD_COLUMNS, ATOMIC)
-        put_scalars(scalars, of_scale, of_shift, of_shape, of_p, ATOMIC)
+        of_scale *= -image[0]  # the inverse of the scale, with the sign of the mirror
+        scalars = row_of(grad_scalars, program, share, GRAD_COLUMNS, ATOMIC)
+        put_scalars(scalars, of_scale, of_shift * mirror, of_shape * mirror, of_p, ATOMIC)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -276,13 +350,58 @@ def alpha_gradients(
 # -------------------------------------------------------------------------------------------------
 
 
-@triton.jit(
-    do_not_specialize=["first_tile", "listed", "height", "width"],
-    do_not_specialize_on_alignment=["stops"],  # which may be a slice of other numbers
-)
+@triton.jit
+def _distance_of_corners(x, y, corners, f, N: tl.constexpr):
+    """Signed distance of points to faces, from their corners: as `fragments.signed_distance`.
+
+    For decisions in float64, which are made once per pixel and face; the others read the table of
+    edges. A side runs from its lexicographically smaller corner, so that both faces that share it
+    find the very same distance.
+    """
+    base = corners + f * (2 * N)
+    ox, oy = tl.load(base), tl.load(base + 1)
+    area = ox * 0.0
+    for k in tl.static_range(1, N - 1):
+        px, py = tl.load(base + 2 * k) - ox, tl.load(base + 2 * k + 1) - oy
+        qx, qy = tl.load(base + 2 * k + 2) - ox, tl.load(base + 2 * k + 3) - oy
+        area += px * qy - py * qx
+    orientation = tl.where(area < 0.0, -1.0, 1.0).to(area.dtype)
+
+    zeros = x * 0.0 + y * 0.0 + area * 0.0
+    best, height, foot = zeros + float("inf"), zeros, zeros
+    inside = zeros + area != 0.0
+    for k in tl.static_range(N):
+        n = (k + 1) % N
+        ax, ay = tl.load(base + 2 * k), tl.load(base + 2 * k + 1)
+        bx, by = tl.load(base + 2 * n), tl.load(base + 2 * n + 1)
+        flip = (bx < ax) | ((bx == ax) & (by < ay))
+        ax, bx = tl.where(flip, bx, ax), tl.where(flip, ax, bx)
+        ay, by = tl.where(flip, by, ay), tl.where(flip, ay, by)
+        ux, uy = bx - ax, by - ay
+        square = ux * ux + uy * uy
+        long = square > SHORTEST
+        inverse = tl.where(long, 1.0 / tl.where(long, square, 1.0), 0.0)
+        inward = tl.sqrt(inverse) * tl.where(flip, -orientation, orientation)
+        px, py = x - ax, y - ay
+        t = tl.minimum(tl.maximum((px * ux + py * uy) * inverse, 0.0), 1.0)
+        gx = tl.where(t < 1.0, px - t * ux, x - bx)
+        gy = tl.where(t < 1.0, py - t * uy, y - by)
+        gap = gx * gx + gy * gy
+        over = (ux * py - uy * px) * inward
+        inside = inside & (over >= 0.0)
+        closer = gap < best
+        best = tl.where(closer, gap, best)
+        height, foot = tl.where(closer, over, height), tl.where(closer, t, foot)
+    # A point whose nearest feature is a corner is outside: the polygon is convex.
+    corner = ((foot <= 0.0) | (foot >= 1.0)) & (best > 0.0)
+    turn = tl.where((height >= 0.0) == inside, 1.0, -1.0).to(height.dtype)
+    return tl.where(corner, -tl.sqrt(best), turn * height)
+
+
+@triton.jit(do_not_specialize=["height", "width"])
 def nearest_tiles(
     corners, planes, limits, starts, stops, list_of_faces, nearest,
-    first_tile, listed, height, width,
+    height, width,
     N: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
 ):  # fmt: skip
     """The nearest face that covers each pixel, -1 where there is none. All in float64.
@@ -292,24 +411,26 @@ def nearest_tiles(
     """
     program = tl.program_id(0)
     _image, pixels, on, x, y = tile_pixels(
-        first_tile + program, height, width, tl.float64, TILE_H, TILE_W
+        program, height, width, tl.float64, TILE_H, TILE_W, BLOCK_FACES
     )
-    best = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float64) + float("-inf")
-    face = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.int64) - 1
-    k, stop = tl.load(starts + program), tl.load(stops + program)
+    best = per_pixel(tl.float64, TILE_H, TILE_W, BLOCK_FACES) + float("-inf")
+    face = per_pixel(tl.int64, TILE_H, TILE_W, BLOCK_FACES) - 1
+    k, stop, listed = list_of_tile(starts, stops, program)
     while k < stop:
-        f, valid = listed_faces(k, stop, list_of_faces, listed, corners, N, BLOCK_FACES)
-        d, _, _, _, _, _ = signed_distance(x, y, corners, f, valid, N)
-        key = tl.load(planes + f * 3, valid, 0.0) * x + tl.load(planes + f * 3 + 1, valid, 0.0) * y
-        key += tl.load(planes + f * 3 + 2, valid, 0.0)
-        low, high = tl.load(limits + f * 3, valid, 0.0), tl.load(limits + f * 3 + 1, valid, 0.0)
+        f, valid = listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES)
+        there = valid & (tl.load(corners + f * (2 * N)) < ABSENT)
+        d = _distance_of_corners(x, y, corners, f, N)
+        key = tl.load(planes + f * 3) * x + tl.load(planes + f * 3 + 1) * y
+        key += tl.load(planes + f * 3 + 2)
+        low, high = tl.load(limits + f * 3), tl.load(limits + f * 3 + 1)
         key = tl.minimum(tl.maximum(key, low), high)
-        far = tl.load(limits + f * 3 + 2, valid, 0.0)
-        nearer = valid & (d >= 0.0) & (key >= far) & (key > best)
+        nearer = there & (d >= 0.0) & (key >= tl.load(limits + f * 3 + 2)) & (key > best)
         best = tl.where(nearer, key, best)
         face = tl.where(nearer, f, face)
         k += BLOCK_FACES
-    top = tl.max(best, 0)
-    # Lanes saw the faces in order, but side by side: among equals the lowest wins.
-    winner = tl.min(tl.where((best == top[None, :]) & (face >= 0), face, 2**62), 0)
-    tl.store(nearest + pixels, tl.where(winner < 2**62, winner, -1), on)
+    if BLOCK_FACES > 1:
+        top = tl.max(best, 0)
+        # Lanes saw the faces in order, but side by side: among equals the lowest wins.
+        winner = tl.min(tl.where((best == top[None]) & (face >= 0), face, 2**62), 0)
+        face = tl.where(winner < 2**62, winner, -1)
+    tl.store(nearest + pixels, face, on)

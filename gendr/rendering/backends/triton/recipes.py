@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import constant
+from gendr._runtime.tracing import constant, lazy
 
 if TYPE_CHECKING:
     from gendr.rendering.coverage import Coverage
@@ -116,35 +116,55 @@ class Recipe:
         fields = (name for name in _FIELDS if f"{{{name}}}" in text)
         return Recipe(_first_word(dist), _first_word(rule), ("scale", *fields))
 
-    @property
+    @lazy
     def kind(self) -> str:
         """How the family joins faces: by a generator, by the maximum or by the mean."""
         from gendr import tnorms
 
         return tnorms.family(self.family).kind
 
-    @property
+    @lazy
+    def is_product(self) -> bool:
+        """Whether 1 - alpha is the product of 1 - a: then sums need neither logarithms nor exp."""
+        return self.family == "probabilistic"
+
+    @lazy
     def is_exact(self) -> bool:
         """Whether forward and backward kernels must find the same bits: for ties of the maximum."""
         return self.family != SOFTMAX and self.kind == "max"
 
+    @lazy
+    def _found(self) -> dict[bool | None, dict[str, Any]]:
+        """Functions of the forward kernel (None), and of the backward kernel, when first used."""
+        return {}
+
     def forward(self) -> dict[str, Any]:
         """The compiled functions of the forward kernel."""
+        if None not in self._found:
+            self._found[None] = self._forward()
+        return self._found[None]
+
+    def backward(self, scalars: bool) -> dict[str, Any]:
+        """The compiled functions of the backward kernel, with those of open fields if wanted."""
+        if scalars not in self._found:
+            self._found[scalars] = self._backward(scalars)
+        return self._found[scalars]
+
+    def _forward(self) -> dict[str, Any]:
         from gendr.distributions import triton as laws
         from gendr.tnorms import triton as families
 
         functions: dict[str, Any] = {"CDF": laws.tails(self.law)}
         if self.family == SOFTMAX:
             return functions
-        joined = self.kind == "archimedean"
+        joined = self.kind == "archimedean" and not self.is_product
         return functions | {
             "GENERATOR": families.generator_function(self.family) if joined else None,
             "INVERSE": families.inverse_function(self.family) if joined else None,
             "KIND": self._kind_number(),
         }
 
-    def backward(self, scalars: bool) -> dict[str, Any]:
-        """The compiled functions of the backward kernel, with those of open fields if wanted."""
+    def _backward(self, scalars: bool) -> dict[str, Any]:
         from gendr.distributions import triton as laws
         from gendr.tnorms import triton as families
 
@@ -167,6 +187,8 @@ class Recipe:
     def _kind_number(self) -> int:
         from gendr.rendering.backends.triton import shared_kernels as shared
 
+        if self.is_product:
+            return shared.PRODUCT.value
         numbers = {
             "max": shared.MAXIMUM,
             "mean": shared.MEAN,
@@ -239,6 +261,22 @@ def image_table(text: str, table: Tensor, cutoff: float) -> Tensor:
     return images
 
 
+def numbered_table(
+    text: str, scale: float, cutoff: float, images: int, device: torch.device
+) -> Tensor:
+    """`image_table` for a renderer without open fields and one scale; the host does not wait."""
+    from gendr.rendering.backends.triton import shared_kernels as shared
+
+    if not images:
+        return torch.empty(0, shared.IMAGE_COLUMNS.value, dtype=torch.float32, device=device)
+    with torch.inference_mode(False):
+        constants, power = _constants(text, cutoff, images, device)
+        table = constants.clone()
+        table[:, shared.SCALE.value] = scale
+        table[:, shared.RADIUS.value] *= scale**power
+    return table
+
+
 @lru_cache(maxsize=64)
 def _constants(text: str, cutoff: float, images: int, device: torch.device) -> tuple[Tensor, float]:
     """The image table at scale 1 without open fields, and the power of the scale in the radius.
@@ -272,7 +310,7 @@ def _constants(text: str, cutoff: float, images: int, device: torch.device) -> t
         shared.ART: dist.art_exponent,
         shared.CUTOFF: cutoff,
     }
-    table = torch.zeros(images, shared.IMAGE_COLUMNS.value)
+    table = torch.zeros(images, shared.IMAGE_COLUMNS.value, dtype=torch.float32)
     for column, value in columns.items():
         table[:, column.value] = value
     power = 0.5 if dist.is_squared else 1 / (1 - dist.art_exponent)

@@ -35,15 +35,31 @@ GRAD_SHAPE = tl.constexpr(2)
 GRAD_LAST = tl.constexpr(3)  # p for silhouettes, the rate for colours
 GRAD_COLUMNS = tl.constexpr(4)
 
+# Columns of the float32 table with one row per face: first four sides of SIDE_COLUMNS each, then
+# what is said of the whole face. Side k runs from corner k to the next one; its direction is turned
+# so that the face lies to its left.
+CORNER = tl.constexpr(0)  # x, y of corner k
+MIDDLE = tl.constexpr(2)  # x, y of the middle of the side, rounded
+DIRECTION = tl.constexpr(4)  # x, y, of length 1; 0 for a side without length
+HALF = tl.constexpr(6)  # half its length
+OFFSET = tl.constexpr(7)  # height of the rounded middle over the side; `_FAR` without length
+SIDE_COLUMNS = tl.constexpr(8)
+SIDES = tl.constexpr(32)  # 3 or 4, or 0 for a face that is not there
+CEILING = tl.constexpr(33)  # no height counts more: a number below 0 for a face without area
+TURN = tl.constexpr(34)  # 1, or -1 where directions were turned
+FACE_COLUMNS = tl.constexpr(36)  # the last is not used
+
 # How faces are joined.
 ARCHIMEDEAN = tl.constexpr(0)
 MAXIMUM = tl.constexpr(1)
 MEAN = tl.constexpr(2)
+PRODUCT = tl.constexpr(3)
 
 # A face whose first corner lies beyond this is not there: the door moves those there that a camera
 # does not see, because dropping them would need the host to wait for their number.
 ABSENT = tl.constexpr(1e17)
-_SHORTEST = tl.constexpr(1e-36)  # an edge whose squared length is below it is a point
+SHORTEST = tl.constexpr(1e-36)  # an edge whose squared length is below it is a point
+_FAR = tl.constexpr(1e30)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -52,44 +68,88 @@ _SHORTEST = tl.constexpr(1e-36)  # an edge whose squared length is below it is a
 
 
 @triton.jit
-def centre(index, count, side, sign, dtype: tl.constexpr):
-    """NDC of the centres of a column (sign 1) or row (sign -1)."""
-    return (sign * (2 * index + 1 - count)).to(dtype) / side.to(dtype)
+def _quotient(a, b, inverse):
+    """The quotient a / b, rounded correctly; `inverse` is 1 / b, rounded correctly.
+
+    Source: Markstein, IA-64 and Elementary Functions (2000), theorem 8.1.
+    """
+    q = a * inverse
+    return tl.fma(tl.fma(-q, b, a), inverse, q)
+
+
+@triton.jit
+def _centre(index, count, side, dtype: tl.constexpr):
+    """NDC of the centre of a pixel by its number from the left, [...], of so many."""
+    far = (2 * index + 1 - count).to(dtype)
+    below = tl.zeros_like(far) + side.to(dtype)
+    if dtype == tl.float64:
+        out = far / below
+    else:
+        out = _quotient(far, below, tl.div_rn(1.0, below))
+    return out
 
 
 @triton.jit
 def tile_pixels(
-    tile, height, width, dtype: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr
-):
-    """Image, pixels [TILE_H * TILE_W], which lie on it, and x and y of their centres [1, ...]."""
+    tile, height, width, dtype: tl.constexpr,
+    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
+):  # fmt: skip
+    """The pixels of a tile, by rows and columns: what is the same for all of either is found once.
+
+    Returns:
+        Its image; its pixels [TILE_H, TILE_W], and which of them are on the image; the x of the
+        centres of columns [1, TILE_W], and the y of rows [TILE_H, 1]. If faces are taken in blocks,
+        x and y have a dimension for them in front.
+    """
     columns = (width + TILE_W - 1) // TILE_W
     tiles = (height + TILE_H - 1) // TILE_H * columns
     image = tile // tiles
     local = tile % tiles
-    k = tl.arange(0, TILE_H * TILE_W)
-    row = (local // columns) * TILE_H + k // TILE_W
-    column = (local % columns) * TILE_W + k % TILE_W
-    on = (row < height) & (column < width)
-    pixels = image.to(tl.int64) * height * width + row * width + column
+    row = (local // columns) * TILE_H + tl.arange(0, TILE_H)
+    column = (local % columns) * TILE_W + tl.arange(0, TILE_W)
+    on = (row < height)[:, None] & (column < width)[None, :]
+    pixels = image.to(tl.int64) * height * width + (row * width)[:, None] + column[None, :]
     side = tl.minimum(height, width)
-    x = centre(column, width, side, 1, dtype)[None, :]
-    y = centre(row, height, side, -1, dtype)[None, :]
-    return image, pixels, on, x, y
+    x = _centre(column, width, side, dtype)
+    y = _centre(height - 1 - row, height, side, dtype)
+    if BLOCK_FACES > 1:
+        return image, pixels, on, x[None, None, :], y[None, :, None]
+    return image, pixels, on, x[None, :], y[:, None]
 
 
 @triton.jit
-def listed_faces(
-    k, stop, list_of_faces, listed, corners, N: tl.constexpr, BLOCK_FACES: tl.constexpr
+def per_pixel(
+    dtype: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr
 ):
-    """The faces [BLOCK_FACES, 1] of a tile from entry k on, and which of them are there.
+    """Zeros for every pixel of a tile, and for every face of a block of faces."""
+    if BLOCK_FACES > 1:
+        return tl.zeros([BLOCK_FACES, TILE_H, TILE_W], dtype)
+    return tl.zeros([TILE_H, TILE_W], dtype)
 
-    The faces of a tile are list_of_faces[k : stop], or where `listed` is 0 the numbers themselves.
+
+@triton.jit
+def list_of_tile(starts, stops, tile):
+    """First and last entry + 1 of a tile, and whether it has a list; see `listed_faces`."""
+    start = tl.load(starts + tile)
+    return tl.where(start < 0, -1 - start, start), tl.load(stops + tile), start >= 0
+
+
+@triton.jit
+def listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES: tl.constexpr):
+    """The faces of a tile from entry k < stop on, and which entries there are.
+
+    The faces of a tile are list_of_faces[k : stop], or if it has no list the numbers themselves.
+    One face is a scalar, a block has shape [BLOCK_FACES, 1, 1]. A block that reaches beyond `stop`
+    repeats the last face: all can be loaded.
     """
-    entry = (k + tl.arange(0, BLOCK_FACES))[:, None]
-    valid = entry < stop
-    f = tl.load(list_of_faces + tl.where(listed != 0, entry, 0), valid, 0)
-    f = tl.where(listed != 0, f, entry).to(tl.int64)
-    return f, valid & (tl.load(corners + f * (2 * N), valid, 0.0) < ABSENT)
+    if BLOCK_FACES > 1:
+        entry = (k + tl.arange(0, BLOCK_FACES))[:, None, None]
+        valid = entry < stop
+        entry = tl.minimum(entry, stop - 1)
+    else:
+        entry, valid = k, k < stop
+    f = tl.load(list_of_faces + tl.where(listed, entry, 0))
+    return tl.where(listed, f, entry).to(tl.int64), valid
 
 
 @triton.jit
@@ -101,13 +161,155 @@ def face_box(boxes, f):
 
 
 @triton.jit
-def box_pixels(entry, b, x0, y0, across, height, width):
-    """The pixels of some entries of a box in image b, and x and y of their centres."""
-    row, column = y0 + entry // across, x0 + entry % across
-    pixels = b.to(tl.int64) * height * width + row * width + column
-    side = tl.minimum(height, width)
-    x = centre(column, width, side, 1, tl.float32)
-    return pixels, x, centre(row, height, side, -1, tl.float32)
+def piece_of(program, faces, first_pieces, face_of_piece, numbers, extra):
+    """Face of a program, the first entry of its box that the program takes, and the last + 1.
+
+    Programs 0 .. faces - 1 take a face, or its first piece; the other `extra` ones take the pieces
+    that `list_pieces` has listed, or if there are fewer, nothing. Without extra programs the tables
+    are not read.
+    """
+    piece = program - faces
+    size, pieces = tl.load(numbers, extra > 0, 0), tl.load(numbers + 1, extra > 0, 0)
+    f = tl.load(face_of_piece + piece, (piece >= 0) & (piece < pieces), 0)
+    f = tl.where(piece < 0, program, f)
+    first_piece = tl.load(first_pieces + f, extra > 0, -1)
+    first = tl.where(piece < 0, 0, (piece - first_piece + 1) * size)
+    last = tl.where(first_piece < 0, 2147483647, first + size)
+    return f.to(tl.int64), first, tl.where(piece < pieces, last, 0)
+
+
+@triton.jit
+def advanced(row, column, entries, across, inverse):
+    """Row and column of the entry of a box so many after one; as exact as `box_pixels`."""
+    entry = column + entries
+    down = tl.floor((entry.to(tl.float32) + 0.5) * inverse).to(tl.int32)
+    return row + down, entry - down * across
+
+
+@triton.jit
+def box_pixels(row, column, lanes, b, x0, y0, across, inverse, height, width):
+    """Some pixels of a box in image b, and x and y of their centres.
+
+    The entries of a box are counted row by row; these are lanes[i] entries after the one in some
+    row and column. `inverse` is 1 / across. Arithmetic is that of float32 numbers that are
+    integers, which is exact: rows and columns are few, and (column + lanes) * inverse is never
+    nearer to an integer than its error, unless across * (column + lanes) > 2^22.
+    """
+    entry = lanes.to(tl.float32) + column.to(tl.float32)
+    down = tl.floor((entry + 0.5) * inverse)
+    aside = entry - down * across.to(tl.float32)
+    first = b.to(tl.int64) * height * width + (y0 + row) * width + x0
+    pixels = first + down.to(tl.int32) * (width - across) + column + lanes
+    side = tl.zeros_like(entry) + tl.minimum(height, width).to(tl.float32)
+    one = tl.div_rn(1.0, side)
+    x = 2.0 * aside + (2 * x0 + 1 - width).to(tl.float32)
+    y = (height - 1 - 2 * (y0 + row)).to(tl.float32) - 2.0 * down
+    return pixels, _quotient(x, side, one), _quotient(y, side, one)
+
+
+# -------------------------------------------------------------------------------------------------
+# Tables of faces
+# -------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _put_side(row, valid, ax, ay, bx, by, turn):
+    """One side of a face's row, from (ax, ay) to (bx, by).
+
+    Swapped ends give the same middle, and the negative direction and offset, in every bit: both
+    faces that share a side find the same distance.
+    """
+    ux, uy = bx - ax, by - ay
+    square = ux * ux + uy * uy
+    long = square > SHORTEST
+    inverse = tl.where(long, tl.div_rn(turn, tl.sqrt_rn(tl.where(long, square, 1.0))), 0.0)
+    ex, ey = ux * inverse, uy * inverse
+    mx, my = 0.5 * (ax + bx), 0.5 * (ay + by)
+    lost_x, lost_y = 0.5 * ((ax - mx) + (bx - mx)), 0.5 * ((ay - my) + (by - my))
+    tl.store(row + CORNER, ax, valid)
+    tl.store(row + CORNER + 1, ay, valid)
+    tl.store(row + MIDDLE, mx, valid)
+    tl.store(row + MIDDLE + 1, my, valid)
+    tl.store(row + DIRECTION, ex, valid)
+    tl.store(row + DIRECTION + 1, ey, valid)
+    tl.store(row + HALF, 0.5 * tl.abs(square * inverse), valid)
+    tl.store(row + OFFSET, tl.where(long, ey * lost_x - ex * lost_y, _FAR), valid)
+
+
+@triton.jit
+def edges_of(edges, f, valid, sides, x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3):
+    """Write the rows of some faces, given their corners on the screen.
+
+    For kernels that are compiled without fusing products into sums: else the area of a face whose
+    corners coincide is not 0, and faces that share a side do not agree.
+
+    Args:
+        edges: the table, [faces, FACE_COLUMNS].
+        f: the faces, a block of int64.
+        valid: which of them to write.
+        sides: float32: 3 or 4, or 0 for faces that are not there, whose corners may be anything.
+        x_0: x of corner 0, float32, in NDC.
+        y_0: y of corner 0.
+        x_1: x of corner 1.
+        y_1: y of corner 1.
+        x_2: x of corner 2.
+        y_2: y of corner 2.
+        x_3: x of corner 3; only faces with four sides have one.
+        y_3: y of corner 3.
+    """
+    row = edges + f * FACE_COLUMNS
+    there, four = sides > 0.0, sides > 3.0
+    x_0, y_0 = tl.where(there, x_0, 0.0), tl.where(there, y_0, 0.0)
+    x_1, y_1 = tl.where(there, x_1, 0.0), tl.where(there, y_1, 0.0)
+    x_2, y_2 = tl.where(there, x_2, 0.0), tl.where(there, y_2, 0.0)
+    x_3, y_3 = tl.where(four, x_3, x_2), tl.where(four, y_3, y_2)
+    area = (x_1 - x_0) * (y_2 - y_0) - (y_1 - y_0) * (x_2 - x_0)
+    area += (x_2 - x_0) * (y_3 - y_0) - (y_2 - y_0) * (x_3 - x_0)
+    turn = tl.where(area < 0.0, -1.0, 1.0)
+    _put_side(row, valid, x_0, y_0, x_1, y_1, turn)
+    _put_side(row + SIDE_COLUMNS, valid, x_1, y_1, x_2, y_2, turn)
+    after_x, after_y = tl.where(four, x_3, x_0), tl.where(four, y_3, y_0)
+    _put_side(row + 2 * SIDE_COLUMNS, valid, x_2, y_2, after_x, after_y, turn)
+    _put_side(row + 3 * SIDE_COLUMNS, valid, x_3, y_3, x_0, y_0, turn)
+    tl.store(row + SIDES, sides, valid)
+    tl.store(row + CEILING, tl.where(area != 0.0, _FAR, -1e-37), valid)
+    tl.store(row + TURN, turn, valid)
+
+
+@triton.jit
+def put_box(boxes, f, valid, there, radius, x_low, x_high, y_low, y_high, height, width):
+    """Write pixel boxes [x0, x1) x [y0, y1) with all pixel centres within the radius of faces.
+
+    Args:
+        boxes: [faces, 4] int32. That of a face that is not `there` is empty.
+        f: the faces, a block of int64.
+        valid: which of them to write.
+        there: which of them are there.
+        radius: how far a face of the image reaches.
+        x_low: the least x of a face's corners.
+        x_high: the greatest.
+        y_low: the least y.
+        y_high: the greatest.
+        height: of the image, int32.
+        width: of the image.
+    """
+    # Pixel j has its centre at (2j + 1 - width) / side; rounding is covered by the slack.
+    side = tl.minimum(height, width).to(tl.float32)
+    slack = radius + 2e-6 * (1.0 + tl.abs(x_low) + tl.abs(x_high) + tl.abs(y_low) + tl.abs(y_high))
+    columns, rows = width.to(tl.float32), height.to(tl.float32)
+    x_first = tl.ceil(((x_low - slack) * side + columns - 1.0) * 0.5)
+    x_last = tl.floor(((x_high + slack) * side + columns - 1.0) * 0.5)
+    y_first = tl.ceil((rows - 1.0 - (y_high + slack) * side) * 0.5)
+    y_last = tl.floor((rows - 1.0 - (y_low - slack) * side) * 0.5)
+    x0 = tl.minimum(tl.maximum(x_first, 0.0), columns).to(tl.int32)
+    x1 = tl.minimum(tl.maximum(x_last + 1.0, 0.0), columns).to(tl.int32)
+    y0 = tl.minimum(tl.maximum(y_first, 0.0), rows).to(tl.int32)
+    y1 = tl.minimum(tl.maximum(y_last + 1.0, 0.0), rows).to(tl.int32)
+    there = there & (x0 < x1) & (y0 < y1)
+    tl.store(boxes + f * 4, tl.where(there, x0, 0), valid)
+    tl.store(boxes + f * 4 + 1, tl.where(there, x1, 0), valid)
+    tl.store(boxes + f * 4 + 2, tl.where(there, y0, 0), valid)
+    tl.store(boxes + f * 4 + 3, tl.where(there, y1, 0), valid)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -116,120 +318,284 @@ def box_pixels(entry, b, x0, y0, across, height, width):
 
 
 @triton.jit
-def signed_distance(x, y, corners, f, valid, N: tl.constexpr):
-    """Signed distance of points to convex faces, and how it changes.
-
-    As `gendr.rendering.fragments.signed_distance`: the nearest edge decides; within it the distance
-    is the height over its line, beyond it that to its end. An edge runs from its lexicographically
-    smaller corner, so that both faces that share it find the very same distance.
-
-    Returns:
-        d; n = d(distance)/d(point), in two parts; the parameter t of the nearest point on its edge
-        from a to b, and the indices of the corners a and b. d(distance)/da = -(1 - t) n and
-        d(distance)/db = -t n (envelope theorem: t is optimal).
-    """
-    base = corners + f * (2 * N)
-    ox, oy = tl.load(base, valid, 0.0), tl.load(base + 1, valid, 0.0)
-    area = ox * 0.0
-    for k in tl.static_range(1, N - 1):
-        px = tl.load(base + 2 * k, valid, 0.0) - ox
-        py = tl.load(base + 2 * k + 1, valid, 0.0) - oy
-        qx = tl.load(base + 2 * k + 2, valid, 0.0) - ox
-        qy = tl.load(base + 2 * k + 3, valid, 0.0) - oy
-        area += px * qy - py * qx
-    orientation = tl.where(area < 0.0, -1.0, 1.0).to(area.dtype)
-
-    best = x * 0.0 + ox * 0.0 + float("inf")
-    inside = x * 0.0 + area != 0.0
-    height, foot, rx, ry, nx, ny = best, best * 0.0, best, best, best, best
-    start, end = inside.to(tl.int32), inside.to(tl.int32)
-    for k in tl.static_range(N):
-        n = (k + 1) % N
-        ax, ay = tl.load(base + 2 * k, valid, 0.0), tl.load(base + 2 * k + 1, valid, 0.0)
-        bx, by = tl.load(base + 2 * n, valid, 0.0), tl.load(base + 2 * n + 1, valid, 0.0)
-        flip = (bx < ax) | ((bx == ax) & (by < ay))
-        ax, bx = tl.where(flip, bx, ax), tl.where(flip, ax, bx)
-        ay, by = tl.where(flip, by, ay), tl.where(flip, ay, by)
-        ux, uy = bx - ax, by - ay
-        square = ux * ux + uy * uy
-        long = square > _SHORTEST
-        inverse = tl.where(long, 1.0 / tl.where(long, square, 1.0), 0.0)
-        inward = tl.sqrt(inverse) * tl.where(flip, -orientation, orientation)
-        mx, my = -uy * inward, ux * inward
-        px, py = x - ax, y - ay
-        t = tl.minimum(tl.maximum((px * ux + py * uy) * inverse, 0.0), 1.0)
-        gx = tl.where(t < 1.0, px - t * ux, x - bx)
-        gy = tl.where(t < 1.0, py - t * uy, y - by)
-        gap = gx * gx + gy * gy
-        over = mx * px + my * py
-        inside = inside & (over >= 0.0)
-        closer = gap < best
-        best = tl.where(closer, gap, best)
-        height, foot = tl.where(closer, over, height), tl.where(closer, t, foot)
-        rx, ry = tl.where(closer, gx, rx), tl.where(closer, gy, ry)
-        nx, ny = tl.where(closer, mx, nx), tl.where(closer, my, ny)
-        start = tl.where(closer, tl.where(flip, n, k), start)
-        end = tl.where(closer, tl.where(flip, k, n), end)
-    # A point whose nearest feature is a corner is outside: the polygon is convex.
-    corner = ((foot <= 0.0) | (foot >= 1.0)) & (best > 0.0)
-    to_corner = tl.sqrt(best)
-    turn = tl.where((height >= 0.0) == inside, 1.0, -1.0).to(height.dtype)
-    d = tl.where(corner, -to_corner, turn * height)
-    away = -1.0 / tl.where(corner, to_corner, 1.0)
+def load_side(edges, f, k):
+    """What a row of the table of edges says of side k: corner, middle, direction, half, offset."""
+    side = edges + f * FACE_COLUMNS + k * SIDE_COLUMNS
     return (
-        d,
-        tl.where(corner, rx * away, turn * nx),
-        tl.where(corner, ry * away, turn * ny),
-        foot,
-        start,
-        end,
+        tl.load(side + CORNER),
+        tl.load(side + CORNER + 1),
+        tl.load(side + MIDDLE),
+        tl.load(side + MIDDLE + 1),
+        tl.load(side + DIRECTION),
+        tl.load(side + DIRECTION + 1),
+        tl.load(side + HALF),
+        tl.load(side + OFFSET),
     )
 
 
 @triton.jit
-def argument(d, image):
-    """(u, du/dd): the distance over the scale, before shift and reversal."""
-    inverse = 1.0 / tl.load(image + SCALE)
-    art = tl.load(image + ART)
-    u, slope = d * inverse, d * 0.0 + inverse
-    if tl.load(image + SQUARED) != 0.0:
-        slope = 2.0 * tl.abs(d) * inverse
+def to_side(x, y, side):
+    """How points lie to a side and its corner.
+
+    Returns:
+        The height over its line, positive inside; the position along it from the middle on; a
+        number that is at most 0 outside where the side is nearest; the square of the distance to
+        the corner.
+    """
+    cx, cy, mx, my, ex, ey, half, offset = side
+    # What depends on x alone stands by itself: x is the same for a column of pixels.
+    px, py, qx, qy = x - mx, y - my, x - cx, y - cy
+    height = (offset - ey * px) + ex * py
+    along = ex * px + ey * py
+    return height, along, tl.maximum(height, tl.abs(along) - half), qx * qx + qy * qy
+
+
+@triton.jit
+def signed_distance(low, strip, square):
+    """The signed distance to a convex face, of its least numbers from `to_side`; negative outside.
+
+    As `gendr.rendering.fragments.signed_distance`: inside, and outside where a foot lies within its
+    side, it is the least height (no other side is passed by more), elsewhere that to a corner.
+    Faces that share a side or a corner find the very same distance to it.
+    """
+    return tl.where((low >= 0.0) | (strip <= 0.0), low, -tl.sqrt(square))
+
+
+@triton.jit
+def distance(x, y, edges, f, N: tl.constexpr, BLOCK_FACES: tl.constexpr):
+    """Signed distance of points to faces, as listed by `listed_faces`."""
+    row = edges + f * FACE_COLUMNS
+    ceiling = tl.load(row + CEILING)
+    height, _, strip, square = to_side(x, y, load_side(edges, f, 0))
+    low = tl.minimum(height, ceiling)
+    for k in tl.static_range(1, 3):
+        height, _, beside, apart = to_side(x, y, load_side(edges, f, k))
+        low, strip, square = (
+            tl.minimum(low, height),
+            tl.minimum(strip, beside),
+            tl.minimum(square, apart),
+        )
+    if N == 4:
+        four = tl.load(row + SIDES) > 3.0
+        if BLOCK_FACES > 1:
+            height, _, beside, apart = to_side(x, y, load_side(edges, f, 3))
+            low = tl.where(four, tl.minimum(low, height), low)
+            strip = tl.where(four, tl.minimum(strip, beside), strip)
+            square = tl.where(four, tl.minimum(square, apart), square)
+        elif four:  # a branch: few faces are cut by the near plane
+            height, _, beside, apart = to_side(x, y, load_side(edges, f, 3))
+            low = tl.minimum(low, height)
+            strip = tl.minimum(strip, beside)
+            square = tl.minimum(square, apart)
+    return signed_distance(low, strip, square)
+
+
+@triton.jit
+def load_image(image):
+    """What stages 1 and 2 need of an image, read once: see `argument` and `coverage`."""
+    mirrored = tl.load(image + REVERSED) != 0.0
+    return (
+        tl.div_rn(tl.where(mirrored, -1.0, 1.0), tl.load(image + SCALE)),
+        tl.load(image + SQUARED) != 0.0,
+        tl.load(image + ART),
+        tl.load(image + SHIFT),
+        mirrored,
+        tl.load(image + SHAPE),
+        tl.load(image + CONSTANT),
+    )
+
+
+@triton.jit
+def argument(d, rate, squared, art):
+    """(u, du/dd) times the sign of `rate`, the inverse of the scale: before shift and reversal."""
+    u, slope = d * rate, d * 0.0 + rate
+    if squared:
+        slope = 2.0 * tl.abs(d) * rate
         u = u * tl.abs(d)
     if art > 0.0:
         apart = d != 0.0
         shrink = tl.where(apart, tl.exp2(-art * tl.log2(tl.where(apart, tl.abs(d), 1.0))), 0.0)
-        u, slope = u * shrink, (1.0 - art) * shrink * inverse
+        u, slope = u * shrink, (1.0 - art) * shrink * rate
     return u, slope
 
 
 @triton.jit
-def shifted(u, image):
-    """z: first shifted, then reversed, so that a reversed law is the mirror image of a shifted."""
-    shift = tl.load(image + SHIFT)
-    return tl.where(tl.load(image + REVERSED) != 0.0, shift - u, u + shift)
+def coverage(z, mirrored, shape, constant, CDF: tl.constexpr):
+    """A = F(u) and 1 - a, at z = shift + u, or shift - u for a reversed law.
 
-
-@triton.jit
-def coverage(z, image, CDF: tl.constexpr):
-    """A = F(u) and 1 - a."""
-    cdf, sf = CDF(z, tl.load(image + SHAPE), tl.load(image + CONSTANT))
-    mirrored = tl.load(image + REVERSED) != 0.0
+    A law is first shifted, then reversed: it is the mirror image of a shifted one.
+    """
+    cdf, sf = CDF(z, shape, constant)
     return tl.where(mirrored, sf, cdf), tl.where(mirrored, cdf, sf)
 
 
 @triton.jit
-def covered(x, y, corners, f, valid, image, CDF: tl.constexpr, N: tl.constexpr):
-    """A and 1 - a of points by faces: stages 1 and 2, without cutoff and gradients."""
-    d, _, _, _, _, _ = signed_distance(x, y, corners, f, valid, N)
-    u, _ = argument(d, image)
-    return coverage(shifted(u, image), image, CDF)
+def covered(x, y, edges, f, image, CDF: tl.constexpr, N: tl.constexpr, BLOCK_FACES: tl.constexpr):
+    """A and 1 - a of points by faces: stages 1 and 2, without cutoff and gradients.
+
+    Args:
+        x: of the points, which broadcasts against y.
+        y: of the points.
+        edges: the table of edges.
+        f: one face, or a block; see `listed_faces`.
+        image: from `load_image`.
+        CDF: of the law.
+        N: sides that a face may have.
+        BLOCK_FACES: how many faces `f` names.
+    """
+    rate, squared, art, shift, mirrored, shape, constant = image
+    u, _ = argument(distance(x, y, edges, f, N, BLOCK_FACES), rate, squared, art)
+    return coverage(u + shift, mirrored, shape, constant, CDF)
 
 
 @triton.jit
-def to_corner(k: tl.constexpr, move, foot, start, end):
-    """Of a move of the nearest point on an edge, what is due to corner k; see `signed_distance`."""
-    to_start, to_end = -(1.0 - foot) * move, -foot * move
-    return tl.where(start == k, to_start, 0.0) + tl.where(end == k, to_end, 0.0)
+def least(edges, f, valid, cutoff):
+    """What coverage must exceed to count: nothing does where there is no face."""
+    there = valid & (tl.load(edges + f * FACE_COLUMNS + SIDES) > 0.0)
+    return tl.where(there, cutoff, float("inf"))
+
+
+# -------------------------------------------------------------------------------------------------
+# Gradients of distance
+# -------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def load_face(edges, f, N: tl.constexpr):
+    """The row of one face: its sides, its ceiling, whether it has four sides, its turn."""
+    row = edges + f * FACE_COLUMNS
+    first, second, third = load_side(edges, f, 0), load_side(edges, f, 1), load_side(edges, f, 2)
+    fourth, four = third, False
+    if N == 4:
+        fourth, four = load_side(edges, f, 3), tl.load(row + SIDES) > 3.0
+    return first, second, third, fourth, tl.load(row + CEILING), four, tl.load(row + TURN)
+
+
+@triton.jit
+def nearest_feature(x, y, face, N: tl.constexpr):
+    """The signed distance of points to one face, and what is nearest to them, for `add_moves`.
+
+    The distance is that of `distance`, in every bit.
+    """
+    first, second, third, fourth, ceiling, four, _ = face
+    h0, t0, v0, q0 = to_side(x, y, first)
+    h1, t1, v1, q1 = to_side(x, y, second)
+    h2, t2, v2, q2 = to_side(x, y, third)
+    low = tl.minimum(tl.minimum(tl.minimum(h0, ceiling), h1), h2)
+    strip = tl.minimum(tl.minimum(v0, v1), v2)
+    square = tl.minimum(tl.minimum(q0, q1), q2)
+    h3, t3, q3 = h2, t2, q2
+    if N == 4:
+        if four:
+            h3, t3, v3, q3 = to_side(x, y, fourth)
+            low, strip, square = (
+                tl.minimum(low, h3),
+                tl.minimum(strip, v3),
+                tl.minimum(square, q3),
+            )
+    at_side = (low >= 0.0) | (strip <= 0.0)
+    heights, alongs, squares = (h0, h1, h2, h3), (t0, t1, t2, t3), (q0, q1, q2, q3)
+    feature = heights, alongs, squares, low, square, at_side
+    return signed_distance(low, strip, square), feature
+
+
+@triton.jit
+def no_moves(zeros):
+    """The sums of `add_moves` before the first: for each side two, and two for its corner."""
+    none = (zeros, zeros, zeros, zeros)
+    return none, none, none, none
+
+
+@triton.jit
+def _add_to(sums, of_side, of_corner, along, x, y, side):
+    to_side, turned, corner_x, corner_y = sums
+    return (
+        to_side + of_side,
+        turned + of_side * along,
+        corner_x + of_corner * (x - side[0]),
+        corner_y + of_corner * (y - side[1]),
+    )
+
+
+@triton.jit
+def add_moves(sums, move, x, y, face, feature, N: tl.constexpr):
+    """Add d(loss)/d(distance) of some pixels to the sums of the side or corner that is nearest.
+
+    The distance to a side changes along its normal, wherever its ends move, and by the parameter t
+    of the nearest point, which is due to the end (envelope theorem: t is optimal); so that of
+    moves m of pixels the sums of m and m t suffice. Of a corner, that of m times the direction.
+
+    Args:
+        sums: from `no_moves`.
+        move: of every pixel; 0 if it does not count.
+        x: of the pixels.
+        y: of the pixels.
+        face: from `load_face`.
+        feature: from `nearest_feature`.
+        N: sides that a face may have.
+
+    Returns:
+        The new sums; `moved_corners` makes gradients of them.
+    """
+    s0, s1, s2, s3 = sums
+    first, second, third, fourth, _, four, _ = face
+    heights, alongs, squares, low, square, at_side = feature
+    tiny = 1e-36  # of what is nearer the direction is lost
+    at_corner = (square > tiny) & (at_side == 0)
+    away = move * tl.rsqrt(tl.where(at_corner, square, 1.0))
+    # Of several that are equally near the first counts.
+    side, corner = at_side & (heights[0] == low), at_corner & (squares[0] == square)
+    no_side, no_corner = at_side & (heights[0] != low), at_corner & (squares[0] != square)
+    s0 = _add_to(s0, tl.where(side, move, 0.0), tl.where(corner, away, 0.0), alongs[0], x, y, first)
+    side, corner = no_side & (heights[1] == low), no_corner & (squares[1] == square)
+    no_side, no_corner = no_side & (heights[1] != low), no_corner & (squares[1] != square)
+    s1 = _add_to(
+        s1, tl.where(side, move, 0.0), tl.where(corner, away, 0.0), alongs[1], x, y, second
+    )
+    side, corner = no_side & (heights[2] == low), no_corner & (squares[2] == square)
+    s2 = _add_to(s2, tl.where(side, move, 0.0), tl.where(corner, away, 0.0), alongs[2], x, y, third)
+    if N == 4:
+        no_side, no_corner = no_side & (heights[2] != low), no_corner & (squares[2] != square)
+        if four:
+            side, corner = no_side & (heights[3] == low), no_corner & (squares[3] == square)
+            s3 = _add_to(
+                s3, tl.where(side, move, 0.0), tl.where(corner, away, 0.0), alongs[3], x, y, fourth
+            )
+    return s0, s1, s2, s3
+
+
+@triton.jit
+def _ends(sums, side, turn, factor):
+    """What a side's sums say of its first corner and of the next one: gradients of x and y."""
+    moves, turned, corner_x, corner_y = sums
+    _, _, _, _, ex, ey, half, _ = side
+    per_length = tl.where(half > 0.0, tl.div_rn(0.5 * turn, tl.where(half > 0.0, half, 1.0)), 0.0)
+    to_end = 0.5 * moves + turned * per_length
+    to_start = moves - to_end
+    return (
+        factor * (corner_x + to_start * ey),
+        factor * (corner_y - to_start * ex),
+        factor * to_end * ey,
+        -factor * to_end * ex,
+    )
+
+
+@triton.jit
+def moved_corners(sums, face, factor, N: tl.constexpr):
+    """The gradients of a face's four corners, times a factor, of what `add_moves` added up."""
+    s0, s1, s2, s3 = sums
+    first, second, third, fourth, _, four, turn = face
+    x_0, y_0, from_x_0, from_y_0 = _ends(s0, first, turn, factor)
+    x_1, y_1, from_x_1, from_y_1 = _ends(s1, second, turn, factor)
+    x_2, y_2, from_x_2, from_y_2 = _ends(s2, third, turn, factor)
+    x_1, y_1, x_2, y_2 = x_1 + from_x_0, y_1 + from_y_0, x_2 + from_x_1, y_2 + from_y_1
+    if N == 4:
+        x_3, y_3, from_x_3, from_y_3 = _ends(s3, fourth, turn, factor)
+        x_3, y_3 = x_3 + tl.where(four, from_x_2, 0.0), y_3 + tl.where(four, from_y_2, 0.0)
+        x_0 += tl.where(four, from_x_3, from_x_2)
+        y_0 += tl.where(four, from_y_3, from_y_2)
+        return x_0, y_0, x_1, y_1, x_2, y_2, x_3, y_3
+    return x_0 + from_x_2, y_0 + from_y_2, x_1, y_1, x_2, y_2, x_2, y_2
 
 
 # -------------------------------------------------------------------------------------------------
@@ -238,9 +604,9 @@ def to_corner(k: tl.constexpr, move, foot, start, end):
 
 
 @triton.jit
-def row_of(table, f, share, columns: tl.constexpr, ATOMIC: tl.constexpr):
-    """Where program (f, share) writes: [shares, faces, columns], or [faces, columns] if ATOMIC."""
-    row = f
+def row_of(table, program, share, columns: tl.constexpr, ATOMIC: tl.constexpr):
+    """Where a program writes: [shares, programs, columns], or [faces, columns] if ATOMIC."""
+    row = program.to(tl.int64)
     if not ATOMIC:
         row += share * tl.num_programs(0).to(tl.int64)
     return table + row * columns

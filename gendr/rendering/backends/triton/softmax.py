@@ -32,7 +32,7 @@ def softmax(
     """Colours without the background's part [P, 3], and the share of the background [P].
 
     Args:
-        faces: triangles.
+        faces: triangles; a fourth corner repeats the third.
         surfaces: the same in space; none of them clipped.
         appearance: colours that are linear on every face.
         size: of the image.
@@ -45,7 +45,8 @@ def softmax(
     )
     text, table = described(coverage, rate=rate)
     fore, share, *_ = _softmax(
-        faces.corners.to(torch.float32), attributes.to(torch.float32), table, text,
+        # None is cut: a fourth corner repeats the third.
+        faces.corners[:, :3].to(torch.float32), attributes.to(torch.float32), table, text,
         coverage.cutoff, backdrop, list(faces.offsets), [size.height, size.width],
     )  # fmt: skip
     return fore.to(faces.corners.dtype), share.to(faces.corners.dtype)
@@ -60,11 +61,12 @@ class Drawn(NamedTuple):
     shares: Tensor  # [P], of the background
     totals: Tensor  # [P], sums of weights
     nearest: Tensor  # [P], least depths
+    edges: Tensor  # [T, FACE_COLUMNS]
     boxes: Tensor  # [T, 4] int32
     images: Tensor  # [B, IMAGE_COLUMNS]
 
 
-@torch.library.custom_op("gendr::softmax", mutates_args=())
+@torch.library.custom_op("gendr::softmax", mutates_args=(), tags=tiles.TAGS)
 def _softmax(
     corners: Tensor,
     attributes: Tensor,
@@ -74,7 +76,7 @@ def _softmax(
     backdrop: float,
     offsets: list[int],
     size: list[int],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """All of `Drawn` but what is given; `text` and `table` as `described` has them."""
     from gendr.rendering.backends.triton import shared_kernels as shared
     from gendr.rendering.backends.triton import softmax_kernels as kernels
@@ -83,20 +85,21 @@ def _softmax(
     images = image_table(text, table, cutoff)
     images[:, shared.BACKDROP.value] = backdrop
     tables = tiles.Tables.of(corners, tuple(offsets), images, image_size)
-    tiling = tiles.Tiling.of(image_size, tiles.LAUNCH.tile)
+    launch = tiles.LAUNCH.fitted(len(images), len(corners), image_size)
+    tiling = tiles.Tiling.of(image_size, launch.tile)
     pixels = len(images) * image_size.pixels
     colours = corners.new_empty(pixels, 3)
     shares, totals, nearest = (corners.new_empty(pixels) for _ in range(3))
     attributes = attributes.contiguous()
-    for part in tiles.tile_lists(tables, tiling):
-        tiles.run(
-            kernels.softmax_tiles, (len(part.starts),), corners.device,
-            tables.corners, attributes, images, part.starts, part.stops, part.faces,
-            colours, shares, totals, nearest, part.first_tile, int(part.listed), *size,
-            **recipe.forward(), TILE_H=tiling.height, TILE_W=tiling.width,
-            BLOCK_FACES=tiles.LAUNCH.block_faces, **tiles.options(),
-        )  # fmt: skip
-    return colours, shares, totals, nearest, tables.boxes, images
+    lists = tiles.tile_lists(tables, tiling)
+    tiles.run(
+        kernels.softmax_tiles, (len(lists.starts),), corners.device,
+        tables.corners, tables.edges, attributes, images, lists.starts, lists.stops, lists.faces,
+        colours, shares, totals, nearest, *size,
+        **recipe.forward(), TILE_H=tiling.height, TILE_W=tiling.width,
+        BLOCK_FACES=launch.block_faces, **tiles.options(launch.tile_warps),
+    )  # fmt: skip
+    return colours, shares, totals, nearest, tables.edges, tables.boxes, images
 
 
 @_softmax.register_fake
@@ -109,7 +112,7 @@ def _(
     backdrop: float,
     offsets: list[int],
     size: list[int],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     images = len(offsets) - 1
     pixels = images * ImageSize(*size).pixels
     return (
@@ -117,12 +120,13 @@ def _(
         corners.new_empty(pixels),
         corners.new_empty(pixels),
         corners.new_empty(pixels),
+        corners.new_empty(corners.shape[0], tiles.face_columns()),
         corners.new_empty(corners.shape[0], 4, dtype=torch.int32),
         corners.new_empty(images, tiles.image_columns()),
     )
 
 
-@torch.library.custom_op("gendr::softmax_gradients", mutates_args=())
+@torch.library.custom_op("gendr::softmax_gradients", mutates_args=(), tags=tiles.TAGS)
 def _softmax_gradients(
     grad: Tensor,
     grad_shares: Tensor,
@@ -139,14 +143,16 @@ def _softmax_gradients(
     recipe, x = Recipe.of(text), Drawn(*drawn)
     count = len(x.corners)
     columns = x.attributes.shape[1:]
-    sums = tiles.Sums.of(count, size, with_table, (3, 2), columns, like=grad)
+    launch = tiles.LAUNCH.fitted(len(x.images), count, ImageSize(*size))
+    sums = tiles.Sums.of(x.boxes, size, with_table, (3, 2), columns, like=grad, launch=launch)
     tiles.run(
-        kernels.softmax_gradients, (count, sums.shares), grad.device,
-        x.corners.contiguous(), x.attributes.contiguous(),
+        kernels.softmax_gradients, sums.programs, grad.device,
+        x.corners.contiguous(), x.edges, x.attributes.contiguous(),
         tiles.image_of_face(tuple(offsets), grad.device), x.images, x.boxes,
         x.colours, x.shares, x.totals, x.nearest, grad.contiguous(), grad_shares.contiguous(),
-        *sums.rows, *size, sums.shares, **recipe.backward(with_table), ATOMIC=sums.atomic,
-        BLOCK=tiles.LAUNCH.block_pixels, **tiles.options(),
+        *sums.rows, *size, sums.shares, *sums.pieces.arguments,
+        **recipe.backward(with_table), ATOMIC=sums.atomic,
+        BLOCK=launch.block_pixels, **tiles.options(launch.block_warps),
     )  # fmt: skip
     grad_corners, grad_attributes, grad_scalars = sums.totals()
     if not with_table:

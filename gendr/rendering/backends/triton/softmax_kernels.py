@@ -17,28 +17,32 @@ import triton.language as tl
 
 from gendr.rendering.backends.triton.shared_kernels import (
     BACKDROP,
-    CONSTANT,
     CUTOFF,
     GRAD_COLUMNS,
     IMAGE_COLUMNS,
     PSI,
     RATE,
-    REVERSED,
-    SCALE,
-    SHAPE,
+    add_moves,
+    advanced,
     argument,
     box_pixels,
     coverage,
     covered,
     face_box,
+    least,
+    list_of_tile,
     listed_faces,
+    load_face,
+    load_image,
+    moved_corners,
+    nearest_feature,
+    no_moves,
+    per_pixel,
+    piece_of,
     put_scalars,
     put_three,
     row_of,
-    shifted,
-    signed_distance,
     tile_pixels,
-    to_corner,
 )
 
 # Columns of the attributes of a face: for its three corners w (the depth, or 1 for orthographic
@@ -50,12 +54,18 @@ ATTRIBUTES = tl.constexpr(15)
 
 
 @triton.jit
-def _load_three(where, valid, other):
+def _load_three(where):
     """Three numbers that follow each other: of the corners, or the channels of a colour."""
+    return tl.load(where), tl.load(where + 1), tl.load(where + 2)
+
+
+@triton.jit
+def _load_colour(where, valid):
+    """The three channels of pixels, 0 where there is none."""
     return (
-        tl.load(where, valid, other),
-        tl.load(where + 1, valid, other),
-        tl.load(where + 2, valid, other),
+        tl.load(where, valid, 0.0),
+        tl.load(where + 1, valid, 0.0),
+        tl.load(where + 2, valid, 0.0),
     )
 
 
@@ -79,12 +89,11 @@ def _through_clamp(g, b, total):
 
 
 @triton.jit
-def _screen_weights(x, y, corners, f, valid):
+def _screen_weights(x, y, corners, f):
     """Barycentric coordinates b on the screen, as they are, and twice the area they belong to."""
     base = corners + f * 6
-    ax, ay = tl.load(base, valid, 0.0), tl.load(base + 1, valid, 0.0)
-    bx, by = tl.load(base + 2, valid, 0.0), tl.load(base + 3, valid, 0.0)
-    cx, cy = tl.load(base + 4, valid, 0.0), tl.load(base + 5, valid, 0.0)
+    ax, ay, bx = _load_three(base)
+    by, cx, cy = _load_three(base + 3)
     area_a = (cx - bx) * (y - by) - (cy - by) * (x - bx)
     area_b = (ax - cx) * (y - cy) - (ay - cy) * (x - cx)
     area_c = (bx - ax) * (y - ay) - (by - ay) * (x - ax)
@@ -136,13 +145,45 @@ def _positive(w):
     return tl.where(w > 0.0, w, 1.0)
 
 
-@triton.jit(
-    do_not_specialize=["first_tile", "listed", "height", "width"],
-    do_not_specialize_on_alignment=["stops"],  # which may be a slice of other numbers
-)
+@triton.jit
+def shade_face(
+    x, y, corners, edges, attributes, f, valid, image, cutoff, rate, sums,
+    CDF: tl.constexpr, BLOCK_FACES: tl.constexpr,
+):  # fmt: skip
+    """One step of a tile: the least depth, and with its weights the sum of weights and colours.
+
+    Arguments as those of `join_face`; `sums` and what is returned are these five.
+    """
+    front, total, red, green, blue = sums
+    a, _ = covered(x, y, edges, f, image, CDF, 3, BLOCK_FACES)
+    kept = a > least(edges, f, valid, cutoff)
+    here = attributes + f * ATTRIBUTES
+    b0, b1, b2, _ = _screen_weights(x, y, corners, f)
+    W0, W1, W2 = _load_three(here + W)
+    w0, w1, w2, _, _, _, _, _ = _corner_weights(
+        b0, b1, b2, _positive(W0), _positive(W1), _positive(W2)
+    )
+    z0, z1, z2 = _load_three(here + DEPTH)
+    z = _dot(w0, w1, w2, z0, z1, z2)
+    closer = tl.where(kept, tl.minimum(front, z), front)
+    fade = tl.exp((closer - front) * rate)
+    s = tl.where(kept, a * tl.exp((closer - tl.where(kept, z, closer)) * rate), 0.0)
+    r0, g0, l0 = _load_three(here + COLOUR)
+    r1, g1, l1 = _load_three(here + COLOUR + 3)
+    r2, g2, l2 = _load_three(here + COLOUR + 6)
+    return (
+        closer,
+        total * fade + s,
+        red * fade + s * _dot(w0, w1, w2, r0, r1, r2),
+        green * fade + s * _dot(w0, w1, w2, g0, g1, g2),
+        blue * fade + s * _dot(w0, w1, w2, l0, l1, l2),
+    )
+
+
+@triton.jit(do_not_specialize=["height", "width"])
 def softmax_tiles(
-    corners, attributes, images, starts, stops, list_of_faces,
-    colours, backgrounds, totals, nearest, first_tile, listed, height, width,
+    corners, edges, attributes, images, starts, stops, list_of_faces,
+    colours, backgrounds, totals, nearest, height, width,
     CDF: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
 ):  # fmt: skip
     """Colours without the background's part [P, 3], its share [P], the sum of weights, and z*.
@@ -151,54 +192,42 @@ def softmax_tiles(
     """
     program = tl.program_id(0)
     b, pixels, on, x, y = tile_pixels(
-        first_tile + program, height, width, tl.float32, TILE_H, TILE_W
+        program, height, width, tl.float32, TILE_H, TILE_W, BLOCK_FACES
     )
-    image = images + b * IMAGE_COLUMNS
-    cutoff, rate = tl.load(image + CUTOFF), tl.load(image + RATE)
-    backdrop = tl.load(image + BACKDROP)
-    zeros = tl.zeros([BLOCK_FACES, TILE_H * TILE_W], tl.float32)
-    front, total, red, green, blue = zeros + backdrop, zeros, zeros, zeros, zeros
-    k, stop = tl.load(starts + program), tl.load(stops + program)
+    row = images + b * IMAGE_COLUMNS
+    image, cutoff, rate = load_image(row), tl.load(row + CUTOFF), tl.load(row + RATE)
+    backdrop = tl.load(row + BACKDROP)
+    zeros = per_pixel(tl.float32, TILE_H, TILE_W, BLOCK_FACES)
+    sums = zeros + backdrop, zeros, zeros, zeros, zeros
+    k, stop, listed = list_of_tile(starts, stops, program)
     while k < stop:
-        f, valid = listed_faces(k, stop, list_of_faces, listed, corners, 3, BLOCK_FACES)
-        a, _ = covered(x, y, corners, f, valid, image, CDF, 3)
-        kept = valid & (a > cutoff)
-        here = attributes + f * ATTRIBUTES
-        b0, b1, b2, _ = _screen_weights(x, y, corners, f, valid)
-        W0, W1, W2 = _load_three(here + W, valid, 1.0)
-        w0, w1, w2, _, _, _, _, _ = _corner_weights(
-            b0, b1, b2, _positive(W0), _positive(W1), _positive(W2)
+        f, valid = listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES)
+        sums = shade_face(
+            x, y, corners, edges, attributes, f, valid, image, cutoff, rate, sums, CDF, BLOCK_FACES
         )
-        z0, z1, z2 = _load_three(here + DEPTH, valid, 0.0)
-        z = _dot(w0, w1, w2, z0, z1, z2)
-        closer = tl.where(kept, tl.minimum(front, z), front)
-        fade = tl.exp((closer - front) * rate)
-        s = tl.where(kept, a * tl.exp((closer - tl.where(kept, z, closer)) * rate), 0.0)
-        front, total = closer, total * fade + s
-        r0, g0, l0 = _load_three(here + COLOUR, valid, 0.0)
-        r1, g1, l1 = _load_three(here + COLOUR + 3, valid, 0.0)
-        r2, g2, l2 = _load_three(here + COLOUR + 6, valid, 0.0)
-        red = red * fade + s * _dot(w0, w1, w2, r0, r1, r2)
-        green = green * fade + s * _dot(w0, w1, w2, g0, g1, g2)
-        blue = blue * fade + s * _dot(w0, w1, w2, l0, l1, l2)
         k += BLOCK_FACES
-    z_star = tl.min(front, 0)
-    fade = tl.exp((z_star[None, :] - front) * rate)
+    z_star, total, red, green, blue = sums
+    if BLOCK_FACES > 1:
+        front = z_star
+        z_star = tl.min(front, 0)
+        fade = tl.exp((z_star[None] - front) * rate)
+        total, red = tl.sum(total * fade, 0), tl.sum(red * fade, 0)
+        green, blue = tl.sum(green * fade, 0), tl.sum(blue * fade, 0)
     behind = tl.exp((z_star - backdrop) * rate)
-    weight = tl.sum(total * fade, 0) + behind
-    tl.store(colours + pixels * 3, tl.sum(red * fade, 0) / weight, on)
-    tl.store(colours + pixels * 3 + 1, tl.sum(green * fade, 0) / weight, on)
-    tl.store(colours + pixels * 3 + 2, tl.sum(blue * fade, 0) / weight, on)
+    weight = total + behind
+    tl.store(colours + pixels * 3, red / weight, on)
+    tl.store(colours + pixels * 3 + 1, green / weight, on)
+    tl.store(colours + pixels * 3 + 2, blue / weight, on)
     tl.store(backgrounds + pixels, behind / weight, on)
     tl.store(totals + pixels, weight, on)
     tl.store(nearest + pixels, z_star, on)
 
 
-@triton.jit(do_not_specialize=["height", "width", "shares"])
+@triton.jit(do_not_specialize=["height", "width", "shares", "faces", "extra"])
 def softmax_gradients(
-    corners, attributes, image_of_face, images, boxes, colours, backgrounds, totals, nearest,
+    corners, edges, attributes, image_of_face, images, boxes, colours, backgrounds, totals, nearest,
     grad_colours, grad_backgrounds, grad_corners, grad_attributes, grad_scalars,
-    height, width, shares,
+    height, width, shares, first_pieces, face_of_piece, numbers, faces, extra,
     CDF: tl.constexpr, PDF: tl.constexpr, DSHAPE: tl.constexpr, SCALARS: tl.constexpr,
     ATOMIC: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -208,44 +237,48 @@ def softmax_gradients(
     the background, dL/ds = (dL/dF . (c - F) - dL/dB B) / sum of weights; the rest is the chain rule
     back through depth, perspective, clamping and areas.
     """
-    f, share = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    program, share = tl.program_id(0), tl.program_id(1)
+    f, first, last = piece_of(program, faces, first_pieces, face_of_piece, numbers, extra)
     b = tl.load(image_of_face + f)
-    image = images + b * IMAGE_COLUMNS
+    at = images + b * IMAGE_COLUMNS
     x0, y0, across, count = face_box(boxes, f)
-    scale, cutoff, rate = tl.load(image + SCALE), tl.load(image + CUTOFF), tl.load(image + RATE)
-    shape, constant, psi = tl.load(image + SHAPE), tl.load(image + CONSTANT), tl.load(image + PSI)
-    mirror = tl.where(tl.load(image + REVERSED) != 0.0, -1.0, 1.0)
+    inverse = tl.div_rn(1.0, across.to(tl.float32))
+    face = load_face(edges, f, 3)
+    inverse_scale, squared, art, shift, mirrored, shape, constant = load_image(at)
+    cutoff, rate, psi = tl.load(at + CUTOFF), tl.load(at + RATE), tl.load(at + PSI)
     base, here = corners + f * 6, attributes + f * ATTRIBUTES
-    ax, ay, bx = _load_three(base, None, None)
-    by, cx, cy = _load_three(base + 3, None, None)
-    raw0, raw1, raw2 = _load_three(here + W, None, None)
+    ax, ay, bx = _load_three(base)
+    by, cx, cy = _load_three(base + 3)
+    raw0, raw1, raw2 = _load_three(here + W)
     W0, W1, W2 = _positive(raw0), _positive(raw1), _positive(raw2)
-    z0, z1, z2 = _load_three(here + DEPTH, None, None)
-    r0, g0, l0 = _load_three(here + COLOUR, None, None)
-    r1, g1, l1 = _load_three(here + COLOUR + 3, None, None)
-    r2, g2, l2 = _load_three(here + COLOUR + 6, None, None)
+    z0, z1, z2 = _load_three(here + DEPTH)
+    r0, g0, l0 = _load_three(here + COLOUR)
+    r1, g1, l1 = _load_three(here + COLOUR + 3)
+    r2, g2, l2 = _load_three(here + COLOUR + 6)
     zeros = tl.zeros([BLOCK], tl.float32)
     to_ax, to_ay, to_bx, to_by, to_cx, to_cy = zeros, zeros, zeros, zeros, zeros, zeros
     to_W0, to_W1, to_W2, to_z0, to_z1, to_z2 = zeros, zeros, zeros, zeros, zeros, zeros
     to_r0, to_g0, to_l0, to_r1, to_g1, to_l1 = zeros, zeros, zeros, zeros, zeros, zeros
     to_r2, to_g2, to_l2 = zeros, zeros, zeros
     of_scale, of_shift, of_shape, of_rate = zeros, zeros, zeros, zeros
-    k = share * BLOCK
-    while k < count:
-        entry = k + tl.arange(0, BLOCK)
-        valid = entry < count
-        pixels, x, y = box_pixels(entry, b, x0, y0, across, height, width)
-        d, nx, ny, foot, start, end = signed_distance(x, y, corners, f, True, 3)
-        u, slope = argument(d, image)
-        z_law = shifted(u, image)
-        a, _ = coverage(z_law, image, CDF)
+    moves = no_moves(zeros)
+    lanes = tl.arange(0, BLOCK)
+    k, last = first + share * BLOCK, tl.minimum(last, count)
+    row, column = k // across, k % across
+    while k < last:
+        valid = lanes < last - k
+        pixels, x, y = box_pixels(row, column, lanes, b, x0, y0, across, inverse, height, width)
+        d, feature = nearest_feature(x, y, face, 3)
+        u, slope = argument(d, inverse_scale, squared, art)
+        z_law = u + shift
+        a, _ = coverage(z_law, mirrored, shape, constant, CDF)
         kept = valid & (a > cutoff)
         weight = tl.load(totals + pixels, valid, 1.0)
-        F_r, F_g, F_l = _load_three(colours + pixels * 3, valid, 0.0)
-        on_r, on_g, on_l = _load_three(grad_colours + pixels * 3, valid, 0.0)
+        F_r, F_g, F_l = _load_colour(colours + pixels * 3, valid)
+        on_r, on_g, on_l = _load_colour(grad_colours + pixels * 3, valid)
         on_background = tl.load(grad_backgrounds + pixels, valid, 0.0)
         on_background *= tl.load(backgrounds + pixels, valid, 0.0)
-        b0, b1, b2, area = _screen_weights(x, y, corners, f, True)
+        b0, b1, b2, area = _screen_weights(x, y, corners, f)
         w0, w1, w2, q0, q1, q2, clamped_sum, whole = _corner_weights(b0, b1, b2, W0, W1, W2)
         z = _dot(w0, w1, w2, z0, z1, z2)
         past = tl.where(kept, tl.load(nearest + pixels, valid, 0.0) - z, 0.0)
@@ -259,20 +292,14 @@ def softmax_gradients(
         # Coverage: the distance, the law, its parameters.
         on_a = tl.where(kept, on_s * shine, 0.0)
         on_law = on_a * PDF(z_law, shape, constant)
-        move = on_law * slope
-        at = to_corner(0, move, foot, start, end)
-        to_ax, to_ay = to_ax + at * nx, to_ay + at * ny
-        at = to_corner(1, move, foot, start, end)
-        to_bx, to_by = to_bx + at * nx, to_by + at * ny
-        at = to_corner(2, move, foot, start, end)
-        to_cx, to_cy = to_cx + at * nx, to_cy + at * ny
+        moves = add_moves(moves, on_law * slope, x, y, face, feature, 3)
         on_exponent = on_s * s
         if SCALARS:
-            of_scale -= on_law * u / scale
-            of_shift += on_law * mirror
+            of_scale += on_law * u
+            of_shift += on_law
             of_rate += on_exponent * past
             if DSHAPE is not None:
-                of_shape += on_a * DSHAPE(z_law, shape, constant, psi) * mirror
+                of_shape += on_a * DSHAPE(z_law, shape, constant, psi)
 
         # Colours and depths of the corners.
         on_z = -on_exponent * rate
@@ -302,17 +329,25 @@ def softmax_gradients(
         to_cx += on_0 * (y - by) + on_1 * (ay - y)
         to_cy += on_0 * (bx - x) + on_1 * (x - ax)
         k += shares * BLOCK
-    out = row_of(grad_corners, f, share, 6, ATOMIC)
+        row, column = advanced(row, column, shares * BLOCK, across, inverse)
+    mirror = tl.where(mirrored, -1.0, 1.0)
+    x_a, y_a, x_b, y_b, x_c, y_c, _, _ = moved_corners(moves, face, mirror, 3)
+    to_ax, to_ay, to_bx = to_ax + x_a, to_ay + y_a, to_bx + x_b
+    to_by, to_cx, to_cy = to_by + y_b, to_cx + x_c, to_cy + y_c
+    out = row_of(grad_corners, program, share, 6, ATOMIC)
     put_three(out, to_ax, to_ay, to_bx, ATOMIC)
     put_three(out + 3, to_by, to_cx, to_cy, ATOMIC)
     to_W0, to_W1 = tl.where(raw0 > 0.0, to_W0, 0.0), tl.where(raw1 > 0.0, to_W1, 0.0)
     to_W2 = tl.where(raw2 > 0.0, to_W2, 0.0)
-    out = row_of(grad_attributes, f, share, ATTRIBUTES, ATOMIC)
+    out = row_of(grad_attributes, program, share, ATTRIBUTES, ATOMIC)
     put_three(out + W, to_W0, to_W1, to_W2, ATOMIC)
     put_three(out + DEPTH, to_z0, to_z1, to_z2, ATOMIC)
     put_three(out + COLOUR, to_r0, to_g0, to_l0, ATOMIC)
     put_three(out + COLOUR + 3, to_r1, to_g1, to_l1, ATOMIC)
     put_three(out + COLOUR + 6, to_r2, to_g2, to_l2, ATOMIC)
     if SCALARS:
-        out = row_of(grad_scalars, f, share, GRAD_COLUMNS, ATOMIC)
-        put_scalars(out, of_scale, of_shift, of_shape, of_rate, ATOMIC)
+        out = row_of(grad_scalars, program, share, GRAD_COLUMNS, ATOMIC)
+        # The inverse of the scale has the sign of the mirror.
+        put_scalars(
+            out, of_scale * -inverse_scale, of_shift * mirror, of_shape * mirror, of_rate, ATOMIC
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gendr._runtime.later import capturing
 from gendr._runtime.triton.launch import interpreted, run
+from gendr.rendering.backends.triton.capacity import LEAST, Room
 from gendr.rendering.backends.triton.recipes import Recipe
 from gendr.rendering.geometry import ImageSize
-
-ENTRIES = 1 << 24  # entries of tile lists that exist at once: about 0.6 GB while they are sorted
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,53 @@ class Launch:
         block_faces: faces that such a program takes at once.
         block_pixels: pixels that a program of the backward pass takes at once.
         programs: fewer faces than this are each shared by several programs of the backward pass.
-        warps: of 32 threads, per program.
+        warps: of 32 threads, per program of the kernels that have neither tiles nor pixels.
+        walked: no lists are made for so many faces, of all images together, or fewer.
+        fits: whether `fitted` may choose other sizes.
     """
 
     tile: tuple[int, int] = (16, 16)
-    block_faces: int = 2
+    block_faces: int = 1
     block_pixels: int = 128
     programs: int = 4096
     warps: int = 4
+    walked: int = 64
+    fits: bool = False
 
+    @property
+    def tile_warps(self) -> int:
+        """Warps of a program of the forward pass: four or more pixels for every thread."""
+        return max(1, min(4, self.tile[0] * self.tile[1] // 128))
+
+    @property
+    def block_warps(self) -> int:
+        """Warps of a program of the backward pass: a pixel for every thread."""
+        return max(1, min(4, self.block_pixels // 32))
+
+    def fitted(self, images: int, faces: int, size: ImageSize) -> Launch:
+        """For a batch, by what the host knows of it.
+
+        Small tiles where there are too few large ones to keep a GPU busy; and where faces are many,
+        and their boxes therefore small, programs of a single warp: larger ones would idle.
+        """
+        if not self.fits:
+            return self
+        large_tiles = images * runs(size.height, self.tile[0]) * runs(size.width, self.tile[1])
+        many = faces * _PIXELS_OF_SMALL_FACES >= images * size.pixels
+        return replace(
+            self,
+            tile=self.tile if large_tiles >= _LARGE_TILES else SMALL_TILE,
+            block_pixels=SMALL_BLOCK if many else self.block_pixels,
+        )
+
+
+SMALL_TILE = (8, 8)
+SMALL_BLOCK = 32
+_LARGE_TILES = 2048  # below, they would not be 16 for each of 132 multiprocessors
+_PIXELS_OF_SMALL_FACES = 64  # of an image, for each of its faces
 
 # The interpreter pays per operation, not per element.
-LAUNCH = Launch((32, 32), 16, 1024, 1) if interpreted() else Launch()
+LAUNCH = Launch((32, 32), 16, 1024, 1) if interpreted() else Launch(fits=True)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -93,6 +128,7 @@ class Tables:
     offsets: tuple[int, ...]
     image_of_face: Tensor  # [T] int32
     images: Tensor  # [B, IMAGE_COLUMNS] float32
+    edges: Tensor  # [T, FACE_COLUMNS] float32
     boxes: Tensor  # [T, 4] int32
     size: ImageSize
 
@@ -100,19 +136,20 @@ class Tables:
     def of(
         cls, corners: Tensor, offsets: tuple[int, ...], images: Tensor, size: ImageSize
     ) -> Tables:
-        """Corners in float32, and the boxes of the faces."""
+        """Corners in float32, and the edges and boxes of the faces."""
         from gendr.rendering.backends.triton import kernels
 
         corners = corners.detach().to(torch.float32).contiguous()
         count, sides = corners.shape[:2]
         index = image_of_face(offsets, corners.device)
+        edges = corners.new_empty(count, face_columns())
         boxes = torch.empty(count, 4, dtype=torch.int32, device=corners.device)
         run(
-            kernels.face_boxes, (runs(count, 128),), corners.device,
-            corners, index, images, boxes, count, size.height, size.width, N=sides, BLOCK=128,
-            **options(),
+            kernels.face_tables, (runs(count, 128),), corners.device,
+            corners, index, images, edges, boxes, count, size.height, size.width, N=sides,
+            BLOCK=128, **options(exact=True),
         )  # fmt: skip
-        return cls(corners, offsets, index, images, boxes, size)
+        return cls(corners, offsets, index, images, edges, boxes, size)
 
 
 def runs(count: int, block: int) -> int:
@@ -128,11 +165,19 @@ def image_columns() -> int:
     return shared.IMAGE_COLUMNS.value
 
 
+@cache
+def face_columns() -> int:
+    """Columns of the table of edges, as a plain number."""
+    from gendr.rendering.backends.triton import shared_kernels as shared
+
+    return shared.FACE_COLUMNS.value
+
+
 def bare_images(count: int, radius: Tensor) -> Tensor:
     """An image table that says nothing but the radius."""
     from gendr.rendering.backends.triton import shared_kernels as shared
 
-    table = torch.zeros(count, image_columns(), device=radius.device)
+    table = torch.zeros(count, image_columns(), dtype=torch.float32, device=radius.device)
     table[:, shared.RADIUS.value] = radius.detach().to(torch.float32)
     return table
 
@@ -141,24 +186,11 @@ def bare_images(count: int, radius: Tensor) -> Tensor:
 # Lists of faces per tile
 # ---------------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class Part:
-    """Some tiles of a batch: those of a few images, or a band of the rows of tiles of one image."""
-
-    images: tuple[int, int]  # first and last + 1
-    rows: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Lists:
-    """The faces of the tiles first_tile, first_tile + 1, ...: see `alpha_tiles`."""
-
-    first_tile: int
-    starts: Tensor
-    stops: Tensor
-    faces: Tensor
-    listed: bool
+COUNTS = 1 << 20  # counts of (chunk of faces, tile) that are aimed at; as many int32
+CHUNKS = 256  # of the faces of an image, at most
+LEAST_CHUNK = 128  # faces
+SEGMENT = 256  # faces of a tile that a program takes, if there are extra programs for the others
+_BLOCK, _LOOK = 32, 256  # faces that are compared at once with tiles, and with a group of tiles
 
 
 @dataclass(frozen=True)
@@ -175,19 +207,172 @@ class Tiling:
         """An image of some size in tiles of some height and width."""
         return cls(*tile, runs(size.height, tile[0]), runs(size.width, tile[1]))
 
+    @property
+    def tiles(self) -> int:
+        """Of an image."""
+        return self.rows * self.columns
 
-def tile_lists(tables: Tables, tiling: Tiling) -> Iterator[Lists]:
-    """The faces of all tiles, in parts of about `ENTRIES`. Within a tile faces stand in order.
 
-    Two passes over the faces, one that counts and one that lists: nothing can overflow. Lists that
-    would name a quarter of all faces for every tile are not made: those tiles walk all faces.
+@dataclass(frozen=True)
+class Lists:
+    """The faces of every tile of a batch, in order.
+
+    Those of tile i are faces[starts[i] : stops[i]]. Where starts[i] is negative the tile has no
+    list, and all faces of its image are walked: -1 - starts[i] .. stops[i] - 1.
+
+    A long list is cut into segments of SEGMENT faces. Its first is for program i, the others for
+    extra programs, numbered from segments[i] on; if that is -1, program i takes them all.
     """
-    totals = per_image(tile_counts(tables, tiling, (0, tiling.rows)), tables.offsets).tolist()
-    if 4 * sum(totals) > tiling.rows * tiling.columns * tables.offsets[-1]:
-        yield walks(tables, tiling)
-        return
-    for part in parts(totals, tiling.rows, ENTRIES):
-        yield listed(tables, tiling, part)
+
+    starts: Tensor  # [B tiles] int32
+    stops: Tensor  # [B tiles] int32
+    faces: Tensor  # [entries] int32
+    segments: Tensor  # [B tiles] int32
+    tile_of_segment: Tensor  # [extra] int32, -1 for programs without work
+
+
+def tile_lists(tables: Tables, tiling: Tiling) -> Lists:
+    """The faces of every tile.
+
+    The lists get the room that earlier steps of the same kind have needed (device, faces of each
+    image, sizes of images and tiles), and a little more: the host waits in the first step only. A
+    tile whose list finds no room walks. Few faces are always walked.
+    """
+    if tables.offsets[-1] <= LAUNCH.walked:
+        return walks(tables, tiling)
+    device, images = tables.boxes.device, len(tables.offsets) - 1
+    every, room = images * tiling.tiles, room_of(tables.offsets, tiling, device)
+    chunks, first_chunks = chunks_of(tables.offsets, chunk_size(tables.offsets, tiling), device)
+    counts, totals, starts, stops, segments = (
+        torch.empty(n, dtype=torch.int32, device=device)
+        for n in (len(chunks) * tiling.tiles, every, every, every, every)
+    )
+    needed = torch.empty(2, dtype=torch.int64, device=device)
+    _over_groups("count_faces", tiling, tables.boxes, chunks, counts)
+    _run(
+        "prefix_chunks", (runs(tiling.tiles, 32), images), device,
+        counts, first_chunks, totals, tiling.tiles, BLOCK_CHUNKS=32, BLOCK_TILES=32,
+    )  # fmt: skip
+    entries, extra = room_now(room, totals)
+    tile_of_segment = torch.empty(extra, dtype=torch.int32, device=device)
+    _run(
+        "scan_tiles", (1,), device, totals, _offsets(tables.offsets, device),
+        starts, stops, segments, tile_of_segment, needed, tiling.tiles, every, entries, extra,
+        SEGMENT=SEGMENT, BLOCK=4096, warps=16,
+    )  # fmt: skip
+    faces = torch.empty(entries, dtype=torch.int32, device=device)
+    _over_groups(
+        "fill_lists", tiling, tables.boxes, chunks, counts,
+        starts, stops, segments, tile_of_segment, faces, SEGMENT=SEGMENT,
+    )  # fmt: skip
+    if not capturing(device):
+        room.later.send(needed)
+    return Lists(starts, stops, faces, segments, tile_of_segment)
+
+
+def walks(tables: Tables, tiling: Tiling) -> Lists:
+    """No lists: every tile walks all faces of its image."""
+    return Lists(*_walks(tables.offsets, tiling.tiles, tables.boxes.device))
+
+
+@lru_cache(maxsize=64)
+def room_of(offsets: tuple[int, ...], tiling: Tiling, device: torch.device) -> Room:
+    """What is kept from step to step for lists of one kind."""
+    return Room(device, offsets[-1] * tiling.tiles)
+
+
+def room_now(room: Room, totals: Tensor) -> tuple[int, int]:
+    """The room of this step's lists and its extra programs, given the faces [B, tiles] of tiles.
+
+    In the first step of a kind the host waits for them, unless a CUDA graph is being captured.
+    """
+    if capturing(totals.device):
+        return room.entries or min(room.most, LEAST + 4 * len(totals)), room.segments
+    if room.entries is None:
+        more = ((totals - 1) // SEGMENT).clamp(min=0)
+        found = torch.stack([totals.sum(dtype=torch.int64), more.sum(dtype=torch.int64)]).tolist()
+        room.fit(*(min(max(n, 0), room.most) for n in found))
+    else:
+        room.look()
+    assert room.entries is not None
+    return room.entries, room.segments
+
+
+@lru_cache(maxsize=64)
+def chunk_size(offsets: tuple[int, ...], tiling: Tiling) -> int:
+    """Faces of a chunk: few enough to fill the GPU, so many that there are not too many counts."""
+    faces, images = offsets[-1], len(offsets) - 1
+    most = max(b - a for a, b in pairwise(offsets))
+    # However many tiles there are, a few chunks share the faces of an image.
+    counts = max(COUNTS, 8 * images * tiling.tiles)
+    wanted = max(LEAST_CHUNK, runs(most, CHUNKS), runs(faces * tiling.tiles, counts))
+    return _BLOCK * runs(wanted, _BLOCK)
+
+
+@lru_cache(maxsize=64)
+def chunks_of(offsets: tuple[int, ...], size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The chunks of faces [C, 4] int32, see `count_faces`; and the first of images [B + 1]."""
+    chunks, firsts = [], [0]
+    for image, (first, last) in enumerate(pairwise(offsets)):
+        chunks += [(image, k, min(k + size, last), k == first) for k in range(first, last, size)]
+        firsts.append(len(chunks))
+    table = torch.tensor(chunks, dtype=torch.int32).reshape(-1, 4)
+    return table.to(device), torch.tensor(firsts, dtype=torch.int32).to(device)
+
+
+@lru_cache(maxsize=64)
+def _walks(
+    offsets: tuple[int, ...], tiles: int, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """What is in `Lists` without lists."""
+    ends = torch.tensor(offsets, dtype=torch.int32)
+    starts, stops = (x.repeat_interleave(tiles).to(device) for x in (-1 - ends[:-1], ends[1:]))
+    # What is not a list has an entry 0, which kernels load.
+    return starts, stops, starts, torch.full_like(starts, -1), starts[:0]
+
+
+def _over_groups(
+    kernel: str, tiling: Tiling, boxes: Tensor, chunks: Tensor, *tensors: Tensor, **sizes: int
+) -> None:
+    """Launch a kernel over chunks of faces and groups of tiles."""
+    from gendr.rendering.backends.triton import list_kernels
+
+    side = list_kernels.GROUP.value
+    groups = runs(tiling.rows, side) * runs(tiling.columns, side)
+    _run(
+        kernel, (len(chunks), groups), boxes.device,
+        boxes, chunks, *tensors, tiling.rows, tiling.columns,
+        TILE_H=tiling.height, TILE_W=tiling.width, LOOK=_LOOK, BLOCK=_BLOCK, **sizes,
+    )  # fmt: skip
+
+
+def _run(
+    kernel: str,
+    grid: tuple[int, ...],
+    device: torch.device,
+    *args: Any,
+    warps: int = 1,
+    **sizes: int,
+) -> None:
+    """Launch a kernel of `list_kernels`, of one warp as a rule: its blocks are small."""
+    from gendr.rendering.backends.triton import list_kernels
+
+    # There is nothing to fuse: whether that is allowed is said because Triton asks for it.
+    how = {} if interpreted() else {"num_warps": warps, "enable_fp_fusion": True}
+    run(getattr(list_kernels, kernel), grid, device, *args, **sizes, **how)
+
+
+# ---------------------------------------------------------------------------------------------
+# Lists whose sizes the host knows, for fragments
+# ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some tiles of a batch: those of a few images, or a band of the rows of tiles of one image."""
+
+    images: tuple[int, int]  # first and last + 1
+    rows: tuple[int, int]
 
 
 def per_image(counts: Tensor, offsets: tuple[int, ...]) -> Tensor:
@@ -212,58 +397,47 @@ def parts(totals: list[int], rows: int, limit: int) -> Iterator[Part]:
 
 def tile_counts(tables: Tables, tiling: Tiling, rows: tuple[int, int]) -> Tensor:
     """How many tiles of some rows of tiles every face touches, [T] int32."""
-    from gendr.rendering.backends.triton import kernels
-
     count = len(tables.boxes)
-    counts = torch.zeros(count, dtype=torch.int32, device=tables.boxes.device)
-    run(
-        kernels.count_tiles, (runs(count, 128),), counts.device, tables.boxes, counts, count, *rows,
-        TILE_H=tiling.height, TILE_W=tiling.width, BLOCK=128, **options(),
+    counts = torch.empty(count, dtype=torch.int32, device=tables.boxes.device)
+    _run(
+        "count_tiles", (runs(count, 128),), counts.device, tables.boxes, counts, count, *rows,
+        TILE_H=tiling.height, TILE_W=tiling.width, BLOCK=128, warps=4,
     )  # fmt: skip
     return counts
 
 
-def walks(tables: Tables, tiling: Tiling) -> Lists:
-    """Every tile walks all faces of its image."""
-    offsets = _offsets(tables.offsets, tables.boxes.device)
-    tiles = tiling.rows * tiling.columns
-    starts, stops = (x.repeat_interleave(tiles) for x in (offsets[:-1], offsets[1:]))
-    return Lists(0, starts, stops, offsets, listed=False)
-
-
-def listed(tables: Tables, tiling: Tiling, part: Part) -> Lists:
-    """Count, list, and sort the entries by tile."""
-    from gendr.rendering.backends.triton import kernels
-
+def listed(tables: Tables, tiling: Tiling, part: Part) -> tuple[int, Tensor, Tensor]:
+    """The first tile of a part, how many faces each of its tiles has, and these, tile by tile."""
     first_face, last_face = (tables.offsets[b] for b in part.images)
     counts = tile_counts(tables, tiling, part.rows)[first_face:last_face]
     ends = counts.cumsum(0)  # int64
     total = int(ends[-1]) if len(ends) else 0
     device = tables.boxes.device
     tile, face = (torch.empty(total, dtype=torch.int32, device=device) for _ in range(2))
-    run(
-        kernels.list_tiles, (last_face - first_face,), device,
+    _run(
+        "list_tiles", (last_face - first_face,), device,
         tables.boxes, tables.image_of_face, ends, tile, face, first_face,
         tiling.rows, tiling.columns, *part.rows,
-        TILE_H=tiling.height, TILE_W=tiling.width, BLOCK=32, **options(),
+        TILE_H=tiling.height, TILE_W=tiling.width, BLOCK=32,
     )  # fmt: skip
     tile, order = torch.sort(tile, stable=True)
-    per_image = tiling.rows * tiling.columns
-    first_tile = part.images[0] * per_image + part.rows[0] * tiling.columns
-    last_tile = (part.images[1] - 1) * per_image + part.rows[1] * tiling.columns
+    first_tile = part.images[0] * tiling.tiles + part.rows[0] * tiling.columns
+    last_tile = (part.images[1] - 1) * tiling.tiles + part.rows[1] * tiling.columns
     numbers = torch.arange(first_tile, last_tile + 1, dtype=torch.int32, device=device)
-    bounds = torch.searchsorted(tile, numbers, out_int32=True)
-    return Lists(first_tile, bounds[:-1], bounds[1:], face[order], listed=True)
+    return first_tile, torch.searchsorted(tile, numbers).diff(), face[order]
 
 
-def options(exact: bool = False) -> dict[str, Any]:
+def options(warps: int | None = None, *, exact: bool = False) -> dict[str, Any]:
     """How kernels are compiled.
 
     Args:
+        warps: per program; as many as `LAUNCH` says if None.
         exact: fuse no product into a sum. The backward pass of the maximum asks bit by bit which
             faces reached it, so that forward and backward kernel must round alike.
     """
-    return {} if interpreted() else {"num_warps": LAUNCH.warps, "enable_fp_fusion": not exact}
+    if interpreted():
+        return {}
+    return {"num_warps": warps or LAUNCH.warps, "enable_fp_fusion": not exact}
 
 
 # ---------------------------------------------------------------------------------------------
@@ -271,58 +445,129 @@ def options(exact: bool = False) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------
 
 
+PIECE = 2048  # pixels of a face's box that a program takes, or 4, 16, 64 times as many
+PIECES = 1 << 12  # extra programs for boxes of more pixels
+_WHOLE = 4 * PIECE  # pixels of an image in which no box is cut
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """How the boxes of large faces are cut, so that several programs take one; see `piece_of`.
+
+    Attributes:
+        extra: programs for pieces after the first of a face.
+        tables: first_pieces, face_of_piece and numbers of `list_pieces`; anything if extra is 0.
+    """
+
+    boxes: Tensor  # [T, 4] int32
+    extra: int
+    tables: tuple[Tensor, Tensor, Tensor]
+
+    @classmethod
+    def of(cls, boxes: Tensor, pixels: int) -> Pieces:
+        """The boxes of faces, in images of so many pixels."""
+        faces = len(boxes)
+        extra = min(PIECES, faces * (runs(pixels, PIECE) - 1)) if pixels > _WHOLE else 0
+        if not extra:
+            return cls(boxes, 0, (boxes, boxes, boxes))
+        blocks = runs(faces, 1024)
+        sums, *tables = (
+            torch.empty(n, dtype=torch.int32, device=boxes.device)
+            for n in (4 * blocks, faces, extra, 2)
+        )
+        _run(
+            "count_pieces", (blocks,), boxes.device,
+            boxes, sums, faces, PIECE=PIECE, BLOCK=1024, warps=4,
+        )  # fmt: skip
+        _run(
+            "list_pieces", (blocks,), boxes.device, boxes, sums, *tables, faces, blocks, extra,
+            PIECE=PIECE, BLOCK=1024, BLOCK_SUMS=128, warps=4,
+        )  # fmt: skip
+        return cls(boxes, extra, (tables[0], tables[1], tables[2]))
+
+    @property
+    def arguments(self) -> tuple[Tensor | int, ...]:
+        """The last ones of a kernel that calls `piece_of`."""
+        return *self.tables, len(self.boxes), self.extra
+
+    def join(self, rows: Tensor) -> Tensor:
+        """Add up those rows [T + extra, ...] that belong to one face, in place; [T, ...]."""
+        faces = len(self.boxes)
+        columns = rows[0].numel() if len(rows) else 0
+        if self.extra and columns:
+            _run(
+                "join_pieces", (self.extra,), rows.device, self.boxes, *self.tables, rows, faces,
+                COLUMNS=columns, WIDE=1 << (columns - 1).bit_length(), BLOCK=64,
+            )  # fmt: skip
+        return rows[:faces]
+
+
 @dataclass(frozen=True)
 class Sums:
     """Where the programs of a backward pass put what they add up for a face.
 
     Attributes:
-        shares: how many programs share a face.
+        shares: how many programs share a face, or a piece of one.
         atomic: whether they add to the same row.
-        rows: [shares, T, ...] each, or [T, ...] if atomic; the last are scalars of images.
+        pieces: of large faces, which have programs of their own.
+        rows: [shares, T + extra, ...] each, or [T, ...] if atomic; the last are scalars of images.
     """
 
     shares: int
     atomic: bool
+    pieces: Pieces
     rows: tuple[Tensor, ...]
 
     @classmethod
     def of(
         cls,
-        faces: int,
+        boxes: Tensor,
         size: list[int],
         with_scalars: bool,
         *shapes: tuple[int, ...],
         like: Tensor,
+        launch: Launch,
     ) -> Sums:
-        """For gradients of so many faces in such shapes, and of the scalars if wanted.
+        """For gradients of faces in such shapes, and of the scalars if wanted.
 
         Args:
-            faces: T.
+            boxes: of the faces.
             size: height and width of the image.
             with_scalars: whether there are scalars; else their last dimension is 0.
             *shapes: of the gradients of a face.
             like: of their dtype and device.
+            launch: of the backward pass.
         """
         from gendr.rendering.backends.triton import shared_kernels as shared
 
         scalars = (shared.GRAD_COLUMNS.value if with_scalars else 0,)
-        shares, atomic = shares_of(faces, size[0] * size[1]), atomic_now()
+        faces, pixels = len(boxes), size[0] * size[1]
+        pieces = Pieces.of(boxes, pixels)
+        shares = 1 if pieces.extra else shares_of(faces, pixels, launch)
+        atomic = atomic_now() and shares > 1
         if atomic:
             rows = (like.new_zeros(faces, *shape) for shape in (*shapes, scalars))
         else:  # every program writes all of its row
-            rows = (like.new_empty(shares, faces, *shape) for shape in (*shapes, scalars))
-        return cls(shares, atomic, tuple(rows))
+            every = faces + pieces.extra
+            rows = (like.new_empty(shares, every, *shape) for shape in (*shapes, scalars))
+        return cls(shares, atomic, pieces, tuple(rows))
+
+    @property
+    def programs(self) -> tuple[int, int]:
+        """The grid."""
+        return len(self.pieces.boxes) + self.pieces.extra, self.shares
 
     def totals(self) -> tuple[Tensor, ...]:
         """The gradients [T, ...] of faces, after the kernel has run."""
         if self.atomic:
             return self.rows
-        return tuple(x[0] if self.shares == 1 else x.sum(0) for x in self.rows)
+        rows = (x[0] if self.shares == 1 else x.sum(0) for x in self.rows)
+        return tuple(self.pieces.join(x) for x in rows)
 
 
-def shares_of(faces: int, pixels: int) -> int:
+def shares_of(faces: int, pixels: int, launch: Launch) -> int:
     """How many programs of the backward pass share a face."""
-    return min(runs(LAUNCH.programs, max(faces, 1)), runs(pixels, LAUNCH.block_pixels))
+    return min(runs(launch.programs, max(faces, 1)), runs(pixels, launch.block_pixels))
 
 
 def sum_per_image(values: Tensor, offsets: list[int]) -> Tensor:
@@ -339,6 +584,12 @@ def empty_table_gradient(like: Tensor, text: str, offsets: list[int], with_table
     """A tensor in the shape of the gradient of a renderer's table; without columns if unwanted."""
     columns = len(Recipe.of(text).columns) if with_table else 0
     return like.new_empty(len(offsets) - 1, columns)
+
+
+# Of the operators: CUDA graphs of `torch.compile` leave them out. They keep tables and the room for
+# lists from call to call, and its graphs take the memory of a call back. A graph that the user
+# captures after a few calls holds them; see `docs/rendering.md`.
+TAGS = tuple(x for x in (getattr(torch.Tag, "cudagraph_unsafe", None),) if x is not None)
 
 
 def no_second_derivative(ctx: Any, *grads: Any) -> Any:

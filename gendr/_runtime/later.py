@@ -1,0 +1,45 @@
+"""Numbers that a GPU finds and the host reads later, without waiting for them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Later:
+    """A few numbers of a device that the host reads without waiting for them.
+
+    Args:
+        device: theirs. Those of the CPU are there at once.
+        count: how many.
+    """
+
+    def __init__(self, device: torch.device, count: int) -> None:
+        self.device = device
+        self.pending = False
+        if device.type == "cuda":
+            self.host = torch.empty(count, dtype=torch.int64, pin_memory=True)
+            self.event = torch.cuda.Event()
+        else:
+            self.host = torch.empty(count, dtype=torch.int64)
+
+    def send(self, numbers: Tensor) -> None:
+        """Copy numbers [count] int64 to the host; not while others are on their way."""
+        if self.pending:
+            return
+        self.host.copy_(numbers, non_blocking=True)
+        if self.device.type == "cuda":
+            self.event.record(torch.cuda.current_stream(self.device))
+        self.pending = True
+
+    def read(self) -> list[int] | None:
+        """What was sent last, once; None if that is nothing new, or has not arrived."""
+        if not self.pending or (self.device.type == "cuda" and not self.event.query()):
+            return None
+        self.pending = False
+        return self.host.tolist()
+
+
+def capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph is being captured: then nothing may be read."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

@@ -1,0 +1,234 @@
+"""The kernels that project, against the code that all other backends share."""
+
+import pytest
+import torch
+
+from gendr import Camera, Mesh, Renderer, look_at
+from gendr.mesh import cube, icosphere
+from gendr.rendering.geometry import camera_space, depth_limits, screen_surfaces
+from gendr.testing import relative_l2
+
+pytest.importorskip("triton", reason="Triton has no wheels for this platform")
+
+from gendr.rendering.backends.triton import project, tiles
+
+pytestmark = pytest.mark.skipif(
+    not tiles.interpreted() and not torch.cuda.is_available(), reason="needs a GPU or interpreter"
+)
+DEVICE = "cpu" if tiles.interpreted() else "cuda"
+BALL, BOX = icosphere(1).scaled(0.5), cube().scaled(0.3)
+TURNS = (10.0, 80.0, 200.0)
+
+
+@pytest.fixture(params=["small", "as launched"])
+def launch(request, monkeypatch):
+    """Grids of several programs, and loops that turn more than once."""
+    if request.param == "small":
+        small = project.Launch(faces=32, depths=16, lanes=16, corners=2, images=2)
+        monkeypatch.setattr(project, "LAUNCH", small)
+
+
+def one_mesh(vertices):
+    return BALL.to(vertices.device, vertices.dtype).with_vertices(vertices)
+
+
+def three_meshes(vertices):
+    ball = one_mesh(vertices)
+    box = BOX.to(vertices.device, vertices.dtype)
+    return Mesh.batch([ball, box, ball.with_vertices(0.8 * vertices)])
+
+
+def copies(vertices):
+    return one_mesh(vertices).with_vertices(torch.stack([vertices, -vertices, 0.5 * vertices]))
+
+
+SCENES = {
+    "three cameras": (one_mesh, TURNS, 2.7, 1.0, 100.0, False),
+    "clipped": (one_mesh, TURNS, 2.7, 2.5, 100.0, False),
+    "orthographic": (one_mesh, TURNS, 2.7, 2.6, None, True),
+    "many meshes": (three_meshes, TURNS, 2.7, 2.4, 3.0, False),
+    "many meshes, one camera": (three_meshes, TURNS[:1], 2.7, 1.0, 100.0, False),
+    "copies of a mesh": (copies, TURNS, 2.7, None, 2.8, False),
+    "the eye is inside": (one_mesh, TURNS, 0.3, None, None, False),
+    "the scene is near": (one_mesh, TURNS, 0.9, None, None, False),
+    "the scene is far": (one_mesh, TURNS, 300.0, None, None, False),
+}
+
+
+def projected(scene, dtype):
+    """Corners, present, and the gradients of vertices and camera, by the kernels or in float64."""
+    make, turns, distance, near, far, orthographic = SCENES[scene]
+    vertices = BALL.vertices.to(DEVICE, dtype).clone().requires_grad_()
+    turn = torch.tensor(turns, dtype=dtype, device=DEVICE, requires_grad=True)
+    mesh, camera = make(vertices), look_at(distance, 30.0, turn, orthographic=orthographic)
+    if dtype == torch.float32:
+        faces = project.project(mesh, camera, near, far, check=False)
+    else:
+        space = camera_space(mesh, camera)
+        planes = depth_limits(near, far, *space.depths())
+        faces, _ = screen_surfaces(space, *planes, leave_out=False)
+    corners, present = faces.corners, faces.present
+    if corners.shape[1] == 3:
+        corners = torch.cat([corners, corners[:, 2:]], 1)
+    weights = torch.linspace(-1, 1, corners.numel(), dtype=torch.float64).reshape(corners.shape)
+    grads = torch.autograd.grad((corners * weights.to(corners))[present].sum(), (vertices, turn))
+    return corners[present].detach(), present, *grads, faces.offsets
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_polygons_and_gradients_are_those_of_the_shared_code(scene, launch):
+    corners, present, *grads, offsets = projected(scene, torch.float32)
+    want, want_present, *want_grads, want_offsets = projected(scene, torch.float64)
+    assert offsets == want_offsets
+    assert torch.equal(present, want_present)
+    assert present.any()
+    torch.testing.assert_close(corners.double(), want, rtol=2e-5, atol=2e-5)
+    for got, expected in zip(grads, want_grads, strict=True):
+        assert relative_l2(got, expected) < 2e-4
+
+
+@pytest.mark.parametrize("scene", ["clipped", "many meshes"])
+def test_the_same_input_gives_the_same_bits(scene):
+    first, second = (projected(scene, torch.float32) for _ in range(2))
+    for a, b in zip(first[:4], second[:4], strict=True):
+        assert torch.equal(a, b)
+
+
+def test_faces_that_share_a_vertex_have_the_very_same_corner():
+    camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
+    mesh = BALL.to(DEVICE)
+    faces = project.project(mesh, camera, 1.0, 100.0, check=False)
+    images = faces.corners[:, :3].reshape(3, -1, 2)
+    index = mesh.faces.reshape(-1)
+    for corners in images:
+        of_vertex = torch.empty(len(mesh.vertices), 2, device=DEVICE)
+        of_vertex[index] = corners
+        assert torch.equal(of_vertex[index], corners)
+
+
+def test_float64_is_left_to_the_shared_code():
+    mesh = BALL.to(DEVICE, torch.float64)
+    camera = look_at(2.7, 30.0, torch.tensor(TURNS, dtype=torch.float64, device=DEVICE))
+    assert project.project(mesh, camera, 1.0, 100.0, check=False) is None
+
+
+def test_no_cameras_and_no_faces():
+    camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
+    vertices = BALL.vertices.to(DEVICE).clone().requires_grad_()
+    faces = project.project(one_mesh(vertices), camera[:0], None, None, check=False)
+    assert faces.corners.shape == (0, 4, 2)
+    faces.corners.sum().backward()
+    assert torch.equal(vertices.grad, torch.zeros_like(vertices))
+    nothing = Mesh(torch.rand(3, 3, device=DEVICE), torch.empty(0, 3, dtype=torch.int64).to(DEVICE))
+    faces = project.project(nothing, camera, None, None, check=False)
+    assert faces.offsets == (0, 0, 0, 0)
+
+
+def test_only_what_is_wanted_gets_a_gradient():
+    for of_vertices, of_camera in ((True, False), (False, True)):
+        vertices = BALL.vertices.to(DEVICE).clone().requires_grad_(of_vertices)
+        turn = torch.tensor(TURNS, device=DEVICE, requires_grad=of_camera)
+        faces = project.project(one_mesh(vertices), look_at(2.7, 30.0, turn), 1.0, 100.0, False)
+        wanted = vertices if of_vertices else turn
+        (grad,) = torch.autograd.grad(faces.corners.square().sum(), wanted)
+        assert grad.abs().sum() > 0
+
+
+def test_nan_is_reported_by_a_later_call():
+    vertices = BALL.vertices.to(DEVICE).clone()
+    camera = look_at(2.7, 30.0, 0.0, device=DEVICE)
+    mesh = one_mesh(vertices)
+    broken = mesh.with_vertices(vertices.index_fill(0, torch.tensor([3], device=DEVICE), torch.nan))
+    project.project(broken, camera, 1.0, 100.0, check=False)
+    project.project(mesh, camera, 1.0, 100.0, check=True)  # the one before was not asked for
+    faces = project.project(broken, camera, 1.0, 100.0, check=True)
+    seen = (mesh.faces != 3).all(1)
+    assert torch.equal(faces.present, seen)  # faces with NaN are not seen
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+    with pytest.raises(ValueError, match="vertices of a mesh must be finite"):
+        project.project(mesh, camera, 1.0, 100.0, check=True)
+    project.project(mesh, camera, 1.0, 100.0, check=True)
+
+
+def test_a_broken_camera_is_told_from_broken_vertices():
+    camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
+    camera.translation[1, 0] = torch.inf
+    project.project(BALL.to(DEVICE), camera, 1.0, 100.0, check=True)
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+    with pytest.raises(ValueError, match="matrices of a camera must be finite"):
+        project.project(BALL.to(DEVICE), camera[:1], 1.0, 100.0, check=True)
+
+
+@pytest.mark.parametrize("orthographic", [False, True])
+def test_projection_is_kept_until_the_camera_changes(orthographic):
+    camera = look_at(2.7, 30.0, torch.tensor(TURNS), orthographic=orthographic)
+    clip, depth = camera.clip_coordinates(BALL.vertices)
+    points = torch.cat([BALL.vertices, torch.ones(len(BALL.vertices), 1)], 1)
+    got = points @ camera.projection.mT
+    torch.testing.assert_close(got[..., :3], clip)
+    torch.testing.assert_close(got[..., 3], depth)
+    assert camera.projection is camera.projection
+    before = camera.projection.clone()
+    camera.translation.add_(1.0)
+    assert not torch.equal(camera.projection, before)
+    moved = look_at(2.7, 30.0, torch.tensor(TURNS, requires_grad=True))
+    assert moved.projection.requires_grad
+    assert moved.projection is not moved.projection
+
+
+def test_projection_under_inference_mode_serves_gradients_later():
+    camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
+    with torch.inference_mode():
+        project.project(BALL.to(DEVICE), camera, 1.0, 100.0, check=False)
+    vertices = BALL.vertices.to(DEVICE).clone().requires_grad_()
+    project.project(one_mesh(vertices), camera, 1.0, 100.0, False).corners.sum().backward()
+    assert torch.isfinite(vertices.grad).all()
+
+
+def test_operators_say_what_they_are():
+    camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
+    mesh = BOX.to(DEVICE)
+    offsets = [0, *(12 * i for i in range(1, 4))]
+    for near in (1.0, None):
+        given = (
+            mesh.vertices.clone().requires_grad_(), camera.projection, mesh.faces,
+            *mesh.vertex_corners, [0, len(mesh.vertices)], offsets, near, 100.0, False,
+        )  # fmt: skip
+        torch.library.opcheck(
+            project._project, given,
+            test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
+        )  # fmt: skip
+
+
+def test_second_derivatives_are_refused():
+    vertices = BOX.vertices.to(DEVICE).clone().requires_grad_()
+    faces = project.project(
+        BOX.to(DEVICE).with_vertices(vertices), look_at(2.7, 30.0, 0.0, device=DEVICE), 1.0, 9.0,
+        check=False,
+    )  # fmt: skip
+    (grad,) = torch.autograd.grad(faces.corners.square().sum(), vertices, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        grad.sum().backward()
+
+
+def test_vertex_corners_list_every_corner_once_in_order():
+    mesh = Mesh.batch([BALL, BOX])
+    starts, entries = mesh.vertex_corners
+    assert sorted(entries.tolist()) == list(range(3 * len(mesh.faces)))
+    flat = mesh.faces.reshape(-1)
+    for v in range(len(mesh.vertices)):
+        own = entries[starts[v] : starts[v + 1]].tolist()
+        assert own == sorted(own)
+        assert all(flat[e] == v for e in own)
+
+
+def test_surfaces_are_made_only_when_they_are_read(monkeypatch):
+    from gendr.rendering import geometry
+
+    renderer = Renderer(8, backend="triton", near=1.0, far=100.0)
+    camera = Camera.batch([look_at(2.7, 30.0, 0.0, device=DEVICE)])
+    renderer(BOX.to(DEVICE), camera)  # which may look once whether there is anything to be seen
+    monkeypatch.setattr(geometry, "_corners_in_space", lambda *_: pytest.fail("surfaces were made"))
+    _ = renderer(BOX.to(DEVICE), camera).alpha
