@@ -263,8 +263,10 @@ def _options(x: Specialisation) -> dict[str, Any]:
     warps = launch.warps
     if x.kernel.endswith("gradients"):
         warps = launch.block_warps
-    elif x.kernel in ("alpha_tiles", "softmax_tiles", "nearest_tiles"):
+    elif x.kernel in ("alpha_tiles", "softmax_tiles"):
         warps = launch.tile_warps
+    elif x.kernel == "nearest_tiles":
+        warps = 2 * launch.tile_warps
     return options(warps, exact=exact)
 
 

@@ -265,6 +265,43 @@ def test_faces_far_outside_neither_show_nor_break_anything(device):
     assert not grads["vertices"][:, 3:].any()
 
 
+def test_faces_agree_on_the_side_and_the_corners_they_share(device):
+    """In every bit, whichever way round they go: else ties of the maximum would be missed."""
+    from gendr.rendering.backends.triton import shared_kernels as shared
+
+    a, b = torch.tensor([-0.613, 0.117]), torch.tensor([0.591, 0.203])
+    faces = [(a, b, torch.tensor([0.3, 0.9])), (b, a, torch.tensor([0.1, -0.7])), (b, b, a)]
+    corners = torch.stack([torch.stack(x) for x in faces]).to(device)
+    images = tiles.bare_images(1, torch.zeros(1, device=device))
+    tables = tiles.Tables.of(corners, (0, 3), images, ImageSize(8, 8))
+    first, second, flat = tables.edges.cpu()
+    side = slice(shared.DIRECTION.value, shared.DIRECTION.value + 2)
+    middle = slice(shared.MIDDLE.value, shared.MIDDLE.value + 2)
+    assert torch.equal(first[middle], second[middle])
+    assert torch.equal(first[side], -second[side])
+    assert first[shared.OFFSET.value] == -second[shared.OFFSET.value]
+    assert first[shared.HALF.value] == second[shared.HALF.value]
+    length = (b.double() - a.double()).norm()
+    torch.testing.assert_close(first[shared.HALF.value].double() * 2, length, rtol=1e-6, atol=0)
+    assert (first[shared.CEILING.value] > 0, flat[shared.CEILING.value] > 0) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("images", "faces", "size", "tile", "pixels"),
+    [
+        (24, 30720, (64, 64), tiles.SMALL_TILE, tiles.SMALL_BLOCK),
+        (1, 40368, (1024, 1024), (16, 16), tiles.SMALL_BLOCK),
+        (1, 12, (1024, 1024), (16, 16), 128),
+        (0, 0, (64, 64), tiles.SMALL_TILE, tiles.SMALL_BLOCK),
+    ],
+)
+def test_programs_are_as_small_as_images_and_faces(images, faces, size, tile, pixels):
+    fitted = tiles.Launch(fits=True).fitted(images, faces, ImageSize(*size))
+    assert (fitted.tile, fitted.block_pixels) == (tile, pixels)
+    fixed = tiles.Launch((4, 8), 4, 16)
+    assert fixed.fitted(images, faces, ImageSize(*size)) == fixed
+
+
 def test_double_input_gives_double_output_of_single_accuracy(device):
     scene = soup(1, 4, 9)
     results = []

@@ -21,6 +21,8 @@ DEFAULT = [
     Specialisation("alpha_tiles", "uniform", "probabilistic"),
     Specialisation("alpha_gradients", "uniform", "probabilistic"),
     Specialisation("alpha_gradients", "uniform", "probabilistic", scalars=True),
+    Specialisation("alpha_tiles", "uniform", "probabilistic", 4, small=True),
+    Specialisation("alpha_gradients", "uniform", "probabilistic", 4, small=True),
 ]
 # Those of the README.
 SHOWN = [

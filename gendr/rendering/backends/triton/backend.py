@@ -116,6 +116,7 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
         corners, planes.contiguous(), limits.contiguous(), lists.starts, lists.stops, lists.faces,
         out, size.height, size.width,
         N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
-        BLOCK_FACES=launch.block_faces, **tiles.options(launch.tile_warps),
+        # A float64 takes two registers.
+        BLOCK_FACES=launch.block_faces, **tiles.options(2 * launch.tile_warps),
     )  # fmt: skip
     return out.reshape(faces.images, size.height, size.width)

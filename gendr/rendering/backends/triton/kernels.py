@@ -158,8 +158,10 @@ def nothing_joined(
     """(total, other) of `join_face` before the first face."""
     total = per_pixel(tl.float32, TILE_H, TILE_W, BLOCK_FACES)
     if KIND == MAXIMUM:
-        return total, per_pixel(tl.int32, TILE_H, TILE_W, BLOCK_FACES)
-    return total, total + 1.0
+        other = per_pixel(tl.int32, TILE_H, TILE_W, BLOCK_FACES)
+    else:
+        other = total + 1.0
+    return total, other
 
 
 @triton.jit

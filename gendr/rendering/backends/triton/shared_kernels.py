@@ -60,6 +60,7 @@ PRODUCT = tl.constexpr(3)
 ABSENT = tl.constexpr(1e17)
 SHORTEST = tl.constexpr(1e-36)  # an edge whose squared length is below it is a point
 _FAR = tl.constexpr(1e30)
+_CORNERS = tl.constexpr(4)  # the number of corner 0 among what may be nearest; sides come first
 
 
 # -------------------------------------------------------------------------------------------------
@@ -113,8 +114,10 @@ def tile_pixels(
     x = _centre(column, width, side, dtype)
     y = _centre(height - 1 - row, height, side, dtype)
     if BLOCK_FACES > 1:
-        return image, pixels, on, x[None, None, :], y[None, :, None]
-    return image, pixels, on, x[None, :], y[:, None]
+        x, y = x[None, None, :], y[None, :, None]
+    else:
+        x, y = x[None, :], y[:, None]
+    return image, pixels, on, x, y
 
 
 @triton.jit
@@ -123,8 +126,10 @@ def per_pixel(
 ):
     """Zeros for every pixel of a tile, and for every face of a block of faces."""
     if BLOCK_FACES > 1:
-        return tl.zeros([BLOCK_FACES, TILE_H, TILE_W], dtype)
-    return tl.zeros([TILE_H, TILE_W], dtype)
+        zeros = tl.zeros([BLOCK_FACES, TILE_H, TILE_W], dtype)
+    else:
+        zeros = tl.zeros([TILE_H, TILE_W], dtype)
+    return zeros
 
 
 @triton.jit
@@ -475,7 +480,8 @@ def load_face(edges, f, N: tl.constexpr):
 def nearest_feature(x, y, face, N: tl.constexpr):
     """The signed distance of points to one face, and what is nearest to them, for `add_moves`.
 
-    The distance is that of `distance`, in every bit.
+    The distance is that of `distance`, in every bit. What is nearest: the number of a side, or
+    _CORNERS more than that of a corner; the position along the side; the square to the corner.
     """
     first, second, third, fourth, ceiling, four, _ = face
     h0, t0, v0, q0 = to_side(x, y, first)
@@ -484,7 +490,9 @@ def nearest_feature(x, y, face, N: tl.constexpr):
     low = tl.minimum(tl.minimum(tl.minimum(h0, ceiling), h1), h2)
     strip = tl.minimum(tl.minimum(v0, v1), v2)
     square = tl.minimum(tl.minimum(q0, q1), q2)
-    h3, t3, q3 = h2, t2, q2
+    # Of several that are equally near the first counts.
+    side, along = tl.where(h1 == low, 1, 2), tl.where(h1 == low, t1, t2)
+    corner = tl.where(q1 == square, 1, 2)
     if N == 4:
         if four:
             h3, t3, v3, q3 = to_side(x, y, fourth)
@@ -493,10 +501,14 @@ def nearest_feature(x, y, face, N: tl.constexpr):
                 tl.minimum(strip, v3),
                 tl.minimum(square, q3),
             )
-    at_side = (low >= 0.0) | (strip <= 0.0)
-    heights, alongs, squares = (h0, h1, h2, h3), (t0, t1, t2, t3), (q0, q1, q2, q3)
-    feature = heights, alongs, squares, low, square, at_side
-    return signed_distance(low, strip, square), feature
+            side, along = tl.where(h2 == low, 2, 3), tl.where(h2 == low, t2, t3)
+            side, along = tl.where(h1 == low, 1, side), tl.where(h1 == low, t1, along)
+            corner = tl.where(q1 == square, 1, tl.where(q2 == square, 2, 3))
+    side, along = tl.where(h0 == low, 0, side), tl.where(h0 == low, t0, along)
+    corner = _CORNERS + tl.where(q0 == square, 0, corner)
+    # The direction of what is very near is lost.
+    which = tl.where((low >= 0.0) | (strip <= 0.0), side, tl.where(square > 1e-36, corner, -1))
+    return signed_distance(low, strip, square), (which, along, square)
 
 
 @triton.jit
@@ -507,8 +519,10 @@ def no_moves(zeros):
 
 
 @triton.jit
-def _add_to(sums, of_side, of_corner, along, x, y, side):
+def _add_to(sums, k, which, move, along, away, x, y, side):
     to_side, turned, corner_x, corner_y = sums
+    of_side = tl.where(which == k, move, 0.0)
+    of_corner = tl.where(which == _CORNERS + k, away, 0.0)
     return (
         to_side + of_side,
         turned + of_side * along,
@@ -539,28 +553,14 @@ def add_moves(sums, move, x, y, face, feature, N: tl.constexpr):
     """
     s0, s1, s2, s3 = sums
     first, second, third, fourth, _, four, _ = face
-    heights, alongs, squares, low, square, at_side = feature
-    tiny = 1e-36  # of what is nearer the direction is lost
-    at_corner = (square > tiny) & (at_side == 0)
-    away = move * tl.rsqrt(tl.where(at_corner, square, 1.0))
-    # Of several that are equally near the first counts.
-    side, corner = at_side & (heights[0] == low), at_corner & (squares[0] == square)
-    no_side, no_corner = at_side & (heights[0] != low), at_corner & (squares[0] != square)
-    s0 = _add_to(s0, tl.where(side, move, 0.0), tl.where(corner, away, 0.0), alongs[0], x, y, first)
-    side, corner = no_side & (heights[1] == low), no_corner & (squares[1] == square)
-    no_side, no_corner = no_side & (heights[1] != low), no_corner & (squares[1] != square)
-    s1 = _add_to(
-        s1, tl.where(side, move, 0.0), tl.where(corner, away, 0.0), alongs[1], x, y, second
-    )
-    side, corner = no_side & (heights[2] == low), no_corner & (squares[2] == square)
-    s2 = _add_to(s2, tl.where(side, move, 0.0), tl.where(corner, away, 0.0), alongs[2], x, y, third)
+    which, along, square = feature
+    away = move * tl.rsqrt(tl.where(which >= _CORNERS, square, 1.0))
+    s0 = _add_to(s0, 0, which, move, along, away, x, y, first)
+    s1 = _add_to(s1, 1, which, move, along, away, x, y, second)
+    s2 = _add_to(s2, 2, which, move, along, away, x, y, third)
     if N == 4:
-        no_side, no_corner = no_side & (heights[2] != low), no_corner & (squares[2] != square)
         if four:
-            side, corner = no_side & (heights[3] == low), no_corner & (squares[3] == square)
-            s3 = _add_to(
-                s3, tl.where(side, move, 0.0), tl.where(corner, away, 0.0), alongs[3], x, y, fourth
-            )
+            s3 = _add_to(s3, 3, which, move, along, away, x, y, fourth)
     return s0, s1, s2, s3
 
 

@@ -243,7 +243,6 @@ def softmax_gradients(
     at = images + b * IMAGE_COLUMNS
     x0, y0, across, count = face_box(boxes, f)
     inverse = tl.div_rn(1.0, across.to(tl.float32))
-    face = load_face(edges, f, 3)
     inverse_scale, squared, art, shift, mirrored, shape, constant = load_image(at)
     cutoff, rate, psi = tl.load(at + CUTOFF), tl.load(at + RATE), tl.load(at + PSI)
     base, here = corners + f * 6, attributes + f * ATTRIBUTES
@@ -261,14 +260,15 @@ def softmax_gradients(
     to_r0, to_g0, to_l0, to_r1, to_g1, to_l1 = zeros, zeros, zeros, zeros, zeros, zeros
     to_r2, to_g2, to_l2 = zeros, zeros, zeros
     of_scale, of_shift, of_shape, of_rate = zeros, zeros, zeros, zeros
-    moves = no_moves(zeros)
+    mirror = tl.where(mirrored, -1.0, 1.0)
     lanes = tl.arange(0, BLOCK)
     k, last = first + share * BLOCK, tl.minimum(last, count)
     row, column = k // across, k % across
     while k < last:
         valid = lanes < last - k
         pixels, x, y = box_pixels(row, column, lanes, b, x0, y0, across, inverse, height, width)
-        d, feature = nearest_feature(x, y, face, 3)
+        # Rows are read again for every block of pixels: registers are scarce here.
+        d, feature = nearest_feature(x, y, load_face(edges, f, 3), 3)
         u, slope = argument(d, inverse_scale, squared, art)
         z_law = u + shift
         a, _ = coverage(z_law, mirrored, shape, constant, CDF)
@@ -292,7 +292,12 @@ def softmax_gradients(
         # Coverage: the distance, the law, its parameters.
         on_a = tl.where(kept, on_s * shine, 0.0)
         on_law = on_a * PDF(z_law, shape, constant)
-        moves = add_moves(moves, on_law * slope, x, y, face, feature, 3)
+        # Colours move the corners too: these sums are the corners' at once.
+        face = load_face(edges, f, 3)
+        moves = add_moves(no_moves(zeros), on_law * slope, x, y, face, feature, 3)
+        x_a, y_a, x_b, y_b, x_c, y_c, _, _ = moved_corners(moves, face, mirror, 3)
+        to_ax, to_ay, to_bx = to_ax + x_a, to_ay + y_a, to_bx + x_b
+        to_by, to_cx, to_cy = to_by + y_b, to_cx + x_c, to_cy + y_c
         on_exponent = on_s * s
         if SCALARS:
             of_scale += on_law * u
@@ -330,10 +335,6 @@ def softmax_gradients(
         to_cy += on_0 * (bx - x) + on_1 * (x - ax)
         k += shares * BLOCK
         row, column = advanced(row, column, shares * BLOCK, across, inverse)
-    mirror = tl.where(mirrored, -1.0, 1.0)
-    x_a, y_a, x_b, y_b, x_c, y_c, _, _ = moved_corners(moves, face, mirror, 3)
-    to_ax, to_ay, to_bx = to_ax + x_a, to_ay + y_a, to_bx + x_b
-    to_by, to_cx, to_cy = to_by + y_b, to_cx + x_c, to_cy + y_c
     out = row_of(grad_corners, program, share, 6, ATOMIC)
     put_three(out, to_ax, to_ay, to_bx, ATOMIC)
     put_three(out + 3, to_by, to_cx, to_cy, ATOMIC)
