@@ -68,6 +68,8 @@ _POINTERS = {torch.float32: "*fp32", torch.int32: "*i32"}
 _OTHERS = {
     ("list_tiles", "ends"): "*i64",
     ("scan_tiles", "needed"): "*i64",
+    ("alpha_tiles", "totals"): "*fp32",
+    ("join_segments", "totals"): "*fp32",
     ("softmax_gradients", "totals"): "*fp32",
     ("softmax_tiles", "totals"): "*fp32",
     ("nearest_tiles", "corners"): "*fp64",
@@ -139,6 +141,8 @@ def specialisations() -> Iterator[Specialisation]:
         yield Specialisation("nearest_tiles", sides=sides, small=True)
     for kernel in LISTING:
         yield Specialisation(kernel)
+    for family in families():
+        yield Specialisation("join_segments", USUAL[0], family)  # of any law
     for law in laws():
         for small in (False, True):
             yield Specialisation("softmax_tiles", law, small=small)
@@ -200,6 +204,7 @@ def constants(x: Specialisation) -> dict[str, Any]:
         "BLOCK_FACES": launch.block_faces,
         "BLOCK": 128 if x.kernel == "face_tables" else launch.block_pixels,
         "ATOMIC": False,
+        "SEGMENT": 256,
     }
     every |= LISTING.get(x.kernel, {})
     if x.law:

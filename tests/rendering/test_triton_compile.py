@@ -19,6 +19,7 @@ DEFAULT = [
     Specialisation("softmax_tiles", "uniform"),
     Specialisation("softmax_gradients", "uniform"),
     Specialisation("alpha_tiles", "uniform", "probabilistic"),
+    Specialisation("join_segments", "uniform", "probabilistic"),
     Specialisation("alpha_gradients", "uniform", "probabilistic"),
     Specialisation("alpha_gradients", "uniform", "probabilistic", scalars=True),
 ]

@@ -230,6 +230,11 @@ class Lists:
     segments: Tensor  # [B tiles] int32
     tile_of_segment: Tensor  # [extra] int32, -1 for programs without work
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """As the kernel of silhouettes takes them."""
+        return self.starts, self.stops, self.faces, self.segments, self.tile_of_segment
+
 
 def tile_lists(tables: Tables, tiling: Tiling) -> Lists:
     """The faces of every tile.
