@@ -11,7 +11,7 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 import gendr
 from gendr.mesh import icosphere
-from gendr.rendering.backends.triton import capacity, tiles
+from gendr.rendering.backends.triton import capacity, recipes, tiles
 from gendr.rendering.geometry import ImageSize
 from gendr.testing import soup
 from gendr.testing.races import checked_launches, random_grid_order
@@ -220,6 +220,21 @@ def test_the_same_bits_come_out_whatever_room_there_is(monkeypatch, family):
     assert want.any()
     for got in (image(entries=0.5, segments=1), image(segments=0), image(walked=99)):
         assert torch.equal(got, want)
+
+
+def test_tables_are_float32_whatever_the_default():
+    """Kernels are compiled for float32: a table of another type would not go with them."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert tiles.bare_images(2, torch.ones(2, device=DEVICE)).dtype == torch.float32
+        assert (
+            recipes.image_table(
+                "uniform/probabilistic", torch.ones(2, 1, dtype=torch.float32, device=DEVICE), 1e-6
+            ).dtype
+            == torch.float32
+        )
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 # -- pieces of large faces
