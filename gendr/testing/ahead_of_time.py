@@ -84,6 +84,8 @@ _OTHERS = {
     ("project_gradients", "images"): "i32",
     ("project_gradients", "near"): "fp32",
     ("scan_tiles", "needed"): "*i64",
+    ("alpha_tiles", "totals"): "*fp32",
+    ("join_segments", "totals"): "*fp32",
     ("softmax_gradients", "totals"): "*fp32",
     ("softmax_tiles", "totals"): "*fp32",
     ("nearest_tiles", "corners"): "*fp64",
@@ -155,6 +157,8 @@ def specialisations() -> Iterator[Specialisation]:
         yield Specialisation("nearest_tiles", sides=sides, small=True)
     for kernel in (*LISTING, *PROJECTING):
         yield Specialisation(kernel)
+    for family in families():
+        yield Specialisation("join_segments", USUAL[0], family)  # of any law
     for law in laws():
         for small in (False, True):
             yield Specialisation("softmax_tiles", law, small=small)
@@ -222,6 +226,7 @@ def constants(x: Specialisation) -> dict[str, Any]:
         "BLOCK_FACES": launch.block_faces,
         "BLOCK": 128 if x.kernel == "face_tables" else launch.block_pixels,
         "ATOMIC": False,
+        "SEGMENT": 256,
     }
     every |= LISTING.get(x.kernel, {}) | PROJECTING.get(x.kernel, {})
     # All that the kernels can do, but not what the others need less of: both planes are not given.

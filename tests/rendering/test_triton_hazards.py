@@ -30,7 +30,7 @@ def _small_launches(monkeypatch):
     known = {field.name for field in fields(tiles.LAUNCH)}
     small = {name: value for name, value in SMALL.items() if name in known}
     monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, **small))
-    for name, value in {"PIECE": 24, "PIECES": 4, "_WHOLE": 0}.items():
+    for name, value in {"PIECE": 24, "PIECES": 4, "_WHOLE": 0, "SEGMENT": 4}.items():
         monkeypatch.setattr(tiles, name, value)
 
 
@@ -98,7 +98,7 @@ def user_law(name):
 
 
 SCENES = {
-    "lists": lambda name: silhouette(name, "logistic", "probabilistic", 6, 0.1, 0.01),
+    "lists": lambda name: silhouette(name, "logistic", "probabilistic", 8, 0.2, 0.02),
     "walks": lambda name: silhouette(name, "gamma(shape=1.7)", "yager(p=2)"),
     "max": lambda name: silhouette(name, "uniform", "max"),
     "mean": lambda name: silhouette(name, "cauchy.squared", "average", scale=0.03),

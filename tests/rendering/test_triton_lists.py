@@ -11,8 +11,9 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 import gendr
 from gendr.mesh import icosphere
-from gendr.rendering.backends.triton import capacity, tiles
+from gendr.rendering.backends.triton import capacity, recipes, tiles
 from gendr.rendering.geometry import ImageSize
+from gendr.testing import soup
 from gendr.testing.races import checked_launches, random_grid_order
 
 pytestmark = pytest.mark.skipif(
@@ -199,6 +200,41 @@ def test_no_race_and_any_order_of_programs_gives_the_same_lists():
     assert found == searched(boxes, offsets, tiling)
     assert watch.kernels == ["count_faces", "prefix_chunks", "scan_tiles", "fill_lists"]
     assert watch.programs[0] > 10
+
+
+@pytest.mark.parametrize("family", ["probabilistic", "max"])
+def test_the_same_bits_come_out_whatever_room_there_is(monkeypatch, family):
+    """All of it, half of it, no extra programs, no lists at all."""
+    scene = soup(1, 12, 3, size=0.5).float().to(DEVICE)
+    monkeypatch.setattr(tiles, "SEGMENT", 4)
+
+    def image(walked=0, entries=1.0, segments=20):
+        launch = replace(tiles.LAUNCH, tile=(8, 8), block_faces=1, walked=walked, fits=False)
+        monkeypatch.setattr(tiles, "LAUNCH", launch)
+        monkeypatch.setattr(
+            tiles, "room_now", lambda room, totals: (int(entries * totals.sum()), segments)
+        )
+        return gendr.silhouette(scene, (9, 10), "logistic", family, 0.05, backend="triton")
+
+    want = image()
+    assert want.any()
+    for got in (image(entries=0.5, segments=1), image(segments=0), image(walked=99)):
+        assert torch.equal(got, want)
+
+
+def test_tables_are_float32_whatever_the_default():
+    """Kernels are compiled for float32: a table of another type would not go with them."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert tiles.bare_images(2, torch.ones(2, device=DEVICE)).dtype == torch.float32
+        assert (
+            recipes.image_table(
+                "uniform/probabilistic", torch.ones(2, 1, dtype=torch.float32, device=DEVICE), 1e-6
+            ).dtype
+            == torch.float32
+        )
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 # -- pieces of large faces

@@ -98,14 +98,24 @@ def _forward(
     out, rest = corners.new_empty(pixels), corners.new_empty(pixels)
     ties = corners.new_empty(pixels if recipe.is_exact else 0, dtype=torch.int32)
     lists = tiles.tile_lists(tables, tiling)
+    extra, every = len(lists.tile_of_segment), len(lists.starts)
+    totals, others = (out.new_empty(extra * tiling.height * tiling.width) for _ in range(2))
+    functions, options = recipe.forward(), tiles.options(launch.tile_warps, exact=recipe.is_exact)
+    sizes = {
+        "TILE_H": tiling.height, "TILE_W": tiling.width, "SEGMENT": tiles.SEGMENT, **options,
+    }  # fmt: skip
     tiles.run(
-        kernels.alpha_tiles, (len(lists.starts),), corners.device,
-        tables.edges, images, lists.starts, lists.stops, lists.faces, out, rest, ties,
-        *size, **recipe.forward(),
-        N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
-        BLOCK_FACES=launch.block_faces,
-        **tiles.options(launch.tile_warps, exact=recipe.is_exact),
+        kernels.alpha_tiles, (every + extra,), corners.device,
+        tables.edges, tables.boxes, images, *lists.tensors, out, rest, ties, totals, others,
+        every, *size, **functions, N=corners.shape[1], BLOCK_FACES=launch.block_faces, **sizes,
     )  # fmt: skip
+    if extra:
+        tiles.run(
+            kernels.join_segments, (extra,), corners.device,
+            images, lists.starts, lists.stops, lists.segments, lists.tile_of_segment,
+            out, rest, ties, totals, others, *size,
+            INVERSE=functions["INVERSE"], KIND=functions["KIND"], **sizes,
+        )  # fmt: skip
     return out, rest, ties, tables.edges, tables.boxes, made
 
 

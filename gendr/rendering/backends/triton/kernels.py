@@ -43,6 +43,7 @@ from gendr.rendering.backends.triton.shared_kernels import (
     listed_faces,
     load_face,
     load_image,
+    meets_tile,
     moved_corners,
     nearest_feature,
     no_moves,
@@ -124,7 +125,7 @@ def join_face(
         image: from `load_image`.
         cutoff: what coverage must exceed to count.
         p: of the family.
-        total: what `joined_parts` makes alpha of, from zeros on.
+        total: what `finished` makes alpha of, from zeros on.
         other: for PRODUCT the rest, from ones on; for MAXIMUM how many faces reach it.
         CDF: of the law.
         GENERATOR: of the family, if it is ARCHIMEDEAN.
@@ -157,28 +158,46 @@ def nothing_joined(
 ):
     """(total, other) of `join_face` before the first face."""
     total = per_pixel(tl.float32, TILE_H, TILE_W, BLOCK_FACES)
+    other = total + 1.0
     if KIND == MAXIMUM:
         other = per_pixel(tl.int32, TILE_H, TILE_W, BLOCK_FACES)
-    else:
-        other = total + 1.0
     return total, other
 
 
 @triton.jit
-def joined_parts(
-    total, other, p, INVERSE: tl.constexpr, KIND: tl.constexpr, BLOCK_FACES: tl.constexpr
-):
-    """Alpha, 1 - alpha and how many faces reach the maximum, of `total` and `other`; see above."""
+def joined_block(total, other, KIND: tl.constexpr, BLOCK_FACES: tl.constexpr):
+    """(total, other) of a tile, of those of faces that were summed up side by side."""
     if BLOCK_FACES > 1:
         if KIND == MAXIMUM:
-            A = tl.max(total, 0)
-            other = tl.sum(tl.where(total == A[None], other, 0), 0)
+            most = tl.max(total, 0)
+            other = tl.sum(tl.where(total == most[None], other, 0), 0)
+            total = most
         elif KIND == PRODUCT:
-            A, other = joined_lanes(total, other, BLOCK_FACES)
+            total, other = joined_lanes(total, other, BLOCK_FACES)
         else:
-            A, other = tl.sum(total, 0), tl.sum(other, 0)
+            total, other = tl.sum(total, 0), tl.sum(other, 0)
+    return total, other
+
+
+@triton.jit
+def joined_segments(total, other, next_total, next_other, KIND: tl.constexpr):
+    """(total, other) of a segment of faces and of the next one, together."""
+    if KIND == MAXIMUM:
+        tied = tl.where(next_total == total, other + next_other, other)
+        other = tl.where(next_total > total, next_other, tied)
+        total = tl.maximum(total, next_total)
+    elif KIND == PRODUCT:
+        total += next_total * other
+        other *= next_other
     else:
-        A = total
+        total += next_total
+    return total, other
+
+
+@triton.jit
+def finished(total, other, p, INVERSE: tl.constexpr, KIND: tl.constexpr):
+    """Alpha and 1 - alpha, of (total, other) of all faces of a tile."""
+    A = total
     if KIND == MAXIMUM:
         S = 1.0 - A
     elif KIND == MEAN:
@@ -189,41 +208,117 @@ def joined_parts(
         A = tl.where(S < 0.5, 1.0 - S, A)  # at most 1
     else:
         A, S = INVERSE(A, p)
-    return A, S, other
+    return A, S
 
 
-@triton.jit(do_not_specialize=["height", "width"])
+@triton.jit
+def of_segment(segment, TILE_H: tl.constexpr, TILE_W: tl.constexpr):
+    """Where `alpha_tiles` writes the pixels [TILE_H, TILE_W] of a segment."""
+    pixels = tl.arange(0, TILE_H)[:, None] * TILE_W + tl.arange(0, TILE_W)[None, :]
+    return segment.to(tl.int64) * (TILE_H * TILE_W) + pixels
+
+
+@triton.jit(
+    do_not_specialize=["every", "height", "width"],
+    # Or they are stored in another layout than the images.
+    do_not_specialize_on_alignment=["totals", "others"],
+)
 def alpha_tiles(
-    edges, images, starts, stops, list_of_faces, alpha, rest, ties,
-    height, width,
+    edges, boxes, images, starts, stops, list_of_faces, segments, tile_of_segment,
+    alpha, rest, ties, totals, others, every, height, width,
     CDF: tl.constexpr, GENERATOR: tl.constexpr, INVERSE: tl.constexpr, KIND: tl.constexpr,
     N: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK_FACES: tl.constexpr,
+    SEGMENT: tl.constexpr,
 ):  # fmt: skip
     """Alpha, 1 - alpha and, for the maximum, the number of faces that reach it.
 
-    The faces of tile i are list_of_faces[starts[i] : stops[i]], or where starts[i] is negative the
-    faces -1 - starts[i] .. stops[i] - 1.
+    The faces of tile i are list_of_faces[starts[i] : stops[i]], or where starts[i] is negative
+    those of -1 - starts[i] .. stops[i] - 1 whose boxes meet the tile. They are summed up in
+    segments of SEGMENT faces, whoever does it, so that the same bits come out.
+
+    Programs 0 .. every - 1 are the tiles. If a tile's segments are numbered from segments[i] >= 0
+    on, its program takes the first, and leaves (total, other) where the results will be; the extra
+    program every + e takes segment e, of tile_of_segment[e], and writes to totals[e] and others[e].
+    `join_segments` does the rest.
     """
     program = tl.program_id(0)
-    b, pixels, on, x, y = tile_pixels(
-        program, height, width, tl.float32, TILE_H, TILE_W, BLOCK_FACES
-    )
+    extra = program - every
+    tile = tl.load(tile_of_segment + extra, extra >= 0, 0)
+    tile = tl.where(extra < 0, program, tile)
+    idle, tile = tile < 0, tl.maximum(tile, 0)
+    b, pixels, on, x, y = tile_pixels(tile, height, width, tl.float32, TILE_H, TILE_W, BLOCK_FACES)
     row = images + b * IMAGE_COLUMNS
     image, p, cutoff = load_image(row), tl.load(row + FAMILY_P), tl.load(row + CUTOFF)
-    total, other = nothing_joined(KIND, TILE_H, TILE_W, BLOCK_FACES)
-    k, stop, listed = list_of_tile(starts, stops, program)
-    while k < stop:
-        f, valid = listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES)
-        total, other = join_face(
-            x, y, edges, f, valid, image, cutoff, p, total, other,
-            CDF, GENERATOR, KIND, N, BLOCK_FACES,
-        )  # fmt: skip
-        k += BLOCK_FACES
-    A, S, other = joined_parts(total, other, p, INVERSE, KIND, BLOCK_FACES)
-    tl.store(alpha + pixels, A, on)
-    tl.store(rest + pixels, S, on)
+    k, stop, listed = list_of_tile(starts, stops, tile)
+    segment = tl.load(segments + tile)
+    if segment >= 0:
+        k += tl.where(extra < 0, 0, extra - segment + 1) * SEGMENT
+        stop = tl.minimum(stop, k + SEGMENT)
+    stop = tl.where(idle, k, stop)
+    total = tl.zeros([TILE_H, TILE_W], tl.float32)
+    other = total + 1.0
     if KIND == MAXIMUM:
-        tl.store(ties + pixels, other, on)
+        other = tl.zeros([TILE_H, TILE_W], tl.int32)
+    while k < stop:
+        part, part_other = nothing_joined(KIND, TILE_H, TILE_W, BLOCK_FACES)
+        n = 0
+        while (n < SEGMENT) & (k < stop):
+            f, valid = listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES)
+            if listed:
+                n += BLOCK_FACES
+            else:
+                valid = valid & meets_tile(boxes, f, tile, height, width, TILE_H, TILE_W)
+                n += BLOCK_FACES if BLOCK_FACES > 1 else valid.to(tl.int32)
+            part, part_other = join_face(
+                x, y, edges, f, valid, image, cutoff, p, part, part_other,
+                CDF, GENERATOR, KIND, N, BLOCK_FACES,
+            )  # fmt: skip
+            k += BLOCK_FACES
+        part, part_other = joined_block(part, part_other, KIND, BLOCK_FACES)
+        total, other = joined_segments(total, other, part, part_other, KIND)
+    if extra >= 0:
+        at = of_segment(extra, TILE_H, TILE_W)
+        tl.store(totals + at, total)
+        tl.store(others + at, other.to(tl.float32))
+    else:
+        A, S = finished(total, other, p, INVERSE, KIND)
+        if segment >= 0:
+            A, S = total, other.to(tl.float32)
+        tl.store(alpha + pixels, A, on)
+        tl.store(rest + pixels, S, on)
+        if KIND == MAXIMUM:
+            tl.store(ties + pixels, other, on)
+
+
+@triton.jit(do_not_specialize=["height", "width"])
+def join_segments(
+    images, starts, stops, segments, tile_of_segment, alpha, rest, ties, totals, others,
+    height, width,
+    INVERSE: tl.constexpr, KIND: tl.constexpr, TILE_H: tl.constexpr, TILE_W: tl.constexpr,
+    SEGMENT: tl.constexpr,
+):  # fmt: skip
+    """What `alpha_tiles` writes, of tiles with several segments; in their order."""
+    program = tl.program_id(0)
+    tile = tl.load(tile_of_segment + program)
+    if tile >= 0:
+        if tl.load(segments + tile) == program:
+            b, pixels, on, _x, _y = tile_pixels(tile, height, width, tl.float32, TILE_H, TILE_W, 1)
+            p = tl.load(images + b * IMAGE_COLUMNS + FAMILY_P)
+            total, other = tl.load(alpha + pixels, on, 0.0), tl.load(rest + pixels, on, 1.0)
+            more = (tl.load(stops + tile) - tl.load(starts + tile) - 1) // SEGMENT
+            at = of_segment(program, TILE_H, TILE_W)
+            k = 0
+            while k < more:
+                total, other = joined_segments(
+                    total, other, tl.load(totals + at), tl.load(others + at), KIND
+                )
+                at += TILE_H * TILE_W
+                k += 1
+            A, S = finished(total, other, p, INVERSE, KIND)
+            tl.store(alpha + pixels, A, on)
+            tl.store(rest + pixels, S, on)
+            if KIND == MAXIMUM:
+                tl.store(ties + pixels, other.to(tl.int32), on)
 
 
 @triton.jit

@@ -140,6 +140,17 @@ def list_of_tile(starts, stops, tile):
 
 
 @triton.jit
+def meets_tile(boxes, f, tile, height, width, TILE_H: tl.constexpr, TILE_W: tl.constexpr):
+    """Whether the boxes of faces meet a tile: those that its list would name."""
+    columns = (width + TILE_W - 1) // TILE_W
+    local = tile % ((height + TILE_H - 1) // TILE_H * columns)
+    top, left = local // columns * TILE_H, local % columns * TILE_W
+    box = boxes + f * 4
+    aside = (tl.load(box) < left + TILE_W) & (tl.load(box + 1) > left)
+    return aside & (tl.load(box + 2) < top + TILE_H) & (tl.load(box + 3) > top)
+
+
+@triton.jit
 def listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES: tl.constexpr):
     """The faces of a tile from entry k < stop on, and which entries there are.
 

@@ -87,9 +87,10 @@ def set_atomic(atomic: bool) -> None:
     """Whether gradients of few, large faces may be added up by atomics, in any order.
 
     Off by default: a face's gradient is then summed in a fixed order, and the same input gives the
-    same bits. A face is usually one program's work, so that nothing is left to add; only where
-    there are fewer than `LAUNCH.programs` faces are several programs put to one, and then atomics
-    save one small sum over them. The forward pass has no atomics.
+    same bits. A face is usually one program's work, so that nothing is left to add; only in images
+    of a few thousand pixels with fewer than `LAUNCH.programs` faces are several programs put to one
+    face, and then atomics save one small sum over them. Pieces of faces in larger images are joined
+    without atomics, and the forward pass has none.
     `torch.use_deterministic_algorithms(True)` overrules it.
     """
     global _atomic
@@ -229,6 +230,11 @@ class Lists:
     faces: Tensor  # [entries] int32
     segments: Tensor  # [B tiles] int32
     tile_of_segment: Tensor  # [extra] int32, -1 for programs without work
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """As the kernel of silhouettes takes them."""
+        return self.starts, self.stops, self.faces, self.segments, self.tile_of_segment
 
 
 def tile_lists(tables: Tables, tiling: Tiling) -> Lists:
