@@ -772,7 +772,7 @@ def _benchmark(module: str, place: Place, report: Report, calls: dict[str, list[
 
 @contextmanager
 def _without_limits() -> Generator[None]:
-    """Limits of the device as they happen to be, and one distribution: a CPU measures for long."""
+    """No limits of the device, no memory and one distribution: a CPU measures them for long."""
     import speed
 
     limits = speed.Limits(1e9, 1e9, 1.0)
@@ -780,6 +780,7 @@ def _without_limits() -> Generator[None]:
     with (
         mock.patch.object(speed.Limits, "of", return_value=limits),
         mock.patch.object(speed, "SCALES", one),
+        mock.patch.object(speed, "peak_memory", return_value=None),  # of another process
     ):
         yield
 
