@@ -146,7 +146,7 @@ def _forked(name: str, place: Place) -> int:
     status = 2
     try:
         os.setsid()
-        log = os.open(_log(name, place), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        log = os.open(_log(name, place), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         for stream in (1, 2):
             os.dup2(log, stream)
         status = run_stage(name, place)
