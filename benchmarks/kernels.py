@@ -4,7 +4,13 @@
 
 Registers, spills, shared memory, size and time of each go to docs/results/kernels.csv, row by row:
 a run that was stopped goes on where it was, and only what has changed since is compiled again.
-`--check` compiles so many pairs that are not in the table, and says how near the table is to them.
+With another Triton, in a folder of its own, say where the table goes:
+
+    pip download --no-deps triton==3.6.0 && python -m zipfile -e triton-3.6.0-*.whl FOLDER
+    PYTHONPATH=FOLDER python benchmarks/kernels.py --table kernels-3.6.csv
+
+and `chmod +x FOLDER/triton/backends/nvidia/bin/*`. `--check` compiles so many pairs that are not in
+the table, and says how near the table is to them.
 """
 
 from __future__ import annotations
@@ -159,9 +165,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", default="", help="kernels whose description has this text")
+    parser.add_argument("--table", type=Path, default=TABLE, metavar="FILE", help="default: above")
     parser.add_argument("--check", type=int, default=0, metavar="N", help="pairs to compile too")
     args = parser.parse_args()
-    rows = complete(TABLE, args.processes, args.only)
+    rows = complete(args.table, args.processes, args.only)
     print(summary(rows))
     if args.check:
         print(check(rows, args.check, args.processes))

@@ -3,6 +3,7 @@
     python benchmarks/sorting.py                              # everything, printed; minutes
     python benchmarks/sorting.py --cases bitonic --repeat 20  # some
     python benchmarks/sorting.py --out docs/results --docs    # what the documentation shows
+    python benchmarks/sorting.py --plans                      # programs and memory on a GPU
 
 A case is a method, a batch and n. What is timed is the way from the values to the permutation
 matrix (to the ranks for `permutahedron`, which has none) and back to the gradient of the values,
@@ -37,6 +38,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
+from unittest import mock
 
 import speed
 import torch
@@ -352,6 +354,40 @@ def probe(case: Case, implementation: str, device: str) -> int | None:
     return speed.resident_bytes("VmHWM") - before
 
 
+# -- without a GPU
+
+PLANS = tuple((name, *of) for name in ("odd_even", "bitonic") for of in (
+    (100, 32), (100, 128), (8, 256), (1, 512), (1, 1024), (16, 1024), (1, 2048),
+))  # fmt: skip
+
+
+def plans() -> list[str]:
+    """How the Triton backend cuts the gradient of P on a GPU, which need not be there."""
+    os.environ["TRITON_INTERPRET"] = "0"  # before the first import of Triton
+    from gendr.sorting.backends.triton import backend
+
+    found: list[dict[str, Any]] = []
+
+    def noted(kernel: Any, grid: Any, device: Any, *args: Any, **constants: Any) -> None:
+        given = dict(zip(kernel.arg_names, args, strict=False))
+        scratch = (given[x].nbytes for x in ("wires", "differences") if x in given)
+        row = given | constants | {"programs": grid[0], "scratch": sum(scratch)}
+        found.append(row | {"gates": given["grad_keep"].nbytes})
+
+    rows: list[list[str]] = []
+    for name, batch, n in PLANS:
+        wires = network(name, n)
+        keep = torch.empty(batch, wires.size, device="meta")
+        with mock.patch.object(backend, "run", noted):
+            backend.carry_backward(keep, keep, wires, None, keep.new_empty(batch, n, n))
+        x = found[-1]
+        counts = (x["COLUMNS"], x["shares"], x["programs"], x.get("segments", 1))
+        megabytes = (f"{x[key] / 1e6:,.1f}" for key in ("scratch", "gates"))
+        rows.append([f"`{name}`", f"{batch} × {n}", *map(str, counts), *megabytes])
+    head = ["network", "batch × n", "columns", "shares", "programs", "segments"]
+    return table([*head, "scratch, MB", "gradients of gates, MB"], rows)
+
+
 # -- the report
 
 
@@ -418,6 +454,7 @@ def arguments() -> Parser:
     parser.add_argument("--cases", default="", metavar="PATTERN", help="what to measure, a regex")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="for sorting-DEVICE.json")
     parser.add_argument("--docs", action="store_true", help="write into docs/sorting.md")
+    parser.add_argument("--plans", action="store_true", help="print them, and measure nothing")
     parser.add_argument(
         "--probe", metavar="CASE/IMPLEMENTATION", help="print its peak memory in bytes"
     )
@@ -458,6 +495,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cuda" and not torch.cuda.is_available():
         parser.error("there is no GPU here; leave out --device cuda")
+    if args.plans:
+        print("\n".join(plans()))
+        return
     if args.probe:
         print(json.dumps(probe(*probed(args.probe, device, parser), device)))
         return

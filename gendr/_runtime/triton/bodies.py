@@ -28,6 +28,7 @@ _WORDS = {
     "log1p": mathematics.log1p,
     "log_of_sum": mathematics.log_of_sum,
     "hazard": mathematics.hazard,
+    "parts_from_odds": mathematics.parts_from_odds,
     "power": mathematics.power,
 }
 

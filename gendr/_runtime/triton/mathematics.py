@@ -105,6 +105,18 @@ def exp_and_complement(x, rest):
 
 
 @triton.jit
+def parts_from_odds(r):
+    """(A, S) with A + S = 1 and A / S = r in [0, inf], 3 ulp each; A = 0 at 0 and S = 0 at inf.
+
+    The larger one is 1 less the smaller one: 1 / (1 + 0) need not be 1 on a GPU, but 1 - 0 is.
+    """
+    low = r < 1.0
+    lesser = tl.where(low, r, 1.0) / (1.0 + r)
+    greater = 1.0 - lesser
+    return tl.where(low, lesser, greater), tl.where(low, greater, lesser)
+
+
+@triton.jit
 def power(x, p):
     """x^p for x >= 0 and finite p; 0 and inf go where the limit is, 1 for p = 0.
 

@@ -44,7 +44,8 @@ class Launch:
         shares: where rows are fewer, their columns are shared among up to so many programs in all
             in the backward pass, which each add up a gradient of the gates of their own.
         programs: most of them in that backward pass; they have scratch each.
-        scratch: most bytes of it.
+        scratch: most bytes of it, and of the gradients of the gates beside it, unless a single
+            share needs more.
     """
 
     gates: int = 32
@@ -170,21 +171,19 @@ def carry_backward(
     lanes, block, options = _carry_block(network, width, LAUNCH.held_back)
     columns = block["COLUMNS"]
     blocks = _runs(width, columns)
-    shares = max(1, min(blocks, LAUNCH.shares // max(1, batch)))
-    items = batch * shares
+    plan = _plan(network, batch, blocks, columns, block.get("WIRES"))
     # What `carry` calls wires and differences, or the differences of all lanes.
-    each = (depth * block["WIRES"],) if lanes else (n, size)
-    most = LAUNCH.scratch // (4 * columns * max(1, sum(each)))
-    programs = max(1, min(items, LAUNCH.programs, most))
-    scratch = [keep.new_empty(programs, rows, columns) for rows in each]
+    scratch = [keep.new_empty(plan.programs, rows, columns) for rows in plan.rows]
+    shares = plan.shares
+    cut = () if lanes else (plan.span, plan.segments, plan.rows[1])
     grad_keep = keep.new_zeros(batch, shares, size)
     tables = _wires if lanes else _comparators
     run(
-        kernels.carry_lanes_gradients if lanes else kernels.carry_gradients, (programs,),
+        kernels.carry_lanes_gradients if lanes else kernels.carry_gradients, (plan.programs,),
         grad.device, keep, swap, *tables(network, grad.device),
         grad if payload is None else payload, grad, *scratch, grad_keep,
         grad if grad_payload is None else grad_payload,
-        n, width, size, depth, blocks, shares, items,
+        n, width, size, depth, blocks, shares, batch * shares, *cut,
         IDENTITY=payload is None, **block, **options,
     )  # fmt: skip
     return grad_keep[:, 0] if shares == 1 else grad_keep.sum(1), grad_payload
@@ -227,6 +226,66 @@ def _carry_block(
     pairs = min(LAUNCH.pairs, _widest(network))
     # Four columns of a comparator per thread: what is loaded at once where rows are aligned.
     return False, {"PAIRS": pairs, "COLUMNS": columns}, _options(pairs * columns // 128)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the backward pass of a carry is cut.
+
+    Attributes:
+        shares: programs per row of the batch, each with a gradient of the gates of its own.
+        programs: that there are; they take turns with batch x shares items.
+        rows: of the scratch tensors [programs, rows, columns].
+        span: layers of a segment.
+        segments: into which the layers are cut.
+    """
+
+    shares: int
+    programs: int
+    rows: tuple[int, ...]
+    span: int
+    segments: int
+
+
+def _plan(network: Network, batch: int, blocks: int, columns: int, lanes: int | None) -> Plan:
+    """The plan for so many blocks of columns; `lanes` are the wires of a warp, if they are there.
+
+    As many programs as `LAUNCH` wants, in as few segments as scratch has room for. Where it has not
+    got it, there are fewer programs, and then no more shares than these: a share costs memory too.
+    """
+    size, depth = network.size, network.depth
+    shares = max(1, min(blocks, LAUNCH.shares // max(1, batch)))
+    shares = max(1, min(shares, LAUNCH.scratch // (4 * max(1, batch * size))))
+    if lanes is not None:
+        span, segments, rows = depth, 1, (depth * lanes,)
+    else:
+        wanted = max(1, min(batch * shares, LAUNCH.programs))
+        most = LAUNCH.scratch // (4 * columns * wanted)
+        span, segments, rows = _segments(network, most)
+    most = LAUNCH.scratch // (4 * columns * max(1, sum(rows)))
+    programs = max(1, min(batch * shares, LAUNCH.programs, most))
+    shares = max(1, min(shares, programs // max(1, batch)))
+    shares = _runs(blocks, _runs(blocks, shares)) if blocks else 1  # all take equally many blocks
+    return Plan(shares, max(1, min(programs, batch * shares)), rows, span, segments)
+
+
+@lru_cache(maxsize=64)
+def _segments(network: Network, most: int) -> tuple[int, int, tuple[int, int]]:
+    """Layers of a segment, segments, and rows of scratch: `most`, or if need be as few as can be.
+
+    More than one segment passes all layers once more; how many there are costs nothing else.
+    """
+    n, depth, offsets = network.n, network.depth, network.offsets
+    found: list[tuple[int, int, tuple[int, int]]] = []
+    span = max(1, depth)
+    while True:
+        starts = np.arange(0, max(1, depth), span)
+        ends = np.minimum(starts + span, depth)
+        rows = ((len(starts) + 1) * n, int((offsets[ends] - offsets[starts]).max()))
+        found.append((span, len(starts), rows))
+        if span == 1 or (len(found) == 1 and sum(rows) <= most):
+            return min(found, key=lambda cut: sum(cut[2]))
+        span = -(-span // 2)
 
 
 def _options(warps: int) -> dict[str, Any]:
