@@ -44,7 +44,7 @@ USUAL = ("uniform", "probabilistic")  # law and family of the default renderer
 # The kernels that list faces, and how they are compiled.
 LISTING: dict[str, dict[str, int]] = {
     "count_faces": {"LOOK": 256, "BLOCK": 32, "num_warps": 1},
-    "prefix_chunks": {"BLOCK_CHUNKS": 32, "BLOCK_TILES": 32, "num_warps": 1},
+    "prefix_chunks": {"BLOCK_CHUNKS": 32, "BLOCK_TILES": 32, "num_warps": 4},
     "scan_tiles": {"SEGMENT": 256, "BLOCK": 4096, "num_warps": 16},
     "fill_lists": {"LOOK": 256, "BLOCK": 32, "SEGMENT": 256, "num_warps": 1},
     "count_pieces": {"PIECE": 2048, "BLOCK": 1024, "num_warps": 4},
@@ -74,6 +74,7 @@ _INT32_POINTERS = {
 }  # fmt: skip
 _POINTERS = {torch.float32: "*fp32", torch.int32: "*i32"}
 _OTHERS = {
+    ("join_pieces", "parts"): "*fp32",
     ("list_tiles", "ends"): "*i64",
     ("project_faces", "faces"): "*i64",
     ("project_faces", "flags"): "*i64",

@@ -257,7 +257,7 @@ def tile_lists(tables: Tables, tiling: Tiling) -> Lists:
     _over_groups("count_faces", tiling, tables.boxes, chunks, counts)
     _run(
         "prefix_chunks", (runs(tiling.tiles, 32), images), device,
-        counts, first_chunks, totals, tiling.tiles, BLOCK_CHUNKS=32, BLOCK_TILES=32,
+        counts, first_chunks, totals, tiling.tiles, BLOCK_CHUNKS=32, BLOCK_TILES=32, warps=4,
     )  # fmt: skip
     entries, extra = room_now(room, totals)
     tile_of_segment = torch.empty(extra, dtype=torch.int32, device=device)
