@@ -1,0 +1,14 @@
+"""Single-view reconstruction: from one image to a mesh, learnt from silhouettes alone."""
+
+from gendr.reconstruction.classes import CLASSES, ShapeClass, find_class
+from gendr.reconstruction.renderings import Pairs, RenderedShape, ShapeNetRenderings, camera_of_view
+
+__all__ = [
+    "CLASSES",
+    "Pairs",
+    "RenderedShape",
+    "ShapeClass",
+    "ShapeNetRenderings",
+    "camera_of_view",
+    "find_class",
+]
