@@ -309,11 +309,9 @@ def _make_part(shape: Shape, path: Path) -> str | None:
         return " ".join(str(error).split()) or type(error).__name__
     if not images[:, 3].any():
         return "nothing of it is seen at this size"
-    arrays = {
-        "images": published_images(images).numpy(),
-        "voxels": published_voxels(voxels).numpy().astype(np.uint8),
-    }
-    write_whole(path, lambda file: np.savez_compressed(file, **arrays))
+    pixels = published_images(images).numpy()
+    cells = published_voxels(voxels).numpy().astype(np.uint8)
+    write_whole(path, lambda file: np.savez_compressed(file, images=pixels, voxels=cells))
     return None
 
 
