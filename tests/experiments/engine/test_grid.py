@@ -73,7 +73,7 @@ def test_bare_name_chooses_all_members(name):
         chosen = select([name]) if name in distributions.names() else select([], [name])
         assert chosen == members
     else:
-        assert name in ("heaviside", "optimal", "student_t", "average")
+        assert name in ("heaviside", "optimal", "student_t", "average", "joe")
 
 
 @pytest.mark.parametrize(
