@@ -40,6 +40,22 @@ examples, with a mesh that is built in; any mesh file will do:
   gendr render chair -o chair.png --background transparent
 """
 
+_DATASET = """\
+examples:
+  gendr dataset planes/ jet.obj -o data --name airplane --workers 4
+  gendr dataset chairs.npz -o data --name chair          a second class in the same folder
+
+MESHES are mesh files, folders of them with all that is in them, and npz files of many meshes
+(arrays names, verts, faces, vert_offset, face_offset). What cannot be read is skipped and named
+at the end. An interrupted run goes on where it was.
+
+what is written to the output folder, beside the classes that are there:
+  ID_SPLIT_images.npz   24 views of each shape, 64 x 64 RGBA, split = train, val or test
+  ID_SPLIT_voxels.npz   the occupancy of each shape, 32 x 32 x 32
+  dataset.json          what was made from what
+  sheet-NAME.png        a picture to see whether it went well
+"""
+
 _REPORT = """\
 examples:
   gendr report results.sqlite                          report.html, all runs of the file
@@ -91,6 +107,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_fit(commands)
     _add_render(commands)
+    _add_dataset(commands)
     _add_report(commands)
     _add_list(commands)
     return parser
@@ -151,8 +168,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the largest photo or texture that is read; larger ones are refused",
     )
-    group.add_argument("--quiet", action="store_true", help="no progress bar, no summary")
-    group.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    _quiet(group)
 
 
 def _add_fit(commands: Any) -> None:
@@ -315,6 +331,41 @@ def _add_render(commands: Any) -> None:
     )
     _cutoff(group, "; where soft faces end in a visible step, pass 1e-6 or 0, which take longer")
     _common(parser)
+
+
+def _add_dataset(commands: Any) -> None:
+    parser = commands.add_parser(
+        "dataset",
+        help="render and voxelise meshes, to train single-view reconstruction on",
+        description="Render meshes from 24 sides and voxelise them: one class of a data set in the "
+        "layout of the\npublished renderings of ShapeNet.",
+        epilog=_DATASET,
+        formatter_class=_Help,
+    )
+    parser.add_argument("meshes", nargs="+", metavar="MESHES", help="files and folders of meshes")
+    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="of the data set")
+    parser.add_argument(
+        "--name",
+        required=True,
+        metavar="CLASS",
+        help="of the class: such as airplane or chair, or a name of your own",
+    )
+    parser.add_argument(
+        "--shares",
+        type=_number(0),
+        nargs=3,
+        default=[0.7, 0.1, 0.2],
+        metavar=("TRAIN", "VAL", "TEST"),
+        help="of the splits; a hash of its name decides for each shape",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the split")
+    parser.add_argument("--workers", type=count(1), default=1, metavar="N", help="processes")
+    _quiet(parser)
+
+
+def _quiet(group: Any) -> None:
+    group.add_argument("--quiet", action="store_true", help="no progress bar, no summary")
+    group.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
 
 def _add_report(commands: Any) -> None:

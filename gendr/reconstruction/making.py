@@ -15,9 +15,11 @@ import json
 import math
 import os
 import shutil
+import signal
 import zipfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -239,7 +241,9 @@ def make_dataset(
     shape_class = find_class(name, [name])
     parts = writable_folder(folder / PARTIAL / shape_class.id)
     with locked(parts):
-        skipped = dict(_make_parts(shapes, parts, workers, progress))
+        reasons = dict(_make_parts(shapes, parts, workers, progress))
+        # In the order of the shapes: with several workers they come as they are done.
+        skipped = {s.name: reasons[s.name] for s in shapes if s.name in reasons}
         good = [shape for shape in shapes if shape.name not in skipped]
         if not good:
             first, reason = next(iter(skipped.items()))
@@ -251,6 +255,8 @@ def make_dataset(
             _assemble(folder, shape_class.id, split, [_part(parts, shape) for shape in members])
         _describe(folder, shape_class.id, shape_class.name, splits, skipped, shares, seed)
     shutil.rmtree(parts)
+    with suppress(OSError):  # other classes may be on their way
+        parts.parent.rmdir()
     counts = {split: len(members) for split, members in splits.items()}
     return DatasetReport(shape_class.name, counts, skipped)
 
@@ -279,9 +285,7 @@ def _make_parts(
                     yield shape.name, reason
             return
         spawn = get_context("spawn")
-        with ProcessPoolExecutor(
-            workers, spawn, initializer=set_num_threads, initargs=(1,)
-        ) as pool:
+        with ProcessPoolExecutor(workers, spawn, initializer=_start_worker) as pool:
             futures: dict[Future[str | None], Shape] = {
                 pool.submit(_make_part, shape, path): shape for shape, path in todo
             }
@@ -293,6 +297,13 @@ def _make_parts(
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+
+
+def _start_worker() -> None:
+    """One thread in each process; Ctrl-C is for the process that hands out the work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    set_num_threads(1)
+    torch.set_num_threads(1)
 
 
 def _make_part(shape: Shape, path: Path) -> str | None:
@@ -317,31 +328,33 @@ def _make_part(shape: Shape, path: Path) -> str | None:
 
 def _assemble(folder: Path, class_id: str, split: str, parts: Sequence[Path]) -> None:
     """Put the files of shapes together; files of a split without shapes are removed."""
-    for kind, shape, dtype in (
-        ("images", (VIEWS, 4, SIDE, SIDE), np.uint8),
-        ("voxels", (1, VOXELS, VOXELS, VOXELS), np.uint8),
+    for kind, shape in (
+        ("images", (VIEWS, 4, SIDE, SIDE)),
+        ("voxels", (1, VOXELS, VOXELS, VOXELS)),
     ):
         path = folder / f"{class_id}_{split}_{kind}.npz"
         if not parts:
             path.unlink(missing_ok=True)
             continue
-        # Not compressed, so that it can be mapped into memory; and by way of a file, so that no
-        # more than one shape is in memory.
-        array = folder / f".new-{os.getpid()}-{path.name}.npy"
-        new = array.with_suffix("")
+        # Not compressed, so that it can be mapped into memory; shape by shape, so that no more than
+        # one is in memory; and by plain writes, which fail with an error where a disk is full.
+        new = folder / f".new-{os.getpid()}-{path.name}"
+        header = {
+            "descr": np.lib.format.dtype_to_descr(np.dtype(np.uint8)),
+            "fortran_order": False,
+            "shape": (len(parts) * shape[0], *shape[1:]),
+        }
         try:
-            whole: Any = np.lib.format.open_memmap(
-                array, "w+", dtype, (len(parts) * shape[0], *shape[1:])
-            )
-            for k, part in enumerate(parts):
-                with np.load(part) as file:
-                    whole[k * shape[0] : (k + 1) * shape[0]] = file[kind].reshape(shape)
-            whole.flush()
-            with zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as archive:
-                archive.write(array, "arr_0.npy")
+            with (
+                zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as archive,
+                archive.open("arr_0.npy", "w", force_zip64=True) as whole,
+            ):
+                np.lib.format.write_array_header_1_0(whole, header)
+                for part in parts:
+                    with np.load(part) as file:
+                        whole.write(file[kind].astype(np.uint8, copy=False).tobytes())
             new.replace(path)
         finally:
-            array.unlink(missing_ok=True)
             new.unlink(missing_ok=True)
 
 
