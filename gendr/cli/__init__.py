@@ -41,6 +41,10 @@ def _run(args: argparse.Namespace) -> int:
             from gendr.cli.render import run
         elif args.command == "dataset":
             from gendr.cli.dataset import run
+        elif args.command == "train":
+            from gendr.cli.train import run
+
+            return run(args)  # an encoder is worth all threads of torch
         elif args.command == "report":
             from gendr.cli.report import run
         else:

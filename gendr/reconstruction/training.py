@@ -11,6 +11,7 @@ thesis section 5.4.3 (schedule).
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,6 +106,8 @@ class Training:
     Attributes:
         model: the `Reconstructor`.
         steps_done: how many steps there have been.
+        seconds: how long they took, also before a checkpoint that was loaded.
+        history: what the caller noted on the way, plain values; a checkpoint keeps it.
         data: as given.
         settings: as given.
     """
@@ -126,6 +129,8 @@ class Training:
         )
         self.generator = torch.Generator().manual_seed(self.settings.seed)
         self.steps_done = 0
+        self.seconds = 0.0
+        self.history: list[dict[str, Any]] = []
         faces, count = model.sphere.faces, len(model.sphere.vertices)
         self._laplacian = LaplacianLoss(faces, count).to(self.device)
         self._flatten = FlattenLoss(faces, count).to(self.device)
@@ -153,6 +158,7 @@ class Training:
 
     def step(self) -> Losses:
         """Draw a batch, and move the weights once."""
+        start = time.perf_counter()
         pairs = self.data.draw(self.settings.batch, self.generator).to(self.device)
         rate = self.settings.learning_rate * (self.settings.drop if self.has_dropped else 1.0)
         for group in self.optimizer.param_groups:
@@ -164,8 +170,10 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         torch.as_tensor(total).backward()
         self.optimizer.step()
+        losses = Losses(*torch.stack(parts).detach().tolist())
         self.steps_done += 1
-        return Losses(*torch.stack(parts).detach().tolist())
+        self.seconds += time.perf_counter() - start
+        return losses
 
     def losses(self, pairs: Pairs) -> list[Tensor]:
         """Silhouette, Laplacian and flatten loss of two views of each of B shapes; scalars."""
@@ -201,6 +209,8 @@ class Training:
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
             "steps_done": self.steps_done,
+            "seconds": self.seconds,
+            "history": self.history,
             "classes": [one.id for one in self.data.classes],
             "counts": list(self.data.counts),
         }
@@ -219,6 +229,8 @@ class Training:
         self.optimizer.load_state_dict(values["optimizer"])
         self.generator.set_state(values["generator"])
         self.steps_done = int(values["steps_done"])
+        self.seconds = float(values.get("seconds", 0.0))
+        self.history = list(values.get("history", ()))
 
     def _check_same(self, path: str | Path, values: dict[str, Any]) -> None:
         """Refuse to go on with other data, or with settings that would have changed the steps."""

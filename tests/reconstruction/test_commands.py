@@ -1,14 +1,21 @@
 """The commands of reconstruction: they do what they say, and bad input ends in one line."""
 
 import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from gendr.cli import main
+from gendr.cli.parser import build_parser
 from gendr.mesh import cube, icosphere
-from gendr.reconstruction import ShapeNetRenderings, making
+from gendr.reconstruction import ShapeNetRenderings, Training, TrainingSettings, making
 
 
 def run(*argv):
@@ -71,3 +78,141 @@ def test_dataset_refuses(tmp_path, meshes, capsys):
     assert "must be a whole number >= 1" in fails(
         capsys, "dataset", meshes, "-o", out, "--name", "x", "--workers", 0
     )
+
+
+# -- train ---------------------------------------------------------------------------------------
+
+STEPS = 7
+KILLED = """
+import os, signal, sys
+from gendr.cli import main
+from gendr.reconstruction import Training
+
+step, last = Training.step, int(sys.argv[1])
+
+def killed(self):
+    losses = step(self)
+    if self.steps_done == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return losses
+
+Training.step = killed
+main(sys.argv[2:])
+"""
+
+
+def training(data, out, *more):
+    return [
+        "train", "reconstruction", "--data", data, "-o", out, "--steps", STEPS, "--batch", 4,
+        "--scale", "1px", "--save-every", 2, "--threads", 1, *more,
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def with_validation(folder, tmp_path_factory):
+    """The ellipsoids, of which the flat ones are there for validation, too."""
+    out = tmp_path_factory.mktemp("data") / "ellipsoids"
+    shutil.copytree(folder, out)
+    for kind in ("images", "voxels"):
+        shutil.copy(out / f"flat_train_{kind}.npz", out / f"flat_val_{kind}.npz")
+    return out
+
+
+@pytest.fixture(scope="module")
+def whole(folder, tmp_path_factory):
+    """The checkpoint of a training that was never interrupted."""
+    out = tmp_path_factory.mktemp("whole")
+    assert run(*training(folder, out, "--quiet")) == 0
+    return out / "checkpoint.pt"
+
+
+def same_training(one, other):
+    """Whether two checkpoints go on in the same way, bit for bit."""
+    a, b = (torch.load(path, weights_only=True) for path in (one, other))
+    assert a["steps_done"] == b["steps_done"] == STEPS
+    moments = [(x["optimizer"]["state"][k], y["optimizer"]["state"][k])
+               for x, y in ((a, b),) for k in a["optimizer"]["state"]]  # fmt: skip
+    return (
+        all(torch.equal(a["model"][name], b["model"][name]) for name in a["model"])
+        and all(torch.equal(x[name], y[name]) for x, y in moments for name in x)
+        and torch.equal(a["generator"], b["generator"])
+    )
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals of POSIX")
+def test_killed_training_goes_on_bit_by_bit(folder, whole, tmp_path, seed):
+    out, last = tmp_path / "out", random.Random(seed).randint(3, STEPS)
+    command = [str(a) for a in training(folder, out, "--quiet")]
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(last), *command], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    done = torch.load(out / "checkpoint.pt", weights_only=True)["steps_done"]
+    assert done == (last - 1) // 2 * 2
+    assert run(*command, "--resume") == 0
+    assert same_training(out / "checkpoint.pt", whole)
+
+
+def test_ctrl_c_waits_for_the_end_of_the_step(folder, whole, tmp_path, monkeypatch, capsys):
+    out, step = tmp_path / "out", Training.losses
+
+    def interrupted(self, pairs):
+        if self.steps_done == 2:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, pairs)
+
+    monkeypatch.setattr(Training, "losses", interrupted)
+    assert run(*training(folder, out, "--quiet")) == 130
+    line = capsys.readouterr().err
+    assert "with --resume goes on after step 3 of 7" in line
+    assert str(out / "checkpoint.pt") in line
+    monkeypatch.undo()
+    assert "goes on" not in fails(capsys, *training(folder, out, "--quiet", "--seed", 1))
+    assert "seed = 0, not 1" in fails(
+        capsys, *training(folder, out, "--quiet", "--seed", 1, "--resume")
+    )
+    assert run(*training(folder, out, "--quiet", "--resume")) == 0
+    assert same_training(out / "checkpoint.pt", whole)
+
+
+def test_metrics_say_what_was_done(with_validation, tmp_path, capsys):
+    pytest.importorskip("tensorboard", reason="gendr[training] has it")
+    out = tmp_path / "out"
+    more = ["--classes", "flat", "--validate-every", 3, "--validation-views", 2]
+    assert run(*training(with_validation, out, *more)) == 0
+    shown = capsys.readouterr()
+    assert "step 3: 3D IoU flat 0." in shown.err
+    assert "7/7" in shown.err
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["settings"]["batch"] == 4
+    assert metrics["steps"] == STEPS
+    assert metrics["seconds"] > 0
+    assert metrics["classes"] == {"flat": 3}
+    flat = metrics["validation"]["classes"]["flat"]
+    assert 0.05 < flat["iou"] < 1
+    assert flat["error"] > 0
+    assert [h["step"] for h in metrics["history"] if "iou" in h] == [3, 6, 7]
+    assert [h["step"] for h in metrics["history"] if "silhouette" in h] == [2, 4, 6, 7]
+    assert list((out / "tensorboard").iterdir())
+
+
+def test_options_have_the_defaults_of_the_settings():
+    args = build_parser().parse_args(["train", "reconstruction", "--data", "x", "-o", "y"])
+    settings = TrainingSettings()
+    for name in ("dist", "tconorm", "scale", "cutoff", "steps", "batch", "laplacian", "flatten",
+                 "encoder", "seed", "bfloat16"):  # fmt: skip
+        assert getattr(args, name) == getattr(settings, name), name
+    assert args.lr == settings.learning_rate
+
+
+def test_train_refuses(folder, tmp_path, capsys):
+    out = tmp_path / "out"
+    for more, message in (
+        (["--resume"], "no checkpoint.pt in"),
+        (["--classes", "chairs"], "unknown class 'chairs'"),
+        (["--dist", "unifrm"], "unifrm"),
+        (["--scale", "much"], "scale must be"),
+        (["--device", "tpu"], "no device 'tpu'"),
+        (["--validation-views", 25], "at most 24"),
+    ):
+        assert message in fails(capsys, *training(folder, out, *more))
+    assert "is no folder" in fails(capsys, *training(tmp_path / "nothing", out))
+    assert not (out / "checkpoint.pt").exists()
