@@ -45,6 +45,8 @@ def _run(args: argparse.Namespace) -> int:
             from gendr.cli.train import run
 
             return run(args)  # an encoder is worth all threads of torch
+        elif args.command == "predict":
+            from gendr.cli.predict import run
         elif args.command == "report":
             from gendr.cli.report import run
         else:

@@ -138,6 +138,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_render(commands)
     _add_dataset(commands)
     _add_train(commands)
+    _add_predict(commands)
     _add_report(commands)
     _add_list(commands)
     return parser
@@ -191,13 +192,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="on the CPU (default: as a shared machine bears)",
     )
-    group.add_argument(
-        "--max-megapixels",
-        type=_number(0, closed=False),
-        default=150,
-        metavar="N",
-        help="the largest photo or texture that is read; larger ones are refused",
-    )
+    _megapixels(group)
     _quiet(group)
 
 
@@ -507,7 +502,20 @@ def _add_predict(commands: Any) -> None:
         metavar="X",
         help="how much of the square the longer side of the mask takes; as large as in training",
     )
-    _common(parser)
+    group = parser.add_argument_group("where and how it runs")
+    group.add_argument("--device", default="cpu", help="such as cpu or cuda:0")
+    _megapixels(group)
+    _quiet(group)
+
+
+def _megapixels(group: Any) -> None:
+    group.add_argument(
+        "--max-megapixels",
+        type=_number(0, closed=False),
+        default=150,
+        metavar="N",
+        help="the largest photo or texture that is read; larger ones are refused",
+    )
 
 
 def _quiet(group: Any) -> None:

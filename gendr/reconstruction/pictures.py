@@ -7,18 +7,32 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr import visual
+from gendr.mesh import Mesh, look_at
 from gendr.reconstruction.classes import find_class
 from gendr.reconstruction.making import DESCRIPTION
-from gendr.reconstruction.renderings import SPLITS, VIEWS, ShapeNetRenderings
+from gendr.reconstruction.renderings import (
+    DISTANCE,
+    ELEVATION,
+    FOV,
+    SPLITS,
+    VIEWS,
+    ShapeNetRenderings,
+    camera_of_view,
+)
+from gendr.rendering import Renderer
 
-__all__ = ["dataset_sheet"]
+__all__ = ["best_view", "dataset_sheet", "prediction_sheet"]
 
 TILE, GAP, MARGIN = 112, 8, 16  # pixels
 COLUMNS, SHAPES = 8, 32
 FIRST = 1  # the view that shapes are shown from
+# Azimuths at which a prediction is shown, relative to the view that fits its input.
+SIDES, SIDE_NAMES = (0.0, 90.0, 180.0), ("from there", "from a side", "from behind")
+PREDICTION = 168  # pixels of a picture of a prediction
 CUT = 18  # letters of a name
 
 
@@ -90,3 +104,64 @@ def _enlarged(image: Tensor, side: int = TILE) -> visual.Pixels:
     pixels = visual.composited((image[:3] * alpha)[None], alpha)[0]
     size = (side, side)
     return np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC))
+
+
+def prediction_sheet(name: str, image: Tensor, mesh: Mesh) -> visual.Pixels:
+    """A prediction: the input, the silhouette of the mesh on it, and the mesh from three sides.
+
+    Args:
+        name: of the image.
+        image: the input of the network, RGBA [4, H, W] in [0, 1].
+        mesh: in the cube [-1/2, 1/2]³. The network learns shapes in a frame of their own, and does
+            not say from where it saw them; so the silhouette is that of the view which fits best.
+    """
+    view, silhouette, iou = best_view(image[3], mesh)
+    azimuth = -360.0 / VIEWS * view
+    around = look_at(DISTANCE, ELEVATION, torch.tensor([azimuth + side for side in SIDES]), FOV)
+    side = PREDICTION
+    pictures = [
+        _enlarged(image, side),
+        visual.difference(*(_large(mask, side) for mask in (image[3], silhouette))),
+        *visual.shaded(mesh, around, side, visual.FIT),
+    ]
+    labels = ("input", f"silhouettes, IoU {iou:.2f}", *SIDE_NAMES)
+    step, top = side + GAP, 54
+    page = visual.Page(2 * MARGIN + len(pictures) * step - GAP, top + side + 72)
+    page.text(MARGIN, 16, name, 18)
+    for k, (pixels, label) in enumerate(zip(pictures, labels, strict=True)):
+        x = MARGIN + k * step
+        page.tile(pixels, x, top)
+        page.text(x + side // 2, top + side + 8, label, 12, visual.FAINT, "ma")
+    legend = ((visual.BOTH, "both"), (visual.TARGET, "input"), (visual.FIT, "mesh"))
+    for k, (color, text) in enumerate(legend):
+        x, y = MARGIN + step + k * 62, top + side + 38
+        page.box(x, y, 12, 12, color)
+        page.text(x + 17, y + 6, text, 12, visual.INK, "lm")
+    return page.pixels()
+
+
+def best_view(mask: Tensor, mesh: Mesh) -> tuple[int, Tensor, float]:
+    """The view of the 24 in which the silhouette of a mesh is nearest to a mask [H, H].
+
+    Returns:
+        The number of the view, the silhouette [H, H] and its IoU with the mask.
+    """
+    size = (len(mask), len(mask))
+    cameras = camera_of_view(torch.arange(VIEWS, device=mesh.device))
+    with torch.no_grad():
+        found = Renderer(size, "heaviside", "max", near=0.1, far=10.0)(mesh, cameras).alpha
+    mask = mask.to(found)
+    both = torch.minimum(found, mask).sum((1, 2))
+    either = torch.maximum(found, mask).sum((1, 2))
+    iou = both / either.clamp(min=1e-6)
+    view = int(iou.argmax())
+    return view, found[view], float(iou[view])
+
+
+def _large(mask: Tensor, side: int) -> NDArray[np.float64]:
+    """A mask [H, W], enlarged with its pixels visible."""
+    from PIL import Image
+
+    values = (mask.detach().cpu().clamp(0, 1) * 255).round().to(torch.uint8).numpy()
+    enlarged = Image.fromarray(values).resize((side, side), Image.Resampling.NEAREST)
+    return np.asarray(enlarged) / 255.0

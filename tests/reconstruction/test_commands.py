@@ -14,8 +14,18 @@ from PIL import Image
 
 from gendr.cli import main
 from gendr.cli.parser import build_parser
-from gendr.mesh import cube, icosphere
-from gendr.reconstruction import ShapeNetRenderings, Training, TrainingSettings, making
+from gendr.mesh import Mesh, cube, icosphere
+from gendr.reconstruction import (
+    ShapeNetRenderings,
+    Training,
+    TrainingSettings,
+    camera_of_view,
+    load_model,
+    making,
+)
+from gendr.reconstruction.inputs import read_image
+from gendr.reconstruction.pictures import best_view
+from gendr.rendering import Renderer
 
 
 def run(*argv):
@@ -216,3 +226,101 @@ def test_train_refuses(folder, tmp_path, capsys):
         assert message in fails(capsys, *training(folder, out, *more))
     assert "is no folder" in fails(capsys, *training(tmp_path / "nothing", out))
     assert not (out / "checkpoint.pt").exists()
+
+
+# -- predict -------------------------------------------------------------------------------------
+
+
+def picture(height, width, box, alpha=True):
+    """A red rectangle (top, left, bottom, right), transparent around or on plain grey."""
+    top, left, bottom, right = box
+    pixels = np.full((height, width, 4), (200, 200, 200, 0 if alpha else 255), np.uint8)
+    pixels[top:bottom, left:right] = (250, 20, 20, 255)
+    return Image.fromarray(pixels if alpha else pixels[..., :3])
+
+
+@pytest.mark.parametrize("alpha", [True, False])
+@pytest.mark.parametrize("box", [(20, 150, 80, 180), (1, 2, 3, 5), (0, 60, 90, 150)])
+def test_any_image_becomes_a_square_around_its_object(tmp_path, alpha, box):
+    if not alpha and box[0] == 0:
+        box = (1, 60, 89, 150)
+    picture(90, 200, box, alpha).save(tmp_path / "a.png")
+    found = read_image(tmp_path / "a.png", 64, fill=0.5)
+    assert found.shape == (4, 64, 64)
+    tall, wide = box[2] - box[0], box[3] - box[1]
+    # The longer side takes half of the square, and the middle is in the middle.
+    place = (found[3] > 0.5).nonzero()
+    low, high = place.amin(0), place.amax(0) + 1
+    scale = 32 / max(tall, wide)
+    assert (high - low).tolist() == pytest.approx([tall * scale, wide * scale], abs=2)
+    assert (high + low).tolist() == pytest.approx([64, 64], abs=2)
+    assert torch.allclose(found[:3, 32, 32], torch.tensor([250, 20, 20]) / 255, atol=1e-2)
+    # What was around the object is nowhere in its colours.
+    seen = found[:3, found[3] > 0]
+    assert torch.allclose(seen, seen[:, :1].expand_as(seen), atol=1e-2)
+    assert not found[:3, found[3] == 0].any()
+
+
+def test_images_without_an_object_are_refused(tmp_path):
+    picture(9, 9, (0, 0, 0, 0)).save(tmp_path / "empty.png")
+    picture(9, 9, (0, 0, 0, 0), alpha=False).save(tmp_path / "plain.png")
+    noise = np.random.default_rng(0).integers(0, 255, (40, 40, 3)).astype(np.uint8)
+    Image.fromarray(noise).save(tmp_path / "noise.png")
+    for name, message in (
+        ("empty", "alpha channel is 0 everywhere"),
+        ("plain", "it has one colour"),
+        ("noise", "neither an alpha channel nor a plain background"),
+    ):
+        with pytest.raises(ValueError, match=rf"{name}\.png: .*{message}"):
+            read_image(tmp_path / f"{name}.png")
+
+
+def test_the_best_view_is_the_one_that_was_rendered():
+    box = cube()
+    long = box.with_vertices(box.vertices * torch.tensor([0.4, 0.2, 0.1]))
+    camera = camera_of_view(torch.tensor([4]))
+    mask = Renderer(32, "heaviside", "max")(long, camera).alpha[0]
+    view, silhouette, iou = best_view(mask, long)
+    assert iou == 1
+    assert torch.equal(silhouette, mask)
+    assert view in (4, 16)  # half a turn shows the same silhouette where no perspective tells
+
+
+def test_predict_writes_a_mesh_for_each_image(whole, tmp_path, capsys):
+    picture(50, 70, (10, 20, 30, 60)).save(tmp_path / "a.png")
+    picture(30, 20, (10, 5, 20, 15), alpha=False).save(tmp_path / "b.jpg")
+    out = tmp_path / "out"
+    images = tmp_path / "a.png", tmp_path / "b.jpg"
+    assert run("predict", *images, "--checkpoint", whole, "-o", out, "--turntable") == 0
+    assert capsys.readouterr().out.split() == [str(out / "a.obj"), str(out / "b.obj")]
+    model = load_model(whole)
+    wanted = model.mesh(read_image(images[0], model.side)[None])
+    mesh = Mesh.load(out / "a.obj")
+    assert torch.equal(mesh.faces, wanted.faces)
+    assert torch.allclose(mesh.vertices, wanted.vertices, atol=1e-5)
+    assert {p.name for p in out.iterdir()} == {
+        f"{name}.{end}" for name in "ab" for end in ("obj", "png", "gif")
+    }
+    with Image.open(out / "a.gif") as turntable:
+        assert turntable.n_frames == 36
+    with Image.open(out / "a.png") as sheet:
+        pixels = np.asarray(sheet).astype(int)
+    assert ((pixels[..., 0] - pixels[..., 2]) > 80).any()  # the mesh is orange
+
+
+def test_predict_refuses(whole, tmp_path, capsys):
+    picture(9, 9, (2, 2, 5, 5)).save(tmp_path / "a.png")
+    (tmp_path / "b.png").write_text("no image")
+    common = ["--checkpoint", whole, "-o", tmp_path / "out"]
+    line = fails(capsys, "predict", tmp_path / "a.png", "--checkpoint", "no.pt", "-o", tmp_path)
+    assert "no file no.pt" in line
+    assert "b.png" in fails(capsys, "predict", tmp_path / "b.png", *common)
+    assert "c.png" in fails(capsys, "predict", tmp_path / "c.png", *common)
+    line = fails(capsys, "predict", tmp_path / "a.png", tmp_path / "a.png", *common)
+    assert "two images would write a.obj" in line
+    line = fails(capsys, "predict", tmp_path / "a.png", "--checkpoint", whole, "-o", tmp_path)
+    assert "would replace it" in line
+    wrong = ["--checkpoint", tmp_path / "b.png", "-o", tmp_path / "out"]
+    assert "no checkpoint of a reconstruction" in fails(
+        capsys, "predict", tmp_path / "a.png", *wrong
+    )
