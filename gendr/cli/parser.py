@@ -436,10 +436,11 @@ def _add_train_reconstruction(tasks: Any) -> None:
     group = parser.add_argument_group("the network and its optimisation")
     group.add_argument(
         "--encoder",
-        choices=("published", "residual"),
+        choices=("published", "residual", "none"),
         default="published",
         metavar="NAME",
-        help="published (three convolutions) or residual (of the size of ResNet18)",
+        help="published (three convolutions), residual (of the size of ResNet18), or none: the "
+        "baseline, one mesh for all images, that explains the training set best",
     )
     group.add_argument("--steps", type=count(1), default=20_000, metavar="N", help="Adam steps")
     group.add_argument(

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from gendr._runtime.checks import check_choice, check_float, check_shape
 from gendr.mesh import Mesh, icosphere
 
-__all__ = ["ENCODERS", "Decoder", "Encoder", "Reconstructor", "ResidualEncoder"]
+__all__ = ["ENCODERS", "Decoder", "Encoder", "NoEncoder", "Reconstructor", "ResidualEncoder"]
 
 CODE = 512  # numbers that stand for an image
 RADIUS = 0.5  # of the sphere before it is deformed, in the unit cube of the decoder
@@ -113,7 +113,30 @@ class ResidualEncoder(nn.Module):
         return torch.relu(self.last(self.blocks(self.stem(images)).mean((-2, -1))))
 
 
-ENCODERS: dict[str, Callable[..., nn.Module]] = {"published": Encoder, "residual": ResidualEncoder}
+class NoEncoder(nn.Module):
+    """The same code [1, 512] -> [B, 512] for every image: the baseline that predicts one mesh.
+
+    Trained as the others are, that mesh is the one which explains the training set best.
+
+    Args:
+        side: of the images, which are not looked at.
+    """
+
+    def __init__(self, side: int = 64) -> None:
+        super().__init__()
+        del side
+        self.code = nn.Parameter(torch.randn(1, CODE))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The code, once for each of B images."""
+        return self.code.expand(len(images), -1)
+
+
+ENCODERS: dict[str, Callable[..., nn.Module]] = {
+    "published": Encoder,
+    "residual": ResidualEncoder,
+    "none": NoEncoder,
+}
 
 
 class Decoder(nn.Module):
@@ -157,7 +180,8 @@ class Reconstructor(nn.Module):
     """One image -> one mesh: the sphere of 642 vertices, deformed.
 
     Args:
-        encoder: "published" (three convolutions) or "residual" (of the size of ResNet18).
+        encoder: "published" (three convolutions), "residual" (of the size of ResNet18), or "none"
+            (the same mesh for every image: a baseline).
         side: height and width of the images, a multiple of 8.
         subdivisions: of the sphere; 3 has 642 vertices and 1,280 faces.
 

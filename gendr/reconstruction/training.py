@@ -49,7 +49,7 @@ class TrainingSettings:
         flatten: weight of the flatten loss.
         drop_after: share of the steps after which learning rate and scale are multiplied by `drop`.
         drop: in (0, 1].
-        encoder: "published" or "residual", see `Reconstructor`.
+        encoder: "published", "residual" or "none", see `Reconstructor`.
         seed: of the weights and of the draws.
         bfloat16: run the encoder in bfloat16.
 

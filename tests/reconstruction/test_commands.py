@@ -24,6 +24,7 @@ from gendr.reconstruction import (
     making,
 )
 from gendr.reconstruction.inputs import read_image
+from gendr.reconstruction.model import ENCODERS
 from gendr.reconstruction.pictures import best_view
 from gendr.rendering import Renderer
 
@@ -211,6 +212,9 @@ def test_options_have_the_defaults_of_the_settings():
                  "encoder", "seed", "bfloat16"):  # fmt: skip
         assert getattr(args, name) == getattr(settings, name), name
     assert args.lr == settings.learning_rate
+    for encoder in ENCODERS:
+        words = ["train", "reconstruction", "--data", "x", "-o", "y", "--encoder", encoder]
+        assert build_parser().parse_args(words).encoder == encoder
 
 
 def test_train_refuses(folder, tmp_path, capsys):

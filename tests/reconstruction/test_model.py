@@ -10,7 +10,7 @@ from gendr.reconstruction import Reconstructor, camera_of_view
 from gendr.reconstruction.model import CODE, Decoder
 
 
-@pytest.mark.parametrize("encoder", ["published", "residual"])
+@pytest.mark.parametrize("encoder", ["published", "residual", "none"])
 def test_images_become_meshes_in_the_cube(encoder):
     torch.manual_seed(0)
     model = Reconstructor(encoder)

@@ -98,6 +98,19 @@ def test_a_few_steps_already_improve_the_volume(data):
     assert np.mean([s.iou for s in after]) > np.mean([s.iou for s in before])
 
 
+def test_the_baseline_is_one_mesh_and_it_learns(data):
+    """Without an encoder every image gives the same mesh, which nears the mean of the shapes."""
+    settings = TrainingSettings(**{**SMALL, "steps": 40}, encoder="none", learning_rate=1e-3)
+    training = Training(data, settings)
+    first = training.step().silhouette
+    later = [training.step().silhouette for _ in range(39)]
+    assert np.mean(later[-5:]) < 0.8 * first
+    training.model.eval()
+    with torch.no_grad():
+        vertices = training.model(data.images(torch.tensor([0, 4]), torch.tensor([0, 7])))
+    assert torch.allclose(vertices[0], vertices[1], atol=1e-6)
+
+
 def test_voxel_iou_of_known_boxes():
     cells = (AXIS.abs() < 0.3).float()
     cube = torch.einsum("x,y,z->xyz", cells, cells, cells) > 0
