@@ -25,6 +25,7 @@ def run(args: Namespace) -> int:
         args.name,
         shares=args.shares,
         seed=args.seed,
+        up=args.up,
         workers=args.workers,
         progress=not args.quiet,
     )

@@ -384,6 +384,13 @@ def _add_dataset(commands: Any) -> None:
         help="of the splits; a hash of its name decides for each shape",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the split")
+    parser.add_argument(
+        "--up",
+        choices=("x", "y", "z"),
+        default="y",
+        metavar="AXIS",
+        help="which axis is up in the files: x, y or z; the sheet shows whether it is right",
+    )
     parser.add_argument("--workers", type=count(1), default=1, metavar="N", help="processes")
     _quiet(parser)
 

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gendr._runtime.checks import check_count
+from gendr._runtime.checks import check_choice, check_count
 from gendr._runtime.files import locked, writable_folder, write_whole
 from gendr._runtime.threads import set_num_threads
 from gendr.mesh import Lighting, Mesh
@@ -54,6 +54,12 @@ DESCRIPTION = "dataset.json"
 PARTIAL = ".parts"  # the folder of the files of single shapes, while a data set is made
 SAMPLES = 4  # an image is rendered this many times as large, and averaged
 GREY = 0.7
+# Rotations that turn the axis which is up in a file into y.
+UPRIGHT = {
+    "x": ((0.0, -1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)),
+    "y": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
+    "z": ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, -1.0, 0.0)),
+}
 
 
 class Shape(NamedTuple):
@@ -69,8 +75,11 @@ class Shape(NamedTuple):
     path: Path
     number: int | None
 
-    def load(self) -> Mesh:
-        """The mesh, float32.
+    def load(self, up: str = "y") -> Mesh:
+        """The mesh, float32, centred, with a box of diagonal 1, and with y up.
+
+        Args:
+            up: the axis that is up in the file.
 
         Raises:
             ValueError: for a file that is broken, or a mesh without faces or extent.
@@ -85,6 +94,8 @@ class Shape(NamedTuple):
         if diagonal <= 0:
             raise ValueError("all of its vertices are the same point")
         vertices = (mesh.vertices - (low + high) / 2) / diagonal
+        if up != "y":
+            vertices = vertices @ vertices.new_tensor(UPRIGHT[up]).T
         return Mesh(vertices.float(), mesh.faces)
 
 
@@ -212,6 +223,7 @@ def make_dataset(
     *,
     shares: Sequence[float] = (0.7, 0.1, 0.2),
     seed: int = 0,
+    up: str = "y",
     workers: int = 1,
     progress: bool = True,
 ) -> DatasetReport:
@@ -223,6 +235,7 @@ def make_dataset(
         name: of the class: one of the 13, whose id then names the files, or any other.
         shares: of train, val and test.
         seed: of the split.
+        up: the axis that is up in the sources: "x", "y" or "z".
         workers: processes.
         progress: show a bar.
 
@@ -234,6 +247,7 @@ def make_dataset(
         OSError: if the disk is full. What is done stays; the same call goes on with it.
     """
     check_count("workers", workers)
+    check_choice("up", up, tuple(UPRIGHT))
     if len(shares) != len(SPLITS) or min(shares) < 0 or not sum(shares) > 0:
         raise ValueError(f"shares must be three numbers >= 0 (train, val, test), got {shares!r}")
     shapes = find_shapes(sources)
@@ -241,7 +255,7 @@ def make_dataset(
     shape_class = find_class(name, [name])
     parts = writable_folder(folder / PARTIAL / shape_class.id)
     with locked(parts):
-        reasons = dict(_make_parts(shapes, parts, workers, progress))
+        reasons = dict(_make_parts(shapes, parts, up, workers, progress))
         # In the order of the shapes: with several workers they come as they are done.
         skipped = {s.name: reasons[s.name] for s in shapes if s.name in reasons}
         good = [shape for shape in shapes if shape.name not in skipped]
@@ -252,8 +266,8 @@ def make_dataset(
         for shape in good:
             splits[split_of(shape.name, shares, seed)].append(shape)
         for split, members in splits.items():
-            _assemble(folder, shape_class.id, split, [_part(parts, shape) for shape in members])
-        _describe(folder, shape_class.id, shape_class.name, splits, skipped, shares, seed)
+            _assemble(folder, shape_class.id, split, [_part(parts, shape, up) for shape in members])
+        _describe(folder, shape_class.id, shape_class.name, splits, skipped, shares, seed, up)
     shutil.rmtree(parts)
     with suppress(OSError):  # other classes may be on their way
         parts.parent.rmdir()
@@ -261,25 +275,25 @@ def make_dataset(
     return DatasetReport(shape_class.name, counts, skipped)
 
 
-def _part(parts: Path, shape: Shape) -> Path:
+def _part(parts: Path, shape: Shape, up: str) -> Path:
     """The file of one shape: named by what it is made from, so that a changed file is made anew."""
     status = shape.path.stat()
-    text = f"{shape.path.resolve()}/{shape.number}/{status.st_size}/{status.st_mtime_ns}"
+    text = f"{shape.path.resolve()}/{shape.number}/{status.st_size}/{status.st_mtime_ns}/{up}"
     return parts / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.npz"
 
 
 def _make_parts(
-    shapes: Sequence[Shape], parts: Path, workers: int, progress: bool
+    shapes: Sequence[Shape], parts: Path, up: str, workers: int, progress: bool
 ) -> Iterator[tuple[str, str]]:
     """Make the files that are missing; yields name and reason of shapes that cannot be used."""
-    todo = [(shape, _part(parts, shape)) for shape in shapes]
+    todo = [(shape, _part(parts, shape, up)) for shape in shapes]
     todo = [(shape, path) for shape, path in todo if not path.exists()]
     bar = tqdm(total=len(shapes), initial=len(shapes) - len(todo), desc="shapes", delay=2,
                disable=not progress)  # fmt: skip
     with bar:
         if workers == 1 or len(todo) < 2:
             for shape, path in todo:
-                reason = _make_part(shape, path)
+                reason = _make_part(shape, path, up)
                 bar.update()
                 if reason:
                     yield shape.name, reason
@@ -287,7 +301,7 @@ def _make_parts(
         spawn = get_context("spawn")
         with ProcessPoolExecutor(workers, spawn, initializer=_start_worker) as pool:
             futures: dict[Future[str | None], Shape] = {
-                pool.submit(_make_part, shape, path): shape for shape, path in todo
+                pool.submit(_make_part, shape, path, up): shape for shape, path in todo
             }
             try:
                 for future in as_completed(futures):
@@ -306,14 +320,14 @@ def _start_worker() -> None:
     torch.set_num_threads(1)
 
 
-def _make_part(shape: Shape, path: Path) -> str | None:
+def _make_part(shape: Shape, path: Path, up: str) -> str | None:
     """Write the file of one shape; returns why it cannot be used, None if it can.
 
     Raises:
         OSError: if the file cannot be written.
     """
     try:
-        images, voxels = rendered(shape.load())
+        images, voxels = rendered(shape.load(up))
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 (a broken file of any format may raise anything)
@@ -366,6 +380,7 @@ def _describe(
     skipped: dict[str, str],
     shares: Sequence[float],
     seed: int,
+    up: str,
 ) -> None:
     """Say in dataset.json what was made from what."""
     path = folder / DESCRIPTION
@@ -382,6 +397,7 @@ def _describe(
         "skipped": skipped,
         "shares": [share / math.fsum(shares) for share in shares],
         "seed": seed,
+        "up": up,
         "count": total,
     }
     write_whole(path, json.dumps(content, indent=1).encode())

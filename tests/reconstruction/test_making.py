@@ -120,6 +120,20 @@ def test_many_meshes_of_an_npz_file(tmp_path, small):
         find_shapes([tmp_path / "other.npz"])
 
 
+@pytest.mark.parametrize(("up", "lies"), [("x", 0), ("y", 1), ("z", 2)])
+def test_shapes_stand_upright(tmp_path, up, lies):
+    """What points up in the file points along y, without a mirror."""
+    corner = torch.eye(3)
+    pole = cube().with_vertices(cube().vertices * (0.1 + corner[lies]))
+    pole.save(tmp_path / "pole.obj")
+    found = find_shapes([tmp_path / "pole.obj"])[0].load(up)
+    low, high = (end[0] for end in found.bounding_box())
+    assert (high - low).argmax() == 1
+    turn = torch.tensor(making.UPRIGHT[up])
+    assert torch.equal(turn @ corner[lies], corner[1])
+    assert torch.linalg.det(turn) == 1
+
+
 def test_the_split_depends_on_the_name_alone():
     names = [f"shape {k}" for k in range(4000)]
     splits = [split_of(name) for name in names]
