@@ -233,6 +233,9 @@ class _Session:
     def stopped(self) -> None:
         """Tell the user how to go on."""
         total = self.training.settings.steps
+        if not (self.out / CHECKPOINT).is_file():  # a second Ctrl-C, before the first checkpoint
+            sys.stderr.write("gendr: stopped before the first checkpoint; nothing is saved\n")
+            return
         sys.stderr.write(
             f"gendr: stopped; the same command with --resume goes on after step {self.saved_step} "
             f"of {total} from {self.out / CHECKPOINT}\n"

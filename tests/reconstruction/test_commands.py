@@ -184,16 +184,37 @@ def test_ctrl_c_waits_for_the_end_of_the_step(folder, whole, tmp_path, monkeypat
     assert same_training(out / "checkpoint.pt", whole)
 
 
+def test_a_second_ctrl_c_does_not_wait(folder, tmp_path, monkeypatch, capsys):
+    out, step = tmp_path / "out", Training.losses
+
+    def interrupted(self, pairs):
+        if self.steps_done == at:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return step(self, pairs)
+
+    monkeypatch.setattr(Training, "losses", interrupted)
+    at = 1
+    assert run(*training(folder, out, "--quiet")) == 130
+    assert "nothing is saved" in capsys.readouterr().err
+    assert not (out / "checkpoint.pt").exists()
+    at = 3
+    assert run(*training(folder, out, "--quiet")) == 130
+    assert "goes on after step 2 of 7" in capsys.readouterr().err
+    assert torch.load(out / "checkpoint.pt", weights_only=True)["steps_done"] == 2
+
+
 def test_metrics_say_what_was_done(with_validation, tmp_path, capsys):
     pytest.importorskip("tensorboard", reason="gendr[training] has it")
     out = tmp_path / "out"
-    more = ["--classes", "flat", "--validate-every", 3, "--validation-views", 2]
+    more = ["--classes", "flat", "--validate-every", 3, "--validation-views", 2, "--bfloat16"]
     assert run(*training(with_validation, out, *more)) == 0
     shown = capsys.readouterr()
     assert "step 3: 3D IoU flat 0." in shown.err
     assert "7/7" in shown.err
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["settings"]["batch"] == 4
+    assert metrics["settings"]["bfloat16"] is True
     assert metrics["steps"] == STEPS
     assert metrics["seconds"] > 0
     assert metrics["classes"] == {"flat": 3}
