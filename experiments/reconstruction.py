@@ -66,6 +66,7 @@ def train(args: argparse.Namespace, name: str) -> Path | None:
     """
     out = args.output / re.sub(r"[^\w.=-]+", "-", name).strip("-")
     if (out / "metrics.json").is_file():
+        _check_same(out / "metrics.json", args)
         return out / "checkpoint.pt"
     baseline = name == BASELINE
     dist, _, tconorm = (RENDERERS[0] if baseline else name).partition("/")
@@ -81,6 +82,24 @@ def train(args: argparse.Namespace, name: str) -> Path | None:
     if status:
         raise ValueError(f"{name} was not trained; see the line above")
     return out / "checkpoint.pt"
+
+
+def _check_same(path: Path, args: argparse.Namespace) -> None:
+    """Refuse a finished training of other settings, which would spoil the comparison."""
+    metrics = json.loads(path.read_text())
+    for name in ("steps", "batch", "seed", "scale"):
+        then, now = metrics["settings"][name], getattr(args, name)
+        if then != now:
+            raise ValueError(
+                f"{path.parent} was trained with {name} = {then!r}, not {now!r}; choose another "
+                "folder with -o"
+            )
+    now = {one.name for one in ShapeNetRenderings(args.data, args.classes).classes}
+    if now != metrics["classes"].keys():
+        raise ValueError(
+            f"{path.parent} was trained on {', '.join(metrics['classes'])}; choose another folder "
+            "with -o"
+        )
 
 
 def table(rows: dict[str, list[ClassScore]]) -> str:

@@ -43,6 +43,10 @@ def test_one_table_and_nothing_twice(program, folder, tmp_path, monkeypatch, cap
     rows = json.loads((out / "table.json").read_text())
     assert all(0 < score["iou"] < 1 for row in rows.values() for score in row)
     assert [score["shapes"] for score in rows["mean shape"]] == [3, 2]
+    # Trainings of other settings or classes are not mixed into the table.
+    for more, message in ((["--steps", 3], "steps = 2, not 3"), (["--classes", "flat"], "on flat")):
+        assert program([str(a) for a in [*common, *more]]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_an_unknown_renderer_ends_it(program, folder, tmp_path, capsys):
