@@ -29,6 +29,7 @@ Pixels: TypeAlias = NDArray[np.uint8]
 Color: TypeAlias = "tuple[int, int, int]"
 
 __all__ = [
+    "Page",
     "around",
     "composited",
     "depths",
@@ -355,7 +356,7 @@ def _font(size: int) -> ImageFont.ImageFont | ImageFont.FreeTypeFont:
     return ImageFont.load_default(size)
 
 
-class _Page:
+class Page:
     """A white page to put tiles and text on."""
 
     def __init__(self, width: int, height: int) -> None:
@@ -365,6 +366,7 @@ class _Page:
         self.draw = ImageDraw.Draw(self.image)
 
     def tile(self, pixels: Pixels, x: int, y: int) -> None:
+        """Paste a picture with its upper left corner at (x, y)."""
         from PIL import Image
 
         self.image.paste(Image.fromarray(pixels), (x, y))
@@ -376,9 +378,11 @@ class _Page:
         self.draw.text((x, y), text, color, _font(size), anchor=anchor)
 
     def box(self, x: int, y: int, width: int, height: int, color: Color) -> None:
+        """Fill a rectangle with its upper left corner at (x, y)."""
         self.draw.rectangle((x, y, x + width - 1, y + height - 1), color)
 
     def pixels(self) -> Pixels:
+        """The page as [H, W, 3]."""
         return np.asarray(self.image)
 
 
@@ -411,7 +415,7 @@ def fit_frames(
     width = max(left + len(camera) * (wide + gap) + 8, 420)
     height = top + 2 * (tall + gap) + 26
     for number, (step, mesh) in enumerate(trace):
-        page = _Page(width, height)
+        page = Page(width, height)
         page.text(12, 14, title, 15)
         last = number == len(trace) - 1
         score = next((s for i, s in reversed(scores) if i <= step), None)
@@ -469,7 +473,7 @@ def fit_sheet(
     tall, wide = window.size
     block = head + len(names) * (tall + gap) + 10
     width = max(left + columns * (wide + gap) + 12, 640)
-    page = _Page(width, top + blocks * block + 34)
+    page = Page(width, top + blocks * block + 34)
     page.text(16, 14, title, 20)
     page.text(16, 44, subtitle, 13, FAINT)
     seen = window.camera(camera)[list(chosen)]

@@ -29,8 +29,9 @@ ALLOWED = {
 SYSTEMS = set(ALLOWED) - {"scale", "testing"}
 ALLOWED["visual"] = SYSTEMS
 ALLOWED["fitting"] = {*SYSTEMS, "visual"}
+ALLOWED["reconstruction"] = {*SYSTEMS, "visual"}
 ALLOWED["experiments"] = {*SYSTEMS, "visual", "__init__"}
-ALLOWED["cli"] = {*SYSTEMS, "visual", "fitting", "experiments", "__init__"}
+ALLOWED["cli"] = {*SYSTEMS, "visual", "fitting", "reconstruction", "experiments", "__init__"}
 MODULES = {
     ".".join(("gendr", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
         ".__init__"

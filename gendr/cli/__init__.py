@@ -1,4 +1,4 @@
-"""The command line: `gendr fit`, `gendr render`, `gendr report`, `gendr list`."""
+"""The command line: fit, render, dataset, train, predict, report and list."""
 
 from __future__ import annotations
 
@@ -39,6 +39,14 @@ def _run(args: argparse.Namespace) -> int:
             from gendr.cli.fit import run
         elif args.command == "render":
             from gendr.cli.render import run
+        elif args.command == "dataset":
+            from gendr.cli.dataset import run
+        elif args.command == "train":
+            from gendr.cli.train import run
+
+            return run(args)  # an encoder is worth all threads of torch
+        elif args.command == "predict":
+            from gendr.cli.predict import run
         elif args.command == "report":
             from gendr.cli.report import run
         else:

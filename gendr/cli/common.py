@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 from gendr._runtime.devices import usable_device as check_device
 from gendr._runtime.files import writable_folder as check_writable
 
-__all__ = ["check_device", "check_writable", "model_file"]
+__all__ = ["check_device", "check_writable", "model_file", "versions"]
 
 
 def model_file(text: str) -> Path:
@@ -24,3 +25,16 @@ def model_file(text: str) -> Path:
     if text in example_names():
         return example_file(text)
     raise ValueError(f"no such file or folder: {path}; built in: {', '.join(example_names())}")
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python, of gendr and of what it computes with."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version()}
+    for name in ("gendr", "torch", "numpy", "scipy", "numba"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import signal
 import sys
 import time
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.files import locked, write_all, write_whole
-from gendr.cli.common import check_device, check_writable, model_file
+from gendr.cli.common import check_device, check_writable, model_file, versions
 from gendr.fitting import FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
@@ -306,7 +305,7 @@ class _Report:
             "settings": settings.describe(),
             "device": str(target.masks.device),
             "threads": torch.get_num_threads(),
-            "versions": _versions(),
+            "versions": versions(),
             "history": list(state.history),
         }
 
@@ -406,18 +405,6 @@ def faster_by_cutoff(settings: FitSettings, scale: float) -> int | None:
 def _chamfer(mesh: Mesh, target: Mesh, seed: int) -> dict[str, float]:
     distance = float(chamfer(mesh, target, seed=seed))
     return {"chamfer": distance, "chamfer_relative": distance / visual.diagonal(target)}
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {"python": platform.python_version()}
-    for name in ("gendr", "torch", "numpy", "scipy", "numba"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
 
 
 def _json(values: dict[str, Any]) -> bytes:

@@ -40,6 +40,51 @@ examples, with a mesh that is built in; any mesh file will do:
   gendr render chair -o chair.png --background transparent
 """
 
+_DATASET = """\
+examples:
+  gendr dataset planes/ jet.obj -o data --name airplane --workers 4
+  gendr dataset chairs.npz -o data --name chair          a second class in the same folder
+
+MESHES are mesh files, folders of them with all that is in them, and npz files of many meshes
+(arrays names, verts, faces, vert_offset, face_offset). What cannot be read is skipped and named
+at the end. An interrupted run goes on where it was.
+
+what is written to the output folder, beside the classes that are there:
+  ID_SPLIT_images.npz   24 views of each shape, 64 x 64 RGBA, split = train, val or test
+  ID_SPLIT_voxels.npz   the occupancy of each shape, 32 x 32 x 32
+  dataset.json          what was made from what
+  sheet-NAME.png        a picture to see whether it went well
+"""
+
+_TRAIN = """\
+examples:
+  gendr train reconstruction --data data --classes airplane chair -o out
+  gendr train reconstruction --data data --dist "gamma(shape=0.5).reversed" --scale 1px -o out
+  gendr train reconstruction ... --resume       the same command: go on after an interruption
+
+what is written to the output folder:
+  checkpoint.pt   all that training needs to go on, and what gendr predict reads
+  metrics.json    at the end: settings, steps, seconds, 3D IoU with standard error, versions
+  tensorboard/    curves, if tensorboard is installed
+
+Going on gives the weights of a run without interruption, on the CPU bit for bit if the number of
+threads is the same.
+"""
+
+_PREDICT = """\
+examples:
+  gendr predict plane.png --checkpoint out/checkpoint.pt -o meshes
+  gendr predict photos/*.png --checkpoint out/checkpoint.pt -o meshes --turntable
+
+Images may have any size. Their alpha channel is the mask; without one, the object is what differs
+from the colour of the border. The image is cut to a square around the mask.
+
+what is written to the output folder, for an image NAME.png:
+  NAME.obj    the mesh
+  NAME.png    the input, the silhouette of the mesh in it, and the mesh from three sides
+  NAME.gif    with --turntable
+"""
+
 _REPORT = """\
 examples:
   gendr report results.sqlite                          report.html, all runs of the file
@@ -91,6 +136,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_fit(commands)
     _add_render(commands)
+    _add_dataset(commands)
+    _add_train(commands)
+    _add_predict(commands)
     _add_report(commands)
     _add_list(commands)
     return parser
@@ -144,15 +192,8 @@ def _common(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="on the CPU (default: as a shared machine bears)",
     )
-    group.add_argument(
-        "--max-megapixels",
-        type=_number(0, closed=False),
-        default=150,
-        metavar="N",
-        help="the largest photo or texture that is read; larger ones are refused",
-    )
-    group.add_argument("--quiet", action="store_true", help="no progress bar, no summary")
-    group.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    _megapixels(group)
+    _quiet(group)
 
 
 def _add_fit(commands: Any) -> None:
@@ -315,6 +356,179 @@ def _add_render(commands: Any) -> None:
     )
     _cutoff(group, "; where soft faces end in a visible step, pass 1e-6 or 0, which take longer")
     _common(parser)
+
+
+def _add_dataset(commands: Any) -> None:
+    parser = commands.add_parser(
+        "dataset",
+        help="render and voxelise meshes, to train single-view reconstruction on",
+        description="Render meshes from 24 sides and voxelise them: one class of a data set in the "
+        "layout of the\npublished renderings of ShapeNet.",
+        epilog=_DATASET,
+        formatter_class=_Help,
+    )
+    parser.add_argument("meshes", nargs="+", metavar="MESHES", help="files and folders of meshes")
+    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="of the data set")
+    parser.add_argument(
+        "--name",
+        required=True,
+        metavar="CLASS",
+        help="of the class: such as airplane or chair, or a name of your own",
+    )
+    parser.add_argument(
+        "--shares",
+        type=_number(0),
+        nargs=3,
+        default=[0.7, 0.1, 0.2],
+        metavar=("TRAIN", "VAL", "TEST"),
+        help="of the splits; a hash of its name decides for each shape",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the split")
+    parser.add_argument(
+        "--up",
+        choices=("x", "y", "z"),
+        default="y",
+        metavar="AXIS",
+        help="which axis is up in the files: x, y or z; the sheet shows whether it is right",
+    )
+    parser.add_argument("--workers", type=count(1), default=1, metavar="N", help="processes")
+    _quiet(parser)
+
+
+def _add_train(commands: Any) -> None:
+    parser = commands.add_parser(
+        "train",
+        help="train a network: single-view reconstruction",
+        description="Train a network through a renderer.",
+        formatter_class=_Help,
+    )
+    tasks = parser.add_subparsers(dest="task", metavar="TASK", required=True, parser_class=Parser)
+    _add_train_reconstruction(tasks)
+
+
+def _add_train_reconstruction(tasks: Any) -> None:
+    parser = tasks.add_parser(
+        "reconstruction",
+        help="one image -> one mesh, learnt from silhouettes",
+        description="Train a network that predicts a mesh from one image. Only silhouettes teach "
+        "it: two views of each shape.",
+        epilog=_TRAIN,
+        formatter_class=_Help,
+    )
+    parser.add_argument(
+        "--data", required=True, metavar="FOLDER", help="of gendr dataset, or as published"
+    )
+    parser.add_argument(
+        "--classes", nargs="+", metavar="CLASS", help="names or ids (default: all in the folder)"
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where results go")
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in -o")
+
+    group = parser.add_argument_group("the renderer, one of the family")
+    group.add_argument("--dist", default="uniform", metavar="LAW", help="gendr list distributions")
+    group.add_argument(
+        "--tconorm", default="probabilistic", metavar="NAME", help="gendr list tconorms"
+    )
+    group.add_argument(
+        "--scale", default="0.5px", help="how soft edges are: a number in NDC, or such as 1.5px"
+    )
+    group.add_argument(
+        "--cutoff",
+        type=_number(0, 0.999),
+        default=1e-4,
+        metavar="X",
+        help="coverage at or below it counts as 0",
+    )
+
+    group = parser.add_argument_group("the network and its optimisation")
+    group.add_argument(
+        "--encoder",
+        choices=("published", "residual", "none"),
+        default="published",
+        metavar="NAME",
+        help="published (three convolutions), residual (of the size of ResNet18), or none: the "
+        "baseline, one mesh for all images, that explains the training set best",
+    )
+    group.add_argument("--steps", type=count(1), default=20_000, metavar="N", help="Adam steps")
+    group.add_argument(
+        "--batch", type=count(2), default=64, metavar="N", help="shapes a step, two views each"
+    )
+    group.add_argument(
+        "--lr", type=_number(0, closed=False), default=1e-4, metavar="X", help="learning rate"
+    )
+    group.add_argument(
+        "--laplacian", type=_number(0), default=5e-3, metavar="X", help="weight of this loss"
+    )
+    group.add_argument(
+        "--flatten", type=_number(0), default=5e-4, metavar="X", help="weight of this loss"
+    )
+    group.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of the weights and of the draws"
+    )
+    group.add_argument("--bfloat16", action="store_true", help="run the encoder in bfloat16")
+
+    group = parser.add_argument_group("what is measured and saved on the way")
+    group.add_argument(
+        "--save-every", type=count(1), default=500, metavar="N", help="steps between checkpoints"
+    )
+    group.add_argument(
+        "--validate-every",
+        type=count(1),
+        default=2000,
+        metavar="N",
+        help="steps between 3D IoUs on the validation split",
+    )
+    group.add_argument(
+        "--validation-views",
+        type=count(1),
+        default=4,
+        metavar="N",
+        help="from which each shape is predicted then, at most 24",
+    )
+    group = parser.add_argument_group("where and how it runs")
+    group.add_argument("--device", default="cpu", help="such as cpu or cuda:0")
+    group.add_argument("--threads", type=count(1), metavar="N", help="on the CPU")
+    _quiet(group)
+
+
+def _add_predict(commands: Any) -> None:
+    parser = commands.add_parser(
+        "predict",
+        help="a mesh from one image, with a trained network",
+        description="Predict the mesh of each image, with a network of gendr train reconstruction.",
+        epilog=_PREDICT,
+        formatter_class=_Help,
+    )
+    parser.add_argument("images", nargs="+", metavar="IMAGE", help="files of any size")
+    parser.add_argument("--checkpoint", required=True, metavar="FILE", help="of gendr train")
+    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where results go")
+    parser.add_argument("--turntable", action="store_true", help="write a GIF of each mesh, too")
+    parser.add_argument(
+        "--fill",
+        type=_number(0, 1, closed=False),
+        default=0.6,
+        metavar="X",
+        help="how much of the square the longer side of the mask takes; as large as in training",
+    )
+    group = parser.add_argument_group("where and how it runs")
+    group.add_argument("--device", default="cpu", help="such as cpu or cuda:0")
+    _megapixels(group)
+    _quiet(group)
+
+
+def _megapixels(group: Any) -> None:
+    group.add_argument(
+        "--max-megapixels",
+        type=_number(0, closed=False),
+        default=150,
+        metavar="N",
+        help="the largest photo or texture that is read; larger ones are refused",
+    )
+
+
+def _quiet(group: Any) -> None:
+    group.add_argument("--quiet", action="store_true", help="no progress bar, no summary")
+    group.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
 
 def _add_report(commands: Any) -> None:

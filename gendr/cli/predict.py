@@ -1,0 +1,59 @@
+"""`gendr predict`: a mesh, and a sheet to judge it by, from each image."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import torch
+
+from gendr import visual
+from gendr._runtime.files import write_all
+from gendr.cli.common import check_device, check_writable
+from gendr.mesh import Mesh, look_at
+from gendr.mesh.io import mesh_files
+from gendr.reconstruction.inputs import read_image
+from gendr.reconstruction.pictures import prediction_sheet
+from gendr.reconstruction.renderings import DISTANCE, ELEVATION, FOV
+from gendr.reconstruction.training import load_model
+
+FRAMES, SIZE, SECONDS = 36, 256, 2.4  # of a turntable
+
+
+def run(args: Namespace) -> int:
+    """Run `gendr predict` with parsed arguments and return the exit status."""
+    from tqdm import tqdm
+
+    device = check_device(args.device)
+    checkpoint = Path(args.checkpoint)
+    if not checkpoint.is_file():
+        raise ValueError(f"--checkpoint: no file {checkpoint}; gendr train writes one")
+    paths = [Path(text) for text in args.images]
+    names = [path.stem for path in paths]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"two images would write {min(twice)}.obj; give them in two calls")
+    model = load_model(checkpoint, device)
+    out = check_writable(Path(args.output))
+    for path in paths:
+        if (out / f"{path.stem}.png").resolve() == path.resolve():
+            raise ValueError(f"the sheet of {path} would replace it; choose another folder with -o")
+    for path in tqdm(paths, "predict", disable=args.quiet or len(paths) < 3):
+        image = read_image(path, model.side, fill=args.fill, max_megapixels=args.max_megapixels)
+        with torch.no_grad():
+            mesh = model.mesh(image[None].to(device)).to("cpu")
+        files = mesh_files(mesh, out / f"{path.stem}.obj")
+        sheet = prediction_sheet(path.name, image, mesh)
+        files |= {out / f"{path.stem}.png": visual.picture(sheet)}
+        if args.turntable:
+            files |= {out / f"{path.stem}.gif": _turntable(mesh)}
+        write_all(files)
+        if not args.quiet:
+            sys.stdout.write(f"{out / path.stem}.obj\n")
+    return 0
+
+
+def _turntable(mesh: Mesh) -> bytes:
+    azimuths = torch.arange(FRAMES) * (360.0 / FRAMES)
+    frames = visual.shaded(mesh, look_at(DISTANCE, ELEVATION, azimuths, FOV), SIZE, visual.FIT)
+    return visual.gif(frames, seconds=SECONDS / FRAMES)

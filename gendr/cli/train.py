@@ -1,0 +1,286 @@
+"""`gendr train reconstruction`: training with checkpoints, validation and a report."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gendr import visual
+from gendr._runtime.command_line import INTERRUPTED
+from gendr._runtime.files import locked, write_whole
+from gendr._runtime.threads import num_threads, set_num_threads
+from gendr.cli.common import check_device, check_writable, versions
+from gendr.reconstruction.evaluation import ClassScore, evaluate
+from gendr.reconstruction.renderings import VIEWS, ShapeNetRenderings
+from gendr.reconstruction.training import Losses, Training, TrainingSettings
+
+CHECKPOINT, METRICS, CURVES = "checkpoint.pt", "metrics.json", "tensorboard"
+SCALARS_EVERY = 20  # steps
+
+
+def run(args: Namespace) -> int:
+    """Run `gendr train reconstruction` with parsed arguments and return the exit status."""
+    device = check_device(args.device)
+    settings = TrainingSettings(
+        dist=args.dist,
+        tconorm=args.tconorm,
+        scale=args.scale,
+        cutoff=args.cutoff,
+        steps=args.steps,
+        batch=args.batch,
+        learning_rate=args.lr,
+        laplacian=args.laplacian,
+        flatten=args.flatten,
+        encoder=args.encoder,
+        seed=args.seed,
+        bfloat16=args.bfloat16,
+    )
+    if args.validation_views > VIEWS:
+        raise ValueError(f"--validation-views must be at most {VIEWS}")
+    data = ShapeNetRenderings(args.data, args.classes)
+    out = Path(args.output)
+    checkpoint = out / CHECKPOINT
+    if args.resume and not checkpoint.is_file():
+        raise ValueError(f"--resume: no {CHECKPOINT} in {out}; leave --resume out to start anew")
+    if checkpoint.is_file() and not args.resume:
+        raise ValueError(
+            f"{out} holds the {CHECKPOINT} of a training; go on from it with --resume, or choose "
+            "another folder with -o"
+        )
+    with _threads(args.threads), locked(check_writable(out)):
+        training = Training(data, settings, device)
+        if args.resume:
+            training.load(checkpoint)
+        session = _Session(args, training, _validation(args.data, data), out)
+        with _Stop() as stop, session:
+            finished = session.train(stop)
+        if not finished:
+            session.stopped()
+            return INTERRUPTED
+        session.finish()
+    return 0
+
+
+def _validation(folder: str, data: ShapeNetRenderings) -> ShapeNetRenderings | None:
+    """The validation split of the classes that have one; None if there is none."""
+    ids = [one.id for one in data.classes if (Path(folder) / f"{one.id}_val_images.npz").is_file()]
+    return ShapeNetRenderings(folder, ids, "val") if ids else None
+
+
+@contextmanager
+def _threads(count: int | None) -> Generator[None, None, None]:
+    """So many threads for torch and the kernels; results depend on torch's in the last digits."""
+    if count is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        set_num_threads(None)
+
+
+class _Stop:
+    """Ctrl-C and SIGTERM wait for the end of a step, because half a step cannot be resumed.
+
+    The second one does not wait, and no signal does while `at_once` is set.
+    """
+
+    def __init__(self) -> None:
+        self.asked = self.at_once = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Stop:
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._caught)
+        except ValueError:  # not in the main thread: signals go to that one only
+            pass
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _caught(self, *_: object) -> None:
+        if self.asked or self.at_once:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+class _Session:
+    """A run of a training: its bar, its files and its curves."""
+
+    def __init__(
+        self,
+        args: Namespace,
+        training: Training,
+        validation: ShapeNetRenderings | None,
+        out: Path,
+    ) -> None:
+        from tqdm import tqdm
+
+        self.args, self.training, self.validation, self.out = args, training, validation, out
+        self.quiet = args.quiet
+        self.views = visual.spread(VIEWS, args.validation_views)
+        self.recent: list[Losses] = []
+        self.scores: list[ClassScore] | None = None
+        self.saved_step = training.steps_done
+        self.curves = _curves(out / CURVES, training.steps_done)
+        self.bar = tqdm(
+            total=training.settings.steps,
+            initial=training.steps_done,
+            desc="train",
+            unit="step",
+            disable=self.quiet,
+        )
+
+    def __enter__(self) -> _Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+        if self.curves is not None:
+            self.curves.close()
+
+    def train(self, stop: _Stop) -> bool:
+        """Take the steps that are left; False if a signal ended it before. Both leave a checkpoint.
+
+        Raises:
+            ValueError: if the loss is no longer finite; the last checkpoint stands.
+        """
+        training, last = self.training, self.training.settings.steps
+        try:
+            while training.steps_done < last and not stop.asked:
+                self._note(training.step())
+                done = training.steps_done
+                if done % self.args.save_every == 0 or done == last:
+                    self._save()
+                if done % self.args.validate_every == 0 and done < last:
+                    stop.at_once = True
+                    self._validate()
+                    stop.at_once = False
+        except KeyboardInterrupt:
+            # Within a step the weights may be half moved; between steps there is no loss in it.
+            if not stop.at_once:
+                return False
+        if self.saved_step != training.steps_done:
+            self._save()
+        if training.steps_done < last:
+            return False
+        stop.at_once = True
+        try:
+            self._validate()
+        except KeyboardInterrupt:
+            return False
+        return True
+
+    def _note(self, losses: Losses) -> None:
+        training = self.training
+        if not all(map(math.isfinite, losses)):
+            raise ValueError(
+                f"the losses of step {training.steps_done} are {tuple(losses)}; "
+                f"{self.out / CHECKPOINT} is that of step {self.saved_step}; try a smaller --lr or "
+                "a larger --scale"
+            )
+        self.recent.append(losses)
+        self.bar.update()
+        self.bar.set_postfix(loss=f"{losses.silhouette:.3f}", refresh=False)
+        if self.curves is not None and training.steps_done % SCALARS_EVERY == 0:
+            for name, value in losses._asdict().items():
+                self.curves.add_scalar(f"loss/{name}", value, training.steps_done)
+            self.curves.add_scalar("scale", training.scale, training.steps_done)
+
+    def _save(self) -> None:
+        if self.recent:
+            means = torch.tensor(self.recent, dtype=torch.float64).mean(0).tolist()
+            record = {"step": self.training.steps_done, **Losses(*means)._asdict()}
+            self.training.history.append(record)
+            self.recent.clear()
+        self.training.save(self.out / CHECKPOINT)
+        self.saved_step = self.training.steps_done
+
+    def _validate(self) -> None:
+        """Measure the 3D IoU, say it and keep it."""
+        if self.validation is None:
+            return
+        scores = evaluate(
+            self.training.model, self.validation, views=self.views, progress=not self.quiet
+        )
+        step = self.training.steps_done
+        self.scores = scores
+        self.training.history.append({"step": step, "iou": {s.name: s.iou for s in scores}})
+        if self.curves is not None:
+            for score in scores:
+                self.curves.add_scalar(f"3D IoU/{score.name}", score.iou, step)
+        if not self.quiet:
+            text = ", ".join(f"{s.name} {s.iou:.3f}" for s in scores)
+            self.bar.write(f"step {step}: 3D IoU {text}", file=sys.stderr)
+
+    def stopped(self) -> None:
+        """Tell the user how to go on."""
+        total = self.training.settings.steps
+        if not (self.out / CHECKPOINT).is_file():  # a second Ctrl-C, before the first checkpoint
+            sys.stderr.write("gendr: stopped before the first checkpoint; nothing is saved\n")
+            return
+        sys.stderr.write(
+            f"gendr: stopped; the same command with --resume goes on after step {self.saved_step} "
+            f"of {total} from {self.out / CHECKPOINT}\n"
+        )
+
+    def finish(self) -> None:
+        """Write metrics.json."""
+        training = self.training
+        iou = None
+        if self.scores is not None:
+            iou = {
+                s.name: {
+                    "iou": s.iou,
+                    "error": None if math.isnan(s.error) else s.error,
+                    "shapes": s.shapes,
+                }
+                for s in self.scores
+            }
+        metrics = {
+            "settings": asdict(training.settings),
+            "steps": training.steps_done,
+            "seconds": round(training.seconds, 3),
+            "data": str(self.args.data),
+            "classes": {
+                one.name: count
+                for one, count in zip(training.data.classes, training.data.counts, strict=True)
+            },
+            "validation": None if iou is None else {"views": len(self.views), "classes": iou},
+            "device": str(training.device),
+            "threads": num_threads(),
+            "versions": versions(),
+            "history": training.history,
+        }
+        write_whole(self.out / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
+        if not self.quiet:
+            sys.stdout.write(
+                f"{training.steps_done} steps in {training.seconds:.0f} s\n"
+                f"{self.out}: {CHECKPOINT}, {METRICS}\n"
+            )
+
+
+def _curves(folder: Path, step: int) -> Any:
+    """A writer of TensorBoard, or None if it is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder), purge_step=step or None)

@@ -1,0 +1,261 @@
+"""Training from silhouettes: two views of a shape, two meshes, each seen in both views.
+
+    >>> training = Training(ShapeNetRenderings(folder), TrainingSettings(steps=20_000))
+    >>> for _ in range(20_000):
+    ...     losses = training.step()
+    >>> training.save("out/checkpoint.pt")
+
+Source: Kato, Ushiku, Harada, Neural 3D Mesh Renderer, 2018; Liu et al., Soft Rasterizer, 2019;
+thesis section 5.4.3 (schedule).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checkpoint import load_checkpoint, save_checkpoint
+from gendr._runtime.checks import check_choice, check_count, check_number
+from gendr.losses import FlattenLoss, LaplacianLoss, iou_loss
+from gendr.mesh import Camera, Mesh
+from gendr.reconstruction.model import ENCODERS, Reconstructor
+from gendr.reconstruction.renderings import Pairs, ShapeNetRenderings, camera_of_view
+from gendr.rendering import Renderer
+from gendr.rendering.api import parse_scale
+
+__all__ = ["KIND", "Losses", "Training", "TrainingSettings", "load_model"]
+
+KIND = "gendr reconstruction 1"
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How a model is trained. The defaults are those of the papers, but for steps and scale.
+
+    Attributes:
+        dist: a distribution or its name.
+        tconorm: a T-conorm or its name.
+        scale: of the renderer, in NDC (NDC² for squared distributions) or text such as "0.5px".
+        cutoff: coverage at or below it counts as 0.
+        steps: of the optimiser; 250,000 in the papers.
+        batch: shapes of a step, two views each.
+        learning_rate: of Adam.
+        laplacian: weight of the Laplacian loss.
+        flatten: weight of the flatten loss.
+        drop_after: share of the steps after which learning rate and scale are multiplied by `drop`.
+        drop: in (0, 1].
+        encoder: "published", "residual" or "none", see `Reconstructor`.
+        seed: of the weights and of the draws.
+        bfloat16: run the encoder in bfloat16.
+
+    Raises:
+        TypeError: for a setting of the wrong type.
+        ValueError: for one out of range.
+    """
+
+    dist: str = "uniform"
+    tconorm: str = "probabilistic"
+    scale: float | str = "0.5px"
+    cutoff: float = 1e-4
+    steps: int = 20_000
+    batch: int = 64
+    learning_rate: float = 1e-4
+    laplacian: float = 5e-3
+    flatten: float = 5e-4
+    drop_after: float = 0.6
+    drop: float = 0.3
+    encoder: str = "published"
+    seed: int = 0
+    bfloat16: bool = False
+
+    def __post_init__(self) -> None:
+        check_count("steps", self.steps)
+        check_count("batch", self.batch)
+        check_number("learning_rate", self.learning_rate, above=0)
+        for name in ("laplacian", "flatten"):
+            if check_number(name, getattr(self, name)) < 0:
+                raise ValueError(f"{name} must be >= 0, got {getattr(self, name)!r}")
+        if not 0 <= check_number("drop_after", self.drop_after) <= 1:
+            raise ValueError(f"drop_after must lie in [0, 1], got {self.drop_after!r}")
+        if not 0 < check_number("drop", self.drop) <= 1:
+            raise ValueError(f"drop must lie in (0, 1], got {self.drop!r}")
+        check_choice("encoder", self.encoder, tuple(ENCODERS))
+
+
+class Losses(NamedTuple):
+    """The losses of a step; what is minimised is their sum with the weights of the settings."""
+
+    silhouette: float
+    laplacian: float
+    flatten: float
+
+
+class Training:
+    """A model, its optimiser and the state of its draws, at some step.
+
+    Args:
+        data: what is drawn from.
+        settings: see there.
+        device: where the model is trained.
+
+    Attributes:
+        model: the `Reconstructor`.
+        steps_done: how many steps there have been.
+        seconds: how long they took, also before a checkpoint that was loaded.
+        history: what the caller noted on the way, plain values; a checkpoint keeps it.
+        data: as given.
+        settings: as given.
+    """
+
+    def __init__(
+        self,
+        data: ShapeNetRenderings,
+        settings: TrainingSettings | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.data, self.settings = data, settings or TrainingSettings()
+        self.device = torch.device(device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.settings.seed)
+            model = Reconstructor(self.settings.encoder, side=data.side)
+        self.model = model.to(self.device)
+        self.optimizer = torch.optim.Adam(
+            self.model.parameters(), self.settings.learning_rate, betas=(0.9, 0.99)
+        )
+        self.generator = torch.Generator().manual_seed(self.settings.seed)
+        self.steps_done = 0
+        self.seconds = 0.0
+        self.history: list[dict[str, Any]] = []
+        faces, count = model.sphere.faces, len(model.sphere.vertices)
+        self._laplacian = LaplacianLoss(faces, count).to(self.device)
+        self._flatten = FlattenLoss(faces, count).to(self.device)
+        self._renderer = Renderer(
+            data.side,
+            self.settings.dist,
+            self.settings.tconorm,
+            cutoff=self.settings.cutoff,
+            near=0.1,
+            far=10.0,
+            check=False,
+        ).to(self.device)
+        size, squared = self._renderer.size, self._renderer.dist.is_squared
+        self._scale = float(parse_scale(self.settings.scale, size, squared))
+
+    @property
+    def has_dropped(self) -> bool:
+        """Whether learning rate and scale of the next step are the smaller ones."""
+        return self.steps_done >= self.settings.drop_after * self.settings.steps
+
+    @property
+    def scale(self) -> float:
+        """The scale of the next step, in NDC (NDC² for squared distributions)."""
+        return self._scale * (self.settings.drop if self.has_dropped else 1.0)
+
+    def step(self) -> Losses:
+        """Draw a batch, and move the weights once."""
+        start = time.perf_counter()
+        pairs = self.data.draw(self.settings.batch, self.generator).to(self.device)
+        rate = self.settings.learning_rate * (self.settings.drop if self.has_dropped else 1.0)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.model.train()
+        parts = self.losses(pairs)
+        weights = (1.0, self.settings.laplacian, self.settings.flatten)
+        total = sum(weight * part for weight, part in zip(weights, parts, strict=True))
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.as_tensor(total).backward()
+        self.optimizer.step()
+        losses = Losses(*torch.stack(parts).detach().tolist())
+        self.steps_done += 1
+        self.seconds += time.perf_counter() - start
+        return losses
+
+    def losses(self, pairs: Pairs) -> list[Tensor]:
+        """Silhouette, Laplacian and flatten loss of two views of each of B shapes; scalars."""
+        first, second = pairs.images
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.bfloat16):
+            vertices = self.model(torch.cat([first, second]))
+        meshes = self.model.meshes(vertices)
+        silhouette = torch.stack(
+            [
+                iou_loss(self._alpha(meshes, view), image[:, 3].repeat(2, 1, 1))
+                for view, image in zip(pairs.views, pairs.images, strict=True)
+            ]
+        )
+        return [silhouette.mean(), self._laplacian(vertices), self._flatten(vertices)]
+
+    def _alpha(self, meshes: Mesh, view: Tensor) -> Tensor:
+        """Silhouettes [2 B, H, W] of the meshes of both images in the B views of one of them."""
+        camera: Camera = camera_of_view(view.repeat(2))
+        return self._renderer(meshes, camera, scale=self.scale).alpha
+
+    # -- checkpoints
+
+    def save(self, path: str | Path) -> None:
+        """Write all that training needs to go on, whole or not at all.
+
+        Raises:
+            OSError: if it cannot be written, such as on a full disk; the last one is kept.
+        """
+        values = {
+            "settings": asdict(self.settings),
+            "model": self.model.state_dict(),
+            "model_options": self.model.options,
+            "optimizer": self.optimizer.state_dict(),
+            "generator": self.generator.get_state(),
+            "steps_done": self.steps_done,
+            "seconds": self.seconds,
+            "history": self.history,
+            "classes": [one.id for one in self.data.classes],
+            "counts": list(self.data.counts),
+        }
+        save_checkpoint(path, KIND, values)
+
+    def load(self, path: str | Path) -> None:
+        """Go on where a checkpoint was saved; the same weights as if it had never stopped.
+
+        Raises:
+            ValueError: for a file that is no checkpoint, or one of other data or settings.
+        """
+        names = ("settings", "model", "optimizer", "generator", "steps_done", "classes", "counts")
+        values = load_checkpoint(path, KIND, names, "a reconstruction")
+        self._check_same(path, values)
+        self.model.load_state_dict(values["model"])
+        self.optimizer.load_state_dict(values["optimizer"])
+        self.generator.set_state(values["generator"])
+        self.steps_done = int(values["steps_done"])
+        self.seconds = float(values.get("seconds", 0.0))
+        self.history = list(values.get("history", ()))
+
+    def _check_same(self, path: str | Path, values: dict[str, Any]) -> None:
+        """Refuse to go on with other data, or with settings that would have changed the steps."""
+        then, now = values["settings"], asdict(self.settings)
+        for field in fields(TrainingSettings):
+            if then.get(field.name) != now[field.name]:
+                raise ValueError(
+                    f"{path} was trained with {field.name} = {then.get(field.name)!r}, not "
+                    f"{now[field.name]!r}; give the same, or start without resuming"
+                )
+        data = [one.id for one in self.data.classes], list(self.data.counts)
+        if data != (values["classes"], values["counts"]):
+            raise ValueError(
+                f"{path} was trained on {values['counts']} shapes of {values['classes']}, not on "
+                f"{data[1]} of {data[0]}; give the same data, or start without resuming"
+            )
+
+
+def load_model(path: str | Path, device: torch.device | str = "cpu") -> Reconstructor:
+    """The model of a checkpoint, ready to predict.
+
+    Raises:
+        ValueError: for a file that is no checkpoint of a reconstruction.
+    """
+    values = load_checkpoint(path, KIND, ("model", "model_options"), "a reconstruction", device)
+    model = Reconstructor(**values["model_options"])
+    model.load_state_dict(values["model"])
+    return model.to(device).eval()

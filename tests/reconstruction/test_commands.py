@@ -1,0 +1,351 @@
+"""The commands of reconstruction: they do what they say, and bad input ends in one line."""
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from gendr.cli import main
+from gendr.cli.parser import build_parser
+from gendr.mesh import Mesh, cube, icosphere
+from gendr.reconstruction import (
+    ShapeNetRenderings,
+    Training,
+    TrainingSettings,
+    camera_of_view,
+    load_model,
+    making,
+)
+from gendr.reconstruction.inputs import read_image
+from gendr.reconstruction.model import ENCODERS
+from gendr.reconstruction.pictures import best_view
+from gendr.rendering import Renderer
+
+
+def run(*argv):
+    return main([str(a) for a in argv])
+
+
+def fails(capsys, *argv):
+    """The one line with which a command ends."""
+    assert run(*argv) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+@pytest.fixture
+def meshes(tmp_path):
+    folder = tmp_path / "meshes"
+    folder.mkdir()
+    icosphere(1).save(folder / "ball.obj")
+    cube().save(folder / "box.ply")
+    (folder / "broken.obj").write_text("v 0 0\nf 1 2 3\n")
+    return folder
+
+
+def test_dataset_of_two_classes(tmp_path, meshes, monkeypatch, capsys):
+    pytest.importorskip("igl", reason="libigl fills the interior; gendr[reconstruction] has it")
+    monkeypatch.setattr(making, "SAMPLES", 1)
+    out = tmp_path / "out"
+    all_train = ["--shares", 1, 0, 0]
+    assert run("dataset", meshes, "-o", out, "--name", "airplane", *all_train) == 0
+    shown = capsys.readouterr()
+    assert "airplane, train 2, val 0, test 0" in shown.out
+    assert "skipped broken: " in shown.err
+    again = ["dataset", meshes / "box.ply", "-o", out, "--name", "boxes", "--shares", 0, 0, 1]
+    assert run(*again, "--quiet") == 0
+    assert capsys.readouterr() == ("", "")
+    assert ShapeNetRenderings(out).counts == (2,)
+    assert ShapeNetRenderings(out, split="test").classes == (("boxes", "boxes"),)
+    assert set(json.loads((out / "dataset.json").read_text())) == {"02691156", "boxes"}
+    for name in ("airplane", "boxes"):
+        with Image.open(out / f"sheet-{name}.png") as sheet:
+            pixels = np.asarray(sheet)
+        assert pixels.shape[2] == 3
+        assert (pixels < 128).any()
+    assert not (out / making.PARTIAL).exists()
+
+
+def test_dataset_refuses(tmp_path, meshes, capsys):
+    out = tmp_path / "out"
+    assert "neither a file nor a folder" in fails(
+        capsys, "dataset", tmp_path / "no", "-o", out, "--name", "x"
+    )
+    assert "none of 1 shapes" in fails(
+        capsys, "dataset", meshes / "broken.obj", "-o", out, "--name", "x"
+    )
+    assert "letters, digits" in fails(capsys, "dataset", meshes, "-o", out, "--name", "../x")
+    assert "shares must be" in fails(
+        capsys, "dataset", meshes, "-o", out, "--name", "x", "--shares", 0, 0, 0
+    )
+    assert "must be a whole number >= 1" in fails(
+        capsys, "dataset", meshes, "-o", out, "--name", "x", "--workers", 0
+    )
+
+
+# -- train ---------------------------------------------------------------------------------------
+
+STEPS = 7
+KILLED = """
+import os, signal, sys
+from gendr.cli import main
+from gendr.reconstruction import Training
+
+step, last = Training.step, int(sys.argv[1])
+
+def killed(self):
+    losses = step(self)
+    if self.steps_done == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return losses
+
+Training.step = killed
+main(sys.argv[2:])
+"""
+
+
+def training(data, out, *more):
+    return [
+        "train", "reconstruction", "--data", data, "-o", out, "--steps", STEPS, "--batch", 4,
+        "--scale", "1px", "--save-every", 2, "--threads", 1, *more,
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def with_validation(folder, tmp_path_factory):
+    """The ellipsoids, of which the flat ones are there for validation, too."""
+    out = tmp_path_factory.mktemp("data") / "ellipsoids"
+    shutil.copytree(folder, out)
+    for kind in ("images", "voxels"):
+        shutil.copy(out / f"flat_train_{kind}.npz", out / f"flat_val_{kind}.npz")
+    return out
+
+
+@pytest.fixture(scope="module")
+def whole(folder, tmp_path_factory):
+    """The checkpoint of a training that was never interrupted."""
+    out = tmp_path_factory.mktemp("whole")
+    assert run(*training(folder, out, "--quiet")) == 0
+    return out / "checkpoint.pt"
+
+
+def same_training(one, other):
+    """Whether two checkpoints go on in the same way, bit for bit."""
+    a, b = (torch.load(path, weights_only=True) for path in (one, other))
+    assert a["steps_done"] == b["steps_done"] == STEPS
+    moments = [(x["optimizer"]["state"][k], y["optimizer"]["state"][k])
+               for x, y in ((a, b),) for k in a["optimizer"]["state"]]  # fmt: skip
+    return (
+        all(torch.equal(a["model"][name], b["model"][name]) for name in a["model"])
+        and all(torch.equal(x[name], y[name]) for x, y in moments for name in x)
+        and torch.equal(a["generator"], b["generator"])
+    )
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals of POSIX")
+def test_killed_training_goes_on_bit_by_bit(folder, whole, tmp_path, seed):
+    out, last = tmp_path / "out", random.Random(seed).randint(3, STEPS)
+    command = [str(a) for a in training(folder, out, "--quiet")]
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(last), *command], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    done = torch.load(out / "checkpoint.pt", weights_only=True)["steps_done"]
+    assert done == (last - 1) // 2 * 2
+    assert run(*command, "--resume") == 0
+    assert same_training(out / "checkpoint.pt", whole)
+
+
+def test_ctrl_c_waits_for_the_end_of_the_step(folder, whole, tmp_path, monkeypatch, capsys):
+    out, step = tmp_path / "out", Training.losses
+
+    def interrupted(self, pairs):
+        if self.steps_done == 2:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, pairs)
+
+    monkeypatch.setattr(Training, "losses", interrupted)
+    assert run(*training(folder, out, "--quiet")) == 130
+    line = capsys.readouterr().err
+    assert "with --resume goes on after step 3 of 7" in line
+    assert str(out / "checkpoint.pt") in line
+    monkeypatch.undo()
+    assert "goes on" not in fails(capsys, *training(folder, out, "--quiet", "--seed", 1))
+    assert "seed = 0, not 1" in fails(
+        capsys, *training(folder, out, "--quiet", "--seed", 1, "--resume")
+    )
+    assert run(*training(folder, out, "--quiet", "--resume")) == 0
+    assert same_training(out / "checkpoint.pt", whole)
+
+
+def test_a_second_ctrl_c_does_not_wait(folder, tmp_path, monkeypatch, capsys):
+    out, step = tmp_path / "out", Training.losses
+
+    def interrupted(self, pairs):
+        if self.steps_done == at:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return step(self, pairs)
+
+    monkeypatch.setattr(Training, "losses", interrupted)
+    at = 1
+    assert run(*training(folder, out, "--quiet")) == 130
+    assert "nothing is saved" in capsys.readouterr().err
+    assert not (out / "checkpoint.pt").exists()
+    at = 3
+    assert run(*training(folder, out, "--quiet")) == 130
+    assert "goes on after step 2 of 7" in capsys.readouterr().err
+    assert torch.load(out / "checkpoint.pt", weights_only=True)["steps_done"] == 2
+
+
+def test_metrics_say_what_was_done(with_validation, tmp_path, capsys):
+    pytest.importorskip("tensorboard", reason="gendr[training] has it")
+    out = tmp_path / "out"
+    more = ["--classes", "flat", "--validate-every", 3, "--validation-views", 2, "--bfloat16"]
+    assert run(*training(with_validation, out, *more)) == 0
+    shown = capsys.readouterr()
+    assert "step 3: 3D IoU flat 0." in shown.err
+    assert "7/7" in shown.err
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["settings"]["batch"] == 4
+    assert metrics["settings"]["bfloat16"] is True
+    assert metrics["steps"] == STEPS
+    assert metrics["seconds"] > 0
+    assert metrics["classes"] == {"flat": 3}
+    flat = metrics["validation"]["classes"]["flat"]
+    assert 0.05 < flat["iou"] < 1
+    assert flat["error"] > 0
+    assert [h["step"] for h in metrics["history"] if "iou" in h] == [3, 6, 7]
+    assert [h["step"] for h in metrics["history"] if "silhouette" in h] == [2, 4, 6, 7]
+    assert list((out / "tensorboard").iterdir())
+
+
+def test_options_have_the_defaults_of_the_settings():
+    args = build_parser().parse_args(["train", "reconstruction", "--data", "x", "-o", "y"])
+    settings = TrainingSettings()
+    for name in ("dist", "tconorm", "scale", "cutoff", "steps", "batch", "laplacian", "flatten",
+                 "encoder", "seed", "bfloat16"):  # fmt: skip
+        assert getattr(args, name) == getattr(settings, name), name
+    assert args.lr == settings.learning_rate
+    for encoder in ENCODERS:
+        words = ["train", "reconstruction", "--data", "x", "-o", "y", "--encoder", encoder]
+        assert build_parser().parse_args(words).encoder == encoder
+
+
+def test_train_refuses(folder, tmp_path, capsys):
+    out = tmp_path / "out"
+    for more, message in (
+        (["--resume"], "no checkpoint.pt in"),
+        (["--classes", "chairs"], "unknown class 'chairs'"),
+        (["--dist", "unifrm"], "unifrm"),
+        (["--scale", "much"], "scale must be"),
+        (["--device", "tpu"], "no device 'tpu'"),
+        (["--validation-views", 25], "at most 24"),
+    ):
+        assert message in fails(capsys, *training(folder, out, *more))
+    assert "is no folder" in fails(capsys, *training(tmp_path / "nothing", out))
+    assert not (out / "checkpoint.pt").exists()
+
+
+# -- predict -------------------------------------------------------------------------------------
+
+
+def picture(height, width, box, alpha=True):
+    """A red rectangle (top, left, bottom, right), transparent around or on plain grey."""
+    top, left, bottom, right = box
+    pixels = np.full((height, width, 4), (200, 200, 200, 0 if alpha else 255), np.uint8)
+    pixels[top:bottom, left:right] = (250, 20, 20, 255)
+    return Image.fromarray(pixels if alpha else pixels[..., :3])
+
+
+@pytest.mark.parametrize("alpha", [True, False])
+@pytest.mark.parametrize("box", [(20, 150, 80, 180), (1, 2, 3, 5), (0, 60, 90, 150)])
+def test_any_image_becomes_a_square_around_its_object(tmp_path, alpha, box):
+    if not alpha and box[0] == 0:
+        box = (1, 60, 89, 150)
+    picture(90, 200, box, alpha).save(tmp_path / "a.png")
+    found = read_image(tmp_path / "a.png", 64, fill=0.5)
+    assert found.shape == (4, 64, 64)
+    tall, wide = box[2] - box[0], box[3] - box[1]
+    # The longer side takes half of the square, and the middle is in the middle.
+    place = (found[3] > 0.5).nonzero()
+    low, high = place.amin(0), place.amax(0) + 1
+    scale = 32 / max(tall, wide)
+    assert (high - low).tolist() == pytest.approx([tall * scale, wide * scale], abs=2)
+    assert (high + low).tolist() == pytest.approx([64, 64], abs=2)
+    assert torch.allclose(found[:3, 32, 32], torch.tensor([250, 20, 20]) / 255, atol=1e-2)
+    # What was around the object is nowhere in its colours.
+    seen = found[:3, found[3] > 0]
+    assert torch.allclose(seen, seen[:, :1].expand_as(seen), atol=1e-2)
+    assert not found[:3, found[3] == 0].any()
+
+
+def test_images_without_an_object_are_refused(tmp_path):
+    picture(9, 9, (0, 0, 0, 0)).save(tmp_path / "empty.png")
+    picture(9, 9, (0, 0, 0, 0), alpha=False).save(tmp_path / "plain.png")
+    noise = np.random.default_rng(0).integers(0, 255, (40, 40, 3)).astype(np.uint8)
+    Image.fromarray(noise).save(tmp_path / "noise.png")
+    for name, message in (
+        ("empty", "alpha channel is 0 everywhere"),
+        ("plain", "it has one colour"),
+        ("noise", "neither an alpha channel nor a plain background"),
+    ):
+        with pytest.raises(ValueError, match=rf"{name}\.png: .*{message}"):
+            read_image(tmp_path / f"{name}.png")
+
+
+def test_the_best_view_is_the_one_that_was_rendered():
+    box = cube()
+    long = box.with_vertices(box.vertices * torch.tensor([0.4, 0.2, 0.1]))
+    camera = camera_of_view(torch.tensor([4]))
+    mask = Renderer(32, "heaviside", "max")(long, camera).alpha[0]
+    view, silhouette, iou = best_view(mask, long)
+    assert iou == 1
+    assert torch.equal(silhouette, mask)
+    assert view in (4, 16)  # half a turn shows the same silhouette where no perspective tells
+
+
+def test_predict_writes_a_mesh_for_each_image(whole, tmp_path, capsys):
+    picture(50, 70, (10, 20, 30, 60)).save(tmp_path / "a.png")
+    picture(30, 20, (10, 5, 20, 15), alpha=False).save(tmp_path / "b.jpg")
+    out = tmp_path / "out"
+    images = tmp_path / "a.png", tmp_path / "b.jpg"
+    assert run("predict", *images, "--checkpoint", whole, "-o", out, "--turntable") == 0
+    assert capsys.readouterr().out.split() == [str(out / "a.obj"), str(out / "b.obj")]
+    model = load_model(whole)
+    wanted = model.mesh(read_image(images[0], model.side)[None])
+    mesh = Mesh.load(out / "a.obj")
+    assert torch.equal(mesh.faces, wanted.faces)
+    assert torch.allclose(mesh.vertices, wanted.vertices, atol=1e-5)
+    assert {p.name for p in out.iterdir()} == {
+        f"{name}.{end}" for name in "ab" for end in ("obj", "png", "gif")
+    }
+    with Image.open(out / "a.gif") as turntable:
+        assert turntable.n_frames == 36
+    with Image.open(out / "a.png") as sheet:
+        pixels = np.asarray(sheet).astype(int)
+    assert ((pixels[..., 0] - pixels[..., 2]) > 80).any()  # the mesh is orange
+
+
+def test_predict_refuses(whole, tmp_path, capsys):
+    picture(9, 9, (2, 2, 5, 5)).save(tmp_path / "a.png")
+    (tmp_path / "b.png").write_text("no image")
+    common = ["--checkpoint", whole, "-o", tmp_path / "out"]
+    line = fails(capsys, "predict", tmp_path / "a.png", "--checkpoint", "no.pt", "-o", tmp_path)
+    assert "no file no.pt" in line
+    assert "b.png" in fails(capsys, "predict", tmp_path / "b.png", *common)
+    assert "c.png" in fails(capsys, "predict", tmp_path / "c.png", *common)
+    line = fails(capsys, "predict", tmp_path / "a.png", tmp_path / "a.png", *common)
+    assert "two images would write a.obj" in line
+    line = fails(capsys, "predict", tmp_path / "a.png", "--checkpoint", whole, "-o", tmp_path)
+    assert "would replace it" in line
+    wrong = ["--checkpoint", tmp_path / "b.png", "-o", tmp_path / "out"]
+    assert "no checkpoint of a reconstruction" in fails(
+        capsys, "predict", tmp_path / "a.png", *wrong
+    )
