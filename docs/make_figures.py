@@ -539,6 +539,7 @@ HOUSE = (
         ("cli", "gendr fit, render, …"),
         ("experiments", "grids, studies"),
         ("fitting", "mesh from masks"),
+        ("reconstruction", "mesh from one image"),
     ),
     (
         ("visual", "pictures"),
