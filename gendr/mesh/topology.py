@@ -69,9 +69,10 @@ class Topology:
             Int32 [ΣV + 1], where the list of each vertex starts, and int32 [3 ΣF], the lists one
             after the other; an entry is 3 times the face plus the corner.
         """
-        corners, entries = torch.sort(self.faces.reshape(-1), stable=True)
-        numbers = torch.arange(sum(self.vertex_counts) + 1, device=corners.device)
-        return torch.searchsorted(corners, numbers, out_int32=True), entries.to(torch.int32)
+        with torch.inference_mode(False):  # they are kept, and gradients need them later
+            corners, entries = torch.sort(self.faces.reshape(-1), stable=True)
+            numbers = torch.arange(sum(self.vertex_counts) + 1, device=corners.device)
+            return torch.searchsorted(corners, numbers, out_int32=True), entries.to(torch.int32)
 
     @lazy
     def edges(self) -> Tensor:

@@ -278,6 +278,7 @@ def numbered_table(
 
 
 @lru_cache(maxsize=64)
+@torch.inference_mode(False)  # it is kept, and gradients need it later
 def _constants(text: str, cutoff: float, images: int, device: torch.device) -> tuple[Tensor, float]:
     """The image table at scale 1 without open fields, and the power of the scale in the radius.
 
