@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from gendr import data, distributions, losses, mesh, optim, rendering, sorting, tnorms
+    from gendr import (
+        data,
+        distributions,
+        losses,
+        mesh,
+        optim,
+        relaxed,
+        rendering,
+        sorting,
+        tnorms,
+    )
     from gendr._runtime.threads import set_num_threads
     from gendr.fitting import FitResult, FitSettings, SmoothParametrization, fit
     from gendr.mesh import (
@@ -22,6 +32,7 @@ if TYPE_CHECKING:
         rotation_6d_to_matrix,
         rotation_angle_between,
     )
+    from gendr.relaxed import relax
     from gendr.rendering import Output, Renderer, silhouette
     from gendr.rendering.backends.choice import backends
     from gendr.rendering.instances import Instance, instance, instances
@@ -51,6 +62,8 @@ __all__ = [
     "mesh",
     "optim",
     "pixels_to_ndc",
+    "relax",
+    "relaxed",
     "rendering",
     "rotation_6d_to_matrix",
     "rotation_angle_between",
@@ -69,6 +82,7 @@ _MODULES = {
         "losses",
         "mesh",
         "optim",
+        "relaxed",
         "rendering",
         "sorting",
         "tnorms",
@@ -86,6 +100,7 @@ _MODULES = {
         "rotation_6d_to_matrix",
         "rotation_angle_between",
     ),
+    "gendr.relaxed": ("relax",),
     "gendr.rendering": ("Output", "Renderer", "silhouette"),
     "gendr.rendering.backends.choice": ("backends",),
     "gendr.rendering.scale": ("geometric_schedule", "pixels_to_ndc", "suggest_scale"),

@@ -1,0 +1,272 @@
+"""Relaxed comparisons: probabilities that they hold under noise (thesis 2.13, 2.14).
+
+Plain values are compared as Python does. Two arrays, or an array and a number, are compared
+elementwise.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gendr.relaxed.settings import Rule, current
+from gendr.relaxed.values import (
+    Array,
+    Categorical,
+    Value,
+    aligned,
+    as_float,
+    is_number,
+    is_relaxed,
+    kind,
+)
+
+
+def _greater(a: Value, b: Value, name: str | None, strict: bool) -> Value:
+    """The probability of a > b, or a >= b, where at least one is relaxed."""
+    if isinstance(a, Array) or isinstance(b, Array):
+        rank = max(x.ndim for x in (a, b) if isinstance(x, Array))
+        difference = aligned(a, rank) - aligned(b, rank)
+        return Array.dense(current().rule(name).cdf(difference, strict, rank), rank)
+    if is_number(b) and math.isinf(b):
+        return b < 0  # relaxed numbers are finite
+    if is_number(a) and math.isinf(a):
+        return a > 0
+    for x in (a, b):
+        if not (isinstance(x, Tensor) or is_number(x)):
+            raise TypeError(f"{kind(a)} and {kind(b)} have no order")
+    difference = a - b
+    if not difference.is_floating_point():
+        return (difference > 0 if strict else difference >= 0).to(current().dtype)
+    return current().rule(name).cdf(difference, strict)
+
+
+def greater(a: Value, b: Value, *, name: str | None = None) -> Value:
+    """The probability of a > b: F((a - b) / scale).
+
+    Args:
+        a: a number, tensor or array.
+        b: the same.
+        name: of the decision, by which it gets its scale.
+
+    Returns:
+        A bool for plain numbers, else probabilities.
+    """
+    if is_relaxed(a) or is_relaxed(b):
+        return _greater(a, b, name, strict=True)
+    return a > b
+
+
+def less(a: Value, b: Value, *, name: str | None = None) -> Value:
+    """The probability of a < b: F((b - a) / scale). See `greater`."""
+    if is_relaxed(a) or is_relaxed(b):
+        return _greater(b, a, name, strict=True)
+    return a < b
+
+
+def greater_equal(a: Value, b: Value, *, name: str | None = None) -> Value:
+    """The probability of a >= b: that of `greater`, but for a = b under heaviside."""
+    if is_relaxed(a) or is_relaxed(b):
+        return _greater(a, b, name, strict=False)
+    return a >= b
+
+
+def less_equal(a: Value, b: Value, *, name: str | None = None) -> Value:
+    """The probability of a <= b: that of `less`, but for a = b under heaviside."""
+    if is_relaxed(a) or is_relaxed(b):
+        return _greater(b, a, name, strict=False)
+    return a <= b
+
+
+def equal(a: Value, b: Value, *, name: str | None = None) -> Value:
+    """How much a equals b, in [0, 1].
+
+    Numbers: the density at a - b over its peak, sech^2((a - b) / (2 scale)) for logistic, which
+    never overflows. Categorical values: the cosine similarity of their probabilities; a plain
+    integer stands for the class with that number.
+
+    Args:
+        a: a number, tensor, array or categorical value.
+        b: the same.
+        name: of the decision.
+
+    Returns:
+        A bool for plain values, else numbers in [0, 1].
+
+    Raises:
+        ValueError: the density of the law has its peak elsewhere than at 0.
+    """
+    if isinstance(a, Categorical) or isinstance(b, Categorical):
+        return _same_class(a, b)
+    if not (is_relaxed(a) or is_relaxed(b)):
+        return a == b
+    if isinstance(a, Array) or isinstance(b, Array):
+        rank = max(x.ndim for x in (a, b) if isinstance(x, Array))
+        difference = aligned(a, rank) - aligned(b, rank)
+        return Array.dense(current().rule(name).peak(difference, rank), rank)
+    for x in (a, b):
+        if not (isinstance(x, Tensor) or is_number(x)):
+            return False  # a number is never a text
+        if is_number(x) and math.isinf(x):
+            return False
+    difference = a - b
+    if not difference.is_floating_point():
+        return (difference == 0).to(current().dtype)
+    return current().rule(name).peak(difference)
+
+
+def _same_class(a: Value, b: Value) -> Value:
+    if not isinstance(a, Categorical):
+        a, b = b, a
+    if isinstance(b, Categorical):
+        if len(a) != len(b):
+            raise ValueError(f"{kind(a)} and {kind(b)} cannot be equal; classes must match")
+        return (a.unit * b.unit).sum(-1)
+    if isinstance(b, int):
+        if not 0 <= b < len(a):
+            return False
+        return a.unit[..., b]
+    raise TypeError(f"a categorical value is compared with another, or an integer, not {kind(b)}")
+
+
+def not_equal(a: Value, b: Value, *, name: str | None = None) -> Value:
+    """1 - `equal`."""
+    return not_(equal(a, b, name=name))
+
+
+def contains(container: Any, value: Value, *, name: str | None = None) -> Value:
+    """`value in container`: the 'or' of the equalities with each member."""
+    if not is_relaxed(value) and not isinstance(container, Array):
+        if not isinstance(container, (list, tuple)) or not any(map(is_relaxed, container)):
+            return value in container
+    return any_(equal(member, value, name=name) for member in container)
+
+
+# -- logic
+
+
+def truth(value: Value) -> Value:
+    """A value as a condition: what a program asks of `if x:` where x is no comparison.
+
+    Raises:
+        ValueError: a relaxed number that is no probability.
+        TypeError: an array or a categorical value.
+    """
+    if isinstance(value, Tensor):
+        value = as_float(value)
+        low, high = torch.aminmax(value.detach())
+        if not (low >= -1e-5 and high <= 1 + 1e-5):
+            raise ValueError(
+                "a condition is a probability in [0, 1], got a relaxed number in "
+                f"[{low.item():g}, {high.item():g}]; write what it is compared with, such as x != 0"
+            )
+        return value
+    return value if is_relaxed(value) else bool(value)
+
+
+def not_(p: Value) -> Value:
+    """1 - p; `not` of plain values."""
+    if isinstance(p, Tensor):
+        return 1 - as_float(p)
+    if isinstance(p, Array):
+        return p.map(lambda x: 1 - as_float(x))
+    return not p
+
+
+def _joined(a: Value, b: Value, rule: Rule, both: bool) -> Value:
+    """The 'and' (both) or 'or' of two probabilities, at least one of them relaxed."""
+    if isinstance(a, Array) or isinstance(b, Array):
+        rank = max(x.ndim for x in (a, b) if isinstance(x, Array))
+        return Array.dense(_joined(aligned(a, rank), aligned(b, rank), rule, both), rank)
+    if rule.product:
+        return a * b if both else a + b - a * b
+    return rule.tnorm(a, b) if both else rule.tnorm.dual(a, b)
+
+
+def and_(first: Value, *others: Value, name: str | None = None) -> Value:
+    """`first and ...`: the T-norm of probabilities.
+
+    Args:
+        first: a condition.
+        others: conditions, or functions without arguments that give one: they are called only
+            if what stands before them is not plainly false.
+        name: of the decision.
+
+    Returns:
+        As Python's `and` for plain values, else probabilities.
+    """
+    return _chain(first, others, name, both=True)
+
+
+def or_(first: Value, *others: Value, name: str | None = None) -> Value:
+    """`first or ...`: the T-conorm of probabilities, the dual of the T-norm. See `and_`."""
+    return _chain(first, others, name, both=False)
+
+
+def _chain(first: Value, others: tuple[Value, ...], name: str | None, both: bool) -> Value:
+    result = first
+    for other in others:
+        if not is_relaxed(result):
+            if bool(result) is not both:
+                return result
+            result = other() if callable(other) else other
+            continue
+        value = other() if callable(other) else other
+        if is_relaxed(value):
+            result = _joined(result, value, current().rule(name), both)
+        elif bool(value) is not both:
+            return bool(value)
+    return result
+
+
+def any_(values: Any, *, name: str | None = None) -> Value:
+    """`any(values)`: the 'or' of all of them."""
+    return _all(values, name, both=False)
+
+
+def all_(values: Any, *, name: str | None = None) -> Value:
+    """`all(values)`: the 'and' of all of them."""
+    return _all(values, name, both=True)
+
+
+def _all(values: Any, name: str | None, both: bool) -> Value:
+    if isinstance(values, Array):
+        rule = current().rule(name)
+        flat = values.data.flatten(values.data.ndim - values.ndim)
+        return (rule.tnorm if both else rule.tnorm.dual).reduce(flat)
+    result: Value = both
+    for value in values:
+        value = value if is_relaxed(value) else bool(value)
+        result = _chain(result, (value,), name, both)
+        if result is (not both):
+            return result
+    return result
+
+
+def decided(value: Value) -> bool:
+    """A condition that must be plain, because it decides about a shape or an error.
+
+    Raises:
+        TypeError: it is relaxed.
+    """
+    if is_relaxed(value):
+        raise TypeError(
+            f"{kind(value)} cannot decide how long a list is or whether a program goes on; only "
+            "plain numbers can"
+        )
+    return bool(value)
+
+
+PLAIN: dict[Callable[..., Value], Callable[[Any, Any], bool]] = {
+    greater: operator.gt,
+    less: operator.lt,
+    greater_equal: operator.ge,
+    less_equal: operator.le,
+    equal: operator.eq,
+    not_equal: operator.ne,
+}

@@ -1,0 +1,194 @@
+"""Branches and loops (thesis 2.10 to 2.12)."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from torch import Tensor
+
+from gendr.relaxed.settings import PATIENCE, current
+from gendr.relaxed.values import Array, Value, as_float, blend, is_relaxed, kind
+
+
+class Undefined:
+    """The value of a variable that has none yet."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        raise UnboundLocalError(f"{self.name} has no value yet")
+
+    def _unbound(self, *_: object) -> Any:
+        raise UnboundLocalError(f"{self.name} has no value yet")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _unbound
+    __lt__ = __gt__ = __le__ = __ge__ = __neg__ = __bool__ = __getitem__ = __call__ = _unbound
+
+
+def undefined(name: str) -> Any:
+    """The value of a variable before its first assignment."""
+    return Undefined(name)
+
+
+def _blended(p: Tensor, yes: Value, no: Value, name: str) -> Value:
+    """`blend`, with the name of the variable in errors."""
+    if yes is no:
+        return no
+    if isinstance(yes, Undefined) or isinstance(no, Undefined):
+        raise UnboundLocalError(
+            f"{name} has no value on one side of a relaxed decision, but is used afterwards; give "
+            "it one before"
+        )
+    try:
+        return blend(p, yes, no)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def _names(function: Callable[..., Any], count: int) -> tuple[str, ...]:
+    code = getattr(function, "__code__", None)
+    names = code.co_varnames[: code.co_argcount] if code else ()
+    return names if len(names) >= count else ("the result",) * count
+
+
+def cond(
+    condition: Value,
+    if_true: Callable[..., Any],
+    if_false: Callable[..., Any] | None = None,
+    *state: Value,
+) -> Any:
+    """`if condition: ... else: ...`: the convex combination of what two functions return.
+
+    >>> cond(less(x, 0.0), lambda y: y + 1, lambda y: y - 1, y)
+
+    Both branches run, each on its own copy of the state, and branches inside them are blended
+    there: nested decisions are exact. What a branch does not change is not blended. A plain
+    condition chooses one branch, as Python does.
+
+    Args:
+        condition: a probability [*batch], or a plain condition.
+        if_true: from the state to the new state: one value, or a tuple of several.
+        if_false: the same for the other case; without it the state stays as it is.
+        state: the variables: numbers, tensors, arrays, categorical values, and tuples of these.
+
+    Returns:
+        The new state: one value if the functions return one, else a tuple.
+
+    Raises:
+        TypeError, ValueError: values that cannot be blended.
+    """
+    if not is_relaxed(condition):
+        if condition:
+            return if_true(*state)
+        return if_false(*state) if if_false else state[0] if len(state) == 1 else state
+    p = _probability(condition)
+    yes = if_true(*state)
+    no = if_false(*state) if if_false else state[0] if len(state) == 1 else state
+    if yes is no:
+        return no
+    if len(state) > 1 and isinstance(yes, tuple) and isinstance(no, tuple):
+        if len(yes) == len(no):
+            names = _names(if_true, len(yes))
+            return tuple(
+                no_part if yes_part is no_part else _blended(p, yes_part, no_part, name)
+                for yes_part, no_part, name in zip(yes, no, names, strict=False)
+            )
+    return _blended(p, yes, no, *_names(if_true, 1)[:1] if len(state) == 1 else ("the result",))
+
+
+def _probability(condition: Value) -> Tensor:
+    if not isinstance(condition, Tensor):
+        raise TypeError(f"{kind(condition)} is no condition; ask any(...) or all(...) of it")
+    return as_float(condition)
+
+
+def while_loop(
+    going_on: Callable[..., Value],
+    body: Callable[..., Any],
+    state: tuple[Value, ...],
+    *,
+    keep: int | None = None,
+) -> tuple[Value, ...]:
+    """`while going_on: body`: the expected state over the number of iterations (thesis 2.12).
+
+    The body runs on states that are not blended. State k counts with the probability that the loop
+    goes on k times and then ends; what is left when the loop is stopped goes to the last state.
+
+    >>> (x,) = while_loop(lambda x: greater(x, 1.0), lambda x: (x / 2,), (x,))
+
+    Args:
+        going_on: from the state to the condition.
+        body: from the state to the next state, a tuple.
+        state: the variables.
+        keep: how many of them, from the first on, are wanted afterwards; only these are blended.
+
+    Returns:
+        The variables that are kept.
+
+    Raises:
+        RuntimeError: the loop has not ended after many iterations, and no bound was given.
+    """
+    settings = current()
+    bound = settings.max_iterations
+    kept = len(state) if keep is None else keep
+    before: list[tuple[Tensor, tuple[Value, ...]]] = []
+    alive: Tensor | None = None
+    count = 0
+    while True:
+        condition = going_on(*state)
+        if is_relaxed(condition):
+            p = _probability(condition)
+            here = p.detach()
+            alive = here if alive is None else alive * here
+            likely = float(alive.max())
+            if likely <= settings.tolerance:
+                break
+            if count == (PATIENCE if bound is None else bound):
+                if bound is not None:
+                    break
+                raise RuntimeError(
+                    f"the loop still goes on with a probability of {likely:.2g} after {count} "
+                    "iterations; bound it by max_iterations, or make the scale smaller"
+                )
+            before.append((p, state[:kept]))
+        elif not condition or count == bound:
+            break
+        state = body(*state)
+        count += 1
+    result = state[:kept]
+    names = _names(body, kept)
+    for p, earlier in reversed(before):
+        result = tuple(
+            b if a is b else _blended(p, a, b, name)
+            for a, b, name in zip(result, earlier, names, strict=False)
+        )
+    return result
+
+
+def counted(*bounds: Any) -> range:
+    """`range(...)`, with an error that says why a bound cannot be relaxed."""
+    for bound in bounds:
+        if is_relaxed(bound):
+            raise TypeError(
+                f"the number of iterations cannot be {kind(bound)}; use `while` with a comparison"
+            )
+    return builtins.range(*bounds)
+
+
+def each(values: Any) -> Iterable[Any]:
+    """What a `for` loop goes through.
+
+    Raises:
+        TypeError: a relaxed number.
+    """
+    if isinstance(values, Tensor):
+        raise TypeError(
+            "a relaxed number cannot be gone through; if it is an argument, say what it is, such "
+            "as `x: Vector`"
+        )
+    if isinstance(values, Array) and values.ndim == 1:
+        return values.cells
+    return cast("Iterable[Any]", values)

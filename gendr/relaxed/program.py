@@ -1,0 +1,562 @@
+"""The decorator `relax`: a plain Python function that runs soft, or hard."""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import functools
+import inspect
+import itertools
+import math
+import sys
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_finite, check_tensor, shape_text
+from gendr.relaxed import choices
+from gendr.relaxed.rewrite import Rewritten, is_rewritten, rewrite
+from gendr.relaxed.settings import (
+    DistLike,
+    Scale,
+    Settings,
+    TNormLike,
+    check_names,
+    current,
+    entered,
+)
+from gendr.relaxed.syntax import RESERVED
+from gendr.relaxed.values import Array, Categorical, Value, is_number, is_relaxed, kind
+
+
+@dataclass(frozen=True)
+class Form:
+    """What an argument is.
+
+    Attributes:
+        rank: its own dimensions; those before them are of the batch.
+        classes: whether the last of them are the probabilities of classes.
+        name: for messages.
+    """
+
+    rank: int
+    classes: bool
+    name: str
+
+
+# What arguments are, for type hints. Without one, it is read off the text: x[i] shows a vector.
+if TYPE_CHECKING:
+    Scalar: TypeAlias = Any
+    Vector: TypeAlias = Any
+    Matrix: TypeAlias = Any
+    Volume: TypeAlias = Any
+    Category: TypeAlias = Any
+    Categories: TypeAlias = Any
+else:
+    Scalar = Annotated[Any, Form(0, False, "Scalar")]  # [*batch]
+    Vector = Annotated[Any, Form(1, False, "Vector")]  # [*batch, n]
+    Matrix = Annotated[Any, Form(2, False, "Matrix")]  # [*batch, n, m]
+    Volume = Annotated[Any, Form(3, False, "Volume")]  # [*batch, n, m, k]
+    Category = Annotated[Any, Form(1, True, "Category")]  # [*batch, classes]
+    Categories = Annotated[Any, Form(2, True, "Categories")]  # [*batch, n, classes]
+
+
+_PLAIN = Form(0, False, "Scalar")
+_FORMS = {
+    "Scalar": Form(0, False, "Scalar"),
+    "Vector": Form(1, False, "Vector"),
+    "Matrix": Form(2, False, "Matrix"),
+    "Volume": Form(3, False, "Volume"),
+    "Category": Form(1, True, "Category"),
+    "Categories": Form(2, True, "Categories"),
+}
+_BY_RANK = ("Scalar", "Vector", "Matrix", "Volume")
+
+
+def _form_of(annotation: object) -> Form | None:
+    """The form that a type hint names, None for another hint."""
+    if isinstance(annotation, str):
+        return _FORMS.get(annotation.split(".")[-1])
+    for extra in getattr(annotation, "__metadata__", ()):
+        if isinstance(extra, Form):
+            return extra
+    return None
+
+
+class Program:
+    """A function that runs soft, or hard; `relax` makes it.
+
+    `program(*args)` runs the relaxed function: floating tensors are relaxed, plain numbers are
+    exact. Besides its own arguments it takes `scale`, `dist`, `tnorm`, `tolerance` and
+    `max_iterations`, as `smoothing`. Inside another program it follows the settings of that one.
+
+    Attributes:
+        source: the rewritten text.
+        decisions: the names that `smooth` gives to decisions in the text.
+        forms: what each argument is: "Scalar", "Vector", ...
+    """
+
+    def __init__(self, function: Callable[..., Any], **settings: Any) -> None:
+        if not isinstance(function, types.FunctionType):
+            raise TypeError(f"relax takes a function, got {type(function).__name__}")
+        if hasattr(function, "__wrapped__"):
+            raise TypeError("relax must stand next to the function, below other decorators")
+        self.function = function
+        self._settings = settings
+        if settings:
+            Settings().changed(**settings)  # errors at the decoration
+        self._rewritten: Rewritten = rewrite(function, _toolbox())
+        self._signature = inspect.signature(function)
+        functools.update_wrapper(self, function)
+
+    @property
+    def source(self) -> str:
+        """The function in functional form, as text."""
+        return self._rewritten.source
+
+    @property
+    def decisions(self) -> tuple[str, ...]:
+        """The names of decisions in the text."""
+        return self._rewritten.decisions
+
+    @functools.cached_property
+    def _forms(self) -> dict[str, Form]:
+        """What each argument is, by its type hint, or by its use."""
+        hints = inspect.get_annotations(self.function)
+        scope = {**self.function.__globals__}
+        found: dict[str, Form] = {}
+        for name in self._signature.parameters:
+            hint = hints.get(name)
+            if isinstance(hint, str) and _form_of(hint) is None:
+                try:
+                    hint = eval(hint, scope)  # the hint of a file with `annotations`
+                except Exception:  # noqa: BLE001  # any error in a hint that is not for us
+                    hint = None
+            rank = self._rewritten.ranks.get(name, 0)
+            found[name] = _form_of(hint) or _FORMS[_BY_RANK[min(rank, 3)]]
+        return found
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """What each argument is: "Scalar", "Vector", "Matrix", "Category", ..."""
+        return {name: form.name for name, form in self._forms.items()}
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """In a class, the program as a method."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}: {form}" for name, form in self.forms.items())
+        return f"<relaxed program {self.function.__name__}({arguments})>"
+
+    # -- the relaxed run
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the relaxed function.
+
+        Args:
+            args: tensors [*batch, ...], whose leading dimensions are the batch, nested lists of
+                numbers, and whatever else the function takes.
+            kwargs: the same, and `scale`, `dist`, `tnorm`, `tolerance`, `max_iterations`.
+
+        Returns:
+            Tensors [*batch, ...]; what the function returns apart from numbers stays as it is.
+
+        Raises:
+            TypeError, ValueError: arguments or settings that do not fit.
+        """
+        outer = current()
+        if outer.hard:
+            return self.function(*args, **kwargs)
+        own = {key: kwargs.pop(key) for key in RESERVED if key in kwargs}
+        if outer.running:
+            return self._inside(outer, own, args, kwargs)
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        settings = outer.changed(**{**self._settings, **own})
+        arguments, settings = self._entered(bound.arguments, settings)
+        bound.arguments.update(arguments)
+        with entered(settings):
+            result = self._rewritten.function(*bound.args, **bound.kwargs)
+            check_names(settings, self.decisions)
+            return _left(result, settings)
+
+    def _inside(
+        self, outer: Settings, own: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run as a part of another program."""
+        if any(type(x) is Tensor for x in (*args, *kwargs.values())):
+            names = list(self._signature.parameters)
+            args = tuple(
+                _shaped(x, self._forms.get(name, _PLAIN)) if isinstance(x, Tensor) else x
+                for x, name in itertools.zip_longest(args, names[: len(args)], fillvalue="")
+            )
+            kwargs = {
+                name: _shaped(x, self._forms.get(name, _PLAIN)) if isinstance(x, Tensor) else x
+                for name, x in kwargs.items()
+            }
+        if not own:
+            return self._rewritten.function(*args, **kwargs)
+        with entered(outer.changed(**own)):
+            return self._rewritten.function(*args, **kwargs)
+
+    def _entered(
+        self, arguments: dict[str, Any], settings: Settings
+    ) -> tuple[dict[str, Any], Settings]:
+        """The arguments as values of a program, and the settings with the shape of the batch."""
+        forms = {name: self._forms[name] for name in arguments}
+        leads: list[torch.Size] = []
+        likes: list[Tensor] = []
+        for name, value in arguments.items():
+            for leaf in _tensors(value):
+                rank = forms[name].rank if leaf is value else 0
+                if leaf.ndim < rank:
+                    raise ValueError(
+                        f"{name} is a {forms[name].name}: it must have at least {rank} dimensions, "
+                        f"got {shape_text(leaf.shape)}"
+                    )
+                if leaf.is_complex():
+                    raise TypeError(f"{name} must be real, got {leaf.dtype}")
+                leads.append(leaf.shape[: leaf.ndim - rank])
+                if leaf.is_floating_point():
+                    check_finite(name, leaf)
+                    likes.append(leaf)
+        try:
+            batch = torch.broadcast_shapes(*leads) if leads else torch.Size()
+        except RuntimeError:
+            shapes = ", ".join(shape_text(lead) for lead in leads)
+            raise ValueError(f"the arguments have batches that do not fit: {shapes}") from None
+        dtype, device = torch.get_default_dtype(), torch.device("cpu")
+        if likes:
+            device = likes[0].device
+            dtype = functools.reduce(torch.promote_types, (x.dtype for x in likes))
+        lead = len(batch)
+        new = {name: _prepared(value, forms[name], lead) for name, value in arguments.items()}
+        return new, replace(
+            settings,
+            batch=tuple(batch),
+            dtype=dtype,
+            device=device,
+            running=True,
+            used=set(),
+            _rules={},
+        )
+
+    # -- the hard run
+
+    def hard(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function as plain Python, on numbers.
+
+        Args:
+            args: as for a call. Tensors are taken apart: each item of the batch runs by itself,
+                vectors as arrays of NumPy, categorical values as the most probable integer.
+            kwargs: the same, without settings.
+
+        Returns:
+            What Python returns; tensors [*batch, ...] if an argument is one. No gradient.
+        """
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        forms = self._forms
+        hard = replace(current(), hard=True, running=True)
+        if not any(_tensors(value) for value in bound.arguments.values()):
+            bound.arguments.update(
+                {
+                    name: copy.deepcopy(value) if isinstance(value, (list, np.ndarray)) else value
+                    for name, value in bound.arguments.items()
+                }
+            )
+            with entered(hard):
+                return self.function(*bound.args, **bound.kwargs)
+        arguments = dict(bound.arguments)
+        _, settings = self._entered(arguments, current())
+        results: list[Any] = []
+        with entered(hard):
+            for place in itertools.product(*map(range, settings.batch)):
+                bound.arguments.update(
+                    {
+                        name: _item(value, forms[name], settings.batch, place)
+                        for name, value in arguments.items()
+                    }
+                )
+                results.append(self.function(*bound.args, **bound.kwargs))
+        if not results:
+            raise ValueError("the batch is empty; give at least one item")
+        return _collected(results, settings)
+
+
+def _toolbox() -> types.ModuleType:
+    return sys.modules["gendr.relaxed"]
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    """The tensors in nested lists."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [leaf for x in cast("list[Any]", value) for leaf in _tensors(x)]
+    return []
+
+
+def _prepared(value: Any, form: Form, lead: int) -> Any:
+    """An argument as a value of a program; tensors get the dimensions of the batch."""
+    if isinstance(value, Tensor):
+        missing = lead - (value.ndim - form.rank)
+        if missing and value.ndim > form.rank:
+            value = value.reshape((1,) * missing + value.shape)
+        return _shaped(value, form)
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "fiub":
+            raise TypeError(f"an array must hold numbers, got {value.dtype}")
+        return Array.dense(torch.as_tensor(value), value.ndim) if value.ndim else value.item()
+    if isinstance(value, (list, tuple)):
+        members = [_prepared(x, _PLAIN, lead) for x in cast("list[Any]", value)]
+        if form.rank and not form.classes and _holds_numbers(members):
+            return Array.of(members)
+        return type(value)(members)
+    return value
+
+
+def _holds_numbers(members: Any) -> bool:
+    if isinstance(members, (list, tuple)):
+        return bool(members) and all(map(_holds_numbers, cast("list[Any]", members)))
+    return is_number(members) or isinstance(members, Tensor)
+
+
+def _shaped(value: Tensor, form: Form) -> Any:
+    """A tensor as the form says."""
+    if form.rank == 0:
+        return value
+    if form.name == "Category":
+        return Categorical(value)
+    if form.name == "Categories":
+        return [Categorical(x) for x in value.unbind(-2)]
+    return Array.dense(value, form.rank)
+
+
+def _left(result: Any, settings: Settings) -> Any:
+    """A result as tensors over the whole batch."""
+    batch = settings.batch
+    if isinstance(result, (tuple, list)):
+        return type(result)(_left(x, settings) for x in cast("list[Any]", result))
+    if isinstance(result, dict):
+        return {key: _left(x, settings) for key, x in cast("dict[Any, Any]", result).items()}
+    if isinstance(result, Categorical):
+        result = result.weights
+    shape: tuple[int, ...] = ()
+    if isinstance(result, Array):
+        shape, result = result.shape, result.data
+    elif is_number(result):
+        result = torch.tensor(float(result), dtype=settings.dtype, device=settings.device)
+    if isinstance(result, Tensor) and tuple(result.shape) != (*batch, *shape):
+        result = result.expand(*batch, *shape)
+    return result
+
+
+def _item(value: Any, form: Form, batch: tuple[int, ...], place: tuple[int, ...]) -> Any:
+    """One item of the batch, as plain Python."""
+    if isinstance(value, (list, tuple)):
+        members = [_item(x, _PLAIN, batch, place) for x in cast("list[Any]", value)]
+        if form.rank and not form.classes and _holds_numbers(members):
+            return np.array(members, dtype=float)
+        return type(value)(members)
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if not isinstance(value, Tensor):
+        return value
+    own = value.shape[value.ndim - form.rank :]
+    one = value.detach().expand(*batch, *own)[place]
+    if form.name == "Category":
+        return int(one.argmax())
+    if form.name == "Categories":
+        return one.argmax(-1).tolist()
+    if form.rank == 0:
+        return one.item()
+    return one.double().cpu().numpy().copy()
+
+
+def _collected(results: Sequence[Any], settings: Settings) -> Any:
+    """The results of all items as tensors."""
+    first = results[0]
+    if isinstance(first, (tuple, list)):
+        parts = zip(*results, strict=True)
+        return type(first)(_collected(part, settings) for part in parts)
+    if isinstance(first, dict):
+        return {key: _collected([x[key] for x in results], settings) for key in first}
+    if isinstance(first, (int, float, np.ndarray, np.number)):
+        array = np.array([np.asarray(x, dtype=float) for x in results])
+        tensor = torch.as_tensor(array, dtype=settings.dtype, device=settings.device)
+        return tensor.reshape(settings.batch + array.shape[1:])
+    return first if len(results) == 1 else list(results)
+
+
+# -- calls of functions from a program
+
+_RELAXED: dict[Any, Callable[..., Any]] = {
+    math.sqrt: torch.sqrt, math.exp: torch.exp, math.log: torch.log, math.sin: torch.sin,
+    math.cos: torch.cos, math.tan: torch.tan, math.tanh: torch.tanh, math.atan: torch.atan,
+    math.atan2: torch.atan2, math.asin: torch.asin, math.acos: torch.acos, math.sinh: torch.sinh,
+    math.cosh: torch.cosh, math.hypot: torch.hypot, math.log2: torch.log2, math.pow: torch.pow,
+    math.log10: torch.log10, math.log1p: torch.log1p, math.expm1: torch.expm1,
+    math.erf: torch.erf, math.fabs: choices.absolute, builtins.pow: torch.pow,
+    builtins.float: lambda x: x,
+}  # fmt: skip
+_CONVERTED: dict[int, tuple[Any, Callable[..., Any]]] = {}
+
+
+def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function from a program.
+
+    Functions of `math` are those of torch where an argument is relaxed. A function of the same
+    package, which is not decorated, is relaxed as if it were. Any other runs as it is.
+
+    Raises:
+        TypeError: a builtin that makes a hard decision about a relaxed value.
+    """
+    if isinstance(function, Program):
+        return function(*args, **kwargs)
+    if isinstance(function, types.FunctionType):
+        return _helper(function)(*args, **kwargs)
+    if not any(map(is_relaxed, (*args, *kwargs.values()))):
+        return function(*args, **kwargs)
+    replacement = _RELAXED.get(function) if getattr(function, "__hash__", None) else None
+    if replacement is not None:
+        like = next((x for x in args if isinstance(x, Tensor)), None)
+        if any(isinstance(x, Array) for x in args):
+            return args[0].map(replacement, *args[1:])
+        if like is None:
+            raise TypeError(f"{function.__name__} takes numbers, got {kind(args[0])}")
+        full = [x if isinstance(x, Tensor) else like.new_full((), x) for x in args]
+        return replacement(*full)
+    if getattr(function, "__module__", None) in ("builtins", "math"):
+        name = function.__name__
+        raise TypeError(
+            f"{name} of {kind(next(filter(is_relaxed, (*args, *kwargs.values()))))} would be a "
+            "hard decision, through which no gradient passes; write it with comparisons"
+        )
+    return function(*args, **kwargs)
+
+
+def _helper(function: types.FunctionType) -> Callable[..., Any]:
+    """A function of the user's as it is called from a program."""
+    found = _CONVERTED.get(id(function))
+    if found is not None and found[0] is function:
+        return found[1]
+    if is_rewritten(function):
+        return function
+    package = (function.__module__ or "").split(".")[0]
+    caller: Callable[..., Any] = function
+    if package not in _FOREIGN and _decides(function):
+        caller = Program(function)
+    _CONVERTED[id(function)] = (function, caller)
+    return caller
+
+
+_FOREIGN = {"torch", "numpy", "scipy", "math", "gendr"}
+
+
+def _decides(function: types.FunctionType) -> bool:
+    """Whether a function is worth being rewritten: it compares, branches, indexes or calls."""
+    code = function.__code__
+    return bool(code.co_names or code.co_freevars) or any(byte != 0 for byte in code.co_code)
+
+
+def divided(a: Value, b: Value, symbol: str) -> Value:
+    """`a // b` and `a % b` of plain numbers.
+
+    Raises:
+        TypeError: one of them is relaxed.
+    """
+    if is_relaxed(a) or is_relaxed(b):
+        raise TypeError(
+            f"`{symbol}` of {kind(a if is_relaxed(a) else b)} would be a hard decision, through "
+            "which no gradient passes; keep whole numbers plain, divide by `/`, or subtract in a "
+            "`while`"
+        )
+    return a // b if symbol == "//" else a % b
+
+
+# -- the decorator
+
+
+@overload
+def relax(function: Callable[..., Any], /) -> Program: ...
+@overload
+def relax(
+    function: None = ...,
+    /,
+    *,
+    scale: Scale | None = ...,
+    dist: DistLike | None = ...,
+    tnorm: TNormLike | None = ...,
+    tolerance: float | None = ...,
+    max_iterations: int | None = ...,
+) -> Callable[[Callable[..., Any]], Program]: ...
+def relax(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    scale: Scale | None = None,
+    dist: DistLike | None = None,
+    tnorm: TNormLike | None = None,
+    tolerance: float | None = None,
+    max_iterations: int | None = None,
+) -> Any:
+    """Make a plain Python function differentiable, decisions included.
+
+    >>> @gendr.relax
+    ... def clamp(x, low, high):
+    ...     if x < low:
+    ...         x = low
+    ...     elif x > high:
+    ...         x = high
+    ...     return x
+    >>> clamp(torch.tensor([0.1, 0.9]), 0.25, 0.75, scale=0.1)
+    >>> clamp.hard(0.1, 0.25, 0.75)
+    0.25
+
+    Args:
+        function: with `if`, `while`, `for`, comparisons, `and`, `or`, `not`, conditional
+            expressions, `min`, `max`, `abs`, indexing, assignments and `return`.
+        scale: the scale of the noise, if a call gives none; as the others in `smoothing`.
+        dist: the law.
+        tnorm: the 'and'.
+        tolerance: the probability at which loops end.
+        max_iterations: the bound of loops.
+
+    Returns:
+        A `Program`.
+
+    Raises:
+        RelaxError: a SyntaxError that shows the line of what cannot be relaxed, and says why.
+    """
+    settings = {
+        "scale": scale,
+        "dist": dist,
+        "tnorm": tnorm,
+        "tolerance": tolerance,
+        "max_iterations": max_iterations,
+    }
+    given = {key: value for key, value in settings.items() if value is not None}
+    if function is None:
+        return lambda function: Program(function, **given)
+    return Program(function)
+
+
+def array(values: Any) -> Any:
+    """An array of nested lists of numbers; in plain Python one of NumPy."""
+    if current().hard:
+        return np.array(values, dtype=float)
+    return Array.of(values)
+
+
+def dense(value: Any) -> Tensor:
+    """The tensor [*batch, ...] behind an array or a categorical value."""
+    if isinstance(value, Categorical):
+        return value.probabilities
+    return value.data if isinstance(value, Array) else check_tensor("value", value)

@@ -1,0 +1,677 @@
+"""From a plain Python function to the functional form, by way of `ast`.
+
+`if` becomes `cond`, `while` becomes `while_loop`, comparisons, `and`, `or`, `not` and indexing
+become functions; assignment to cells makes a new array. Every node keeps the line and column of
+the user's text, and the code is compiled under the user's file name: tracebacks show that file.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from gendr.relaxed.syntax import (
+    Source,
+    assigned,
+    check,
+    flat_targets,
+    live,
+    own_nodes,
+    parameters,
+    places_of,
+    ranks,
+    resolved,
+    settled,
+)
+
+_COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal",
+    ast.Eq: "equal", ast.NotEq: "not_equal",
+}  # fmt: skip
+_BUILTINS = {"max": "max", "min": "min", "abs": "abs", "sum": "sum", "any": "any", "all": "all"}
+# Of these a program may ask whatever it likes.
+_PLAIN = {
+    "len", "enumerate", "zip", "reversed", "list", "tuple", "isinstance", "slice", "dict",
+    "hasattr", "getattr", "type", "callable",
+}  # fmt: skip
+# Functions of `gendr.relaxed` that take the name of a decision.
+NAMED = {
+    "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "contains", "argmax",
+    "argmin", "max", "min", "abs", "index", "write", "and_", "or_", "any", "all",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A function in functional form.
+
+    Attributes:
+        function: to be called.
+        source: its text.
+        decisions: the names of its decisions.
+        ranks: the own dimensions of arguments, as they are used.
+    """
+
+    function: Callable[..., Any]
+    source: str
+    decisions: tuple[str, ...]
+    ranks: dict[str, int]
+
+
+# Code that is in functional form already, by its id; kept alive with it.
+_DONE: dict[int, types.CodeType] = {}
+
+
+def is_rewritten(function: Any) -> bool:
+    """Whether a function is part of a rewritten program."""
+    return id(getattr(function, "__code__", None)) in _DONE
+
+
+def rewrite(function: Callable[..., Any], toolbox: types.ModuleType) -> Rewritten:
+    """The functional form of a function.
+
+    Args:
+        function: a plain Python function.
+        toolbox: the module `gendr.relaxed`.
+
+    Raises:
+        RelaxError: something in it cannot be relaxed.
+    """
+    original = cast("types.FunctionType", function)
+    source = Source(function)
+    check(source)
+    code = original.__code__
+    free = dict(zip(code.co_freevars, original.__closure__ or (), strict=True))
+    scope = dict(original.__globals__)
+    for name, cell in free.items():
+        try:
+            scope[name] = cell.cell_contents
+        except ValueError:  # not set yet: a function that calls itself
+            scope[name] = None
+    names = {node.id for node in ast.walk(source.tree) if isinstance(node, ast.Name)}
+    tool = "relaxed"
+    while tool in names and scope.get(tool) is not toolbox:
+        tool += "_"
+    tree = copy.deepcopy(source.tree)
+    rewriter = _Rewriter(source, scope, tool, toolbox)
+    rewriter.function(tree)
+    tree.decorator_list = []
+    ast.fix_missing_locations(tree)
+    text = ast.unparse(tree)
+    # A function inside a function, so that the free variables are free in it, too.
+    outer = [*(name for name in free if name != tool), tool]
+    arguments = ast.arguments([], [ast.arg(x) for x in outer], None, [], [], None, [])
+    factory = _function("factory", arguments, [tree])
+    module = ast.Module([ast.copy_location(factory, tree)], [])
+    compiled = compile(ast.fix_missing_locations(module), source.file, "exec")
+    code = _code_of(_code_of(compiled, "factory"), tree.name)
+    _mark(code)
+    cells = {**free, tool: types.CellType(toolbox)}
+    closure = tuple(cells[name] for name in code.co_freevars)
+    made = types.FunctionType(
+        code, original.__globals__, original.__name__, original.__defaults__, closure
+    )
+    made.__kwdefaults__ = original.__kwdefaults__
+    return Rewritten(made, text, tuple(rewriter.decisions), ranks(source.tree))
+
+
+def _code_of(code: types.CodeType, name: str) -> types.CodeType:
+    return next(x for x in code.co_consts if isinstance(x, types.CodeType) and x.co_name == name)
+
+
+def _mark(code: types.CodeType) -> None:
+    _DONE[id(code)] = code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            _mark(constant)
+
+
+def _function(name: str, arguments: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
+    new = ast.FunctionDef(name=name, args=arguments, body=body, decorator_list=[])
+    if "type_params" in ast.FunctionDef._fields:  # Python 3.12
+        new.__dict__["type_params"] = []
+    return new
+
+
+def _load(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _store(name: str) -> ast.Name:
+    return ast.Name(name, ast.Store())
+
+
+def _tuple(names: Sequence[str]) -> ast.expr:
+    if len(names) == 1:
+        return _load(names[0])
+    return ast.Tuple([_load(x) for x in names], ast.Load())
+
+
+def _thunk(value: ast.expr) -> ast.Lambda:
+    arguments = ast.arguments([], [], None, [], [], None, [])
+    return ast.copy_location(ast.Lambda(arguments, value), value)
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Expressions by `visit`, statements by `block`."""
+
+    def __init__(
+        self, source: Source, scope: dict[str, Any], tool: str, toolbox: types.ModuleType
+    ) -> None:
+        self.source = source
+        self.scope = scope
+        self.tool = tool
+        self.toolbox = toolbox
+        self.local: set[str] = set()
+        self.decisions: list[str] = []
+        self.name: str | None = None  # of the decisions in this expression
+        self.unset: set[str] = set()  # variables that a block needs before they have a value
+        self.temporary = 0
+
+    # -- helpers
+
+    def make(self, tool: str, arguments: Sequence[ast.expr], at: ast.AST, **more: ast.expr) -> Any:
+        """A call of a function of the toolbox, with the name of the decision."""
+        if self.name is not None and tool in NAMED:
+            more["name"] = ast.Constant(self.name)
+        call = ast.Call(
+            ast.Attribute(_load(self.tool), tool, ast.Load()),
+            list(arguments),
+            [ast.keyword(key, value) for key, value in more.items()],
+        )
+        new = ast.copy_location(call, at)
+        for node in ast.walk(new):
+            if "lineno" in node._attributes and not hasattr(node, "lineno"):
+                ast.copy_location(node, at)
+        return new
+
+    def fresh(self) -> str:
+        """A name that nobody has."""
+        self.temporary += 1
+        return f"_{self.temporary}"
+
+    def truth(self, node: ast.expr) -> ast.expr:
+        """An expression as a condition."""
+        new = self.visit(node)
+        known = isinstance(node, (ast.Compare, ast.Constant)) or (
+            isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+        )
+        if isinstance(node, ast.BoolOp):
+            known = True
+        return new if known else self.make("truth", [new], node)
+
+    # -- functions
+
+    def function(self, node: ast.FunctionDef) -> None:
+        """Rewrite a function definition in place."""
+        saved = self.local
+        stored = {
+            x.id
+            for x in own_nodes(node)
+            if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
+        }
+        inner = {x.name for x in own_nodes(node) if isinstance(x, ast.FunctionDef)}
+        self.local = saved | parameters(node) | stored | inner
+        for argument in ast.walk(node.args):
+            if isinstance(argument, ast.arg):
+                argument.annotation = None
+        node.returns = None
+        body = settled(self.source, node.body)
+        new, _ = self.scoped(body, set(), parameters(node))
+        # The docstring stays first.
+        node.body = new
+        self.local = saved
+
+    def scoped(
+        self, body: Sequence[ast.stmt], after: set[str], defined: set[str]
+    ) -> tuple[list[ast.stmt], set[str]]:
+        """The statements of a new function, which begin with what has no value yet."""
+        saved, self.unset = self.unset, set()
+        new, defined_after = self.block(body, after, defined)
+        first = [
+            ast.copy_location(
+                ast.Assign([_store(name)], self.make("undefined", [ast.Constant(name)], body[0])),
+                body[0],
+            )
+            for name in sorted(self.unset)
+        ]
+        self.unset = saved
+        docstring = bool(new) and isinstance(new[0], ast.Expr)
+        return [*new[:docstring], *first, *new[docstring:]], defined_after
+
+    # -- statements
+
+    def block(
+        self, body: Sequence[ast.stmt], after: set[str], defined: set[str]
+    ) -> tuple[list[ast.stmt], set[str]]:
+        """The new statements, and the variables that surely have a value behind them."""
+        behind = [after]
+        for node in reversed(body):
+            behind.append(live([node], behind[-1]))
+        behind.reverse()
+        new: list[ast.stmt] = []
+        defined = set(defined)
+        for node, alive in zip(body, behind[1:], strict=True):
+            statements, defined = self.statement(node, alive, defined)
+            new += statements
+        return new or [ast.Pass()], defined
+
+    def statement(
+        self, node: ast.stmt, after: set[str], defined: set[str]
+    ) -> tuple[list[ast.stmt], set[str]]:
+        if isinstance(node, ast.If):
+            return self.branches(node, after, defined)
+        if isinstance(node, ast.While):
+            return self.loop(node, after, defined)
+        if isinstance(node, ast.For):
+            own = assigned([ast.copy_location(ast.For(node.target, node.iter, [], []), node)])
+            before = self.loop_source(node.iter)
+            inner_after = live([node], after) | after
+            body, _ = self.block(node.body, inner_after, defined | own)
+            if not all(isinstance(x, ast.Name) for x in flat_targets(node.target)):
+                raise self.source.refuse(node.target, "a loop counts in a plain variable")
+            return [ast.copy_location(ast.For(node.target, before, body, []), node)], defined
+        if isinstance(node, ast.FunctionDef):
+            self.function(node)
+            return [node], defined | {node.name}
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+            return self.assignment(node), defined | assigned([node])
+        if isinstance(node, ast.Assert):
+            node.test = self.make("decided", [self.truth(node.test)], node)
+            return [node], defined
+        return [self.visit(node)], defined
+
+    def loop_source(self, node: ast.expr) -> ast.expr:
+        """What a `for` loop goes through."""
+        new = self.visit(node)
+        plain = isinstance(node, (ast.Constant, ast.Tuple, ast.List)) or (
+            isinstance(node, ast.Call)
+            and resolved(node.func, self.local, self.scope) in (range, enumerate, zip, reversed)
+        )
+        return new if plain else self.make("each", [new], node)
+
+    def assignment(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> list[ast.stmt]:
+        before: list[ast.stmt] = []
+        if isinstance(node, ast.AugAssign):
+            target = node.target
+            if isinstance(target, ast.Subscript):
+                base, places = places_of(target)
+                simple = [self.simple(place, before) for place in places]
+                target = ast.Subscript(base, _index_of(simple), ast.Store())
+                target = ast.copy_location(target, node.target)
+            old = _reading(target)
+            value: ast.expr = ast.copy_location(ast.BinOp(old, node.op, node.value), node)
+            targets: list[ast.expr] = [target]
+        elif isinstance(node, ast.AnnAssign):
+            if node.value is None:
+                return []
+            targets, value = [node.target], node.value
+        else:
+            targets, value = node.targets, node.value
+        new = self.visit(value)
+        if all(isinstance(x, ast.Name) for target in targets for x in flat_targets(target)):
+            return [*before, ast.copy_location(ast.Assign(targets, new), node)]
+        if len(targets) == 1 and isinstance(targets[0], ast.Subscript):
+            return [*before, self.write(targets[0], new)]
+        if len(targets) == 1:
+            return [*before, *self.unpacked(targets[0], new)]
+        temporary = self.fresh()
+        result = [*before, ast.copy_location(ast.Assign([_store(temporary)], new), node)]
+        for target in targets:
+            result += self.unpacked(target, ast.copy_location(_load(temporary), node))
+        return cast("list[ast.stmt]", result)
+
+    def unpacked(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
+        """Assign to nested targets, cells among them, one after the other."""
+        if isinstance(target, ast.Subscript):
+            return [self.write(target, value)]
+        if not isinstance(target, (ast.Tuple, ast.List)):
+            return [ast.copy_location(ast.Assign([target], value), target)]
+        names = [self.fresh() for _ in target.elts]
+        stars = [isinstance(x, ast.Starred) for x in target.elts]
+        members: list[ast.expr] = [
+            ast.Starred(_store(name), ast.Store()) if star else _store(name)
+            for name, star in zip(names, stars, strict=True)
+        ]
+        whole = ast.Assign([ast.Tuple(members, ast.Store())], value)
+        result: list[ast.stmt] = [ast.copy_location(whole, target)]
+        for member, name in zip(target.elts, names, strict=True):
+            inner = member.value if isinstance(member, ast.Starred) else member
+            result += self.unpacked(inner, ast.copy_location(_load(name), target))
+        return result
+
+    def simple(self, place: ast.expr, before: list[ast.stmt]) -> ast.expr:
+        """An index that may stand twice: computed once, in a statement before."""
+        if isinstance(place, (ast.Constant, ast.Name, ast.Slice)):
+            return place
+        if all(isinstance(x, (ast.BinOp, ast.Name, ast.Constant, ast.operator, ast.expr_context))
+               for x in ast.walk(place)):  # fmt: skip
+            return place
+        name = self.fresh()
+        self.local.add(name)
+        before.append(ast.copy_location(ast.Assign([_store(name)], self.visit(place)), place))
+        return ast.copy_location(_load(name), place)
+
+    def write(self, target: ast.Subscript, value: ast.expr) -> ast.stmt:
+        """An assignment to cells: the variable becomes what `write` returns."""
+        base, places = places_of(target)
+        name = cast(ast.Name, base).id
+        places, decision = self.places(places)
+        saved, self.name = self.name, decision or self.name
+        call = self.make("write", [_load(name), value, *places], target)
+        self.name = saved
+        return ast.copy_location(ast.Assign([_store(name)], call), target)
+
+    def places(self, nodes: list[ast.expr]) -> tuple[list[ast.expr], str | None]:
+        """The indices, and the name that `smooth` around one of them gives."""
+        decision = None
+        new: list[ast.expr] = []
+        for node in nodes:
+            if isinstance(node, ast.Call) and self.is_smooth(node):
+                decision = self.decision(node)
+            if isinstance(node, ast.Slice):
+                ends: list[ast.expr] = [self.visit(x) if x else ast.Constant(None) for x in
+                        (node.lower, node.upper, node.step)]  # fmt: skip
+                new.append(ast.copy_location(ast.Call(_load("slice"), ends, []), node))
+            else:
+                new.append(self.visit(node))
+        return new, decision
+
+    def branches(
+        self, node: ast.If, after: set[str], defined: set[str]
+    ) -> tuple[list[ast.stmt], set[str]]:
+        """`if` as `cond` over functions of the variables that it changes."""
+        test = self.truth(node.test)
+        if _ends(node):  # both branches return
+            functions = [
+                self.inner(f"{word}_{node.lineno}", body, (), set(), defined, node)
+                for word, body in (("then", node.body), ("otherwise", node.orelse))
+            ]
+            call = self.make("cond", [test, *(_load(f.name) for f in functions)], node)
+            return [*functions, ast.copy_location(ast.Return(call), node)], defined
+        order = _in_order([*node.body, *node.orelse])
+        state = [x for x in order if x in after]
+        if not state:
+            return [ast.copy_location(ast.Expr(test), node)], defined
+        self.unset |= set(state) - defined
+        inside = defined | set(state)
+        functions = [self.inner(f"then_{node.lineno}", node.body, state, after, inside, node)]
+        other: ast.expr = ast.Constant(None)
+        if set(state) & assigned(node.orelse):
+            functions.append(
+                self.inner(f"otherwise_{node.lineno}", node.orelse, state, after, inside, node)
+            )
+            other = _load(functions[1].name)
+        arguments = [test, _load(functions[0].name), other, *map(_load, state)]
+        target = _assigning(_tuple(state))
+        call = ast.Assign([target], self.make("cond", arguments, node))
+        both = assigned_surely(node.body) & assigned_surely(node.orelse)
+        return [*functions, ast.copy_location(call, node)], defined | both
+
+    def inner(
+        self,
+        name: str,
+        body: Sequence[ast.stmt],
+        state: Sequence[str],
+        after: set[str],
+        defined: set[str],
+        at: ast.AST,
+        returned: Sequence[str] | None = None,
+    ) -> ast.FunctionDef:
+        """The function of a block: its arguments are the state, which it returns."""
+        own = assigned(body)
+        # A variable that the block reads before it sets it for itself keeps its value by a default.
+        needed = sorted((own & live(body, set(state) | after)) - set(state))
+        self.unset |= set(needed) - defined
+        outgoing = list(state if returned is None else returned)
+        new, _ = self.scoped(body, set(outgoing) or after, defined)
+        if not _returns(new):
+            value = (
+                ast.Tuple([_load(x) for x in outgoing], ast.Load())
+                if returned is not None
+                else _tuple(outgoing)
+            )
+            new = [*new, ast.Return(value)]
+        arguments = ast.arguments(
+            [], [ast.arg(x) for x in (*state, *needed)], None, [], [], None,
+            [_load(x) for x in needed],
+        )  # fmt: skip
+        function = _function(name, arguments, new)
+        return ast.copy_location(function, at)
+
+    def loop(
+        self, node: ast.While, after: set[str], defined: set[str]
+    ) -> tuple[list[ast.stmt], set[str]]:
+        """`while` as `while_loop` over the variables that it changes."""
+        head = live([node], after)
+        order = _in_order(node.body)
+        kept = [x for x in order if x in after]
+        state = [*kept, *(x for x in order if x in head and x not in after)]
+        if not kept:
+            return [], defined
+        self.unset |= set(state) - defined
+        inside = defined | set(state)
+        body = self.inner(f"body_{node.lineno}", node.body, state, head, inside, node, state)
+        test = _function(
+            f"going_on_{node.lineno}",
+            ast.arguments([], [ast.arg(x) for x in state], None, [], [], None, []),
+            [ast.copy_location(ast.Return(self.truth(node.test)), node.test)],
+        )
+        arguments = [_load(test.name), _load(body.name)]
+        arguments.append(ast.Tuple([_load(x) for x in state], ast.Load()))  # pyright: ignore[reportArgumentType]
+        more = {"keep": ast.Constant(len(kept))} if len(kept) < len(state) else {}
+        call = self.make("while_loop", arguments, node, **more)
+        target = ast.Tuple([_store(x) for x in kept], ast.Store())
+        last = ast.copy_location(ast.Assign([target], call), node)
+        return [ast.copy_location(test, node), body, last], defined
+
+    # -- expressions
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """A comparison, or a chain of them."""
+        left: ast.expr = self.visit(node.left)
+        parts: list[ast.expr] = []
+        for k, (operation, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
+            new: ast.expr = self.visit(right)
+            again = new
+            if k + 1 < len(node.ops) and not isinstance(new, (ast.Name, ast.Constant)):
+                name = self.fresh()
+                again = ast.copy_location(_load(name), right)
+                new = ast.copy_location(ast.NamedExpr(_store(name), new), right)
+            parts.append(self.comparison(operation, left, new, node))
+            left = copy.deepcopy(again)
+        if len(parts) == 1:
+            return parts[0]
+        return self.make("and_", [parts[0], *map(_thunk, parts[1:])], node)
+
+    def comparison(
+        self, operation: ast.cmpop, left: ast.expr, right: ast.expr, at: ast.Compare
+    ) -> ast.expr:
+        tool = _COMPARE.get(type(operation))
+        if tool:
+            return self.make(tool, [left, right], at)
+        if isinstance(operation, (ast.In, ast.NotIn)):
+            found = self.make("contains", [right, left], at)
+            return found if isinstance(operation, ast.In) else self.make("not_", [found], at)
+        return ast.copy_location(ast.Compare(left, [operation], [right]), at)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        """`and`, `or`; what stands behind is evaluated only where Python would."""
+        first, *others = [self.visit(value) for value in node.values]
+        tool = "and_" if isinstance(node.op, ast.And) else "or_"
+        return self.make(tool, [first, *map(_thunk, others)], node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        """`not`."""
+        if isinstance(node.op, ast.Not):
+            return self.make("not_", [self.truth(node.operand)], node)
+        return cast(ast.expr, self.generic_visit(node))
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        """`//` and `%`, which are for plain numbers; the others stay."""
+        new = cast(ast.BinOp, self.generic_visit(node))
+        if isinstance(node.op, (ast.FloorDiv, ast.Mod)):
+            symbol = "//" if isinstance(node.op, ast.FloorDiv) else "%"
+            return self.make("divided", [new.left, new.right, ast.Constant(symbol)], node)
+        return new
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        """`a if c else b`."""
+        test = self.truth(node.test)
+        return self.make(
+            "cond", [test, _thunk(self.visit(node.body)), _thunk(self.visit(node.orelse))], node
+        )
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """x[i], read."""
+        base, places = places_of(node)
+        value = self.visit(base)
+        new, decision = self.places(places)
+        saved, self.name = self.name, decision or self.name
+        call = self.make("index", [value, *new], node)
+        self.name = saved
+        return call
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+        """Filters must be plain: they decide how long a list is."""
+        node.iter = self.loop_source(node.iter)
+        node.ifs = [self.make("decided", [self.truth(test)], test) for test in node.ifs]
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
+        """A function within an expression."""
+        saved, self.local = self.local, self.local | parameters(node)
+        node.body = self.visit(node.body)
+        self.local = saved
+        return node
+
+    def is_smooth(self, node: ast.Call) -> bool:
+        """Whether a call names a decision."""
+        found = resolved(node.func, self.local, self.scope)
+        return found is not None and found is getattr(self.toolbox, "smooth", None)
+
+    def decision(self, node: ast.Call) -> str:
+        """The name in smooth("name", ...)."""
+        name = node.args[0] if node.args else None
+        if len(node.args) != 2 or node.keywords or not isinstance(name, ast.Constant):
+            raise self.source.refuse(node, 'write smooth("name", expression), the name in quotes')
+        if not isinstance(name.value, str):
+            raise self.source.refuse(node, f"the name of a decision is text, got {name.value!r}")
+        if name.value not in self.decisions:
+            self.decisions.append(name.value)
+        return name.value
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Builtins by their relaxed forms, functions of the user's by way of `call`."""
+        if self.is_smooth(node):
+            saved, self.name = self.name, self.decision(node)
+            new = self.visit(node.args[1])
+            self.name = saved
+            return new
+        arguments = [self.visit(x) for x in node.args]
+        keywords = [
+            ast.copy_location(ast.keyword(x.arg, self.visit(x.value)), x) for x in node.keywords
+        ]
+        found = resolved(node.func, self.local, self.scope)
+        tool = self.known(found)
+        if tool and not (tool in _BUILTINS and keywords):
+            new = self.make(tool, arguments, node)
+            new.keywords = [*keywords, *new.keywords]
+            return new
+        function = self.visit(node.func)
+        if self.is_plain(node.func, found):
+            return ast.copy_location(ast.Call(function, arguments, keywords), node)
+        new = self.make("call", [function, *arguments], node)
+        new.keywords = keywords
+        return new
+
+    def known(self, found: Any) -> str | None:
+        """The function of the toolbox that takes the place of one in the text."""
+        if found is range:
+            return "range"
+        for name, tool in _BUILTINS.items():
+            if found is getattr(builtins, name):
+                return tool
+        if isinstance(found, types.FunctionType):
+            for name in NAMED:
+                if found is getattr(self.toolbox, name, None):
+                    return name
+        return None
+
+    def is_plain(self, node: ast.expr, found: Any) -> bool:
+        """Whether a call can stay as it is: of a program, of torch, of a method of a value."""
+        if isinstance(node, ast.Attribute):
+            owner = resolved(node.value, self.local, self.scope)
+            if not isinstance(owner, types.ModuleType):
+                return True  # a method
+            if owner.__name__.split(".")[0] == "torch":
+                return True
+        if found is None:
+            return False
+        if isinstance(found, self.toolbox.Program):
+            return True
+        if any(found is getattr(builtins, name) for name in _PLAIN):
+            return True
+        module = (getattr(found, "__module__", None) or "").split(".")
+        return module[0] == "torch" or (
+            module[:2] == ["gendr", "relaxed"] and module[2:3] != ["programs"]
+        )
+
+
+def _index_of(places: list[ast.expr]) -> ast.expr:
+    return places[0] if len(places) == 1 else ast.Tuple(places, ast.Load())
+
+
+def _reading(target: ast.expr) -> ast.expr:
+    new = copy.deepcopy(target)
+    cast(Any, new).ctx = ast.Load()
+    return new
+
+
+def _assigning(node: ast.expr) -> ast.expr:
+    for inner in ast.walk(node):
+        if isinstance(inner, (ast.Name, ast.Tuple)):
+            inner.ctx = ast.Store()
+    return node
+
+
+def _in_order(body: Sequence[ast.stmt]) -> list[str]:
+    """The variables that statements change, in the order of their appearance."""
+    found: list[str] = []
+    for node in body:
+        for name in sorted(assigned([node]), key=lambda x: _first(node, x)):
+            if name not in found:
+                found.append(name)
+    return found
+
+
+def _first(node: ast.AST, name: str) -> tuple[int, int]:
+    places = [
+        (x.lineno, x.col_offset) for x in ast.walk(node) if isinstance(x, ast.Name) and x.id == name
+    ]
+    return min(places, default=(0, 0))
+
+
+def assigned_surely(body: Sequence[ast.stmt]) -> set[str]:
+    """The variables that statements surely set."""
+    found: set[str] = set()
+    for node in body:
+        if isinstance(node, ast.If):
+            found |= assigned_surely(node.body) & assigned_surely(node.orelse)
+        elif not isinstance(node, (ast.For, ast.While)):
+            found |= assigned([node])
+    return found
+
+
+def _ends(node: ast.If) -> bool:
+    """Whether both branches of a settled `if` return."""
+    return any(isinstance(x, ast.Return) for x in own_nodes(node))
+
+
+def _returns(body: Sequence[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], ast.Return)

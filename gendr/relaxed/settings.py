@@ -1,0 +1,312 @@
+"""How decisions are taken: the scale, the law, the T-norm, and where loops end.
+
+Every decision asks `current()`, so that a program passes nothing along. `smoothing` sets it for a
+block; a program sets it for its run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor
+
+from gendr import tnorms
+from gendr._runtime.checks import check_count, check_number
+from gendr._runtime.names import unknown
+from gendr.distributions import Distribution, Heaviside, Logistic
+from gendr.distributions.registry import DistributionLike, as_distribution
+from gendr.tnorms import Probabilistic, TConorm, TNorm
+
+Number: TypeAlias = "float | Tensor"
+Scale: TypeAlias = "Number | Mapping[str, Number]"
+DistLike: TypeAlias = "DistributionLike | Mapping[str, DistributionLike]"
+TNormLike: TypeAlias = "str | TNorm | TConorm"
+T = TypeVar("T")
+
+# The key of a mapping for decisions without a name, or with one that the mapping does not have.
+DEFAULT = "default"
+# 1 / scale at most: a larger one times a difference would overflow in float32.
+STEEPEST = 1e30
+# Where a loop must have ended if nobody said how long it may be.
+PATIENCE = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """How one decision is taken.
+
+    Attributes:
+        scale: of the noise, > 0; a number or a tensor that broadcasts with the batch.
+        dist: its law.
+        tnorm: the 'and' of probabilities.
+    """
+
+    scale: Number = 1.0
+    dist: Distribution = field(default_factory=Logistic)
+    tnorm: TNorm = field(default_factory=lambda: Probabilistic().dual)
+
+    logistic: bool = field(init=False)  # its CDF and softmax are operations of torch
+    hard: bool = field(init=False)  # heaviside: decisions as Python takes them
+    product: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.__dict__.update(
+            logistic=isinstance(self.dist, Logistic),
+            hard=isinstance(self.dist, Heaviside),
+            product=isinstance(self.tnorm.dual, Probabilistic),
+        )
+
+    def over(self, x: Tensor, dims: int = 0) -> Tensor:
+        """Return x / scale, where x has `dims` dimensions after those of the batch."""
+        if isinstance(self.scale, Tensor):
+            return x / self.widened(dims)
+        return x if self.scale == 1 else x * min(1 / self.scale, STEEPEST)
+
+    def widened(self, dims: int) -> Number:
+        """The scale for values with `dims` dimensions after those of the batch."""
+        if isinstance(self.scale, Tensor) and self.scale.ndim and dims:
+            return self.scale[(..., *(None,) * dims)]
+        return self.scale
+
+    def cdf(self, x: Tensor, strict: bool = True, dims: int = 0) -> Tensor:
+        """The probability that x > 0 under noise; `strict` matters at x = 0 of a hard decision."""
+        if self.logistic:
+            return torch.sigmoid(self.over(x, dims))
+        if self.hard:
+            return (x > 0 if strict else x >= 0).to(x.dtype)
+        return self.dist(x, self.widened(dims))
+
+    def peak(self, x: Tensor, dims: int = 0) -> Tensor:
+        """The density at x over its peak, which is at 0: 1 there, and never overflows.
+
+        Raises:
+            ValueError: the law has its peak elsewhere.
+        """
+        if self.hard:
+            return (x == 0).to(x.dtype)
+        z = self.over(x, dims)
+        if self.logistic:
+            return 4 * (torch.sigmoid(z) * torch.sigmoid(-z))
+        check_peak(self.dist)
+        return self.dist.pdf(z) / self.dist.pdf(torch.zeros((), dtype=z.dtype, device=z.device))
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """What the decisions of a run share.
+
+    Attributes:
+        scale, dist: one for all decisions, or by the names of decisions, with a "default".
+        tnorm: the 'and'; its dual T-conorm is the 'or'.
+        tolerance: a loop ends when it goes on with a probability of at most this.
+        max_iterations: the bound of loops; None for an error where they do not end.
+        batch: the shape of the batch.
+        dtype: of numbers that become tensors.
+        device: theirs.
+        running: whether a program runs.
+        hard: whether it runs as plain Python.
+        used: the names of decisions that were taken.
+    """
+
+    scale: Scale = 1.0
+    dist: Distribution | Mapping[str, Distribution] = field(default_factory=Logistic)
+    tnorm: TNorm = field(default_factory=lambda: Probabilistic().dual)
+    tolerance: float = 1e-8
+    max_iterations: int | None = None
+    batch: tuple[int, ...] = ()
+    dtype: torch.dtype = torch.float32
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    running: bool = False
+    hard: bool = False
+    used: set[str] = field(default_factory=set)
+    _rules: dict[str | None, Rule] = field(default_factory=dict)
+
+    def rule(self, name: str | None = None) -> Rule:
+        """How the decision with this name is taken."""
+        if name is not None:
+            self.used.add(name)
+        rule = self._rules.get(name)
+        if rule is None:
+            scale, dist = _pick(self.scale, name, "scale"), _pick(self.dist, name, "dist")
+            rule = self._rules[name] = Rule(scale, dist, self.tnorm)
+        return rule
+
+    def changed(self, **changes: Any) -> Settings:
+        """These settings with others in place of some; None leaves one as it is."""
+        given = {key: value for key, value in changes.items() if value is not None}
+        if "scale" in given:
+            given["scale"] = _scales(given["scale"])
+        if "dist" in given:
+            given["dist"] = _laws(given["dist"])
+        if "tnorm" in given:
+            given["tnorm"] = _tnorm(given["tnorm"])
+        if "tolerance" in given:
+            given["tolerance"] = check_number("tolerance", given["tolerance"], below=1.0)
+        if "max_iterations" in given:
+            check_count("max_iterations", given["max_iterations"], least=0)
+        return replace(self, **given, _rules={})
+
+
+def _pick(value: T | Mapping[str, T], name: str | None, what: str) -> T:
+    """The member of a mapping for a decision."""
+    if not isinstance(value, Mapping):
+        return value
+    for key in (name, DEFAULT):
+        if key is not None and key in value:
+            return value[key]
+    decision = "a decision without a name" if name is None else f"the decision {name!r}"
+    raise ValueError(
+        f"{what} has no entry for {decision}, only for {', '.join(map(repr, value))}; "
+        f"add it, or {DEFAULT!r} for all others"
+    )
+
+
+def _scales(scale: Any) -> Scale:
+    if isinstance(scale, Mapping):
+        return {name: check_scale(f"scale[{name!r}]", value) for name, value in scale.items()}
+    return check_scale("scale", scale)
+
+
+def check_scale(name: str, value: Any) -> Number:
+    """Return `value` if it is a positive number or a floating tensor of positive numbers.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: it is not positive.
+    """
+    if not isinstance(value, Tensor):
+        return check_number(name, value, above=0)
+    if not value.is_floating_point():
+        raise TypeError(f"{name} must be a number or a floating tensor, got {value.dtype}")
+    if not bool((value > 0).all()):
+        raise ValueError(f"{name} must be > 0, got a tensor with minimum {value.min().item():g}")
+    return value
+
+
+def _laws(dist: Any) -> Distribution | Mapping[str, Distribution]:
+    if isinstance(dist, Mapping):
+        return {name: as_distribution(value) for name, value in dist.items()}
+    return as_distribution(dist)
+
+
+def _tnorm(value: Any) -> TNorm:
+    if isinstance(value, TNorm):
+        return value
+    return value.dual if isinstance(value, TConorm) else tnorms.tnorm(value)
+
+
+def check_names(settings: Settings, known: tuple[str, ...]) -> None:
+    """Look for a scale or a law of a decision that neither ran nor stands in the program.
+
+    Raises:
+        ValueError: there is one.
+    """
+    allowed = {*known, *settings.used, DEFAULT}
+    for what in ("scale", "dist"):
+        value = getattr(settings, what)
+        for name in value if isinstance(value, Mapping) else ():
+            if name not in allowed:
+                raise ValueError(unknown(f"decision in {what}", name, allowed))
+
+
+def check_symmetric(dist: Distribution) -> None:
+    """Look whether a law can compare several values at once.
+
+    Raises:
+        ValueError: it is not symmetric.
+    """
+    shift = dist.total_shift()
+    if not dist.is_symmetric or isinstance(shift, Tensor) or shift != 0:
+        raise ValueError(
+            "max, min, argmax and argmin need a symmetric law, F(-z) = 1 - F(z), such as logistic, "
+            f"gaussian or cauchy, got {dist}"
+        )
+
+
+@lru_cache(maxsize=256)
+def check_peak(dist: Distribution) -> None:
+    """Look whether the density of a law has its peak at 0.
+
+    Raises:
+        ValueError: it has not, so that a value would not be most like itself.
+    """
+    q = torch.linspace(1e-3, 1 - 1e-3, 999, dtype=torch.float64)
+    with torch.no_grad():
+        z = dist.icdf(q)
+        top = dist.pdf(z[torch.isfinite(z)]).max()
+        middle = dist.pdf(torch.zeros((), dtype=torch.float64))
+    if not (0 < middle < math.inf and bool(top <= middle * (1 + 1e-6))):
+        raise ValueError(
+            "== and a real-valued index need a law whose density has its peak at 0, such as "
+            f"logistic, gaussian or cauchy, got {dist}"
+        )
+
+
+_CURRENT: ContextVar[Settings] = ContextVar("gendr.relaxed", default=Settings())  # noqa: B039  # frozen
+current = _CURRENT.get
+
+
+@contextmanager
+def entered(settings: Settings) -> Generator[Settings]:
+    """Let decisions follow these settings inside the block."""
+    token = _CURRENT.set(settings)
+    try:
+        yield settings
+    finally:
+        _CURRENT.reset(token)
+
+
+@contextmanager
+def smoothing(
+    scale: Scale | None = None,
+    dist: DistLike | None = None,
+    tnorm: TNormLike | None = None,
+    tolerance: float | None = None,
+    max_iterations: int | None = None,
+) -> Generator[Settings]:
+    """How decisions of the functional form are taken inside a block; what is left out stays.
+
+    >>> with relaxed.smoothing(scale=0.1, dist="cauchy"):
+    ...     p = relaxed.less(a, b)
+
+    Args:
+        scale: of the noise, in units of what is compared; > 0. A number, a tensor that broadcasts
+            with the batch (learnable if it requires a gradient), or a mapping from the names of
+            decisions to these, with "default" for all others. At first 1.
+        dist: its law, or a mapping as for the scale. At first "logistic".
+        tnorm: the 'and', by its name or as an object; 'or' is its dual. At first "probabilistic".
+        tolerance: a loop ends when it goes on with at most this probability. At first 1e-8.
+        max_iterations: how often a loop runs at most; what is left of the probability goes to the
+            last state. At first, a relaxed loop that has not ended after 1000 is an error.
+
+    Raises:
+        TypeError, ValueError: a setting that is none.
+    """
+    given = dict(
+        scale=scale, dist=dist, tnorm=tnorm, tolerance=tolerance, max_iterations=max_iterations
+    )
+    with entered(current().changed(**given)) as settings:
+        yield settings
+
+
+def smooth(name: str, value: T) -> T:
+    """Give the decisions inside an expression of a program a name, by which they get their scale.
+
+    >>> @gendr.relax
+    ... def clipped(x, low, high):
+    ...     if smooth("floor", x < low):
+    ...         return low
+    ...     return high if smooth("ceiling", x > high) else x
+    >>> clipped(x, 0.0, 1.0, scale={"floor": 0.1, "ceiling": 0.2})
+
+    Around an index, `x[smooth("place", i)]`, it names the indexing. In plain Python it returns
+    the value.
+    """
+    return value

@@ -1,0 +1,471 @@
+"""What a function's text says before it is rewritten: its source, what is refused, what is live.
+
+Errors are `RelaxError`s, which are SyntaxErrors: Python shows the line of the user's file and
+marks the place in it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+
+class RelaxError(SyntaxError):
+    """Something in a function that cannot be relaxed, with its file, line and reason."""
+
+
+class Source:
+    """The text of a function and its tree, with the line numbers of the file.
+
+    Raises:
+        RelaxError: the text cannot be found, or is not that of one plain function.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function: Any = function
+        code = self.function.__code__
+        self.file: str = code.co_filename
+        try:
+            lines, start = inspect.getsourcelines(function)
+        except (OSError, TypeError):
+            raise RelaxError(
+                f"the source of {function.__name__} cannot be found, so that it cannot be relaxed; "
+                "write it in a file or a notebook"
+            ) from None
+        start = max(start, 1)
+        self.lines, self.start = lines, start
+        text = "".join(lines)
+        indented = text[:1] in " \t"
+        try:
+            tree = ast.parse("if 1:\n" + text if indented else text)
+        except SyntaxError:
+            tree = ast.Module([], [])
+        node: Any = tree.body[0] if tree.body else None
+        if indented and node is not None:
+            node = node.body[0]
+        if not isinstance(node, ast.FunctionDef):
+            error = RelaxError("only a function written with `def` can be relaxed, got a lambda")
+            if isinstance(node, ast.AsyncFunctionDef):
+                error = RelaxError("an async function cannot be relaxed")
+            error.filename, error.lineno = self.file, start
+            error.offset, error.text = 1, lines[0]
+            raise error
+        ast.increment_lineno(node, start - (2 if indented else 1))
+        self.tree: ast.FunctionDef = node
+
+    def refuse(self, node: ast.AST, reason: str) -> RelaxError:
+        """The error for a node, with its line."""
+        error = RelaxError(reason)
+        line = getattr(node, "lineno", self.start)
+        error.filename, error.lineno = self.file, line
+        error.offset = getattr(node, "col_offset", 0) + 1
+        error.end_lineno = getattr(node, "end_lineno", line)
+        error.end_offset = getattr(node, "end_col_offset", 0) + 1
+        place = line - self.start
+        error.text = self.lines[place] if 0 <= place < len(self.lines) else None
+        return error
+
+
+# -- what is refused
+
+_STATEMENTS: dict[type[ast.AST], str] = {
+    ast.Break: "`break` cannot be relaxed: put what ends the loop into its condition",
+    ast.Continue: "`continue` cannot be relaxed: put what follows into an `if`",
+    ast.Global: "`global` cannot be relaxed: both branches of a decision run, so that what they "
+    "change must be theirs; return the value",
+    ast.Nonlocal: "`nonlocal` cannot be relaxed: both branches of a decision run, so that what "
+    "they change must be theirs; return the value",
+    ast.Try: "`try` cannot be relaxed: an error is no matter of probability",
+    ast.Raise: "`raise` cannot be relaxed: both branches of a decision run, and would raise; check "
+    "the arguments before the program",
+    ast.With: "`with` cannot be relaxed: it has side effects; enter it before the program",
+    ast.AsyncWith: "`with` cannot be relaxed: it has side effects; enter it before the program",
+    ast.AsyncFor: "an async loop cannot be relaxed",
+    ast.Await: "`await` cannot be relaxed",
+    ast.Yield: "`yield` cannot be relaxed: return a tuple, a list or an array",
+    ast.YieldFrom: "`yield` cannot be relaxed: return a tuple, a list or an array",
+    ast.Delete: "`del` cannot be relaxed: whether a variable exists is no matter of probability",
+    ast.ClassDef: "a class cannot be relaxed; define it outside of the program",
+    ast.AsyncFunctionDef: "an async function cannot be relaxed",
+    ast.Import: "`import` has side effects; put it at the top of the file",
+    ast.ImportFrom: "`import` has side effects; put it at the top of the file",
+    ast.NamedExpr: "`:=` cannot be relaxed: assign in a statement of its own",
+    ast.Match: "`match` cannot be relaxed: write `if` and `elif`",
+}
+_TRY_STAR: Any = getattr(ast, "TryStar", None)  # Python 3.11
+if _TRY_STAR:
+    _STATEMENTS[_TRY_STAR] = _STATEMENTS[ast.Try]
+
+_OUTSIDE = {"print", "input", "open", "exec", "eval", "setattr", "delattr", "breakpoint"}
+_CHANGING = {
+    "append", "extend", "insert", "pop", "popitem", "remove", "clear", "sort", "reverse", "update",
+    "setdefault", "add", "discard", "appendleft", "popleft", "fill", "backward", "item", "numpy",
+    "tolist",
+}  # fmt: skip
+_READING_OUT = {"item", "numpy", "tolist"}
+RESERVED = ("scale", "dist", "tnorm", "tolerance", "max_iterations")
+
+
+def check(source: Source) -> None:
+    """Look through a function for what cannot be relaxed.
+
+    Raises:
+        RelaxError: with the line and the reason.
+    """
+    tree = source.tree
+    arguments = tree.args
+    for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+        if argument.arg in RESERVED:
+            raise source.refuse(
+                argument, f"the argument {argument.arg!r} is one of every program; rename yours"
+            )
+    for node in ast.walk(tree):
+        _check_node(source, node)
+    _check_writes(source, tree, set())
+    if not any(isinstance(node, ast.Return) and node.value for node in own_nodes(tree)):
+        raise source.refuse(
+            tree, f"{tree.name} returns nothing, and side effects cannot be relaxed; return a value"
+        )
+
+
+def _check_node(source: Source, node: ast.AST) -> None:
+    reason = _STATEMENTS.get(type(node))
+    if reason:
+        raise source.refuse(node, reason)
+    if isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant):
+        name = _called(node.value)
+        if name in _OUTSIDE:
+            raise source.refuse(node, _side_effect(name))
+        raise source.refuse(
+            node,
+            "the value of this statement is not used, so that it can only have side effects, which "
+            "cannot be relaxed: both branches of a decision run",
+        )
+    if isinstance(node, ast.Call):
+        name = _called(node)
+        if isinstance(node.func, ast.Name) and name in _OUTSIDE:
+            raise source.refuse(node, _side_effect(name))
+        if isinstance(node.func, ast.Attribute):
+            _check_method(source, node, node.func.attr)
+    if isinstance(node, (ast.For, ast.While)) and node.orelse:
+        raise source.refuse(
+            node.orelse[0], "`else` of a loop means something only after `break`; put it after"
+        )
+    if isinstance(node, (ast.For, ast.While)):
+        for inner in own_nodes(node):
+            if isinstance(inner, ast.Return):
+                raise source.refuse(
+                    inner,
+                    "`return` inside a loop cannot be relaxed: keep the result in a variable, put "
+                    "what ends the loop into its condition, and return after it",
+                )
+    if isinstance(node, ast.While):
+        _check_exit(source, node)
+    if isinstance(node, ast.FunctionDef) and node is not source.tree and node.decorator_list:
+        raise source.refuse(node, "a decorated function inside a program cannot be relaxed")
+
+
+def _check_method(source: Source, node: ast.Call, method: str) -> None:
+    if method in _READING_OUT:
+        raise source.refuse(
+            node, f"`.{method}()` takes a value out of the computation, so that no gradient passes"
+        )
+    if method in _CHANGING or (method.endswith("_") and not method.endswith("__")):
+        raise source.refuse(
+            node,
+            f"`.{method}()` changes an object in place, which cannot be relaxed: both branches of "
+            "a decision run; make a new value, or write cells of an array of fixed size",
+        )
+
+
+def _side_effect(name: str) -> str:
+    if name == "print":
+        return (
+            "`print` cannot be relaxed: both branches of a decision run, and would print; return "
+            "the value, or look at `program.hard`"
+        )
+    return f"`{name}` has side effects, which cannot be relaxed"
+
+
+def _called(node: ast.AST) -> str:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id
+    return ""
+
+
+def _check_exit(source: Source, node: ast.While) -> None:
+    """A loop whose condition nothing in it changes never ends."""
+    test = node.test
+    if any(isinstance(inner, (ast.Call, ast.Attribute)) for inner in ast.walk(test)):
+        return
+    if isinstance(test, ast.Constant) and not test.value:
+        return
+    if not reads([test]) & assigned(node.body):
+        what = ast.unparse(test)
+        raise source.refuse(
+            test, f"the loop has no exit: nothing in it changes the condition `{what}`"
+        )
+
+
+def _check_writes(source: Source, function: ast.FunctionDef, outer: set[str]) -> None:
+    """Only variables of the function itself may be written."""
+    own = parameters(function) | {
+        target.id
+        for node in own_nodes(function)
+        for target in ast.walk(node)
+        if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store)
+    }
+    own |= {node.name for node in own_nodes(function) if isinstance(node, ast.FunctionDef)}
+    for node in own_nodes(function):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.For)):
+            targets = [node.target]
+        for target in targets:
+            for inner in flat_targets(target):
+                _check_target(source, inner, own)
+        if isinstance(node, ast.FunctionDef) and node is not function:
+            _check_writes(source, node, outer | own)
+
+
+def _check_target(source: Source, target: ast.expr, own: set[str]) -> None:
+    if isinstance(target, ast.Attribute):
+        raise source.refuse(
+            target,
+            "an attribute cannot be set: both branches of a decision run, and the object is "
+            "outside of the program; use a variable, and return it",
+        )
+    if isinstance(target, ast.Starred):
+        target = target.value
+    if isinstance(target, ast.Subscript):
+        base, _ = places_of(target)
+        if not isinstance(base, ast.Name):
+            raise source.refuse(target, "only cells of a variable can be written")
+        if base.id not in own:
+            raise source.refuse(
+                target,
+                f"{base.id} belongs to the outside, so that writing into it is a side effect, "
+                f"which cannot be relaxed; begin with `{base.id} = {base.id}.copy()`",
+            )
+
+
+# -- reading trees
+
+
+def parameters(function: ast.FunctionDef | ast.Lambda) -> set[str]:
+    """The names of all arguments."""
+    args = function.args
+    found = [*args.posonlyargs, *args.args, *args.kwonlyargs]
+    found += [x for x in (args.vararg, args.kwarg) if x]
+    return {x.arg for x in found}
+
+
+def own_nodes(node: ast.AST) -> Iterable[ast.AST]:
+    """The nodes below, but not those inside nested functions."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, (ast.FunctionDef, ast.Lambda, ast.AsyncFunctionDef)):
+            yield from own_nodes(child)
+
+
+def places_of(node: ast.Subscript) -> tuple[ast.expr, list[ast.expr]]:
+    """X and [i, j] of x[i][j] and x[i, j]; an index of a slice stays apart."""
+    places = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+    base = node.value
+    if isinstance(base, ast.Subscript) and not any(isinstance(p, ast.Slice) for p in places):
+        inner_base, inner = places_of(base)
+        if not any(isinstance(p, ast.Slice) for p in inner):
+            return inner_base, inner + places
+    return base, places
+
+
+def flat_targets(target: ast.expr) -> list[ast.expr]:
+    """The members of nested tuples of targets."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [x for member in target.elts for x in flat_targets(member)]
+    return [target]
+
+
+def reads(nodes: Iterable[ast.AST]) -> set[str]:
+    """All names that are read."""
+    return {
+        node.id
+        for top in nodes
+        for node in ast.walk(top)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+
+
+def _written(target: ast.expr) -> set[str]:
+    """The variables that an assignment to a target changes."""
+    found: set[str] = set()
+    for inner in flat_targets(target):
+        if isinstance(inner, ast.Starred):
+            inner = inner.value
+        if isinstance(inner, ast.Subscript):
+            inner = places_of(inner)[0]
+        if isinstance(inner, ast.Name):
+            found.add(inner.id)
+    return found
+
+
+def assigned(body: Sequence[ast.AST]) -> set[str]:
+    """The variables that statements change."""
+    found: set[str] = set()
+    for node in body:
+        for inner in (node, *own_nodes(node)) if not isinstance(node, ast.FunctionDef) else (node,):
+            if isinstance(inner, ast.Assign):
+                for target in inner.targets:
+                    found |= _written(target)
+            elif isinstance(inner, (ast.AugAssign, ast.AnnAssign, ast.For)):
+                found |= _written(inner.target)
+            elif isinstance(inner, ast.FunctionDef):
+                found.add(inner.name)
+    return found
+
+
+def live(body: Sequence[ast.stmt], after: set[str]) -> set[str]:
+    """The variables whose values matter before statements, if those in `after` matter behind."""
+    alive = set(after)
+    for node in reversed(body):
+        alive = _live(node, alive)
+    return alive
+
+
+def _live(node: ast.stmt, after: set[str]) -> set[str]:
+    if isinstance(node, ast.Return):
+        return reads([node])
+    if isinstance(node, ast.If):
+        return reads([node.test]) | live(node.body, after) | live(node.orelse, after)
+    if isinstance(node, ast.While):
+        alive = after | reads([node.test])
+        while True:
+            more = alive | live(node.body, alive)
+            if more == alive:
+                return alive
+            alive = more
+    if isinstance(node, ast.For):
+        alive = set(after)
+        own = _names_of(node.target)
+        while True:
+            more = alive | (live(node.body, alive) - own)
+            if more == alive:
+                return alive | reads([node.iter, node.target])
+            alive = more
+    if isinstance(node, ast.FunctionDef):
+        return (after - {node.name}) | (reads([node]) - parameters(node))
+    if isinstance(node, ast.Assign):
+        own = {x for target in node.targets for x in _names_of(target)}
+        writes = {x for target in node.targets for x in _written(target)} - own
+        return (after - own) | reads([node.value, *node.targets]) | writes
+    if isinstance(node, ast.AugAssign):
+        return after | reads([node.value, node.target]) | _written(node.target)
+    if isinstance(node, ast.AnnAssign):
+        if node.value is None:
+            return after
+        own = _names_of(node.target)
+        writes = _written(node.target) - own
+        return (after - own) | reads([node.value, node.target]) | writes
+    return after | reads([node])
+
+
+def _names_of(target: ast.expr) -> set[str]:
+    """The variables that a target sets as a whole."""
+    members = [x.value if isinstance(x, ast.Starred) else x for x in flat_targets(target)]
+    return {x.id for x in members if isinstance(x, ast.Name)}
+
+
+def returns(body: Sequence[ast.stmt]) -> bool:
+    """Whether statements, after `settled`, end with a return on every path."""
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return returns(last.body) and returns(last.orelse)
+    return isinstance(last, ast.Return)
+
+
+def has_return(node: ast.AST) -> bool:
+    """Whether a statement of the function itself returns."""
+    return isinstance(node, ast.Return) or any(isinstance(x, ast.Return) for x in own_nodes(node))
+
+
+def settled(source: Source, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements with every return at the end of its block.
+
+    What follows an `if` that returns in one branch goes into the other, so that early returns are
+    nested decisions, and exact.
+
+    Raises:
+        RelaxError: a value is returned on one path only.
+    """
+    for k, node in enumerate(body):
+        if isinstance(node, ast.Return):
+            return list(body[: k + 1])
+        if isinstance(node, ast.If) and has_return(node):
+            rest = body[k + 1 :]
+            branches: list[list[ast.stmt]] = []
+            for branch in (node.body, node.orelse):
+                following = [*branch, *(copy.deepcopy(x) for x in rest)]
+                branches.append(settled(source, following))
+                if not returns(branches[-1]):
+                    raise source.refuse(
+                        node, "one path returns a value here and another does not; return on both"
+                    )
+            new = ast.If(node.test, *branches)
+            return [*body[:k], ast.copy_location(new, node)]
+    return list(body)
+
+
+def ranks(function: ast.FunctionDef) -> dict[str, int]:
+    """The own dimensions of arguments, from how they are used.
+
+    x[i, j] and x[i][j] show two, x[i], len(x) and `for v in x` at least one.
+    """
+    names = parameters(function)
+    found: dict[str, int] = {}
+    inner: set[int] = set()
+
+    def seen(node: ast.AST, rank: int) -> None:
+        if isinstance(node, ast.Name) and node.id in names:
+            found[node.id] = max(found.get(node.id, 0), rank)
+
+    for node in ast.walk(function):
+        if isinstance(node, ast.Subscript) and id(node) not in inner:
+            base, places = places_of(node)
+            step = node.value
+            while isinstance(step, ast.Subscript):
+                inner.add(id(step))
+                step = step.value
+            if not (isinstance(base, ast.Attribute)):
+                seen(base, len(places))
+        elif isinstance(node, ast.Call) and _called(node) in (
+            "len",
+            "enumerate",
+            "zip",
+            "reversed",
+        ):
+            for argument in node.args:
+                seen(argument, 1)
+        elif isinstance(node, (ast.For, ast.comprehension)):
+            seen(node.iter, 1)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
+            if node.value.attr == "shape" and isinstance(node.targets[0], ast.Tuple):
+                seen(node.value.value, len(node.targets[0].elts))
+    return found
+
+
+def resolved(node: ast.expr, local: set[str], scope: dict[str, Any]) -> Any:
+    """The object behind a name, or an attribute of a module, if it is known now; else None."""
+    if isinstance(node, ast.Name) and node.id not in local:
+        return scope.get(node.id, getattr(builtins, node.id, None))
+    if isinstance(node, ast.Attribute):
+        owner = resolved(node.value, local, scope)
+        if inspect.ismodule(owner):
+            return cast(Any, getattr(owner, node.attr, None))
+    return None
