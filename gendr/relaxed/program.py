@@ -388,7 +388,7 @@ def _collected(results: Sequence[Any], settings: Settings) -> Any:
         return type(first)(_collected(part, settings) for part in parts)
     if isinstance(first, dict):
         return {key: _collected([x[key] for x in results], settings) for key in first}
-    if isinstance(first, (int, float, np.ndarray, np.number)):
+    if isinstance(first, (int, float, np.ndarray, np.generic)):
         array = np.array([np.asarray(x, dtype=float) for x in results])
         tensor = torch.as_tensor(array, dtype=settings.dtype, device=settings.device)
         return tensor.reshape(settings.batch + array.shape[1:])
@@ -422,7 +422,8 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
     if isinstance(function, types.FunctionType):
         return _helper(function)(*args, **kwargs)
-    if not any(map(is_relaxed, (*args, *kwargs.values()))):
+    relaxed = next(filter(None, map(_relaxed_in, (*args, *kwargs.values()))), None)
+    if relaxed is None:
         return function(*args, **kwargs)
     replacement = _RELAXED.get(function) if getattr(function, "__hash__", None) else None
     if replacement is not None:
@@ -436,10 +437,17 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if getattr(function, "__module__", None) in ("builtins", "math"):
         name = function.__name__
         raise TypeError(
-            f"{name} of {kind(next(filter(is_relaxed, (*args, *kwargs.values()))))} would be a "
-            "hard decision, through which no gradient passes; write it with comparisons"
+            f"{name} of {relaxed} would be a hard decision, through which no gradient passes; "
+            "write it with comparisons"
         )
     return function(*args, **kwargs)
+
+
+def _relaxed_in(value: Any) -> str | None:
+    """What is relaxed in a value, or in lists, in words."""
+    if isinstance(value, (list, tuple)):
+        return next(filter(None, map(_relaxed_in, cast("list[Any]", value))), None)
+    return kind(value) if is_relaxed(value) else None
 
 
 def _helper(function: types.FunctionType) -> Callable[..., Any]:

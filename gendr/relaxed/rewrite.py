@@ -103,13 +103,16 @@ def rewrite(function: Callable[..., Any], toolbox: types.ModuleType) -> Rewritte
     tree.decorator_list = []
     ast.fix_missing_locations(tree)
     text = ast.unparse(tree)
-    # A function inside a function, so that the free variables are free in it, too.
+    # A function inside a function, so that the free variables are free in it, too; by another
+    # name, for its own may be one of them, or a global.
+    tree.name = "_program"
     outer = [*(name for name in free if name != tool), tool]
     arguments = ast.arguments([], [ast.arg(x) for x in outer], None, [], [], None, [])
     factory = _function("factory", arguments, [tree])
     module = ast.Module([ast.copy_location(factory, tree)], [])
     compiled = compile(ast.fix_missing_locations(module), source.file, "exec")
     code = _code_of(_code_of(compiled, "factory"), tree.name)
+    code = code.replace(co_name=original.__name__)
     _mark(code)
     cells = {**free, tool: types.CellType(toolbox)}
     closure = tuple(cells[name] for name in code.co_freevars)
@@ -314,6 +317,9 @@ class _Rewriter(ast.NodeTransformer):
         else:
             targets, value = node.targets, node.value
         new = self.visit(value)
+        unpacking = any(isinstance(target, (ast.Tuple, ast.List)) for target in targets)
+        if unpacking and isinstance(value, (ast.Name, ast.Subscript)):
+            new = self.make("each", [new], value)
         if all(isinstance(x, ast.Name) for target in targets for x in flat_targets(target)):
             return [*before, ast.copy_location(ast.Assign(targets, new), node)]
         if len(targets) == 1 and isinstance(targets[0], ast.Subscript):
@@ -485,9 +491,11 @@ class _Rewriter(ast.NodeTransformer):
                 new = ast.copy_location(ast.NamedExpr(_store(name), new), right)
             parts.append(self.comparison(operation, left, new, node))
             left = copy.deepcopy(again)
-        if len(parts) == 1:
-            return parts[0]
-        return self.make("and_", [parts[0], *map(_thunk, parts[1:])], node)
+        # Nested, so that each part sees what the parts before it have computed.
+        whole = parts.pop()
+        while parts:
+            whole = self.make("and_", [parts.pop(), _thunk(whole)], node)
+        return whole
 
     def comparison(
         self, operation: ast.cmpop, left: ast.expr, right: ast.expr, at: ast.Compare

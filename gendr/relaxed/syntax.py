@@ -55,6 +55,7 @@ class Source:
             error.offset, error.text = 1, lines[0]
             raise error
         ast.increment_lineno(node, start - (2 if indented else 1))
+        node.decorator_list = []
         self.tree: ast.FunctionDef = node
 
     def refuse(self, node: ast.AST, reason: str) -> RelaxError:
@@ -136,6 +137,8 @@ def _check_node(source: Source, node: ast.AST) -> None:
     reason = _STATEMENTS.get(type(node))
     if reason:
         raise source.refuse(node, reason)
+    if isinstance(node, ast.Expr) and type(node.value) in _STATEMENTS:
+        raise source.refuse(node, _STATEMENTS[type(node.value)])
     if isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant):
         name = _called(node.value)
         if name in _OUTSIDE:
@@ -425,7 +428,7 @@ def settled(source: Source, body: Sequence[ast.stmt]) -> list[ast.stmt]:
 def ranks(function: ast.FunctionDef) -> dict[str, int]:
     """The own dimensions of arguments, from how they are used.
 
-    x[i, j] and x[i][j] show two, x[i], len(x) and `for v in x` at least one.
+    x[i, j] and x[i][j] show two, x[i], len(x), `for v in x` and `a, b = x` at least one.
     """
     names = parameters(function)
     found: dict[str, int] = {}
@@ -454,6 +457,9 @@ def ranks(function: ast.FunctionDef) -> dict[str, int]:
                 seen(argument, 1)
         elif isinstance(node, (ast.For, ast.comprehension)):
             seen(node.iter, 1)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
+            if isinstance(node.targets[0], (ast.Tuple, ast.List)):
+                seen(node.value, 1)
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
             if node.value.attr == "shape" and isinstance(node.targets[0], ast.Tuple):
                 seen(node.value.value, len(node.targets[0].elts))

@@ -371,7 +371,7 @@ def blend(p: Tensor, yes: Value, no: Value) -> Value:
         return no
     if isinstance(yes, Tensor):
         if isinstance(no, Tensor):
-            return lerp(p, yes, no)
+            return _leading(p, yes, no)
         if is_number(no):
             return _with_number(p, yes, no)
     elif is_number(yes):
@@ -403,16 +403,18 @@ def blend(p: Tensor, yes: Value, no: Value) -> Value:
 
 
 def lerp(p: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    """Return p yes + (1 - p) no, exact at p = 0 and 1; p has the leading dimensions of both."""
-    if yes.dtype is no.dtype is p.dtype and yes.ndim <= p.ndim >= no.ndim:
-        return torch.lerp(no, yes, p)
-    if p.ndim and p.ndim < max(yes.ndim, no.ndim):
-        p = widened(p, max(yes.ndim, no.ndim) - p.ndim)
-    if not (yes.dtype == no.dtype == p.dtype):
+    """Return p yes + (1 - p) no, exact at p = 0 and 1; the three broadcast."""
+    if not (yes.dtype is no.dtype is p.dtype):
         yes, no = as_float(yes), as_float(no)
         dtype = torch.promote_types(torch.promote_types(yes.dtype, no.dtype), p.dtype)
         yes, no, p = yes.to(dtype), no.to(dtype), p.to(dtype)
     return torch.lerp(no, yes, p)
+
+
+def _leading(p: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    """`lerp` where the dimensions of p are the first ones of both."""
+    missing = max(yes.ndim, no.ndim) - p.ndim
+    return lerp(widened(p, missing) if missing > 0 else p, yes, no)
 
 
 def _with_number(p: Tensor, x: Tensor, number: float, swap: bool = False) -> Tensor:
@@ -423,7 +425,7 @@ def _with_number(p: Tensor, x: Tensor, number: float, swap: bool = False) -> Ten
     if number == 0 and x.ndim <= p.ndim:
         return x - x * p if swap else x * p
     constant = x.new_full((), number)
-    return lerp(p, constant, x) if swap else lerp(p, x, constant)
+    return _leading(p, constant, x) if swap else _leading(p, x, constant)
 
 
 def _numbers(p: Tensor, yes: float, no: float) -> Value:

@@ -1,0 +1,491 @@
+"""Small programs as a new user writes them: each hard, relaxed, and with its gradient.
+
+The oracle of each is other code: the standard library, or a formula.
+"""
+
+import bisect
+import itertools
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+import gendr
+from gendr.relaxed import Categories, argmin, smooth, zeros
+
+CASES: list[Any] = []
+
+
+@dataclass
+class Case:
+    """A program, what it is tried on, and what it must give.
+
+    Attributes:
+        program: it.
+        inputs: from a generator to its arguments, tensors [8, ...] and plain values.
+        oracle: from one item, in plain Python, to the result.
+        soft: the scale at which the gradient is checked.
+        hard: the scale that must give the hard result.
+    """
+
+    program: Any
+    inputs: Callable[[torch.Generator], tuple[Any, ...]]
+    oracle: Callable[..., Any]
+    soft: float = 0.5
+    hard: float = 1e-4
+
+
+def case(inputs, oracle, **more):
+    """Add a program to the cases."""
+
+    def add(program):
+        program = gendr.relax(program)
+        CASES.append(pytest.param(Case(program, inputs, oracle, **more), id=program.__name__))
+        return program
+
+    return add
+
+
+def reals(*shape, low=-1.0, high=1.0):
+    def draw(generator):
+        x = torch.rand(8, *shape, generator=generator, dtype=torch.float64)
+        return x * (high - low) + low
+
+    return draw
+
+
+def whole(*shape, low=1, high=10):
+    """Integers as floating numbers, a little off: halves stay apart."""
+
+    def draw(generator):
+        return torch.randint(low, high, (8, *shape), generator=generator).double()
+
+    return draw
+
+
+def arguments(*draws):
+    return lambda generator: tuple(d(generator) if callable(d) else d for d in draws)
+
+
+# -- the programs
+
+
+@case(arguments(whole(), whole()), lambda a, b: math.gcd(int(a), int(b)), soft=0.3, hard=1e-3)
+def greatest_common_divisor(a, b):
+    while a != b:
+        if a > b:
+            a = a - b
+        else:
+            b = b - a
+    return a
+
+
+@case(
+    arguments(reals(low=10.0, high=30.0), 20.0),
+    lambda t, target: [t := t + 1.0 if t < target else t - 0.4 for _ in range(6)][-1],
+)
+def thermostat(temperature, target):
+    for _ in range(6):
+        if temperature < target:
+            temperature += 1.0
+        else:
+            temperature -= 0.4
+    return temperature
+
+
+def sorted_rows(generator):
+    x = torch.rand(8, 8, generator=generator, dtype=torch.float64).sort(-1).values
+    return x, torch.rand(8, generator=generator, dtype=torch.float64)
+
+
+@case(sorted_rows, lambda x, key: max(bisect.bisect_right(list(x), key) - 1, 0), hard=1e-6)
+def binary_search(x, key):
+    """The last place whose value is at most the key."""
+    place = 0
+    step = len(x) // 2
+    while step > 0:
+        if smooth("value", x[smooth("place", place + step)] <= key):
+            place = place + step
+        step = step // 2
+    return place
+
+
+def words(generator):
+    letters = torch.randint(0, 2, (8, 4), generator=generator)
+    letters[:3] = torch.tensor([0, 1, 0, 1])
+    return (torch.nn.functional.one_hot(letters, 2).double(),)
+
+
+@case(words, lambda word: float(list(word) == [0, 1, 0, 1]), hard=1e-3, soft=0.4)
+def automaton(word: Categories):
+    """Whether a word over a = 0 and b = 1 is one of (ab)*."""
+    state = 0
+    for letter in word:
+        if state == 0 and letter == 0:
+            state = 1
+        elif state == 1 and letter == 1:
+            state = 0
+        else:
+            state = 2
+    return state == 0
+
+
+def formulas(generator):
+    values = torch.rand(8, 5, generator=generator, dtype=torch.float64) + 0.5
+    codes = torch.tensor([[0, 0, 1, 0, 2], [0, 0, 0, 2, 1]] * 4).double()
+    return codes, values
+
+
+def reverse_polish(codes, values):
+    stack = []
+    for code, value in zip(codes, values, strict=True):
+        if code == 0:
+            stack.append(value)
+        else:
+            right, left = stack.pop(), stack.pop()
+            stack.append(left + right if code == 1 else left * right)
+    return stack[0]
+
+
+@case(formulas, reverse_polish, soft=0.3, hard=1e-3)
+def stack_machine(codes, values):
+    stack = zeros(len(codes))
+    top = 0
+    for code, value in zip(codes, values, strict=True):
+        if code == 0:
+            stack[top] = value
+            top = top + 1
+        else:
+            left, right = stack[top - 2], stack[top - 1]
+            stack[top - 2] = left + right if code == 1 else left * right
+            top = top - 1
+    return stack[0]
+
+
+@case(arguments(reals(5)), lambda x: sorted(x), hard=1e-5)
+def insertion_sort(x):
+    for i in range(1, len(x)):
+        key = x[i]
+        j = i - 1
+        while j >= 0 and x[j] > key:
+            x[j + 1] = x[j]
+            j = j - 1
+        x[j + 1] = key
+    return x
+
+
+@case(arguments(reals(4)), lambda x: sorted(x), hard=1e-5)
+def selection_sort(x):
+    for i in range(len(x)):
+        smallest = i
+        for j in range(i + 1, len(x)):
+            if x[j] < x[smallest]:
+                smallest = j
+        x[i], x[smallest] = x[smallest], x[i]
+    return x
+
+
+def is_even(n):
+    """A helper without a decorator, whose decisions are relaxed all the same."""
+    while n > 1.5:
+        n = n - 2
+    return n < 0.5
+
+
+def collatz(n):
+    steps = 0
+    while n != 1:
+        n, steps = (n // 2 if n % 2 == 0 else 3 * n + 1), steps + 1
+    return steps
+
+
+@case(arguments(whole(high=7)), collatz, soft=0.5, hard=1e-2)
+def collatz_steps(n):
+    steps = 0
+    while n != 1:
+        if is_even(n):
+            n = n / 2
+        else:
+            n = 3 * n + 1
+        steps += 1
+    return steps
+
+
+WEIGHTS = (2, 3, 4, 5)
+
+
+def best_subset(values, capacity):
+    subsets = itertools.product((0, 1), repeat=4)
+    fits = [s for s in subsets if sum(a * w for a, w in zip(s, WEIGHTS, strict=True)) <= capacity]
+    return max(sum(a * v for a, v in zip(s, values, strict=True)) for s in fits)
+
+
+@case(arguments(reals(4, low=0.0), 7), best_subset)
+def knapsack(values, capacity):
+    best = zeros(capacity + 1)
+    for weight, value in zip(WEIGHTS, values, strict=True):
+        for room in range(capacity, weight - 1, -1):
+            best[room] = max(best[room], best[room - weight] + value)
+    return best[capacity]
+
+
+def longest_rise(x):
+    return max(
+        len(s)
+        for n in range(1, 6)
+        for s in itertools.combinations(x, n)
+        if all(a < b for a, b in itertools.pairwise(s))
+    )
+
+
+@case(arguments(reals(5)), longest_rise)
+def increasing_subsequence(x):
+    length = [1] * len(x)
+    for i in range(len(x)):
+        for j in range(i):
+            if x[j] < x[i] and length[j] + 1 > length[i]:
+                length[i] = length[j] + 1
+    return max(length)
+
+
+@case(
+    arguments(reals(6)),
+    lambda x: max(sum(x[i:j]) for i in range(6) for j in range(i + 1, 7)),
+)
+def maximum_subarray(x):
+    best = here = x[0]
+    for v in x[1:]:
+        here = max(v, here + v)
+        best = max(best, here)
+    return best
+
+
+@case(
+    arguments(reals(low=0.0, high=100.0)),
+    lambda v: 0.1 * min(v, 20) + 0.2 * min(max(v - 20, 0), 40) + 0.4 * max(v - 60, 0),
+    soft=5.0,
+)
+def tax(income):
+    if income <= 20:
+        due = 0.1 * income
+    elif income <= 60:
+        due = 2 + 0.2 * (income - 20)
+    else:
+        due = 10 + 0.4 * (income - 60)
+    return due
+
+
+def newton(a):
+    x, steps = max(a, 1.0), 0
+    while abs(x * x - a) > 1e-2:
+        x, steps = (x + a / x) / 2, steps + 1
+    return x, steps
+
+
+@case(arguments(reals(low=2.0, high=9.0)), newton, soft=0.1)
+def square_root(a):
+    x = max(a, 1.0)
+    steps = 0
+    while abs(x * x - a) > 1e-2:
+        x = (x + a / x) / 2
+        steps += 1
+    return x, steps
+
+
+@case(
+    arguments(whole(low=0, high=40)),
+    lambda v: v // 10 + v % 10 // 4 + v % 10 % 4,
+    soft=0.3,
+    hard=1e-2,
+)
+def greedy_coins(amount):
+    coins = 0
+    for value in (10, 4, 1):
+        while amount > value - 0.5:
+            amount -= value
+            coins += 1
+    return coins
+
+
+@case(arguments(reals(5)), lambda x: sum(a > b for a, b in itertools.combinations(x, 2)))
+def inversions(x):
+    count = 0
+    for i in range(len(x)):
+        for j in range(i):
+            count += 1 if x[j] > x[i] else 0
+    return count
+
+
+@case(arguments(reals(), reals(), reals()), lambda *x: statistics.median(x))
+def median_of_three(a, b, c):
+    if a > b:
+        a, b = b, a
+    if c < a:
+        return a
+    if c > b:
+        return b
+    return c
+
+
+def on_one_side(p):
+    a, b, c = (0.0, 0.0), (1.0, 0.0), (0.0, 1.0)
+    (x, y) = p
+    return float(x > a[0] and y > b[1] and x + y < c[1])
+
+
+@case(arguments(reals(2)), on_one_side)
+def inside_triangle(p):
+    x, y = p
+    return x > 0 and y > 0 and not x + y >= 1
+
+
+def bounce(height):
+    speed = 0.0
+    for _ in range(8):
+        speed = speed - 1.0
+        height = height + 0.1 * speed
+        if height < 0:
+            height, speed = -height, -0.8 * speed
+    return height
+
+
+@case(arguments(reals(low=0.2, high=2.0)), bounce, soft=0.1, hard=1e-6)
+def bouncing_ball(height):
+    speed = 0.0
+    for _ in range(8):
+        speed -= 1.0
+        height += 0.1 * speed
+        if height < 0:
+            height, speed = -height, -0.8 * speed
+    return height
+
+
+def votes(generator):
+    return (torch.randint(0, 2, (8, 5), generator=generator).double(),)
+
+
+@case(votes, statistics.mode, soft=0.3, hard=1e-2)
+def majority(x):
+    """The vote of Boyer and Moore."""
+    candidate, count = x[0], 0
+    for vote in x:
+        if count == 0:
+            candidate, count = vote, 1
+        elif vote == candidate:
+            count += 1
+        else:
+            count -= 1
+    return candidate
+
+
+@case(
+    arguments(reals(low=0.1, high=0.9)),
+    lambda y: [k for k in range(65) if (k / 64) ** 2 <= y][-1] / 64,
+    soft=0.02,
+    hard=1e-7,
+)
+def bisection(y):
+    """The square root on a grid of 1 / 64."""
+    low, step = 0.0, 0.5
+    for _ in range(6):
+        middle = low + step
+        low = middle if middle * middle <= y else low
+        step = step / 2
+    return low
+
+
+@case(
+    arguments(reals(3, 2), reals(2)),
+    lambda points, p: min(range(3), key=lambda k: math.dist(points[k], p)),
+    hard=1e-7,
+)
+def nearest_neighbour(points, p):
+    distances = [(points[k, 0] - p[0]) ** 2 + (points[k, 1] - p[1]) ** 2 for k in range(3)]
+    labels = [0.0, 1.0, 2.0]
+    return labels[argmin(distances)]
+
+
+@case(
+    arguments(reals(4), 2, True),
+    lambda x, *_: max(min(x[0], x[1]), min(x[2], x[3])),
+)
+def game_tree(leaves, depth, mine):
+    """Minimax over a tree of depth 2: a program that calls itself, on parts of its argument."""
+    if depth == 0:
+        return leaves[0]
+    half = len(leaves) // 2
+    left = game_tree(leaves[:half], depth - 1, not mine)
+    right = game_tree(leaves[half:], depth - 1, not mine)
+    return max(left, right) if mine else min(left, right)
+
+
+# -- what is asked of each
+
+
+def plain(case, inputs):
+    """The oracle on each item of the batch."""
+    forms = list(case.program.forms.values())
+    results = []
+    for k in range(8):
+        item = []
+        for x, form in zip(inputs, forms, strict=True):
+            if isinstance(x, torch.Tensor):
+                x = x[k].argmax(-1).tolist() if form == "Categories" else x[k].tolist()
+            item.append(x)
+        results.append(case.oracle(*item))
+    return torch.tensor(results, dtype=torch.float64)
+
+
+def joined(result):
+    """The results of a program in one tensor."""
+    return torch.stack(list(result), -1) if isinstance(result, tuple) else result
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_hard(case):
+    inputs = case.inputs(torch.Generator().manual_seed(1))
+    want = plain(case, inputs)
+    torch.testing.assert_close(joined(case.program.hard(*inputs)), want)
+    torch.testing.assert_close(joined(case.program(*inputs, dist="heaviside")), want)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_relaxed_at_a_small_scale(case):
+    inputs = case.inputs(torch.Generator().manual_seed(2))
+    got = joined(case.program(*inputs, scale=case.hard))
+    torch.testing.assert_close(got, plain(case, inputs), atol=2e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradient(case):
+    inputs = case.inputs(torch.Generator().manual_seed(3))
+    if case.program.__name__ == "automaton":  # sure letters are at the peak of equality
+        inputs = (inputs[0] * 0.7 + 0.15,)
+    inputs = tuple(
+        x[:2].clone().requires_grad_() if isinstance(x, torch.Tensor) else x for x in inputs
+    )
+
+    def run(*args):
+        return case.program(*args, scale=case.soft, max_iterations=12, tolerance=0.0)
+
+    assert joined(run(*inputs)).requires_grad
+    if case.program.__name__ not in INDEXED:
+        assert gradcheck(run, inputs)
+    slopes = torch.autograd.grad(
+        joined(run(*inputs)).sum(), [x for x in inputs if isinstance(x, torch.Tensor)]
+    )
+    assert all(slope.isfinite().all() for slope in slopes)
+    assert any(slope.abs().max() > 1e-4 for slope in slopes)
+
+
+# At their ends the sum of the coefficients changes, which the backward pass leaves out on purpose.
+INDEXED = {"binary_search", "stack_machine", "insertion_sort", "selection_sort"}
+
+
+def test_there_are_more_than_twenty():
+    assert len(CASES) >= 20

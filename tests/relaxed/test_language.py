@@ -1,0 +1,659 @@
+"""The decorator: it gives what the functional form gives, and keeps to Python's habits."""
+
+# Programs that are odd on purpose.
+# pyright: reportUnusedVariable=false, reportPossiblyUnboundVariable=false, reportUnusedExpression=false
+# pyright: reportIncompatibleMethodOverride=false
+
+import functools
+import inspect
+import itertools
+import math
+import traceback
+
+import numpy as np
+import pytest
+import torch
+
+import gendr
+from gendr import relaxed
+from gendr.relaxed import Categories, Category, Matrix, Scalar, Vector, smooth, zeros
+
+X = torch.linspace(-2, 2, 9, dtype=torch.float64)
+
+
+def sigmoid(x, scale=1.0):
+    return torch.sigmoid(x / scale)
+
+
+# -- decorated and functional forms
+
+
+@gendr.relax
+def everything(x, y, table):
+    z = 0.0
+    if x < y and not y == 1.0:
+        z = x * y
+        if z > 0.2 or x >= 0.9:
+            z = z + 1
+        elif x != y:
+            z = -z
+    k = 0
+    while z <= 2 and k < 3:
+        z += 0.5
+        k += 1
+    table[k] = max(z, x, y)
+    w = abs(x) if 0 < x <= y else min(x, table[0])
+    return z, w, table[z], table
+
+
+def everything_by_hand(x, y, table):
+    r = relaxed
+    z = 0.0
+
+    def first(z):
+        z = x * y
+
+        def inner(z):
+            return r.cond(r.not_equal(x, y), lambda z: -z, None, z)
+
+        p = r.or_(r.greater(z, 0.2), r.greater_equal(x, 0.9))
+        return r.cond(p, lambda z: z + 1, inner, z)
+
+    z = r.cond(r.and_(r.less(x, y), r.not_(r.equal(y, 1.0))), first, None, z)
+    z, k = r.while_loop(
+        lambda z, k: r.and_(r.less_equal(z, 2), r.less(k, 3)),
+        lambda z, k: (z + 0.5, k + 1),
+        (z, 0),
+    )
+    table = r.write(r.Array.dense(table, 1), r.max(z, x, y), k)
+    p = r.and_(r.less(0, x), r.less_equal(x, y))
+    w = r.cond(p, lambda: r.abs(x), lambda: r.min(x, r.index(table, 0)))
+    return z, w, r.index(table, z), table.data
+
+
+@pytest.mark.parametrize("dist", ["logistic", "gaussian", "cauchy"])
+@pytest.mark.parametrize("tnorm", ["probabilistic", "hamacher(p=0.5)"])
+def test_the_decorated_form_is_the_functional_form(dist, tnorm):
+    y = X.flip(0) + 0.3
+    table = torch.arange(45, dtype=torch.float64).reshape(9, 5).cos()
+    got = everything(X, y, table, scale=0.4, dist=dist, tnorm=tnorm)
+    with relaxed.smoothing(scale=0.4, dist=dist, tnorm=tnorm):
+        want = everything_by_hand(X, y, table)
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-14)
+
+
+def test_the_source_shows_the_functional_form():
+    assert everything.source.startswith("def everything(x, y, table):\n")
+    for part in ("relaxed.cond(", "relaxed.while_loop(", "relaxed.less(x, y)", "relaxed.write("):
+        assert part in everything.source
+    compile(everything.source, "<source>", "exec")
+
+
+# -- nested decisions
+
+
+@gendr.relax
+def nested(a, b, c):
+    if a > 0:
+        if b > 0:
+            z = 1.0 if c > 0 else 2.0
+        else:
+            z = 3.0
+    elif b > 1:
+        if c > 1:
+            z = 4.0
+        else:
+            z = 5.0
+    else:
+        z = 6.0
+    return z
+
+
+@gendr.relax
+def early(a, b, c):
+    if a > 0:
+        if b > 0:
+            if c > 0:
+                return 1.0
+            return 2.0
+        return 3.0
+    if b > 1:
+        return 4.0 if c > 1 else 5.0
+    return 6.0
+
+
+@pytest.mark.parametrize("program", [nested, early], ids=lambda p: p.__name__)
+def test_nested_blocks_are_exact(program):
+    """The sum over all ways the six comparisons can end, each with its probability."""
+    a, b, c = torch.randn(3, 7, dtype=torch.float64)
+    got = program(a, b, c, scale=0.7)
+    p = [sigmoid(x, 0.7) for x in (a, b, c, b - 1, c - 1)]
+    want = torch.zeros(7, dtype=torch.float64)
+    for ends in itertools.product((True, False), repeat=5):
+        weight = torch.ones(7, dtype=torch.float64)
+        for q, end in zip(p, ends, strict=True):
+            weight = weight * (q if end else 1 - q)
+        a0, b0, c0, b1, c1 = ends
+        if a0:
+            z = (1 if c0 else 2) if b0 else 3
+        else:
+            z = (4 if c1 else 5) if b1 else 6
+        want = want + weight * z
+    torch.testing.assert_close(got, want)
+
+
+@gendr.relax
+def sequential(x):
+    y = 1.0 if x > 0 else -1.0
+    return 2.0 if y > 0 else 0.0
+
+
+def test_sequential_blocks_are_merged():
+    """Paths join behind a block: the second decision sees the expectation of the first."""
+    p = sigmoid(X)
+    torch.testing.assert_close(sequential(X), 2 * sigmoid(2 * p - 1))
+
+
+@gendr.relax
+def late(x, y):
+    if x > 0:
+        if y > 0:
+            z = 1.0
+            return z
+        z = 2.0
+    else:
+        z = 3.0
+    return z + y
+
+
+def test_what_follows_an_early_return_belongs_to_the_other_branches():
+    y = X.flip(0) * 2
+    p, q = sigmoid(X), sigmoid(y)
+    want = p * (q + (1 - q) * (2 + y)) + (1 - p) * (3 + y)
+    torch.testing.assert_close(late(X, y), want)
+
+
+# -- only what changes is blended
+
+
+@gendr.relax
+def leaves_alone(x, note):
+    temporary = 1.0
+    if x > 0:
+        temporary = "text"
+        changed = x
+        note = note
+    else:
+        temporary = 3  # noqa: F841
+        changed = -x
+    return changed, note
+
+
+def test_dead_and_equal_variables_are_not_blended():
+    changed, note = leaves_alone(X, {"a": "b"})
+    p = sigmoid(X)
+    torch.testing.assert_close(changed, p * X - (1 - p) * X)
+    assert note == {"a": "b"}
+    assert "temporary = relaxed.cond" not in leaves_alone.source
+
+
+@gendr.relax
+def reads_first(x):
+    t = 5.0
+    if x > 0:
+        y = t + 1
+        t = 7.0
+        z = t + y
+    else:
+        z = t
+    return z
+
+
+def test_a_variable_that_a_branch_reads_and_then_sets_for_itself():
+    p = sigmoid(X)
+    torch.testing.assert_close(reads_first(X), p * 13 + (1 - p) * 5)
+    assert reads_first.hard(1.0) == 13.0
+
+
+@gendr.relax
+def set_in_a_loop(x, n):
+    for i in range(n):
+        last = x + i
+    if x > 0:
+        last = 0.0
+    return last
+
+
+def test_a_variable_that_a_loop_may_set():
+    torch.testing.assert_close(set_in_a_loop(X, 3), (1 - sigmoid(X)) * (X + 2))
+    with pytest.raises(UnboundLocalError, match="last has no value"):
+        set_in_a_loop(X, 0)
+
+
+# -- plain Python
+
+
+@gendr.relax
+def with_everything_plain(n, words=("a", "b"), *, start=0):
+    total = start
+    for i, word in enumerate(words):
+        if word == "b" and i > 0:
+            total += n // 2
+        elif word is None:
+            total = -1
+    squares = [v * v for v in range(n) if v % 2 == 0]
+    pairs = {"sum": sum(squares), "some": any(v > 3 for v in squares)}
+    return total + pairs["sum"], pairs["some"], 0 < n <= 5, 3 in squares, n if n else None
+
+
+def test_plain_numbers_run_as_in_python():
+    want = with_everything_plain.function(5)
+    assert with_everything_plain(5) == want == (22, True, True, False, 5)
+    assert with_everything_plain.hard(5, start=1)[0] == 23
+    assert with_everything_plain(5, ("a",), start=torch.tensor(1.5))[0].item() == 21.5
+
+
+def make(offset):
+    def scaled(x, factor=2.0):
+        return x * factor + offset if x > offset else offset
+
+    return gendr.relax(scaled), lambda v: v
+
+
+def test_closures_and_defaults():
+    program, _ = make(0.5)
+    p = sigmoid(X - 0.5)
+    torch.testing.assert_close(program(X), p * (X * 2 + 0.5) + (1 - p) * 0.5)
+    torch.testing.assert_close(program(X, factor=0.0), torch.full_like(X, 0.5))
+    threshold = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)
+    program, _ = make(threshold)
+    program(X).sum().backward()
+    assert threshold.grad.isfinite()
+
+
+def test_a_closure_is_seen_as_it_is_at_the_call():
+    limit = 0.0
+
+    @gendr.relax
+    def above(x):
+        return x > limit
+
+    first = above(X)
+    limit = 1.0
+    torch.testing.assert_close(first, sigmoid(X))
+    torch.testing.assert_close(above(X), sigmoid(X - 1))
+
+
+@gendr.relax
+def inner_functions(x):
+    def step(v, size=0.5):
+        if v > size:
+            return v - size
+        return v
+
+    double = lambda v: 2 * v if v < 1 else v  # noqa: E731
+    return step(double(x)), step(x, 0.1)
+
+
+def test_functions_inside_are_relaxed():
+    p = sigmoid(1 - X)
+    v = p * 2 * X + (1 - p) * X
+    q = sigmoid(v - 0.5)
+    got, other = inner_functions(X)
+    torch.testing.assert_close(got, q * (v - 0.5) + (1 - q) * v)
+    q = sigmoid(X - 0.1)
+    torch.testing.assert_close(other, q * (X - 0.1) + (1 - q) * X)
+
+
+def helper(x, low):
+    if x < low:
+        return low
+    return x
+
+
+@gendr.relax
+def uses_a_helper(x):
+    return helper(x, 0.0) + math.exp(math.sqrt(abs(low_part(x)))) + torch.exp(x) + x.cos()
+
+
+@gendr.relax
+def low_part(x):
+    return min(x, 0.0)
+
+
+def test_helpers_and_programs_are_called():
+    p = sigmoid(-X)
+    low = p * X
+    size = low * (2 * sigmoid(low) - 1)
+    want = (1 - p) * X + size.sqrt().exp() + X.exp() + X.cos()
+    torch.testing.assert_close(uses_a_helper(X), want)
+    hard = [
+        max(v, 0) + math.exp(math.sqrt(-min(v, 0))) + math.exp(v) + math.cos(v) for v in X.tolist()
+    ]
+    torch.testing.assert_close(
+        uses_a_helper(X, scale=1e-9), torch.tensor(hard, dtype=torch.float64)
+    )
+
+
+@gendr.relax
+def softened(x):
+    return helper(x, 0.0) + low_part(x, scale=3.0)
+
+
+def test_a_called_program_may_have_its_own_scale():
+    p = sigmoid(-X, 0.1)
+    want = (1 - p) * X + sigmoid(-X, 3.0) * X
+    torch.testing.assert_close(softened(X, scale=0.1), want)
+
+
+@gendr.relax(scale=0.3, dist="cauchy")
+def with_own_defaults(x):
+    return x > 0
+
+
+def test_the_decorator_sets_defaults():
+    law = gendr.distributions.get("cauchy")
+    torch.testing.assert_close(with_own_defaults(X), law(X, 0.3))
+    torch.testing.assert_close(with_own_defaults(X, scale=2.0), law(X, 2.0))
+    torch.testing.assert_close(with_own_defaults(X, dist="logistic"), sigmoid(X, 0.3))
+    with pytest.raises(ValueError, match="scale must be > 0"):
+        gendr.relax(scale=-1.0)(helper)
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.limit = torch.nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
+
+    @gendr.relax
+    def forward(self, x):
+        return x if x < self.limit else self.limit
+
+
+def test_a_method_with_learnable_parameters():
+    model = Model()
+    model(X).sum().backward()
+    assert model.limit.grad.abs() > 0
+    assert Model.forward.hard(model, 3.0).item() == 0.5
+
+
+@gendr.relax
+def chained(x, calls):
+    return 0.0 < x + 0.25 <= helper(x, 0.5) < 2.0
+
+
+def test_chained_comparisons_evaluate_each_part_once():
+    p = sigmoid(0.5 - X)
+    h = p * 0.5 + (1 - p) * X
+    want = sigmoid(X + 0.25) * sigmoid(h - X - 0.25) * sigmoid(2 - h)
+    torch.testing.assert_close(chained(X, []), want)
+    assert chained.source.count("helper") == 1
+
+
+@gendr.relax
+def in_place(x, i):
+    x[i] += 1.0
+    x[i] *= 2.0
+    first, *rest = x
+    x[0], x[-1] = x[-1], first
+    y = x
+    y[1] = 0.0
+    return x, y, rest
+
+
+def test_assignments_to_cells():
+    x = torch.rand(4, 3, dtype=torch.float64)
+    new, other, rest = in_place(x, 2)
+    want = torch.stack([(x[:, 2] + 1) * 2, x[:, 1], x[:, 0]], -1)
+    torch.testing.assert_close(new, want)
+    torch.testing.assert_close(other, want * torch.tensor([1, 0, 1]))  # arrays are values
+    torch.testing.assert_close(torch.stack(rest, -1), torch.stack([x[:, 1], want[:, 0]], -1))
+    torch.testing.assert_close(x, x.clone())
+
+
+@gendr.relax
+def on_a_list(x, i):
+    cells = [0.0] * 3
+    rows = [[1.0, 2.0], [3.0, 4.0]]
+    cells[i] = x
+    rows[1][0] = x
+    return cells, rows, cells[i], rows[1][i]
+
+
+def test_lists_are_arrays_where_it_matters():
+    cells, rows, back, corner = on_a_list(X, torch.tensor(1.0, dtype=torch.float64), scale=1e-3)
+    torch.testing.assert_close(cells, torch.nn.functional.pad(X[:, None], (1, 1)))
+    assert rows.shape == (9, 2, 2)
+    torch.testing.assert_close(back, X)
+    torch.testing.assert_close(corner, torch.full_like(X, 4.0))
+
+
+# -- arguments and results
+
+
+@gendr.relax
+def many_kinds(a, v: Vector, m: Matrix, c: Category, w: Categories):
+    return a + v[0] + m[0, 1] + m[1][0], v, c, w[1] == c, [a], {"k": 1}
+
+
+def test_arguments_of_every_kind_over_a_batch():
+    shapes = [(4, 1), (3, 2), (2, 2), (3, 5), (4, 3, 2, 5)]
+    a, v, m, c, w = (torch.rand(*s, dtype=torch.float64) for s in shapes)
+    total, same, classes, equal, listed, dictionary = many_kinds(a, v, m, c, w)
+    torch.testing.assert_close(total, a + v[:, 0] + m[0, 1] + m[1, 0])
+    assert same.shape == (4, 3, 2)
+    assert classes.shape == (4, 3, 5)
+    cosine = torch.nn.functional.cosine_similarity(w[..., 1, :], c, dim=-1)
+    torch.testing.assert_close(equal, cosine)
+    assert listed[0].shape == dictionary["k"].shape == (4, 3)
+    assert many_kinds.forms == dict(
+        a="Scalar", v="Vector", m="Matrix", c="Category", w="Categories"
+    )
+    assert repr(many_kinds).startswith("<relaxed program many_kinds(a: Scalar, v: Vector")
+
+
+@gendr.relax
+def forms_by_use(a, b, c, d, e: Scalar, f: "Matrix"):
+    rows, columns = d.shape
+    for _ in b:
+        a = a + len(c) + rows + columns + f[0][0]
+    return a + e
+
+
+def test_the_form_of_an_argument_is_read_off_its_use():
+    assert list(forms_by_use.forms.values()) == [
+        "Scalar", "Vector", "Vector", "Matrix", "Scalar", "Matrix",
+    ]  # fmt: skip
+
+
+def test_arguments_are_checked():
+    v, m = torch.rand(3), torch.rand(2, 2)
+    good = (torch.tensor(1.0), v, m, torch.rand(5), torch.rand(2, 5))
+    for place, value, error, reason in [
+        (1, torch.tensor(1.0), ValueError, r"v is a Vector: it must have at least 1 dimensions"),
+        (0, torch.tensor(math.nan), ValueError, "a must be finite"),
+        (0, torch.tensor(1j), TypeError, "a must be real"),
+        (2, torch.rand(7, 2, 2), None, None),
+    ]:
+        given = [*good[:place], value, *good[place + 1 :]]
+        if error:
+            with pytest.raises(error, match=reason):
+                many_kinds(*given)
+    with pytest.raises(ValueError, match="batches that do not fit"):
+        many_kinds(torch.rand(4), torch.rand(5, 3), m, *good[3:])
+    with pytest.raises(TypeError, match="missing a required argument"):
+        many_kinds(1.0)
+
+
+def test_every_number_of_a_result_covers_the_batch():
+    @gendr.relax
+    def constant(x):
+        return 1.0, zeros(2), len(x)
+
+    one, two, three = constant(torch.rand(4, 2, 3))
+    assert (one.shape, two.shape, three.shape) == ((4, 2), (4, 2, 2), (4, 2))
+    assert three.dtype == torch.float32
+
+
+def test_lists_and_numpy_arrays_are_arguments():
+    @gendr.relax
+    def smallest(x):
+        k = 0
+        for i in range(1, len(x)):
+            if x[i] < x[k]:
+                k = i
+        return x[k]
+
+    assert smallest([3.0, 1.0, 2.0]) == 1.0
+    assert smallest(np.array([3.0, 1.0, 2.0]), scale=1e-3).item() == pytest.approx(1.0)
+    assert smallest.hard(np.array([3.0, 1.0, 2.0])) == 1.0
+    cells = [torch.tensor([3.0, 1.0]), 2.0, torch.tensor([2.5, 9.0])]
+    torch.testing.assert_close(smallest(cells, scale=1e-3), torch.tensor([2.0, 1.0]))
+    torch.testing.assert_close(smallest.hard(cells), torch.tensor([2.0, 1.0]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_dtype_stays(dtype):
+    x = torch.rand(3, 4, dtype=dtype)
+    for result in everything(x[:, 0], x[:, 1], x):
+        assert result.dtype == dtype
+
+
+def test_the_arguments_stay_as_they_are():
+    @gendr.relax
+    def clear(x):
+        for i in range(len(x)):
+            x[i] = 0.0
+        return x
+
+    x, cells = torch.ones(3), [1.0, 2.0]
+    clear(x), clear.hard(x), clear(cells), clear.hard(cells)
+    assert x.tolist() == [1.0] * 3
+    assert cells == [1.0, 2.0]
+
+
+# -- named decisions
+
+
+@gendr.relax
+def clipped(x, low, high):
+    if smooth("floor", x < low):
+        return low
+    return high if smooth("ceiling", x > high) else x
+
+
+def test_decisions_with_names_have_their_own_scale_and_law():
+    assert clipped.decisions == ("floor", "ceiling")
+    law = gendr.distributions.get("cauchy")
+    got = clipped(
+        X,
+        -1.0,
+        1.0,
+        scale={"floor": 0.2, "default": 0.7},
+        dist={"ceiling": "cauchy", "default": "logistic"},
+    )
+    p, q = sigmoid(-1 - X, 0.2), law(X - 1, 0.7)
+    torch.testing.assert_close(got, -p + (1 - p) * (q + (1 - q) * X))
+    assert clipped.hard(3.0, 0.0, 1.0) == 1.0
+    with pytest.raises(ValueError, match="unknown decision in scale 'flor'"):
+        clipped(X, 0.0, 1.0, scale={"flor": 0.2, "default": 1.0})
+    with pytest.raises(ValueError, match="no entry for the decision 'ceiling'"):
+        clipped(X, 0.0, 1.0, scale={"floor": 0.2})
+
+
+def test_scales_are_learnable_one_by_one():
+    floor = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
+    ceiling = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+
+    def run(x, a, b):
+        return clipped(x, -1.0, 1.0, scale={"floor": a, "ceiling": b})
+
+    x = X.clone().requires_grad_()
+    assert torch.autograd.gradcheck(run, (x, floor, ceiling))
+    assert torch.autograd.grad(run(X, floor, ceiling).sum(), floor)[0].abs() > 1e-3
+
+
+def test_a_scale_per_item_of_the_batch():
+    scale = torch.linspace(0.1, 1, 9, dtype=torch.float64)
+    table = torch.eye(9, 5, dtype=torch.float64)
+    got = everything(X, X.flip(0), table, scale=scale, tolerance=0)
+    for k in range(9):
+        one = everything(X[k], X.flip(0)[k], table[k], scale=scale[k].item(), tolerance=0)
+        for a, b in zip(got, one, strict=True):
+            torch.testing.assert_close(a[k], b)
+
+
+# -- batches, errors, habits
+
+
+def test_a_batch_is_its_items():
+    x, y = torch.randn(2, 2, 3, dtype=torch.float64)
+    table = torch.randn(2, 3, 5, dtype=torch.float64)
+    got = everything(x, y, table, scale=0.5)
+    for i, j in itertools.product(range(2), range(3)):
+        one = everything(x[i, j], y[i, j], table[i, j], scale=0.5)
+        for a, b in zip(got, one, strict=True):
+            torch.testing.assert_close(a[i, j], b, rtol=1e-6, atol=1e-7)
+
+
+@gendr.relax
+def fails(x, table):
+    y = 0.0
+    if x > 0:
+        y = table[7]
+    return y
+
+
+def test_a_traceback_shows_the_users_line():
+    with pytest.raises(IndexError, match="index 7 is outside of an array of shape") as caught:
+        fails(X, torch.rand(9, 3, dtype=torch.float64))
+    lines, start = inspect.getsourcelines(fails.function)
+    place = next(k for k, line in enumerate(lines) if "table[7]" in line)
+    frame = [f for f in traceback.extract_tb(caught.tb) if f.filename == __file__][-1]
+    assert (frame.lineno, frame.line) == (start + place, "y = table[7]")
+
+
+def test_programs_keep_name_and_docstring():
+    @functools.wraps(helper)
+    def documented(x):
+        return x
+
+    @gendr.relax
+    def own(x):
+        """What it does."""
+        return x > 0
+
+    assert (own.__name__, own.__doc__) == ("own", "What it does.")
+    assert "What it does." in own.source
+    assert list(inspect.signature(own).parameters) == ["x"]
+    with pytest.raises(TypeError, match="below other decorators"):
+        gendr.relax(documented)
+
+
+def test_a_loop_honours_the_hard_mode():
+    """Under heaviside it runs on for those items that go on, and ends when all have ended."""
+
+    @gendr.relax
+    def halvings(x):
+        count = 0
+        while x > 1:
+            x = x / 2
+            count += 1
+        return count
+
+    x = torch.tensor([0.5, 1.0, 3.0, 1000.0])
+    assert halvings(x, dist="heaviside").tolist() == [0.0, 0.0, 2.0, 10.0]
+    assert halvings.hard(x).tolist() == [0.0, 0.0, 2.0, 10.0]
+
+
+def test_a_program_without_an_end_says_so():
+    @gendr.relax
+    def grows(x):
+        while x > 0:
+            x = x + 1
+        return x
+
+    with pytest.raises(RuntimeError, match="still goes on with a probability"):
+        grows(torch.tensor(1.0))
+    assert grows(torch.tensor(1.0), max_iterations=3, scale=1e-3).item() == pytest.approx(4.0)
