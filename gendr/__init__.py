@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from gendr import data, distributions, losses, mesh, optim, rendering, sorting, tnorms
+    from gendr import data, distributions, losses, mesh, optim, relaxed, rendering, sorting, tnorms
     from gendr._runtime.threads import set_num_threads
     from gendr.fitting import FitResult, FitSettings, SmoothParametrization, fit
     from gendr.mesh import (
@@ -51,6 +51,7 @@ __all__ = [
     "mesh",
     "optim",
     "pixels_to_ndc",
+    "relaxed",
     "rendering",
     "rotation_6d_to_matrix",
     "rotation_angle_between",
@@ -69,6 +70,7 @@ _MODULES = {
         "losses",
         "mesh",
         "optim",
+        "relaxed",
         "rendering",
         "sorting",
         "tnorms",

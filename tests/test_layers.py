@@ -23,6 +23,7 @@ ALLOWED = {
     "data": GROUND,
     "rendering": {*GROUND, "distributions", "tnorms", "mesh"},
     "sorting": {*GROUND, "distributions"},
+    "relaxed": {*GROUND, "distributions", "tnorms"},
     "scale": {"rendering"},  # known by this name from the first release
     "testing": {*GROUND, "distributions", "tnorms", "rendering", "experiments"},
 }
