@@ -144,6 +144,47 @@ class _Alignment:
         return by_beta, (by_matrix, by_skips.sum(0))
 
 
+class _BubbleSort:
+    """`gendr.relaxed.algorithms.bubble_sort`: x [B, n] -> values [B, n], swaps and ordered [B]."""
+
+    def forward(
+        self, tensors: tuple[Tensor, ...], law: Law, settings: Any, *, save: bool
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        from gendr.distributions.numba import tails_address
+        from gendr.relaxed.backends.cpu import bubble_kernels as kernels
+
+        (x,) = tensors
+        values, (swaps, ordered) = torch.empty_like(x), x.new_empty(2, len(x))
+        _launch(
+            kernels.forward, -(-len(x) // kernels.GROUP), _FORWARD * x.numel() * x.shape[1],
+            x.numpy(), law.steepness, tails_address(law.name), law.shape, values.numpy(),
+            swaps.numpy(), ordered.numpy(),
+        )  # fmt: skip
+        return (values, swaps, ordered), ()
+
+    def backward(
+        self,
+        tensors: tuple[Tensor, ...],
+        law: Law,
+        settings: Any,
+        saved: tuple[Tensor, ...],
+        grads: tuple[Tensor, ...],
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        from gendr.distributions.numba import density_address, tails_address
+        from gendr.relaxed.backends.cpu import bubble_kernels as kernels
+
+        (x,) = tensors
+        groups = -(-len(x) // kernels.GROUP)
+        by_x, by_beta = torch.empty_like(x), x.new_empty(groups)
+        _launch(
+            kernels.backward, groups, _BACKWARD * x.numel() * x.shape[1], x.numpy(),
+            law.steepness, tails_address(law.name), density_address(law.name), law.shape,
+            *(g.numpy() for g in grads), by_x.numpy(), by_beta.numpy(),
+        )  # fmt: skip
+        return by_beta, (by_x,)
+
+
 shortest_path = _ShortestPath()
 alignment = _Alignment()
-shortest_path_graph = bubble_sort = None
+bubble_sort = _BubbleSort()
+shortest_path_graph = None
