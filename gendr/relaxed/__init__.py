@@ -41,10 +41,22 @@ cannot be relaxed is refused when the function is decorated, with its line and t
 | `syntax`, `rewrite` | what is refused, what is live; the rewriting |
 | `program` | the decorator, arguments and results, calls |
 | `programs` | textbook algorithms in this language |
+| `algorithms`, `backends` | the same algorithms as kernels, one or two orders faster |
 
 Source: Petersen, Learning with Differentiable Algorithms (thesis), chapter 2.
 """
 
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
+from gendr.relaxed.algorithms import (
+    BubbleSorted,
+    bubble_sort,
+    dynamic_time_warping,
+    levenshtein,
+    shortest_path,
+    warping_of_costs,
+)
 from gendr.relaxed.choices import absolute as abs
 from gendr.relaxed.choices import argmax, argmin
 from gendr.relaxed.choices import maximum as max
@@ -89,6 +101,7 @@ from gendr.relaxed.values import Array, Categorical
 
 __all__ = [
     "Array",
+    "BubbleSorted",
     "Categorical",
     "Categories",
     "Category",
@@ -105,12 +118,14 @@ __all__ = [
     "argmax",
     "argmin",
     "array",
+    "bubble_sort",
     "call",
     "cond",
     "contains",
     "decided",
     "dense",
     "divided",
+    "dynamic_time_warping",
     "each",
     "equal",
     "full",
@@ -119,6 +134,7 @@ __all__ = [
     "index",
     "less",
     "less_equal",
+    "levenshtein",
     "max",
     "min",
     "not_",
@@ -126,12 +142,21 @@ __all__ = [
     "or_",
     "range",
     "relax",
+    "shortest_path",
     "smooth",
     "smoothing",
     "sum",
     "truth",
     "undefined",
+    "warping_of_costs",
     "while_loop",
     "write",
     "zeros",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """The programs are loaded when they are asked for, because they are made by this package."""
+    if name != "programs":
+        raise AttributeError(f"module 'gendr.relaxed' has no attribute {name!r}")
+    return _import_module("gendr.relaxed.programs")

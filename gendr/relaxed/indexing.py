@@ -108,6 +108,8 @@ def index(target: Any, *places: Any, name: str | None = None) -> Value:
         TypeError: something that is no place.
         ValueError: a law whose density has its peak elsewhere than at 0.
     """
+    if len(places) == 1 and isinstance(places[0], tuple):
+        places = places[0]
     if isinstance(target, Array):
         if len(places) == target.ndim == 1 and type(places[0]) is int:  # most of all reads
             cells, place = target.cells, places[0]
@@ -124,9 +126,11 @@ def index(target: Any, *places: Any, name: str | None = None) -> Value:
             )
         return index(Array.dense(target, len(places)), *places, name=name)
     if not _check_places(places):
-        for place in places:
-            target = target[place]
-        return target
+        if isinstance(target, (list, tuple)):
+            for place in places:
+                target = cast(Any, target)[place]
+            return target
+        return target[places[0] if len(places) == 1 else places]
     if isinstance(target, (list, tuple)):
         members = cast("list[Any]", target)
         if any(isinstance(x, Categorical) for x in members):
@@ -195,6 +199,8 @@ def write(target: Any, value: Value, *places: Any, name: str | None = None) -> A
     Raises:
         IndexError, TypeError, ValueError: as `index`; or the value does not fit.
     """
+    if len(places) == 1 and isinstance(places[0], tuple):
+        places = places[0]
     if isinstance(target, Tensor):
         if target.ndim < len(places):
             raise TypeError(

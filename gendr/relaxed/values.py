@@ -258,6 +258,16 @@ class Array:
         parts = [aligned(x, rank) for x in (self, *others)]
         return Array.dense(function(*parts), rank)
 
+    def reshape(self, *sizes: int) -> Array:
+        """The same numbers in another shape.
+
+        Raises:
+            ValueError: another count of numbers.
+        """
+        if math.prod(sizes) != math.prod(self.shape):
+            raise ValueError(f"{kind(self)} does not fit the shape {shape_text(sizes)}")
+        return Array(sizes, cells=self.cells)
+
     def sum(self) -> Value:
         """The sum of all numbers."""
         return self.data.sum(tuple(range(-self.ndim, 0)))

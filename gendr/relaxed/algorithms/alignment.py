@@ -1,0 +1,156 @@
+"""The dynamic program that edit distances and dynamic time warping share.
+
+From a matrix m [n, m] with one number for each pair of elements:
+
+    d(0, 0) = 0,   d(i, 0) = i skip_row,   d(0, j) = j skip_column
+    d(i, j) = min(d(i-1, j) + skip_row, d(i, j-1) + skip_column, d(i-1, j-1) + m(i, j))     edits
+    d(i, j) = m(i, j) + min(d(i-1, j), d(i, j-1), d(i-1, j-1)), borders inf                  warping
+
+with the relaxed min of `minimum`. It is computed diagonal by diagonal, i + j = 2, 3, ..: all cells
+of a diagonal at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_integer, shape_text
+from gendr.distributions import Distribution
+from gendr.relaxed.algorithms.minimum import Minimum, minimum, weigh
+from gendr.relaxed.backends.choice import choose
+from gendr.relaxed.backends.differentiable import computed
+from gendr.relaxed.backends.laws import Number
+
+
+class Settings(NamedTuple):
+    """What a kernel is told beside the matrices and the prices of skips.
+
+    Attributes:
+        lengths: [B, 2] int64, of the two sequences of every pair.
+        warping: the second recursion, else the first.
+        minimum: which relaxed min.
+    """
+
+    lengths: Tensor
+    warping: bool
+    minimum: Minimum
+
+
+def aligned(
+    matrix: Tensor,
+    skips: Tensor,
+    lengths: Tensor,
+    dist: Distribution,
+    steepness: Number,
+    kind: Minimum,
+    warping: bool,
+    backend: str,
+) -> Tensor:
+    """The distance at the lengths of each pair, [B].
+
+    Args:
+        matrix: [B, n, m]; what lies beyond the lengths of a pair does not count.
+        skips: [2], skip_row and skip_column; not used by warping.
+        lengths: [B, 2] int64.
+        dist: checked by `check_law`.
+        steepness: checked by `check_steepness`.
+        kind: checked by `check_minimum`.
+        warping: the second recursion, else the first.
+        backend: its name.
+    """
+    settings = Settings(lengths, warping, kind)
+
+    def in_torch(tensors: tuple[Tensor, ...], steepness: Number) -> tuple[Tensor, ...]:
+        return (reference(tensors[0], tensors[1], dist, steepness, settings),)
+
+    kernel = choose(backend, matrix).alignment
+    (value,) = computed(kernel, in_torch, dist, steepness, (matrix, skips), settings)
+    return value
+
+
+def reference(
+    matrix: Tensor, skips: Tensor, dist: Distribution, steepness: Number, settings: Settings
+) -> Tensor:
+    """The same in torch; twice differentiable."""
+    batch, n, m = matrix.shape
+    lengths, warping, kind = settings
+    row, column = skips.unbind()
+    index = torch.arange(n + 1, device=matrix.device)
+    ends = lengths.sum(1)
+    value = matrix.new_zeros(batch)
+    # Diagonals [B, n + 1]: element i of diagonal k is d(i, k - i), inf outside the matrix.
+    outside = matrix.new_full((batch, n + 1), torch.inf)
+    last, current = outside, torch.where(index == 0, 0.0, outside)
+    for k in range(n + m + 1):
+        if k:
+            above = torch.cat([outside[:, :1], current[:, :-1]], 1)
+            across = torch.cat([outside[:, :1], last[:, :-1]], 1)
+            local = _diagonal(matrix, k)
+            prices = (0.0, 0.0, 0.0) if warping else (row, column, local)
+            ways = torch.stack(
+                [x + p for x, p in zip((above, current, across), prices, strict=True)], -1
+            )
+            found = minimum(ways, weigh(ways, dist, steepness), steepness, kind)
+            if warping:
+                found = found + local
+            inside = (index >= max(1, k - m)) & (index < k)
+            if not warping:
+                found = torch.where(index == 0, k * column, found)
+                found = torch.where(index == k, k * row, found)
+                inside = (index >= k - m) & (index <= k)
+            last, current = current, torch.where(inside, found, torch.inf)
+        done = current.gather(1, lengths[:, :1])[:, 0]
+        value = torch.where(ends == k, done, value)
+    return value
+
+
+def _diagonal(matrix: Tensor, k: int) -> Tensor:
+    """[B, n + 1]: element i is that of row i and column k - i, counted from 1; 0 outside."""
+    batch, n, m = matrix.shape
+    first, stop = max(1, k - m), min(n, k - 1) + 1
+    out = matrix.new_zeros(batch, n + 1)
+    if first >= stop:
+        return out
+    rows = torch.arange(first, stop, device=matrix.device)
+    inside = matrix[:, rows - 1, k - rows - 1]
+    return torch.nn.functional.pad(inside, (first, n + 1 - stop))
+
+
+def check_lengths(
+    lengths: tuple[object, object] | None, batch: Sequence[int], n: int, m: int, device: object
+) -> Tensor:
+    """The lengths of all pairs, [B, 2], from two tensors of integers that broadcast, or None.
+
+    Raises:
+        TypeError: no pair of integer tensors.
+        ValueError: a shape that does not fit, or a length out of range.
+    """
+    if lengths is None:
+        count = torch.Size(batch).numel()
+        return torch.tensor([[n, m]], device=device).expand(count, 2)  # pyright: ignore[reportArgumentType]
+    if not isinstance(lengths, (tuple, list)) or len(lengths) != 2:
+        raise TypeError(
+            f"lengths must be two tensors of integers, got {type(lengths).__name__}; "
+            "one for the first sequences and one for the second"
+        )
+    found: list[Tensor] = []
+    for name, value, most in (("first", lengths[0], n), ("second", lengths[1], m)):
+        what = f"the lengths of the {name} sequences"
+        tensor = check_integer(what, value)
+        if not bool(((tensor >= 0) & (tensor <= most)).all()):
+            raise ValueError(
+                f"{what} must lie in 0 .. {most}, got {tensor.min().item()} .. "
+                f"{tensor.max().item()}"
+            )
+        try:
+            found.append(tensor.to(device).expand(tuple(batch)).reshape(-1))  # pyright: ignore[reportArgumentType, reportCallIssue]
+        except RuntimeError:
+            raise ValueError(
+                f"{what} must have the shape of the batch, {shape_text(batch)}, "
+                f"got {shape_text(tensor.shape)}"
+            ) from None
+    return torch.stack(found, 1)

@@ -1,0 +1,149 @@
+"""Dynamic time warping: the cheapest way to walk along two sequences at once.
+
+    D(i, j) = the cost of pairing a_i with b_j;   d(0, 0) = 0,   d(i, 0) = d(0, j) = inf
+    d(i, j) = D(i, j) + min(d(i-1, j), d(i, j-1), d(i-1, j-1))
+
+with the relaxed min of `minimum`. minimum="log_sum_exp" with the logistic law is soft-DTW, whose
+gamma is 1 / steepness. The gradient with respect to D is the relaxed alignment.
+
+Source: Sakoe and Chiba, 1978; Cuturi and Blondel, Soft-DTW, 2017; relaxed as in thesis, chapter 2.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import (
+    check_choice,
+    check_finite,
+    check_float,
+    check_like,
+    shape_text,
+)
+from gendr.distributions.registry import DistributionLike
+from gendr.relaxed.algorithms.alignment import aligned, check_lengths
+from gendr.relaxed.algorithms.minimum import Minimum, check_minimum
+from gendr.relaxed.backends.laws import Number, check_law, check_steepness
+
+Cost: TypeAlias = Literal["squared", "absolute", "euclidean"]
+COSTS = ("squared", "absolute", "euclidean")
+
+
+def dynamic_time_warping(
+    a: Tensor,
+    b: Tensor,
+    *,
+    cost: Cost = "squared",
+    features: bool = False,
+    dist: DistributionLike = "logistic",
+    steepness: Number = 10.0,
+    minimum: Minimum = "expected",
+    lengths: tuple[Tensor, Tensor] | None = None,
+    check: bool = True,
+    backend: str = "auto",
+) -> Tensor:
+    """The relaxed distance of two sequences by dynamic time warping.
+
+    >>> dynamic_time_warping(a, b, minimum="log_sum_exp", steepness=1 / gamma)     # soft-DTW
+
+    Args:
+        a: [..., n], or [..., n, c] with `features`; n >= 1.
+        b: [..., m], or [..., m, c]. Leading dimensions broadcast.
+        cost: of a pair: the sum of squared differences, that of absolute ones, or the Euclidean
+            distance, the root of the first.
+        features: the last dimension holds the features of one step.
+        dist: the law of the comparisons, symmetric; "heaviside" gives the hard distance.
+        steepness: 1 / scale of the law, in units of 1 / cost; a number or a tensor of one, through
+            which gradients flow.
+        minimum: "expected" or "log_sum_exp" (logistic only).
+        lengths: of the sequences a and b, integers in the shape of the batch, at least 1; what lies
+            beyond them does not count.
+        check: look for NaN and inf.
+        backend: "auto", "cpu" or "reference".
+
+    Returns:
+        [...].
+
+    Raises:
+        TypeError: tensors or settings of the wrong type.
+        ValueError: shapes that do not fit, NaN or inf, an unknown cost, lengths out of range, or a
+            law or minimum that does not fit.
+    """
+    a, b = check_float("a", a), check_float("b", b)
+    check_like("b", b, "a", a)
+    check_choice("cost", cost, COSTS)
+    least = 2 if features else 1
+    if a.ndim < least or b.ndim < least or (features and a.shape[-1] != b.shape[-1]):
+        wanted = "[..., n, c] and [..., m, c]" if features else "[..., n] and [..., m]"
+        raise ValueError(
+            f"a and b must have shapes {wanted}, got {shape_text(a.shape)} and "
+            f"{shape_text(b.shape)}"
+        )
+    if not features:
+        a, b = a[..., None], b[..., None]
+    try:
+        torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except RuntimeError:
+        raise ValueError(
+            f"the batches of a and b must broadcast, got {shape_text(a.shape[:-2])} and "
+            f"{shape_text(b.shape[:-2])}"
+        ) from None
+    if check:
+        check_finite("a", a)
+        check_finite("b", b)
+    return warping_of_costs(
+        pair_costs(a, b, cost),
+        dist=dist,
+        steepness=steepness,
+        minimum=minimum,
+        lengths=lengths,
+        check=False,
+        backend=backend,
+    )
+
+
+def warping_of_costs(
+    costs: Tensor,
+    *,
+    dist: DistributionLike = "logistic",
+    steepness: Number = 10.0,
+    minimum: Minimum = "expected",
+    lengths: tuple[Tensor, Tensor] | None = None,
+    check: bool = True,
+    backend: str = "auto",
+) -> Tensor:
+    """As `dynamic_time_warping`, from the costs [..., n, m] of all pairs."""
+    costs = check_float("costs", costs)
+    if costs.ndim < 2 or 0 in costs.shape[-2:]:
+        raise ValueError(
+            "sequences must have at least one step each: costs must have shape [..., n, m] with "
+            f"n, m >= 1, got {shape_text(costs.shape)}"
+        )
+    if check:
+        check_finite("costs", costs)
+    dist, steepness = check_law(dist), check_steepness(steepness)
+    kind = check_minimum(minimum, dist)
+    *batch, n, m = costs.shape
+    rows = check_lengths(lengths, batch, n, m, costs.device)
+    if lengths is not None and bool((rows < 1).any()):
+        raise ValueError("lengths must be at least 1, got 0; an empty sequence has no partner")
+    flat = costs.flatten(0, -3) if costs.ndim > 2 else costs[None]
+    value = aligned(
+        flat, costs.new_zeros(2), rows, dist, steepness, kind, warping=True, backend=backend
+    )
+    return value.reshape(batch)
+
+
+def pair_costs(a: Tensor, b: Tensor, cost: Cost) -> Tensor:
+    """[..., n, m] from a [..., n, c] and b [..., m, c]; the slope of a root at 0 is 0."""
+    difference = a[..., :, None, :] - b[..., None, :, :]
+    if cost == "absolute":
+        return difference.abs().sum(-1)
+    squares = difference.square().sum(-1)
+    if cost == "squared":
+        return squares
+    positive = squares > 0
+    return torch.where(positive, torch.where(positive, squares, 1.0).sqrt(), 0.0)

@@ -1,0 +1,97 @@
+"""The relaxed arg min and min, the decision that paths and alignments are made of.
+
+The weights of x_1 .. x_k under a law F with scale 1 / beta: with m = min_j x_j,
+
+    z_j = (x_j - m) beta,   r_j = (1 - F(z_j)) / F(z_j),   w_j = r_j / sum_i r_i.
+
+r_j are the odds that x_j beats the smallest value when their difference is perturbed. So two values
+have the weights of the comparison x_1 < x_2, and the logistic law, for which r = exp(-z), gives the
+softmax of the thesis, (2.15), for any number of values. The order of the values does not matter.
+For other laws and three values or more, the slope jumps where the two smallest are equal.
+
+Values that are inf, "not reached", have the weight 0 for every law.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_choice
+from gendr.distributions import Distribution
+from gendr.relaxed.backends.laws import Number, is_softmax, scale_of
+
+Minimum: TypeAlias = Literal["expected", "log_sum_exp"]
+MINIMA = ("expected", "log_sum_exp")
+
+
+def weigh(x: Tensor, dist: Distribution, steepness: Number, dim: int = -1) -> Tensor:
+    """The weights of the relaxed arg min along a dimension; all 0 where nothing is reached.
+
+    Args:
+        x: any shape; inf stands for "not reached".
+        dist: checked by `check_law`.
+        steepness: 1 / scale.
+        dim: along which the weights sum to 1.
+    """
+    low, reached, x = _reached(x, dim)
+    if is_softmax(dist):
+        odds = torch.exp((low - x) * steepness)
+    else:
+        cdf, sf = dist.coverage(x - low, scale_of(steepness))
+        odds = sf / cdf
+        # The hard law gives all to the smallest values, in equal parts.
+        odds = torch.where((x == low) & (odds.detach() == 0), 1.0, odds)
+    odds = torch.where(reached, odds, 0.0)
+    total = odds.sum(dim, keepdim=True)
+    return odds / torch.where(total > 0, total, 1.0)
+
+
+def minimum(
+    x: Tensor, weights: Tensor, steepness: Number, kind: Minimum = "expected", dim: int = -1
+) -> Tensor:
+    """The relaxed min along a dimension; inf where nothing is reached.
+
+    Args:
+        x: as `weigh` takes it.
+        weights: its result.
+        steepness: 1 / scale, for "log_sum_exp".
+        kind: "expected" is sum w x; "log_sum_exp" is -log(sum exp(-beta x)) / beta.
+        dim: the dimension that goes.
+    """
+    low, reached, x = _reached(x, dim)
+    if kind == "expected":
+        value = low + (weights * (x - low)).sum(dim, keepdim=True)
+    else:
+        odds = torch.where(reached, torch.exp((low - x) * steepness), 0.0)
+        total = odds.sum(dim, keepdim=True)
+        value = low - torch.log(torch.where(total > 0, total, 1.0)) / steepness
+    value = torch.where(reached.any(dim, keepdim=True), value, torch.inf)
+    return value.squeeze(dim)
+
+
+def _reached(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The smallest value, what is reached, and x with the smallest in place of what is not."""
+    reached = x < torch.inf
+    low = x.amin(dim, keepdim=True)
+    low = torch.where(low < torch.inf, low, 0.0)
+    return low, reached, torch.where(reached, x, low)
+
+
+def check_minimum(kind: object, dist: Distribution) -> Minimum:
+    """Return the kind of minimum if it exists, and exists for this law.
+
+    Raises:
+        ValueError: it does not.
+    """
+    check_choice("minimum", kind, MINIMA)
+    if kind == "log_sum_exp":
+        if not is_softmax(dist):
+            raise ValueError(
+                f"minimum='log_sum_exp' is that of the logistic law, got dist={dist}; "
+                "use minimum='expected' with other laws"
+            )
+        return "log_sum_exp"
+    return "expected"

@@ -1,0 +1,1 @@
+"""How the ready-made relaxed algorithms are computed; `choice` chooses one by device or by name."""

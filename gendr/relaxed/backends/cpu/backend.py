@@ -1,0 +1,190 @@
+"""The CPU backend of the ready-made algorithms: parallel, compiled at run time by Numba.
+
+Arithmetic is float64 whatever the input. First derivatives are computed by kernels, second
+derivatives by the torch code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gendr._runtime.numba.compilation import available as available
+from gendr._runtime.numba.compilation import supports as supports
+from gendr._runtime.threads import run
+from gendr.relaxed.backends.laws import Law
+
+# Estimated nanoseconds of one thread for one candidate of one relaxed minimum, forward and
+# backward. Work below `_SHARED` is not shared among threads, since waking one takes about 0.1 ms.
+_FORWARD, _BACKWARD = 2.0, 4.0
+_SHARED = 300_000
+_ROOM = 64 << 20  # bytes that a forward pass may keep, where its backward pass could compute again
+
+
+def _tails(law: Law) -> int:
+    """The address of the compiled cdf and sf; 0 if the weights are a softmax."""
+    from gendr.distributions.numba import tails_address
+
+    return 0 if law.is_softmax else tails_address(law.name)
+
+
+def _density(law: Law) -> int:
+    from gendr.distributions.numba import density_address
+
+    return 0 if law.is_softmax else density_address(law.name)
+
+
+def _launch(kernel: Callable[..., None], units: int, work: float, *args: Any) -> None:
+    """Run a kernel over 0 .. units - 1, on all threads if the work (nanoseconds) is worth it."""
+    if work > _SHARED:
+        run(kernel, units, *args, pieces=2)
+    elif units:
+        kernel(*args, 0, units)
+
+
+class _ShortestPath:
+    """`gendr.relaxed.algorithms.shortest_path`: costs [B, H, W] -> path [B, H, W]."""
+
+    def forward(
+        self, tensors: tuple[Tensor, ...], law: Law, settings: Any, *, save: bool
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        from gendr.relaxed.backends.cpu import path_kernels as kernels
+
+        (costs,) = tensors
+        batch, height, width = costs.shape
+        size = kernels.padded_size(height, width)
+        rows = settings.iterations + 1
+        if not save or 8 * batch * rows * size > _ROOM:
+            rows = 0
+        saved = torch.empty(batch, rows, size, dtype=torch.float64)
+        used = torch.empty(batch, dtype=torch.int64)
+        path = torch.empty_like(costs)
+        _launch(
+            kernels.forward, batch, _FORWARD * self._candidates(costs, settings), costs.numpy(),
+            law.steepness, _tails(law), law.shape, self._offsets(settings, width),
+            settings.iterations, settings.least, path.numpy(), saved.numpy(), used.numpy(),
+        )  # fmt: skip
+        return (path,), (saved, used)
+
+    def backward(
+        self,
+        tensors: tuple[Tensor, ...],
+        law: Law,
+        settings: Any,
+        saved: tuple[Tensor, ...],
+        grads: tuple[Tensor, ...],
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        from gendr.relaxed.backends.cpu import path_kernels as kernels
+
+        (costs,), (history, used), (grad,) = tensors, saved, grads
+        by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
+        _launch(
+            kernels.backward, len(costs), _BACKWARD * self._candidates(costs, settings),
+            costs.numpy(), law.steepness, _tails(law), _density(law), law.shape,
+            self._offsets(settings, costs.shape[2]), settings.iterations,
+            settings.least, history.numpy(), used.numpy(), grad.numpy(), by_costs.numpy(),
+            by_beta.numpy(),
+        )  # fmt: skip
+        return by_beta, (by_costs,)
+
+    @staticmethod
+    def _candidates(costs: Tensor, settings: Any) -> int:
+        sweeps = min(settings.iterations, 2 * sum(costs.shape[1:]))
+        return costs.numel() * sweeps * len(settings.steps)
+
+    @staticmethod
+    def _offsets(settings: Any, width: int) -> np.ndarray:
+        rows, columns = np.array(settings.steps).T
+        return rows * (width + 2) + columns
+
+
+class _Alignment:
+    """`gendr.relaxed.algorithms.alignment`: matrix [B, n, m] and skips [2] -> d [B]."""
+
+    def forward(
+        self, tensors: tuple[Tensor, ...], law: Law, settings: Any, *, save: bool
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        from gendr.relaxed.backends.cpu import alignment_kernels as kernels
+
+        matrix, skips = tensors
+        batch, n, m = matrix.shape
+        saved = matrix.new_empty(batch if save else 0, n + m + 1, n + 1)
+        out = matrix.new_empty(batch)
+        _launch(
+            kernels.forward, batch, 3 * _FORWARD * matrix.numel(), matrix.numpy(), skips.numpy(),
+            settings.lengths.contiguous().numpy(), law.steepness, _tails(law), law.shape,
+            settings.warping, settings.minimum == "log_sum_exp", out.numpy(), saved.numpy(),
+        )  # fmt: skip
+        return (out,), (saved,)
+
+    def backward(
+        self,
+        tensors: tuple[Tensor, ...],
+        law: Law,
+        settings: Any,
+        saved: tuple[Tensor, ...],
+        grads: tuple[Tensor, ...],
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        from gendr.relaxed.backends.cpu import alignment_kernels as kernels
+
+        (matrix, skips), (diagonals,), (grad,) = tensors, saved, grads
+        batch = len(matrix)
+        by_matrix = torch.empty_like(matrix)
+        by_skips, by_beta = matrix.new_empty(batch, 2), matrix.new_empty(batch)
+        _launch(
+            kernels.backward, batch, 3 * _BACKWARD * matrix.numel(), matrix.numpy(),
+            skips.numpy(), settings.lengths.contiguous().numpy(), law.steepness, _tails(law),
+            _density(law), law.shape, settings.warping, settings.minimum == "log_sum_exp",
+            diagonals.numpy(), grad.numpy(), by_matrix.numpy(), by_skips.numpy(), by_beta.numpy(),
+        )  # fmt: skip
+        return by_beta, (by_matrix, by_skips.sum(0))
+
+
+class _BubbleSort:
+    """`gendr.relaxed.algorithms.bubble_sort`: x [B, n] -> values [B, n], swaps and ordered [B]."""
+
+    def forward(
+        self, tensors: tuple[Tensor, ...], law: Law, settings: Any, *, save: bool
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        from gendr.distributions.numba import tails_address
+        from gendr.relaxed.backends.cpu import bubble_kernels as kernels
+
+        (x,) = tensors
+        values, (swaps, ordered) = torch.empty_like(x), x.new_empty(2, len(x))
+        _launch(
+            kernels.forward, -(-len(x) // kernels.GROUP), _FORWARD * x.numel() * x.shape[1],
+            x.numpy(), law.steepness, tails_address(law.name), law.shape, values.numpy(),
+            swaps.numpy(), ordered.numpy(),
+        )  # fmt: skip
+        return (values, swaps, ordered), ()
+
+    def backward(
+        self,
+        tensors: tuple[Tensor, ...],
+        law: Law,
+        settings: Any,
+        saved: tuple[Tensor, ...],
+        grads: tuple[Tensor, ...],
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        from gendr.distributions.numba import density_address, tails_address
+        from gendr.relaxed.backends.cpu import bubble_kernels as kernels
+
+        (x,) = tensors
+        groups = -(-len(x) // kernels.GROUP)
+        by_x, by_beta = torch.empty_like(x), x.new_empty(groups)
+        _launch(
+            kernels.backward, groups, _BACKWARD * x.numel() * x.shape[1], x.numpy(),
+            law.steepness, tails_address(law.name), density_address(law.name), law.shape,
+            *(g.numpy() for g in grads), by_x.numpy(), by_beta.numpy(),
+        )  # fmt: skip
+        return by_beta, (by_x,)
+
+
+shortest_path = _ShortestPath()
+alignment = _Alignment()
+bubble_sort = _BubbleSort()
+shortest_path_graph = None

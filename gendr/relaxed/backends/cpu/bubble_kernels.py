@@ -1,0 +1,203 @@
+"""The compiled kernels of bubble sort, forward and backward.
+
+`GROUP` rows of the batch are sorted together, one in each lane: a comparison is a few loops over
+the lanes and one call of the law. The backward pass sorts again and keeps what it needs, so that
+the forward pass keeps nothing. A unit of work is a group, so that any number of threads gives the
+same bits.
+"""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: basic, reportMissingParameterType=false
+# pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from gendr._runtime.numba.calls import call_cdf, call_pdf, pointer
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+
+ensure_cache()
+announce_compilation(__name__)
+
+GROUP = 32
+_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+_LARGE = 1e300
+
+
+@njit(**_OPTIONS)
+def _load(source, first, out):
+    """Fill in out [n, GROUP] with rows of source [B, n]; lanes beyond the last row repeat it."""
+    for lane in range(GROUP):
+        row = source[min(first + lane, len(source) - 1)]
+        for i in range(len(row)):
+            out[i, lane] = row[i]
+
+
+@njit(**_OPTIONS)
+def _compare(a, b, beta, tails, shape, difference, z, p, q):
+    """Fill in difference = b - a, and p and q, the probabilities of a > b and of the opposite."""
+    for i in range(GROUP):
+        difference[i] = b[i] - a[i]
+        value = difference[i] * beta
+        value = value if value < _LARGE else _LARGE
+        z[i] = value if value > -_LARGE else -_LARGE
+    call_cdf(tails, pointer(z), GROUP, shape, pointer(q), pointer(p))
+
+
+@njit(**_OPTIONS)
+def _mix(a, b, p, q):
+    for i in range(GROUP):
+        x, y = a[i], b[i]
+        a[i], b[i] = p[i] * y + q[i] * x, p[i] * x + q[i] * y
+
+
+@njit(**_OPTIONS)
+def forward(x, beta, tails, shape, values, swaps, ordered, start, stop):
+    """Fill in values [B, n], swaps [B] and ordered [B] for the groups start .. stop - 1."""
+    batch, n = x.shape
+    array, mixed = np.empty((n, GROUP)), np.empty((n, GROUP))
+    difference, z, p, q = np.empty(GROUP), np.empty(GROUP), np.empty(GROUP), np.empty(GROUP)
+    lanes = np.empty((8, GROUP))
+    count, order, all_swaps, all_order = lanes[0], lanes[1], lanes[2], lanes[3]
+    reached, swapped, left, part = lanes[4], lanes[5], lanes[6], lanes[7]
+    for group in range(start, stop):
+        first = group * GROUP
+        _load(x, first, array)
+        if n == 1:
+            mixed[:] = array
+        else:
+            mixed[:] = 0.0
+        count[:] = 0.0
+        order[:] = 1.0
+        all_swaps[:] = 0.0
+        all_order[:] = 1.0 if n == 1 else 0.0
+        reached[:] = 1.0
+        for last in range(n - 1, 0, -1):
+            swapped[:] = 0.0
+            left[:] = 1.0
+            for i in range(last):
+                a, b = array[i], array[i + 1]
+                _compare(a, b, beta, tails, shape, difference, z, p, q)
+                _mix(a, b, p, q)
+                for k in range(GROUP):
+                    swapped[k] = p[k] + q[k] * swapped[k]
+                    left[k] *= q[k]
+                for k in range(GROUP):
+                    order[k] *= q[k]
+                    count[k] += p[k]
+            for k in range(GROUP):
+                part[k] = reached[k] if last == 1 else reached[k] * left[k]
+                reached[k] *= swapped[k]
+            for i in range(n):
+                for k in range(GROUP):
+                    mixed[i, k] += part[k] * array[i, k]
+            for k in range(GROUP):
+                all_swaps[k] += part[k] * count[k]
+                all_order[k] += part[k] * order[k]
+        for lane in range(min(GROUP, batch - first)):
+            for i in range(n):
+                values[first + lane, i] = mixed[i, lane]
+            swaps[first + lane] = all_swaps[lane]
+            ordered[first + lane] = all_order[lane]
+
+
+@njit(**_OPTIONS)
+def backward(
+    x, beta, tails, density, shape, grad_values, grad_swaps, grad_ordered, by_x, by_beta, start,
+    stop,
+):  # fmt: skip
+    """Fill in the gradients of x [B, n] and, for each group, of beta."""
+    batch, n = x.shape
+    passes, size = n - 1, n * (n - 1) // 2
+    array, g, given = np.empty((n, GROUP)), np.empty((n, GROUP)), np.empty((n, GROUP))
+    difference, p, q = np.empty((size, GROUP)), np.empty((size, GROUP)), np.empty((size, GROUP))
+    # What was there before each comparison, and after each pass.
+    order_before, left_before = np.empty((size, GROUP)), np.empty((size, GROUP))
+    after = np.empty((passes, n, GROUP))
+    kept, lanes = np.empty((5, passes, GROUP)), np.empty((14, GROUP))
+    counts, orders, lefts, swappeds, reach = kept[0], kept[1], kept[2], kept[3], kept[4]
+    z, pdf, order, left, count = lanes[0], lanes[1], lanes[2], lanes[3], lanes[4]
+    reached, swapped, g_order, g_left = lanes[5], lanes[6], lanes[7], lanes[8]
+    g_count, g_reached, beta_parts = lanes[9], lanes[10], lanes[11]
+    g_swaps, g_ordered = lanes[12], lanes[13]
+    for group in range(start, stop):
+        first = group * GROUP
+        _load(x, first, array)
+        _load(grad_values, first, given)
+        for lane in range(GROUP):
+            row = min(first + lane, batch - 1)
+            g_swaps[lane], g_ordered[lane] = grad_swaps[row], grad_ordered[row]
+        order[:] = 1.0
+        count[:] = 0.0
+        reached[:] = 1.0
+        c = 0
+        for t in range(passes):
+            swapped[:] = 0.0
+            left[:] = 1.0
+            for i in range(passes - t):
+                _compare(array[i], array[i + 1], beta, tails, shape, difference[c], z, p[c], q[c])
+                _mix(array[i], array[i + 1], p[c], q[c])
+                for k in range(GROUP):
+                    order_before[c, k] = order[k]
+                    left_before[c, k] = left[k]
+                    swapped[k] = p[c, k] + q[c, k] * swapped[k]
+                    left[k] *= q[c, k]
+                    order[k] *= q[c, k]
+                    count[k] += p[c, k]
+                c += 1
+            after[t] = array
+            for k in range(GROUP):
+                counts[t, k], orders[t, k], lefts[t, k] = count[k], order[k], left[k]
+                swappeds[t, k], reach[t, k] = swapped[k], reached[k]
+                reached[k] *= swapped[k]
+        if n == 1:
+            g[:] = given
+        else:
+            g[:] = 0.0
+        g_order[:] = 0.0
+        g_count[:] = 0.0
+        g_reached[:] = 0.0
+        beta_parts[:] = 0.0
+        for t in range(passes - 1, -1, -1):
+            is_last = t == passes - 1
+            for k in range(GROUP):
+                # The part of this pass: its gradient, and what it hands to the state.
+                by_part = g_swaps[k] * counts[t, k] + g_ordered[k] * orders[t, k]
+                for i in range(n):
+                    by_part += given[i, k] * after[t, i, k]
+                part = reach[t, k] if is_last else reach[t, k] * lefts[t, k]
+                for i in range(n):
+                    g[i, k] += part * given[i, k]
+                g_count[k] += part * g_swaps[k]
+                g_order[k] += part * g_ordered[k]
+                if is_last:
+                    g_left[k] = 0.0
+                    g_reached[k] = by_part
+                else:
+                    # swapped = 1 - left
+                    g_left[k] = reach[t, k] * (by_part - g_reached[k])
+                    g_reached[k] = by_part * lefts[t, k] + g_reached[k] * swappeds[t, k]
+            for i in range(passes - t - 1, -1, -1):
+                c -= 1
+                for k in range(GROUP):
+                    value = difference[c, k] * beta
+                    value = value if value < _LARGE else _LARGE
+                    z[k] = value if value > -_LARGE else -_LARGE
+                call_pdf(density, pointer(z), GROUP, shape, pointer(pdf))
+                for k in range(GROUP):
+                    d, gi, gj = difference[c, k], g[i, k], g[i + 1, k]
+                    by_q = d * (gj - gi) - g_count[k]
+                    by_q += g_order[k] * order_before[c, k] + g_left[k] * left_before[c, k]
+                    by_d = by_q * pdf[k] * beta
+                    beta_parts[k] += by_q * pdf[k] * d
+                    g[i, k] = q[c, k] * gi + p[c, k] * gj - by_d
+                    g[i + 1, k] = p[c, k] * gi + q[c, k] * gj + by_d
+                    g_order[k] *= q[c, k]
+                    g_left[k] *= q[c, k]
+        by_beta[group] = 0.0
+        for lane in range(min(GROUP, batch - first)):
+            for i in range(n):
+                by_x[first + lane, i] = g[i, lane]
+            by_beta[group] += beta_parts[lane]

@@ -1,0 +1,105 @@
+"""The programs of `gendr.relaxed.programs`: equal to the kernels of the same names, right hard."""
+
+import itertools
+
+import pytest
+import torch
+
+from gendr import relaxed
+from gendr.relaxed import programs
+
+LAWS = ["logistic", "cauchy"]
+CLOSE = {"rtol": 0, "atol": 1e-10}
+
+
+def numbers(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+def same(program, kernel, *inputs):
+    """Values and gradients of the two."""
+    for a, b in zip(program, kernel, strict=True):
+        torch.testing.assert_close(a, b, **CLOSE)
+        weights = torch.rand_like(a)
+        slopes = [
+            torch.autograd.grad((weights * x).sum(), inputs, retain_graph=True) for x in (a, b)
+        ]
+        for one, other in zip(*slopes, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("dist", LAWS)
+def test_bubble_sort(dist):
+    x = numbers(3, 5)
+    program = programs.bubble_sort(x, scale=0.2, dist=dist, tolerance=0)
+    same(program, relaxed.bubble_sort(x, dist, 5.0), x)
+    values, swaps, ordered = programs.bubble_sort.hard(x)
+    torch.testing.assert_close(values, x.detach().sort().values)
+    pairs = [sum(a > b for a, b in itertools.combinations(row, 2)) for row in x.tolist()]
+    assert swaps.tolist() == pairs
+    assert ordered.tolist() == [float(n == 0) for n in pairs]
+
+
+@pytest.mark.parametrize("dist", LAWS)
+def test_levenshtein(dist):
+    s, t = numbers(2, 4, 3), numbers(2, 3, 3, seed=1)
+    got, table = programs.levenshtein(s, t, 1.5, 0.5, 2.0, scale=0.2, dist=dist)
+    costs = {"insertion": 1.5, "deletion": 0.5, "substitution": 2.0}
+    same([got], [relaxed.levenshtein(s, t, dist=dist, steepness=5.0, **costs)], s, t)
+    assert table.shape == (2, 5, 4)
+    torch.testing.assert_close(table[:, -1, -1], got)
+    assert programs.levenshtein.hard("kitten", "sitting")[0] == 3
+    assert programs.levenshtein.hard("", "abc", insertion=2)[0] == 6
+
+
+@pytest.mark.parametrize("dist", LAWS)
+def test_dynamic_time_warping(dist):
+    a, b = numbers(2, 4), numbers(2, 5, seed=1)
+    got, _ = programs.dynamic_time_warping(a, b, scale=0.2, dist=dist)
+    same([got], [relaxed.dynamic_time_warping(a, b, dist=dist, steepness=5.0)], a, b)
+    assert programs.dynamic_time_warping.hard([1.0, 2.0, 2.0, 4.0], [1.0, 2.0, 5.0])[0] == 1.0
+
+
+@pytest.mark.parametrize("neighbourhood", [4, 8])
+def test_shortest_path(neighbourhood):
+    costs = numbers(2, 3, 3)
+    got = programs.shortest_path(costs, neighbourhood, scale=0.2)
+    same([got], [relaxed.shortest_path(costs, "logistic", 5.0, neighbourhood)], costs)
+    hard = programs.shortest_path.hard(costs, neighbourhood)
+    torch.testing.assert_close(hard, relaxed.shortest_path(costs, "heaviside", 1.0, neighbourhood))
+
+
+def test_silhouette():
+    triangles = numbers(1, 1, 2, 3, 2) + torch.tensor([[0, 0], [2, 0], [0, 2]])
+    axis = torch.linspace(-0.5, 2.5, 6, dtype=torch.float64)
+    y, x = torch.meshgrid(axis, axis, indexing="ij")
+    got = programs.silhouette(triangles, x, y, scale=0.2)
+    nothing = torch.ones(6, 6, dtype=torch.float64)
+    for triangle in triangles[0, 0]:
+        inside = torch.ones(6, 6, dtype=torch.float64)
+        for k in range(3):
+            p, q = triangle[k], triangle[(k + 1) % 3]
+            left = torch.stack([p[1] - q[1], q[0] - p[0]]) / (q - p).norm()
+            inside = inside * torch.sigmoid(((x - p[0]) * left[0] + (y - p[1]) * left[1]) / 0.2)
+        nothing = nothing * (1 - inside)
+    torch.testing.assert_close(got, 1 - nothing)
+    hard = programs.silhouette.hard(triangles, x, y)
+    torch.testing.assert_close(hard, programs.silhouette(triangles, x, y, scale=1e-6))
+    assert 0 < hard.mean() < 1
+
+
+def test_decision_tree():
+    flowers = torch.tensor(
+        [[5, 3.4, 1.5, 0.2], [6, 2.9, 4.5, 1.5], [6, 3, 5.1, 1.6], [7, 3, 6, 2.0]]
+    )
+    thresholds = torch.tensor([2.5, 1.75, 4.95], requires_grad=True)
+    got = torch.stack(programs.decision_tree(flowers, thresholds, scale=0.05), -1)
+    want = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]])
+    torch.testing.assert_close(got, want, rtol=0, atol=0.06)
+    torch.testing.assert_close(got.sum(-1), torch.ones(4))
+    torch.testing.assert_close(
+        torch.stack(programs.decision_tree.hard(flowers, thresholds), -1), want
+    )
+    got[1, 2].backward()
+    assert (thresholds.grad[1:] != 0).all()
