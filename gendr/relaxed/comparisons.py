@@ -7,8 +7,6 @@ elementwise.
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -260,13 +258,3 @@ def decided(value: Value) -> bool:
             "plain numbers can"
         )
     return bool(value)
-
-
-PLAIN: dict[Callable[..., Value], Callable[[Any, Any], bool]] = {
-    greater: operator.gt,
-    less: operator.lt,
-    greater_equal: operator.ge,
-    less_equal: operator.le,
-    equal: operator.eq,
-    not_equal: operator.ne,
-}

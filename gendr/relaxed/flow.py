@@ -187,7 +187,7 @@ def each(values: Any) -> Iterable[Any]:
     if isinstance(values, Tensor):
         raise TypeError(
             "a relaxed number cannot be gone through; if it is an argument, say what it is, such "
-            "as `x: Vector`"
+            "as `x: Vector`; if it is a table from outside, use relaxed.array(table)"
         )
     if isinstance(values, Array) and values.ndim == 1:
         return values.cells

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_finite, check_tensor, shape_text
 from gendr.relaxed import choices
+from gendr.relaxed.flow import Undefined
 from gendr.relaxed.rewrite import Rewritten, is_rewritten, rewrite
 from gendr.relaxed.settings import (
     DistLike,
@@ -182,7 +183,13 @@ class Program:
         arguments, settings = self._entered(bound.arguments, settings)
         bound.arguments.update(arguments)
         with entered(settings):
-            result = self._rewritten.function(*bound.args, **bound.kwargs)
+            try:
+                result = self._rewritten.function(*bound.args, **bound.kwargs)
+            except RecursionError as error:
+                raise RecursionError(
+                    f"{self.function.__name__} calls itself without end, for both branches of a "
+                    "relaxed decision run; bound the depth by a plain number, or use `while`"
+                ) from error
             check_names(settings, self.decisions)
             return _left(result, settings)
 
@@ -343,7 +350,10 @@ def _left(result: Any, settings: Settings) -> Any:
     """A result as tensors over the whole batch."""
     batch = settings.batch
     if isinstance(result, (tuple, list)):
-        return type(result)(_left(x, settings) for x in cast("list[Any]", result))
+        parts = [_left(x, settings) for x in cast("list[Any]", result)]
+        return getattr(type(result), "_make", type(result))(parts)
+    if isinstance(result, Undefined):
+        raise UnboundLocalError(f"{result.name} has no value, but is returned")
     if isinstance(result, dict):
         return {key: _left(x, settings) for key, x in cast("dict[Any, Any]", result).items()}
     if isinstance(result, Categorical):
@@ -420,6 +430,8 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """
     if isinstance(function, Program):
         return function(*args, **kwargs)
+    if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
+        return _helper(function.__func__)(function.__self__, *args, **kwargs)
     if isinstance(function, types.FunctionType):
         return _helper(function)(*args, **kwargs)
     relaxed = next(filter(None, map(_relaxed_in, (*args, *kwargs.values()))), None)
@@ -459,19 +471,15 @@ def _helper(function: types.FunctionType) -> Callable[..., Any]:
         return function
     package = (function.__module__ or "").split(".")[0]
     caller: Callable[..., Any] = function
-    if package not in _FOREIGN and _decides(function):
+    if package not in _FOREIGN:
         caller = Program(function)
+    if len(_CONVERTED) > 1000:  # functions that are made again and again
+        _CONVERTED.clear()
     _CONVERTED[id(function)] = (function, caller)
     return caller
 
 
 _FOREIGN = {"torch", "numpy", "scipy", "math", "gendr"}
-
-
-def _decides(function: types.FunctionType) -> bool:
-    """Whether a function is worth being rewritten: it compares, branches, indexes or calls."""
-    code = function.__code__
-    return bool(code.co_names or code.co_freevars) or any(byte != 0 for byte in code.co_code)
 
 
 def divided(a: Value, b: Value, symbol: str) -> Value:
@@ -557,7 +565,11 @@ def relax(
 
 
 def array(values: Any) -> Any:
-    """An array of nested lists of numbers; in plain Python one of NumPy."""
+    """An array of nested lists of numbers, or of a tensor without batch; hard, one of NumPy."""
+    if isinstance(values, Tensor):
+        return (
+            values.detach().numpy().copy() if current().hard else Array.dense(values, values.ndim)
+        )
     if current().hard:
         return np.array(values, dtype=float)
     return Array.of(values)

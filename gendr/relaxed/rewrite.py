@@ -20,6 +20,7 @@ from gendr.relaxed.syntax import (
     assigned,
     check,
     flat_targets,
+    is_tensors,
     live,
     own_nodes,
     parameters,
@@ -538,6 +539,8 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """x[i], read."""
         base, places = places_of(node)
+        if is_tensors(places):
+            return cast(ast.expr, self.generic_visit(node))
         value = self.visit(base)
         new, decision = self.places(places)
         saved, self.name = self.name, decision or self.name
@@ -616,7 +619,13 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node, ast.Attribute):
             owner = resolved(node.value, self.local, self.scope)
             if not isinstance(owner, types.ModuleType):
-                return True  # a method
+                # A method of a value; that of an object from outside may hold decisions.
+                root = node.value
+                while isinstance(root, ast.Attribute):
+                    root = root.value
+                return not isinstance(root, ast.Name) or (
+                    root.id in self.local and root.id != "self"
+                )
             if owner.__name__.split(".")[0] == "torch":
                 return True
         if found is None:

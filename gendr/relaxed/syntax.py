@@ -287,6 +287,11 @@ def places_of(node: ast.Subscript) -> tuple[ast.expr, list[ast.expr]]:
     return base, places
 
 
+def is_tensors(places: Sequence[ast.expr]) -> bool:
+    """Whether an index is one of torch, with `...` or None, and no place in an array."""
+    return any(isinstance(p, ast.Constant) and p.value in (..., None) for p in places)
+
+
 def flat_targets(target: ast.expr) -> list[ast.expr]:
     """The members of nested tuples of targets."""
     if isinstance(target, (ast.Tuple, ast.List)):
@@ -445,7 +450,7 @@ def ranks(function: ast.FunctionDef) -> dict[str, int]:
             while isinstance(step, ast.Subscript):
                 inner.add(id(step))
                 step = step.value
-            if not (isinstance(base, ast.Attribute)):
+            if not isinstance(base, ast.Attribute) and not is_tensors(places):
                 seen(base, len(places))
         elif isinstance(node, ast.Call) and _called(node) in (
             "len",

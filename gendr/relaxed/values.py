@@ -192,9 +192,9 @@ class Array:
         if len(places) > self.ndim:
             raise IndexError(f"{kind(self)} takes at most {self.ndim} indices, got {len(places)}")
         if slice in map(type, places):
-            free = sum(isinstance(place, slice) for place in places) + self.ndim - len(places)
-            padded = (*places, *(slice(None),) * (self.ndim - len(places)))
-            return Array.dense(self.data[(..., *padded)], free)
+            where = self._positions(places)
+            cells = self.cells
+            return Array(where.shape, cells=[cells[k] for k in where.flat])
         start, length = self._span(cast("tuple[int, ...]", places))
         rest = self.shape[len(places) :]
         if not rest:
@@ -213,13 +213,10 @@ class Array:
             ValueError: the shape of the value does not fit.
         """
         if slice in map(type, places):
-            numbers = Array(self.shape, cells=list(range(math.prod(self.shape))))
-            where = numbers.at(places)
-            targets = [round(float(x)) for x in where.data.flatten()]
-            values = self._fitting(value, where.shape)
-            cells = list(self.cells)
-            for target, x in zip(targets, values, strict=True):
-                cells[target] = x
+            where = self._positions(places)
+            cells = self.cells.copy()
+            for k, x in zip(where.flat, self._fitting(value, where.shape), strict=True):
+                cells[k] = x
             return Array(self.shape, cells=cells)
         if len(places) > self.ndim:
             raise IndexError(f"{kind(self)} takes at most {self.ndim} indices, got {len(places)}")
@@ -232,6 +229,10 @@ class Array:
         else:
             cells[start : start + length] = self._fitting(value, self.shape[len(places) :])
         return Array(self.shape, cells=cells)
+
+    def _positions(self, places: tuple[Index, ...]) -> np.ndarray:
+        """Where the cells stand that plain integers and slices show."""
+        return np.arange(math.prod(self.shape)).reshape(self.shape)[places]
 
     def _fitting(self, value: Value, shape: tuple[int, ...]) -> list[Value]:
         count = math.prod(shape)
@@ -402,7 +403,8 @@ def blend(p: Tensor, yes: Value, no: Value) -> Value:
                     "the other: the shape of a result may not depend on a relaxed decision"
                 )
             parts = [blend(p, a, b) for a, b in zip(yes, no, strict=True)]
-            return type(yes)(parts)
+            named: Any = getattr(type(yes), "_make", type(yes))  # named tuples, too
+            return named(parts)
         if isinstance(yes, dict) and yes.keys() == no.keys():
             return {key: blend(p, yes[key], no[key]) for key in yes}
         if yes == no:

@@ -9,6 +9,7 @@ import inspect
 import itertools
 import math
 import traceback
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -657,3 +658,83 @@ def test_a_program_without_an_end_says_so():
     with pytest.raises(RuntimeError, match="still goes on with a probability"):
         grows(torch.tensor(1.0))
     assert grows(torch.tensor(1.0), max_iterations=3, scale=1e-3).item() == pytest.approx(4.0)
+
+
+class Pair(NamedTuple):
+    place: object
+    speed: object
+
+
+TABLE = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+
+
+@gendr.relax
+def odds_and_ends(x):
+    state = Pair(0.0, 1.0)
+    backwards = x[::-1]
+    if backwards[0] > 0:
+        state = Pair(backwards[0], state.speed)
+    table = relaxed.array(TABLE)
+    total = 0.0
+    for value in table:
+        total += value * TABLE[1]
+    x[::2] = 0.0
+    return state, backwards, x, total, x[1:]
+
+
+def test_slices_named_tuples_and_tables_from_outside():
+    x = torch.rand(4, 3, dtype=torch.float64)
+    state, backwards, zeroed, total, rest = odds_and_ends(x)
+    torch.testing.assert_close(state.place, sigmoid(x[:, 2]) * x[:, 2])
+    assert state.speed.tolist() == [1.0] * 4
+    torch.testing.assert_close(backwards, x.flip(-1))
+    torch.testing.assert_close(zeroed, x * torch.tensor([0, 1, 0]))
+    torch.testing.assert_close(rest, zeroed[:, 1:])
+    assert total.tolist() == [14.0] * 4
+
+
+class Clip(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.limit = torch.nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
+        self.net = torch.nn.Linear(1, 1, dtype=torch.float64)
+
+    def clip(self, x):
+        if x < self.limit:
+            return self.limit
+        return x
+
+    @gendr.relax
+    def forward(self, x):
+        return self.clip(x) if x > 0 else self.net(x[..., None])[..., 0]
+
+
+def test_methods_and_networks_inside():
+    model = Clip()
+    p, q = sigmoid(X), sigmoid(0.5 - X)
+    net = model.net(X[:, None])[:, 0]
+    want = p * (q * 0.5 + (1 - q) * X) + (1 - p) * net
+    torch.testing.assert_close(model(X), want)
+
+
+def test_a_recursion_without_end_says_so():
+    @gendr.relax
+    def greatest(a, b):
+        if b == 0:
+            return a
+        return greatest(b, abs(a - b))
+
+    with pytest.raises(RecursionError, match="bound the depth by a plain number, or use `while`"):
+        greatest(torch.tensor(4.0), 6.0)
+
+
+def test_a_result_without_a_value():
+    @gendr.relax
+    def forgets(x, flag):
+        if flag:
+            y = x
+        return y
+
+    assert forgets(torch.tensor(2.0), True).item() == 2.0
+    with pytest.raises(UnboundLocalError, match="y has no value, but is returned"):
+        forgets(torch.tensor(2.0), False)
