@@ -36,7 +36,9 @@ def test_code_of_the_pages_runs(code, small, line, tmp_path, monkeypatch):
         assert count, f"nothing to make smaller by {item}"
     (tmp_path / "assets").symlink_to(ROOT / "assets")
     monkeypatch.chdir(tmp_path)
-    exec(compile("\n" * (line - 1) + code, "<page>", "exec"), {"__name__": "page"})
+    file = tmp_path / "page.py"  # a relaxed program is rewritten from its file
+    file.write_text("\n" * (line - 1) + code, encoding="utf-8")
+    exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), {"__name__": "page"})
 
 
 def anchors(text):

@@ -66,6 +66,14 @@ def weights(place: Value, count: int, name: str | None) -> Tensor:
     return Categorical.certain(place, count).probabilities
 
 
+def plain(places: tuple[Any, ...]) -> bool:
+    """Whether all places are integers, as most are."""
+    for place in places:
+        if type(place) is not int:
+            return False
+    return True
+
+
 def _check_places(places: tuple[Any, ...]) -> bool:
     """Whether a place is relaxed.
 
@@ -111,10 +119,8 @@ def index(target: Any, *places: Any, name: str | None = None) -> Value:
     if len(places) == 1 and isinstance(places[0], tuple):
         places = places[0]
     if isinstance(target, Array):
-        if len(places) == target.ndim == 1 and type(places[0]) is int:  # most of all reads
-            cells, place = target.cells, places[0]
-            if -len(cells) <= place < len(cells):
-                return cells[place]
+        if plain(places):
+            return target.at(places)
         if not _check_places(places):
             return target.at(places)
         return _read(target, places, name)
@@ -208,6 +214,8 @@ def write(target: Any, value: Value, *places: Any, name: str | None = None) -> A
                 "such as `x: Vector`"
             )
         return write(Array.dense(target, len(places)), value, *places, name=name).data
+    if isinstance(target, Array) and plain(places):
+        return target.put(places, value)
     relaxed = _check_places(places)
     if isinstance(target, list):
         if not relaxed and len(places) == 1 and not isinstance(value, Array):

@@ -198,7 +198,7 @@ class Array:
         start, length = self._span(cast("tuple[int, ...]", places))
         rest = self.shape[len(places) :]
         if not rest:
-            return self.cells[start]
+            return (self._cells or self.cells)[start]
         if self._cells is None:
             lead = cast(Tensor, self._data).ndim - self.ndim
             data = cast(Tensor, self._data)[(*(slice(None),) * lead, *places)]
