@@ -35,6 +35,7 @@ assets: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/make_figures.py
+	$(BIN)/python docs/make_relaxed.py
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

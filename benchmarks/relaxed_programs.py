@@ -250,8 +250,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = [row(name, case, measure(case, options.repeat)) for name, case in found.items()]
     head = ["program", "inputs", "program", "by hand", "kernel", "/ by hand", "/ kernel"]
     lines = [
-        f"Median of {options.repeat}, forward + backward, float32, {torch.get_num_threads()} "
-        f"threads, torch {torch.__version__}.",
+        f"Median of {options.repeat}, forward + backward, float32; threads: "
+        f"{torch.get_num_threads()}, torch {torch.__version__}. Made by "
+        "`benchmarks/relaxed_programs.py --docs`.",
         "",
         *table(head, rows),
     ]

@@ -547,7 +547,12 @@ HOUSE = (
         ("optim", "optimisers"),
         ("data", "readers"),
     ),
-    (("rendering", "silhouettes, colours"), ("sorting", "sorts, ranks"), ("…", "the next system")),
+    (
+        ("rendering", "silhouettes, colours"),
+        ("sorting", "sorts, ranks"),
+        ("relaxed", "programs, paths"),
+        ("…", "the next system"),
+    ),
     (("mesh", "meshes, cameras, files"), ("distributions", "F(z)"), ("tnorms", "or, and")),
     (("_runtime", "checks, registry, files, threads, choice of a backend, Numba and Triton"),),
 )

@@ -1,0 +1,255 @@
+"""Make the pictures of docs/relaxed.md.
+
+    python docs/make_relaxed.py                 # all, half a minute
+    python docs/make_relaxed.py sort tables     # some
+
+Every number in them is computed by the programs of `gendr.relaxed`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from make_figures import save_plot
+from torch import Tensor
+
+import gendr
+from gendr import relaxed
+from gendr.relaxed import Vector, programs, smoothing
+
+BLUE, RED, GREY = "#16345c", "#c43e28", "0.55"
+SCALES = ("#16345c", "#3f7fbf", "#9cc3e6")  # from small to large
+
+
+def plots(rows: int, columns: int, size: tuple[float, float], **more: Any) -> tuple[Any, Any]:
+    """A figure and its axes."""
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(rows, columns, figsize=size, **more)
+
+
+# -- what a decision is
+
+
+def figure_decisions() -> None:
+    """A comparison, an equality, and a place in an array."""
+    figure, (left, middle, right) = plots(1, 3, (9.5, 2.7))
+    x = torch.linspace(-3, 3, 601)
+    left.plot(x, (x < 0).float(), color=RED, lw=1.2, label="hard")
+    middle.plot(x, torch.zeros_like(x), color=RED, lw=1.2)
+    middle.plot([0, 0], [0, 1], color=RED, lw=1.2)
+    for scale, colour in zip((0.1, 0.3, 1.0), SCALES, strict=True):
+        with smoothing(scale=scale):
+            left.plot(x, relaxed.less(x, 0.0), color=colour, label=f"scale {scale:g}")
+            middle.plot(x, relaxed.equal(x, 0.0), color=colour)
+    left.set_title("x < 0", size=10)
+    left.legend(frameon=False, fontsize=8)
+    middle.set_title("x == 0", size=10)
+    cells = torch.tensor([1.0, 3.0, 2.0, 4.0, 0.5])
+    place = torch.linspace(-0.5, 4.5, 501)
+    nearest = cells[place.round().clamp(0, 4).long()]
+    right.plot(place, nearest, color=RED, lw=1.2)
+    for scale, colour in zip((0.1, 0.3, 1.0), SCALES, strict=True):
+        with smoothing(scale=scale):
+            right.plot(place, relaxed.index(cells, place), color=colour)
+    right.plot(range(5), cells, "o", color="black", ms=4)
+    right.set_title("v[x], cells v as dots", size=10)
+    for axis in (left, middle):
+        axis.set(xlabel="x", ylim=(-0.05, 1.05))
+    right.set(xlabel="x")
+    figure.tight_layout()
+    save_plot(figure, "relaxed_decisions.png")
+
+
+# -- bubble sort
+
+
+@gendr.relax
+def traced_sort(x: Vector):
+    """One pass after the other, with what the cells hold after each comparison."""
+    trace = [x]
+    for last in range(len(x) - 1, 0, -1):
+        for i in range(last):
+            if x[i] > x[i + 1]:
+                x[i], x[i + 1] = x[i + 1], x[i]
+            trace = [*trace, x]
+    return trace
+
+
+def figure_sort() -> None:
+    """What five cells hold after each comparison."""
+    import matplotlib.pyplot as plt
+
+    x = torch.tensor([4.0, 2.0, 5.0, 1.0, 3.0])
+    figure, axes = plots(1, 3, (9.5, 2.9), sharey=True)
+    colours = plt.get_cmap("viridis")(torch.linspace(0, 0.9, 5).numpy())
+    for axis, scale in zip(axes, (1e-6, 0.5, 1.2), strict=True):
+        trace = torch.stack(traced_sort(x, scale=scale))
+        for cell in range(5):
+            axis.plot(trace[:, cell], color=colours[cell], drawstyle="steps-post", lw=1.6)
+        _, swaps, _ = programs.bubble_sort(x, scale=scale)
+        axis.set_title("hard" if scale < 1e-3 else f"scale {scale:g}", size=10)
+        axis.set(xlabel=f"comparisons; {swaps:.2f} swaps in all")
+        for end in (4, 7, 9):  # of passes
+            axis.axvline(end, color="0.85", lw=0.8, zorder=0)
+        if axis is axes[-1]:
+            for cell in range(5):
+                axis.text(10.2, trace[-1, cell], f"x[{cell}]", color=colours[cell], size=8)
+        axis.set_xlim(0, 11.4 if axis is axes[-1] else 10)
+    axes[0].set_ylabel("value of a cell")
+    figure.tight_layout()
+    save_plot(figure, "relaxed_sort.png")
+
+
+# -- tables
+
+
+def word(text: str) -> Tensor:
+    """Letters as sure choices among 26."""
+    places = torch.tensor([ord(letter) - ord("a") for letter in text])
+    return torch.nn.functional.one_hot(places, 26).double()
+
+
+def figure_tables() -> None:
+    """Edit distance and time warping: the filled tables."""
+    figure, axes = plots(2, 3, (9.5, 6.6))
+    s, t = "kitten", "sitting"
+    for axis, scale in zip(axes[0], (1e-6, 0.3, 0.8), strict=True):
+        _, table = programs.levenshtein(word(s), word(t), scale=scale)
+        axis.imshow(table, cmap="Blues", vmin=0, vmax=9)
+        for i in range(len(s) + 1):
+            for j in range(len(t) + 1):
+                value = table[i, j].item()
+                text = f"{value:.0f}" if scale < 1e-3 else f"{value:.1f}"
+                dark = value > 5.5
+                axis.text(j, i, text, ha="center", va="center", size=7.5,
+                          color="white" if dark else "black")  # fmt: skip
+        axis.set_xticks(range(len(t) + 1), ["", *t])
+        axis.set_yticks(range(len(s) + 1), ["", *s])
+        axis.tick_params(length=0)
+        name = "hard" if scale < 1e-3 else f"scale {scale:g}"
+        axis.set_title(f"edit distance, {name}: {table[-1, -1].item():.2f}", size=10)
+    time = torch.linspace(0, 1, 40, dtype=torch.float64)
+    a = torch.sin(6.5 * time)
+    b = torch.sin(6.5 * time**1.8)
+    for axis, scale in zip(axes[1], (1e-6, 0.1, 1.0), strict=True):
+        value, parts = aligned(a, b, scale)
+        axis.imshow(parts, cmap="Blues", vmin=0, vmax=1, origin="lower")
+        axis.plot(range(40), 48 + 5 * a, color=RED, lw=1.2, clip_on=False)
+        axis.plot(48 + 5 * b, range(40), color=RED, lw=1.2, clip_on=False)
+        axis.set(xlim=(-0.5, 54), ylim=(-0.5, 54), xticks=[], yticks=[])
+        for side in axis.spines.values():
+            side.set_visible(False)
+        name = "hard" if scale < 1e-3 else f"scale {scale:g}"
+        axis.set_title(f"time warping, {name}: {value:.2f}", size=10)
+        axis.set_xlabel("alignment: gradient with respect to each cost", size=8, color="0.3")
+    figure.tight_layout()
+    save_plot(figure, "relaxed_tables.png")
+
+
+def aligned(a: Tensor, b: Tensor, scale: float) -> tuple[float, Tensor]:
+    """The distance of two series, and how much each pair of their points counts in it."""
+    costs = (a[:, None] - b).square().requires_grad_()
+    distance = relaxed.warping_of_costs(costs, steepness=1 / scale)
+    (parts,) = torch.autograd.grad(distance, costs)
+    return distance.item(), parts.T.clamp(0, 1)
+
+
+# -- paths
+
+
+def figure_paths() -> None:
+    """A grid of costs, and the path at three scales."""
+    generator = torch.Generator().manual_seed(4)
+    noise = torch.rand(1, 1, 5, 5, generator=generator)
+    costs = torch.nn.functional.interpolate(noise, size=(10, 10), mode="bicubic")[0, 0]
+    costs = (costs - costs.min()) / (costs.max() - costs.min()) * 4 + 0.4
+    figure, axes = plots(1, 4, (9.5, 2.8))
+    axes[0].imshow(costs, cmap="YlOrBr")
+    axes[0].set_title("costs", size=10)
+    axes[0].set_xlabel(f"light {costs.min():.1f}, dark {costs.max():.1f}", size=9)
+    for axis, scale in zip(axes[1:], (1e-6, 0.2, 0.8), strict=True):
+        path = programs.shortest_path(costs.double(), iterations=20, scale=scale)
+        axis.imshow(path, cmap="Blues", vmin=0, vmax=1)
+        axis.set_title(named("path", scale), size=10)
+        axis.set_xlabel("white 0, blue 1", size=9)
+    for axis in axes:
+        axis.set(xticks=[], yticks=[])
+        axis.plot(0, 0, "o", color=RED, ms=5)
+        axis.plot(9, 9, "s", color=RED, ms=5)
+    figure.tight_layout()
+    save_plot(figure, "relaxed_paths.png")
+
+
+# -- regions
+
+
+def figure_regions() -> None:
+    """Triangles by three edges, and the regions of a decision tree."""
+    figure, axes = plots(2, 3, (9.5, 5.6))
+    triangles = torch.tensor(
+        [
+            [[-0.8, -0.7], [0.1, -0.6], [-0.5, 0.6]],
+            [[0.2, -0.5], [0.9, 0.1], [0.1, 0.7]],
+            [[-0.3, 0.1], [0.5, -0.8], [0.6, -0.4]],
+        ]
+    )
+    axis_of = (torch.arange(96) * 2 + 1) / 96 - 1
+    y, x = torch.meshgrid(axis_of.flip(0), axis_of, indexing="ij")
+    for axis, scale in zip(axes[0], (1e-6, 0.02, 0.1), strict=True):
+        image = programs.silhouette(triangles, x, y, scale=scale)
+        axis.imshow(image, cmap="Blues", vmin=0, vmax=1, extent=(-1, 1, -1, 1))
+        axis.set_title(named("silhouette", scale), size=10)
+        axis.set(xticks=[], yticks=[])
+    length, width = torch.meshgrid(
+        torch.linspace(0.5, 7, 130), torch.linspace(0, 2.7, 110), indexing="xy"
+    )
+    sepal = torch.zeros_like(length)
+    flowers = torch.stack([sepal, sepal, length, width], -1)
+    thresholds = torch.tensor([2.5, 1.75, 4.95])
+    for axis, scale in zip(axes[1], (1e-6, 0.1, 0.4), strict=True):
+        _, versicolor, _ = programs.decision_tree(flowers, thresholds, scale=scale)
+        axis.imshow(
+            versicolor, cmap="Blues", vmin=0, vmax=1, origin="lower",
+            extent=(0.5, 7, 0, 2.7), aspect="auto",
+        )  # fmt: skip
+        axis.set_title(named("P(versicolor)", scale), size=10)
+        axis.set_xlabel("petal length, cm")
+        for text, place in (("setosa", 1.5), ("versicolor", 3.7), ("virginica", 6)):
+            colour = "white" if text == "versicolor" else "black"
+            axis.text(place, 0.8, text, ha="center", size=9, color=colour)
+    axes[1, 0].set_ylabel("petal width, cm")
+    figure.tight_layout()
+    save_plot(figure, "relaxed_regions.png")
+
+
+def named(what: str, scale: float) -> str:
+    """The title of a panel."""
+    return f"{what}, {'hard' if scale < 1e-3 else f'scale {scale:g}'}"
+
+
+FIGURES: dict[str, Callable[[], None]] = {
+    "decisions": figure_decisions,
+    "sort": figure_sort,
+    "tables": figure_tables,
+    "paths": figure_paths,
+    "regions": figure_regions,
+}
+
+
+def main() -> None:
+    """Make what the command line names, or everything."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FIGURES))
+    names = parser.parse_args().names
+    if unknown := set(names) - set(FIGURES):
+        parser.error(f"unknown figure {unknown.pop()!r}; there are {', '.join(FIGURES)}")
+    for name in names or FIGURES:
+        FIGURES[name]()
+
+
+if __name__ == "__main__":
+    main()
