@@ -68,7 +68,7 @@ def test_antithetic_samples_and_controls_lower_the_variance(seed):
         "leave_one_out": {},
         "antithetic": {"antithetic": True, "control": "none"},
     }.items():
-        soft = estimated(line, samples=100, batched=True, seed=seed, **options)
+        soft = estimated(line, samples=1000, batched=True, seed=seed, **options)
         (grad,) = torch.autograd.grad(soft(x).sum(), x)
         expected = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64).expand(30, 3)
         assert close_by_variance(grad, expected, soft.report.variance)
