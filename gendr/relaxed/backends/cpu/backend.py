@@ -102,6 +102,59 @@ class _ShortestPath:
         return rows * (width + 2) + columns
 
 
+class _ShortestPathGraph:
+    """`gendr.relaxed.algorithms.graph_path`: costs [B, E] -> nodes [B, V] and edges [B, E]."""
+
+    def forward(
+        self, tensors: tuple[Tensor, ...], law: Law, settings: Any, *, save: bool
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        from gendr.relaxed.backends.cpu import graph_kernels as kernels
+
+        costs = tensors[0][:, settings.order]
+        nodes, edges = costs.new_empty(len(costs), settings.nodes), torch.empty_like(costs)
+        _launch(
+            kernels.forward, len(costs), 4 * _FORWARD * costs.numel() * settings.iterations,
+            *self._graph(costs, settings), law.steepness, _tails(law), law.shape,
+            settings.iterations, nodes.numpy(), edges.numpy(),
+        )  # fmt: skip
+        return (nodes, self._as_given(edges, settings)), ()
+
+    def backward(
+        self,
+        tensors: tuple[Tensor, ...],
+        law: Law,
+        settings: Any,
+        saved: tuple[Tensor, ...],
+        grads: tuple[Tensor, ...],
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        from gendr.relaxed.backends.cpu import graph_kernels as kernels
+
+        costs = tensors[0][:, settings.order]
+        by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
+        _launch(
+            kernels.backward, len(costs), 4 * _BACKWARD * costs.numel() * settings.iterations,
+            *self._graph(costs, settings), law.steepness, _tails(law), _density(law), law.shape,
+            settings.iterations, grads[0].numpy(), grads[1][:, settings.order].numpy(),
+            by_costs.numpy(), by_beta.numpy(),
+        )  # fmt: skip
+        return by_beta, (self._as_given(by_costs, settings),)
+
+    @staticmethod
+    def _graph(costs: Tensor, settings: Any) -> tuple[Any, ...]:
+        sources = settings.sources[settings.order]
+        return (
+            costs.numpy(), sources.numpy(), settings.starts.numpy(), settings.source,
+            settings.target,
+        )  # fmt: skip
+
+    @staticmethod
+    def _as_given(edges: Tensor, settings: Any) -> Tensor:
+        """From the order by ends to the order in which the edges were given."""
+        out = torch.empty_like(edges)
+        out[:, settings.order] = edges
+        return out
+
+
 class _Alignment:
     """`gendr.relaxed.algorithms.alignment`: matrix [B, n, m] and skips [2] -> d [B]."""
 
@@ -187,4 +240,4 @@ class _BubbleSort:
 shortest_path = _ShortestPath()
 alignment = _Alignment()
 bubble_sort = _BubbleSort()
-shortest_path_graph = None
+shortest_path_graph = _ShortestPathGraph()
