@@ -684,7 +684,7 @@ class OnGpu:
 
 def test_auto_falls_back_with_one_warning(compiling, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
-    monkeypatch.setattr(_backends, "_warned", set())
+    monkeypatch.setattr(_backends, "warned", set())
     with pytest.warns(RuntimeWarning, match=r"found Some GPU with 7\.5; falling back") as caught:
         assert backends.choose("auto", OnGpu()) is reference
     assert len(caught) == 1
