@@ -43,7 +43,7 @@ from gendr.sorting.backends.triton import backend as sorting_backend
 from gendr.sorting.relaxed import BitonicSort, OddEvenSort
 from gendr.testing import TOLERANCES, relative_l2
 from gendr.testing.arithmetic import ULP
-from gendr.testing.interpreter import patched_once_per_launch
+from gendr.testing.interpreter import quick_interpreter
 
 TOLERANCE = TOLERANCES[torch.float32]
 FAMILIES = ("uniform", "logistic", "cauchy.squared"), ("probabilistic", "max", "yager")
@@ -54,7 +54,7 @@ FAMILIES = ("uniform", "logistic", "cauchy.squared"), ("probabilistic", "max", "
 
 def warm() -> None:
     """Let Triton's interpreter read the kernels, which takes it longer than to run them here."""
-    with patched_once_per_launch():
+    with quick_interpreter():
         step = Step(TINY[3], INSTANCES[0], "cpu")
         step()
         _lit(step)
@@ -65,7 +65,7 @@ def warm() -> None:
 
 def prepared(place: Place) -> AbstractContextManager[None]:
     """Around every stage."""
-    return patched_once_per_launch() if place.dry else nullcontext()
+    return quick_interpreter() if place.dry else nullcontext()
 
 
 def synchronise(place: Place) -> None:

@@ -55,11 +55,11 @@ def _quick_interpreter(request):
         yield
         return
     from gendr.testing.arithmetic import pessimistic_arithmetic
-    from gendr.testing.interpreter import patched_once_per_launch
+    from gendr.testing.interpreter import quick_interpreter
 
     option = request.config.getoption
     worst = pessimistic_arithmetic(option("--seed")) if option("--pessimistic") else nullcontext()
-    with patched_once_per_launch(), worst:
+    with quick_interpreter(), worst:
         yield
 
 
