@@ -46,6 +46,7 @@ def dense_sinkhorn(x, epsilon, sweeps):
     return n * np.exp((alpha[:, None] + beta - cost) / epsilon).T
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("gradient", GRADIENTS)
 @pytest.mark.parametrize(("n", "epsilon"), [(3, 0.2), (6, 0.1), (9, 0.05)])
 def test_the_plan_is_that_of_the_paper(n, epsilon, gradient):
