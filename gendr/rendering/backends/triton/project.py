@@ -6,6 +6,7 @@ polygons have four corners, and triangles repeat the last.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -196,6 +197,16 @@ def _planes(near: float | None, far: float | None) -> tuple[float, float, dict[s
     return start, FAR if far is None else far, known
 
 
+def _range_programs(
+    vertex_offsets: Sequence[int], offsets: Sequence[int], near: float | None, far: float | None
+) -> int:
+    """How many programs look for the least and the largest depth; 0 if both planes are given."""
+    if near is not None and far is not None:
+        return 0
+    images = len(offsets) - 1 if len(vertex_offsets) == 2 else 1
+    return min(RANGES, tiles.runs(vertex_offsets[-1] * images, LAUNCH.depths))
+
+
 def _forward(
     vertices: Tensor,
     projection: Tensor,
@@ -215,10 +226,10 @@ def _forward(
     corners = vertices.new_empty(count, 4, 2)
     first, last, known = _planes(near, far)
     vertices, projection = vertices.contiguous(), projection.contiguous()
-    parts, ranges = 0, vertices.new_empty(0)
-    if near is None or far is None:
+    ranges = vertices.new_empty(0)
+    parts = _range_programs(vertex_offsets, offsets, near, far)
+    if parts:
         total = vertex_offsets[-1] * (batch.images if batch.shared else 1)
-        parts = min(RANGES, tiles.runs(total, LAUNCH.depths))
         ranges = vertices.new_empty(parts, 2)
         tiles.run(
             kernels.depth_ranges, (parts,), device,
@@ -311,22 +322,9 @@ def _project(
 
 
 @_project.register_fake
-def _(
-    vertices: Tensor,
-    projection: Tensor,
-    faces: Tensor,
-    starts: Tensor,
-    entries: Tensor,
-    vertex_offsets: list[int],
-    offsets: list[int],
-    near: float | None,
-    far: float | None,
-    check: bool,
-) -> tuple[Tensor, Tensor]:
-    parts = 0
-    if near is None or far is None:
-        images = len(offsets) - 1 if len(vertex_offsets) == 2 else 1
-        parts = min(RANGES, tiles.runs(vertex_offsets[-1] * images, LAUNCH.depths))
+def _(*given: Any) -> tuple[Tensor, Tensor]:
+    vertices, *_, vertex_offsets, offsets, near, far, _ = given
+    parts = _range_programs(vertex_offsets, offsets, near, far)
     ranges = vertices.new_empty(parts, 2) if parts else vertices.new_empty(0)
     return vertices.new_empty(offsets[-1], 4, 2), ranges
 
@@ -350,17 +348,8 @@ def _project_gradients(
 
 
 @_project_gradients.register_fake
-def _(
-    grad: Tensor,
-    saved: list[Tensor],
-    vertex_offsets: list[int],
-    offsets: list[int],
-    near: float | None,
-    far: float | None,
-    with_vertices: bool,
-    with_camera: bool,
-) -> tuple[Tensor, Tensor]:
-    vertices, projection = saved[:2]
+def _(*given: Any) -> tuple[Tensor, Tensor]:
+    _grad, (vertices, projection, *_), *_, with_vertices, with_camera = given
     return (
         vertices.new_empty(len(vertices) if with_vertices else 0, 3),
         projection.new_empty(len(projection) if with_camera else 0, 4, 4),
