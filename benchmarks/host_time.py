@@ -88,7 +88,7 @@ def host_seconds(views: int, instance: Instance, repeat: int) -> float:
 
     The least processor time of all repetitions: what else the machine does is left out too.
     """
-    step = Step(gendr.mesh.icosphere(0).scaled(0.5), views, 8, instance, pretended=False)
+    step = Step(gendr.mesh.icosphere(2).scaled(0.5), views, 8, instance, pretended=False)
     times = []
     with pretend_gpu.triton_forced(), pretend_gpu.driver_replaced():
         for _ in range(WARM):
@@ -104,7 +104,7 @@ def triton_seconds(views: int, instance: Instance, repeat: int) -> float:
     """Of these, seconds that Triton's own Python takes for all launches of a step."""
     from triton.runtime.jit import JITFunction
 
-    step = Step(gendr.mesh.icosphere(0).scaled(0.5), views, 8, instance, pretended=False)
+    step = Step(gendr.mesh.icosphere(2).scaled(0.5), views, 8, instance, pretended=False)
     spent, times, run = [0.0], [], JITFunction.run
 
     def timed(self: Any, *args: Any, **options: Any) -> Any:
@@ -139,7 +139,7 @@ def addition_seconds() -> float:
 
 def profiled(views: int, instance: Instance, lines: int) -> str:
     """The functions of gendr that take longest, by what they call too; with the profiler's cost."""
-    step = Step(gendr.mesh.icosphere(0).scaled(0.5), views, 8, instance, pretended=False)
+    step = Step(gendr.mesh.icosphere(2).scaled(0.5), views, 8, instance, pretended=False)
     profile = cProfile.Profile(time.process_time)  # of this process, whatever else runs
     with pretend_gpu.triton_forced(), pretend_gpu.driver_replaced():
         for _ in range(WARM):

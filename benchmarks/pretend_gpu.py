@@ -370,6 +370,11 @@ def launches_replaced(replacement: Callable[[Launch], None]) -> Generator[None]:
         yield
 
 
+def _fit_little(room: Any, *_: int) -> None:
+    """The least that lists get, and no extra programs."""
+    room.entries, room.segments = min(room.most, 1 << 12), 0
+
+
 def _launch_anew() -> None:
     """Have Triton launch every kernel first: no launcher knows what is compiled."""
     with contextlib.suppress(ImportError):  # a checkout from before there were launchers
@@ -426,6 +431,9 @@ def driver_replaced() -> Generator[None]:
         from gendr._runtime.later import Later
 
         stack.enter_context(mock.patch.object(Later, "read", partial(_answer, None)))
+        from gendr.rendering.backends.triton import capacity
+
+        stack.enter_context(mock.patch.object(capacity.Room, "fit", _fit_little))
     with (
         stack,
         mock.patch.object(driver, "_active", _Driver()),

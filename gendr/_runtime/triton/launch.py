@@ -101,7 +101,7 @@ class Launcher:
     """
 
     def __init__(self, kernel: Any, device: torch.device, **constants: Any) -> None:
-        self._kernel, self._device, self._constants = kernel, device, constants
+        self.kernel, self.device, self.constants = kernel, device, constants
         self._index = device.index or 0
         self._tensors, self._numbers, self._together = (_picker([]) for _ in range(3))
         # By numbers: what launches, the function on the GPU, and what Triton wants to know of it.
@@ -122,7 +122,7 @@ class Launcher:
                 if not (
                     reduce(or_, addresses, 0) & _ALIGNED
                     or driver.get_current_device() != self._index
-                    or _is_watched(self._kernel)
+                    or _is_watched(self.kernel)
                 ):
                     launch, function, metadata = kept
                     launch(
@@ -132,19 +132,19 @@ class Launcher:
                     )  # fmt: skip
                     return
         found = self._by_triton(grid, args)
-        if found is not None and _knows(self._kernel):
+        if found is not None and _knows(self.kernel):
             self._keep(found, args)
 
     def _by_triton(self, grid: tuple[int, ...], args: tuple[Any, ...]) -> Any:
         """Launch by Triton; the compiled kernel."""
-        if self._device.type == "cuda" and self._device.index != torch.cuda.current_device():
-            with torch.cuda.device(self._device):
-                return self._kernel[grid](*args, **self._constants)
+        if self.device.type == "cuda" and self.device.index != torch.cuda.current_device():
+            with torch.cuda.device(self.device):
+                return self.kernel[grid](*args, **self.constants)
         if interpreted():
             # It computes both sides of a `where` with NumPy, which warns of unused values.
             with np.errstate(all="ignore"):
-                return self._kernel[grid](*args, **self._constants)
-        return self._kernel[grid](*args, **self._constants)
+                return self.kernel[grid](*args, **self.constants)
+        return self.kernel[grid](*args, **self.constants)
 
     def _keep(self, found: Any, args: tuple[Any, ...]) -> None:
         """Keep a compiled kernel for the numbers among the arguments, if the tensors are aligned.
@@ -161,8 +161,8 @@ class Launcher:
             order = [*places, *others]
             self._tensors, self._numbers = _picker(places), _picker(others)
             self._together = _picker([order.index(i) for i in range(len(args))])
-            rest = self._kernel.params[len(args) :]
-            self._last = tuple(self._constants.get(x.name, x.default) for x in rest)
+            rest = self.kernel.params[len(args) :]
+            self._last = tuple(self.constants.get(x.name, x.default) for x in rest)
         if len(self._kept) >= _MOST:
             self._kept.clear()
         self._kept[self._numbers(args)] = found.run, found.function, found.packed_metadata
