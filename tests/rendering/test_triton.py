@@ -21,6 +21,7 @@ from gendr.testing import TOLERANCES, degenerate, relative_l2, soup, touching
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
+from gendr._runtime.triton.launch import Launcher
 from gendr.rendering.backends.triton import backend, tiles
 from gendr.testing import ahead_of_time
 from gendr.testing.instances import covering_set, sample
@@ -355,8 +356,8 @@ def test_a_saturated_pixel_is_1_and_passes_no_gradient(family, device):
 
 
 def test_lists_walks_and_lists_without_room_give_the_same_image(monkeypatch, device):
-    seen, original = [], tiles.tile_lists
-    monkeypatch.setattr(tiles, "tile_lists", lambda *x: seen.append(original(*x)) or seen[-1])
+    seen, original = [], tiles.lists_of
+    monkeypatch.setattr(tiles, "lists_of", lambda *x: seen.append(original(*x)) or seen[-1])
     scene = grains(24).float().to(device)
 
     def image(walked):
@@ -567,13 +568,13 @@ TYPES = {
 
 def test_what_is_compiled_ahead_of_time_is_what_is_launched(monkeypatch, device):
     """Types and constants of all launches, as `gendr.testing.ahead_of_time` has them."""
-    launches, original = [], tiles.run
+    launches, original = [], Launcher.__call__
 
-    def recorder(kernel, grid, on, *args, **constants):
-        launches.append((kernel.fn.__name__, args, constants))
-        original(kernel, grid, on, *args, **constants)
+    def recorder(launcher, grid, *args):
+        launches.append((launcher.kernel.fn.__name__, args, launcher.constants))
+        original(launcher, grid, *args)
 
-    monkeypatch.setattr(tiles, "run", recorder)
+    monkeypatch.setattr(Launcher, "__call__", recorder)
     learnt = {"dist": "gamma(shape=1.7)", "tconorm": "yager(p=3)"}
     images("triton", *ball(views=1), **learnt, learnable=("scale", "shape", "p"))
     with torch.no_grad():  # small faces: lists

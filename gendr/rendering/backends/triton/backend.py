@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr._runtime.triton.launch import available, interpreted, supports
+from gendr._runtime.triton.launch import available, interpreted, run, supports
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.triton import tiles
@@ -111,7 +111,7 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
     tiling = tiles.Tiling.of(size, launch.tile)
     out = torch.empty(faces.images * size.pixels, dtype=torch.int64, device=corners.device)
     lists = tiles.tile_lists(tables, tiling)
-    tiles.run(
+    run(
         kernels.nearest_tiles, (len(lists.starts),), corners.device,
         corners, planes.contiguous(), limits.contiguous(), lists.starts, lists.stops, lists.faces,
         out, size.height, size.width,
