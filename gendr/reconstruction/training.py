@@ -22,7 +22,6 @@ from torch import Tensor
 from gendr._runtime.checkpoint import load_checkpoint, save_checkpoint
 from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr.losses import FlattenLoss, LaplacianLoss, iou_loss
-from gendr.mesh import Camera, Mesh
 from gendr.reconstruction.model import ENCODERS, Reconstructor
 from gendr.reconstruction.renderings import Pairs, ShapeNetRenderings, camera_of_view
 from gendr.rendering import Renderer
@@ -125,7 +124,7 @@ class Training:
             model = Reconstructor(self.settings.encoder, side=data.side)
         self.model = model.to(self.device)
         self.optimizer = torch.optim.Adam(
-            self.model.parameters(), self.settings.learning_rate, betas=(0.9, 0.99)
+            self.model.parameters(), self.settings.learning_rate, betas=(0.9, 0.99), fused=True
         )
         self.generator = torch.Generator().manual_seed(self.settings.seed)
         self.steps_done = 0
@@ -177,22 +176,27 @@ class Training:
 
     def losses(self, pairs: Pairs) -> list[Tensor]:
         """Silhouette, Laplacian and flatten loss of two views of each of B shapes; scalars."""
-        first, second = pairs.images
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.bfloat16):
-            vertices = self.model(torch.cat([first, second]))
-        meshes = self.model.meshes(vertices)
-        silhouette = torch.stack(
-            [
-                iou_loss(self._alpha(meshes, view), image[:, 3].repeat(2, 1, 1))
-                for view, image in zip(pairs.views, pairs.images, strict=True)
-            ]
-        )
-        return [silhouette.mean(), self._laplacian(vertices), self._flatten(vertices)]
+        vertices = self.vertices(pairs)
+        return [self.silhouette(vertices, pairs), *self.regularisers(vertices)]
 
-    def _alpha(self, meshes: Mesh, view: Tensor) -> Tensor:
-        """Silhouettes [2 B, H, W] of the meshes of both images in the B views of one of them."""
-        camera: Camera = camera_of_view(view.repeat(2))
-        return self._renderer(meshes, camera, scale=self.scale).alpha
+    def vertices(self, pairs: Pairs) -> Tensor:
+        """The vertices [2 B, V, 3] predicted from the 2 B images, those of first views first."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.bfloat16):
+            return self.model(pairs.images.flatten(0, 1))
+
+    def silhouette(self, vertices: Tensor, pairs: Pairs) -> Tensor:
+        """The silhouette loss: each mesh of vertices [2 B, V, 3] is seen in both of its views."""
+        # Shapes in the order (first, first), (second, first), (first, second), (second, second):
+        # (the image that a mesh is from, the view it is seen in).
+        meshes = self.model.meshes(vertices.repeat(2, 1, 1))
+        views, masks = pairs.views, pairs.images[:, :, 3]
+        camera = camera_of_view(views.repeat(1, 2).flatten())
+        alpha = self._renderer(meshes, camera, scale=self.scale).alpha
+        return iou_loss(alpha, masks.repeat(1, 2, 1, 1).flatten(0, 1))
+
+    def regularisers(self, vertices: Tensor) -> list[Tensor]:
+        """The Laplacian and the flatten loss of vertices [B, V, 3]."""
+        return [self._laplacian(vertices), self._flatten(vertices)]
 
     # -- checkpoints
 
