@@ -12,6 +12,7 @@ thesis section 5.4.3 (schedule).
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,12 @@ from gendr._runtime.checkpoint import load_checkpoint, save_checkpoint
 from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr.losses import FlattenLoss, LaplacianLoss, iou_loss
 from gendr.reconstruction.model import ENCODERS, Reconstructor
-from gendr.reconstruction.renderings import Pairs, ShapeNetRenderings, camera_of_view
+from gendr.reconstruction.renderings import (
+    Pairs,
+    ShapeNetRenderings,
+    camera_of_view,
+    seen_images,
+)
 from gendr.rendering import Renderer
 from gendr.rendering.api import parse_scale
 
@@ -94,6 +100,47 @@ class Losses(NamedTuple):
     flatten: float
 
 
+class _Batch(NamedTuple):
+    """A batch as the files hold it, and the state of the generator after its draw."""
+
+    stored: Tensor  # uint8 [2 B, 4, H, W]
+    views: Tensor  # [2, B]
+    shapes: Tensor  # [B]
+    after: Tensor
+
+
+class _ReadAhead:
+    """Reads one batch in a thread while another one is trained on.
+
+    The thread reads bytes and nothing else: work of torch there would take the cores from training.
+    """
+
+    def __init__(self, data: ShapeNetRenderings, batch: int, *, pinned: bool) -> None:
+        self._data, self._batch, self._pinned = data, batch, pinned
+        self._pool = ThreadPoolExecutor(1, "gendr-batch")
+        self._begun: tuple[Tensor, Future[_Batch]] | None = None
+
+    def begin(self, state: Tensor) -> None:
+        """Start to read the batch that a generator in this state draws."""
+        self._begun = state, self._pool.submit(self._read, state)
+
+    def take(self, state: Tensor) -> _Batch:
+        """The batch that a generator in this state draws, whether it was begun or not."""
+        begun, self._begun = self._begun, None
+        if begun is not None and torch.equal(begun[0], state):
+            return begun[1].result()
+        return self._read(state)
+
+    def _read(self, state: Tensor) -> _Batch:
+        generator = torch.Generator()
+        generator.set_state(state)
+        shapes, views = self._data.choose(self._batch, generator)
+        stored = self._data.stored_images(shapes.repeat(2), views.flatten())
+        if self._pinned:
+            stored = stored.pin_memory()  # so that the copy to the GPU waits for nothing
+        return _Batch(stored, views, shapes, generator.get_state())
+
+
 class Training:
     """A model, its optimiser and the state of its draws, at some step.
 
@@ -127,6 +174,7 @@ class Training:
             self.model.parameters(), self.settings.learning_rate, betas=(0.9, 0.99), fused=True
         )
         self.generator = torch.Generator().manual_seed(self.settings.seed)
+        self._ahead = _ReadAhead(data, self.settings.batch, pinned=self.device.type == "cuda")
         self.steps_done = 0
         self.seconds = 0.0
         self.history: list[dict[str, Any]] = []
@@ -158,7 +206,7 @@ class Training:
     def step(self) -> Losses:
         """Draw a batch, and move the weights once."""
         start = time.perf_counter()
-        pairs = self.data.draw(self.settings.batch, self.generator).to(self.device)
+        pairs = self.next_pairs()
         rate = self.settings.learning_rate * (self.settings.drop if self.has_dropped else 1.0)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -173,6 +221,20 @@ class Training:
         self.steps_done += 1
         self.seconds += time.perf_counter() - start
         return losses
+
+    def next_pairs(self) -> Pairs:
+        """Draw the batch of the next step; that of the step after it is read meanwhile.
+
+        What is drawn depends on the state of `generator` and nothing else, and that state is the
+        one after this draw: a checkpoint knows nothing of what was read ahead.
+        """
+        found = self._ahead.take(self.generator.get_state())
+        self.generator.set_state(found.after)
+        if self.steps_done + 1 < self.settings.steps:
+            self._ahead.begin(found.after)
+        stored = found.stored.to(self.device, non_blocking=True)
+        images = seen_images(stored).unflatten(0, tuple(found.views.shape))
+        return Pairs(images, found.views.to(self.device), found.shapes.to(self.device))
 
     def losses(self, pairs: Pairs) -> list[Tensor]:
         """Silhouette, Laplacian and flatten loss of two views of each of B shapes; scalars."""
