@@ -211,7 +211,8 @@ class Reconstructor(nn.Module):
         # what they return lies as their weights do.
         for weight in self.encoder.parameters():
             if weight.ndim == 4:
-                weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+                beside = torch.empty(weight.shape, memory_format=torch.channels_last)
+                weight.data = beside.copy_(weight.data)
         self.decoder = Decoder(self.sphere)
 
     def forward(self, images: Tensor) -> Tensor:
