@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 import torch
 
 from gendr import visual
-from gendr._runtime.command_line import INTERRUPTED
+from gendr._runtime.command_line import INTERRUPTED, say
 from gendr._runtime.files import locked, write_whole
 from gendr._runtime.threads import num_threads, set_num_threads
 from gendr.cli.common import check_writable, versions
 from gendr.reconstruction.evaluation import ClassScore, evaluate
+from gendr.reconstruction.pictures import silhouette_sheet
 from gendr.reconstruction.ranks import Ranks, joined
 from gendr.reconstruction.renderings import VIEWS, ShapeNetRenderings
 from gendr.reconstruction.training import Losses, Training, TrainingSettings
@@ -173,7 +174,7 @@ class _Session:
         self.recent: list[Losses] = []
         self.scores: list[ClassScore] | None = None
         self.saved_step = training.steps_done
-        self.curves = _curves(out / CURVES, training.steps_done) if self.first else None
+        self.curves = _Curves(out / CURVES if self.first else None, training.steps_done)
         self.bar = tqdm(
             total=training.settings.steps,
             initial=training.steps_done,
@@ -187,8 +188,7 @@ class _Session:
 
     def __exit__(self, *_: object) -> None:
         self.bar.close()
-        if self.curves is not None:
-            self.curves.close()
+        self.curves.close()
 
     def train(self, stop: _Stop) -> bool:
         """Take the steps that are left; False if a signal ended it before. Both leave a checkpoint.
@@ -242,10 +242,9 @@ class _Session:
         self.recent.append(losses)
         self.bar.update()
         self.bar.set_postfix(loss=f"{losses.silhouette:.3f}", refresh=False)
-        if self.curves is not None and training.steps_done % SCALARS_EVERY == 0:
-            for name, value in losses._asdict().items():
-                self.curves.add_scalar(f"loss/{name}", value, training.steps_done)
-            self.curves.add_scalar("scale", training.scale, training.steps_done)
+        if training.steps_done % SCALARS_EVERY == 0:
+            values = {f"loss/{name}": value for name, value in losses._asdict().items()}
+            self.curves.add(training.steps_done, {**values, "scale": training.scale})
 
     def _save(self) -> None:
         if self.recent:
@@ -271,9 +270,10 @@ class _Session:
         step = self.training.steps_done
         self.scores = scores
         self.training.history.append({"step": step, "iou": {s.name: s.iou for s in scores}})
-        if self.curves is not None:
-            for score in scores:
-                self.curves.add_scalar(f"3D IoU/{score.name}", score.iou, step)
+        if self.curves.are_drawn:
+            self.curves.add(step, {f"3D IoU/{score.name}": score.iou for score in scores})
+            sheet = silhouette_sheet(self.training.model, self.validation)
+            self.curves.add_picture(step, "input, prediction, truth", sheet)
         if not self.quiet:
             text = ", ".join(f"{s.name} {s.iou:.3f}" for s in scores)
             self.bar.write(f"step {step}: 3D IoU {text}", file=sys.stderr)
@@ -330,10 +330,57 @@ class _Session:
             )
 
 
-def _curves(folder: Path, step: int) -> Any:
-    """A writer of TensorBoard, or None if it is not installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder), purge_step=step or None)
+class _Curves:
+    """What TensorBoard shows, if it is installed. If it cannot be written, training goes on.
+
+    Args:
+        folder: for its files; None draws nothing.
+        step: the step that training goes on from; what is there of later ones is dropped.
+    """
+
+    def __init__(self, folder: Path | None, step: int) -> None:
+        self._writer: Any = None
+        if folder is None:
+            return
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            return
+        with self._or_none():
+            self._writer = SummaryWriter(str(folder), purge_step=step or None)
+
+    @property
+    def are_drawn(self) -> bool:
+        """Whether anything is written."""
+        return self._writer is not None
+
+    def add(self, step: int, values: dict[str, float]) -> None:
+        """Add a point to each of these curves."""
+        with self._or_none():
+            for name, value in values.items():
+                if self._writer is not None:
+                    self._writer.add_scalar(name, value, step)
+
+    def add_picture(self, step: int, name: str, pixels: torch.Tensor) -> None:
+        """Add a picture, uint8 [3, H, W]."""
+        with self._or_none():
+            if self._writer is not None:
+                self._writer.add_image(name, pixels, step)
+                self._writer.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        with self._or_none():
+            if self._writer is not None:
+                self._writer.close()
+        self._writer = None
+
+    @contextmanager
+    def _or_none(self) -> Generator[None, None, None]:
+        """After an error of the disk, say so and draw no more: checkpoints may still fit."""
+        try:
+            yield
+        except OSError as error:
+            self._writer = None
+            reason = error.strerror or type(error).__name__
+            say("gendr", f"warning: no more curves of this training: {reason}")
