@@ -10,7 +10,7 @@ from torch import nn
 
 from gendr.cli import main
 from gendr.reconstruction import ShapeNetRenderings, Training, TrainingSettings
-from gendr.reconstruction.ranks import GlobalBatchNorm2d, Ranks, with_global_batch_norm
+from gendr.reconstruction.ranks import GlobalBatchNorm2d, Ranks, joined, with_global_batch_norm
 
 STEPS = 2
 TRAINED = "published", "none"
@@ -173,3 +173,13 @@ def test_a_batch_is_shared_evenly_or_not_at_all():
     assert parts == list(range(12))
     with pytest.raises(ValueError, match=r"batch of 64 .* by 3 processes; .* multiple of 3"):
         ranks.share(64)
+
+
+def test_one_gpu_is_not_for_several_processes(monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match="one GPU for all processes; give --device cuda"):
+        joined("cuda:0").__enter__()
+    monkeypatch.setenv("WORLD_SIZE", "1")  # torchrun with one process
+    with joined("cpu") as ranks:
+        assert (ranks.rank, ranks.size, ranks.is_first) == (0, 1, True)
