@@ -133,9 +133,10 @@ def test_torchrun_stops_at_one_step_and_one_process_goes_on(folder, tmp_path):
     ended = subprocess.run(
         [*torchrun, "2", script, *command], capture_output=True, text=True, timeout=200, check=False
     )
-    assert ended.returncode == 1  # both ended with 130
+    assert ended.returncode == 1
     assert ended.stderr.count("goes on after step 3 of 5") == 1
-    assert ended.stderr.count("exitcode  : 130") == 2
+    # When one has ended, after all was written, torchrun need not wait for the other.
+    assert "exitcode  : 130" in ended.stderr
     assert torch.load(out / "checkpoint.pt")["steps_done"] == 3
     assert main([*command, "--resume"]) == 0
     assert torch.load(out / "checkpoint.pt")["steps_done"] == 5
