@@ -83,12 +83,20 @@ def counted(
     return record
 
 
+def _tiny(views: int, instance: Instance) -> Step:
+    """A step on the CPU that launches what a step of the scene launches.
+
+    Of 24 views it has 7,680 faces: enough for one program to each in the backward pass.
+    """
+    return Step(gendr.mesh.icosphere(2).scaled(0.5), views, 8, instance, pretended=False)
+
+
 def host_seconds(views: int, instance: Instance, repeat: int) -> float:
     """Seconds of a step on tiny tensors of the CPU, the driver left out.
 
     The least processor time of all repetitions: what else the machine does is left out too.
     """
-    step = Step(gendr.mesh.icosphere(2).scaled(0.5), views, 8, instance, pretended=False)
+    step = _tiny(views, instance)
     times = []
     with pretend_gpu.triton_forced(), pretend_gpu.driver_replaced():
         for _ in range(WARM):
@@ -104,7 +112,7 @@ def triton_seconds(views: int, instance: Instance, repeat: int) -> float:
     """Of these, seconds that Triton's own Python takes for all launches of a step."""
     from triton.runtime.jit import JITFunction
 
-    step = Step(gendr.mesh.icosphere(2).scaled(0.5), views, 8, instance, pretended=False)
+    step = _tiny(views, instance)
     spent, times, run = [0.0], [], JITFunction.run
 
     def timed(self: Any, *args: Any, **options: Any) -> Any:
@@ -139,7 +147,7 @@ def addition_seconds() -> float:
 
 def profiled(views: int, instance: Instance, lines: int) -> str:
     """The functions of gendr that take longest, by what they call too; with the profiler's cost."""
-    step = Step(gendr.mesh.icosphere(2).scaled(0.5), views, 8, instance, pretended=False)
+    step = _tiny(views, instance)
     profile = cProfile.Profile(time.process_time)  # of this process, whatever else runs
     with pretend_gpu.triton_forced(), pretend_gpu.driver_replaced():
         for _ in range(WARM):

@@ -104,8 +104,9 @@ class Launcher:
         self.kernel, self.device, self.constants = kernel, device, constants
         self._index = device.index or 0
         self._tensors, self._numbers, self._together = (_picker([]) for _ in range(3))
-        # By numbers: what launches, the function on the GPU, and what Triton wants to know of it.
-        self._kept: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}
+        # By numbers: what launches, the function on the GPU, what Triton wants to know of it, and
+        # what holds its hooks and its driver.
+        self._kept: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._last: tuple[Any, ...] = ()
         _launchers.add(self)
 
@@ -113,24 +114,27 @@ class Launcher:
         """Launch; a grid without programs launches nothing."""
         if 0 in grid:
             return
-        if self._kept:
-            numbers = self._numbers(args)
-            kept = self._kept.get(numbers)
-            if kept is not None:
-                addresses = tuple(map(_address, self._tensors(args)))
-                driver = _driver().active
-                if not (
-                    reduce(or_, addresses, 0) & _ALIGNED
-                    or driver.get_current_device() != self._index
-                    or _is_watched(self.kernel)
-                ):
-                    launch, function, metadata = kept
-                    launch(
-                        *grid, *_ONES[len(grid)], driver.get_current_stream(self._index),
-                        function, metadata, None, None, None,
-                        *self._together(addresses + numbers), *self._last,
-                    )  # fmt: skip
-                    return
+        numbers = self._numbers(args)
+        kept = self._kept.get(numbers)
+        if kept is not None:
+            launch, function, metadata, hooks, drivers = kept
+            addresses = tuple(map(_address, self._tensors(args)))
+            driver, index = drivers.active, self._index
+            enter, leave = hooks.launch_enter_hook, hooks.launch_exit_hook
+            if not (
+                reduce(or_, addresses) & _ALIGNED
+                or driver.get_current_device() != index
+                # A hook is None or a function; since 3.5 a chain of functions, which may be empty.
+                or (enter is not None and getattr(enter, "calls", True))
+                or (leave is not None and getattr(leave, "calls", True))
+                or self.kernel.pre_run_hooks
+            ):
+                launch(
+                    *grid, *_ONES[len(grid)], driver.get_current_stream(index),
+                    function, metadata, None, None, None,
+                    *self._together(addresses + numbers), *self._last,
+                )  # fmt: skip
+                return
         found = self._by_triton(grid, args)
         if found is not None and _knows(self.kernel):
             self._keep(found, args)
@@ -155,7 +159,7 @@ class Launcher:
         """
         places = [i for i, x in enumerate(args) if isinstance(x, Tensor)]
         others = [i for i, x in enumerate(args) if not isinstance(x, Tensor)]
-        if any(args[i].data_ptr() & _ALIGNED for i in places):
+        if not places or any(args[i].data_ptr() & _ALIGNED for i in places):
             return
         if not self._kept:
             order = [*places, *others]
@@ -165,7 +169,10 @@ class Launcher:
             self._last = tuple(self.constants.get(x.name, x.default) for x in rest)
         if len(self._kept) >= _MOST:
             self._kept.clear()
-        self._kept[self._numbers(args)] = found.run, found.function, found.packed_metadata
+        hooks = import_module("triton.knobs").runtime
+        drivers = import_module("triton.runtime.driver").driver
+        kept = found.run, found.function, found.packed_metadata, hooks, drivers
+        self._kept[self._numbers(args)] = kept
 
     def forget(self) -> None:
         """Leave the next launch to Triton."""
@@ -190,34 +197,10 @@ def _picker(places: list[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
     return cast("Callable[[tuple[Any, ...]], tuple[Any, ...]]", itemgetter(*places))
 
 
-@cache
-def _driver() -> Any:
-    """Has `active`, by which Triton talks to CUDA."""
-    return import_module("triton.runtime.driver").driver
-
-
 def _knows(kernel: Any) -> bool:
     """Whether Triton launches this kernel as `Launcher` does: compiled, by a version we know."""
     made_by = import_module("triton.runtime.jit").JITFunction
     return isinstance(kernel, made_by) and _OLDEST <= _version(import_module("triton")) <= _NEWEST
-
-
-@cache
-def _knobs() -> Any:
-    """Holds the hooks of launches."""
-    return import_module("triton.knobs").runtime
-
-
-def _is_watched(kernel: Any) -> bool:
-    """Whether somebody has asked to be told of the launches of a kernel."""
-    knobs = _knobs()
-    enter, leave = knobs.launch_enter_hook, knobs.launch_exit_hook
-    # A hook is None or a function; since 3.5 it is a chain of functions, which may be empty.
-    return bool(
-        (enter is not None and getattr(enter, "calls", True))
-        or (leave is not None and getattr(leave, "calls", True))
-        or kernel.pre_run_hooks
-    )
 
 
 def run(

@@ -141,13 +141,13 @@ def _forward(
 
     The image table is not returned, but None, if it is given.
     """
-    from gendr.rendering.backends.triton import shared_kernels as shared
-
     recipe, size = plan.recipe, plan.size
     made = None
     if images is None or recipe.kind == "mean":
         images = made = image_table(plan.text, table, cutoff)
     if recipe.kind == "mean":
+        from gendr.rendering.backends.triton import shared_kernels as shared
+
         there = tiles.per_image(corners[:, 0, 0] < shared.ABSENT.value, plan.offsets)
         images[:, shared.FAMILY_P.value] = there.clamp(min=1).to(images).reciprocal()
     corners, empty, index = corners.contiguous(), corners.new_empty, plan.index
@@ -224,8 +224,6 @@ def _gradients(
     plan: Plan, grad: Tensor, drawn: Sequence[Tensor], with_table: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Gradients of the corners [T, N, 2] and, if wanted, of the table [B, columns]."""
-    from gendr.rendering.backends.triton import shared_kernels as shared
-
     corners, alpha, rest, ties, edges, boxes, images = drawn
     grad, height, width = grad.contiguous(), plan.size.height, plan.size.width
     given = edges, plan.index, images, boxes, alpha, rest, ties, grad
@@ -247,6 +245,8 @@ def _gradients(
         return grad_corners, None
     scalars = tiles.sum_per_image(grad_scalars, list(plan.offsets))
     if "p" in plan.recipe.columns:
+        from gendr.rendering.backends.triton import shared_kernels as shared
+
         scalars[:, shared.GRAD_LAST.value] -= _through_totals(grad, Drawn(*drawn), plan.recipe)
     return grad_corners, plan.recipe.in_columns(scalars)
 

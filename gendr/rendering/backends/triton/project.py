@@ -129,11 +129,11 @@ class Watch:
         Raises:
             ValueError: for NaN or inf in an earlier call.
         """
-        from gendr.rendering.backends.triton import project_kernels as kernels
-
         bits = self._later.read()
         if bits is None or not bits[0]:
             return
+        from gendr.rendering.backends.triton import project_kernels as kernels
+
         self.found.zero_()
         vertices = bits[0] & kernels.BAD_VERTICES.value
         raise ValueError(
