@@ -24,6 +24,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 from gendr import cli
@@ -52,6 +53,8 @@ def make_options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--steps", type=count(1), default=20_000, metavar="N", help="Adam steps")
     parser.add_argument("--batch", type=count(2), default=64, metavar="N", help="shapes a step")
+    parser.add_argument("--lr", type=float, default=1e-4, metavar="X", help="of Adam")
+    parser.add_argument("--threads", type=count(1), metavar="N", help="on the CPU")
     parser.add_argument(
         "--views", type=int, choices=range(1, VIEWS + 1), default=VIEWS, metavar="N",
         help="from which each test shape is predicted (default: all 24)",
@@ -98,7 +101,8 @@ def train(args: argparse.Namespace, choice: Choice) -> Path | None:
     words = ["train", "reconstruction", "--data", args.data, "-o", out, "--dist", choice.dist]
     words += ["--tconorm", choice.tconorm, "--scale", choice.scale, "--encoder", choice.encoder]
     words += ["--steps", args.steps, "--batch", args.batch, "--seed", args.seed]
-    words += ["--device", args.device]
+    words += ["--device", args.device, "--lr", args.lr]
+    words += ["--threads", args.threads] if args.threads else []
     words += ["--classes", *args.classes] if args.classes else []
     words += ["--resume"] if (out / "checkpoint.pt").is_file() else []
     status = cli.main([str(word) for word in words])
@@ -113,7 +117,7 @@ def _check_same(path: Path, args: argparse.Namespace, choice: Choice) -> None:
     """Refuse a finished training of other settings, which would spoil the comparison."""
     metrics = json.loads(path.read_text())
     wanted = {name: getattr(args, name) for name in ("steps", "batch", "seed")}
-    for name, now in {**wanted, "scale": choice.scale}.items():
+    for name, now in {**wanted, "learning_rate": args.lr, "scale": choice.scale}.items():
         then = metrics["settings"][name]
         if then != now:
             raise ValueError(
@@ -151,14 +155,37 @@ def table(rows: dict[str, Row], trained_on: dict[str, int]) -> str:
             f"{s.iou:.4f}" + ("" if math.isnan(s.error) else f" ± {s.error:.4f}")
             for s in row.scores
         ]
-        mean = sum(s.iou for s in row.scores) / len(row.scores)
-        lines.append([name, *cells, f"{mean:.4f}", f"{row.steps}", f"{row.seconds / 60:.1f}"])
+        total = mean(s.iou for s in row.scores)
+        lines.append([name, *cells, f"{total:.4f}", f"{row.steps}", f"{row.seconds / 60:.1f}"])
     # The same for all methods: shapes of the training and of the test split.
     counts = [f"{trained_on[s.name]} + {s.shapes}" for s in first]
     total = f"{sum(trained_on[s.name] for s in first)} + {sum(s.shapes for s in first)}"
     lines.append(["shapes: train + test", *counts, total, "", ""])
     text = [f"| {' | '.join(cells)} |" for cells in (head, *lines)]
     return "\n".join([text[0], "| --- |" + " ---: |" * (len(head) - 1), *text[1:]]) + "\n"
+
+
+def gains(rows: dict[str, Row]) -> str:
+    """By how much each method is better than the baseline, with the standard error over shapes.
+
+    The error is that of the differences of the same shapes, which is smaller than that of two
+    means: what is hard for one method is hard for another.
+    """
+    base = rows[BASELINE].scores
+    lines = [
+        f"| above the {BASELINE} | {' | '.join(s.name for s in base)} |",
+        "| --- |" + " ---: |" * len(base),
+    ]
+    for name, row in rows.items():
+        if name == BASELINE:
+            continue
+        cells = []
+        for score, other in zip(row.scores, base, strict=True):
+            by = [a - b for a, b in zip(score.each, other.each, strict=True)]
+            error = f" ± {stdev(by) / math.sqrt(len(by)):.4f}" if len(by) > 1 else ""
+            cells.append(f"{mean(by):+.4f}{error}")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -182,6 +209,8 @@ def run(args: argparse.Namespace) -> int:
         scores = evaluate(load_model(folder / "checkpoint.pt", device), test, views=views)
         rows[choice.name] = Row(scores, metrics["steps"], metrics["seconds"])
         text = table(rows, metrics["classes"])
+        if BASELINE in rows and len(rows) > 1:
+            text += "\n" + gains(rows)
         write_whole(out / "table.md", text.encode())
         plain = {"trained_on": metrics["classes"], "rows": _plain(rows)}
         write_whole(out / "table.json", (json.dumps(plain, indent=1) + "\n").encode())

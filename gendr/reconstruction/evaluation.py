@@ -31,12 +31,14 @@ class ClassScore(NamedTuple):
         iou: mean over shapes and views.
         error: standard error of that mean over shapes, NaN for a single one.
         shapes: how many.
+        each: the 3D IoU of each shape, mean over its views, in the order of the data.
     """
 
     name: str
     iou: float
     error: float
     shapes: int
+    each: tuple[float, ...] = ()
 
 
 def voxel_iou(meshes: Mesh, voxels: Tensor) -> Tensor:
@@ -92,4 +94,4 @@ def evaluate(
 def _score(name: str, each: Tensor) -> ClassScore:
     count = len(each)
     error = float(each.std()) / math.sqrt(count) if count > 1 else math.nan
-    return ClassScore(name, float(each.mean()), error, count)
+    return ClassScore(name, float(each.mean()), error, count, tuple(each.tolist()))
