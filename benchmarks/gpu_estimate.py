@@ -25,7 +25,7 @@ import datetime
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -36,52 +36,18 @@ import machine_code
 import numpy as np
 import torch
 import triton_programs
-from host_time import FAR, INSTANCES, NEAR, Instance, counted, host_seconds, in_tree, table
 from host_time import Step as HostStep
+from host_time import counted, host_seconds, in_tree, table
 from machine_code import Assumptions
 from pretend_gpu import Launch
+from scenes import FAR, INSTANCES, NEAR, SETUPS, Instance, Setup
 
 import gendr
-from gendr.mesh import cube_sphere, icosphere
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.geometry import project_faces
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 REPEAT = 100  # steps that host time is the least of
-
-
-# -- what is rendered
-
-
-def _with_wall(faces: gendr.Mesh) -> gendr.Mesh:
-    """And one triangle that fills the screen, behind."""
-    wall = torch.tensor([[-9.0, -9.0, 1.0], [9.0, -9.0, 1.0], [0.0, 9.0, 1.0]])
-    rotation = gendr.look_at(2.732, 30.0, 0.0).rotation[0]  # world to camera
-    vertices = torch.cat([faces.vertices, wall @ rotation])
-    corners = torch.arange(3) + len(faces.vertices)
-    return gendr.Mesh(vertices, torch.cat([faces.faces, corners[None]]))
-
-
-@dataclass(frozen=True)
-class Setup:
-    """A mesh, views of it, and the size of an image."""
-
-    name: str
-    mesh: Callable[[], gendr.Mesh]
-    views: int
-    size: int
-    target_ms: float | None = None
-
-
-SETUPS = (
-    Setup("24 × 64², 1,280 faces", lambda: icosphere(3).scaled(0.5), 24, 64, 0.6),
-    Setup("1024², 40,368 faces", lambda: cube_sphere(58).scaled(0.5), 1, 1024, 3.0),
-    Setup(
-        "1024², 5,120 faces and one that fills it",
-        lambda: _with_wall(icosphere(4).scaled(0.5)), 1, 1024,
-    ),
-    Setup("64², 80,688 faces", lambda: cube_sphere(82).scaled(0.5), 1, 64),
-)  # fmt: skip
 
 
 # -- what is found
@@ -205,7 +171,7 @@ def kept_pairs(setup: Setup, instance: Instance) -> int:
     step = HostStep(setup.mesh(), setup.views, setup.size, instance, pretended=False)
     renderer, mesh, camera = step.renderer, step.mesh, step.camera
     faces, _ = project_faces(mesh, camera, NEAR, FAR)
-    number = float(torch.as_tensor(step.options.get("scale", renderer.scale)))
+    number = float(torch.as_tensor(renderer.scale if step.scale is None else step.scale))
     scale = torch.full((setup.views,), number)
     radius = renderer.dist.radius(scale, renderer.cutoff)
     runs = choose("cpu", faces.corners).pairs(faces, renderer.size, radius, 4_000_000)

@@ -21,7 +21,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,40 +28,18 @@ from unittest import mock
 os.environ["TRITON_INTERPRET"] = "0"  # before the first import of Triton
 
 import pretend_gpu
+import scenes
 import torch
 from pretend_gpu import Launch, Record
-from torch import Tensor
+from scenes import INSTANCES, Instance, Setup
 
 import gendr
 
 PROFILED = 20  # steps
 WARM = 2  # steps before the one that is looked at
-NEAR, FAR = 1.0, 100.0
 
 
-@dataclass(frozen=True)
-class Instance:
-    """A renderer.
-
-    Attributes:
-        name: for tables.
-        options: of `gendr.Renderer`, without the size of the image.
-        scheduled: whether every call is given a scale, the one that gendr suggests; else it is the
-            renderer's own.
-    """
-
-    name: str
-    options: dict[str, Any]
-    scheduled: bool = False
-
-
-INSTANCES = (
-    Instance("default", {"near": NEAR, "far": FAR}),
-    Instance("README", {"dist": "logistic", "cutoff": 1e-3}, scheduled=True),
-)
-
-
-class Step:
+class Step(scenes.Step):
     """Forward and backward of a renderer: what is counted and timed.
 
     Args:
@@ -76,33 +53,16 @@ class Step:
     def __init__(
         self, mesh: gendr.Mesh, views: int, size: int, instance: Instance, pretended: bool
     ) -> None:
-        camera = gendr.look_at(2.732, 30.0, torch.arange(views) * 360.0 / views)
-        self.options: dict[str, float] = {}
-        if instance.scheduled:
-            dist = instance.options["dist"]
-            self.options["scale"] = gendr.suggest_scale(mesh, camera, size, dist)
-        self.renderer = gendr.Renderer(size, backend="triton", **instance.options)
-        grad = torch.ones(views, size, size)
-        vertices = mesh.vertices.clone()
-        if pretended:
-            device = pretend_gpu.device()
-            with pretend_gpu.recorded():
-                mesh, camera = mesh.to(device), camera.to(device)
-            grad, vertices = pretend_gpu.upload(grad), pretend_gpu.upload(vertices)
-            for name, x in self.renderer.named_parameters():
-                setattr(self.renderer, name, torch.nn.Parameter(pretend_gpu.upload(x)))
-        self.mesh, self.camera, self.grad = mesh, camera, grad
-        self.vertices = vertices.requires_grad_()
-
-    def alpha(self) -> Tensor:
-        """Forward."""
-        mesh = self.mesh.with_vertices(self.vertices)
-        return self.renderer(mesh, self.camera, **self.options).alpha
-
-    def __call__(self) -> None:
-        """Forward and backward."""
-        self.vertices.grad = None
-        self.alpha().backward(self.grad)
+        super().__init__(Setup("", lambda: mesh, views, size), instance, "cpu")
+        if not pretended:
+            return
+        device = pretend_gpu.device()
+        with pretend_gpu.recorded():
+            self.mesh, self.camera = self.mesh.to(device), self.camera.to(device)
+        self.grad = pretend_gpu.upload(self.grad)
+        self.vertices = pretend_gpu.upload(self.vertices).requires_grad_()
+        for name, x in self.renderer.named_parameters():
+            setattr(self.renderer, name, torch.nn.Parameter(pretend_gpu.upload(x)))
 
 
 def counted(
@@ -123,12 +83,20 @@ def counted(
     return record
 
 
+def _tiny(views: int, instance: Instance) -> Step:
+    """A step on the CPU that launches what a step of the scene launches.
+
+    Of 24 views it has 7,680 faces: enough for one program to each in the backward pass.
+    """
+    return Step(gendr.mesh.icosphere(2).scaled(0.5), views, 8, instance, pretended=False)
+
+
 def host_seconds(views: int, instance: Instance, repeat: int) -> float:
     """Seconds of a step on tiny tensors of the CPU, the driver left out.
 
     The least processor time of all repetitions: what else the machine does is left out too.
     """
-    step = Step(gendr.mesh.icosphere(0).scaled(0.5), views, 8, instance, pretended=False)
+    step = _tiny(views, instance)
     times = []
     with pretend_gpu.triton_forced(), pretend_gpu.driver_replaced():
         for _ in range(WARM):
@@ -144,7 +112,7 @@ def triton_seconds(views: int, instance: Instance, repeat: int) -> float:
     """Of these, seconds that Triton's own Python takes for all launches of a step."""
     from triton.runtime.jit import JITFunction
 
-    step = Step(gendr.mesh.icosphere(0).scaled(0.5), views, 8, instance, pretended=False)
+    step = _tiny(views, instance)
     spent, times, run = [0.0], [], JITFunction.run
 
     def timed(self: Any, *args: Any, **options: Any) -> Any:
@@ -179,7 +147,7 @@ def addition_seconds() -> float:
 
 def profiled(views: int, instance: Instance, lines: int) -> str:
     """The functions of gendr that take longest, by what they call too; with the profiler's cost."""
-    step = Step(gendr.mesh.icosphere(0).scaled(0.5), views, 8, instance, pretended=False)
+    step = _tiny(views, instance)
     profile = cProfile.Profile(time.process_time)  # of this process, whatever else runs
     with pretend_gpu.triton_forced(), pretend_gpu.driver_replaced():
         for _ in range(WARM):

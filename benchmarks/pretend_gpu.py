@@ -18,6 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any
 from unittest import mock
@@ -329,6 +330,10 @@ def _numel(x: Any) -> int:
     return sum(found)
 
 
+def _answer(answer: Any, *_: Any) -> Any:
+    return answer
+
+
 @contextlib.contextmanager
 def triton_forced() -> Generator[None]:
     """Within it the Triton backend says that it is usable, and serves every tensor."""
@@ -336,10 +341,11 @@ def triton_forced() -> Generator[None]:
     with contextlib.ExitStack() as stack:
         for name, module in list(sys.modules.items()):
             if name.startswith("gendr.") and "triton" in name:
-                if hasattr(module, "available"):
-                    stack.enter_context(mock.patch.object(module, "available", return_value=None))
-                if hasattr(module, "supports"):
-                    stack.enter_context(mock.patch.object(module, "supports", return_value=True))
+                # Plain functions: a mock takes as long as a launch when it is called.
+                for function, answer in (("available", None), ("supports", True)):
+                    if hasattr(module, function):
+                        replacement = partial(_answer, answer)
+                        stack.enter_context(mock.patch.object(module, function, replacement))
         yield
 
 
@@ -356,11 +362,25 @@ def launches_replaced(replacement: Callable[[Launch], None]) -> Generator[None]:
         _, backward = _where()
         replacement(Launch(self, tuple(int(n) for n in grid), given, named, backward))
 
+    _launch_anew()
     with (
         mock.patch.object(JITFunction, "run", run),
         mock.patch.object(torch.cuda, "device", return_value=contextlib.nullcontext()),
     ):
         yield
+
+
+def _fit_little(room: Any, *_: int) -> None:
+    """The least that lists get, and no extra programs."""
+    room.entries, room.segments = min(room.most, 1 << 12), 0
+
+
+def _launch_anew() -> None:
+    """Have Triton launch every kernel first: no launcher knows what is compiled."""
+    with contextlib.suppress(ImportError):  # a checkout from before there were launchers
+        from gendr._runtime.triton.launch import forget_launches
+
+        forget_launches()
 
 
 class _Driver:
@@ -410,7 +430,10 @@ def driver_replaced() -> Generator[None]:
     with contextlib.suppress(ImportError):  # a checkout from before there was such a thing
         from gendr._runtime.later import Later
 
-        stack.enter_context(mock.patch.object(Later, "read", return_value=None))
+        stack.enter_context(mock.patch.object(Later, "read", partial(_answer, None)))
+        from gendr.rendering.backends.triton import capacity
+
+        stack.enter_context(mock.patch.object(capacity.Room, "fit", _fit_little))
     with (
         stack,
         mock.patch.object(driver, "_active", _Driver()),
@@ -418,9 +441,11 @@ def driver_replaced() -> Generator[None]:
         mock.patch.object(Tensor, "is_cuda", True),  # the host takes the paths of a GPU
         mock.patch.object(torch.cuda, "device", return_value=contextlib.nullcontext()),
     ):
+        _launch_anew()
         try:
             yield
         finally:
+            _launch_anew()
             for kernel in seen:
                 kernel.device_caches.clear()
 

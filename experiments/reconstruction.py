@@ -1,13 +1,14 @@
 """Compare renderers by the reconstructions of networks that they taught.
 
     python experiments/reconstruction.py --data data -o reconstruction --steps 20000
-    python experiments/reconstruction.py --data data --renderers uniform/probabilistic
+    python experiments/reconstruction.py --data data --renderers uniform/max cauchy/einstein@0.1px
 
-Each renderer, written DIST/TCONORM, trains one network in a folder of its own, and so does the
-baseline, one mesh for all images. The same command goes on after an interruption; with another
+Each renderer, written DIST/TCONORM or DIST/TCONORM@SCALE, trains one network in a folder of its
+own, and so does the baseline, one mesh for all images. Laws need scales of their own: the same
+number softens edges by more or less. The same command goes on after an interruption; with another
 list of renderers it trains those that are missing. It writes, to the folder -o,
 
-    table.md           3D IoU of the test split by class, in percent, with standard errors
+    table.md           3D IoU of the test split by class with standard errors, time, shapes
     table.json         the same with all digits
     NAME/checkpoint.pt, NAME/metrics.json    of each training, see `gendr train --help`
 
@@ -23,6 +24,8 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, NamedTuple
 
 from gendr import cli
 from gendr._runtime.command_line import INTERRUPTED, count
@@ -42,11 +45,16 @@ def make_options() -> argparse.ArgumentParser:
     parser.add_argument("--data", required=True, type=Path, metavar="FOLDER", help="data set")
     parser.add_argument("--classes", nargs="+", metavar="CLASS", help="default: all in the folder")
     parser.add_argument(
-        "--renderers", nargs="+", default=RENDERERS, metavar="DIST/TCONORM", help="to compare"
+        "--renderers", nargs="+", default=RENDERERS, metavar="DIST/TCONORM[@SCALE]",
+        help="to compare",
+    )  # fmt: skip
+    parser.add_argument(
+        "--scale", default="0.5px", help="of renderers without one of their own (default: 0.5px)"
     )
-    parser.add_argument("--scale", default="0.5px", help="of all renderers (default: 0.5px)")
     parser.add_argument("--steps", type=count(1), default=20_000, metavar="N", help="Adam steps")
     parser.add_argument("--batch", type=count(2), default=64, metavar="N", help="shapes a step")
+    parser.add_argument("--lr", type=float, default=1e-4, metavar="X", help="of Adam")
+    parser.add_argument("--threads", type=count(1), metavar="N", help="on the CPU")
     parser.add_argument(
         "--views", type=int, choices=range(1, VIEWS + 1), default=VIEWS, metavar="N",
         help="from which each test shape is predicted (default: all 24)",
@@ -58,37 +66,59 @@ def make_options() -> argparse.ArgumentParser:
     return parser
 
 
-def train(args: argparse.Namespace, name: str) -> Path | None:
-    """Train one network, as far as that is not done; its checkpoint, None if interrupted.
+class Choice(NamedTuple):
+    """A renderer to compare, as it was written, or the baseline."""
+
+    name: str
+    dist: str
+    tconorm: str
+    scale: str
+    encoder: str = "published"
+
+    @classmethod
+    def parse(cls, text: str, scale: str) -> Choice:
+        """The parts of DIST/TCONORM@SCALE, of which the last two may be missing."""
+        renderer, _, own = text.partition("@")
+        dist, _, tconorm = renderer.partition("/")
+        return cls(text, dist, tconorm or "probabilistic", own or scale)
+
+    @property
+    def folder(self) -> str:
+        """Where its training is, within the folder of the results."""
+        return re.sub(r"[^\w.=-]+", "-", self.name).strip("-")
+
+
+def train(args: argparse.Namespace, choice: Choice) -> Path | None:
+    """Train one network, as far as that is not done; its folder, None if interrupted.
 
     Raises:
         ValueError: if it cannot be trained; the reason is on stderr.
     """
-    out = args.output / re.sub(r"[^\w.=-]+", "-", name).strip("-")
+    out = args.output / choice.folder
     if (out / "metrics.json").is_file():
-        _check_same(out / "metrics.json", args)
-        return out / "checkpoint.pt"
-    baseline = name == BASELINE
-    dist, _, tconorm = (RENDERERS[0] if baseline else name).partition("/")
-    words = ["train", "reconstruction", "--data", args.data, "-o", out, "--dist", dist]
-    words += ["--tconorm", tconorm or "probabilistic", "--scale", args.scale]
+        _check_same(out / "metrics.json", args, choice)
+        return out
+    words = ["train", "reconstruction", "--data", args.data, "-o", out, "--dist", choice.dist]
+    words += ["--tconorm", choice.tconorm, "--scale", choice.scale, "--encoder", choice.encoder]
     words += ["--steps", args.steps, "--batch", args.batch, "--seed", args.seed]
-    words += ["--device", args.device, "--encoder", "none" if baseline else "published"]
+    words += ["--device", args.device, "--lr", args.lr]
+    words += ["--threads", args.threads] if args.threads else []
     words += ["--classes", *args.classes] if args.classes else []
     words += ["--resume"] if (out / "checkpoint.pt").is_file() else []
     status = cli.main([str(word) for word in words])
     if status == INTERRUPTED:
         return None
     if status:
-        raise ValueError(f"{name} was not trained; see the line above")
-    return out / "checkpoint.pt"
+        raise ValueError(f"{choice.name} was not trained; see the line above")
+    return out
 
 
-def _check_same(path: Path, args: argparse.Namespace) -> None:
+def _check_same(path: Path, args: argparse.Namespace, choice: Choice) -> None:
     """Refuse a finished training of other settings, which would spoil the comparison."""
     metrics = json.loads(path.read_text())
-    for name in ("steps", "batch", "seed", "scale"):
-        then, now = metrics["settings"][name], getattr(args, name)
+    wanted = {name: getattr(args, name) for name in ("steps", "batch", "seed")}
+    for name, now in {**wanted, "learning_rate": args.lr, "scale": choice.scale}.items():
+        then = metrics["settings"][name]
         if then != now:
             raise ValueError(
                 f"{path.parent} was trained with {name} = {then!r}, not {now!r}; choose another "
@@ -102,17 +132,59 @@ def _check_same(path: Path, args: argparse.Namespace) -> None:
         )
 
 
-def table(rows: dict[str, list[ClassScore]]) -> str:
-    """Renderers below each other, classes beside each other, the mean at the end; in percent."""
-    names = [score.name for score in next(iter(rows.values()))]
-    lines = [f"| renderer | {' | '.join(names)} | mean |", "| --- |" + " ---: |" * (len(names) + 1)]
-    for row, scores in rows.items():
+class Row(NamedTuple):
+    """What a training came to."""
+
+    scores: list[ClassScore]
+    steps: int
+    seconds: float
+
+
+def table(rows: dict[str, Row], trained_on: dict[str, int]) -> str:
+    """Methods below each other, classes beside each other, the mean behind them, as table 5.4.
+
+    Args:
+        rows: by the name of the method.
+        trained_on: the number of shapes of each class that networks were trained on.
+    """
+    first = next(iter(rows.values())).scores
+    head = ["method", *(score.name for score in first), "mean", "steps", "minutes"]
+    lines = []
+    for name, row in rows.items():
         cells = [
-            f"{100 * s.iou:.2f}" + ("" if math.isnan(s.error) else f" ± {100 * s.error:.2f}")
-            for s in scores
+            f"{s.iou:.4f}" + ("" if math.isnan(s.error) else f" ± {s.error:.4f}")
+            for s in row.scores
         ]
-        mean = sum(s.iou for s in scores) / len(scores)
-        lines.append(f"| {row} | {' | '.join(cells)} | {100 * mean:.2f} |")
+        total = mean(s.iou for s in row.scores)
+        lines.append([name, *cells, f"{total:.4f}", f"{row.steps}", f"{row.seconds / 60:.1f}"])
+    # The same for all methods: shapes of the training and of the test split.
+    counts = [f"{trained_on[s.name]} + {s.shapes}" for s in first]
+    total = f"{sum(trained_on[s.name] for s in first)} + {sum(s.shapes for s in first)}"
+    lines.append(["shapes: train + test", *counts, total, "", ""])
+    text = [f"| {' | '.join(cells)} |" for cells in (head, *lines)]
+    return "\n".join([text[0], "| --- |" + " ---: |" * (len(head) - 1), *text[1:]]) + "\n"
+
+
+def gains(rows: dict[str, Row]) -> str:
+    """By how much each method is better than the baseline, with the standard error over shapes.
+
+    The error is that of the differences of the same shapes, which is smaller than that of two
+    means: what is hard for one method is hard for another.
+    """
+    base = rows[BASELINE].scores
+    lines = [
+        f"| above the {BASELINE} | {' | '.join(s.name for s in base)} |",
+        "| --- |" + " ---: |" * len(base),
+    ]
+    for name, row in rows.items():
+        if name == BASELINE:
+            continue
+        cells = []
+        for score, other in zip(row.scores, base, strict=True):
+            by = [a - b for a, b in zip(score.each, other.each, strict=True)]
+            error = f" ± {stdev(by) / math.sqrt(len(by)):.4f}" if len(by) > 1 else ""
+            cells.append(f"{mean(by):+.4f}{error}")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -121,22 +193,43 @@ def run(args: argparse.Namespace) -> int:
     device, out = script.device_of(args), script.output_folder(args)
     test = ShapeNetRenderings(args.data, args.classes, "test")
     views = [i * VIEWS // args.views for i in range(args.views)]
-    rows: dict[str, list[ClassScore]] = {}
+    choices = [Choice.parse(text, args.scale) for text in args.renderers]
+    if not args.no_baseline:
+        first = Choice.parse(RENDERERS[0], args.scale)
+        choices.insert(0, first._replace(name=BASELINE, encoder="none"))
+    if twice := {c.folder for c in choices if [d.folder for d in choices].count(c.folder) > 1}:
+        raise ValueError(f"two renderers would train in the same folder {min(twice)}")
+    rows: dict[str, Row] = {}
     text = ""
-    for name in [*([] if args.no_baseline else [BASELINE]), *args.renderers]:
-        checkpoint = train(args, name)
-        if checkpoint is None:
+    for choice in choices:
+        folder = train(args, choice)
+        if folder is None:
             return INTERRUPTED
-        rows[name] = evaluate(load_model(checkpoint, device), test, views=views)
-        text = table(rows)
+        metrics = json.loads((folder / "metrics.json").read_text())
+        scores = evaluate(load_model(folder / "checkpoint.pt", device), test, views=views)
+        rows[choice.name] = Row(scores, metrics["steps"], metrics["seconds"])
+        text = table(rows, metrics["classes"])
+        if BASELINE in rows and len(rows) > 1:
+            text += "\n" + gains(rows)
         write_whole(out / "table.md", text.encode())
-        plain = {
-            row: [{**s._asdict(), "error": None if math.isnan(s.error) else s.error} for s in all_]
-            for row, all_ in rows.items()
-        }
+        plain = {"trained_on": metrics["classes"], "rows": _plain(rows)}
         write_whole(out / "table.json", (json.dumps(plain, indent=1) + "\n").encode())
     sys.stdout.write(text)
     return 0
+
+
+def _plain(rows: dict[str, Row]) -> dict[str, Any]:
+    """The rows as JSON has them, which knows no NaN."""
+    return {
+        name: {
+            **row._asdict(),
+            "scores": [
+                {**s._asdict(), "error": None if math.isnan(s.error) else s.error}
+                for s in row.scores
+            ],
+        }
+        for name, row in rows.items()
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,5 +1,6 @@
 """Options and fixtures shared by all tests."""
 
+import hashlib
 import importlib.util
 import os
 from contextlib import nullcontext
@@ -16,7 +17,9 @@ SEED = "GENDR_TEST_SEED"
 
 
 def pytest_addoption(parser):
-    parser.addoption("--every", action="store_true", help="run all 1242 instances, not a sample")
+    parser.addoption(
+        "--every", action="store_true", help="run all 1242 instances and all cases, not a sample"
+    )
     parser.addoption(
         "--pessimistic",
         action="store_true",
@@ -55,11 +58,11 @@ def _quick_interpreter(request):
         yield
         return
     from gendr.testing.arithmetic import pessimistic_arithmetic
-    from gendr.testing.interpreter import patched_once_per_launch
+    from gendr.testing.interpreter import quick_interpreter
 
     option = request.config.getoption
     worst = pessimistic_arithmetic(option("--seed")) if option("--pessimistic") else nullcontext()
-    with patched_once_per_launch(), worst:
+    with quick_interpreter(), worst:
         yield
 
 
@@ -69,9 +72,35 @@ def seed(request):
     return request.config.getoption("--seed")
 
 
-def pytest_collection_modifyitems(items):
-    """Slow tests start first, so that no worker waits at the end for one of them."""
+def pytest_collection_modifyitems(config, items):
+    """Choose among the cases of `rotating` tests, and let slow tests start first.
+
+    A slow test at the end would leave the other workers without work.
+    """
+    if not config.getoption("--every"):
+        left_out = rotated_out(items, config.getoption("--seed"))
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=list(left_out))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def rotated_out(items, seed):
+    """The cases of tests marked `rotating(n)` that are not among the n-th part which now runs.
+
+    Cases are dealt in an order that their names decide, so that no part has all of one kind; n
+    seeds in a row run every case once.
+    """
+    cases = {}
+    for item in items:
+        mark = item.get_closest_marker("rotating")
+        if mark is not None:
+            test = item.nodeid.partition("[")[0]
+            cases.setdefault((test, mark.args[0]), []).append(item)
+    left_out = set()
+    for (_, parts), dealt in cases.items():
+        dealt.sort(key=lambda item: hashlib.sha256(item.nodeid.encode()).digest())
+        left_out.update(item for k, item in enumerate(dealt) if (k + seed) % parts)
+    return left_out
 
 
 def pytest_generate_tests(metafunc):

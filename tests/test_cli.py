@@ -242,13 +242,18 @@ def test_signals_leave_a_checkpoint(box, tmp_path, number):
         [sys.executable, "-m", "gendr", "fit", str(box), "-o", str(out), *SMALL[:4],
          "--steps", "100000", "--quiet"],
         stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        # Where the tests run in the background of a shell, they and their children ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not (out / "progress.json").exists() and time.monotonic() < deadline:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
-    process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    try:
+        deadline = time.monotonic() + 60
+        while not (out / "progress.json").exists() and time.monotonic() < deadline:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert "Traceback" not in err
     step = json.loads((out / "progress.json").read_text())["step"]

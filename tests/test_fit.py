@@ -132,6 +132,7 @@ def test_fit_is_deterministic_and_leaves_the_global_state_alone():
     assert not torch.equal(first.mesh.vertices, other.mesh.vertices)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("dist", sorted(set(distributions.names()) - {"heaviside"}))
 def test_every_law_can_fit(dist):
     mesh = cube(2)

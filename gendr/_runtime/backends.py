@@ -64,16 +64,17 @@ def choose_from(load: Callable[[str], B], names: tuple[str, ...], name: str, ten
                 )
             continue
         if reason is not None:
-            _warn_once(candidate, reason)
+            warn_once(candidate, reason)
             continue
         return module
     raise RuntimeError(f"no backend serves tensors on {tensor.device}")  # reference serves all
 
 
-def _warn_once(name: str, reason: str) -> None:
-    if name not in _warned:
-        _warned.add(name)
+def warn_once(name: str, reason: str) -> None:
+    """Warn that a backend is not usable here; each backend once in a process."""
+    if name not in warned:
+        warned.add(name)
         warnings.warn(f"{reason}; falling back to a slower backend", RuntimeWarning, stacklevel=5)
 
 
-_warned: set[str] = set()
+warned: set[str] = set()  # names of backends that the user was told about

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from io import BytesIO, FileIO
@@ -15,6 +16,7 @@ Content: TypeAlias = "bytes | Callable[[BinaryIO], object]"
 LOCK = ".gendr-lock"
 # On Windows no other process can read a locked byte, so the locked one lies behind the text.
 LOCKED_BYTE = 1 << 20
+WAIT = 0.02  # seconds between two attempts to get a lock
 
 
 def write_whole(path: Path, content: Content) -> None:
@@ -100,6 +102,33 @@ def writable_folder(folder: Path, option: str = "-o") -> Path:
 
 
 @contextmanager
+def updating(path: Path, patience: float = 60.0) -> Generator[None, None, None]:
+    """Hold the right to read a file, change it and write it; others that want to wait meanwhile.
+
+    The lock is a file beside it, and ends with the process, as that of `locked`. On file systems
+    that have no locks, nothing is locked.
+
+    Args:
+        path: of the file that changes; it need not be there yet.
+        patience: seconds after which waiting ends.
+
+    Raises:
+        ValueError: If the others take longer than that.
+    """
+    end = time.monotonic() + patience
+    while True:
+        try:
+            file = _open_locked(path.with_name(f"{LOCK}-{path.name}"))
+            break
+        except ValueError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(WAIT)
+    with _released(file):
+        yield
+
+
+@contextmanager
 def locked(folder: Path) -> Generator[None, None, None]:
     """Hold the lock of a folder; other processes that ask for it meanwhile are refused.
 
@@ -109,8 +138,14 @@ def locked(folder: Path) -> Generator[None, None, None]:
     Raises:
         ValueError: If another process holds the lock.
     """
-    path = folder / LOCK
-    file = _open_locked(path)
+    with _released(_open_locked(folder / LOCK)):
+        yield
+
+
+@contextmanager
+def _released(file: FileIO) -> Generator[None, None, None]:
+    """Release the lock of an open file, and remove the file, at the end."""
+    path = Path(os.fsdecode(file.name))
     try:
         with suppress(OSError):  # the pid is only for the messages of others
             file.truncate(0)

@@ -18,6 +18,8 @@ NAMED = 20  # skipped shapes that are named; dataset.json has all of them
 def run(args: Namespace) -> int:
     """Run `gendr dataset` with parsed arguments and return the exit status."""
     _check_name(args.name)
+    if args.address and args.executor != "ray":
+        raise ValueError("--address is for --executor ray")
     out = Path(args.output)
     report = make_dataset(
         args.meshes,
@@ -27,6 +29,8 @@ def run(args: Namespace) -> int:
         seed=args.seed,
         up=args.up,
         workers=args.workers,
+        executor=args.executor,
+        address=args.address,
         progress=not args.quiet,
     )
     sheet = out / f"sheet-{report.name}.png"

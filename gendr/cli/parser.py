@@ -61,14 +61,16 @@ examples:
   gendr train reconstruction --data data --classes airplane chair -o out
   gendr train reconstruction --data data --dist "gamma(shape=0.5).reversed" --scale 1px -o out
   gendr train reconstruction ... --resume       the same command: go on after an interruption
+  torchrun --nproc-per-node 4 -m gendr train reconstruction ... --device cuda     on four GPUs
 
 what is written to the output folder:
   checkpoint.pt   all that training needs to go on, and what gendr predict reads
   metrics.json    at the end: settings, steps, seconds, 3D IoU with standard error, versions
-  tensorboard/    curves, if tensorboard is installed
+  tensorboard/    curves and predictions, if tensorboard is installed
 
 Going on gives the weights of a run without interruption, on the CPU bit for bit if the number of
-threads is the same.
+threads is the same. --batch is that of all processes of torchrun together, and --threads that of
+each.
 """
 
 _PREDICT = """\
@@ -391,7 +393,20 @@ def _add_dataset(commands: Any) -> None:
         metavar="AXIS",
         help="which axis is up in the files: x, y or z; the sheet shows whether it is right",
     )
-    parser.add_argument("--workers", type=count(1), default=1, metavar="N", help="processes")
+    parser.add_argument(
+        "--workers",
+        type=count(1),
+        metavar="N",
+        help="processes (default: 1; on a cluster, what it has room for)",
+    )
+    parser.add_argument(
+        "--executor",
+        choices=("local", "ray"),
+        default="local",
+        metavar="NAME",
+        help="local, or ray: a cluster whose machines find MESHES at the same paths",
+    )
+    parser.add_argument("--address", help="of a Ray cluster, such as auto; default: start one here")
     _quiet(parser)
 
 

@@ -7,30 +7,37 @@ import math
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from gendr import visual
-from gendr._runtime.command_line import INTERRUPTED
+from gendr._runtime.command_line import INTERRUPTED, say
 from gendr._runtime.files import locked, write_whole
 from gendr._runtime.threads import num_threads, set_num_threads
-from gendr.cli.common import check_device, check_writable, versions
+from gendr.cli.common import check_writable, versions
 from gendr.reconstruction.evaluation import ClassScore, evaluate
+from gendr.reconstruction.pictures import silhouette_sheet
+from gendr.reconstruction.ranks import Ranks, joined
 from gendr.reconstruction.renderings import VIEWS, ShapeNetRenderings
 from gendr.reconstruction.training import Losses, Training, TrainingSettings
 
 CHECKPOINT, METRICS, CURVES = "checkpoint.pt", "metrics.json", "tensorboard"
 SCALARS_EVERY = 20  # steps
+T = TypeVar("T")
 
 
 def run(args: Namespace) -> int:
     """Run `gendr train reconstruction` with parsed arguments and return the exit status."""
-    device = check_device(args.device)
+    with joined(args.device) as ranks, _threads(args.threads):
+        return _train(args, ranks)
+
+
+def _train(args: Namespace, ranks: Ranks) -> int:
     settings = TrainingSettings(
         dist=args.dist,
         tconorm=args.tconorm,
@@ -47,28 +54,55 @@ def run(args: Namespace) -> int:
     )
     if args.validation_views > VIEWS:
         raise ValueError(f"--validation-views must be at most {VIEWS}")
-    data = ShapeNetRenderings(args.data, args.classes)
+    ranks.share(args.batch)
+    # Compressed files are unpacked by the first process, and found by those beside it.
+    data = _read_first(ranks, lambda: ShapeNetRenderings(args.data, args.classes))
     out = Path(args.output)
+    with _locked(out, args.resume) if ranks.is_first else nullcontext():
+        training = Training(data, settings, ranks.device, ranks)
+        if args.resume:
+            training.load(out / CHECKPOINT)
+        validation = _read_first(ranks, lambda: _validation(args.data, data))
+        session = _Session(args, training, validation, out)
+        with _Stop() as stop, session:
+            finished = session.train(stop)
+        if finished:
+            session.finish()
+        else:
+            session.stopped()
+        # Torchrun ends all processes when one has ended with an error or an interruption.
+        ranks.wait_for_all()
+    return 0 if finished else INTERRUPTED
+
+
+def _read_first(ranks: Ranks, read: Callable[[], T]) -> T:
+    """What is read, by the first process before all others."""
+    if ranks.is_first:
+        found = read()
+        ranks.wait_for_all()
+        return found
+    ranks.wait_for_all()
+    return read()
+
+
+@contextmanager
+def _locked(out: Path, resume: bool) -> Generator[None, None, None]:
+    """Hold the folder of a training that goes on, or begins.
+
+    Raises:
+        ValueError: if there is nothing to go on with, something that would be lost, or another
+            process that trains there.
+    """
     checkpoint = out / CHECKPOINT
-    if args.resume and not checkpoint.is_file():
+    if resume and not checkpoint.is_file():
         raise ValueError(f"--resume: no {CHECKPOINT} in {out}; leave --resume out to start anew")
-    if checkpoint.is_file() and not args.resume:
+    if checkpoint.is_file() and not resume:
         raise ValueError(
             f"{out} holds the {CHECKPOINT} of a training; go on from it with --resume, or choose "
             "another folder with -o"
         )
-    with _threads(args.threads), locked(check_writable(out)):
-        training = Training(data, settings, device)
-        if args.resume:
-            training.load(checkpoint)
-        session = _Session(args, training, _validation(args.data, data), out)
-        with _Stop() as stop, session:
-            finished = session.train(stop)
-        if not finished:
-            session.stopped()
-            return INTERRUPTED
-        session.finish()
-    return 0
+    with locked(check_writable(out)):
+        yield
 
 
 def _validation(folder: str, data: ShapeNetRenderings) -> ShapeNetRenderings | None:
@@ -134,12 +168,13 @@ class _Session:
         from tqdm import tqdm
 
         self.args, self.training, self.validation, self.out = args, training, validation, out
-        self.quiet = args.quiet
+        self.first = training.ranks.is_first  # only this process writes and speaks
+        self.quiet = args.quiet or not self.first
         self.views = visual.spread(VIEWS, args.validation_views)
         self.recent: list[Losses] = []
         self.scores: list[ClassScore] | None = None
         self.saved_step = training.steps_done
-        self.curves = _curves(out / CURVES, training.steps_done)
+        self.curves = _Curves(out / CURVES if self.first else None, training.steps_done)
         self.bar = tqdm(
             total=training.settings.steps,
             initial=training.steps_done,
@@ -153,8 +188,7 @@ class _Session:
 
     def __exit__(self, *_: object) -> None:
         self.bar.close()
-        if self.curves is not None:
-            self.curves.close()
+        self.curves.close()
 
     def train(self, stop: _Stop) -> bool:
         """Take the steps that are left; False if a signal ended it before. Both leave a checkpoint.
@@ -163,17 +197,24 @@ class _Session:
             ValueError: if the loss is no longer finite; the last checkpoint stands.
         """
         training, last = self.training, self.training.settings.steps
+        # Several processes wait for each other, so that none may leave the others alone in it.
+        alone = training.ranks.size == 1
         try:
-            while training.steps_done < last and not stop.asked:
+            # Of several processes, all stop after the same step.
+            while training.steps_done < last and not training.ranks.any(stop.asked):
                 self._note(training.step())
                 done = training.steps_done
                 if done % self.args.save_every == 0 or done == last:
                     self._save()
                 if done % self.args.validate_every == 0 and done < last:
-                    stop.at_once = True
+                    if not alone and self.saved_step != done:
+                        self._save()  # torchrun kills what does not end soon after SIGTERM
+                    stop.at_once = alone
                     self._validate()
                     stop.at_once = False
         except KeyboardInterrupt:
+            if not alone:
+                raise
             # Within a step the weights may be half moved; between steps there is no loss in it.
             if not stop.at_once:
                 return False
@@ -181,10 +222,12 @@ class _Session:
             self._save()
         if training.steps_done < last:
             return False
-        stop.at_once = True
+        stop.at_once = alone
         try:
             self._validate()
         except KeyboardInterrupt:
+            if not alone:
+                raise
             return False
         return True
 
@@ -199,10 +242,9 @@ class _Session:
         self.recent.append(losses)
         self.bar.update()
         self.bar.set_postfix(loss=f"{losses.silhouette:.3f}", refresh=False)
-        if self.curves is not None and training.steps_done % SCALARS_EVERY == 0:
-            for name, value in losses._asdict().items():
-                self.curves.add_scalar(f"loss/{name}", value, training.steps_done)
-            self.curves.add_scalar("scale", training.scale, training.steps_done)
+        if training.steps_done % SCALARS_EVERY == 0:
+            values = {f"loss/{name}": value for name, value in losses._asdict().items()}
+            self.curves.add(training.steps_done, {**values, "scale": training.scale})
 
     def _save(self) -> None:
         if self.recent:
@@ -210,7 +252,8 @@ class _Session:
             record = {"step": self.training.steps_done, **Losses(*means)._asdict()}
             self.training.history.append(record)
             self.recent.clear()
-        self.training.save(self.out / CHECKPOINT)
+        if self.first:
+            self.training.save(self.out / CHECKPOINT)
         self.saved_step = self.training.steps_done
 
     def _validate(self) -> None:
@@ -218,20 +261,27 @@ class _Session:
         if self.validation is None:
             return
         scores = evaluate(
-            self.training.model, self.validation, views=self.views, progress=not self.quiet
+            self.training.model,
+            self.validation,
+            views=self.views,
+            progress=not self.quiet,
+            ranks=self.training.ranks,
         )
         step = self.training.steps_done
         self.scores = scores
         self.training.history.append({"step": step, "iou": {s.name: s.iou for s in scores}})
-        if self.curves is not None:
-            for score in scores:
-                self.curves.add_scalar(f"3D IoU/{score.name}", score.iou, step)
+        if self.curves.are_drawn:
+            self.curves.add(step, {f"3D IoU/{score.name}": score.iou for score in scores})
+            sheet = silhouette_sheet(self.training.model, self.validation)
+            self.curves.add_picture(step, "input, prediction, truth", sheet)
         if not self.quiet:
             text = ", ".join(f"{s.name} {s.iou:.3f}" for s in scores)
             self.bar.write(f"step {step}: 3D IoU {text}", file=sys.stderr)
 
     def stopped(self) -> None:
         """Tell the user how to go on."""
+        if not self.first:
+            return
         total = self.training.settings.steps
         if not (self.out / CHECKPOINT).is_file():  # a second Ctrl-C, before the first checkpoint
             sys.stderr.write("gendr: stopped before the first checkpoint; nothing is saved\n")
@@ -243,6 +293,8 @@ class _Session:
 
     def finish(self) -> None:
         """Write metrics.json."""
+        if not self.first:
+            return
         training = self.training
         iou = None
         if self.scores is not None:
@@ -265,6 +317,7 @@ class _Session:
             },
             "validation": None if iou is None else {"views": len(self.views), "classes": iou},
             "device": str(training.device),
+            "processes": training.ranks.size,
             "threads": num_threads(),
             "versions": versions(),
             "history": training.history,
@@ -277,10 +330,57 @@ class _Session:
             )
 
 
-def _curves(folder: Path, step: int) -> Any:
-    """A writer of TensorBoard, or None if it is not installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder), purge_step=step or None)
+class _Curves:
+    """What TensorBoard shows, if it is installed. If it cannot be written, training goes on.
+
+    Args:
+        folder: for its files; None draws nothing.
+        step: the step that training goes on from; what is there of later ones is dropped.
+    """
+
+    def __init__(self, folder: Path | None, step: int) -> None:
+        self._writer: Any = None
+        if folder is None:
+            return
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            return
+        with self._or_none():
+            self._writer = SummaryWriter(str(folder), purge_step=step or None)
+
+    @property
+    def are_drawn(self) -> bool:
+        """Whether anything is written."""
+        return self._writer is not None
+
+    def add(self, step: int, values: dict[str, float]) -> None:
+        """Add a point to each of these curves."""
+        with self._or_none():
+            for name, value in values.items():
+                if self._writer is not None:
+                    self._writer.add_scalar(name, value, step)
+
+    def add_picture(self, step: int, name: str, pixels: torch.Tensor) -> None:
+        """Add a picture, uint8 [3, H, W]."""
+        with self._or_none():
+            if self._writer is not None:
+                self._writer.add_image(name, pixels, step)
+                self._writer.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        with self._or_none():
+            if self._writer is not None:
+                self._writer.close()
+        self._writer = None
+
+    @contextmanager
+    def _or_none(self) -> Generator[None, None, None]:
+        """After an error of the disk, say so and draw no more: checkpoints may still fit."""
+        try:
+            yield
+        except OSError as error:
+            self._writer = None
+            reason = error.strerror or type(error).__name__
+            say("gendr", f"warning: no more curves of this training: {reason}")

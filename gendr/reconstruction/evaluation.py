@@ -17,6 +17,7 @@ from tqdm import tqdm
 from gendr.mesh import Mesh
 from gendr.mesh.voxels import voxelize
 from gendr.reconstruction.model import Reconstructor
+from gendr.reconstruction.ranks import Ranks
 from gendr.reconstruction.renderings import VIEWS, ShapeNetRenderings
 
 __all__ = ["ClassScore", "evaluate", "voxel_iou"]
@@ -30,12 +31,14 @@ class ClassScore(NamedTuple):
         iou: mean over shapes and views.
         error: standard error of that mean over shapes, NaN for a single one.
         shapes: how many.
+        each: the 3D IoU of each shape, mean over its views, in the order of the data.
     """
 
     name: str
     iou: float
     error: float
     shapes: int
+    each: tuple[float, ...] = ()
 
 
 def voxel_iou(meshes: Mesh, voxels: Tensor) -> Tensor:
@@ -61,6 +64,7 @@ def evaluate(
     *,
     views: Sequence[int] | None = None,
     progress: bool = True,
+    ranks: Ranks | None = None,
 ) -> list[ClassScore]:
     """The 3D IoU of a model, by class.
 
@@ -69,22 +73,25 @@ def evaluate(
         data: what it is tried on.
         views: from which the shapes are seen, by default all 24.
         progress: show a bar if it takes more than two seconds.
+        ranks: the processes that share the work; all of them call this, and get the same scores.
     """
+    ranks = ranks or Ranks()
     model.eval()
     device = next(model.parameters()).device
     chosen = torch.tensor(list(range(VIEWS) if views is None else views))
-    scores: list[Tensor] = []
-    shapes = range(len(data))
+    each = torch.zeros(len(data), dtype=torch.float64)
+    shapes = range(ranks.rank, len(data), ranks.size)
     for shape in tqdm(shapes, "3D IoU", delay=2, leave=False, disable=not progress):
         number = torch.tensor([shape])
         images = data.images(number.expand(len(chosen)), chosen)
         meshes = model.mesh(images.to(device))
-        scores.append(voxel_iou(meshes, data.voxels(number)).mean())
-    each, of = torch.stack(scores), data.class_of(torch.arange(len(data)))
+        each[shape] = voxel_iou(meshes, data.voxels(number)).mean()
+    # The others have 0 there, so that a sum changes no digit.
+    each, of = ranks.sum(each), data.class_of(torch.arange(len(data)))
     return [_score(one.name, each[of == k]) for k, one in enumerate(data.classes)]
 
 
 def _score(name: str, each: Tensor) -> ClassScore:
     count = len(each)
     error = float(each.std()) / math.sqrt(count) if count > 1 else math.nan
-    return ClassScore(name, float(each.mean()), error, count)
+    return ClassScore(name, float(each.mean()), error, count, tuple(each.tolist()))

@@ -17,21 +17,24 @@ import os
 import shutil
 import signal
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
 from gendr._runtime.checks import check_choice, check_count
-from gendr._runtime.files import locked, writable_folder, write_whole
+from gendr._runtime.cluster import connect, import_ray
+from gendr._runtime.files import locked, updating, writable_folder, write_whole
 from gendr._runtime.threads import set_num_threads
 from gendr.mesh import Lighting, Mesh
 from gendr.mesh.files.formats import FORMATS
@@ -224,7 +227,9 @@ def make_dataset(
     shares: Sequence[float] = (0.7, 0.1, 0.2),
     seed: int = 0,
     up: str = "y",
-    workers: int = 1,
+    workers: int | None = None,
+    executor: str = "local",
+    address: str | None = None,
     progress: bool = True,
 ) -> DatasetReport:
     """Render and voxelise meshes into one class of a data set that `ShapeNetRenderings` reads.
@@ -236,7 +241,10 @@ def make_dataset(
         shares: of train, val and test.
         seed: of the split.
         up: the axis that is up in the sources: "x", "y" or "z".
-        workers: processes.
+        workers: processes; by default 1, and on a cluster as many as it has room for.
+        executor: "local", or "ray" for a cluster, whose machines find the sources at the same
+            paths; only the caller writes to `out`.
+        address: of the cluster, as `ray.init` takes it; by default one is started here.
         progress: show a bar.
 
     Returns:
@@ -245,8 +253,15 @@ def make_dataset(
     Raises:
         ValueError: if no shape can be used, or the folder is in use or cannot be written to.
         OSError: if the disk is full. What is done stays; the same call goes on with it.
+        ConnectionError: if no cluster answers at the address.
+        RuntimeError: if Ray is not installed.
     """
-    check_count("workers", workers)
+    if workers is not None:
+        check_count("workers", workers)
+    check_choice("executor", executor, ("local", "ray"))
+    if executor == "local" and address is not None:
+        raise ValueError("an address is that of a cluster; give it with executor='ray'")
+    ray = import_ray() if executor == "ray" else None
     check_choice("up", up, tuple(UPRIGHT))
     if len(shares) != len(SPLITS) or min(shares) < 0 or not sum(shares) > 0:
         raise ValueError(f"shares must be three numbers >= 0 (train, val, test), got {shares!r}")
@@ -255,7 +270,11 @@ def make_dataset(
     shape_class = find_class(name, [name])
     parts = writable_folder(folder / PARTIAL / shape_class.id)
     with locked(parts):
-        reasons = dict(_make_parts(shapes, parts, up, workers, progress))
+        if ray is None:
+            work = partial(_in_processes, workers=workers or 1)
+        else:
+            work = partial(_on_cluster, ray=ray, address=address, workers=workers)
+        reasons = dict(_make_parts(shapes, parts, up, work, progress))
         # In the order of the shapes: with several workers they come as they are done.
         skipped = {s.name: reasons[s.name] for s in shapes if s.name in reasons}
         good = [shape for shape in shapes if shape.name not in skipped]
@@ -282,8 +301,16 @@ def _part(parts: Path, shape: Shape, up: str) -> Path:
     return parts / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.npz"
 
 
+Parts = Sequence[tuple[Shape, Path]]  # shapes and the files to make of them
+Reasons = Iterator[tuple[str, str | None]]  # names, and why a shape cannot be used
+
+
 def _make_parts(
-    shapes: Sequence[Shape], parts: Path, up: str, workers: int, progress: bool
+    shapes: Sequence[Shape],
+    parts: Path,
+    up: str,
+    work: Callable[[Parts, str], Reasons],
+    progress: bool,
 ) -> Iterator[tuple[str, str]]:
     """Make the files that are missing; yields name and reason of shapes that cannot be used."""
     todo = [(shape, _part(parts, shape, up)) for shape in shapes]
@@ -291,41 +318,89 @@ def _make_parts(
     bar = tqdm(total=len(shapes), initial=len(shapes) - len(todo), desc="shapes", delay=2,
                disable=not progress)  # fmt: skip
     with bar:
-        if workers == 1 or len(todo) < 2:
-            for shape, path in todo:
-                reason = _make_part(shape, path, up)
-                bar.update()
-                if reason:
-                    yield shape.name, reason
-            return
-        spawn = get_context("spawn")
-        with ProcessPoolExecutor(workers, spawn, initializer=_start_worker) as pool:
-            futures: dict[Future[str | None], Shape] = {
-                pool.submit(_make_part, shape, path, up): shape for shape, path in todo
-            }
-            try:
-                for future in as_completed(futures):
-                    bar.update()
-                    if reason := future.result():
-                        yield futures[future].name, reason
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        for name, reason in work(todo, up) if todo else ():
+            bar.update()
+            if reason:
+                yield name, reason
+
+
+def _in_processes(todo: Parts, up: str, workers: int) -> Reasons:
+    """Make files in processes of this machine."""
+    if workers == 1 or len(todo) < 2:
+        yield from ((shape.name, _make_part(shape, path, up)) for shape, path in todo)
+        return
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(workers, spawn, initializer=_start_worker) as pool:
+        futures: dict[Future[str | None], Shape] = {
+            pool.submit(_make_part, shape, path, up): shape for shape, path in todo
+        }
+        try:
+            for future in as_completed(futures):
+                yield futures[future].name, future.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def _start_worker() -> None:
     """One thread in each process; Ctrl-C is for the process that hands out the work."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _one_thread()
+
+
+def _one_thread() -> None:
     set_num_threads(1)
     torch.set_num_threads(1)
 
 
-def _make_part(shape: Shape, path: Path, up: str) -> str | None:
-    """Write the file of one shape; returns why it cannot be used, None if it can.
+def _on_cluster(
+    todo: Parts, up: str, ray: Any, address: str | None, workers: int | None
+) -> Reasons:
+    """Make files of what the machines of a Ray cluster send back, one core a shape.
 
-    Raises:
-        OSError: if the file cannot be written.
+    A shape whose worker dies three times is one that cannot be used.
     """
+    connect(ray, address, workers)
+    running: dict[Any, tuple[Shape, Path]] = {}
+    try:
+        make = ray.remote(num_cpus=1, max_retries=2)(_made_on_cluster)
+        left = list(reversed(todo))
+        while left or running:
+            # A few more than run at once, so that none waits; results are not small.
+            room = int(ray.cluster_resources().get("CPU", 1.0)) if workers is None else workers
+            while left and len(running) < room + 2:
+                shape, path = left.pop()
+                running[make.remote(shape, up)] = shape, path
+            ready, _ = ray.wait(list(running), timeout=1.0)
+            for reference in ready:
+                shape, path = running.pop(reference)
+                try:
+                    made = ray.get(reference)
+                except ray.exceptions.RayTaskError as error:  # such as a missing package
+                    raise RuntimeError(f"{shape.name}: {error.cause!r} in the cluster") from None
+                except ray.exceptions.RayError as error:
+                    made = str(error).strip().partition("\n")[0]
+                yield shape.name, made if isinstance(made, str) else _write_part(path, made)
+    finally:
+        for reference in running:
+            ray.cancel(reference, force=True)
+        ray.shutdown()
+
+
+class _Made(NamedTuple):
+    """What the file of a shape holds, uint8 [24, 4, H, W] and [32, 32, 32], in its order."""
+
+    images: NDArray[np.uint8]
+    voxels: NDArray[np.uint8]
+
+
+def _made_on_cluster(shape: Shape, up: str) -> _Made | str:
+    _one_thread()
+    return _made(shape, up)
+
+
+def _made(shape: Shape, up: str) -> _Made | str:
+    """The content of the file of one shape, or why it cannot be used."""
     try:
         images, voxels = rendered(shape.load(up))
     except MemoryError:
@@ -334,10 +409,22 @@ def _make_part(shape: Shape, path: Path, up: str) -> str | None:
         return " ".join(str(error).split()) or type(error).__name__
     if not images[:, 3].any():
         return "nothing of it is seen at this size"
-    pixels = published_images(images).numpy()
     cells = published_voxels(voxels).numpy().astype(np.uint8)
-    write_whole(path, lambda file: np.savez_compressed(file, images=pixels, voxels=cells))
-    return None
+    return _Made(published_images(images).numpy(), cells)
+
+
+def _make_part(shape: Shape, path: Path, up: str) -> str | None:
+    """Write the file of one shape; returns why it cannot be used, None if it can.
+
+    Raises:
+        OSError: if the file cannot be written.
+    """
+    made = _made(shape, up)
+    return made if isinstance(made, str) else _write_part(path, made)
+
+
+def _write_part(path: Path, made: _Made) -> None:
+    write_whole(path, lambda file: np.savez_compressed(file, **made._asdict()))
 
 
 def _assemble(folder: Path, class_id: str, split: str, parts: Sequence[Path]) -> None:
@@ -384,11 +471,8 @@ def _describe(
 ) -> None:
     """Say in dataset.json what was made from what."""
     path = folder / DESCRIPTION
-    content: dict[str, Any] = {}
-    if path.is_file():
-        content = json.loads(path.read_text())
     total = sum(len(members) for members in splits.values())
-    content[class_id] = {
+    entry = {
         "name": name,
         "shapes": {
             split: [{"name": s.name, "file": str(s.path), "number": s.number} for s in members]
@@ -400,4 +484,7 @@ def _describe(
         "up": up,
         "count": total,
     }
-    write_whole(path, json.dumps(content, indent=1).encode())
+    with updating(path):  # another class may be on its way in another process
+        content: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+        content[class_id] = entry
+        write_whole(path, json.dumps(content, indent=1).encode())

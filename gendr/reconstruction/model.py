@@ -207,6 +207,12 @@ class Reconstructor(nn.Module):
         self.side = side
         self.sphere = icosphere(subdivisions)
         self.encoder = ENCODERS[encoder](side)
+        # Convolutions are a third faster on the CPU if the channels of a place lie side by side;
+        # what they return lies as their weights do.
+        for weight in self.encoder.parameters():
+            if weight.ndim == 4:
+                beside = torch.empty(weight.shape, memory_format=torch.channels_last)
+                weight.data = beside.copy_(weight.data)
         self.decoder = Decoder(self.sphere)
 
     def forward(self, images: Tensor) -> Tensor:

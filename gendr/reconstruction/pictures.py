@@ -14,6 +14,7 @@ from gendr import visual
 from gendr.mesh import Mesh, look_at
 from gendr.reconstruction.classes import find_class
 from gendr.reconstruction.making import DESCRIPTION
+from gendr.reconstruction.model import Reconstructor
 from gendr.reconstruction.renderings import (
     DISTANCE,
     ELEVATION,
@@ -25,7 +26,7 @@ from gendr.reconstruction.renderings import (
 )
 from gendr.rendering import Renderer
 
-__all__ = ["best_view", "dataset_sheet", "prediction_sheet"]
+__all__ = ["best_view", "dataset_sheet", "prediction_sheet", "silhouette_sheet"]
 
 TILE, GAP, MARGIN = 112, 8, 16  # pixels
 COLUMNS, SHAPES = 8, 32
@@ -138,6 +139,32 @@ def prediction_sheet(name: str, image: Tensor, mesh: Mesh) -> visual.Pixels:
         page.box(x, y, 12, 12, color)
         page.text(x + 17, y + 6, text, 12, visual.INK, "lm")
     return page.pixels()
+
+
+@torch.no_grad()
+def silhouette_sheet(model: Reconstructor, data: ShapeNetRenderings, count: int = 6) -> Tensor:
+    """Some images of a data set with the silhouettes predicted from them, as one small picture.
+
+    Args:
+        model: it is set to evaluation.
+        data: the images are of shapes and views spread over it, always the same.
+        count: how many, if there are so many shapes.
+
+    Returns:
+        uint8 RGB [3, count * S, 3 * S] on the CPU: from left to right the input on white, the
+        silhouette of the predicted mesh in the view of the input, and the true one.
+    """
+    shapes = torch.tensor(visual.spread(len(data), count))
+    views = torch.arange(len(shapes)) * VIEWS // len(shapes)
+    images = data.images(shapes, views)
+    meshes = model.eval().mesh(images.to(next(model.parameters()).device))
+    renderer = Renderer(data.side, "heaviside", "max", near=0.1, far=10.0).to(meshes.device)
+    found = renderer(meshes, camera_of_view(views.to(meshes.device))).alpha.cpu()
+    colour, mask = images[:, :3], images[:, 3:]
+    columns = (colour * mask + 1 - mask, found.unsqueeze(1).expand_as(colour),
+               mask.expand_as(colour))  # fmt: skip
+    rows = torch.cat(columns, -1).permute(1, 0, 2, 3).flatten(1, 2)
+    return (rows.clamp(0, 1) * 255).round().to(torch.uint8)
 
 
 def best_view(mask: Tensor, mesh: Mesh) -> tuple[int, Tensor, float]:

@@ -44,6 +44,7 @@ __all__ = [
     "camera_of_view",
     "published_images",
     "published_voxels",
+    "seen_images",
 ]  # fmt: skip
 
 SPLITS = ("train", "val", "test")
@@ -60,6 +61,11 @@ def camera_of_view(view: Tensor) -> Camera:
 def published_images(images: Tensor) -> Tensor:
     """Images [..., H, W] as the files hold them, or back: the left is on the right."""
     return images.flip(-1)
+
+
+def seen_images(images: Tensor) -> Tensor:
+    """Images uint8 [..., H, W] of the files as our cameras see them, in [0, 1]."""
+    return published_images(images).float() / 255
 
 
 def published_voxels(voxels: Tensor) -> Tensor:
@@ -243,11 +249,15 @@ class ShapeNetRenderings:
 
     def images(self, shapes: Tensor, views: Tensor) -> Tensor:
         """Images [K, 4, H, W] in [0, 1] of shapes [K] in views [K], as our cameras see them."""
+        return seen_images(self.stored_images(shapes, views))
+
+    def stored_images(self, shapes: Tensor, views: Tensor) -> Tensor:
+        """The same as the files hold them, uint8; `seen_images` of them are what `images` is."""
         found = np.empty((len(shapes), 4, self.side, self.side), np.uint8)
         for k, (shape, view) in enumerate(zip(shapes.tolist(), views.tolist(), strict=True)):
             files, number = self._place(shape)
             found[k] = files.images[number * VIEWS + view]
-        return published_images(torch.from_numpy(found)).float() / 255
+        return torch.from_numpy(found)
 
     def voxels(self, shapes: Tensor) -> Tensor:
         """Voxels, bool [K, 32, 32, 32], of shapes [K], indexed [x, y, z]."""
@@ -264,6 +274,12 @@ class ShapeNetRenderings:
             batch: how many shapes, with repetition.
             generator: of the CPU; the draw depends on its state and nothing else.
         """
+        shapes, views = self.choose(batch, generator)
+        images = self.images(shapes.repeat(2), views.flatten()).unflatten(0, (2, batch))
+        return Pairs(images, views, shapes)
+
+    def choose(self, batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """What `draw` draws, without the images: shapes [B] and their two views [2, B], int64."""
         check_count("batch", batch)
         counts, starts = torch.tensor(self.counts), torch.from_numpy(self._starts[:-1])
         of = torch.randint(len(self.counts), (batch,), generator=generator)
@@ -271,8 +287,7 @@ class ShapeNetRenderings:
         shapes = starts[of] + (share * counts[of]).long()
         first = torch.randint(VIEWS, (batch,), generator=generator)
         second = (first + torch.randint(1, VIEWS, (batch,), generator=generator)) % VIEWS
-        images = [self.images(shapes, views) for views in (first, second)]
-        return Pairs(torch.stack(images), torch.stack([first, second]), shapes)
+        return shapes, torch.stack([first, second])
 
     def _place(self, shape: int) -> tuple[_Files, int]:
         """The files of a shape, and its number in them."""

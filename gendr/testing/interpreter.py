@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["patched_once_per_launch"]
+__all__ = ["quick_interpreter"]
 
 
 @contextmanager
-def patched_once_per_launch() -> Generator[None]:
-    """A context in which kernels are interpreted in about half the time, with the same results.
+def quick_interpreter() -> Generator[None]:
+    """A context in which kernels are interpreted in less than half the time, with the same results.
 
     To interpret a kernel, Triton replaces the functions of `triton.language`. It does so at the
     launch, and at every call of a function inside the kernel it searches for functions that are not
     replaced yet, which takes longer than the call. In this context it searches only at the first
-    such call, for every module that it has to patch.
+    such call, for every module that it has to patch. Types and shapes are looked up, not made anew
+    for every number, and blocks of the same shape are not broadcast to it.
     """
+    with _patched_once_per_launch(), _types_kept():
+        yield
+
+
+@contextmanager
+def _patched_once_per_launch() -> Generator[None]:
     from triton.runtime import interpreter
 
     executor: Any = interpreter.GridExecutor
@@ -49,3 +57,75 @@ def patched_once_per_launch() -> Generator[None]:
         yield
     finally:
         executor.__call__, function.__call__ = launch, call
+
+
+@contextmanager
+def _types_kept() -> Generator[None]:
+    from triton.language import core
+    from triton.language.semantic import TritonSemantic
+    from triton.runtime import interpreter
+
+    # Without their types, so that what is private may be replaced.
+    replaced: list[Any] = [interpreter, TritonSemantic, core.tensor, core.block_type, core.dtype]
+    runtime, semantic, tensor, block, dtype = replaced
+    of_numpy, patch, broadcast = (
+        runtime._get_np_dtype, runtime._patch_builtin, semantic.broadcast_impl_value
+    )  # fmt: skip
+    make_tensor, make_block, equal = tensor.__init__, block.__init__, dtype.__eq__
+    by_name: dict[str, Any] = {}
+    members: dict[Any, list[tuple[str, Any]]] = {}
+    blocks: dict[tuple[Any, ...], dict[str, Any]] = {}
+    shapes: dict[tuple[int, ...], tuple[Any, Any]] = {}
+
+    def quick_dtype(of: Any) -> Any:
+        found = by_name.get(of.name)
+        if found is None:
+            found = by_name[of.name] = of_numpy(of)
+        return found
+
+    def quick_patch(package: Any, *rest: Any) -> None:
+        found = members.get(package)
+        if found is None:
+            every = inspect.getmembers(package)
+            found = members[package] = [x for x in every if core.is_builtin(x[1])]
+        for name, member in found:
+            runtime._patch_attr(package, name, member, *rest)
+
+    def quick_broadcast(self: Any, left: Any, right: Any) -> Any:
+        a, b = left.type, right.type
+        if a.is_block() and b.is_block() and tuple(a.shape) == tuple(b.shape):
+            return left, right
+        return broadcast(self, left, right)
+
+    def quick_tensor(self: Any, handle: Any, type: Any) -> None:
+        shape = tuple(type.shape) if type.is_block() else ()
+        known = shapes.get(shape)
+        if known is None:
+            make_tensor(self, handle, type)
+            shapes[shape] = self.shape, self.numel
+            return
+        self.handle, self.type, self.dtype = handle, type, type.scalar
+        self.shape, self.numel = known
+
+    def quick_block(self: Any, element_ty: Any, shape: Any) -> None:
+        sizes = (x.value if isinstance(x, core.constexpr) else x for x in shape)
+        key = (element_ty.name, *sizes)
+        known = blocks.get(key)
+        if known is None:
+            make_block(self, element_ty, shape)
+            blocks[key] = dict(self.__dict__)
+            return
+        self.__dict__.update(known)
+
+    def quick_equal(self: Any, other: Any) -> bool:
+        return self is other or equal(self, other)
+
+    runtime._get_np_dtype, runtime._patch_builtin = quick_dtype, quick_patch
+    semantic.broadcast_impl_value = quick_broadcast
+    tensor.__init__, block.__init__, dtype.__eq__ = quick_tensor, quick_block, quick_equal
+    try:
+        yield
+    finally:
+        runtime._get_np_dtype, runtime._patch_builtin = of_numpy, patch
+        semantic.broadcast_impl_value = broadcast
+        tensor.__init__, block.__init__, dtype.__eq__ = make_tensor, make_block, equal

@@ -1,6 +1,8 @@
 """The commands of reconstruction: they do what they say, and bad input ends in one line."""
 
+import errno
 import json
+import os
 import random
 import shutil
 import signal
@@ -12,10 +14,12 @@ import pytest
 import torch
 from PIL import Image
 
-from gendr.cli import main
+from gendr import visual
+from gendr.cli import main, train
 from gendr.cli.parser import build_parser
 from gendr.mesh import Mesh, cube, icosphere
 from gendr.reconstruction import (
+    Reconstructor,
     ShapeNetRenderings,
     Training,
     TrainingSettings,
@@ -25,7 +29,7 @@ from gendr.reconstruction import (
 )
 from gendr.reconstruction.inputs import read_image
 from gendr.reconstruction.model import ENCODERS
-from gendr.reconstruction.pictures import best_view
+from gendr.reconstruction.pictures import best_view, silhouette_sheet
 from gendr.rendering import Renderer
 
 
@@ -96,7 +100,8 @@ def test_dataset_refuses(tmp_path, meshes, capsys):
 STEPS = 7
 KILLED = """
 import os, signal, sys
-from gendr.cli import main
+from gendr import visual
+from gendr.cli import main, train
 from gendr.reconstruction import Training
 
 step, last = Training.step, int(sys.argv[1])
@@ -223,7 +228,72 @@ def test_metrics_say_what_was_done(with_validation, tmp_path, capsys):
     assert flat["error"] > 0
     assert [h["step"] for h in metrics["history"] if "iou" in h] == [3, 6, 7]
     assert [h["step"] for h in metrics["history"] if "silhouette" in h] == [2, 4, 6, 7]
-    assert list((out / "tensorboard").iterdir())
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    shown = EventAccumulator(str(out / "tensorboard"))
+    shown.Reload()
+    assert [event.step for event in shown.Scalars("3D IoU/flat")] == [3, 6, 7]
+    pictures = shown.Images("input, prediction, truth")
+    assert [event.step for event in pictures] == [3, 6, 7]
+    assert (pictures[0].width, pictures[0].height) == (3 * 16, 3 * 16)
+
+
+def test_a_sheet_shows_input_prediction_and_truth(folder):
+    data, model = ShapeNetRenderings(folder), Reconstructor(side=16)
+    sheet = silhouette_sheet(model, data, count=2)
+    assert sheet.shape == (3, 32, 48)
+    assert sheet.dtype == torch.uint8
+    shapes = torch.tensor(visual.spread(len(data), 2))
+    views = torch.tensor([0, 12])
+    images = data.images(shapes, views)
+    truth = (images[:, 3].reshape(32, 16) * 255).round()
+    assert torch.equal(sheet[:, :, 32:].float(), truth.expand(3, -1, -1))
+    with torch.no_grad():
+        meshes = model.eval().mesh(images)
+        alpha = Renderer(16, "heaviside", "max")(meshes, camera_of_view(views)).alpha
+    assert torch.equal(sheet[0, :, 16:32].float(), alpha.reshape(32, 16) * 255)
+    # White where the object, itself white in this data set, is not.
+    assert bool((sheet[:, :, :16] == 255).all())
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(folder, tmp_path, monkeypatch, capsys):
+    out, step = tmp_path / "out", Training.step
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def stepped(self):
+        if self.steps_done == 2:  # after the first checkpoint
+            monkeypatch.setattr(os, "fsync", full)
+        return step(self)
+
+    monkeypatch.setattr(Training, "step", stepped)
+    line = fails(capsys, *training(folder, out, "--quiet"))
+    assert line == f"gendr: error: {out / 'checkpoint.pt'}: {os.strerror(errno.ENOSPC)}"
+    monkeypatch.undo()
+    assert torch.load(out / "checkpoint.pt", weights_only=True)["steps_done"] == 2
+    assert {path.name for path in out.iterdir()} <= {"checkpoint.pt", "tensorboard"}
+    assert run(*training(folder, out, "--quiet", "--resume")) == 0
+
+
+@pytest.mark.parametrize("method", ["__init__", "add_scalar"])
+def test_training_goes_on_without_curves_if_they_do_not_fit(
+    folder, whole, tmp_path, monkeypatch, capsys, method
+):
+    pytest.importorskip("tensorboard", reason="gendr[training] has it")
+    from torch.utils.tensorboard import SummaryWriter
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(SummaryWriter, method, full)
+    monkeypatch.setattr(train, "SCALARS_EVERY", 2)
+    out = tmp_path / "out"
+    assert run(*training(folder, out, "--quiet")) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["gendr: warning: no more curves of this training: "
+                     + os.strerror(errno.ENOSPC)]  # fmt: skip
+    assert same_training(out / "checkpoint.pt", whole)
 
 
 def test_options_have_the_defaults_of_the_settings():

@@ -5,6 +5,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gendr.reconstruction import Training
@@ -30,19 +31,41 @@ def test_one_table_and_nothing_twice(program, folder, tmp_path, monkeypatch, cap
     assert program([str(a) for a in [*common, "--renderers", "uniform/probabilistic"]]) == 0
     taken, step = [], Training.step
     monkeypatch.setattr(Training, "step", lambda self: taken.append(1) or step(self))
-    both = "uniform/probabilistic", "logistic/max"
+    both = "uniform/probabilistic", "logistic/max@2px"
     capsys.readouterr()
     assert program([str(a) for a in [*common, "--renderers", *both]]) == 0
     assert len(taken) == 2  # those of the new renderer
     lines = (out / "table.md").read_text().splitlines()
-    assert lines[0] == "| renderer | flat | tall | mean |"
-    assert [line.split(" | ")[0] for line in lines[2:]] == [
-        "| mean shape", "| uniform/probabilistic", "| logistic/max"
+    assert lines[0] == "| method | flat | tall | mean | steps | minutes |"
+    assert [line.split(" | ")[0] for line in lines[2:6]] == [
+        "| mean shape", "| uniform/probabilistic", "| logistic/max@2px", "| shapes: train + test"
     ]  # fmt: skip
+    assert lines[5] == "| shapes: train + test | 3 + 3 | 2 + 2 | 5 + 5 |  |  |"
     assert capsys.readouterr().out.endswith((out / "table.md").read_text())
-    rows = json.loads((out / "table.json").read_text())
-    assert all(0 < score["iou"] < 1 for row in rows.values() for score in row)
-    assert [score["shapes"] for score in rows["mean shape"]] == [3, 2]
+    found = json.loads((out / "table.json").read_text())
+    rows = found["rows"]
+    assert found["trained_on"] == {"flat": 3, "tall": 2}
+    assert all(0 < score["iou"] < 1 for row in rows.values() for score in row["scores"])
+    assert [score["shapes"] for score in rows["mean shape"]["scores"]] == [3, 2]
+    assert all(row["seconds"] > 0 and row["steps"] == 2 for row in rows.values())
+    assert lines[7] == "| above the mean shape | flat | tall |"
+    for line, name in zip(lines[9:], both, strict=True):
+        cells = line.strip("| ").split(" | ")
+        assert cells[0] == name
+        for cell, a, b in zip(
+            cells[1:], rows[name]["scores"], rows["mean shape"]["scores"], strict=True
+        ):
+            gain, error = map(float, cell.split(" ± "))
+            by = np.subtract(a["each"], b["each"])
+            assert gain == pytest.approx(a["iou"] - b["iou"], abs=1e-4)
+            assert error == pytest.approx(by.std(ddof=1) / len(by) ** 0.5, abs=1e-4)
+    mean = sum(score["iou"] for score in rows["mean shape"]["scores"]) / 2
+    assert lines[2].split(" | ")[3:5] == [f"{mean:.4f}", "2"]
+    scales = {
+        name: json.loads((out / name / "metrics.json").read_text())["settings"]["scale"]
+        for name in ("mean-shape", "uniform-probabilistic", "logistic-max-2px")
+    }
+    assert list(scales.values()) == ["1px", "1px", "2px"]
     # Trainings of other settings or classes are not mixed into the table.
     for more, message in ((["--steps", 3], "steps = 2, not 3"), (["--classes", "flat"], "on flat")):
         assert program([str(a) for a in [*common, *more]]) == 2

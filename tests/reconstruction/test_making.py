@@ -1,6 +1,11 @@
 """Data sets of one's own: what is written is what is read, and nothing stops at a broken file."""
 
+import errno
 import json
+import os
+import socket
+import threading
+import zipfile
 
 import numpy as np
 import pytest
@@ -100,6 +105,70 @@ def test_workers_make_the_same(tmp_path, meshes, small):
     first, second = (ShapeNetRenderings(tmp_path / n) for n in ("1", "2"))
     shapes = torch.arange(2)
     assert torch.equal(first.voxels(shapes), second.voxels(shapes))
+
+
+@pytest.mark.slow
+def test_a_cluster_makes_the_same(tmp_path, meshes, small):
+    """Also what cannot be used is told, and an address that nobody answers is refused."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'gendr[cluster]'")
+    common = {"shares": (1, 0, 0), "progress": False}
+    make_dataset([meshes], tmp_path / "local", "x", **common)
+    found = make_dataset([meshes], tmp_path / "ray", "x", executor="ray", workers=2, **common)
+    assert found.counts["train"] == 2
+    assert set(found.skipped) == {"broken"}
+    first, second = (ShapeNetRenderings(tmp_path / n) for n in ("local", "ray"))
+    shapes = torch.arange(2)
+    # Other processes know nothing of the smaller SAMPLES; voxels do not depend on it.
+    assert torch.equal(first.voxels(shapes), second.voxels(shapes))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"  # free again below
+    with pytest.raises(ConnectionError, match=address):
+        make_dataset([meshes], tmp_path / "no", "x", executor="ray", address=address)
+    with pytest.raises(ValueError, match="executor='ray'"):
+        make_dataset([meshes], tmp_path / "no", "x", address=address)
+
+
+def test_classes_that_end_together_are_all_described(tmp_path, monkeypatch):
+    """A second class ends between reading and writing of the first."""
+    write, others = making.write_whole, []
+
+    def described(name):
+        making._describe(tmp_path, name, name, {}, {}, (1, 0, 0), 0, "y")
+
+    def slow(path, content):
+        if not others:
+            others.append(threading.Thread(target=described, args=["second"]))
+            others[0].start()
+            others[0].join(0.5)  # as long as it may take, if nothing stops it
+        write(path, content)
+
+    monkeypatch.setattr(making, "write_whole", slow)
+    described("first")
+    others[0].join()
+    assert set(json.loads((tmp_path / "dataset.json").read_text())) == {"first", "second"}
+    assert [path.name for path in tmp_path.iterdir()] == ["dataset.json"]
+
+
+@pytest.mark.parametrize("what", ["part", "whole"])
+def test_a_full_disk_ends_it_and_the_same_call_goes_on(tmp_path, meshes, small, monkeypatch, what):
+    """While the files of shapes are written, or while they are put together."""
+    out, common = tmp_path / "out", {"shares": (1, 0, 0), "progress": False}
+    ball, brick = meshes / "ball.obj", meshes / "brick.ply"
+    make_dataset([ball], out, "x", **common)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        if what == "part":
+            patch.setattr(os, "fsync", full)
+        else:
+            patch.setattr(zipfile.ZipFile, "open", full)
+        with pytest.raises(OSError, match="No space left"):
+            make_dataset([ball, brick], out, "x", **common)
+    assert {p.name: p.read_bytes() for p in out.iterdir() if p.is_file()} == before
+    assert make_dataset([ball, brick], out, "x", **common).counts["train"] == 2
 
 
 def test_many_meshes_of_an_npz_file(tmp_path, small):

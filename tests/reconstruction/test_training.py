@@ -1,5 +1,7 @@
 """Training: it learns, goes on where it stopped, and what it says is what it measures."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -47,6 +49,32 @@ def test_training_goes_on_bit_by_bit(tmp_path, data):
     images = data.images(torch.tensor([0]), torch.tensor([0]))
     first.model.eval()
     assert torch.equal(model(images), first.model(images))
+
+
+def test_what_is_read_ahead_changes_no_draw(data):
+    """Batches are those of `draw`, also after the generator was set anew."""
+    training = Training(data, TrainingSettings(**SMALL))
+    for _ in range(2):
+        generator = torch.Generator().manual_seed(0)
+        training.generator.manual_seed(0)
+        for _ in range(3):
+            pairs, wanted = training.next_pairs(), data.draw(4, generator)
+            assert all(torch.equal(a, b) for a, b in zip(pairs, wanted, strict=True))
+            assert torch.equal(training.generator.get_state(), generator.get_state())
+
+
+def test_the_next_batch_is_read_by_another_thread(data, monkeypatch):
+    readers, read = [], ShapeNetRenderings.stored_images
+
+    def watched(self, shapes, views):
+        readers.append(threading.current_thread() is threading.main_thread())
+        return read(self, shapes, views)
+
+    monkeypatch.setattr(ShapeNetRenderings, "stored_images", watched)
+    training = Training(data, TrainingSettings(**{**SMALL, "steps": 3}))
+    for _ in range(3):
+        training.step()
+    assert readers == [True, False, False]  # and nothing is read after the last step
 
 
 def test_seeds_decide_weights_and_draws(data):

@@ -310,7 +310,7 @@ def test_memory_is_bounded_for_heavy_tails():
 # Two kernels that are quickly compiled.
 READ_ONLY = """
 import gendr._runtime.numba.compilation, numpy as np
-gendr._runtime.numba.compilation._writable = lambda folder: False
+gendr._runtime.numba.compilation.is_writable = lambda folder: False
 from gendr.sorting.backends.cpu import kernels
 kernels.spans(np.array([[0, 1]], np.int32), 2)
 kernels._powers(2, np.ones(2), 2.0, np.ones(2))

@@ -122,6 +122,7 @@ def test_cpu_equals_reference(any_instance, dtype, cutoff, compared):
         assert relative_l2(got, want) <= tolerance.gradient
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_degenerate_faces_give_finite_images_and_gradients(any_instance, backend, dtype):

@@ -232,7 +232,7 @@ def test_backends_are_listed_and_chosen(monkeypatch):
     assert gendr.backends()["cpu"] == "no Numba here"
     with pytest.raises(RuntimeError, match="no Numba here"):
         gendr.silhouette(GOOD, 8, backend="cpu")
-    monkeypatch.setattr(_backends, "_warned", set())
+    monkeypatch.setattr(_backends, "warned", set())
     with pytest.warns(RuntimeWarning, match="no Numba here"):
         gendr.silhouette(GOOD, 8)
     gendr.silhouette(GOOD, 8)  # said once

@@ -12,6 +12,7 @@ from gendr.testing import TOLERANCES, relative_l2, soup
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
+from gendr._runtime.triton.launch import Launcher
 from gendr.rendering.backends.triton import backend, tiles
 from gendr.testing import ahead_of_time
 from gendr.testing.arithmetic import pessimistic_arithmetic
@@ -200,11 +201,11 @@ def test_atomics_are_no_races(monkeypatch):
 
 def test_a_tile_that_reads_beyond_its_faces_is_seen(monkeypatch):
     """The detector watches these kernels indeed: with one corner less they leave their tensor."""
-    run = tiles.run
+    launch = Launcher.__call__
 
-    def short(kernel, grid, device, corners, *rest, **constants):
-        run(kernel, grid, device, corners.ravel()[:-1], *rest, **constants)
+    def short(launcher, grid, corners, *rest):
+        launch(launcher, grid, corners.ravel()[:-1], *rest)
 
-    monkeypatch.setattr(tiles, "run", short)
+    monkeypatch.setattr(Launcher, "__call__", short)
     with checked_launches(), pytest.raises(RaceError, match="out of bounds"):
         SCENES["walks"]("triton")

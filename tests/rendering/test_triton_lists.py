@@ -10,6 +10,7 @@ import torch
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 import gendr
+from gendr._runtime.triton.launch import Launcher
 from gendr.mesh import icosphere
 from gendr.rendering.backends.triton import capacity, recipes, tiles
 from gendr.rendering.geometry import ImageSize
@@ -29,9 +30,9 @@ def _small(monkeypatch):
     monkeypatch.setattr(tiles, "LEAST_CHUNK", 32)
     monkeypatch.setattr(tiles, "SEGMENT", 16)
     monkeypatch.setattr(capacity, "LEAST", 1)
-    tiles.room_of.cache_clear()
+    tiles.lister_of.cache_clear()
     yield
-    tiles.room_of.cache_clear()
+    tiles.lister_of.cache_clear()
 
 
 def boxes_of(faces, size, seed, largest=0.3, absent=0.2):
@@ -126,7 +127,7 @@ def test_a_tile_whose_list_finds_no_room_walks_all_faces_of_its_image(entries):
     offsets, size = (0, 60, 100), ImageSize(40, 50)
     boxes, tiling = boxes_of(100, size, 5), tiles.Tiling.of(size, (8, 16))
     tables = tables_of(boxes, offsets, size)
-    room = tiles.room_of(offsets, tiling, tables.boxes.device)
+    room = tiles.lister_of(offsets, tiling, tables.boxes.device).room
     room.entries = entries
     found = tiles.tile_lists(tables, tiling)
     want, used, walking = searched(boxes, offsets, tiling), 0, 0
@@ -149,7 +150,7 @@ def test_the_room_follows_what_is_needed_one_step_later():
     offsets, size = (0, 80), ImageSize(64, 64)
     tiling = tiles.Tiling.of(size, (8, 8))
     small, large = (tables_of(boxes_of(80, size, 5, x), offsets, size) for x in (0.1, 0.9))
-    room = tiles.room_of(offsets, tiling, small.boxes.device)
+    room = tiles.lister_of(offsets, tiling, small.boxes.device).room
     assert room.entries is None
     first = len(tiles.tile_lists(small, tiling).faces)
     assert first == room.entries > 0
@@ -177,12 +178,12 @@ def test_while_a_graph_is_captured_nothing_is_read(monkeypatch):
             searched(tables.boxes.cpu().numpy(), offsets, tiling),
         )
         assert all(x in (None, y) for x, y in zip(got, want, strict=True))
-        assert tiles.room_of(offsets, tiling, tables.boxes.device).entries is None
+        assert tiles.lister_of(offsets, tiling, tables.boxes.device).room.entries is None
 
 
 def test_few_faces_walk_without_a_launch(monkeypatch):
     monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, walked=10))
-    monkeypatch.setattr(tiles, "run", None)  # a launch would fail
+    monkeypatch.setattr(Launcher, "__call__", None)  # a launch would fail
     size = ImageSize(30, 30)
     tables = tables_of(boxes_of(10, size, 1), (0, 4, 10), size)
     found = tiles.tile_lists(tables, tiles.Tiling.of(size, (16, 16)))
@@ -268,7 +269,7 @@ def test_boxes_are_cut_into_the_smallest_pieces_for_which_there_are_programs(
 
 
 def test_small_images_are_not_cut(monkeypatch):
-    monkeypatch.setattr(tiles, "run", None)  # a launch would fail
+    monkeypatch.setattr(Launcher, "__call__", None)  # a launch would fail
     assert tiles.Pieces.of(torch.zeros(100, 4, dtype=torch.int32), 64 * 64).extra == 0
     assert tiles.Pieces.of(torch.zeros(0, 4, dtype=torch.int32), 1024 * 1024).extra == 0
 

@@ -84,6 +84,7 @@ def test_the_variants_are_of_all_methods():
 
 @every_dtype
 @every_variant
+@pytest.mark.rotating(3)
 def test_all_is_finite_at_the_ends_of_the_range(method, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # unrolled sweeps do not converge there

@@ -86,7 +86,7 @@ def test_short_exponential():
     @njit
     def loop(x, out):
         for i in range(len(x)):
-            out[i] = _numba_rows._short_exp(x[i])
+            out[i] = _numba_rows.short_exp(x[i])
 
     out = np.full(len(x), np.nan, np.float32)
     loop(x, out)

@@ -190,6 +190,7 @@ def test_weight_equals_the_class(t, least):
     close(w, t.weight(*arrays), tolerance(t, least))
 
 
+@pytest.mark.rotating(3)
 @parametric
 @every_region
 def test_weight_p_is_the_derivative(t, least):

@@ -45,16 +45,16 @@ def ensure_cache() -> None:
 
     if config.CACHE_DIR:  # pyright: ignore[reportAttributeAccessIssue]  # made at run time
         return
-    if _writable(Path(__file__).parents[2] / "rendering" / "backends" / "cpu" / "__pycache__"):
+    if is_writable(Path(__file__).parents[2] / "rendering" / "backends" / "cpu" / "__pycache__"):
         return
-    if _writable(Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "numba"):
+    if is_writable(Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "numba"):
         return
     folder = tempfile.mkdtemp(prefix="gendr-numba-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     config.CACHE_DIR = folder  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _writable(folder: Path) -> bool:
+def is_writable(folder: Path) -> bool:
     """Whether files can be made in `folder`; makes the folder if it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import socket
 import threading
 import time
 import traceback
@@ -20,7 +19,6 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -29,13 +27,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gendr._runtime.checks import check_count
+from gendr._runtime.cluster import connect, import_ray
 
 if TYPE_CHECKING:
     from gendr.experiments.engine.tasks import Outcome, Task
 
 __all__ = ["Attempt", "Executor", "LocalExecutor", "RayExecutor"]
 
-# Seconds that a worker gets to end on its own, and a cluster to answer.
+# Seconds that a worker gets to end on its own.
 PATIENCE = 5.0
 
 
@@ -274,10 +273,7 @@ class RayExecutor:
         gpus: float = 0.0,
         seed: int = 0,
     ) -> None:
-        try:
-            self._ray: Any = import_module("ray")
-        except ImportError:
-            raise RuntimeError("the executor ray needs Ray: pip install 'gendr[cluster]'") from None
+        self._ray = import_ray()
         self._blob, self._seed = pickle.dumps(task), seed
         self._address, self._gpus = address, gpus
         self._most = None if workers is None else check_count("workers", workers)
@@ -290,13 +286,7 @@ class RayExecutor:
             ConnectionError: if there is no cluster at the address.
             RuntimeError: if the cluster has no room for a single instance.
         """
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # the user was not asked
-        # Without this, Ray warns whenever a task asks for no GPU.
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        _check_address(self._address)
-        # Only a cluster that is started here can be given a size.
-        size = {} if self._address else {"num_cpus": self._most, "include_dashboard": False}
-        self._ray.init(self._address or "local", log_to_driver=False, logging_level="error", **size)
+        connect(self._ray, self._address, self._most)
         try:
             if self._room() < 1:
                 raise RuntimeError(
@@ -357,18 +347,3 @@ class RayExecutor:
         except errors.RayError as error:
             said = str(error).strip().partition("\n")[0]
             return Attempt(instance, reason=f"{type(error).__name__}: {said}", lost=True)
-
-
-def _check_address(address: str | None) -> None:
-    """Check that a program listens at HOST:PORT; Ray itself would try for minutes.
-
-    Raises:
-        ConnectionError: if none does.
-    """
-    host, _, port = (address or "").rpartition(":")
-    if not port.isdecimal() or "/" in host:
-        return  # such as "auto", or the address of a client's server
-    try:
-        socket.create_connection((host, int(port)), PATIENCE).close()
-    except OSError as error:
-        raise ConnectionError(f"no Ray cluster answers at {address} ({error})") from None

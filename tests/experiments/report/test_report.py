@@ -63,7 +63,6 @@ def results_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "results.sqlite"
     every = list(gendr.instances())
     with Store(path, write=True) as store:
-        store._db.execute("PRAGMA synchronous = OFF")  # tests need not outlive a power cut
         protocol = json.dumps({"note": HOSTILE, "steps": 30})
         run = store.begin("shape", protocol, 0, "laptop")
         for k, (instance, score) in enumerate(zip(every, scores_for(every, 9), strict=True)):

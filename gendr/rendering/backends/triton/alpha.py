@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from gendr._runtime.later import capturing
 from gendr._runtime.tracing import is_plain
+from gendr._runtime.triton.launch import Launcher
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.recipes import (
@@ -23,18 +25,19 @@ from gendr.rendering.geometry import ImageSize, ScreenFaces
 
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
     """Coverage of every pixel, [B, H, W], for a law that is not the user's own."""
-    corners = faces.corners.to(torch.float32)
+    corners, offsets = faces.corners, faces.offsets
+    is_single = corners.dtype == torch.float32
+    if not is_single:
+        corners = corners.to(torch.float32)
     text, table, images = _tables(aggregation, faces.images, corners.device)
     cutoff = aggregation.coverage.cutoff
     if is_plain(corners):
-        shape = size.height, size.width
-        flat = cast(
-            Tensor, _Alpha.apply(corners, table, images, text, cutoff, faces.offsets, shape)
-        )
+        plan = plan_of(text, offsets, size, corners.shape[1], corners.device, tiles.LAUNCH)
+        out = cast(Tensor, _Alpha.apply(corners, table, images, cutoff, plan))
     else:
         shape = [size.height, size.width]
-        flat, *_ = _alpha(corners, table, images, text, cutoff, list(faces.offsets), shape)
-    return flat.reshape(faces.images, size.height, size.width).to(faces.corners.dtype)
+        out, *_ = _alpha(corners, table, images, text, cutoff, list(offsets), shape)
+    return out if is_single else out.to(faces.corners.dtype)
 
 
 def _tables(
@@ -60,7 +63,7 @@ class Drawn(NamedTuple):
     """What the backward pass reads, as `_alpha` was given it or returned it."""
 
     corners: Tensor  # [T, N, 2]
-    alpha: Tensor  # [P]
+    alpha: Tensor  # [B, H, W]
     rest: Tensor  # [P], 1 - alpha
     ties: Tensor  # [P] int32, the faces that reach the maximum; [0] for other families
     edges: Tensor  # [T, FACE_COLUMNS]
@@ -68,55 +71,111 @@ class Drawn(NamedTuple):
     images: Tensor  # [B, IMAGE_COLUMNS]
 
 
-def _forward(
-    corners: Tensor,
-    table: Tensor,
-    images: Tensor | None,
-    text: str,
-    cutoff: float,
-    offsets: tuple[int, ...],
-    size: Sequence[int],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """All of `Drawn` but the corners; `text` and `table` as `described` has them.
+class Plan:
+    """What the host knows before it looks at corners: kept from step to step.
 
-    The image table is not returned, but a tensor without rows, if it is given.
+    Args:
+        text: of the renderer.
+        offsets: of the faces of images.
+        size: of the image.
+        sides: corners of a face.
+        device: where all tensors are.
+        settings: of launches.
     """
-    from gendr.rendering.backends.triton import kernels
-    from gendr.rendering.backends.triton import shared_kernels as shared
 
-    recipe, image_size = Recipe.of(text), ImageSize(*size)
-    made = table.new_empty(0, tiles.image_columns())
-    if images is None or recipe.kind == "mean":
-        images = made = image_table(text, table, cutoff)
-    if recipe.kind == "mean":
-        there = tiles.per_image(corners[:, 0, 0] < shared.ABSENT.value, offsets)
-        images[:, shared.FAMILY_P.value] = there.clamp(min=1).to(images).reciprocal()
-    tables = tiles.Tables.of(corners, offsets, images, image_size)
-    launch = tiles.LAUNCH.fitted(len(images), len(corners), image_size)
-    tiling = tiles.Tiling.of(image_size, launch.tile)
-    pixels = len(images) * image_size.pixels
-    out, rest = corners.new_empty(pixels), corners.new_empty(pixels)
-    ties = corners.new_empty(pixels if recipe.is_exact else 0, dtype=torch.int32)
-    lists = tiles.tile_lists(tables, tiling)
-    extra, every = len(lists.tile_of_segment), len(lists.starts)
-    totals, others = (out.new_empty(extra * tiling.height * tiling.width) for _ in range(2))
-    functions, options = recipe.forward(), tiles.options(launch.tile_warps, exact=recipe.is_exact)
-    sizes = {
-        "TILE_H": tiling.height, "TILE_W": tiling.width, "SEGMENT": tiles.SEGMENT, **options,
-    }  # fmt: skip
-    tiles.run(
-        kernels.alpha_tiles, (every + extra,), corners.device,
-        tables.edges, tables.boxes, images, *lists.tensors, out, rest, ties, totals, others,
-        every, *size, **functions, N=corners.shape[1], BLOCK_FACES=launch.block_faces, **sizes,
-    )  # fmt: skip
-    if extra:
-        tiles.run(
-            kernels.join_segments, (extra,), corners.device,
-            images, lists.starts, lists.stops, lists.segments, lists.tile_of_segment,
-            out, rest, ties, totals, others, *size,
+    def __init__(
+        self, text: str, offsets: tuple[int, ...], size: ImageSize, sides: int,
+        device: torch.device, settings: tiles.Launch,
+    ) -> None:  # fmt: skip
+        from gendr.rendering.backends.triton import kernels
+
+        images, faces = len(offsets) - 1, offsets[-1]
+        self.text, self.offsets, self.size, self.device = text, offsets, size, device
+        self.recipe, self.sides = Recipe.of(text), sides
+        self.launch = settings.fitted(images, faces, size)
+        self.tiling = tiles.Tiling.of(size, self.launch.tile)
+        self.index = tiles.image_of_face(offsets, device)
+        self.shape, self.pixels = (images, size.height, size.width), images * size.pixels
+        self.columns, self.faces = tiles.face_columns(), faces
+        self.tables = tiles.face_tables(sides, device, settings)
+        self.table_programs = (tiles.runs(faces, 128),)
+        self.shares = tiles.shares_of(faces, size.pixels, self.launch)
+        # Whether the backward pass has one program for each face, and nothing is left to add.
+        self.is_whole = self.shares == 1 and not tiles.extra_pieces(faces, size.pixels)
+        functions, exact = self.recipe.forward(), self.recipe.is_exact
+        sizes = {
+            "TILE_H": self.tiling.height, "TILE_W": self.tiling.width, "SEGMENT": tiles.SEGMENT,
+            **tiles.options(self.launch.tile_warps, exact=exact),
+        }  # fmt: skip
+        self.draw = Launcher(
+            kernels.alpha_tiles, device, **functions, N=sides,
+            BLOCK_FACES=self.launch.block_faces, **sizes,
+        )  # fmt: skip
+        self.join = Launcher(
+            kernels.join_segments, device,
             INVERSE=functions["INVERSE"], KIND=functions["KIND"], **sizes,
         )  # fmt: skip
-    return out, rest, ties, tables.edges, tables.boxes, made
+        self._gradients: dict[tuple[bool, bool], Launcher] = {}
+
+    def gradients(self, with_table: bool, atomic: bool) -> Launcher:
+        """The kernel of the backward pass."""
+        found = self._gradients.get((with_table, atomic))
+        if found is None:
+            from gendr.rendering.backends.triton import kernels
+
+            compiled = tiles.options(self.launch.block_warps, exact=self.recipe.is_exact)
+            found = self._gradients[with_table, atomic] = Launcher(
+                kernels.alpha_gradients, self.device, **self.recipe.backward(with_table),
+                ATOMIC=atomic, N=self.sides, BLOCK=self.launch.block_pixels, **compiled,
+            )  # fmt: skip
+        return found
+
+
+plan_of = lru_cache(maxsize=64)(Plan)
+
+
+def _forward(
+    plan: Plan, corners: Tensor, table: Tensor, images: Tensor | None, cutoff: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """All of `Drawn` but the corners; text and `table` as `described` has them.
+
+    The image table is not returned, but None, if it is given.
+    """
+    recipe, size = plan.recipe, plan.size
+    made = None
+    if images is None or recipe.kind == "mean":
+        images = made = image_table(plan.text, table, cutoff)
+    if recipe.kind == "mean":
+        from gendr.rendering.backends.triton import shared_kernels as shared
+
+        there = tiles.per_image(corners[:, 0, 0] < shared.ABSENT.value, plan.offsets)
+        images[:, shared.FAMILY_P.value] = there.clamp(min=1).to(images).reciprocal()
+    corners, empty, index = corners.contiguous(), corners.new_empty, plan.index
+    edges, boxes = empty(plan.faces, plan.columns), index.new_empty(plan.faces, 4)
+    height, width = size.height, size.width
+    plan.tables(
+        plan.table_programs, corners, index, images, edges, boxes, plan.faces, height, width
+    )
+    out, rest = empty(plan.shape), empty(plan.pixels)
+    ties = index.new_empty(plan.pixels if recipe.is_exact else 0)
+    starts, stops, faces, segments, tile_of_segment = tiles.lists_of(
+        boxes, plan.offsets, plan.tiling
+    )
+    extra, every = tile_of_segment.shape[0], starts.shape[0]
+    totals = others = rest  # for nobody
+    if extra:
+        room = extra * plan.tiling.height * plan.tiling.width
+        totals, others = empty(room), empty(room)
+    plan.draw(
+        (every + extra,), edges, boxes, images, starts, stops, faces, segments, tile_of_segment,
+        out, rest, ties, totals, others, every, height, width,
+    )  # fmt: skip
+    if extra:
+        plan.join(
+            (extra,), images, starts, stops, segments, tile_of_segment,
+            out, rest, ties, totals, others, height, width,
+        )  # fmt: skip
+    return out, rest, ties, edges, boxes, made
 
 
 @torch.library.custom_op("gendr::alpha", mutates_args=(), tags=tiles.TAGS)
@@ -130,7 +189,11 @@ def _alpha(
     size: list[int],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """As `_forward`."""
-    return _forward(corners, table, images, text, cutoff, tuple(offsets), size)
+    plan = _plan_of_operator(corners, text, offsets, size)
+    out, rest, ties, edges, boxes, made = _forward(plan, corners, table, images, cutoff)
+    if made is None:
+        made = table.new_empty(0, tiles.image_columns())
+    return out, rest, ties, edges, boxes, made
 
 
 @_alpha.register_fake
@@ -148,7 +211,7 @@ def _(
     # The mean counts the faces of each image.
     made = count if images is None or Recipe.of(text).kind == "mean" else 0
     return (
-        corners.new_empty(pixels),
+        corners.new_empty(count, *size),
         corners.new_empty(pixels),
         corners.new_empty(pixels if Recipe.of(text).is_exact else 0, dtype=torch.int32),
         corners.new_empty(corners.shape[0], tiles.face_columns()),
@@ -158,36 +221,34 @@ def _(
 
 
 def _gradients(
-    grad: Tensor,
-    drawn: Sequence[Tensor],
-    text: str,
-    offsets: tuple[int, ...],
-    size: Sequence[int],
-    with_table: bool,
-) -> tuple[Tensor, Tensor]:
+    plan: Plan, grad: Tensor, drawn: Sequence[Tensor], with_table: bool
+) -> tuple[Tensor, Tensor | None]:
     """Gradients of the corners [T, N, 2] and, if wanted, of the table [B, columns]."""
-    from gendr.rendering.backends.triton import kernels
-    from gendr.rendering.backends.triton import shared_kernels as shared
-
-    recipe, x = Recipe.of(text), Drawn(*drawn)
-    count, sides = x.corners.shape[:2]
-    launch = tiles.LAUNCH.fitted(len(x.images), count, ImageSize(*size))
-    sums = tiles.Sums.of(x.boxes, list(size), with_table, (sides, 2), like=grad, launch=launch)
-    tiles.run(
-        kernels.alpha_gradients, sums.programs, grad.device,
-        x.edges, tiles.image_of_face(offsets, grad.device), x.images, x.boxes,
-        x.alpha, x.rest, x.ties, grad.contiguous(), *sums.rows, *size, sums.shares,
-        *sums.pieces.arguments,
-        **recipe.backward(with_table), ATOMIC=sums.atomic, N=sides,
-        BLOCK=launch.block_pixels, **tiles.options(launch.block_warps, exact=recipe.is_exact),
-    )  # fmt: skip
+    corners, alpha, rest, ties, edges, boxes, images = drawn
+    grad, height, width = grad.contiguous(), plan.size.height, plan.size.width
+    given = edges, plan.index, images, boxes, alpha, rest, ties, grad
+    if plan.is_whole and not with_table:
+        grad_corners = grad.new_empty(corners.shape)
+        plan.gradients(with_table, False)(
+            (plan.faces, 1), *given, grad_corners, grad,  # the second is for nobody
+            height, width, 1, boxes, boxes, boxes, plan.faces, 0,
+        )  # fmt: skip
+        return grad_corners, None
+    sums = tiles.Sums.of(
+        boxes, [height, width], with_table, (plan.sides, 2), like=grad, launch=plan.launch
+    )
+    plan.gradients(with_table, sums.atomic)(
+        sums.programs, *given, *sums.rows, height, width, sums.shares, *sums.pieces.arguments
+    )
     grad_corners, grad_scalars = sums.totals()
     if not with_table:
-        return grad_corners, tiles.empty_table_gradient(grad, text, list(offsets), with_table)
-    scalars = tiles.sum_per_image(grad_scalars, list(offsets))
-    if "p" in recipe.columns:
-        scalars[:, shared.GRAD_LAST.value] -= _through_totals(grad, x, recipe)
-    return grad_corners, recipe.in_columns(scalars)
+        return grad_corners, None
+    scalars = tiles.sum_per_image(grad_scalars, list(plan.offsets))
+    if "p" in plan.recipe.columns:
+        from gendr.rendering.backends.triton import shared_kernels as shared
+
+        scalars[:, shared.GRAD_LAST.value] -= _through_totals(grad, Drawn(*drawn), plan.recipe)
+    return grad_corners, plan.recipe.in_columns(scalars)
 
 
 def _through_totals(grad: Tensor, drawn: Drawn, recipe: Recipe) -> Tensor:
@@ -195,12 +256,12 @@ def _through_totals(grad: Tensor, drawn: Drawn, recipe: Recipe) -> Tensor:
     from gendr.rendering.backends.triton import shared_kernels as shared
     from gendr.tnorms import tconorm
 
-    images, a, s = drawn.images, drawn.alpha, drawn.rest
+    images, a, s = drawn.images, drawn.alpha.reshape(-1), drawn.rest
     if not len(images):
         return images.new_empty(0)
     # Numbers of the device may not be looked at.
     family = tconorm(recipe.family, p=images[0, shared.FAMILY_P.value])
-    own = torch.where(s > 0, grad, 0.0) * family.weight_p(a, s, a, s)
+    own = torch.where(s > 0, grad.reshape(-1), 0.0) * family.weight_p(a, s, a, s)
     return own.reshape(len(images), -1).sum(1)
 
 
@@ -213,8 +274,12 @@ def _alpha_gradients(
     size: list[int],
     with_table: bool,
 ) -> tuple[Tensor, Tensor]:
-    """As `_gradients`."""
-    return _gradients(grad, drawn, text, tuple(offsets), size, with_table)
+    """As `_gradients`; the gradient of the table has no columns if it is not wanted."""
+    plan = _plan_of_operator(drawn[0], text, offsets, size)
+    corners, table = _gradients(plan, grad, drawn, with_table)
+    if table is None:
+        table = tiles.empty_table_gradient(grad, text, offsets, with_table)
+    return corners, table
 
 
 @_alpha_gradients.register_fake
@@ -232,6 +297,11 @@ def _(
     )
 
 
+def _plan_of_operator(corners: Tensor, text: str, offsets: list[int], size: list[int]) -> Plan:
+    on, sides = corners.device, corners.shape[1]
+    return plan_of(text, tuple(offsets), ImageSize(*size), sides, on, tiles.LAUNCH)
+
+
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     """What the backward pass of `_alpha` needs."""
     corners, _table, images, text, _cutoff, offsets, size = inputs
@@ -247,13 +317,7 @@ def _backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ..
     of_corners, of_table = ctx.needs_input_grad[:2]
     if grad is None:
         return (None,) * 7
-    text, offsets, size = ctx.given
-    if is_plain(grad) and not torch.is_grad_enabled():
-        corners, table = _gradients(grad, ctx.saved_tensors, text, tuple(offsets), size, of_table)
-    else:
-        corners, table = _alpha_gradients(
-            grad, list(ctx.saved_tensors), text, list(offsets), list(size), of_table
-        )
+    corners, table = _alpha_gradients(grad, list(ctx.saved_tensors), *ctx.given, of_table)
     return corners if of_corners else None, table if of_table else None, *(None,) * 5
 
 
@@ -265,9 +329,28 @@ class _Alpha(torch.autograd.Function):
     """The operator without PyTorch's dispatcher, which takes the host as long again."""
 
     @staticmethod
-    def forward(ctx: Any, *given: Any) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        output = _forward(*given)
-        _keep(ctx, given, output)
-        return output[0]
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, corners: Tensor, table: Tensor, images: Tensor | None, cutoff: float, plan: Plan
+    ) -> Tensor:
+        *drawn, made = _forward(plan, corners, table, images, cutoff)
+        used = images if made is None else made
+        assert used is not None  # one of both is there
+        ctx.save_for_backward(corners, *drawn, used)  # `Drawn`
+        ctx.plan = plan
+        ctx.set_materialize_grads(False)
+        return drawn[0]
 
-    backward = staticmethod(_backward)
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        of_corners, of_table, *_ = ctx.needs_input_grad
+        if grad is None:
+            return (None,) * 5
+        if is_plain(grad) and not torch.is_grad_enabled():
+            corners, table = _gradients(ctx.plan, grad, ctx.saved_tensors, of_table)
+        else:
+            plan: Plan = ctx.plan
+            corners, table = _alpha_gradients(
+                grad, list(ctx.saved_tensors), plan.text, list(plan.offsets),
+                [plan.size.height, plan.size.width], of_table,
+            )  # fmt: skip
+        return corners if of_corners else None, table if of_table else None, None, None, None

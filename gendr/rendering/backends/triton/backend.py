@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr._runtime.triton.launch import available, interpreted, supports
+from gendr._runtime.triton.launch import available, interpreted, run, supports
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
+from gendr.rendering.backends.triton import alpha as silhouettes
+from gendr.rendering.backends.triton import project as projecting
+from gendr.rendering.backends.triton import softmax as colours
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.tiles import set_atomic
 from gendr.rendering.coverage import Coverage
@@ -42,16 +45,12 @@ def project(
     mesh: Mesh, camera: Camera, near: float | None, far: float | None, check: bool
 ) -> ScreenFaces | None:
     """The faces of a float32 batch on the screen, by one kernel; see `project.project`."""
-    from gendr.rendering.backends.triton import project as fused
-
-    return fused.project(mesh, camera, near, far, check)
+    return projecting.project(mesh, camera, near, far, check)
 
 
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
     """Coverage of every pixel, [B, H, W]."""
-    from gendr.rendering.backends.triton import alpha as fused
-
-    return fused.alpha(faces, size, aggregation)
+    return silhouettes.alpha(faces, size, aggregation)
 
 
 def softmax(
@@ -62,11 +61,9 @@ def softmax(
 
     None for textures, smooth normals and highlights, and for faces cut by the near plane.
     """
-    from gendr.rendering.backends.triton import softmax as fused
-
     if surfaces.was_clipped is not None or not appearance.is_linear:
         return None
-    return fused.softmax(faces, surfaces, appearance, size, coverage, rate, backdrop)
+    return colours.softmax(faces, surfaces, appearance, size, coverage, rate, backdrop)
 
 
 def pairs(
@@ -111,7 +108,7 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
     tiling = tiles.Tiling.of(size, launch.tile)
     out = torch.empty(faces.images * size.pixels, dtype=torch.int64, device=corners.device)
     lists = tiles.tile_lists(tables, tiling)
-    tiles.run(
+    run(
         kernels.nearest_tiles, (len(lists.starts),), corners.device,
         corners, planes.contiguous(), limits.contiguous(), lists.starts, lists.stops, lists.faces,
         out, size.height, size.width,

@@ -6,6 +6,7 @@ polygons have four corners, and triangles repeat the last.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from gendr._runtime.later import Later, capturing
 from gendr._runtime.tracing import is_plain
-from gendr._runtime.triton.launch import interpreted
+from gendr._runtime.triton.launch import Launcher, interpreted
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.geometry import FAR, NEAR, ScreenFaces, common_batch
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 RANGES = 64  # programs that look for the least and the largest depth
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # told apart as objects: what is kept for one is found quickly
 class Launch:
     """How the work is cut into programs.
 
@@ -80,12 +81,11 @@ def project(
     if tracing:  # it cannot look at the scene
         near, far = NEAR if near is None else near, FAR if far is None else far
     starts, entries = mesh.vertex_corners
-    given = (
-        vertices, projection, mesh.faces, starts, entries,
-        vertex_offsets, offsets, near, far, check,
-    )  # fmt: skip
     if is_plain(vertices):
-        corners = cast(Tensor, _Project.apply(*given))
+        cameras = projection.shape[0]
+        plan = plan_of(vertex_offsets, offsets, cameras, near, far, check, vertices.device, LAUNCH)
+        topology = mesh.faces, starts, entries
+        corners = cast(Tensor, _Project.apply(vertices, projection, topology, plan))
     else:
         corners, _ = _project(
             vertices, projection, mesh.faces, starts, entries,
@@ -129,11 +129,11 @@ class Watch:
         Raises:
             ValueError: for NaN or inf in an earlier call.
         """
-        from gendr.rendering.backends.triton import project_kernels as kernels
-
         bits = self._later.read()
         if bits is None or not bits[0]:
             return
+        from gendr.rendering.backends.triton import project_kernels as kernels
+
         self.found.zero_()
         vertices = bits[0] & kernels.BAD_VERTICES.value
         raise ValueError(
@@ -158,80 +158,92 @@ def watch_of(device: torch.device) -> Watch:
 # ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """How the faces and vertices of a mesh are spread over images."""
-
-    vertex_offsets: tuple[int, ...]
-    offsets: tuple[int, ...]
-    cameras: int
-
-    @property
-    def shared(self) -> bool:
-        """Whether it is one mesh in all images."""
-        return len(self.vertex_offsets) == 2
-
-    @property
-    def images(self) -> int:
-        return len(self.offsets) - 1
-
-    def image_of_face(self, device: torch.device, unused: Tensor) -> Tensor:
-        """[T] int32, or what will do where nobody looks."""
-        return unused if self.shared else tiles.image_of_face(self.offsets, device)
-
-    def image_of_vertex(self, device: torch.device, unused: Tensor) -> Tensor:
-        """[V] int32, or what will do where nobody looks."""
-        return unused if self.shared else tiles.image_of_face(self.vertex_offsets, device)
-
-    def constants(self) -> dict[str, Any]:
-        return {"SHARED": self.shared, "ONE_CAMERA": self.cameras == 1}
+def _range_programs(
+    vertex_offsets: Sequence[int], offsets: Sequence[int], near: float | None, far: float | None
+) -> int:
+    """How many programs look for the least and the largest depth; 0 if both planes are given."""
+    if near is not None and far is not None:
+        return 0
+    images = len(offsets) - 1 if len(vertex_offsets) == 2 else 1
+    return min(RANGES, tiles.runs(vertex_offsets[-1] * images, LAUNCH.depths))
 
 
-def _planes(near: float | None, far: float | None) -> tuple[float, float, dict[str, Any]]:
-    """What the kernels are told of the near and far planes."""
-    start = near
-    if start is None:
-        start = NEAR if far is None else min(NEAR, far / 100)
-    known = {"HAS_NEAR": near is not None, "HAS_FAR": far is not None, "PARTS": RANGES}
-    return start, FAR if far is None else far, known
+class Plan:
+    """What the host knows before it looks at vertices: kept from step to step.
+
+    Args:
+        vertex_offsets: of the meshes; two numbers if one mesh is in all images.
+        offsets: of the faces of images.
+        cameras: how many.
+        near: as given.
+        far: as given.
+        check: whether to look for NaN and inf.
+        device: where all tensors are.
+        settings: of launches.
+    """
+
+    def __init__(
+        self, vertex_offsets: tuple[int, ...], offsets: tuple[int, ...], cameras: int,
+        near: float | None, far: float | None, check: bool, device: torch.device, settings: Launch,
+    ) -> None:  # fmt: skip
+        from gendr.rendering.backends.triton import project_kernels as kernels
+
+        self.vertex_offsets, self.offsets, self.cameras = vertex_offsets, offsets, cameras
+        self.near, self.far, self.check, self.device = near, far, check, device
+        self.shared = len(vertex_offsets) == 2
+        self.vertices, self.faces = vertex_offsets[-1], offsets[-1]
+        images = len(offsets) - 1
+        self.images = images if self.shared else 1  # that a vertex is in
+        self.seen = self.vertices * self.images
+        self.programs = (tiles.runs(self.faces, settings.faces),)
+        self.parts = _range_programs(vertex_offsets, offsets, near, far)
+        start = near
+        if start is None:
+            start = NEAR if far is None else min(NEAR, far / 100)
+        self.planes = float(start), float(FAR if far is None else far)
+        # None where nobody looks.
+        self.image_of_face = None if self.shared else tiles.image_of_face(offsets, device)
+        self.image_of_vertex = None if self.shared else tiles.image_of_face(vertex_offsets, device)
+        known = {"SHARED": self.shared, "ONE_CAMERA": cameras == 1}
+        self.find_ranges = Launcher(kernels.depth_ranges, device, **known, BLOCK=settings.depths)
+        known |= {"HAS_NEAR": near is not None, "HAS_FAR": far is not None, "PARTS": RANGES}
+        self.project = Launcher(
+            kernels.project_faces, device, **known, CHECK=check, BLOCK=settings.faces
+        )
+        side_by_side = 1 << (max(1, min(self.images, settings.images)) - 1).bit_length()
+        block = max(1, settings.lanes // (settings.corners * side_by_side))
+        self.gradient_programs = (tiles.runs(self.vertices, block),)
+        self.gradients = {
+            (with_vertices, with_camera): Launcher(
+                kernels.project_gradients, device, **known, WITH_VERTICES=with_vertices,
+                WITH_CAMERA=with_camera, VERTICES=block, ENTRIES=settings.corners,
+                IMAGES=side_by_side,
+            )
+            for with_vertices in (False, True) for with_camera in (False, True)
+        }  # fmt: skip
+
+
+plan_of = lru_cache(maxsize=64)(Plan)
 
 
 def _forward(
-    vertices: Tensor,
-    projection: Tensor,
-    faces: Tensor,
-    starts: Tensor,
-    vertex_offsets: tuple[int, ...],
-    offsets: tuple[int, ...],
-    near: float | None,
-    far: float | None,
-    check: bool,
-) -> tuple[Tensor, Tensor]:
-    """The corners [T, 4, 2], and the depth ranges [programs, 2], none if both planes are given."""
-    from gendr.rendering.backends.triton import project_kernels as kernels
-
-    device, count = vertices.device, offsets[-1]
-    batch = _Batch(vertex_offsets, offsets, len(projection))
-    corners = vertices.new_empty(count, 4, 2)
-    first, last, known = _planes(near, far)
+    plan: Plan, vertices: Tensor, projection: Tensor, faces: Tensor, starts: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """The corners [T, 4, 2], and the depth ranges [programs, 2], None if both planes are given."""
+    corners = vertices.new_empty(plan.faces, 4, 2)
     vertices, projection = vertices.contiguous(), projection.contiguous()
-    parts, ranges = 0, vertices.new_empty(0)
-    if near is None or far is None:
-        total = vertex_offsets[-1] * (batch.images if batch.shared else 1)
-        parts = min(RANGES, tiles.runs(total, LAUNCH.depths))
+    ranges, parts = None, plan.parts
+    if parts:
         ranges = vertices.new_empty(parts, 2)
-        tiles.run(
-            kernels.depth_ranges, (parts,), device,
-            vertices, projection, batch.image_of_vertex(device, starts), ranges,
-            total, vertex_offsets[-1], **batch.constants(), BLOCK=LAUNCH.depths,
+        index = starts if plan.shared else plan.image_of_vertex
+        plan.find_ranges(
+            (parts,), vertices, projection, index, ranges, plan.seen, plan.vertices
         )  # fmt: skip
-    watch = watch_of(device) if check else None
-    tiles.run(
-        kernels.project_faces, (tiles.runs(count, LAUNCH.faces),), device,
-        vertices, projection, faces, batch.image_of_face(device, starts),
-        ranges if parts else vertices, corners, starts if watch is None else watch.found,
-        count, len(faces), first, last, parts,
-        **batch.constants(), **known, CHECK=check, BLOCK=LAUNCH.faces,
+    watch = watch_of(plan.device) if plan.check else None
+    plan.project(
+        plan.programs, vertices, projection, faces, starts if plan.shared else plan.image_of_face,
+        vertices if ranges is None else ranges, corners, starts if watch is None else watch.found,
+        plan.faces, faces.shape[0], *plan.planes, parts,
     )  # fmt: skip
     if watch is not None:
         watch.send()
@@ -239,51 +251,44 @@ def _forward(
 
 
 def _backward(
-    grad: Tensor,
-    saved: tuple[Tensor, ...],
-    vertex_offsets: tuple[int, ...],
-    offsets: tuple[int, ...],
-    near: float | None,
-    far: float | None,
-    with_vertices: bool,
-    with_camera: bool,
-) -> tuple[Tensor, Tensor]:
-    """Gradients of the vertices [V, 3] and of the projection; empty if not wanted."""
-    from gendr.rendering.backends.triton import project_kernels as kernels
+    plan: Plan, grad: Tensor, saved: Sequence[Any], with_vertices: bool, with_camera: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of the vertices [V, 3] and of the projection; None if not wanted.
 
+    Args:
+        plan: of the forward pass.
+        grad: of the corners.
+        saved: vertices, projection, faces, starts, entries and ranges.
+        with_vertices: whether their gradient is wanted.
+        with_camera: whether that of the projection is.
+    """
     vertices, projection, faces, starts, entries, ranges = saved
-    device, count = vertices.device, len(vertices)
-    batch = _Batch(vertex_offsets, offsets, len(projection))
-    images = batch.images if batch.shared else 1
-    first, last, known = _planes(near, far)
-    grad_vertices = vertices.new_empty(count if with_vertices else 0, 3)
-    grad_clip = vertices.new_empty(images if with_camera else 0, count, 4)
-    side_by_side = 1 << (max(1, min(images, LAUNCH.images)) - 1).bit_length()
-    block = max(1, LAUNCH.lanes // (LAUNCH.corners * side_by_side))
-    tiles.run(
-        kernels.project_gradients, (tiles.runs(count, block),), device,
-        vertices.contiguous(), projection.contiguous(), faces, starts, entries,
-        batch.image_of_vertex(device, starts), ranges if len(ranges) else vertices,
-        grad.contiguous(), grad_vertices if with_vertices else vertices,
-        grad_clip if with_camera else vertices, images, count, len(faces), first, last, len(ranges),
-        **batch.constants(), **known, WITH_VERTICES=with_vertices, WITH_CAMERA=with_camera,
-        VERTICES=block, ENTRIES=LAUNCH.corners, IMAGES=side_by_side,
+    count = plan.vertices
+    grad_vertices = vertices.new_empty(count, 3) if with_vertices else None
+    grad_clip = vertices.new_empty(plan.images, count, 4) if with_camera else None
+    plan.gradients[with_vertices, with_camera](
+        plan.gradient_programs, vertices.contiguous(), projection.contiguous(), faces, starts,
+        entries, starts if plan.shared else plan.image_of_vertex,
+        vertices if ranges is None else ranges, grad.contiguous(),
+        vertices if grad_vertices is None else grad_vertices,
+        vertices if grad_clip is None else grad_clip,
+        plan.images, count, faces.shape[0], *plan.planes, plan.parts,
     )  # fmt: skip
-    if not with_camera:
-        return grad_vertices, grad_clip
-    return grad_vertices, _projection_gradient(grad_clip, vertices, batch)
+    if grad_clip is None:
+        return grad_vertices, None
+    return grad_vertices, _projection_gradient(grad_clip, vertices, plan)
 
 
-def _projection_gradient(grad_clip: Tensor, vertices: Tensor, batch: _Batch) -> Tensor:
+def _projection_gradient(grad_clip: Tensor, vertices: Tensor, plan: Plan) -> Tensor:
     """[C, 4, 4]: the sum over vertices of the gradient of clip coordinates times (x, y, z, 1)."""
     points = torch.cat([vertices, torch.ones_like(vertices[:, :1])], 1)
     products = grad_clip.unsqueeze(-1) * points.unsqueeze(1)  # [images or 1, V, 4, 4]
-    if batch.shared:
+    if plan.shared:
         each = products.sum(1)
     else:
-        sums = tiles.sum_per_image(products.reshape(len(points), 16), list(batch.vertex_offsets))
+        sums = tiles.sum_per_image(products.reshape(len(points), 16), list(plan.vertex_offsets))
         each = sums.reshape(-1, 4, 4)
-    return each.sum(0, keepdim=True) if batch.cameras == 1 else each
+    return each.sum(0, keepdim=True) if plan.cameras == 1 else each
 
 
 # ---------------------------------------------------------------------------------------------
@@ -305,28 +310,15 @@ def _project(
     check: bool,
 ) -> tuple[Tensor, Tensor]:
     """As `_forward`; what it is given besides is for the backward pass."""
-    return _forward(
-        vertices, projection, faces, starts, tuple(vertex_offsets), tuple(offsets), near, far, check
-    )
+    plan = _plan_of_operator(vertices, projection, vertex_offsets, offsets, near, far, check)
+    corners, ranges = _forward(plan, vertices, projection, faces, starts)
+    return corners, vertices.new_empty(0) if ranges is None else ranges
 
 
 @_project.register_fake
-def _(
-    vertices: Tensor,
-    projection: Tensor,
-    faces: Tensor,
-    starts: Tensor,
-    entries: Tensor,
-    vertex_offsets: list[int],
-    offsets: list[int],
-    near: float | None,
-    far: float | None,
-    check: bool,
-) -> tuple[Tensor, Tensor]:
-    parts = 0
-    if near is None or far is None:
-        images = len(offsets) - 1 if len(vertex_offsets) == 2 else 1
-        parts = min(RANGES, tiles.runs(vertex_offsets[-1] * images, LAUNCH.depths))
+def _(*given: Any) -> tuple[Tensor, Tensor]:
+    vertices, *_, vertex_offsets, offsets, near, far, _ = given
+    parts = _range_programs(vertex_offsets, offsets, near, far)
     ranges = vertices.new_empty(parts, 2) if parts else vertices.new_empty(0)
     return vertices.new_empty(offsets[-1], 4, 2), ranges
 
@@ -342,29 +334,32 @@ def _project_gradients(
     with_vertices: bool,
     with_camera: bool,
 ) -> tuple[Tensor, Tensor]:
-    """As `_backward`."""
-    return _backward(
-        grad, tuple(saved), tuple(vertex_offsets), tuple(offsets), near, far,
-        with_vertices, with_camera,
-    )  # fmt: skip
+    """As `_backward`; without rows instead of None."""
+    vertices, projection, faces, starts, entries, ranges = saved
+    plan = _plan_of_operator(vertices, projection, vertex_offsets, offsets, near, far)
+    given = vertices, projection, faces, starts, entries, ranges if len(ranges) else None
+    of_vertices, of_camera = _backward(plan, grad, given, with_vertices, with_camera)
+    return (
+        vertices.new_empty(0, 3) if of_vertices is None else of_vertices,
+        vertices.new_empty(0, 4, 4) if of_camera is None else of_camera,
+    )
 
 
 @_project_gradients.register_fake
-def _(
-    grad: Tensor,
-    saved: list[Tensor],
-    vertex_offsets: list[int],
-    offsets: list[int],
-    near: float | None,
-    far: float | None,
-    with_vertices: bool,
-    with_camera: bool,
-) -> tuple[Tensor, Tensor]:
-    vertices, projection = saved[:2]
+def _(*given: Any) -> tuple[Tensor, Tensor]:
+    _grad, (vertices, projection, *_), *_, with_vertices, with_camera = given
     return (
         vertices.new_empty(len(vertices) if with_vertices else 0, 3),
         projection.new_empty(len(projection) if with_camera else 0, 4, 4),
     )
+
+
+def _plan_of_operator(
+    vertices: Tensor, projection: Tensor, vertex_offsets: list[int], offsets: list[int],
+    near: float | None, far: float | None, check: bool = False,
+) -> Plan:  # fmt: skip
+    cameras, on = len(projection), vertices.device
+    return plan_of(tuple(vertex_offsets), tuple(offsets), cameras, near, far, check, on, LAUNCH)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -377,21 +372,11 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 def _differentiate(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
     """The gradients of the inputs."""
-    of_vertices, of_camera = ctx.needs_input_grad[:2]
+    wanted = ctx.needs_input_grad[:2]
     if grad is None:
         return (None,) * 10
-    vertex_offsets, offsets, near, far = ctx.given
-    if is_plain(grad) and not torch.is_grad_enabled():
-        vertices, projection = _backward(
-            grad, ctx.saved_tensors, tuple(vertex_offsets), tuple(offsets), near, far,
-            of_vertices, of_camera,
-        )  # fmt: skip
-    else:
-        vertices, projection = _project_gradients(
-            grad, list(ctx.saved_tensors), list(vertex_offsets), list(offsets), near, far,
-            of_vertices, of_camera,
-        )  # fmt: skip
-    return vertices if of_vertices else None, projection if of_camera else None, *(None,) * 8
+    grads = _project_gradients(grad, list(ctx.saved_tensors), *ctx.given, *wanted)
+    return *(x if want else None for x, want in zip(grads, wanted, strict=True)), *(None,) * 8
 
 
 _project.register_autograd(_differentiate, setup_context=_keep)
@@ -402,10 +387,29 @@ class _Project(torch.autograd.Function):
     """The operator without PyTorch's dispatcher, which takes the host as long again."""
 
     @staticmethod
-    def forward(ctx: Any, *given: Any) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        vertices, projection, faces, starts, _entries, *rest = given
-        output = _forward(vertices, projection, faces, starts, *rest)
-        _keep(ctx, given, output)
-        return output[0]
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, vertices: Tensor, projection: Tensor, topology: tuple[Tensor, ...], plan: Plan
+    ) -> Tensor:
+        faces, starts, _ = topology
+        corners, ranges = _forward(plan, vertices, projection, faces, starts)
+        ctx.save_for_backward(vertices, projection, *topology, ranges)
+        ctx.plan = plan
+        ctx.set_materialize_grads(False)
+        return corners
 
-    backward = staticmethod(_differentiate)
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if grad is None:
+            return None, None, None, None
+        of_vertices, of_camera, *_ = ctx.needs_input_grad
+        saved, plan = ctx.saved_tensors, ctx.plan
+        if is_plain(grad) and not torch.is_grad_enabled():
+            vertices, projection = _backward(plan, grad, saved, of_vertices, of_camera)
+        else:
+            *given, ranges = saved
+            given.append(saved[0].new_empty(0) if ranges is None else ranges)
+            vertices, projection = _project_gradients(
+                grad, given, list(plan.vertex_offsets), list(plan.offsets), plan.near, plan.far,
+                of_vertices, of_camera,
+            )  # fmt: skip
+        return vertices if of_vertices else None, projection if of_camera else None, None, None

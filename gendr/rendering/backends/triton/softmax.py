@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gendr._runtime.triton.launch import run
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.recipes import Recipe, described, image_table
 from gendr.rendering.coverage import Coverage
@@ -92,7 +93,7 @@ def _softmax(
     shares, totals, nearest = (corners.new_empty(pixels) for _ in range(3))
     attributes = attributes.contiguous()
     lists = tiles.tile_lists(tables, tiling)
-    tiles.run(
+    run(
         kernels.softmax_tiles, (len(lists.starts),), corners.device,
         tables.corners, tables.edges, attributes, images, lists.starts, lists.stops, lists.faces,
         colours, shares, totals, nearest, *size,
@@ -145,7 +146,7 @@ def _softmax_gradients(
     columns = x.attributes.shape[1:]
     launch = tiles.LAUNCH.fitted(len(x.images), count, ImageSize(*size))
     sums = tiles.Sums.of(x.boxes, size, with_table, (3, 2), columns, like=grad, launch=launch)
-    tiles.run(
+    run(
         kernels.softmax_gradients, sums.programs, grad.device,
         x.corners.contiguous(), x.edges, x.attributes.contiguous(),
         tiles.image_of_face(tuple(offsets), grad.device), x.images, x.boxes,

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from gendr._runtime.later import capturing
-from gendr._runtime.triton.launch import interpreted, run
+from gendr._runtime.triton.launch import Launcher, interpreted
 from gendr.rendering.backends.triton.capacity import LEAST, Room
 from gendr.rendering.backends.triton.recipes import Recipe
 from gendr.rendering.geometry import ImageSize
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # told apart as objects: what is kept for one is found quickly
 class Launch:
     """How the work is cut into programs.
 
@@ -115,12 +115,6 @@ def image_of_face(offsets: tuple[int, ...], device: torch.device) -> Tensor:
     return images.repeat_interleave(torch.tensor(counts, dtype=torch.int64)).to(device)
 
 
-@lru_cache(maxsize=16)
-def _offsets(offsets: tuple[int, ...], device: torch.device) -> Tensor:
-    """[B + 1] int32."""
-    return torch.tensor(offsets, dtype=torch.int32).to(device)
-
-
 @dataclass(frozen=True)
 class Tables:
     """The tensors that describe faces and images to the kernels."""
@@ -138,19 +132,25 @@ class Tables:
         cls, corners: Tensor, offsets: tuple[int, ...], images: Tensor, size: ImageSize
     ) -> Tables:
         """Corners in float32, and the edges and boxes of the faces."""
-        from gendr.rendering.backends.triton import kernels
-
         corners = corners.detach().to(torch.float32).contiguous()
-        count, sides = corners.shape[:2]
+        count = corners.shape[0]
         index = image_of_face(offsets, corners.device)
         edges = corners.new_empty(count, face_columns())
-        boxes = torch.empty(count, 4, dtype=torch.int32, device=corners.device)
-        run(
-            kernels.face_tables, (runs(count, 128),), corners.device,
-            corners, index, images, edges, boxes, count, size.height, size.width, N=sides,
-            BLOCK=128, **options(exact=True),
+        boxes = index.new_empty(count, 4)
+        face_tables(corners.shape[1], corners.device, LAUNCH)(
+            (runs(count, 128),),
+            corners, index, images, edges, boxes, count, size.height, size.width,
         )  # fmt: skip
         return cls(corners, offsets, index, images, edges, boxes, size)
+
+
+@lru_cache(maxsize=16)
+def face_tables(sides: int, device: torch.device, settings: Launch) -> Launcher:
+    """The kernel that writes edges and boxes of polygons with so many corners."""
+    from gendr.rendering.backends.triton import kernels
+
+    compiled = options(settings.warps, exact=True)
+    return Launcher(kernels.face_tables, device, N=sides, BLOCK=128, **compiled)
 
 
 def runs(count: int, block: int) -> int:
@@ -214,8 +214,7 @@ class Tiling:
         return self.rows * self.columns
 
 
-@dataclass(frozen=True)
-class Lists:
+class Lists(NamedTuple):
     """The faces of every tile of a batch, in order.
 
     Those of tile i are faces[starts[i] : stops[i]]. Where starts[i] is negative the tile has no
@@ -231,11 +230,6 @@ class Lists:
     segments: Tensor  # [B tiles] int32
     tile_of_segment: Tensor  # [extra] int32, -1 for programs without work
 
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """As the kernel of silhouettes takes them."""
-        return self.starts, self.stops, self.faces, self.segments, self.tile_of_segment
-
 
 def tile_lists(tables: Tables, tiling: Tiling) -> Lists:
     """The faces of every tile.
@@ -244,47 +238,69 @@ def tile_lists(tables: Tables, tiling: Tiling) -> Lists:
     image, sizes of images and tiles), and a little more: the host waits in the first step only. A
     tile whose list finds no room walks. Few faces are always walked.
     """
-    if tables.offsets[-1] <= LAUNCH.walked:
-        return walks(tables, tiling)
-    device, images = tables.boxes.device, len(tables.offsets) - 1
-    every, room = images * tiling.tiles, room_of(tables.offsets, tiling, device)
-    chunks, first_chunks = chunks_of(tables.offsets, chunk_size(tables.offsets, tiling), device)
-    counts, totals, starts, stops, segments = (
-        torch.empty(n, dtype=torch.int32, device=device)
-        for n in (len(chunks) * tiling.tiles, every, every, every, every)
-    )
-    needed = torch.empty(2, dtype=torch.int64, device=device)
-    _over_groups("count_faces", tiling, tables.boxes, chunks, counts)
-    _run(
-        "prefix_chunks", (runs(tiling.tiles, 32), images), device,
-        counts, first_chunks, totals, tiling.tiles, BLOCK_CHUNKS=32, BLOCK_TILES=32, warps=4,
-    )  # fmt: skip
-    entries, extra = room_now(room, totals)
-    tile_of_segment = torch.empty(extra, dtype=torch.int32, device=device)
-    _run(
-        "scan_tiles", (1,), device, totals, _offsets(tables.offsets, device),
-        starts, stops, segments, tile_of_segment, needed, tiling.tiles, every, entries, extra,
-        SEGMENT=SEGMENT, BLOCK=4096, warps=16,
-    )  # fmt: skip
-    faces = torch.empty(entries, dtype=torch.int32, device=device)
-    _over_groups(
-        "fill_lists", tiling, tables.boxes, chunks, counts,
-        starts, stops, segments, tile_of_segment, faces, SEGMENT=SEGMENT,
-    )  # fmt: skip
-    if not capturing(device):
-        room.later.send(needed)
-    return Lists(starts, stops, faces, segments, tile_of_segment)
+    return lists_of(tables.boxes, tables.offsets, tiling)
 
 
-def walks(tables: Tables, tiling: Tiling) -> Lists:
-    """No lists: every tile walks all faces of its image."""
-    return Lists(*_walks(tables.offsets, tiling.tiles, tables.boxes.device))
+def lists_of(boxes: Tensor, offsets: tuple[int, ...], tiling: Tiling) -> Lists:
+    """As `tile_lists`, of boxes [T, 4]."""
+    if offsets[-1] <= LAUNCH.walked:
+        return Lists(*_walks(offsets, tiling.tiles, boxes.device))
+    return lister_of(offsets, tiling, boxes.device)(boxes)
+
+
+class Lister:
+    """What is kept from step to step for lists of one kind.
+
+    Attributes:
+        room: what the lists get.
+    """
+
+    def __init__(self, offsets: tuple[int, ...], tiling: Tiling, device: torch.device) -> None:
+        from gendr.rendering.backends.triton import list_kernels
+
+        images, side = len(offsets) - 1, list_kernels.GROUP.value
+        self.room = Room(device, offsets[-1] * tiling.tiles)
+        self._tiling, self._device, self._every = tiling, device, images * tiling.tiles
+        self._offsets = torch.tensor(offsets, dtype=torch.int32).to(device)
+        chunks, self._first_chunks = chunks_of(offsets, chunk_size(offsets, tiling), device)
+        self._chunks, self._counts = chunks, len(chunks) * tiling.tiles
+        self._groups = len(chunks), runs(tiling.rows, side) * runs(tiling.columns, side)
+        self._prefixes = runs(tiling.tiles, 32), images
+        tile = {"TILE_H": tiling.height, "TILE_W": tiling.width, "LOOK": _LOOK, "BLOCK": _BLOCK}
+        self._count_faces = _launcher("count_faces", device, **tile)
+        self._prefix_chunks = _launcher(
+            "prefix_chunks", device, BLOCK_CHUNKS=32, BLOCK_TILES=32, warps=4
+        )
+        self._scan_tiles = _launcher("scan_tiles", device, SEGMENT=SEGMENT, BLOCK=4096, warps=16)
+        self._fill_lists = _launcher("fill_lists", device, SEGMENT=SEGMENT, **tile)
+
+    def __call__(self, boxes: Tensor) -> Lists:
+        """The lists of faces with such boxes."""
+        tiling, every, chunks = self._tiling, self._every, self._chunks
+        rows, columns, empty = tiling.rows, tiling.columns, chunks.new_empty
+        counts, totals, starts = empty(self._counts), empty(every), empty(every)
+        stops, segments, needed = empty(every), empty(every), empty(2, dtype=torch.int64)
+        self._count_faces(self._groups, boxes, chunks, counts, rows, columns)
+        self._prefix_chunks(self._prefixes, counts, self._first_chunks, totals, tiling.tiles)
+        entries, extra = room_now(self.room, totals)
+        tile_of_segment, faces = empty(extra), empty(entries)
+        self._scan_tiles(
+            (1,), totals, self._offsets, starts, stops, segments, tile_of_segment, needed,
+            tiling.tiles, every, entries, extra,
+        )  # fmt: skip
+        self._fill_lists(
+            self._groups, boxes, chunks, counts, starts, stops, segments, tile_of_segment, faces,
+            rows, columns,
+        )  # fmt: skip
+        if not capturing(self._device):
+            self.room.later.send(needed)
+        return Lists(starts, stops, faces, segments, tile_of_segment)
 
 
 @lru_cache(maxsize=64)
-def room_of(offsets: tuple[int, ...], tiling: Tiling, device: torch.device) -> Room:
-    """What is kept from step to step for lists of one kind."""
-    return Room(device, offsets[-1] * tiling.tiles)
+def lister_of(offsets: tuple[int, ...], tiling: Tiling, device: torch.device) -> Lister:
+    """What makes lists of one kind."""
+    return Lister(offsets, tiling, device)
 
 
 def room_now(room: Room, totals: Tensor) -> tuple[int, int]:
@@ -337,21 +353,6 @@ def _walks(
     return starts, stops, starts, torch.full_like(starts, -1), starts[:0]
 
 
-def _over_groups(
-    kernel: str, tiling: Tiling, boxes: Tensor, chunks: Tensor, *tensors: Tensor, **sizes: int
-) -> None:
-    """Launch a kernel over chunks of faces and groups of tiles."""
-    from gendr.rendering.backends.triton import list_kernels
-
-    side = list_kernels.GROUP.value
-    groups = runs(tiling.rows, side) * runs(tiling.columns, side)
-    _run(
-        kernel, (len(chunks), groups), boxes.device,
-        boxes, chunks, *tensors, tiling.rows, tiling.columns,
-        TILE_H=tiling.height, TILE_W=tiling.width, LOOK=_LOOK, BLOCK=_BLOCK, **sizes,
-    )  # fmt: skip
-
-
 def _run(
     kernel: str,
     grid: tuple[int, ...],
@@ -360,12 +361,24 @@ def _run(
     warps: int = 1,
     **sizes: int,
 ) -> None:
-    """Launch a kernel of `list_kernels`, of one warp as a rule: its blocks are small."""
+    """Launch a kernel of `list_kernels` with the warps of its programs and its constants."""
+    _kept_launcher(kernel, device, warps, tuple(sizes.items()))(grid, *args)
+
+
+def _launcher(kernel: str, device: torch.device, warps: int = 1, **sizes: int) -> Launcher:
+    """A kernel of `list_kernels`, of one warp as a rule: its blocks are small."""
     from gendr.rendering.backends.triton import list_kernels
 
     # There is nothing to fuse: whether that is allowed is said because Triton asks for it.
     how = {} if interpreted() else {"num_warps": warps, "enable_fp_fusion": True}
-    run(getattr(list_kernels, kernel), grid, device, *args, **sizes, **how)
+    return Launcher(getattr(list_kernels, kernel), device, **sizes, **how)
+
+
+@lru_cache(maxsize=64)
+def _kept_launcher(
+    kernel: str, device: torch.device, warps: int, sizes: tuple[tuple[str, int], ...]
+) -> Launcher:
+    return _launcher(kernel, device, warps, **dict(sizes))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -456,6 +469,11 @@ PIECES = 1 << 12  # extra programs for boxes of more pixels
 _WHOLE = 4 * PIECE  # pixels of an image in which no box is cut
 
 
+def extra_pieces(faces: int, pixels: int) -> int:
+    """Extra programs for boxes of many pixels, in images of so many."""
+    return min(PIECES, faces * (runs(pixels, PIECE) - 1)) if pixels > _WHOLE else 0
+
+
 @dataclass(frozen=True)
 class Pieces:
     """How the boxes of large faces are cut, so that several programs take one; see `piece_of`.
@@ -473,7 +491,7 @@ class Pieces:
     def of(cls, boxes: Tensor, pixels: int) -> Pieces:
         """The boxes of faces, in images of so many pixels."""
         faces = len(boxes)
-        extra = min(PIECES, faces * (runs(pixels, PIECE) - 1)) if pixels > _WHOLE else 0
+        extra = extra_pieces(faces, pixels)
         if not extra:
             return cls(boxes, 0, (boxes, boxes, boxes))
         blocks = runs(faces, 1024)

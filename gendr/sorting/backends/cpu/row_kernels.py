@@ -53,7 +53,7 @@ _ANY_ORDER = {"reassoc", "contract"}
 
 
 @register_jitable
-def _short_exp(v):
+def short_exp(v):
     """The exponential of v <= 0 to float32 precision; 0 where it would be subnormal.
 
     A polynomial of degree 6 through 2^z at the Chebyshev nodes of |z| <= 1/2, relative error 5e-9.
@@ -78,7 +78,7 @@ def _exp_for(v, row):
 @overload(_exp_for)
 def _exp_by_dtype(v, row):
     if row.dtype == types.float32:
-        return lambda v, row: _short_exp(v)
+        return lambda v, row: short_exp(v)
     return lambda v, row: exp(v)
 
 
