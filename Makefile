@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.gendr-installed
+SITE   := $(VENV)/.gendr-site-installed
 
-.PHONY: demo test test-all lint format benchmark assets docs clean
+.PHONY: demo test test-all lint format benchmark assets docs docs-site clean
 
 # TARGET may name any mesh file: make demo TARGET=my_mesh.obj
 TARGET ?= assets/airplane.obj
@@ -36,10 +37,18 @@ assets: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python docs/make_figures.py
 
+# The site, with its API reference: build/site/index.html, to be opened as a file.
+docs-site: $(SITE)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch==2.13.0"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+$(SITE): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
 	touch $@
 
 clean:
