@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.gendr-installed
 SITE   := $(VENV)/.gendr-site-installed
 
-.PHONY: demo test test-all lint format benchmark assets docs docs-site clean
+.PHONY: demo test test-all lint format benchmark assets docs docs-site dist clean
 
 # TARGET may name any mesh file: make demo TARGET=my_mesh.obj
 TARGET ?= assets/airplane.obj
@@ -41,6 +41,12 @@ docs: $(STAMP)
 docs-site: $(SITE)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
+# Source archive and wheel in dist/, checked; the wheel is tried in an environment of its own.
+dist: $(STAMP)
+	rm -rf dist build/lib
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python .ci/check_dist.py dist
+
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch==2.13.0"
@@ -52,4 +58,4 @@ $(SITE): $(STAMP)
 	touch $@
 
 clean:
-	rm -rf $(VENV) out build *.egg-info
+	rm -rf $(VENV) out build dist *.egg-info
