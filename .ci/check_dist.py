@@ -93,13 +93,9 @@ def try_wheel(wheel: Path) -> None:
         place = folder / "elsewhere"
         place.mkdir()
         (place / "assets").symlink_to(ROOT / "assets")
-        lines = f"{match[1]}\nprint(gendr.__file__, float(loss))\n"
+        lines = f"{match[1]}\nprint(gendr.__file__, loss.item())\n"
         done = subprocess.run(
-            [python, "-I", "-W", "error::DeprecationWarning:gendr", "-c", lines],
-            cwd=place,
-            check=True,
-            capture_output=True,
-            text=True,
+            [python, "-I", "-c", lines], cwd=place, check=True, stdout=subprocess.PIPE, text=True
         )
         where, loss = done.stdout.split()[-2:]
         if str(folder) not in where or not (place / "fit.obj").stat().st_size:
