@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.gendr-installed
+SITE   := $(VENV)/.gendr-site-installed
 
-.PHONY: demo test test-all lint format benchmark assets docs clean
+.PHONY: demo test test-all lint format benchmark assets docs docs-site dist clean
 
 # TARGET may name any mesh file: make demo TARGET=my_mesh.obj
 TARGET ?= assets/airplane.obj
@@ -37,11 +38,25 @@ docs: $(STAMP)
 	$(BIN)/python docs/make_figures.py
 	$(BIN)/python docs/make_relaxed.py
 
+# The site, with its API reference: build/site/index.html, to be opened as a file.
+docs-site: $(SITE)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# Source archive and wheel in dist/, checked; the wheel is tried in an environment of its own.
+dist: $(STAMP)
+	rm -rf dist build/lib
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python .ci/check_dist.py dist
+
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch==2.13.0"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 
+$(SITE): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) out build *.egg-info
+	rm -rf $(VENV) out build dist *.egg-info

@@ -5,6 +5,12 @@
 
 The table is what `experiments/grid_benchmark.py --export csv` writes. Everything is said in
 quality, larger is better: the mean hard IoU for shapes, the fraction of poses found for poses.
+Plain and squared distributions are counted apart, as in the thesis.
+
+What is compared is compared pair by pair: two laws with the same T-conorm, two T-conorms with the
+same law. The error of a mean of such differences is their standard deviation over the square root
+of their number. It says how much the choice of the other half of the renderer matters. It does not
+say how the numbers would change with another object or another elevation, for the grid has one.
 """
 
 from __future__ import annotations
@@ -14,19 +20,34 @@ import csv
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+
 from gendr import distributions
 from gendr.experiments.report.summary import TOP_SHARE, label
+from gendr.experiments.studies.pose import PoseProtocol
+from gendr.experiments.studies.shape import ShapeProtocol
 from gendr.testing.pages import fill, table
 from gendr.tnorms import tconorm
 
 DOCS = Path(__file__).parent
-FINITE = ("uniform", "cubic_hermite", "wigner_semicircle")
-EXPONENTIAL = ("gaussian", "laplace", "logistic", "hyperbolic_secant")
-LINEAR = ("cauchy", "reciprocal")
+HALVES = ("plain", "squared")
+SYMMETRIC = (
+    *("uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "laplace", "logistic"),
+    *("hyperbolic_secant", "cauchy", "reciprocal"),
+)
+TAILS = {
+    "finite": SYMMETRIC[:3],
+    "exponential": SYMMETRIC[3:7],
+    "linear": SYMMETRIC[7:],
+    "Levy, all four": ("levy", "levy.reversed", "levy.centred", "levy.reversed.centred"),
+}
 # The law whose tail points outwards beside its mirror image, whose tail points inwards.
 MIRRORED = (
     ("gumbel_min", "gumbel_max"),
@@ -38,171 +59,393 @@ EXTREME = (
     *("yager(p=4)", "aczel_alsina(p=2)", "aczel_alsina(p=4)", "dombi(p=2)", "dombi(p=4)"),
     *("schweizer_sklar(p=-2)", "schweizer_sklar(p=-4)"),
 )
+# One function under two names: it counts once where renderers are listed or compared.
+TWICE = {"schweizer_sklar(p=-1)": "dombi(p=1)"}
+UNITS = {"shape": "mean hard IoU", "pose": "fraction of poses found"}
+WHERE = {"shape": "thesis 5.4.1", "pose": "thesis 5.4.2"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Grid:
     """The qualities of one task.
 
     Attributes:
         task: "shape" or "pose".
-        quality: (distribution without squaring, squared, T-conorm) -> quality.
+        laws: the 27 distributions without squaring, by name.
+        conorms: the 23 T-conorms, by name.
+        quality: [2, laws, conorms], plain and squared.
+        scale: [2, laws, conorms], the best scales.
+        rates: the learning rates that were best, each once.
+        seconds: [2, laws, conorms], that each took.
     """
 
     task: str
-    quality: dict[tuple[str, bool, str], float]
+    laws: list[str]
+    conorms: list[str]
+    quality: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    rates: list[float]
+    seconds: NDArray[np.float64]
 
     @classmethod
-    def read(cls, path: Path, task: str) -> Grid:
-        """The rows of one task."""
-        quality: dict[tuple[str, bool, str], float] = {}
+    def read(cls, path: Path, task: str) -> Grid | None:
+        """The rows of one task, None if there are none.
+
+        Raises:
+            ValueError: if a renderer is missing.
+        """
         with path.open(newline="") as file:
-            for row in csv.DictReader(file):
-                if row["task"] == task:
-                    score = float(row["score"])
-                    key = row["dist"], row["squared"] == "True", canonical(row["tconorm"])
-                    quality[key] = 1 - score if task == "shape" else score
-        return cls(task, quality)
+            rows = [row for row in csv.DictReader(file) if row["task"] == task]
+        if not rows:
+            return None
+        laws = list(dict.fromkeys(row["dist"] for row in rows))
+        conorms = list(dict.fromkeys(canonical(row["tconorm"]) for row in rows))
+        quality = np.full((2, len(laws), len(conorms)), np.nan)
+        scale, seconds = quality.copy(), quality.copy()
+        for row in rows:
+            place = (
+                int(row["squared"] == "True"),
+                laws.index(row["dist"]),
+                conorms.index(canonical(row["tconorm"])),
+            )
+            score = float(row["score"])
+            quality[place] = 1 - score if task == "shape" else score
+            scale[place] = float(row["scale"])
+            seconds[place] = float(row["seconds"])
+        if np.isnan(quality).any():
+            raise ValueError(f"{path} has not all renderers of the task {task}")
+        rates = sorted({float(row["learning_rate"]) for row in rows})
+        return cls(task, laws, conorms, quality, scale, rates, seconds)
 
-    def of(
-        self,
-        dists: Sequence[str] | None = None,
-        squared: bool | None = None,
-        conorms: Sequence[str] | None = None,
-    ) -> list[float]:
-        """All qualities of some members."""
-        return [
-            value
-            for (dist, is_squared, conorm), value in self.quality.items()
-            if (dists is None or dist in dists)
-            and (squared is None or is_squared == squared)
-            and (conorms is None or conorm in conorms)
-        ]
+    def law(self, half: int, *names: str) -> NDArray[np.float64]:
+        """[T-conorms]: the mean over some laws, for each function that is a T-conorm here."""
+        rows = [self.laws.index(name) for name in names]
+        columns = [j for j, conorm in enumerate(self.conorms) if conorm not in TWICE]
+        return self.quality[half][np.ix_(rows, columns)].mean(0)
 
-    def names(self, axis: int) -> list[str]:
-        """The members along an axis of the keys, each once."""
-        return list(dict.fromkeys(str(key[axis]) for key in self.quality))
+    def conorm(self, half: int, *names: str) -> NDArray[np.float64]:
+        """[laws]: the mean over some T-conorms."""
+        return self.quality[half][:, [self.conorms.index(canonical(n)) for n in names]].mean(1)
 
-    def top(self) -> list[tuple[str, bool, str]]:
-        """The best tenth."""
-        ordered = sorted(self.quality, key=lambda key: -self.quality[key])
-        return ordered[: round(TOP_SHARE * len(ordered))]
-
-
-def qualities(task: str, path: Path) -> list[float]:
-    """The scores in a table of `experiments/best_again.py`."""
-    with path.open(newline="") as file:
-        scores = [float(row["score"]) for row in csv.DictReader(file)]
-    return [1 - score for score in scores] if task == "shape" else scores
-
-
-def best(values: Iterable[float]) -> float:
-    """The largest, 0 of none."""
-    return max(values, default=0.0)
+    def best_tenth(self, half: int) -> NDArray[np.bool_]:
+        """[laws, conorms]: the best tenth of a half, with all that tie with the last of it."""
+        values = self.quality[half]
+        last = np.sort(values, axis=None)[-round(TOP_SHARE * values.size)]
+        return values >= last
 
 
-def middle(values: Iterable[float]) -> float:
-    """The median, 0 of none."""
-    values = list(values)
-    return statistics.median(values) if values else 0.0
+# ---------------------------------------------------------------------------------------------
+# claims
 
 
-def ordered_by(names: Iterable[str], value: dict[str, float]) -> list[str]:
-    """Names, best first."""
-    return sorted(names, key=lambda name: -value[name])
+@dataclass(frozen=True)
+class Part:
+    """A number that a claim says is above a limit.
+
+    Attributes:
+        text: what is counted.
+        value: the number.
+        error: its standard error, 0 of a count.
+        limit: what it is compared with.
+        digits: after the point.
+    """
+
+    text: str
+    value: float
+    error: float
+    limit: float = 0.0
+    digits: int = 3
+
+    @property
+    def sign(self) -> int:
+        """1 if the number is above the limit by more than two errors, -1 if below, else 0."""
+        away = self.value - self.limit
+        return 0 if abs(away) <= 2 * self.error else int(np.sign(away))
+
+    def __str__(self) -> str:
+        error = f" ± {self.error:.{self.digits}f}" if self.error else ""
+        plus = "+" if self.limit == 0 and self.digits else ""
+        return f"{self.text} {self.value:{plus}.{self.digits}f}{error}"
 
 
-def findings(grid: Grid, average: Sequence[float] = ()) -> list[tuple[str, str]]:
-    """Question and answer, one pair for each finding of the thesis.
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the papers, and the numbers that it makes a statement about."""
+
+    claim: str
+    task: str
+    parts: tuple[Part, ...]
+    where: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Yes or no if all parts say so; without parts, "not tested"."""
+        signs = {part.sign for part in self.parts}
+        if not signs:
+            return "not tested"
+        return {(1,): "yes", (-1,): "no"}.get(tuple(signs), "partly")
+
+    def row(self) -> tuple[str, str, str, str, str]:
+        """A row of the table."""
+        numbers = "; ".join(map(str, self.parts)) or "the grid has no such number"
+        return (
+            self.claim, self.where or WHERE[self.task], self.task, numbers, f"**{self.verdict}**"
+        )  # fmt: skip
+
+
+def mean(text: str, values: NDArray[np.float64]) -> Part:
+    """The mean of differences and its standard error."""
+    return Part(text, float(values.mean()), float(values.std(ddof=1) / math.sqrt(values.size)))
+
+
+def lead(text: str, counts: NDArray[np.int64], mine: int) -> Part:
+    """By how many places one member leads the best other one, counted over what it is joined with.
 
     Args:
-        grid: of one task.
-        average: qualities of renderers with the mean in place of a T-conorm.
+        text: What is counted.
+        counts: [members, partners], 1 where a renderer is in the best tenth.
+        mine: The member.
     """
-    dists, conorms = grid.names(0), grid.names(2)
-    out: list[tuple[str, str]] = []
+    others = np.delete(counts, mine, 0)
+    best = others[others.sum(1).argmax()]
+    ahead = counts[mine] - best
+    error = float(ahead.std(ddof=1) * math.sqrt(ahead.size))
+    said = f"{text} {counts[mine].sum()}, the most of any other {best.sum()}: difference"
+    return Part(said, float(ahead.sum()), error, digits=1)
 
-    gain = {d: best(grid.of([d], False)) - best(grid.of([d], True)) for d in dists}
-    plain = [d for d in dists if gain[d] > 0]
-    others = ordered_by((d for d in dists if gain[d] <= 0), {d: -gain[d] for d in dists})
-    text = ", ".join(f"{name(d)} {-gain[d]:+.3f}" for d in others[:8])
-    out.append(
-        (
-            "plain better than squared, but for linear tails",
-            f"plain is better for {len(plain)} of {len(dists)} (best over T-conorms, "
-            f"median gain {middle(gain.values()):+.3f}); squared for: {text or 'none'}",
-        )
-    )
 
-    tails = {"finite": FINITE, "exponential": EXPONENTIAL, "linear": LINEAR, "levy": ("levy",)}
-    parts = [
-        f"{kind} {best(grid.of(laws)):.3f} (median {middle(grid.of(laws)):.3f})"
-        for kind, laws in tails.items()
+def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float, float]:
+    """Spearman's rank correlation of two arrays, and its jackknife error over their first axis."""
+    value = float(spearmanr(a.ravel(), b.ravel())[0])
+    left = [
+        float(spearmanr(np.delete(a, i, 0).ravel(), np.delete(b, i, 0).ravel())[0])
+        for i in range(len(a))
     ]
-    by_best = {d: best(grid.of([d])) for d in dists}
-    last = ordered_by(dists, by_best)[-4:]
-    worst = ", ".join(f"{name(d)} {by_best[d]:.3f}" for d in reversed(last))
-    out.append(
-        (
-            "exponential decay better than linear, Levy worst",
-            f"best by tail: {'; '.join(parts)}. The four worst distributions: {worst}",
-        )
+    return value, math.sqrt((len(a) - 1) * float(np.var(left)))
+
+
+def claims(grid: Grid, average: Sequence[float] = ()) -> list[Claim]:
+    """What the thesis says of a task, held against the grid.
+
+    Args:
+        grid: Of one task.
+        average: Qualities of the 27 plain laws with the mean in place of a T-conorm.
+    """
+    task, out = grid.task, list[Claim]()
+
+    def say(claim: str, *parts: Part) -> None:
+        out.append(Claim(claim, task, parts))
+
+    def halves(part: Callable[[int], Part]) -> tuple[Part, Part]:
+        return part(0), part(1)
+
+    # Distributions. The thesis speaks of tails in the plain half: squared, they are others.
+    gain = grid.quality[0] - grid.quality[1]
+    linear = [grid.laws.index(name) for name in TAILS["linear"]]
+    rest = np.delete(gain.mean(1), linear)
+    count = f"plain ahead of squared, of the {rest.size} others ({rest.size / 2:g} by chance):"
+    say(
+        "plain typically better than squared, but for cauchy and reciprocal",
+        # The error is that of as many tosses of a coin.
+        Part(count, int((rest > 0).sum()), math.sqrt(rest.size) / 2, rest.size / 2, digits=1),
+        *(mean(f"squared − plain, {name}", -gain[grid.laws.index(name)])
+          for name in TAILS["linear"]),
+    )  # fmt: skip
+    fast, slow = grid.law(0, *TAILS["exponential"]), grid.law(0, *TAILS["linear"])
+    say("exponential tails better than linear ones", mean("plain", fast - slow))
+    finite = grid.law(0, *TAILS["finite"])
+    say("finite supports not very good: below exponential tails", mean("plain", fast - finite))
+    say(
+        "the Levy laws worse than linear tails",
+        *(mean(f"linear − {short(name)}", slow - grid.law(0, name))
+          for name in TAILS["Levy, all four"]),
+    )  # fmt: skip
+    say(
+        "gumbel_min and the reversed laws better than their mirror images",
+        *(mean(short(good), grid.law(0, good) - grid.law(0, poor)) for good, poor in MIRRORED),
+    )
+    tenth = [grid.best_tenth(half).astype(int) for half in (0, 1)]
+    mine = grid.laws.index("gamma(shape=0.5).reversed")
+    say(
+        "gamma(0.5) reversed most often in the best tenth",
+        *halves(lambda h: lead(HALVES[h], tenth[h], mine)),
     )
 
-    pairs = [
-        f"{name(good)} {by_best[good]:.3f} against {name(poor)} {by_best[poor]:.3f}"
-        for good, poor in MIRRORED
-    ]
-    out.append(
-        ("gumbel_min and reversed laws competitive, their mirror images poor", "; ".join(pairs))
-    )
-
-    first = ordered_by(dists, by_best)[:6]
-    rank = 1 + ordered_by(dists, by_best).index("gamma(shape=0.5).reversed")
-    text = ", ".join(f"{name(d)} {by_best[d]:.3f}" for d in first)
-    in_top = [key[0] for key in grid.top()]
-    often = ordered_by(dists, {d: float(in_top.count(d)) for d in dists})[:5]
-    counts = ", ".join(f"{name(d)} {in_top.count(d)}" for d in often)
-    out.append(
-        (
-            "gamma(0.5) reversed best overall",
-            f"number {rank} of {len(dists)} by its best member; the first: {text}. "
-            f"In the best tenth ({len(in_top)}), plain and squared: {counts}",
+    # T-conorms.
+    for name in ("yager(p=2)", "dombi(p=0.5)"):
+        place = grid.conorms.index(name)
+        say(
+            f"{short(name, conorm=True)} most often in the best tenth",
+            *halves(lambda h, at=place: lead(HALVES[h], tenth[h].T, at)),
         )
+    say("probabilistic and einstein alike", *halves(lambda h: alike(grid, h)))
+    usual = [c for c in grid.conorms if c not in (*EXTREME, *TWICE, "max")]
+    say(
+        "max poor",
+        *halves(lambda h: mean(HALVES[h], grid.conorm(h, *usual) - grid.conorm(h, "max"))),
     )
-
-    value = {c: middle(grid.of(None, None, [c])) for c in conorms}
-    top = {c: best(grid.of(None, None, [c])) for c in conorms}
-    counted = [key[2] for key in grid.top()]
-    places = ordered_by(conorms, top)
-    for question, members in (
-        ("max poor", ["max"]),
-        ("yager 2 and dombi 0.5 best", ["yager(p=2)", "dombi(p=0.5)"]),
-    ):
-        text = "; ".join(
-            f"{name(c, conorm=True)} best {top[c]:.3f} (number {1 + places.index(c)} of "
-            f"{len(conorms)}), median {value[c]:.3f}, {counted.count(c)} in the best tenth"
-            for c in map(canonical, members)
-        )
-        out.append((question, text))
     if average:
-        text = f"best {best(average):.3f}, median {middle(average):.3f} over {len(average)} laws"
-        out.append(("average poor", text))
-    extreme = [c for c in map(canonical, EXTREME) if c in conorms]
-    share = sum(counted.count(c) for c in extreme)
-    medians = ", ".join(f"{name(c, conorm=True)} {value[c]:.3f}" for c in extreme)
-    out.append(
-        (
-            "extreme members poor",
-            f"{len(extreme)} of {len(conorms)} T-conorms hold {share} of {len(counted)} places in "
-            f"the best tenth. Medians: {medians}; of all others "
-            f"{middle(value[c] for c in conorms if c not in extreme):.3f}",
-        )
+        others = grid.conorm(0, *usual) - np.array(average)
+        say("average poor", mean("plain", others))
+    say(
+        "the extreme T-conorms poor (yager 4, aczel_alsina 2 and 4, dombi 2 and 4, "
+        "schweizer_sklar −2 and −4)",
+        *halves(lambda h: mean(HALVES[h], grid.conorm(h, *usual) - grid.conorm(h, *EXTREME))),
+        *halves(lambda h: share(HALVES[h], grid, tenth[h])),
     )
-    leaders = ordered_by(conorms, {c: float(counted.count(c)) for c in conorms})[:5]
-    text = ", ".join(f"{name(c, conorm=True)} {counted.count(c)}" for c in leaders)
-    out.append((f"the T-conorms of the best tenth ({len(counted)})", text))
+    reach = [good for good, _ in MIRRORED[1:]]
+    columns = [grid.conorms.index(canonical(c)) for c in EXTREME]
+
+    def with_extreme(half: int) -> Part:
+        values = grid.quality[half][:, columns]
+        own = values[[grid.laws.index(name) for name in reach]].mean(0)
+        return mean(HALVES[half], own - values[: len(SYMMETRIC)].mean(0))
+
+    say(
+        "reversed gamma and exponential good with the extreme T-conorms too: above the nine "
+        "symmetric laws",
+        *halves(with_extreme),
+    )
+    if task == "shape":
+        say("the rate 10^−1.5 best in almost all cases")
+        say("extreme scales never optimal", *halves(lambda h: ends(grid, h)))
     return out
+
+
+def share(half: str, grid: Grid, tenth: NDArray[np.int64]) -> Part:
+    """By how many places the extreme T-conorms hold less of the best tenth than their share."""
+    places = int(tenth.sum())
+    theirs = int(tenth[:, [grid.conorms.index(canonical(c)) for c in EXTREME]].sum())
+    part = len(EXTREME) / len(grid.conorms)
+    error = math.sqrt(places * part * (1 - part))
+    text = f"{half}, places in the best tenth {theirs} of {places}: below their share by"
+    return Part(text, part * places - theirs, error, digits=1)
+
+
+def alike(grid: Grid, half: int) -> Part:
+    """How many pairs of T-conorms differ less than probabilistic and einstein do."""
+    names = [c for c in grid.conorms if c not in TWICE]
+    gap = {
+        (a, b): float(np.abs(grid.conorm(half, a) - grid.conorm(half, b)).mean())
+        for i, a in enumerate(names)
+        for b in names[:i]
+    }
+    mine = gap["einstein", "probabilistic"]
+    closer = sum(other < mine for other in gap.values())
+    text = f"{HALVES[half]}: mean difference {mine:.3f}; of {len(gap)} pairs differ more"
+    return Part(text, len(gap) - 1 - closer, 0, limit=(1 - TOP_SHARE) * len(gap), digits=0)
+
+
+def ends(grid: Grid, half: int) -> Part:
+    """How many best scales lie at the ends of the searched range: 0, says the claim."""
+    protocol = ShapeProtocol.named("laptop")
+    exponents = protocol.squared_exponents if half else protocol.exponents
+    found = np.log10(grid.scale[half])
+    count = int(((found >= max(exponents) - 1e-6) | (found <= min(exponents) + 1e-6)).sum())
+    text = f"{HALVES[half]}: of {found.size} not at an end of the range"
+    return Part(text, found.size - count, 0, limit=found.size - 0.5, digits=0)
+
+
+def together(shape: Grid, pose: Grid) -> list[Claim]:
+    """What the thesis says about both tasks; "similar" is a rank correlation above one half."""
+    parts = [
+        Part(f"rank correlation, {HALVES[half]} (similar: above 0.5)", *found, limit=0.5, digits=2)
+        for half in (0, 1)
+        for found in [rank_correlation(shape.quality[half], pose.quality[half])]
+    ]
+    return [
+        Claim("the results for poses are similar to those for shapes", "pose", tuple(parts)),
+        Claim("uniform best on average", "reconstruction", (), "GenDR, abstract"),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------
+# the numbers behind the claims
+
+
+def behind(grid: Grid) -> list[tuple[str, ...]]:
+    """Two rows, plain and squared: medians by tail, and who holds the best tenth."""
+    rows: list[tuple[str, ...]] = []
+    for half in (0, 1):
+        medians = []
+        for names in TAILS.values():
+            values = grid.quality[half][[grid.laws.index(name) for name in names]]
+            medians.append(f"{np.median(values):.3f}")
+        top = grid.best_tenth(half)
+        laws = most([short(grid.laws[i]) for i, _ in np.argwhere(top)])
+        conorms = most([short(grid.conorms[j], conorm=True) for _, j in np.argwhere(top)])
+        rows.append((f"{grid.task}, {HALVES[half]}", *medians, str(top.sum()), laws, conorms))
+    return rows
+
+
+def details(shape: Grid, pose: Grid) -> list[str]:
+    """Numbers that the claims leave open."""
+    out: list[str] = []
+    for grid in (shape, pose):
+        wins: dict[str, list[str]] = {}
+        for name in TAILS["Levy, all four"]:
+            against = [
+                int((grid.law(0, name) > grid.law(0, other)).sum()) for other in TAILS["linear"]
+            ]
+            wins[name] = [f"{count}" for count in against]
+        number = grid.law(0, "levy").size
+        text = "; ".join(f"{short(name)} {' and '.join(counts)}" for name, counts in wins.items())
+        out.append(
+            f"- **Levy, {grid.task}**: of {number} different T-conorms, under so many better than "
+            f"cauchy and than reciprocal, plain: {text}."
+        )
+    for grid in (shape, pose):
+        held = [
+            " + ".join(
+                str(int(grid.best_tenth(half)[grid.laws.index(name)].sum())) for name in names
+            )
+            for half in (0, 1)
+            for names in (TAILS["finite"], TAILS["exponential"])
+        ]
+        out.append(
+            f"- **Finite supports, {grid.task}**: places in the best tenth, plain, "
+            f"{held[0]} of the three; {held[1]} of the four exponential tails. Squared: {held[2]}; "
+            f"{held[3]}."
+        )
+    for grid in (shape, pose):
+        best = grid.quality.max(2)
+        counts = [int(x.sum()) for x in (best[0] > best[1], best[0] < best[1], best[0] == best[1])]
+        out.append(
+            f"- **Squaring, {grid.task}**: by its best T-conorm, {counts[0]} laws do better plain, "
+            f"{counts[1]} squared, {counts[2]} equally well."
+        )
+    place = shape.conorms.index("dombi(p=0.5)")
+    for grid in (shape, pose):
+        text = ", ".join(
+            f"{name} {1 + int((grid.law(0, name) > grid.quality[0, i, place]).sum())}"
+            for name in (*TAILS["finite"], *TAILS["exponential"])
+            for i in [grid.laws.index(name)]
+        )
+        out.append(f"- **dombi 0.5, {grid.task}**: its place among the T-conorms, plain: {text}.")
+    ratio = (
+        shape.scale[0, shape.laws.index("gumbel_max")]
+        / (shape.scale[0, shape.laws.index("gumbel_min")])
+    )
+    out.append(
+        f"- **gumbel_max, shape**: its best scale is {np.median(ratio):.1f} times that of "
+        "gumbel_min, the median over the T-conorms."
+    )
+    limits = ShapeProtocol.named("laptop").exponents
+    found = np.log10(shape.scale[0])
+    high, low = (found >= max(limits) - 1e-6), (found <= min(limits) + 1e-6)
+    who = most([short(shape.laws[i]) for i, _ in np.argwhere(high | low)])
+    out.append(
+        f"- **The ends of the range, shape, plain**: {int(high.sum())} best scales at the upper "
+        f"end, {int(low.sum())} at the lower one; {who}."
+    )
+    return out
+
+
+def most(names: Sequence[str]) -> str:
+    """The names that come most often, at least four, with their numbers; ties are kept."""
+    counts = Counter(names).most_common()
+    least = counts[min(3, len(counts) - 1)][1]
+    return ", ".join(f"{name} {count}" for name, count in counts if count >= least)
 
 
 def canonical(text: str) -> str:
@@ -210,22 +453,204 @@ def canonical(text: str) -> str:
     return str(tconorm(text))
 
 
-def name(text: str, *, conorm: bool = False) -> str:
+def short(text: str, *, conorm: bool = False) -> str:
     """As figures write it."""
     return label(tconorm(text) if conorm else distributions.get(text))
 
 
-def leaders(grid: Grid, count: int) -> list[tuple[str, str, str]]:
-    """The best renderers: distribution, T-conorm, quality."""
-    ordered = sorted(grid.quality, key=lambda key: -grid.quality[key])[:count]
+def leaders(grid: Grid, count: int, pairs: int) -> list[tuple[str, ...]]:
+    """The best renderers: place, distribution, T-conorm, quality. Ties have one place.
+
+    Args:
+        grid: Of one task.
+        count: How many.
+        pairs: Poses that a quality is a fraction of; 0 for shapes, whose error is not known.
+    """
+    ordered = sorted(
+        (-value, half, i, j)
+        for (half, i, j), value in np.ndenumerate(grid.quality)
+        if grid.conorms[j] not in TWICE
+    )
+    rows: list[tuple[str, ...]] = []
+    values = [-each[0] for each in ordered]
+    for value, (_, half, i, j) in zip(values[:count], ordered, strict=False):
+        same = [name for name, other in TWICE.items() if other == grid.conorms[j]]
+        conorm = " = ".join(short(name, conorm=True) for name in (grid.conorms[j], *same))
+        error = f" ± {math.sqrt(value * (1 - value) / pairs):.3f}" if pairs else ""
+        tied = values.count(value) > 1
+        rows.append((
+            f"{1 + values.index(value)}{'=' if tied else ''}",
+            short(grid.laws[i]) + (" squared" if half else ""), conorm, f"{value:.3f}{error}",
+        ))  # fmt: skip
+    return rows
+
+
+def uncertainty(results: Path, shape: Grid, pose: Grid) -> list[str]:
+    """What is known of the error of a single score, and how long the grid takes."""
+    with (results / "shape-100-steps.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if not _is_twice(row["instance"])]
+    now, then = (np.array([1 - float(row[key]) for row in rows]) for key in ("score", "grid_score"))
+    value, error = rank_correlation(then[:, None], now[:, None])
+    paper = json.loads((results / "shape-paper.json").read_text())
+    views = list(best_by_view(paper).values())
+    pairs = PoseProtocol.named("laptop").pairs
+    return [
+        f"- **Shape**: the grid has one elevation, so the error of a score is not known. At the "
+        f"paper's size {paper['instance']} reaches {min(views):.3f} to {max(views):.3f} at "
+        f"{len(views)} elevations, a standard deviation of {statistics.stdev(views):.3f}.",
+        f"- **The winners**: run again with {rows[0]['steps']} steps, the {len(rows)} best "
+        f"different renderers of the grid come in another order: rank correlation {value:.2f} ± "
+        f"{error:.2f}. The best of 1242 uncertain scores are to a part the luckiest ones.",
+        f"- **Pose**: a fraction q of {pairs} pairs has the error √(q (1 − q) / {pairs}), at most "
+        f"{0.5 / math.sqrt(pairs):.3f}. All renderers have the same pairs.",
+        f"- **Time**: the renderers of the grid took {shape.seconds.sum() / 3600:.1f} hours for "
+        f"shapes and {pose.seconds.sum() / 3600:.1f} for poses, added up.",
+    ]
+
+
+def _is_twice(instance: str) -> bool:
+    return any(instance.endswith("/" + name) for name in TWICE)
+
+
+def best_by_view(paper: dict[str, list[dict[str, float]]]) -> dict[float, float]:
+    """Quality by elevation, of a run at the paper's size."""
+    out: dict[float, float] = {}
+    for trial in paper["trials"]:
+        out[trial["seed"]] = max(out.get(trial["seed"], 0.0), 1 - trial["score"])
+    return out
+
+
+# ---------------------------------------------------------------------------------------------
+# which one to use
+
+
+def members(shape: Grid, pose: Grid, axis: int, count: int) -> list[tuple[str, ...]]:
+    """The plain laws (axis 0) or the T-conorms (axis 1), the best of both tasks first.
+
+    They are ordered by the sum of the places of their medians in the two tasks.
+    """
+    names = shape.laws if axis == 0 else shape.conorms
+    kept = [i for i, name in enumerate(names) if name not in TWICE]
+    medians = [np.median(grid.quality[0], axis=1 - axis) for grid in (shape, pose)]
+    places = [[1 + int((m[kept] > m[i]).sum()) for i in kept] for m in medians]
+    tenths = [grid.best_tenth(0).sum(1 - axis) for grid in (shape, pose)]
+    time = np.median(shape.seconds[0], axis=1 - axis)
+    time = time / time[names.index("uniform" if axis == 0 else "probabilistic")]
+    order = sorted(range(len(kept)), key=lambda k: (places[0][k] + places[1][k], places[0][k]))
+    rows: list[tuple[str, ...]] = []
+    for k in order[:count]:
+        i = kept[k]
+        cells = [
+            cell
+            for median, place, tenth in zip(medians, places, tenths, strict=True)
+            for cell in (f"{median[i]:.3f} ({place[k]})", str(tenth[i]))
+        ]
+        rows.append((f"`{names[i]}`", *cells, f"{time[i]:.1f}"))
+    return rows
+
+
+def for_both(shape: Grid, pose: Grid, count: int) -> list[tuple[str, ...]]:
+    """The plain renderers whose worse place in the two tasks is best, and some well-known ones."""
+    places = [
+        1 + (grid.quality[0][None, None] > grid.quality[0][..., None, None]).sum((2, 3))
+        for grid in (shape, pose)
+    ]
+    worse = np.maximum(*places)
+    order = [
+        (i, j)
+        for i, j in zip(*np.unravel_index(np.argsort(worse, axis=None), worse.shape), strict=True)
+        if shape.conorms[j] not in TWICE
+    ][:count]
+    known = [
+        (shape.laws.index(law), shape.conorms.index("probabilistic"))
+        for law in ("uniform", "logistic", "gaussian")
+    ]
     return [
         (
-            name(dist) + (" squared" if squared else ""),
-            name(conorm, conorm=True),
-            f"{grid.quality[dist, squared, conorm]:.3f}",
+            f"`{shape.laws[i]}/{shape.conorms[j]}`",
+            f"{shape.quality[0, i, j]:.3f} ({places[0][i, j]})",
+            f"{pose.quality[0, i, j]:.3f} ({places[1][i, j]})",
+            f"{shape.scale[0, i, j]:.2g}",
         )
-        for dist, squared, conorm in ordered
+        for i, j in dict.fromkeys((*order, *known))
     ]
+
+
+def soft_rasterizer(shape: Grid, pose: Grid) -> list[str]:
+    """Where Soft Rasterizer stands among all."""
+    place = 1, shape.laws.index("logistic"), shape.conorms.index("probabilistic")
+    said = [
+        f"{grid.quality[place]:.3f} (place {1 + int((grid.quality > grid.quality[place]).sum())} "
+        f"of {grid.quality.size}) for {grid.task}s"
+        for grid in (shape, pose)
+    ]
+    return [f"Soft Rasterizer, `logistic.squared/probabilistic`: {' and '.join(said)}."]
+
+
+# ---------------------------------------------------------------------------------------------
+# the protocol
+
+
+def protocol() -> list[str]:
+    """The settings of the thesis beside ours."""
+    paper, small = ShapeProtocol.named("paper"), ShapeProtocol.named("laptop")
+    pose, poses = PoseProtocol.named("paper"), PoseProtocol.named("laptop")
+
+    def powers(values: Sequence[float]) -> str:
+        return ", ".join(f"10^{math.log10(value):g}" for value in values)
+
+    def searched(p: ShapeProtocol) -> str:
+        steps = sorted({abs(b - a) for a, b in zip(p.exponents, p.exponents[1:], strict=False)})
+        return (
+            f"10^{p.exponents[0]:g} to 10^{p.exponents[-1]:g} in steps of 10^{steps[0]:g}, then "
+            f"{len(p.finer)} around the best"
+        )
+
+    def falls(p: PoseProtocol) -> str:
+        return f"to {p.final_rate:g} of itself"
+
+    return table(
+        ("", "thesis", "`--protocol paper`", "`--protocol laptop`"),
+        [
+            ("**shape**: image", "not said", f"{paper.image_size}²", f"{small.image_size}²"),
+            ("views × elevations", "24 × 5", f"{paper.views} × {len(paper.elevations)}",
+             f"{small.views} × {len(small.elevations)}"),
+            ("sphere", "not said", *(f"{10 * 4**p.subdivisions + 2} vertices"
+                                     for p in (paper, small))),
+            ("steps", "100", str(paper.steps), str(small.steps)),
+            ("Adam's β", "0.5, 0.95", *(f"{p.betas[0]:g}, {p.betas[1]:g}" for p in (paper, small))),
+            ("learning rates", "10^-1.25, 10^-1.5, 10^-1.75", powers(paper.learning_rates),
+             powers(small.learning_rates)),
+            ("scales", "81, 10^0 to 10^-8, with every rate", searched(paper), searched(small)),
+            ("scales, squared", "the same", "the same",
+             f"10^{small.squared_exponents[0]:g} to 10^{small.squared_exponents[-1]:g}, "
+             "twice the steps"),
+            ("**pose**: image", "not said", f"{pose.image_size}²", f"{poses.image_size}²"),
+            ("pairs", "600", str(pose.pairs), str(poses.pairs)),
+            ("faces of the teapot", "not said", "all", f"at most {poses.faces}"),
+            ("steps", "1000", str(pose.steps), str(poses.steps)),
+            ("learning rate", "0.1 or 0.3", ", ".join(f"{r:g}" for r in pose.learning_rates),
+             ", ".join(f"{r:g}" for r in poses.learning_rates)),
+            ("it falls", "not said", falls(pose), falls(poses)),
+            ("scale", "10^-1 to 10^-7", *(f"10^{math.log10(p.scales[0]):g} to "
+                                          f"10^{math.log10(p.scales[1]):g}"
+                                          for p in (pose, poses))),
+            ("scale, squared", "not said", "the same numbers, in squared units",
+             "the same numbers, in squared units"),
+            ("unknowns", "not said; in its code direction, distance, viewing angle",
+             *["direction, apparent size, viewing angle"] * 2),
+            ("what is scored", "not said", *[
+                f"the look most like the reference of every {p.look} steps" for p in (pose, poses)
+            ]),
+        ],
+    )  # fmt: skip
+
+
+def qualities(task: str, path: Path) -> list[float]:
+    """The scores in a table of `experiments/best_again.py`."""
+    with path.open(newline="") as file:
+        scores = [float(row["score"]) for row in csv.DictReader(file)]
+    return [1 - score for score in scores] if task == "shape" else scores
 
 
 def longer(results: Path) -> list[str]:
@@ -239,9 +664,7 @@ def longer(results: Path) -> list[str]:
     ((rate, errors),) = poses["error_degrees"].items()
     found = {angle: sum(e <= angle for e in errors) / len(errors) for angle in (1, 3, 10)}
     paper = json.loads((results / "shape-paper.json").read_text())
-    by_view: dict[int, float] = {}
-    for trial in paper["trials"]:
-        by_view[trial["seed"]] = max(by_view.get(trial["seed"], 0.0), 1 - trial["score"])
+    by_view = best_by_view(paper)
     tried = len(paper["trials"]) // len(by_view)
     now, then = (f"{min(x):.3f} to {max(x):.3f}" for x in (scores, grid))
     return [
@@ -279,16 +702,37 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=DOCS / "experiments.md")
     parser.add_argument("--best", type=int, default=8, help="rows of the tables of the best")
     args = parser.parse_args()
-    for task, unit in (("shape", "mean hard IoU"), ("pose", "fraction of poses found")):
-        grid = Grid.read(args.csv, task)
-        if not grid.quality:
+    grids = {task: Grid.read(args.csv, task) for task in ("shape", "pose")}
+    found: list[Claim] = []
+    numbers: list[tuple[str, ...]] = []
+    for task, grid in grids.items():
+        if grid is None:
             continue
         again = args.csv.parent / f"{task}-average.csv"
-        average = qualities(task, again) if again.exists() else []
-        fill(args.page, f"findings-{task}", table(("thesis", task), findings(grid, average)))
-        head = ("distribution", "T-conorm", unit)
-        fill(args.page, f"best-{task}", table(head, leaders(grid, args.best)))
-    if args.page == DOCS / "experiments.md":
+        found += claims(grid, qualities(task, again) if again.exists() else [])
+        numbers += behind(grid)
+        pairs = PoseProtocol.named("laptop").pairs if task == "pose" else 0
+        head = ("place", "distribution", "T-conorm", UNITS[task])
+        fill(args.page, f"best-{task}", table(head, leaders(grid, args.best, pairs)))
+    shape, pose = grids["shape"], grids["pose"]
+    if shape and pose:
+        found += together(shape, pose)
+        fill(args.page, "details", details(shape, pose))
+        fill(args.page, "uncertainty", uncertainty(DOCS / "results", shape, pose))
+    head = ("claim", "published", "task", "our number", "")
+    fill(args.page, "claims", table(head, [claim.row() for claim in found]))
+    head = ("", *TAILS, "best tenth", "its distributions", "its T-conorms")
+    fill(args.page, "behind", table(head, numbers))
+    if args.page == DOCS / "experiments.md" and shape and pose:
+        page = DOCS / "which-renderer.md"
+        head = ("", "shape: median (place)", "in the best tenth", "pose: median (place)",
+                "in the best tenth", "time")  # fmt: skip
+        fill(page, "laws-by-task", table(head, members(shape, pose, 0, 12)))
+        fill(page, "tconorms-by-task", table(head, members(shape, pose, 1, 12)))
+        head = ("renderer", "shape (place)", "pose (place)", "best scale, shape")
+        fill(page, "both-tasks", table(head, for_both(shape, pose, 8)))
+        fill(page, "soft-rasterizer", soft_rasterizer(shape, pose))
+        fill(args.page, "protocol", protocol())
         fill(args.page, "longer", longer(DOCS / "results"))
         smoke = mnist(DOCS / "results" / "mnist-smoke.json")
         fill(DOCS / "sorting.md", "sorting-mnist", smoke)

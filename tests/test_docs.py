@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import gendr
+from gendr.testing.pages import anchor
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -43,8 +44,7 @@ def test_code_of_the_pages_runs(code, small, line, tmp_path, monkeypatch):
 
 def anchors(text):
     """The anchors of headings, as common Markdown hosts make them."""
-    for heading in re.findall(r"^#+ (.*)$", text, re.M):
-        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+    return map(anchor, re.findall(r"^#+ (.*)$", text, re.M))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -53,11 +53,11 @@ def test_links_and_pictures_exist(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if "://" in target:
             continue
-        path, _, anchor = target.partition("#")
+        path, _, place = target.partition("#")
         file = (page.parent / path).resolve() if path else page
         assert file.is_file(), f"{page.name} links to {target}"
-        if anchor:
-            assert anchor in set(anchors(file.read_text(encoding="utf-8"))), target
+        if place:
+            assert place in set(anchors(file.read_text(encoding="utf-8"))), target
 
 
 def test_every_page_is_reached_from_the_index():

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["fill", "table"]
+__all__ = ["anchor", "fill", "order", "table"]
 
 
 def fill(page: Path, name: str, lines: Sequence[str]) -> None:
@@ -27,3 +27,26 @@ def fill(page: Path, name: str, lines: Sequence[str]) -> None:
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a Markdown table."""
     return [f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *rows)]
+
+
+def anchor(heading: str) -> str:
+    """The anchor of a heading, as common Markdown hosts make it: "All 1242" -> "all-1242"."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def order(index: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The sections of a page that lists other pages, and of each the pages (title, path).
+
+    A section begins at a heading of level 2. A page counts where its list item begins with a link
+    to it; the first one counts.
+    """
+    sections: list[tuple[str, list[tuple[str, str]]]] = [("Pages", [])]
+    seen: set[str] = set()
+    for line in index.splitlines():
+        if line.startswith("## "):
+            sections.append((line[3:].strip(), []))
+        elif match := re.match(r"(?:-|\d+\.) +\**\[([^\]]+)\]\(([^)#:]+\.md)\)", line):
+            if match[2] not in seen:
+                seen.add(match[2])
+                sections[-1][1].append((match[1], match[2]))
+    return [section for section in sections if section[1]]

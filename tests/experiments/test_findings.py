@@ -1,11 +1,17 @@
 """The scripts behind the results in the documentation."""
 
+import csv
 import importlib.util
+import re
 import shutil
+import statistics
 import sys
+from collections import Counter
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+from scipy import stats
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,13 +26,13 @@ def load(path):
 
 def test_pages_say_what_the_results_say(tmp_path, monkeypatch):
     module = load(ROOT / "docs" / "make_findings.py")
-    for name in ("experiments.md", "sorting.md"):
+    for name in ("experiments.md", "sorting.md", "which-renderer.md"):
         shutil.copy(ROOT / "docs" / name, tmp_path / name)
     (tmp_path / "results").symlink_to(ROOT / "docs" / "results")
     monkeypatch.setattr(module, "DOCS", tmp_path)
     monkeypatch.setattr(sys, "argv", ["make_findings.py"])
     module.main()
-    for name in ("experiments.md", "sorting.md"):
+    for name in ("experiments.md", "sorting.md", "which-renderer.md"):
         assert (tmp_path / name).read_text() == (ROOT / "docs" / name).read_text()
 
 
@@ -34,8 +40,196 @@ def test_all_1242_are_in_the_table():
     module = load(ROOT / "docs" / "make_findings.py")
     for task in ("shape", "pose"):
         grid = module.Grid.read(ROOT / "docs" / "results" / "grid-laptop.csv", task)
-        assert len(grid.quality) == 1242
-        assert 0.5 < max(grid.quality.values()) < 1
+        assert grid.quality.size == 1242
+        assert 0.5 < grid.quality.max() < 1
+
+
+def verdicts_of_the_page():
+    """(claim, task) -> verdict, as the page prints them."""
+    text = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    rows = re.search(r"<!-- begin claims -->\n(.*?)<!-- end claims -->", text, re.S)[1]
+    cells = [line.strip("|").split(" | ") for line in rows.splitlines()[2:]]
+    return {(row[0].strip(), row[2]): row[-1].strip(" *") for row in cells}
+
+
+class Recount:
+    """The verdicts again, from the rows of the file alone, without the script of the page."""
+
+    EXTREME = (
+        *("yager 4", "aczel_alsina 2", "aczel_alsina 4", "dombi 2", "dombi 4"),
+        *("schweizer_sklar -2", "schweizer_sklar -4"),
+    )
+    FAST = ("gaussian", "laplace", "logistic", "hyperbolic_secant")
+    FINITE = ("uniform", "cubic_hermite", "wigner_semicircle")
+    SLOW = ("cauchy", "reciprocal")
+    MINE = "gamma(shape=0.5).reversed"
+
+    def __init__(self, task):
+        self.q, self.scale = {}, {}
+        with (ROOT / "docs" / "results" / "grid-laptop.csv").open(newline="") as file:
+            for row in csv.DictReader(file):
+                if row["task"] == task:
+                    name = re.sub(r"\(p=(.*)\)", lambda m: f" {float(m[1]):g}", row["tconorm"])
+                    key = row["dist"], name, row["squared"] == "True"
+                    score = float(row["score"])
+                    self.q[key] = 1 - score if task == "shape" else score
+                    self.scale[key] = float(row["scale"])
+        self.laws = sorted({key[0] for key in self.q})
+        self.all = sorted({key[1] for key in self.q})
+        self.conorms = [c for c in self.all if c != "schweizer_sklar -1"]  # dombi 1 again
+        self.usual = [c for c in self.conorms if c != "max" and c not in self.EXTREME]
+
+    @staticmethod
+    def sign(values):
+        error = statistics.stdev(values) / len(values) ** 0.5
+        middle = statistics.fmean(values)
+        return (middle > 2 * error) - (middle < -2 * error)
+
+    @staticmethod
+    def verdict(signs):
+        return {(1,): "yes", (-1,): "no"}.get(tuple(set(signs)), "partly")
+
+    def law(self, names, conorm, squared=False):
+        return statistics.fmean(self.q[name, conorm, squared] for name in names)
+
+    def conorm(self, names, law, squared):
+        return statistics.fmean(self.q[law, name, squared] for name in names)
+
+    def laws_differ(self, better, worse):
+        return self.sign([self.law(better, c) - self.law(worse, c) for c in self.conorms])
+
+    def conorms_differ(self, better, worse, squared):
+        of = self.conorm
+        return self.sign([of(better, a, squared) - of(worse, a, squared) for a in self.laws])
+
+    def tenth(self, squared):
+        values = sorted((v for k, v in self.q.items() if k[2] == squared), reverse=True)
+        return {k[:2] for k, v in self.q.items() if k[2] == squared and v >= values[61]}
+
+    def leads(self, axis, mine, squared):
+        top = self.tenth(squared)
+        count = Counter(key[axis] for key in top if key[axis] != mine)
+        members = (self.laws, self.all)[axis]
+        partners = (self.all, self.laws)[axis]
+        signs = set()
+        # Where several others hold the most places, any of them may be the one that is compared.
+        for other in [m for m in members if m != mine and count[m] == max(count.values())]:
+            pair = (lambda m, w: (m, w)) if axis == 0 else (lambda m, w: (w, m))
+            ahead = [(pair(mine, w) in top) - (pair(other, w) in top) for w in partners]
+            error, total = statistics.stdev(ahead) * len(ahead) ** 0.5, sum(ahead)
+            signs.add((total > 2 * error) - (total < -2 * error))
+        return signs.pop() if len(signs) == 1 else 0
+
+    def plain_ahead(self, law):
+        q = self.q
+        return statistics.fmean(q[law, c, False] - q[law, c, True] for c in self.all)
+
+    def squaring(self):
+        others = [law for law in self.laws if law not in self.SLOW]
+        count = sum(self.plain_ahead(law) > 0 for law in others)
+        away = count - len(others) / 2
+        coin = (away > len(others) ** 0.5) - (away < -(len(others) ** 0.5))
+        slow = [
+            self.sign([self.q[law, c, True] - self.q[law, c, False] for c in self.all])
+            for law in self.SLOW
+        ]
+        return [coin, *slow]
+
+    def alike(self, squared):
+        def gap(a, b):
+            return statistics.fmean(
+                abs(self.q[law, a, squared] - self.q[law, b, squared]) for law in self.laws
+            )
+
+        gaps = [gap(a, b) for a, b in combinations(self.conorms, 2)]
+        more = sum(g > gap("einstein", "probabilistic") for g in gaps)
+        return 1 if more > 0.9 * len(gaps) else -1
+
+    def share(self, squared):
+        top = self.tenth(squared)
+        part = 7 / 23
+        below = part * len(top) - sum(conorm in self.EXTREME for _, conorm in top)
+        error = (len(top) * part * (1 - part)) ** 0.5
+        return (below > 2 * error) - (below < -2 * error)
+
+    def with_extreme(self, squared):
+        own = ("exponential.reversed", self.MINE, "gamma(shape=2.0).reversed")
+        others = (*self.FINITE, *self.FAST, *self.SLOW)
+        return self.sign(
+            [self.law(own, c, squared) - self.law(others, c, squared) for c in self.EXTREME]
+        )
+
+    def average(self, task):
+        values = {}
+        with (ROOT / "docs" / "results" / f"{task}-average.csv").open(newline="") as file:
+            for row in csv.DictReader(file):
+                score = float(row["score"])
+                values[row["instance"].removesuffix("/average")] = (
+                    1 - score if task == "shape" else score
+                )
+        return self.sign([self.conorm(self.usual, a, False) - values[a] for a in self.laws])
+
+    def ends(self, squared):
+        low, high = (1e-7, 1e-1) if squared else (10**-3.5, 10**-0.5)
+        found = [scale for key, scale in self.scale.items() if key[2] == squared]
+        return -1 if any(s < low * 1.001 or s > high * 0.999 for s in found) else 1
+
+
+@pytest.mark.parametrize("task", ["shape", "pose"])
+def test_verdicts_follow_from_the_file(task):
+    again, both = Recount(task), (False, True)
+    levy = ("levy", "levy.reversed", "levy.centred", "levy.reversed.centred")
+    mirrored = (
+        ("gumbel_min", "gumbel_max"),
+        ("exponential.reversed", "exponential"),
+        ("gamma(shape=0.5).reversed", "gamma(shape=0.5)"),
+        ("gamma(shape=2.0).reversed", "gamma(shape=2.0)"),
+    )
+    extreme = [again.conorms_differ(again.usual, again.EXTREME, s) for s in both]
+    signs = {
+        "plain typically": again.squaring(),
+        "exponential tails": [again.laws_differ(again.FAST, again.SLOW)],
+        "finite supports": [again.laws_differ(again.FAST, again.FINITE)],
+        "the Levy laws": [again.laws_differ(again.SLOW, (name,)) for name in levy],
+        "gumbel_min": [again.laws_differ((a,), (b,)) for a, b in mirrored],
+        "gamma(0.5) reversed": [again.leads(0, again.MINE, s) for s in both],
+        "yager 2": [again.leads(1, "yager 2", s) for s in both],
+        "dombi 0.5": [again.leads(1, "dombi 0.5", s) for s in both],
+        "probabilistic and": [again.alike(s) for s in both],
+        "max poor": [again.conorms_differ(again.usual, ("max",), s) for s in both],
+        "average poor": [again.average(task)],
+        "the extreme": [*extreme, *(again.share(s) for s in both)],
+        "reversed gamma": [again.with_extreme(s) for s in both],
+    }
+    if task == "shape":
+        signs["extreme scales"] = [again.ends(s) for s in both]
+    page = {claim: v for (claim, its), v in verdicts_of_the_page().items() if its == task}
+    tested = {claim for claim, verdict in page.items() if verdict != "not tested"}
+    for start, found in signs.items():
+        (claim,) = [claim for claim in tested if claim.startswith(start)]
+        assert page[claim] == again.verdict(found), claim
+        tested.remove(claim)
+    tested.discard("the results for poses are similar to those for shapes")  # the next test
+    assert not tested
+
+
+def test_how_similar_poses_are_to_shapes():
+    shape, pose = Recount("shape"), Recount("pose")
+
+    def correlation(squared, laws):
+        keys = [(law, conorm, squared) for law in laws for conorm in shape.all]
+        found = stats.spearmanr([shape.q[key] for key in keys], [pose.q[key] for key in keys])
+        return float(found[0])
+
+    signs = []
+    for squared in (False, True):
+        value = correlation(squared, shape.laws)
+        fewer = ([law for law in shape.laws if law != out] for out in shape.laws)
+        left = [correlation(squared, laws) for laws in fewer]
+        error = (26 * statistics.pvariance(left)) ** 0.5
+        signs.append((value - 0.5 > 2 * error) - (value - 0.5 < -2 * error))
+    claim = "the results for poses are similar to those for shapes", "pose"
+    assert verdicts_of_the_page()[claim] == Recount.verdict(signs)
 
 
 @pytest.mark.parametrize("extra", [["--instances", "logistik/max"], ["--best", "0"], []])

@@ -1,0 +1,126 @@
+"""Hooks of MkDocs: the order of the pages, the API reference, and what is checked.
+
+- The pages stand in the order of docs/index.md; its headings are the sections. A page that the
+  index does not link is an error.
+- README, CONTRIBUTING and CHANGELOG, which lie outside of docs, are pages too. Links that leave
+  docs go to them, any other one is an error.
+- A module with `__all__` beside `gendr/__init__.py` gets a page of the API reference. A name that
+  has no docstring or no entry in the finished page is an error.
+- No link of the finished site may lead nowhere, and no page may load anything from a network.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from gendr.testing import site  # noqa: E402
+from gendr.testing.pages import anchor, order  # noqa: E402
+
+# Texts of the repository that are pages of the site: title, and their place there.
+TEXTS = {
+    "README.md": ("Read me", "project/readme.md"),
+    "CONTRIBUTING.md": ("Contributing", "project/contributing.md"),
+    "CHANGELOG.md": ("Changes", "project/changelog.md"),
+    "LICENSE": ("Licence", "project/license.md"),
+    "CITATION.cff": ("CITATION.cff", "project/citation.md"),
+}
+FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+MARKER = re.compile(r"^(<!-- .*?-->)$\n?", re.M)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The order of the pages, and anchors as Markdown hosts make them."""
+    config.mdx_configs.setdefault("toc", {})["slugify"] = lambda text, _: anchor(text)
+    docs = Path(config.docs_dir)
+    sections = order((docs / "index.md").read_text(encoding="utf-8"))
+    listed = {page for _, pages in sections for _, page in pages} | {"index.md"}
+    if missing := [page.name for page in sorted(docs.glob("*.md")) if page.name not in listed]:
+        raise PluginError(
+            f"docs/index.md does not list {', '.join(missing)}; the site has the order of its "
+            "list: add a line `- [Title](page.md): what it is about.`"
+        )
+    if silent := site.undocumented():
+        raise PluginError(f"public names without a docstring: {', '.join(silent)}")
+    nav: list[Any] = [{"Contents": "index.md"}]
+    nav += [{title: [{name: page} for name, page in pages]} for title, pages in sections]
+    nav += [{"API reference": [{n: site.page_of(n)} for n in site.public_modules()]}]
+    nav += [{"Project": [{title: page} for title, page in _texts().values()]}]
+    config.nav = nav
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the API reference and the texts of the repository."""
+    home = site.home_of_names()
+    made = {site.page_of(name): site.reference(name, home) for name in site.public_modules()}
+    for name, (title, page) in _texts().items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        made[page] = text if name.endswith(".md") else f"# {title}\n\n```text\n{text}```\n"
+    for page, text in made.items():
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """What other Markdown hosts take and Python-Markdown does not.
+
+    Links that leave docs lead to pages of the site, a list may follow a comment at once, and a bar
+    in the code of a table has no backslash.
+    """
+    here = page.file.src_uri
+    if here.startswith("api/"):
+        return markdown
+    source = next((name for name, (_, there) in _texts().items() if there == here), f"docs/{here}")
+
+    def moved(match: re.Match[str]) -> str:
+        target, mark, name = match[1].partition("#")
+        if "://" in target or target.startswith("mailto:") or not target:
+            return match[0]
+        there = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+        if there in TEXTS:
+            there = TEXTS[there][1]
+        elif there.startswith("docs/"):
+            there = there.removeprefix("docs/")
+        else:
+            raise PluginError(f"{source} links to {target}, which is not part of the site")
+        return f"]({posixpath.relpath(there, posixpath.dirname(here) or '.')}{mark}{name})"
+
+    parts = FENCED.split(markdown)
+    for i in range(0, len(parts), 2):
+        text = MARKER.sub(r"\n\1\n\n", LINK.sub(moved, parts[i]))
+        rows = [_bars(row) if row.startswith("|") else row for row in text.split("\n")]
+        parts[i] = "\n".join(rows)
+    return "".join(parts)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Look at the finished site.
+
+    Raises:
+        PluginError: that lists what is wrong.
+    """
+    folder = Path(config.site_dir)
+    if wrong := [*site.missing_entries(folder), *site.wrong_links(folder)]:
+        raise PluginError("\n".join(("the site has faults:", *wrong)))
+    sys.stdout.write(f"built; open {folder / 'index.html'}\n")
+
+
+def _texts() -> dict[str, tuple[str, str]]:
+    return {name: page for name, page in TEXTS.items() if (ROOT / name).is_file()}
+
+
+def _bars(row: str) -> str:
+    return re.sub(r"`[^`]*`", lambda code: code[0].replace(r"\|", "|"), row)

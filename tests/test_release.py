@@ -1,0 +1,116 @@
+"""What a release says of itself: its version, its pins, how to cite it, what is in its files."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+import gendr
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def project():
+    tomllib = pytest.importorskip("tomllib", reason="part of Python from 3.11 on")
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.fixture(scope="module")
+def citation():
+    yaml = pytest.importorskip("yaml")
+    return yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def check_dist():
+    spec = importlib.util.spec_from_file_location("check_dist", ROOT / ".ci" / "check_dist.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_one_version_and_one_licence_everywhere(project, citation):
+    cited = (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")
+    assert project["version"] == gendr.__version__ == str(citation["version"])
+    assert f"version = {{{gendr.__version__}}}" in cited
+    assert project["license"] == citation["license"] == "MIT"
+    assert (ROOT / project["license-files"][0]).is_file()
+
+
+def test_every_requirement_is_pinned_once(project):
+    pins = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.M)
+    pins = [re.sub(r"[-_.]+", "-", name).lower() for name in pins]
+    assert sorted(set(pins)) == sorted(pins)
+    extras = project["optional-dependencies"].values()
+    wanted = [*project["dependencies"], *(each for extra in extras for each in extra)]
+    names = {re.match(r"[\w.-]+", each)[0].replace("_", "-").lower() for each in wanted}
+    # pyarrow writes one format of results; no test needs it.
+    assert names - set(pins) - {"gendr", "pyarrow"} == set()
+
+
+def test_the_citation_has_what_programs_need(citation):
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    titles = [reference["title"] for reference in citation["references"]]
+    assert "GenDR: A Generalized Differentiable Renderer" in titles
+    assert "Learning with Differentiable Algorithms" in titles
+    page = (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")
+    for reference in citation["references"]:
+        assert reference["authors"]
+        assert reference["year"] >= 2019
+        assert reference["url"] in page
+        assert reference["title"] in page
+
+
+def test_the_urls_are_on_the_page(project):
+    page = (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")
+    assert len(project["urls"]) >= 3
+    for label, url in project["urls"].items():
+        assert len(label) <= 32
+        assert url in page
+
+
+def test_incomplete_archives_are_found(check_dist):
+    package = check_dist.sources()
+    assert "gendr/py.typed" in package
+    assert "gendr/rendering/renderer.py" in package
+    wheel = {*package, "gendr-0.1.0.dist-info/METADATA"}
+    assert check_dist.faults_of_files("wheel", wheel, package) == []
+    assert check_dist.faults_of_files("wheel", wheel - {"gendr/py.typed"}, package) == [
+        "wheel: gendr/py.typed is missing"
+    ]
+    assert check_dist.faults_of_files("wheel", {*wheel, "tests/test_x.py"}, package) == [
+        "wheel: tests/test_x.py does not belong there"
+    ]
+    archive = {*package, "README.md", "LICENSE"}
+    assert check_dist.faults_of_files("source archive", archive, package) == [
+        "source archive: pyproject.toml is missing"
+    ]
+
+
+def test_poor_metadata_is_found(check_dist):
+    fields = (
+        "Name: gendr",
+        "Version: 0.1.0",
+        "Summary: s",
+        "Requires-Python: >=3.10",
+        "License-Expression: MIT",
+        "Description-Content-Type: text/markdown",
+        "Requires-Dist: torch>=2.8",
+        "Project-URL: Paper, https://example.org",
+    )
+    assert check_dist.faults_of_metadata("\n".join((*fields, "", "# gendr\n"))) == []
+    poor = "\n".join((*fields[:4], fields[6], "", "text"))
+    assert check_dist.faults_of_metadata(poor) == [
+        "metadata: no License-Expression",
+        "metadata: the description is not Markdown",
+        "metadata: the description is not the README",
+        "metadata: no URLs",
+    ]
+
+
+def test_the_ten_lines_are_found(check_dist):
+    match = check_dist.BLOCK.search((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert "optimizer.step()" in match[1]
+    assert "fit.obj" in match[1]

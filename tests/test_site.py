@@ -1,0 +1,94 @@
+"""The site of the documentation: its order, its API reference, and the checks of its links."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gendr
+from gendr.testing import site
+from gendr.testing.pages import anchor, order
+
+ROOT = Path(__file__).parents[1]
+MISSING = [n for n in ("mkdocs", "material", "mkdocstrings") if not importlib.util.find_spec(n)]
+
+
+def test_every_public_name_has_a_place_in_the_reference():
+    home = site.home_of_names()
+    pages = {module: site.reference(module, home) for module in site.public_modules()}
+    for module in ("gendr.mesh", "gendr.distributions", "gendr.tnorms", "gendr.sorting.losses"):
+        assert module in pages
+    for module, text in pages.items():
+        for name in sys.modules[module].__all__:
+            assert f"heading: {module}.{name}\n" in text or f"| [`{name}`]" in text, name
+    # What comes from several places is described once, where it stands closest.
+    assert home["gendr.Camera"] == "gendr.mesh.Camera"
+    assert home["gendr.instances"] == "gendr.instances"
+    assert "::: gendr.mesh.cameras.Camera\n" in pages["gendr.mesh"]
+    assert "::: gendr.mesh.cameras.Camera\n" not in pages["gendr"]
+    # A law that only its file names, too.
+    assert "heading: gendr.distributions.StudentT\n" in pages["gendr.distributions"]
+
+
+def test_public_names_have_docstrings(monkeypatch):
+    assert site.undocumented() == []
+    monkeypatch.setattr(gendr.losses.iou, "__doc__", None)
+    assert site.undocumented() == ["gendr.losses.iou"]
+
+
+def test_the_index_orders_the_pages():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    pages = [page for _, pages in order(index) for _, page in pages]
+    assert sorted([*pages, "index.md"]) == sorted(p.name for p in (ROOT / "docs").glob("*.md"))
+    assert pages[0] == "getting-started.md"
+    text = "- [A](a.md): see [b](b.md).\n\n## Two\n\n- **[B](b.md)**\n- [A again](a.md)\n- none\n"
+    assert order(text) == [("Pages", [("A", "a.md")]), ("Two", [("B", "b.md")])]
+
+
+def test_anchors_are_those_of_markdown_hosts():
+    assert anchor("All 1242") == "all-1242"
+    assert anchor("`--protocol paper`: what's new?") == "--protocol-paper-whats-new"
+
+
+def test_wrong_links_are_found(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.html").write_text('<h1 id="top">B</h1><a href="../index.html">up</a>')
+    good = '<a href="a/b.html#top">b</a> <a href="https://example.org/x">far</a> <a href="#i">'
+    index = tmp_path / "index.html"
+    index.write_text(good + '<p id="i">')
+    assert list(site.wrong_links(tmp_path)) == []
+    index.write_text(
+        '<a href="a/b.html#bottom">b</a><a href="c.html"><img src="d.png"><a href="#i">'
+        '<script src="https://cdn.example.org/x.js"></script>'
+    )
+    assert list(site.wrong_links(tmp_path)) == [
+        "index.html loads https://cdn.example.org/x.js from a network",
+        "index.html links to a/b.html#bottom, whose anchor is not there",
+        "index.html links to c.html, which is not there",
+        "index.html links to d.png, which is not there",
+        "index.html links to #i, whose anchor is not there",
+    ]
+
+
+def test_missing_entries_are_found(tmp_path):
+    (tmp_path / "api").mkdir()
+    for module in site.public_modules():
+        (tmp_path / "api" / f"{module}.html").write_text("")
+    assert "gendr.fit has no entry in the API reference" in set(site.missing_entries(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (make docs-site)")
+def test_the_site_builds(tmp_path):
+    folder = tmp_path / "site"
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (folder / "search" / "search_index.js").is_file()  # what a file's search reads
+    assert "gendr.mesh.Camera" in (folder / "api" / "gendr.mesh.html").read_text(encoding="utf-8")
