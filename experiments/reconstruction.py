@@ -11,6 +11,7 @@ list of renderers it trains those that are missing. It writes, to the folder -o,
     table.md           3D IoU of the test split by class with standard errors, time, shapes
     table.json         the same with all digits
     NAME/checkpoint.pt, NAME/metrics.json    of each training, see `gendr train --help`
+    NAME/sheet.png     some shapes: input, silhouettes, mesh from three sides, truth
 
 Source: thesis, section 5.4.3 and table 5.4.
 """
@@ -27,11 +28,12 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
-from gendr import cli
+from gendr import cli, visual
 from gendr._runtime.command_line import INTERRUPTED, count
 from gendr._runtime.files import write_whole
 from gendr.experiments import script
 from gendr.reconstruction import ClassScore, ShapeNetRenderings, evaluate, load_model
+from gendr.reconstruction.pictures import evaluation_sheet
 from gendr.reconstruction.renderings import VIEWS
 
 BASELINE = "mean shape"
@@ -206,7 +208,10 @@ def run(args: argparse.Namespace) -> int:
         if folder is None:
             return INTERRUPTED
         metrics = json.loads((folder / "metrics.json").read_text())
-        scores = evaluate(load_model(folder / "checkpoint.pt", device), test, views=views)
+        model = load_model(folder / "checkpoint.pt", device)
+        scores = evaluate(model, test, views=views)
+        sheet = evaluation_sheet(model, test, f"{choice.name}: test split")
+        write_whole(folder / "sheet.png", visual.picture(sheet))
         rows[choice.name] = Row(scores, metrics["steps"], metrics["seconds"])
         text = table(rows, metrics["classes"])
         if BASELINE in rows and len(rows) > 1:

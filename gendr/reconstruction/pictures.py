@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from gendr import visual
 from gendr.mesh import Mesh, look_at
 from gendr.reconstruction.classes import find_class
+from gendr.reconstruction.evaluation import voxel_iou
 from gendr.reconstruction.making import DESCRIPTION
 from gendr.reconstruction.model import Reconstructor
 from gendr.reconstruction.renderings import (
@@ -26,7 +28,13 @@ from gendr.reconstruction.renderings import (
 )
 from gendr.rendering import Renderer
 
-__all__ = ["best_view", "dataset_sheet", "prediction_sheet", "silhouette_sheet"]
+__all__ = [
+    "best_view",
+    "dataset_sheet",
+    "evaluation_sheet",
+    "prediction_sheet",
+    "silhouette_sheet",
+]
 
 TILE, GAP, MARGIN = 112, 8, 16  # pixels
 COLUMNS, SHAPES = 8, 32
@@ -134,11 +142,73 @@ def prediction_sheet(name: str, image: Tensor, mesh: Mesh) -> visual.Pixels:
         page.tile(pixels, x, top)
         page.text(x + side // 2, top + side + 8, label, 12, visual.FAINT, "ma")
     legend = ((visual.BOTH, "both"), (visual.TARGET, "input"), (visual.FIT, "mesh"))
-    for k, (color, text) in enumerate(legend):
-        x, y = MARGIN + step + k * 62, top + side + 38
-        page.box(x, y, 12, 12, color)
-        page.text(x + 17, y + 6, text, 12, visual.INK, "lm")
+    _legend(page, MARGIN + step, top + side + 38, legend, 62)
     return page.pixels()
+
+
+@torch.no_grad()
+def evaluation_sheet(
+    model: Reconstructor, data: ShapeNetRenderings, title: str, count: int = 6
+) -> visual.Pixels:
+    """Predictions of shapes whose truth is known, a row for each.
+
+    A row shows the input, the predicted and the true silhouette in the view of the input, the
+    predicted mesh from three sides, and the truth from the same sides.
+
+    Args:
+        model: it is set to evaluation.
+        data: the shapes are spread over it, always the same.
+        title: what stands above.
+        count: how many, if there are so many shapes.
+    """
+    shapes = torch.tensor(visual.spread(len(data), count))
+    views = torch.arange(len(shapes)) * 5 % VIEWS  # from different sides
+    images = data.images(shapes, views)
+    meshes = model.eval().mesh(images.to(next(model.parameters()).device)).to("cpu")
+    ious = voxel_iou(meshes, data.voxels(shapes)).tolist()
+    renderer = Renderer(data.side, "heaviside", "max", near=0.1, far=10.0)
+    silhouettes = renderer(meshes, camera_of_view(views)).alpha
+    # The views of the data are a turn of 15 degrees apart, against the sense of the azimuth.
+    around = torch.tensor([round(-side * VIEWS / 360) for side in SIDES])
+    side, step, top = TILE, TILE + GAP, 96
+    width = 2 * MARGIN + (2 + 2 * len(SIDES)) * step - GAP + 2 * GAP
+    page = visual.Page(width, top + len(shapes) * step + 2 * MARGIN + 12)
+    page.text(MARGIN, 14, title, 20)
+    heads = ("input", "silhouettes", *SIDE_NAMES, *SIDE_NAMES)
+    lefts = [
+        MARGIN + k * step + GAP * ((k >= 2) + (k >= 2 + len(SIDES))) for k in range(len(heads))
+    ]
+    page.text(lefts[2], top - 48, "prediction", 13)
+    page.text(lefts[2 + len(SIDES)], top - 48, "truth", 13)
+    for x, head in zip(lefts, heads, strict=True):
+        page.text(x + side // 2, top - 24, head, 12, visual.FAINT, "ma")
+    for row, (shape, view) in enumerate(zip(shapes, views, strict=True)):
+        sides = (view + around) % VIEWS
+        found = _large(silhouettes[row], side)
+        pictures = [
+            _enlarged(images[row], side),
+            visual.difference(_large(images[row, 3], side), found),
+            *visual.shaded(meshes[row], camera_of_view(sides), side, visual.FIT),
+            *(_enlarged(image, side) for image in data.images(shape.expand(len(sides)), sides)),
+        ]
+        y = top + row * step
+        for x, pixels in zip(lefts, pictures, strict=True):
+            page.tile(pixels, x, y)
+        page.text(lefts[1] + side // 2, y + side - 12, f"3D IoU {ious[row]:.2f}", 11,
+                  visual.FAINT, "ma")  # fmt: skip
+    y = top + len(shapes) * step + 8
+    _legend(page, MARGIN, y, ((visual.BOTH, "both"), (visual.TARGET, "truth only"),
+                              (visual.FIT, "prediction only")), 110)  # fmt: skip
+    return page.pixels()
+
+
+def _legend(
+    page: visual.Page, x: int, y: int, entries: Sequence[tuple[visual.Color, str]], step: int
+) -> None:
+    """Boxes of colours beside each other, each with what it stands for."""
+    for k, (color, text) in enumerate(entries):
+        page.box(x + k * step, y, 12, 12, color)
+        page.text(x + k * step + 17, y + 6, text, 12, visual.INK, "lm")
 
 
 @torch.no_grad()
