@@ -436,7 +436,9 @@ class _Rewriter(ast.NodeTransformer):
         needed = sorted((own & live(body, set(state) | after)) - set(state))
         self.unset |= set(needed) - defined
         outgoing = list(state if returned is None else returned)
-        new, _ = self.scoped(body, set(outgoing) or after, defined)
+        # What the block sets is its own: a value from outside comes in as an argument only.
+        inside = (defined - own) | set(state) | set(needed)
+        new, _ = self.scoped(body, set(outgoing) or after, inside)
         if not _returns(new):
             value = (
                 ast.Tuple([_load(x) for x in outgoing], ast.Load())

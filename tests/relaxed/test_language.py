@@ -738,3 +738,23 @@ def test_a_result_without_a_value():
     assert forgets(torch.tensor(2.0), True).item() == 2.0
     with pytest.raises(UnboundLocalError, match="y has no value, but is returned"):
         forgets(torch.tensor(2.0), False)
+
+
+@gendr.relax
+def sets_for_itself(x, y):
+    d = 1.0
+    if x > 0:
+        if y > 0:
+            d = 2.0
+        else:
+            d = 3.0
+        z = d
+    else:
+        z = 0.0
+    return z
+
+
+def test_a_block_that_sets_a_variable_of_the_outside_for_itself():
+    y = X.flip(0) + 0.5
+    q = sigmoid(y)
+    torch.testing.assert_close(sets_for_itself(X, y), sigmoid(X) * (2 * q + 3 * (1 - q)))
