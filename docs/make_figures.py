@@ -10,6 +10,7 @@ Pictures go to docs/images. Tables go into the pages, between the comments `<!--
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
 import json
 import math
@@ -128,15 +129,17 @@ def panel(
     return sheet
 
 
-def save(image: Image.Image, name: str, colours: int = 64) -> None:
-    """Write a PNG with a palette: flat pictures need no more."""
+def save(image: Image.Image, name: str, colours: int | None = 64) -> None:
+    """Write a PNG with a palette: flat pictures need no more. None keeps all colours."""
     IMAGES.mkdir(exist_ok=True)
     path = IMAGES / name
-    image.quantize(colours, dither=Image.Dither.NONE).save(path, optimize=True)
+    if colours is not None:
+        image = image.quantize(colours, dither=Image.Dither.NONE)
+    image.save(path, optimize=True)
     print(f"{path.relative_to(DOCS.parent)}  {path.stat().st_size / 1e3:.0f} kB")
 
 
-def save_plot(figure, name: str) -> None:
+def save_plot(figure, name: str, colours: int | None = 128) -> None:
     """Write a matplotlib figure."""
     import matplotlib.pyplot as plt
 
@@ -145,7 +148,18 @@ def save_plot(figure, name: str) -> None:
     figure.savefig(path, dpi=100, metadata={"Software": None})
     plt.close(figure)
     with Image.open(path) as image:
-        save(image.convert("RGB"), name, 128)
+        save(image.convert("RGB"), name, colours)
+
+
+def legend_below(figure, axis, columns: int) -> None:
+    """One legend for all axes, where it covers no curve."""
+    handles, labels = axis.get_legend_handles_labels()
+    room = 0.3 / figure.get_figheight()  # inches for one line of text
+    figure.tight_layout(rect=(0, 1.2 * room, 1, 1))
+    figure.legend(
+        handles, labels, loc="lower center", ncols=columns, fontsize=9, frameon=False,
+        bbox_to_anchor=(0.5, 0),
+    )  # fmt: skip
 
 
 def write_block(page: str, name: str, lines: Sequence[str]) -> None:
@@ -265,7 +279,7 @@ def figure_curves() -> None:
         dtype=torch.float64,
     )
     camera = gendr.Camera(views.rotation, views.translation, views.focal, shifts.double())
-    figure, axes = plt.subplots(2, len(CURVES), figsize=(14, 5), sharex=True, sharey="row")
+    figure, axes = plt.subplots(2, len(CURVES), figsize=(14, 5.3), sharex=True, sharey="row")
     rows = []
     for column, name in enumerate(CURVES):
         dist = gendr.distributions.get(name)
@@ -292,9 +306,8 @@ def figure_curves() -> None:
             axis.axvline(1, color="#c43e28", lw=0.8)
     axes[0, 0].set(xscale="log", ylim=(-1, 1.5), ylabel="error of the area")
     axes[1, 0].set(ylim=(-1, 2.5), ylabel="gradient / exact gradient")
-    axes[0, 0].legend(fontsize=7, frameon=False)
-    figure.supxlabel("length of the scale / suggested", fontsize=10)
-    figure.tight_layout()
+    figure.supxlabel("length of the scale / suggested", fontsize=10, y=0.09)
+    legend_below(figure, axes[0, 0], 3)
     save_plot(figure, "scale_curves.png")
     faces = [f"{20 * 4**n:,}" for n in (2, 3, 4)]
     head = ["distribution", *(f"{f}: {w}" for f in faces for w in ("area", "gradient"))]
@@ -360,10 +373,10 @@ def figure_family() -> None:
     every = gendr.instances()
     tconorms = list(dict.fromkeys(i.tconorm for i in every))
     dists = [i.dist for i in every[:: len(tconorms)]]
-    cells = family(dists, tconorms, 30, 1)
+    cells = family(dists, tconorms, 44, 1)
     sheet = panel(
         cells, [short(t) for t in tconorms], [short(d) for d in dists],
-        text=11, gap=4, vertical=True,
+        text=15, gap=4, vertical=True,
     )  # fmt: skip
     save(sheet, "family_all.png", 24)
 
@@ -387,7 +400,7 @@ def figure_cdfs() -> None:
     axes[0, 0].set(xlim=(-4, 4), xticks=(-3, 0, 3), yticks=(0, 0.5, 1))
     figure.tight_layout()
     save_plot(figure, "cdfs.png")
-    figure, axes = plt.subplots(1, 4, figsize=(11, 2.5), sharey=True)
+    figure, axes = plt.subplots(1, 4, figsize=(11, 2.8), sharey=True)
     for axis, name in zip(axes, ("exponential", "gamma(2)", "gamma(0.5)", "levy"), strict=True):
         dist = gendr.distributions.get(name)
         variants = (
@@ -399,8 +412,7 @@ def figure_cdfs() -> None:
             axis.plot(z, member.cdf(z), color=colour, label=label, lw=1.5)
         axis.set_title(short(dist), fontsize=9)
         axis.axvline(0, color="0.8", lw=0.6, zorder=0)
-    axes[0].legend(fontsize=7, frameon=False)
-    figure.tight_layout()
+    legend_below(figure, axes[0], 4)
     save_plot(figure, "transforms.png")
 
     def ends(law: type[gendr.distributions.Law]) -> str:
@@ -421,18 +433,34 @@ def figure_cdfs() -> None:
 
 def figure_tconorms() -> None:
     """The T-conorms as maps of the unit square, their table, and what the cutoff does to them."""
-    line = torch.linspace(0, 1, 72, dtype=torch.float64)
-    a, b = torch.meshgrid(line.flip(0), line, indexing="ij")
+    import matplotlib.pyplot as plt
+
+    line = torch.linspace(0, 1, 101, dtype=torch.float64)
+    b, a = torch.meshgrid(line, line, indexing="ij")
     columns = gendr.tnorms.benchmark_tconorms()
-    pictures = [ink(t(a, b), 1) for t in columns]
-    heads = [short(t).replace("schweizer_sklar", "s.-sklar") for t in columns]
-    heads = [h.replace("aczel_", "a.-") for h in heads]
-    runs = [slice(k, k + 8) for k in range(0, len(columns), 8)]
-    sheets = [panel([pictures[run]], heads[run], text=10, gap=12) for run in runs]
-    sheet = Image.new("RGB", (sheets[0].width, sum(s.height for s in sheets)), "white")
-    for k, part in enumerate(sheets):
-        sheet.paste(part, (0, k * sheets[0].height))
-    save(sheet, "tconorms.png", 128)
+    usual = gendr.tnorms.tconorm("probabilistic")(a, b)
+    figure, axes = plt.subplots(3, 8, figsize=(12, 5), sharex=True, sharey=True)
+    shown, most = None, 0.3
+    for axis, tconorm in zip(axes.flat, columns, strict=False):
+        value = tconorm(a, b)
+        shown = axis.imshow(
+            value - usual, cmap="RdBu", vmin=-most, vmax=most, origin="lower", extent=(0, 1, 0, 1)
+        )
+        lines = axis.contour(
+            line, line, value, levels=(0.25, 0.5, 0.75, 0.95), colors="0.25", linewidths=0.7
+        )
+        if tconorm is columns[0]:
+            axis.clabel(lines, fontsize=6)
+        axis.set_title(short(tconorm).replace("schweizer_sklar", "schweizer-s."), fontsize=9)
+        axis.set(xticks=(0, 1), yticks=(0, 1))
+        axis.tick_params(labelsize=7)
+    axes[-1, -1].set_axis_off()
+    figure.tight_layout(w_pad=0.4)
+    place = axes[-1, -1].get_position()
+    bar = figure.add_axes((place.x0 + 0.01, place.y0, 0.012, place.height))
+    scale = figure.colorbar(shown, cax=bar, ticks=(-most, 0, most), extend="both")
+    scale.ax.set_yticklabels([f"less by {most}", "the same", f"more by {most}"], fontsize=8)
+    save_plot(figure, "tconorms.png", None)  # a palette loses the ends of the colours
     families = {n: gendr.tnorms.family(n) for n in gendr.tnorms.names()}
     forms = {n: f.formula.replace("|", "\\|") for n, f in families.items()}  # a bar ends a cell
     rows = [[f"`{n}`", f.parameter, f"`{forms[n]}`"] for n, f in families.items()]
@@ -507,7 +535,18 @@ def figure_sorting() -> None:
 
     from gendr.sorting import bitonic, draw, error_bound, is_monotonic
 
-    figure = draw(bitonic(8)).figure
+    axes = draw(bitonic(8))
+    figure, colour = axes.figure, "#1f4e79"
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + 0.35)
+    box = axes.get_position()
+    axes.set_position((box.x0, (box.y0 * height + 0.35) / (height + 0.35),
+                       box.width, box.height * height / (height + 0.35)))  # fmt: skip
+    keys = [
+        plt.Line2D([], [], marker=mark, color=colour, lw=0, label=text)
+        for mark, text in (("o", "gets the smaller value"), ("v", "gets the larger value"))
+    ]
+    figure.legend(handles=keys, loc="lower center", ncols=2, fontsize=8, frameon=False)
     save_plot(figure, "networks.png")
 
     figure, axis = plt.subplots(figsize=(6.5, 3.2))
@@ -532,6 +571,29 @@ def figure_sorting() -> None:
     ]
     head = ["distribution", "monotonic", "error bound at slope 1"]
     write_block("sorting.md", "sorting-properties", table(head, rows))
+
+
+def figure_grids() -> None:
+    """The heat maps of the laptop grid, of the table in docs/results."""
+    from gendr.experiments.engine.store import Result, Run
+    from gendr.experiments.report.figure import heat_map_figure
+    from gendr.experiments.report.summary import summarise
+
+    with (DOCS / "results" / "grid-laptop.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for number, task in enumerate(dict.fromkeys(row["task"] for row in rows), 1):
+        results = [
+            Result(
+                number, row["instance"], float(row["score"]), float(row["scale"]),
+                float(row["learning_rate"]), float(row["seconds"]), row["version"], None, "",
+            )
+            for row in rows
+            if row["task"] == task
+        ]  # fmt: skip
+        figure = heat_map_figure(summarise(Run(number, task, "", 0, "", "", "laptop"), results))
+        path = DOCS / "results" / f"grid-{task}.png"
+        figure.savefig(path, dpi=150, metadata={"Software": None})
+        print(f"{path.relative_to(DOCS.parent)}  {path.stat().st_size / 1e3:.0f} kB")
 
 
 HOUSE = (
@@ -593,6 +655,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "fit": figure_fit,
     "composite": figure_composite,
     "sorting": figure_sorting,
+    "grids": figure_grids,
     "house": figure_house,
 }
 

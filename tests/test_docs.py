@@ -1,5 +1,6 @@
 """The documentation: its code runs, its links and pictures exist, its tables are up to date."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -80,8 +81,66 @@ def test_the_tables_name_every_member():
     assert [n for n in gendr.tnorms.names() if f"| `{n}` |" not in tconorms] == []
 
 
-def test_no_written_table_is_empty():
+WRITERS = sorted(
+    path
+    for folder in ("docs", "benchmarks", "experiments", "assets")
+    for path in (ROOT / folder).glob("*.py")
+)
+
+
+def blocks_of_scripts():
+    """(script, pattern of a name) of what the scripts write into pages, from their calls."""
+    for script in WRITERS:
+        tree = ast.parse(script.read_text(encoding="utf-8"))
+        tables = {
+            node.targets[0].id: node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        }
+        for call in ast.walk(tree):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+                continue
+            if call.func.id in {"fill", "write_block"}:
+                name = call.args[1]
+                if isinstance(name, ast.Subscript):  # of a table of names
+                    names = tables[name.value.id].values
+                else:
+                    names = [name]
+                for each in names:
+                    if isinstance(each, ast.Constant):
+                        yield script, re.escape(each.value)
+                    elif isinstance(each, ast.JoinedStr):
+                        parts = (
+                            re.escape(v.value) if isinstance(v, ast.Constant) else r"\w+"
+                            for v in each.values
+                        )
+                        yield script, "".join(parts)
+
+
+def written(text):
+    """(name, what stands between its comments) of a page; comments without a partner have None."""
+    # What stands in code, as an example, is no comment.
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.S)
+    for name in re.findall(r"<!-- (?:begin|end) (.*?) -->", text):
+        mark = re.escape(name)
+        found = re.findall(f"<!-- begin {mark} -->(.*?)<!-- end {mark} -->", text, re.S)
+        yield name, found[0] if len(found) == 1 else None
+
+
+def test_every_written_block_has_a_script_and_is_not_empty():
+    scripts = list(blocks_of_scripts())
+    seen = set()
     for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for name, body in re.findall(r"<!-- begin (\w+) -->\n(.*?)<!-- end \1 -->", text, re.S):
-            assert body.strip(), f"{page.name}: run docs/make_figures.py {name}"
+        for name, body in written(page.read_text(encoding="utf-8")):
+            assert body is not None, f"{page.name}: {name} must begin and end once"
+            assert re.sub(r"[|\s-]", "", body), f"{page.name}: nothing in {name}; run its script"
+            own = {p for _, p in scripts if re.fullmatch(p, name)}
+            assert own, f"{page.name}: no script writes {name}"
+            seen |= own
+    assert {p for _, p in scripts} == seen, "a script writes what no page has"
+
+
+def test_written_blocks_are_found():
+    text = "<!-- begin a-b -->\n| x |\n<!-- end a-b -->\n<!-- begin c -->\n<!-- end d -->"
+    assert dict(written(text)) == {"a-b": "\n| x |\n", "c": None, "d": None}
+    assert dict(written("between `<!-- begin … -->` and `<!-- end … -->`")) == {}
