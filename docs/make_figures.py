@@ -497,6 +497,29 @@ def figure_fit() -> None:
     write_block("benchmarks.md", "fit", [line])
 
 
+def figure_reconstruction() -> None:
+    """The table of the comparisons that experiments/reconstruction.py left in docs/results."""
+    rows: list[list[str]] = []
+    for path in sorted((DOCS / "results").glob("reconstruction-*.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        base = found["rows"]["mean shape"]
+        for name, row in found["rows"].items():
+            for score, other in zip(row["scores"], base["scores"], strict=True):
+                gain = np.subtract(score["each"], other["each"])
+                error = gain.std(ddof=1) / len(gain) ** 0.5
+                above = "" if row is base else f"{gain.mean():+.3f} ± {error:.3f}"
+                rows.append(
+                    [
+                        score["name"], name, f"{found['trained_on'][score['name']]}",
+                        f"{score['shapes']}", f"{score['iou']:.3f} ± {score['error']:.3f}", above,
+                        f"{row['steps']}", f"{row['seconds'] / 60:.0f}",
+                    ]
+                )  # fmt: skip
+    head = ["class", "method", "trained on", "tried on", "3D IoU", "above the mean shape", "steps",
+            "minutes"]  # fmt: skip
+    write_block("reconstruction.md", "reconstruction-results", table(head, rows))
+
+
 def figure_composite() -> None:
     """What the softmax over depth does to colours and outlines, and what alpha does."""
     mesh = gendr.Mesh.load(DOCS.parent / "assets" / "teapot.obj").normalized()
@@ -653,6 +676,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "cdfs": figure_cdfs,
     "tconorms": figure_tconorms,
     "fit": figure_fit,
+    "reconstruction": figure_reconstruction,
     "composite": figure_composite,
     "sorting": figure_sorting,
     "grids": figure_grids,
