@@ -6,16 +6,28 @@ All images are kept on one device as bytes, and lists are drawn there.
 from gendr.data.mnist import MultiDigits, download_mnist, mnist_digits, mnist_splits, read_idx
 from gendr.data.numbers import Numbers, Splits
 from gendr.data.svhn import HouseNumbers, house_numbers, svhn_splits
+from gendr.data.warcraft import (
+    TerrainMaps,
+    TerrainSplits,
+    cheapest_paths,
+    generate_terrain,
+    read_warcraft,
+)
 
 __all__ = [
     "HouseNumbers",
     "MultiDigits",
     "Numbers",
     "Splits",
+    "TerrainMaps",
+    "TerrainSplits",
+    "cheapest_paths",
     "download_mnist",
+    "generate_terrain",
     "house_numbers",
     "mnist_digits",
     "mnist_splits",
     "read_idx",
+    "read_warcraft",
     "svhn_splits",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast, final
@@ -230,6 +231,44 @@ class Distribution(ABC):
     def isf(self, q: object) -> Tensor:
         """The z with sf(z) = q for q in [0, 1]; NaN outside. Exact for tiny q too."""
         return self._quantile(q, "sf")
+
+    def sample(
+        self,
+        shape: Sequence[int] = (),
+        scale: Number = 1.0,
+        *,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """Draw independent numbers x with P(x <= t) = self(t, scale).
+
+        Each is a quantile of a uniform number, so that the same generator gives the same numbers
+        and gradients flow to the scale and to tensors among the parameters.
+
+        Args:
+            shape: of the result.
+            scale: positive; a number, or a tensor that broadcasts with the shape.
+            generator: the source of randomness, by default that of torch.
+            dtype: float32 or float64, by default that of torch.
+            device: where the result lives, by default where the generator does.
+
+        Raises:
+            ValueError: the scale is not positive.
+        """
+        scale = _checked_scale(scale)
+        if device is None:
+            device = "cpu" if generator is None else generator.device
+        u = torch.rand(tuple(shape), generator=generator, dtype=torch.float64, device=device)
+        # Both tails by their own quantiles, so that the upper one is as long as the lower.
+        upper = u >= 0.5
+        q = torch.where(upper, u - 0.5, u).clamp(min=torch.finfo(u.dtype).tiny)
+        z = torch.where(upper, self.isf(q), self.icdf(q))
+        if self.is_squared:
+            scale = scale**0.5
+        elif self.art_exponent:
+            scale = scale ** (1 / (1 - self.art_exponent))
+        return (z * scale).to(torch.get_default_dtype() if dtype is None else dtype)
 
     def reach(self, cutoff: float) -> Number:
         """How far outside F falls to the cutoff, in units of the scale and before squaring.

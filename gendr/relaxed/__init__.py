@@ -51,10 +51,14 @@ from typing import Any as _Any
 
 from gendr.relaxed.algorithms import (
     BubbleSorted,
+    GraphPath,
     bubble_sort,
     dynamic_time_warping,
+    edges_of_csr,
     levenshtein,
     shortest_path,
+    shortest_path_graph,
+    silhouette,
     warping_of_costs,
 )
 from gendr.relaxed.choices import absolute as abs
@@ -105,6 +109,7 @@ __all__ = [
     "Categorical",
     "Categories",
     "Category",
+    "GraphPath",
     "Matrix",
     "Program",
     "RelaxError",
@@ -127,6 +132,7 @@ __all__ = [
     "divided",
     "dynamic_time_warping",
     "each",
+    "edges_of_csr",
     "equal",
     "full",
     "greater",
@@ -143,6 +149,8 @@ __all__ = [
     "range",
     "relax",
     "shortest_path",
+    "shortest_path_graph",
+    "silhouette",
     "smooth",
     "smoothing",
     "sum",

@@ -103,20 +103,20 @@ def test_the_backward_pass_may_compute_again(monkeypatch):
     assert torch.equal(torch.autograd.grad(shortest_path(x), x, g)[0], kept[0])
 
 
-@pytest.mark.parametrize("dist", LAWS)
+@pytest.mark.parametrize("dist", ["logistic", "cauchy"])
 def test_gradients_by_differences(dist):
-    x = costs(2, 3, 4)
+    x = costs(1, 3, 3)
     beta = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
     for backend in ("cpu", "reference"):
         assert torch.autograd.gradcheck(
-            lambda x, b, backend=backend: shortest_path(x, dist, b, iterations=6, backend=backend),
+            lambda x, b, backend=backend: shortest_path(x, dist, b, iterations=5, backend=backend),
             (x, beta),
         )
 
 
 def test_second_derivatives():
-    x = costs(1, 3, 3)
-    assert torch.autograd.gradgradcheck(lambda x: shortest_path(x, iterations=4), x)
+    x = costs(1, 2, 2)
+    assert torch.autograd.gradgradcheck(lambda x: shortest_path(x, iterations=3), x)
 
 
 def test_the_walk_ends_at_the_start():

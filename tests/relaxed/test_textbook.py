@@ -89,6 +89,20 @@ def test_silhouette():
     assert 0 < hard.mean() < 1
 
 
+@pytest.mark.parametrize("dist", LAWS)
+def test_silhouette_equals_the_kernel(dist):
+    triangles = numbers(2, 3, 3, 2, seed=2) - 0.5
+    a, b, c = triangles.unbind(-2)
+    turn = (b - a)[..., 0] * (c - a)[..., 1] - (b - a)[..., 1] * (c - a)[..., 0]
+    order = torch.where((turn > 0)[..., None], torch.tensor([0, 1, 2]), torch.tensor([0, 2, 1]))
+    turned = triangles.gather(-2, order[..., None].expand(2, 3, 3, 2))  # counterclockwise
+    axis = (torch.arange(6, dtype=torch.float64) * 2 + 1) / 6 - 1
+    y, x = torch.meshgrid(axis.flip(0), axis, indexing="ij")
+    got = programs.silhouette(turned[:, None, None], x, y, scale=0.2, dist=dist)
+    want = relaxed.silhouette(triangles, 6, method="edges", dist=dist, steepness=5.0)
+    same([got], [want], triangles)
+
+
 def test_decision_tree():
     flowers = torch.tensor(
         [[5, 3.4, 1.5, 0.2], [6, 2.9, 4.5, 1.5], [6, 3, 5.1, 1.6], [7, 3, 6, 2.0]]

@@ -139,6 +139,9 @@ def warping_of_costs(
 
 def pair_costs(a: Tensor, b: Tensor, cost: Cost) -> Tensor:
     """[..., n, m] from a [..., n, c] and b [..., m, c]; the slope of a root at 0 is 0."""
+    if a.shape[-1] == 1:
+        difference = a - b.mT
+        return difference.square() if cost == "squared" else difference.abs()
     difference = a[..., :, None, :] - b[..., None, :, :]
     if cost == "absolute":
         return difference.abs().sum(-1)

@@ -2,8 +2,8 @@
 
 A pair of sequences is worked on diagonal by diagonal. Diagonal k holds d(i, k - i) at place i, so
 that the three cells that a cell is made from are at i - 1 and i of diagonal k - 1 and at i - 1 of
-diagonal k - 2: all cells of a diagonal are computed at once, in vectors. The backward pass reads
-the diagonals that the forward pass has kept, and computes the weights again.
+diagonal k - 2: all cells of a diagonal are computed at once, in vectors. The forward pass keeps
+the derivatives of every cell, so that the backward pass is linear and knows no law.
 
 A unit of work is a pair, so that any number of threads gives the same bits.
 """
@@ -20,8 +20,10 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
+from gendr._runtime.numba.calls import pointer
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 from gendr.relaxed.backends.cpu.minimum import OPTIONS, pull, smallest, weigh
+from gendr.relaxed.backends.cpu.vectors import LANES, align, align_and_keep
 
 ensure_cache()
 announce_compilation(__name__)
@@ -35,108 +37,143 @@ def _inside(k, n, m):
 
 
 @register_jitable
-def _ways(diagonals, matrix, k, first, count, row, column, warping, x, local):
-    """Fill in the three candidates x [3, count] of the cells of diagonal k, and their m."""
+def _by_law(
+    above, left, corner, local, count, row, column, on_corner, after, beta, tails, density, shape,
+    log_sum_exp, target, slopes, at, arrays, lanes,
+):  # fmt: skip
+    """As `align_and_keep`, for any law and minimum; keeps nothing if slopes are empty."""
+    x, w, work, gx = arrays
+    low, total, value, z, q, moved, mean = (
+        lanes[0], lanes[1], lanes[2], lanes[3], lanes[4], lanes[5], lanes[6]
+    )  # fmt: skip
+    one, by_beta = lanes[7], lanes[8]
+    first, second, third = x[0], x[1], x[2]
     for i in range(count):
-        local[i] = matrix[first + i - 1, k - first - i - 1]
-    before, across = diagonals[k - 1], diagonals[k - 2]
-    above, left, corner = x[0], x[1], x[2]
-    source, same, far = before[first - 1 :], before[first:], across[first - 1 :]
-    weight = 0.0 if warping else 1.0
+        first[i] = above[i] + row
+        second[i] = left[i] + column
+        third[i] = corner[i] + on_corner * local[i]
+    weigh(x, count, beta, tails, shape, w, low, total, z, work)
+    smallest(x, count, beta, log_sum_exp, w, low, total, value)
     for i in range(count):
-        above[i] = source[i] + row
-        left[i] = same[i] + column
-        corner[i] = far[i] + weight * local[i]
+        target[i] = value[i] + after * local[i]
+    if slopes.shape[1] == 0:
+        return
+    one[:count] = 1.0
+    by_beta[:count] = 0.0
+    pull(
+        x, count, beta, density, shape, log_sum_exp, w, low, total, value, one, x, False, gx,
+        by_beta, z, work, q, moved, mean,
+    )  # fmt: skip
+    for k in range(3):
+        for i in range(count):
+            slopes[k, at + i] = gx[k, i]
+    for i in range(count):
+        slopes[3, at + i] = by_beta[i]
 
 
 @njit(**OPTIONS)
 def forward(
-    matrix, skips, lengths, beta, tails, shape, warping, log_sum_exp, out, saved, start, stop
-):
+    matrix, skips, lengths, beta, tails, density, shape, warping, log_sum_exp, out, saved, start,
+    stop,
+):  # fmt: skip
     """Fill in out [B] for the pairs start .. stop - 1.
 
-    saved [B, n + m + 1, n + 1] gets the diagonals; if it is empty, nothing is kept.
+    saved [B, 4, n m + LANES] gets the derivatives of every cell by the three cells that it is made
+    from and by beta, diagonal after diagonal; if it is empty, nothing is kept.
     """
-    n, m = matrix.shape[1:]
-    keep = len(saved) > 0
-    own = np.empty((n + m + 1, n + 1))
-    x, w, work, lanes = (
-        np.empty((3, n + 1)), np.empty((3, n + 1)), np.empty((2, n + 1)), np.empty((5, n + 1))
-    )  # fmt: skip
-    low, total, value, z, local = lanes[0], lanes[1], lanes[2], lanes[3], lanes[4]
+    n = matrix.shape[1]
+    keep = saved.shape[2] > 0
+    size = n + 2 + LANES
+    diagonals, lanes, local = np.zeros((3, size)), np.empty((9, size)), np.zeros(size)
+    arrays = (np.empty((3, size)), np.empty((3, size)), np.empty((2, size)), np.empty((3, size)))
     row, column = (0.0, 0.0) if warping else (skips[0], skips[1])
+    on_corner, after = (0.0, 1.0) if warping else (1.0, 0.0)
+    is_fast = tails == 0 and not log_sum_exp
+    stride = saved.shape[2]
     for b in range(start, stop):
-        diagonals = saved[b] if keep else own
         rows, columns = lengths[b, 0], lengths[b, 1]
+        slopes, at = saved[b if keep else 0], 0
         for k in range(rows + columns + 1):
-            current = diagonals[k]
+            current, before, across = (
+                diagonals[k % 3], diagonals[(k + 2) % 3], diagonals[(k + 1) % 3]
+            )  # fmt: skip
+            first, count = _inside(k, rows, columns)
+            if count > 0:
+                source = matrix[b]
+                for i in range(count):
+                    local[i] = source[first + i - 1, k - first - i - 1]
+                above, left, corner, target = (
+                    before[first - 1 :], before[first:], across[first - 1 :], current[first:]
+                )  # fmt: skip
+                if not is_fast:
+                    _by_law(
+                        above, left, corner, local, count, row, column, on_corner, after, beta,
+                        tails, density, shape, log_sum_exp, target, slopes, at, arrays, lanes,
+                    )  # fmt: skip
+                elif keep:
+                    kept = slopes[0, at:]
+                    for i in range(0, count, LANES):
+                        align_and_keep(
+                            i, pointer(above), pointer(left), pointer(corner), pointer(local), row,
+                            column, on_corner, after, beta, pointer(target), pointer(kept), stride,
+                        )  # fmt: skip
+                else:
+                    for i in range(0, count, LANES):
+                        align(
+                            i, pointer(above), pointer(left), pointer(corner), pointer(local), row,
+                            column, on_corner, after, beta, pointer(target),
+                        )  # fmt: skip
+                at += count
+            # The borders come last, since vectors are written beyond the last cell.
             if k <= columns:
                 current[0] = math.inf if warping and k > 0 else k * column
             if k <= rows:
                 current[k] = math.inf if warping and k > 0 else k * row
-            first, count = _inside(k, rows, columns)
-            if count > 0:
-                _ways(diagonals, matrix[b], k, first, count, row, column, warping, x, local)
-                weigh(x, count, beta, tails, shape, w, low, total, z, work)
-                smallest(x, count, beta, log_sum_exp, w, low, total, value)
-                weight = 1.0 if warping else 0.0
-                target = current[first:]
-                for i in range(count):
-                    target[i] = value[i] + weight * local[i]
-        out[b] = diagonals[rows + columns, rows]
+        out[b] = diagonals[(rows + columns) % 3, rows]
 
 
 @njit(**OPTIONS)
-def backward(
-    matrix, skips, lengths, beta, tails, density, shape, warping, log_sum_exp, saved, grad,
-    by_matrix, by_skips, by_beta, start, stop,
-):  # fmt: skip
+def backward(matrix, lengths, warping, saved, grad, by_matrix, by_skips, by_beta, start, stop):
     """Fill in the gradients of the pairs start .. stop - 1; by_skips [B, 2] and by_beta [B]."""
     n = matrix.shape[1]
-    x, w, work, gx = (
-        np.empty((3, n + 1)), np.empty((3, n + 1)), np.empty((2, n + 1)), np.empty((3, n + 1))
-    )  # fmt: skip
-    lanes = np.empty((8, n + 1))
-    low, total, value, z, local, q, moved, mean = (
-        lanes[0], lanes[1], lanes[2], lanes[3], lanes[4], lanes[5], lanes[6], lanes[7]
-    )  # fmt: skip
-    g, beta_parts = np.empty((3, n + 2)), np.empty(n + 1)
-    row, column = (0.0, 0.0) if warping else (skips[0], skips[1])
+    g = np.empty((3, n + 2))
     for b in range(start, stop):
         by_matrix[b] = 0.0
         by_skips[b] = 0.0
-        beta_parts[:] = 0.0
-        diagonals, own = saved[b], by_matrix[b]
+        slopes, own = saved[b], by_matrix[b]
         rows, columns = lengths[b, 0], lengths[b, 1]
+        at, by_row, by_column, steep = rows * columns, 0.0, 0.0, 0.0
         g[:] = 0.0
         g[(rows + columns) % 3, rows] = grad[b]
         for k in range(rows + columns, 0, -1):
             current, before, across = g[k % 3], g[(k + 2) % 3], g[(k + 1) % 3]
             first, count = _inside(k, rows, columns)
             if count > 0:
-                _ways(diagonals, matrix[b], k, first, count, row, column, warping, x, local)
-                weigh(x, count, beta, tails, shape, w, low, total, z, work)
-                smallest(x, count, beta, log_sum_exp, w, low, total, value)
+                at -= count
                 given = current[first:]
-                pull(
-                    x, count, beta, density, shape, log_sum_exp, w, low, total, value, given, x,
-                    False, gx, beta_parts, z, work, q, moved, mean,
+                above, left = before[first - 1 :], before[first:]
+                corner = across[first - 1 :]
+                by_above, by_left, by_corner, by_steep = (
+                    slopes[0, at:], slopes[1, at:], slopes[2, at:], slopes[3, at:]
                 )  # fmt: skip
-                above, left, corner = gx[0], gx[1], gx[2]
-                source, same, far = before[first - 1 :], before[first:], across[first - 1 :]
                 for i in range(count):
-                    source[i] += above[i]
+                    above[i] += given[i] * by_above[i]
                 for i in range(count):
-                    same[i] += left[i]
-                    far[i] += corner[i]
+                    left[i] += given[i] * by_left[i]
                 for i in range(count):
-                    by_skips[b, 0] += above[i]
-                    by_skips[b, 1] += left[i]
-                    own[first + i - 1, k - first - i - 1] = given[i] if warping else corner[i]
+                    corner[i] += given[i] * by_corner[i]
+                for i in range(count):
+                    moved = given[i] if warping else given[i] * by_corner[i]
+                    own[first + i - 1, k - first - i - 1] = moved
+                    steep += given[i] * by_steep[i]
+                if not warping:
+                    for i in range(count):
+                        by_row += given[i] * by_above[i]
+                        by_column += given[i] * by_left[i]
             if not warping:
                 if k <= columns:
-                    by_skips[b, 1] += k * current[0]
+                    by_column += k * current[0]
                 if k <= rows:
-                    by_skips[b, 0] += k * current[k]
+                    by_row += k * current[k]
             current[:] = 0.0
-        by_beta[b] = beta_parts.sum()
+        by_skips[b, 0], by_skips[b, 1], by_beta[b] = by_row, by_column, steep

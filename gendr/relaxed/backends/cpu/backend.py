@@ -102,6 +102,59 @@ class _ShortestPath:
         return rows * (width + 2) + columns
 
 
+class _ShortestPathGraph:
+    """`gendr.relaxed.algorithms.graph_path`: costs [B, E] -> nodes [B, V] and edges [B, E]."""
+
+    def forward(
+        self, tensors: tuple[Tensor, ...], law: Law, settings: Any, *, save: bool
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        from gendr.relaxed.backends.cpu import graph_kernels as kernels
+
+        costs = tensors[0][:, settings.order]
+        nodes, edges = costs.new_empty(len(costs), settings.nodes), torch.empty_like(costs)
+        _launch(
+            kernels.forward, len(costs), 4 * _FORWARD * costs.numel() * settings.iterations,
+            *self._graph(costs, settings), law.steepness, _tails(law), law.shape,
+            settings.iterations, nodes.numpy(), edges.numpy(),
+        )  # fmt: skip
+        return (nodes, self._as_given(edges, settings)), ()
+
+    def backward(
+        self,
+        tensors: tuple[Tensor, ...],
+        law: Law,
+        settings: Any,
+        saved: tuple[Tensor, ...],
+        grads: tuple[Tensor, ...],
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        from gendr.relaxed.backends.cpu import graph_kernels as kernels
+
+        costs = tensors[0][:, settings.order]
+        by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
+        _launch(
+            kernels.backward, len(costs), 4 * _BACKWARD * costs.numel() * settings.iterations,
+            *self._graph(costs, settings), law.steepness, _tails(law), _density(law), law.shape,
+            settings.iterations, grads[0].numpy(), grads[1][:, settings.order].numpy(),
+            by_costs.numpy(), by_beta.numpy(),
+        )  # fmt: skip
+        return by_beta, (self._as_given(by_costs, settings),)
+
+    @staticmethod
+    def _graph(costs: Tensor, settings: Any) -> tuple[Any, ...]:
+        sources = settings.sources[settings.order]
+        return (
+            costs.numpy(), sources.numpy(), settings.starts.numpy(), settings.source,
+            settings.target,
+        )  # fmt: skip
+
+    @staticmethod
+    def _as_given(edges: Tensor, settings: Any) -> Tensor:
+        """From the order by ends to the order in which the edges were given."""
+        out = torch.empty_like(edges)
+        out[:, settings.order] = edges
+        return out
+
+
 class _Alignment:
     """`gendr.relaxed.algorithms.alignment`: matrix [B, n, m] and skips [2] -> d [B]."""
 
@@ -112,12 +165,13 @@ class _Alignment:
 
         matrix, skips = tensors
         batch, n, m = matrix.shape
-        saved = matrix.new_empty(batch if save else 0, n + m + 1, n + 1)
-        out = matrix.new_empty(batch)
+        kept = n * m + kernels.LANES if save else 0
+        saved, out = matrix.new_empty(max(1, batch), 4, kept), matrix.new_empty(batch)
         _launch(
             kernels.forward, batch, 3 * _FORWARD * matrix.numel(), matrix.numpy(), skips.numpy(),
-            settings.lengths.contiguous().numpy(), law.steepness, _tails(law), law.shape,
-            settings.warping, settings.minimum == "log_sum_exp", out.numpy(), saved.numpy(),
+            settings.lengths.contiguous().numpy(), law.steepness, _tails(law), _density(law),
+            law.shape, settings.warping, settings.minimum == "log_sum_exp", out.numpy(),
+            saved.numpy(),
         )  # fmt: skip
         return (out,), (saved,)
 
@@ -131,15 +185,13 @@ class _Alignment:
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         from gendr.relaxed.backends.cpu import alignment_kernels as kernels
 
-        (matrix, skips), (diagonals,), (grad,) = tensors, saved, grads
-        batch = len(matrix)
+        matrix = tensors[0]
         by_matrix = torch.empty_like(matrix)
-        by_skips, by_beta = matrix.new_empty(batch, 2), matrix.new_empty(batch)
+        by_skips, by_beta = matrix.new_empty(len(matrix), 2), matrix.new_empty(len(matrix))
         _launch(
-            kernels.backward, batch, 3 * _BACKWARD * matrix.numel(), matrix.numpy(),
-            skips.numpy(), settings.lengths.contiguous().numpy(), law.steepness, _tails(law),
-            _density(law), law.shape, settings.warping, settings.minimum == "log_sum_exp",
-            diagonals.numpy(), grad.numpy(), by_matrix.numpy(), by_skips.numpy(), by_beta.numpy(),
+            kernels.backward, len(matrix), _FORWARD * matrix.numel(), matrix.numpy(),
+            settings.lengths.contiguous().numpy(), settings.warping, saved[0].numpy(),
+            grads[0].numpy(), by_matrix.numpy(), by_skips.numpy(), by_beta.numpy(),
         )  # fmt: skip
         return by_beta, (by_matrix, by_skips.sum(0))
 
@@ -187,4 +239,4 @@ class _BubbleSort:
 shortest_path = _ShortestPath()
 alignment = _Alignment()
 bubble_sort = _BubbleSort()
-shortest_path_graph = None
+shortest_path_graph = _ShortestPathGraph()

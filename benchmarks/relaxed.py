@@ -1,0 +1,244 @@
+"""Time the ready-made relaxed algorithms, forward + backward, kernels against plain torch.
+
+    python benchmarks/relaxed.py                                  # everything, printed
+    python benchmarks/relaxed.py --cases shortest --repeat 100    # some
+    python benchmarks/relaxed.py --out docs/results --docs        # what the documentation shows
+
+A case is an algorithm and the sizes of its input. What is timed is the way from the input to the
+result and back to the gradient of the input, float32, wall clock, the device synchronised before
+and after. Implementations: `gendr`, the algorithm as users get it; and `reference`, its torch code.
+Before they are timed they must agree. Then they take turns, in bursts, so that whatever else the
+machine does meets both. The target of a case is that of the project, on 2 cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import sorting
+import speed
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from gendr._runtime.command_line import Parser
+from gendr.relaxed import bubble_sort, dynamic_time_warping, levenshtein, shortest_path
+from gendr.testing import relative_l2
+from gendr.testing.pages import fill, table
+
+AGREEMENT = 1e-3  # relative, of results and gradients in float32
+MARKS = {"cpu": "relaxed-speed", "cuda": "relaxed-speed-cuda"}  # in docs/relaxed.md
+
+
+@dataclass(frozen=True)
+class Case:
+    """An algorithm at work.
+
+    Attributes:
+        algorithm: its name.
+        text: the sizes, in words.
+        shapes: of the inputs.
+        run: (inputs, backend) -> result.
+        target: milliseconds, or None.
+        softmax: inputs are distributions along the last dimension.
+    """
+
+    algorithm: str
+    text: str
+    shapes: tuple[tuple[int, ...], ...]
+    run: Callable[..., Tensor]
+    target: float | None = None
+    softmax: bool = False
+
+    @property
+    def name(self) -> str:
+        """What --cases matches, such as bubble_sort/100x7."""
+        return f"{self.algorithm}/{'x'.join(map(str, self.shapes[0]))}"
+
+    def inputs(self, device: str) -> list[Tensor]:
+        """The same in every run: numbers in [0.2, 1.2], or distributions."""
+        generator = torch.Generator().manual_seed(sum(self.shapes[0]))
+        found = [torch.rand(shape, generator=generator) + 0.2 for shape in self.shapes]
+        if self.softmax:
+            found = [(4 * x).softmax(-1) for x in found]
+        return [x.to(device).requires_grad_() for x in found]
+
+
+def _path(iterations: int, costs: Tensor, backend: str) -> Tensor:
+    return shortest_path(costs, iterations=iterations, backend=backend)
+
+
+def _sort(x: Tensor, backend: str) -> Tensor:
+    values, swaps, ordered = bubble_sort(x, backend=backend)
+    return torch.cat([values, swaps[..., None], ordered[..., None]], -1)
+
+
+def _edits(s: Tensor, t: Tensor, backend: str) -> Tensor:
+    return levenshtein(s, t, backend=backend)
+
+
+def _warping(a: Tensor, b: Tensor, backend: str) -> Tensor:
+    return dynamic_time_warping(a, b, backend=backend)
+
+
+def cases(quick: bool) -> list[Case]:
+    """All of them."""
+    if quick:
+        return [
+            Case("shortest_path", "2 of 4 × 4, 6 sweeps", ((2, 4, 4),), partial(_path, 6)),
+            Case("bubble_sort", "3 × 4", ((3, 4),), _sort),
+            Case("levenshtein", "2 pairs of 4", ((2, 4, 3), (2, 4, 3)), _edits, softmax=True),
+            Case("dynamic_time_warping", "2 of 5 × 4", ((2, 5), (2, 4)), _warping),
+        ]
+    grids = ((8, 1.0), (70, 6.0))
+    strings = ((64, 32, 4), (64, 32, 4))
+    return [
+        *(
+            Case(
+                "shortest_path", f"{batch} of 12 × 12, 25 sweeps", ((batch, 12, 12),),
+                partial(_path, 25), target,
+            )
+            for batch, target in grids
+        ),
+        Case("bubble_sort", "100 × 7", ((100, 7),), _sort, 0.5),
+        Case("levenshtein", "64 pairs of 32, 4 letters", strings, _edits, 10.0, softmax=True),
+        Case("dynamic_time_warping", "16 of 128 × 128", ((16, 128), (16, 128)), _warping, 10.0),
+    ]  # fmt: skip
+
+
+def outcome(case: Case, inputs: list[Tensor], backend: str, given: Tensor) -> list[Tensor]:
+    """The result and the gradients of the inputs."""
+    result = case.run(*inputs, backend=backend)
+    return [result, *torch.autograd.grad(result, inputs, given)]
+
+
+def measure(case: Case, device: str, repeat: int) -> list[dict[str, Any]]:
+    """One row for every implementation."""
+    inputs = case.inputs(device)
+    generator = torch.Generator().manual_seed(1)
+    shape = case.run(*inputs, backend="auto").shape
+    given = torch.randn(shape, generator=generator).to(device)
+    runs: dict[str, Callable[[], list[Tensor]]] = {
+        "gendr": partial(outcome, case, inputs, "auto", given),
+        "reference": partial(outcome, case, inputs, "reference", given),
+    }
+    ours, truth = runs["gendr"](), runs["reference"]()
+    apart = max(relative_l2(a, b) for a, b in zip(ours, truth, strict=True))
+    if not apart <= AGREEMENT:
+        raise SystemExit(f"{case.name}: the kernel is {apart:.1e} off the reference")
+    times = sorting.take_turns({**runs}, repeat, device)
+    return [
+        {
+            "name": case.name,
+            "algorithm": case.algorithm,
+            "sizes": case.text,
+            "implementation": name,
+            "target_ms": case.target,
+            "difference": apart,
+            "median_s": statistics.median(seconds),
+            "min_s": min(seconds),
+            "runs": len(seconds),
+        }
+        for name, seconds in times.items()
+    ]
+
+
+def cells(row: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
+    """A row of the table."""
+    (first,) = [r for r in rows if r["name"] == row["name"] and r["implementation"] == "gendr"]
+    target = "" if row["target_ms"] is None else f"{row['target_ms']:g} ms"
+    return [
+        f"`{row['algorithm']}`" if row is first else "",
+        row["sizes"] if row is first else "",
+        row["implementation"],
+        speed.milliseconds(row["median_s"]),
+        speed.milliseconds(row["min_s"]),
+        target if row is first else "",
+        "" if row is first else f"{speed.short(row['median_s'] / first['median_s'])}×",
+        str(row["runs"]),
+    ]
+
+
+_HEAD = ["algorithm", "sizes", "implementation", "median", "minimum", "target", "median / gendr",
+         "runs"]  # fmt: skip
+
+
+def markdown(report: dict[str, Any]) -> list[str]:
+    """The report as lines of Markdown."""
+    run = report["run"]
+    cores = f"{run['threads']} threads of " if run["device"] == "cpu" else ""
+    return [
+        f"Measured on {run['date']} at commit {run['commit']} with {cores}{run['device_name']}, "
+        f"torch {run['torch']}, Python {run['python']}; load of the machine before "
+        f"{run['load']:.1f}, a 2048³ float32 matrix product in the same run "
+        f"{report['product_s'] * 1e3:.3g} ms.",
+        "",
+        *table(_HEAD, [cells(row, report["rows"]) for row in report["rows"]]),
+    ]
+
+
+def arguments() -> Parser:
+    """All options."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one")
+    parser.add_argument("--quick", action="store_true", help="tiny cases only")
+    parser.add_argument("--repeat", type=int, default=30, metavar="N", help="rounds; %(default)s")
+    parser.add_argument("--cases", default="", metavar="PATTERN", help="what to measure, a regex")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for relaxed-DEVICE.json")
+    parser.add_argument("--docs", action="store_true", help="write into docs/relaxed.md")
+    return parser
+
+
+def chosen(args: argparse.Namespace, parser: Parser) -> list[Case]:
+    """The cases that --quick and --cases leave; ends with a line if there are none."""
+    try:
+        pattern = re.compile(args.cases)
+    except re.error as error:
+        parser.error(f"--cases {args.cases!r} is no regular expression: {error}")
+    found = [case for case in cases(args.quick) if pattern.search(case.name)]
+    if not found:
+        names = ", ".join(case.name for case in cases(args.quick))
+        parser.error(f"--cases {args.cases!r} matches none of {names}")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print, write."""
+    parser = arguments()
+    args = parser.parse_args(argv)
+    if args.repeat < 1:
+        parser.error(f"--repeat must be >= 1, got {args.repeat}")
+    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cuda" and not torch.cuda.is_available():
+        parser.error("there is no GPU here; leave out --device cuda")
+    asked = chosen(args, parser)
+    about = speed.about_run(speed.Place(device, speed.KERNELS[device], None))
+    del about["pytorch3d_missing"]
+    report: dict[str, Any] = {"run": {**about, "load": os.getloadavg()[0]}}
+    report["product_s"] = speed.Limits.of(device).product
+    report["rows"] = [
+        row
+        for case in tqdm(asked, unit="case", disable=None)
+        for row in measure(case, device, args.repeat)
+    ]
+    lines = markdown(report)
+    print("\n".join(lines))
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+        (args.out / f"relaxed-{device}.json").write_text(text, encoding="utf-8")
+    if args.docs:
+        fill(speed.ROOT / "docs" / "relaxed.md", MARKS[device], lines)
+
+
+if __name__ == "__main__":
+    main()

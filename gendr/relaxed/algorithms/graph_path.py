@@ -1,0 +1,255 @@
+"""The shortest path through any graph: relaxed Bellman-Ford over a list of edges.
+
+Edges e = (u, v) with costs c(e), directed. With in(v) the edges that end in v,
+
+    d(v) = 0 at the source, else inf                    # T sweeps, all nodes at once:
+    w = arg min weights over d(u) + c(e), e in in(v)
+    d(v) = sum_e w(e) (d(u) + c(e));   d(source) = 0
+    p = 1 at the target, else 0                         # then T + 1 positions of a walk back:
+    nodes(v) = nodes(v) or p(v);   edges(e) = edges(e) or p(v) w(e)
+    p(u) = sum_e p(v) w(e)
+
+The weights are those of `minimum`, and "or" is a + b - a b. The walk stays at the source. A grid
+with costs of cells is the graph whose edges cost what the cell costs in which they end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import (
+    check_count,
+    check_device,
+    check_finite,
+    check_float,
+    check_index,
+    check_integer,
+    shape_text,
+)
+from gendr.distributions import Distribution
+from gendr.distributions.registry import DistributionLike
+from gendr.relaxed.backends.choice import choose
+from gendr.relaxed.backends.differentiable import computed
+from gendr.relaxed.backends.laws import (
+    Number,
+    check_law,
+    check_steepness,
+    is_softmax,
+    scale_of,
+)
+
+GONE = 1e-17  # less than this of the walk is still on its way: it has arrived
+
+
+class GraphPath(NamedTuple):
+    """The result of `shortest_path_graph`.
+
+    Attributes:
+        nodes: [..., V] in [0, 1], which nodes the path visits.
+        edges: [..., E] in [0, 1], which edges it takes.
+    """
+
+    nodes: Tensor
+    edges: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """A graph, and what else a kernel is told beside the costs.
+
+    Attributes:
+        sources: [E] int64, the node in which an edge begins.
+        targets: [E] int64, the node in which it ends.
+        order: [E] int64, the edges sorted by the node in which they end.
+        starts: [V + 1] int64, where in this order the edges of a node begin.
+        nodes: V.
+        source: the first node of the path.
+        target: its last node.
+        iterations: T.
+    """
+
+    sources: Tensor
+    targets: Tensor
+    order: Tensor
+    starts: Tensor
+    nodes: int
+    source: int
+    target: int
+    iterations: int
+
+
+def edges_of_csr(starts: Tensor, targets: Tensor) -> Tensor:
+    """The list of edges [E, 2] of a graph in CSR form, in its order.
+
+    Args:
+        starts: [V + 1] integers; the edges of node v are starts[v] .. starts[v + 1] - 1.
+        targets: [E] integers, the nodes in which edges end.
+
+    Raises:
+        TypeError: no integer tensors.
+        ValueError: starts that do not rise from 0 to E.
+    """
+    starts, targets = check_integer("starts", starts), check_integer("targets", targets)
+    if starts.ndim != 1 or targets.ndim != 1 or not len(starts):
+        raise ValueError(
+            "starts and targets must have shapes [V + 1] and [E], got "
+            f"{shape_text(starts.shape)} and {shape_text(targets.shape)}"
+        )
+    counts = starts.diff()
+    if int(starts[0]) != 0 or int(starts[-1]) != len(targets) or bool((counts < 0).any()):
+        raise ValueError(f"starts must rise from 0 to the number of edges, {len(targets)}")
+    sources = torch.arange(len(counts), device=starts.device).repeat_interleave(counts)
+    return torch.stack([sources, targets], 1)
+
+
+def shortest_path_graph(
+    edges: Tensor,
+    costs: Tensor,
+    source: int,
+    target: int,
+    dist: DistributionLike = "logistic",
+    steepness: Number = 10.0,
+    iterations: int | None = None,
+    *,
+    nodes: int | None = None,
+    check: bool = True,
+    backend: str = "auto",
+) -> GraphPath:
+    """The cheapest path from one node of a directed graph to another, as soft indicators.
+
+    >>> path = shortest_path_graph(edges, costs, 0, 5)      # edges [E, 2], costs [..., E]
+
+    Args:
+        edges: [E, 2] integers, (from, to); for a graph in CSR form see `edges_of_csr`. An edge that
+            can be taken both ways is two edges.
+        costs: [..., E], of the edges; they should be positive.
+        source: the first node.
+        target: the last node.
+        dist: the law of the comparisons, symmetric; "heaviside" gives the hard path.
+        steepness: 1 / scale of the law; a number, or a tensor of one, through which gradients flow.
+        iterations: sweeps, and steps of the walk back; by default V - 1, which is always enough.
+            Loops end as soon as nothing changes any more.
+        nodes: V, by default one more than the largest number among the edges.
+        check: look for NaN and inf.
+        backend: "auto", "cpu" or "reference".
+
+    Raises:
+        TypeError: tensors or settings of the wrong type.
+        ValueError: a bad shape, NaN or inf, a node that there is not, no way from source to target
+            within the iterations, or a law that is not symmetric.
+    """
+    edges, costs = check_integer("edges", edges), check_float("costs", costs)
+    check_device("edges", edges, "costs", costs)
+    if edges.ndim != 2 or edges.shape[1] != 2:
+        raise ValueError(f"edges must have shape [E, 2], got {shape_text(edges.shape)}")
+    if costs.ndim == 0 or costs.shape[-1] != len(edges):
+        raise ValueError(
+            f"costs must have shape [..., E] with E = {len(edges)}, got {shape_text(costs.shape)}"
+        )
+    if check:
+        check_finite("costs", costs)
+    dist, steepness = check_law(dist), check_steepness(steepness)
+    least = 1 + max(source, target, int(edges.max()) if len(edges) else 0)
+    nodes = least if nodes is None else check_count("nodes", nodes)
+    check_index("edges", edges, nodes, "nodes")
+    for name, node in (("source", source), ("target", target)):
+        check_count(name, node, least=0)
+        if node >= nodes:
+            raise ValueError(f"{name} must be one of the nodes 0 .. {nodes - 1}, got {node}")
+    iterations = nodes - 1 if iterations is None else check_count("iterations", iterations, least=0)
+    settings = _settings(edges, nodes, source, target, iterations)
+
+    def in_torch(tensors: tuple[Tensor, ...], steepness: Number) -> tuple[Tensor, ...]:
+        return reference(tensors[0], dist, steepness, settings)
+
+    flat = costs.flatten(0, -2) if costs.ndim > 1 else costs[None]
+    kernel = choose(backend, costs).shortest_path_graph
+    by_node, by_edge = computed(kernel, in_torch, dist, steepness, (flat,), settings)
+    batch = costs.shape[:-1]
+    return GraphPath(by_node.reshape(*batch, nodes), by_edge.reshape(costs.shape))
+
+
+def _settings(edges: Tensor, nodes: int, source: int, target: int, iterations: int) -> Settings:
+    """The settings, if the target can be reached in so many steps."""
+    sources, targets = edges.unbind(1)
+    reached = torch.zeros(nodes, dtype=torch.bool, device=edges.device)
+    reached[source] = True
+    steps = 0
+    while not bool(reached[target]):
+        before = int(reached.sum())
+        following = reached.clone()
+        following[targets[reached[sources]]] = True
+        reached = following
+        if int(reached.sum()) == before:
+            raise ValueError(f"there is no way from node {source} to node {target}")
+        steps += 1
+    if iterations < steps:
+        raise ValueError(
+            f"iterations must be at least {steps} to come from node {source} to node {target}, "
+            f"got {iterations}"
+        )
+    order = torch.argsort(targets, stable=True)
+    starts = torch.zeros(nodes + 1, dtype=torch.int64, device=edges.device)
+    starts[1:] = torch.bincount(targets, minlength=nodes).cumsum(0)
+    return Settings(
+        sources.contiguous(), targets.contiguous(), order, starts, nodes, source, target, iterations
+    )
+
+
+def reference(
+    costs: Tensor, dist: Distribution, steepness: Number, settings: Settings
+) -> tuple[Tensor, Tensor]:
+    """Nodes [B, V] and edges [B, E] of costs [B, E], in torch; twice differentiable."""
+    sources, targets, size = settings.sources, settings.targets, (len(costs), settings.nodes)
+    start = torch.arange(settings.nodes, device=costs.device) == settings.source
+    distance = torch.where(start, 0.0, torch.inf).to(costs).expand(size)
+    weights = torch.zeros_like(costs)
+    for _ in range(settings.iterations):
+        before = distance
+        ways = before[:, sources] + costs
+        weights, expected = _weigh(ways, targets, size, dist, steepness)
+        distance = torch.where(start, 0.0, expected)
+        same = (distance - before).abs() <= 2 * torch.finfo(costs.dtype).eps * distance.abs()
+        if bool((same | (distance == before)).all()):
+            break
+    weights = torch.where(targets == settings.source, 0.0, weights)
+    position = costs.new_zeros(size)
+    position[:, settings.target] = 1.0
+    by_node, by_edge = torch.zeros_like(position), torch.zeros_like(costs)
+    for _ in range(settings.iterations + 1):
+        flow = position[:, targets] * weights
+        by_node = by_node + position - by_node * position
+        by_edge = by_edge + flow - by_edge * flow
+        away = torch.where(start, 0.0, position).sum(1)
+        stayed = torch.where(start, position, 0.0)
+        position = stayed.index_add(1, sources, flow)
+        if bool((away < GONE).all()):
+            break
+    return by_node, by_edge
+
+
+def _weigh(
+    ways: Tensor, targets: Tensor, size: tuple[int, int], dist: Distribution, steepness: Number
+) -> tuple[Tensor, Tensor]:
+    """`weigh` and `minimum` over the edges into each node: weights [B, E], values [B, V]."""
+    index = targets.expand_as(ways)
+    reached = ways < torch.inf
+    low = ways.new_full(size, torch.inf).scatter_reduce(1, index, ways, "amin")
+    low = torch.where(low < torch.inf, low, 0.0)
+    beyond = torch.where(reached, ways, low[:, targets]) - low[:, targets]
+    if is_softmax(dist):
+        odds = torch.exp(-beyond * steepness)
+    else:
+        cdf, sf = dist.coverage(beyond, scale_of(steepness))
+        odds = sf / cdf
+        odds = torch.where((beyond == 0) & (odds.detach() == 0), 1.0, odds)
+    odds = torch.where(reached, odds, 0.0)
+    total = ways.new_zeros(size).index_add(1, targets, odds)
+    known = total > 0
+    weights = odds / torch.where(known, total, 1.0)[:, targets]
+    value = low + ways.new_zeros(size).index_add(1, targets, weights * beyond)
+    return weights, torch.where(known, value, torch.inf)

@@ -1,0 +1,173 @@
+"""Hard functions with estimated gradients: the one interface to all estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_choice, check_count, check_finite, check_float, shape_text
+from gendr._runtime.names import nearest
+from gendr._runtime.registry import members
+from gendr.relaxed.estimators.base import Estimator, Evaluations, Parallel
+
+# The modules that contain the estimators; importing one makes its class known.
+_MODULES = ("smoothing", "perturbed", "black_box", "straight_through", "finite_differences")
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What the last backward pass of an `Estimated` has cost and how good it was.
+
+    Attributes:
+        evaluations: of the function, since the last report: forward and backward.
+        variance: of every number of the gradient, in the shape of the input; None if it does not
+            come from samples.
+        gradient: the gradient itself.
+    """
+
+    evaluations: int
+    variance: Tensor | None
+    gradient: Tensor
+
+    @property
+    def noise_to_signal(self) -> float | None:
+        """The sum of the variances over the squared length of the gradient."""
+        if self.variance is None:
+            return None
+        return float(self.variance.sum() / self.gradient.square().sum().clamp(min=1e-300))
+
+
+@cache
+def estimators() -> Mapping[str, type[Estimator]]:
+    """The names of all estimators; the values are their classes."""
+    for module in _MODULES:
+        import_module(f"gendr.relaxed.estimators.{module}")
+    return MappingProxyType(members(Estimator, package="gendr"))
+
+
+def estimated(
+    function: Callable[[Any], Any],
+    method: str | Estimator = "smoothing",
+    *,
+    event_dims: int | None = None,
+    batched: bool = False,
+    workers: int = 1,
+    parallel: Parallel = "threads",
+    seed: int | None = None,
+    **options: Any,
+) -> Estimated:
+    """A hard function of arrays, differentiable by an estimator.
+
+    >>> soft = estimated(dijkstra, "black_box", strength=20.0, workers=2)
+
+    Args:
+        function: takes a NumPy array of one input's shape and returns an array or a number. It must
+            not change its argument.
+        method: one of `estimators()`, or an estimator.
+        event_dims: how many of the last dimensions of a tensor are one input; by default all but
+            the first, which counts the inputs.
+        batched: the function takes a stack of inputs at once.
+        workers: how many threads or processes evaluate it.
+        parallel: "threads", or "processes" for functions that hold the lock of Python; these must
+            be importable.
+        seed: of the samples; by default the randomness of torch.
+        **options: settings of the estimator.
+
+    Raises:
+        TypeError: no function, or an option that the estimator does not have.
+        ValueError: an unknown method, or a setting out of range.
+    """
+    if isinstance(method, Estimator):
+        if options:
+            raise TypeError(f"{method} has its settings already, got {', '.join(options)}")
+        estimator = method
+    else:
+        kind = estimators()[check_choice("method", method, estimators())]
+        allowed = [field.name for field in fields(kind) if field.init]
+        for option in options:
+            if option not in allowed:
+                close = ", ".join(nearest(option, allowed, len(allowed)))
+                raise TypeError(f"method {kind.name!r} has no setting {option!r}; it has: {close}")
+        estimator = kind(**options)
+    if event_dims is not None:
+        check_count("event_dims", event_dims, least=0)
+    evaluations = Evaluations(function, batched=batched, workers=workers, parallel=parallel)
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
+    return Estimated(evaluations, estimator, event_dims, generator)
+
+
+class Estimated:
+    """A hard function with an estimated gradient; `estimated` makes it.
+
+    Attributes:
+        estimator: how the gradient is estimated.
+        report: of the last backward pass; None before the first.
+    """
+
+    def __init__(
+        self,
+        function: Evaluations,
+        estimator: Estimator,
+        event_dims: int | None,
+        generator: torch.Generator | None,
+    ) -> None:
+        self.estimator = estimator
+        self.report: Report | None = None
+        self._function, self._event_dims = function, event_dims
+        self._generator = generator
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The result [..., *out] for x [..., *event].
+
+        Raises:
+            TypeError: x is no float32 or float64 tensor.
+            ValueError: x has fewer dimensions than one input, holds NaN or inf, or is empty.
+        """
+        x = check_finite("x", check_float("x", x))
+        event = max(x.ndim - 1, 0) if self._event_dims is None else self._event_dims
+        if x.ndim < event or (self._event_dims is None and x.ndim == 0):
+            raise ValueError(
+                f"x must have the {event} dimensions of one input, and perhaps more before them, "
+                f"got {shape_text(x.shape)}"
+            )
+        batch = x.shape[: x.ndim - event]
+        flat = x.reshape(batch.numel(), *x.shape[x.ndim - event :])
+        result = cast("Tensor", _Estimate.apply(flat, self))
+        return result.reshape(*batch, *result.shape[1:])
+
+    def close(self) -> None:
+        """End the threads or processes of this function."""
+        self._function.close()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Any]:
+        """The result for a stack of inputs, and what the backward pass needs."""
+        return self.estimator.forward(self._function, x, self._generator)
+
+    def backward(self, x: Tensor, kept: Any, grad: Tensor) -> Tensor:
+        """The gradient for a stack of inputs; sets `report`."""
+        found = self.estimator.backward(self._function, x, kept, grad)
+        self.report = Report(self._function.count, found.variance, found.value)
+        self._function.count = 0
+        return found.value
+
+
+class _Estimate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, of: Estimated) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        result, ctx.kept = of.forward(x.detach())
+        ctx.save_for_backward(x)
+        ctx.of = of
+        return result
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (x,) = ctx.saved_tensors
+        return ctx.of.backward(x.detach(), ctx.kept, grads[0]), None
