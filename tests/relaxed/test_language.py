@@ -799,3 +799,21 @@ def test_an_empty_batch():
     assert everything(torch.zeros(0), torch.zeros(0), torch.zeros(0, 5))[3].shape == (0, 5)
     with pytest.raises(ValueError, match="the batch is empty"):
         steps_and_halvings.hard(torch.zeros(0))
+
+
+@gendr.relax
+def turned(x, y):
+    return (y if x > 0 else -y), clipped(x, -1.0, 1.0)
+
+
+def test_batches_with_fewer_dimensions_broadcast_from_the_right():
+    x, y = X[:3], torch.rand(4, 3, dtype=torch.float64)
+    got, clip = turned(x, y)
+    torch.testing.assert_close(got, (2 * sigmoid(x) - 1) * y)
+    assert clip.shape == (4, 3)
+
+
+def test_names_of_decisions_in_called_programs():
+    assert turned.decisions == ()
+    got = turned(X, 0.0, scale={"floor": 0.1, "ceiling": 0.3, "default": 1.0})[1]
+    torch.testing.assert_close(got, clipped(X, -1.0, 1.0, scale={"floor": 0.1, "ceiling": 0.3}))
