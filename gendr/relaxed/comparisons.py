@@ -157,6 +157,8 @@ def truth(value: Value) -> Value:
     """
     if isinstance(value, Tensor):
         value = as_float(value)
+        if not value.numel():
+            return value
         low, high = torch.aminmax(value.detach())
         if not (low >= -1e-5 and high <= 1 + 1e-5):
             raise ValueError(

@@ -143,10 +143,10 @@ def while_loop(
             p = _probability(condition)
             here = p.detach()
             alive = here if alive is None else alive * here
-            likely = float(alive.max())
+            likely = float(alive.max()) if alive.numel() else 0.0
             if likely <= settings.tolerance:
                 break
-            if count == (PATIENCE if bound is None else bound):
+            if count >= (PATIENCE if bound is None else bound):
                 if bound is not None:
                     break
                 raise RuntimeError(
@@ -154,7 +154,7 @@ def while_loop(
                     "iterations; bound it by max_iterations, or make the scale smaller"
                 )
             before.append((p, state[:kept]))
-        elif not condition or count == bound:
+        elif not condition:
             break
         state = body(*state)
         count += 1

@@ -200,7 +200,7 @@ def write(target: Any, value: Value, *places: Any, name: str | None = None) -> A
         name: of the decision.
 
     Returns:
-        An array; a tensor for a tensor, a list for a list of things that are no numbers.
+        An array; a tensor for a tensor, a list or a dict for one of these at a plain place.
 
     Raises:
         IndexError, TypeError, ValueError: as `index`; or the value does not fit.
@@ -217,6 +217,8 @@ def write(target: Any, value: Value, *places: Any, name: str | None = None) -> A
     if isinstance(target, Array) and plain(places):
         return target.put(places, value)
     relaxed = _check_places(places)
+    if isinstance(target, dict) and not relaxed and len(places) == 1:
+        return {**cast("dict[Any, Any]", target), places[0]: value}
     if isinstance(target, list):
         if not relaxed and len(places) == 1 and not isinstance(value, Array):
             changed = list(cast("list[Any]", target))

@@ -197,7 +197,7 @@ class Program:
         self, outer: Settings, own: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Run as a part of another program."""
-        if any(type(x) is Tensor for x in (*args, *kwargs.values())):
+        if any(isinstance(x, Tensor) for x in (*args, *kwargs.values())):
             names = list(self._signature.parameters)
             args = tuple(
                 _shaped(x, self._forms.get(name, _PLAIN)) if isinstance(x, Tensor) else x

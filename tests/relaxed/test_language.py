@@ -758,3 +758,62 @@ def test_a_block_that_sets_a_variable_of_the_outside_for_itself():
     y = X.flip(0) + 0.5
     q = sigmoid(y)
     torch.testing.assert_close(sets_for_itself(X, y), sigmoid(X) * (2 * q + 3 * (1 - q)))
+
+
+@gendr.relax
+def fills_a_dict(x):
+    found = {"count": 0, "sum": 0.0}
+    if x > 0:
+        found["count"] += 1
+        found["sum"] = x
+    return found
+
+
+def test_a_dict_is_blended_entry_by_entry():
+    found = fills_a_dict(X)
+    torch.testing.assert_close(found["count"], sigmoid(X))
+    torch.testing.assert_close(found["sum"], sigmoid(X) * X)
+    assert fills_a_dict.hard(2.0) == {"count": 1, "sum": 2.0}
+
+
+@gendr.relax
+def steps_and_halvings(x):
+    steps, swapped = 0, True
+    while steps < 5:
+        steps += 1
+    while swapped:
+        x = x / 2
+        swapped = x > 1
+        steps += 1
+    return steps
+
+
+def test_the_bound_is_one_of_relaxed_loops():
+    x = torch.tensor([3.0, 100.0])
+    assert steps_and_halvings(x, scale=1e-3, max_iterations=3).tolist() == [7.0, 8.0]
+    assert steps_and_halvings(x, scale=1e-3).tolist() == [7.0, 12.0]
+
+
+def test_an_empty_batch():
+    assert steps_and_halvings(torch.zeros(0, 2)).shape == (0, 2)
+    assert everything(torch.zeros(0), torch.zeros(0), torch.zeros(0, 5))[3].shape == (0, 5)
+    with pytest.raises(ValueError, match="the batch is empty"):
+        steps_and_halvings.hard(torch.zeros(0))
+
+
+@gendr.relax
+def turned(x, y):
+    return (y if x > 0 else -y), clipped(x, -1.0, 1.0)
+
+
+def test_batches_with_fewer_dimensions_broadcast_from_the_right():
+    x, y = X[:3], torch.rand(4, 3, dtype=torch.float64)
+    got, clip = turned(x, y)
+    torch.testing.assert_close(got, (2 * sigmoid(x) - 1) * y)
+    assert clip.shape == (4, 3)
+
+
+def test_names_of_decisions_in_called_programs():
+    assert turned.decisions == ()
+    got = turned(X, 0.0, scale={"floor": 0.1, "ceiling": 0.3, "default": 1.0})[1]
+    torch.testing.assert_close(got, clipped(X, -1.0, 1.0, scale={"floor": 0.1, "ceiling": 0.3}))

@@ -89,6 +89,20 @@ def test_silhouette():
     assert 0 < hard.mean() < 1
 
 
+@pytest.mark.parametrize("dist", LAWS)
+def test_silhouette_equals_the_kernel(dist):
+    triangles = numbers(2, 3, 3, 2, seed=2) - 0.5
+    a, b, c = triangles.unbind(-2)
+    turn = (b - a)[..., 0] * (c - a)[..., 1] - (b - a)[..., 1] * (c - a)[..., 0]
+    order = torch.where((turn > 0)[..., None], torch.tensor([0, 1, 2]), torch.tensor([0, 2, 1]))
+    turned = triangles.gather(-2, order[..., None].expand(2, 3, 3, 2))  # counterclockwise
+    axis = (torch.arange(6, dtype=torch.float64) * 2 + 1) / 6 - 1
+    y, x = torch.meshgrid(axis.flip(0), axis, indexing="ij")
+    got = programs.silhouette(turned[:, None, None], x, y, scale=0.2, dist=dist)
+    want = relaxed.silhouette(triangles, 6, method="edges", dist=dist, steepness=5.0)
+    same([got], [want], triangles)
+
+
 def test_decision_tree():
     flowers = torch.tensor(
         [[5, 3.4, 1.5, 0.2], [6, 2.9, 4.5, 1.5], [6, 3, 5.1, 1.6], [7, 3, 6, 2.0]]
@@ -103,3 +117,30 @@ def test_decision_tree():
     )
     got[1, 2].backward()
     assert (thresholds.grad[1:] != 0).all()
+
+
+def edit_distance(s, t):
+    """Two rows, from scratch."""
+    row = list(range(len(t) + 1))
+    for i, a in enumerate(s, 1):
+        new = [i]
+        for j, b in enumerate(t, 1):
+            new.append(min(row[j] + 1, new[-1] + 1, row[j - 1] + (a != b)))
+        row = new
+    return row[-1]
+
+
+def test_ten_thousand_inputs_hard():
+    """In one batch: decisions as Python takes them, against Python's own results."""
+    generator = torch.Generator().manual_seed(5)
+    x = torch.rand(10_000, 5, generator=generator, dtype=torch.float64)
+    values, swaps, _ = programs.bubble_sort(x, dist="heaviside")
+    assert torch.equal(values, x.sort().values)
+    later = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    assert torch.equal(swaps, ((x[:, :, None] > x[:, None]) & later).sum((-2, -1)).double())
+
+    s, t = torch.randint(0, 3, (2, 10_000, 4), generator=generator)
+    letters = [torch.nn.functional.one_hot(word, 3).double() for word in (s, t)]
+    got = programs.levenshtein(*letters, dist="heaviside")[0]
+    want = [edit_distance(a, b) for a, b in zip(s.tolist(), t.tolist(), strict=True)]
+    torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64))

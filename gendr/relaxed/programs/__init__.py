@@ -1,7 +1,7 @@
 """Textbook algorithms as relaxed programs: to read, to change, and to compare the kernels with.
 
-The kernels of `gendr.relaxed` with the same names compute the same numbers, one or two orders
-faster.
+The functions of `gendr.relaxed` with the same names compute the same numbers, those with kernels
+one or two orders faster.
 """
 
 from gendr.relaxed.programs.bubble_sort import bubble_sort
