@@ -76,6 +76,17 @@ def test_antithetic_samples_and_controls_lower_the_variance(seed):
     assert found["none"] > 2 * max(found["value"], found["leave_one_out"], found["antithetic"])
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"control": "value"}, {"antithetic": True, "control": "none"}]
+)
+def test_a_constant_has_no_gradient_and_no_noise(options):
+    x = inputs(3, 4)
+    soft = estimated(lambda x: np.full(len(x), 7.0), samples=6, batched=True, **options)
+    (grad,) = torch.autograd.grad(soft(x).sum(), x)
+    assert grad.abs().max() < 1e-13
+    assert soft.report.variance.max() < 1e-26
+
+
 def test_variance_is_that_of_the_estimate(seed):
     x = inputs(1, 2)
     estimates, variances = [], []

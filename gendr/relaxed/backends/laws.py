@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from torch import Tensor
@@ -48,7 +49,16 @@ def check_law(dist: DistributionLike) -> Distribution:
         TypeError: it is no distribution.
         ValueError: it is not symmetric; the message lists distributions that are.
     """
-    dist = as_distribution(dist)
+    return _named(dist) if isinstance(dist, str) else _checked(as_distribution(dist))
+
+
+@lru_cache(maxsize=256)
+def _named(name: str) -> Distribution:
+    """A law by its name, which is found and checked once."""
+    return _checked(as_distribution(name))
+
+
+def _checked(dist: Distribution) -> Distribution:
     law, shift = dist.law, dist.total_shift()
     known = law.is_symmetric or isinstance(law, (Heaviside, CallableDistribution))
     if known and not isinstance(shift, Tensor) and shift == 0:

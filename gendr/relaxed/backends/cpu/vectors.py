@@ -21,7 +21,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from gendr._runtime.numba.mathematics import ROUNDER, ROUNDER_BITS
+from gendr._runtime.numba.mathematics import ROUNDER
 
 LANES = 8
 UNREACHED = -1e6  # the power of 2 of a cell that is not reached
@@ -102,32 +102,30 @@ class Lanes:
         """The larger of each two numbers."""
         return self.where((b, a), a, b)
 
-    def power_of_two(self, shifted: Any) -> Any:
-        """2^n from n + ROUNDER, for integers n in -1023 .. 1023; 0 for -1023."""
-        bits = self.builder.bitcast(shifted, _LONGS)
-        bits = self.builder.add(bits, ir.Constant(_LONGS, [1023 - ROUNDER_BITS] * LANES))
+    def power_of_two(self, n: Any) -> Any:
+        """2^n for integers n in -1023 .. 1023; 0 for -1023."""
+        # The low bits of the sum are n + 1023; all others are shifted out.
+        bits = self.builder.bitcast(self.add(n, ROUNDER + 1023.0), _LONGS)
         bits = self.builder.shl(bits, ir.Constant(_LONGS, [52] * LANES))
         return self.builder.bitcast(bits, _VECTOR)
 
-    def below_one(self, power: Any) -> Any:
-        """2^n for n <= 0, 0 below -1022; n above 0 counts as 0."""
-        power = self.minimum(self.maximum(power, -1023.0), 0.0)
-        return self.power_of_two(self.add(power, ROUNDER))
+    def below_one(self, n: Any) -> Any:
+        """2^n for integers n <= 0; 0 below -1022."""
+        return self.power_of_two(self.maximum(n, -1023.0))
 
     def split_exp(self, x: Any) -> tuple[Any, Any]:
-        """(r, n + ROUNDER) with exp(x) = r 2^n; see `gendr._runtime.numba.mathematics`."""
-        shifted = self.add(self.mul(x, _LOG2_E), ROUNDER)
-        n = self.sub(shifted, ROUNDER)
+        """(r, n) with exp(x) = r 2^n; see `gendr._runtime.numba.mathematics`."""
+        n = self.sub(self.add(self.mul(x, _LOG2_E), ROUNDER), ROUNDER)
         r = self.sub(self.sub(x, self.mul(n, _LN2_HIGH)), self.mul(n, _LN2_LOW))
         p = self.constant(_TAYLOR[0])
         for coefficient in _TAYLOR[1:]:
             p = self.add(self.mul(p, r), coefficient)
-        return self.add(1.0, self.add(self.mul(self.mul(r, r), p), r)), shifted
+        return self.add(1.0, self.add(self.mul(self.mul(r, r), p), r)), n
 
     def exp(self, x: Any) -> Any:
         """The exponential of x <= 0; 0 below -708."""
-        r, shifted = self.split_exp(self.maximum(x, _SMALLEST))
-        return self.where((x, _SMALLEST), 0.0, self.mul(r, self.power_of_two(shifted)))
+        r, n = self.split_exp(self.maximum(x, _SMALLEST))
+        return self.where((x, _SMALLEST), 0.0, self.mul(r, self.power_of_two(n)))
 
 
 _P, _I, _F = types.CPointer(types.float64), types.int64, types.float64
@@ -219,10 +217,10 @@ def split(typingctx, i, distance, beta, near, r, p):
         d = v.load(distance, i)
         is_near = (d, math.inf)
         d = v.where(is_near, d, 0.0)
-        factor, shifted = v.split_exp(v.sub(0.0, v.mul(d, v.splat(beta))))
+        factor, power = v.split_exp(v.sub(0.0, v.mul(d, v.splat(beta))))
         v.store(d, near, i)
         v.store(v.where(is_near, factor, 0.0), r, i)
-        v.store(v.where(is_near, v.sub(shifted, ROUNDER), UNREACHED), p, i)
+        v.store(v.where(is_near, power, UNREACHED), p, i)
 
     return _operation((_I, _P, _F, _P, _P, _P), generate)
 
@@ -275,7 +273,8 @@ def _weights(
         row = v.builder.add(i, v.builder.mul(stride, _LONG(k)))
         odds = v.mul(v.load(r, place), v.below_one(v.sub(v.load(p, place), largest)))
         v.store(v.mul(odds, share), out, row)
-        odds = v.mul(factor, v.below_one(v.sub(own, v.load(top, place))))
+        # The top of what is not there may be anything; its inverse is 0.
+        odds = v.mul(factor, v.below_one(v.minimum(v.sub(own, v.load(top, place)), 0.0)))
         v.store(v.mul(odds, v.load(inverse, place)), into, row)
 
 
@@ -306,7 +305,8 @@ def _spread(
     moved = v.mul(v.load(near, i), v.splat(beta))
     parts = []
     for place in _places(v, i, offsets, count):
-        weight = v.below_one(v.sub(own, v.load(top, place)))
+        # The top of what is not there may be anything; its share is 0.
+        weight = v.below_one(v.minimum(v.sub(own, v.load(top, place)), 0.0))
         slope = v.sub(v.load(pull, place), v.mul(moved, v.load(share, place)))
         parts.append(v.mul(weight, slope))
     v.store(v.mul(v.load(r, i), v.total(parts)), out, i)
