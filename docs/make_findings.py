@@ -335,7 +335,7 @@ def alike(grid: Grid, half: int) -> Part:
     }
     mine = gap["einstein", "probabilistic"]
     closer = sum(other < mine for other in gap.values())
-    text = f"{HALVES[half]}: mean difference {mine:.3f}; of {len(gap)} pairs differ more"
+    text = f"{HALVES[half]}: mean difference {mine:.3f}; pairs, of {len(gap)}, that differ more:"
     return Part(text, len(gap) - 1 - closer, 0, limit=(1 - TOP_SHARE) * len(gap), digits=0)
 
 
@@ -345,7 +345,7 @@ def ends(grid: Grid, half: int) -> Part:
     exponents = protocol.squared_exponents if half else protocol.exponents
     found = np.log10(grid.scale[half])
     count = int(((found >= max(exponents) - 1e-6) | (found <= min(exponents) + 1e-6)).sum())
-    text = f"{HALVES[half]}: of {found.size} not at an end of the range"
+    text = f"{HALVES[half]}: best scales, of {found.size}, not at an end of the range:"
     return Part(text, found.size - count, 0, limit=found.size - 0.5, digits=0)
 
 
