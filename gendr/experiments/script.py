@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_device",
+    "add_digits",
     "add_output",
     "add_protocol",
     "add_renderer",
@@ -50,6 +51,7 @@ __all__ = [
     "described",
     "device_of",
     "digits_in",
+    "digits_of",
     "given",
     "make_parser",
     "output_folder",
@@ -111,6 +113,27 @@ def add_seed(options: Options) -> None:
 def add_device(options: Options) -> None:
     """--device; `device_of` checks it."""
     options.add_argument("--device", default="cpu", help="such as cpu or cuda")
+
+
+def add_digits(options: Options, smoke: str) -> None:
+    """--data, --download and --smoke; `digits_of` reads them.
+
+    Args:
+        options: What they are added to.
+        smoke: What --smoke makes small.
+    """
+    options.add_argument(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="with the files of MNIST; default: mnist in $GENDR_DATA, or in the folder data",
+    )
+    options.add_argument("--download", action="store_true", help="get MNIST if it is not there")
+    options.add_argument(
+        "--smoke",
+        action="store_true",
+        help=f"{smoke}; without --data, on digits of seven segments that are made for it",
+    )
 
 
 def add_threads(options: Options) -> None:
@@ -199,6 +222,20 @@ def digits_in(folder: Path, *, download: bool = False) -> Splits:
         return mnist_splits(folder)
     except FileNotFoundError as error:
         raise ValueError(f"{error}; name its folder with --data, or add --download") from None
+
+
+def digits_of(args: argparse.Namespace) -> Splits:
+    """The digits that were asked for: MNIST, or with --smoke alone digits of seven segments.
+
+    Raises:
+        ValueError: If something is missing or damaged.
+        OSError: If a download fails.
+    """
+    from gendr.data import segment_splits
+
+    if args.smoke and args.data is None and not args.download:
+        return segment_splits()
+    return digits_in(args.data or data_folder("mnist"), download=args.download)
 
 
 def output_folder(args: argparse.Namespace) -> Path:

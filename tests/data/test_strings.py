@@ -39,7 +39,7 @@ def test_segment_digits_can_be_told_apart():
     known = torch.nn.functional.normalize(images.flatten(1).float(), dim=1)
     others, truth = segment_digits(200, seed=3)
     found = labels[(known @ others.flatten(1).float().T).argmax(0)]
-    assert (found == truth).float().mean() > 0.7
+    assert (found == truth).float().mean() > 0.5  # 0.1 by chance
     # One is two segments, eight is all seven.
     ink = images.float().mean((1, 2))
     assert ink[labels == 8].mean() > 1.5 * ink[labels == 1].mean()
