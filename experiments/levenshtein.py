@@ -196,7 +196,7 @@ def _draw_pair(ax: Any, name: str, pair: dict[str, Any]) -> None:
     _, n, height, width = images.shape
     step = height * 1.6
     for row in range(2):
-        strip = images[row].movedim(0, 1).reshape(height, n * width)
+        strip = images[row].movedim(0, 1).reshape(height, n * width).numpy()
         top = row * step
         ax.imshow(strip, cmap="gray_r", extent=(0, n * width, top + height, top), vmin=0, vmax=255)
         for i, (digit, read) in enumerate(zip(pair["shown"][row], pair["read"][row], strict=True)):

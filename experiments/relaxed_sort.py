@@ -191,7 +191,7 @@ def draw(
     for row, method in zip(grid, methods, strict=True):
         shown = found[name_of(method, longest, args.seed)]["example"]["scores"]
         for rank, (ax, place) in enumerate(zip(row, torch.tensor(shown).argsort(), strict=True)):
-            ax.imshow(images[place].movedim(0, -1).squeeze(-1), cmap="gray_r")
+            ax.imshow(images[place].movedim(0, -1).squeeze(-1).numpy(), cmap="gray_r")
             right = bool(values[place] == truth[rank])
             colour = "#2a7f3b" if right else "#b3261e"
             ax.set_title(str(int(values[place])), fontsize=8, color=colour, pad=2)
