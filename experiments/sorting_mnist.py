@@ -22,23 +22,19 @@ Source: thesis, section 3.5.
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
-from gendr._runtime.files import writable_folder
-from gendr.data import Splits, download_mnist, mnist_splits, svhn_splits
+from gendr.data import Splits, svhn_splits
 from gendr.experiments import script
 from gendr.experiments.engine.store import software_version
-from gendr.experiments.studies.ranking import RankingResult, RankingSettings, RankingTraining, train
+from gendr.experiments.progress import watched
+from gendr.experiments.studies.ranking import RankingResult, RankingSettings, train
 
 CHECKPOINT, RESULTS, TENSORBOARD = "checkpoint.pt", "results.json", "tensorboard"
 # What --smoke stands for. In minutes, many rough steps lead further than few smooth ones.
@@ -61,8 +57,8 @@ def make_options() -> argparse.ArgumentParser:
     group.add_argument("-n", type=int, help="length of the lists (default: 5)")
 
     group = parser.add_argument_group("the method")
-    group.add_argument("--method", help="such as odd_even (default), bitonic, softsort")
-    group.add_argument("--dist", help="of a sorting network (default: cauchy)")
+    group.add_argument("--method", help="such as odd_even (default), bitonic, bubble_sort")
+    group.add_argument("--dist", help="of a network (default: cauchy) or of bubble_sort")
     group.add_argument("--art", type=float, help="of a sorting network; published: 0.25")
     group.add_argument("--steepness", type=float, help="default: as published")
     group.add_argument(
@@ -87,7 +83,7 @@ def make_options() -> argparse.ArgumentParser:
 
     group = parser.add_argument_group("how it runs")
     script.add_device(group)
-    group.add_argument("--threads", type=int, help="of torch on the CPU")
+    script.add_threads(group)
     group.add_argument("--minutes", type=float, help="stop after them; --resume goes on")
     group.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS")
     script.add_resume(group, "the checkpoint of -o")
@@ -106,93 +102,10 @@ def settings_of(args: argparse.Namespace) -> RankingSettings:
 
 def load(args: argparse.Namespace) -> Splits:
     """The data of the task."""
-    folder = args.data or Path(os.environ.get("GENDR_DATA", "data")) / args.task
+    folder = args.data or script.data_folder(args.task)
     if args.task == "svhn":
         return svhn_splits(folder)
-    if args.download:
-        download_mnist(writable_folder(folder, "--data"))
-    try:
-        return mnist_splits(folder)
-    except FileNotFoundError as error:
-        raise ValueError(f"{error}; name its folder with --data, or add --download") from None
-
-
-@contextmanager
-def _stoppable() -> Generator[Callable[[], None], None, None]:
-    """A function that raises KeyboardInterrupt after Ctrl-C or SIGTERM, where it is safe to."""
-    asked: list[int] = []
-    before = {}
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.signal(number, lambda received, _: asked.append(received))
-    try:
-
-        def check() -> None:
-            if asked:
-                raise KeyboardInterrupt
-
-        yield check
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-class _Board:
-    """Writes the history to TensorBoard."""
-
-    def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise ValueError("--tensorboard needs it: pip install 'gendr[training]'") from None
-        self._folder, self._make = folder, SummaryWriter
-        self._writer: Any = None
-        self._rows = 0
-
-    def __enter__(self) -> _Board:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-    def write(self, training: RankingTraining) -> None:
-        """What is new in the history."""
-        if self._writer is None:  # from where it goes on, what was written before is void
-            self._writer = self._make(str(self._folder), purge_step=training.step)
-            self._rows = sum(row["step"] < training.step for row in training.history)
-        for row in training.history[self._rows :]:
-            for name, value in row.items():
-                if name != "step":
-                    self._writer.add_scalar(name, value, int(row["step"]))
-        self._rows = len(training.history)
-
-
-class _Bar:
-    """Shows how far it is, and the last numbers of the history."""
-
-    def __init__(self, steps: int | None, name: str) -> None:
-        self._bar = tqdm(total=steps, desc=name, unit="step", dynamic_ncols=True)
-        self._shown: dict[str, float] = {}
-        self._is_first = True
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
-
-    def write(self, training: RankingTraining) -> None:
-        """After a step."""
-        if self._is_first:  # what was done before does not count for the speed
-            self._bar.initial = training.step - 1
-            self._bar.n, self._is_first = training.step - 1, False
-        row = training.history[-1] if training.history else {}
-        new = {name: value for name, value in row.items() if name != "step"}
-        if {**self._shown, **new} != self._shown:
-            self._shown |= new
-            text = {name: f"{value:.3f}" for name, value in self._shown.items()}
-            self._bar.set_postfix(text, refresh=False)
-        self._bar.update()
+    return script.digits_in(folder, download=args.download)
 
 
 def table(result: RankingResult) -> str:
@@ -211,10 +124,7 @@ def run(args: argparse.Namespace) -> None:
     clock = time.monotonic()
     device = script.device_of(args)
     settings = settings_of(args)
-    if args.threads is not None:
-        if args.threads < 1:
-            raise ValueError(f"--threads must be >= 1, got {args.threads}")
-        torch.set_num_threads(args.threads)
+    script.set_threads(args)
     minutes = args.minutes if args.minutes is not None or not args.smoke else SMOKE_MINUTES
     if minutes is not None and not minutes > 0:
         raise ValueError(f"--minutes must be > 0, got {minutes:g}")
@@ -225,19 +135,10 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(
             f"{out} has a training already; go on with --resume, or name another folder with -o"
         )
-    with ExitStack() as stack:
-        stop = stack.enter_context(_stoppable())
-        # Where time runs out first, nobody wants to know how long all steps would take.
-        bar = _Bar(None if minutes else settings.steps, f"{args.task} {settings.method}")
-        writers: list[_Bar | _Board] = [stack.enter_context(bar)]
-        if args.tensorboard:
-            writers.append(stack.enter_context(_Board(out / TENSORBOARD)))
-
-        def each_step(training: RankingTraining) -> None:
-            for writer in writers:
-                writer.write(training)
-            stop()
-
+    # Where time runs out first, nobody wants to know how long all steps would take.
+    steps = None if minutes else settings.steps
+    board = out / TENSORBOARD if args.tensorboard else None
+    with watched(f"{args.task} {settings.method}", steps, board) as each_step:
         result = train(
             settings,
             data,

@@ -5,6 +5,8 @@ All images are kept on one device as bytes, and lists are drawn there.
 
 from gendr.data.mnist import MultiDigits, download_mnist, mnist_digits, mnist_splits, read_idx
 from gendr.data.numbers import Numbers, Splits
+from gendr.data.segments import segment_digits, segment_splits
+from gendr.data.strings import DigitStrings
 from gendr.data.svhn import HouseNumbers, house_numbers, svhn_splits
 from gendr.data.warcraft import (
     TerrainMaps,
@@ -15,6 +17,7 @@ from gendr.data.warcraft import (
 )
 
 __all__ = [
+    "DigitStrings",
     "HouseNumbers",
     "MultiDigits",
     "Numbers",
@@ -29,5 +32,7 @@ __all__ = [
     "mnist_splits",
     "read_idx",
     "read_warcraft",
+    "segment_digits",
+    "segment_splits",
     "svhn_splits",
 ]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -32,24 +33,31 @@ from gendr.experiments.engine.protocols import PROTOCOLS
 if TYPE_CHECKING:
     import torch
 
+    from gendr.data import Splits
     from gendr.experiments.engine.tasks import Outcome, Task
 
 __all__ = [
     "add_device",
+    "add_digits",
     "add_output",
     "add_protocol",
     "add_renderer",
     "add_resume",
     "add_seed",
+    "add_threads",
     "count",
+    "data_folder",
     "default_target",
     "described",
     "device_of",
+    "digits_in",
+    "digits_of",
     "given",
     "make_parser",
     "output_folder",
     "progress_bar",
     "run_script",
+    "set_threads",
     "torch_on_one_thread",
     "write_json",
     "write_whole",
@@ -107,6 +115,32 @@ def add_device(options: Options) -> None:
     options.add_argument("--device", default="cpu", help="such as cpu or cuda")
 
 
+def add_digits(options: Options, smoke: str) -> None:
+    """--data, --download and --smoke; `digits_of` reads them.
+
+    Args:
+        options: What they are added to.
+        smoke: What --smoke makes small.
+    """
+    options.add_argument(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="with the files of MNIST; default: mnist in $GENDR_DATA, or in the folder data",
+    )
+    options.add_argument("--download", action="store_true", help="get MNIST if it is not there")
+    options.add_argument(
+        "--smoke",
+        action="store_true",
+        help=f"{smoke}; without --data, on digits of seven segments that are made for it",
+    )
+
+
+def add_threads(options: Options) -> None:
+    """--threads, of torch; `set_threads` sets them."""
+    options.add_argument("--threads", type=int, help="of torch on the CPU")
+
+
 def add_resume(options: Options, what: str) -> None:
     """--resume; after an interruption `run_script` points to it.
 
@@ -148,6 +182,60 @@ def device_of(args: argparse.Namespace) -> torch.device:
     from gendr._runtime.devices import usable_device
 
     return usable_device(args.device)
+
+
+def set_threads(args: argparse.Namespace) -> None:
+    """Give torch the threads that were asked for.
+
+    Raises:
+        ValueError: If there is less than one.
+    """
+    import torch
+
+    if args.threads is not None:
+        if args.threads < 1:
+            raise ValueError(f"--threads must be >= 1, got {args.threads}")
+        torch.set_num_threads(args.threads)
+
+
+def data_folder(name: str) -> Path:
+    """Where a data set is if no folder is named: in $GENDR_DATA, or in the folder data."""
+    return Path(os.environ.get("GENDR_DATA", "data")) / name
+
+
+def digits_in(folder: Path, *, download: bool = False) -> Splits:
+    """MNIST, from a folder named with --data.
+
+    Args:
+        folder: With the four idx files.
+        download: Whether to get what is missing.
+
+    Raises:
+        ValueError: If something is missing or damaged.
+        OSError: If the download fails.
+    """
+    from gendr.data import download_mnist, mnist_splits
+
+    if download:
+        download_mnist(writable_folder(folder, "--data"))
+    try:
+        return mnist_splits(folder)
+    except FileNotFoundError as error:
+        raise ValueError(f"{error}; name its folder with --data, or add --download") from None
+
+
+def digits_of(args: argparse.Namespace) -> Splits:
+    """The digits that were asked for: MNIST, or with --smoke alone digits of seven segments.
+
+    Raises:
+        ValueError: If something is missing or damaged.
+        OSError: If a download fails.
+    """
+    from gendr.data import segment_splits
+
+    if args.smoke and args.data is None and not args.download:
+        return segment_splits()
+    return digits_in(args.data or data_folder("mnist"), download=args.download)
 
 
 def output_folder(args: argparse.Namespace) -> Path:

@@ -2,7 +2,7 @@
 
 A network maps every image of a list to a score. The scores are sorted by a differentiable method,
 whose permutation matrix is compared with that of the true values; methods without one are judged by
-the ranks. Nothing ever tells the network what a number is.
+the ranks, and relaxed bubble sort by its swaps. Nothing ever tells the network what a number is.
 
     >>> result = train(RankingSettings(n=5, steps=1000), mnist_splits("data/mnist"))
     >>> result.test.em5
@@ -13,7 +13,6 @@ Source: thesis, section 3.5, Tables 3.3, 3.7 and 3.8; Grover et al., NeuralSort,
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
@@ -24,9 +23,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.checkpoint import load_checkpoint, save_checkpoint
 from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr.data import Numbers, Splits
+from gendr.experiments.engine.training import Row, Training, drive
+from gendr.experiments.studies.bubble import BUBBLES, BubbleOrder
+from gendr.experiments.studies.convolution import ConvolutionNet
 from gendr.sorting.api import get
 from gendr.sorting.base import PermutationSort, Sort
 from gendr.sorting.losses import (
@@ -77,16 +78,9 @@ TABLE = {
 BETA = {"reciprocal": 2.0}
 # How many images an evaluation passes through the network together.
 AT_ONCE = 500
-# How many rows of the history are written from one evaluation to the next.
-LOGS = 10
 # All runs are evaluated on the same lists, drawn with these seeds.
 VALIDATION_SEED, TEST_SEED = 1, 2
-# Checkpoints: the version of their layout, and the values that they must hold.
-FORMAT = "gendr ranking 1"
-SAVED = ("signature", "step", "seconds", "history", "best", "loss", "model", "adam", "generator",
-         "random")  # fmt: skip
-
-Row: TypeAlias = "dict[str, float]"
+Method: TypeAlias = "Sort | BubbleOrder"
 
 
 # ---------------------------------------------------------------------------------------------
@@ -132,11 +126,12 @@ class RankingSettings:
 
     Attributes:
         n: length of the lists, >= 2.
-        method: a name of `gendr.sorting`.
-        dist: the distribution of a sorting network; None is "cauchy".
+        method: a name of `gendr.sorting`, or of `BUBBLES`, relaxed bubble sort.
+        dist: the distribution of a sorting network, where None is "cauchy", or of bubble sort,
+            where None is "logistic".
         art: the `art` exponent of a sorting network, in [0, 1).
-        steepness: None is `published_steepness` for a sorting network, and for the other methods
-            their own default.
+        steepness: None is `published_steepness` for a sorting network, 8 for bubble sort, and for
+            the other methods their own default.
         binary: which cross-entropy, see `ranking_cross_entropy`; the published code uses the binary
             one. Methods without a permutation matrix use the squared error of the ranks.
         steps: steps of Adam; a resumed training may have more.
@@ -170,13 +165,17 @@ class RankingSettings:
         check_number("learning_rate", self.learning_rate, above=0)
         if min(self.lists, self.test_lists) * self.n < FIVE:
             raise ValueError(f"lists must hold {FIVE} numbers in all for EM{FIVE}, got fewer")
-        if self.method not in NETWORKS and (self.dist is not None or self.art):
+        if self.art and self.method in BUBBLES:
+            raise ValueError(
+                f"art is for sorting networks ({', '.join(NETWORKS)}), got it with {self.method}"
+            )
+        if self.method not in {*NETWORKS, *BUBBLES} and (self.dist is not None or self.art):
             raise ValueError(
                 f"dist and art are for sorting networks ({', '.join(NETWORKS)}), "
                 f"got them with {self.method}"
             )
 
-    def sorter(self) -> Sort:
+    def sorter(self) -> Method:
         """The sorting method of these settings.
 
         Raises:
@@ -185,6 +184,9 @@ class RankingSettings:
         """
         options: dict[str, Any] = {}
         steepness = self.steepness
+        if self.method in BUBBLES:
+            options = {} if steepness is None else {"steepness": steepness}
+            return BubbleOrder(self.method, self.dist or BubbleOrder.dist, **options)
         if self.method in NETWORKS:
             dist = self.dist or DIST
             options = {"dist": dist, "art": self.art}
@@ -199,8 +201,8 @@ class RankingSettings:
 # the network, and its evaluation
 
 
-class RankingNet(nn.Module):
-    """The published network: 5 x 5 convolutions, each with ReLU and 2 x 2 maxima, then 64, 1.
+class RankingNet(ConvolutionNet):
+    """The published network with one output, the score.
 
     Args:
         shape: (C, H, W) of the images.
@@ -210,28 +212,11 @@ class RankingNet(nn.Module):
     """
 
     def __init__(self, shape: tuple[int, int, int], channels: tuple[int, ...] = (32, 64)) -> None:
-        super().__init__()
-        before, height, width = shape
-        shrunk = 2 ** len(channels)
-        if min(height, width) < shrunk:
-            raise ValueError(
-                f"images must have at least {shrunk} pixels a side, got {height} x {width}"
-            )
-        pairs = zip((before, *channels), channels, strict=False)
-        self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 5, padding=2) for a, b in pairs)
-        size = channels[-1] * (height // shrunk) * (width // shrunk)
-        self.hidden, self.score = nn.Linear(size, 64), nn.Linear(64, 1)
-        # Faster on a CPU, measured alone: 7.4 against 8.7 ms an image.
-        self.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        super().__init__(shape, channels, outputs=1)
 
     def forward(self, images: Tensor) -> Tensor:
         """Scores [...] of images [..., C, H, W]."""
-        x = images.flatten(0, -4)
-        for convolution in self.convolutions:
-            # ReLU after the pooling gives the same values and gradients with a quarter of the work.
-            x = functional.relu(functional.max_pool2d(convolution(x), 2))
-        x = functional.relu(self.hidden(x.flatten(1)))
-        return self.score(x).reshape(images.shape[:-3])
+        return super().forward(images).squeeze(-1)
 
 
 class Metrics(NamedTuple):
@@ -282,16 +267,10 @@ def evaluate(model: nn.Module, numbers: Numbers, n: int, lists: int, seed: int) 
 # training
 
 
-class RankingTraining:
-    """A training in progress: its state between two steps.
+class RankingTraining(Training[RankingSettings, RankingNet]):
+    """A training to rank in progress: its state between two steps; see `Training`.
 
-    Attributes:
-        settings: as given.
-        step: the number of steps done.
-        seconds: the time spent on them, earlier sessions included.
-        history: one row for every tenth part of the interval between evaluations: step, loss (the
-            mean since the last row), and em, ew, em5 where it was evaluated.
-        model: the network.
+    The metrics in its history are em, ew and em5.
 
     Args:
         settings: the settings of the training.
@@ -304,27 +283,22 @@ class RankingTraining:
         ValueError: if the method is unknown, or one of its settings is out of range.
     """
 
+    kind = "gendr ranking 1"
+    what = "a ranking training"
+    kept = ("best",)
+
     def __init__(
         self,
         settings: RankingSettings,
         data: Splits,
         device: torch.device | str = "cpu",
-        sorter: Sort | None = None,
+        sorter: Method | None = None,
     ) -> None:
-        self.settings, self.device = settings, torch.device(device)
-        self.data = data.to(self.device)
+        self.data = data.to(device)
         self.sorter = settings.sorter() if sorter is None else sorter
-        # The same weights on every device, and the caller's random numbers are left alone.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(settings.seed)
-            model = RankingNet(data.train.shape, data.train.channels)
-        self.model = model.to(device)
-        self.adam = torch.optim.Adam(self.model.parameters(), settings.learning_rate)
-        self.generator = torch.Generator(device).manual_seed(settings.seed)
-        self.step, self.seconds = 0, 0.0
-        self.history: list[Row] = []
+        train = self.data.train
+        super().__init__(settings, device, lambda: RankingNet(train.shape, train.channels))
         self.best: dict[str, Any] = {"step": 0, "em5": -1.0, "model": {}}
-        self._loss = torch.zeros((), device=device)  # sum since the last row
         self._digests = [numbers.digest() for numbers in data]
 
     def loss(self) -> Tensor:
@@ -332,44 +306,15 @@ class RankingTraining:
         s = self.settings
         images, values = self.data.train.draw(s.batch, s.n, self.generator)
         scores = self.model(images)
+        if isinstance(self.sorter, BubbleOrder):
+            return self.sorter.loss(scores, values)
         if isinstance(self.sorter, PermutationSort):
             p, q = self.sorter.permutation(scores), permutation_matrix(values)
             return ranking_cross_entropy(p, q, binary=s.binary)
         return functional.mse_loss(self.sorter.ranks(scores), hard_ranks(values))
 
-    def advance(self) -> None:
-        """Do one step.
-
-        Raises:
-            ValueError: if the loss is no longer finite.
-        """
-        clock = time.perf_counter()
-        loss = self.loss()
-        self.adam.zero_grad()
-        loss.backward()
-        self.adam.step()
-        self._loss += loss.detach()
-        self.step += 1
-        every = self.settings.evaluate_every
-        since = self.step % max(1, every // LOGS)
-        if since == 0 or self.step % every == 0:
-            self._write_row()
-        if self.step % every == 0:
-            self._keep_if_best(self.history[-1])
-        self.seconds += time.perf_counter() - clock
-
-    def _write_row(self) -> None:
-        steps = self.step - (self.history[-1]["step"] if self.history else 0)
-        mean = float(self._loss) / steps
-        if not math.isfinite(mean):
-            raise ValueError(
-                f"the loss is {mean} after {self.step} steps; try a smaller steepness or "
-                "learning rate"
-            )
-        self._loss.zero_()
-        self.history.append({"step": self.step, "loss": mean})
-
-    def _keep_if_best(self, row: Row) -> None:
+    def evaluate(self, row: Row) -> None:
+        """Write the metrics into a row; keep the weights if they are the best so far."""
         row.update(self.validate()._asdict())
         if row["em5"] > self.best["em5"]:
             weights = {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
@@ -402,57 +347,11 @@ class RankingTraining:
             s, self.sorter, self.step, best_step, test, tuple(history), self.seconds, judge
         )
 
-    # -- checkpoints
-
     def signature(self) -> dict[str, Any]:
-        """Settings and data as plain values; trainings with equal signatures take equal steps."""
+        """See `Training`."""
         values = asdict(self.settings)
         del values["steps"], values["test_lists"]
         return {**values, "data": self._digests}
-
-    def save(self, path: str | Path) -> None:
-        """Write a checkpoint; an existing file is replaced only when the new one is complete."""
-        values: dict[str, Any] = {
-            "signature": self.signature(),
-            "step": self.step,
-            "seconds": self.seconds,
-            "history": self.history,
-            "best": self.best,
-            "loss": self._loss,
-            "model": self.model.state_dict(),
-            "adam": self.adam.state_dict(),
-            "generator": self.generator.get_state(),
-            "random": torch.get_rng_state(),  # a method may use it
-        }
-        if self.device.type == "cuda":
-            values["random_cuda"] = torch.cuda.get_rng_state(self.device)
-        save_checkpoint(path, FORMAT, values)
-
-    def restore(self, path: str | Path) -> None:
-        """Continue from a checkpoint; on a CPU, bit for bit as if there had been no interruption.
-
-        The state of torch's global random numbers is restored too.
-
-        Raises:
-            ValueError: if there is no file, or it is no checkpoint, or that of another training.
-        """
-        values = load_checkpoint(path, FORMAT, SAVED, "a ranking training")
-        for key, value in self.signature().items():
-            then = values["signature"].get(key)
-            if then != value:
-                raise ValueError(
-                    f"{path} is of a training with {key} = {then}, now it is {value}; resume with "
-                    "the same settings and data, or start anew elsewhere"
-                )
-        self.model.load_state_dict(values["model"])
-        self.adam.load_state_dict(values["adam"])
-        self.generator.set_state(values["generator"])
-        torch.set_rng_state(values["random"])
-        if self.device.type == "cuda":
-            torch.cuda.set_rng_state(values["random_cuda"], self.device)
-        self._loss = values["loss"].to(self._loss.device)
-        self.step, self.seconds = values["step"], values["seconds"]
-        self.history, self.best = values["history"], values["best"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -471,7 +370,7 @@ class RankingResult:
     """
 
     settings: RankingSettings
-    sorter: Sort
+    sorter: Method
     step: int
     best_step: int
     test: Metrics
@@ -497,7 +396,7 @@ def train(
     data: Splits,
     *,
     device: torch.device | str = "cpu",
-    sorter: Sort | None = None,
+    sorter: Method | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     save_every: float = 60.0,
@@ -528,29 +427,12 @@ def train(
     for name in changes:
         check_choice("setting of a ranking training", name, asdict(settings))
     training = RankingTraining(replace(settings, **changes), data, device, sorter)
-    if resume:
-        if checkpoint is None:
-            raise ValueError("resume needs a checkpoint; name its file")
-        training.restore(checkpoint)
-
-    def save() -> None:
-        if checkpoint is not None:
-            training.save(checkpoint)
-
-    start = saved = time.monotonic()
-    while training.step < training.settings.steps:
-        training.advance()
-        if callback is not None:
-            try:
-                callback(training)
-            except BaseException:
-                save()
-                raise
-        now = time.monotonic()
-        if now - start >= seconds:
-            break
-        if now - saved >= save_every:
-            save()
-            saved = now
-    save()
+    drive(
+        training,
+        checkpoint=checkpoint,
+        resume=resume,
+        save_every=save_every,
+        seconds=seconds,
+        callback=callback,
+    )
     return training.result()

@@ -17,6 +17,7 @@ import torch
 from torch.nn import functional
 
 from gendr.data import HouseNumbers, MultiDigits, Splits, mnist
+from gendr.experiments.engine import training as engine
 from gendr.experiments.studies import ranking
 from gendr.experiments.studies.ranking import (
     Metrics,
@@ -337,7 +338,7 @@ def test_random_numbers_of_others_are_left_alone(data):
 @pytest.fixture
 def a_second_per_step(monkeypatch):
     clock = SimpleNamespace(monotonic=itertools.count().__next__, perf_counter=time.perf_counter)
-    monkeypatch.setattr(ranking, "time", clock)
+    monkeypatch.setattr(engine, "time", clock)
 
 
 def test_time_can_run_out(data, a_second_per_step):
