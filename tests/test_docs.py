@@ -104,6 +104,8 @@ def blocks_of_scripts():
                 name = call.args[1]
                 if isinstance(name, ast.Subscript):  # of a table of names
                     names = tables[name.value.id].values
+                elif isinstance(name, ast.Name) and name.id in tables:  # a constant
+                    names = [tables[name.id]]
                 else:
                     names = [name]
                 for each in names:
