@@ -53,7 +53,9 @@ def test_generated_maps_have_the_layout_of_the_files():
     assert maps.images.dtype == torch.uint8
     assert maps.paths.shape == maps.costs.shape == (60, 12, 12)
     assert set(maps.costs.unique().tolist()) == set(np.array(COSTS, np.float32).tolist())
-    shares = torch.tensor([(maps.costs == cost).float().mean() for cost in np.array(COSTS, np.float32)])
+    shares = torch.tensor(
+        [(maps.costs == cost).float().mean() for cost in np.array(COSTS, np.float32)]
+    )
     assert shares.min() > 0.03
     assert shares.max() < 0.6
     assert torch.equal(maps.paths, torch.from_numpy(cheapest_paths(maps.costs)))
