@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gendr.data import DigitStrings, MultiDigits, segment_digits, segment_splits
+from gendr.data import DigitStrings, MultiDigits, segment_digits, segment_splits, segments
 
 
 def edit_distance(s, t):
@@ -43,6 +43,11 @@ def test_segment_digits_can_be_told_apart():
     # One is two segments, eight is all seven.
     ink = images.float().mean((1, 2))
     assert ink[labels == 8].mean() > 1.5 * ink[labels == 1].mean()
+
+
+def test_digits_light_their_own_segments():
+    assert [len(set(lit)) for lit in segments.LIT] == [6, 2, 5, 5, 4, 5, 6, 3, 7, 6]
+    assert len({frozenset(lit) for lit in segments.LIT}) == 10
 
 
 def test_segment_splits_are_three_different_parts():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gendr.data import MultiDigits, Numbers, Splits
+from gendr.data import HouseNumbers, MultiDigits, Splits
 from gendr.experiments.studies.edit_distance import (
     EditSettings,
     EditTraining,
@@ -167,11 +167,9 @@ def test_bad_settings(changes, error, words):
 
 
 def test_data_must_be_digits(data):
-    class Other(Numbers):
-        shape = device = draw = to = digest = None
-
-    with pytest.raises(TypeError, match="must be MultiDigits, got Other"):
-        EditTraining(SMALL, Splits(Other(), *data[1:]))
+    other = HouseNumbers(torch.zeros(1, 3, 20, 20).byte(), torch.zeros(1).long(), window=16)
+    with pytest.raises(TypeError, match="must be MultiDigits, got HouseNumbers"):
+        EditTraining(SMALL, data._replace(test=other))
     with pytest.raises(ValueError, match="there is no image of 7"):
         EditTraining(replace(SMALL, alphabet=(0, 7)), data)
 
