@@ -61,6 +61,11 @@ def make_options() -> argparse.ArgumentParser:
         "--views", type=int, choices=range(1, VIEWS + 1), default=VIEWS, metavar="N",
         help="from which each test shape is predicted (default: all 24)",
     )  # fmt: skip
+    parser.add_argument(
+        "--encoders", nargs="+", choices=("published", "residual"), default=["published"],
+        help="train each renderer with each of them; results of the stronger one, residual, are "
+        "rows of their own (default: published)",
+    )  # fmt: skip
     parser.add_argument("--no-baseline", action="store_true", help="leave the mean shape out")
     script.add_seed(parser)
     script.add_device(parser)
@@ -78,11 +83,12 @@ class Choice(NamedTuple):
     encoder: str = "published"
 
     @classmethod
-    def parse(cls, text: str, scale: str) -> Choice:
+    def parse(cls, text: str, scale: str, encoder: str = "published") -> Choice:
         """The parts of DIST/TCONORM@SCALE, of which the last two may be missing."""
         renderer, _, own = text.partition("@")
         dist, _, tconorm = renderer.partition("/")
-        return cls(text, dist, tconorm or "probabilistic", own or scale)
+        name = text if encoder == "published" else f"{text}, {encoder} encoder"
+        return cls(name, dist, tconorm or "probabilistic", own or scale, encoder)
 
     @property
     def folder(self) -> str:
@@ -195,7 +201,11 @@ def run(args: argparse.Namespace) -> int:
     device, out = script.device_of(args), script.output_folder(args)
     test = ShapeNetRenderings(args.data, args.classes, "test")
     views = [i * VIEWS // args.views for i in range(args.views)]
-    choices = [Choice.parse(text, args.scale) for text in args.renderers]
+    choices = [
+        Choice.parse(text, args.scale, encoder)
+        for encoder in args.encoders
+        for text in args.renderers
+    ]
     if not args.no_baseline:
         first = Choice.parse(RENDERERS[0], args.scale)
         choices.insert(0, first._replace(name=BASELINE, encoder="none"))

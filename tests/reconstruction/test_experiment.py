@@ -66,6 +66,15 @@ def test_one_table_and_nothing_twice(program, folder, tmp_path, monkeypatch, cap
         for name in ("mean-shape", "uniform-probabilistic", "logistic-max-2px")
     }
     assert list(scales.values()) == ["1px", "1px", "2px"]
+    # The stronger encoder has rows of its own.
+    more = ["--renderers", both[0], "--encoders", "published", "residual"]
+    assert program([str(a) for a in [*common, *more]]) == 0
+    lines = (out / "table.md").read_text().splitlines()
+    assert [line.split(" | ")[0] for line in lines[3:5]] == [
+        "| uniform/probabilistic", "| uniform/probabilistic, residual encoder"
+    ]  # fmt: skip
+    folder = out / "uniform-probabilistic-residual-encoder"
+    assert json.loads((folder / "metrics.json").read_text())["settings"]["encoder"] == "residual"
     # Trainings of other settings or classes are not mixed into the table.
     for more, message in ((["--steps", 3], "steps = 2, not 3"), (["--classes", "flat"], "on flat")):
         assert program([str(a) for a in [*common, *more]]) == 2
