@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr.relaxed.settings import Rule, check_symmetric, current
+from gendr.distributions.decisions import check_symmetric
+from gendr.relaxed.settings import Rule, current
 from gendr.relaxed.values import (
     Array,
     Categorical,
@@ -30,6 +31,8 @@ from gendr.relaxed.values import (
     tensor_of,
 )
 
+WHAT = "max, min, argmax and argmin need"
+
 
 def shares(rule: Rule, values: Tensor) -> Tensor:
     """The probability of each value [*batch, n] to be the largest, [*batch, n]."""
@@ -39,7 +42,7 @@ def shares(rule: Rule, values: Tensor) -> Tensor:
     if rule.hard:
         largest = (values == top).to(values.dtype)
         return largest / largest.sum(-1, keepdim=True)
-    check_symmetric(rule.dist)
+    check_symmetric(rule.dist, WHAT)
     cdf, sf = rule.dist.coverage(top - values, rule.widened(1))
     odds = sf / cdf
     return odds / odds.sum(-1, keepdim=True)
@@ -84,7 +87,7 @@ def _extreme(values: tuple[Any, ...], name: str | None, sign: int) -> Value:
     rule = current().rule(name)
     if len(members) == 2:
         if not rule.logistic and not rule.hard:
-            check_symmetric(rule.dist)
+            check_symmetric(rule.dist, WHAT)
         like = next(x for x in members if isinstance(x, Tensor))
         a, b = (tensor_of(x, as_float(like)) for x in members)
         p = rule.cdf(a - b if sign > 0 else b - a)

@@ -21,10 +21,10 @@ from gendr import tnorms
 from gendr._runtime.checks import check_count, check_number
 from gendr._runtime.names import unknown
 from gendr.distributions import Distribution, Heaviside, Logistic
+from gendr.distributions.decisions import Number
 from gendr.distributions.registry import DistributionLike, as_distribution
 from gendr.tnorms import Probabilistic, TConorm, TNorm
 
-Number: TypeAlias = "float | Tensor"
 Scale: TypeAlias = "Number | Mapping[str, Number]"
 DistLike: TypeAlias = "DistributionLike | Mapping[str, DistributionLike]"
 TNormLike: TypeAlias = "str | TNorm | TConorm"
@@ -214,20 +214,6 @@ def check_names(settings: Settings, known: tuple[str, ...]) -> None:
         for name in value if isinstance(value, Mapping) else ():
             if name not in allowed:
                 raise ValueError(unknown(f"decision in {what}", name, allowed))
-
-
-def check_symmetric(dist: Distribution) -> None:
-    """Look whether a law can compare several values at once.
-
-    Raises:
-        ValueError: it is not symmetric.
-    """
-    shift = dist.total_shift()
-    if not dist.is_symmetric or isinstance(shift, Tensor) or shift != 0:
-        raise ValueError(
-            "max, min, argmax and argmin need a symmetric law, F(-z) = 1 - F(z), such as logistic, "
-            f"gaussian or cauchy, got {dist}"
-        )
 
 
 @lru_cache(maxsize=256)

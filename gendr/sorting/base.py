@@ -7,61 +7,16 @@ input, reverse the result for a descending order, and make it hard if wanted.
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_finite, check_number, check_shape, check_tensor
+from gendr._runtime.checks import check_finite, check_shape, check_tensor
 from gendr.distributions.base import finite
-
-Number: TypeAlias = "float | Tensor"
-
-
-def check_steepness(value: object) -> Number:
-    """Return `value` if it is a positive number, or a tensor that holds a single one.
-
-    Raises:
-        TypeError: if it is neither.
-        ValueError: if it is not positive and finite.
-    """
-    if not isinstance(value, Tensor):
-        return check_number("steepness", value, above=0.0)
-    if value.numel() != 1 or not value.is_floating_point():
-        raise TypeError(
-            "steepness must be a number or a tensor of a single floating number, "
-            f"got {value.dtype} of shape {list(value.shape)}"
-        )
-    check_number("steepness", float(value.detach()), above=0.0)
-    return value.reshape(())
-
-
-class _Inverse(torch.autograd.Function):
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return finite(1 / x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:
-        (inverse,) = ctx.saved_tensors
-        return finite(-(grad_outputs[0] * inverse) * inverse)
-
-
-def scale_of(steepness: Number) -> Number:
-    """The scale 1 / steepness of a distribution; neither it nor its gradient overflows to inf.
-
-    The slope, -1 / steepness^2, would overflow in float32 at a steepness of 1e-19.
-    """
-    if isinstance(steepness, Tensor):
-        return cast("Tensor", _Inverse.apply(steepness))
-    return min(1 / steepness, sys.float_info.max)
+from gendr.distributions.decisions import Number, check_steepness
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ from gendr._runtime.checks import (
 )
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.base import saturated
+from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
-from gendr.sorting.base import Number, check_steepness, scale_of
 
 __all__ = [
     "element_match",

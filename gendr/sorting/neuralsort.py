@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gendr.distributions.base import finite
-from gendr.sorting.base import Number
+from gendr.distributions.decisions import Number
 from gendr.sorting.rows import SHRINK, RowSort, launch
 
 

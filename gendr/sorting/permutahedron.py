@@ -11,7 +11,8 @@ from typing_extensions import override
 
 from gendr._runtime.checks import check_choice
 from gendr._runtime.threads import run
-from gendr.sorting.base import Number, Sort, check_steepness
+from gendr.distributions.decisions import Number, check_steepness
+from gendr.sorting.base import Sort
 
 if TYPE_CHECKING:
     import numpy as np

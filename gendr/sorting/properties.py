@@ -19,8 +19,8 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_number
 from gendr.distributions import CallableDistribution, Distribution, as_distribution
+from gendr.distributions.decisions import check_symmetric
 from gendr.distributions.registry import DistributionLike
-from gendr.sorting.relaxed import check_symmetric
 
 # Relative. Laws are accurate in both tails, so rounding errors are orders of magnitude smaller.
 TOLERANCE = 1e-9
@@ -121,7 +121,7 @@ def _log_quartile(dist: Distribution) -> float:
 
 def _symmetric(dist: DistributionLike) -> Distribution:
     """Return the distribution if F(-x) = 1 - F(x); a user's CDF is tested at some x > 0."""
-    dist = check_symmetric(as_distribution(dist))
+    dist = check_symmetric(as_distribution(dist), "a comparator needs")
     if isinstance(dist.law, CallableDistribution):
         x = (torch.linspace(-20, 20, 201, dtype=torch.float64) + _log_quartile(dist)).exp()
         (above,), (below,) = dist.law.tails_at(x, ("sf",)), dist.law.tails_at(-x, ("cdf",))

@@ -12,13 +12,8 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_number
 from gendr._runtime.tracing import constant
-from gendr.distributions import (
-    CallableDistribution,
-    Distribution,
-    Heaviside,
-    as_distribution,
-    laws,
-)
+from gendr.distributions import Distribution, as_distribution
+from gendr.distributions.decisions import check_symmetric
 from gendr.distributions.registry import DistributionLike
 from gendr.sorting.backends.choice import NAMES, choose
 from gendr.sorting.backends.interface import Backend, Gated
@@ -69,7 +64,7 @@ class NetworkSort(PermutationSort):
         law = as_distribution(self.dist)
         if check_number("art", self.art):
             law = law.art(self.art)
-        object.__setattr__(self, "law", check_symmetric(law))
+        object.__setattr__(self, "law", check_symmetric(law, "a comparator needs"))
 
     @abstractmethod
     def network_of(self, n: int) -> Network:
@@ -198,27 +193,6 @@ def ready(wires: Network) -> Network:
 def named(name: str, n: int) -> Network:
     """The network with this name for n values, made `ready`."""
     return ready(network(name, n))
-
-
-def check_symmetric(dist: Distribution) -> Distribution:
-    """Return `dist` if F(-z) = 1 - F(z); a CDF of the user's is not checked.
-
-    heaviside is accepted: it differs from a symmetric law only at 0.
-
-    Raises:
-        ValueError: if it is not symmetric; the message lists distributions that are.
-    """
-    law, shift = dist.law, dist.total_shift()
-    known = law.is_symmetric or isinstance(law, (Heaviside, CallableDistribution))
-    if known and not isinstance(shift, Tensor) and shift == 0:
-        return dist
-    names = ", ".join(
-        name for name, law in laws().items() if law.is_symmetric is True or law is Heaviside
-    )
-    raise ValueError(
-        f"a comparator needs a symmetric distribution, F(-z) = 1 - F(z), got {dist}; "
-        f"symmetric without a shift are {names}"
-    )
 
 
 @lru_cache(maxsize=256)

@@ -19,7 +19,8 @@ from torch import Tensor
 from gendr._runtime.checks import check_number
 from gendr._runtime.threads import run
 from gendr.distributions.base import finite, saturated
-from gendr.sorting.base import Number, PermutationSort, Sort
+from gendr.distributions.decisions import Number
+from gendr.sorting.base import PermutationSort, Sort
 
 SHRINK = 2.0**-40  # makes room for sums over 2^38 values
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save

@@ -14,7 +14,8 @@ from typing_extensions import override
 
 from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr.distributions.base import saturated
-from gendr.sorting.base import Number, PermutationSort, check_steepness
+from gendr.distributions.decisions import Number, check_steepness
+from gendr.sorting.base import PermutationSort
 
 Gradient: TypeAlias = Literal["implicit", "unrolled"]
 GRADIENTS = ("implicit", "unrolled")

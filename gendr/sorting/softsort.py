@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_number
 from gendr.distributions.base import finite
-from gendr.sorting.base import Number
+from gendr.distributions.decisions import Number
 from gendr.sorting.rows import RowSort, launch
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice
+from gendr.distributions.decisions import check_steepness
 from gendr.relaxed import bubble_sort
-from gendr.relaxed.backends.laws import check_law, check_steepness
+from gendr.relaxed.backends.laws import check_law
 
 __all__ = ["BUBBLES", "BubbleOrder"]
 

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_integer, shape_text
 from gendr.distributions import Distribution
+from gendr.distributions.decisions import Number
 from gendr.relaxed.algorithms.minimum import Minimum, minimum, weigh
 from gendr.relaxed.backends.choice import choose
 from gendr.relaxed.backends.differentiable import computed
-from gendr.relaxed.backends.laws import Number
 
 
 class Settings(NamedTuple):

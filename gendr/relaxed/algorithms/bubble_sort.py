@@ -24,10 +24,11 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_finite, check_float, shape_text
 from gendr.distributions import Distribution
+from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.backends.choice import choose
 from gendr.relaxed.backends.differentiable import computed
-from gendr.relaxed.backends.laws import Number, check_law, check_steepness, scale_of
+from gendr.relaxed.backends.laws import check_law
 
 
 class BubbleSorted(NamedTuple):

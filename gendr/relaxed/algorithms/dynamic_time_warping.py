@@ -23,10 +23,11 @@ from gendr._runtime.checks import (
     check_like,
     shape_text,
 )
+from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.algorithms.alignment import aligned, check_lengths
 from gendr.relaxed.algorithms.minimum import Minimum, check_minimum
-from gendr.relaxed.backends.laws import Number, check_law, check_steepness
+from gendr.relaxed.backends.laws import check_law
 
 Cost: TypeAlias = Literal["squared", "absolute", "euclidean"]
 COSTS = ("squared", "absolute", "euclidean")

@@ -31,16 +31,11 @@ from gendr._runtime.checks import (
     shape_text,
 )
 from gendr.distributions import Distribution
+from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.backends.choice import choose
 from gendr.relaxed.backends.differentiable import computed
-from gendr.relaxed.backends.laws import (
-    Number,
-    check_law,
-    check_steepness,
-    is_softmax,
-    scale_of,
-)
+from gendr.relaxed.backends.laws import check_law, is_softmax
 
 GONE = 1e-17  # less than this of the walk is still on its way: it has arrived
 

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice
 from gendr.distributions import Distribution
-from gendr.relaxed.backends.laws import Number, is_softmax, scale_of
+from gendr.distributions.decisions import Number, scale_of
+from gendr.relaxed.backends.laws import is_softmax
 
 Minimum: TypeAlias = Literal["expected", "log_sum_exp"]
 MINIMA = ("expected", "log_sum_exp")

@@ -23,11 +23,12 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_count, check_finite, check_float, shape_text
 from gendr.distributions import Distribution
+from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.algorithms.minimum import minimum, weigh
 from gendr.relaxed.backends.choice import choose
 from gendr.relaxed.backends.differentiable import computed
-from gendr.relaxed.backends.laws import Number, check_law, check_steepness
+from gendr.relaxed.backends.laws import check_law
 from gendr.tnorms import TConorm, as_tconorm
 
 # The steps (rows, columns) to the neighbours of a cell; the first four are those of 4 neighbours.

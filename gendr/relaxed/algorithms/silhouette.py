@@ -33,8 +33,8 @@ from gendr._runtime.checks import (
     shape_text,
 )
 from gendr.distributions import Distribution, as_distribution
+from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
-from gendr.relaxed.backends.laws import Number, check_steepness, scale_of
 from gendr.tnorms import TConorm, as_tconorm
 
 Method: TypeAlias = Literal["distance", "edges"]

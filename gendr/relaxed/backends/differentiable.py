@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from gendr.distributions import Distribution
+from gendr.distributions.decisions import Number
 from gendr.relaxed.backends.interface import Kernel
-from gendr.relaxed.backends.laws import Law, Number, for_kernels
+from gendr.relaxed.backends.laws import Law, for_kernels
 
 # The torch code of an algorithm: (tensors, steepness) -> results.
 Reference: TypeAlias = "Callable[[tuple[Tensor, ...], Number], tuple[Tensor, ...]]"

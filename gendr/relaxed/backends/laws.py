@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from torch import Tensor
 
-from gendr._runtime.checks import check_number
-from gendr.distributions import (
-    CallableDistribution,
-    Distribution,
-    Heaviside,
-    as_distribution,
-    laws,
-)
+from gendr.distributions import Distribution, as_distribution
 from gendr.distributions import Law as RegisteredLaw
+from gendr.distributions.decisions import Number, check_symmetric
 from gendr.distributions.laws.logistic import Logistic
 from gendr.distributions.registry import DistributionLike
 
-Number: TypeAlias = "float | Tensor"
+WHAT = "a relaxed comparison needs"
 
 
 class Law(NamedTuple):
@@ -49,53 +42,13 @@ def check_law(dist: DistributionLike) -> Distribution:
         TypeError: it is no distribution.
         ValueError: it is not symmetric; the message lists distributions that are.
     """
-    return _named(dist) if isinstance(dist, str) else _checked(as_distribution(dist))
+    return _named(dist) if isinstance(dist, str) else check_symmetric(as_distribution(dist), WHAT)
 
 
 @lru_cache(maxsize=256)
 def _named(name: str) -> Distribution:
     """A law by its name, which is found and checked once."""
-    return _checked(as_distribution(name))
-
-
-def _checked(dist: Distribution) -> Distribution:
-    law, shift = dist.law, dist.total_shift()
-    known = law.is_symmetric or isinstance(law, (Heaviside, CallableDistribution))
-    if known and not isinstance(shift, Tensor) and shift == 0:
-        return dist
-    names = ", ".join(
-        name for name, law in laws().items() if law.is_symmetric is True or law is Heaviside
-    )
-    raise ValueError(
-        f"a relaxed comparison needs a symmetric distribution, F(-z) = 1 - F(z), got {dist}; "
-        f"symmetric without a shift are {names}"
-    )
-
-
-def check_steepness(value: object) -> Number:
-    """Return `value` if it is a positive number, or a tensor that holds a single one.
-
-    Raises:
-        TypeError: it is neither.
-        ValueError: it is not positive and finite.
-    """
-    if not isinstance(value, Tensor):
-        return check_number("steepness", value, above=0.0)
-    if value.numel() != 1 or not value.is_floating_point():
-        raise TypeError(
-            "steepness must be a number or a tensor of a single floating number, "
-            f"got {value.dtype} of shape {list(value.shape)}"
-        )
-    check_number("steepness", float(value.detach()), above=0.0)
-    return value.reshape(())
-
-
-def scale_of(steepness: Number) -> Number:
-    """1 / steepness, at most the largest number."""
-    return 1 / steepness if isinstance(steepness, Tensor) else min(1 / steepness, _LARGEST)
-
-
-_LARGEST = sys.float_info.max
+    return check_symmetric(as_distribution(name), WHAT)
 
 
 def is_softmax(dist: Distribution) -> bool:

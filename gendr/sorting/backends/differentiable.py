@@ -14,9 +14,9 @@ from torch import Tensor
 
 from gendr.distributions import Distribution, Law
 from gendr.distributions.base import finite
+from gendr.distributions.decisions import Number
 from gendr.sorting.backends import reference
 from gendr.sorting.backends.interface import Gated, Kernels
-from gendr.sorting.base import Number
 from gendr.sorting.networks import Network
 
 

@@ -23,7 +23,7 @@ from typing import Protocol, TypeAlias
 from torch import Tensor
 
 from gendr.distributions import Distribution
-from gendr.sorting.base import Number
+from gendr.distributions.decisions import Number
 from gendr.sorting.networks import Network
 
 Gated: TypeAlias = "tuple[Tensor, Tensor, Tensor]"  # values [B, n], keep [B, C], swap [B, C]

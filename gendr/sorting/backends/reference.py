@@ -13,8 +13,8 @@ from torch import Tensor
 
 from gendr.distributions import Distribution
 from gendr.distributions.base import finite, saturated
+from gendr.distributions.decisions import Number, scale_of
 from gendr.sorting.backends.interface import Gated
-from gendr.sorting.base import Number, scale_of
 from gendr.sorting.networks import Network
 
 

@@ -19,10 +19,10 @@ from gendr._runtime.numba.compilation import available as available
 from gendr._runtime.numba.compilation import supports as supports
 from gendr._runtime.threads import run
 from gendr.distributions import Distribution
+from gendr.distributions.decisions import Number
 from gendr.distributions.law import Law
 from gendr.sorting.backends import differentiable
 from gendr.sorting.backends.interface import Gated, Kernels
-from gendr.sorting.base import Number
 from gendr.sorting.networks import Network
 
 # The backward pass of `carry` sums over columns, for one row of the batch at a time. If rows are

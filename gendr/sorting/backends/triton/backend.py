@@ -22,9 +22,9 @@ from torch import Tensor
 from gendr._runtime.triton import launch as _triton_launch
 from gendr._runtime.triton.launch import available, interpreted, run
 from gendr.distributions import Distribution, Law
+from gendr.distributions.decisions import Number
 from gendr.sorting.backends import differentiable
 from gendr.sorting.backends.interface import Gated, Kernels
-from gendr.sorting.base import Number
 from gendr.sorting.networks import Network
 
 __all__ = ["available", "carry", "gates", "supports"]

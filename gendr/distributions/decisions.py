@@ -1,0 +1,91 @@
+"""What systems that compare numbers ask of a law: its steepness, and that it is symmetric.
+
+A decision such as a < b has the probability F((b - a) * steepness); steepness is 1 / scale, the
+inverse temperature of the papers. Outside the renderer it is what users give.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_number
+from gendr.distributions.base import Distribution, finite
+from gendr.distributions.callable import CallableDistribution
+from gendr.distributions.laws.heaviside import Heaviside
+from gendr.distributions.registry import laws
+
+__all__ = ["Number", "check_steepness", "check_symmetric", "scale_of"]
+
+Number: TypeAlias = "float | Tensor"
+
+
+def check_steepness(value: object) -> Number:
+    """Return `value` if it is a positive number, or a tensor that holds a single one.
+
+    Raises:
+        TypeError: if it is neither.
+        ValueError: if it is not positive and finite.
+    """
+    if not isinstance(value, Tensor):
+        return check_number("steepness", value, above=0.0)
+    if value.numel() != 1 or not value.is_floating_point():
+        raise TypeError(
+            "steepness must be a number or a tensor of a single floating number, "
+            f"got {value.dtype} of shape {list(value.shape)}"
+        )
+    check_number("steepness", float(value.detach()), above=0.0)
+    return value.reshape(())
+
+
+class _Inverse(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return finite(1 / x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:
+        (inverse,) = ctx.saved_tensors
+        return finite(-(grad_outputs[0] * inverse) * inverse)
+
+
+def scale_of(steepness: Number) -> Number:
+    """The scale 1 / steepness of a distribution; neither it nor its gradient overflows to inf.
+
+    The slope, -1 / steepness^2, would overflow in float32 at a steepness of 1e-19.
+    """
+    if isinstance(steepness, Tensor):
+        return cast("Tensor", _Inverse.apply(steepness))
+    return min(1 / steepness, sys.float_info.max)
+
+
+def check_symmetric(dist: Distribution, what: str) -> Distribution:
+    """Return `dist` if F(-z) = 1 - F(z); a CDF of the user's is not checked.
+
+    heaviside is accepted: it differs from a symmetric law only at 0.
+
+    Args:
+        dist: the distribution.
+        what: needs it, as the message begins: "a comparator needs".
+
+    Raises:
+        ValueError: if it is not symmetric; the message lists distributions that are.
+    """
+    law, shift = dist.law, dist.total_shift()
+    known = law.is_symmetric or isinstance(law, (Heaviside, CallableDistribution))
+    if known and not isinstance(shift, Tensor) and shift == 0:
+        return dist
+    names = ", ".join(
+        name for name, law in laws().items() if law.is_symmetric is True or law is Heaviside
+    )
+    raise ValueError(
+        f"{what} a symmetric distribution, F(-z) = 1 - F(z), got {dist}; "
+        f"symmetric without a shift are {names}"
+    )
