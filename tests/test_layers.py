@@ -25,7 +25,7 @@ ALLOWED = {
     "sorting": {*GROUND, "distributions"},
     "relaxed": {*GROUND, "distributions", "tnorms"},
     "scale": {"rendering"},  # known by this name from the first release
-    "testing": {*GROUND, "distributions", "tnorms", "rendering", "experiments"},
+    "testing": {*GROUND, "distributions", "tnorms", "mesh", "rendering", "experiments"},
 }
 SYSTEMS = set(ALLOWED) - {"scale", "testing"}
 ALLOWED["visual"] = SYSTEMS

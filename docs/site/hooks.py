@@ -25,7 +25,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from gendr.testing import site  # noqa: E402
+from gendr.testing import explorer, site  # noqa: E402
 from gendr.testing.pages import anchor, order  # noqa: E402
 
 # Texts of the repository that are pages of the site: title, and their place there.
@@ -104,6 +104,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         rows = [_bars(row) if row.startswith("|") else row for row in text.split("\n")]
         parts[i] = "\n".join(rows)
     return "".join(parts)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """The explorer, where a page asks for it; such a page is wider."""
+    if explorer.MARKER in html:
+        page.meta["hide"] = ["toc"]
+    return explorer.with_explorer(html)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
