@@ -1,4 +1,4 @@
-"""The command line: fit, render, dataset, train, predict, report and list."""
+"""The command line: fit, pose, render, dataset, train, predict, report and list."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ def _run(args: argparse.Namespace) -> int:
         warnings.showwarning = _show_warning
         if args.command == "fit":
             from gendr.cli.fit import run
+        elif args.command == "pose":
+            from gendr.cli.pose import run
         elif args.command == "render":
             from gendr.cli.render import run
         elif args.command == "dataset":

@@ -31,6 +31,20 @@ mask of an image is its mask_path, the file of its name in masks/, its alpha cha
 itself if it is grey. Soft edges are used as they are.
 """
 
+_POSE = """\
+examples:
+  gendr pose chair photo.png -o out                a mesh that is built in; any mesh file will do
+  gendr pose model.obj frames/*.png -o out --fov 45
+
+an image shows the object by its alpha channel, as a mask, or before a plain background.
+
+what is written to the output folder:
+  camera.json     the camera of each image for OpenCV, OpenGL and PyTorch3D, its IoU, and the other
+                  poses that look alike
+  overlay.png     each image, the mesh in its pose, their difference, and the other poses
+  search.gif      the way to the poses, of up to four images
+"""
+
 _RENDER = """\
 examples, with a mesh that is built in; any mesh file will do:
   gendr render chair -o chair.png                        one picture
@@ -137,6 +151,7 @@ def build_parser() -> argparse.ArgumentParser:
         dest="command", metavar="COMMAND", required=True, parser_class=Parser
     )
     _add_fit(commands)
+    _add_pose(commands)
     _add_render(commands)
     _add_dataset(commands)
     _add_train(commands)
@@ -503,6 +518,48 @@ def _add_train_reconstruction(tasks: Any) -> None:
     group = parser.add_argument_group("where and how it runs")
     group.add_argument("--device", default="cpu", help="such as cpu or cuda:0")
     group.add_argument("--threads", type=count(1), metavar="N", help="on the CPU")
+    _quiet(group)
+
+
+def _add_pose(commands: Any) -> None:
+    parser = commands.add_parser(
+        "pose",
+        help="where the camera stood, from a mask and the mesh",
+        description="Find the camera of each image of an object whose mesh is known.",
+        epilog=_POSE,
+        formatter_class=_Help,
+    )
+    parser.add_argument("mesh", metavar="MESH", help="a mesh file, or chair, which is built in")
+    parser.add_argument("images", nargs="+", metavar="IMAGE", help="images or masks of any size")
+    parser.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where results go")
+    parser.add_argument(
+        "--fov",
+        type=_number(0, 180, closed=False),
+        default=30.0,
+        metavar="X",
+        help="field of view across the shorter side, in degrees",
+    )
+    parser.add_argument(
+        "--find-fov", action="store_true", help="search for the field of view too, from --fov on"
+    )
+    group = parser.add_argument_group("the search")
+    group.add_argument(
+        "--starts", type=count(1), default=24, metavar="N", help="poses that are refined"
+    )
+    group.add_argument(
+        "--steps", type=count(1), default=60, metavar="N", help="of the first refinement"
+    )
+    group.add_argument(
+        "--image-size", type=count(16), default=128, metavar="N", help="of the second refinement"
+    )
+    group = parser.add_argument_group("where and how it runs")
+    group.add_argument(
+        "--threads",
+        type=count(1),
+        metavar="N",
+        help="on the CPU (default: as a shared machine bears)",
+    )
+    _megapixels(group)
     _quiet(group)
 
 

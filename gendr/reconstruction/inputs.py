@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gendr.mesh.images import MAX_MEGAPIXELS, open_image
 
-__all__ = ["FILL", "network_input", "read_image"]
+__all__ = ["FILL", "network_input", "object_mask", "read_image"]
 
 # How much of the square the longer side of the mask takes: about as much as the shapes of the
 # published renderings take of theirs.
@@ -59,9 +59,7 @@ def network_input(image: Tensor, side: int = 64, *, fill: float = FILL) -> Tenso
     """
     from PIL import Image
 
-    colour, alpha = image[:3], image[3]
-    if bool((alpha > 0.99).all()):
-        alpha = _differs_from_border(colour)
+    colour, alpha = image[:3], object_mask(image)
     rows, columns = ((alpha > 0.5).any(axis).nonzero().reshape(-1) for axis in (1, 0))
     if not len(rows):
         raise ValueError("its alpha channel is 0 everywhere, so no object is seen")
@@ -80,6 +78,19 @@ def network_input(image: Tensor, side: int = 64, *, fill: float = FILL) -> Tenso
     small = [_resized(Image.fromarray(np.pad(plane, border)), side, box) for plane in planes]
     cut = torch.from_numpy(np.stack(small)).clamp(0, 1)
     return torch.cat([(cut[:3] / cut[3:].clamp(min=1e-6)).clamp(0, 1) * (cut[3:] > 0), cut[3:]])
+
+
+def object_mask(image: Tensor) -> Tensor:
+    """The mask [H, W] of an image: its alpha, or if it is opaque what differs from its border.
+
+    Args:
+        image: RGBA [4, H, W] in [0, 1].
+
+    Raises:
+        ValueError: if it is opaque and has no plain background, or only one colour.
+    """
+    alpha = image[3]
+    return _differs_from_border(image[:3]) if bool((alpha > 0.99).all()) else alpha
 
 
 def _resized(
