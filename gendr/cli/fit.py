@@ -95,7 +95,8 @@ def run(args: Namespace) -> int:
     out = Path(args.output)
     target = _load(args, device)
     kind = args.init or _start(len(target.masks), args.subdivisions)
-    init = kind
+    settings = settings.resolved(kind == "hull")
+    init: Any = kind
     if kind not in STARTS:
         init = _load_mesh(args, kind, device).relative_to(target.origin)
     if args.resume and not (out / CHECKPOINT).is_file():

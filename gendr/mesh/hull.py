@@ -112,11 +112,11 @@ class _Grid:
 
     def cropped(self, field: Tensor) -> _Grid:
         """A grid of the same number of points along its longest axis, about what is inside."""
-        inside = (field > -self.cell).reshape(self.shape).nonzero().numpy()
-        low, high = inside.min(0) - 1, inside.max(0) + 1
-        cell = self.cell * (high - low).max() / (_COARSE - 1)
+        inside = (field > -self.cell).reshape(self.shape).nonzero()
+        low, high = inside.amin(0).numpy() - 1, inside.amax(0).numpy() + 1
+        cell = self.cell * int((high - low).max()) / (_COARSE - 1)
         shape = tuple(int(n) for n in np.ceil((high - low) * self.cell / cell) + 1)
-        return _Grid(self.corner + self.cell * low, float(cell), shape)
+        return _Grid(self.corner + self.cell * low, cell, shape)
 
     def halved(self) -> _Grid:
         """The grid with cells of half the size."""
@@ -188,7 +188,7 @@ def _without_pinholes(inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """
     from scipy.ndimage import label
 
-    part, _ = label(~inside)
+    part: NDArray[np.int32] = label(~inside)[0]  # pyright: ignore[reportAssignmentType, reportIndexIssue]
     small = np.bincount(part.ravel()) < _LEAST_HOLE
     small[0] = False  # the inside
     return inside | small[part]
