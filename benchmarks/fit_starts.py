@@ -74,7 +74,7 @@ def measure(target: Mesh, start: str, steps: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure, print, and write a file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("meshes", nargs="+", type=Path, metavar="MESH")
     parser.add_argument("--steps", type=int, default=100, metavar="N")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where fit-starts.json goes")

@@ -127,16 +127,13 @@ class _Distance:
     """About the signed distance of points to the hull, in world units; positive inside."""
 
     def __init__(self, camera: Camera, masks: Tensor) -> None:
-        from scipy.ndimage import distance_transform_edt
-
         self.camera = camera.to(dtype=torch.float64, device="cpu")
         self.size = masks.shape[1:]
         distances = []
         for mask in masks.detach().double().cpu().numpy():
             inside = _without_pinholes(np.pad(mask, 1, mode="edge") > 0.5)
             # The outline runs between the centres of pixels, half a pixel before the next one.
-            within = distance_transform_edt(inside) if not inside.all() else inside * 1e6
-            without = distance_transform_edt(~inside) if inside.any() else 1e6 * ~inside
+            within, without = _to_the_other(inside), _to_the_other(~inside)
             signed = np.where(inside, within - 0.5, 0.5 - without)
             # A soft pixel says where between the centres.
             soft = np.pad(mask, 1, mode="edge")
@@ -179,6 +176,15 @@ class _Distance:
                 least = torch.minimum(least, torch.where(ahead, length, torch.inf))
             out.append(least)
         return torch.cat(out)
+
+
+def _to_the_other(region: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """How far the pixels of a region are from the others; far if there are none."""
+    from scipy.ndimage import distance_transform_edt
+
+    if region.all():
+        return np.full(region.shape, 1e6)
+    return np.asarray(distance_transform_edt(region), dtype=np.float64)
 
 
 def _without_pinholes(inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
