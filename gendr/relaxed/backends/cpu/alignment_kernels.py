@@ -20,7 +20,6 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
-from gendr._runtime.numba.calls import pointer
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 from gendr.relaxed.backends.cpu.minimum import OPTIONS, pull, smallest, weigh
 from gendr.relaxed.backends.cpu.vectors import LANES, align, align_and_keep
@@ -114,14 +113,14 @@ def forward(
                     kept = slopes[0, at:]
                     for i in range(0, count, LANES):
                         align_and_keep(
-                            i, pointer(above), pointer(left), pointer(corner), pointer(local), row,
-                            column, on_corner, after, beta, pointer(target), pointer(kept), stride,
+                            i, above, left, corner, local, row,
+                            column, on_corner, after, beta, target, kept, stride,
                         )  # fmt: skip
                 else:
                     for i in range(0, count, LANES):
                         align(
-                            i, pointer(above), pointer(left), pointer(corner), pointer(local), row,
-                            column, on_corner, after, beta, pointer(target),
+                            i, above, left, corner, local, row,
+                            column, on_corner, after, beta, target,
                         )  # fmt: skip
                 at += count
             # The borders come last, since vectors are written beyond the last cell.

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,9 +57,9 @@ class _ShortestPath:
         batch, height, width = costs.shape
         size = kernels.padded_size(height, width)
         rows = settings.iterations + 1
-        if not save or 8 * batch * rows * size > _ROOM:
+        if not save or 16 * batch * rows * size > _ROOM:
             rows = 0
-        saved = torch.empty(batch, rows, size, dtype=torch.float64)
+        saved = torch.empty(batch, 2, rows, size, dtype=torch.float64)
         used = torch.empty(batch, dtype=torch.int64)
         path = torch.empty_like(costs)
         _launch(
@@ -97,9 +96,8 @@ class _ShortestPath:
         return costs.numel() * sweeps * len(settings.steps)
 
     @staticmethod
-    def _offsets(settings: Any, width: int) -> np.ndarray:
-        rows, columns = np.array(settings.steps).T
-        return rows * (width + 2) + columns
+    def _offsets(settings: Any, width: int) -> tuple[int, ...]:
+        return tuple(row * (width + 2) + column for row, column in settings.steps)
 
 
 class _ShortestPathGraph:
