@@ -30,6 +30,7 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
+from gendr._runtime.numba.calls import row
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 from gendr.relaxed.backends.cpu.minimum import OPTIONS, pull, smallest, weigh
 from gendr.relaxed.backends.cpu.path_vectors import (
@@ -130,7 +131,7 @@ def _way(distance, end, beta, bound, tails):
 @njit(**OPTIONS)
 def _exponentials(distance, begin, end, stride, middle, beta, cells):
     """Fill in exp(-beta d) and d exp(-beta d) of the cells from `begin`, and of those around."""
-    e, moment = cells[9], cells[10]
+    e, moment = row(cells, 9), row(cells, 10)
     # Vectors at the end look a row and LANES cells farther, where nothing is reached.
     for i in range(begin, end + stride + 1 + LANES, LANES):
         exponentials(i, distance, middle, beta, e, moment)
@@ -172,9 +173,9 @@ def _sweeps(costs, beta, tails, shape, offsets, iterations, least, history, inve
     """
     height, width = costs.shape
     stride, start = width + 2, _first(width)
-    e, moment = cells[9], cells[10]
-    value, total, cost = cells[3], cells[5], cells[6]
-    _padded(costs, math.inf, cost)
+    e, moment = row(cells, 9), row(cells, 10)
+    value, total, cost = row(cells, 3), row(cells, 5), row(cells, 6)
+    _padded(costs, math.inf, cells[6])
     largest = _largest(costs)
     rows = len(history)
     history[0] = math.inf
@@ -182,20 +183,23 @@ def _sweeps(costs, beta, tails, shape, offsets, iterations, least, history, inve
     if rows == 2:
         history[1] = math.inf
     for sweep in range(1, iterations + 1):
-        before, after = history[(sweep - 1) % rows], history[sweep % rows]
+        before, after = row(history, (sweep - 1) % rows), row(history, sweep % rows)
         begin, n = _cells_of(sweep, height, stride)
         end = begin + n
         way, middle = _way(before, end, beta, (sweep - 1) * largest, tails)
         if rows > 2:
-            after[:] = math.inf
+            for i in range(history.shape[1]):
+                after[i] = math.inf
         if way == NEAR:
-            inverse = inverses[sweep % rows]
+            inverse = row(inverses, sweep % rows)
             _exponentials(before, begin, end, stride, middle, beta, cells)
             for i in range(begin, end, LANES):
                 expected_near(i, e, moment, offsets, middle, cost, inverse, after)
             inverse[start] = 0.0
         else:
-            _expected(way, before, begin, n, beta, tails, shape, offsets, cells, ways)
+            _expected(
+                way, history[(sweep - 1) % rows], begin, n, beta, tails, shape, offsets, cells, ways
+            )
             for i in range(begin, end):
                 after[i] = cost[i] + value[i] if total[i] > 0.0 else math.inf
         after[start] = 0.0
@@ -288,11 +292,11 @@ def _walk_near(e, inverse, offsets, start, finish, begin, n, steps, position, re
     flows[:] = 0.0
     flows[0, finish] = inverse[finish]
     for t in range(steps):
-        here, there = position[t % rows], position[(t + 1) % rows]
+        here, there = row(position, t % rows), row(position, (t + 1) % rows)
         if t % _LOOK == 0 and not _is_away(here, start, end):
             return t + 1
-        left, after = rest[(t + 1) % rows], rest[(t + 2) % rows]
-        flow, out = flows[t % 2], flows[(t + 1) % 2]
+        left, after = row(rest, (t + 1) % rows), row(rest, (t + 2) % rows)
+        flow, out = row(flows, t % 2), row(flows, (t + 1) % 2)
         stays = here[start]
         for i in range(begin, end, LANES):
             walk_near(i, e, inverse, offsets, flow, left, there, after, out)
@@ -334,19 +338,29 @@ def forward(costs, beta, tails, shape, offsets, iterations, least, out, saved, u
         if iterations == 0:
             out[b] = 1.0
             continue
-        before = history[(sweeps - 1) % len(history)]
+        before = row(history, (sweeps - 1) % len(history))
         bound = (sweeps - 1) * _largest(costs[b])
         way, middle = _way(before, begin + n, beta, bound, tails)
         if way == NEAR:
-            inverse = inverses[sweeps % len(history)]
+            inverse = row(inverses, sweeps % len(history))
             _exponentials(before, begin, begin + n, stride, middle, beta, cells)
             steps = _walk_near(
-                cells[9], inverse, offsets, first, last, begin, n, iterations, position, rest, flows
+                row(cells, 9),
+                inverse,
+                offsets,
+                first,
+                last,
+                begin,
+                n,
+                iterations,
+                position,
+                rest,
+                flows,
             )
         else:
             _last_weights(
-                way, before, beta, tails, shape, offsets, height, width, cells, ways, pairs[0],
-                pairs[1],
+                way, history[(sweeps - 1) % len(history)], beta, tails, shape, offsets, height,
+                width, cells, ways, pairs[0], pairs[1],
             )  # fmt: skip
             steps = _walk(pairs[1], offsets, first, last, begin, n, iterations, position, rest)
         left = rest[steps % 2]
@@ -390,20 +404,21 @@ def _walk_back_near(
     `given` [N] is the gradient of the path; flows [2, N] and sums [3, N] are scratch.
     """
     end = begin + n
-    after, left, came = sums[0], sums[1], sums[2]
+    after, left, came = row(sums, 0), row(sums, 1), row(sums, 2)
     flows[:] = 0.0
     sums[:] = 0.0
-    after[:] = 1.0
+    sums[0] = 1.0
     at_start = elsewhere = 0.0
     for t in range(steps - 1, -1, -1):
-        here, before, flow, out = position[t], rest[t], flows[t % 2], flows[(t + 1) % 2]
+        here, before = row(position, t), row(rest, t)
+        flow, out = row(flows, t % 2), row(flows, (t + 1) % 2)
         at_start += given[start] * before[start] * after[start]
         elsewhere = came[finish]
         for i in range(begin, end, LANES):
             return_near(i, e, inverse, offsets, flow, here, before, given, after, left, came, out)
         out[start] = at_start * e[start]  # what is at the start stays there
     came[finish] = elsewhere  # nothing came to the first position
-    shares = flows[0]
+    shares = row(flows, 0)
     for i in range(begin, end):
         shares[i] = left[i] * inverse[i]
     for i in range(begin, end, LANES):
@@ -446,12 +461,12 @@ def _pull_split(begin, n, offsets, beta, cells, g, following):
 def _pull_near(before, after, inverse, middle, begin, n, stride, offsets, beta, cells, g, summed,
                following):  # fmt: skip
     """As `_pull_last` for the other sweeps, which need no weights; adds g to summed."""
-    cost, shares, pulls, end = cells[6], cells[7], cells[8], begin + n
+    cost, shares, pulls, end = row(cells, 6), row(cells, 7), row(cells, 8), begin + n
     for i in range(begin, end, LANES):
         share(i, g, inverse, middle, beta, cost, after, summed, shares, pulls)
     # The row after them may hold those of a sweep that reached it.
-    shares[end : end + stride + 1] = 0.0
-    pulls[end : end + stride + 1] = 0.0
+    for i in range(end, end + stride + 1):
+        shares[i] = pulls[i] = 0.0
     for i in range(begin, end, LANES):
         spread_near(i, before, middle, beta, offsets, shares, pulls, following)
 
@@ -490,9 +505,9 @@ def backward(
     last = 1 + height * stride + width
     cells, ways, pairs = _arrays(size, count)
     w, into, gw = pairs[0], pairs[1], np.empty((count, size))
-    nodal = np.zeros((9, size))
-    given, g, following, summed = nodal[0], nodal[1], nodal[2], nodal[3]
-    flows, sums = nodal[4:6], nodal[6:9]
+    # The gradients of the distances after a sweep stand in row `sweep % 2`.
+    slopes, flows, sums = np.zeros((2, size)), np.zeros((2, size)), np.zeros((3, size))
+    given, summed = np.zeros(size), np.zeros(size)
     more = (
         np.empty((count, size)), np.empty((count, size)), np.empty(size), np.empty(size),
         np.empty(size), np.empty(size),
@@ -516,55 +531,58 @@ def backward(
             )
         _padded(grad[b], 0.0, given)
         summed[:] = 0.0
-        g[:] = 0.0
+        slopes[:] = 0.0
         for sweep in range(sweeps, 0, -1):
             n = _cells_of(sweep, height, stride)[1]
-            before, is_last = history[sweep - 1], sweep == sweeps
+            before, is_last = row(history, sweep - 1), sweep == sweeps
             way, middle = _way(before, begin + n, beta, (sweep - 1) * largest, tails)
+            g, following = row(slopes, sweep % 2), row(slopes, (sweep + 1) % 2)
             g[first] = 0.0
-            if is_last and way == NEAR:
-                inverse = inverses[sweep]
+            if way == NEAR and is_last:
+                e, inverse = row(cells, 9), row(inverses, sweep)
                 _exponentials(before, begin, begin + n, stride, middle, beta, cells)
                 steps = _walk_near(
-                    cells[9], inverse, offsets, first, last, begin, all_cells, iterations, position,
-                    rest, flows,
+                    e, inverse, offsets, first, last, begin, all_cells, iterations, position, rest,
+                    flows,
                 )  # fmt: skip
                 _walk_back_near(
-                    cells[9], inverse, beta, offsets, first, last, begin, all_cells, steps,
-                    position, rest, given, flows, sums, following,
+                    e, inverse, beta, offsets, first, last, begin, all_cells, steps, position, rest,
+                    row(given, 0), flows, sums, following,
                 )  # fmt: skip
-            elif way == NEAR:
+                continue
+            if way == NEAR:
                 _pull_near(
-                    before, history[sweep], inverses[sweep], middle, begin, n, stride, offsets,
-                    beta, cells, g, summed, following,
+                    before, row(history, sweep), row(inverses, sweep), middle, begin, n, stride,
+                    offsets, beta, cells, g, row(summed, 0), following,
+                )  # fmt: skip
+                continue
+            for i in range(begin, begin + n):
+                summed[i] += g[i]
+            distance, pulled, pulls = (
+                history[sweep - 1], slopes[sweep % 2], slopes[(sweep + 1) % 2]
+            )  # fmt: skip
+            if is_last:
+                _last_weights(
+                    way, distance, beta, tails, shape, offsets, height, width, cells, ways, w, into
+                )
+                steps = _walk(
+                    into, offsets, first, last, begin, all_cells, iterations, position, rest
+                )
+                _walk_back(
+                    w, offsets, first, begin, all_cells, steps, position, rest, given, gw,
+                    sums[0], sums[1], sums[2],
                 )  # fmt: skip
             else:
-                for i in range(begin, begin + n):
-                    summed[i] += g[i]
-                if is_last:
-                    _last_weights(
-                        way, before, beta, tails, shape, offsets, height, width, cells, ways, w,
-                        into,
-                    )  # fmt: skip
-                    steps = _walk(
-                        into, offsets, first, last, begin, all_cells, iterations, position, rest
-                    )
-                    _walk_back(
-                        w, offsets, first, begin, all_cells, steps, position, rest, given, gw,
-                        sums[0], sums[1], sums[2],
-                    )  # fmt: skip
-                else:
-                    _expected(way, before, begin, n, beta, tails, shape, offsets, cells, ways)
-                if way == BY_LAW:
-                    _pull_by_law(
-                        before, begin, n, offsets, beta, density, shape, ways, g, gw, is_last, more,
-                        following,
-                    )  # fmt: skip
-                elif is_last:
-                    _pull_last(before, begin, n, offsets, beta, w, cells[3], g, gw, following)
-                else:
-                    _pull_split(begin, n, offsets, beta, cells, g, following)
-            g, following = following, g
+                _expected(way, distance, begin, n, beta, tails, shape, offsets, cells, ways)
+            if way == BY_LAW:
+                _pull_by_law(
+                    distance, begin, n, offsets, beta, density, shape, ways, pulled, gw, is_last,
+                    more, pulls,
+                )  # fmt: skip
+            elif is_last:
+                _pull_last(distance, begin, n, offsets, beta, w, cells[3], pulled, gw, pulls)
+            else:
+                _pull_split(begin, n, offsets, beta, cells, pulled, pulls)
         _unpadded(summed, by_costs[b])
         # The path does not change when costs grow and beta shrinks by the same factor (Euler).
         for i in range(height):
