@@ -18,8 +18,10 @@ from gendr._runtime.threads import run
 from gendr.relaxed.backends.laws import Law
 
 # Estimated nanoseconds of one thread for one candidate of one relaxed minimum, forward and
-# backward. Work below `_SHARED` is not shared among threads, since waking one takes about 0.1 ms.
+# backward; in grids a softmax needs far less. Work below `_SHARED` is not shared among threads,
+# since waking one takes about 0.1 ms.
 _FORWARD, _BACKWARD = 2.0, 4.0
+_NEAR = 0.25  # of that for a softmax of neighbours in a grid
 _SHARED = 300_000
 _ROOM = 64 << 20  # bytes that a forward pass may keep, where its backward pass could compute again
 
@@ -63,8 +65,8 @@ class _ShortestPath:
         used = torch.empty(batch, dtype=torch.int64)
         path = torch.empty_like(costs)
         _launch(
-            kernels.forward, batch, _FORWARD * self._candidates(costs, settings), costs.numpy(),
-            law.steepness, _tails(law), law.shape, self._offsets(settings, width),
+            kernels.forward, batch, _FORWARD * self._candidates(costs, law, settings),
+            costs.numpy(), law.steepness, _tails(law), law.shape, self._offsets(settings, width),
             settings.iterations, settings.least, path.numpy(), saved.numpy(), used.numpy(),
         )  # fmt: skip
         return (path,), (saved, used)
@@ -82,7 +84,7 @@ class _ShortestPath:
         (costs,), (history, used), (grad,) = tensors, saved, grads
         by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
         _launch(
-            kernels.backward, len(costs), _BACKWARD * self._candidates(costs, settings),
+            kernels.backward, len(costs), _BACKWARD * self._candidates(costs, law, settings),
             costs.numpy(), law.steepness, _tails(law), _density(law), law.shape,
             self._offsets(settings, costs.shape[2]), settings.iterations,
             settings.least, history.numpy(), used.numpy(), grad.numpy(), by_costs.numpy(),
@@ -91,9 +93,10 @@ class _ShortestPath:
         return by_beta, (by_costs,)
 
     @staticmethod
-    def _candidates(costs: Tensor, settings: Any) -> int:
+    def _candidates(costs: Tensor, law: Law, settings: Any) -> float:
         sweeps = min(settings.iterations, 2 * sum(costs.shape[1:]))
-        return costs.numel() * sweeps * len(settings.steps)
+        found = costs.numel() * sweeps * len(settings.steps)
+        return _NEAR * found if law.is_softmax else found
 
     @staticmethod
     def _offsets(settings: Any, width: int) -> tuple[int, ...]:
@@ -220,7 +223,7 @@ class _BubbleSort:
         saved: tuple[Tensor, ...],
         grads: tuple[Tensor, ...],
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        from gendr.distributions.numba import density_address, tails_address
+        from gendr.distributions.numba import tails_address
         from gendr.relaxed.backends.cpu import bubble_kernels as kernels
 
         (x,) = tensors
@@ -228,7 +231,7 @@ class _BubbleSort:
         by_x, by_beta = torch.empty_like(x), x.new_empty(groups)
         _launch(
             kernels.backward, groups, _BACKWARD * x.numel() * x.shape[1], x.numpy(),
-            law.steepness, tails_address(law.name), density_address(law.name), law.shape,
+            law.steepness, tails_address(law.name), _density(law), law.shape,
             *(g.numpy() for g in grads), by_x.numpy(), by_beta.numpy(),
         )  # fmt: skip
         return by_beta, (by_x,)
