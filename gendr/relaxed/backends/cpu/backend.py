@@ -59,9 +59,9 @@ class _ShortestPath:
         batch, height, width = costs.shape
         size = kernels.padded_size(height, width)
         rows = settings.iterations + 1
-        if not save or 16 * batch * rows * size > _ROOM:
+        if not save or law.is_softmax or 8 * batch * rows * size > _ROOM:
             rows = 0
-        saved = torch.empty(batch, 2, rows, size, dtype=torch.float64)
+        saved = torch.empty(batch, rows, size, dtype=torch.float64)
         used = torch.empty(batch, dtype=torch.int64)
         path = torch.empty_like(costs)
         _launch(

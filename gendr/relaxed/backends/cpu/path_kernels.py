@@ -14,8 +14,9 @@ of the weights. Other laws, and distances farther still, take the way of `minimu
 the law for every neighbour.
 
 A unit of work is a map, so that any number of threads gives the same bits. The backward pass needs
-the distances of all sweeps: they are kept by the forward pass if there is room, else computed
-again; the weights are always computed again.
+the distances of all sweeps. For a softmax it computes them again, which takes less time than to
+fetch them from memory; for other laws the forward pass keeps them if there is room. The weights are
+always computed again.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -129,9 +130,8 @@ def _way(distance, end, beta, bound, tails):
 
 
 @njit(**OPTIONS)
-def _exponentials(distance, begin, end, stride, middle, beta, cells):
+def _exponentials(distance, begin, end, stride, middle, beta, e, moment):
     """Fill in exp(-beta d) and d exp(-beta d) of the cells from `begin`, and of those around."""
-    e, moment = row(cells, 9), row(cells, 10)
     # Vectors at the end look a row and LANES cells farther, where nothing is reached.
     for i in range(begin, end + stride + 1 + LANES, LANES):
         exponentials(i, distance, middle, beta, e, moment)
@@ -141,7 +141,7 @@ def _exponentials(distance, begin, end, stride, middle, beta, cells):
 def _expected(way, before, begin, n, beta, tails, shape, offsets, cells, ways):
     """Find the expected distances of the neighbours of n cells, unless they are near.
 
-    cells [11, N] gets near, r, p, the expected distances (0 where nothing is reached), and top and
+    cells [10, N] gets near, r, p, the expected distances (0 where nothing is reached), and top and
     total, see `path_vectors.expected`; by law, total is only > 0 or not, and the rest is in `ways`.
     """
     x, w, work, lanes = ways
@@ -165,16 +165,18 @@ def _expected(way, before, begin, n, beta, tails, shape, offsets, cells, ways):
 
 
 @njit(**OPTIONS)
-def _sweeps(costs, beta, tails, shape, offsets, iterations, least, history, inverses, cells, ways):
+def _sweeps(
+    costs, beta, tails, shape, offsets, iterations, least, history, powers, inverses, cells, ways
+):
     """Run the sweeps over the map `costs` and return how many; history[t] is d after sweep t.
 
-    inverses[t] gets the inverse totals of sweep t where it is near. Histories of two rows keep the
-    last two. The distances before the last sweep are then in row (count - 1) % len(history).
+    Where sweep t + 1 is near, powers[t] gets exp(-beta d) of history[t], and inverses[t] the
+    inverse totals of the sweep. Histories of two rows keep the last two: what is before the last
+    sweep is in row (count - 1) % len(history).
     """
     height, width = costs.shape
     stride, start = width + 2, _first(width)
-    e, moment = row(cells, 9), row(cells, 10)
-    value, total, cost = row(cells, 3), row(cells, 5), row(cells, 6)
+    value, total, cost, moment = row(cells, 3), row(cells, 5), row(cells, 6), row(cells, 9)
     _padded(costs, math.inf, cells[6])
     largest = _largest(costs)
     rows = len(history)
@@ -191,8 +193,9 @@ def _sweeps(costs, beta, tails, shape, offsets, iterations, least, history, inve
             for i in range(history.shape[1]):
                 after[i] = math.inf
         if way == NEAR:
-            inverse = row(inverses, sweep % rows)
-            _exponentials(before, begin, end, stride, middle, beta, cells)
+            at = (sweep - 1) % len(powers)
+            e, inverse = row(powers, at), row(inverses, at)
+            _exponentials(before, begin, end, stride, middle, beta, e, moment)
             for i in range(begin, end, LANES):
                 expected_near(i, e, moment, offsets, middle, cost, inverse, after)
             inverse[start] = 0.0
@@ -307,60 +310,50 @@ def _walk_near(e, inverse, offsets, start, finish, begin, n, steps, position, re
 
 @register_jitable
 def _arrays(size, count):
-    """Scratch: cells [11, N], ways of `_expected`, and the weights of the last sweep, twice."""
+    """Scratch: cells [10, N], ways of `_expected`, and the weights of the last sweep, twice."""
     ways = (
         np.empty((count, size)), np.empty((count, size)), np.empty((2, size)), np.empty((4, size))
     )  # fmt: skip
-    return np.zeros((11, size)), ways, np.zeros((2, count, size))
+    return np.zeros((10, size)), ways, np.zeros((2, count, size))
 
 
 @njit(**OPTIONS)
 def forward(costs, beta, tails, shape, offsets, iterations, least, out, saved, used, start, stop):
     """Fill in out [B, H, W] for the maps start .. stop - 1.
 
-    offsets is a tuple of K numbers. saved [B, 2, T + 1, N] gets the distances and inverse totals of
-    all sweeps, unless it is empty; used [B] the number of sweeps.
+    offsets is a tuple of K numbers. saved [B, T + 1, N] gets the distances of all sweeps, unless it
+    is empty; used [B] the number of sweeps.
     """
     height, width = costs.shape[1:]
     stride, size, first = width + 2, padded_size(height, width), _first(width)
     begin, n = _cells_of(height, height, stride)
     last = 1 + height * stride + width
     cells, ways, pairs = _arrays(size, len(offsets))
-    short, position, rest = np.zeros((2, 2, size)), np.zeros((2, size)), np.zeros((2, size))
-    flows = np.empty((2, size))
-    keep = saved.shape[2] > 0
+    short, powers, inverses = np.zeros((2, size)), np.zeros((2, size)), np.zeros((2, size))
+    position, rest, flows = np.zeros((2, size)), np.zeros((2, size)), np.zeros((2, size))
+    keep = saved.shape[1] > 0
     for b in range(start, stop):
-        history, inverses = (saved[b, 0], saved[b, 1]) if keep else (short[0], short[1])
+        history = saved[b] if keep else short
         sweeps = _sweeps(
-            costs[b], beta, tails, shape, offsets, iterations, least, history, inverses, cells, ways
-        )
+            costs[b], beta, tails, shape, offsets, iterations, least, history, powers, inverses,
+            cells, ways,
+        )  # fmt: skip
         used[b] = sweeps
         if iterations == 0:
             out[b] = 1.0
             continue
-        before = row(history, (sweeps - 1) % len(history))
+        at = (sweeps - 1) % len(history)
         bound = (sweeps - 1) * _largest(costs[b])
-        way, middle = _way(before, begin + n, beta, bound, tails)
+        way, _ = _way(row(history, at), begin + n, beta, bound, tails)
         if way == NEAR:
-            inverse = row(inverses, sweeps % len(history))
-            _exponentials(before, begin, begin + n, stride, middle, beta, cells)
             steps = _walk_near(
-                row(cells, 9),
-                inverse,
-                offsets,
-                first,
-                last,
-                begin,
-                n,
-                iterations,
-                position,
-                rest,
-                flows,
-            )
+                row(powers, at), row(inverses, at), offsets, first, last, begin, n, iterations,
+                position, rest, flows,
+            )  # fmt: skip
         else:
             _last_weights(
-                way, history[(sweeps - 1) % len(history)], beta, tails, shape, offsets, height,
-                width, cells, ways, pairs[0], pairs[1],
+                way, history[at], beta, tails, shape, offsets, height, width, cells, ways, pairs[0],
+                pairs[1],
             )  # fmt: skip
             steps = _walk(pairs[1], offsets, first, last, begin, n, iterations, position, rest)
         left = rest[steps % 2]
@@ -458,7 +451,7 @@ def _pull_split(begin, n, offsets, beta, cells, g, following):
 
 
 @njit(**OPTIONS)
-def _pull_near(before, after, inverse, middle, begin, n, stride, offsets, beta, cells, g, summed,
+def _pull_near(before, after, e, inverse, middle, begin, n, stride, offsets, beta, cells, g, summed,
                following):  # fmt: skip
     """As `_pull_last` for the other sweeps, which need no weights; adds g to summed."""
     cost, shares, pulls, end = row(cells, 6), row(cells, 7), row(cells, 8), begin + n
@@ -468,7 +461,7 @@ def _pull_near(before, after, inverse, middle, begin, n, stride, offsets, beta, 
     for i in range(end, end + stride + 1):
         shares[i] = pulls[i] = 0.0
     for i in range(begin, end, LANES):
-        spread_near(i, before, middle, beta, offsets, shares, pulls, following)
+        spread_near(i, before, e, middle, beta, offsets, shares, pulls, following)
 
 
 @njit(**OPTIONS)
@@ -512,8 +505,9 @@ def backward(
         np.empty((count, size)), np.empty((count, size)), np.empty(size), np.empty(size),
         np.empty(size), np.empty(size),
     )  # fmt: skip
-    kept = saved.shape[2] > 0
-    own = np.zeros((2, 0 if kept else used[start:stop].max() + 1, size))
+    kept = saved.shape[1] > 0
+    own = np.zeros((3, 0 if kept else used[start:stop].max() + 1, size))
+    powers, inverses = own[1], own[2]
     walked = np.zeros((2, iterations + 2, size))
     position, rest = walked[0], walked[1]
     for b in range(start, stop):
@@ -521,14 +515,15 @@ def backward(
         by_beta[b] = 0.0
         if iterations == 0:
             continue
-        history, inverses = (saved[b, 0], saved[b, 1]) if kept else (own[0], own[1])
+        history = saved[b] if kept else own[0]
         sweeps, largest = used[b], _largest(costs[b])
         if kept:
             _padded(costs[b], math.inf, cells[6])
         else:
             _sweeps(
-                costs[b], beta, tails, shape, offsets, sweeps, least, history, inverses, cells, ways
-            )
+                costs[b], beta, tails, shape, offsets, sweeps, least, history, powers, inverses,
+                cells, ways,
+            )  # fmt: skip
         _padded(grad[b], 0.0, given)
         summed[:] = 0.0
         slopes[:] = 0.0
@@ -538,9 +533,8 @@ def backward(
             way, middle = _way(before, begin + n, beta, (sweep - 1) * largest, tails)
             g, following = row(slopes, sweep % 2), row(slopes, (sweep + 1) % 2)
             g[first] = 0.0
+            e, inverse = row(powers, sweep - 1), row(inverses, sweep - 1)
             if way == NEAR and is_last:
-                e, inverse = row(cells, 9), row(inverses, sweep)
-                _exponentials(before, begin, begin + n, stride, middle, beta, cells)
                 steps = _walk_near(
                     e, inverse, offsets, first, last, begin, all_cells, iterations, position, rest,
                     flows,
@@ -552,8 +546,8 @@ def backward(
                 continue
             if way == NEAR:
                 _pull_near(
-                    before, row(history, sweep), row(inverses, sweep), middle, begin, n, stride,
-                    offsets, beta, cells, g, row(summed, 0), following,
+                    before, row(history, sweep), e, inverse, middle, begin, n, stride, offsets,
+                    beta, cells, g, row(summed, 0), following,
                 )  # fmt: skip
                 continue
             for i in range(begin, begin + n):

@@ -35,12 +35,10 @@ def _sum_around(v: Lanes, i: Any, offsets: Sequence[Any], values: Any) -> Any:
 # ---------------------------------------------------------------------------------------------
 
 
-def _exponential(v: Lanes, i: Any, distance: Any, middle: Any, beta: Any) -> tuple[Any, Any]:
-    """d, from `middle` on, and exp(-beta d); 0 and 0 where nothing is reached."""
+def _counted(v: Lanes, i: Any, distance: Any, middle: Any) -> Any:
+    """The distances, counted from `middle`; 0 where nothing is reached."""
     found = v.load(distance, i)
-    d = v.where((found, math.inf), v.sub(found, v.splat(middle)), 0.0)
-    e = v.near_exp(v.mul(d, v.splat(v.builder.fneg(beta))))
-    return d, v.where((found, math.inf), e, 0.0)
+    return v.where((found, math.inf), v.sub(found, v.splat(middle)), 0.0)
 
 
 @intrinsic
@@ -48,7 +46,9 @@ def exponentials(typingctx, i, distance, middle, beta, e, moment):
     """Set e to exp(-beta d) and moment to d e, with d counted from `middle`; 0 for d = inf."""
 
     def generate(v, i, distance, middle, beta, e, moment):
-        d, value = _exponential(v, i, distance, middle, beta)
+        d = _counted(v, i, distance, middle)
+        value = v.near_exp(v.mul(d, v.splat(v.builder.fneg(beta))))
+        value = v.where((v.load(distance, i), math.inf), value, 0.0)
         v.store(value, e, i)
         v.store(v.mul(d, value), moment, i)
 
@@ -93,16 +93,16 @@ def share(typingctx, i, g, inverse, middle, beta, cost, after, summed, shares, p
 
 
 @intrinsic
-def spread_near(typingctx, i, distance, middle, beta, offsets, shares, pulls, out):
+def spread_near(typingctx, i, distance, e, middle, beta, offsets, shares, pulls, out):
     """Set out to the gradient of a distance, from the shares and pulls of its neighbours."""
 
-    def generate(v, i, distance, middle, beta, offsets, shares, pulls, out):
-        d, e = _exponential(v, i, distance, middle, beta)
-        moved = v.mul(d, v.splat(beta))
+    def generate(v, i, distance, e, middle, beta, offsets, shares, pulls, out):
+        moved = v.mul(_counted(v, i, distance, middle), v.splat(beta))
         around = v.mul(moved, _sum_around(v, i, offsets, shares))
-        v.store(v.mul(e, v.sub(_sum_around(v, i, offsets, pulls), around)), out, i)
+        slope = v.sub(_sum_around(v, i, offsets, pulls), around)
+        v.store(v.mul(v.load(e, i), slope), out, i)
 
-    return operation(generate, i, distance, middle, beta, offsets, shares, pulls, out)
+    return operation(generate, i, distance, e, middle, beta, offsets, shares, pulls, out)
 
 
 @intrinsic
