@@ -82,3 +82,13 @@ def row(typingctx, array, index):
         return builder.gep(found.data, [place])
 
     return types.CPointer(array.dtype)(array, types.int64), codegen
+
+
+@intrinsic
+def shifted(typingctx, address, places):
+    """The address so many elements farther."""
+
+    def codegen(context, builder, signature, args):
+        return builder.gep(args[0], [args[1]])
+
+    return address(address, types.int64), codegen

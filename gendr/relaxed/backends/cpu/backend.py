@@ -167,14 +167,14 @@ class _Alignment:
         matrix, skips = tensors
         batch, n, m = matrix.shape
         kept = n * m + kernels.LANES if save else 0
-        saved, out = matrix.new_empty(max(1, batch), 4, kept), matrix.new_empty(batch)
+        saved, out = matrix.new_empty(max(1, batch), 2, kept), matrix.new_empty(batch)
         _launch(
             kernels.forward, batch, 3 * _FORWARD * matrix.numel(), matrix.numpy(), skips.numpy(),
             settings.lengths.contiguous().numpy(), law.steepness, _tails(law), _density(law),
             law.shape, settings.warping, settings.minimum == "log_sum_exp", out.numpy(),
             saved.numpy(),
         )  # fmt: skip
-        return (out,), (saved,)
+        return (out,), (saved, out)
 
     def backward(
         self,
@@ -186,13 +186,14 @@ class _Alignment:
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         from gendr.relaxed.backends.cpu import alignment_kernels as kernels
 
-        matrix = tensors[0]
+        matrix, skips = tensors
         by_matrix = torch.empty_like(matrix)
         by_skips, by_beta = matrix.new_empty(len(matrix), 2), matrix.new_empty(len(matrix))
         _launch(
-            kernels.backward, len(matrix), _FORWARD * matrix.numel(), matrix.numpy(),
-            settings.lengths.contiguous().numpy(), settings.warping, saved[0].numpy(),
-            grads[0].numpy(), by_matrix.numpy(), by_skips.numpy(), by_beta.numpy(),
+            kernels.backward, len(matrix), _FORWARD * matrix.numel(), matrix.numpy(), skips.numpy(),
+            settings.lengths.contiguous().numpy(), law.steepness, settings.warping,
+            saved[1].numpy(), saved[0].numpy(), grads[0].numpy(), by_matrix.numpy(),
+            by_skips.numpy(), by_beta.numpy(),
         )  # fmt: skip
         return by_beta, (by_matrix, by_skips.sum(0))
 

@@ -184,12 +184,8 @@ def _aligned(
     if slopes is None:
         return
     changes = [v.mul(w, v.sub(b, mean)) for w, b in zip(weights, beyond, strict=True)]
-    for k, (w, change) in enumerate(zip(weights, changes, strict=True)):
-        place = v.row(i, stride, k)
-        v.store(v.sub(w, v.mul(change, steep)), slopes, place)
-    by_beta = v.total([v.mul(c, b) for c, b in zip(changes, beyond, strict=True)])
-    place = v.row(i, stride, 3)
-    v.store(v.sub(0.0, by_beta), slopes, place)
+    for k, (w, change) in enumerate(zip(weights[:2], changes[:2], strict=True)):
+        v.store(v.sub(w, v.mul(change, steep)), slopes, v.row(i, stride, k))
 
 
 @intrinsic
@@ -205,7 +201,7 @@ def align_and_keep(
     typingctx, i, above, left, corner, local, row, column, on_corner, after, beta, out, slopes,
     stride,
 ):  # fmt: skip
-    """As `align`; rows of `slopes`, `stride` apart, get its derivatives by the ways and by beta."""
+    """As `align`; rows of `slopes`, `stride` apart, get its derivatives by the first two ways."""
     return operation(
         _aligned, i, above, left, corner, local, row, column, on_corner, after, beta, out, slopes,
         stride,
