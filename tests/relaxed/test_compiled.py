@@ -1,7 +1,5 @@
 """Programs compiled by `torch.compile`: the values and gradients of the program as it is."""
 
-import shutil
-
 import pytest
 import torch
 from torch.utils._pytree import tree_leaves
@@ -85,11 +83,3 @@ def test_what_cannot_be_compiled():
         compiled(inputs_of("decision_tree")[0], {1, 2})
     with pytest.raises(ValueError, match="finite"):
         compiled(torch.full((2, 4), torch.nan), TREE)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
-def test_by_inductor():
-    flowers, thresholds = inputs_of("decision_tree")
-    program = programs.decision_tree
-    same(program.compiled(), program, [flowers, thresholds], scale=0.1)
