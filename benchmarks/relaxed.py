@@ -13,27 +13,20 @@ machine does meets both. The target of a case is that of the project, on 2 cores
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import re
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import sorting
+import comparison
 import speed
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
-from gendr._runtime.command_line import Parser
 from gendr.relaxed import bubble_sort, dynamic_time_warping, levenshtein, shortest_path
 from gendr.testing import relative_l2
-from gendr.testing.pages import fill, table
+from gendr.testing.pages import table
 
 AGREEMENT = 1e-3  # relative, of results and gradients in float32
 MARKS = {"cpu": "relaxed-speed", "cuda": "relaxed-speed-cuda"}  # in docs/relaxed.md
@@ -135,7 +128,7 @@ def measure(case: Case, device: str, repeat: int) -> list[dict[str, Any]]:
     apart = max(relative_l2(a, b) for a, b in zip(ours, truth, strict=True))
     if not apart <= AGREEMENT:
         raise SystemExit(f"{case.name}: the kernel is {apart:.1e} off the reference")
-    times = sorting.take_turns({**runs}, repeat, device)
+    times = comparison.take_turns({**runs}, repeat, device)
     return [
         {
             "name": case.name,
@@ -186,58 +179,18 @@ def markdown(report: dict[str, Any]) -> list[str]:
     ]
 
 
-def arguments() -> Parser:
-    """All options."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one")
-    parser.add_argument("--quick", action="store_true", help="tiny cases only")
-    parser.add_argument("--repeat", type=int, default=30, metavar="N", help="rounds; %(default)s")
-    parser.add_argument("--cases", default="", metavar="PATTERN", help="what to measure, a regex")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for relaxed-DEVICE.json")
-    parser.add_argument("--docs", action="store_true", help="write into docs/relaxed.md")
-    return parser
-
-
-def chosen(args: argparse.Namespace, parser: Parser) -> list[Case]:
-    """The cases that --quick and --cases leave; ends with a line if there are none."""
-    try:
-        pattern = re.compile(args.cases)
-    except re.error as error:
-        parser.error(f"--cases {args.cases!r} is no regular expression: {error}")
-    found = [case for case in cases(args.quick) if pattern.search(case.name)]
-    if not found:
-        names = ", ".join(case.name for case in cases(args.quick))
-        parser.error(f"--cases {args.cases!r} matches none of {names}")
-    return found
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, write."""
-    parser = arguments()
+    parser = comparison.options(__doc__, "relaxed")
     args = parser.parse_args(argv)
-    if args.repeat < 1:
-        parser.error(f"--repeat must be >= 1, got {args.repeat}")
-    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device == "cuda" and not torch.cuda.is_available():
-        parser.error("there is no GPU here; leave out --device cuda")
-    asked = chosen(args, parser)
-    about = speed.about_run(speed.Place(device, speed.KERNELS[device], None))
-    del about["pytorch3d_missing"]
-    report: dict[str, Any] = {"run": {**about, "load": os.getloadavg()[0]}}
-    report["product_s"] = speed.Limits.of(device).product
-    report["rows"] = [
-        row
-        for case in tqdm(asked, unit="case", disable=None)
-        for row in measure(case, device, args.repeat)
-    ]
-    lines = markdown(report)
-    print("\n".join(lines))
-    if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-        (args.out / f"relaxed-{device}.json").write_text(text, encoding="utf-8")
-    if args.docs:
-        fill(speed.ROOT / "docs" / "relaxed.md", MARKS[device], lines)
+    device = comparison.device_of(args, parser)
+    asked = comparison.chosen(args, parser, cases(args.quick))
+
+    def rows(case: Case) -> list[dict[str, Any]]:
+        return measure(case, device, args.repeat)
+
+    report = comparison.measured(comparison.about_run(device), asked, rows, device)
+    comparison.publish(report, markdown(report), args, "relaxed", MARKS[device])
 
 
 if __name__ == "__main__":

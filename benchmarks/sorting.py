@@ -24,7 +24,6 @@ allocator on a GPU.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import math
@@ -40,10 +39,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from unittest import mock
 
+import comparison
 import speed
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from gendr._runtime.command_line import Parser
 from gendr.sorting.base import PermutationSort, Sort
@@ -54,13 +53,10 @@ from gendr.sorting.relaxed import BitonicSort, NetworkSort, OddEvenSort
 from gendr.sorting.sinkhorn import SinkhornSort
 from gendr.sorting.softsort import SoftSort
 from gendr.testing import relative_l2
-from gendr.testing.pages import fill, table
+from gendr.testing.pages import table
 
 Function: TypeAlias = "Callable[[Tensor], Tensor]"
 
-BUDGET = 4.0  # seconds after which an implementation is not run any more, but for
-LEAST = 3  # rounds that there always are
-BURST = 0.02  # seconds of one burst: slower implementations run once in a round
 AGREEMENT = 2e-3  # relative, of results and gradients in float32
 SWEEPS = 300  # unrolled, of the paper's Sinkhorn sort; its marginals are then 1e-5 off at n = 32
 EPSILON = 1e-2  # of the paper's Sinkhorn sort
@@ -277,23 +273,6 @@ def outcome(run: Function, x: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]
     return result, torch.autograd.grad(result, x, gradient)[0]
 
 
-def take_turns(
-    runs: dict[str, Callable[[], object]], repeat: int, device: str
-) -> dict[str, list[float]]:
-    """Seconds of all runs, in rounds of one burst each; see the top of this file."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(repeat):
-        for name, run in runs.items():
-            before = sum(times[name])
-            if before >= BUDGET and turn >= LEAST:
-                continue
-            while True:
-                times[name].append(speed.timed(run, device))
-                if sum(times[name]) - before >= BURST:
-                    break
-    return times
-
-
 def measure(case: Case, device: str, repeat: int) -> list[dict[str, Any]]:
     """One row for every implementation."""
     x, gradient = case.values(device), case.gradient(device)
@@ -305,7 +284,7 @@ def measure(case: Case, device: str, repeat: int) -> list[dict[str, Any]]:
         if not apart[name] <= AGREEMENT:
             raise SystemExit(f"{case.name}: {name} is {apart[name]:.1e} off gendr")
     runs = {name: partial(outcome, run, x, gradient) for name, run in found.items()}
-    times = take_turns(runs, repeat, device)
+    times = comparison.take_turns(runs, repeat, device)
     return [
         {
             "name": case.name,
@@ -392,11 +371,9 @@ def plans() -> list[str]:
 
 
 def about_run(device: str) -> dict[str, Any]:
-    """Date, commit, device, versions, and what else the machine was doing."""
-    about = speed.about_run(speed.Place(device, speed.KERNELS[device], None))
-    del about["pytorch3d_missing"]
+    """As of all comparisons, and which packages are missing."""
     gone = {package: reason for package in PACKAGES if (reason := missing(package))}
-    return {**about, "load": os.getloadavg()[0], "missing": gone}
+    return {**comparison.about_run(device), "missing": gone}
 
 
 def markdown(report: dict[str, Any]) -> list[str]:
@@ -447,31 +424,12 @@ def cells(row: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
 
 def arguments() -> Parser:
     """All options."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one")
-    parser.add_argument("--quick", action="store_true", help="tiny cases only")
-    parser.add_argument("--repeat", type=int, default=30, metavar="N", help="rounds; %(default)s")
-    parser.add_argument("--cases", default="", metavar="PATTERN", help="what to measure, a regex")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for sorting-DEVICE.json")
-    parser.add_argument("--docs", action="store_true", help="write into docs/sorting.md")
+    parser = comparison.options(__doc__, "sorting")
     parser.add_argument("--plans", action="store_true", help="print them, and measure nothing")
     parser.add_argument(
         "--probe", metavar="CASE/IMPLEMENTATION", help="print its peak memory in bytes"
     )
     return parser
-
-
-def chosen(args: argparse.Namespace, parser: Parser) -> list[Case]:
-    """The cases that --quick and --cases leave; ends with a line if there are none."""
-    try:
-        pattern = re.compile(args.cases)
-    except re.error as error:
-        parser.error(f"--cases {args.cases!r} is no regular expression: {error}")
-    found = [case for case in cases(args.quick) if pattern.search(case.name)]
-    if not found:
-        names = ", ".join(case.name for case in cases(args.quick))
-        parser.error(f"--cases {args.cases!r} matches none of {names}")
-    return found
 
 
 def probed(name: str, device: str, parser: Parser) -> tuple[Case, str]:
@@ -490,33 +448,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, write."""
     parser = arguments()
     args = parser.parse_args(argv)
-    if args.repeat < 1:
-        parser.error(f"--repeat must be >= 1, got {args.repeat}")
-    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device == "cuda" and not torch.cuda.is_available():
-        parser.error("there is no GPU here; leave out --device cuda")
+    device = comparison.device_of(args, parser)
     if args.plans:
         print("\n".join(plans()))
         return
     if args.probe:
         print(json.dumps(probe(*probed(args.probe, device, parser), device)))
         return
-    asked = chosen(args, parser)
-    report: dict[str, Any] = {"run": about_run(device)}
-    report["product_s"] = speed.Limits.of(device).product
-    report["rows"] = [
-        row
-        for case in tqdm(asked, unit="case", disable=None)
-        for row in measure(case, device, args.repeat)
-    ]
-    lines = markdown(report)
-    print("\n".join(lines))
-    if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-        (args.out / f"sorting-{device}.json").write_text(text, encoding="utf-8")
-    if args.docs:
-        fill(speed.ROOT / "docs" / "sorting.md", MARKS[device], lines)
+    asked = comparison.chosen(args, parser, cases(args.quick))
+
+    def rows(case: Case) -> list[dict[str, Any]]:
+        return measure(case, device, args.repeat)
+
+    report = comparison.measured(about_run(device), asked, rows, device)
+    comparison.publish(report, markdown(report), args, "sorting", MARKS[device])
 
 
 if __name__ == "__main__":

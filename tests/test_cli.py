@@ -123,6 +123,18 @@ def test_fit_replaces_its_own_files_only(box, tmp_path):
     assert json.loads((out / "metrics.json").read_text())["seed"] == 1
 
 
+@pytest.mark.parametrize(("views", "start"), [(4, "hull"), (3, "icosphere(3)")])
+def test_start_of_a_fit(box, tmp_path, views, start):
+    out = tmp_path / "out"
+    options = ["--image-size", 16, "--views", views, "--steps", 2, "--quiet"]
+    assert run("fit", box, "-o", out, *options) == 0
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["init"] == start
+    assert metrics["settings"]["lr"] == (0.01 if start == "hull" else 0.1)
+    assert run("fit", box, "-o", out, *options, "--init", "sphere") == 0
+    assert json.loads((out / "metrics.json").read_text())["init"] == "icosphere(3)"
+
+
 def test_fit_from_a_mesh(box, tmp_path):
     start = tmp_path / "start.off"
     cube(2).scaled(20).translated(torch.tensor([50.0, 0, -90.0])).save(start)

@@ -351,3 +351,26 @@ def test_settings_are_documented():
 def test_the_ends_of_a_schedule_come_in_one_unit(scale):
     with pytest.raises(ValueError, match="in one unit"):
         FitSettings(scale=scale).scales((64, 64))
+
+
+def test_fit_from_the_visual_hull():
+    """A ring has its hole from the start, and the step is as short as near the end."""
+    import trimesh
+
+    ring = Mesh.from_trimesh(trimesh.creation.torus(0.7, 0.25, 32, 16))
+    camera = look_at(
+        4.0,
+        torch.tensor([80.0, 10.0, -10.0, -80.0, 40.0, -40.0] * 4),
+        torch.arange(24) * 15.0,
+        fov=40.0,
+    )
+    masks = torch.cat([Renderer(48, "heaviside", "max")(ring, camera[i]).alpha for i in range(24)])
+    result = fit(masks, camera, init="hull", steps=6)
+    assert result.mesh.to_trimesh().is_watertight
+    assert result.mesh.to_trimesh().euler_number == 0
+    assert result.iou > 0.96
+    assert result.settings.lr == 0.01
+    again = fit(masks, camera, init="hull", steps=6, resume=result.state)
+    assert torch.equal(again.mesh.vertices, result.mesh.vertices)
+    with pytest.raises(ValueError, match="unknown init 'hulk'"):
+        fit(masks, camera, init="hulk")

@@ -116,7 +116,7 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
     if torch.compiler.is_compiling():
         return tensor
     # If the sum is finite, all values are. If it is not, it may also have overflowed: look again.
-    if bool(torch.isfinite(tensor.detach().sum())):
+    if math.isfinite(float(tensor.detach().sum())):
         return tensor
     good = torch.isfinite(tensor.detach())
     if not bool(good.all()):

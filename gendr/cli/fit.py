@@ -40,6 +40,8 @@ FAST_CUTOFF, HINT_AFTER, HINT_SECONDS, HINT_REACH = 0.02, 5.0, 60.0, 0.5
 MESH_SIZE, IMAGE_SIZE = 64, 128
 # Default number of views of a mesh, and their elevation in degrees.
 VIEWS, ELEVATION = 24, 30.0
+# What a fit may start from beside a mesh, and the number of views from which a hull is the default.
+STARTS, HULL_VIEWS = ("hull", "sphere"), 4
 # Views side by side and the side of each in pixels, in the animation and on the sheet.
 COLUMNS, TILE = 4, 168
 SHEET_COLUMNS, SHEET_TILE = 6, 144
@@ -85,21 +87,23 @@ def run(args: Namespace) -> int:
         lr=args.lr,
         flatness=args.flatness,
         smoothness=args.smoothness,
-        subdivisions=args.subdivisions,
+        subdivisions=3 if args.subdivisions is None else args.subdivisions,
         views_per_step=args.views_per_step,
         backend=args.backend,
         seed=args.seed,
     )
     out = Path(args.output)
     target = _load(args, device)
-    init = None
-    if args.init is not None:
-        init = _load_mesh(args, args.init, device).relative_to(target.origin)
+    kind = args.init or _start(len(target.masks), args.subdivisions)
+    settings = settings.resolved(kind == "hull")
+    init: Any = kind
+    if kind not in STARTS:
+        init = _load_mesh(args, kind, device).relative_to(target.origin)
     if args.resume and not (out / CHECKPOINT).is_file():
         raise ValueError(f"--resume: no {CHECKPOINT} in {out}; leave --resume out to start anew")
     with locked(check_writable(out)), _signals():
         resume = _checkpoint(out, settings, device) if args.resume else None
-        report = _Report(args, settings, target, out, clock)
+        report = _Report(args, settings, target, out, clock, kind)
         clock.lap("load")
         try:
             result = fit(
@@ -137,6 +141,11 @@ def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitSt
             "larger number to go on"
         )
     return state
+
+
+def _start(views: int, subdivisions: int | None) -> str:
+    """What a fit starts from if nobody says it: fewer than four views have a hull without ends."""
+    return "sphere" if views < HULL_VIEWS or subdivisions is not None else "hull"
 
 
 def _check_backend(name: str, device: torch.device) -> None:
@@ -213,11 +222,18 @@ class _Report:
     """The output of a fit: a progress bar, checkpoints, results."""
 
     def __init__(
-        self, args: Namespace, settings: FitSettings, target: _Target, out: Path, clock: _Clock
+        self,
+        args: Namespace,
+        settings: FitSettings,
+        target: _Target,
+        out: Path,
+        clock: _Clock,
+        start: str,
     ) -> None:
         self.settings, self.target, self.out, self.clock = settings, target, out, clock
         self.quiet = args.quiet
-        self.source, self.init = str(args.target), args.init
+        sphere = f"icosphere({settings.subdivisions})"
+        self.source, self.init = str(args.target), sphere if start == "sphere" else start
         self.state: FitState | None = None
         self.saved = float("-inf")
         self.first: tuple[int, float] | None = None
@@ -298,7 +314,7 @@ class _Report:
             "kind": "mesh" if target.mesh is not None else "images",
             "views": len(target.masks),
             "image_size": list(size),
-            "init": self.init or f"icosphere({settings.subdivisions})",
+            "init": self.init,
             "instance": f"{settings.law}/{settings.conorm}",
             "scale": {"start": first, "end": last, "unit": settings.unit},
             "seed": settings.seed,

@@ -253,9 +253,8 @@ def _add_fit(commands: Any) -> None:
     group.add_argument(
         "--lr",
         type=_number(0, closed=False),
-        default=0.1,
         metavar="X",
-        help="step length, in the object's size",
+        help="step length, in the object's size; 0.1, or 0.01 from a hull",
     )
     group.add_argument(
         "--flatness", type=_number(0), default=0.05, metavar="X", help="how much creases cost"
@@ -266,11 +265,15 @@ def _add_fit(commands: Any) -> None:
     group.add_argument(
         "--subdivisions",
         type=count(0),
-        default=3,
         metavar="N",
-        help="of the sphere to start from: 2 gives 162 vertices, 3 642, 4 2562",
+        help="of the sphere to start from: 2 gives 162 vertices, 3 642 (as by default), 4 2562",
     )
-    group.add_argument("--init", metavar="MESH", help="a mesh to start from, instead of a sphere")
+    group.add_argument(
+        "--init",
+        metavar="hull|sphere|MESH",
+        help="what to start from: the visual hull of the masks (as by default from four views on), "
+        "a sphere (else, or with --subdivisions), or a mesh",
+    )
     group.add_argument(
         "--seed",
         type=count(0),

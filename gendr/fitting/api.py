@@ -5,16 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_finite, check_float, check_like, check_shape
+from gendr._runtime.checks import check_choice, check_finite, check_float, check_like, check_shape
 from gendr.fitting.job import Job
 from gendr.fitting.settings import FitSettings
 from gendr.fitting.state import FitResult, FitState
 from gendr.mesh import Camera, Mesh
+from gendr.mesh.hull import visual_hull
 
 __all__ = ["fit"]
 
@@ -24,7 +25,7 @@ def fit(
     camera: Camera,
     settings: FitSettings | None = None,
     *,
-    init: Mesh | None = None,
+    init: Mesh | Literal["sphere", "hull"] = "sphere",
     callback: Callable[[FitState], None] | None = None,
     resume: FitState | str | Path | None = None,
     **changes: Any,
@@ -36,9 +37,10 @@ def fit(
             0.5 for the IoU.
         camera: B cameras.
         settings: By default `FitSettings()`.
-        init: One mesh to start from, in the coordinates of the cameras (its `origin` is kept, not
-            added); by default a sphere placed and sized from what all cameras see. Its topology is
-            kept.
+        init: What to start from, whose topology is kept: a "sphere", placed and sized from what all
+            cameras see; the visual "hull" of the masks, which has parts, holes and details already
+            and is the better start from four views on; or one mesh, in the coordinates of the
+            cameras (its `origin` is kept, not added).
         callback: Called with the state after every step, for progress and checkpoints
             (`state.save`). The state is a snapshot: an exception that the callback raises,
             KeyboardInterrupt included, ends the fit and leaves the state complete.
@@ -51,7 +53,8 @@ def fit(
     Raises:
         TypeError: If an argument has the wrong type or dtype.
         ValueError: If shapes, values or settings are wrong, all masks are empty, all masks fill
-            their image, a camera is inside the starting sphere, or `resume` belongs to another fit.
+            their image, masks contradict each other, so that their hull is empty, a camera is
+            inside the starting sphere, or `resume` belongs to another fit.
 
     Warns:
         UserWarning: If some masks fill their image, as if the camera were inside the object.
@@ -65,8 +68,13 @@ def fit(
         raise ValueError(f"{sizes['B']} masks need as many cameras, got {len(camera)}")
     check_like("the camera", camera.rotation, "target_masks", target_masks)
     _check_outlines(target_masks)
+    if isinstance(init, str):
+        check_choice("init", init, ("sphere", "hull"))
     with torch.no_grad():
-        job = Job(target_masks.detach(), camera.detach(), settings, init)
+        masks, camera = target_masks.detach(), camera.detach()
+        start = visual_hull(camera, masks) if init == "hull" else init
+        settings = settings.resolved(init == "hull")
+        job = Job(masks, camera, settings, start if isinstance(start, Mesh) else None)
     return job.run(callback, resume)
 
 

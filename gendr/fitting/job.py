@@ -37,6 +37,8 @@ class Job:
         self, masks: Tensor, camera: Camera, settings: FitSettings, init: Mesh | None
     ) -> None:
         self.settings, self.masks = settings, masks
+        assert settings.lr is not None  # `resolved`
+        self.lr = settings.lr
         size = (masks.shape[1], masks.shape[2])
         self.frame = Frame.of_masks(masks, camera)
         self.camera = self.frame.camera(camera)
@@ -139,7 +141,7 @@ class Job:
             loss = loss + self.settings.flatness * bends.mean()
         (grad,) = torch.autograd.grad(loss, u)
         moved = uniform_adam_step(
-            state.u, grad, state.first, state.second, step=i + 1, lr=self.settings.lr, betas=BETAS
+            state.u, grad, state.first, state.second, step=i + 1, lr=self.lr, betas=BETAS
         )
         entry = {"step": i + 1, "loss": float(loss.detach()), "scale": scale}
         best = state.best_step, state.best_iou, state.best

@@ -19,6 +19,8 @@ __all__ = ["FitSettings"]
 
 # What `scale="auto"` means for the logistic distribution: the first and last scale in pixels.
 AUTO_PIXELS = (0.3, 0.05)
+# What `lr=None` means: from a sphere or a mesh, and from a visual hull.
+LR, LR_HULL = 0.1, 0.01
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class FitSettings:
             of these for a geometric schedule over the steps. "auto" is 0.3px:0.05px for logistic;
             for other laws it is scaled so that their middle half is as wide as that of logistic.
         lr: Step length of Adam, > 0, in units of the object's size: how far the vertex with the
-            largest gradient moves.
+            largest gradient moves. None is 0.1, and 0.01 from a visual hull, which is near already.
         flatness: >= 0, weight of the crease penalty: the mean over edges of (1 - cos)^2 of the
             angle between the neighbouring faces.
         smoothness: `smoothness` of `SmoothParametrization`, >= 0.
@@ -49,7 +51,7 @@ class FitSettings:
     dist: Any = "logistic"
     tconorm: Any = "probabilistic"
     scale: Any = "auto"
-    lr: float = 0.1
+    lr: float | None = None
     flatness: float = 0.05
     smoothness: float = 2.0
     subdivisions: int = 3
@@ -65,7 +67,8 @@ class FitSettings:
         check_count("subdivisions", self.subdivisions, least=0)
         if self.subdivisions > 7:
             raise ValueError(f"subdivisions must be <= 7, got {self.subdivisions}; each makes 4x")
-        check_number("lr", self.lr, above=0)
+        if self.lr is not None:
+            check_number("lr", self.lr, above=0)
         for name in ("smoothness", "flatness"):
             if check_number(name, getattr(self, name)) < 0:
                 raise ValueError(f"{name} must be >= 0, got {getattr(self, name)!r}")
@@ -123,6 +126,10 @@ class FitSettings:
             )
         numbers = [parse_scale(end, size, law.is_squared) for end in ends]
         return float(numbers[0]), float(numbers[-1])
+
+    def resolved(self, from_hull: bool) -> FitSettings:
+        """The settings with a number for what depends on the start."""
+        return self if self.lr is not None else replace(self, lr=LR_HULL if from_hull else LR)
 
     def changed(self, changes: dict[str, Any]) -> FitSettings:
         """The settings with some of them replaced.

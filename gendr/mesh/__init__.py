@@ -9,6 +9,7 @@ from gendr.mesh.cameras import (
     rotation_angle_between,
 )
 from gendr.mesh.examples import example, example_file, example_names
+from gendr.mesh.hull import visual_hull
 from gendr.mesh.io import load_texture
 from gendr.mesh.lighting import Lighting
 from gendr.mesh.mesh import Mesh
@@ -37,5 +38,6 @@ __all__ = [
     "save_views",
     "view_sizes",
     "view_volume",
+    "visual_hull",
     "visual_sphere",
 ]

@@ -40,6 +40,7 @@ cannot be relaxed is refused when the function is decorated, with its line and t
 | `comparisons`, `choices`, `indexing`, `flow` | the functional form |
 | `syntax`, `rewrite` | what is refused, what is live; the rewriting |
 | `program` | the decorator, arguments and results, calls |
+| `compiled` | a program through `torch.compile` |
 | `programs` | textbook algorithms in this language |
 | `algorithms`, `backends` | the same algorithms as kernels, one or two orders faster |
 

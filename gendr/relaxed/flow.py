@@ -6,9 +6,10 @@ import builtins
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
-from gendr.relaxed.settings import PATIENCE, current
+from gendr.relaxed.settings import PATIENCE, TRACED, current
 from gendr.relaxed.values import Array, Value, as_float, blend, is_relaxed, kind
 
 
@@ -135,6 +136,8 @@ def while_loop(
     bound = settings.max_iterations
     kept = len(state) if keep is None else keep
     before: list[tuple[Tensor, tuple[Value, ...]]] = []
+    traced = torch.compiler.is_compiling()  # then values decide nothing
+    patience = TRACED if traced else PATIENCE
     alive: Tensor | None = None
     count = 0
     while True:
@@ -143,12 +146,20 @@ def while_loop(
             p = _probability(condition)
             here = p.detach()
             alive = here if alive is None else alive * here
-            likely = float(alive.max()) if alive.numel() else 0.0
+            if traced:
+                likely = 1.0
+            else:
+                likely = float(alive.max()) if alive.numel() else 0.0
             if likely <= settings.tolerance:
                 break
-            if count >= (PATIENCE if bound is None else bound):
+            if count >= (patience if bound is None else bound):
                 if bound is not None:
                     break
+                if traced:
+                    raise RuntimeError(
+                        "a compiled loop makes all its iterations, since their number cannot "
+                        "depend on values; bound it by max_iterations"
+                    )
                 raise RuntimeError(
                     f"the loop still goes on with a probability of {likely:.2g} after {count} "
                     "iterations; bound it by max_iterations, or make the scale smaller"

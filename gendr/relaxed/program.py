@@ -52,6 +52,8 @@ class Form:
 
 # What arguments are, for type hints. Without one, it is read off the text: x[i] shows a vector.
 if TYPE_CHECKING:
+    from gendr.relaxed.compiled import Compiled
+
     Scalar: TypeAlias = Any
     Vector: TypeAlias = Any
     Matrix: TypeAlias = Any
@@ -177,9 +179,18 @@ class Program:
         own = {key: kwargs.pop(key) for key in RESERVED if key in kwargs}
         if outer.running:
             return self._inside(outer, own, args, kwargs)
+        return self.run(args, kwargs, outer.changed(**{**self._settings, **own}))
+
+    def settled(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Settings]:
+        """The arguments among those of a call, and the settings of its run."""
+        own = {key: value for key, value in kwargs.items() if key in RESERVED}
+        rest = {key: value for key, value in kwargs.items() if key not in RESERVED}
+        return rest, current().changed(**{**self._settings, **own})
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], settings: Settings) -> Any:
+        """Run the relaxed function with these settings, outside of other programs."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        settings = outer.changed(**{**self._settings, **own})
         arguments, settings = self._entered(bound.arguments, settings)
         bound.arguments.update(arguments)
         with entered(settings):
@@ -253,6 +264,19 @@ class Program:
             used=set(),
             _rules={},
         )
+
+    def compiled(self, **options: Any) -> Compiled:
+        """The program, compiled by `torch.compile`; it is called in the same way.
+
+        It pays where the same shapes come thousands of times: every kind of input is compiled by
+        itself, which takes from seconds to minutes. See `Compiled`.
+
+        Args:
+            options: of `torch.compile`, such as `mode` and `backend`.
+        """
+        from gendr.relaxed.compiled import Compiled
+
+        return Compiled(self, options)
 
     # -- the hard run
 

@@ -36,6 +36,7 @@ DEFAULT = "default"
 STEEPEST = 1e30
 # Where a loop must have ended if nobody said how long it may be.
 PATIENCE = 1000
+TRACED = 100  # as many, of a loop that is compiled
 
 
 @dataclass(frozen=True, eq=False)

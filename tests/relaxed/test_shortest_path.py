@@ -83,6 +83,23 @@ def test_kernel_is_the_reference(dist, neighbours, iterations):
         torch.testing.assert_close(ours, truth, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("neighbours", [4, 8])
+@pytest.mark.parametrize("middle", [1.0, -1.0])
+@pytest.mark.parametrize("steepness", [5.0, 60.0, 400.0, 3000.0])
+def test_distances_of_all_sizes(neighbours, middle, steepness):
+    """Paths that differ by a few scales, of up to 50,000: every way to find weights is taken."""
+    x = (middle + costs(3, 4, 13).detach() * 3 / steepness).requires_grad_()
+    beta = torch.tensor(steepness, dtype=torch.float64, requires_grad=True)
+    g = torch.randn(3, 4, 13, dtype=torch.float64)
+    found = []
+    for backend in ("cpu", "reference"):
+        path = shortest_path(x, "logistic", beta, neighbours, 18, backend=backend)
+        found.append((path.detach(), *torch.autograd.grad(path, (x, beta), g)))
+    assert (found[1][0] - found[1][0].round()).abs().max() > 0.01  # it is not hard
+    for ours, truth, size in zip(*found, (1.0, steepness, 1.0), strict=True):
+        assert (ours - truth).abs().max() <= 1e-10 * size
+
+
 def test_far_distances_are_as_exact():
     # Too far for split exponentials, so that the kernel computes differences.
     x = (1e5 * costs(2, 4, 4).detach()).requires_grad_()

@@ -1,12 +1,14 @@
 """The programs of `gendr.relaxed.programs`: equal to the kernels of the same names, right hard."""
 
 import itertools
+from math import inf
 
 import pytest
 import torch
 
 from gendr import relaxed
 from gendr.relaxed import programs
+from gendr.relaxed.programs.shortest_path import touch
 
 LAWS = ["logistic", "cauchy"]
 CLOSE = {"rtol": 0, "atol": 1e-10}
@@ -61,13 +63,61 @@ def test_dynamic_time_warping(dist):
     assert programs.dynamic_time_warping.hard([1.0, 2.0, 2.0, 4.0], [1.0, 2.0, 5.0])[0] == 1.0
 
 
+PATH_LAWS = [
+    "logistic", "cauchy", "laplace", "uniform", "gaussian", "hyperbolic_secant", "cubic_hermite",
+    "student_t(shape=1.5)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dist", PATH_LAWS)
 @pytest.mark.parametrize("neighbourhood", [4, 8])
-def test_shortest_path(neighbourhood):
+def test_shortest_path(neighbourhood, dist):
     costs = numbers(2, 3, 3)
-    got = programs.shortest_path(costs, neighbourhood, scale=0.2)
-    same([got], [relaxed.shortest_path(costs, "logistic", 5.0, neighbourhood)], costs)
+    got = programs.shortest_path(costs, neighbourhood, scale=0.2, dist=dist)
+    same([got], [relaxed.shortest_path(costs, dist, 5.0, neighbourhood)], costs)
+
+
+@pytest.mark.parametrize("neighbourhood", [4, 8])
+def test_shortest_path_hard(neighbourhood):
+    costs = numbers(2, 3, 3)
     hard = programs.shortest_path.hard(costs, neighbourhood)
     torch.testing.assert_close(hard, relaxed.shortest_path(costs, "heaviside", 1.0, neighbourhood))
+
+
+@relaxed.relax
+def joined_path(costs: relaxed.Matrix):
+    """As the textbook, with the positions of the walk joined by `any`: here the T-norm counts."""
+    cells = [(i, j) for i in range(2) for j in range(3)]
+    nodes = range(6)
+    distance = [0.0 if v == 0 else inf for v in nodes]
+    came_from = [0 for _ in nodes]
+    for _ in range(5):
+        before = distance.copy()
+        for v in range(1, 6):
+            options = [before[u] if touch(cells[u], cells[v], 4) else inf for u in nodes]
+            came_from[v] = relaxed.argmin(options)
+            best = options[came_from[v]]
+            distance[v] = costs[cells[v]] + best if best < inf else inf
+    walk = relaxed.zeros(6, 6)
+    here = 5
+    for t in range(6):
+        walk[t, here] = 1.0
+        here = came_from[here]
+    return relaxed.array([any(walk[:, v]) for v in nodes]).reshape(2, 3)
+
+
+@pytest.mark.parametrize(
+    "tnorm", ["probabilistic", "einstein", "hamacher(p=0.5)", "yager(p=2)", "frank(p=2)", "max"]
+)
+def test_shortest_path_of_t_norms(tnorm):
+    costs = numbers(2, 2, 3)
+    kernel = relaxed.shortest_path(costs, "cauchy", 5.0, 4, 5, tconorm=tnorm)
+    same([joined_path(costs, scale=0.2, dist="cauchy", tnorm=tnorm)], [kernel], costs)
+    # Writing at a soft place blends, whatever the T-norm, so that the program is that of one.
+    plain = relaxed.shortest_path(costs, "cauchy", 5.0, 4, 5)
+    same(
+        [programs.shortest_path(costs, 4, 5, scale=0.2, dist="cauchy", tnorm=tnorm)], [plain], costs
+    )
 
 
 def test_silhouette():

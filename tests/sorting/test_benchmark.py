@@ -96,7 +96,7 @@ def test_implementations_take_turns(bench, monkeypatch):
 
     monkeypatch.setattr(bench.speed, "timed", timed)
     runs = {name: (lambda name=name: name) for name in seconds}
-    times = bench.take_turns(runs, 5, CPU)
+    times = bench.comparison.take_turns(runs, 5, CPU)
     # Bursts of 3 x 8 ms >= 20 ms; the slow one is over its budget at once, but runs 3 times.
     assert order == ["fast", "fast", "fast", "slow"] * 3 + ["fast"] * 6
     assert times == {"fast": [0.008] * 15, "slow": [5.0] * 3}

@@ -9,6 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 
@@ -61,3 +62,33 @@ def pointer(typingctx, array):
         return context.make_array(array_type)(context, builder, args[0]).data
 
     return types.CPointer(array.dtype)(array), codegen
+
+
+@intrinsic
+def row(typingctx, array, index):
+    """The address of array[index] of a contiguous array, for an index >= 0.
+
+    Unlike the view array[index] it counts no references, which takes longer than a short loop, and
+    loops over it are vectorised more readily, since no place counts from the end.
+    """
+
+    def codegen(context, builder, signature, args):
+        kind = signature.args[0]
+        found = context.make_array(kind)(context, builder, args[0])
+        shape = cgutils.unpack_tuple(builder, found.shape, kind.ndim)
+        place = args[1]
+        for size in shape[1:]:
+            place = builder.mul(place, size)
+        return builder.gep(found.data, [place])
+
+    return types.CPointer(array.dtype)(array, types.int64), codegen
+
+
+@intrinsic
+def shifted(typingctx, address, places):
+    """The address so many elements farther."""
+
+    def codegen(context, builder, signature, args):
+        return builder.gep(args[0], [args[1]])
+
+    return address(address, types.int64), codegen

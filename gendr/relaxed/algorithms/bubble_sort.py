@@ -27,7 +27,7 @@ from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.backends.choice import choose
-from gendr.relaxed.backends.differentiable import computed
+from gendr.relaxed.backends.differentiable import computed, shaped
 from gendr.relaxed.backends.laws import check_law
 
 
@@ -75,7 +75,7 @@ def bubble_sort(
     if check:
         check_finite("x", x)
     dist, steepness = check_law(dist), check_steepness(steepness)
-    flat = x.flatten(0, -2) if x.ndim > 1 else x[None]
+    flat = shaped(x, (x.shape[:-1].numel(), x.shape[-1]))
 
     def in_torch(tensors: tuple[Tensor, ...], steepness: Number) -> tuple[Tensor, ...]:
         return reference(tensors[0], dist, steepness)
@@ -83,7 +83,7 @@ def bubble_sort(
     kernel = choose(backend, x).bubble_sort
     values, swaps, ordered = computed(kernel, in_torch, dist, steepness, (flat,), None)
     batch = x.shape[:-1]
-    return BubbleSorted(values.reshape(x.shape), swaps.reshape(batch), ordered.reshape(batch))
+    return BubbleSorted(shaped(values, x.shape), shaped(swaps, batch), shaped(ordered, batch))
 
 
 def reference(x: Tensor, dist: Distribution, steepness: Number) -> tuple[Tensor, Tensor, Tensor]:

@@ -27,6 +27,7 @@ from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.algorithms.alignment import aligned, check_lengths
 from gendr.relaxed.algorithms.minimum import Minimum, check_minimum
+from gendr.relaxed.backends.differentiable import shaped
 from gendr.relaxed.backends.laws import check_law
 
 Cost: TypeAlias = Literal["squared", "absolute", "euclidean"]
@@ -131,11 +132,11 @@ def warping_of_costs(
     rows = check_lengths(lengths, batch, n, m, costs.device)
     if lengths is not None and bool((rows < 1).any()):
         raise ValueError("lengths must be at least 1, got 0; an empty sequence has no partner")
-    flat = costs.flatten(0, -3) if costs.ndim > 2 else costs[None]
+    flat = shaped(costs, (costs.shape[:-2].numel(), n, m))
     value = aligned(
         flat, costs.new_zeros(2), rows, dist, steepness, kind, warping=True, backend=backend
     )
-    return value.reshape(batch)
+    return shaped(value, batch)
 
 
 def pair_costs(a: Tensor, b: Tensor, cost: Cost) -> Tensor:

@@ -34,7 +34,7 @@ from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.backends.choice import choose
-from gendr.relaxed.backends.differentiable import computed
+from gendr.relaxed.backends.differentiable import computed, shaped
 from gendr.relaxed.backends.laws import check_law, is_softmax
 
 GONE = 1e-17  # less than this of the walk is still on its way: it has arrived
@@ -161,11 +161,11 @@ def shortest_path_graph(
     def in_torch(tensors: tuple[Tensor, ...], steepness: Number) -> tuple[Tensor, ...]:
         return reference(tensors[0], dist, steepness, settings)
 
-    flat = costs.flatten(0, -2) if costs.ndim > 1 else costs[None]
+    flat = shaped(costs, (costs.shape[:-1].numel(), costs.shape[-1]))
     kernel = choose(backend, costs).shortest_path_graph
     by_node, by_edge = computed(kernel, in_torch, dist, steepness, (flat,), settings)
     batch = costs.shape[:-1]
-    return GraphPath(by_node.reshape(*batch, nodes), by_edge.reshape(costs.shape))
+    return GraphPath(shaped(by_node, (*batch, nodes)), shaped(by_edge, costs.shape))
 
 
 def _settings(edges: Tensor, nodes: int, source: int, target: int, iterations: int) -> Settings:

@@ -30,6 +30,7 @@ from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.algorithms.alignment import aligned, check_lengths
 from gendr.relaxed.algorithms.minimum import Minimum, check_minimum
+from gendr.relaxed.backends.differentiable import shaped
 from gendr.relaxed.backends.laws import check_law
 
 _LEAST = 1e-12  # the norm of a symbol counts as at least this
@@ -93,7 +94,7 @@ def levenshtein(
     value = aligned(
         matrix, torch.stack(prices[:2]), rows, dist, steepness, kind, warping=False, backend=backend
     )
-    return value.reshape(batch)
+    return shaped(value, batch)
 
 
 def _equality(s: object, t: object, check: bool) -> Tensor:

@@ -27,7 +27,7 @@ from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.algorithms.minimum import minimum, weigh
 from gendr.relaxed.backends.choice import choose
-from gendr.relaxed.backends.differentiable import computed
+from gendr.relaxed.backends.differentiable import computed, shaped
 from gendr.relaxed.backends.laws import check_law
 from gendr.tnorms import TConorm, as_tconorm
 
@@ -95,7 +95,9 @@ def shortest_path(
     if check:
         check_finite("costs", costs)
     dist, steepness = check_law(dist), check_steepness(steepness)
-    join = as_tconorm(tconorm)
+    join = None if tconorm == "probabilistic" else as_tconorm(tconorm)  # None: a + b - a b
+    if join is not None and str(join) == "probabilistic":
+        join = None
     height, width = costs.shape[-2:]
     if isinstance(neighbourhood, bool) or neighbourhood not in (4, 8):
         raise ValueError(f"neighbourhood must be 4 or 8, got {neighbourhood!r}")
@@ -109,25 +111,25 @@ def shortest_path(
             f"with {neighbourhood} neighbours, got {iterations}"
         )
     settings = Settings(STEPS[:neighbourhood], iterations, least)
-    flat = costs.reshape(-1, height, width)
+    flat = shaped(costs, (costs.shape[:-2].numel(), height, width))
     kernel = choose(backend, costs).shortest_path
-    if str(join) != "probabilistic":
+    if join is not None:
         kernel = None
 
     def in_torch(tensors: tuple[Tensor, ...], steepness: Number) -> tuple[Tensor, ...]:
         return (reference(tensors[0], dist, steepness, settings, join),)
 
     (path,) = computed(kernel, in_torch, dist, steepness, (flat,), settings)
-    return path.reshape(costs.shape)
+    return shaped(path, costs.shape)
 
 
 def reference(
-    costs: Tensor, dist: Distribution, steepness: Number, settings: Settings, join: TConorm
+    costs: Tensor, dist: Distribution, steepness: Number, settings: Settings, join: TConorm | None
 ) -> Tensor:
     """The path [B, H, W] of costs [B, H, W], in torch; twice differentiable."""
     weights = _predecessors(costs, dist, steepness, settings)
     visited = _walk_back(weights, settings)
-    if str(join) == "probabilistic":
+    if join is None:
         path = torch.zeros_like(costs)
         for position in visited:
             path = path + position - path * position

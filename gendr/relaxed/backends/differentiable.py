@@ -47,6 +47,11 @@ def computed(
     )
 
 
+def shaped(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """The tensor in this shape; itself if it has it, since a view is a step of autograd."""
+    return tensor if tensor.shape == tuple(shape) else tensor.reshape(tuple(shape))
+
+
 def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().double().contiguous()
 

@@ -17,7 +17,8 @@ def shortest_path(costs: Matrix, neighbourhood: int = 8, iterations: int | None 
         iterations: sweeps; by default as many as are always enough.
 
     Returns:
-        [..., H, W], 1 for cells of the path.
+        [..., H, W], 1 for cells of the path. Writing at a soft place blends, so that the positions
+        of the walk are joined by a + b - a b, whatever the T-norm.
     """
     height, width = costs.shape
     cells = [(i, j) for i in range(height) for j in range(width)]

@@ -3,7 +3,8 @@
 A pair of sequences is worked on diagonal by diagonal. Diagonal k holds d(i, k - i) at place i, so
 that the three cells that a cell is made from are at i - 1 and i of diagonal k - 1 and at i - 1 of
 diagonal k - 2: all cells of a diagonal are computed at once, in vectors. The forward pass keeps
-the derivatives of every cell, so that the backward pass is linear and knows no law.
+the derivatives of every cell, so that the backward pass is linear and knows no law. The three of a
+cell add up to 1, since a minimum moves with its candidates, so two of them are kept.
 
 A unit of work is a pair, so that any number of threads gives the same bits.
 """
@@ -20,7 +21,8 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
-from gendr._runtime.numba.calls import pointer
+from gendr._runtime.numba.calls import row as row_of
+from gendr._runtime.numba.calls import shifted
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 from gendr.relaxed.backends.cpu.minimum import OPTIONS, pull, smallest, weigh
 from gendr.relaxed.backends.cpu.vectors import LANES, align, align_and_keep
@@ -64,11 +66,9 @@ def _by_law(
         x, count, beta, density, shape, log_sum_exp, w, low, total, value, one, x, False, gx,
         by_beta, z, work, q, moved, mean,
     )  # fmt: skip
-    for k in range(3):
+    for k in range(2):
         for i in range(count):
             slopes[k, at + i] = gx[k, i]
-    for i in range(count):
-        slopes[3, at + i] = by_beta[i]
 
 
 @njit(**OPTIONS)
@@ -78,10 +78,10 @@ def forward(
 ):  # fmt: skip
     """Fill in out [B] for the pairs start .. stop - 1.
 
-    saved [B, 4, n m + LANES] gets the derivatives of every cell by the three cells that it is made
-    from and by beta, diagonal after diagonal; if it is empty, nothing is kept.
+    saved [B, 2, n m + LANES] gets the derivatives of every cell by those above and to the left of
+    it, diagonal after diagonal; if it is empty, nothing is kept.
     """
-    n = matrix.shape[1]
+    n, m = matrix.shape[1:]
     keep = saved.shape[2] > 0
     size = n + 2 + LANES
     diagonals, lanes, local = np.zeros((3, size)), np.empty((9, size)), np.zeros(size)
@@ -92,36 +92,35 @@ def forward(
     stride = saved.shape[2]
     for b in range(start, stop):
         rows, columns = lengths[b, 0], lengths[b, 1]
-        slopes, at = saved[b if keep else 0], 0
+        at = 0
         for k in range(rows + columns + 1):
-            current, before, across = (
-                diagonals[k % 3], diagonals[(k + 2) % 3], diagonals[(k + 1) % 3]
-            )  # fmt: skip
+            current = row_of(diagonals, k % 3)
+            before, across = row_of(diagonals, (k + 2) % 3), row_of(diagonals, (k + 1) % 3)
             first, count = _inside(k, rows, columns)
             if count > 0:
-                source = matrix[b]
+                source = shifted(row_of(matrix, b), (first - 1) * m + k - first - 1)
                 for i in range(count):
-                    local[i] = source[first + i - 1, k - first - i - 1]
-                above, left, corner, target = (
-                    before[first - 1 :], before[first:], across[first - 1 :], current[first:]
-                )  # fmt: skip
+                    local[i] = source[i * (m - 1)]
+                above, left = shifted(before, first - 1), shifted(before, first)
+                corner, target = shifted(across, first - 1), shifted(current, first)
                 if not is_fast:
                     _by_law(
                         above, left, corner, local, count, row, column, on_corner, after, beta,
-                        tails, density, shape, log_sum_exp, target, slopes, at, arrays, lanes,
+                        tails, density, shape, log_sum_exp, target, saved[b if keep else 0], at,
+                        arrays, lanes,
                     )  # fmt: skip
                 elif keep:
-                    kept = slopes[0, at:]
+                    kept = shifted(row_of(saved, b), at)
                     for i in range(0, count, LANES):
                         align_and_keep(
-                            i, pointer(above), pointer(left), pointer(corner), pointer(local), row,
-                            column, on_corner, after, beta, pointer(target), pointer(kept), stride,
+                            i, above, left, corner, local, row, column, on_corner, after, beta,
+                            target, kept, stride,
                         )  # fmt: skip
                 else:
                     for i in range(0, count, LANES):
                         align(
-                            i, pointer(above), pointer(left), pointer(corner), pointer(local), row,
-                            column, on_corner, after, beta, pointer(target),
+                            i, above, left, corner, local, row, column, on_corner, after, beta,
+                            target,
                         )  # fmt: skip
                 at += count
             # The borders come last, since vectors are written beyond the last cell.
@@ -133,47 +132,58 @@ def forward(
 
 
 @njit(**OPTIONS)
-def backward(matrix, lengths, warping, saved, grad, by_matrix, by_skips, by_beta, start, stop):
-    """Fill in the gradients of the pairs start .. stop - 1; by_skips [B, 2] and by_beta [B]."""
-    n = matrix.shape[1]
+def backward(
+    matrix, skips, lengths, beta, warping, value, saved, grad, by_matrix, by_skips, by_beta, start,
+    stop,
+):  # fmt: skip
+    """Fill in the gradients of the pairs start .. stop - 1; by_skips [B, 2] and by_beta [B].
+
+    value [B] is the result of `forward`.
+    """
+    n, m = matrix.shape[1:]
+    stride = saved.shape[2]
     g = np.empty((3, n + 2))
     for b in range(start, stop):
         by_matrix[b] = 0.0
         by_skips[b] = 0.0
-        slopes, own = saved[b], by_matrix[b]
         rows, columns = lengths[b, 0], lengths[b, 1]
-        at, by_row, by_column, steep = rows * columns, 0.0, 0.0, 0.0
+        at, by_row, by_column, total = rows * columns, 0.0, 0.0, 0.0
         g[:] = 0.0
         g[(rows + columns) % 3, rows] = grad[b]
         for k in range(rows + columns, 0, -1):
-            current, before, across = g[k % 3], g[(k + 2) % 3], g[(k + 1) % 3]
+            current = row_of(g, k % 3)
+            before, across = row_of(g, (k + 2) % 3), row_of(g, (k + 1) % 3)
             first, count = _inside(k, rows, columns)
             if count > 0:
                 at -= count
-                given = current[first:]
-                above, left = before[first - 1 :], before[first:]
-                corner = across[first - 1 :]
-                by_above, by_left, by_corner, by_steep = (
-                    slopes[0, at:], slopes[1, at:], slopes[2, at:], slopes[3, at:]
-                )  # fmt: skip
+                by_above = shifted(row_of(saved, b), at)
+                by_left = shifted(by_above, stride)
+                above, left = shifted(before, first - 1), shifted(before, first)
+                given, corner = shifted(current, first), shifted(across, first - 1)
                 for i in range(count):
                     above[i] += given[i] * by_above[i]
                 for i in range(count):
                     left[i] += given[i] * by_left[i]
                 for i in range(count):
-                    corner[i] += given[i] * by_corner[i]
+                    corner[i] += given[i] * (1.0 - by_above[i] - by_left[i])
+                place = (first - 1) * m + k - first - 1
+                own, price = shifted(row_of(by_matrix, b), place), shifted(row_of(matrix, b), place)
                 for i in range(count):
-                    moved = given[i] if warping else given[i] * by_corner[i]
-                    own[first + i - 1, k - first - i - 1] = moved
-                    steep += given[i] * by_steep[i]
-                if not warping:
-                    for i in range(count):
+                    part = given[i]
+                    if not warping:
+                        part *= 1.0 - by_above[i] - by_left[i]
                         by_row += given[i] * by_above[i]
                         by_column += given[i] * by_left[i]
+                    own[i * (m - 1)] = part
+                    total += part * price[i * (m - 1)]
             if not warping:
                 if k <= columns:
                     by_column += k * current[0]
                 if k <= rows:
                     by_row += k * current[k]
-            current[:] = 0.0
-        by_skips[b, 0], by_skips[b, 1], by_beta[b] = by_row, by_column, steep
+            for i in range(n + 2):
+                current[i] = 0.0
+        by_skips[b, 0], by_skips[b, 1] = by_row, by_column
+        # The distance is doubled where prices are, and beta is halved (Euler).
+        total += by_row * skips[0] + by_column * skips[1]
+        by_beta[b] = (total - grad[b] * value[b]) / beta

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,8 +18,10 @@ from gendr._runtime.threads import run
 from gendr.relaxed.backends.laws import Law
 
 # Estimated nanoseconds of one thread for one candidate of one relaxed minimum, forward and
-# backward. Work below `_SHARED` is not shared among threads, since waking one takes about 0.1 ms.
+# backward; in grids a softmax needs far less. Work below `_SHARED` is not shared among threads,
+# since waking one takes about 0.1 ms.
 _FORWARD, _BACKWARD = 2.0, 4.0
+_NEAR = 0.25  # of that for a softmax of neighbours in a grid
 _SHARED = 300_000
 _ROOM = 64 << 20  # bytes that a forward pass may keep, where its backward pass could compute again
 
@@ -58,14 +59,14 @@ class _ShortestPath:
         batch, height, width = costs.shape
         size = kernels.padded_size(height, width)
         rows = settings.iterations + 1
-        if not save or 8 * batch * rows * size > _ROOM:
+        if not save or law.is_softmax or 8 * batch * rows * size > _ROOM:
             rows = 0
         saved = torch.empty(batch, rows, size, dtype=torch.float64)
         used = torch.empty(batch, dtype=torch.int64)
         path = torch.empty_like(costs)
         _launch(
-            kernels.forward, batch, _FORWARD * self._candidates(costs, settings), costs.numpy(),
-            law.steepness, _tails(law), law.shape, self._offsets(settings, width),
+            kernels.forward, batch, _FORWARD * self._candidates(costs, law, settings),
+            costs.numpy(), law.steepness, _tails(law), law.shape, self._offsets(settings, width),
             settings.iterations, settings.least, path.numpy(), saved.numpy(), used.numpy(),
         )  # fmt: skip
         return (path,), (saved, used)
@@ -83,7 +84,7 @@ class _ShortestPath:
         (costs,), (history, used), (grad,) = tensors, saved, grads
         by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
         _launch(
-            kernels.backward, len(costs), _BACKWARD * self._candidates(costs, settings),
+            kernels.backward, len(costs), _BACKWARD * self._candidates(costs, law, settings),
             costs.numpy(), law.steepness, _tails(law), _density(law), law.shape,
             self._offsets(settings, costs.shape[2]), settings.iterations,
             settings.least, history.numpy(), used.numpy(), grad.numpy(), by_costs.numpy(),
@@ -92,14 +93,14 @@ class _ShortestPath:
         return by_beta, (by_costs,)
 
     @staticmethod
-    def _candidates(costs: Tensor, settings: Any) -> int:
+    def _candidates(costs: Tensor, law: Law, settings: Any) -> float:
         sweeps = min(settings.iterations, 2 * sum(costs.shape[1:]))
-        return costs.numel() * sweeps * len(settings.steps)
+        found = costs.numel() * sweeps * len(settings.steps)
+        return _NEAR * found if law.is_softmax else found
 
     @staticmethod
-    def _offsets(settings: Any, width: int) -> np.ndarray:
-        rows, columns = np.array(settings.steps).T
-        return rows * (width + 2) + columns
+    def _offsets(settings: Any, width: int) -> tuple[int, ...]:
+        return tuple(row * (width + 2) + column for row, column in settings.steps)
 
 
 class _ShortestPathGraph:
@@ -166,14 +167,14 @@ class _Alignment:
         matrix, skips = tensors
         batch, n, m = matrix.shape
         kept = n * m + kernels.LANES if save else 0
-        saved, out = matrix.new_empty(max(1, batch), 4, kept), matrix.new_empty(batch)
+        saved, out = matrix.new_empty(max(1, batch), 2, kept), matrix.new_empty(batch)
         _launch(
             kernels.forward, batch, 3 * _FORWARD * matrix.numel(), matrix.numpy(), skips.numpy(),
             settings.lengths.contiguous().numpy(), law.steepness, _tails(law), _density(law),
             law.shape, settings.warping, settings.minimum == "log_sum_exp", out.numpy(),
             saved.numpy(),
         )  # fmt: skip
-        return (out,), (saved,)
+        return (out,), (saved, out)
 
     def backward(
         self,
@@ -185,13 +186,14 @@ class _Alignment:
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         from gendr.relaxed.backends.cpu import alignment_kernels as kernels
 
-        matrix = tensors[0]
+        matrix, skips = tensors
         by_matrix = torch.empty_like(matrix)
         by_skips, by_beta = matrix.new_empty(len(matrix), 2), matrix.new_empty(len(matrix))
         _launch(
-            kernels.backward, len(matrix), _FORWARD * matrix.numel(), matrix.numpy(),
-            settings.lengths.contiguous().numpy(), settings.warping, saved[0].numpy(),
-            grads[0].numpy(), by_matrix.numpy(), by_skips.numpy(), by_beta.numpy(),
+            kernels.backward, len(matrix), _FORWARD * matrix.numel(), matrix.numpy(), skips.numpy(),
+            settings.lengths.contiguous().numpy(), law.steepness, settings.warping,
+            saved[1].numpy(), saved[0].numpy(), grads[0].numpy(), by_matrix.numpy(),
+            by_skips.numpy(), by_beta.numpy(),
         )  # fmt: skip
         return by_beta, (by_matrix, by_skips.sum(0))
 
@@ -222,7 +224,7 @@ class _BubbleSort:
         saved: tuple[Tensor, ...],
         grads: tuple[Tensor, ...],
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        from gendr.distributions.numba import density_address, tails_address
+        from gendr.distributions.numba import tails_address
         from gendr.relaxed.backends.cpu import bubble_kernels as kernels
 
         (x,) = tensors
@@ -230,7 +232,7 @@ class _BubbleSort:
         by_x, by_beta = torch.empty_like(x), x.new_empty(groups)
         _launch(
             kernels.backward, groups, _BACKWARD * x.numel() * x.shape[1], x.numpy(),
-            law.steepness, tails_address(law.name), density_address(law.name), law.shape,
+            law.steepness, tails_address(law.name), _density(law), law.shape,
             *(g.numpy() for g in grads), by_x.numpy(), by_beta.numpy(),
         )  # fmt: skip
         return by_beta, (by_x,)

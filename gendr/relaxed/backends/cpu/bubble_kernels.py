@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from gendr._runtime.numba.calls import call_cdf, call_pdf, pointer
+from gendr._runtime.numba.calls import call_cdf, call_pdf, row
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 
 ensure_cache()
@@ -30,9 +30,9 @@ _LARGE = 1e300
 def _load(source, first, out):
     """Fill in out [n, GROUP] with rows of source [B, n]; lanes beyond the last row repeat it."""
     for lane in range(GROUP):
-        row = source[min(first + lane, len(source) - 1)]
-        for i in range(len(row)):
-            out[i, lane] = row[i]
+        given = row(source, min(first + lane, len(source) - 1))
+        for i in range(source.shape[1]):
+            out[i, lane] = given[i]
 
 
 @njit(**_OPTIONS)
@@ -43,7 +43,7 @@ def _compare(a, b, beta, tails, shape, difference, z, p, q):
         value = difference[i] * beta
         value = value if value < _LARGE else _LARGE
         z[i] = value if value > -_LARGE else -_LARGE
-    call_cdf(tails, pointer(z), GROUP, shape, pointer(q), pointer(p))
+    call_cdf(tails, z, GROUP, shape, q, p)
 
 
 @njit(**_OPTIONS)
@@ -58,8 +58,8 @@ def forward(x, beta, tails, shape, values, swaps, ordered, start, stop):
     """Fill in values [B, n], swaps [B] and ordered [B] for the groups start .. stop - 1."""
     batch, n = x.shape
     array, mixed = np.empty((n, GROUP)), np.empty((n, GROUP))
-    difference, z, p, q = np.empty(GROUP), np.empty(GROUP), np.empty(GROUP), np.empty(GROUP)
-    lanes = np.empty((8, GROUP))
+    lanes, scratch = np.empty((8, GROUP)), np.empty((4, GROUP))
+    difference, z, p, q = row(scratch, 0), row(scratch, 1), row(scratch, 2), row(scratch, 3)
     count, order, all_swaps, all_order = lanes[0], lanes[1], lanes[2], lanes[3]
     reached, swapped, left, part = lanes[4], lanes[5], lanes[6], lanes[7]
     for group in range(start, stop):
@@ -78,7 +78,7 @@ def forward(x, beta, tails, shape, values, swaps, ordered, start, stop):
             swapped[:] = 0.0
             left[:] = 1.0
             for i in range(last):
-                a, b = array[i], array[i + 1]
+                a, b = row(array, i), row(array, i + 1)
                 _compare(a, b, beta, tails, shape, difference, z, p, q)
                 _mix(a, b, p, q)
                 for k in range(GROUP):
@@ -108,7 +108,10 @@ def backward(
     x, beta, tails, density, shape, grad_values, grad_swaps, grad_ordered, by_x, by_beta, start,
     stop,
 ):  # fmt: skip
-    """Fill in the gradients of x [B, n] and, for each group, of beta."""
+    """Fill in the gradients of x [B, n] and, for each group, of beta.
+
+    density = 0 stands for the logistic law, whose density is p q.
+    """
     batch, n = x.shape
     passes, size = n - 1, n * (n - 1) // 2
     array, g, given = np.empty((n, GROUP)), np.empty((n, GROUP)), np.empty((n, GROUP))
@@ -118,7 +121,7 @@ def backward(
     after = np.empty((passes, n, GROUP))
     kept, lanes = np.empty((5, passes, GROUP)), np.empty((14, GROUP))
     counts, orders, lefts, swappeds, reach = kept[0], kept[1], kept[2], kept[3], kept[4]
-    z, pdf, order, left, count = lanes[0], lanes[1], lanes[2], lanes[3], lanes[4]
+    z, pdf, order, left, count = row(lanes, 0), row(lanes, 1), lanes[2], lanes[3], lanes[4]
     reached, swapped, g_order, g_left = lanes[5], lanes[6], lanes[7], lanes[8]
     g_count, g_reached, beta_parts = lanes[9], lanes[10], lanes[11]
     g_swaps, g_ordered = lanes[12], lanes[13]
@@ -127,8 +130,8 @@ def backward(
         _load(x, first, array)
         _load(grad_values, first, given)
         for lane in range(GROUP):
-            row = min(first + lane, batch - 1)
-            g_swaps[lane], g_ordered[lane] = grad_swaps[row], grad_ordered[row]
+            at = min(first + lane, batch - 1)
+            g_swaps[lane], g_ordered[lane] = grad_swaps[at], grad_ordered[at]
         order[:] = 1.0
         count[:] = 0.0
         reached[:] = 1.0
@@ -137,8 +140,9 @@ def backward(
             swapped[:] = 0.0
             left[:] = 1.0
             for i in range(passes - t):
-                _compare(array[i], array[i + 1], beta, tails, shape, difference[c], z, p[c], q[c])
-                _mix(array[i], array[i + 1], p[c], q[c])
+                a, b, here_p, here_q = row(array, i), row(array, i + 1), row(p, c), row(q, c)
+                _compare(a, b, beta, tails, shape, row(difference, c), z, here_p, here_q)
+                _mix(a, b, here_p, here_q)
                 for k in range(GROUP):
                     order_before[c, k] = order[k]
                     left_before[c, k] = left[k]
@@ -181,11 +185,15 @@ def backward(
                     g_reached[k] = by_part * lefts[t, k] + g_reached[k] * swappeds[t, k]
             for i in range(passes - t - 1, -1, -1):
                 c -= 1
-                for k in range(GROUP):
-                    value = difference[c, k] * beta
-                    value = value if value < _LARGE else _LARGE
-                    z[k] = value if value > -_LARGE else -_LARGE
-                call_pdf(density, pointer(z), GROUP, shape, pointer(pdf))
+                if density == 0:
+                    for k in range(GROUP):
+                        pdf[k] = p[c, k] * q[c, k]
+                else:
+                    for k in range(GROUP):
+                        value = difference[c, k] * beta
+                        value = value if value < _LARGE else _LARGE
+                        z[k] = value if value > -_LARGE else -_LARGE
+                    call_pdf(density, z, GROUP, shape, pdf)
                 for k in range(GROUP):
                     d, gi, gj = difference[c, k], g[i, k], g[i + 1, k]
                     by_q = d * (gj - gi) - g_count[k]

@@ -1,0 +1,102 @@
+"""What fits reach from a sphere and from the visual hull, on any meshes.
+
+    python benchmarks/fit_starts.py MESH... --out docs/results
+
+Images are rendered with hard edges. Held-out views are at another elevation than those fitted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import gendr
+from gendr import visual
+from gendr.experiments import script
+from gendr.losses import chamfer, iou
+from gendr.mesh import Camera, Mesh
+
+STARTS = ("sphere", "hull")
+SIZE, VIEWS, ELEVATION = 128, 24, 30.0
+HELD_SIZE, HELD_VIEWS, HELD_ELEVATION = 256, 7, 10.0
+GRID = 64
+
+
+def silhouettes(mesh: Mesh, camera: Camera, size: int) -> torch.Tensor:
+    """Hard masks [B, H, W]."""
+    near, far = visual.depths(mesh, camera)
+    renderer = gendr.Renderer(size, "heaviside", "max", near=near, far=far)
+    return torch.cat([renderer(mesh, camera[i]).alpha for i in range(len(camera))])
+
+
+def volume_iou(one: Mesh, other: Mesh) -> float:
+    """Of the insides on a grid about the second mesh, by winding numbers."""
+    import igl
+
+    low, high = (end[0].double().numpy() for end in other.bounding_box())
+    axes = [np.linspace(a, b, GRID) for a, b in zip(low, high, strict=True)]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 3)
+
+    def inside(mesh: Mesh) -> NDArray[np.bool_]:
+        vertices, faces = mesh.vertices.double().numpy(), mesh.faces.numpy()
+        return np.abs(igl.fast_winding_number(vertices, faces, points)) > 0.5
+
+    a, b = inside(one), inside(other)
+    return float((a & b).sum() / (a | b).sum())
+
+
+def measure(target: Mesh, start: str, steps: int) -> dict[str, float]:
+    """A fit, and how good it is."""
+    camera = visual.orbit(target, [360 * i / VIEWS for i in range(VIEWS)], ELEVATION)
+    angles = [360 * i / HELD_VIEWS + 8 for i in range(HELD_VIEWS)]
+    held = visual.orbit(target, angles, HELD_ELEVATION)
+    masks = silhouettes(target, camera, SIZE)
+    begun = time.perf_counter()
+    result = gendr.fit(masks, camera, init=start, steps=steps)  # pyright: ignore[reportArgumentType]
+    seconds = time.perf_counter() - begun
+    mesh = result.mesh
+    seen, wanted = silhouettes(mesh, held, HELD_SIZE), silhouettes(target, held, HELD_SIZE)
+    return {
+        "iou": result.iou,
+        "held_out": float(iou(seen, wanted).mean()),
+        "chamfer": float(chamfer(mesh, target, seed=0)) / visual.diagonal(target),
+        "volume": volume_iou(mesh, target),
+        "faces": mesh.face_counts[0],
+        "genus": 1 - mesh.to_trimesh().euler_number / 2,
+        "seconds": seconds,
+    }
+
+
+def main() -> None:
+    """Measure, print, and write a file."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("meshes", nargs="+", type=Path, metavar="MESH")
+    parser.add_argument("--steps", type=int, default=100, metavar="N")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where fit-starts.json goes")
+    args = parser.parse_args()
+    rows = []
+    for path in args.meshes:
+        target = Mesh.load(path).normalized()
+        for start in STARTS:
+            row = {"mesh": path.stem, "start": start, **measure(target, start, args.steps)}
+            rows.append(row)
+            print(
+                " ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{v}" for k, v in row.items())
+            )
+    if args.out is not None:
+        found = {
+            "steps": args.steps,
+            "threads": torch.get_num_threads(),
+            "version": gendr.__version__,
+            "rows": rows,
+        }
+        script.write_json(args.out / "fit-starts.json", found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""The visual hull of masks: the largest body whose silhouettes lie within all of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gendr._runtime.checks import check_count, check_finite, check_float, check_number, check_shape
+from gendr.mesh.cameras import Camera
+from gendr.mesh.lines_of_sight import visual_sphere
+from gendr.mesh.mesh import Mesh
+
+__all__ = ["visual_hull"]
+
+# The first grid: its points along an axis, and its half width in radii of the visual sphere.
+_COARSE, _REACH = 40, 3.0
+# A grid point further from the surface than this many cells of the coarser grid is not looked at
+# again: the distance from a point to the corners of its cell is less.
+_NEAR = 2.0
+# Parts of the hull smaller than this share of its area are noise of the masks.
+_LEAST_PART = 2e-3
+# A hole of a mask with fewer pixels is filled.
+_LEAST_HOLE = 8
+# Points that are projected at once, times views.
+_BLOCK = 4_000_000
+
+
+def visual_hull(
+    camera: Camera,
+    masks: Tensor,
+    *,
+    resolution: int = 256,
+    edge: float | None = 2.5,
+) -> Mesh:
+    """The surface of the visual hull of some masks, as a closed mesh.
+
+    The signed distance to the outline of a mask, in world units at the depth of a point, is about
+    its distance to the cone of that view; the least of them over the views is about that to the
+    hull. It is computed on a grid, coarse to fine and only near the surface, whose surface is found
+    by marching cubes (Lewiner et al., 2003) and simplified by quadrics (Garland and Heckbert,
+    1997).
+
+    Where a mask reaches the border of its image, the object is taken to go on behind it. Holes of a
+    mask of fewer than eight pixels are taken for noise.
+
+    Args:
+        camera: B cameras.
+        masks: [B, H, W] in [0, 1], cut at 0.5; what is empty carves all away.
+        resolution: the finest grid has cells as large as a pixel, but at most this many along an
+            axis.
+        edge: the mean length of the edges of the mesh, in pixels; None keeps all triangles.
+
+    Returns:
+        A mesh in world coordinates, in the dtype and on the device of the masks.
+
+    Raises:
+        TypeError: if the masks are no floats.
+        ValueError: if shapes do not fit, or if the masks contradict each other: nothing is left.
+    """
+    check_finite("masks", check_float("masks", masks))
+    sizes = check_shape("masks", masks, "[B, H, W]")
+    if len(camera) not in (1, sizes["B"]):
+        raise ValueError(f"{sizes['B']} masks need as many cameras, got {len(camera)}")
+    check_count("resolution", resolution, least=16)
+    if edge is not None:
+        check_number("edge", edge, above=0)
+    with torch.no_grad():
+        centre, radius = visual_sphere(camera, masks)
+        distance = _Distance(camera.expand(len(masks)), masks)
+        pixel = distance.pixel(centre.double().cpu())
+        grid = _Grid.around(centre.double().cpu().numpy(), _REACH * float(radius), _COARSE)
+        field = distance(grid.points())
+        if not bool((field > 0).any()):
+            grid, field = _finer_start(grid, distance)
+        grid = grid.cropped(field)
+        field = distance(grid.points())
+        while grid.cell > 1.01 * pixel and max(grid.shape) * 2 - 1 <= resolution:
+            field = _refined(field, grid, distance)
+            grid = grid.halved()
+    vertices, faces = _surface(field, grid)
+    vertices, faces = _large_parts(vertices, faces)
+    if edge is not None:
+        vertices, faces = _simplified(vertices, faces, edge * pixel)
+    return Mesh(
+        torch.from_numpy(vertices).to(masks.device, masks.dtype),
+        torch.from_numpy(faces).to(masks.device),
+    )
+
+
+class _Grid:
+    """Points on a grid: `corner` + `cell` (i, j, k)."""
+
+    def __init__(self, corner: NDArray[Any], cell: float, shape: tuple[int, ...]) -> None:
+        self.corner, self.cell, self.shape = corner, cell, shape
+
+    @staticmethod
+    def around(centre: NDArray[Any], half: float, count: int) -> _Grid:
+        """A cube of `count` points along an axis."""
+        return _Grid(centre - half, 2 * half / (count - 1), (count,) * 3)
+
+    def points(self, index: NDArray[Any] | None = None) -> Tensor:
+        """All points, or those of some flat indices: [P, 3]."""
+        flat = np.arange(int(np.prod(self.shape))) if index is None else index
+        place = np.stack(np.unravel_index(flat, self.shape), -1)
+        return torch.from_numpy(self.corner + self.cell * place)
+
+    def cropped(self, field: Tensor) -> _Grid:
+        """A grid of the same number of points along its longest axis, about what is inside."""
+        inside = (field > -self.cell).reshape(self.shape).nonzero()
+        low, high = inside.amin(0).numpy() - 1, inside.amax(0).numpy() + 1
+        cell = self.cell * int((high - low).max()) / (_COARSE - 1)
+        shape = tuple(int(n) for n in np.ceil((high - low) * self.cell / cell) + 1)
+        return _Grid(self.corner + self.cell * low, cell, shape)
+
+    def halved(self) -> _Grid:
+        """The grid with cells of half the size."""
+        return _Grid(self.corner, self.cell / 2, tuple(2 * n - 1 for n in self.shape))
+
+
+class _Distance:
+    """About the signed distance of points to the hull, in world units; positive inside."""
+
+    def __init__(self, camera: Camera, masks: Tensor) -> None:
+        self.camera = camera.to(dtype=torch.float64, device="cpu")
+        self.size = masks.shape[1:]
+        distances = []
+        for mask in masks.detach().double().cpu().numpy():
+            inside = _without_pinholes(np.pad(mask, 1, mode="edge") > 0.5)
+            # The outline runs between the centres of pixels, half a pixel before the next one.
+            within, without = _to_the_other(inside), _to_the_other(~inside)
+            signed = np.where(inside, within - 0.5, 0.5 - without)
+            # A soft pixel says where between the centres.
+            soft = np.pad(mask, 1, mode="edge")
+            near = (np.abs(signed) < 1) & (soft > 0) & (soft < 1) & (inside == (soft > 0.5))
+            distances.append(np.where(near, soft - 0.5, signed))
+        self.images = torch.from_numpy(np.stack(distances)).float()[:, None]
+        # NDC units of a pixel.
+        self.unit = 2 / min(self.size)
+
+    def pixel(self, point: Tensor) -> float:
+        """The size of a pixel at a point, the median over the views."""
+        depth = self.camera.world_to_camera(point[None])[:, 0, 2].abs()
+        return float(self._world(depth[:, None], slice(None)).median())
+
+    def _world(self, depth: Tensor, views: slice) -> Tensor:
+        """The size of a pixel at depths [B, P]."""
+        focal = self.camera.focal[views].mean(-1, keepdim=True)
+        at = torch.ones_like(depth) if self.camera.orthographic else depth
+        return self.unit * at / focal
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Distances [P] of points [P, 3]."""
+        height, width = self.size
+        side = min(self.size)
+        out = []
+        for part in points.split(max(1, _BLOCK // len(self.images))):
+            least = torch.full((len(part),), torch.inf)
+            for b in range(len(self.images)):
+                xy, depth = self.camera[b].project(part[None])
+                x, y = xy[0].unbind(-1)
+                # Pixels of the padded image, as `grid_sample` counts them.
+                place = torch.stack([x * side / (width + 2), -y * side / (height + 2)], -1)
+                ahead = depth[0] > 0
+                place = torch.where(ahead[:, None], place, 0.0).float()
+                found = F.grid_sample(
+                    self.images[b : b + 1], place[None, None], padding_mode="border",
+                    align_corners=False,
+                )[0, 0, 0]  # fmt: skip
+                length = found * self._world(depth, slice(b, b + 1))[0].float()
+                least = torch.minimum(least, torch.where(ahead, length, torch.inf))
+            out.append(least)
+        return torch.cat(out)
+
+
+def _to_the_other(region: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """How far the pixels of a region are from the others; far if there are none."""
+    from scipy.ndimage import distance_transform_edt
+
+    if region.all():
+        return np.full(region.shape, 1e6)
+    return np.asarray(distance_transform_edt(region), dtype=np.float64)
+
+
+def _without_pinholes(inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """A mask without holes of a few pixels.
+
+    They are noise, or what pixels show of a narrow slit, and would be tunnels through the hull.
+    """
+    from scipy.ndimage import label
+
+    part: NDArray[np.int32] = label(~inside)[0]  # pyright: ignore[reportAssignmentType, reportIndexIssue]
+    small = np.bincount(part.ravel()) < _LEAST_HOLE
+    small[0] = False  # the inside
+    return inside | small[part]
+
+
+def _finer_start(grid: _Grid, distance: _Distance) -> tuple[_Grid, Tensor]:
+    """A first grid that hits the hull, which is thinner than the cells of the one given.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    field = distance(grid.points())
+    for _ in range(3):
+        field = _refined(field, grid, distance)
+        grid = grid.halved()
+        if bool((field > 0).any()):
+            return grid, field.reshape(-1)
+    raise ValueError(
+        "the masks contradict each other: no point lies within all of them, as by a wrong pose, an "
+        "empty or an inverted mask; start from a sphere to fit what most of them show"
+    )
+
+
+def _refined(field: Tensor, grid: _Grid, distance: _Distance) -> Tensor:
+    """The field on the grid of half the cells, exact near the surface, interpolated elsewhere."""
+    fine = grid.halved()
+    coarse = field.reshape(1, 1, *grid.shape)
+    out = F.interpolate(coarse, fine.shape, mode="trilinear", align_corners=True)[0, 0].reshape(-1)
+    near = (out.abs() < _NEAR * grid.cell).nonzero()[:, 0]
+    out[near] = distance(fine.points(near.numpy()))
+    return out
+
+
+# The corners of a cell in the order of libigl's tables.
+_CORNERS = np.array(
+    [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1], [1, 1, 1], [0, 1, 1]]
+)
+
+
+def _surface(field: Tensor, grid: _Grid) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Vertices [V, 3] and faces [F, 3] of the surface, closed at the ends of the grid."""
+    values = field.reshape(grid.shape).numpy()
+    closed = np.pad(values, 1, constant_values=-grid.cell)
+    inside = closed > 0
+    corners = [
+        inside[tuple(slice(o, n - 1 + o) for o, n in zip(offset, inside.shape, strict=True))]
+        for offset in _CORNERS
+    ]
+    count = np.sum(corners, axis=0, dtype=np.int8)
+    cells = np.argwhere((count > 0) & (count < 8))
+    places = cells[:, None] + _CORNERS
+    flat = np.ravel_multi_index(tuple(np.moveaxis(places, -1, 0)), closed.shape)
+    used, index = np.unique(flat, return_inverse=True)
+    points = np.stack(np.unravel_index(used, closed.shape), -1)
+    vertices, faces = _libigl().marching_cubes(
+        closed.reshape(-1)[used].astype(np.float64),
+        grid.corner + grid.cell * (points - 1.0),
+        index.reshape(-1, 8).astype(np.int64),
+        0.0,
+    )[:2]
+    return vertices, faces[:, ::-1]  # outwards
+
+
+def _large_parts(
+    vertices: NDArray[Any], faces: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The connected parts that are not small."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    a, b = faces[:, [0, 1, 2]].ravel(), faces[:, [1, 2, 0]].ravel()
+    graph = coo_matrix((np.ones(len(a)), (a, b)), shape=(len(vertices),) * 2)
+    _, part = connected_components(graph, directed=False)
+    owner = part[faces[:, 0]]
+    area = np.bincount(owner, _areas(vertices, faces))
+    kept = (area > _LEAST_PART * area.sum())[owner]
+    used, inverse = np.unique(faces[kept], return_inverse=True)
+    return vertices[used], inverse.reshape(-1, 3)
+
+
+def _areas(vertices: NDArray[Any], faces: NDArray[np.int64]) -> NDArray[Any]:
+    a, b, c = (vertices[faces[:, i]] for i in range(3))
+    return 0.5 * np.linalg.norm(np.cross(b - a, c - a), axis=-1)
+
+
+def _simplified(
+    vertices: NDArray[Any], faces: NDArray[np.int64], edge: float
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Fewer faces, as many as equilateral ones of this edge have the same area."""
+    wanted = int(_areas(vertices, faces).sum() / (3**0.5 / 4 * edge**2))
+    if len(faces) <= wanted:
+        return vertices, faces
+    few = _libigl().qslim(
+        np.asfortranarray(vertices), np.asfortranarray(faces, dtype=np.int32), max(wanted, 100)
+    )
+    return np.ascontiguousarray(few[0]), np.ascontiguousarray(few[1])
+
+
+def _libigl() -> Any:
+    try:
+        return import_module("igl")
+    except ImportError as error:
+        raise ImportError("a visual hull needs libigl: pip install libigl") from error

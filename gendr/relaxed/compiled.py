@@ -1,0 +1,199 @@
+"""Programs compiled by `torch.compile`, with their gradients.
+
+The Python code of a program runs once, under a tracer that writes down what is done with tensors:
+one graph of the results, and one of the gradients, which computes the results again. Both are what
+autograd makes of the program, with the gradients that its functions define themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as tree
+
+from gendr._runtime.checks import check_finite
+from gendr.relaxed.settings import Settings, current
+
+if TYPE_CHECKING:
+    from gendr.relaxed.program import Program
+
+Function: TypeAlias = "Callable[[list[Tensor]], list[Tensor]]"
+
+
+@contextmanager
+def _compiling() -> Generator[None]:
+    """`torch.compiler.is_compiling()` holds for a while, so that no check looks at values."""
+    before = torch.compiler._is_compiling_flag  # pyright: ignore[reportPrivateUsage]
+    torch.compiler._is_compiling_flag = True  # pyright: ignore[reportPrivateUsage]
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before  # pyright: ignore[reportPrivateUsage]
+
+
+class Graphs:
+    """A function for inputs of one kind, compiled.
+
+    Args:
+        function: from tensors to tensors; what it does must not depend on their values.
+        inputs: tensors of that kind; gradients are made for those that require one.
+        options: of `torch.compile`.
+
+    Raises:
+        RuntimeError: the function looks at the value of a tensor.
+    """
+
+    def __init__(
+        self, function: Function, inputs: Sequence[Tensor], options: dict[str, Any]
+    ) -> None:
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        self._wanted = [x.requires_grad for x in inputs]
+        plain = [x.detach() for x in inputs]
+
+        def forward(*given: Tensor) -> list[Tensor]:
+            return [result.clone() for result in function(list(given))]
+
+        def joint(*given: Tensor) -> list[Tensor]:
+            leaves = [
+                x.detach().requires_grad_(wanted)
+                for x, wanted in zip(given, self._wanted, strict=False)
+            ]
+            with torch.enable_grad():
+                results = function(leaves)
+            pairs = [
+                (result, grad)
+                for result, grad in zip(results, given[len(leaves) :], strict=True)
+                if result.requires_grad
+            ]
+            asked = [x for x in leaves if x.requires_grad]
+            if not pairs:
+                return [torch.zeros_like(x) for x in asked]
+            return list(
+                torch.autograd.grad(
+                    [result for result, _ in pairs], asked, [grad for _, grad in pairs],
+                    materialize_grads=True,
+                )
+            )  # fmt: skip
+
+        options = {"dynamic": False, **options}
+        with torch.no_grad(), _compiling():
+            traced = make_fx(forward)(*plain)
+            if any(self._wanted):
+                grads = [torch.ones_like(result) for result in forward(*plain)]
+                gradients = make_fx(joint)(*plain, *grads)
+                self.joint = torch.compile(gradients, **options)
+        self.forward = torch.compile(traced, **options)
+
+    def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The results for inputs of the same kind."""
+        return list(_Run.apply(self, *inputs))  # pyright: ignore[reportArgumentType]
+
+    def gradients(self, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Tensor | None]:
+        """Those of all inputs; None for inputs that require none."""
+        found = iter(self.joint(*inputs, *(grad.contiguous() for grad in grads)))
+        return [next(found) if wanted else None for wanted in self._wanted]
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, graphs: Graphs, *inputs: Tensor) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        plain = [x.detach().contiguous() for x in inputs]
+        ctx.graphs = graphs
+        ctx.save_for_backward(*plain)
+        return tuple(graphs.forward(*plain))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return None, *ctx.graphs.gradients(ctx.saved_tensors, grads)
+
+
+class Compiled:
+    """A program that runs compiled; `Program.compiled` makes it.
+
+    Every kind of call (shapes, dtypes, which tensors require gradients, all other arguments and
+    settings) is compiled when it first comes. Tensors among the arguments, and as `scale`, get
+    gradients; tensors from outside the program, and parameters of laws, count as constants. Loops
+    make all their iterations, up to `max_iterations`. There are no second derivatives.
+
+    Attributes:
+        program: what is compiled.
+    """
+
+    def __init__(self, program: Program, options: dict[str, Any]) -> None:
+        self.program = program
+        self._options = options
+        self._known: dict[Any, tuple[Graphs, list[tree.TreeSpec]]] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program; inside another program, and hard, it runs as it is.
+
+        Raises:
+            TypeError: an argument or setting that is neither tensor nor hashable.
+            RuntimeError: a loop without bound, or code that looks at the value of a tensor.
+        """
+        if current().running:
+            return self.program(*args, **kwargs)
+        kwargs, settings = self.program.settled(kwargs)
+        leaves, form = tree.tree_flatten((args, kwargs, settings.scale))
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        inputs: list[Tensor] = [leaves[i] for i in places]
+        for tensor in inputs:
+            if tensor.is_floating_point():
+                check_finite("an argument", tensor)
+        asked = torch.is_grad_enabled()
+        rest = [None if isinstance(leaf, Tensor) else (type(leaf), leaf) for leaf in leaves]
+        dist = settings.dist
+        laws = tuple(dist.items()) if isinstance(dist, Mapping) else dist
+        kinds = [(x.shape, x.dtype, x.device, asked and x.requires_grad) for x in inputs]
+        key = (
+            form, tuple(rest), tuple(kinds), laws, settings.tnorm, settings.tolerance,
+            settings.max_iterations, torch.get_default_dtype(),
+        )  # fmt: skip
+        try:
+            known = self._known.get(key)
+        except TypeError as error:
+            raise TypeError(
+                f"a compiled program takes tensors and values that can be hashed: {error}"
+            ) from None
+        if known is None:
+            known = self._known[key] = self._traced(leaves, form, places, settings, asked)
+        graphs, (out,) = known
+        return tree.tree_unflatten(graphs(inputs), out)
+
+    def _traced(
+        self,
+        leaves: list[Any],
+        form: tree.TreeSpec,
+        places: list[int],
+        settings: Settings,
+        asked: bool,
+    ) -> tuple[Graphs, list[tree.TreeSpec]]:
+        """The graphs of one kind of call, and the form of the results."""
+        out: list[tree.TreeSpec] = []
+
+        def function(inputs: list[Tensor]) -> list[Tensor]:
+            given = list(leaves)
+            for place, tensor in zip(places, inputs, strict=True):
+                given[place] = tensor
+            args, kwargs, scale = tree.tree_unflatten(given, form)
+            run = replace(settings, scale=scale, used=set(), _rules={})
+            found, out[:] = _flat(self.program.run(args, kwargs, run))
+            return found
+
+        inputs = [leaves[i] if asked else leaves[i].detach() for i in places]
+        return Graphs(function, inputs, self._options), out
+
+
+def _flat(result: Any) -> tuple[list[Tensor], list[tree.TreeSpec]]:
+    found, form = tree.tree_flatten(result)
+    for value in found:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"a compiled program returns tensors, got {type(value).__name__}")
+    return found, [form]

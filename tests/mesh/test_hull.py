@@ -1,0 +1,145 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+import trimesh
+
+from gendr import Camera, Mesh, Renderer
+from gendr.mesh import cube, icosphere, look_at, visual_hull
+
+
+def around(count=20, distance=4.0, fov=40.0, orthographic=False):
+    """Cameras spread over a sphere."""
+    i = torch.arange(count) + 0.5
+    elevation = torch.rad2deg(torch.asin((1 - 2 * i / count).clamp(-0.98, 0.98)))
+    azimuth = (i * 180 * (3 - math.sqrt(5))) % 360
+    camera = look_at(distance, elevation, azimuth, fov=fov)
+    if not orthographic:
+        return camera
+    focal = torch.full_like(camera.focal, 0.7)
+    return Camera(camera.rotation, camera.translation, focal, camera.principal, orthographic=True)
+
+
+def masks_of(mesh, camera, size=64, fine=1):
+    """Hard masks, or means over `fine` x `fine` parts of a pixel."""
+    renderer = Renderer(fine * size, "heaviside", "max")
+    masks = torch.cat([renderer(mesh, camera[i]).alpha for i in range(len(camera))])
+    return torch.nn.functional.avg_pool2d(masks[:, None], fine)[:, 0]
+
+
+def torus(minor=0.25):
+    return Mesh.from_trimesh(trimesh.creation.torus(0.7, minor, 64, 32))
+
+
+@pytest.mark.parametrize("orthographic", [False, True])
+def test_hull_of_a_ball(orthographic):
+    camera = around(24, orthographic=orthographic)
+    found = visual_hull(camera, masks_of(icosphere(4), camera)).to_trimesh()
+    assert found.is_watertight
+    assert found.is_winding_consistent
+    assert found.euler_number == 2
+    assert found.volume == pytest.approx(4 / 3 * math.pi, rel=0.04)
+    radii = np.linalg.norm(found.vertices, axis=1)
+    pixel = 4 * math.tan(math.radians(20)) / 32 if not orthographic else 1 / (0.7 * 32)
+    assert abs(radii - 1).max() < 2 * pixel
+
+
+@pytest.mark.parametrize(("shape", "euler"), [("torus", 0), ("mug", 0), ("double", -2)])
+def test_genus_is_that_of_the_object(shape, euler):
+    parts = [torus()]
+    if shape == "double":
+        parts = [torus().translated(torch.tensor([x, 0.0, 0.0])) for x in (-0.8, 0.8)]
+    elif shape == "mug":
+        body = trimesh.creation.cylinder(0.5, 1.2, sections=48)
+        handle = trimesh.creation.torus(0.35, 0.09, 48, 24)
+        handle.apply_transform(trimesh.transformations.rotation_matrix(np.pi / 2, [1, 0, 0]))
+        handle.apply_translation([0.55, 0, 0])
+        parts = [Mesh.from_trimesh(body), Mesh.from_trimesh(handle)]
+    mesh = trimesh.util.concatenate([part.to_trimesh() for part in parts])
+    target = Mesh.from_trimesh(mesh).normalized()
+    camera = around(40)
+    found = visual_hull(camera, masks_of(target, camera, 96)).to_trimesh()
+    assert found.is_watertight
+    assert found.euler_number == euler
+
+
+def test_thin_parts_are_there():
+    """A rod two pixels wide beside a large ball."""
+    rod = trimesh.creation.box([2.2, 0.09, 0.09])
+    ball = trimesh.creation.icosphere(3, 0.4)
+    ball.apply_translation([-1.0, 0, 0])
+    target = Mesh.from_trimesh(trimesh.util.concatenate([rod, ball]))
+    camera = around(24)
+    found = visual_hull(camera, masks_of(target, camera, 96))
+    low, high = found.bounding_box()
+    assert float(low[0, 0]) == pytest.approx(-1.4, abs=0.07)
+    assert float(high[0, 0]) == pytest.approx(1.1, abs=0.07)
+    assert len(found.to_trimesh().split(only_watertight=False)) == 1
+
+
+def test_place_and_size_of_the_world():
+    camera = around(12)
+    by = torch.tensor([30.0, -20.0, 10.0])
+    eye = (camera.eye + by)[..., None]
+    moved = Camera(camera.rotation, -(camera.rotation @ eye)[..., 0], camera.focal)
+    masks = masks_of(cube(2), camera)
+    here, there = visual_hull(camera, masks), visual_hull(moved, masks)
+    shift = there.bounding_box()[0] - here.bounding_box()[0]
+    torch.testing.assert_close(shift[0], by, atol=0.02, rtol=0)
+    assert there.dtype == torch.float32
+    assert visual_hull(camera.to(torch.float64), masks.double()).dtype == torch.float64
+
+
+def test_soft_masks_place_the_outline_between_pixels():
+    camera = around(24)
+    ball = icosphere(4)
+    errors = []
+    for fine in (1, 6):
+        found = visual_hull(camera, masks_of(ball, camera, 32, fine), edge=None)
+        errors.append(float((found.vertices.norm(dim=1) - 1).abs().mean()))
+    assert errors[1] < 0.8 * errors[0]
+
+
+def test_length_of_the_edges():
+    camera = around(16)
+    masks = masks_of(icosphere(3), camera)
+    pixel = 2 / 64 * 4 * math.tan(math.radians(20))
+    means = []
+    for edge in (2.0, 5.0):
+        mesh = visual_hull(camera, masks, edge=edge)
+        a, b = mesh.vertices[mesh.edges].unbind(1)
+        means.append(float((a - b).norm(dim=1).mean()) / pixel)
+        assert mesh.is_watertight
+    assert means == [pytest.approx(2.0, rel=0.25), pytest.approx(5.0, rel=0.25)]
+    whole = visual_hull(camera, masks, edge=None)
+    assert len(whole.faces) > 2 * len(visual_hull(camera, masks, edge=2.0).faces)
+
+
+def test_what_the_border_cuts_is_not_carved():
+    """Half of the object is outside of one image; the others still say where it ends."""
+    camera = around(16)
+    target = icosphere(3)
+    masks = masks_of(target, camera)
+    near = look_at(4.0, 0.0, 0.0, fov=10.0)
+    both = Camera.batch([camera, near])
+    found = visual_hull(both, torch.cat([masks, masks_of(target, near)])).to_trimesh()
+    assert found.volume == pytest.approx(visual_hull(camera, masks).to_trimesh().volume, rel=0.03)
+
+
+def test_masks_that_contradict_each_other():
+    camera = around(12)
+    masks = masks_of(icosphere(3), camera)
+    wrong = masks.clone()
+    wrong[0] = 0
+    wrong[0, :8, :8] = 1
+    with pytest.raises(ValueError, match="masks contradict each other"):
+        visual_hull(camera, wrong)
+    with pytest.raises(ValueError, match="12 masks need as many cameras, got 3"):
+        visual_hull(camera[:3], masks)
+    with pytest.raises(ValueError, match="resolution must be >= 16"):
+        visual_hull(camera, masks, resolution=4)
+    with pytest.raises(ValueError, match="edge must be > 0"):
+        visual_hull(camera, masks, edge=0.0)
+    with pytest.raises(ValueError, match="masks are empty"):
+        visual_hull(camera, torch.zeros_like(masks))
