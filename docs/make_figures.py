@@ -497,6 +497,34 @@ def figure_fit() -> None:
     write_block("benchmarks.md", "fit", [line])
 
 
+def figure_starts() -> None:
+    """What benchmarks/fit_starts.py and benchmarks/poses.py left in docs/results."""
+    found = json.loads((DOCS / "results" / "fit-starts.json").read_text(encoding="utf-8"))
+    rows = [
+        [
+            row["mesh"], row["start"], f"{row['iou']:.3f}", f"{row['held_out']:.3f}",
+            f"{row['chamfer']:.2%}", f"{row['volume']:.3f}", f"{row['genus']:.0f}",
+            f"{row['faces']:,}", f"{row['seconds']:.0f}",
+        ]
+        for row in found["rows"]
+    ]  # fmt: skip
+    head = ["mesh", "start", "IoU", "IoU, held-out views", "chamfer / diagonal", "volume IoU",
+            "genus", "faces", "seconds"]  # fmt: skip
+    write_block("fitting.md", "fit-starts", table(head, rows))
+    found = json.loads((DOCS / "results" / "poses.json").read_text(encoding="utf-8"))
+    rows = [
+        [
+            name, f"{row['views']}", f"{row['near']}", f"{row['alike']}",
+            f"{row['median_degrees']:.2f}°", f"{row['mean_iou']:.3f}",
+            f"{row['median_seconds']:.1f}",
+        ]
+        for name, row in found["rows"].items()
+    ]  # fmt: skip
+    head = ["mesh", "views", "within 3°", "same silhouette", "median error of the former",
+            "mean IoU", "seconds"]  # fmt: skip
+    write_block("pose.md", "poses", table(head, rows))
+
+
 def figure_reconstruction() -> None:
     """The table of the comparisons that experiments/reconstruction.py left in docs/results."""
     rows: list[list[str]] = []
@@ -676,6 +704,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "cdfs": figure_cdfs,
     "tconorms": figure_tconorms,
     "fit": figure_fit,
+    "starts": figure_starts,
     "reconstruction": figure_reconstruction,
     "composite": figure_composite,
     "sorting": figure_sorting,

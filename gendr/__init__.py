@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         tnorms,
     )
     from gendr._runtime.threads import set_num_threads
-    from gendr.fitting import FitResult, FitSettings, SmoothParametrization, fit
+    from gendr.fitting import FitResult, FitSettings, SmoothParametrization, fit, fit_pose
     from gendr.mesh import (
         Camera,
         Lighting,
@@ -53,6 +53,7 @@ __all__ = [
     "data",
     "distributions",
     "fit",
+    "fit_pose",
     "geometric_schedule",
     "instance",
     "instances",
@@ -89,7 +90,7 @@ _MODULES = {
     ),
     "gendr.rendering.instances": ("Instance", "instance", "instances"),
     "gendr._runtime.threads": ("set_num_threads",),
-    "gendr.fitting": ("FitResult", "FitSettings", "SmoothParametrization", "fit"),
+    "gendr.fitting": ("FitResult", "FitSettings", "SmoothParametrization", "fit", "fit_pose"),
     "gendr.mesh": (
         "Camera",
         "Lighting",

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 import gendr
-from gendr import Mesh, Renderer, look_at
+from gendr import Mesh, Renderer, look_at, visual
 from gendr.cli import main
 from gendr.cli.common import model_file
 from gendr.cli.parser import build_parser
@@ -56,6 +56,40 @@ def photos(folder, mask_folder=False):
     out = renderer(mesh, camera)
     save_views(folder, out.alpha, camera, rgb=None if mask_folder else out.rgb.clamp(0, 1))
     return mesh
+
+
+# -- pose ------------------------------------------------------------------------------------------
+
+
+def test_pose_of_an_image(box, tmp_path, capsys):
+    mesh = Mesh.load(box)
+    camera = visual.orbit(mesh, [25.0], 20.0)
+    alpha = Renderer(64, "heaviside", "max", near=1, far=1e4)(mesh, camera).alpha[0]
+    seen = tmp_path / "seen.png"
+    Image.fromarray((alpha.numpy() * 255).astype("uint8")).save(seen)
+    out = tmp_path / "out"
+    assert run("pose", box, seen, "-o", out, "--starts", 6, "--steps", 20, "--quiet") == 0
+    assert {p.name for p in out.iterdir()} == {"camera.json", "overlay.png", "search.gif"}
+    (found,) = json.loads((out / "camera.json").read_text())["images"]
+    assert found["iou"] > 0.95
+    assert found["image"] == "seen.png"
+    view = torch.tensor(found["opengl"]["camera_to_world"])
+    r, t, k = (torch.tensor(found["opencv"][name]) for name in "RtK")
+    again = gendr.Camera.from_opencv(r, t, k, found["image_size"])
+    torch.testing.assert_close(again.camera_to_world[0], view, rtol=1e-4, atol=1e-3)
+    again = Renderer(64, "heaviside", "max", near=1, far=1e4)(mesh, again).alpha[0]
+    assert float(gendr.losses.iou(again, alpha)) == pytest.approx(found["iou"], abs=0.02)
+    with Image.open(out / "search.gif") as gif:
+        assert gif.n_frames >= 3
+
+
+def test_pose_of_what_shows_nothing(box, tmp_path, capsys):
+    Image.new("L", (20, 20), 7).save(tmp_path / "blank.png")
+    assert run("pose", box, tmp_path / "blank.png", "-o", tmp_path / "out") == 2
+    said = capsys.readouterr().err
+    assert "blank.png: it has one colour, so no object is seen" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 # -- fit -------------------------------------------------------------------------------------------

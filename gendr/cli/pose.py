@@ -40,12 +40,11 @@ def run(args: Namespace) -> int:
     read = [_read(path, args.max_megapixels) for path in paths]
     out = check_writable(Path(args.output))
     results = []
-    with tqdm(total=len(paths), desc="pose", unit="image", disable=args.quiet) as bar:
+    with tqdm(total=100 * len(paths), desc="pose", unit="%", disable=args.quiet) as bar:
 
         def tell(stage: str, done: float) -> None:
-            bar.set_postfix_str(stage)
-            bar.n = round(len(results) + done, 2)
-            bar.refresh()
+            bar.set_postfix_str(stage, refresh=False)
+            bar.update(int(100 * (len(results) + done)) - bar.n)
 
         for path, mask in zip(paths, read, strict=True):
             try:
@@ -56,7 +55,6 @@ def run(args: Namespace) -> int:
             except ValueError as error:
                 raise ValueError(f"{path}: {error}") from None
             results.append(found)
-        bar.n = len(paths)
     names = [path.name for path in paths]
     facts = {
         "mesh": str(args.mesh),

@@ -1,4 +1,4 @@
-"""Fitting a mesh to given silhouettes.
+"""Fitting a mesh to given silhouettes, and the pose of a camera to a given mesh.
 
     >>> result = gendr.fit(masks, camera, steps=100)      # masks [B, H, W], B cameras
     >>> result.mesh.save("fit.obj"); result.iou
@@ -21,7 +21,19 @@ The recipe, each part of which was chosen by trial on two airplanes:
 from gendr.fitting.api import fit
 from gendr.fitting.frame import Frame
 from gendr.fitting.parametrization import SmoothParametrization
+from gendr.fitting.pose import PoseCandidate, PoseResult, PoseSettings, fit_pose
 from gendr.fitting.settings import FitSettings
 from gendr.fitting.state import FitResult, FitState
 
-__all__ = ["FitResult", "FitSettings", "FitState", "Frame", "SmoothParametrization", "fit"]
+__all__ = [
+    "FitResult",
+    "FitSettings",
+    "FitState",
+    "Frame",
+    "PoseCandidate",
+    "PoseResult",
+    "PoseSettings",
+    "SmoothParametrization",
+    "fit",
+    "fit_pose",
+]
