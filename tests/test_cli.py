@@ -80,7 +80,7 @@ def test_pose_of_an_image(box, tmp_path, capsys):
     again = Renderer(64, "heaviside", "max", near=1, far=1e4)(mesh, again).alpha[0]
     assert float(gendr.losses.iou(again, alpha)) == pytest.approx(found["iou"], abs=0.02)
     with Image.open(out / "search.gif") as gif:
-        assert gif.n_frames >= 3
+        assert gif.n_frames >= 2  # equal ones are one
 
 
 def test_pose_of_what_shows_nothing(box, tmp_path, capsys):
