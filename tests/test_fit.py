@@ -369,7 +369,7 @@ def test_fit_from_the_visual_hull():
     assert result.mesh.to_trimesh().is_watertight
     assert result.mesh.to_trimesh().euler_number == 0
     assert result.iou > 0.96
-    assert result.settings.lr == 0.01
+    assert result.settings.lr == 0.02
     again = fit(masks, camera, init="hull", steps=6, resume=result.state)
     assert torch.equal(again.mesh.vertices, result.mesh.vertices)
     with pytest.raises(ValueError, match="unknown init 'hulk'"):

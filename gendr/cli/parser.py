@@ -254,7 +254,7 @@ def _add_fit(commands: Any) -> None:
         "--lr",
         type=_number(0, closed=False),
         metavar="X",
-        help="step length, in the object's size; 0.1, or 0.01 from a hull",
+        help="step length, in the object's size; 0.1, or 0.02 from a hull",
     )
     group.add_argument(
         "--flatness", type=_number(0), default=0.05, metavar="X", help="how much creases cost"

@@ -20,7 +20,7 @@ __all__ = ["FitSettings"]
 # What `scale="auto"` means for the logistic distribution: the first and last scale in pixels.
 AUTO_PIXELS = (0.3, 0.05)
 # What `lr=None` means: from a sphere or a mesh, and from a visual hull.
-LR, LR_HULL = 0.1, 0.01
+LR, LR_HULL = 0.1, 0.02
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class FitSettings:
             of these for a geometric schedule over the steps. "auto" is 0.3px:0.05px for logistic;
             for other laws it is scaled so that their middle half is as wide as that of logistic.
         lr: Step length of Adam, > 0, in units of the object's size: how far the vertex with the
-            largest gradient moves. None is 0.1, and 0.01 from a visual hull, which is near already.
+            largest gradient moves. None is 0.1, and 0.02 from a visual hull, which is near already.
         flatness: >= 0, weight of the crease penalty: the mean over edges of (1 - cos)^2 of the
             angle between the neighbouring faces.
         smoothness: `smoothness` of `SmoothParametrization`, >= 0.

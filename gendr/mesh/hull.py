@@ -27,6 +27,9 @@ _NEAR = 2.0
 _LEAST_PART = 2e-3
 # A hole of a mask with fewer pixels is filled.
 _LEAST_HOLE = 8
+# How many pixels further out the outline of a hard mask is placed: of 0, 1/4, 0.4 and 1/2 this
+# gives hulls whose silhouettes agree best with their masks (a plane, a cow, a man).
+_OUTWARDS = 0.25
 # Points that are projected at once, times views.
 _BLOCK = 4_000_000
 
@@ -36,7 +39,7 @@ def visual_hull(
     masks: Tensor,
     *,
     resolution: int = 256,
-    edge: float | None = 2.5,
+    edge: float | None = 2.0,
 ) -> Mesh:
     """The surface of the visual hull of some masks, as a closed mesh.
 
@@ -138,7 +141,9 @@ class _Distance:
             # A soft pixel says where between the centres.
             soft = np.pad(mask, 1, mode="edge")
             near = (np.abs(signed) < 1) & (soft > 0) & (soft < 1) & (inside == (soft > 0.5))
-            distances.append(np.where(near, soft - 0.5, signed))
+            # Hard pixels are off by up to half of one, and the least of many views is below the mean.
+            further = 0.0 if near.any() else _OUTWARDS
+            distances.append(np.where(near, soft - 0.5, signed + further))
         self.images = torch.from_numpy(np.stack(distances)).float()[:, None]
         # NDC units of a pixel.
         self.unit = 2 / min(self.size)
