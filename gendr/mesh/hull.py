@@ -141,7 +141,7 @@ class _Distance:
             # A soft pixel says where between the centres.
             soft = np.pad(mask, 1, mode="edge")
             near = (np.abs(signed) < 1) & (soft > 0) & (soft < 1) & (inside == (soft > 0.5))
-            # Hard pixels are off by up to half of one, and the least of many views is below the mean.
+            # Hard pixels are off by up to half of one; the least of many views is below the mean.
             further = 0.0 if near.any() else _OUTWARDS
             distances.append(np.where(near, soft - 0.5, signed + further))
         self.images = torch.from_numpy(np.stack(distances)).float()[:, None]
