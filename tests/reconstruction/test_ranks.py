@@ -11,17 +11,19 @@ from torch import nn
 from gendr.cli import main
 from gendr.reconstruction import ShapeNetRenderings, Training, TrainingSettings
 from gendr.reconstruction.ranks import GlobalBatchNorm2d, Ranks, joined, with_global_batch_norm
+from gendr.testing.processes import Python
 
 STEPS = 2
 TRAINED = "published", "none"
 SMALL = {"batch": 4, "scale": "1px", "steps": 10}
 # Processes that train each encoder from a checkpoint of one process, and write one on the way.
 PAIR = f"""
-import sys, torch
+import sys, warnings, torch
 from torch import distributed
 from gendr.reconstruction import ShapeNetRenderings, Training, TrainingSettings
 from gendr.reconstruction.ranks import Ranks
 
+warnings.simplefilter("error")
 rank, store, folder, out = int(sys.argv[1]), *sys.argv[2:5]
 torch.set_num_threads(1)
 distributed.init_process_group("gloo", init_method=f"file://{{store}}", rank=rank, world_size=2)
@@ -76,9 +78,8 @@ def test_two_processes_train_as_one_does(folder, tmp_path):
         losses = [list(training.step()) for _ in range(STEPS)]
         alone[encoder] = training, begin, losses
     words = [str(tmp_path / "store"), str(folder), str(tmp_path), *TRAINED]
-    command = [sys.executable, "-W", "error", "-c", GRADIENTS + PAIR]
-    pair = [subprocess.Popen([*command, str(rank), *words]) for rank in range(2)]
-    assert [process.wait(200) for process in pair] == [0, 0]
+    pair = [Python(GRADIENTS + PAIR, rank, *words) for rank in range(2)]
+    assert [process.wait() for process in pair] == [0, 0], [p.output() for p in pair]
     for encoder, (training, begin, losses) in alone.items():
         told = torch.load(tmp_path / f"losses-{encoder}.pt")
         assert torch.allclose(torch.tensor(told), torch.tensor(losses), rtol=1e-5), encoder

@@ -19,6 +19,7 @@ from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
 from gendr.testing import relative_l2, soup
+from gendr.testing.processes import run_python
 
 
 def ball(views=3, size=40):
@@ -300,9 +301,7 @@ def test_memory_is_bounded_for_heavy_tails():
     The process has 0.25 GB before, and a float64 for every pair would take 0.7 GB more.
     """
     assert len(cube_sphere(15).faces) == 2700
-    run = subprocess.run(
-        [sys.executable, "-c", HEAVY], capture_output=True, text=True, check=True, timeout=300
-    )
+    run = run_python(HEAVY, check=True)
     kilobytes = int(run.stdout)
     assert kilobytes < 7e5
 
@@ -320,9 +319,7 @@ print(config.CACHE_DIR)
 
 
 def test_a_read_only_installation_compiles_into_a_temporary_folder():
-    run = subprocess.run(
-        [sys.executable, "-c", READ_ONLY], capture_output=True, text=True, check=True, timeout=300
-    )
+    run = run_python(READ_ONLY, check=True)
     folder = Path(run.stdout.strip())
     assert folder.name.startswith("gendr-numba-")
     assert not folder.exists()  # it went with the process
@@ -332,9 +329,7 @@ def test_a_read_only_installation_compiles_into_a_temporary_folder():
 def test_a_render_with_compiled_kernels_says_nothing():
     script = "import torch, gendr; gendr.silhouette(torch.rand(1, 3, 3, 3) + 0.1, 4)"
     gendr.silhouette(soup(1, 3, 0, torch.float32), 4)  # compiles them if need be
-    run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300
-    )
+    run = run_python(script, check=True)
     assert not run.stderr
 
 
