@@ -4,9 +4,6 @@ Interpreted where there is no GPU.
 """
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -22,6 +19,7 @@ from gendr.sorting.networks import Network, network
 from gendr.sorting.relaxed import BitonicSort, OddEvenSort
 from gendr.testing import relative_l2
 from gendr.testing.ahead_of_time import CAPABILITIES
+from gendr.testing.processes import run_python
 
 DEVICE = "cpu" if interpreted() else "cuda"
 TOLERANCE = 1e-5
@@ -361,7 +359,8 @@ def test_auto_on_a_gpu(dtype, module, monkeypatch):
 # The tests' own process may interpret kernels, and then Triton cannot compile. Kernels are
 # compiled as they would be launched, from the arguments of real launches.
 SCRIPT = """
-import json, sys
+import json, sys, warnings
+warnings.simplefilter("error")
 from dataclasses import asdict
 import torch
 from gendr.distributions import get
@@ -369,7 +368,7 @@ from gendr.sorting.backends.triton import backend
 from gendr.sorting.networks import network
 from gendr.testing.ahead_of_time import compile_launch
 
-request = json.load(sys.stdin)
+request = json.loads(sys.argv[1])
 found = []
 
 def compiled(kernel, grid, device, *args, **constants):
@@ -397,14 +396,8 @@ KERNELS = [
 
 @pytest.mark.slow
 def test_kernels_compile_ahead_of_time_and_spill_nothing():
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT],
-        input=json.dumps({"capabilities": CAPABILITIES, "cases": CASES}),
-        capture_output=True,
-        text=True,
-        env=os.environ | {"TRITON_INTERPRET": "0"},
-        check=False,
-    )
+    request = json.dumps({"capabilities": CAPABILITIES, "cases": CASES})
+    run = run_python(SCRIPT, request, env={"TRITON_INTERPRET": "0"})
     assert run.returncode == 0, run.stderr[-3000:]
     found = json.loads(run.stdout)
     assert [x[:2] for x in found] == [[name, c] for name in KERNELS for c in CAPABILITIES]
