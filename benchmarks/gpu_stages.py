@@ -763,7 +763,7 @@ def _benchmark(module: str, place: Place, report: Report, calls: dict[str, list[
 
 @contextmanager
 def _without_limits() -> Generator[None]:
-    """No limits of the device, no memory and one distribution: a CPU measures them for long."""
+    """One distribution and nothing to compare it with: a CPU measures the others for long."""
     import speed
 
     limits = speed.Limits(1e9, 1e9, 1.0)
@@ -771,6 +771,7 @@ def _without_limits() -> Generator[None]:
     with (
         mock.patch.object(speed.Limits, "of", return_value=limits),
         mock.patch.object(speed, "SCALES", one),
+        mock.patch.dict(speed.MOST_DENSE, cpu=0),
         mock.patch.object(speed, "peak_memory", return_value=None),  # of another process
     ):
         yield

@@ -12,7 +12,7 @@ from PIL import Image
 
 import gendr
 from gendr import Mesh, Renderer, look_at
-from gendr.cli import main
+from gendr.cli import fit, main
 from gendr.cli.common import model_file
 from gendr.cli.parser import build_parser
 from gendr.fitting import FitState
@@ -34,6 +34,14 @@ def save_box(path):
     vertices = mesh.vertices * torch.tensor([36.0, 20.0, 28.0]) + torch.tensor([50.0, 0, -90.0])
     mesh.with_vertices(vertices).save(path)
     return path
+
+
+@pytest.fixture(autouse=True)
+def small_pictures(request, monkeypatch):
+    """Pictures of a fit take longer than the fit; only tests marked `slow` see them whole."""
+    if request.node.get_closest_marker("slow") is None:
+        monkeypatch.setattr(fit, "TILE", 48)
+        monkeypatch.setattr(fit, "SHEET_TILE", 48)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def shape_of(dist, dtype=F64):
     return (torch.tensor(dist.shape_parameter, dtype=dtype, requires_grad=True),)
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize("dist", FORMS, ids=str)
 def test_gradcheck(dist):
     x = smooth_points(dist).detach().requires_grad_()
@@ -59,7 +59,7 @@ def test_pdf_is_the_slope_of_cdf(dist):
     assert torch.allclose(dist.pdf(z), quotient, 1e-5, 1e-6)
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("dist", FORMS, ids=str)
 def test_inverses_are_differentiable(dist):
     q = torch.tensor([0.11, 0.34, 0.45, 0.71, 0.88], dtype=F64, requires_grad=True)

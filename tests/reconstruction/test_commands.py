@@ -275,6 +275,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(folder, tmp_path, monkeypat
     assert run(*training(folder, out, "--quiet", "--resume")) == 0
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("method", ["__init__", "add_scalar"])
 def test_training_goes_on_without_curves_if_they_do_not_fit(
     folder, whole, tmp_path, monkeypatch, capsys, method

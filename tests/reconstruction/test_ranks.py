@@ -1,6 +1,7 @@
 """Training by two processes on the CPU: the same weights as by one, to rounding."""
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -123,21 +124,40 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_torchrun_stops_at_one_step_and_one_process_goes_on(folder, tmp_path):
-    script, out = tmp_path / "signalled.py", tmp_path / "out"
+def by_environment(_, words):
+    """Two processes that are told of each other as by torchrun; their errors."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])  # free again below
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    pair = [
+        Python(SIGNALLED, *words, env={**common, "RANK": rank, "LOCAL_RANK": rank}) for rank in "01"
+    ]
+    assert [process.wait() for process in pair] == [130, 130], [p.output() for p in pair]
+    return "".join(process.output()[1] for process in pair)
+
+
+def by_torchrun(folder, words):
+    script = folder / "signalled.py"
     script.write_text(SIGNALLED)
-    command = ["train", "reconstruction", "--data", str(folder), "-o", str(out), "--steps", "5",
-               "--batch", "4", "--scale", "1px", "--threads", "1", "--quiet"]  # fmt: skip
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     ended = subprocess.run(
-        [*torchrun, "2", script, *command], capture_output=True, text=True, timeout=200, check=False
+        [*torchrun, "2", script, *words], capture_output=True, text=True, timeout=200, check=False
     )
     assert ended.returncode == 1
-    assert ended.stderr.count("goes on after step 3 of 5") == 1
     # When one has ended, after all was written, torchrun need not wait for the other.
     assert "exitcode  : 130" in ended.stderr
+    return ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("started", [by_environment, by_torchrun])
+def test_two_processes_stop_at_one_step_and_one_goes_on(folder, tmp_path, started):
+    out = tmp_path / "out"
+    command = ["train", "reconstruction", "--data", str(folder), "-o", str(out), "--steps", "5",
+               "--batch", "4", "--scale", "1px", "--threads", "1", "--quiet"]  # fmt: skip
+    assert started(tmp_path, command).count("goes on after step 3 of 5") == 1
     assert torch.load(out / "checkpoint.pt")["steps_done"] == 3
     assert main([*command, "--resume"]) == 0
     assert torch.load(out / "checkpoint.pt")["steps_done"] == 5

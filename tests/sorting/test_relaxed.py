@@ -146,7 +146,7 @@ def test_kernels_equal_the_reference_for_every_law(name, dtype):
         compare(odd_even(5), 3, dist, dtype)
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("n", [1, 2, 3, 31, 32, 33, 65, 130])
 def test_kernels_equal_the_reference_for_every_size(n, dtype):

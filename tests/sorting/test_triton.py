@@ -241,7 +241,7 @@ def test_scratch_is_bounded_and_not_shared(monkeypatch):
     assert torch.allclose(bounded, unbounded, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("launch", ["memory", "small_memory"], indirect=True)
 @pytest.mark.usefixtures("launch")
 @pytest.mark.parametrize("width", [None, 3])

@@ -125,6 +125,7 @@ def simulate(chosen, seconds, workers):
         yield now, forecast(left, done, workers)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("workers", [1, 2, 8])
 @pytest.mark.parametrize("seed", range(3))
 def test_forecast_is_honest_and_steady(workers, seed):
