@@ -17,6 +17,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from multiprocessing import forkserver, get_context
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -117,9 +118,11 @@ class Python:
             TimeoutError: if the process still runs; it is killed.
         """
         if isinstance(self._process, subprocess.Popen):
-            return self._process.wait(timeout)
-        self._process.join(timeout)
-        code = self._process.exitcode
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout)
+        else:
+            self._process.join(timeout)
+        code = self.poll()
         if code is None:
             self._process.kill()
             raise TimeoutError(f"a process of the tests ran for more than {timeout:g} seconds")
