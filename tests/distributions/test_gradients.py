@@ -126,7 +126,7 @@ def extremes(dtype):
     return torch.tensor([*EXTREME, *ends], dtype=dtype)
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("law", EXAMPLES, ids=str)
 def test_values_and_gradients_are_finite_everywhere(law, dtype):
@@ -148,6 +148,7 @@ def test_values_and_gradients_are_finite_everywhere(law, dtype):
                 assert second[0].isfinite().all(), form
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("law", EXAMPLES, ids=str)
 def test_the_ends_of_the_range_give_finite_values_and_gradients(law, dtype):
