@@ -52,6 +52,8 @@ def _run(code: str, argv: list[str], env: dict[str, str], folder: str, files: li
         written = os.open(file, os.O_WRONLY)
         os.dup2(written, stream)
         os.close(written)
+    # For children of its own, `multiprocessing` would start another server.
+    forkserver.ensure_running = forkserver._forkserver.ensure_running = lambda: None
     os.environ.clear()
     os.environ.update(env)
     os.chdir(folder)

@@ -39,6 +39,22 @@ def test_what_takes_long_to_import_is_there():
     assert run_python(program).stdout == "True\n"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere they are new interpreters")
+def test_children_of_a_child_come_from_the_same_server():
+    program = """
+import os, pathlib, signal
+from gendr.testing.processes import fork_server
+
+inner = fork_server().Process(target=signal.pause)
+inner.start()
+status = pathlib.Path(f"/proc/{inner.pid}/status").read_text()
+inner.kill()
+assert f"PPid:\\t{os.getppid()}\\n" in status, status
+"""
+    done = run_python(program)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_a_process_is_signalled_and_waited_for(tmp_path):
     process = Python("import time; print('on'); time.sleep(60)", cwd=tmp_path)

@@ -543,6 +543,7 @@ def test_bad_input_ends_in_one_line(script, capsys, options, said):
     assert not Path("r.sqlite").exists()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("send", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_script_leaves_a_clean_file(tmp_path, send):
     """The whole of it: its own process group, as under a terminal, and the real task."""
