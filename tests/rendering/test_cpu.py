@@ -229,7 +229,7 @@ def test_parameter_gradients_equal_those_of_the_reference():
                 if dist.shape_parameter is not None:
                     dist = dist.with_shape(tensors[2])
                 alpha = gendr.silhouette(
-                    scene, 10, dist, gendr.tnorms.tconorm(family, p=tensors[1]), tensors[0],
+                    scene, 7, dist, gendr.tnorms.tconorm(family, p=tensors[1]), tensors[0],
                     backend=backend,
                 )  # fmt: skip
                 grads.append(torch.autograd.grad((alpha**2).sum(), tensors))
@@ -348,12 +348,12 @@ import torch, gendr
 from gendr.mesh import icosphere
 
 def sums(backend):
-    mesh = icosphere(2).scaled(0.7).to(torch.float64)
+    mesh = icosphere(1).scaled(0.7).to(torch.float64)
     colours = torch.linspace(0, 1, mesh.vertices.numel(), dtype=torch.float64).reshape(-1, 3)
     vertices, colours = mesh.vertices.requires_grad_(), colours.requires_grad_()
     mesh = mesh.with_vertices(vertices).with_vertex_colors(colours)
     camera = gendr.look_at(2.7, 20.0, 30.0, dtype=torch.float64)
-    renderer = gendr.Renderer(24, "logistic", lighting="phong", backend=backend)
+    renderer = gendr.Renderer(16, "logistic", lighting="phong", backend=backend)
     out = renderer(mesh, camera)
     (out.rgb.square().sum() + out.alpha.sum()).backward()
     return torch.stack([x.square().sum() for x in (out.rgb, vertices.grad, colours.grad)])
