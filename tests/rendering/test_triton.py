@@ -485,6 +485,7 @@ def images(name, mesh, camera, size, near, dist="gaussian", **options):
     return found | {"face_id": out.face_id.cpu()}, vertices.grad.double().cpu()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("near", [1.0, 2.5], ids=["triangles", "clipped to four corners"])
 @pytest.mark.parametrize("shading", ["softmax", "hard"])
 def test_all_images_of_the_renderer_equal_the_reference(near, shading):

@@ -144,6 +144,7 @@ def test_memory_layouts(sort):
         assert got.any()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 @every_sort
 def test_compiles(sort):
