@@ -22,7 +22,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -300,9 +300,10 @@ def pytest_outcomes(text: str) -> dict[str, str]:
 
 def run_tests(place: Place, report: Report, name: str, *options: str) -> None:
     """Run tests on the GPU, as many as there is time for; in a dry run only collect them."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+    options = ("-p", "no:cacheprovider", *options)
+    command = [sys.executable, "-m", "pytest", *options]
     if place.dry:
-        code = command_output([*command, "--collect-only", "-q"], place, f"pytest-{name}", 300)
+        code = collect(place, f"pytest-{name}", *options)
         found = re.search(r"(\d+)(?:/\d+)? tests collected", log_of(f"pytest-{name}", place))
         report.check("tests can be collected", code == 0 and found is not None)
         report.row("collected", tests=int(found[1]) if found else 0)
@@ -323,6 +324,20 @@ def run_tests(place: Place, report: Report, name: str, *options: str) -> None:
     for test in wrong:
         report.check(test, passed=False)
     report.check("some tests ran", bool(outcomes))
+
+
+def collect(place: Place, name: str, *options: str) -> int:
+    """Collect tests, with the names in a log, in this process: it has imported all that they do."""
+    import pytest
+
+    before = Path.cwd()
+    with (place.out / "logs" / f"{name}.log").open("w", encoding="utf-8") as log:
+        try:
+            os.chdir(ROOT)
+            with redirect_stdout(log):
+                return int(pytest.main([*options, "--collect-only", "-q"]))
+        finally:
+            os.chdir(before)
 
 
 def tests(place: Place, report: Report) -> None:
@@ -748,7 +763,7 @@ def _benchmark(module: str, place: Place, report: Report, calls: dict[str, list[
 
 @contextmanager
 def _without_limits() -> Generator[None]:
-    """No limits of the device, no memory and one distribution: a CPU measures them for long."""
+    """One distribution and nothing to compare it with: a CPU measures the others for long."""
     import speed
 
     limits = speed.Limits(1e9, 1e9, 1.0)
@@ -756,6 +771,7 @@ def _without_limits() -> Generator[None]:
     with (
         mock.patch.object(speed.Limits, "of", return_value=limits),
         mock.patch.object(speed, "SCALES", one),
+        mock.patch.dict(speed.MOST_DENSE, cpu=0),
         mock.patch.object(speed, "peak_memory", return_value=None),  # of another process
     ):
         yield

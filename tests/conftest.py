@@ -66,6 +66,18 @@ def _quick_interpreter(request):
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _kernels_compiled_once(tmp_path_factory):
+    """On a new machine, xdist's workers need the same kernels at the same time."""
+    if "PYTEST_XDIST_WORKER" not in os.environ or importlib.util.find_spec("fcntl") is None:
+        yield
+        return
+    from gendr.testing.compiling import one_process_compiles
+
+    with one_process_compiles(tmp_path_factory.getbasetemp().parent / "numba.lock"):
+        yield
+
+
 @pytest.fixture(scope="session")
 def seed(request):
     """Of the samples that tests draw; another one with every `--seed N`."""

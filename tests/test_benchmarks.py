@@ -3,9 +3,6 @@
 import importlib
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ import gendr
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, project_faces
+from gendr.testing.processes import run_python
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "benchmarks" / "speed.py"
@@ -38,10 +36,9 @@ def speed():
 def folder(tmp_path_factory):
     """The results of a short run."""
     out = tmp_path_factory.mktemp("results") / "new"
-    command = [sys.executable, SCRIPT, "--device", "cpu", "--quick", "--repeat", "1"]
-    command += ["--scenes", "sphere_642/.*/uniform", "--out", out]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    options = ["--device", "cpu", "--quick", "--repeat", "1", "--scenes", "sphere_642/.*/uniform"]
+    program = f"import speed; speed.main({[*options, '--out', str(out)]})"
+    run = run_python(program, env={"PYTHONPATH": str(SCRIPT.parent)})
     assert run.returncode == 0, run.stderr
     (out / "stdout").write_text(run.stdout)
     return out
@@ -61,7 +58,6 @@ def scene(speed, mesh="sphere_642", views=2, size=32, dist="uniform"):
     return speed.Scene(case, place(speed))
 
 
-@pytest.mark.slow
 def test_json_has_its_schema(report):
     keys = {"run", "compile_s", "limits", "cases", "sweeps", "growth", "targets"}
     assert set(report) == keys

@@ -2,8 +2,6 @@ import errno
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,12 +12,13 @@ from PIL import Image
 
 import gendr
 from gendr import Mesh, Renderer, look_at, visual
-from gendr.cli import main
+from gendr.cli import fit, main
 from gendr.cli.common import model_file
 from gendr.cli.parser import build_parser
 from gendr.fitting import FitState
 from gendr.mesh import cube, icosphere
 from gendr.mesh.views import save_views
+from gendr.testing.processes import Python, run_python
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["--image-size", "16", "--views", "4", "--steps", "12", "--subdivisions", "2", "--quiet"]
@@ -35,6 +34,14 @@ def save_box(path):
     vertices = mesh.vertices * torch.tensor([36.0, 20.0, 28.0]) + torch.tensor([50.0, 0, -90.0])
     mesh.with_vertices(vertices).save(path)
     return path
+
+
+@pytest.fixture(autouse=True)
+def small_pictures(request, monkeypatch):
+    """Pictures of a fit take longer than the fit; only tests marked `slow` see them whole."""
+    if request.node.get_closest_marker("slow") is None:
+        monkeypatch.setattr(fit, "TILE", 48)
+        monkeypatch.setattr(fit, "SHEET_TILE", 48)
 
 
 @pytest.fixture
@@ -284,24 +291,19 @@ def test_more_steps_after_an_interruption_and_after_the_end(box, tmp_path, monke
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_leave_a_checkpoint(box, tmp_path, number):
     out = tmp_path / "out"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gendr", "fit", str(box), "-o", str(out), *SMALL[:4],
-         "--steps", "100000", "--quiet"],
-        stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"},
-        # Where the tests run in the background of a shell, they and their children ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
-    )  # fmt: skip
+    program = "import sys; from gendr.cli import main; sys.exit(main(sys.argv[1:]))"
+    steps = ["--steps", 100000, "--quiet"]
+    process = Python(program, "fit", box, "-o", out, *SMALL[:4], *steps)
     try:
         deadline = time.monotonic() + 60
         while not (out / "progress.json").exists() and time.monotonic() < deadline:
-            assert process.poll() is None, process.communicate()
+            assert process.poll() is None, process.output()
             time.sleep(0.05)
         process.send_signal(number)
-        _, err = process.communicate(timeout=30)
+        assert process.wait(60) == 130, process.output()
     finally:
         process.kill()
-    assert process.returncode == 130
-    assert "Traceback" not in err
+    assert "Traceback" not in process.output()[1]
     step = json.loads((out / "progress.json").read_text())["step"]
     assert FitState.load(out / "checkpoint.pt").step == step >= 1
     assert not (out / ".gendr-lock").exists()
@@ -600,10 +602,8 @@ def test_version(capsys):
 
 
 def test_module_runs():
-    done = subprocess.run(
-        [sys.executable, "-m", "gendr", "list", "tconorms"],
-        capture_output=True, text=True, encoding="utf-8", cwd=ROOT, check=True,
-    )  # fmt: skip
+    program = "import runpy; runpy.run_module('gendr', run_name='__main__')"
+    done = run_python(program, "list", "tconorms", check=True)
     assert "yager" in done.stdout
     assert done.stderr == ""
 

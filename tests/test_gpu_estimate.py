@@ -4,8 +4,6 @@ import importlib
 import json
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 import torch
 
 import gendr
+from gendr.testing.processes import run_python
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.slow
@@ -141,10 +140,7 @@ def found(tmp_path_factory):
     (folder / "kernels_of_test.py").write_text(KERNEL)
     root = Path(gendr.__file__).parents[1]
     path = os.pathsep.join([str(root), str(folder)])
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(FOLDER)], capture_output=True, text=True, timeout=300,
-        env={**os.environ, "TRITON_INTERPRET": "0", "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-    )  # fmt: skip
+    run = run_python(SCRIPT, FOLDER, env={"TRITON_INTERPRET": "0", "PYTHONPATH": path})
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 

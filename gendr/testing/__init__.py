@@ -3,8 +3,10 @@
 Beside them, each a module of its own: samples of the renderers (`instances`), kernels compiled
 without a GPU (`ahead_of_time`), tables in the pages of the documentation (`pages`), laws and
 T-conorms beside their published forms in mpmath (`laws`, `tconorms`), a task for the grid of
-experiments that costs nothing (`fake_grid`) and Triton's interpreter at twice its speed
-(`interpreter`), with a detector of races (`races`), or with the arithmetic of a GPU (`arithmetic`).
+experiments that costs nothing (`fake_grid`), Triton's interpreter at twice its speed
+(`interpreter`), with a detector of races (`races`), or with the arithmetic of a GPU (`arithmetic`),
+processes that need not import PyTorch first (`processes`), and kernels of Numba that only one
+process compiles (`compiling`).
 """
 
 from __future__ import annotations

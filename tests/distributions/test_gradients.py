@@ -32,7 +32,7 @@ def shape_of(dist, dtype=F64):
     return (torch.tensor(dist.shape_parameter, dtype=dtype, requires_grad=True),)
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize("dist", FORMS, ids=str)
 def test_gradcheck(dist):
     x = smooth_points(dist).detach().requires_grad_()
@@ -59,7 +59,7 @@ def test_pdf_is_the_slope_of_cdf(dist):
     assert torch.allclose(dist.pdf(z), quotient, 1e-5, 1e-6)
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("dist", FORMS, ids=str)
 def test_inverses_are_differentiable(dist):
     q = torch.tensor([0.11, 0.34, 0.45, 0.71, 0.88], dtype=F64, requires_grad=True)
@@ -126,7 +126,7 @@ def extremes(dtype):
     return torch.tensor([*EXTREME, *ends], dtype=dtype)
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("law", EXAMPLES, ids=str)
 def test_values_and_gradients_are_finite_everywhere(law, dtype):
@@ -148,6 +148,7 @@ def test_values_and_gradients_are_finite_everywhere(law, dtype):
                 assert second[0].isfinite().all(), form
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("law", EXAMPLES, ids=str)
 def test_the_ends_of_the_range_give_finite_values_and_gradients(law, dtype):

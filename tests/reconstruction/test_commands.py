@@ -6,8 +6,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -31,6 +29,7 @@ from gendr.reconstruction.inputs import read_image
 from gendr.reconstruction.model import ENCODERS
 from gendr.reconstruction.pictures import best_view, silhouette_sheet
 from gendr.rendering import Renderer
+from gendr.testing.processes import run_python
 
 
 def run(*argv):
@@ -159,7 +158,7 @@ def same_training(one, other):
 def test_killed_training_goes_on_bit_by_bit(folder, whole, tmp_path, seed):
     out, last = tmp_path / "out", random.Random(seed).randint(3, STEPS)
     command = [str(a) for a in training(folder, out, "--quiet")]
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(last), *command], check=False)
+    ended = run_python(KILLED, last, *command)
     assert ended.returncode == -signal.SIGKILL
     done = torch.load(out / "checkpoint.pt", weights_only=True)["steps_done"]
     assert done == (last - 1) // 2 * 2
@@ -276,6 +275,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(folder, tmp_path, monkeypat
     assert run(*training(folder, out, "--quiet", "--resume")) == 0
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("method", ["__init__", "add_scalar"])
 def test_training_goes_on_without_curves_if_they_do_not_fit(
     folder, whole, tmp_path, monkeypatch, capsys, method

@@ -14,6 +14,7 @@ import torch
 from gendr.mesh import cube, icosphere
 from gendr.reconstruction import ShapeNetRenderings, making, voxel_iou
 from gendr.reconstruction.making import find_shapes, make_dataset, split_of
+from gendr.testing.processes import fork_server
 
 pytest.importorskip("igl", reason="libigl fills the interior; gendr[reconstruction] has it")
 
@@ -95,7 +96,8 @@ def test_an_interrupted_run_goes_on(tmp_path, meshes, small, monkeypatch):
     assert not (tmp_path / "out" / making.PARTIAL / "03001627").exists()
 
 
-def test_workers_make_the_same(tmp_path, meshes, small):
+def test_workers_make_the_same(tmp_path, meshes, small, monkeypatch):
+    monkeypatch.setattr(making, "get_context", lambda _: fork_server())
     for workers in (1, 2):
         make_dataset(
             [meshes], tmp_path / str(workers), "x", shares=(1, 0, 0), workers=workers,

@@ -1,6 +1,7 @@
 """Training by two processes on the CPU: the same weights as by one, to rounding."""
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -11,17 +12,19 @@ from torch import nn
 from gendr.cli import main
 from gendr.reconstruction import ShapeNetRenderings, Training, TrainingSettings
 from gendr.reconstruction.ranks import GlobalBatchNorm2d, Ranks, joined, with_global_batch_norm
+from gendr.testing.processes import Python
 
 STEPS = 2
 TRAINED = "published", "none"
 SMALL = {"batch": 4, "scale": "1px", "steps": 10}
 # Processes that train each encoder from a checkpoint of one process, and write one on the way.
 PAIR = f"""
-import sys, torch
+import sys, warnings, torch
 from torch import distributed
 from gendr.reconstruction import ShapeNetRenderings, Training, TrainingSettings
 from gendr.reconstruction.ranks import Ranks
 
+warnings.simplefilter("error")
 rank, store, folder, out = int(sys.argv[1]), *sys.argv[2:5]
 torch.set_num_threads(1)
 distributed.init_process_group("gloo", init_method=f"file://{{store}}", rank=rank, world_size=2)
@@ -76,9 +79,8 @@ def test_two_processes_train_as_one_does(folder, tmp_path):
         losses = [list(training.step()) for _ in range(STEPS)]
         alone[encoder] = training, begin, losses
     words = [str(tmp_path / "store"), str(folder), str(tmp_path), *TRAINED]
-    command = [sys.executable, "-W", "error", "-c", GRADIENTS + PAIR]
-    pair = [subprocess.Popen([*command, str(rank), *words]) for rank in range(2)]
-    assert [process.wait(200) for process in pair] == [0, 0]
+    pair = [Python(GRADIENTS + PAIR, rank, *words) for rank in range(2)]
+    assert [process.wait() for process in pair] == [0, 0], [p.output() for p in pair]
     for encoder, (training, begin, losses) in alone.items():
         told = torch.load(tmp_path / f"losses-{encoder}.pt")
         assert torch.allclose(torch.tensor(told), torch.tensor(losses), rtol=1e-5), encoder
@@ -122,21 +124,40 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_torchrun_stops_at_one_step_and_one_process_goes_on(folder, tmp_path):
-    script, out = tmp_path / "signalled.py", tmp_path / "out"
+def by_environment(_, words):
+    """Two processes that are told of each other as by torchrun; their errors."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])  # free again below
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    pair = [
+        Python(SIGNALLED, *words, env={**common, "RANK": rank, "LOCAL_RANK": rank}) for rank in "01"
+    ]
+    assert [process.wait() for process in pair] == [130, 130], [p.output() for p in pair]
+    return "".join(process.output()[1] for process in pair)
+
+
+def by_torchrun(folder, words):
+    script = folder / "signalled.py"
     script.write_text(SIGNALLED)
-    command = ["train", "reconstruction", "--data", str(folder), "-o", str(out), "--steps", "5",
-               "--batch", "4", "--scale", "1px", "--threads", "1", "--quiet"]  # fmt: skip
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     ended = subprocess.run(
-        [*torchrun, "2", script, *command], capture_output=True, text=True, timeout=200, check=False
+        [*torchrun, "2", script, *words], capture_output=True, text=True, timeout=200, check=False
     )
     assert ended.returncode == 1
-    assert ended.stderr.count("goes on after step 3 of 5") == 1
     # When one has ended, after all was written, torchrun need not wait for the other.
     assert "exitcode  : 130" in ended.stderr
+    return ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("started", [by_environment, by_torchrun])
+def test_two_processes_stop_at_one_step_and_one_goes_on(folder, tmp_path, started):
+    out = tmp_path / "out"
+    command = ["train", "reconstruction", "--data", str(folder), "-o", str(out), "--steps", "5",
+               "--batch", "4", "--scale", "1px", "--threads", "1", "--quiet"]  # fmt: skip
+    assert started(tmp_path, command).count("goes on after step 3 of 5") == 1
     assert torch.load(out / "checkpoint.pt")["steps_done"] == 3
     assert main([*command, "--resume"]) == 0
     assert torch.load(out / "checkpoint.pt")["steps_done"] == 5

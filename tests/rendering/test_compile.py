@@ -23,6 +23,7 @@ def compiled(function):
     return torch.compile(function, backend="aot_eager", fullgraph=True)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("dist", DISTS)
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_a_step_with_silhouette_has_no_graph_break(dist):
@@ -42,6 +43,7 @@ def test_a_step_with_silhouette_has_no_graph_break(dist):
     assert results[0][1].abs().sum() > 0
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("near", [1.0, 1.6])  # the second plane cuts the ball
 def test_a_step_with_a_renderer_has_no_graph_break(near):

@@ -71,6 +71,7 @@ def parameters(instance):
     return render, [v.requires_grad_() for v in values.values()]
 
 
+@pytest.mark.rotating(2)
 def test_gradcheck_of_the_reference(any_instance):
     render, tensors = parameters(any_instance)
     scene = general_position(sum(map(ord, any_instance.name)))
@@ -88,6 +89,7 @@ def compared():
     return size, scene, distances(scene, size)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("cutoff", [1e-6, 0.0])
 def test_cpu_equals_reference(any_instance, dtype, cutoff, compared):
@@ -122,7 +124,7 @@ def test_cpu_equals_reference(any_instance, dtype, cutoff, compared):
         assert relative_l2(got, want) <= tolerance.gradient
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_degenerate_faces_give_finite_images_and_gradients(any_instance, backend, dtype):

@@ -1,13 +1,13 @@
 """Memory: what a mesh of over a million faces takes, in a process of its own."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "speed.py"
+from gendr.testing.processes import run_python
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.mark.slow
@@ -15,8 +15,8 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "speed.py"
     not Path("/proc/self/clear_refs").exists(), reason="the peak is read from Linux's /proc"
 )
 def test_a_million_faces_at_1024_need_less_than_2_gb_on_a_cpu():
-    command = [sys.executable, SCRIPT, "--device", "cpu", "--probe", "million/1x1024/uniform"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    program = "import speed; speed.main(['--device', 'cpu', '--probe', 'million/1x1024/uniform'])"
+    run = run_python(program, env={"PYTHONPATH": str(BENCHMARKS)})
     assert run.returncode == 0, run.stderr
     peak = json.loads(run.stdout)
     faces = 20 * 4**8

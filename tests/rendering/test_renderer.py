@@ -258,6 +258,7 @@ def test_twice_differentiable_on_the_reference():
     assert gradgradcheck(image, (scene, scale), fast_mode=True)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("axis", [(0.5, 0.7, -0.4), (1.0, 0.0, 0.0), (-1.0, -1.0, 1.0)])
 def test_the_pose_of_the_teapot_from_one_silhouette(axis):
     """30 degrees off, recovered within 3: the scale goes from 2 pixels to a tenth of one."""

@@ -367,6 +367,7 @@ LIGHTS = {
 SURFACES = ("vertex_colors", "face_colors", "texture")
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("light", LIGHTS)
 @pytest.mark.parametrize("surface", [(), SURFACES[:2], SURFACES[2:], SURFACES], ids=str)
 def test_fused_colours_equal_the_reference_in_all_gradients(light, surface):

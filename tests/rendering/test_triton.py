@@ -172,7 +172,7 @@ def test_the_covering_set_covers_every_law_and_family():
 # -- the same as the reference
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 def test_alpha_and_all_gradients_equal_the_reference(member):
     scale = 0.02 if member.dist.is_squared else 0.1
     assert_equal(soup(1, 4, 21, size=0.8), ImageSize(18, 13), member, scale)
@@ -485,6 +485,7 @@ def images(name, mesh, camera, size, near, dist="gaussian", **options):
     return found | {"face_id": out.face_id.cpu()}, vertices.grad.double().cpu()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("near", [1.0, 2.5], ids=["triangles", "clipped to four corners"])
 @pytest.mark.parametrize("shading", ["softmax", "hard"])
 def test_all_images_of_the_renderer_equal_the_reference(near, shading):

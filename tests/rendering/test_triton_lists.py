@@ -203,6 +203,7 @@ def test_no_race_and_any_order_of_programs_gives_the_same_lists():
     assert watch.programs[0] > 10
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("family", ["probabilistic", "max"])
 def test_the_same_bits_come_out_whatever_room_there_is(monkeypatch, family):
     """All of it, half of it, no extra programs, no lists at all."""
@@ -274,6 +275,7 @@ def test_small_images_are_not_cut(monkeypatch):
     assert tiles.Pieces.of(torch.zeros(0, 4, dtype=torch.int32), 1024 * 1024).extra == 0
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.skipif(not tiles.interpreted(), reason="it hooks the interpreter")
 @pytest.mark.parametrize("shading", ["silhouette", "colours"])
 def test_pieces_give_the_gradients_of_whole_faces(monkeypatch, shading):

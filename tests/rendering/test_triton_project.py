@@ -75,7 +75,7 @@ def projected(scene, dtype):
     return corners[present].detach(), present, *grads, faces.offsets
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("scene", SCENES)
 def test_polygons_and_gradients_are_those_of_the_shared_code(scene, launch):
     corners, present, *grads, offsets = projected(scene, torch.float32)

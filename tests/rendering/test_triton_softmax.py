@@ -94,6 +94,7 @@ def test_orthographic_unlit_and_a_background_in_front():
     compare("logistic", eps=0.99)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.usefixtures("fused")
 @pytest.mark.parametrize("atomic", [False, True])
 def test_many_tiles_lists_and_shares(monkeypatch, atomic):

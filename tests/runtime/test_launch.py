@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from gendr.testing.processes import run_python
 
 pytest.importorskip("triton")
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -181,11 +181,7 @@ def found(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kernels")
     (folder / "kernels_of_test.py").write_text(KERNELS)
     path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(folder)])
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(BENCHMARKS)], capture_output=True, text=True,
-        timeout=300,
-        env={**os.environ, "TRITON_INTERPRET": "0", "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-    )  # fmt: skip
+    run = run_python(SCRIPT, BENCHMARKS, env={"TRITON_INTERPRET": "0", "PYTHONPATH": path})
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 

@@ -84,7 +84,7 @@ def test_the_variants_are_of_all_methods():
 
 @every_dtype
 @every_variant
-@pytest.mark.rotating(3)
+@pytest.mark.rotating(6)
 def test_all_is_finite_at_the_ends_of_the_range(method, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # unrolled sweeps do not converge there
@@ -101,6 +101,7 @@ def test_the_kernels_of_triton_are_finite_too(form):
         check_finite_results(method, torch.float32, steepness)
 
 
+@pytest.mark.rotating(2)
 @every_dtype
 @every_variant
 def test_what_is_far_apart_is_sorted_hard(method, dtype):

@@ -92,6 +92,7 @@ def oracle(name, power):
     return -found.fun, slope
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("name", SYMMETRIC)
 def test_bounds_against_scipy(name, transform):
@@ -151,6 +152,7 @@ def test_a_swap_rises_with_both_inputs_if_and_only_if_it_is_monotonic(name):
         assert steepest_fall < -0.01
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("name", SYMMETRIC)
 def test_the_error_of_a_swap_reaches_its_bound_within_a_percent(name, transform):

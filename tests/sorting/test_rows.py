@@ -144,6 +144,7 @@ def test_memory_layouts(sort):
         assert got.any()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 @every_sort
 def test_compiles(sort):
@@ -159,6 +160,7 @@ def test_compiles(sort):
 # -- gradients
 
 
+@pytest.mark.rotating(2)
 @every_sort
 @pytest.mark.parametrize("shape", [(1,), (2,), (2, 5)], ids=str)
 @pytest.mark.parametrize("which", ["both", "x", "steepness"])
@@ -236,6 +238,7 @@ def test_rows_are_largest_where_the_hard_sort_is(sort, n):
     assert p.diff(dim=-1).abs().max() < 0.999 if n > 1 else True  # and they are soft
 
 
+@pytest.mark.rotating(2)
 @every_sort
 @pytest.mark.parametrize("n", [1, 2, 5, 128, 1024])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

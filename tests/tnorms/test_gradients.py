@@ -34,6 +34,7 @@ def mild(t):
     return abs(getattr(t, "p", None) or 1) >= 0.5 or t.name == "hamacher"
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("t", [t for t in EVERY if mild(t)], ids=str)
 def test_gradcheck(t):
     values = inside(3, 3)
@@ -45,6 +46,7 @@ def test_gradcheck(t):
     assert gradgradcheck(lambda x: t.aggregate(*coverage(x), ROW), x)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("t", [t for t in PARAMETRIC if mild(t)], ids=str)
 def test_gradcheck_of_the_parameter(t):
     p = torch.tensor(t.value, dtype=torch.float64, requires_grad=True)
@@ -90,6 +92,7 @@ EDGES = [
 ]
 
 
+@pytest.mark.rotating(2)
 @every_tconorm
 @pytest.mark.parametrize("point", EDGES, ids=str)
 def test_true_derivatives_on_the_edges(t, point):
@@ -100,9 +103,12 @@ def test_true_derivatives_on_the_edges(t, point):
     (dual,) = torch.autograd.grad(t.dual.reduce(1 - values), values)
     assert bool(torch.isfinite(slopes).all())
     torch.testing.assert_close(-dual, slopes, rtol=1e-12, atol=1e-12)
-    with mp.workdps(1000):
-        # The slope at 1 of Aczel-Alsina converges with the logarithm of the step.
-        h = mp.mpf(10) ** -900
+    # The slope at 1 of Aczel-Alsina converges with the logarithm of the step, that at 0 of others
+    # with its power |p|.
+    slow = t.name == "aczel_alsina" or abs(getattr(t, "p", None) or 1) < 0.1
+    digits = 900 if slow else 200
+    with mp.workdps(digits + 100):
+        h = mp.mpf(10) ** -digits
         limits = [one_sided(t, point, i, h) for i in range(len(point))]
     expected = [0.0 if abs(limit) > 1e6 else float(limit) for limit in limits]
     torch.testing.assert_close(slopes.tolist(), expected, rtol=0, atol=5e-3)

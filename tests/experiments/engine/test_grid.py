@@ -9,11 +9,9 @@ import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter, deque
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,6 +25,7 @@ from gendr.experiments.engine.executors import Attempt, LocalExecutor
 from gendr.experiments.engine.grid import Job, Progress, Status, forecast, jobs, run_grid, select
 from gendr.experiments.engine.store import Store
 from gendr.testing.fake_grid import FakeTask, attempts, is_running, outcome_of, results_of
+from gendr.testing.processes import Python, fork_server, run_python
 
 HERE = Path(__file__).parent
 NAMES = [instance.name for instance in gendr.instances()[::50]]
@@ -126,6 +125,7 @@ def simulate(chosen, seconds, workers):
         yield now, forecast(left, done, workers)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("workers", [1, 2, 8])
 @pytest.mark.parametrize("seed", range(3))
 def test_forecast_is_honest_and_steady(workers, seed):
@@ -341,8 +341,30 @@ def test_progress_is_a_bar_on_a_terminal(capsys, monkeypatch):
 
 # -- processes
 
+# A program's first lines: its workers need not import PyTorch.
+QUICK_WORKERS = (
+    "from gendr.experiments.engine import executors; from gendr.testing import processes; "
+    "executors.get_context = lambda _: processes.fork_server()"
+)
+# Runs a script in a session of its own; it finds the modules that lie beside it.
+AS_A_SCRIPT = """
+import os, runpy, sys
+os.setsid()
+del sys.argv[0]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
-def test_local_workers_share_the_work_and_survive_what_may_happen(store, run, tmp_path):
+
+@pytest.fixture
+def quick_workers(monkeypatch):
+    """Workers that need not import PyTorch first."""
+    monkeypatch.setattr(executors, "get_context", lambda _: fork_server())
+
+
+def test_local_workers_share_the_work_and_survive_what_may_happen(
+    store, run, tmp_path, quick_workers
+):
     folder = tmp_path / "marks"
     folder.mkdir()
     names = [i.name for i in gendr.instances()[:12]]
@@ -384,9 +406,8 @@ def test_ten_kills_at_random_moments_lose_nothing(path, tmp_path):
         "pairs": kills // 2,
         "seed": 20261120,
     }
-    code = "from gendr.testing import fake_grid; fake_grid.main()"
-    command = [sys.executable, "-c", code, json.dumps(arguments)]
-    driver = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    code = f"{QUICK_WORKERS}; from gendr.testing import fake_grid; fake_grid.main()"
+    driver = run_python(code, json.dumps(arguments))
     assert driver.returncode == 0, driver.stderr
     rounds = json.loads(driver.stdout)
     assert len(rounds) == kills // 2 + 1
@@ -414,12 +435,12 @@ def test_worker_does_not_outlive_its_driver(path, tmp_path):
         f"task = f.FakeTask({str(folder)!r}, seconds=60.0)\n"
         f"f.drive({str(path)!r}, [{NAMES[0]!r}], task, 1)"
     )
-    with subprocess.Popen([sys.executable, "-c", code]) as driver:
-        wait_until(lambda: attempts(folder))
-        (worker,) = attempts(folder)
-        ignored = re.search(r"SigIgn:\s*(\w+)", Path(f"/proc/{worker}/status").read_text())[1]
-        assert int(ignored, 16) >> (signal.SIGINT - 1) & 1  # Ctrl-C is for the driver
-        driver.kill()
+    driver = Python(code)
+    wait_until(lambda: attempts(folder))
+    (worker,) = attempts(folder)
+    ignored = re.search(r"SigIgn:\s*(\w+)", Path(f"/proc/{worker}/status").read_text())[1]
+    assert int(ignored, 16) >> (signal.SIGINT - 1) & 1  # Ctrl-C is for the driver
+    driver.kill()
     wait_until(lambda: not is_running(worker))
 
 
@@ -522,24 +543,19 @@ def test_bad_input_ends_in_one_line(script, capsys, options, said):
     assert not Path("r.sqlite").exists()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("send", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_script_leaves_a_clean_file(tmp_path, send):
     """The whole of it: its own process group, as under a terminal, and the real task."""
-    command = [sys.executable, HERE.parents[2] / "experiments" / "grid_benchmark.py", "shape"]
-    command += ["-r", "r.sqlite", "--dist", "uniform", "--workers", "1"]
-    with subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        # What a shell starts in the background ignores SIGINT, and so does what it starts.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    ) as process:
-        wait_until(lambda: results_of(tmp_path / "r.sqlite"))
-        os.killpg(process.pid, send) if send == signal.SIGINT else process.send_signal(send)
-        said = process.communicate(timeout=30)[1]
-    assert process.returncode == 130
+    path = HERE.parents[2] / "experiments" / "grid_benchmark.py"
+    options = ["shape", "-r", "r.sqlite", "--dist", "uniform", "--workers", 1]
+    # Ctrl-C goes to all processes of a group, which those of a fork server are not in.
+    workers = "" if send == signal.SIGINT else QUICK_WORKERS
+    process = Python(f"{workers}\n{AS_A_SCRIPT}", path, *options, cwd=tmp_path)
+    wait_until(lambda: results_of(tmp_path / "r.sqlite"))
+    os.killpg(process.pid, send) if send == signal.SIGINT else process.send_signal(send)
+    assert process.wait(60) == 130
+    said = process.output()[1]
     assert said.splitlines()[-1] == (
         "grid_benchmark.py: stopped; the same command with --resume goes on"
     )
