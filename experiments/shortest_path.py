@@ -80,6 +80,7 @@ def make_options() -> argparse.ArgumentParser:
     group.add_argument("--batch", type=count(2), help="maps per step (default: 70)")
     group.add_argument("--learning-rate", type=float, help="of Adam, at first")
     group.add_argument("--evaluate-every", type=count(1), metavar="STEPS", help="default: 144")
+    group.add_argument("--maps", type=count(1), help="of an evaluation (default: 1000)")
     script.add_seed(group)
 
     group = parser.add_argument_group("how it runs")
@@ -94,7 +95,7 @@ def make_options() -> argparse.ArgumentParser:
 def planned(args: argparse.Namespace) -> list[tuple[str, PathSettings]]:
     """The name and the settings of every training."""
     names = ["loss", "dist", "steepness", "noise", "strength", "difference", "steps", "batch"]
-    given = script.given(args, *names, "learning_rate", "evaluate_every")
+    given = script.given(args, *names, "learning_rate", "evaluate_every", "maps")
     plan: list[tuple[str, PathSettings]] = []
     for method in args.methods:
         values: dict[str, Any] = {

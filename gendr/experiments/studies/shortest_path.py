@@ -99,7 +99,7 @@ class PathSettings:
     method: str = "bellman_ford"
     loss: str = "l2"
     dist: str = "logistic"
-    steepness: float = 20.0
+    steepness: float = 4.0
     samples: int = 10
     noise: float = 0.1
     strength: float = 1.0
