@@ -62,7 +62,10 @@ def make_options() -> argparse.ArgumentParser:
     group.add_argument(
         "--training-maps", type=count(4), metavar="N", help="to generate (default: 10,000)"
     )
-    group.add_argument("--methods", nargs="+", choices=METHODS, default=tuple(METHODS))
+    group.add_argument(
+        "--methods", nargs="+", choices=METHODS, default=tuple(METHODS), metavar="METHOD",
+        help=f"to compare (default: {' '.join(METHODS)})",
+    )  # fmt: skip
     group.add_argument(
         "--samples", nargs="+", type=count(2), default=[10], metavar="N",
         help="of methods that draw some; each number is a training (default: 10)",
@@ -70,15 +73,15 @@ def make_options() -> argparse.ArgumentParser:
     group.add_argument("--runs", type=count(1), default=1, help="of each, with --seed and on")
 
     group = parser.add_argument_group("the training, for all methods alike")
-    group.add_argument("--loss", choices=("l1", "l2"), help="of a path beside the true one")
+    group.add_argument("--loss", choices=("l1", "l2"), help="of paths (default: l2)")
     group.add_argument("--dist", help="the law of the relaxed algorithm (default: logistic)")
-    group.add_argument("--steepness", type=float, help="1 / scale of the law")
-    group.add_argument("--noise", type=float, help="scale of the noise of samples")
-    group.add_argument("--strength", type=float, help="lambda of black-box differentiation")
-    group.add_argument("--difference", type=float, help="step of finite differences")
+    group.add_argument("--steepness", type=float, help="1 / scale of the law (default: 4)")
+    group.add_argument("--noise", type=float, help="scale of noise (default: 0.3, smoothing 1)")
+    group.add_argument("--strength", type=float, help="lambda of black boxes (default: 0.5)")
+    group.add_argument("--difference", type=float, help="of finite differences (default: 0.3)")
     group.add_argument("--steps", type=count(1), help="of Adam (default: 7200, 50 epochs)")
     group.add_argument("--batch", type=count(2), help="maps per step (default: 70)")
-    group.add_argument("--learning-rate", type=float, help="of Adam, at first")
+    group.add_argument("--learning-rate", type=float, help="of Adam, at first (default: 0.001)")
     group.add_argument("--evaluate-every", type=count(1), metavar="STEPS", help="default: 144")
     group.add_argument("--maps", type=count(1), help="of an evaluation (default: 1000)")
     script.add_seed(group)
