@@ -117,8 +117,9 @@ def gradient(method, costs, paths, **settings):
 def test_losses_of_a_batch_are_those_of_its_maps(method):
     """Their mean; and each path is compared with its own map, also among samples."""
     generator = torch.Generator().manual_seed(1)
-    costs = torch.rand(3, 4, 4, generator=generator, dtype=torch.float64) + 0.1
+    costs = torch.rand(3, 5, 5, generator=generator, dtype=torch.float64) ** 3 + 0.02
     paths = torch.from_numpy(cheapest_paths(costs.flip(-1))).double()
+    assert len(paths.unique(dim=0)) == 3
     # Noise that changes no path, where a method draws any.
     small = {"noise": 1e-9} if METHODS[method].is_sampled else {}
     value, grad = gradient(method, costs, paths, difference=0.3, **small)
@@ -167,6 +168,17 @@ def test_a_network_learns_what_terrain_costs():
     assert json.loads(json.dumps(plain)) == plain
 
 
+def test_an_evaluation_takes_each_map_alone(data):
+    training = PathTraining(SMALL, data)
+    training.advance()
+    before = {name: value.clone() for name, value in training.model.state_dict().items()}
+    together, alone = training.outputs(data.test), training.outputs(data.test[1:2])
+    torch.testing.assert_close(together[1:2], alone)
+    assert training.model.training
+    for name, value in training.model.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
 def test_an_epoch_has_every_map_once(data):
     seen = []
     training = PathTraining(replace(SMALL, steps=4), data)
@@ -194,7 +206,7 @@ class Interrupted(Exception):
 
 @pytest.mark.parametrize("method", ["bellman_ford", "smoothing"])
 def test_resuming_changes_nothing(method, data, tmp_path):
-    settings = replace(SMALL, method=method)
+    settings = replace(SMALL, method=method, samples=6, noise=2.0)
     whole = train(settings, data)
     file = tmp_path / "checkpoint.pt"
 
