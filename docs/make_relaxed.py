@@ -250,12 +250,12 @@ def figure_terrain() -> None:
     known = torch.from_numpy(cheapest_paths(data.test.costs.double() + noise))
     caption = (
         f"Batches of {batch} maps, 10,000 generated maps to train, 1,000 others to test, "
-        f"{values['threads']} thread of a busy CPU, version {values['version']}; mean ± standard "
-        "deviation of a run. True costs with ties broken at random would have "
+        f"{values['threads']} thread of a busy CPU; mean ± standard deviation of a run. True costs, "
+        "with ties broken at random, would have "
         f"{100 * scored(known, data.test).exact:.1f} % exact."
     )
     write_block("relaxed.md", "shortest-path", [caption, "", *paths.table(found)])
-    save_plot(paths.figure(found, data.test[:1]), "relaxed_terrain.png")
+    save_plot(paths.figure(found, data.test[:1]), "relaxed_terrain.png", None)
 
 
 FIGURES: dict[str, Callable[[], None]] = {
