@@ -131,8 +131,8 @@ def figure(found: Iterable[dict[str, Any]], maps: TerrainMaps) -> Any:
     _draw_history(parts[0], groups)
     for place, part in enumerate(parts[1:]):
         part.suptitle(
-            f"Test map {place + 1}. Dark: high cost (ResNet18: no part of the path). Orange outline: "
-            "true path. Dots: predicted path, red off the true one.",
+            f"Test map {place + 1}. Dark: high cost (ResNet18: no part of the path). Orange "
+            "outline: true path. Dots: predicted path, red off the true one.",
             fontsize=10,
         )
         _draw_map(part.subplots(rows, COLUMNS, squeeze=False).ravel(), groups, maps, place)
