@@ -260,7 +260,7 @@ def figure_terrain() -> None:
         f"{100 * scored(known, data.test).exact:.1f} % exact."
     )
     write_block("relaxed.md", "shortest-path", [caption, "", *paths.table(found)])
-    save_plot(paths.figure(shown, data.test[:1]), "relaxed_terrain.png", 256)
+    save_plot(paths.figure(shown, data.test[:1]), "relaxed_terrain.png", None)
 
 
 FIGURES: dict[str, Callable[[], None]] = {
