@@ -23,9 +23,10 @@ ALLOWED = {
     "data": GROUND,
     "rendering": {*GROUND, "distributions", "tnorms", "mesh"},
     "sorting": {*GROUND, "distributions"},
+    "topk": {*GROUND, "distributions", "sorting"},  # networks, kernels, methods, the drawing
     "relaxed": {*GROUND, "distributions", "tnorms"},
     "scale": {"rendering"},  # known by this name from the first release
-    "testing": {*GROUND, "distributions", "tnorms", "rendering", "experiments"},
+    "testing": {*GROUND, "distributions", "tnorms", "rendering", "sorting", "experiments"},
 }
 SYSTEMS = set(ALLOWED) - {"scale", "testing"}
 ALLOWED["visual"] = SYSTEMS

@@ -168,6 +168,11 @@ class CustomNetworkSort(NetworkSort):
                 f"network must be a Network, got {type(self.network).__name__}; "
                 "for one with a name use its own method"
             )
+        if not self.network.sorts:
+            raise ValueError(
+                f"the network {self.network.name} selects {len(self.network.outputs)} of "
+                f"{self.network.n} values and does not sort them all; use gendr.topk.soft_topk"
+            )
         ready(self.network)
 
     def network_of(self, n: int) -> Network:
