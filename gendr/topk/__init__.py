@@ -5,6 +5,7 @@
 10
 """
 
+from gendr.topk.mask import soft_topk_mask
 from gendr.topk.networks import network
 
-__all__ = ["network"]
+__all__ = ["network", "soft_topk_mask"]
