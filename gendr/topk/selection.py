@@ -57,6 +57,14 @@ class Found(ABC):
             ValueError: the method has no attribution.
         """
 
+    def weighted(self, weights: Tensor) -> Tensor:
+        """The sum of the rows of A with weights [..., k] or [k], [..., n].
+
+        Raises:
+            ValueError: the method has no attribution.
+        """
+        return (weights[..., None, :] @ self.attribution())[..., 0, :]
+
 
 @dataclass(frozen=True)
 class Selection(ABC):
@@ -70,6 +78,11 @@ class Selection(ABC):
 
     def __post_init__(self) -> None:
         check_steepness(self.steepness)
+
+    @property
+    def has_attribution(self) -> bool:
+        """Whether it says how much each input is selected, and not only values."""
+        return True
 
     def drawn(self, x: Tensor) -> tuple[Selection, Tensor]:
         """The method without noise, and x with one sample of the noise."""
@@ -188,7 +201,7 @@ class _ByNetwork(Found):
         return found.mT.reshape(*self.x.shape[:-1], self.k, self.wires.n)
 
     def weighted(self, weights: Tensor) -> Tensor:
-        """W @ A, [..., n], for weights [..., k] or [k], in the time of a single row of A."""
+        """See `Found.weighted`; in the time of a single row of A."""
         walked = self.walked
         weights = weights.expand(*self.x.shape[:-1], self.k).reshape(-1, self.k)
         ends = weights.new_zeros(len(walked.keep), self.wires.n)
@@ -225,6 +238,11 @@ class SortSelection(Selection):
         if not isinstance(self.sort, Sort):
             raise TypeError(f"sort must be a Sort of gendr.sorting, got {self.sort!r}")
         object.__setattr__(self, "steepness", self.sort.steepness)
+
+    @property
+    def has_attribution(self) -> bool:
+        """Whether the sort has a permutation matrix."""
+        return isinstance(self.sort, PermutationSort)
 
     def drawn(self, x: Tensor) -> tuple[Selection, Tensor]:
         """The method without noise, and x with one sample of the noise."""

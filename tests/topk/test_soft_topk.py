@@ -200,7 +200,7 @@ def test_backends_agree():
         ((torch.zeros(5), 2, "spliter"), {}, ValueError, "unknown method 'spliter'"),
         ((torch.zeros(5), 2, 3), {}, TypeError, "a method is a name, a Selection or a Sort"),
         ((torch.zeros(5), 2), {"dist": "levy"}, ValueError, "a comparator needs a symmetric"),
-        ((torch.zeros(5), 2), {"dits": "levy"}, TypeError, "no setting .dits.; it has: art, backend, dist"),
+        ((torch.zeros(5), 2), {"dits": "levy"}, TypeError, "no setting .dits.; it has: art, back"),
         ((torch.zeros(5), 2), {"backend": "cuda"}, ValueError, "unknown backend"),
         ((torch.zeros(5), 2), {"steepness": 0.0}, ValueError, "steepness must be > 0"),
         ((torch.zeros(5), 2), {"payload": torch.zeros(4, 1)}, ValueError, "payload must have"),
