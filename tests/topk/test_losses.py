@@ -49,7 +49,8 @@ def test_it_is_the_formula_of_the_thesis(method, top1):
     logits, y = scores(12, 40).requires_grad_(), labels(12, 40)
     soft = 0.2 if method in ("neuralsort", "sinkhorn") else 0.9  # all p are then above 1e-12
     want = by_formula(logits, y, P_K, method, 8, top1, steepness=soft)
-    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 2e-4)):
+    exact = 1e-6 if method == "sinkhorn" else 1e-10  # that of its iterations
+    for dtype, tolerance in ((torch.float64, exact), (torch.float32, 2e-4)):
         loss = TopKCrossEntropy(P_K, method, 8, top1, steepness=soft, reduction="none")
         found = loss(logits.to(dtype), y)
         assert found.dtype == dtype
