@@ -38,7 +38,8 @@ __all__ = [
 
 PLACES = (1, 2, 3, 4, 5)
 LOSSES = ("softmax", "svm", *(name for name in names() if name != "permutahedron"))
-MODELS = ("auto", "linear", "convolution", "resnet18")
+MODELS = ("auto", "linear", "perceptron", "convolution", "resnet18")
+HIDDEN = 256  # units of the perceptron
 AT_ONCE = 1000  # examples that pass through the network together outside training
 
 
@@ -53,8 +54,8 @@ class ClassificationSettings:
         dist: the law of a network; None for its default.
         m: how many scores are ranked; None for all.
         top1: "softmax" or "network", see `TopKCrossEntropy`.
-        model: "linear", "convolution" (small), "resnet18"; "auto" is linear for embeddings,
-            resnet18 for images in colour, else convolution.
+        model: "linear", "perceptron" (one hidden layer), "convolution" (small), "resnet18"; "auto"
+            is linear for embeddings, resnet18 for images in colour, else convolution.
         steps: steps of Adam; a resumed training may have more.
         batch: examples per step.
         learning_rate: of Adam.
@@ -141,9 +142,12 @@ def model_of(settings: ClassificationSettings, data: Examples) -> nn.Module:
     kind, shape = settings.model, data.shape
     if kind == "auto":
         kind = "linear" if len(shape) == 1 else "resnet18" if shape[0] == 3 else "convolution"
+    size = int(torch.Size(shape).numel())
     if kind == "linear":
-        size = int(torch.Size(shape).numel())
         return nn.Sequential(nn.Flatten(), nn.Linear(size, data.classes))
+    if kind == "perceptron":
+        hidden = (nn.Linear(size, HIDDEN), nn.ReLU())
+        return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(HIDDEN, data.classes))
     if len(shape) != 3:
         raise ValueError(f"model {kind!r} takes images, got features {list(shape)}; use 'linear'")
     if kind == "resnet18":
