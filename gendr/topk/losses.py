@@ -56,7 +56,10 @@ class TopKCrossEntropy(nn.Module):
                                                                                     top1="softmax"
 
     Only the m largest scores of each row are ranked; where the true class is not among them it
-    takes the place of the least. Scores enter as they are: 1 / steepness is in units of logits.
+    takes the place of the least. Scores enter as they are: 1 / steepness is in units of logits. A
+    network gets the true class on its first wire and the others in ascending order, because what a
+    relaxed network makes of a value depends on its wire: in the order of all scores, the loss would
+    jump whenever the true class passes another.
 
     On the CPU a selection network and the softmax are one compiled kernel, which finds the gradient
     along with the loss. For other methods and targets, on other devices and for second derivatives
@@ -278,8 +281,9 @@ class TopKCrossEntropy(nn.Module):
     def _selected(self, logits: Tensor, top: Tensor, target: Tensor, places: Tensor) -> Tensor:
         """The cross-entropy of the selection among the classes `top` [N, m]."""
         scores = logits.gather(-1, top)
-        # Ascending, so that the largest is where the network has its first output.
-        order = scores.detach().argsort(dim=-1, stable=True)
+        # The true classes first, the others ascending: so a wire only ever changes to another class
+        # of the same score, and the loss has no jumps.
+        order = scores.detach().masked_fill(target > 0, -math.inf).argsort(dim=-1, stable=True)
         scores, top, target = (x.gather(-1, order) for x in (scores, top, target))
         method, keys = self.method.drawn(scores)
         p = method.select(keys, places.shape[-1]).weighted(places)
@@ -348,14 +352,14 @@ class _Losses(torch.autograd.Function):
         top, grad_top, values = np.empty((3, batch, m), dtype)
         keep, swap, grad_keep = np.empty((3, batch, size), dtype)
         differences, swaps = np.empty((2, groups, size * GROUP), dtype)
-        classes, truths = np.empty((batch, m), np.int64), np.empty(batch, np.int64)
+        classes = np.empty((batch, m), np.int64)
         out, grads = np.empty(batch, dtype), np.empty_like(keys)
         wrong = np.zeros(groups, np.int64)
         _launch(
             loss_kernels.losses, groups, keys, labels.numpy(), ignored, first, rest, places,
             np.empty(0) if weight is None else weight, wires.pairs, wires.offsets, outputs,
             tails_address(name), density_address(name), power(method.law), float(method.steepness),
-            LEAST, top, classes, truths, (values, keep, swap, differences, swaps), grad_keep,
+            LEAST, top, classes, (values, keep, swap, differences, swaps), grad_keep,
             grad_top, out, grads, wrong,
         )  # fmt: skip
         if wrong.any():

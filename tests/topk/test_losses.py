@@ -25,13 +25,13 @@ def labels(rows, n, seed=1):
 
 
 def by_formula(logits, y, p_k, method, m, top1, **options):
-    """(4.3) and (4.4) of the thesis, row by row, term by term; the scores enter ascending."""
+    """(4.3) and (4.4) of the thesis, row by row; the truth enters first, the others ascending."""
     losses = []
     for row, truth in zip(logits, y.tolist(), strict=True):
         top = row.topk(m).indices.tolist()
         if truth not in top:
             top[-1] = truth
-        top = top[::-1]
+        top = [truth, *(c for c in reversed(top) if c != truth)]
         attribution = soft_topk(row[top], len(p_k), method, **options).attribution
         places = attribution[:, top.index(truth)]
         first = 2 if top1 == "softmax" else 1
@@ -96,6 +96,20 @@ def test_candidates_are_the_largest_in_every_order():
                 assert loss(raised[None], torch.tensor([truth])) > 2
 
 
+@pytest.mark.parametrize("method", ["splitter", "bitonic", "neuralsort"])
+def test_the_loss_has_no_jumps(method):
+    """Neither where the true class passes others, nor where others do."""
+    others = torch.arange(9, dtype=torch.float64)
+    moved = torch.linspace(-2, 10, 6001, dtype=torch.float64)[:, None]
+    fixed = torch.full_like(moved, 4.6)
+    loss = TopKCrossEntropy(P_K, method, m=6, top1="network", reduction="none", steepness=0.7)
+    for columns in ((moved, fixed), (fixed, moved)):
+        rows = torch.cat([others.expand(len(moved), -1), *columns], -1)
+        values = loss(rows, torch.full((len(moved),), 9))
+        assert values.diff().abs().max() < 0.02
+        assert values.max() - values.min() > 0.05
+
+
 @each
 def test_gradients(method):
     logits, y = scores(2, 6).requires_grad_(), torch.tensor([1, 4])
@@ -154,8 +168,8 @@ def test_several_true_labels():
     one = torch.zeros(7, 12, dtype=torch.bool).scatter(-1, y[:, None], True)
     torch.testing.assert_close(loss(logits, one), loss(logits, y))
     torch.testing.assert_close(loss(logits, one.double()), loss(logits, y))
-    # With all classes ranked, two labels are the mean of each alone.
-    loss = TopKCrossEntropy(P_K, m=None, reduction="none", steepness=0.8)
+    # With all classes ranked, two labels are the mean of each alone, if no wires are in play.
+    loss = TopKCrossEntropy(P_K, "softsort", m=None, reduction="none", steepness=0.8)
     other = (y + 3) % 12
     both = one.scatter(-1, other[:, None], True)
     mean = (loss(logits, y) + loss(logits, other)) / 2
@@ -167,8 +181,9 @@ def test_several_true_labels():
 
 def test_label_smoothing_spreads_over_the_ranked():
     logits, y = scores(5, 6), labels(5, 6)
-    smooth = TopKCrossEntropy(P_K, m=None, label_smoothing=0.3, reduction="none", steepness=0.8)
-    plain = TopKCrossEntropy(P_K, m=None, reduction="none", steepness=0.8)
+    options = {"m": None, "reduction": "none", "steepness": 0.8}
+    smooth = TopKCrossEntropy(P_K, "softsort", label_smoothing=0.3, **options)
+    plain = TopKCrossEntropy(P_K, "softsort", **options)
     everywhere = torch.stack([plain(logits, torch.full_like(y, c)) for c in range(6)]).mean(0)
     torch.testing.assert_close(smooth(logits, y), 0.7 * plain(logits, y) + 0.3 * everywhere)
 

@@ -1,9 +1,10 @@
 """The compiled top-k cross-entropy: the losses of rows of scores, and their gradients at once.
 
 A unit is a group of rows that go through the network together. The network is that of the sorting
-kernels, on the m candidates of a row, ascending. One vector passes it, from the outputs back to the
-candidates: at the outputs the weights of the places, in the end the probability of each candidate.
-Its gradient comes back the other way. So no matrix of places and candidates exists.
+kernels, on the m candidates of a row: the truth, and then the others, ascending. One vector passes
+it, from the outputs back to the candidates: at the outputs the weights of the places, in the end
+the probability of each candidate. Its gradient comes back the other way. So no matrix of places and
+candidates exists.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -80,11 +81,11 @@ def _place(values, count, i):
 
 @njit(**_OPTIONS)
 def _candidates(scores, truth, largest, few, few_classes, top, classes):
-    """Fill in the largest scores, ascending, and their classes; the truth for the least if missing.
+    """Fill in the truth and the largest of the other scores, ascending, and their classes.
 
     A bound that the maxima of m short runs reach is reached by m scores, so that few runs, and few
     of their scores, have to be looked at. Of equal scores those of the first classes are taken.
-    Returns the place of the truth. `largest` [runs] and `few` [any] are scratch.
+    `largest` [runs] and `few` [any] are scratch.
     """
     n, m, runs = len(scores), len(top), len(largest)
     low, high = np.inf, -np.inf
@@ -117,11 +118,12 @@ def _candidates(scores, truth, largest, few, few_classes, top, classes):
         for c in range(n):
             if scores[c] > top[0]:
                 _insert(scores[c], c, top, classes)
-    for i in range(m):
-        if classes[i] == truth:
-            return i
+    place = 0
+    while place < m - 1 and classes[place] != truth:
+        place += 1
+    for i in range(place if classes[place] == truth else 0, 0, -1):
+        top[i], classes[i] = top[i - 1], classes[i - 1]
     top[0], classes[0] = scores[truth], truth
-    return 0
 
 
 @njit(**_OPTIONS, fastmath=_ANY_ORDER)
@@ -144,7 +146,7 @@ def _exponentials(scores, largest, out):
 @njit(**_OPTIONS)
 def losses(
     logits, target, ignored, first_weight, rest_weight, weights, class_weights, pairs, offsets,
-    outputs, tails, density, power, steepness, least, top, classes, truths, gated, grad_keep,
+    outputs, tails, density, power, steepness, least, top, classes, gated, grad_keep,
     grad_top, out, grads, wrong, start, stop,
 ):  # fmt: skip
     """Fill in the losses [N] and their gradients [N, n] for the groups start .. stop - 1.
@@ -153,7 +155,7 @@ def losses(
     weight of its class; 0 for the target `ignored`. Weights [1 or N], [1 or N, k]; class_weights
     [n] or empty. `outputs` are the wires of the largest, the second largest, and so on. `least` is
     the probability below which the logarithm is its tangent. Scratch: top, grad_top [N, m], classes
-    [N, m], truths [N], gated = (values, keep, swap, differences, swaps), grad_keep [N, C] as the
+    [N, m], gated = (values, keep, swap, differences, swaps), grad_keep [N, C] as the
     kernels of sorting have them. `wrong` [groups] gets what is not allowed.
     """
     batch, n = logits.shape
@@ -168,7 +170,6 @@ def losses(
         wrong[group] = 0
         begin, end = group * GROUP, min((group + 1) * GROUP, batch)
         for row in range(begin, end):
-            truths[row] = 0
             truth = target[row] if target[row] != ignored else 0
             if not 0 <= truth < n:
                 wrong[group] |= NO_CLASS
@@ -176,9 +177,7 @@ def losses(
             if not _is_finite(logits[row]):
                 wrong[group] |= NOT_FINITE
                 continue
-            truths[row] = _candidates(
-                logits[row], truth, maxima, few, few_classes, top[row], classes[row]
-            )
+            _candidates(logits[row], truth, maxima, few, few_classes, top[row], classes[row])
         if wrong[group]:
             continue
         gates(
@@ -196,10 +195,10 @@ def losses(
                 kept, swapped = np.float64(keep[row, c]), np.float64(swap[row, c])
                 apart[c] = a - b
                 u[pairs[c, 0]], u[pairs[c, 1]] = kept * a + swapped * b, swapped * a + kept * b
-            p = u[truths[row]]
+            p = u[0]
             out[row] = rest * -(math.log(p) if p >= least else math.log(least) + p / least - 1.0)
             e[:] = 0.0
-            e[truths[row]] = -rest / max(p, least)
+            e[0] = -rest / max(p, least)
             for c in range(size):
                 a, b = e[pairs[c, 0]], e[pairs[c, 1]]
                 kept, swapped = np.float64(keep[row, c]), np.float64(swap[row, c])
@@ -210,10 +209,10 @@ def losses(
             group, group + 1,
         )  # fmt: skip
         for row in range(begin, end):
-            truth, row_grads = classes[row, truths[row]], grads[row]
+            truth, row_grads = classes[row, 0], grads[row]
             first = first_weight[row if len(first_weight) > 1 else 0]
             if first > 0.0:
-                largest = np.float64(top[row, m - 1])
+                largest = np.float64(max(top[row, 0], top[row, m - 1]))
                 total = _exponentials(logits[row], largest, row_grads)
                 log_p = np.float64(logits[row, truth]) - largest - math.log(total)
                 out[row] -= first * log_p
