@@ -70,20 +70,17 @@ QUICK = Sizes(5, 30, 10_000, 50, 40)
 # -- the formulas of the papers
 
 
-def candidates(logits: Tensor, labels: Tensor, m: int) -> tuple[Tensor, Tensor]:
-    """The m largest scores, the truth in the place of the last if it is missing; its place."""
-    scores, index = logits.topk(m, dim=-1)
-    is_truth = index == labels[:, None]
-    missing = ~is_truth.any(-1)
-    truth = logits.gather(-1, labels[:, None])[:, 0]
-    scores = torch.cat([scores[:, :-1], torch.where(missing, truth, scores[:, -1])[:, None]], -1)
-    return scores, torch.where(missing, m - 1, is_truth.int().argmax(-1))
+def candidates(logits: Tensor, labels: Tensor, m: int) -> Tensor:
+    """The score of the true class, and the m - 1 largest others, ascending."""
+    truth = logits.gather(-1, labels[:, None])
+    others = logits.scatter(-1, labels[:, None], -math.inf).topk(m - 1, dim=-1).values
+    return torch.cat([truth, others.flip(-1)], -1)
 
 
-def loss_of(rows: Tensor, place: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
+def loss_of(rows: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
     """(4.4) from the first rows of P [B, k, m], and the softmax for k = 1."""
     p_k = torch.tensor(P_K, device=logits.device)
-    inside = rows.gather(-1, place[:, None, None].expand(-1, rows.shape[1], 1))[..., 0].cumsum(-1)
+    inside = rows[..., 0].cumsum(-1)
     among = (p_k[1:] * inside[:, 1:]).sum(-1)
     plain = functional.cross_entropy(logits, labels)
     return p_k[0] * plain - (1 - p_k[0]) * among.log().mean()
@@ -102,8 +99,8 @@ def layers(name: str, n: int, k: int, device: torch.device) -> list[tuple[Tensor
 
 
 def network_rows(name: str, k: int, scores: Tensor) -> Tensor:
-    """The first k rows of P = P_L .. P_1, thesis (3.9) to (3.11), Cauchy; scores descending."""
-    x = scores.flip(-1)  # the first output is the last wire
+    """The first k rows of P = P_L .. P_1, thesis (3.9) to (3.11), with the Cauchy law."""
+    x = scores
     b, n = x.shape
     p = torch.eye(n, device=x.device).expand(b, n, n)
     for low, high, untouched in layers(name, n, k, x.device):
@@ -113,7 +110,7 @@ def network_rows(name: str, k: int, scores: Tensor) -> Tensor:
         layer[:, low, high] = layer[:, high, low] = 1 - keep
         x = (layer @ x[..., None])[..., 0]
         p = layer @ p
-    return p[:, [*reversed(network(name, n, k).outputs)]].flip(-1)
+    return p[:, [*reversed(network(name, n, k).outputs)]]
 
 
 def neuralsort_rows(k: int, scores: Tensor) -> Tensor:
@@ -204,8 +201,7 @@ def loss_case(sizes: Sizes, device: str) -> Case:
     m, k = 16, len(P_K)
 
     def formula(rows: Callable[[int, Tensor], Tensor], logits: Tensor) -> Tensor:
-        scores, place = candidates(logits, labels, m)
-        return loss_of(rows(k, scores), place, logits, labels)
+        return loss_of(rows(k, candidates(logits, labels, m)), logits, labels)
 
     def ours(method: str) -> Function:
         steepness = NEURALSORT if method == "neuralsort" else 1.0

@@ -1,4 +1,4 @@
-"""Make the pictures of docs/topk.md.
+"""Make the pictures and tables of docs/topk.md.
 
     python docs/make_topk.py                 # all, seconds
     python docs/make_topk.py p_k             # some
@@ -9,13 +9,16 @@ Every number in them is computed by `gendr.topk`.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from make_figures import save_plot
+from make_figures import DOCS, save_plot, write_block
 from make_relaxed import BLUE, GREY, RED, plots
 
 from gendr.sorting import draw
+from gendr.testing.pages import table
 from gendr.topk import TopKCrossEntropy, network
 
 # P_K, as labels and numbers; the last four are rows of the paper's tables.
@@ -43,7 +46,7 @@ def figure_p_k() -> None:
                           transform=axis.get_xaxis_transform())  # fmt: skip
     for name, (p_k, colour) in ROWS.items():
         scores = truth.clone().requires_grad_()
-        loss = TopKCrossEntropy(p_k, m=12, dist="logistic", steepness=2.0, reduction="none")
+        loss = TopKCrossEntropy(p_k, m=12, dist="logistic", steepness=1.0, reduction="none")
         values = loss(torch.cat([OTHERS.expand(len(truth), -1), scores[:, None]], -1), labels)
         (slope,) = torch.autograd.grad(values.sum(), scores)
         left.plot(truth, values.detach(), color=colour, label=name)
@@ -54,6 +57,7 @@ def figure_p_k() -> None:
     left.set_ylim(-0.5, 22)
     for axis in (left, right):
         axis.set_xlabel("score of the true class")
+    figure.tight_layout()
     save_plot(figure, "topk-loss.png")
 
 
@@ -63,7 +67,57 @@ def figure_network() -> None:
     save_plot(axes.figure, "topk-network.png")
 
 
-FIGURES: dict[str, Callable[[], None]] = {"p_k": figure_p_k, "network": figure_network}
+def table_depths() -> None:
+    """Layers of splitter networks, and of all others but `odd_even`, which are equally deep."""
+    counts = range(1, 9)
+    rows = [
+        [f"{n:,}", f"`{name}`{beside}", *(str(network(name, n, k).depth) for k in counts)]
+        for n in (16, 1024, 10450)
+        for name, beside in (("splitter", ""), ("pairwise", ", `odd_even_merge`, `bitonic`"))
+    ]
+    write_block("topk.md", "topk-depths", table(["n", "network", *map(str, counts)], rows))
+
+
+def table_silhouettes() -> None:
+    """What `experiments/topk_classification.py` found on silhouettes, if it is there."""
+    path = DOCS / "results" / "topk-silhouettes.json"
+    if not path.exists():
+        return
+    runs = json.loads(path.read_text())["trainings"]
+    by_loss: dict[str, list[list[float]]] = {}
+    for name, run in runs.items():
+        by_loss.setdefault(name.rpartition("-seed")[0], []).append(run["test"])
+    rows = []
+    for name, tests in by_loss.items():
+        loss, _, p_k = name.partition("-")
+        p_k = p_k.partition("@")[0].replace(",", ", ")
+        percent = 100 * torch.tensor(tests)
+        mean, spread = percent.mean(0).tolist(), percent.std(0).tolist()
+        cells = [f"{m:.2f} ± {s:.2f}" for m, s in zip(mean, spread, strict=True)]
+        rows.append([f"`{loss}`", f"[{p_k}]" if p_k else "", *cells])
+    head = ["loss", "P_K", *(f"top {k}" for k in range(1, 6))]
+    first = next(iter(runs.values()))
+    write_block(
+        "topk.md", "topk-silhouettes",
+        [
+            *table(head, rows), "",
+            f"Test accuracy in percent, mean ± standard deviation of {len(by_loss[loss_of(runs)])} "
+            f"seeds; {first['step']:,} steps of {first['settings']['batch']}.",
+        ],
+    )  # fmt: skip
+
+
+def loss_of(runs: dict[str, Any]) -> str:
+    """The first loss."""
+    return next(iter(runs)).rpartition("-seed")[0]
+
+
+FIGURES: dict[str, Callable[[], None]] = {
+    "p_k": figure_p_k,
+    "network": figure_network,
+    "depths": table_depths,
+    "silhouettes": table_silhouettes,
+}
 
 
 def main() -> None:
