@@ -188,7 +188,9 @@ class TopKCrossEntropy(nn.Module):
         return losses.sum() if self.reduction == "sum" else losses.reshape(shape)
 
     def _mean(self, losses: Tensor, labels: Tensor) -> Tensor:
-        if self.weight is None and not (labels.is_cuda or self._has_ignored(labels)):
+        # Where nobody may look at the labels, the rows that count are counted.
+        blind = torch.compiler.is_compiling() or labels.device.type != "cpu"
+        if self.weight is None and not blind and not self._has_ignored(labels):
             return losses.mean()
         counts = (labels != self.ignore_index).to(losses.dtype)
         if self.weight is not None:

@@ -170,9 +170,15 @@ def _both(name: str, n: int, k: int) -> tuple[Network, Network]:
 
 
 @lru_cache(maxsize=64)
+def _kept_outputs(wires: Network, device: torch.device) -> Tensor:
+    return torch.tensor(wires.outputs[::-1], device=device)
+
+
 def _outputs(wires: Network, device: torch.device) -> Tensor:
     """The wires on which the k largest leave, largest first; int64 [k]."""
-    return torch.tensor(wires.outputs[::-1], device=device)
+    if torch.compiler.is_compiling():  # it does not know caches
+        return torch.tensor(wires.outputs[::-1], device=device)
+    return _kept_outputs(wires, device)
 
 
 class _ByNetwork(Found):
@@ -305,6 +311,8 @@ def get(name: Method = "splitter", **options: Any) -> Selection:
         TypeError: the method has no such setting, or a setting is of the wrong type.
         ValueError: there is no such method, or a setting is out of range.
     """
+    if isinstance(name, Selection) and not options:
+        return name
     if isinstance(name, SortSelection):
         name = name.sort
     if isinstance(name, Sort):
