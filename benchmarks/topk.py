@@ -44,7 +44,7 @@ from tqdm import tqdm
 from gendr._runtime.command_line import Parser
 from gendr.testing import relative_l2
 from gendr.testing.pages import fill, table
-from gendr.topk import TopKCrossEntropy, get, network, soft_topk, soft_topk_mask
+from gendr.topk import NetworkSelection, TopKCrossEntropy, network, soft_topk, soft_topk_mask
 
 Function: TypeAlias = "Callable[[Tensor], Tensor]"
 
@@ -323,7 +323,7 @@ def probe(name: str, implementation: str, device: str, quick: bool) -> int | Non
             outcome(run, case.x, case.gradient)
     if "splitter" in implementation:  # networks and their tables are made once
         n = case.x.shape[-1]
-        get("splitter").network_of(n, 5)
+        NetworkSelection().network_of(n, 5)
         layers("splitter", n, 5, case.x.device)
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
