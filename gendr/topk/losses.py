@@ -348,7 +348,10 @@ class _Losses(torch.autograd.Function):
 
         wires, outputs = _network(method, m, places.shape[-1])
         name = cast("Law", method.law.law).name
+        # Kernels are compiled for contiguous arrays.
         keys = np.ascontiguousarray(logits.detach().numpy())
+        numbers = (labels.numpy(), first, rest, places)
+        true, first, rest, places = map(np.ascontiguousarray, numbers)
         batch, size, dtype = len(keys), wires.size, keys.dtype
         groups = -(-batch // GROUP)
         top, grad_top, values = np.empty((3, batch, m), dtype)
@@ -358,7 +361,7 @@ class _Losses(torch.autograd.Function):
         out, grads = np.empty(batch, dtype), np.empty_like(keys)
         wrong = np.zeros(groups, np.int64)
         _launch(
-            loss_kernels.losses, groups, keys, labels.numpy(), ignored, first, rest, places,
+            loss_kernels.losses, groups, keys, true, ignored, first, rest, places,
             np.empty(0) if weight is None else weight, wires.pairs, wires.offsets, outputs,
             tails_address(name), density_address(name), power(method.law), float(method.steepness),
             LEAST, top, classes, (values, keep, swap, differences, swaps), grad_keep,
