@@ -8,7 +8,14 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import CrossEntropyLoss
 from torch.nn.functional import cross_entropy
 
-from gendr.topk import SmoothTopKSVM, TopKCrossEntropy, names, soft_topk, topk_accuracy
+from gendr.topk import (
+    SmoothTopKSVM,
+    TopKCrossEntropy,
+    names,
+    soft_topk,
+    soft_topk_mask,
+    topk_accuracy,
+)
 
 P_K = [0.3, 0.1, 0.0, 0.2, 0.4]
 METHODS = [name for name in names() if name != "permutahedron"]
@@ -352,3 +359,23 @@ def test_accuracy():
     ):
         with pytest.raises(ValueError, match=message):
             topk_accuracy(*args)
+
+
+# -- torch.compile
+
+
+@pytest.mark.rotating(2)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch itself, about Function
+@pytest.mark.parametrize("what", ["loss", "mask"])
+def test_it_can_be_compiled(what):
+    logits, y = scores(4, 9).float().requires_grad_(), labels(4, 9)
+    y[1] = -100
+    loss = TopKCrossEntropy([0.5, 0, 0.5], m=8, check=False)
+
+    def function(x):
+        if what == "loss":
+            return loss(x, y)
+        return soft_topk_mask(x, 3, "logistic", 0.5, check=False)
+
+    found = torch.compile(function, backend="eager", fullgraph=True)(logits)
+    torch.testing.assert_close(found, function(logits))
