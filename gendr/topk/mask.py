@@ -51,7 +51,8 @@ def soft_topk_mask(
     Time is O(n), by Newton's method on the sum in compiled code, on the CPU for the laws of
     `gendr.distributions.names()` without a square or `art`. Elsewhere in plain torch: for laplace
     and uniform in closed form after one sort, for others by a fixed number of bracketed Newton
-    steps, for which the host never waits. Arithmetic is float64, memory O(n).
+    steps, for which the host never waits unless the functions of the law do, as those of gamma.
+    Arithmetic is float64, memory O(n).
 
     Args:
         x: [..., n], n >= 2, finite.
