@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         rendering,
         sorting,
         tnorms,
+        topk,
     )
     from gendr._runtime.threads import set_num_threads
     from gendr.fitting import FitResult, FitSettings, SmoothParametrization, fit, fit_pose
@@ -73,6 +74,7 @@ __all__ = [
     "sorting",
     "suggest_scale",
     "tnorms",
+    "topk",
 ]
 
 # Where each name lives; a test compares this with the imports above.
@@ -87,6 +89,7 @@ _MODULES = {
         "rendering",
         "sorting",
         "tnorms",
+        "topk",
     ),
     "gendr.rendering.instances": ("Instance", "instance", "instances"),
     "gendr._runtime.threads": ("set_num_threads",),

@@ -24,9 +24,18 @@ ALLOWED = {
     "data": GROUND,
     "rendering": {*GROUND, "distributions", "tnorms", "mesh"},
     "sorting": {*GROUND, "distributions"},
+    "topk": {*GROUND, "distributions", "sorting"},  # networks, kernels, methods, the drawing
     "relaxed": {*GROUND, "distributions", "tnorms"},
     "scale": {"rendering"},  # known by this name from the first release
-    "testing": {*GROUND, "distributions", "tnorms", "mesh", "rendering", "experiments"},
+    "testing": {
+        *GROUND,
+        "distributions",
+        "tnorms",
+        "mesh",
+        "rendering",
+        "sorting",
+        "experiments",
+    },  # fmt: skip
 }
 SYSTEMS = set(ALLOWED) - {"scale", "testing"}
 ALLOWED["visual"] = SYSTEMS

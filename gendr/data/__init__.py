@@ -3,6 +3,8 @@
 All images are kept on one device as bytes, and lists are drawn there.
 """
 
+from gendr.data.cifar import cifar100_splits, download_cifar100, read_cifar100
+from gendr.data.examples import Examples, ExampleSplits, read_embeddings
 from gendr.data.mnist import MultiDigits, download_mnist, mnist_digits, mnist_splits, read_idx
 from gendr.data.numbers import Numbers, Splits
 from gendr.data.segments import segment_digits, segment_splits
@@ -18,6 +20,8 @@ from gendr.data.warcraft import (
 
 __all__ = [
     "DigitStrings",
+    "ExampleSplits",
+    "Examples",
     "HouseNumbers",
     "MultiDigits",
     "Numbers",
@@ -25,11 +29,15 @@ __all__ = [
     "TerrainMaps",
     "TerrainSplits",
     "cheapest_paths",
+    "cifar100_splits",
+    "download_cifar100",
     "download_mnist",
     "generate_terrain",
     "house_numbers",
     "mnist_digits",
     "mnist_splits",
+    "read_cifar100",
+    "read_embeddings",
     "read_idx",
     "read_warcraft",
     "segment_digits",

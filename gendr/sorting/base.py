@@ -59,6 +59,10 @@ class PermutationSort(Sort):
     def permutation(self, x: Tensor) -> Tensor:
         """P [..., rank, input] of x [..., n]: non-negative, rows sum to 1."""
 
+    def last_rows(self, x: Tensor, count: int) -> Tensor:
+        """The last rows of P, [..., count, n]: those of the largest values, ascending."""
+        return self.permutation(x)[..., x.shape[-1] - count :, :]
+
     def values(self, x: Tensor) -> Tensor:
         """P @ x."""
         return self.carried(x, x[..., None])[..., 0]

@@ -47,7 +47,7 @@ __all__ = [
     "spearman",
 ]
 
-# Below this probability the logarithm is replaced by its tangent, see `_safe_log`. It is far below
+# Below this probability the logarithm is replaced by its tangent, see `safe_log`. It is far below
 # what a loss should distinguish, and far above the smallest float32.
 LEAST = 1e-12
 
@@ -246,13 +246,13 @@ def ranking_cross_entropy(p: Tensor, target: Tensor, *, binary: bool = False) ->
             f"got {shape_text(target.shape)}; permutation_matrix(values) makes it from values"
         )
     target = check_device("target", target, "p", p).to(p.dtype)
-    gain = target * _safe_log(p, LEAST)
+    gain = target * safe_log(p, LEAST)
     if binary:
-        gain = gain + (1 - target) * _safe_log(1 - p, torch.finfo(p.dtype).eps)
+        gain = gain + (1 - target) * safe_log(1 - p, torch.finfo(p.dtype).eps)
     return -gain.sum() / max(1, p.numel() // max(1, p.shape[-1]))
 
 
-def _safe_log(p: Tensor, least: float) -> Tensor:
+def safe_log(p: Tensor, least: float) -> Tensor:
     """The logarithm of p, below `least` its tangent there; p < 0, by rounding, counts as 0."""
     is_safe = p >= least
     exact = torch.where(is_safe, p, 1.0).log()

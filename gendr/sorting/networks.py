@@ -25,23 +25,37 @@ class Network:
     smaller of its two values on the wire `low` and the larger on `high`, whichever index is the
     larger. Whether the network sorts is not checked: that takes 2^n inputs.
 
+    A selection network (`gendr.topk.network`) has fewer outputs than wires: what leaves on the
+    others is not of interest.
+
     Args:
         n: number of wires.
         layers: the comparators [L][...] of each layer; within a layer they share no wire.
         name: what messages call it.
+        outputs: the wires on which results leave, the smallest first; by default all, in order.
 
     Raises:
         TypeError: a comparator is no pair of ints, or n no int.
-        ValueError: n < 1, an empty layer, a wire out of range or used twice in a layer.
+        ValueError: n < 1, an empty layer, a wire out of range or used twice in a layer; outputs
+            that are no different wires.
     """
 
     n: int
     # Not part of the hash, which would take milliseconds; equality still compares it.
     layers: tuple[Layer, ...] = field(hash=False, repr=False)
     name: str = "custom"
+    outputs: tuple[int, ...] = field(default=(), hash=False, repr=False)
 
     def __post_init__(self) -> None:
         check_count("n", self.n)
+        if not self.outputs:
+            object.__setattr__(self, "outputs", tuple(range(self.n)))
+        wires = {wire for wire in self.outputs if type(wire) is int and 0 <= wire < self.n}
+        if len(wires) != len(self.outputs):
+            raise ValueError(
+                f"outputs of the network {self.name} must be different wires among "
+                f"0 .. {self.n - 1}, got {self.outputs}"
+            )
         for position, layer in enumerate(self.layers):
             if not layer:
                 raise ValueError(f"layer {position} of the network {self.name} has no comparator")
@@ -68,6 +82,11 @@ class Network:
                     f"the comparator {comparator} {where} uses the wire {wire}, which another one "
                     "of this layer uses; move one of them to a layer of its own"
                 )
+
+    @property
+    def sorts(self) -> bool:
+        """Whether results leave on all wires in order: a sorting network, no selection."""
+        return self.outputs == tuple(range(self.n))
 
     @property
     def depth(self) -> int:
@@ -116,6 +135,20 @@ def layered(comparators: Iterable[Comparator]) -> tuple[Layer, ...]:
         layers[at].append((low, high))
         free[low] = free[high] = at + 1
     return tuple(map(tuple, layers))
+
+
+def pruned(layers: Iterable[Iterable[Comparator]], outputs: Iterable[int]) -> tuple[Layer, ...]:
+    """The layers with only those comparators from which a path leads to one of the outputs.
+
+    What leaves on the outputs stays the same, in a relaxed network too.
+    """
+    live, kept = set(outputs), list[Layer]()
+    for layer in reversed([*layers]):
+        needed = tuple(pair for pair in layer if pair[0] in live or pair[1] in live)
+        live.update(wire for pair in needed for wire in pair)
+        if needed:
+            kept.append(needed)
+    return tuple(reversed(kept))
 
 
 def _generator(comparators: Callable[[int], Iterable[Comparator]]) -> Callable[[int], Network]:

@@ -28,8 +28,8 @@ class NeuralSort(RowSort):
 
     name: ClassVar[str] = "neuralsort"
 
-    def reference(self, x: Tensor, steepness: Number) -> Tensor:
-        """The formula of the paper in plain torch: P [..., n, n] of x [..., n]."""
+    def reference(self, x: Tensor, steepness: Number, count: int | None = None) -> Tensor:
+        """The formula of the paper in plain torch: P [..., n, n], or its last rows."""
         n = x.shape[-1]
         rank = torch.arange(1, n + 1, dtype=x.dtype, device=x.device)
         # Arguments are up to 4 n times as large as x. For huge x they are computed from x divided
@@ -40,6 +40,7 @@ class NeuralSort(RowSort):
         # A common shift of all arguments of a row has no effect, but it would cost digits.
         x = x - x.detach().mean(-1, keepdim=True)
         total = (x[..., :, None] - x[..., None, :]).abs().sum(-1)
+        rank = rank if count is None else rank[n - count :]
         arguments = (2 * rank - n - 1)[:, None] * x[..., None, :] - total[..., None, :]
         arguments = arguments - arguments.detach().amax(-1, keepdim=True)
         return self.softmax(steepness, finite(arguments / shrink[..., None]))
@@ -47,10 +48,10 @@ class NeuralSort(RowSort):
     def run_forward(
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray
     ) -> None:
-        """Fill p [B, n, n] for x [B, n] with its stable argsort."""
+        """Fill p [B, count, n], the last rows, for x [B, n] with its stable argsort."""
         from gendr.sorting.backends.cpu import row_kernels as kernels
 
-        units = len(x) * kernels.parts(x.shape[1])
+        units = len(x) * kernels.parts(p.shape[1])
         launch(kernels.neuralsort_rows, units, p.size, x, order, steepness, p)
 
     def run_backward(
@@ -60,7 +61,7 @@ class NeuralSort(RowSort):
         from gendr.sorting.backends.cpu import row_kernels as kernels
 
         batch, n = x.shape
-        parts = kernels.parts(n)
+        parts = kernels.parts(p.shape[1])
         shares = np.empty((batch, parts, 2, n))
         launch(kernels.neuralsort_shares, batch * parts, p.size, x, order, p, g, shares)
         by_x, by_steepness = np.empty((batch, n)), np.empty(batch)

@@ -28,7 +28,8 @@ def draw(network: Network, values: Values | None = None, ax: Axes | None = None)
     """Draw a network: wires run from left to right, comparators join two of them.
 
     The dot of a comparator gets the smaller value, the arrowhead the larger. Shaded columns are
-    the layers, numbered below; wires are numbered on the left, ranks, from 1, on the right.
+    the layers, numbered below; wires are numbered on the left, ranks, from 1, on the right. Of a
+    selection network the right side shows where the largest leave, from 1, the largest.
 
     Args:
         network: any network; beyond some 32 wires it becomes hard to read.
@@ -73,8 +74,10 @@ def draw(network: Network, values: Values | None = None, ax: Axes | None = None)
     ax.set_yticks(range(network.n), [str(i) for i in range(network.n)])
     ax.set(xlim=(0, end), ylim=(network.n - 0.4, -0.6), xlabel="layer", ylabel="wire")
     ranks = ax.secondary_yaxis("right")
-    ranks.set_yticks(range(network.n), [str(i + 1) for i in range(network.n)])
-    ranks.set_ylabel("rank")
+    places = range(1, len(network.outputs) + 1)
+    places = places if network.sorts else reversed(places)
+    ranks.set_yticks(network.outputs, [str(place) for place in places])
+    ranks.set_ylabel("rank" if network.sorts else "of the largest")
     for axis in (ax, ranks):
         axis.tick_params(length=0)
         for spine in axis.spines.values():

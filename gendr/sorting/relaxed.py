@@ -13,12 +13,76 @@ from torch import Tensor
 from gendr._runtime.checks import check_choice, check_number
 from gendr._runtime.tracing import constant
 from gendr.distributions import Distribution, as_distribution
-from gendr.distributions.decisions import check_symmetric
+from gendr.distributions.decisions import Number, check_symmetric
 from gendr.distributions.registry import DistributionLike
 from gendr.sorting.backends.choice import NAMES, choose
-from gendr.sorting.backends.interface import Backend, Gated
+from gendr.sorting.backends.interface import Backend
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.networks import Network, network
+
+
+def comparator_law(dist: DistributionLike, art: float) -> Distribution:
+    """The law of a relaxed comparator.
+
+    Args:
+        dist: a symmetric distribution.
+        art: exponent of the activation replacement trick, in [0, 1).
+
+    Raises:
+        TypeError: one of them is of the wrong type.
+        ValueError: the distribution is not symmetric, or the exponent out of range.
+    """
+    law = as_distribution(dist)
+    if check_number("art", art):
+        law = law.art(art)
+    return check_symmetric(law, "a comparator needs")
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """Keys that went through the comparators of a network, which others can follow.
+
+    Attributes:
+        wires: the network.
+        backend: that they went through.
+        values: [B, n], on the wires at the end.
+        keep: [B, C], the probability with which each comparator kept its two keys in place.
+        swap: [B, C], 1 - keep.
+    """
+
+    wires: Network
+    backend: Backend
+    values: Tensor
+    keep: Tensor
+    swap: Tensor
+
+    def carried(self, payload: Tensor | None) -> Tensor:
+        """P @ payload, of a payload [B, n, c], or P [B, n, n] itself for None."""
+        return self.backend.carry(self.keep, self.swap, self.wires, payload)
+
+    def returned(self, payload: Tensor, back: Network) -> Tensor:
+        """P^T @ payload [B, n, c]: layers are symmetric, so P^T is the network in reverse.
+
+        Args:
+            payload: what stands on the wires at the end.
+            back: `backwards` of the network.
+        """
+        return self.backend.carry(self.keep.flip(-1), self.swap.flip(-1), back, payload)
+
+
+def walk(x: Tensor, wires: Network, law: Distribution, steepness: Number, backend: str) -> Walk:
+    """Send keys x [B, n] through the relaxed comparators of a network."""
+    # `torch.compile` traces the reference backend, which its own compiler makes fast.
+    chosen = choose("reference" if torch.compiler.is_compiling() else backend, x)
+    if isinstance(steepness, Tensor):
+        steepness = steepness.reshape(()).to(x.device)
+    return Walk(wires, chosen, *chosen.gates(x, wires, law, steepness))
+
+
+def expanded(x: Tensor, payload: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys [..., n] and payload [..., n, c] with the same batch dimensions."""
+    batch = torch.broadcast_shapes(x.shape[:-1], payload.shape[:-2])
+    return x.expand(*batch, x.shape[-1]), payload.expand(*batch, *payload.shape[-2:])
 
 
 @dataclass(frozen=True)
@@ -61,10 +125,7 @@ class NetworkSort(PermutationSort):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("backend", self.backend, ("auto", *NAMES))
-        law = as_distribution(self.dist)
-        if check_number("art", self.art):
-            law = law.art(self.art)
-        object.__setattr__(self, "law", check_symmetric(law, "a comparator needs"))
+        object.__setattr__(self, "law", comparator_law(self.dist, self.art))
 
     @abstractmethod
     def network_of(self, n: int) -> Network:
@@ -72,43 +133,32 @@ class NetworkSort(PermutationSort):
 
     def permutation(self, x: Tensor) -> Tensor:
         """P [..., rank, input] of x [..., n]; rows and columns sum to 1."""
-        wires, backend, (_, keep, swap) = self._walk(x)
-        return backend.carry(keep, swap, wires, None).reshape(*x.shape, x.shape[-1])
+        return self._walk(x).carried(None).reshape(*x.shape, x.shape[-1])
 
     def values(self, x: Tensor) -> Tensor:
         """P @ x, without P."""
-        _, _, (values, _, _) = self._walk(x)
-        return values.reshape(x.shape)
+        return self._walk(x).values.reshape(x.shape)
 
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
         """P @ payload, [..., n, c], without P."""
-        batch = torch.broadcast_shapes(x.shape[:-1], payload.shape[:-2])
-        n, width = payload.shape[-2:]
-        x, payload = x.expand(*batch, n), payload.expand(*batch, n, width)
-        wires, backend, (_, keep, swap) = self._walk(x)
-        flat = payload.reshape(len(keep), n, width)
-        return backend.carry(keep, swap, wires, flat).reshape(payload.shape)
+        x, payload = expanded(x, payload)
+        flat = payload.reshape(-1, *payload.shape[-2:])
+        return self._walk(x).carried(flat).reshape(payload.shape)
 
     def ranks(self, x: Tensor) -> Tensor:
         """The expected rank under each column of P, without P."""
         if torch.compiler.is_compiling():  # it cannot build a network
             return super().ranks(x)
-        wires, backend, (_, keep, swap) = self._walk(x)
-        # The ranks are P^T @ positions. Layers are symmetric, so P^T is the network in reverse.
-        positions = torch.arange(1, wires.n + 1, dtype=x.dtype, device=x.device)
-        payload = positions[:, None].expand(len(keep), -1, -1)
-        wires = backwards(wires)
-        return backend.carry(keep.flip(-1), swap.flip(-1), wires, payload).reshape(x.shape)
+        found = self._walk(x)
+        # The ranks are P^T @ positions.
+        positions = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
+        payload = positions[:, None].expand(len(found.keep), -1, -1)
+        return found.returned(payload, backwards(found.wires)).reshape(x.shape)
 
-    def _walk(self, x: Tensor) -> tuple[Network, Backend, Gated]:
+    def _walk(self, x: Tensor) -> Walk:
         n = x.shape[-1]
-        # `torch.compile` traces the reference backend, which its own compiler makes fast.
-        name = "reference" if torch.compiler.is_compiling() else self.backend
-        wires, backend, steepness = self.network_of(n), choose(name, x), self.steepness
-        if isinstance(steepness, Tensor):
-            steepness = steepness.reshape(()).to(x.device)
         flat = x.reshape(x.numel() // n, n)
-        return wires, backend, backend.gates(flat, wires, self.law, steepness)
+        return walk(flat, self.network_of(n), self.law, self.steepness, self.backend)
 
 
 @final
@@ -167,6 +217,11 @@ class CustomNetworkSort(NetworkSort):
             raise TypeError(
                 f"network must be a Network, got {type(self.network).__name__}; "
                 "for one with a name use its own method"
+            )
+        if not self.network.sorts:
+            raise ValueError(
+                f"the network {self.network.name} selects {len(self.network.outputs)} of "
+                f"{self.network.n} values and does not sort them all; use gendr.topk.soft_topk"
             )
         ready(self.network)
 

@@ -68,14 +68,18 @@ class RowSort(PermutationSort):
 
     def permutation(self, x: Tensor) -> Tensor:
         """P [..., rank, input] of x [..., n], of the noisy x if there is noise."""
+        return self.last_rows(x, x.shape[-1])
+
+    def last_rows(self, x: Tensor, count: int) -> Tensor:
+        """The last rows of P, [..., count, n]; no others are computed."""
         keys = self.perturbed(x)
         steepness = self.steepness
         if isinstance(steepness, Tensor):
             steepness = saturated(steepness.reshape(()))
         plain = x.device.type != "cpu" or torch.compiler.is_compiling()
         if plain or not self.has_kernel:
-            return self.reference(keys, steepness)
-        return cast(Tensor, _Rows.apply(keys, steepness, self))
+            return self.reference(keys, steepness, count)
+        return cast(Tensor, _Rows.apply(keys, steepness, self, count))
 
     def perturbed(self, x: Tensor) -> Tensor:
         """The inputs with a fresh sample of the noise."""
@@ -91,8 +95,8 @@ class RowSort(PermutationSort):
         return True
 
     @abstractmethod
-    def reference(self, x: Tensor, steepness: Number) -> Tensor:
-        """The formula of the paper in plain torch: P [..., n, n] of x [..., n]."""
+    def reference(self, x: Tensor, steepness: Number, count: int | None = None) -> Tensor:
+        """The formula of the paper in plain torch: P [..., n, n], or its last rows."""
 
     @staticmethod
     def softmax(steepness: Number, arguments: Tensor) -> Tensor:
@@ -107,7 +111,7 @@ class RowSort(PermutationSort):
     def run_forward(
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray
     ) -> None:
-        """Fill p [B, n, n] for x [B, n] with its stable argsort."""
+        """Fill p [B, count, n], the last rows, for x [B, n] with its stable argsort."""
 
     @abstractmethod
     def run_backward(
@@ -124,28 +128,28 @@ class _Rows(torch.autograd.Function):
     """The kernels, which also give first derivatives; higher ones come from the reference."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, steepness: Number, sort: RowSort) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(ctx: Any, x: Tensor, steepness: Number, sort: RowSort, count: int) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         n = x.shape[-1]
         keys = x.detach().reshape(-1, n).contiguous()
         order = keys.sort(dim=-1, stable=True).indices
-        p = keys.new_empty(len(keys), n, n)
+        p = keys.new_empty(len(keys), count, n)
         sort.run_forward(keys.numpy(), order.numpy(), _number(steepness), p.numpy())
-        p = p.reshape(*x.shape, n)
+        p = p.reshape(*x.shape[:-1], count, n)
         ctx.sort, ctx.number = sort, _number(steepness)
         ctx.save_for_backward(x, p, order, steepness if isinstance(steepness, Tensor) else None)
         return p
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         x, p, order, steepness = ctx.saved_tensors
         sort: RowSort = ctx.sort
         if torch.is_grad_enabled():  # a graph of the backward pass is wanted
             wanted = ctx.needs_input_grad[:2]
             inputs = [t for t, w in zip((x, steepness), wanted, strict=True) if w]
-            p = sort.reference(x, ctx.number if steepness is None else steepness)
+            p = sort.reference(x, ctx.number if steepness is None else steepness, p.shape[-2])
             grads = iter(torch.autograd.grad(p, inputs, g, create_graph=True))
             by_x, by_steepness = (next(grads) if w else None for w in wanted)
-            return by_x, by_steepness, None
+            return by_x, by_steepness, None, None
         keys, matrices, upstream = (
             t.detach().reshape(len(order), *t.shape[x.ndim - 1 :]).contiguous() for t in (x, p, g)
         )
@@ -157,5 +161,5 @@ class _Rows(torch.autograd.Function):
         )
         # Autograd itself casts to the dtypes of the inputs.
         if steepness is not None:
-            return by_x.reshape(x.shape), finite(by_steepness.sum().to(steepness)), None
-        return by_x.reshape(x.shape), None, None
+            return by_x.reshape(x.shape), finite(by_steepness.sum().to(steepness)), None, None
+        return by_x.reshape(x.shape), None, None, None

@@ -41,9 +41,10 @@ class SoftSort(RowSort):
         super().__post_init__()
         check_number("power", self.power, above=0.0)
 
-    def reference(self, x: Tensor, steepness: Number) -> Tensor:
-        """The formula of the paper in plain torch: P [..., n, n] of x [..., n]."""
+    def reference(self, x: Tensor, steepness: Number, count: int | None = None) -> Tensor:
+        """The formula of the paper in plain torch: P [..., n, n], or its last rows."""
         ordered = x.sort(dim=-1, stable=True).values
+        ordered = ordered if count is None else ordered[..., x.shape[-1] - count :]
         # An overflow becomes the largest finite number: P is 0 there, and so is the gradient.
         difference = finite(ordered[..., :, None] - x[..., None, :])
         return self.softmax(steepness, -finite(self._distance(difference)))
@@ -66,10 +67,10 @@ class SoftSort(RowSort):
     def run_forward(
         self, x: np.ndarray, order: np.ndarray, steepness: float, p: np.ndarray
     ) -> None:
-        """Fill p [B, n, n] for x [B, n] with its stable argsort."""
+        """Fill p [B, count, n], the last rows, for x [B, n] with its stable argsort."""
         from gendr.sorting.backends.cpu import row_kernels as kernels
 
-        units = len(x) * kernels.parts(x.shape[1])
+        units = len(x) * kernels.parts(p.shape[1])
         squared = self.power == 2
         launch(kernels.softsort_rows, units, p.size, x, order, steepness, squared, p)
 
@@ -80,8 +81,8 @@ class SoftSort(RowSort):
         from gendr.sorting.backends.cpu import row_kernels as kernels
 
         batch, n = x.shape
-        parts, squared = kernels.parts(n), self.power == 2
-        shares, rows = np.empty((batch, parts, 1, n)), np.empty((batch, n))
+        parts, squared = kernels.parts(p.shape[1]), self.power == 2
+        shares, rows = np.empty((batch, parts, 1, n)), np.empty(p.shape[:2])
         launch(
             kernels.softsort_shares, batch * parts, p.size, x, order, squared, p, g, shares, rows
         )

@@ -8,37 +8,11 @@ import torch
 
 from gendr.sorting.networks import NETWORKS, Network, bitonic, network, odd_even
 from gendr.sorting.plot import columns_of, draw
+from gendr.testing.zero_one import every_zero_one_input
+from gendr.testing.zero_one import sent as run
 
 GENERATORS = sorted(NETWORKS)
 each = pytest.mark.parametrize("name", GENERATORS)
-
-
-def run(net, wires):
-    """Send wires [n, ...] through, in place; & and | of bits are their minimum and maximum."""
-    low_of, high_of = (
-        (np.bitwise_and, np.bitwise_or) if wires.dtype == np.uint64 else (np.minimum, np.maximum)
-    )
-    for layer in net.layers:
-        for low, high in layer:
-            smaller = low_of(wires[low], wires[high])
-            high_of(wires[low], wires[high], out=wires[high])
-            wires[low] = smaller
-    return wires
-
-
-def every_zero_one_input(n):
-    """Wires uint64 [n, words]: bit k of wire i, counted through, is bit i of the number k."""
-    words = np.arange(max(1, 2**n // 64), dtype=np.uint64)
-    wires = np.empty((n, len(words)), np.uint64)
-    numbers = np.arange(64, dtype=np.uint64)
-    for i in range(n):
-        if i < 6:
-            ones = (numbers >> np.uint64(i)) & np.uint64(1)
-            wires[i] = (ones << numbers).sum(dtype=np.uint64)
-        else:
-            ones = (words >> np.uint64(i - 6)) & np.uint64(1)
-            wires[i] = ones * np.uint64(2**64 - 1)
-    return wires
 
 
 @each

@@ -364,6 +364,7 @@ import json, sys, warnings
 warnings.simplefilter("error")
 from dataclasses import asdict
 import torch
+from gendr import topk
 from gendr.distributions import get
 from gendr.sorting.backends.triton import backend
 from gendr.sorting.networks import network
@@ -378,8 +379,9 @@ def compiled(kernel, grid, device, *args, **constants):
         found.append([kernel.fn.__name__, capability, asdict(usage)])
 
 backend.run = compiled
-for law, n, width in request["cases"]:
-    wires, dist, x = network("bitonic", n), get(law), torch.zeros(2, n)
+for law, (name, n, *k), width in request["cases"]:
+    wires = topk.network(name, n, *k) if k else network(name, n)
+    dist, x = get(law), torch.zeros(2, n)
     payload = None if width is None else torch.zeros(2, n, width)
     _, keep, swap, saved = backend.gates_forward(x, wires, dist, 1.0, save=True)
     backend.gates_backward(x, wires, dist, 1.0, saved, x, keep)
@@ -387,11 +389,15 @@ for law, n, width in request["cases"]:
     backend.carry_backward(keep, swap, wires, payload, grad)
 json.dump(found, sys.stdout)
 """
-# Rows that are aligned and rows that are not.
-CASES = [("cauchy", 1024, None), ("logistic.art(0.25)", 33, 3)]
+# Rows that are aligned and rows that are not; the candidates of a top-k loss.
+CASES = [
+    ("cauchy", ["bitonic", 1024], None),
+    ("logistic.art(0.25)", ["bitonic", 33], 3),
+    ("cauchy", ["splitter", 16, 5], 1),
+]
 KERNELS = [
     *("gates", "gates_gradients", "carry", "carry_gradients"),
-    *("gates", "gates_gradients", "carry_lanes", "carry_lanes_gradients"),
+    *("gates", "gates_gradients", "carry_lanes", "carry_lanes_gradients") * 2,
 ]
 
 

@@ -8,7 +8,8 @@ are small differences of large sums; only the exponential has no more digits tha
 
 A unit of work is up to `ROWS` rows of one matrix. Only it writes these rows and their part of the
 sums over columns, so that any number of threads gives the same bits. Shapes: x, order [B, n], where
-order is the stable argsort of x; p, g [B, n, n]; shares [B, parts, sums, n].
+order is the stable argsort of x; p, g [B, m, n], the last m rows of the matrix; shares
+[B, parts, sums, n].
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -119,16 +120,16 @@ def _mean_gradient(p, g):
 
 
 @register_jitable
-def parts(n):
-    """The number of units of a matrix with n rows."""
-    return (n + ROWS - 1) // ROWS
+def parts(m):
+    """The number of units of a matrix with m rows."""
+    return (m + ROWS - 1) // ROWS
 
 
 @register_jitable
-def _rows_of(unit, n):
+def _rows_of(unit, m):
     """(matrix, part of it, first row, end) of a unit."""
-    b, part = unit // parts(n), unit % parts(n)
-    return b, part, part * ROWS, min(n, (part + 1) * ROWS)
+    b, part = unit // parts(m), unit % parts(m)
+    return b, part, part * ROWS, min(m, (part + 1) * ROWS)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -171,13 +172,14 @@ def neuralsort_rows(x, order, steepness, p, start, stop):
     n = x.shape[1]
     centred, total = np.empty(n), np.empty(n)
     for unit in range(start, stop):
-        b, _, first, end = _rows_of(unit, n)
+        b, _, first, end = _rows_of(unit, p.shape[1])
         steep = _bounded(steepness / _centred(x[b], order[b], centred), _LARGEST)
         _distances(centred, order[b], total)
         for i in range(first, end):
             row = p[b, i]
-            factor = 2.0 * i + 1 - n  # the rank is i + 1
-            top = order[b, i]
+            place = i + n - p.shape[1]
+            factor = 2.0 * place + 1 - n  # the rank is place + 1
+            top = order[b, place]
             largest = factor * centred[top] - total[top]
             for j in range(n):
                 v = (factor * centred[j] - total[j]) - largest
@@ -220,7 +222,7 @@ def neuralsort_shares(x, order, p, g, shares, start, stop):
     n, most = x.shape[1], _most(g)
     slope = np.empty(n)
     for unit in range(start, stop):
-        b, part, first, end = _rows_of(unit, n)
+        b, part, first, end = _rows_of(unit, p.shape[1])
         _balances(x[b], order[b], np.ones(n), slope)
         plain, weighted = shares[b, part, 0], shares[b, part, 1]
         plain[:] = 0.0
@@ -228,7 +230,7 @@ def neuralsort_shares(x, order, p, g, shares, start, stop):
         for i in range(first, end):
             p_row, g_row = p[b, i], g[b, i]
             mean = _mean_gradient(p_row, g_row)
-            factor = 2.0 * i + 1 - n
+            factor = 2.0 * (i + n - p.shape[1]) + 1 - n
             for j in range(n):
                 t = p_row[j] * (np.float64(_bounded(g_row[j], most)) - mean)
                 plain[j] += t
@@ -267,11 +269,11 @@ def softsort_rows(x, order, steepness, squared, p, start, stop):
     n = x.shape[1]
     values = np.empty(n)
     for unit in range(start, stop):
-        b, _, first, end = _rows_of(unit, n)
+        b, _, first, end = _rows_of(unit, p.shape[1])
         values[:] = x[b]
         for i in range(first, end):
             row = p[b, i]
-            y = values[order[b, i]]
+            y = values[order[b, i + n - p.shape[1]]]
             for j in range(n):
                 d = abs(y - values[j])
                 v = -steepness * (d * d if squared else d)
@@ -302,12 +304,12 @@ def softsort_shares(x, order, squared, p, g, shares, rows, start, stop):
     n = x.shape[1]
     values = np.empty(n)
     for unit in range(start, stop):
-        b, part, first, end = _rows_of(unit, n)
+        b, part, first, end = _rows_of(unit, p.shape[1])
         values[:] = x[b]
         columns = shares[b, part, 0]
         columns[:] = 0.0
         for i in range(first, end):
-            y = values[order[b, i]]
+            y = values[order[b, i + n - p.shape[1]]]
             rows[b, i] = _softsort_row(values, y, squared, p[b, i], g[b, i], columns)
 
 
@@ -321,8 +323,9 @@ def softsort_gradient(
         columns = shares[b, 0, 0]
         for part in range(1, shares.shape[1]):
             columns += shares[b, part, 0]
-        for i in range(n):  # y_i is gathered from this input
-            columns[order[b, i]] -= rows[b, i]
+        m = rows.shape[1]
+        for i in range(m):  # y_i is gathered from this input
+            columns[order[b, i + n - m]] -= rows[b, i]
         median = np.float64(x[b, order[b, n // 2]])
         total = 0.0
         for j in range(n):

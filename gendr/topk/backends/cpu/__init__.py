@@ -1,0 +1,1 @@
+"""Top-k on the CPU: kernels that Numba compiles."""

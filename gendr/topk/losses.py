@@ -1,0 +1,581 @@
+"""The top-k cross-entropy and what it is compared with, and top-k accuracy.
+
+>>> loss = TopKCrossEntropy([0.5, 0, 0, 0, 0.5])     # top 1 and top 5, half each
+>>> loss(model(images), labels).backward()
+>>> topk_accuracy(scores, labels, (1, 5))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gendr._runtime.checks import (
+    check_choice,
+    check_count,
+    check_device,
+    check_finite,
+    check_index,
+    check_integer,
+    check_number,
+    check_tensor,
+    dtype_name,
+    shape_text,
+)
+from gendr._runtime.numba.compilation import available
+from gendr._runtime.threads import run
+from gendr.distributions import Law
+from gendr.sorting.backends.differentiable import has_kernel, power
+from gendr.sorting.losses import LEAST, safe_log
+from gendr.sorting.networks import Network
+from gendr.topk.selection import Method, NetworkSelection, get
+
+__all__ = ["SmoothTopKSVM", "TopKCrossEntropy", "topk_accuracy"]
+
+Reduction: TypeAlias = Literal["none", "mean", "sum"]
+REDUCTIONS = ("none", "mean", "sum")
+TOP1 = ("softmax", "network")
+# Groups of rows from which on threads share them.
+_WORTH_THREADS = 32
+
+
+class TopKCrossEntropy(nn.Module):
+    """Cross-entropy of being among the k first, with k drawn from a distribution P_K.
+
+    With P[r, y] the probability that the true class y is the r-th largest of the scores, by a
+    relaxed selection of the m largest ones,
+
+        L = -log sum_k P_K(k) sum_{r <= k} P[r, y]                                  top1="network"
+        L = P_K(1) CE(softmax) - (1 - P_K(1)) log sum_{k >= 2} P_K(k) sum_{r <= k} P[r, y]
+                                                                                    top1="softmax"
+
+    Only the m largest scores of each row are ranked; where the true class is not among them it
+    takes the place of the least. Scores enter as they are: 1 / steepness is in units of logits. A
+    network gets the true class on its first wire and the others in ascending order, because what a
+    relaxed network makes of a value depends on its wire: in the order of all scores, the loss would
+    jump whenever the true class passes another.
+
+    On the CPU a selection network and the softmax are one compiled kernel, which finds the gradient
+    along with the loss. For other methods and targets, on other devices and for second derivatives
+    it is plain torch, and no step of it waits for a GPU if `check` is False.
+
+    Args:
+        p_k: p_k[j - 1] = P(k = j), [K], or one row for every class, [C, K]; not negative, sum 1.
+        method: as in `soft_topk`: a selection network, "neuralsort", "softsort", "sinkhorn".
+        m: how many scores are ranked, at least K; None for all.
+        top1: "softmax" or "network" (whichever method): what P[1, y] is.
+        weight: of the classes, [C].
+        ignore_index: a target that does not count.
+        reduction: "none", "mean" or "sum". The mean is that of `torch.nn.CrossEntropyLoss`:
+            weighted for class indices, over the rows for several true labels.
+        label_smoothing: how much of the target is spread evenly, in [0, 1): by the softmax over all
+            classes, by the selection over the m that it ranks.
+        check: look for NaN, inf and labels out of range, for which the host waits for a GPU.
+        **options: settings of the method, such as `steepness` and `dist`.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range, P_K that does not sum to 1, or a method without
+            attribution.
+
+    Source: Petersen et al., Differentiable Top-k Classification Learning (ICML 2022), equations (2)
+        and (4); thesis, (4.3) and (4.4).
+    """
+
+    p_k: Tensor
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        p_k: Sequence[float] | Tensor,
+        method: Method = "splitter",
+        m: int | None = 16,
+        top1: Literal["softmax", "network"] = "softmax",
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        check: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.register_buffer("p_k", _distribution(p_k, "[K] or [C, K]"))
+        self.method = get(method, **options)
+        if not self.method.has_attribution:
+            raise ValueError(f"method {method!r} gives values only, no probabilities of places")
+        self.m = None if m is None else check_count("m", m)
+        if self.m is not None and self.m < self.p_k.shape[-1]:
+            raise ValueError(f"m must be at least K = {self.p_k.shape[-1]} of p_k, got {m}")
+        self.top1 = check_choice("top1", top1, TOP1)
+        self.register_buffer("weight", _class_weights(weight))
+        self.ignore_index = ignore_index
+        self.reduction = check_choice("reduction", reduction, REDUCTIONS)
+        self.label_smoothing = check_number("label_smoothing", label_smoothing)
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
+        self.check = check
+        self._is_softmax = top1 == "softmax" and self.p_k.ndim == 1 and len(self.p_k) == 1
+        self._tables: dict[Any, Any] = {}
+
+    def extra_repr(self) -> str:
+        """The method and the options that matter."""
+        return f"{self.method}, m={self.m}, top1={self.top1!r}, reduction={self.reduction!r}"
+
+    def forward(self, logits: Tensor, target: Tensor, p_k: Tensor | None = None) -> Tensor:
+        """The loss.
+
+        Args:
+            logits: [C], [N, C] or [N, C, d1, ..], floating; half precision is computed, and the
+                loss returned, in float32.
+            target: class indices, [], [N] or [N, d1, ..]; or for several true labels a tensor like
+                logits: bool, the true ones, which count alike; floating, the probability of each
+                class, as `torch.nn.CrossEntropyLoss` takes them.
+            p_k: another distribution for every row, [N, K] or [N, d1, .., K].
+
+        Returns:
+            A scalar; for the reduction "none" [N] or [N, d1, ..].
+
+        Raises:
+            TypeError: no tensors, or of the wrong dtype.
+            ValueError: bad shapes, labels out of range, NaN or inf, more true labels than m.
+        """
+        rows, shape = _rows(logits)
+        dense = check_tensor("target", target).is_floating_point() or target.dtype == torch.bool
+        expected = logits.shape if dense else shape
+        if target.shape != expected:
+            raise ValueError(
+                f"target must have shape {shape_text(expected)} for logits of shape "
+                f"{shape_text(logits.shape)}, got {shape_text(target.shape)}; class indices are "
+                "integers, several true labels bool or floating"
+            )
+        check_device("target", target, "logits", logits)
+        given = None if p_k is None else _distribution(p_k, "[.., K]", check=self.check)
+        if given is not None:
+            if given.shape[:-1] != shape:
+                raise ValueError(
+                    f"p_k must have shape {shape_text(shape)} + [K], got {shape_text(given.shape)}"
+                )
+            given = check_device("p_k", given, "logits", logits).reshape(-1, given.shape[-1])
+        if self.p_k.device != logits.device or self.p_k.ndim == 2:
+            check_device("p_k", self.p_k, "logits", logits)
+        n, k = rows.shape[-1], (self.p_k if given is None else given).shape[-1]
+        if k > n:
+            raise ValueError(f"p_k has k up to {k}, but there are only {n} classes")
+        if self.p_k.ndim == 2 and given is None and (len(self.p_k) != n or dense):
+            raise ValueError(
+                f"p_k is for the {len(self.p_k)} classes of class indices, "
+                f"got {n} classes{' and several true labels' if dense else ''}; "
+                "give p_k for every row to the call"
+            )
+        if self.weight is not None and len(self.weight) != n:
+            raise ValueError(f"weight must have one number for each of {n} classes")
+        if dense:
+            losses = self._of_many(rows, _flat(target), given)
+            if self.reduction == "mean":
+                return losses.mean()
+        else:
+            labels = target.reshape(-1)
+            losses = self._of_one(rows, labels, given)
+            if self.reduction == "mean":
+                return self._mean(losses, labels)
+        return losses.sum() if self.reduction == "sum" else losses.reshape(shape)
+
+    def _mean(self, losses: Tensor, labels: Tensor) -> Tensor:
+        # Where nobody may look at the labels, the rows that count are counted.
+        blind = torch.compiler.is_compiling() or labels.device.type != "cpu"
+        if self.weight is None and not blind and not self._has_ignored(labels):
+            return losses.mean()
+        counts = (labels != self.ignore_index).to(losses.dtype)
+        if self.weight is not None:
+            valid = labels.long().clamp(0, len(self.weight) - 1)
+            counts = counts * self.weight.to(losses.dtype)[valid]
+        return losses.sum() / counts.sum()
+
+    def _has_ignored(self, labels: Tensor) -> bool:
+        return labels.numel() > 0 and bool((labels == self.ignore_index).any())
+
+    # -- parts
+
+    def _weights(self, p_k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The weight of the softmax, that of the selection, and those of the places, [.., K]."""
+        if self.top1 == "network":
+            zero = torch.zeros_like(p_k[..., 0])
+            return zero, zero + 1, p_k.flip(-1).cumsum(-1).flip(-1)
+        first = p_k[..., 0]
+        rest = torch.cat([torch.zeros_like(p_k[..., :1]), p_k[..., 1:]], -1)
+        return first, 1 - first, rest.flip(-1).cumsum(-1).flip(-1)
+
+    def _of_one(self, logits: Tensor, labels: Tensor, given: Tensor | None) -> Tensor:
+        """The losses [N] for class indices."""
+        if self._is_fused(logits, given):
+            return self._fused(logits, labels, given)
+        labels = check_integer("target", labels)
+        if self.check:
+            check_finite("logits", logits)
+            valid = torch.where(labels == self.ignore_index, 0, labels)
+            check_index("target", valid, logits.shape[-1], "classes")
+        return self._counted(logits, labels, given)
+
+    def _counted(self, logits: Tensor, labels: Tensor, given: Tensor | None) -> Tensor:
+        """The losses [N] of labels that are in range or ignored, in plain torch."""
+        is_ignored = labels == self.ignore_index
+        losses = self._composed(logits, torch.where(is_ignored, 0, labels), given)
+        return torch.where(is_ignored, 0.0, losses)
+
+    def _composed(self, logits: Tensor, labels: Tensor, given: Tensor | None) -> Tensor:
+        """The losses [N] of labels that are in range, in plain torch."""
+        p_k = given if given is not None else self.p_k
+        p_k = p_k[labels] if given is None and p_k.ndim == 2 else p_k
+        weight = None if self.weight is None else self.weight.to(logits.dtype)
+        softmax = functional.cross_entropy(
+            logits, labels, weight, reduction="none", label_smoothing=self.label_smoothing
+        )
+        if self._is_softmax and given is None:
+            return softmax
+        first, rest, places = self._weights(p_k.to(logits.dtype))
+        m = self._size(logits.shape[-1])
+        top = logits.detach().topk(m, dim=-1).indices
+        is_there = (top == labels[:, None]).any(-1)
+        last = torch.where(is_there, top[:, -1], labels)
+        top = torch.cat([top[:, :-1], last[:, None]], -1)
+        wanted = (top == labels[:, None]).to(logits.dtype)
+        return first * softmax + rest * self._selected(logits, top, wanted, places)
+
+    def _of_many(self, logits: Tensor, target: Tensor, given: Tensor | None) -> Tensor:
+        """The losses [N] for several true labels, [N, C]."""
+        n = logits.shape[-1]
+        if target.dtype == torch.bool:
+            target = target.to(logits.dtype)
+            target = target / target.sum(-1, keepdim=True).clamp(min=1)
+        target = target.to(logits.dtype)
+        m = self._size(n)
+        if self.check:
+            check_finite("logits", logits)
+            if target.numel() and not bool(((target >= 0) & (target <= 1)).all()):
+                raise ValueError("target must hold probabilities in [0, 1], or be bool")
+            most = int((target > 0).sum(-1).max()) if target.numel() else 0
+            if m < most < n:
+                raise ValueError(
+                    f"m must be at least the number of true labels, {most}, got {m}; "
+                    "m=None ranks all"
+                )
+        weight = None if self.weight is None else self.weight.to(logits.dtype)
+        softmax = functional.cross_entropy(
+            logits, target, weight, reduction="none", label_smoothing=self.label_smoothing
+        )
+        if self._is_softmax and given is None:
+            return softmax
+        first, rest, places = self._weights((self.p_k if given is None else given).to(logits.dtype))
+        top = logits.detach().masked_fill(target > 0, math.inf).topk(m, dim=-1).indices
+        selected = self._selected(logits, top, target.gather(-1, top), places)
+        return first * softmax + rest * selected
+
+    def _size(self, n: int) -> int:
+        return n if self.m is None else min(self.m, n)
+
+    def _selected(self, logits: Tensor, top: Tensor, target: Tensor, places: Tensor) -> Tensor:
+        """The cross-entropy of the selection among the classes `top` [N, m]."""
+        scores = logits.gather(-1, top)
+        # The true classes first, the others ascending: so a wire only ever changes to another class
+        # of the same score, and the loss has no jumps.
+        order = scores.detach().masked_fill(target > 0, -math.inf).argsort(dim=-1, stable=True)
+        scores, top, target = (x.gather(-1, order) for x in (scores, top, target))
+        method, keys = self.method.drawn(scores)
+        p = method.select(keys, places.shape[-1]).weighted(places)
+        smooth = self.label_smoothing
+        target = (1 - smooth) * target + smooth / top.shape[-1]
+        if self.weight is not None:
+            target = target * self.weight.to(target.dtype)[top]
+        return -(target * safe_log(p, LEAST)).sum(-1)
+
+    # -- compiled
+
+    def _is_fused(self, logits: Tensor, given: Tensor | None) -> bool:
+        method = self.method
+        if logits.device.type != "cpu" or torch.compiler.is_compiling():
+            return False
+        if not isinstance(method, NetworkSelection) or method.backend not in ("auto", "cpu"):
+            return False
+        plain = self.label_smoothing == 0 and not (self._is_softmax and given is None)
+        number = not isinstance(method.steepness, Tensor)
+        return plain and number and has_kernel(method.law) and available() is None
+
+    def _fused(self, logits: Tensor, labels: Tensor, given: Tensor | None) -> Tensor:
+        labels = check_integer("target", labels)
+        if given is None and self.p_k.ndim == 1:
+            key = ("weights", logits.dtype, self.p_k._version)
+            if key not in self._tables:
+                weights = self._weights(self.p_k.reshape(1, -1).double())
+                self._tables = {key: tuple(w.numpy() for w in weights)}
+            first, rest, places = self._tables[key]
+        else:
+            p_k = given
+            if p_k is None:
+                p_k = self.p_k[labels.clamp(0, len(self.p_k) - 1)]
+            first, rest, places = (w.numpy() for w in self._weights(p_k.double()))
+        weight = None if self.weight is None else self.weight.double().numpy()
+        return cast(
+            "Tensor",
+            _Losses.apply(
+                logits, labels, first, rest, places, weight, self._size(logits.shape[-1]),
+                self.ignore_index, self.method, self.check,
+                lambda logits: self._counted(logits, labels, given),
+            ),
+        )  # fmt: skip
+
+
+class _Losses(torch.autograd.Function):
+    """The kernel; second derivatives come from plain torch."""
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, logits: Tensor, labels: Tensor, first: Any, rest: Any, places: Any, weight: Any,
+        m: int, ignored: int, method: NetworkSelection, check: bool,
+        composed: Callable[[Tensor], Tensor],
+    ) -> Tensor:  # fmt: skip
+        import numpy as np
+
+        from gendr.distributions.numba import density_address, tails_address
+        from gendr.sorting.backends.cpu.kernels import GROUP
+        from gendr.topk.backends.cpu import loss_kernels
+
+        wires, outputs = _network(method, m, places.shape[-1])
+        name = cast("Law", method.law.law).name
+        # Kernels are compiled for contiguous arrays.
+        keys = np.ascontiguousarray(logits.detach().numpy())
+        numbers = (labels.numpy(), first, rest, places)
+        true, first, rest, places = map(np.ascontiguousarray, numbers)
+        batch, size, dtype = len(keys), wires.size, keys.dtype
+        groups = -(-batch // GROUP)
+        top, grad_top, values = np.empty((3, batch, m), dtype)
+        keep, swap, grad_keep = np.empty((3, batch, size), dtype)
+        differences, swaps = np.empty((2, groups, size * GROUP), dtype)
+        classes = np.empty((batch, m), np.int64)
+        out, grads = np.empty(batch, dtype), np.empty_like(keys)
+        wrong = np.zeros(groups, np.int64)
+        _launch(
+            loss_kernels.losses, groups, keys, true, ignored, first, rest, places,
+            np.empty(0) if weight is None else weight, wires.pairs, wires.offsets, outputs,
+            tails_address(name), density_address(name), power(method.law), float(method.steepness),
+            LEAST, top, classes, (values, keep, swap, differences, swaps), grad_keep,
+            grad_top, out, grads, wrong,
+        )  # fmt: skip
+        if wrong.any():
+            valid = torch.where(labels == ignored, 0, labels)
+            check_index("target", valid, logits.shape[-1], "classes")
+            if check:
+                check_finite("logits", logits)
+            out[:] = grads[:] = math.nan
+        ctx.composed = composed
+        ctx.save_for_backward(logits, torch.from_numpy(grads))
+        return torch.from_numpy(out)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
+        logits, grads = ctx.saved_tensors
+        (grad,) = grad_outputs
+        if torch.is_grad_enabled():  # a graph of the backward pass is wanted
+            found = torch.autograd.grad(ctx.composed(logits), logits, grad, create_graph=True)[0]
+        else:
+            found = grads * grad[:, None]
+        return found, *(None,) * 10
+
+
+@lru_cache(maxsize=64)
+def _outputs_of(wires: Network) -> Any:
+    import numpy as np
+
+    return np.array(wires.outputs[::-1])
+
+
+def _network(method: NetworkSelection, m: int, k: int) -> tuple[Network, Any]:
+    wires = method.network_of(m, k)[0]
+    return wires, _outputs_of(wires)
+
+
+def _launch(kernel: Callable[..., None], groups: int, *args: Any) -> None:
+    if groups < _WORTH_THREADS:
+        kernel(*args, 0, groups)
+    else:
+        run(kernel, groups, *args, pieces=4)
+
+
+class SmoothTopKSVM(nn.Module):
+    """The smooth top-k SVM loss: a margin of 1 between sets of k classes with and without y.
+
+        L = tau log sum_A exp((1[y not in A] + mean of the scores of A) / tau)
+          - tau log sum_{A with y} exp(mean of the scores of A / tau)
+
+    over all sets A of k classes. The sums are elementary symmetric polynomials, here multiplied in
+    a tree, on logarithms: O(n k^2) time, no underflow. As tau falls to 0 it becomes the hinge loss
+    of the k-th largest score. Twice differentiable.
+
+    Args:
+        k: at least 1, below the number of classes.
+        tau: temperature, positive.
+        reduction: "none", "mean" or "sum".
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range.
+
+    Source: Berrada, Zisserman, Kumar, Smooth Loss Functions for Deep Top-k Classification (ICLR
+        2018), equation (10).
+    """
+
+    def __init__(self, k: int = 5, tau: float = 1.0, *, reduction: Reduction = "mean") -> None:
+        super().__init__()
+        self.k, self.tau = check_count("k", k), check_number("tau", tau, above=0.0)
+        self.reduction = check_choice("reduction", reduction, REDUCTIONS)
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The loss of logits [N, C] and class indices [N].
+
+        Raises:
+            TypeError: no tensors, or of the wrong dtype.
+            ValueError: bad shapes, labels out of range, NaN or inf, or k not below C.
+        """
+        rows, shape = _rows(logits)
+        n = rows.shape[-1]
+        if self.k >= n:
+            raise ValueError(f"k must be below the number of classes, {n}, got {self.k}")
+        labels = check_integer("target", target)
+        if labels.shape != shape:
+            raise ValueError(
+                f"target must have shape {shape_text(shape)}, got {shape_text(labels.shape)}"
+            )
+        labels = check_index("target", labels, n, "classes").reshape(-1, 1)
+        rows = check_finite("logits", rows) / (self.k * self.tau)
+        own = rows.gather(-1, labels)
+        others = rows.scatter(-1, labels, -math.inf)
+        sums = _symmetric_sums(others, self.k)
+        with_truth = own[:, 0] + sums[:, self.k - 1]
+        losses = self.tau * functional.softplus(1 / self.tau + sums[:, self.k] - with_truth)
+        if self.reduction == "none":
+            return losses.reshape(shape)
+        return losses.mean() if self.reduction == "mean" else losses.sum()
+
+
+def _symmetric_sums(logs: Tensor, k: int) -> Tensor:
+    """Logarithms of the elementary symmetric polynomials 0 .. k of exp(logs) [N, n]: [N, k + 1]."""
+    finite = torch.finfo(logs.dtype).min / 8  # -inf has no finite slope
+    sums = torch.stack([torch.zeros_like(logs), logs.clamp(min=finite)], -1)
+    while sums.shape[1] > 1:
+        if sums.shape[1] % 2:
+            one = torch.full_like(sums[:, :1], finite)
+            one[..., 0] = 0.0
+            sums = torch.cat([sums, one], 1)
+        a, b = sums[:, ::2], sums[:, 1::2]
+        width = a.shape[-1]
+        degree = min(2 * (width - 1), k)
+        # All products of a polynomial with the shifted other one, by degree.
+        padded = functional.pad(b.flip(-1), (degree, degree + 1), value=finite)
+        shifted = torch.stack(
+            [
+                padded[..., degree + width - 1 - d : degree + 2 * width - 1 - d]
+                for d in range(degree + 1)
+            ],
+            -2,
+        )
+        sums = (a[..., None, :] + shifted).clamp(min=finite).logsumexp(-1)
+    return sums[:, 0]
+
+
+def topk_accuracy(scores: Tensor, target: Tensor, ks: Sequence[int] = (1, 5)) -> Tensor:
+    """The fractions of rows whose true class is among the k largest scores.
+
+    Equal scores count as larger, so that a constant is right for no k below the number of classes.
+
+    Args:
+        scores: [..., C].
+        target: class indices [...].
+        ks: such as range(1, 6).
+
+    Returns:
+        [len(ks)], float64, on the device of the scores, without gradient; NaN for no rows.
+
+    Raises:
+        TypeError: no tensors, or target without integers.
+        ValueError: shapes that do not fit, NaN among the scores, labels or k out of range.
+    """
+    scores = check_finite("scores", check_tensor("scores", scores).detach())
+    labels = check_device("target", check_integer("target", target), "scores", scores)
+    if scores.ndim == 0 or labels.shape != scores.shape[:-1]:
+        raise ValueError(
+            f"scores [..., C] and target [...] must fit, got {shape_text(scores.shape)} and "
+            f"{shape_text(labels.shape)}"
+        )
+    check_index("target", labels, scores.shape[-1], "classes")
+    own = scores.gather(-1, labels[..., None])
+    rank = (scores >= own).sum(-1)
+    return torch.stack([(rank <= check_count("k", k)).double().mean() for k in ks])
+
+
+# ---------------------------------------------------------------------------------------------
+# Checks
+# ---------------------------------------------------------------------------------------------
+
+
+def _distribution(p_k: object, shape: str, *, check: bool = True) -> Tensor:
+    """P_K as float64; without zeros at the end if it is one for all.
+
+    Raises:
+        ValueError: negative, no numbers, or not of sum 1.
+    """
+    p = p_k.detach() if isinstance(p_k, Tensor) else torch.tensor(p_k, dtype=torch.float64)
+    if p.ndim == 0 or p.shape[-1] == 0 or not p.is_floating_point():
+        raise ValueError(f"p_k must be probabilities {shape}, got {p.dtype} {shape_text(p.shape)}")
+    if not check:
+        return p
+    sums = p.double().sum(-1)
+    if not bool(((p >= 0).all(-1) & ((sums - 1).abs() < 1e-4)).all()):
+        raise ValueError(
+            "p_k must hold probabilities P(k = 1), P(k = 2), .. that are >= 0 and sum to 1, got "
+            f"{p.tolist() if p.numel() <= 20 else f'sums from {sums.min():g} to {sums.max():g}'}"
+        )
+    if p.ndim == 1:
+        p = p[: int(p.nonzero().max()) + 1]
+    return p.double()
+
+
+def _class_weights(weight: Tensor | None) -> Tensor | None:
+    if weight is None:
+        return None
+    check_tensor("weight", weight)
+    if weight.ndim != 1 or not weight.is_floating_point() or not bool((weight >= 0).all()):
+        raise ValueError(
+            "weight must be numbers >= 0, one for each class, "
+            f"got {dtype_name(weight.dtype)} of shape {shape_text(weight.shape)}"
+        )
+    return weight.detach().clone()
+
+
+def _flat(x: Tensor) -> Tensor:
+    """[C], [N, C] or [N, C, d1, ..] as rows [.., C]."""
+    return x[None] if x.ndim == 1 else x.movedim(1, -1).reshape(-1, x.shape[1])
+
+
+def _rows(logits: Tensor) -> tuple[Tensor, torch.Size]:
+    """Logits as rows [.., C] in float32 or float64, and the shape of the rows.
+
+    Raises:
+        TypeError: no floating tensor.
+        ValueError: without dimensions or classes.
+    """
+    if not check_tensor("logits", logits).is_floating_point():
+        raise TypeError(f"logits must be floating, got {dtype_name(logits.dtype)}")
+    if logits.ndim == 0 or logits.shape[1 if logits.ndim > 1 else 0] == 0:
+        raise ValueError(
+            f"logits must have shape [C], [N, C] or [N, C, ..], got {shape_text(logits.shape)}"
+        )
+    if logits.dtype not in (torch.float32, torch.float64):
+        logits = logits.float()
+    shape = torch.Size([n for dim, n in enumerate(logits.shape) if dim != min(1, logits.ndim - 1)])
+    return logits if logits.ndim == 2 else _flat(logits), shape

@@ -1,0 +1,370 @@
+"""Membership among the k largest, relaxed: a number in [0, 1] for each value, whose sum is k."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_device, check_number, check_tensor, shape_text
+from gendr._runtime.numba.compilation import available
+from gendr._runtime.threads import run
+from gendr.distributions import Distribution, Law, as_distribution
+from gendr.distributions.base import finite
+from gendr.distributions.laws.heaviside import Heaviside
+from gendr.distributions.laws.laplace import Laplace
+from gendr.distributions.laws.uniform import Uniform
+from gendr.distributions.registry import DistributionLike
+from gendr.sorting.base import check_keys
+
+Number: TypeAlias = "float | Tensor"
+
+# Relative errors of the sum at which the search ends; each dtype holds hardly more digits.
+_TOLERANCES = {torch.float32: 2e-8, torch.float64: 1e-13}
+# Steps of the search where nobody may look whether it has ended: as the host waits for nothing.
+_STEPS = 64
+_NOISE = 1e-7  # errors that are that small and do not shrink any more are those of rounding
+_WORTH_THREADS = 1 << 15  # with fewer values, sharing rows among threads costs more than it gains
+
+
+def soft_topk_mask(
+    x: Tensor,
+    k: Number,
+    dist: DistributionLike = "laplace",
+    scale: Number = 0.1,
+    *,
+    check: bool = True,
+) -> Tensor:
+    """How far each value is among the k largest: p = F((x - b) / scale), where b makes sum p = k.
+
+    >>> soft_topk_mask(torch.tensor([3.0, 1.0, 2.0, 0.0]), 2, scale=0.5)
+    tensor([0.9323, 0.0677, ...
+
+    Small p keep their digits: a value far below the threshold b has the p of the law's tail, not 0
+    (unless the law itself is 0 there). Gradients to x, scale and k are those of the solution, by
+    the implicit function theorem, and can be differentiated again. Where the density is 0 at all
+    values, as for the uniform law between two clusters, they are 0.
+
+    Time is O(n), by Newton's method on the sum in compiled code, on the CPU for the laws of
+    `gendr.distributions.names()` without a square or `art`. Elsewhere in plain torch: for laplace
+    and uniform in closed form after one sort, for others by a fixed number of bracketed Newton
+    steps, for which the host never waits unless the functions of the law do, as those of gamma.
+    Arithmetic is float64, memory O(n).
+
+    Args:
+        x: [..., n], n >= 2, finite.
+        k: the sum, any real number of (0, n); or a tensor, one for every row, which broadcasts with
+            the batch dimensions of x.
+        dist: a name, a `Distribution` or a CDF of your own. It may be one-sided. heaviside gives
+            the hard mask, in which equal values at the threshold have equal shares; no gradient.
+        scale: of the law, positive: the smaller, the harder. In units of x, squared units for
+            squared laws; a number or a tensor as k.
+        check: look for NaN and inf in x, and for tensors k and scale out of range, for which the
+            host waits if they are on a GPU.
+
+    Returns:
+        p [..., n] in the dtype of x (float32 for half precision).
+
+    Raises:
+        TypeError: x is no tensor, or k or scale no number.
+        ValueError: bad shapes, NaN or inf, k or scale out of range, or an unknown law.
+
+    Source: Struski et al., LapSum: One Method to Differentiate Them All (ICML 2025), whose operator
+        is the Laplace member.
+    """
+    keys = check_keys(x, check=check)
+    law = as_distribution(dist)
+    n = keys.shape[-1]
+    if n < 2:
+        raise ValueError("x must have at least 2 values: with one, no k in (0, 1) selects")
+    total = _parameter("k", k, keys, (0.0, float(n)), check)
+    width = _parameter("scale", scale, keys, (0.0, math.inf), check)
+    try:
+        batch = torch.broadcast_shapes(keys.shape[:-1], total.shape, width.shape)
+    except RuntimeError:
+        raise ValueError(
+            f"k and scale must broadcast with the batch of x, {shape_text(keys.shape[:-1])}, "
+            f"got {shape_text(total.shape)} and {shape_text(width.shape)}"
+        ) from None
+    rows = keys.expand(*batch, n).reshape(-1, n)
+    total, width = (value.expand(batch).reshape(-1, 1) for value in (total, width))
+    if isinstance(law.law, Heaviside):
+        p = _hard(rows.detach(), total).to(keys.dtype)
+    elif _has_kernel(law, rows):
+        p = cast("Tensor", _Mask.apply(rows, total, _distance(law, width), law))
+    else:
+        p = _mask(rows, total, _distance(law, width), law).to(keys.dtype)
+    return p.reshape(*batch, n)
+
+
+def _parameter(
+    name: str, value: Number, x: Tensor, bounds: tuple[float, float], check: bool
+) -> Tensor:
+    """Return k or scale as float64 on the device of x, inside the open interval."""
+    low, high = bounds
+    if not isinstance(value, Tensor):
+        number = check_number(name, value, above=low, below=high)
+        return torch.full((), number, dtype=torch.float64, device=x.device)
+    check_device(name, check_tensor(name, value), "x", x)
+    if check and not bool(((value > low) & (value < high)).all()):
+        below = f" and < {high:g}" if high < math.inf else ""
+        low, high = (f"{end.item():g}" for end in value.detach().aminmax())
+        raise ValueError(f"{name} must be > 0{below}, got values from {low} to {high}")
+    return value.double()
+
+
+def _distance(law: Distribution, scale: Tensor) -> Tensor:
+    """The distance d for which the law at x and this scale is the law at x / d and scale 1."""
+    if law.is_squared:
+        return scale.sqrt()
+    return scale ** (1 / (1 - law.art_exponent)) if law.art_exponent else scale
+
+
+def _learnt(law: Distribution) -> bool:
+    """Whether gradients may flow to something inside the law."""
+    values = (law.shape_parameter, law.total_shift())
+    return not isinstance(law.law, Law) or any(isinstance(value, Tensor) for value in values)
+
+
+# ---------------------------------------------------------------------------------------------
+# Plain torch
+# ---------------------------------------------------------------------------------------------
+
+
+def _hard(x: Tensor, k: Tensor) -> Tensor:
+    """The limit of small scales: 1 above the threshold, equal shares of the rest at it."""
+    ordered = x.sort(dim=-1, descending=True).values
+    at = ordered.gather(-1, (k.detach().ceil().long() - 1).clamp(0, x.shape[-1] - 1))
+    above, equal = x > at, x == at
+    return above + equal * (
+        (k.detach() - above.sum(-1, keepdim=True)) / equal.sum(-1, keepdim=True)
+    )
+
+
+def _mask(x: Tensor, k: Tensor, scale: Tensor, law: Distribution) -> Tensor:
+    """The mask [rows, n] in float64; k and scale are [rows, 1]."""
+    wide = x.double()
+    with torch.no_grad():
+        b = _threshold(wide, k, scale, law, _TOLERANCES[x.dtype])
+    return _mask_at(wide, k, scale, law, b)
+
+
+def _mask_at(x: Tensor, k: Tensor, scale: Tensor, law: Distribution, b: Tensor) -> Tensor:
+    """The mask, given its threshold without gradient."""
+    if not _learnt(law):
+        b = cast("Tensor", _Threshold.apply(x, k, scale, b, law))
+    elif torch.is_grad_enabled():
+        # Steps that move nothing, but carry all gradients, those of parameters of the law too. The
+        # first has the right slopes, with the second they have.
+        for _ in range(2):
+            z = finite((x - b) / scale)
+            inside, weight = law.cdf(z).sum(-1, keepdim=True), law.pdf(z).sum(-1, keepdim=True)
+            is_flat = weight == 0
+            step = (inside - k) * scale / torch.where(is_flat, 1.0, weight)
+            b = b + torch.where(is_flat, 0.0, step)
+    return law.cdf(finite((x - b) / scale))
+
+
+class _Threshold(torch.autograd.Function):
+    """The threshold as the solution of sum F((x - b) / scale) = k, of any order of gradients."""
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        x: Tensor, k: Tensor, scale: Tensor, b: Tensor, law: Distribution
+    ) -> Tensor:
+        return b.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, _, scale, _, ctx.law = inputs
+        ctx.save_for_backward(x, scale, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        # Written in terms of the output, so that it can be differentiated again.
+        x, scale, b = ctx.saved_tensors
+        (grad,) = grad_outputs
+        z = finite((x - b) / scale)
+        w = ctx.law.pdf(z)
+        weight = w.sum(-1, keepdim=True)
+        is_flat = weight == 0
+        grad = torch.where(is_flat, 0.0, grad / torch.where(is_flat, 1.0, weight))
+        return grad * w, -(grad * scale), -grad * (w * z).sum(-1, keepdim=True), None, None
+
+
+def _threshold(x: Tensor, k: Tensor, scale: Tensor, law: Distribution, tolerance: float) -> Tensor:
+    """The b [rows, 1] at which the mask of x [rows, n] has the sum k; all float64."""
+    closed = _CLOSED.get(type(law.law))
+    is_plain = not (_learnt(law) or law.is_squared or law.art_exponent or law.total_shift())
+    if closed is not None and is_plain:
+        b = closed(x / scale, k) * scale
+        return _searched(x, k, scale, law, b, tolerance, steps=2)
+    # Where the hard mask has its threshold, for small scales; others are found from anywhere.
+    ordered = x.sort(dim=-1, descending=True).values
+    place = k.ceil().long().clamp(1, x.shape[-1] - 1)
+    b = 0.5 * ordered.gather(-1, place - 1) + 0.5 * ordered.gather(-1, place)
+    return _searched(x, k, scale, law, b - scale * law.icdf(torch.full_like(b, 0.5)), tolerance)
+
+
+def _quantile(k: Tensor, n: int, law: Distribution) -> Tensor:
+    """The z with F(z) = k / n."""
+    front = k <= 0.5 * n
+    upper = torch.where(front, 0.5 * n, n - k)
+    return torch.where(front, law.icdf(k.clamp(max=0.5 * n) / n), law.isf(upper / n))
+
+
+def _searched(
+    x: Tensor, k: Tensor, scale: Tensor, law: Distribution, b: Tensor, tolerance: float,
+    steps: int = _STEPS,
+) -> Tensor:  # fmt: skip
+    """Search from b on; see `mask_kernels._search`, which does the same."""
+    n = x.shape[-1]
+    middle = scale * _quantile(k, n, law)
+    lowest, highest = x.aminmax(dim=-1, keepdim=True)
+    low, high = lowest - middle, highest - middle
+    b = torch.where((low < b) & (b < high), b, 0.5 * low + 0.5 * high)
+    best, error, least = b, torch.full_like(b, math.inf), torch.full_like(b, math.inf)
+    is_found = torch.zeros_like(b, dtype=torch.bool)
+    for _ in range(steps):
+        z = finite((x - b) / scale)
+        cdf, sf = law.coverage(z)
+        inside, outside = cdf.sum(-1, keepdim=True), sf.sum(-1, keepdim=True)
+        rate = law.pdf(z).sum(-1, keepdim=True) / scale * (1 / inside + 1 / outside)
+        before, least = error.abs(), torch.minimum(error.abs(), least)
+        error = (inside / k).log() - (outside / (n - k)).log()
+        best = torch.where((error.abs() < least) & ~is_found, b, best)
+        is_slow = error.abs() > 0.5 * before
+        is_found = is_found | (error.abs() <= tolerance) | (is_slow & (before <= _NOISE))
+        if x.device.type == "cpu" and not torch.compiler.is_compiling() and bool(is_found.all()):
+            break
+        low, high = torch.where(error > 0, b, low), torch.where(error > 0, high, b)
+        after = b + error / rate
+        is_good = (low < after) & (after < high) & ~is_slow
+        b = torch.where(is_good, after, 0.5 * low + 0.5 * high)
+    return best
+
+
+def _laplace(x: Tensor, k: Tensor) -> Tensor:
+    """The threshold for the Laplace law of scale 1, in closed form after one sort.
+
+    Between two neighbours, with j values above, the sum at c + log t, c any number, is
+    j + A / (2 t) - B t / 2, where A = sum exp(x - c) of the values below and B = sum exp(c - x) of
+    those above: a quadratic equation for t, here solved on logarithms.
+    """
+    y = x.sort(dim=-1, descending=True).values
+    n = y.shape[-1]
+    # Logarithms of B and A, relative to y_j, for the j + 1 values down to y_j and those below it.
+    above = (-y).logcumsumexp(-1) + y
+    below = y.flip(-1).logcumsumexp(-1).flip(-1)[..., 1:]
+    below = torch.nn.functional.pad(below, (0, 1), value=-math.inf) - y
+    counts = torch.arange(1, n + 1, dtype=y.dtype, device=y.device)
+    sums = counts + 0.5 * (below.exp() - above.exp())  # with the threshold at y_j; they increase
+    j = torch.searchsorted(sums.contiguous(), k.contiguous())  # values above the threshold
+    at = (j - 1).clamp(min=0)
+    c = y.gather(-1, at)
+    log_a, log_b = below.gather(-1, at), above.gather(-1, at)
+    first = j == 0
+    log_a = torch.where(first, torch.logaddexp(log_a, torch.zeros_like(log_a)), log_a)
+    log_b = torch.where(first, -math.inf, log_b)
+    d = k - j
+    log_d = d.abs().log()
+    log_root = 0.5 * torch.logaddexp(2 * log_d, log_a + log_b)
+    log_sum = torch.logaddexp(log_d, log_root)
+    return c + torch.where(d >= 0, log_a - log_sum, log_sum - log_b)
+
+
+def _uniform(x: Tensor, k: Tensor) -> Tensor:
+    """The threshold for the uniform law on [-1, 1], in closed form after one sort.
+
+    The sum is piecewise linear; a value takes part in its slope from b = x - 1 to b = x + 1.
+    """
+    y = x.sort(dim=-1).values
+    n = y.shape[-1]
+    bends, order = torch.cat([y - 1, y + 1], -1).sort(dim=-1)
+    slopes = torch.where(order < n, 0.5, -0.5).cumsum(-1)
+    fallen = (slopes[..., :-1] * bends.diff(dim=-1)).cumsum(-1)
+    fallen = torch.nn.functional.pad(fallen, (1, 0))  # n minus the sum, at every bend
+    at = torch.searchsorted(fallen.contiguous(), (n - k).contiguous()).clamp(1, 2 * n - 1)
+    left, slope = bends.gather(-1, at - 1), slopes.gather(-1, at - 1)
+    rest = (n - k) - fallen.gather(-1, at - 1)
+    return left + rest / slope.clamp(min=0.5)
+
+
+_CLOSED: dict[type, Callable[[Tensor, Tensor], Tensor]] = {Laplace: _laplace, Uniform: _uniform}
+
+
+# ---------------------------------------------------------------------------------------------
+# Compiled
+# ---------------------------------------------------------------------------------------------
+
+
+def _has_kernel(law: Distribution, x: Tensor) -> bool:
+    """Whether the kernel takes it: values on the CPU, and a law of the registry, but for powers."""
+    if torch.compiler.is_compiling() or x.device.type != "cpu" or _learnt(law):
+        return False
+    return not (law.is_squared or law.art_exponent) and available() is None
+
+
+class _Mask(torch.autograd.Function):
+    """The kernels, which give first derivatives too; higher ones come from plain torch."""
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, x: Tensor, k: Tensor, scale: Tensor, law: Distribution
+    ) -> Tensor:
+        from gendr.distributions.numba import density_address, tails_address
+        from gendr.topk.backends.cpu import mask_kernels
+
+        keys = x.detach().contiguous()
+        p = torch.empty_like(keys)
+        b = keys.new_empty(len(keys), dtype=torch.float64)
+        name = cast("Law", law.law).name
+        numbers = (-1.0 if law.is_reversed else 1.0, float(cast("Any", law.total_shift())))
+        shape = float(cast("Any", law.shape_parameter or 0.0))
+        with torch.no_grad():
+            quantile = _quantile(k, x.shape[-1], law)
+        _launch(
+            mask_kernels.mask, keys, keys.numpy(), _column(k), _column(scale), _column(quantile),
+            _TOLERANCES[x.dtype], *numbers, tails_address(name), density_address(name), shape,
+            p.numpy(), b.numpy(),
+        )  # fmt: skip
+        ctx.law, ctx.rest = law, (*numbers, density_address(name), shape)
+        ctx.save_for_backward(x, k, scale, b)
+        return p
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        x, k, scale, b = ctx.saved_tensors
+        (grad,) = grad_outputs
+        if torch.is_grad_enabled():  # a graph of the backward pass is wanted
+            p = _mask_at(x.double(), k, scale, ctx.law, b[:, None]).to(x.dtype)
+            wanted = ctx.needs_input_grad[:3]
+            inputs = [t for t, w in zip((x, k, scale), wanted, strict=True) if w]
+            found = iter(torch.autograd.grad(p, inputs, grad, create_graph=True))
+            return *(next(found) if w else None for w in wanted), None
+        from gendr.topk.backends.cpu import mask_kernels
+
+        keys = x.detach().contiguous()
+        by_x = torch.empty_like(keys)
+        by_scale, by_k = torch.empty_like(b), torch.empty_like(b)
+        _launch(
+            mask_kernels.mask_back, keys, keys.numpy(), b.numpy(), _column(scale),
+            grad.detach().contiguous().numpy(), *ctx.rest, by_x.numpy(), by_scale.numpy(),
+            by_k.numpy(),
+        )  # fmt: skip
+        return by_x, by_k[:, None], by_scale[:, None], None
+
+
+def _column(values: Tensor) -> Any:
+    return values.detach()[:, 0].contiguous().numpy()
+
+
+def _launch(kernel: Callable[..., None], x: Tensor, *args: Any) -> None:
+    """Run a kernel over the rows of x, on all threads if there are many values."""
+    if x.numel() < _WORTH_THREADS:
+        kernel(*args, 0, len(x))
+    else:
+        run(kernel, len(x), *args, pieces=4)

@@ -1,0 +1,334 @@
+"""The methods of soft selection: relaxed selection networks, and the top rows of a soft sort.
+
+A method is a frozen dataclass of its settings. Its input is a finite floating-point tensor [..., n]
+with 1 <= k <= n, and it selects the largest; `gendr.topk.api` does the rest.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Any, TypeAlias, final
+
+import torch
+from torch import Tensor
+
+from gendr import sorting
+from gendr._runtime.checks import check_choice
+from gendr._runtime.names import nearest
+from gendr._runtime.tracing import constant, lazy
+from gendr.distributions import Distribution
+from gendr.distributions.base import finite
+from gendr.distributions.decisions import Number, check_steepness
+from gendr.distributions.registry import DistributionLike
+from gendr.sorting.backends.choice import NAMES
+from gendr.sorting.base import PermutationSort, Sort
+from gendr.sorting.networks import Network
+from gendr.sorting.relaxed import Walk, backwards, comparator_law, expanded, ready, walk
+from gendr.topk.networks import NETWORKS, network
+
+Method: TypeAlias = "str | Selection | Sort"
+
+# The sorts of `gendr.sorting` that select as well as they sort; its networks are superseded.
+SORTS = ("neuralsort", "softsort", "sinkhorn", "permutahedron")
+
+
+class Found(ABC):
+    """One selection at work; each part is computed when it is first asked for."""
+
+    @abstractmethod
+    def values(self) -> Tensor:
+        """The k largest values [..., k], largest first."""
+
+    @abstractmethod
+    def attribution(self) -> Tensor:
+        """A [..., k, n]: how much each input is the largest, the second largest, and so on.
+
+        Raises:
+            ValueError: the method has none.
+        """
+
+    @abstractmethod
+    def carried(self, payload: Tensor) -> Tensor:
+        """A @ payload, [..., k, c], of a payload [..., n, c].
+
+        Raises:
+            ValueError: the method has no attribution.
+        """
+
+    def weighted(self, weights: Tensor) -> Tensor:
+        """The sum of the rows of A with weights [..., k] or [k], [..., n].
+
+        Raises:
+            ValueError: the method has no attribution.
+        """
+        return (weights[..., None, :] @ self.attribution())[..., 0, :]
+
+
+@dataclass(frozen=True)
+class Selection(ABC):
+    """A differentiable selection.
+
+    Args:
+        steepness: inverse of the scale of the noise (of the temperature, of the regularisation).
+    """
+
+    steepness: Number = 10.0
+
+    def __post_init__(self) -> None:
+        check_steepness(self.steepness)
+
+    @property
+    def has_attribution(self) -> bool:
+        """Whether it says how much each input is selected, and not only values."""
+        return True
+
+    def drawn(self, x: Tensor) -> tuple[Selection, Tensor]:
+        """The method without noise, and x with one sample of the noise."""
+        return self, x
+
+    @abstractmethod
+    def select(self, x: Tensor, k: int) -> Found:
+        """Select the k largest of x [..., n]."""
+
+
+# ---------------------------------------------------------------------------------------------
+# Networks
+# ---------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class NetworkSelection(Selection):
+    """A selection network whose comparators swap with a probability; see `sorting.NetworkSort`.
+
+    The attribution is found by a second pass, from the outputs back to the inputs: what stands on
+    a wire is then how much of it comes to each output. Time is O(k) and memory O(k + 1) for each
+    comparator and wire; no matrix of n x n exists. For one with the steepness, dist, art and
+    backend of a soft sort, rows of both agree as the networks do: leaving out comparators that
+    cannot reach an output changes nothing.
+
+    Args:
+        steepness: inverse of the scale of the law.
+        dist: a symmetric distribution: a name, a `Distribution` or a CDF of your own.
+        art: exponent of the activation replacement trick, in [0, 1).
+        backend: "auto", or a name of the backends of sorting networks.
+        network: "splitter", "bitonic", "odd_even_merge", "pairwise", "odd_even", or a `Network` of
+            your own with k outputs.
+
+    Raises:
+        TypeError: a setting is of the wrong type.
+        ValueError: a setting is out of range, or the distribution is not symmetric.
+
+    Source: Petersen et al., Differentiable Top-k Classification Learning (ICML 2022), section 3.1;
+        thesis, section 4.2.
+    """
+
+    dist: DistributionLike = "cauchy"
+    art: float = 0.0
+    backend: str = "auto"
+    network: str | Network = "splitter"
+    # The distribution that `dist` and `art` define.
+    law: Distribution = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("backend", self.backend, ("auto", *NAMES))
+        object.__setattr__(self, "law", comparator_law(self.dist, self.art))
+        if not isinstance(self.network, (str, Network)):
+            raise TypeError(f"network must be a name or a Network, got {self.network!r}")
+        if isinstance(self.network, str):
+            check_choice("network", self.network, NETWORKS)
+
+    def network_of(self, n: int, k: int) -> tuple[Network, Network]:
+        """The network that selects k of n, and the same backwards.
+
+        Raises:
+            ValueError: a network of the user's has other numbers of wires or outputs.
+        """
+        if isinstance(self.network, str):
+            return _both(self.network, n, k)
+        wires = self.network
+        if (wires.n, len(wires.outputs)) != (n, k):
+            raise ValueError(
+                f"the network {wires.name} selects {len(wires.outputs)} of {wires.n} values, "
+                f"got k = {k} and n = {n}"
+            )
+        return ready(wires), ready(backwards(wires))
+
+    def select(self, x: Tensor, k: int) -> Found:
+        """Select the k largest of x [..., n]."""
+        return _ByNetwork(self, x, k)
+
+
+@constant
+def _both(name: str, n: int, k: int) -> tuple[Network, Network]:
+    """A network with a name, and the same backwards; their arrays are computed."""
+    wires = ready(network(name, n, k))
+    return wires, ready(backwards(wires))
+
+
+@lru_cache(maxsize=64)
+def _kept_outputs(wires: Network, device: torch.device) -> Tensor:
+    return torch.tensor(wires.outputs[::-1], device=device)
+
+
+def _outputs(wires: Network, device: torch.device) -> Tensor:
+    """The wires on which the k largest leave, largest first; int64 [k]."""
+    if torch.compiler.is_compiling():  # it does not know caches
+        return torch.tensor(wires.outputs[::-1], device=device)
+    return _kept_outputs(wires, device)
+
+
+class _ByNetwork(Found):
+    def __init__(self, method: NetworkSelection, x: Tensor, k: int) -> None:
+        self.method, self.x, self.k = method, x, k
+        self.wires, self.back = method.network_of(x.shape[-1], k)
+        self.outputs = _outputs(self.wires, x.device)
+
+    def _walk(self, x: Tensor) -> Walk:
+        flat = x.reshape(x.numel() // self.wires.n, self.wires.n)
+        return walk(flat, self.wires, self.method.law, self.method.steepness, self.method.backend)
+
+    @lazy
+    def walked(self) -> Walk:
+        """The keys on their way."""
+        return self._walk(self.x)
+
+    def values(self) -> Tensor:
+        return self.walked.values[:, self.outputs].reshape(*self.x.shape[:-1], self.k)
+
+    def attribution(self) -> Tensor:
+        walked = self.walked
+        ends = self.x.new_zeros(self.wires.n, self.k)
+        ends = ends.scatter(0, self.outputs[None], torch.ones_like(ends[:1]))
+        found = walked.returned(ends.expand(len(walked.keep), -1, -1), self.back)
+        return found.mT.reshape(*self.x.shape[:-1], self.k, self.wires.n)
+
+    def weighted(self, weights: Tensor) -> Tensor:
+        """See `Found.weighted`; in the time of a single row of A."""
+        walked = self.walked
+        weights = weights.expand(*self.x.shape[:-1], self.k).reshape(-1, self.k)
+        ends = weights.new_zeros(len(walked.keep), self.wires.n)
+        ends = ends.index_copy(1, self.outputs, weights)
+        return walked.returned(ends[..., None], self.back).reshape(self.x.shape)
+
+    def carried(self, payload: Tensor) -> Tensor:
+        x, payload = expanded(self.x, payload)
+        walked = self.walked if x.shape == self.x.shape else self._walk(x)
+        found = walked.carried(payload.reshape(-1, *payload.shape[-2:]))
+        return found[:, self.outputs].reshape(*x.shape[:-1], self.k, payload.shape[-1])
+
+
+# ---------------------------------------------------------------------------------------------
+# Sorts
+# ---------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class SortSelection(Selection):
+    """The first rows of a soft sort of `gendr.sorting`, largest first.
+
+    NeuralSort and SoftSort compute these k rows only; the others all n. Without a permutation
+    matrix ("permutahedron") there are values only.
+
+    Args:
+        sort: the method; its steepness counts.
+    """
+
+    sort: Sort = field(default_factory=sorting.get)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sort, Sort):
+            raise TypeError(f"sort must be a Sort of gendr.sorting, got {self.sort!r}")
+        object.__setattr__(self, "steepness", self.sort.steepness)
+
+    @property
+    def has_attribution(self) -> bool:
+        """Whether the sort has a permutation matrix."""
+        return isinstance(self.sort, PermutationSort)
+
+    def drawn(self, x: Tensor) -> tuple[Selection, Tensor]:
+        """The method without noise, and x with one sample of the noise."""
+        sort, keys = self.sort.drawn(x)
+        return replace(self, sort=sort), keys
+
+    def select(self, x: Tensor, k: int) -> Found:
+        """Select the k largest of x [..., n]."""
+        return _BySort(self.sort, x, k)
+
+
+class _BySort(Found):
+    def __init__(self, sort: Sort, x: Tensor, k: int) -> None:
+        self.sort, self.x, self.k = sort, x, k
+
+    @lazy
+    def rows(self) -> Tensor:
+        """The attribution."""
+        if not isinstance(self.sort, PermutationSort):
+            raise ValueError(
+                f"method {self.sort.name!r} gives values only, no attribution; "
+                f"these have one: {', '.join(name for name in names() if name != self.sort.name)}"
+            )
+        return self.sort.last_rows(self.x, self.k).flip(-2)
+
+    def values(self) -> Tensor:
+        if isinstance(self.sort, PermutationSort):
+            return finite(self.rows @ self.x[..., None])[..., 0]
+        return -self.sort.values(-self.x)[..., : self.k]
+
+    def attribution(self) -> Tensor:
+        return self.rows
+
+    def carried(self, payload: Tensor) -> Tensor:
+        return finite(self.rows @ payload)
+
+
+# ---------------------------------------------------------------------------------------------
+# Names
+# ---------------------------------------------------------------------------------------------
+
+
+def names() -> tuple[str, ...]:
+    """The names of all methods."""
+    return (*NETWORKS, *SORTS)
+
+
+def get(name: Method = "splitter", **options: Any) -> Selection:
+    """A method of selection by its name and settings.
+
+    >>> get("bitonic", steepness=20.0, dist="logistic")
+    NetworkSelection(steepness=20.0, dist='logistic', art=0.0, backend='auto', network='bitonic')
+
+    Args:
+        name: one of `names()`; or a method, or a sort of `gendr.sorting`, whose settings the
+            options replace.
+        **options: settings of that method; all have `steepness`.
+
+    Raises:
+        TypeError: the method has no such setting, or a setting is of the wrong type.
+        ValueError: there is no such method, or a setting is out of range.
+    """
+    if isinstance(name, Selection) and not options:
+        return name
+    if isinstance(name, SortSelection):
+        name = name.sort
+    if isinstance(name, Sort):
+        return SortSelection(sort=sorting.get(name, **options))
+    if not isinstance(name, (str, Selection)):
+        raise TypeError(
+            f"a method is a name, a Selection or a Sort of gendr.sorting, got {type(name).__name__}"
+        )
+    if isinstance(name, str) and check_choice("method", name, names()) in SORTS:
+        return SortSelection(sort=sorting.get(name, **options))
+    allowed = [f.name for f in fields(NetworkSelection) if f.init]
+    allowed = [option for option in allowed if option != "network" or not isinstance(name, str)]
+    for option in options:
+        if option not in allowed:
+            close = ", ".join(nearest(option, allowed, len(allowed)))
+            raise TypeError(f"method {name!r} has no setting {option!r}; it has: {close}")
+    if isinstance(name, str):
+        return NetworkSelection(network=name, **options)
+    return replace(name, **options)

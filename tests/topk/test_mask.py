@@ -1,0 +1,220 @@
+"""The mask sums to k, is right to the last digits, and is differentiated as the solution it is."""
+
+import mpmath as mp
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+from gendr.distributions import get
+from gendr.testing.laws import exact_cdf
+from gendr.topk import mask as module
+from gendr.topk import soft_topk_mask
+
+ORACLE = [
+    "laplace", "logistic", "gaussian", "cauchy", "reciprocal", "uniform", "cubic_hermite",
+    "hyperbolic_secant", "gumbel_max", "exponential", "gamma(shape=2.0)", "levy", "student_t",
+]  # fmt: skip
+FORMS = [
+    "gumbel_max.reversed", "exponential.reversed.centred", "wigner_semicircle.shifted(0.3)",
+    "laplace.shifted(0.3).reversed", "logistic.squared", "gaussian.art(0.25)",
+    "exponential.centred.squared",
+]  # fmt: skip
+SMOOTH = [
+    "laplace",
+    "logistic",
+    "cauchy",
+    "levy.reversed",
+    "logistic.squared",
+    "gaussian.art(0.25)",
+]
+
+
+@pytest.fixture(params=["kernel", "plain"])
+def way(request, monkeypatch):
+    """Compiled, and in the plain torch of other devices."""
+    if request.param == "plain":
+        monkeypatch.setattr(module, "_has_kernel", lambda law, x: False)
+    return request.param
+
+
+def values(n, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, dtype=torch.float64, generator=generator)
+
+
+def by_bisection(law, x, k, scale):
+    """The mask in 30 digits."""
+    with mp.workdps(30):
+        x, scale = [mp.mpf(v) for v in x.tolist()], mp.mpf(scale)
+        low, high = min(x) - 1000 * scale, max(x) + 1000 * scale
+        for _ in range(80):
+            b = (low + high) / 2
+            inside = mp.fsum(exact_cdf(law, (v - b) / scale) for v in x)
+            low, high = (b, high) if inside > k else (low, b)
+        return [float(exact_cdf(law, (v - b) / scale)) for v in x]
+
+
+@pytest.mark.parametrize("name", ORACLE)
+def test_it_is_that_of_a_bisection_in_many_digits(name):
+    law, x = get(name), 3 * values(9)
+    k, scale = (2, 0.5) if len(name) % 2 else (6.5, 2.0)
+    expected = torch.tensor(by_bisection(law, x, k, scale), dtype=torch.float64)
+    for has_kernel in (module._has_kernel, lambda law, x: False):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_has_kernel", has_kernel)
+            p = soft_topk_mask(x, k, law, scale)
+        torch.testing.assert_close(p, expected, rtol=1e-10, atol=1e-300)
+
+
+@pytest.mark.parametrize("name", [*ORACLE, *FORMS])
+def test_the_sum_is_k(name, way):
+    """Of clusters, ties and gaps, in scales from the hard to the flat limit."""
+    x = torch.cat([values(40), values(40, 1) * 1e-3 + 5, torch.full((20,), -7.0)])
+    k = torch.tensor([1e-3, 0.5, 1, 39.5, 40, 60, 99.5], dtype=torch.float64)[:, None]
+    scale = torch.tensor([1e-3, 0.1, 1.0, 50.0], dtype=torch.float64)
+    for dtype, tolerance in ((torch.float32, 1e-6), (torch.float64, 1e-9)):
+        p = soft_topk_mask(x.to(dtype), k, name, scale)
+        assert p.shape == (7, 4, 100)
+        assert p.dtype == dtype
+        assert ((p >= 0) & (p <= 1)).all()
+        assert ((p.double().sum(-1) - k).abs() / k).max() < tolerance
+        ordered = p.gather(-1, x.argsort().expand_as(p))
+        assert (ordered.diff(dim=-1) >= 0).all()
+
+
+@pytest.mark.parametrize("name", ["laplace", "logistic", "exponential"])
+def test_the_sum_of_a_million_is_k_in_float32(name):
+    x = torch.randn(10**6)
+    p = soft_topk_mask(x, 1000, name, 0.1)
+    assert abs(p.double().sum().item() / 1000 - 1) < 1e-6
+
+
+def test_tails_keep_their_digits():
+    x = torch.tensor([0.0, 1.0, 30.0], dtype=torch.float64)
+    for name in ("laplace", "logistic", "gumbel_max.reversed", "gaussian"):
+        p, law = soft_topk_mask(x, 1, name, 1.0), get(name)
+        assert 0 < p[0] < p[1] < 1e-5
+        torch.testing.assert_close(p[0], law.cdf(law.icdf(p[1]) - 1), rtol=1e-9, atol=0.0)
+    # Far from the threshold the Laplace law falls by e for each scale.
+    p = soft_topk_mask(torch.tensor([0.0, 1.0, 2.0, 400.0], dtype=torch.float64), 1, scale=1.0)
+    torch.testing.assert_close(p[1] / p[0], torch.tensor(torch.e, dtype=torch.float64))
+    assert 0 < p[0] < 1e-80
+
+
+def test_closed_forms_are_what_the_search_finds(monkeypatch):
+    x = 3 * values(300).reshape(3, 100)
+    k = torch.tensor([0.3, 7.0, 99.0], dtype=torch.float64)[:, None]
+    scale = torch.tensor([1e-3, 0.5, 40.0], dtype=torch.float64)[:, None]
+    for name in ("laplace", "uniform"):
+        law = get(name)
+        closed = module._CLOSED[type(law)](x / scale, k) * scale
+        b = module._searched(x, k, scale, law, closed + 3 * scale, 1e-13)
+        p, expected = (law.cdf((x - at) / scale) for at in (closed, b))
+        torch.testing.assert_close(p, expected, rtol=1e-9, atol=1e-14)
+
+
+def test_a_reversed_law_selects_the_smallest():
+    """The mask of n - k of -x under a law is what the mask of k leaves under its mirror image."""
+    x = values(20)
+    p = soft_topk_mask(x, 6, "gumbel_max", 0.3)
+    q = soft_topk_mask(-x, 14, "gumbel_max.reversed", 0.3)
+    torch.testing.assert_close(p + q, torch.ones_like(p))
+
+
+def test_the_hard_limit_is_topk(way):
+    x = values(60).reshape(3, 20)
+    hard = torch.zeros_like(x).scatter(-1, x.topk(7).indices, 1.0)
+    assert torch.equal(soft_topk_mask(x, 7, "heaviside"), hard)
+    torch.testing.assert_close(soft_topk_mask(x, 7, "logistic", 1e-4), hard)
+    ties = torch.tensor([2.0, 1.0, 1.0, 1.0, 0.0])
+    for law, scale in (("heaviside", 1.0), ("laplace", 1e-3)):
+        p = soft_topk_mask(ties, 2.5, law, scale)
+        torch.testing.assert_close(p, torch.tensor([1.0, 0.5, 0.5, 0.5, 0.0]))
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients(name, way):
+    x = (2 * values(12)).reshape(2, 6).requires_grad_()
+    k = torch.tensor([1.5, 4.0], dtype=torch.float64, requires_grad=True)
+    scale = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+
+    def mask(x, k, scale):
+        return soft_topk_mask(x, k, name, scale)
+
+    assert gradcheck(mask, (x, k, scale))
+    assert gradgradcheck(mask, (x, k, scale), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["uniform", "cubic_hermite", "exponential", "reciprocal"])
+def test_first_gradients_of_laws_with_kinks(name, way):
+    x = (2 * values(12)).reshape(2, 6).requires_grad_()
+    scale = torch.tensor([0.7, 2.1], dtype=torch.float64, requires_grad=True)
+    assert gradcheck(lambda x, s: soft_topk_mask(x, 2.3, name, s), (x, scale))
+
+
+def test_gradients_to_what_is_inside_a_law():
+    x = values(6).requires_grad_()
+    shape = torch.tensor(2.5, dtype=torch.float64, requires_grad=True)
+    for form in ("reversed", "centred"):
+        assert gradcheck(
+            lambda x, a, form=form: soft_topk_mask(
+                x, 2, getattr(get("gamma", shape=a), form)(), 0.5
+            ),
+            (x, shape),
+        )
+    shift = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
+    (moved,) = torch.autograd.grad(
+        soft_topk_mask(x, 2, get("logistic").shifted(shift), 0.5)[0], shift
+    )
+    assert moved.abs() < 1e-14  # the threshold moves along
+    slope = torch.tensor(1.3, dtype=torch.float64, requires_grad=True)
+
+    def of_users(x, slope):
+        return soft_topk_mask(x, 2, lambda z: torch.sigmoid(slope * z), 0.5)
+
+    torch.testing.assert_close(of_users(x, slope), soft_topk_mask(x, 2, "logistic", 0.5 / slope))
+    assert gradcheck(of_users, (x, slope))
+    assert gradgradcheck(of_users, (x, slope))
+
+
+def test_between_clusters_the_gradient_is_0():
+    x = torch.tensor([0.0, 0.0, 9.0], dtype=torch.float64, requires_grad=True)
+    for has_kernel in (module._has_kernel, lambda law, x: False):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_has_kernel", has_kernel)
+            p = soft_topk_mask(x, 1, "uniform", 0.5)
+            (grad,) = torch.autograd.grad(p[2], x)
+        assert p.tolist() == [0.0, 0.0, 1.0]
+        assert grad.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_any_batch_shape_and_dtype():
+    x = values(2 * 3 * 5).reshape(2, 3, 5)
+    k = torch.tensor([1.0, 2.0, 4.5])
+    p = soft_topk_mask(x, k)
+    for i in range(2):
+        for j in range(3):
+            torch.testing.assert_close(p[i, j], soft_topk_mask(x[i, j], k[j].item()))
+    assert soft_topk_mask(x.bfloat16(), 2).dtype == torch.float32
+    assert soft_topk_mask(torch.arange(6), 2).dtype == torch.float32
+    assert soft_topk_mask(x[:0], 2).shape == (0, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "message"),
+    [
+        ((torch.zeros(5), 0), ValueError, "k must be > 0 and < 5, got 0"),
+        ((torch.zeros(5), 5), ValueError, "k must be > 0 and < 5, got 5"),
+        ((torch.zeros(5), torch.tensor([1.0, 7.0])), ValueError, "k must be > 0 and < 5, got val"),
+        ((torch.zeros(5), "2"), TypeError, "k must be a number, got str"),
+        ((torch.zeros(5), 2, "laplace", 0.0), ValueError, "scale must be > 0, got 0.0"),
+        ((torch.zeros(5), 2, "laplacian"), ValueError, "laplace"),
+        ((torch.zeros(1), 0.5), ValueError, "x must have at least 2 values"),
+        ((torch.tensor([1.0, torch.nan]), 1), ValueError, "x must be finite"),
+        ((torch.zeros(2, 5), torch.ones(3)), ValueError, r"k and scale must broadcast .* \[2\]"),
+        (([1.0, 2.0], 1), TypeError, "x must be a torch.Tensor"),
+    ],
+)
+def test_bad_input(args, error, message):
+    with pytest.raises(error, match=message):
+        soft_topk_mask(*args)

@@ -1,0 +1,127 @@
+"""Selection networks select, by the 0-1 principle and by numbers; their depths are the paper's."""
+
+import numpy as np
+import pytest
+import torch
+
+from gendr.sorting import draw, soft_sort
+from gendr.sorting.networks import Network, pruned
+from gendr.testing.zero_one import every_zero_one_input, sent
+from gendr.topk import network
+from gendr.topk.networks import NETWORKS
+
+each = pytest.mark.parametrize("name", sorted(NETWORKS))
+# Petersen et al. (ICLR 2022), Table 6: layers for k = 1 .. 8.
+SPLITTER = {
+    16: [4, 6, 7, 8, 10, 11, 12, 13],
+    1024: [10, 14, 16, 18, 22, 25, 27, 29],
+    10450: [14, 18, 20, 23, 27, 30, 32, 34],
+    65536: [16, 20, 22, 25, 29, 32, 34, 36],
+}
+MERGING = {
+    16: [4, 7, 9, 9, 10, 10, 10, 10],
+    1024: [10, 19, 27, 27, 34, 34, 34, 34],
+    10450: [14, 27, 39, 39, 50, 50, 50, 50],
+    65536: [16, 31, 45, 45, 58, 58, 58, 58],
+}
+
+
+@each
+@pytest.mark.parametrize("n", range(1, 21))
+def test_every_zero_one_input_is_selected(name, n):
+    wires = every_zero_one_input(n)
+    ordered = sent(network("odd_even_merge", n, n), wires.copy())
+    assert not (ordered[:-1] & ~ordered[1:]).any()
+    for k in {1, 2, 3, 5, (n + 1) // 2, n - 1, n} if n > 12 else range(1, n + 1):
+        if 1 <= k <= n:
+            net = network(name, n, k)
+            found = sent(net, wires.copy())
+            assert (found[[*net.outputs]] == ordered[n - k :]).all(), k
+
+
+@each
+def test_every_comparator_is_needed_to_reach_an_output(name):
+    for n, k in ((9, 2), (16, 5), (13, 13)):
+        net = network(name, n, k)
+        assert pruned(net.layers, net.outputs) == net.layers
+        assert len(net.outputs) == k
+        assert net.outputs[-1] == n - 1  # the largest value on the last wire
+
+
+def test_the_zero_one_check_sees_a_missing_comparator():
+    net = network("splitter", 9, 3)
+    *front, last = net.layers
+    broken = Network(9, (*front[:-1], front[-1][1:], last), outputs=net.outputs)
+    wires = every_zero_one_input(9)
+    ordered = sent(network("odd_even_merge", 9, 9), wires.copy())
+    assert not (sent(broken, wires)[[*net.outputs]] == ordered[6:]).all()
+
+
+@each
+def test_random_permutations_are_selected(name):
+    rng = np.random.default_rng(0)
+    for n, k in ((21, 4), (33, 33), (100, 5), (130, 17), (500, 1)):
+        wires = rng.permuted(np.tile(np.arange(n)[:, None], 200), axis=0)
+        net = network(name, n, k)
+        expected = np.arange(n - k, n)[:, None]
+        assert (sent(net, wires)[[*net.outputs]] == expected).all(), (n, k)
+
+
+@pytest.mark.parametrize("n", [16, 1024, 10450])
+@pytest.mark.parametrize("name", ["splitter", "bitonic", "odd_even_merge", "pairwise"])
+def test_depths_are_those_of_table_6(name, n):
+    depths = [network(name, n, k).depth for k in range(1, 9)]
+    assert depths == (SPLITTER if name == "splitter" else MERGING)[n]
+
+
+@pytest.mark.rotating(16)
+@pytest.mark.parametrize("k", range(1, 9))
+@pytest.mark.parametrize("name", ["splitter", "bitonic", "odd_even_merge", "pairwise"])
+def test_depths_of_large_networks_are_those_of_table_6(name, k):
+    net = network(name, 65536, k)
+    assert net.depth == (SPLITTER if name == "splitter" else MERGING)[65536][k - 1]
+    if (name, k) == ("splitter", 5):
+        assert net.size == 196735  # of 524,754 with all cascades complete
+
+
+def test_what_cannot_reach_the_outputs_is_dropped():
+    """Numbers of comparators, against 5,273 for n = 1024 with all cascades complete."""
+    assert network("splitter", 1024, 5).size == 3118
+    assert network("splitter", 16, 5).size == 48
+    assert network("splitter", 1024, 1).size == 1023
+
+
+@each
+def test_one_wire_and_bad_numbers(name):
+    assert network(name, 1, 1).layers == ()
+    assert network(name, 6, 2) is network(name, 6, 2)
+    with pytest.raises(ValueError, match=r"k must be at most n = 6, the number of values, got 7"):
+        network(name, 6, 7)
+    with pytest.raises(ValueError, match="k must be >= 1, got 0"):
+        network(name, 6, 0)
+    with pytest.raises(TypeError, match="k must be an int, got float"):
+        network(name, 6, 2.0)
+
+
+def test_an_unknown_name_lists_the_nearest():
+    with pytest.raises(ValueError, match="unknown network 'spliter'; the nearest: splitter"):
+        network("spliter", 8, 2)
+
+
+def test_outputs_are_wires():
+    for outputs in ((0, 0), (3,), (1.0,)):
+        with pytest.raises(ValueError, match=r"outputs of the network custom must be different"):
+            Network(3, (((0, 1),),), outputs=outputs)
+
+
+def test_a_selection_network_does_not_sort():
+    with pytest.raises(ValueError, match=r"splitter\(6, 2\) selects 2 of 6 values"):
+        soft_sort(torch.zeros(6), "network", network=network("splitter", 6, 2))
+
+
+def test_the_drawing_numbers_the_largest():
+    axes = draw(network("splitter", 8, 3))
+    right = axes.child_axes[0]
+    places = zip(right.get_yticks(), right.get_yticklabels(), strict=True)
+    labels = {round(wire): text.get_text() for wire, text in places}
+    assert labels == {7: "1", 6: "2", 5: "3"}

@@ -1,0 +1,224 @@
+"""Soft selection by every method: hard limits, gradients, and agreement with the dense sort."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+from gendr.sorting import Network, methods, permutation, soft_sort
+from gendr.sorting.sinkhorn import SinkhornSort
+from gendr.topk import NetworkSelection, SortSelection, get, names, network, soft_topk
+from gendr.topk.networks import NETWORKS
+
+WITH_A = [name for name in names() if name != "permutahedron"]
+each = pytest.mark.parametrize("name", names())
+each_with_a = pytest.mark.parametrize("name", WITH_A)
+
+
+def values(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+
+def test_all_methods_are_known():
+    assert set(names()) == {*NETWORKS, "neuralsort", "softsort", "sinkhorn", "permutahedron"}
+    assert set(names()) - {*NETWORKS} <= set(methods())
+    for name in names():
+        assert isinstance(get(name), NetworkSelection if name in NETWORKS else SortSelection)
+
+
+@each
+def test_the_hard_limit_is_that_of_torch(name):
+    x = values(2, 3, 13)
+    for k in (1, 4, 13):
+        out = soft_topk(x, k, name, steepness=1e5)
+        expected = x.topk(k)
+        assert out.values.shape == (2, 3, k)
+        torch.testing.assert_close(out.values, expected.values, rtol=0, atol=2e-3)
+        if name in WITH_A:
+            hard = torch.zeros(2, 3, k, 13, dtype=x.dtype)
+            hard.scatter_(-1, expected.indices[..., None], 1.0)
+            torch.testing.assert_close(out.attribution, hard, rtol=0, atol=2e-2)
+
+
+@each_with_a
+def test_rows_of_the_attribution_sum_to_1_and_give_the_values(name):
+    for n, k in ((1, 1), (2, 2), (9, 4), (20, 3)):
+        x = values(2, n)
+        found, a = soft_topk(x, k, name, steepness=2.0)
+        assert a.shape == (2, k, n)
+        assert (a >= 0).all()
+        torch.testing.assert_close(a.sum(-1), torch.ones(2, k, dtype=x.dtype))
+        torch.testing.assert_close((a @ x[..., None])[..., 0], found)
+
+
+@pytest.mark.parametrize("dist", ["cauchy", "logistic", "laplace", "gaussian"])
+def test_the_pruned_network_agrees_with_the_dense_sort(dist):
+    x = values(3, 16)
+    p = permutation(x, "odd_even", dist=dist, steepness=1.5, descending=True)
+    out = soft_topk(x, 5, "odd_even", dist=dist, steepness=1.5)
+    torch.testing.assert_close(out.attribution, p[..., :5, :], rtol=0, atol=1e-12)
+    dense = soft_sort(x, "odd_even", dist=dist, steepness=1.5, descending=True)
+    torch.testing.assert_close(out.values, dense[..., :5], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_pruning_and_the_backward_pass_change_nothing(name):
+    """The same network as a sorting network of all its wires, by the forward pass."""
+    net = network(name, 11, 4)
+    x = values(3, 11)
+    dense = Network(11, net.layers)
+    p = permutation(x, "network", network=dense, steepness=1.5)
+    rows = [*reversed(net.outputs)]
+    out = soft_topk(x, 4, name, steepness=1.5)
+    torch.testing.assert_close(out.attribution, p[..., rows, :], rtol=0, atol=1e-12)
+    own = soft_topk(x, 4, NetworkSelection(1.5, network=net))
+    assert torch.equal(own.attribution, out.attribution)
+
+
+@pytest.mark.parametrize("name", ["neuralsort", "softsort", "sinkhorn"])
+def test_top_rows_are_those_of_the_sort(name):
+    x = values(3, 70)
+    p = permutation(x, name, steepness=3.0, descending=True)
+    out = soft_topk(x, 66, name, steepness=3.0)  # more rows than a unit of the kernels has
+    torch.testing.assert_close(out.attribution, p[..., :66, :], rtol=0, atol=1e-12)
+
+
+@each
+def test_gradients(name):
+    x = values(2, 5).requires_grad_()
+    steepness = torch.tensor(1.3, dtype=torch.float64, requires_grad=True)
+    kind = "values" if name == "permutahedron" else "attribution"
+
+    def found(x, steepness):
+        return getattr(soft_topk(x, 3, name, steepness=steepness), kind)
+
+    assert gradcheck(found, (x, steepness))
+    if name != "sinkhorn":
+        assert gradgradcheck(found, (x, steepness), atol=1e-4)
+    else:
+        assert gradgradcheck(lambda x: found(x, 1.3), (x,), atol=1e-4)
+
+
+@each_with_a
+def test_gradients_of_values_and_payload(name):
+    x, payload = values(4).requires_grad_(), values(2, 4, 2).requires_grad_()
+
+    def found(x, payload):
+        out = soft_topk(x, 2, name, steepness=1.3, payload=payload)
+        return out.values, out.payload
+
+    assert gradcheck(found, (x, payload))
+    out = soft_topk(x, 2, name, steepness=1.3, payload=payload)
+    torch.testing.assert_close(out.payload, out.attribution @ payload)
+
+
+@each
+def test_the_smallest_are_the_largest_of_the_negative(name):
+    x = values(3, 8)
+    out, negative = soft_topk(x, 3, name, largest=False), soft_topk(-x, 3, name)
+    assert torch.equal(out.values, -negative.values)
+    if name in WITH_A:
+        assert torch.equal(out.attribution, negative.attribution)
+
+
+@each
+@pytest.mark.parametrize("largest", [True, False])
+def test_hard_forward_soft_backward(name, largest):
+    x = torch.tensor([[2.0, -1.0, 2.0, 0.5, 3.0]], dtype=torch.float64, requires_grad=True)
+    payload = values(1, 5, 2)
+    parts = ["values"] if name == "permutahedron" else ["values", "attribution", "payload"]
+    found = {}
+    for part in parts:
+        hard, loose = (
+            soft_topk(x, 3, name, steepness=0.4, largest=largest, hard=hard, payload=payload)
+            for hard in (True, False)
+        )
+        one, two = getattr(hard, part), getattr(loose, part)
+        assert not torch.equal(one, two)
+        weights = torch.randn_like(two)
+        a, b = (torch.autograd.grad(y, x, weights)[0] for y in (one, two))
+        assert torch.equal(a, b)
+        assert b.abs().max() > 0
+        found[part] = one.detach()
+    assert torch.equal(found["values"], x.topk(3, largest=largest).values)
+    if name in WITH_A:
+        assert set(found["attribution"].unique().tolist()) == {0.0, 1.0}
+        want = found["attribution"] @ x.detach()[..., None]
+        torch.testing.assert_close(want[..., 0], found["values"])
+        torch.testing.assert_close(found["attribution"] @ payload, found["payload"])
+
+
+@each
+def test_ties_share(name):
+    x = torch.zeros(6, dtype=torch.float64)
+    out = soft_topk(x, 2, name)
+    assert out.values.isfinite().all()
+    if name in WITH_A:
+        torch.testing.assert_close(out.attribution.sum(), torch.tensor(2.0, dtype=torch.float64))
+
+
+def test_noise_is_drawn_once_for_all_parts():
+    x, payload = values(3, 6), values(3, 6, 2)
+    out = soft_topk(x, 2, "softsort", noise=2.0, payload=payload)
+    torch.testing.assert_close((out.attribution @ x[..., None])[..., 0], out.values)
+    torch.testing.assert_close(out.attribution @ payload, out.payload)
+
+
+def test_other_dtypes_and_empty_batches():
+    assert soft_topk(torch.arange(6), 2).values.dtype == torch.float32
+    assert soft_topk(values(6).bfloat16(), 2).attribution.dtype == torch.float32
+    assert soft_topk(values(0, 6), 2).attribution.shape == (0, 2, 6)
+
+
+def test_methods_and_sorts_as_objects():
+    x = values(6)
+    for method, name in (
+        (NetworkSelection(3.0, "logistic", network="pairwise"), "pairwise"),
+        (get("pairwise", dist="logistic"), "pairwise"),
+    ):
+        want = soft_topk(x, 2, name, steepness=3.0, dist="logistic").values
+        assert torch.equal(soft_topk(x, 2, method, steepness=3.0).values, want)
+    want = soft_topk(x, 2, "sinkhorn", steepness=3.0).values
+    assert torch.equal(soft_topk(x, 2, SinkhornSort(3.0)).values, want)
+    assert torch.equal(soft_topk(x, 2, get("sinkhorn"), steepness=3.0).values, want)
+
+
+def test_backends_agree():
+    x = values(3, 20).float()
+    want = soft_topk(x.double(), 5, backend="reference")
+    out = soft_topk(x, 5, backend="cpu")
+    torch.testing.assert_close(out.attribution.double(), want.attribution, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "error", "message"),
+    [
+        ((torch.zeros(5), 0), {}, ValueError, "k must be >= 1, got 0"),
+        ((torch.zeros(5), 6), {}, ValueError, "k must be at most n = 5"),
+        ((torch.zeros(5), 1.5), {}, TypeError, "k must be an int, got float"),
+        ((torch.tensor([0.0, torch.nan]), 1), {}, ValueError, "x must be finite"),
+        ((torch.zeros(5), 2, "spliter"), {}, ValueError, "unknown method 'spliter'"),
+        ((torch.zeros(5), 2, 3), {}, TypeError, "a method is a name, a Selection or a Sort"),
+        ((torch.zeros(5), 2), {"dist": "levy"}, ValueError, "a comparator needs a symmetric"),
+        ((torch.zeros(5), 2), {"dits": "levy"}, TypeError, "no setting .dits.; it has: art, back"),
+        ((torch.zeros(5), 2), {"backend": "cuda"}, ValueError, "unknown backend"),
+        ((torch.zeros(5), 2), {"steepness": 0.0}, ValueError, "steepness must be > 0"),
+        ((torch.zeros(5), 2), {"payload": torch.zeros(4, 1)}, ValueError, "payload must have"),
+        (
+            (torch.zeros(5), 2, NetworkSelection(network=network("splitter", 6, 2))),
+            {}, ValueError, "selects 2 of 6 values, got k = 2 and n = 5",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_input(args, options, error, message):
+    with pytest.raises(error, match=message):
+        _ = soft_topk(*args, **options).values
+
+
+def test_a_method_without_attribution_says_so():
+    out = soft_topk(torch.zeros(5), 2, "permutahedron", payload=torch.zeros(5, 1))
+    for part in ("attribution", "payload"):
+        with pytest.raises(ValueError, match="'permutahedron' gives values only"):
+            getattr(out, part)
+    with pytest.raises(ValueError, match="there is no payload"):
+        _ = soft_topk(torch.zeros(5), 2).payload
