@@ -35,7 +35,7 @@ ALLOWED = {
         "rendering",
         "sorting",
         "experiments",
-    },  # fmt: skip
+    },
 }
 SYSTEMS = set(ALLOWED) - {"scale", "testing"}
 ALLOWED["visual"] = SYSTEMS
