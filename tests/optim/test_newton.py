@@ -41,13 +41,10 @@ def expected_target(y, gradient, hessian, curvature, tikhonov):
     """Definitions 7.1 to 7.3 by SciPy."""
     g, h = gradient.numpy(), hessian.numpy()
     eye = np.eye(g.shape[1])
-    if curvature == "fisher":
-        mean = sum(np.outer(row, row) for row in g) / len(g)
-    elif curvature == "hessian":
-        mean = h.mean(0)
+    means = {"hessian": h.mean(0), "fisher": sum(np.outer(row, row) for row in g) / len(g)}
     rows = []
     for i in range(len(g)):
-        matrix = h[i] if curvature == "elementwise" else mean
+        matrix = means.get(curvature, h[i])
         rows.append(scipy.linalg.solve(matrix + tikhonov * eye, g[i], assume_a="sym"))
     return y - torch.from_numpy(np.stack(rows)).reshape(y.shape)
 
