@@ -17,7 +17,7 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -684,16 +684,21 @@ FIGURES: dict[str, Callable[[], None]] = {
 }
 
 
-def main() -> None:
-    """Make what the command line names, or everything."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FIGURES))
+def main(doc: str, figures: Mapping[str, Callable[[], None]]) -> None:
+    """Make what the command line names, or everything.
+
+    Args:
+        doc: the docstring of the script.
+        figures: by name, what makes them.
+    """
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(figures))
     names = parser.parse_args().names
-    if unknown := set(names) - set(FIGURES):
-        parser.error(f"unknown figure {unknown.pop()!r}; there are {', '.join(FIGURES)}")
-    for name in names or FIGURES:
-        FIGURES[name]()
+    if unknown := set(names) - set(figures):
+        parser.error(f"unknown figure {unknown.pop()!r}; there are {', '.join(figures)}")
+    for name in names or figures:
+        figures[name]()
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, FIGURES)

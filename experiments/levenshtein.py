@@ -34,7 +34,6 @@ import torch
 from gendr._runtime.command_line import count
 from gendr.data import Splits
 from gendr.experiments import script
-from gendr.experiments.engine.store import software_version
 from gendr.experiments.studies.edit_distance import (
     METHODS,
     EditResult,
@@ -43,12 +42,11 @@ from gendr.experiments.studies.edit_distance import (
     matched,
     true_distances,
 )
-from gendr.experiments.trials import Trial, run_trials, save_picture
+from gendr.experiments.trials import Trial, run_trials, write_results
 
 # The published pairs of neighbours AB .. EF, the hardest pair, and two alphabets of four.
 ALPHABETS = ("01", "12", "23", "34", "45", "49", "0123", "3589")
 SMOKE = {"steps": 4, "batch": 2, "length": 8, "evaluate_every": 2, "images": 50}
-RESULTS, TABLE, PICTURE = "results.json", "table.md", "picture.png"
 # The strings of the picture are drawn with this seed.
 EXAMPLE_SEED = 3
 
@@ -231,17 +229,7 @@ def run(args: argparse.Namespace) -> None:
     ]
     found = run_trials(trials, out, resume=args.resume, save_every=args.save_every)
     text = table(args, found)
-    values = {
-        "trainings": found,
-        "device": str(device),
-        "threads": torch.get_num_threads(),
-        "version": software_version(),
-    }
-    script.write_json(out / RESULTS, values)
-    script.write_whole(out / TABLE, text.encode())
-    picture = save_picture(out / PICTURE, lambda: draw(args, found))
-    print(text)
-    print(f"{out}: {RESULTS}, {TABLE}, {picture}")
+    print(write_results(out, found, text, lambda: draw(args, found), device))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -37,14 +37,12 @@ import torch
 from gendr._runtime.command_line import count
 from gendr.data import Splits
 from gendr.experiments import script
-from gendr.experiments.engine.store import software_version
 from gendr.experiments.studies.ranking import RankingResult, RankingSettings, RankingTraining
-from gendr.experiments.trials import Trial, run_trials, save_picture
+from gendr.experiments.trials import Trial, run_trials, write_results
 
 METHODS = ("bubble_sort", "odd_even", "bitonic")
 LENGTHS = (3, 5, 7)
 SMOKE = {"steps": 6, "batch": 4, "evaluate_every": 3, "lists": 20, "test_lists": 20}
-RESULTS, TABLE, PICTURE = "results.json", "table.md", "picture.png"
 # The test list of the picture is drawn with this seed.
 EXAMPLE_SEED = 3
 
@@ -227,17 +225,7 @@ def run(args: argparse.Namespace) -> None:
     ]
     found = run_trials(trials, out, resume=args.resume, save_every=args.save_every)
     text = table(methods, args, found)
-    values = {
-        "trainings": found,
-        "device": str(device),
-        "threads": torch.get_num_threads(),
-        "version": software_version(),
-    }
-    script.write_json(out / RESULTS, values)
-    script.write_whole(out / TABLE, text.encode())
-    picture = save_picture(out / PICTURE, lambda: draw(methods, args, data, found))
-    print(text)
-    print(f"{out}: {RESULTS}, {TABLE}, {picture}")
+    print(write_results(out, found, text, lambda: draw(methods, args, data, found), device))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._runtime.checks import check_count, check_image_size
+from gendr.data.numbers import digest
 
 __all__ = [
     "COSTS",
@@ -59,6 +60,18 @@ class TerrainMaps:
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def __getitem__(self, index: slice) -> TerrainMaps:
+        """Some of the maps."""
+        return TerrainMaps(self.images[index], self.paths[index], self.costs[index])
+
+    def to(self, device: torch.device | str) -> TerrainMaps:
+        """The same maps on a device."""
+        return TerrainMaps(self.images.to(device), self.paths.to(device), self.costs.to(device))
+
+    def digest(self) -> str:
+        """A hash of images and paths as a short text, which tells data sets apart."""
+        return digest(self.images, self.paths)
 
     def batch(self, index: Tensor | Sequence[int] | slice) -> tuple[Tensor, Tensor, Tensor]:
         """Images as floats in [0, 1], paths and costs as floats, of some maps."""

@@ -1,7 +1,8 @@
 """Several trainings of one experiment, one after the other, each in a folder of its own.
 
 An interruption costs nothing that was done: with `resume`, finished trainings are read from their
-files, and the one that was stopped goes on from its checkpoint.
+files, and the one that was stopped goes on from its checkpoint. At the end, `write_results` writes
+what they came to: results.json, table.md and picture.png.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from gendr.experiments import script
+from gendr.experiments.engine.store import software_version
 from gendr.experiments.engine.training import Training, drive
 from gendr.experiments.progress import has_tensorboard, watched
 
-__all__ = ["Trial", "run_trials", "save_picture"]
+__all__ = ["Trial", "run_trials", "write_results"]
 
 CHECKPOINT, RESULT, TENSORBOARD = "checkpoint.pt", "result.json", "tensorboard"
+RESULTS, TABLE, PICTURE = "results.json", "table.md", "picture.png"
 
 
 class Trial(NamedTuple):
@@ -89,13 +94,36 @@ def _result(trial: Trial, folder: Path, save_every: float) -> dict[str, Any]:
     return result
 
 
-def save_picture(path: Path, draw: Callable[[], Any]) -> str:
-    """Write a figure; what the last line of a script says of it.
+def write_results(
+    out: Path,
+    found: dict[str, dict[str, Any]],
+    table: str,
+    draw: Callable[[], Any],
+    device: torch.device,
+) -> str:
+    """Write `results.json`, `table.md` and `picture.png`; what a script prints at its end.
 
     Args:
-        path: A PNG.
+        out: the folder of the files.
+        found: the trainings, as `run_trials` returns them.
+        table: the text of the table.
         draw: makes the figure; may raise ImportError if Matplotlib is not installed.
+        device: that the trainings ran on.
     """
+    values = {
+        "trainings": found,
+        "device": str(device),
+        "threads": torch.get_num_threads(),
+        "version": software_version(),
+    }
+    script.write_json(out / RESULTS, values)
+    script.write_whole(out / TABLE, table.encode())
+    picture = _save_picture(out / PICTURE, draw)
+    return f"{table}\n{out}: {RESULTS}, {TABLE}, {picture}"
+
+
+def _save_picture(path: Path, draw: Callable[[], Any]) -> str:
+    """Write a figure to a PNG; what the last line of a script says of it."""
     from io import BytesIO
 
     try:

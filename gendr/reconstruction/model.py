@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_float, check_shape
+from gendr._runtime.residual import BasicBlock
 from gendr.mesh import Mesh, icosphere
 
 __all__ = ["ENCODERS", "Decoder", "Encoder", "NoEncoder", "Reconstructor", "ResidualEncoder"]
@@ -58,32 +59,6 @@ class Encoder(nn.Module):
         return self.linears(self.convolutions(images))
 
 
-class _Block(nn.Module):
-    """Two 3 × 3 convolutions beside the identity, the basic block of ResNet18."""
-
-    def __init__(self, before: int, after: int, stride: int) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(before, after, 3, stride, 1, bias=False),
-            nn.BatchNorm2d(after),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(after, after, 3, 1, 1, bias=False),
-            nn.BatchNorm2d(after),
-        )
-        same = before == after and stride == 1
-        self.beside = (
-            nn.Identity()
-            if same
-            else nn.Sequential(
-                nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after)
-            )
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Features [B, after, H / stride, W / stride]."""
-        return torch.relu(self.body(x) + self.beside(x))
-
-
 class ResidualEncoder(nn.Module):
     """An encoder of the size of ResNet18 for small images: image [B, 4, H, W] -> code [B, 512].
 
@@ -102,9 +77,9 @@ class ResidualEncoder(nn.Module):
         self.stem = nn.Sequential(
             nn.Conv2d(channels, 64, 5, 2, 2, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True)
         )
-        blocks = [_Block(64, 64, 1), _Block(64, 64, 1)]
+        blocks = [BasicBlock(64, 64), BasicBlock(64, 64)]
         for before, after in ((64, 128), (128, 256), (256, 512)):
-            blocks += [_Block(before, after, 2), _Block(after, after, 1)]
+            blocks += [BasicBlock(before, after, 2), BasicBlock(after, after)]
         self.blocks = nn.Sequential(*blocks)
         self.last = nn.Linear(512, CODE)
 

@@ -86,6 +86,9 @@ def test_seeds_and_batches():
     assert images.dtype == paths.dtype == costs.dtype == torch.float32
     assert 0 <= images.min() <= images.max() <= 1
     assert len(more) == 4
+    assert len(more[:2]) == 2
+    assert torch.equal(more[1:].costs, more.costs[1:])
+    assert more[:2].digest() == few.digest() != more.digest()
 
 
 def written(folder, maps, parts=("train", "val", "test")):
