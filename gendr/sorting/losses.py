@@ -1,8 +1,9 @@
 """Objectives and metrics of sorting and ranking.
 
 Lists are the last dimension, batches any dimensions before it. Losses return a scalar, the mean
-over the batch, if they are not asked for a number per list; coefficients (rho, tau, NDCG) and matches return one number per list, [...].
-Permutation matrices are P[..., rank, input], ranks count from 1, the smallest value first.
+over the batch, or one number per list if they are asked to; coefficients (rho, tau, NDCG) and
+matches return one number per list, [...]. Permutation matrices are P[..., rank, input], ranks count
+from 1, the smallest value first.
 
     >>> loss = ranking_cross_entropy(permutation(scores), permutation_matrix(values))
     >>> exact_match(scores, values).mean()
