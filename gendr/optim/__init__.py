@@ -15,7 +15,13 @@ from gendr.optim.closed_forms import (
     SigmoidBinaryCrossEntropy,
     SoftmaxCrossEntropy,
 )
-from gendr.optim.curvature import Derivatives, HasDerivatives, SampleLoss, derivatives
+from gendr.optim.curvature import (
+    Derivatives,
+    HasDerivatives,
+    SampleLoss,
+    Second,
+    derivatives,
+)
 from gendr.optim.newton import NewtonLoss
 from gendr.optim.resgro import RESGRO
 from gendr.optim.split import SplitOptimizer, SplitPoint, split_step
@@ -33,6 +39,7 @@ __all__ = [
     "NewtonStep",
     "OptimizerStep",
     "SampleLoss",
+    "Second",
     "SigmoidBinaryCrossEntropy",
     "SoftmaxCrossEntropy",
     "SplitOptimizer",

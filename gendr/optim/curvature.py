@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_float, shape_text
 
 __all__ = [
+    "SECONDS",
     "Derivatives",
     "HasDerivatives",
     "SampleLoss",
+    "Second",
     "checked_values",
     "damped_quotient",
     "damped_solve",
@@ -23,6 +26,15 @@ __all__ = [
 
 # A loss of outputs [N, *event] and more, one number for each sample: [N].
 SampleLoss = Callable[..., Tensor]
+# How second derivatives come about.
+Second: TypeAlias = Literal["autograd", "differences"]
+SECONDS: tuple[Second, ...] = ("autograd", "differences")
+# Up to this size the eigenvalues of a matrix cost less than two attempts by Cholesky.
+SMALL = 24
+# How far differences move an output, in units of the largest one or of 1; they are in float64.
+MOVED = 2.0**-23
+# With differences, so many numbers pass through the loss at once.
+AT_ONCE = 1 << 20
 
 
 class Derivatives(NamedTuple):
@@ -59,13 +71,13 @@ def derivatives(
     output: Tensor,
     *args: Any,
     hessian: bool = True,
-    chunk_size: int = 1,
+    second: Second = "autograd",
+    chunk_size: int | None = None,
     **kwargs: Any,
 ) -> Derivatives:
     """Values, gradients and Hessians of a loss, sample by sample.
 
-    A loss with a method `derivatives` is asked for them (see `HasDerivatives`); of any other one
-    autograd takes them, a column of the Hessians of all samples at a time.
+    A loss with a method `derivatives` is asked for them (see `HasDerivatives`).
 
     Args:
         loss: takes outputs [N, *event] and the further arguments, and returns [N]; sample i depends
@@ -74,27 +86,94 @@ def derivatives(
         *args: passed on to the loss.
         **kwargs: passed on to the loss.
         hessian: whether the Hessian is wanted too.
-        chunk_size: columns that are computed at once, by torch's vmap; more than one needs a loss
-            of plain torch, for compiled kernels have no rule for it.
+        second: "autograd", exact, one column of all Hessians after the other; or "differences" of
+            gradients in float64, which are off by about 1e-6 of the Hessian. They need first
+            derivatives only, and one pass over a batch repeated m + 2 times: much less time where
+            the gradient is a compiled kernel. The loss then gets tensors and arrays of N entries
+            repeated too, so that what belongs to a sample must be an argument; and it must not draw
+            random numbers.
+        chunk_size: columns at once, by default 1 for autograd, where more of them need a loss of
+            plain torch, for compiled kernels have no rule for torch's vmap; for differences all, if
+            these are not many millions of numbers.
 
     Raises:
         ValueError: if the loss is no number for each sample, if its value does not depend on the
-            output, or if a Hessian is wanted of a loss that is differentiable once only.
+            output, or if a Hessian is wanted of a loss that is differentiable once only, or
+            differences of one that draws random numbers.
     """
     if isinstance(loss, HasDerivatives) and not isinstance(loss, type):
         return Derivatives(*loss.derivatives(output.detach(), *args, hessian=hessian, **kwargs))
+    if hessian and second == "differences":
+        return _by_differences(loss, output.detach(), args, kwargs, chunk_size)
     with torch.enable_grad():
-        y = output.detach().requires_grad_()
-        values = checked_values(loss(y, *args, **kwargs), y)
-        if not values.requires_grad:
-            raise ValueError(
-                f"the loss has no gradient by the output {shape_text(y.shape)}: its value does not "
-                "depend on it by differentiable operations"
-            )
+        y, values = _evaluated(loss, output.detach(), args, kwargs)
         (gradient,) = torch.autograd.grad(values.sum(), y, create_graph=hessian)
         flat = gradient.reshape(len(y), -1)
-        second = _hessian(flat, y, values, chunk_size) if hessian else None
-    return Derivatives(values.detach(), flat.detach(), second)
+        matrix = _hessian(flat, y, values, chunk_size or 1) if hessian else None
+    return Derivatives(values.detach(), flat.detach(), matrix)
+
+
+def _evaluated(
+    loss: SampleLoss, output: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
+    """The outputs as a leaf of a graph, and the values of the loss [N] in it."""
+    y = output.requires_grad_()
+    values = checked_values(loss(y, *args, **kwargs), y)
+    if not values.requires_grad:
+        raise ValueError(
+            f"the loss has no gradient by the output {shape_text(y.shape)}: its value does not "
+            "depend on it by differentiable operations"
+        )
+    return y, values
+
+
+def _by_differences(
+    loss: SampleLoss,
+    output: Tensor,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    chunk_size: int | None,
+) -> Derivatives:
+    """`derivatives` by forward differences of gradients."""
+    count, size = len(output), output[0].numel()
+    wide = output.to(torch.float64)
+    step = MOVED * max(1.0, float(wide.abs().max()))
+    width = chunk_size or min(size, max(1, AT_ONCE // (count * size)))
+    columns: list[Tensor] = []
+    value = gradient = wide
+    for start in range(0, size, width):
+        # Twice as it is, for the gradient, and to see whether equal outputs have equal losses.
+        copies = 2 + min(width, size - start)
+        y = wide.reshape(1, count, size).repeat(copies, 1, 1)
+        index = torch.arange(copies - 2, device=y.device)
+        y[2 + index, :, start + index] += step
+        again = [_repeated(arg, count, copies) for arg in args]
+        more = {name: _repeated(arg, count, copies) for name, arg in kwargs.items()}
+        with torch.enable_grad():
+            y, values = _evaluated(loss, y.reshape(-1, *output.shape[1:]), tuple(again), more)
+            (grads,) = torch.autograd.grad(values.sum(), y)
+        value, other = values.detach().reshape(copies, count)[:2]
+        if not torch.equal(value, other) and bool((value == value).all()):
+            raise ValueError(
+                "equal outputs have different losses, so that differences tell nothing: random "
+                "numbers are drawn, or samples depend on each other; use second='autograd'"
+            )
+        each = grads.reshape(copies, count, size)
+        gradient = each[0]
+        columns.append(each[2:] - gradient)
+    hessian = torch.cat(columns).movedim(0, 1) / step
+    hessian = (0.5 * (hessian + hessian.mT)).to(output.dtype)
+    return Derivatives(value.to(output.dtype), gradient.to(output.dtype), hessian)
+
+
+def _repeated(arg: Any, count: int, copies: int) -> Any:
+    """What has an entry for each sample, so often; floats in float64."""
+    if isinstance(arg, Tensor) and arg.ndim and len(arg) == count:
+        arg = arg.detach().to(torch.float64) if arg.is_floating_point() else arg
+        return arg.repeat(copies, *(1 for _ in arg.shape[1:]))
+    if isinstance(arg, np.ndarray) and arg.ndim and len(arg) == count:
+        return np.concatenate([arg] * copies)
+    return arg
 
 
 def checked_values(values: object, output: Tensor) -> Tensor:
@@ -176,17 +255,28 @@ def damped_solve(curvature: Tensor, gradient: Tensor, tikhonov: float) -> Tensor
     """
     wide, right = curvature.to(torch.float64), gradient.to(torch.float64)
     right = right.mT if wide.ndim == 2 else right[..., None]
-    eye = torch.eye(wide.shape[-1], dtype=wide.dtype, device=wide.device)
-    size = wide.diagonal(dim1=-2, dim2=-1).abs().amax(-1)[..., None, None]
-    # Rounding makes the eigenvalue 0 of a singular matrix a small negative number.
-    _, negative = torch.linalg.cholesky_ex(wide + 1e-6 * size * eye)
-    factor, singular = torch.linalg.cholesky_ex(wide + tikhonov * eye)
-    solved = torch.cholesky_solve(right, factor)
-    hard = (negative != 0) | (singular != 0) | (tikhonov <= 0)
-    if bool(hard.any()):
-        other = _by_eigenvalues(wide, right, tikhonov)
-        solved = torch.where(hard[..., None, None], other, solved)
+    if wide.shape[-1] <= SMALL or tikhonov <= 0:
+        solved = _by_eigenvalues(wide, right, tikhonov)
+    else:
+        solved = _by_cholesky(wide, right, tikhonov)
     return (solved.mT if wide.ndim == 2 else solved[..., 0]).to(gradient.dtype)
+
+
+def _by_cholesky(matrix: Tensor, right: Tensor, tikhonov: float) -> Tensor:
+    """As `_by_eigenvalues`, which is asked for those matrices only that have negative ones."""
+    eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    size = matrix.diagonal(dim1=-2, dim2=-1).abs().amax(-1)[..., None, None]
+    # Rounding makes the eigenvalue 0 of a singular matrix a small negative number.
+    _, negative = torch.linalg.cholesky_ex(matrix + 1e-6 * size * eye)
+    factor, singular = torch.linalg.cholesky_ex(matrix + tikhonov * eye)
+    solved = torch.cholesky_solve(right, factor)
+    hard = (negative != 0) | (singular != 0)
+    if not bool(hard.any()):
+        return solved
+    if matrix.ndim == 2:
+        return _by_eigenvalues(matrix, right, tikhonov)
+    solved[hard] = _by_eigenvalues(matrix[hard], right[hard], tikhonov)
+    return solved
 
 
 def _by_eigenvalues(matrix: Tensor, right: Tensor, tikhonov: float) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gendr.optim.curvature import SampleLoss
+from gendr.optim.curvature import SampleLoss, Second
 from gendr.optim.split import checked_output, distance_to
 from gendr.optim.steps import Curvature, NewtonStep
 
@@ -31,7 +31,10 @@ class NewtonLoss(nn.Module):
         curvature: "hessian", the mean over the batch, "fisher" or "elementwise".
         tikhonov: >= 0; what is added to the eigenvalues of the curvature.
         lr: > 0; the length of the step, 1 is Newton's own.
-        chunk_size: columns of the Hessian at once, by torch's vmap.
+        second: how the Hessian comes about: by "autograd", exact, or by "differences" of gradients
+            in float64, which take far less time for losses with compiled kernels, such as those of
+            sorting networks; see `derivatives`.
+        chunk_size: columns of the Hessian at once, see `derivatives`.
 
     Attributes:
         value: the mean of the loss in the last call; None before the first.
@@ -50,13 +53,14 @@ class NewtonLoss(nn.Module):
         *,
         tikhonov: float = 0.1,
         lr: float = 1.0,
-        chunk_size: int = 1,
+        second: Second = "autograd",
+        chunk_size: int | None = None,
     ) -> None:
         super().__init__()
         if not callable(loss):
             raise TypeError(f"loss must be a function of outputs, got {type(loss).__name__}")
         self.loss = loss
-        self.step = NewtonStep(curvature, tikhonov, lr, chunk_size)
+        self.step = NewtonStep(curvature, tikhonov, lr, second, chunk_size)
         self.value = None
 
     def forward(self, output: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from gendr._runtime.checks import check_float, shape_text
 from gendr.optim.curvature import SampleLoss
@@ -68,7 +69,8 @@ def checked_output(output: Tensor) -> Tensor:
 
 def distance_to(target: Tensor, output: Tensor) -> Tensor:
     """The mean over the samples of 1/2 ||z* - y||^2, for z* and y [N, *event]."""
-    return 0.5 * (output - target.detach()).square().sum() / len(output)
+    whole = functional.mse_loss(output, target.detach(), reduction="sum")
+    return whole * (0.5 / len(output))
 
 
 class SplitPoint(nn.Module):

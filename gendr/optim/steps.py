@@ -14,7 +14,9 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_finite, check_number
 from gendr.optim.curvature import (
+    SECONDS,
     SampleLoss,
+    Second,
     checked_values,
     damped_quotient,
     damped_solve,
@@ -86,19 +88,23 @@ class NewtonStep:
         tikhonov: >= 0, in units of the curvature. The larger, the nearer to a gradient step of
             length 1 / tikhonov.
         lr: > 0; 1 is Newton's own.
+        second: how the Hessian comes about, by "autograd" or by "differences", see `derivatives`.
         chunk_size: columns of the Hessian at once, see `derivatives`.
     """
 
     curvature: Curvature = "hessian"
     tikhonov: float = 0.1
     lr: float = 1.0
-    chunk_size: int = 1
+    second: Second = "autograd"
+    chunk_size: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("curvature", self.curvature, CURVATURES)
         check_number("tikhonov", self.tikhonov, above=-5e-324)
         check_number("lr", self.lr, above=0)
-        check_count("chunk_size", self.chunk_size)
+        check_choice("second", self.second, SECONDS)
+        if self.chunk_size is not None:
+            check_count("chunk_size", self.chunk_size)
 
     def __call__(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Target:
         """See `Step`.
@@ -108,8 +114,9 @@ class NewtonStep:
         """
         wanted = self.curvature != "fisher"
         found = derivatives(
-            loss, output, *args, hessian=wanted, chunk_size=self.chunk_size, **kwargs
-        )
+            loss, output, *args, hessian=wanted, second=self.second, chunk_size=self.chunk_size,
+            **kwargs,
+        )  # fmt: skip
         gradient = check_finite("the gradient of the loss", found.gradient)
         if found.hessian is None or not wanted:
             return Target(_moved(output, self.of_gradient(gradient)), found.values)

@@ -207,6 +207,7 @@ class SortingTraining(RankingTraining):
                 self._each,
                 settings.variant,  # pyright: ignore[reportArgumentType]
                 tikhonov=settings.damping,
+                second="differences",  # the gradients are compiled kernels
             )
         self._damping = settings.damping
         if settings.network == "digits":
