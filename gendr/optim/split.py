@@ -139,16 +139,24 @@ class SplitOptimizer(torch.optim.Optimizer):
     Args:
         optimizer: of the parameters.
         step: of the outputs.
+        scaler: of gradients in mixed precision, if there is one: `backward` scales by it, and
+            `scaler.step(optimizer)` and `scaler.update()` stay yours.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, step: Step) -> None:
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        step: Step,
+        *,
+        scaler: torch.amp.GradScaler | None = None,
+    ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"an optimiser of torch is needed, got {type(optimizer).__name__}")
         if not callable(step):
             raise TypeError(f"a step such as NewtonStep() is needed, got {type(step).__name__}")
         # The attributes of an optimiser, among them the hooks, are those of the one inside.
         self.__dict__.update(optimizer.__dict__)
-        self.optimizer, self.output_step = optimizer, step
+        self.optimizer, self.output_step, self.scaler = optimizer, step, scaler
 
     def backward(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Tensor:
         """Add the gradients of the second stage to the parameters.
@@ -164,7 +172,10 @@ class SplitOptimizer(torch.optim.Optimizer):
         """
         y = checked_output(output)
         target = self.output_step(y, loss, *args, **kwargs)
-        distance_to(target.z, y).backward()
+        loss_of_output = distance_to(target.z, y)
+        if self.scaler is not None:
+            loss_of_output = self.scaler.scale(loss_of_output)
+        loss_of_output.backward()
         return target.values.mean()
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -202,6 +202,82 @@ def test_sorting_losses_have_hessians(name):
         )
 
 
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_hessians_by_differences(name, dtype):
+    method = sorting.SoftSorter(name, **METHODS[name])
+
+    def loss(y, t, *, labels):
+        assert len(labels) == len(y)
+        return (
+            -(method(y).permutation.clamp(min=1e-6).log() * t).flatten(1).sum(1) * labels
+        ).clone()
+
+    y, labels = random(3, 4, dtype=dtype), torch.tensor([1, 2, 3])
+    t = sorting.losses.permutation_matrix(random(3, 4, seed=1)).to(dtype)
+    exact = derivatives(loss, y.double(), t.double(), labels=labels)
+    for size in (None, 1, 3):
+        found = derivatives(loss, y, t, labels=labels, second="differences", chunk_size=size)
+        for a, b in zip(found, exact, strict=True):
+            assert a.dtype is dtype
+            torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4)
+
+
+def test_differences_need_first_derivatives_only():
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, grad):  # pyright: ignore[reportIncompatibleMethodOverride]
+            (x,) = ctx.saved_tensors
+            return 3 * x**2 * grad
+
+    y, weights = random(3, 2, 2), random(3).numpy()
+
+    def loss(y, weights):
+        return Cube.apply(y).flatten(1).sum(1) * torch.from_numpy(weights)  # pyright: ignore[reportOptionalMemberAccess]
+
+    found = derivatives(loss, y, weights, second="differences").hessian
+    expected = torch.diag_embed(6 * y.flatten(1) * torch.from_numpy(weights)[:, None])
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_differences_of_a_loss_that_draws_are_an_error():
+    def loss(y):
+        return (y + torch.rand_like(y)).square().sum(1)
+
+    with pytest.raises(ValueError, match="equal outputs have different losses"):
+        NewtonLoss(loss, second="differences").target(random(3, 2))
+
+
+def test_large_matrices_have_the_steps_of_small_ones():
+    """Cholesky, with the eigenvalues where it does not work: beyond m = 24."""
+    q, g = torch.linalg.qr(random(3, 30, 30)).Q, random(3, 30, seed=1)
+    values = random(3, 30, seed=2).abs() + 0.1
+    values[1, 0], values[2, :2] = -2.0, 0.0
+    expected = ((g[:, None] @ q)[:, 0] / (values.abs() + 0.3))[:, None] @ q.mT
+    found = damped_solve(q @ torch.diag_embed(values) @ q.mT, g, 0.3)
+    torch.testing.assert_close(found, expected[:, 0])
+    for i in range(3):
+        one = damped_solve(q[i] @ torch.diag(values[i]) @ q[i].mT, g[i : i + 1], 0.3)
+        torch.testing.assert_close(one, found[i : i + 1])
+
+
+def test_in_inference_mode_there_is_a_value():
+    y, t = random(4, 3), torch.tensor([0, 1, 2, 0])
+
+    def loss(y, t):
+        return F.cross_entropy(y, t, reduction="none")
+
+    expected = NewtonLoss(loss).target(y, t)
+    with torch.inference_mode():
+        torch.testing.assert_close(NewtonLoss(loss).target(y * 1, t * 1), expected)
+
+
 # -- what has no ordinary step
 
 
@@ -293,6 +369,7 @@ def test_losses_that_know_their_derivatives():
         (lambda: NewtonLoss(cosh, tikhonov=float("nan")), "tikhonov must be"),
         (lambda: NewtonLoss(cosh, lr=0.0), "lr must be > 0, got 0.0"),
         (lambda: NewtonLoss(cosh, chunk_size=0), "chunk_size must be >= 1"),
+        (lambda: NewtonLoss(cosh, second="numbers"), "unknown second 'numbers'"),
     ],
 )
 def test_settings_out_of_range(build, message):

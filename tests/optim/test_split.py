@@ -156,3 +156,22 @@ def test_bad_input():
         split_step(network()(x).detach(), SoftmaxCrossEntropy(), t)
     with pytest.raises(ValueError, match="steps must be >= 1"):
         OptimizerStep(lambda z: torch.optim.SGD(z), steps=0)
+
+
+def test_scaled_gradients():
+    """With a scaler of mixed precision the step is the same as without."""
+    x, t = data()
+    steps = []
+    for scaled in (False, True):
+        model = network()
+        scaler = torch.amp.GradScaler("cpu") if scaled else None
+        sgd = torch.optim.SGD(model.parameters(), 0.1)
+        optimizer = SplitOptimizer(sgd, NewtonStep("fisher"), scaler=scaler)
+        optimizer.backward(model(x), SoftmaxCrossEntropy(), t)
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+            scaler.update()
+        steps.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    torch.testing.assert_close(steps[1], steps[0])
