@@ -32,7 +32,7 @@ SECONDS: tuple[Second, ...] = ("autograd", "differences")
 # Up to this size the eigenvalues of a matrix cost less than two attempts by Cholesky.
 SMALL = 24
 # How far differences move an output, in units of the largest one or of 1; they are in float64.
-MOVED = 2.0**-23
+MOVED = 2.0**-20
 # With differences, so many numbers pass through the loss at once.
 AT_ONCE = 1 << 20
 
@@ -87,11 +87,11 @@ def derivatives(
         **kwargs: passed on to the loss.
         hessian: whether the Hessian is wanted too.
         second: "autograd", exact, one column of all Hessians after the other; or "differences" of
-            gradients in float64, which are off by about 1e-6 of the Hessian. They need first
-            derivatives only, and one pass over a batch repeated m + 2 times: much less time where
-            the gradient is a compiled kernel. The loss then gets tensors and arrays of N entries
-            repeated too, so that what belongs to a sample must be an argument; and it must not draw
-            random numbers.
+            gradients in float64, which are off by about 1e-6 of the Hessian, by more where the
+            gradient itself has lost digits. They need first derivatives only, and one pass over a
+            batch repeated m + 2 times: much less time where the gradient is a compiled kernel. The
+            loss then gets tensors and arrays of N entries repeated too, so that what belongs to a
+            sample must be an argument; and it must not draw random numbers.
         chunk_size: columns at once, by default 1 for autograd, where more of them need a loss of
             plain torch, for compiled kernels have no rule for torch's vmap; for differences all, if
             these are not many millions of numbers.

@@ -161,11 +161,13 @@ def figure(entries: Iterable[Entry]) -> Any:
     for ax in panels[len(groups) :]:
         ax.set_axis_off()
     for ax, (case, variants) in zip(panels, groups.items(), strict=False):
+        metric = ""
         for variant, runs in variants.items():
             metric = runs[0].metric
             rows = [[row for row in run.result["history"] if metric in row] for run in runs]
             steps = [row["step"] for row in min(rows, key=len)]
-            points = [spread([100 * row[k][metric] for row in rows]) for k in range(len(steps))]
+            values = [[100 * row[k][metric] for row in rows] for k in range(len(steps))]
+            points = [spread(each) for each in values]
             colour = f"C{list(VARIANTS).index(variant)}"
             ax.plot(
                 steps, [p[0] for p in points], color=colour, marker="o", markersize=2.5,
