@@ -29,15 +29,16 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from gendr._runtime.command_line import count
 from gendr.data import read_warcraft
 from gendr.experiments import script
 from gendr.experiments.engine.training import Training
-from gendr.experiments.report.newton import Entry, figure, table
+from gendr.experiments.report.newton import case_of, entry, figure, table
 from gendr.experiments.studies.newton import (
     HESSIANS,
     MODELS,
@@ -66,17 +67,13 @@ SMOKE: dict[str, dict[str, Any]] = {
 GENERATED, GENERATED_SMOKE = (12, 10_000, 1000), (6, 40, 10)
 
 
-class Plan(NamedTuple):
-    """One training: what it is called, and how it starts."""
+Settings: TypeAlias = "SortingSettings | ClassSettings | NewtonPathSettings"
 
-    case: str
-    settings: SortingSettings | ClassSettings | NewtonPathSettings
 
-    @property
-    def name(self) -> str:
-        """Of its folder."""
-        case = re.sub(r"[^\w.]+", "-", self.case)
-        return f"{case}-{self.settings.variant}-seed{self.settings.seed}"
+def name_of(task: str, settings: Settings) -> str:
+    """The folder of a training."""
+    case = re.sub(r"[^\w.]+", "-", case_of(task, asdict(settings)))
+    return f"{case}-{settings.variant}-seed{settings.seed}"
 
 
 def make_options() -> argparse.ArgumentParser:
@@ -167,7 +164,7 @@ def variants(args: argparse.Namespace, allowed: Sequence[str]) -> list[str]:
 SECOND = ("regular", "hessian", "fisher", "elementwise")
 
 
-def sorting_plans(args: argparse.Namespace) -> list[Plan]:
+def sorting_plans(args: argparse.Namespace) -> list[Settings]:
     """All trainings to sort."""
     names = ["tikhonov", "network", "steps", "batch", "learning_rate", "evaluate_every", "lists"]
     values = {
@@ -175,7 +172,7 @@ def sorting_plans(args: argparse.Namespace) -> list[Plan]:
         **script.given(args, *names, "test_lists"),
     }
     values["binary"] = not args.categorical
-    plans: list[Plan] = []
+    plans: list[Settings] = []
     for n in args.n:
         for method in args.methods:
             name, _, dist = method.partition("/")
@@ -186,25 +183,19 @@ def sorting_plans(args: argparse.Namespace) -> list[Plan]:
                 more = {**script.given(args, "samples", "drawn", "scale")}
                 chosen = ["resgro"]
             plans += [
-                Plan(
-                    f"{method}, n = {n}",
-                    SortingSettings(n=n, variant=variant, seed=seed, **values, **more),
-                )
+                SortingSettings(n=n, variant=variant, seed=seed, **values, **more)
                 for variant in chosen
                 for seed in seeds(args)
             ]
     return plans
 
 
-def class_plans(args: argparse.Namespace) -> list[Plan]:
+def class_plans(args: argparse.Namespace) -> list[Settings]:
     """All trainings to classify."""
     names = ["tikhonov", "steps", "batch", "rate", "evaluate_every"]
     values = {**(SMOKE["classification"] if args.smoke else {}), **script.given(args, *names)}
     return [
-        Plan(
-            f"{model}, {optimizer}",
-            ClassSettings(model, optimizer, variant, seed=seed, **values),
-        )
+        ClassSettings(model, optimizer, variant, seed=seed, **values)
         for optimizer in args.optimizers
         for model in args.models
         for variant in variants(args, SECOND)
@@ -212,11 +203,11 @@ def class_plans(args: argparse.Namespace) -> list[Plan]:
     ]
 
 
-def path_plans(args: argparse.Namespace) -> list[Plan]:
+def path_plans(args: argparse.Namespace) -> list[Settings]:
     """All trainings with shortest paths."""
     names = ["tikhonov", "loss", "noise", "steps", "batch", "learning_rate", "evaluate_every"]
     given = {**(SMOKE["paths"] if args.smoke else {}), **script.given(args, *names, "maps")}
-    plans: list[Plan] = []
+    plans: list[Settings] = []
     for method in args.methods:
         # RESGRO looks at the loss of hard paths, as smoothing of the loss does.
         name = "smoothing_loss" if method == "resgro" else method
@@ -228,10 +219,7 @@ def path_plans(args: argparse.Namespace) -> list[Plan]:
             if method == "resgro":
                 more["drawn"] = args.drawn or samples
             plans += [
-                Plan(
-                    method if samples is None else f"{method}, {samples} samples",
-                    NewtonPathSettings(method=name, variant=variant, seed=seed, **values, **more),
-                )
+                NewtonPathSettings(method=name, variant=variant, seed=seed, **values, **more)
                 for variant in chosen
                 for seed in seeds(args)
             ]
@@ -256,18 +244,17 @@ def maps_of(args: argparse.Namespace) -> Any:
 
 
 class Task(NamedTuple):
-    """What differs between the tasks; `metric` is a name in the history and in the test."""
+    """What differs between the tasks."""
 
-    plans: Callable[[argparse.Namespace], list[Plan]]
+    plans: Callable[[argparse.Namespace], list[Settings]]
     data: Callable[[argparse.Namespace], Any]
     training: Callable[..., Training[Any, Any]]
-    metric: str
 
 
 TASKS = {
-    "classification": Task(class_plans, script.digits_of, ClassTraining, "accuracy"),
-    "sorting": Task(sorting_plans, script.digits_of, SortingTraining, "em"),
-    "paths": Task(path_plans, maps_of, NewtonPathTraining, "optimal"),
+    "classification": Task(class_plans, script.digits_of, ClassTraining),
+    "sorting": Task(sorting_plans, script.digits_of, SortingTraining),
+    "paths": Task(path_plans, maps_of, NewtonPathTraining),
 }
 
 
@@ -277,8 +264,9 @@ def run(args: argparse.Namespace) -> None:
     script.set_threads(args)
     task = TASKS[args.task]
     # Seed by seed: an interruption leaves all of the comparison, with fewer seeds.
-    plans = sorted(task.plans(args), key=lambda plan: plan.settings.seed)
-    if len({plan.name for plan in plans}) < len(plans):
+    plans = sorted(task.plans(args), key=lambda settings: settings.seed)
+    names = [name_of(args.task, settings) for settings in plans]
+    if len(set(names)) < len(names):
         raise ValueError("something is named twice; name each once")
     if not plans:
         raise ValueError("no method has one of these variants; see --variants")
@@ -289,20 +277,13 @@ def run(args: argparse.Namespace) -> None:
         return {"tikhonov": training.signature()["tikhonov"]}
 
     trials = [
-        Trial(plan.name, partial(task.training, plan.settings, data, device), damping)
-        for plan in plans
+        Trial(name, partial(task.training, settings, data, device), damping)
+        for name, settings in zip(names, plans, strict=True)
     ]
     found = run_trials(trials, out, resume=args.resume, save_every=args.save_every)
-    entries = [entry(plan, task.metric, found[plan.name]) for plan in plans]
-    text = table(args.task, entries)
-    print(write_results(out, found, text, lambda: figure(entries), device))
-
-
-def entry(plan: Plan, metric: str, result: dict[str, Any]) -> Entry:
-    """A training for the table."""
-    result = {**result, **result["example"]}
-    settings = plan.settings
-    return Entry(plan.case, settings.variant, settings.seed, result["test"][metric], metric, result)
+    entries = [entry(args.task, found[name]) for name in names]
+    lines = [*table(args.task, entries), ""]
+    print(write_results(out, found, "\n".join(lines), lambda: figure(entries), device))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 from gendr.experiments.studies.newton import VARIANTS
+from gendr.experiments.studies.shortest_path import METHODS
 
-__all__ = ["PUBLISHED", "Entry", "figure", "spread", "table"]
+__all__ = ["METRICS", "PUBLISHED", "Entry", "case_of", "entry", "figure", "spread", "table"]
+
+# By task the name of its score, in the history and in the test.
+METRICS = {"classification": "accuracy", "sorting": "em", "paths": "optimal"}
+# What they mean, on axes.
+LABELS = {"accuracy": "accuracy", "em": "exact match", "optimal": "optimal paths"}
 
 # Per cent, by task, case and variant: thesis, Tables 7.1 (after one epoch) to 7.7.
 PUBLISHED: dict[tuple[str, str, str], float] = {
@@ -84,6 +90,27 @@ class Entry(NamedTuple):
     result: dict[str, Any]
 
 
+def case_of(task: str, settings: Mapping[str, Any]) -> str:
+    """What is trained: all that the variants of a comparison have in common."""
+    if task == "classification":
+        return f"{settings['model']}, {settings['optimizer']}"
+    name = "resgro" if settings["variant"] == "resgro" else settings["method"]
+    if task == "sorting":
+        law = f"/{settings['dist']}" if settings["dist"] else ""
+        return f"{name}{law}, n = {settings['n']}"
+    is_sampled = METHODS[settings["method"]].is_sampled
+    return f"{name}, {settings['samples']} samples" if is_sampled else name
+
+
+def entry(task: str, result: dict[str, Any]) -> Entry:
+    """A training of `results.json`."""
+    settings, metric = result["settings"], METRICS[task]
+    return Entry(
+        case_of(task, settings), settings["variant"], settings["seed"], result["test"][metric],
+        metric, result,
+    )  # fmt: skip
+
+
 def spread(values: Sequence[float]) -> tuple[float, float]:
     """The mean, and its standard error; nan for a single value."""
     error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
@@ -104,8 +131,8 @@ def differences(entries: Sequence[Entry], regular: Sequence[Entry]) -> list[floa
     return [entry.score - plain[entry.seed] for entry in entries if entry.seed in plain]
 
 
-def table(task: str, entries: Iterable[Entry]) -> str:
-    """The scores beside those of the plain loss and the published ones."""
+def table(task: str, entries: Iterable[Entry]) -> list[str]:
+    """The lines of the table: the scores beside those of the plain loss and the published ones."""
     lines = [
         "| case | loss | tikhonov | runs | steps | ms a step | score % | minus regular |"
         " standard errors | thesis % |",
@@ -128,7 +155,7 @@ def table(task: str, entries: Iterable[Entry]) -> str:
             cells = [
                 case,
                 VARIANTS[variant],
-                f"{first['tikhonov']:g}" if damped else "",
+                f"{first['example']['tikhonov']:g}" if damped else "",
                 str(len(runs)),
                 str(first["step"]),
                 f"{1000 * mean(run.result['seconds'] / run.result['step'] for run in runs):.1f}",
@@ -142,7 +169,7 @@ def table(task: str, entries: Iterable[Entry]) -> str:
         "Score: on test data, the mean of the runs ± its standard error. Minus regular: the mean "
         "over seeds of the difference of two runs with the same seed, ± its standard error."
     )
-    return "\n".join([*lines, "", caption, ""])
+    return [*lines, "", caption]
 
 
 def _error(value: float) -> str:
@@ -176,6 +203,6 @@ def figure(entries: Iterable[Entry]) -> Any:
             if len(runs) > 1:
                 low, high = ([p[0] + side * p[1] for p in points] for side in (-1, 1))
                 ax.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
-        ax.set(title=case, xlabel="steps", ylabel=f"validation {metric}, %")
+        ax.set(title=case, xlabel="steps", ylabel=f"{LABELS[metric]}, validation, %")
         ax.legend(fontsize=8, loc="lower right")
     return whole

@@ -66,7 +66,7 @@ TIKHONOV: Mapping[tuple[str, str], float] = MappingProxyType(
         ("neuralsort", "fisher"): 0.01,
         ("softsort", "hessian"): 0.01,
         ("softsort", "fisher"): 0.01,
-        ("odd_even/logistic", "hessian"): 0.01,
+        ("odd_even/logistic", "hessian"): 100.0,
         ("odd_even/logistic", "fisher"): 0.01,
     }
 )
