@@ -176,9 +176,10 @@ def _by_differences(
 
 
 def _repeated(arg: Any, count: int, copies: int) -> Any:
-    """What has an entry for each sample, so often; floats in float64."""
+    """What has an entry for each sample, so often; tensors of floats in float64."""
+    if isinstance(arg, Tensor) and arg.is_floating_point():
+        arg = arg.detach().to(torch.float64)
     if isinstance(arg, Tensor) and arg.ndim and len(arg) == count:
-        arg = arg.detach().to(torch.float64) if arg.is_floating_point() else arg
         return arg.repeat(copies, *(1 for _ in arg.shape[1:]))
     if isinstance(arg, np.ndarray) and arg.ndim and len(arg) == count:
         return np.concatenate([arg] * copies)
@@ -208,7 +209,7 @@ def _hessian(gradient: Tensor, y: Tensor, values: Tensor, chunk_size: int) -> Te
     if once := _once_differentiable(values):
         raise ValueError(
             f"a Hessian needs a loss that is twice differentiable, and {once} is not; use "
-            "curvature='fisher', which needs gradients alone"
+            "second='differences' or curvature='fisher', which need gradients alone"
         )
     count, size = gradient.shape
     if not gradient.requires_grad:  # a linear loss

@@ -246,6 +246,17 @@ def test_differences_need_first_derivatives_only():
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_differences_with_arguments_for_all_samples():
+    """Weights of classes, in float32: no entry for each sample, and not repeated."""
+    y, t, w = random(6, 3).float(), torch.tensor([0, 1, 2, 2, 1, 0]), torch.tensor([1.0, 2.0, 0.5])
+
+    def loss(y, t, w):
+        return F.cross_entropy(y, t, w, reduction="none")
+
+    found = derivatives(loss, y, t, w, second="differences").hessian
+    torch.testing.assert_close(found, derivatives(loss, y, t, w).hessian, rtol=1e-4, atol=1e-5)
+
+
 def test_differences_of_a_loss_that_draws_are_an_error():
     def loss(y):
         return (y + torch.rand_like(y)).square().sum(1)
