@@ -1,11 +1,14 @@
-"""Make the table and the picture of docs/optim.md from docs/results/newton-sorting.json.
+r"""Make the table and the picture of docs/optim.md from docs/results/newton-sorting.json.
 
     python docs/make_optim.py
 
-That file is results.json of
+That file has the trainings of results.json, without the rows of their histories that have the loss
+alone, of
 
-    python experiments/newton_losses.py sorting --data data/mnist --network digits --batch 50 \
-        --steps 700 --evaluate-every 140 --lists 300 --test-lists 5000 --runs 5 --threads 1
+    python experiments/newton_losses.py sorting --data data/mnist --threads 1 --runs 5 \
+        --methods neuralsort softsort odd_even/logistic --variants regular hessian \
+        --network digits --batch 50 --steps 1400 --evaluate-every 140 --lists 300 \
+        --test-lists 5000
 """
 
 from __future__ import annotations
