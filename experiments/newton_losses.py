@@ -135,6 +135,9 @@ def make_options() -> argparse.ArgumentParser:
     group = _training(sub, "steps of Adam (default: 7200)", 144, "paths")
     group.add_argument("--learning-rate", type=float, help="of Adam (default: 0.001)")
     group.add_argument("--maps", type=count(1), help="of an evaluation (default: 1000)")
+    group.add_argument(
+        "--precision", choices=("float32", "bfloat16"), help="of convolutions (default: float32)"
+    )
     return parser
 
 
@@ -206,7 +209,8 @@ def class_plans(args: argparse.Namespace) -> list[Settings]:
 def path_plans(args: argparse.Namespace) -> list[Settings]:
     """All trainings with shortest paths."""
     names = ["tikhonov", "loss", "noise", "steps", "batch", "learning_rate", "evaluate_every"]
-    given = {**(SMOKE["paths"] if args.smoke else {}), **script.given(args, *names, "maps")}
+    names += ["maps", "precision"]
+    given = {**(SMOKE["paths"] if args.smoke else {}), **script.given(args, *names)}
     plans: list[Settings] = []
     for method in args.methods:
         # RESGRO looks at the loss of hard paths, as smoothing of the loss does.

@@ -75,7 +75,11 @@ def make_options() -> argparse.ArgumentParser:
     group = parser.add_argument_group("the training, for all methods alike")
     group.add_argument("--loss", choices=("l1", "l2"), help="of paths (default: l2)")
     group.add_argument("--dist", help="the law of the relaxed algorithm (default: logistic)")
-    group.add_argument("--steepness", type=float, help="1 / scale of the law (default: 4)")
+    group.add_argument("--steepness", type=float, help="1 / scale of the law (default: 8)")
+    group.add_argument(
+        "--longest", type=float, metavar="LENGTH",
+        help="of the relaxed gradient of a map (default: 2)",
+    )  # fmt: skip
     group.add_argument("--noise", type=float, help="scale of noise (default: 0.3, smoothing 1)")
     group.add_argument("--strength", type=float, help="lambda of black boxes (default: 0.5)")
     group.add_argument("--difference", type=float, help="of finite differences (default: 0.3)")
@@ -84,6 +88,9 @@ def make_options() -> argparse.ArgumentParser:
     group.add_argument("--learning-rate", type=float, help="of Adam, at first (default: 0.001)")
     group.add_argument("--evaluate-every", type=count(1), metavar="STEPS", help="default: 144")
     group.add_argument("--maps", type=count(1), help="of an evaluation (default: 1000)")
+    group.add_argument(
+        "--precision", choices=("float32", "bfloat16"), help="of convolutions (default: float32)"
+    )
     script.add_seed(group)
 
     group = parser.add_argument_group("how it runs")
@@ -97,8 +104,10 @@ def make_options() -> argparse.ArgumentParser:
 
 def planned(args: argparse.Namespace) -> list[tuple[str, PathSettings]]:
     """The name and the settings of every training."""
-    names = ["loss", "dist", "steepness", "noise", "strength", "difference", "steps", "batch"]
-    given = script.given(args, *names, "learning_rate", "evaluate_every", "maps")
+    names = ["loss", "dist", "steepness", "longest", "noise", "strength", "difference", "steps"]
+    given = script.given(
+        args, *names, "batch", "learning_rate", "evaluate_every", "maps", "precision"
+    )
     plan: list[tuple[str, PathSettings]] = []
     for method in args.methods:
         values: dict[str, Any] = {

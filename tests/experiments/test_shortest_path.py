@@ -24,6 +24,7 @@ from gendr.experiments.studies.shortest_path import (
     METHODS,
     PathSettings,
     PathTraining,
+    clipped,
     generated_splits,
     hard_paths,
     is_path,
@@ -151,6 +152,19 @@ def test_gradients_point_to_the_true_path(method):
     assert slope[0, 1] + slope[1, 2] < 0
 
 
+def test_long_gradients_are_shortened_map_by_map():
+    slopes = torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(0))
+    slopes *= (
+        torch.tensor([9.0, 0.5, 3.0])[:, None, None] / slopes.flatten(1).norm(dim=1)[:, None, None]
+    )
+    x = torch.rand(3, 2, 2, requires_grad=True)
+    loss = (clipped(x, 2.0) * slopes).sum((1, 2)).mean()
+    (grad,) = torch.autograd.grad(loss + x.sum(), x)
+    lengths = torch.tensor([2 / 9, 1.0, 2 / 3])[:, None, None]
+    torch.testing.assert_close(grad, slopes * lengths / 3 + 1)
+    assert torch.equal(clipped(x.detach(), 2.0), x)
+
+
 # -- training -----------------------------------------------------------------------------------
 
 
@@ -177,6 +191,13 @@ def test_an_evaluation_takes_each_map_alone(data):
     assert training.model.training
     for name, value in training.model.state_dict().items():
         assert torch.equal(value, before[name])
+
+
+def test_half_precision_changes_the_last_digits_only(data):
+    whole = PathTraining(SMALL, data).outputs(data.test)
+    half = PathTraining(replace(SMALL, precision="bfloat16"), data).outputs(data.test)
+    assert half.dtype == torch.float32
+    assert 0 < (half - whole).abs().max() < 0.02 * whole.abs().max()
 
 
 def test_an_epoch_has_every_map_once(data):
@@ -235,6 +256,7 @@ def test_resuming_changes_nothing(method, data, tmp_path):
     [
         ({"method": "dijkstra"}, ValueError, "method"),
         ({"loss": "l3"}, ValueError, "loss"),
+        ({"precision": "float16"}, ValueError, "precision"),
         ({"batch": 1}, ValueError, "batch must be >= 2"),
         ({"samples": 2.0}, TypeError, "samples must be an int"),
         ({"noise": 0.0}, ValueError, "noise must be > 0"),

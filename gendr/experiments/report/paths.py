@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import mean, stdev
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -47,16 +47,32 @@ def example(training: PathTraining, count: int) -> dict[str, Any]:
     }
 
 
-def _groups(found: Iterable[dict[str, Any]]) -> dict[tuple[str, int | None], list[dict[str, Any]]]:
-    """The trainings by method and number of samples, in the order of the methods."""
-    groups: dict[tuple[str, int | None], list[dict[str, Any]]] = {}
+class _Kind(NamedTuple):
+    """What trainings have in common of which the mean is taken."""
+
+    method: str
+    samples: int | None
+    steps: int
+
+    @property
+    def label(self) -> str:
+        samples = "" if self.samples is None else f" ({self.samples} samples)"
+        return METHODS[self.method].label + samples
+
+
+_Groups: TypeAlias = dict[_Kind, list[dict[str, Any]]]
+
+
+def _groups(found: Iterable[dict[str, Any]]) -> _Groups:
+    """The trainings by method, number of samples and of steps, in the order of the methods."""
+    groups: _Groups = {}
     for one in found:
-        settings = one["settings"]
-        name = settings["method"]
-        key = (name, settings["samples"] if METHODS[name].is_sampled else None)
-        groups.setdefault(key, []).append(one)
+        name, samples = one["settings"]["method"], one["settings"]["samples"]
+        kind = _Kind(name, samples if METHODS[name].is_sampled else None, one["step"])
+        groups.setdefault(kind, []).append(one)
     order = list(METHODS)
-    return dict(sorted(groups.items(), key=lambda item: (order.index(item[0][0]), item[0][1] or 0)))
+    kinds = sorted(groups, key=lambda kind: (order.index(kind[0]), kind[1] or 0, kind[2]))
+    return {kind: groups[kind] for kind in kinds}
 
 
 def _mean(values: list[float | None], digits: int, factor: float = 1.0) -> str:
@@ -75,18 +91,18 @@ def table(found: Iterable[dict[str, Any]]) -> list[str]:
         " thesis % |",
         "| --- |" + " ---: |" * 8,
     ]
-    for (name, samples), runs in _groups(found).items():
+    for kind, runs in _groups(found).items():
         tests = [run["test"] for run in runs]
         cells = [
-            METHODS[name].label,
-            "" if samples is None else str(samples),
+            METHODS[kind.method].label,
+            "" if kind.samples is None else str(kind.samples),
             str(len(runs)),
-            str(runs[0]["step"]),
+            str(kind.steps),
             _mean([run["seconds"] / 60 for run in runs], 1).partition(" ")[0],
             _mean([test["optimal"] for test in tests], 1, 100),
             _mean([test["exact"] for test in tests], 1, 100),
             _mean([test["cost_ratio"] for test in tests], 3),
-            PUBLISHED.get((name, samples), ""),
+            PUBLISHED.get(kind[:2], ""),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
@@ -115,33 +131,29 @@ def figure(found: Iterable[dict[str, Any]], maps: TerrainMaps) -> Any:
     _draw_history(parts[0], groups)
     for place, part in enumerate(parts[1:]):
         part.suptitle(
-            f"Test map {place + 1}. Dark: high cost. Orange outline: true path. Dots: predicted "
-            "path, red off the true one.",
+            f"Test map {place + 1}. Dark: high cost (ResNet18: no part of the path). Orange "
+            "outline: true path. Dots: predicted path, red off the true one.",
             fontsize=10,
         )
         _draw_map(part.subplots(rows, COLUMNS, squeeze=False).ravel(), groups, maps, place)
     return whole
 
 
-def _label(name: str, samples: int | None) -> str:
-    return METHODS[name].label + ("" if samples is None else f" ({samples} samples)")
-
-
-def _draw_history(part: Any, groups: dict[tuple[str, int | None], list[dict[str, Any]]]) -> None:
+def _draw_history(part: Any, groups: _Groups) -> None:
     """The mean over runs of the optimal paths on validation maps."""
     part.suptitle(
         "Predicted paths on validation maps that cost no more than the cheapest, mean of all runs",
         fontsize=10,
     )
     ax = part.subplots()
-    for i, ((name, samples), runs) in enumerate(groups.items()):
+    for i, (kind, runs) in enumerate(groups.items()):
         rows = [[row for row in run["history"] if "optimal" in row] for run in runs]
         steps = [row["step"] for row in min(rows, key=len)]
         means = [100 * mean(run[k]["optimal"] for run in rows) for k in range(len(steps))]
-        style = "--" if METHODS[name].is_baseline else "-"
+        style = "--" if METHODS[kind.method].is_baseline else "-"
         ax.plot(
             steps, means, style, color=f"C{i % 10}", marker="o", markersize=3,
-            label=_label(name, samples),
+            label=kind.label,
         )  # fmt: skip
     ax.set(xlabel="steps", ylabel="optimal, %", ylim=(-2, 102))
     ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
@@ -149,7 +161,7 @@ def _draw_history(part: Any, groups: dict[tuple[str, int | None], list[dict[str,
 
 def _draw_map(
     panels: Any,
-    groups: dict[tuple[str, int | None], list[dict[str, Any]]],
+    groups: _Groups,
     maps: TerrainMaps,
     place: int,
 ) -> None:
@@ -163,10 +175,10 @@ def _draw_map(
     panels[0].set_title("input", fontsize=8)
     panels[1].imshow(maps.costs[place].numpy(), cmap="Greys", extent=extent)
     panels[1].set_title("true costs, not given", fontsize=8)
-    for ax, key in zip(panels[2:], groups, strict=False):
-        shown = groups[key][0]["example"]
+    for ax, (kind, runs) in zip(panels[2:], groups.items(), strict=False):
+        shown = runs[0]["example"]
         output, path = np.array(shown["outputs"][place]), np.array(shown["paths"][place])
-        if METHODS[key[0]].is_baseline:  # what it takes for the path is light
+        if METHODS[kind.method].is_baseline:  # what it takes for the path is light
             output = 1 / (1 + np.exp(np.clip(output, -50, 50)))
         ax.imshow(output, cmap="Greys", extent=extent)
         for colour, cells in ((RIGHT, path & true), (WRONG, path & ~true & 1)):
@@ -179,7 +191,7 @@ def _draw_map(
             verdict = "cheapest"
         else:
             verdict = f"{100 * ((score.cost_ratio or 1) - 1):.0f} % dearer"
-        title = "\n".join([*wrap(_label(*key), 26), verdict])
+        title = "\n".join([*wrap(kind.label, 26), verdict])
         ax.set_title(title, fontsize=8, color="black" if score.optimal else WRONG)
     for ax in panels[: 2 + len(groups)]:
         _outline(ax, true)

@@ -539,7 +539,7 @@ class NewtonPathTraining(PathTraining):
         own = self._own
         images, paths, _ = self.train.batch(self._next_maps())
         seed = (own.seed << 32) + self.step
-        costs = self.model(images)
+        costs = self._run(images)
         if own.variant == "resgro":
             criterion = RESGRO(
                 lambda stack, wanted: _apart(stack, wanted, own.loss), own.samples, own.drawn,

@@ -43,7 +43,9 @@ class CostNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Costs [B, H, W] >= 0 of images [B, 3, 8 H, 8 W]."""
-        return functional.adaptive_max_pool2d(self.block(images), self.grid).mean(1)
+        features = functional.adaptive_max_pool2d(self.block(images), self.grid)
+        # Of features in bfloat16 too, the mean has the digits of float32.
+        return features.float().mean(1)
 
 
 class PathNet(nn.Module):
