@@ -6,7 +6,7 @@ That file has the trainings of results.json, without the rows of their histories
 alone, of
 
     python experiments/newton_losses.py sorting --data data/mnist --threads 1 --runs 5 \
-        --methods neuralsort softsort odd_even/logistic --variants regular hessian \
+        --methods neuralsort softsort odd_even/logistic --variants regular hessian fisher \
         --network digits --batch 50 --steps 1400 --evaluate-every 140 --lists 300 \
         --test-lists 5000
 """
