@@ -20,7 +20,7 @@ ALLOWED = {
     "tnorms": GROUND,
     "mesh": GROUND,
     "losses": {*GROUND, "mesh"},
-    "optim": GROUND,
+    "optim": {*GROUND, "distributions"},
     "data": GROUND,
     "rendering": {*GROUND, "distributions", "tnorms", "mesh"},
     "sorting": {*GROUND, "distributions"},

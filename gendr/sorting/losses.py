@@ -1,8 +1,9 @@
 """Objectives and metrics of sorting and ranking.
 
 Lists are the last dimension, batches any dimensions before it. Losses return a scalar, the mean
-over the batch; coefficients (rho, tau, NDCG) and matches return one number per list, [...].
-Permutation matrices are P[..., rank, input], ranks count from 1, the smallest value first.
+over the batch, or one number per list if they are asked to; coefficients (rho, tau, NDCG) and
+matches return one number per list, [...]. Permutation matrices are P[..., rank, input], ranks count
+from 1, the smallest value first.
 
     >>> loss = ranking_cross_entropy(permutation(scores), permutation_matrix(values))
     >>> exact_match(scores, values).mean()
@@ -208,7 +209,9 @@ def regrouped(
 # losses of permutation matrices
 
 
-def ranking_cross_entropy(p: Tensor, target: Tensor, *, binary: bool = False) -> Tensor:
+def ranking_cross_entropy(
+    p: Tensor, target: Tensor, *, binary: bool = False, reduction: str = "mean"
+) -> Tensor:
     """Cross-entropy between a relaxed permutation matrix and the true one.
 
     Column c of P is a distribution over the ranks of input c:
@@ -227,13 +230,15 @@ def ranking_cross_entropy(p: Tensor, target: Tensor, *, binary: bool = False) ->
         p: [..., rank, input], in [0, 1].
         target: Q, the same shape, such as `permutation_matrix(values)`; columns sum to 1.
         binary: also reward every rank that an input does not have.
+        reduction: "mean" over the batch too, or "none" for a number for each list.
 
     Returns:
-        Scalar >= 0, the mean over the batch too; 0 for an empty batch. Twice differentiable.
+        Scalar >= 0, 0 for an empty batch; or [...] with reduction "none". Twice differentiable.
 
     Raises:
         TypeError: if `p` is not float32 or float64, or `target` no tensor.
-        ValueError: if shapes or devices differ, or the matrices are not square.
+        ValueError: if shapes or devices differ, the matrices are not square, or the reduction is
+            unknown.
 
     Source: thesis, (3.12) and Figure 3.1.
     """
@@ -249,7 +254,10 @@ def ranking_cross_entropy(p: Tensor, target: Tensor, *, binary: bool = False) ->
     gain = target * safe_log(p, LEAST)
     if binary:
         gain = gain + (1 - target) * safe_log(1 - p, torch.finfo(p.dtype).eps)
-    return -gain.sum() / max(1, p.numel() // max(1, p.shape[-1]))
+    columns = max(1, p.shape[-1])
+    if check_choice("reduction", reduction, ("mean", "none")) == "none":
+        return -gain.sum((-2, -1)) / columns
+    return -gain.sum() / max(1, p.numel() // columns)
 
 
 def safe_log(p: Tensor, least: float) -> Tensor:

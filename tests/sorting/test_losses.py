@@ -175,6 +175,9 @@ def test_binary_cross_entropy_is_n_times_that_of_torch():
     p, q = some_p(8, 5, 5), permutation_matrix(some_values((8, 5))).double()
     want = 5 * torch.nn.functional.binary_cross_entropy(p, q)
     torch.testing.assert_close(ranking_cross_entropy(p, q, binary=True), want)
+    each = ranking_cross_entropy(p, q, binary=True, reduction="none")
+    torch.testing.assert_close(each[0], ranking_cross_entropy(p[0], q[0], binary=True))
+    torch.testing.assert_close(each.mean(), want)
 
 
 @pytest.mark.parametrize("binary", [False, True])

@@ -99,11 +99,15 @@ class Training(ABC, Generic[SettingsT, ModelT]):
             torch.manual_seed(settings.seed)
             model = make()
         self.model = model.to(device)
-        self.adam = torch.optim.Adam(self.model.parameters(), settings.learning_rate)
+        self.adam = self.optimizer()
         self.generator = torch.Generator(device).manual_seed(settings.seed)
         self.step, self.seconds = 0, 0.0
         self.history: list[Row] = []
         self._loss = torch.zeros((), device=device)  # sum since the last row
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimiser of the network, Adam unless a study has another one."""
+        return torch.optim.Adam(self.model.parameters(), self.settings.learning_rate)
 
     @abstractmethod
     def loss(self) -> Tensor:

@@ -267,7 +267,7 @@ def evaluate(model: nn.Module, numbers: Numbers, n: int, lists: int, seed: int) 
 # training
 
 
-class RankingTraining(Training[RankingSettings, RankingNet]):
+class RankingTraining(Training[RankingSettings, nn.Module]):
     """A training to rank in progress: its state between two steps; see `Training`.
 
     The metrics in its history are em, ew and em5.
@@ -277,6 +277,7 @@ class RankingTraining(Training[RankingSettings, RankingNet]):
         data: training, validation and test data.
         device: the device to train on.
         sorter: a method to use instead of that of the settings.
+        network: makes the network, from the shape of an image and the channels of the data.
 
     Raises:
         TypeError: if a setting of the method has the wrong type.
@@ -293,24 +294,27 @@ class RankingTraining(Training[RankingSettings, RankingNet]):
         data: Splits,
         device: torch.device | str = "cpu",
         sorter: Method | None = None,
+        network: Callable[[tuple[int, int, int], tuple[int, ...]], nn.Module] = RankingNet,
     ) -> None:
         self.data = data.to(device)
         self.sorter = settings.sorter() if sorter is None else sorter
         train = self.data.train
-        super().__init__(settings, device, lambda: RankingNet(train.shape, train.channels))
+        super().__init__(settings, device, lambda: network(train.shape, train.channels))
         self.best: dict[str, Any] = {"step": 0, "em5": -1.0, "model": {}}
         self._digests = [numbers.digest() for numbers in data]
 
     def loss(self) -> Tensor:
         """Draw a batch of lists and return its loss."""
-        s = self.settings
-        images, values = self.data.train.draw(s.batch, s.n, self.generator)
-        scores = self.model(images)
+        images, values = self.data.train.draw(self.settings.batch, self.settings.n, self.generator)
+        return self.loss_of(self.model(images), values)
+
+    def loss_of(self, scores: Tensor, values: Tensor) -> Tensor:
+        """The mean loss of the scores of lists [B, n] with these values."""
         if isinstance(self.sorter, BubbleOrder):
             return self.sorter.loss(scores, values)
         if isinstance(self.sorter, PermutationSort):
             p, q = self.sorter.permutation(scores), permutation_matrix(values)
-            return ranking_cross_entropy(p, q, binary=s.binary)
+            return ranking_cross_entropy(p, q, binary=self.settings.binary)
         return functional.mse_loss(self.sorter.ranks(scores), hard_ranks(values))
 
     def evaluate(self, row: Row) -> None:
@@ -376,7 +380,7 @@ class RankingResult:
     test: Metrics
     history: tuple[Row, ...]
     seconds: float
-    model: RankingNet
+    model: nn.Module
 
     def describe(self) -> dict[str, Any]:
         """All but the weights, as plain values."""

@@ -11,6 +11,7 @@ from gendr.relaxed.estimators.black_box import BlackBox
 from gendr.relaxed.estimators.fenchel_young import FenchelYoungLoss
 from gendr.relaxed.estimators.finite_differences import FiniteDifferences
 from gendr.relaxed.estimators.perturbed import PerturbedOptimizer
+from gendr.relaxed.estimators.smoothed_loss import SmoothedLoss
 from gendr.relaxed.estimators.smoothing import Smoothing
 from gendr.relaxed.estimators.straight_through import StraightThrough
 
@@ -22,6 +23,7 @@ __all__ = [
     "FiniteDifferences",
     "PerturbedOptimizer",
     "Report",
+    "SmoothedLoss",
     "Smoothing",
     "StraightThrough",
     "estimated",

@@ -23,7 +23,7 @@ from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.api import Report
 from gendr.relaxed.estimators.base import Evaluations, Parallel
-from gendr.relaxed.estimators.smoothing import drawn
+from gendr.relaxed.estimators.smoothing import check_score, drawn, score_of
 
 
 class FenchelYoungLoss(nn.Module):
@@ -72,6 +72,17 @@ class FenchelYoungLoss(nn.Module):
             TypeError: no float32 or float64 tensors.
             ValueError: different shapes, NaN or inf, or a solution of another shape.
         """
+        value, gradient, _ = self.derivatives(x, wanted, hessian=False)
+        return with_gradient(x, value, gradient.reshape(x.shape))
+
+    def derivatives(
+        self, x: Tensor, wanted: Tensor, *, hessian: bool = True
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The loss [N], its gradient [N, m] and its Hessian [N, m, m].
+
+        The Hessian is the Jacobian of the mean solution, by stochastic smoothing; it needs a law
+        whose density has no jumps.
+        """
         x, wanted = check_finite("x", check_float("x", x)), check_float("wanted", wanted)
         if x.shape != wanted.shape or x.ndim < 2:
             raise ValueError(
@@ -95,16 +106,26 @@ class FenchelYoungLoss(nn.Module):
         variance = solutions.var(0) / self.samples if self.samples > 1 else None
         self.report = Report(self._function.count, variance, gradient)
         self._function.count = 0
-        return cast("Tensor", _WithGradient.apply(x, value, gradient))
+        second = None
+        if hessian:
+            check_score(self.dist)
+            score = score_of(self.dist, noise).flatten(2) / self.scale
+            around = (solutions - mean).flatten(2) * (self.samples / max(self.samples - 1, 1))
+            second = sign * torch.einsum("sni,snj->nij", around, score) / self.samples
+            second = 0.5 * (second + second.mT)
+        return value, gradient.flatten(1), second
 
     def close(self) -> None:
         """End the threads or processes of the solver."""
         self._function.close()
 
 
-class _WithGradient(torch.autograd.Function):
+def with_gradient(x: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
     """A value [N] whose gradient with respect to x [N, *event] is known."""
+    return cast("Tensor", _WithGradient.apply(x, value, gradient))
 
+
+class _WithGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, value: Tensor, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx.save_for_backward(gradient)

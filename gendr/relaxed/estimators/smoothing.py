@@ -125,6 +125,16 @@ def score_of(dist: Distribution, noise: Tensor) -> Tensor:
     return -slope / torch.where(pdf > 0, pdf, 1.0)
 
 
+def curvature_of(dist: Distribution, noise: Tensor) -> Tensor:
+    """f''(e) / f(e), the second derivative of the density over itself."""
+    with torch.enable_grad():
+        e = noise.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(dist.pdf(e).sum(), e, create_graph=True)
+        (second,) = torch.autograd.grad(slope.sum(), e)
+    pdf = dist.pdf(noise)
+    return second / torch.where(pdf > 0, pdf, 1.0)
+
+
 def check_score(dist: Distribution) -> None:
     """Refuse a law whose density jumps: then the slope of its logarithm is not enough.
 

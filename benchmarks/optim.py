@@ -1,0 +1,204 @@
+"""Time a step with a Newton loss against the plain backward pass, on sorting losses.
+
+    python benchmarks/optim.py                                  # everything, printed; a minute
+    python benchmarks/optim.py --cases neuralsort --repeat 100  # some
+    python benchmarks/optim.py --out docs/results --docs        # what the documentation shows
+
+A case is a sorting method at n = 5 and a batch of 100 lists. What is timed is the way from scores
+to the mean cross-entropy of the ranking and back to the gradient of the scores, float32, wall
+clock, one thread; for a Newton loss to the gradient of the Newton loss. Hessians come by autograd
+or by differences of gradients. Before they are timed, both must agree in float64; in float32 those
+by autograd have few digits where probabilities are small. Then all take turns, in bursts, so that
+whatever else the machine does meets all of them; the ratios are those of the minima. The targets
+are those of the project.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import sorting
+import speed
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from gendr._runtime.command_line import Parser
+from gendr.optim import NewtonLoss, derivatives
+from gendr.sorting.base import PermutationSort
+from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
+from gendr.sorting.neuralsort import NeuralSort
+from gendr.sorting.relaxed import BitonicSort, OddEvenSort
+from gendr.sorting.softsort import SoftSort
+from gendr.testing import relative_l2
+from gendr.testing.pages import fill, table
+
+AGREEMENT = 1e-3  # relative, of the Hessians by autograd and by differences
+MARK = "newton-speed"  # in docs/optim.md
+BATCH, LENGTH = 100, 5
+TIKHONOV = 0.1
+SPREAD = 0.3  # of the scores: with few confident mistakes, as after the first steps
+
+METHODS: dict[str, PermutationSort] = {
+    "neuralsort": NeuralSort(1.0),
+    "softsort": SoftSort(1.0),
+    "odd_even": OddEvenSort(10.0, dist="logistic"),
+    "bitonic": BitonicSort(10.0, dist="logistic"),
+}
+# (curvature, how second derivatives come about) and the target, in plain backward passes.
+LOSSES: dict[tuple[str, str], float] = {
+    ("fisher", ""): 2.0,
+    ("hessian", "differences"): 6.0,
+    ("hessian", "autograd"): 6.0,
+    ("elementwise", "differences"): 2.0,
+    ("elementwise", "autograd"): 2.0,
+}
+
+
+def measure(name: str, device: str, repeat: int, quick: bool) -> list[dict[str, Any]]:
+    """One row for the plain loss, and one for each Newton loss."""
+    batch = 3 if quick else BATCH
+    generator = torch.Generator().manual_seed(LENGTH)
+    scores = SPREAD * torch.randn(batch, LENGTH, generator=generator)
+    scores = scores.to(device).requires_grad_()
+    target = permutation_matrix(torch.rand(batch, LENGTH, generator=generator)).to(device)
+    method = METHODS[name]
+
+    def loss(y: Tensor, q: Tensor) -> Tensor:
+        return ranking_cross_entropy(method.permutation(y), q, binary=True, reduction="none")
+
+    def plain() -> Tensor:
+        return torch.autograd.grad(loss(scores, target).mean(), scores)[0]
+
+    def newton(criterion: NewtonLoss) -> Tensor:
+        return torch.autograd.grad(criterion(scores, target), scores)[0]
+
+    runs: dict[tuple[str, str], Callable[[], Tensor]] = {("plain", ""): plain}
+    for curvature, second in LOSSES:
+        criterion = NewtonLoss(
+            loss,
+            curvature,  # pyright: ignore[reportArgumentType]
+            tikhonov=TIKHONOV,
+            second=second or "autograd",  # pyright: ignore[reportArgumentType]
+        )
+        runs[curvature, second] = partial(newton, criterion)
+    inputs = scores.double(), target.double()
+    exact = derivatives(loss, *inputs).hessian
+    ours = derivatives(loss, *inputs, second="differences").hessian
+    apart = relative_l2(*(x for x in (ours, exact) if x is not None))
+    if not apart <= AGREEMENT:
+        raise SystemExit(f"{name}: differences are {apart:.1e} off autograd")
+    times = sorting.take_turns({" ".join(key): run for key, run in runs.items()}, repeat, device)
+    return [
+        {
+            "name": f"{name}/{batch}x{LENGTH}",
+            "method": name,
+            "loss": key[0],
+            "second": key[1],
+            "target": LOSSES.get(key),
+            "median_s": statistics.median(times[" ".join(key)]),
+            "min_s": min(times[" ".join(key)]),
+            "ratio": min(times[" ".join(key)]) / min(times["plain "]),
+            "runs": len(times[" ".join(key)]),
+        }
+        for key in runs
+    ]
+
+
+_HEAD = ["method", "loss", "second derivatives", "minimum", "median", "× plain", "target"]
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """A row of the table."""
+    target = row["target"]
+    return [
+        f"`{row['method']}`" if target is None else "",
+        row["loss"],
+        row["second"],
+        speed.milliseconds(row["min_s"]),
+        speed.milliseconds(row["median_s"]),
+        "" if target is None else f"{row['ratio']:.1f}",
+        "" if target is None else f"{target:g}",
+    ]
+
+
+def markdown(report: dict[str, Any]) -> list[str]:
+    """The report as lines of Markdown."""
+    run = report["run"]
+    cores = "1 thread of " if run["device"] == "cpu" else ""
+    return [
+        f"Measured on {run['date']} at commit {run['commit']} with {cores}{run['device_name']}, "
+        f"torch {run['torch']}, Python {run['python']}; load of the machine before "
+        f"{run['load']:.1f}.",
+        "",
+        *table(_HEAD, [cells(row) for row in report["rows"]]),
+    ]
+
+
+def arguments() -> Parser:
+    """All options."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one")
+    parser.add_argument("--quick", action="store_true", help="three lists only")
+    parser.add_argument("--repeat", type=int, default=30, metavar="N", help="rounds; %(default)s")
+    parser.add_argument("--cases", default="", metavar="PATTERN", help="what to measure, a regex")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for optim-DEVICE.json")
+    parser.add_argument("--docs", action="store_true", help="write into docs/optim.md")
+    return parser
+
+
+def chosen(args: argparse.Namespace, parser: Parser) -> list[str]:
+    """The methods that --cases leaves; ends with a line if there are none."""
+    try:
+        pattern = re.compile(args.cases)
+    except re.error as error:
+        parser.error(f"--cases {args.cases!r} is no regular expression: {error}")
+    found = [name for name in METHODS if pattern.search(name)]
+    if not found:
+        parser.error(f"--cases {args.cases!r} matches none of {', '.join(METHODS)}")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print, write."""
+    parser = arguments()
+    args = parser.parse_args(argv)
+    if args.repeat < 1:
+        parser.error(f"--repeat must be >= 1, got {args.repeat}")
+    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cuda" and not torch.cuda.is_available():
+        parser.error("there is no GPU here; leave out --device cuda")
+    asked = chosen(args, parser)
+    about = speed.about_run(speed.Place(device, speed.KERNELS[device], None))
+    del about["pytorch3d_missing"]
+    report: dict[str, Any] = {"run": {**about, "load": os.getloadavg()[0]}}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        report["rows"] = [
+            row
+            for name in tqdm(asked, unit="case", disable=None)
+            for row in measure(name, device, args.repeat, args.quick)
+        ]
+    finally:
+        torch.set_num_threads(threads)
+    lines = markdown(report)
+    print("\n".join(lines))
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+        (args.out / f"optim-{device}.json").write_text(text, encoding="utf-8")
+    if args.docs:
+        fill(speed.ROOT / "docs" / "optim.md", MARK, lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+r"""Make the table and the picture of docs/optim.md from docs/results/newton-sorting.json.
+
+    python docs/make_optim.py
+
+That file has the trainings of results.json, without the rows of their histories that have the loss
+alone, of
+
+    python experiments/newton_losses.py sorting --data data/mnist --threads 1 --runs 5 \
+        --methods neuralsort softsort odd_even/logistic --variants regular hessian fisher \
+        --network digits --batch 50 --steps 1400 --evaluate-every 140 --lists 300 \
+        --test-lists 5000
+"""
+
+from __future__ import annotations
+
+import json
+
+from make_figures import DOCS, main, save_plot, write_block
+
+from gendr.experiments.report.newton import entry, figure, table
+
+
+def figure_newton() -> None:
+    """Newton losses beside plain ones: sorting four-digit numbers."""
+    text = (DOCS / "results" / "newton-sorting.json").read_text(encoding="utf-8")
+    entries = [entry("sorting", one) for one in json.loads(text)["trainings"].values()]
+    write_block("optim.md", "newton-sorting", table("sorting", entries))
+    save_plot(figure(entries), "newton_sorting.png")
+
+
+if __name__ == "__main__":
+    main(__doc__ or "", {"newton": figure_newton})

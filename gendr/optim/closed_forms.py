@@ -1,0 +1,98 @@
+"""Losses whose derivatives are known in closed form. Source: thesis, Examples 7.2 to 7.4."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gendr._runtime.checks import check_float, check_index, check_like, check_shape, shape_text
+from gendr.optim.curvature import Derivatives
+
+__all__ = ["BinaryCrossEntropy", "SigmoidBinaryCrossEntropy", "SoftmaxCrossEntropy"]
+
+
+class SoftmaxCrossEntropy(nn.Module):
+    """-sum of p log softmax(y): a number for each sample, (7.29)."""
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        """The loss [N] of scores [N, k].
+
+        Args:
+            output: scores y [N, k].
+            target: the probabilities p [N, k] of the classes, or the true class of each, [N] of
+                integers.
+
+        Raises:
+            TypeError: if the scores are no floats.
+            ValueError: if the shapes do not fit, or a class is out of range.
+        """
+        return -(self._probabilities(output, target) * output.log_softmax(1)).sum(1)
+
+    def derivatives(self, output: Tensor, target: Tensor, *, hessian: bool = True) -> Derivatives:
+        """Q - p and diag(q) - q q^T, the Hessian of (7.31), where p sums to 1."""
+        p = self._probabilities(output, target)
+        total = p.sum(1, keepdim=True)
+        q = output.softmax(1)
+        second = None
+        if hessian:
+            second = (torch.diag_embed(q) - q[:, :, None] * q[:, None]) * total[..., None]
+        return Derivatives(self(output, target), total * q - p, second)
+
+    @staticmethod
+    def _probabilities(output: Tensor, target: Tensor) -> Tensor:
+        check_shape("output", check_float("output", output), "[N, k]")
+        if target.ndim == 1 and not target.is_floating_point():
+            if len(target) != len(output):
+                raise ValueError(
+                    f"target must have one class for each of {len(output)} outputs, got "
+                    f"{shape_text(target.shape)}"
+                )
+            check_index("target", target, output.shape[1], "classes")
+            return F.one_hot(target.long(), output.shape[1]).to(output)
+        return _alike(output, target)
+
+
+class BinaryCrossEntropy(nn.Module):
+    """-sum of p log y + (1 - p) log(1 - y): a number for each sample, (7.34).
+
+    The Hessian in print, (7.36), has a wrong sign at (1 - p) / (1 - y)^2, and (7.38) at the
+    gradient; the derivatives here are those of the loss, checked against autograd.
+    """
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        """The loss [N] of probabilities y [N, m] in (0, 1), for p [N, m] in [0, 1]."""
+        p = _alike(output, target)
+        # torch limits logarithms to -100, so that y = 0 or 1 has a finite loss.
+        return F.binary_cross_entropy(output, p, reduction="none").flatten(1).sum(1)
+
+    def derivatives(self, output: Tensor, target: Tensor, *, hessian: bool = True) -> Derivatives:
+        """(1 - p) / (1 - y) - p / y, and its slope on the diagonal."""
+        p = _alike(output, target)
+        gradient = (1 - p) / (1 - output) - p / output
+        second = p / output.square() + (1 - p) / (1 - output).square()
+        return Derivatives(
+            self(output, target), gradient.flatten(1), second.flatten(1) if hessian else None
+        )
+
+
+class SigmoidBinaryCrossEntropy(nn.Module):
+    """`BinaryCrossEntropy` of sigmoid(y): a number for each sample, (7.39)."""
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        """The loss [N] of scores y [N, m], for p [N, m] in [0, 1]."""
+        p = _alike(output, target)
+        each = F.binary_cross_entropy_with_logits(output, p, reduction="none")
+        return each.flatten(1).sum(1)
+
+    def derivatives(self, output: Tensor, target: Tensor, *, hessian: bool = True) -> Derivatives:
+        """sigmoid(y) - p, and sigmoid(y) sigmoid(-y) on the diagonal, (7.41)."""
+        p = _alike(output, target)
+        q = output.sigmoid()
+        second = (q * (-output).sigmoid()).flatten(1) if hessian else None
+        return Derivatives(self(output, target), (q - p).flatten(1), second)
+
+
+def _alike(output: Tensor, target: Tensor) -> Tensor:
+    y = check_float("output", output)
+    return check_like("target", check_float("target", target), "output", y)

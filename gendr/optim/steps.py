@@ -1,0 +1,184 @@
+"""The first of the two stages of split backpropagation: from an output y to a better one, z*.
+
+Source: thesis, (7.3a) and 7.3, Definitions 7.1 to 7.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_choice, check_count, check_finite, check_number
+from gendr.optim.curvature import (
+    SECONDS,
+    SampleLoss,
+    Second,
+    checked_values,
+    damped_quotient,
+    damped_solve,
+    derivatives,
+    fisher_solve,
+)
+
+__all__ = ["Curvature", "GradientStep", "NewtonStep", "OptimizerStep", "Step", "Target"]
+
+Curvature: TypeAlias = Literal["hessian", "fisher", "elementwise"]
+CURVATURES: tuple[Curvature, ...] = ("hessian", "fisher", "elementwise")
+
+
+class Target(NamedTuple):
+    """Where an output should go.
+
+    Attributes:
+        z: the target z*, in the shape of the output; a constant, no gradient flows through it.
+        values: of the loss at the output, [N].
+    """
+
+    z: Tensor
+    values: Tensor
+
+
+class Step(Protocol):
+    """One step of an optimiser on a loss, in the space of the outputs of a network."""
+
+    def __call__(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Target:
+        """From outputs [N, *event]; the loss of them and the further arguments is [N]."""
+        ...
+
+
+@dataclass(frozen=True)
+class GradientStep:
+    """Gradient descent: z* = y - lr * gradient. With lr 1 the split changes nothing (Theorem 7.2).
+
+    Args:
+        lr: > 0.
+    """
+
+    lr: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_number("lr", self.lr, above=0)
+
+    def __call__(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Target:
+        """See `Step`."""
+        found = derivatives(loss, output, *args, hessian=False, **kwargs)
+        gradient = check_finite("the gradient of the loss", found.gradient)
+        return Target(_moved(output, -self.lr * gradient), found.values)
+
+    def of_gradient(self, gradient: Tensor) -> Tensor:
+        """z* - y for gradients [N, m]."""
+        return -self.lr * gradient
+
+
+@dataclass(frozen=True)
+class NewtonStep:
+    """A damped Newton step: z* = y - lr (|C| + tikhonov I)^-1 gradient.
+
+    C is the mean of the Hessians of all samples ("hessian", Definition 7.2), the mean of the
+    products gradient gradient^T ("fisher", Definition 7.3), or each sample's own Hessian
+    ("elementwise", Definition 7.1). |C| has the absolute eigenvalues of C, so that an indefinite
+    Hessian still leads downhill; with tikhonov 0 there is no step in directions without curvature.
+
+    Args:
+        curvature: "hessian", "fisher" or "elementwise".
+        tikhonov: >= 0, in units of the curvature. The larger, the nearer to a gradient step of
+            length 1 / tikhonov.
+        lr: > 0; 1 is Newton's own.
+        second: how the Hessian comes about, by "autograd" or by "differences", see `derivatives`.
+        chunk_size: columns of the Hessian at once, see `derivatives`.
+    """
+
+    curvature: Curvature = "hessian"
+    tikhonov: float = 0.1
+    lr: float = 1.0
+    second: Second = "autograd"
+    chunk_size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("curvature", self.curvature, CURVATURES)
+        check_number("tikhonov", self.tikhonov, above=-5e-324)
+        check_number("lr", self.lr, above=0)
+        check_choice("second", self.second, SECONDS)
+        if self.chunk_size is not None:
+            check_count("chunk_size", self.chunk_size)
+
+    def __call__(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Target:
+        """See `Step`.
+
+        Raises:
+            ValueError: if a gradient or a Hessian is not finite.
+        """
+        wanted = self.curvature != "fisher"
+        found = derivatives(
+            loss, output, *args, hessian=wanted, second=self.second, chunk_size=self.chunk_size,
+            **kwargs,
+        )  # fmt: skip
+        gradient = check_finite("the gradient of the loss", found.gradient)
+        if found.hessian is None or not wanted:
+            return Target(_moved(output, self.of_gradient(gradient)), found.values)
+        hessian = check_finite("the Hessian of the loss", found.hessian)
+        solve = damped_quotient if hessian.ndim == 2 else damped_solve
+        matrix = hessian.mean(0) if self.curvature == "hessian" else hessian
+        delta = -self.lr * solve(matrix, gradient, self.tikhonov)
+        return Target(_moved(output, delta), found.values)
+
+    def of_gradient(self, gradient: Tensor) -> Tensor:
+        """z* - y for gradients [N, m]; for "fisher" alone.
+
+        Raises:
+            ValueError: for another curvature.
+        """
+        if self.curvature != "fisher":
+            raise ValueError(
+                f"curvature={self.curvature!r} needs the loss, and here is only its gradient; use "
+                "curvature='fisher'"
+            )
+        return -self.lr * fisher_solve(gradient, self.tikhonov)
+
+
+@dataclass(frozen=True)
+class OptimizerStep:
+    """Some steps of any optimiser of torch on the outputs themselves.
+
+    >>> OptimizerStep(lambda z: torch.optim.LBFGS(z, max_iter=5))
+
+    Args:
+        make: takes a list of the one tensor of outputs, and returns the optimiser.
+        steps: how many steps.
+    """
+
+    make: Callable[[Iterable[Tensor]], torch.optim.Optimizer]
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        if not callable(self.make):
+            raise TypeError(f"make must make an optimiser, got {type(self.make).__name__}")
+        check_count("steps", self.steps)
+
+    def __call__(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Target:
+        """See `Step`."""
+        z = output.detach().clone().requires_grad_()
+        optimizer = self.make([z])
+        first: list[Tensor] = []
+
+        def closure() -> float:
+            optimizer.zero_grad()
+            values = checked_values(loss(z, *args, **kwargs), z)
+            first.append(values.detach())
+            total = values.sum()
+            total.backward()
+            return float(total.detach())
+
+        with torch.enable_grad():
+            for _ in range(self.steps):
+                optimizer.step(closure)
+        return Target(check_finite("the target", z.detach()), first[0])
+
+
+def _moved(output: Tensor, delta: Tensor) -> Tensor:
+    """The output and what is added to it, [N, m]."""
+    return output.detach() + delta.reshape(output.shape).to(output.dtype)

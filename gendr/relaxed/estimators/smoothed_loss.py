@@ -1,0 +1,134 @@
+"""A hard loss, smoothed, with estimates of its first and second derivatives.
+
+With noise of density f, s(e) = -f'(e) / f(e), and c that does not depend on e,
+
+    gradient E[g(x + scale e)] = E[(g(x + scale e) - c) s(e)] / scale
+    Hessian  E[g(x + scale e)] = E[(g(x + scale e) - c) S(e)] / scale^2
+
+where S has s_i s_j beside its diagonal and f''(e_i) / f(e_i) on it.
+
+Source: thesis, Lemma 2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gendr._runtime.checks import check_count, check_finite, check_float, check_number, shape_text
+from gendr._runtime.workers import Parallel, Workers
+from gendr.distributions import as_distribution
+from gendr.distributions.registry import DistributionLike
+from gendr.relaxed.estimators.fenchel_young import with_gradient
+from gendr.relaxed.estimators.smoothing import check_score, curvature_of, drawn, score_of
+
+
+class SmoothedLoss(nn.Module):
+    """The expectation of a hard loss under noise on its input, a number for each input.
+
+    >>> loss = SmoothedLoss(distance, samples=30, scale=0.5)      # distance(x, wanted) -> a number
+    >>> loss(costs, paths).mean().backward()
+    >>> gendr.optim.NewtonLoss(loss, "fisher")(costs, paths).backward()
+
+    Args:
+        function: takes an array, and one entry of each further argument; returns a number. It must
+            not change its arguments.
+        samples: of the noise, >= 2, for each input. From each value the mean of the others is
+            subtracted.
+        scale: of the noise, in units of the input.
+        dist: its law; it must have a density without jumps.
+        batched: the function takes stacks [S, *event], and as many entries, and returns [S].
+        workers: how many threads or processes evaluate it.
+        parallel: "threads", or "processes" for functions that hold the lock of Python; these must
+            be importable.
+        seed: of the samples; by default the randomness of torch.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        samples: int = 10,
+        scale: float = 1.0,
+        dist: DistributionLike = "gaussian",
+        batched: bool = False,
+        workers: int = 1,
+        parallel: Parallel = "threads",
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.samples = check_count("samples", samples, least=2)
+        self.scale = check_number("scale", scale, above=0)
+        self.dist, self.batched = as_distribution(dist), batched
+        check_score(self.dist)
+        self._function = Workers(function, workers, parallel)
+        self._generator = None if seed is None else torch.Generator().manual_seed(seed)
+
+    def forward(self, x: Tensor, *args: Any) -> Tensor:
+        """The loss [N] of inputs x [N, *event], with its estimated gradient.
+
+        Args:
+            x: floating and finite.
+            *args: tensors or arrays of N entries.
+
+        Raises:
+            TypeError: if x is no tensor of floats.
+            ValueError: if it is not finite, if an argument has not N entries, or if the function
+                returns no finite number.
+        """
+        value, gradient, _ = self.derivatives(x.detach(), *args, hessian=False)
+        return with_gradient(x, value, gradient.reshape(x.shape))
+
+    def derivatives(
+        self, x: Tensor, *args: Any, hessian: bool = True
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The loss [N], its gradient [N, m] and its Hessian [N, m, m], of the same samples."""
+        x = check_finite("x", check_float("x", x))
+        noise = drawn(self.dist, self.samples, x, self._generator)
+        values = self._values(x + self.scale * noise, args)  # [S, N]
+        mean = values.mean(0)
+        # Less the mean of the others, so that the estimates stay unbiased.
+        weight = (values - mean) * (self.samples / (self.samples - 1))
+        score = score_of(self.dist, noise).flatten(2)
+        gradient = (weight[..., None] * score).mean(0) / self.scale
+        second = None
+        if hessian:
+            own = curvature_of(self.dist, noise).flatten(2) - score.square()
+            weighted = weight[..., None] * score
+            second = torch.einsum("sni,snj->nij", weighted, score) / self.samples
+            second = second + torch.diag_embed((weight[..., None] * own).mean(0))
+            second = second / self.scale**2
+        return mean, gradient, second
+
+    def close(self) -> None:
+        """End the threads or processes of the function."""
+        self._function.close()
+
+    def _values(self, samples: Tensor, args: tuple[Any, ...]) -> Tensor:
+        """The values [S, N] at samples [S, N, *event]."""
+        count, size = samples.shape[:2]
+        stacks = [samples.flatten(0, 1).cpu().numpy()]
+        for arg in args:
+            array = arg.detach().cpu().numpy() if isinstance(arg, Tensor) else np.asarray(arg)
+            if array.ndim == 0 or len(array) != size:
+                raise ValueError(
+                    f"each argument must have an entry for each of {size} inputs, got "
+                    f"{shape_text(array.shape)}"
+                )
+            stacks.append(np.concatenate([array] * count))
+        if self.batched:
+            parts = [np.array_split(stack, self._function.workers) for stack in stacks]
+            found = np.concatenate([np.asarray(part) for part in self._function.map(*parts)])
+        else:
+            found = np.asarray(self._function.map(*(list(stack) for stack in stacks)))
+        if found.shape != (count * size,):
+            raise ValueError(
+                f"the function must return a number for each of {count * size} inputs, got "
+                f"{shape_text(found.shape)}"
+            )
+        values = torch.from_numpy(found).to(samples)
+        return check_finite("the result of the function", values).reshape(count, size)

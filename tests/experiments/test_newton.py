@@ -1,0 +1,358 @@
+"""Newton losses beside plain ones: the settings, the trainings, the table, the script."""
+
+import importlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+import torch.nn.functional as F
+
+from gendr.data import segment_splits
+from gendr.experiments.report.newton import PUBLISHED, Entry, case_of, spread, table
+from gendr.experiments.studies import newton
+from gendr.experiments.studies.newton import (
+    VARIANTS,
+    ClassSettings,
+    ClassTraining,
+    DigitsNet,
+    NewtonPathSettings,
+    NewtonPathTraining,
+    SortingSettings,
+    SortingTraining,
+    halved,
+    kendall_of,
+)
+from gendr.experiments.studies.shortest_path import generated_splits
+from gendr.optim import NewtonLoss, NewtonStep
+from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
+
+ROOT = Path(__file__).resolve().parents[2]
+SORTING = SortingSettings(
+    n=4, network="digits", steps=3, batch=6, evaluate_every=2, lists=10, test_lists=10
+)
+CLASSES = ClassSettings(steps=3, batch=20, evaluate_every=2, images=50)
+PATHS = NewtonPathSettings(noise=2.0, steps=2, batch=3, samples=4, evaluate_every=2, maps=3)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return segment_splits(200, 60, 60)
+
+
+@pytest.fixture(scope="module")
+def maps():
+    return generated_splits(6, 3, 4)
+
+
+def gradients(training):
+    """Of the first step, flat."""
+    training.model.zero_grad()
+    training.loss().backward()
+    return torch.cat([p.grad.flatten() for p in training.model.parameters()])
+
+
+# -- sorting
+
+
+def test_kendall_is_that_of_scipy():
+    rng = np.random.default_rng(0)
+    scores, values = rng.normal(size=(20, 6)), rng.permuted(np.tile(np.arange(6), (20, 1)), axis=1)
+    expected = [scipy.stats.kendalltau(a, b).statistic for a, b in zip(scores, values, strict=True)]
+    np.testing.assert_allclose(kendall_of(scores, values), expected)
+
+
+def test_small_network_sees_each_digit_by_itself(digits):
+    train = halved(digits).train
+    assert train.shape == (1, 14, 56)
+    first = digits.train.images[0].float()
+    expected = torch.stack([first[i::2, j::2] for i in (0, 1) for j in (0, 1)]).mean(0)
+    assert torch.equal(train.images[0], expected.round().byte())
+    net = DigitsNet(train.shape)
+    images, _ = train.draw(3, 5, torch.Generator().manual_seed(0))
+    assert net(images).shape == (3, 5)
+    parts = images.reshape(15, 14, 4, 14).movedim(2, 1)  # [15, digit, 14, 14]
+    expected = net.number(net.digit(parts.flatten(2)).flatten(1))
+    torch.testing.assert_close(net(images), expected.reshape(3, 5))
+
+
+@pytest.mark.parametrize("variant", ["regular", "hessian", "fisher", "elementwise"])
+@pytest.mark.parametrize("method", ["neuralsort", "odd_even"])
+def test_first_step_to_sort(digits, variant, method):
+    """The same weights and lists for all variants; the gradient is that of the loss."""
+    settings = replace(SORTING, method=method, variant=variant, tikhonov=0.5)
+    training = SortingTraining(settings, digits)
+    found = gradients(training)
+    other = SortingTraining(replace(settings, variant="regular"), digits)
+    images, values = other.data.train.draw(6, 4, other.generator)
+
+    def each(y, q):
+        p = other.sorter.permutation(y)
+        return ranking_cross_entropy(p, q, binary=True, reduction="none")
+
+    scores, q = other.model(images), permutation_matrix(values)
+    if variant == "regular":
+        each(scores, q).mean().backward()
+    else:
+        NewtonLoss(each, variant, tikhonov=0.5, second="differences")(scores, q).backward()
+    expected = torch.cat([p.grad.flatten() for p in other.model.parameters()])
+    torch.testing.assert_close(found, expected)
+
+
+def test_trainings_to_sort_go_on(digits, tmp_path):
+    for variant in ("hessian", "resgro"):
+        whole, half = (SortingTraining(replace(SORTING, variant=variant), digits) for _ in range(2))
+        torch.manual_seed(0)  # of RESGRO
+        for _ in range(3):
+            whole.advance()
+        torch.manual_seed(0)
+        half.advance()
+        half.save(tmp_path / "half.pt")
+        other = SortingTraining(replace(SORTING, variant=variant), digits)
+        torch.manual_seed(9)
+        other.restore(tmp_path / "half.pt")
+        for _ in range(2):
+            other.advance()
+        for a, b in zip(whole.model.parameters(), other.model.parameters(), strict=True):
+            assert torch.equal(a, b)
+    again = SortingTraining(replace(SORTING, variant="resgro", tikhonov=3.0), digits)
+    with pytest.raises(ValueError, match="tikhonov"):
+        again.restore(tmp_path / "half.pt")
+
+
+def test_damping_is_what_was_found(monkeypatch):
+    monkeypatch.setattr(newton, "TIKHONOV", {("odd_even/logistic", "fisher"): 0.25})
+    settings = SortingSettings(method="odd_even", dist="logistic", variant="fisher")
+    assert settings.damping == 0.25
+    assert replace(settings, variant="hessian").damping == newton.DAMPING
+    assert replace(settings, tikhonov=3.0).damping == 3.0
+
+
+# -- classification
+
+
+@pytest.mark.parametrize("model", newton.MODELS)
+def test_models_of_the_table(model):
+    net = newton.classifier(model)
+    assert net(torch.rand(2, 1, 28, 28)).shape == (2, 10)
+    layers = [m for m in net if isinstance(m, torch.nn.Linear | torch.nn.Conv2d)]
+    assert len(layers) == 5
+    if model in newton.WIDTHS:
+        assert layers[2].in_features == newton.WIDTHS[model]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_first_steps_to_classify(digits, optimizer):
+    """Plain: those of torch's cross-entropy; an epoch shows every image once."""
+    training = ClassTraining(replace(CLASSES, optimizer=optimizer), digits)
+    other = newton.classifier("M1")
+    other.load_state_dict(training.model.state_dict())
+    steps = torch.optim.SGD(other.parameters(), 0.1)
+    if optimizer == "adam":
+        steps = torch.optim.Adam(other.parameters(), 1e-3)
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
+    for place in range(3):
+        chosen = order[20 * place : 20 * (place + 1)]
+        images = digits.train.images[chosen][:, None].float() / 255
+        steps.zero_grad()
+        F.cross_entropy(other(images), digits.train.labels[chosen].long()).backward()
+        steps.step()
+        training.advance()
+    for a, b in zip(training.model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_classes_are_learned(digits):
+    for variant in ("hessian", "fisher"):
+        training = ClassTraining(replace(CLASSES, variant=variant, steps=40, rate=3e-3), digits)
+        for _ in range(40):
+            training.advance()
+        assert training.result().accuracy > 0.25
+
+
+# -- paths
+
+
+def test_first_steps_of_paths(maps):
+    """A Fisher step comes behind any method; Hessians where they are estimated."""
+    settings = replace(PATHS, method="bellman_ford", variant="fisher", tikhonov=0.2)
+    training = NewtonPathTraining(settings, maps)
+    found = gradients(training)
+    plain = NewtonPathTraining(replace(settings, variant="regular"), maps)
+    order = torch.randperm(6, generator=torch.Generator().manual_seed(0))[:3]
+    images, paths, _ = maps.train.batch(order)
+    costs = plain.model(images)
+    value = plain.method.loss(costs, paths, settings, 0)
+    (g,) = torch.autograd.grad(3 * value, costs, retain_graph=True)
+    step = NewtonStep("fisher", 0.2).of_gradient(g.flatten(1)).reshape(g.shape)
+    costs.backward(-step / 3)
+    expected = torch.cat([p.grad.flatten() for p in plain.model.parameters()])
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize(
+    ("method", "variant"),
+    [
+        ("smoothing_loss", "hessian"),
+        ("fenchel_young", "hessian"),
+        ("fenchel_young", "elementwise"),
+        ("smoothing", "fisher"),
+        ("smoothing_loss", "resgro"),
+    ],
+)
+def test_variants_of_paths_take_steps(maps, method, variant):
+    training = NewtonPathTraining(replace(PATHS, method=method, variant=variant), maps)
+    again = NewtonPathTraining(training.settings, maps)
+    found = gradients(training)
+    assert torch.isfinite(found).all()
+    assert found.abs().max() > 0
+    torch.testing.assert_close(gradients(again), found)  # the noise depends on the step alone
+    training.advance()
+    assert 0 <= training.result().test.optimal <= 1
+
+
+# -- what is wrong
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: SortingSettings(variant="newton"), "unknown variant 'newton'"),
+        (lambda: SortingSettings(method="permutahedron"), "with a permutation matrix"),
+        (lambda: SortingSettings(tikhonov=-1.0), "tikhonov must be"),
+        (lambda: SortingSettings(samples=5, drawn=4), "drawn must be >= 5"),
+        (lambda: SortingSettings(network="large"), "unknown network"),
+        (lambda: ClassSettings(model="M6"), "unknown model"),
+        (lambda: ClassSettings(variant="resgro"), "no variant resgro"),
+        (lambda: ClassSettings(rate=0.0), "rate must be > 0"),
+        (lambda: NewtonPathSettings(variant="hessian"), "bellman_ford has not, but smoothing"),
+        (
+            lambda: NewtonPathSettings(method="smoothing_loss", variant="resgro", drawn=3),
+            "drawn must be >= 10",
+        ),
+    ],
+)
+def test_settings_out_of_range(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+# -- the table
+
+
+def some(variant, seed, score, case="neuralsort, n = 5"):
+    result = {"step": 10, "seconds": 0.5, "history": [], "example": {"tikhonov": 0.25}}
+    return Entry(case, variant, seed, score, "em", result)
+
+
+def test_table_has_differences_of_pairs():
+    """Differences 0.1, 0.2, 0.3: mean 20, standard error 10 / sqrt 3."""
+    scores = {0: (0.5, 0.6), 1: (0.3, 0.5), 2: (0.4, 0.7)}
+    entries = [
+        some(variant, seed, score)
+        for seed, pair in scores.items()
+        for variant, score in zip(("regular", "hessian"), pair, strict=True)
+    ]
+    regular, hessian = table("sorting", entries)[2:4]
+    assert (
+        regular == "| neuralsort, n = 5 | Regular |  | 3 | 10 | 50.0 | 40.00 ± 5.77 |  |  | 71.33 |"
+    )
+    expected = "0.25 | 3 | 10 | 50.0 | 60.00 ± 5.77 | +20.00 ± 5.77 | +3.5 | 83.31 |"
+    assert hessian == f"| neuralsort, n = 5 | NL (Hessian) | {expected}"
+    alone = table("sorting", [some("fisher", 0, 0.5)])[2]
+    assert "| 50.00 |  |  | 83.93 |" in alone
+    assert spread([1.0, 3.0]) == (2.0, 1.0)
+
+
+def test_published_scores_have_cases():
+    """Those of the default options of the script, so that no name is spelled differently."""
+    sort = {
+        case_of("sorting", {"method": m, "dist": d, "n": n, "variant": v})
+        for m, d in (
+            ("neuralsort", None), ("softsort", None), ("odd_even", "logistic"),
+            ("odd_even", "cauchy"),
+        )
+        for n in (5, 10)
+        for v in VARIANTS
+    }  # fmt: skip
+    assert {case for task, case, _ in PUBLISHED if task == "sorting"} == {
+        *(case for case in sort if not case.startswith("resgro")), "resgro, n = 5", "resgro, n = 10"
+    }  # fmt: skip
+    assert {variant for *_, variant in PUBLISHED} <= set(VARIANTS)
+    assert PUBLISHED["sorting", "odd_even/logistic, n = 10", "fisher"] == 25.72
+    assert PUBLISHED["classification", "M5, sgd", "fisher"] == 97.77
+    assert PUBLISHED["paths", "fenchel_young, 3 samples", "hessian"] == 83.09
+
+
+# -- the script
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
+    monkeypatch.setattr("gendr.experiments.trials.has_tensorboard", lambda: False)
+    return importlib.import_module("newton_losses").main
+
+
+def test_script_sorts_and_goes_on(script, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "out"
+    options = ["sorting", "--smoke", "--methods", "neuralsort", "resgro", "--network", "digits"]
+    options += ["--variants", "regular", "fisher", "--runs", "2", "-o", str(out)]
+    assert script(options) == 0
+    said = capsys.readouterr().out
+    assert "| neuralsort, n = 5 | NL (Fisher) | 0.01 | 2 | 4 |" in said
+    assert "| resgro, n = 5 | RESGRO |" in said
+    assert f"{out}: results.json, table.md, picture.png" in said
+    assert (out / "table.md").read_text() in said
+    found = json.loads((out / "results.json").read_text())["trainings"]
+    assert list(found) == [
+        f"{case}-n-5-{variant}-seed{seed}"
+        for seed in (0, 1)
+        for case, variant in (
+            ("neuralsort", "regular"), ("neuralsort", "fisher"), ("resgro", "resgro"),
+        )
+    ]  # fmt: skip
+    assert script(options) == 2
+    assert "go on with --resume" in capsys.readouterr().err
+    assert script([*options, "--resume"]) == 0
+    assert capsys.readouterr().out == said
+
+
+@pytest.mark.parametrize(
+    ("options", "table_row"),
+    [
+        (["classification", "--models", "M5", "--optimizers", "sgd"], "| M5, sgd | NL (Hessian) |"),
+        (
+            ["paths", "--methods", "fenchel_young", "--samples", "3", "--size", "4"],
+            "| fenchel_young, 3 samples | NL (Hessian) | 0.1 | 1 | 4 |",
+        ),
+    ],
+)
+def test_script_has_other_tasks(script, tmp_path, capsys, options, table_row):
+    assert script([*options, "--smoke", "-o", str(tmp_path / "out")]) == 0
+    assert table_row in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "TASK"),
+        (["sort"], "invalid choice|unknown"),
+        (["sorting", "--variants", "newton"], "newton"),
+        (["sorting", "--methods", "bubble_sort"], "permutation matrix"),
+        (["sorting", "--methods", "softsort", "softsort"], "named twice"),
+        (["paths", "--methods", "bellman_ford", "--variants", "hessian"], "no method has one"),
+        (["paths", "--data", "nowhere"], "name the folder of the Warcraft files"),
+    ],
+)
+def test_script_says_what_is_wrong(script, tmp_path, capsys, options, words):
+    more = ["--smoke", "-o", str(tmp_path / "out")] if options else []
+    assert script([*options, *more]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(words, line)
+    assert line.startswith("newton_losses.py")

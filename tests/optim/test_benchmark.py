@@ -1,0 +1,60 @@
+"""The benchmark of Newton losses: what it compares, what it writes, how it refuses."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def bench():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "benchmarks")
+        patch.delitem(sys.modules, "optim", raising=False)
+        yield importlib.import_module("optim")
+
+
+def test_a_short_run_writes_numbers_and_a_table(bench, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench.speed, "ROOT", tmp_path)
+    page = tmp_path / "docs" / "optim.md"
+    page.parent.mkdir()
+    page.write_text("a\n<!-- begin newton-speed -->\nold\n<!-- end newton-speed -->\nz\n")
+    threads = torch.get_num_threads()
+    options = ["--device", "cpu", "--quick", "--repeat", "1", "--cases", "softsort"]
+    bench.main([*options, "--docs", "--out", str(tmp_path / "new")])
+    assert torch.get_num_threads() == threads
+    rows = json.loads((tmp_path / "new" / "optim-cpu.json").read_text(encoding="utf-8"))["rows"]
+    assert [(row["loss"], row["second"]) for row in rows] == [("plain", ""), *bench.LOSSES]
+    for row in rows:
+        assert 0 < row["min_s"] <= row["median_s"]
+        assert row["ratio"] == pytest.approx(row["min_s"] / rows[0]["min_s"])
+    text = page.read_text(encoding="utf-8")
+    assert "| `softsort` | plain |  |" in text
+    assert "old" not in text
+    assert "|  | elementwise | differences |" in capsys.readouterr().out
+
+
+def test_differences_that_are_off_stop_the_run(bench, monkeypatch):
+    monkeypatch.setattr(bench, "AGREEMENT", 0.0)
+    with pytest.raises(SystemExit, match=r"neuralsort: differences are .* off autograd"):
+        bench.measure("neuralsort", "cpu", 1, quick=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--repeat", "0"], "--repeat"),
+        (["--cases", "("], "regular"),
+        (["--cases", "bogosort"], "softsort"),
+    ],
+)
+def test_bad_options_end_in_one_line(bench, options, said, capsys):
+    with pytest.raises(SystemExit) as stop:
+        bench.main(["--device", "cpu", *options])
+    assert stop.value.code == 2
+    assert said in capsys.readouterr().err

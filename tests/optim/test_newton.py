@@ -1,0 +1,418 @@
+import itertools
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+import torch.nn.functional as F
+
+from gendr import sorting
+from gendr.optim import (
+    BinaryCrossEntropy,
+    Derivatives,
+    NewtonLoss,
+    NewtonStep,
+    SigmoidBinaryCrossEntropy,
+    SoftmaxCrossEntropy,
+    derivatives,
+)
+from gendr.optim.curvature import damped_solve, fisher_solve
+
+CLOSED = {
+    SoftmaxCrossEntropy: lambda y, p: F.cross_entropy(y, p, reduction="none"),
+    BinaryCrossEntropy: lambda y, p: F.binary_cross_entropy(y, p, reduction="none").sum(1),
+    SigmoidBinaryCrossEntropy: lambda y, p: F.binary_cross_entropy_with_logits(
+        y, p, reduction="none"
+    ).sum(1),
+}
+
+
+def random(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def cosh(y, t):
+    """A convex loss that is not quadratic; its samples have shape [2, 2]."""
+    d = (y - t).flatten(1)
+    return d.cosh().sum(1) + (d[:, 0] + 2 * d[:, 1] - d[:, 3]).square()
+
+
+def expected_target(y, gradient, hessian, curvature, tikhonov):
+    """Definitions 7.1 to 7.3 by SciPy."""
+    g, h = gradient.numpy(), hessian.numpy()
+    eye = np.eye(g.shape[1])
+    means = {"hessian": h.mean(0), "fisher": sum(np.outer(row, row) for row in g) / len(g)}
+    rows = []
+    for i in range(len(g)):
+        matrix = means.get(curvature, h[i])
+        rows.append(scipy.linalg.solve(matrix + tikhonov * eye, g[i], assume_a="sym"))
+    return y - torch.from_numpy(np.stack(rows)).reshape(y.shape)
+
+
+@pytest.mark.parametrize("tikhonov", [1e-3, 0.1, 10.0])
+@pytest.mark.parametrize("curvature", ["hessian", "fisher", "elementwise"])
+@pytest.mark.parametrize("count", [1, 3, 9])
+def test_target_equals_a_solve_by_scipy(curvature, tikhonov, count):
+    y, t = random(count, 2, 2), random(count, 2, 2, seed=1)
+    x = y.clone().requires_grad_()
+    (g,) = torch.autograd.grad(cosh(x, t).sum(), x)
+    h = torch.stack(
+        [
+            torch.autograd.functional.hessian(lambda v, i=i: cosh(v[None], t[i : i + 1])[0], y[i])
+            for i in range(count)
+        ]
+    ).reshape(count, 4, 4)
+    expected = expected_target(y, g.reshape(count, 4), h, curvature, tikhonov)
+    found = NewtonLoss(cosh, curvature, tikhonov=tikhonov).target(y, t)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_float32_targets_are_those_of_float64():
+    y, t = random(8, 2, 2), random(8, 2, 2, seed=1)
+    for curvature in ("hessian", "fisher", "elementwise"):
+        exact = NewtonLoss(cosh, curvature).target(y, t)
+        found = NewtonLoss(cosh, curvature).target(y.float(), t.float())
+        torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=1e-4)
+
+
+def test_columns_in_chunks():
+    y, t = random(3, 2, 2), random(3, 2, 2, seed=1)
+    exact = derivatives(cosh, y, t).hessian
+    for size in (2, 3, 9):
+        torch.testing.assert_close(derivatives(cosh, y, t, chunk_size=size).hessian, exact)
+
+
+def test_loss_and_its_gradient():
+    y, t = random(6, 3).requires_grad_(), random(6, 3, seed=1)
+    criterion = NewtonLoss(lambda y, t: (y - t).pow(4).sum(1), tikhonov=0.5)
+    value = criterion(y, t)
+    value.backward()
+    z = criterion.target(y.detach(), t)
+    torch.testing.assert_close(value, 0.5 * (z - y).square().sum(1).mean())
+    torch.testing.assert_close(y.grad, (y.detach() - z) / 6)  # (7.27): z* is a constant
+    torch.testing.assert_close(criterion.value, (y.detach() - t).pow(4).sum(1).mean())
+
+
+def test_no_gradient_through_the_target_or_to_the_labels():
+    y, t = random(4, 3).requires_grad_(), random(4, 3, seed=1).requires_grad_()
+    NewtonLoss(lambda y, t: (y - t).cosh().sum(1))(y, t).backward()
+    assert t.grad is None
+    z = NewtonLoss(lambda y, t: (y - t).cosh().sum(1)).target(y, t)
+    assert not z.requires_grad
+
+
+def test_gradcheck_to_the_parameters_before():
+    """z* is a constant: gradcheck holds for 1/2 ||z - f||^2 with z fixed, through the network."""
+    w, x, t = random(3, 4).requires_grad_(), random(5, 4, seed=1), random(5, 3, seed=2)
+    criterion = NewtonLoss(lambda y, t: (y - t).cosh().sum(1), "fisher")
+    (found,) = torch.autograd.grad(criterion(torch.tanh(x @ w.mT), t), w)
+    z = criterion.target(torch.tanh(x @ w.detach().mT), t)
+
+    def frozen(w):
+        return 0.5 * (z - torch.tanh(x @ w.mT)).square().sum(1).mean()
+
+    assert torch.autograd.gradcheck(frozen, w)
+    (expected,) = torch.autograd.grad(frozen(w), w)
+    torch.testing.assert_close(found, expected)
+
+
+def test_mean_squared_error_is_its_own_newton_loss():
+    """Example 7.1."""
+    y, t = random(6, 3).requires_grad_(), random(6, 3, seed=1)
+    for curvature in ("hessian", "elementwise"):
+        criterion = NewtonLoss(lambda y, t: 0.5 * (y - t).square().sum(1), curvature, tikhonov=0.0)
+        torch.testing.assert_close(criterion.target(y, t), t)
+        torch.testing.assert_close(criterion(y, t), 0.5 * (y - t).square().sum(1).mean())
+
+
+@pytest.mark.parametrize("form", CLOSED)
+def test_closed_forms_equal_autograd(form):
+    y, p = random(7, 5), random(7, 5, seed=1).softmax(1)
+    y = y.sigmoid() if form is BinaryCrossEntropy else y
+    exact = derivatives(CLOSED[form], y, p)
+    found = derivatives(form(), y, p)
+    hessian = found.hessian if found.hessian.ndim == 3 else torch.diag_embed(found.hessian)
+    torch.testing.assert_close(found.values, exact.values)
+    torch.testing.assert_close(found.gradient, exact.gradient)
+    torch.testing.assert_close(hessian, exact.hessian)
+    assert form().derivatives(y, p, hessian=False).hessian is None
+    for curvature in ("hessian", "fisher", "elementwise"):
+        closed = NewtonLoss(form(), curvature, tikhonov=0.01).target(y, p)
+        auto = NewtonLoss(CLOSED[form], curvature, tikhonov=0.01).target(y, p)
+        torch.testing.assert_close(closed, auto)
+
+
+def test_hessian_of_binary_cross_entropy_in_print_is_wrong():
+    """(7.36) has (1 - p) / (1 - y)^2 with the sign of a maximum; (7.38) has the gradient's."""
+    y, p = random(3, 4).sigmoid(), random(3, 4, seed=1).sigmoid()
+    exact = derivatives(CLOSED[BinaryCrossEntropy], y, p)
+    printed_gradient = p / y - (1 - p) / (1 - y)
+    printed = -p / y**2 + (1 - p) / (1 - y) ** 2
+    mended = -p / y**2 - (1 - p) / (1 - y) ** 2
+    diagonal = exact.hessian.diagonal(dim1=1, dim2=2)
+    # z* = y - H^-1 g = y - mended^-1 (printed gradient): only with the mended sign.
+    newton = y - exact.gradient / diagonal
+    torch.testing.assert_close(y - printed_gradient / mended, newton)
+    assert not torch.allclose(y - printed_gradient / printed, newton, rtol=0.1)
+    fisher = torch.linalg.inv(exact.gradient.mT @ exact.gradient / 3 + 0.1 * torch.eye(4).double())
+    torch.testing.assert_close(exact.gradient, -printed_gradient)
+    step = NewtonStep("fisher", 0.1)(y, BinaryCrossEntropy(), p).z - y
+    torch.testing.assert_close(step, -(exact.gradient @ fisher))
+
+
+def test_classes_by_number():
+    y, t = random(6, 4), torch.tensor([0, 3, 1, 1, 2, 0])
+    p = F.one_hot(t, 4).to(y)
+    torch.testing.assert_close(SoftmaxCrossEntropy()(y, t), F.cross_entropy(y, t, reduction="none"))
+    torch.testing.assert_close(
+        NewtonLoss(SoftmaxCrossEntropy()).target(y, t),
+        NewtonLoss(SoftmaxCrossEntropy()).target(y, p),
+    )
+
+
+# -- losses of the package
+
+
+METHODS = {
+    "bitonic": {"dist": "logistic", "steepness": 4.0},
+    "odd_even": {"dist": "cauchy", "steepness": 4.0},
+    "neuralsort": {"steepness": 1.0},
+    "softsort": {"steepness": 1.0},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_sorting_losses_have_hessians(name):
+    method = sorting.SoftSorter(name, **METHODS[name])
+    target = sorting.losses.permutation_matrix(random(3, 4, seed=1))
+
+    def loss(y, t):
+        return -(method(y).permutation.clamp(min=1e-6).log() * t).sum((1, 2))
+
+    y = random(3, 4)
+    found = derivatives(loss, y, target)
+    step = 1e-4
+    for j in range(4):
+        e = torch.zeros(4, dtype=torch.float64)
+        e[j] = step
+        up = derivatives(loss, y + e, target, hessian=False).gradient
+        down = derivatives(loss, y - e, target, hessian=False).gradient
+        torch.testing.assert_close(
+            found.hessian[:, j], (up - down) / (2 * step), rtol=1e-5, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_hessians_by_differences(name, dtype):
+    method = sorting.SoftSorter(name, **METHODS[name])
+
+    def loss(y, t, *, labels):
+        assert len(labels) == len(y)
+        return (
+            -(method(y).permutation.clamp(min=1e-6).log() * t).flatten(1).sum(1) * labels
+        ).clone()
+
+    y, labels = random(3, 4, dtype=dtype), torch.tensor([1, 2, 3])
+    t = sorting.losses.permutation_matrix(random(3, 4, seed=1)).to(dtype)
+    exact = derivatives(loss, y.double(), t.double(), labels=labels)
+    for size in (None, 1, 3):
+        found = derivatives(loss, y, t, labels=labels, second="differences", chunk_size=size)
+        for a, b in zip(found, exact, strict=True):
+            assert a.dtype is dtype
+            torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4)
+
+
+def test_differences_need_first_derivatives_only():
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, grad):  # pyright: ignore[reportIncompatibleMethodOverride]
+            (x,) = ctx.saved_tensors
+            return 3 * x**2 * grad
+
+    y, weights = random(3, 2, 2), random(3).numpy()
+
+    def loss(y, weights):
+        return Cube.apply(y).flatten(1).sum(1) * torch.from_numpy(weights)  # pyright: ignore[reportOptionalMemberAccess]
+
+    found = derivatives(loss, y, weights, second="differences").hessian
+    expected = torch.diag_embed(6 * y.flatten(1) * torch.from_numpy(weights)[:, None])
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_differences_with_arguments_for_all_samples():
+    """Weights of classes, in float32: no entry for each sample, and not repeated."""
+    y, t, w = random(6, 3).float(), torch.tensor([0, 1, 2, 2, 1, 0]), torch.tensor([1.0, 2.0, 0.5])
+
+    def loss(y, t, w):
+        return F.cross_entropy(y, t, w, reduction="none")
+
+    found = derivatives(loss, y, t, w, second="differences").hessian
+    torch.testing.assert_close(found, derivatives(loss, y, t, w).hessian, rtol=1e-4, atol=1e-5)
+
+
+def test_differences_of_a_loss_that_draws_are_an_error():
+    def loss(y):
+        return (y + torch.rand_like(y)).square().sum(1)
+
+    with pytest.raises(ValueError, match="equal outputs have different losses"):
+        NewtonLoss(loss, second="differences").target(random(3, 2))
+
+
+def test_large_matrices_have_the_steps_of_small_ones():
+    """Cholesky, with the eigenvalues where it does not work: beyond m = 24."""
+    q, g = torch.linalg.qr(random(3, 30, 30)).Q, random(3, 30, seed=1)
+    values = random(3, 30, seed=2).abs() + 0.1
+    values[1, 0], values[2, :2] = -2.0, 0.0
+    expected = ((g[:, None] @ q)[:, 0] / (values.abs() + 0.3))[:, None] @ q.mT
+    found = damped_solve(q @ torch.diag_embed(values) @ q.mT, g, 0.3)
+    torch.testing.assert_close(found, expected[:, 0])
+    for i in range(3):
+        one = damped_solve(q[i] @ torch.diag(values[i]) @ q[i].mT, g[i : i + 1], 0.3)
+        torch.testing.assert_close(one, found[i : i + 1])
+
+
+def test_in_inference_mode_there_is_a_value():
+    y, t = random(4, 3), torch.tensor([0, 1, 2, 0])
+
+    def loss(y, t):
+        return F.cross_entropy(y, t, reduction="none")
+
+    expected = NewtonLoss(loss).target(y, t)
+    with torch.inference_mode():
+        torch.testing.assert_close(NewtonLoss(loss).target(y * 1, t * 1), expected)
+
+
+# -- what has no ordinary step
+
+
+def test_indefinite_hessian_goes_downhill():
+    """|H| + t I: the step along an eigenvector of eigenvalue -2 is g / (2 + t)."""
+    vectors = torch.linalg.qr(random(3, 3)).Q
+    h = vectors @ torch.diag(torch.tensor([3.0, -2.0, 0.5]).double()) @ vectors.mT
+    y = random(2, 3, seed=1)
+    quadratic = NewtonLoss(lambda y: 0.5 * (y @ h * y).sum(1), tikhonov=0.25)
+    g = y @ h
+    expected = (g @ vectors / torch.tensor([3.25, 2.25, 0.75]).double()) @ vectors.mT
+    torch.testing.assert_close(y - quadratic.target(y), expected)
+    assert bool((((y - quadratic.target(y)) * g).sum(1) > 0).all())
+
+
+def test_singular_hessian():
+    """A flat direction is not walked along: by the pseudo-inverse, or by damping."""
+    y, t = random(4, 3), torch.tensor([1, 0, 2, 2])
+    z = NewtonLoss(SoftmaxCrossEntropy(), tikhonov=0.0).target(y, t)
+    assert torch.isfinite(z).all()
+    torch.testing.assert_close((z - y).sum(1), torch.zeros(4, dtype=y.dtype), atol=1e-9, rtol=0)
+    linear = NewtonLoss(lambda y: y.sum(1), "elementwise", tikhonov=0.0)
+    torch.testing.assert_close(linear.target(y), y)
+    linear = NewtonLoss(lambda y: y.sum(1), tikhonov=2.0)
+    torch.testing.assert_close(linear.target(y), y - 0.5)
+
+
+@pytest.mark.parametrize("curvature", ["hessian", "fisher", "elementwise"])
+def test_what_is_not_finite_is_an_error(curvature):
+    y = torch.tensor([[0.0, 1.0], [2.0, 3.0]], dtype=torch.float64, requires_grad=True)
+    with pytest.raises(ValueError, match="gradient of the loss must be finite, got 1 NaN or inf"):
+        NewtonLoss(lambda y: y.sqrt().sum(1), curvature)(y)
+
+
+def test_hessian_that_is_not_finite_is_an_error():
+    y = torch.tensor([[0.0, 1.0]], dtype=torch.float64, requires_grad=True)
+    with pytest.raises(ValueError, match="Hessian of the loss must be finite"):
+        NewtonLoss(lambda y: y.pow(1.5).sum(1))(y)
+    NewtonLoss(lambda y: y.pow(1.5).sum(1), "fisher")(y).backward()
+    assert torch.isfinite(y.grad).all()
+
+
+@pytest.mark.parametrize(("count", "size"), [(3, 7), (7, 3), (5, 5)])
+def test_fisher_of_few_samples(count, size):
+    g = random(count, size)
+    expected = damped_solve(g.mT @ g / count, g, 0.1)
+    torch.testing.assert_close(fisher_solve(g, 0.1), expected)
+
+
+def test_functions_of_once_differentiable_kernels():
+    class Once(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.square()
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, grad):  # pyright: ignore[reportIncompatibleMethodOverride]
+            (x,) = ctx.saved_tensors
+            return 2 * x * grad
+
+    y = random(3, 2).requires_grad_()
+    with pytest.raises(ValueError, match="twice differentiable, and Once is not; use"):
+        NewtonLoss(lambda y: Once.apply(y).sum(1) + y.pow(4).sum(1))(y)
+    NewtonLoss(lambda y: Once.apply(y).sum(1), "fisher")(y).backward()
+
+
+def test_losses_that_know_their_derivatives():
+    class Known:
+        def __call__(self, y):
+            raise AssertionError("not asked")
+
+        def derivatives(self, y, hessian=True):
+            return Derivatives(y.sum(1), torch.ones_like(y), torch.full_like(y, 4.0))
+
+    y = random(3, 2)
+    torch.testing.assert_close(NewtonLoss(Known(), tikhonov=0.0).target(y), y - 0.25)
+
+
+# -- bad input
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: NewtonLoss(cosh, "hesse"), "curvature 'hesse'"),
+        (lambda: NewtonLoss(cosh, tikhonov=-1.0), "tikhonov must be > "),
+        (lambda: NewtonLoss(cosh, tikhonov=float("nan")), "tikhonov must be"),
+        (lambda: NewtonLoss(cosh, lr=0.0), "lr must be > 0, got 0.0"),
+        (lambda: NewtonLoss(cosh, chunk_size=0), "chunk_size must be >= 1"),
+        (lambda: NewtonLoss(cosh, second="numbers"), "unknown second 'numbers'"),
+    ],
+)
+def test_settings_out_of_range(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_bad_arguments():
+    y = random(4, 3).requires_grad_()
+    with pytest.raises(TypeError, match="loss must be a function"):
+        NewtonLoss(3)
+    with pytest.raises(ValueError, match=r"one number for each sample, \[4\].*reduction='none'"):
+        NewtonLoss(lambda y: y.sum())(y)
+    with pytest.raises(ValueError, match=r"one number for each sample, \[4\].*got \[4, 3\]"):
+        NewtonLoss(lambda y: y.square())(y)
+    with pytest.raises(ValueError, match="output has no gradient"):
+        NewtonLoss(lambda y: y.sum(1))(y.detach())
+    with pytest.raises(ValueError, match="loss has no gradient by the output"):
+        NewtonLoss(lambda y: y.detach().sum(1))(y)
+    with pytest.raises(TypeError, match="output must be"):
+        NewtonLoss(lambda y: y.sum(1))([1.0])
+    with pytest.raises(ValueError, match="a batch of numbers"):
+        NewtonLoss(lambda y: y.sum(1))(torch.zeros(0, 3, requires_grad=True))
+    with torch.no_grad():
+        assert NewtonLoss(lambda y: y.sum(1))(y.detach()) > 0
+
+
+def test_samples_do_not_depend_on_the_order():
+    y, t = random(6, 3), random(6, 3, seed=1)
+    back = torch.arange(5, -1, -1)
+    for curvature, form in itertools.product(("hessian", "fisher"), (SoftmaxCrossEntropy(),)):
+        criterion = NewtonLoss(form, curvature)
+        torch.testing.assert_close(
+            criterion.target(y[back], t.softmax(1)[back]), criterion.target(y, t.softmax(1))[back]
+        )

@@ -1,0 +1,138 @@
+import itertools
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+from gendr.optim import RESGRO
+
+
+def norm(z, goal):
+    return float(np.square(z - goal).sum())
+
+
+def kendall(z, truth):
+    return scipy.stats.kendalltau(z, truth).statistic
+
+
+def outputs(count=3, size=2):
+    g = torch.Generator().manual_seed(0)
+    return torch.randn(count, size, generator=g, dtype=torch.float64)
+
+
+def samples_of(resgro, y, goal):
+    """The samples that RESGRO draws, by recording what the objective sees."""
+    seen = []
+
+    def objective(z, goal):
+        seen.append(z.copy())
+        return norm(z, goal)
+
+    criterion = RESGRO(objective, resgro.k, resgro.m, scale=resgro.scale, seed=7)
+    z = criterion.target(y, goal)
+    return z, np.array(seen).reshape(len(y), resgro.m, -1)
+
+
+@pytest.mark.parametrize(("k", "m"), [(1, 5), (2, 5), (3, 6), (6, 6)])
+def test_mean_over_all_sets_equals_enumeration(k, m):
+    """(7.47), with every set of k out of m."""
+    y, goal = outputs(), outputs(3, 2).flip(0)
+    z, seen = samples_of(RESGRO(norm, k, m), y, goal)
+    for i in range(len(y)):
+        values = np.array([norm(s, goal[i].numpy()) for s in seen[i]])
+        best = [
+            min(chosen, key=lambda j: values[j]) for chosen in itertools.combinations(range(m), k)
+        ]
+        np.testing.assert_allclose(z[i].numpy(), seen[i][best].mean(0), rtol=1e-10)
+
+
+def test_one_set_takes_the_best_sample():
+    """(7.46)."""
+    y, goal = outputs(), outputs().flip(0)
+    z, seen = samples_of(RESGRO(norm, 9), y, goal)
+    for i in range(len(y)):
+        values = [norm(s, goal[i].numpy()) for s in seen[i]]
+        np.testing.assert_allclose(z[i].numpy(), seen[i][int(np.argmin(values))])
+
+
+def test_ties_share_their_weight():
+    y = outputs()
+    z, seen = samples_of(RESGRO(norm, 3, 8), y, y)
+    flat = RESGRO(lambda z: 1.0, 3, 8, seed=7).target(y)
+    np.testing.assert_allclose(flat.numpy(), seen.mean(1), rtol=1e-10)
+    assert not torch.allclose(flat, z)
+
+
+def test_many_samples_do_not_overflow():
+    y = outputs(1, 1)
+    z = RESGRO(lambda z, _: (z[:, 0] - 50) ** 2, 1000, 100_000, batched=True, seed=0).target(y, y)
+    # The largest of 1000 standard normal numbers has the mean 3.24.
+    assert float(z - y) == pytest.approx(3.24, abs=0.05)
+
+
+def test_learns_an_order_from_kendall_tau():
+    """A discontinuous metric of SciPy, maximised through a linear model."""
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(64, 5, 3, generator=g)
+    truth = x @ torch.tensor([1.0, -2.0, 0.5])
+    w = torch.zeros(3, requires_grad=True)
+    optimizer = torch.optim.Adam([w], lr=0.1)
+    criterion = RESGRO(kendall, k=8, m=16, scale=0.5, maximize=True, seed=0)
+    for step in range(30):
+        i = slice(16 * (step % 4), 16 * (step % 4) + 16)
+        optimizer.zero_grad()
+        criterion(x[i] @ w, truth[i]).backward()
+        optimizer.step()
+    assert torch.cosine_similarity(w.detach(), torch.tensor([1.0, -2.0, 0.5]), dim=0) > 0.95
+    assert criterion.value > 0.8
+
+
+def test_ways_to_evaluate_agree():
+    y, goal = outputs(), outputs().flip(0)
+    one = RESGRO(norm, 3, 8, seed=1).target(y, goal)
+    threads = RESGRO(norm, 3, 8, seed=1, workers=2)
+    torch.testing.assert_close(threads.target(y, goal), one)
+    threads.close()
+
+    def stacked(z, goal):
+        return np.square(z - goal).sum(1)
+
+    torch.testing.assert_close(RESGRO(stacked, 3, 8, batched=True, seed=1).target(y, goal), one)
+    both = RESGRO(stacked, 3, 8, batched=True, seed=1, workers=2)
+    torch.testing.assert_close(both.target(y, goal), one)
+    both.close()
+    negative = RESGRO(lambda z, g: -norm(z, g), 3, 8, seed=1, maximize=True)
+    torch.testing.assert_close(negative.target(y, goal), one)
+    other = RESGRO(norm, 3, 8, seed=2)
+    assert not torch.allclose(other.target(y, goal), one)
+    assert not torch.allclose(other.target(y, goal), other.target(y, goal))  # new samples
+
+
+def test_gradient_leads_to_the_target():
+    y = outputs().requires_grad_()
+    goal = outputs().flip(0)
+    z = RESGRO(norm, 3, 8, seed=1).target(y, goal)
+    assert not z.requires_grad
+    RESGRO(norm, 3, 8, seed=1)(y, goal).backward()
+    torch.testing.assert_close(y.grad, (y.detach() - z) / 3)
+
+
+def test_bad_input():
+    y = outputs().requires_grad_()
+    with pytest.raises(ValueError, match="m must be >= k"):
+        RESGRO(norm, 5, 3)
+    with pytest.raises(ValueError, match="k must be >= 1"):
+        RESGRO(norm, 0)
+    with pytest.raises(TypeError, match="a function of arrays is needed"):
+        RESGRO(3, 5)
+    with pytest.raises(ValueError, match="scale must be > 0"):
+        RESGRO(norm, 5, scale=-1.0)
+    with pytest.raises(ValueError, match="an entry for each of 3 outputs"):
+        RESGRO(norm, 5)(y, y[:2])
+    with pytest.raises(ValueError, match="a number for each of 15 samples"):
+        RESGRO(lambda z: z, 5)(y)
+    with pytest.raises(ValueError, match="the objective must be finite"):
+        RESGRO(lambda z: float("nan"), 5)(y)
+    with pytest.raises(ValueError, match="output has no gradient"):
+        RESGRO(norm, 5)(y.detach(), y)

@@ -1,0 +1,177 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from gendr.optim import (
+    GradientStep,
+    NewtonStep,
+    OptimizerStep,
+    SoftmaxCrossEntropy,
+    SplitOptimizer,
+    SplitPoint,
+    split_step,
+)
+
+
+def network(*inner):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), *inner, nn.Linear(6, 3)).double()
+
+
+def data(count=8):
+    g = torch.Generator().manual_seed(1)
+    x = torch.randn(count, 4, generator=g, dtype=torch.float64)
+    return x, torch.randint(0, 3, (count,), generator=g)
+
+
+def gradients(model, loss):
+    model.zero_grad()
+    loss.backward()
+    return [p.grad.clone() for p in model.parameters()]
+
+
+def test_gradient_step_of_length_one_is_plain_training():
+    """Theorem 7.2, for one cut and for two."""
+    x, t = data()
+    for inner in ((), (SplitPoint(GradientStep()),)):
+        model = network(*inner)
+        plain = gradients(model, SoftmaxCrossEntropy()(model(x), t).mean())
+        split = gradients(model, split_step(model(x), SoftmaxCrossEntropy(), t))
+        for a, b in zip(split, plain, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
+
+
+def test_newton_steps_are_a_newton_step_for_one_output():
+    """Theorem 7.3: for m = 1 two Newton steps are Newton's step for the parameters."""
+    theta = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+
+    def f(theta):
+        return (theta.sin() + theta**2).reshape(1, 1)
+
+    def loss(y):
+        return (y - 3).pow(4).sum(1) + y.exp().sum(1)
+
+    def newton(value):
+        (g,) = torch.autograd.grad(value, theta, create_graph=True)
+        (h,) = torch.autograd.grad(g, theta)
+        return theta.detach() - 0.3 * g.detach() / h
+
+    z = NewtonStep("elementwise", tikhonov=0.0)(f(theta), loss).z
+    torch.testing.assert_close(
+        newton(0.5 * (z - f(theta)).square().sum()), newton(loss(f(theta)).sum())
+    )
+
+
+def test_step_before_a_cut_is_its_own():
+    """Layers behind a cut are trained as without it, those before on 1/2 ||z* - y||^2."""
+    x, t = data()
+    step = NewtonStep("fisher", 0.05)
+    model = network(SplitPoint(step))
+    before, behind = model[:2], model[3:]
+    plain = gradients(model, SoftmaxCrossEntropy()(model(x), t).mean())
+    y = before(x)
+    inner = y.detach().requires_grad_()
+    SoftmaxCrossEntropy()(behind(inner), t).mean().backward()
+    each = inner.grad * len(x)  # of the loss of every sample
+    fisher = each.mT @ each / len(x) + 0.05 * torch.eye(6).double()
+    z = y.detach() - torch.linalg.solve(fisher, each.mT).mT
+    model.zero_grad()
+    (0.5 * (z - before(x)).square().sum(1).mean()).backward()
+    for a, p in zip(plain, before.parameters(), strict=False):
+        torch.testing.assert_close(a, p.grad, rtol=1e-9, atol=1e-12)
+
+
+def test_step_of_any_optimizer():
+    x, t = data()
+    y = network()(x).detach()
+    loss = SoftmaxCrossEntropy()
+    step = OptimizerStep(lambda z: torch.optim.SGD(z, lr=0.5))
+    torch.testing.assert_close(step(y, loss, t).z, GradientStep(0.5)(y, loss, t).z)
+    far = OptimizerStep(lambda z: torch.optim.LBFGS(z, max_iter=20), steps=2)(y, loss, t)
+    assert bool((loss(far.z, t) < 0.1 * loss(y, t)).all())
+    torch.testing.assert_close(far.values, loss(y, t))
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
+def test_optimizer_with_a_step(kind):
+    """Two lines change; with the step of plain training nothing else does."""
+    x, t = data()
+    plain, split = network(), network()
+    a = kind(plain.parameters(), lr=0.1)
+    b = SplitOptimizer(kind(split.parameters(), lr=0.1), GradientStep())
+    schedules = [torch.optim.lr_scheduler.StepLR(each, 2, 0.1) for each in (a, b)]
+    for _ in range(4):
+        a.zero_grad()
+        expected = SoftmaxCrossEntropy()(plain(x), t).mean()
+        expected.backward()
+        a.step()
+        b.zero_grad()
+        found = b.backward(split(x), SoftmaxCrossEntropy(), t)
+        b.step()
+        torch.testing.assert_close(found, expected.detach())
+        for each in schedules:
+            each.step()
+    for p, q in zip(plain.parameters(), split.parameters(), strict=True):
+        torch.testing.assert_close(q, p)
+    assert b.param_groups[0]["lr"] == a.param_groups[0]["lr"] == pytest.approx(0.001)
+
+
+def test_state_of_the_optimizer():
+    x, t = data()
+    model = network()
+    optimizer = SplitOptimizer(torch.optim.Adam(model.parameters()), NewtonStep("fisher"))
+    optimizer.backward(model(x), SoftmaxCrossEntropy(), t)
+    optimizer.step()
+    state = copy.deepcopy(optimizer.state_dict())
+    other = copy.deepcopy(model)
+    again = SplitOptimizer(torch.optim.Adam(other.parameters()), NewtonStep("fisher"))
+    again.load_state_dict(state)
+    for m, o in ((model, optimizer), (other, again)):
+        o.zero_grad()
+        o.backward(m(x), SoftmaxCrossEntropy(), t)
+        o.step()
+    for p, q in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(q, p)
+    assert "Adam" in repr(optimizer)
+    assert "fisher" in repr(optimizer)
+    optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2))]})
+    assert len(optimizer.param_groups) == 2
+
+
+def test_bad_input():
+    x, t = data()
+    with pytest.raises(ValueError, match="curvature='hessian' needs the loss"):
+        SplitPoint(NewtonStep("hessian"))
+    with pytest.raises(TypeError, match="needs GradientStep or NewtonStep"):
+        SplitPoint(OptimizerStep(lambda z: torch.optim.SGD(z)))
+    with pytest.raises(TypeError, match="an optimiser of torch is needed"):
+        SplitOptimizer(network(), GradientStep())
+    with pytest.raises(TypeError, match="a step such as"):
+        SplitOptimizer(torch.optim.SGD(network().parameters()), "fisher")
+    with pytest.raises(ValueError, match="lr must be > 0"):
+        GradientStep(0.0)
+    with pytest.raises(ValueError, match="output has no gradient"):
+        split_step(network()(x).detach(), SoftmaxCrossEntropy(), t)
+    with pytest.raises(ValueError, match="steps must be >= 1"):
+        OptimizerStep(lambda z: torch.optim.SGD(z), steps=0)
+
+
+def test_scaled_gradients():
+    """With a scaler of mixed precision the step is the same as without."""
+    x, t = data()
+    steps = []
+    for scaled in (False, True):
+        model = network()
+        scaler = torch.amp.GradScaler("cpu") if scaled else None
+        sgd = torch.optim.SGD(model.parameters(), 0.1)
+        optimizer = SplitOptimizer(sgd, NewtonStep("fisher"), scaler=scaler)
+        optimizer.backward(model(x), SoftmaxCrossEntropy(), t)
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+            scaler.update()
+        steps.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    torch.testing.assert_close(steps[1], steps[0])
