@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gendr import (
         data,
         distributions,
+        logic,
         losses,
         mesh,
         optim,
@@ -56,6 +57,7 @@ __all__ = [
     "geometric_schedule",
     "instance",
     "instances",
+    "logic",
     "look_at",
     "look_from",
     "losses",
@@ -79,6 +81,7 @@ _MODULES = {
     "gendr": (
         "data",
         "distributions",
+        "logic",
         "losses",
         "mesh",
         "optim",

@@ -24,6 +24,7 @@ ALLOWED = {
     "rendering": {*GROUND, "distributions", "tnorms", "mesh"},
     "sorting": {*GROUND, "distributions"},
     "relaxed": {*GROUND, "distributions", "tnorms"},
+    "logic": {*GROUND, "distributions", "tnorms"},
     "scale": {"rendering"},  # known by this name from the first release
     "testing": {*GROUND, "distributions", "tnorms", "rendering", "experiments"},
 }
