@@ -3,11 +3,19 @@
 All images are kept on one device as bytes, and lists are drawn there.
 """
 
+from gendr.data.cifar import cifar10
 from gendr.data.mnist import MultiDigits, download_mnist, mnist_digits, mnist_splits, read_idx
 from gendr.data.numbers import Numbers, Splits
 from gendr.data.segments import segment_digits, segment_splits
 from gendr.data.strings import DigitStrings
 from gendr.data.svhn import HouseNumbers, house_numbers, svhn_splits
+from gendr.data.tables import (
+    BitTable,
+    TableSplits,
+    read_adult,
+    read_breast_cancer,
+    read_monk,
+)
 from gendr.data.warcraft import (
     TerrainMaps,
     TerrainSplits,
@@ -17,20 +25,26 @@ from gendr.data.warcraft import (
 )
 
 __all__ = [
+    "BitTable",
     "DigitStrings",
     "HouseNumbers",
     "MultiDigits",
     "Numbers",
     "Splits",
+    "TableSplits",
     "TerrainMaps",
     "TerrainSplits",
     "cheapest_paths",
+    "cifar10",
     "download_mnist",
     "generate_terrain",
     "house_numbers",
     "mnist_digits",
     "mnist_splits",
+    "read_adult",
+    "read_breast_cancer",
     "read_idx",
+    "read_monk",
     "read_warcraft",
     "segment_digits",
     "segment_splits",
