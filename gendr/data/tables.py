@@ -7,8 +7,8 @@ whether it is above. What is missing ("?") has no bit.
     >>> train.bits.shape, train.names[0]
     (torch.Size([124, 17]), 'a1 = 1')
 
-Source: thesis, sections 6.4.1 and 6.4.2; Thrun et al., The MONK's Problems, 1991; Kohavi, Scaling Up
-the Accuracy of Naive-Bayes Classifiers, 1996; Zwitter and Soklic, Breast Cancer Data, 1988.
+Source: thesis, sections 6.4.1 and 6.4.2; Thrun et al., The MONK's Problems, 1991; Kohavi, Scaling
+Up the Accuracy of Naive-Bayes Classifiers, 1996; Zwitter and Soklic, Breast Cancer Data, 1988.
 """
 
 from __future__ import annotations

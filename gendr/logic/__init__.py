@@ -15,8 +15,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gendr.logic.circuit.circuit import Circuit, Stats, Sums
+    from gendr.logic.circuit.packed import PackedBits
     from gendr.logic.gates import GATES, Gate, gate
     from gendr.logic.groups import GroupSum
+    from gendr.logic.hardening import harden
     from gendr.logic.layers import LogicLayer
     from gendr.logic.thresholds import Binarize, Thermometer
     from gendr.logic.wiring import block_wiring, random_wiring
@@ -24,18 +27,26 @@ if TYPE_CHECKING:
 __all__ = [
     "GATES",
     "Binarize",
+    "Circuit",
     "Gate",
     "GroupSum",
     "LogicLayer",
+    "PackedBits",
+    "Stats",
+    "Sums",
     "Thermometer",
     "block_wiring",
     "gate",
+    "harden",
     "random_wiring",
 ]
 
 _MODULES = {
+    "circuit.circuit": ("Circuit", "Stats", "Sums"),
+    "circuit.packed": ("PackedBits",),
     "gates": ("GATES", "Gate", "gate"),
     "groups": ("GroupSum",),
+    "hardening": ("harden",),
     "layers": ("LogicLayer",),
     "thresholds": ("Binarize", "Thermometer"),
     "wiring": ("block_wiring", "random_wiring"),

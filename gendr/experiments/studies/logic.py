@@ -115,9 +115,7 @@ def make_model(settings: LogicSettings, features: int, classes: int) -> nn.Seque
         ValueError: if the width is no multiple of the number of classes.
     """
     if settings.width % classes:
-        raise ValueError(
-            f"width must be a multiple of the {classes} classes, got {settings.width}"
-        )
+        raise ValueError(f"width must be a multiple of the {classes} classes, got {settings.width}")
     parts: list[nn.Module] = []
     if settings.thresholds:
         parts.append(Thermometer(list(settings.thresholds)))
@@ -167,9 +165,7 @@ class LogicTraining(Training[LogicSettings, nn.Sequential]):
         self.train = train.to(device)
         self.validation = None if validation is None else validation.to(device)
         self.test = test.to(device)
-        super().__init__(
-            settings, device, lambda: make_model(settings, features, train.classes)
-        )
+        super().__init__(settings, device, lambda: make_model(settings, features, train.classes))
         self.adam = torch.optim.AdamW(
             self.model.parameters(), settings.learning_rate, weight_decay=settings.weight_decay,
             fused=True,
@@ -178,9 +174,7 @@ class LogicTraining(Training[LogicSettings, nn.Sequential]):
     def loss(self) -> Tensor:
         """Draw a batch; the cross-entropy of the scores."""
         size = (self.settings.batch,)
-        index = torch.randint(
-            len(self.train), size, generator=self.generator, device=self.device
-        )
+        index = torch.randint(len(self.train), size, generator=self.generator, device=self.device)
         scores = self.model(self.features(self.train.x[index]))
         return functional.cross_entropy(scores, self.train.labels[index])
 
@@ -195,9 +189,7 @@ class LogicTraining(Training[LogicSettings, nn.Sequential]):
         try:
             found = [
                 self.model(self.features(x)).argmax(1) == labels
-                for x, labels in zip(
-                    part.x.split(AT_ONCE), part.labels.split(AT_ONCE), strict=True
-                )
+                for x, labels in zip(part.x.split(AT_ONCE), part.labels.split(AT_ONCE), strict=True)
             ]
         finally:
             self.model.train()
