@@ -154,7 +154,7 @@ def test_levels_of_a_circuit_that_is_not_simplified_are_layers():
     model = NETWORKS["sums"]()
     stats = harden(model, simplify=False).stats()
     assert (stats.gates, stats.inputs, stats.outputs) == (44, 12, 24)
-    ids = [layer.choices().tolist() for layer in model[:-1]]
+    ids = [model[k].choices().tolist() for k in range(2)]
     assert sum(stats.histogram.values()) == 44
     for level, chosen in zip(stats.levels, ids, strict=True):
         assert level.get("xor", 0) == chosen.count(6)
@@ -177,9 +177,9 @@ def test_dropout_and_nested_modules_are_seen_through():
     [
         (lambda: nn.Sequential(nn.Linear(3, 4)), TypeError, "got Linear"),
         (lambda: nn.Sequential(GroupSum(2)), ValueError, "has no LogicLayer"),
-        (lambda: network(layers=((12, 20, 2), (21, 24, 2))), ValueError, "20 outputs stands before"),
+        (lambda: network(layers=((12, 20, 2), (21, 24, 2))), ValueError, "20 outputs stands"),
         (lambda: network(layers=((12, 20, 2),)), ValueError, "20 outputs must form 3 groups"),
-        (lambda: nn.Sequential(GroupSum(2), LogicLayer(2, 4)), ValueError, "GroupSum stands between"),
+        (lambda: nn.Sequential(GroupSum(2), LogicLayer(2, 4)), ValueError, "GroupSum stands"),
         (lambda: network(Thermometer([0.1] * 5)), ValueError, "do not give the 12 bits"),
         (lambda: network(Thermometer(torch.rand(4, 4))), ValueError, "do not give the 12 bits"),
     ],
@@ -189,19 +189,23 @@ def test_what_cannot_be_hardened(make, error, match):
         harden(make())
 
 
+def packed(inputs, rows, dtype=np.uint64):
+    return PackedBits(np.zeros((inputs, 1), dtype), rows)
+
+
 @pytest.mark.parametrize(
     ("use", "error", "match"),
     [
-        (lambda c: c(np.zeros((3, 11))), ValueError, r"\[..., 12\] with one row at least, got \[3, 11\]"),
+        (lambda c: c(np.zeros((3, 11))), ValueError, r"one row at least, got \[3, 11\]"),
         (lambda c: c(np.zeros((0, 12))), ValueError, r"one row at least, got \[0, 12\]"),
         (lambda c: c(np.full((2, 12), 0.5)), ValueError, "must be binary, 0 or 1, got .*0.5"),
         (lambda c: c([0] * 12), TypeError, "must be a NumPy array or a torch tensor, got list"),
         (lambda c: c(np.full((2, 12), "a")), TypeError, "must hold real numbers"),
-        (lambda c: c.counts(PackedBits(np.zeros((11, 1), np.uint64), 3)), ValueError, r"\[12, W\]"),
-        (lambda c: c.counts(PackedBits(np.zeros((12, 1), np.int64), 3)), ValueError, "uint64 words"),
-        (lambda c: c.counts(PackedBits(np.zeros((12, 1), np.uint64), 65)), ValueError, r"1 \.\. 64 rows"),
-        (lambda c: c.counts(PackedBits(np.zeros((12, 1), np.uint64), 0)), ValueError, "rows, got 0"),
-        (lambda c: Circuit(c.netlist).counts(c.pack(np.zeros((2, 12)))), ValueError, "no groups to count"),
+        (lambda c: c.counts(packed(11, 3)), ValueError, r"\[12, W\]"),
+        (lambda c: c.counts(packed(12, 3, np.int64)), ValueError, "uint64 words"),
+        (lambda c: c.counts(packed(12, 65)), ValueError, r"1 \.\. 64 rows"),
+        (lambda c: c.counts(packed(12, 0)), ValueError, "rows, got 0"),
+        (lambda c: Circuit(c.netlist).counts(packed(12, 2)), ValueError, "no groups to count"),
         (lambda c: Circuit(c.netlist, None, Sums(5)), ValueError, "24 outputs must form 5 groups"),
         (lambda c: Circuit(c.netlist, None, Sums(3, 0.0)), ValueError, "tau must be > 0"),
         (lambda c: Circuit(c.netlist, np.zeros((1, 5), np.float32)), ValueError, "do not fit 12"),
@@ -299,7 +303,8 @@ def about(text):
         (stored(about=about("{")), "no circuit, or cut short"),
         (stored(about=about('{"format": "gendr circuit 9", "inputs": 2, "sums": null}')),
          "has the format 'gendr circuit 9'"),
-        (stored(about=about('{"format": "gendr circuit 1", "inputs": 2.5, "sums": null}')), "header"),
+        (stored(about=about('{"format": "gendr circuit 1", "inputs": 2.5, "sums": null}')),
+         "header"),
         (stored(about=about('{"format": "gendr circuit 1", "inputs": 2, "sums": [1]}')), "header"),
         (stored(about=about('{"format": "gendr circuit 1", "inputs": 2, "sums": [2, 1.0, 0.0]}')),
          "must form 2 groups"),
@@ -413,10 +418,9 @@ def test_c_source(name, tmp_path):
     words = np.zeros(circuit.netlist.inputs, np.uint64)
     if circuit.thresholds is not None:
         rows = np.ascontiguousarray(x.numpy(), circuit.thresholds.dtype)
-        library.net_pack(
-            rows.ctypes.data_as(ctypes.c_void_p), 64, words.ctypes.data_as(ctypes.c_void_p)
-        )
-    assert circuit.thresholds is None or np.array_equal(words, circuit.pack(x).words[:, 0])
+        at = [each.ctypes.data_as(ctypes.c_void_p) for each in (rows, words)]
+        library.net_pack(at[0], 64, at[1])
+        assert np.array_equal(words, circuit.pack(x).words[:, 0])
     words = np.ascontiguousarray(circuit.pack(x).words[:, 0])
     at = words.ctypes.data_as(ctypes.c_void_p)
     if circuit.sums is not None:
