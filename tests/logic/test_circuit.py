@@ -45,6 +45,7 @@ NETWORKS = {
     "luts": lambda: network(layers=((12, 9, 6), (9, 7, 3), (7, 12, 1), (12, 12, 4))),
     "wide": lambda: network(Binarize(), layers=((12, 700, 2), (700, 1030, 2)), groups=2),
     "one": lambda: network(layers=((12, 1, 2),), groups=0),
+    "wires": lambda: nn.Sequential(LogicLayer(12, 18), GroupSum(3)).eval(),
 }
 
 

@@ -9,6 +9,8 @@ Source: thesis, sections 6.3.1 and 6.4, Tables 6.2 to 6.6.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,12 +21,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._runtime.checks import check_choice, check_count, check_number, check_shape
+from gendr._runtime.threads import torch_on_one_thread
 from gendr.data import BitTable
 from gendr.data.numbers import digest
 from gendr.experiments.engine.training import Row, Training, drive
-from gendr.logic import GroupSum, LogicLayer, Thermometer
+from gendr.logic import Circuit, GroupSum, LogicLayer, Stats, Thermometer, harden, random_wiring
 
-__all__ = ["LogicResult", "LogicSettings", "LogicTraining", "Samples", "make_model", "train_logic"]
+__all__ = [
+    "LogicResult",
+    "LogicSettings",
+    "LogicTraining",
+    "Samples",
+    "make_model",
+    "time_per_row",
+    "train_logic",
+]
 
 # How many rows pass through the network together outside training.
 AT_ONCE = 1000
@@ -81,6 +92,8 @@ class LogicSettings:
         learning_rate: of Adam.
         weight_decay: of the gates' weights, by Adam with decoupled decay: a prior for even
             mixtures.
+        population: how many networks are trained side by side, each with wires of its own; which
+            one is kept is said at `description_length`. Nothing of the test is looked at.
         evaluate_every: steps between evaluations.
         seed: of the wires, the weights and the batches.
     """
@@ -94,11 +107,12 @@ class LogicSettings:
     batch: int = 100
     learning_rate: float = 0.01
     weight_decay: float = 0.0
+    population: int = 1
     evaluate_every: int = 1000
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("layers", "width", "steps", "batch", "evaluate_every"):
+        for name in ("layers", "width", "steps", "batch", "population", "evaluate_every"):
             check_count(name, getattr(self, name))
         check_count("seed", self.seed, least=0)
         for name in ("tau", "learning_rate"):
@@ -111,6 +125,9 @@ class LogicSettings:
 def make_model(settings: LogicSettings, features: int, classes: int) -> nn.Sequential:
     """The network: thresholds if there are any, layers of equal width, sums of groups.
 
+    The networks of a population are blocks of one: gates of a member read its own gates only. Its
+    scores are [N, population * classes].
+
     Raises:
         ValueError: if the width is no multiple of the number of classes.
     """
@@ -120,10 +137,37 @@ def make_model(settings: LogicSettings, features: int, classes: int) -> nn.Seque
     if settings.thresholds:
         parts.append(Thermometer(list(settings.thresholds)))
         features *= len(settings.thresholds)
-    for _ in range(settings.layers):
-        parts.append(LogicLayer(features, settings.width, init=settings.init))
-        features = settings.width
-    return nn.Sequential(*parts, GroupSum(classes, settings.tau))
+    members, width = settings.population, settings.width
+    for k in range(settings.layers):
+        wires = [
+            random_wiring(features, width) + (features * member if k else 0)
+            for member in range(members)
+        ]
+        whole = features * (members if k else 1)
+        wiring = torch.cat(wires, 1)
+        parts.append(LogicLayer(whole, width * members, wiring=wiring, init=settings.init))
+        features = width
+    return nn.Sequential(*parts, GroupSum(members * classes, settings.tau))
+
+
+def member(model: nn.Sequential, settings: LogicSettings, which: int) -> nn.Sequential:
+    """One network of a population, with weights of its own."""
+    parts: list[nn.Module] = []
+    own = slice(which * settings.width, (which + 1) * settings.width)
+    is_first = True
+    for part in model:
+        if isinstance(part, LogicLayer):
+            wires = part.wires[:, own] - (0 if is_first else own.start)
+            features = part.in_features if is_first else settings.width
+            is_first = False
+            layer = LogicLayer(features, settings.width, wiring=wires, device=part.weight.device)
+            layer.weight.data = part.weight.detach()[own].clone()
+            parts.append(layer.train(part.training))
+        elif isinstance(part, GroupSum):
+            parts.append(GroupSum(part.k // settings.population, part.tau))
+        else:
+            parts.append(part)
+    return nn.Sequential(*parts)
 
 
 class LogicTraining(Training[LogicSettings, nn.Sequential]):
@@ -176,7 +220,11 @@ class LogicTraining(Training[LogicSettings, nn.Sequential]):
         size = (self.settings.batch,)
         index = torch.randint(len(self.train), size, generator=self.generator, device=self.device)
         scores = self.model(self.features(self.train.x[index]))
-        return functional.cross_entropy(scores, self.train.labels[index])
+        members = self.settings.population
+        scores = scores.reshape(-1, self.train.classes)  # by row, then by member
+        labels = self.train.labels[index].repeat_interleave(members)
+        # The sum over members: each takes the steps that it would take alone.
+        return functional.cross_entropy(scores, labels) * members
 
     def features(self, x: Tensor) -> Tensor:
         """Bytes as the network takes them."""
@@ -184,19 +232,35 @@ class LogicTraining(Training[LogicSettings, nn.Sequential]):
 
     @torch.no_grad()
     def hits(self, part: Samples) -> Tensor:
-        """Which rows the hardened network classifies correctly, [N] bool."""
+        """Which rows the hardened networks classify correctly, [N, population] bool."""
         self.model.eval()
+        members = self.settings.population
         try:
-            found = [
-                self.model(self.features(x)).argmax(1) == labels
-                for x, labels in zip(part.x.split(AT_ONCE), part.labels.split(AT_ONCE), strict=True)
-            ]
+            found: list[Tensor] = []
+            for x, labels in zip(part.x.split(AT_ONCE), part.labels.split(AT_ONCE), strict=True):
+                scores = self.model(self.features(x)).unflatten(1, (members, -1))
+                found.append(scores.argmax(2) == labels[:, None])
         finally:
             self.model.train()
         return torch.cat(found)
 
+    def best(self) -> int:
+        """The member that is kept; see `LogicSettings.population`."""
+        if self.settings.population == 1:
+            return 0
+        rows = len(self.train)
+        lengths = [
+            description_length(rows, rows - right, len(harden(each).netlist))
+            for right, each in zip(
+                self.hits(self.train).sum(0).tolist(),
+                (member(self.model, self.settings, k) for k in range(self.settings.population)),
+                strict=True,
+            )
+        ]
+        return lengths.index(min(lengths))
+
     def evaluate(self, row: Row) -> None:
-        """Write the accuracy on the validation part into a row."""
+        """Write the accuracy on the validation part, the mean of all members, into a row."""
         if self.validation is not None:
             row["accuracy"] = float(self.hits(self.validation).float().mean())
 
@@ -207,13 +271,26 @@ class LogicTraining(Training[LogicSettings, nn.Sequential]):
         return {**values, "thresholds": list(self.settings.thresholds), "data": self._digest}
 
     def result(self) -> LogicResult:
-        """Harden the present weights and test them; the training itself is not changed."""
-        accuracy = float(self.hits(self.test).double().mean())
-        history = tuple(dict(row) for row in self.history)
-        gates = self.settings.layers * self.settings.width
+        """Harden the present weights and test the circuit; the training itself is not changed.
+
+        Raises:
+            RuntimeError: if the circuit and the network in `eval` mode differ on a test row.
+        """
+        best = self.best()
+        hits = self.hits(self.test)[:, best]
+        model = self.model
+        if self.settings.population > 1:
+            model = member(model, self.settings, best)
+        whole, circuit = harden(model, simplify=False), harden(model)
+        if not torch.equal(circuit.predict(self.test.x) == self.test.labels, hits):
+            raise RuntimeError(
+                "the circuit and the network differ; this is a bug: please report it"
+            )
         return LogicResult(
-            self.settings, self.step, accuracy, gates, history, self.seconds, self.model
-        )
+            self.settings, self.step, float(hits.double().mean()), whole.stats(), circuit.stats(),
+            time_per_row(circuit, self.test.x), tuple(dict(row) for row in self.history),
+            self.seconds, model, circuit,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,20 +300,26 @@ class LogicResult:
     Attributes:
         settings: as given.
         step: steps done.
-        accuracy: of the hardened network on all test rows.
-        gates: of the network, before the circuit is simplified.
+        accuracy: of the circuit, which is that of the hardened network, on all test rows.
+        whole: the size of the circuit before it was simplified; its levels are the layers.
+        stats: the size of the circuit.
+        row_seconds: what a row takes on one thread; see `time_per_row`.
         history: rows as in `LogicTraining`.
         seconds: the time spent on the steps.
         model: the network.
+        circuit: what it is in hardware.
     """
 
     settings: LogicSettings
     step: int
     accuracy: float
-    gates: int
+    whole: Stats
+    stats: Stats
+    row_seconds: float
     history: tuple[Row, ...]
     seconds: float
     model: nn.Sequential
+    circuit: Circuit
 
     def describe(self) -> dict[str, Any]:
         """All but the weights, as plain values."""
@@ -244,10 +327,46 @@ class LogicResult:
             "settings": {**asdict(self.settings), "thresholds": list(self.settings.thresholds)},
             "step": self.step,
             "accuracy": self.accuracy,
-            "gates": self.gates,
+            "layers": list(self.whole.levels),
+            "gates": self.whole.gates,
+            "circuit": {"gates": self.stats.gates, "depth": self.stats.depth},
+            "row_seconds": self.row_seconds,
             "seconds": self.seconds,
             "history": list(self.history),
         }
+
+
+def description_length(rows: int, errors: int, gates: int) -> float:
+    """What it takes to say the classes of the training rows by a circuit, in nats; less is better.
+
+    The rows times the entropy of the rate of errors, and one for each gate: of circuits that fit
+    alike the smallest is kept, and what only noise asks for is not worth its gates. One for each
+    parameter is what Akaike's criterion asks.
+
+    Source: Akaike, A New Look at the Statistical Model Identification, 1974.
+    """
+    rate = errors / rows
+    if rate in (0, 1):
+        return float(gates)
+    return gates - rows * (rate * math.log(rate) + (1 - rate) * math.log1p(-rate))
+
+
+def time_per_row(circuit: Circuit, x: Tensor, rows: int = 65_536) -> float:
+    """Seconds from the packed bits of a row to its counts, on one thread, the best of five runs.
+
+    Args:
+        circuit: with groups.
+        x: [N, F], rows that are repeated.
+        rows: how many are run at a time.
+    """
+    bits = circuit.pack(x.repeat(-(-rows // len(x)), 1)[:rows].cpu())
+    best = float("inf")
+    with torch_on_one_thread(1):
+        for _ in range(5):
+            clock = time.perf_counter()
+            circuit.counts(bits)
+            best = min(best, time.perf_counter() - clock)
+    return best / rows
 
 
 def train_logic(

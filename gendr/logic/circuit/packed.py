@@ -85,7 +85,7 @@ def compiled(circuit: Netlist, groups: int = 0) -> Program:
     order, operations = _order(circuit)
     gates = builder.assign(order, operations)
     starts = np.flatnonzero(np.diff(operations[order], prepend=-1))
-    stops = np.append(starts[1:], len(order))
+    stops = np.append(starts, len(order))[1:]
     runs = np.stack([operations[order][starts], starts, stops], 1)
     stores: list[int] = []
     adders: list[tuple[int, int, int]] = []
