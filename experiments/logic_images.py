@@ -75,6 +75,10 @@ def make_options() -> argparse.ArgumentParser:
     group.add_argument("--steps", type=count(1), help="of Adam (default: 55,000, 100 epochs)")
     group.add_argument("--batch", type=count(1), help="images per step (default: 100)")
     group.add_argument("--learning-rate", type=float, help="of Adam (default: 0.01)")
+    group.add_argument(
+        "--decay", type=float, metavar="PART",
+        help="of the steps, at the end, in which the rate falls to 0 (default: 0.2)",
+    )  # fmt: skip
     group.add_argument("--weight-decay", type=float, help="of the weights (default: 0)")
     group.add_argument("--init", choices=("residual", "normal"), help="default: residual")
     group.add_argument("--evaluate-every", type=count(1), metavar="STEPS", help="default: 1,000")
@@ -99,9 +103,9 @@ def settings_of(args: argparse.Namespace, seed: int) -> LogicSettings:
     if args.network not in networks:
         raise ValueError(f"--network for {args.images} must be one of {', '.join(networks)}")
     layers, width, tau, bits = networks[args.network]
-    names = ["steps", "batch", "learning_rate", "weight_decay", "init", "evaluate_every"]
+    names = ["steps", "batch", "learning_rate", "decay", "weight_decay", "init", "evaluate_every"]
     values: dict[str, Any] = {
-        "layers": layers, "width": width, "tau": tau, "steps": 55_000,
+        "layers": layers, "width": width, "tau": tau, "steps": 55_000, "decay": 0.2,
         "thresholds": tuple(255 * (k + 1) / (bits + 1) for k in range(bits)),
         **(SMOKE if args.smoke else {}), **script.given(args, *names),
     }  # fmt: skip

@@ -48,8 +48,8 @@ from gendr.experiments.trials import Trial, run_trials
 # (there 5); the rest was found by trying.
 NETWORKS: dict[str, dict[str, Any]] = {
     "monk-1": {"layers": 6, "width": 24, "tau": 1.0, "population": 32, "steps": 1500},
-    "monk-2": {"layers": 6, "width": 16, "tau": 1.0, "population": 128, "steps": 1500},
-    "monk-3": {"layers": 6, "width": 12, "tau": 3.0, "population": 384, "steps": 700},
+    "monk-2": {"layers": 6, "width": 16, "tau": 1.0, "population": 64, "steps": 1500},
+    "monk-3": {"layers": 6, "width": 12, "tau": 3.0, "population": 192, "steps": 700},
     "adult": {"layers": 5, "width": 256, "tau": 1 / 0.075, "steps": 4000, "learning_rate": 0.02},
     "breast-cancer": {"layers": 3, "width": 128, "tau": 30.0, "steps": 150},
 }

@@ -90,6 +90,7 @@ class LogicSettings:
         steps: steps of Adam; a resumed training may have more.
         batch: rows per step, drawn with replacement.
         learning_rate: of Adam.
+        decay: the part of the steps, at the end, in which the learning rate falls linearly to 0.
         weight_decay: of the gates' weights, by Adam with decoupled decay: a prior for even
             mixtures.
         population: how many networks are trained side by side, each with wires of its own; which
@@ -106,6 +107,7 @@ class LogicSettings:
     steps: int = 10_000
     batch: int = 100
     learning_rate: float = 0.01
+    decay: float = 0.0
     weight_decay: float = 0.0
     population: int = 1
     evaluate_every: int = 1000
@@ -117,6 +119,8 @@ class LogicSettings:
         check_count("seed", self.seed, least=0)
         for name in ("tau", "learning_rate"):
             check_number(name, getattr(self, name), above=0)
+        if not 0 <= check_number("decay", self.decay) <= 1:
+            raise ValueError(f"decay must be in [0, 1], got {self.decay}")
         if check_number("weight_decay", self.weight_decay) < 0:
             raise ValueError(f"weight_decay must be >= 0, got {self.weight_decay}")
         check_choice("init", self.init, ("residual", "normal"))
@@ -214,6 +218,14 @@ class LogicTraining(Training[LogicSettings, nn.Sequential]):
             self.model.parameters(), settings.learning_rate, weight_decay=settings.weight_decay,
             fused=True,
         )  # fmt: skip
+
+    def advance(self) -> None:
+        """Do one step, at the learning rate of the schedule."""
+        settings = self.settings
+        if settings.decay:
+            left = (settings.steps - self.step) / (settings.decay * settings.steps)
+            self.adam.param_groups[0]["lr"] = settings.learning_rate * min(1.0, left)
+        super().advance()
 
     def loss(self) -> Tensor:
         """Draw a batch; the cross-entropy of the scores."""
