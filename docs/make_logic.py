@@ -111,7 +111,7 @@ PARTS: dict[str, Callable[[], None]] = {
 
 def main() -> None:
     """Make what the command line names, or everything."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Make the pictures and the table.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PARTS))
     names = parser.parse_args().names
     if unknown := set(names) - set(PARTS):

@@ -24,10 +24,12 @@ from gendr._runtime.checks import (
     dtype_name,
     shape_text,
 )
+from gendr.logic.backends import reference
 from gendr.logic.backends.choice import choose
 from gendr.logic.backends.wires import Wires
 from gendr.logic.gates import MAX_FAN_IN, gate_ids, truth_tables
 from gendr.logic.wiring import check_wires, random_wiring
+from gendr.tnorms import TNorm, as_tconorm
 
 __all__ = ["LogicLayer"]
 
@@ -43,6 +45,29 @@ RESIDUAL_TABLE = 3.0
 Parametrization = Literal["gates", "table"]
 Estimator = Literal["expected", "straight_through", "gumbel", "gumbel_straight_through"]
 Initialization = Literal["residual", "normal"]
+
+
+def check_tnorm(tnorm: str | TNorm, fan_in: int) -> TNorm | None:
+    """The T-norm that joins two features; None for their product, which kernels compute.
+
+    Raises:
+        ValueError: if there is no such T-norm, it is below that of Łukasiewicz, or gates have
+            another number of inputs than two.
+    """
+    found = tnorm if isinstance(tnorm, TNorm) else as_tconorm(tnorm).dual
+    if found.name == "probabilistic":
+        return None
+    if fan_in != 2:
+        raise ValueError(f"tnorm is for gates of two inputs, got fan_in = {fan_in}")
+    a, b = torch.meshgrid(*[torch.linspace(0, 1, 33, dtype=torch.float64)] * 2, indexing="ij")
+    with torch.no_grad():
+        lowest = (found(a, b) - (a + b - 1).clamp(min=0)).min()
+    if lowest < -1e-9:
+        raise ValueError(
+            f"tnorm {found} lies below max(a + b - 1, 0), so that gates such as 'or' would leave "
+            "[0, 1]; take another, such as frank(p=2), or a larger p"
+        )
+    return found
 
 
 @final
@@ -67,6 +92,10 @@ class LogicLayer(nn.Module):
         estimator: what training sees. "expected": the mixture. "straight_through": hard gates
             forward, the gradient of the mixture backward. "gumbel": the mixture after noise, a
             sample from the relaxed choice, and "gumbel_straight_through" the hard one of it.
+        tnorm: the "and" of two features, a name or an object, in place of their product, for
+            fan_in = 2: the expected gate is then c_0 + c_a a + c_b b + c_ab ⊤(a, b), as for inputs
+            that depend on each other by the copula ⊤. Not below max(a + b - 1, 0), else outputs
+            would leave [0, 1]. Other than "probabilistic" runs in plain PyTorch.
         temperature: the weights are divided by it before the softmax or sigmoid.
         seed: of the wiring and the initial weights; None takes torch's global random numbers.
         backend: "auto", or one of "cpu", "reference".
@@ -95,6 +124,7 @@ class LogicLayer(nn.Module):
         gates: Iterable[int | str] | None = None,
         init: Initialization = "residual",
         estimator: Estimator = "expected",
+        tnorm: str | TNorm = "probabilistic",
         temperature: float = 1.0,
         seed: int | None = None,
         backend: str = "auto",
@@ -122,6 +152,7 @@ class LogicLayer(nn.Module):
         self.estimator = check_choice("estimator", estimator, ESTIMATORS)
         self.temperature = check_number("temperature", temperature, above=0)
         self.backend = backend
+        self.tnorm = check_tnorm(tnorm, fan_in)
 
         if isinstance(wiring, Tensor):
             wires = check_wires(wiring, in_features, out_features, fan_in)
@@ -244,7 +275,10 @@ class LogicLayer(nn.Module):
             )
         tables = self._training_tables() if self.training else self.hard_tables()
         columns = x.reshape(-1, self.in_features).T  # [in_features, B]
-        out = choose(self.backend, x).gates(columns, self._wiring(), tables)
+        if self.tnorm is None or not self.training:  # on bits all T-norms agree
+            out = choose(self.backend, x).gates(columns, self._wiring(), tables)
+        else:
+            out = reference.joined_gates(columns, self._wiring(), tables, self.tnorm)
         return out.T.reshape(*x.shape[:-1], self.out_features)
 
     def _wiring(self) -> Wires:
@@ -265,6 +299,8 @@ class LogicLayer(nn.Module):
         parts = [f"{self.in_features}, {self.out_features}, fan_in={self.fan_in}, {kind}"]
         if self.estimator != "expected":
             parts.append(self.estimator)
+        if self.tnorm is not None:
+            parts.append(str(self.tnorm))
         if self.temperature != 1:
             parts.append(f"temperature={self.temperature:g}")
         return ", ".join(parts)

@@ -13,6 +13,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from gendr.logic import GATES, GroupSum, LogicLayer, random_wiring
 from gendr.logic.backends.choice import backends
 from gendr.testing import TOLERANCES, relative_l2
+from gendr.tnorms import as_tconorm
 
 BACKENDS = ["reference", "cpu"]
 
@@ -210,6 +211,36 @@ def test_estimators():
         soft = noisy(corners(2))
         assert not torch.equal(soft, noisy(corners(2)))
         assert torch.equal(noisy.eval()(corners(2)), noisy(corners(2)))
+
+
+@pytest.mark.parametrize("name", ["hamacher(p=0.5)", "frank(p=4)", "einstein", "max", "yager(p=2)"])
+def test_other_tnorms(name):
+    tnorm = as_tconorm(name).dual
+    wires = torch.tensor([[0] * 16, [1] * 16])
+    layer = LogicLayer(2, 16, wiring=wires, tnorm=name, dtype=torch.float64)
+    one_hot(layer, torch.arange(16))
+    assert torch.equal(layer(corners(2).double()), layer.eval()(corners(2).double()))
+    layer.train()
+    x = torch.rand(200, 2, dtype=torch.float64)
+    a, b = x.T
+    y = layer(x)
+    torch.testing.assert_close(y[:, 1], tnorm(a, b))
+    torch.testing.assert_close(y[:, 4], b - tnorm(a, b))
+    if name.startswith("frank"):  # whose T-conorm is a + b - ab with the T-norm for ab
+        torch.testing.assert_close(y[:, 7], tnorm.dual(a, b))
+    assert y.min() >= -1e-12
+    assert y.max() <= 1 + 1e-12
+    layer.reset("normal", seed=0)
+    assert gradcheck(layer, x[:3].clone().requires_grad_())
+    assert name.partition("(")[0] in repr(layer)
+
+
+def test_tnorms_that_do_not_fit():
+    with pytest.raises(ValueError, match=r"yager\(p=0.5\) lies below max\(a \+ b - 1, 0\)"):
+        LogicLayer(4, 4, tnorm="yager(p=0.5)")
+    with pytest.raises(ValueError, match="gates of two inputs, got fan_in = 3"):
+        LogicLayer(4, 4, 3, tnorm="max")
+    assert LogicLayer(4, 4, tnorm="probabilistic").tnorm is None
 
 
 def test_a_subset_of_gates():

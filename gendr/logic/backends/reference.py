@@ -9,6 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from gendr.logic.backends.wires import Wires
+from gendr.tnorms import TNorm
 
 
 def available() -> str | None:
@@ -19,6 +20,14 @@ def available() -> str | None:
 def supports(tensor: Tensor) -> bool:
     """True: it works on every device of torch, in every floating dtype."""
     return True
+
+
+def joined_gates(x: Tensor, wires: Wires, tables: Tensor, tnorm: TNorm) -> Tensor:
+    """As `gates` for two inputs, with a T-norm in place of the product."""
+    t00, t01, t10, t11 = tables.T[..., None]
+    a, b = x[wires.inputs[0]], x[wires.inputs[1]]
+    both = tnorm(a, b).to(x.dtype)
+    return t00 + (t10 - t00) * a + (t01 - t00) * b + (t11 - t10 - t01 + t00) * both
 
 
 def gates(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:

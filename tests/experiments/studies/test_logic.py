@@ -97,7 +97,7 @@ def test_a_resumed_training_goes_on_bit_for_bit(parts, tmp_path):
     again = train_logic(settings, *parts, checkpoint=file, resume=True)
     for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(a, b)
-    with pytest.raises(ValueError, match="with decay = 0.5, now it is 0.0"):
+    with pytest.raises(ValueError, match=r"with decay = 0\.5, now it is 0\.0"):
         train_logic(replace(settings, decay=0.0), *parts, checkpoint=file, resume=True)
 
 
