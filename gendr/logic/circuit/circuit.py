@@ -263,9 +263,9 @@ class Circuit:
             limits = np.zeros((1, 1), np.float32)
         rows, limits = _comparable(rows, limits)
         words = -(-len(rows) // 64)
-        out = np.zeros((self.netlist.inputs, 8 * words), np.uint8)
-        run(kernels.pack, -(-len(rows) // 8), rows, limits, len(limits) == 1, out, pieces=2)
-        return PackedBits(out.view(np.uint64), len(rows))
+        out = np.empty((self.netlist.inputs, words), np.uint64)
+        run(kernels.pack, words, rows, limits, len(limits) == 1, out, pieces=2)
+        return PackedBits(out, len(rows))
 
     # -- what it is
 

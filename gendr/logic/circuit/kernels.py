@@ -230,28 +230,32 @@ def counts(words, slots, loads, runs, gates, adders, digits, ones, out, start, s
 
 @njit(**_OPTIONS)
 def pack(x, thresholds, same, out, start, stop):
-    """Bits of features above thresholds: out [F T, 8 W] bytes, for groups of eight rows.
+    """Bits of features above thresholds: out [F T, W] words, for words of 64 rows.
 
-    Bit i of byte k of a feature is row 8 k + i. `same` says that all features have the thresholds
-    of the first row.
+    `same` says that all features have the thresholds of the first row. Eight rows make a byte for
+    each feature in the narrowest lanes; a word is stored once, as words of a feature are far apart.
     """
     features, each = x.shape[1], thresholds.shape[1]
-    byte = np.empty(features, np.uint8)
+    byte, word = np.empty(features, np.uint8), np.empty(features, np.uint64)
     for k in range(start, stop):
-        count = min(8, len(x) - 8 * k)
         for t in range(each):
             for f in range(features):
-                byte[f] = 0
-            if same:
-                limit = thresholds[0, t]
-                for i in range(count):
-                    row, bit = x[8 * k + i], np.uint8(1 << i)
-                    for f in range(features):
-                        byte[f] |= bit if row[f] > limit else np.uint8(0)
-            else:
-                for i in range(count):
-                    row, bit = x[8 * k + i], np.uint8(1 << i)
-                    for f in range(features):
-                        byte[f] |= bit if row[f] > thresholds[f, t] else np.uint8(0)
+                word[f] = 0
+            for eight in range(8):
+                first = 64 * k + 8 * eight
+                for f in range(features):
+                    byte[f] = 0
+                for i in range(min(8, len(x) - first)):
+                    row, bit = x[first + i], np.uint8(1 << i)
+                    if same:
+                        limit = thresholds[0, t]
+                        for f in range(features):
+                            byte[f] |= bit if row[f] > limit else np.uint8(0)
+                    else:
+                        for f in range(features):
+                            byte[f] |= bit if row[f] > thresholds[f, t] else np.uint8(0)
+                shift = np.uint64(8 * eight)
+                for f in range(features):
+                    word[f] |= np.uint64(byte[f]) << shift
             for f in range(features):
-                out[f * each + t, k] = byte[f]
+                out[f * each + t, k] = word[f]
