@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gendr import (
         data,
         distributions,
+        logic,
         losses,
         mesh,
         optim,
@@ -58,6 +59,7 @@ __all__ = [
     "geometric_schedule",
     "instance",
     "instances",
+    "logic",
     "look_at",
     "look_from",
     "losses",
@@ -82,6 +84,7 @@ _MODULES = {
     "gendr": (
         "data",
         "distributions",
+        "logic",
         "losses",
         "mesh",
         "optim",

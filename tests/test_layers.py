@@ -26,6 +26,7 @@ ALLOWED = {
     "sorting": {*GROUND, "distributions"},
     "topk": {*GROUND, "distributions", "sorting"},  # networks, kernels, methods, the drawing
     "relaxed": {*GROUND, "distributions", "tnorms"},
+    "logic": {*GROUND, "distributions", "tnorms"},
     "scale": {"rendering"},  # known by this name from the first release
     "testing": {
         *GROUND,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +12,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
-
-from gendr._runtime.checks import check_count
 
 _own_threads: int | None = None
 _pools: dict[int, ThreadPoolExecutor] = {}
@@ -31,13 +29,21 @@ def set_num_threads(threads: int | None) -> None:
         TypeError: if `threads` is neither an int nor None.
         ValueError: if it is below 1.
     """
+    from gendr._runtime.checks import check_count
+
     global _own_threads
     _own_threads = None if threads is None else check_count("threads", threads)
 
 
 def num_threads() -> int:
-    """Threads of the compiled kernels as they are now."""
-    return _own_threads or torch.get_num_threads()
+    """Threads of the compiled kernels as they are now.
+
+    Programs that do without torch have as many as there are cores.
+    """
+    if _own_threads:
+        return _own_threads
+    torch = sys.modules.get("torch")
+    return (os.cpu_count() or 1) if torch is None else torch.get_num_threads()
 
 
 @contextmanager
@@ -47,6 +53,8 @@ def torch_on_one_thread(kernels: int | None = None) -> Generator[None, None, Non
     Torch's tensors are small in fits and in experiments, and its threads wait for each other where
     a machine is busy: a fit took six times as long beside another program.
     """
+    import torch
+
     ours, torchs = _own_threads, torch.get_num_threads()
     set_num_threads(num_threads() if kernels is None else kernels)
     torch.set_num_threads(1)

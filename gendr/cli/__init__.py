@@ -1,4 +1,4 @@
-"""The command line: fit, pose, render, dataset, train, predict, report and list."""
+"""The command line: fit, pose, render, dataset, train, predict, logic, report and list."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ def _run(args: argparse.Namespace) -> int:
             return run(args)  # an encoder is worth all threads of torch
         elif args.command == "predict":
             from gendr.cli.predict import run
+        elif args.command == "logic":
+            from gendr.cli.logic import run
         elif args.command == "report":
             from gendr.cli.report import run
         else:

@@ -101,6 +101,19 @@ what is written to the output folder, for an image NAME.png:
   NAME.gif    with --turntable
 """
 
+_LOGIC = """\
+examples:
+  gendr logic train table.npz -o out                    arrays x [N, F] and y [N]
+  gendr logic run out/circuit.npz rows.npy -o classes.csv
+  gendr logic export out/circuit.npz net.c net.v        also .dot, .py (NumPy) and .txt
+
+Numbers become bits at quantiles of the training rows; rows of 0 and 1 are taken as they are.
+
+what gendr logic train writes to the output folder:
+  circuit.npz   the circuit, with its thresholds; it runs without torch
+  metrics.json  test accuracy, size, settings, history, versions
+"""
+
 _REPORT = """\
 examples:
   gendr report results.sqlite                          report.html, all runs of the file
@@ -156,6 +169,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_dataset(commands)
     _add_train(commands)
     _add_predict(commands)
+    _add_logic(commands)
     _add_report(commands)
     _add_list(commands)
     return parser
@@ -604,6 +618,56 @@ def _megapixels(group: Any) -> None:
 def _quiet(group: Any) -> None:
     group.add_argument("--quiet", action="store_true", help="no progress bar, no summary")
     group.add_argument("--debug", action="store_true", help="show the traceback of an error")
+
+
+def _add_logic(commands: Any) -> None:
+    parser = commands.add_parser(
+        "logic",
+        help="networks of logic gates: train one on a table, run it, write it as C or Verilog",
+        description="Logic gate networks: trained by gradients, run as circuits.",
+        epilog=_LOGIC,
+        formatter_class=_Help,
+    )
+    actions = parser.add_subparsers(
+        dest="action", metavar="ACTION", required=True, parser_class=Parser
+    )
+    train = actions.add_parser(
+        "train", help="train a network and harden it", epilog=_LOGIC, formatter_class=_Help
+    )
+    train.add_argument("data", metavar="DATA", help="a .npz file with arrays x [N, F] and y [N]")
+    train.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where results go")
+    train.add_argument("--layers", type=count(1), default=4, metavar="N", help="of gates")
+    train.add_argument("--width", type=count(2), default=512, metavar="N", help="gates per layer")
+    train.add_argument(
+        "--tau", type=_number(0, closed=False), metavar="X",
+        help="divides the counts of classes (default: half the root of the gates per class)",
+    )  # fmt: skip
+    train.add_argument("--bits", type=count(1), default=7, metavar="N", help="per number")
+    train.add_argument("--steps", type=count(1), default=2000, metavar="N", help="Adam steps")
+    train.add_argument("--batch", type=count(1), default=100, metavar="N", help="rows per step")
+    train.add_argument(
+        "--lr", type=_number(0, closed=False), default=0.03, metavar="X", help="learning rate"
+    )
+    train.add_argument(
+        "--test-share", type=_number(0, 1, closed=False), default=0.2, metavar="X",
+        help="part of the rows for the test",
+    )  # fmt: skip
+    train.add_argument("--seed", type=count(0), default=0, metavar="N", help="of all draws")
+    run = actions.add_parser(
+        "run", help="classify rows by a circuit", epilog=_LOGIC, formatter_class=_Help
+    )
+    run.add_argument("circuit", metavar="CIRCUIT", help="a saved circuit")
+    run.add_argument("data", metavar="ROWS", help="a .npy file [N, F], or .npz with x")
+    run.add_argument("-o", "--output", metavar="FILE", help="csv of classes, else printed")
+    export = actions.add_parser(
+        "export", help="write a circuit as source code", epilog=_LOGIC, formatter_class=_Help
+    )
+    export.add_argument("circuit", metavar="CIRCUIT", help="a saved circuit")
+    export.add_argument("files", nargs="+", metavar="FILE", help="by suffix: .c .v .dot .py .txt")
+    export.add_argument("--name", default="circuit", help="of the function or module")
+    for each in (train, run, export):
+        each.add_argument("--threads", type=count(1), metavar="N", help="on the CPU")
+        _quiet(each)
 
 
 def _add_report(commands: Any) -> None:

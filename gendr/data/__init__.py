@@ -3,13 +3,20 @@
 All images are kept on one device as bytes, and lists are drawn there.
 """
 
-from gendr.data.cifar import cifar100_splits, download_cifar100, read_cifar100
+from gendr.data.cifar import cifar10, cifar100_splits, download_cifar100, read_cifar100
 from gendr.data.examples import Examples, ExampleSplits, read_embeddings
 from gendr.data.mnist import MultiDigits, download_mnist, mnist_digits, mnist_splits, read_idx
 from gendr.data.numbers import Numbers, Splits
 from gendr.data.segments import segment_digits, segment_splits
 from gendr.data.strings import DigitStrings
 from gendr.data.svhn import HouseNumbers, house_numbers, svhn_splits
+from gendr.data.tables import (
+    BitTable,
+    TableSplits,
+    read_adult,
+    read_breast_cancer,
+    read_monk,
+)
 from gendr.data.warcraft import (
     TerrainMaps,
     TerrainSplits,
@@ -19,6 +26,7 @@ from gendr.data.warcraft import (
 )
 
 __all__ = [
+    "BitTable",
     "DigitStrings",
     "ExampleSplits",
     "Examples",
@@ -26,9 +34,11 @@ __all__ = [
     "MultiDigits",
     "Numbers",
     "Splits",
+    "TableSplits",
     "TerrainMaps",
     "TerrainSplits",
     "cheapest_paths",
+    "cifar10",
     "cifar100_splits",
     "download_cifar100",
     "download_mnist",
@@ -36,9 +46,12 @@ __all__ = [
     "house_numbers",
     "mnist_digits",
     "mnist_splits",
+    "read_adult",
+    "read_breast_cancer",
     "read_cifar100",
     "read_embeddings",
     "read_idx",
+    "read_monk",
     "read_warcraft",
     "segment_digits",
     "segment_splits",

@@ -1,6 +1,7 @@
-"""CIFAR-100 in its published binary format.
+"""CIFAR-10 and CIFAR-100 in their published binary format.
 
-Source: Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
+The versions for Python are made of pickles, which may run any code when they are read; they are not
+read here.
 """
 
 from __future__ import annotations
@@ -11,18 +12,49 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from gendr.data.examples import Examples, ExampleSplits
 
-__all__ = ["cifar100_splits", "download_cifar100", "read_cifar100"]
+__all__ = ["CIFAR_CLASSES", "cifar10", "cifar100_splits", "download_cifar100", "read_cifar100"]
 
+CIFAR_CLASSES = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+FILES = {"train": tuple(f"data_batch_{k}.bin" for k in range(1, 6)), "test": ("test_batch.bin",)}
+FOLDER_10, FOLDER_100 = "cifar-10-batches-bin", "cifar-100-binary"
 URL = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"
 # As the page of the data set gives it.
 MD5 = "03b5dce01913d631647c71ecec9e9cb8"
-FOLDER = "cifar-100-binary"
-SHAPE, CLASSES = (3, 32, 32), 100
+SHAPE, CLASSES_100 = (3, 32, 32), 100
 # The last images of the training file validate.
 VALIDATION = 5000
+
+
+def cifar10(folder: str | Path, part: str) -> tuple[Tensor, Tensor]:
+    """Images of CIFAR-10.
+
+    Args:
+        folder: with the files data_batch_1.bin .. 5 and test_batch.bin, or the folder
+            cifar-10-batches-bin of them.
+        part: "train" or "test".
+
+    Returns:
+        Images [N, 3, 32, 32] and labels [N] in 0 .. 9, both uint8.
+
+    Raises:
+        FileNotFoundError: if a file is missing.
+        ValueError: if a file is damaged, or there is no such part.
+    """
+    if part not in FILES:
+        raise ValueError(f"part must be train or test, got {part!r}")
+    folder = Path(folder)
+    if (folder / FOLDER_10).is_dir():
+        folder = folder / FOLDER_10
+    found = [_records(folder / name, 1, len(CIFAR_CLASSES)) for name in FILES[part]]
+    records = torch.from_numpy(np.concatenate(found))
+    return records[:, 1:].reshape(-1, *SHAPE), records[:, 0].contiguous()
 
 
 def read_cifar100(path: str | Path) -> Examples:
@@ -34,18 +66,28 @@ def read_cifar100(path: str | Path) -> Examples:
         FileNotFoundError: if there is no such file.
         ValueError: if its size or a label does not fit the format.
     """
-    path = Path(path)
-    data = np.fromfile(path, np.uint8)
-    size = 2 + int(np.prod(SHAPE))
+    records = _records(Path(path), 2, CLASSES_100)
+    images = torch.from_numpy(records[:, 2:].copy()).reshape(-1, *SHAPE)
+    return Examples(images, torch.from_numpy(records[:, 1].astype(np.int64)), CLASSES_100)
+
+
+def _records(path: Path, labels: int, classes: int) -> NDArray[np.uint8]:
+    """The records of a file, [N, labels + 3072]; the last of the labels is the class."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"there is no {path.name} in {path.parent}; the binary version of CIFAR has it"
+        )
+    data = np.frombuffer(path.read_bytes(), np.uint8)
+    size = labels + int(np.prod(SHAPE))
     if not len(data) or len(data) % size:
         raise ValueError(
             f"{path} must hold records of {size} bytes, got {len(data)} bytes; get it again"
         )
     records = data.reshape(-1, size)
-    if records[:, 1].max() >= CLASSES:
-        raise ValueError(f"labels in {path} must be 0 .. 99, got {records[:, 1].max()}")
-    images = torch.from_numpy(records[:, 2:].copy()).reshape(-1, *SHAPE)
-    return Examples(images, torch.from_numpy(records[:, 1].astype(np.int64)), CLASSES)
+    largest = records[:, labels - 1].max()
+    if largest >= classes:
+        raise ValueError(f"{path} has the label {largest}, allowed are 0 .. {classes - 1}")
+    return records
 
 
 def cifar100_splits(folder: str | Path) -> ExampleSplits:
@@ -59,20 +101,18 @@ def cifar100_splits(folder: str | Path) -> ExampleSplits:
         ValueError: if one is damaged, or there are too few images.
     """
     folder = Path(folder)
-    folder = folder / FOLDER if (folder / FOLDER).is_dir() else folder
-    for name in ("train.bin", "test.bin"):
-        if not (folder / name).is_file():
-            raise FileNotFoundError(f"there is no {name} in {folder}")
+    folder = folder / FOLDER_100 if (folder / FOLDER_100).is_dir() else folder
     train = read_cifar100(folder / "train.bin")
+    test = read_cifar100(folder / "test.bin")
     if len(train.labels) <= VALIDATION:
         raise ValueError(
             f"{folder} must have more than {VALIDATION} training images, of which the last "
             f"{VALIDATION} validate, got {len(train.labels)}"
         )
     return ExampleSplits(
-        Examples(train.features[:-VALIDATION], train.labels[:-VALIDATION], CLASSES),
-        Examples(train.features[-VALIDATION:], train.labels[-VALIDATION:], CLASSES),
-        read_cifar100(folder / "test.bin"),
+        Examples(train.features[:-VALIDATION], train.labels[:-VALIDATION], CLASSES_100),
+        Examples(train.features[-VALIDATION:], train.labels[-VALIDATION:], CLASSES_100),
+        test,
     )
 
 
@@ -85,7 +125,7 @@ def download_cifar100(folder: str | Path) -> None:
         ValueError: if the file is not the one that was expected.
     """
     folder = Path(folder)
-    if (folder / FOLDER).is_dir() or (folder / "train.bin").is_file():
+    if (folder / FOLDER_100).is_dir() or (folder / "train.bin").is_file():
         return
     try:
         pooch: Any = import_module("pooch")

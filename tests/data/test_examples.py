@@ -33,7 +33,7 @@ def test_cifar_is_read(tmp_path, monkeypatch):
     assert (splits.validation.labels.numpy() == labels[-2:]).all()
     assert (splits.test.labels.numpy() == written["test"][1]).all()
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / cifar.FOLDER).symlink_to(tmp_path)
+    (tmp_path / "data" / cifar.FOLDER_100).symlink_to(tmp_path)
     assert cifar100_splits(tmp_path / "data").train.digest() == splits.train.digest()
 
 
@@ -46,7 +46,7 @@ def test_damaged_cifar_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"records of 3074 bytes, got \d+ bytes; get it again"):
         read_cifar100(tmp_path / "train.bin")
     (tmp_path / "train.bin").write_bytes(bytes([0, 100]) + data[2:])
-    with pytest.raises(ValueError, match=r"must be 0 .. 99, got 100"):
+    with pytest.raises(ValueError, match=r"has the label 100, allowed are 0 .. 99"):
         read_cifar100(tmp_path / "train.bin")
     with pytest.raises(FileNotFoundError, match=r"no train.bin"):
         cifar100_splits(tmp_path / "nowhere")

@@ -18,9 +18,10 @@ import tempfile
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+if TYPE_CHECKING:  # a saved circuit runs without torch
+    from torch import Tensor
 
 
 @cache

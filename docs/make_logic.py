@@ -1,0 +1,124 @@
+"""Make the pictures and the table of docs/logic.md.
+
+    python docs/make_logic.py                   # all
+    python docs/make_logic.py gates             # some
+
+The table and the second picture show what is in docs/results/logic-*.json, which the scripts
+experiments/logic_tables.py and experiments/logic_images.py have written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+from make_figures import DOCS, save_plot, write_block
+
+from gendr.logic import GATES
+from gendr.testing.pages import table
+
+PUBLISHED = {
+    "monk-1": 100.0, "monk-2": 90.9, "monk-3": 97.7, "adult": 84.8, "breast-cancer": 76.1,
+    "mnist-small": 97.69,
+}  # fmt: skip
+
+
+def results(name: str) -> dict[str, Any]:
+    """Trainings by name, of a file of results."""
+    path = DOCS / "results" / f"logic-{name}.json"
+    return json.loads(path.read_text(encoding="utf-8"))["trainings"]
+
+
+def figure_gates() -> None:
+    """All gates as functions of two probabilities."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, 8, figsize=(9.5, 2.9))
+    a, b = np.meshgrid(np.linspace(0, 1, 101), np.linspace(0, 1, 101))
+    for gate, axis in zip(GATES, axes.flat, strict=True):
+        one, ca, cb, cab = gate.coefficients
+        values = one + ca * a + cb * b + cab * a * b
+        axis.imshow(values, origin="lower", extent=(0, 1, 0, 1), cmap="Blues", vmin=0, vmax=1.25)
+        if 0 < gate.id < 15:
+            levels = np.arange(0.1, 1, 0.2)
+            axis.contour(a, b, values, levels, colors="#16345c", linewidths=0.6)
+        axis.set_title(f"{gate.id}: {gate.formula}", size=8)
+        axis.set(xticks=[], yticks=[])
+    axes[1, 0].set(xlabel="a", ylabel="b")
+    figure.tight_layout()
+    save_plot(figure, "logic_gates.png")
+
+
+def figure_layers() -> None:
+    """How many gates of each kind the layers have, and the accuracy while it trains."""
+    import matplotlib.pyplot as plt
+
+    (run,) = results("mnist").values()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.2), width_ratios=(2.2, 1))
+    layers = run["layers"]
+    wide = 0.84 / len(layers)
+    for k, layer in enumerate(layers):
+        counts = np.array([layer.get(gate.name, 0) for gate in GATES])
+        places = np.arange(16) - 0.42 + (k + 0.5) * wide
+        colour = plt.get_cmap("Blues")(0.3 + 0.7 * k / (len(layers) - 1))
+        left.bar(places, 100 * counts / counts.sum(), wide, color=colour, label=f"layer {k + 1}")
+    left.set_xticks(range(16), [gate.formula for gate in GATES], rotation=60, fontsize=8)
+    left.set(ylabel="% of the layer's gates")
+    left.legend(frameon=False, fontsize=8)
+    rows = [row for row in run["history"] if "accuracy" in row]
+    steps = [row["step"] / 1000 for row in rows]
+    right.plot(steps, [100 * row["accuracy"] for row in rows], color="#16345c")
+    right.set(xlabel="thousand steps", ylabel="% of validation images", ylim=(90, 98.5))
+    figure.tight_layout()
+    save_plot(figure, "logic_layers.png")
+
+
+def block_tables() -> None:
+    """Accuracy and size of all circuits."""
+    runs = {**results("tables"), **results("mnist")}
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for name, run in runs.items():
+        groups.setdefault(name.rpartition("-seed")[0], []).append(run)
+    lines = []
+    for name, group in groups.items():
+        found = [100 * run["accuracy"] for run in group]
+        spread = f" ± {stdev(found):.1f}" if len(found) > 1 else ""
+        digits = 2 if name.startswith("mnist") else 1
+        gates = group[0]["gates"]
+        lines.append(
+            [
+                name, f"{mean(found):.{digits}f}%{spread}", f"{PUBLISHED[name]:.{digits}f}%",
+                str(len(group)), f"{gates:,}", f"{gates // 2:,} B",
+                f"{mean(run['circuit']['gates'] for run in group):,.0f}",
+                f"{1e9 * mean(run['row_seconds'] for run in group):,.1f} ns",
+            ]
+        )  # fmt: skip
+    head = ["table", "accuracy", "thesis", "runs", "gates", "space", "gates, simplified",
+            "time per row, one thread"]  # fmt: skip
+    write_block("logic.md", "logic-tables", table(head, lines))
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    "gates": figure_gates,
+    "layers": figure_layers,
+    "tables": block_tables,
+}
+
+
+def main() -> None:
+    """Make what the command line names, or everything."""
+    parser = argparse.ArgumentParser(description="Make the pictures and the table.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PARTS))
+    names = parser.parse_args().names
+    if unknown := set(names) - set(PARTS):
+        parser.error(f"unknown part {unknown.pop()!r}; there are {', '.join(PARTS)}")
+    for name in names or PARTS:
+        PARTS[name]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""`gendr logic`: train a logic gate network on a table, run its circuit, write it as source."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gendr._runtime.files import write_all, write_whole
+from gendr.cli.common import check_writable, versions
+from gendr.logic import Circuit
+
+CIRCUIT, METRICS = "circuit.npz", "metrics.json"
+# By the suffix of the file to write: how a circuit becomes text.
+EXPORTS = {
+    ".c": Circuit.to_c,
+    ".v": Circuit.to_verilog,
+    ".dot": Circuit.to_dot,
+    ".py": Circuit.to_numpy,
+    ".txt": lambda circuit, name: f"{circuit}\n",
+}
+
+
+def run(args: Namespace) -> int:
+    """Run `gendr logic` with parsed arguments and return the exit status."""
+    if args.action == "train":
+        _train(args)
+    elif args.action == "run":
+        _run(args)
+    else:
+        _export(args)
+    return 0
+
+
+def read_rows(path: Path, *, labels: bool) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+    """Rows x [N, F], and y [N] if a file has them.
+
+    Args:
+        path: .npy, the rows, or .npz with the arrays x and y.
+        labels: whether there must be y.
+
+    Raises:
+        ValueError: if the file is something else.
+    """
+    if not path.is_file():
+        raise ValueError(f"no such file: {path}")
+    try:
+        content = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
+        found = {"x": content} if isinstance(content, np.ndarray) else dict(content)
+    except Exception as error:  # noqa: BLE001 (readers raise anything on a foreign file)
+        raise ValueError(
+            f"{path} is no .npy or .npz file that can be read ({type(error).__name__})"
+        ) from None
+    if "x" not in found or (labels and "y" not in found):
+        wanted = "x [N, F] and y [N]" if labels else "x [N, F]"
+        raise ValueError(f"{path} must hold {wanted}, got {', '.join(found) or 'nothing'}")
+    x, y = found["x"], found.get("y")
+    if x.ndim != 2 or not x.size or x.dtype.kind not in "biuf":
+        raise ValueError(f"{path}: x must be numbers [N, F], got {x.dtype} {list(x.shape)}")
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        raise ValueError(f"{path}: x must be finite, got NaN or inf")
+    if y is not None and (y.shape != x.shape[:1] or y.dtype.kind not in "biu" or y.min() < 0):
+        raise ValueError(
+            f"{path}: y must be classes 0, 1, .. [{len(x)}], got {y.dtype} {list(y.shape)}"
+        )
+    return x, None if y is None else y.astype(np.int64)
+
+
+def _train(args: Namespace) -> None:
+    import torch
+
+    from gendr.experiments.progress import watched
+    from gendr.experiments.studies.logic import LogicSettings, Samples, train_logic
+    from gendr.logic import Thermometer
+
+    x, y = read_rows(Path(args.data), labels=True)
+    assert y is not None
+    classes = int(y.max()) + 1
+    if classes < 2:
+        raise ValueError(f"{args.data}: there must be two classes or more, got {classes}")
+    out = check_writable(Path(args.output))
+    order = np.random.default_rng(args.seed).permutation(len(x))
+    train, test = np.split(order, [len(x) - max(1, round(args.test_share * len(x)))])
+    if not len(train):
+        raise ValueError(f"{args.data} has {len(x)} rows, too few to train and to test")
+    rows = torch.from_numpy(x)
+    front = None
+    if not np.isin(x, (0, 1)).all():
+        front = Thermometer.quantiles(rows[torch.from_numpy(train)], args.bits)
+        rows = front(rows)
+    rows, labels = rows.byte(), torch.from_numpy(y)
+    parts = [Samples(rows[part], labels[part], classes) for part in (train, test)]
+    width = -(-args.width // classes) * classes
+    settings = LogicSettings(
+        layers=args.layers, width=width, tau=args.tau or max(1.0, (width / classes) ** 0.5 / 2),
+        steps=args.steps, batch=args.batch, learning_rate=args.lr, decay=0.2, seed=args.seed,
+        evaluate_every=max(1, args.steps // 10),
+    )  # fmt: skip
+    if args.quiet:
+        result = train_logic(settings, *parts)
+    else:
+        with watched("logic", args.steps, None) as each_step:
+            result = train_logic(settings, *parts, callback=each_step)
+    limits = None if front is None else front.thresholds.numpy()
+    circuit = Circuit(result.circuit.netlist, limits, result.circuit.sums)
+    circuit.save(out / CIRCUIT)
+    metrics = {**result.describe(), "rows": [len(train), len(test)], "versions": versions()}
+    write_whole(out / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
+    if not args.quiet:
+        sys.stdout.write(
+            f"{out}: {CIRCUIT}, {METRICS}; test accuracy {result.accuracy:.4f} on {len(test)} "
+            f"rows, {result.stats.gates:,} gates, depth {result.stats.depth}\n"
+        )
+
+
+def _run(args: Namespace) -> None:
+    circuit = Circuit.load(args.circuit)
+    x, y = read_rows(Path(args.data), labels=False)
+    if circuit.sums is None:
+        found = circuit(x).astype(np.int64)
+        head = [f"output {k}" for k in range(found.shape[1])]
+    else:
+        found, head = circuit.predict(x)[:, None], ["class"]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(found.tolist())
+    if args.output:
+        write_whole(Path(args.output), text.getvalue().encode())
+    else:
+        sys.stdout.write(text.getvalue())
+    if y is not None and circuit.sums is not None and not args.quiet:
+        share = float((found[:, 0] == y).mean())
+        sys.stderr.write(f"gendr: accuracy {share:.4f} on {len(y)} rows\n")
+
+
+def _export(args: Namespace) -> None:
+    circuit = Circuit.load(args.circuit)
+    contents: dict[Path, bytes] = {}
+    for text in args.files:
+        path = Path(text)
+        if path.suffix not in EXPORTS:
+            raise ValueError(
+                f"the suffix of {path} must be one of {', '.join(EXPORTS)}, got "
+                f"{path.suffix or 'none'}"
+            )
+        contents[path] = EXPORTS[path.suffix](circuit, args.name).encode()
+    write_all({**contents})
+    if not args.quiet:
+        sys.stdout.write(f"{circuit.stats()}\n")

@@ -1,0 +1,66 @@
+"""Logic gate networks: gates are trained by gradients, and run as bits.
+
+    >>> model = nn.Sequential(
+    ...     Binarize(), LogicLayer(784, 8000), LogicLayer(8000, 8000), GroupSum(10, tau=10)
+    ... )
+    >>> circuit = harden(model)          # after training
+    >>> circuit(images)
+
+Names are imported when they are first used: a saved circuit runs without torch.
+
+Source: thesis, chapter 6.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gendr.logic.circuit.circuit import Circuit, Stats, Sums
+    from gendr.logic.circuit.packed import PackedBits
+    from gendr.logic.gates import GATES, Gate, gate
+    from gendr.logic.groups import GroupSum
+    from gendr.logic.hardening import harden
+    from gendr.logic.layers import LogicLayer
+    from gendr.logic.thresholds import Binarize, Thermometer
+    from gendr.logic.wiring import block_wiring, random_wiring
+
+__all__ = [
+    "GATES",
+    "Binarize",
+    "Circuit",
+    "Gate",
+    "GroupSum",
+    "LogicLayer",
+    "PackedBits",
+    "Stats",
+    "Sums",
+    "Thermometer",
+    "block_wiring",
+    "gate",
+    "harden",
+    "random_wiring",
+]
+
+_MODULES = {
+    "circuit.circuit": ("Circuit", "Stats", "Sums"),
+    "circuit.packed": ("PackedBits",),
+    "gates": ("GATES", "Gate", "gate"),
+    "groups": ("GroupSum",),
+    "hardening": ("harden",),
+    "layers": ("LogicLayer",),
+    "thresholds": ("Binarize", "Thermometer"),
+    "wiring": ("block_wiring", "random_wiring"),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'gendr.logic' has no attribute {name!r}")
+    value = getattr(import_module(f"gendr.logic.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

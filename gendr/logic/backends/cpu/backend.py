@@ -1,0 +1,130 @@
+"""The CPU backend of layers of gates: parallel, compiled at run time by Numba.
+
+float32 and float64; for other dtypes `auto` takes the reference. First derivatives are computed by
+kernels, second derivatives by the reference backend. What it keeps for the backward pass are the
+inputs of the layer and its tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from gendr._runtime import memory
+from gendr._runtime.checks import FLOATS
+from gendr._runtime.numba.compilation import available as available
+from gendr._runtime.numba.compilation import supports as _is_on_cpu
+from gendr._runtime.threads import run
+from gendr.logic.backends import reference
+from gendr.logic.backends.wires import Wires
+
+# Numbers of the batch times gates below which a second thread is not worth waking: 0.1 ms of work.
+_SHARED = 200_000
+
+
+def supports(tensor: Tensor) -> bool:
+    """Whether the tensor is on the CPU, in float32 or float64."""
+    return _is_on_cpu(tensor) and tensor.dtype in FLOATS
+
+
+def gates(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
+    """See `Backend.gates`."""
+    return cast("Tensor", _Gates.apply(x, tables, wires))
+
+
+class _Gates(torch.autograd.Function):
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, x: Tensor, tables: Tensor, wires: Wires
+    ) -> Tensor:
+        ctx.save_for_backward(x, tables)
+        ctx.wires = wires
+        return forward(x.detach().contiguous(), wires, tables.detach().contiguous())
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, tables = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a graph of the backward pass is wanted
+            return *_again(x, tables, ctx.wires, grad), None
+        return *backward(
+            x.detach().contiguous(),
+            ctx.wires,
+            tables.detach().contiguous(),
+            grad.detach().contiguous(),
+            wants_x=ctx.needs_input_grad[0],
+        ), None
+
+
+def _again(x: Tensor, tables: Tensor, wires: Wires, grad: Tensor) -> list[Tensor | None]:
+    """The gradients of x and tables by the reference, with a graph."""
+    wanted = [t for t in (x, tables) if t.requires_grad]
+    with torch.enable_grad():
+        y = reference.gates(x, wires, tables)
+        found = iter(torch.autograd.grad(y, wanted, grad, create_graph=True))
+    return [next(found) if t.requires_grad else None for t in (x, tables)]
+
+
+# ---------------------------------------------------------------------------------------------
+# Kernels: functions of detached, contiguous tensors
+# ---------------------------------------------------------------------------------------------
+
+
+def forward(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
+    """The outputs [N, B]."""
+    from gendr.logic.backends.cpu import kernels
+
+    y = memory.empty((len(tables), x.shape[1]), x.dtype)
+    kernel = kernels.pairs if tables.shape[1] == 4 else kernels.many
+    _launch(
+        kernel, len(tables), _work(x, tables), x.numpy(), wires.compact.numpy(), tables.numpy(),
+        y.numpy(),
+    )  # fmt: skip
+    return y
+
+
+def backward(
+    x: Tensor, wires: Wires, tables: Tensor, grad: Tensor, *, wants_x: bool
+) -> tuple[Tensor | None, Tensor]:
+    """The gradients of x, if it is wanted, and of the tables."""
+    from gendr.logic.backends.cpu import kernels
+
+    work, inputs = 2 * _work(x, tables), wires.compact.numpy()
+    grad_tables = torch.empty_like(tables)
+    if tables.shape[1] == 4 and not wants_x:
+        _launch(
+            kernels.pairs_tables_back, len(tables), work, x.numpy(), inputs, grad.numpy(),
+            grad_tables.numpy(),
+        )  # fmt: skip
+        return None, grad_tables
+    readers = [part.numpy() for part in wires.readers]
+    grad_x = memory.empty_like(x)
+    if tables.shape[1] == 4:
+        _launch(
+            kernels.pairs_back, len(x), work, x.numpy(), inputs, tables.numpy(), *readers,
+            grad.numpy(), grad_x.numpy(), grad_tables.numpy(),
+        )  # fmt: skip
+        return grad_x, grad_tables
+    grad_wires = memory.empty((len(inputs), *grad.shape), x.dtype)
+    _launch(
+        kernels.many_back, len(tables), work, x.numpy(), inputs, tables.numpy(), grad.numpy(),
+        grad_wires.numpy(), grad_tables.numpy(),
+    )  # fmt: skip
+    if not wants_x:
+        return None, grad_tables
+    _launch(kernels.gather, len(x), work, *readers, grad_wires.numpy(), grad_x.numpy())
+    return grad_x, grad_tables
+
+
+def _work(x: Tensor, tables: Tensor) -> int:
+    return x.shape[1] * tables.numel() // 4
+
+
+def _launch(kernel: Callable[..., None], units: int, work: int, *args: Any) -> None:
+    """Run a kernel over 0 .. units - 1, on all threads if the work is worth it."""
+    if work > _SHARED:
+        run(kernel, units, *args, pieces=4)
+    elif units:
+        kernel(*args, 0, units)

@@ -1,0 +1,115 @@
+"""Saved circuits: arrays in a zip archive (npz), and a header in JSON. No pickles, no torch."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gendr._runtime.files import write_whole
+from gendr.logic.circuit.netlist import Netlist
+
+if TYPE_CHECKING:
+    from gendr.logic.circuit.circuit import Circuit
+
+__all__ = ["FORMAT", "header", "load", "save"]
+
+FORMAT = "gendr circuit 1"
+# The arrays of a file and their types; thresholds may have either of two.
+_ARRAYS = {"ids": "uint8", "a": "int32", "b": "int32", "outputs": "int32"}
+_FLOATS = ("float32", "float64")
+# What NumPy and zipfile raise on a file that is cut short or foreign.
+_ERRORS = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error,
+           NotImplementedError, RuntimeError, TypeError)  # fmt: skip
+
+
+def header(circuit: Circuit) -> list[str]:
+    """What is around the gates, line by line, for the printed form."""
+    lines: list[str] = []
+    limits, sums = circuit.thresholds, circuit.sums
+    if limits is not None:
+        kind = "all features" if len(limits) == 1 else "each feature"
+        lines.append(
+            f"; {circuit.features} features, {limits.shape[1]} thresholds for {kind}: bit "
+            f"t of feature f is input {limits.shape[1]} f + t"
+        )
+    if sums is not None:
+        lines.append(f"; {sums.k} sums of groups of outputs, / {sums.tau:g} + {sums.beta:g}")
+    return lines
+
+
+def save(circuit: Circuit, path: Path) -> None:
+    """Write a circuit."""
+    netlist = circuit.netlist
+    sums = None if circuit.sums is None else list(circuit.sums)
+    about = {"format": FORMAT, "inputs": netlist.inputs, "sums": sums}
+    arrays: dict[str, NDArray[Any]] = {
+        "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
+        **{name: getattr(netlist, name) for name in _ARRAYS},
+    }
+    if circuit.thresholds is not None:
+        arrays["thresholds"] = circuit.thresholds
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+    write_whole(path, file.getvalue())
+
+
+def load(
+    path: Path,
+) -> tuple[Netlist, NDArray[Any] | None, tuple[int, float, float] | None]:
+    """Netlist, thresholds and (k, tau, beta) of a file; the netlist is not checked yet.
+
+    Raises:
+        FileNotFoundError: if there is no file.
+        ValueError: if it is no circuit, or damaged.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no circuit at {path}")
+    try:
+        # From memory: a file that NumPy finds damaged would stay open.
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as content:
+            arrays = {name: content[name] for name in content.files}
+        about = json.loads(arrays["about"].tobytes())
+        format_, inputs, sums = about["format"], about["inputs"], about["sums"]
+    except _ERRORS as error:
+        raise ValueError(
+            f"{path} is no circuit, or cut short ({type(error).__name__}); save it again"
+        ) from None
+    if format_ != FORMAT:
+        raise ValueError(f"{path} has the format {format_!r}, this version reads {FORMAT!r}")
+    wanted: dict[str, tuple[str, ...]] = {name: (kind,) for name, kind in _ARRAYS.items()}
+    if "thresholds" in arrays:
+        wanted["thresholds"] = _FLOATS
+    for name, kinds in wanted.items():
+        dimensions = 2 if name == "thresholds" else 1
+        if name not in arrays:
+            raise ValueError(f"{path} is a damaged circuit (it lacks {name}); save it again")
+        array = arrays[name]
+        if array.dtype.name not in kinds or array.ndim != dimensions:
+            raise ValueError(
+                f"{path} is a damaged circuit ({name} is {array.dtype} {list(array.shape)}); "
+                "save it again"
+            )
+    if not _is_count(inputs) or not (sums is None or _are_sums(sums)):
+        raise ValueError(f"{path} is a damaged circuit (its header is {about}); save it again")
+    netlist = Netlist(inputs, *(arrays[name] for name in _ARRAYS))
+    return netlist, arrays.get("thresholds"), None if sums is None else tuple(sums)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _are_sums(values: object) -> bool:
+    return (
+        isinstance(values, list)
+        and len(values) == 3
+        and _is_count(values[0])
+        and all(isinstance(x, (int, float)) for x in values[1:])
+    )

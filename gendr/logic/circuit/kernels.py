@@ -1,0 +1,261 @@
+"""The compiled kernels that run packed circuits, and pack and unpack bits.
+
+Compiled by Numba at first use and cached on disk. A unit is a block of 512 rows, eight words, and
+belongs to one thread. An operation works on a vector of eight words; Numba has no vectors, so the
+intrinsics below generate them in LLVM.
+"""
+
+# Numba compiles these functions; their types are those of the NumPy arrays passed in.
+# pyright: basic, reportMissingParameterType=false
+# pyright: reportIndexIssue=false, reportCallIssue=false, reportArgumentType=false
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from gendr._runtime.numba.calls import pointer
+from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr.logic.circuit.packed import (
+    AND,
+    AND_NOT,
+    COPY,
+    NAND,
+    NOR,
+    NOT,
+    ONE,
+    OR,
+    OR_NOT,
+    XNOR,
+    XOR,
+    ZERO,
+)
+
+ensure_cache()
+announce_compilation(__name__)
+
+WIDE = 8  # words that an operation works on at a time: one of the widest registers
+ROWS = 64 * WIDE
+_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+_VECTOR = ir.VectorType(ir.IntType(64), WIDE)
+_ONES = ir.Constant(_VECTOR, [-1] * WIDE)
+_BYTES = 8  # of alignment that is promised
+
+
+def _address(builder: Any, base: Any, slot: Any) -> Any:
+    """The address of the words of a slot."""
+    start = builder.gep(base, [builder.mul(slot, ir.Constant(slot.type, WIDE))])
+    return builder.bitcast(start, _VECTOR.as_pointer())
+
+
+def _operation(combine: Any) -> Any:
+    """The intrinsic that sets slot d to a function of slots a and b."""
+
+    @intrinsic
+    def apply(typingctx, base, d, a, b):
+        def codegen(context, builder, signature, args):
+            base, d, a, b = args
+            x = builder.load(_address(builder, base, a), align=_BYTES)
+            y = builder.load(_address(builder, base, b), align=_BYTES)
+            builder.store(combine(builder, x, y), _address(builder, base, d), align=_BYTES)
+            return context.get_dummy_value()
+
+        return types.void(base, d, a, b), codegen
+
+    return apply
+
+
+_copy = _operation(lambda builder, x, y: x)
+_not = _operation(lambda builder, x, y: builder.xor(x, _ONES))
+_and = _operation(lambda builder, x, y: builder.and_(x, y))
+_and_not = _operation(lambda builder, x, y: builder.and_(x, builder.xor(y, _ONES)))
+_or = _operation(lambda builder, x, y: builder.or_(x, y))
+_or_not = _operation(lambda builder, x, y: builder.or_(x, builder.xor(y, _ONES)))
+_xor = _operation(lambda builder, x, y: builder.xor(x, y))
+_nand = _operation(lambda builder, x, y: builder.xor(builder.and_(x, y), _ONES))
+_nor = _operation(lambda builder, x, y: builder.xor(builder.or_(x, y), _ONES))
+_xnor = _operation(lambda builder, x, y: builder.xor(builder.xor(x, y), _ONES))
+_zero = _operation(lambda builder, x, y: builder.xor(x, x))
+_one = _operation(lambda builder, x, y: builder.or_(x, builder.xor(x, _ONES)))
+
+
+@intrinsic
+def _full_adder(typingctx, base, a, b, c):
+    """Set slots a and b to the sum and the carry of slots a, b and c."""
+
+    def codegen(context, builder, signature, args):
+        base, a, b, c = args
+        at_a, at_b = _address(builder, base, a), _address(builder, base, b)
+        x, y = builder.load(at_a, align=_BYTES), builder.load(at_b, align=_BYTES)
+        z = builder.load(_address(builder, base, c), align=_BYTES)
+        either = builder.xor(x, y)
+        carry = builder.or_(builder.and_(x, y), builder.and_(either, z))
+        builder.store(builder.xor(either, z), at_a, align=_BYTES)
+        builder.store(carry, at_b, align=_BYTES)
+        return context.get_dummy_value()
+
+    return types.void(base, a, b, c), codegen
+
+
+@intrinsic
+def _half_adder(typingctx, base, a, b):
+    """Set slots a and b to their sum and their carry."""
+
+    def codegen(context, builder, signature, args):
+        base, a, b = args
+        at_a, at_b = _address(builder, base, a), _address(builder, base, b)
+        x, y = builder.load(at_a, align=_BYTES), builder.load(at_b, align=_BYTES)
+        builder.store(builder.xor(x, y), at_a, align=_BYTES)
+        builder.store(builder.and_(x, y), at_b, align=_BYTES)
+        return context.get_dummy_value()
+
+    return types.void(base, a, b), codegen
+
+
+@njit(**_OPTIONS)
+def _walk(base, runs, gates, adders):
+    """All gates and adders, on the slots at `base`."""
+    for r in range(len(runs)):
+        operation, start, stop = runs[r, 0], np.int64(runs[r, 1]), np.int64(runs[r, 2])
+        if operation == AND:
+            for k in range(start, stop):
+                _and(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
+        elif operation == AND_NOT:
+            for k in range(start, stop):
+                _and_not(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
+        elif operation == OR:
+            for k in range(start, stop):
+                _or(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
+        elif operation == OR_NOT:
+            for k in range(start, stop):
+                _or_not(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
+        elif operation == XOR:
+            for k in range(start, stop):
+                _xor(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
+        elif operation == NAND:
+            for k in range(start, stop):
+                _nand(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
+        elif operation == NOR:
+            for k in range(start, stop):
+                _nor(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
+        elif operation == XNOR:
+            for k in range(start, stop):
+                _xnor(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
+        elif operation == NOT:
+            for k in range(start, stop):
+                _not(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
+        elif operation == COPY:
+            for k in range(start, stop):
+                _copy(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
+        elif operation == ZERO:
+            for k in range(start, stop):
+                _zero(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
+        elif operation == ONE:
+            for k in range(start, stop):
+                _one(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
+    for k in range(len(adders)):
+        a, b, c = np.int64(adders[k, 0]), np.int64(adders[k, 1]), np.int64(adders[k, 2])
+        if c >= 0:
+            _full_adder(base, a, b, c)
+        else:
+            _half_adder(base, a, b)
+
+
+@njit(**_OPTIONS)
+def _load(words, loads, memory, first):
+    """Copy eight words of every input to its slot, zeros behind the last."""
+    count = min(WIDE, words.shape[1] - first)
+    for k in range(len(loads)):
+        slot = loads[k]
+        if slot >= 0:
+            for i in range(count):
+                memory[slot, i] = words[k, first + i]
+            for i in range(count, WIDE):
+                memory[slot, i] = 0
+
+
+@njit(**_OPTIONS)
+def _scratch(slots):
+    """Memory for all slots, which starts where a line of the cache does."""
+    raw = np.empty(slots * WIDE + 8, np.uint64)
+    skipped = (-np.int64(raw.ctypes.data) % 64) // 8
+    return raw[skipped : skipped + slots * WIDE].reshape(slots, WIDE)
+
+
+@njit(**_OPTIONS)
+def outputs(words, slots, loads, runs, gates, stores, out, start, stop):
+    """Outputs [M, W] of blocks of eight words."""
+    memory = _scratch(slots)
+    base = pointer(memory)
+    none = np.empty((0, 3), np.int32)
+    for block in range(start, stop):
+        first = block * WIDE
+        _load(words, loads, memory, first)
+        _walk(base, runs, gates, none)
+        count = min(WIDE, words.shape[1] - first)
+        for m in range(len(stores)):
+            for i in range(count):
+                out[m, first + i] = memory[stores[m], i]
+
+
+@njit(**_OPTIONS)
+def counts(words, slots, loads, runs, gates, adders, digits, ones, out, start, stop):
+    """Sums of groups, out [k, rows], of blocks of eight words."""
+    memory = _scratch(slots)
+    base = pointer(memory)
+    found = np.empty(64, np.uint64)
+    rows = out.shape[1]
+    for block in range(start, stop):
+        first = block * WIDE
+        _load(words, loads, memory, first)
+        _walk(base, runs, gates, adders)
+        for g in range(len(digits)):
+            for i in range(min(WIDE, words.shape[1] - first)):
+                row = 64 * (first + i)
+                for j in range(64):
+                    found[j] = 0
+                for p in range(digits.shape[1]):
+                    if digits[g, p] < 0:
+                        break
+                    word = memory[digits[g, p], i]
+                    for j in range(64):
+                        found[j] += ((word >> np.uint64(j)) & np.uint64(1)) << np.uint64(p)
+                for j in range(min(64, rows - row)):
+                    out[g, row + j] = np.int32(found[j]) + ones[g]
+
+
+@njit(**_OPTIONS)
+def pack(x, thresholds, same, out, start, stop):
+    """Bits of features above thresholds: out [F T, W] words, for words of 64 rows.
+
+    `same` says that all features have the thresholds of the first row. Eight rows make a byte for
+    each feature in the narrowest lanes; a word is stored once, as words of a feature are far apart.
+    """
+    features, each = x.shape[1], thresholds.shape[1]
+    byte, word = np.empty(features, np.uint8), np.empty(features, np.uint64)
+    for k in range(start, stop):
+        for t in range(each):
+            for f in range(features):
+                word[f] = 0
+            for eight in range(8):
+                first = 64 * k + 8 * eight
+                for f in range(features):
+                    byte[f] = 0
+                for i in range(min(8, len(x) - first)):
+                    row, bit = x[first + i], np.uint8(1 << i)
+                    if same:
+                        limit = thresholds[0, t]
+                        for f in range(features):
+                            byte[f] |= bit if row[f] > limit else np.uint8(0)
+                    else:
+                        for f in range(features):
+                            byte[f] |= bit if row[f] > thresholds[f, t] else np.uint8(0)
+                shift = np.uint64(8 * eight)
+                for f in range(features):
+                    word[f] |= np.uint64(byte[f]) << shift
+            for f in range(features):
+                out[f * each + t, k] = word[f]

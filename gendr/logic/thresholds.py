@@ -1,0 +1,152 @@
+"""Numbers as bits: how real inputs enter a network of gates.
+
+A bit says whether a number is above a threshold. In training, thresholds may be learnt: the hard
+decision becomes the CDF of a chosen law, F((x - threshold) / scale).
+
+Source: thesis, section 6.4.4 (fixed thresholds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from gendr._runtime.checks import check_count, check_finite, check_number, check_tensor
+from gendr.distributions.registry import DistributionLike, as_distribution
+
+__all__ = ["Binarize", "Thermometer"]
+
+
+class Thermometer(nn.Module):
+    """Every number becomes T bits, whether it is above each of T thresholds.
+
+    [..., F] becomes [..., F T]: the bits of a feature are neighbours, in the order of thresholds.
+
+    Args:
+        thresholds: [T], the same for all features, or [F, T]. In ascending order the bits are a
+            thermometer; no order is needed.
+        learnable: whether thresholds are parameters. Then, while the module trains, bits are the
+            CDF of `dist` at (x - threshold) / scale.
+        dist: the law of the relaxed decision, a name or an object.
+        scale: of the law, > 0, in units of x.
+
+    Raises:
+        TypeError: if the thresholds are no numbers.
+        ValueError: if their shape is another, one is not finite, or the scale is not positive.
+    """
+
+    thresholds: Tensor
+
+    def __init__(
+        self,
+        thresholds: Tensor | Sequence[float],
+        *,
+        learnable: bool = False,
+        dist: DistributionLike = "logistic",
+        scale: float = 0.1,
+    ) -> None:
+        super().__init__()
+        values = torch.as_tensor(thresholds)
+        if values.dtype == torch.bool or values.is_complex():
+            raise TypeError(f"thresholds must be numbers, got {values.dtype}")
+        if not values.is_floating_point():
+            values = values.to(torch.get_default_dtype())
+        if values.ndim not in (1, 2) or values.numel() == 0:
+            raise ValueError(f"thresholds must have shape [T] or [F, T], got {list(values.shape)}")
+        values = check_finite("thresholds", values.detach().clone())
+        self.dist, self.scale = as_distribution(dist), check_number("scale", scale, above=0)
+        self.learnable = learnable
+        if learnable:
+            self.thresholds = nn.Parameter(values)
+        else:
+            self.register_buffer("thresholds", values)
+
+    @classmethod
+    def uniform(cls, bits: int, low: float = 0.0, high: float = 1.0) -> Thermometer:
+        """Thresholds at equal distances between low and high, both excluded.
+
+        For images in [0, 1], 3 bits are a resolution of 4 values, with thresholds 0.25, 0.5, 0.75.
+
+        Raises:
+            ValueError: if bits < 1, or low is not below high.
+        """
+        check_count("bits", bits)
+        check_number("low", low, below=check_number("high", high))
+        steps = torch.arange(1, bits + 1, dtype=torch.float64) / (bits + 1)
+        return cls((low + (high - low) * steps).to(torch.get_default_dtype()))
+
+    @classmethod
+    def quantiles(cls, x: Tensor, bits: int) -> Thermometer:
+        """Thresholds between which each feature has equally many of the given rows.
+
+        Args:
+            x: [N, F], such as the training data.
+            bits: per feature.
+
+        Raises:
+            ValueError: if x is no matrix, has no rows or a value that is not finite, or bits < 1.
+        """
+        check_count("bits", bits)
+        check_finite("x", check_tensor("x", x))
+        if x.ndim != 2 or not len(x):
+            raise ValueError(f"x must have shape [N, F] with N >= 1, got {list(x.shape)}")
+        values = x if x.is_floating_point() else x.to(torch.get_default_dtype())
+        q = torch.arange(1, bits + 1, dtype=torch.float64) / (bits + 1)
+        ordered = values.sort(0).values
+        # An observed value, not a mean of two: half of [0, 0, 1, 1] lies above 0, not above 0.5.
+        rows = (q * (len(values) - 1)).floor().long().to(values.device)
+        return cls(ordered[rows].T.contiguous())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Turn numbers into bits.
+
+        Args:
+            x: [..., F], of any real dtype.
+
+        Returns:
+            [..., F T], 0 or 1, or in [0, 1] while learnable thresholds train. In the dtype of x, or
+            the default one if that holds integers.
+
+        Raises:
+            ValueError: if the number of features is not that of the thresholds.
+        """
+        check_tensor("x", x)
+        dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+        if x.ndim == 0 or (self.thresholds.ndim == 2 and x.shape[-1] != len(self.thresholds)):
+            want = len(self.thresholds) if self.thresholds.ndim == 2 else "any number of"
+            raise ValueError(
+                f"x must have {want} features in its last dimension, got {list(x.shape)}"
+            )
+        if self.learnable and self.training:
+            difference = x.to(self.thresholds.dtype)[..., None] - self.thresholds
+            return self.dist(difference, self.scale).flatten(-2).to(dtype)
+        return (x[..., None] > self.thresholds).flatten(-2).to(dtype)
+
+    def extra_repr(self) -> str:
+        """What the text of a model shows."""
+        text = f"thresholds of shape {list(self.thresholds.shape)}"
+        return f"{text}, learnable, {self.dist}, scale={self.scale:g}" if self.learnable else text
+
+
+class Binarize(Thermometer):
+    """One bit per number, whether it is above a threshold: [..., F] -> [..., F].
+
+    Args:
+        threshold: of all features.
+        learnable: see `Thermometer`.
+        dist: see `Thermometer`.
+        scale: see `Thermometer`.
+    """
+
+    def __init__(
+        self,
+        threshold: float = 0.5,
+        *,
+        learnable: bool = False,
+        dist: DistributionLike = "logistic",
+        scale: float = 0.1,
+    ) -> None:
+        value = check_number("threshold", threshold)
+        super().__init__([value], learnable=learnable, dist=dist, scale=scale)

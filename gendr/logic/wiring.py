@@ -1,0 +1,167 @@
+"""Which inputs a gate reads: wirings [fan_in, out_features] of indices.
+
+A random wiring deals shuffled decks of all inputs, so that none is read much more often than
+another, and none is left out if there are enough gates. No gate reads the same input twice, and no
+two gates read the same inputs as long as there are enough sets of inputs.
+
+Source: thesis, sections 6.2 and 6.3.1 (random connections, fixed).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.checks import check_count
+
+__all__ = ["block_wiring", "check_wires", "random_wiring"]
+
+# Wirings that use more than this part of all sets of inputs are drawn from a list of all of them:
+# mending a dealt one would take many rounds.
+_DENSE = 0.2
+_ROUNDS = 1000
+
+
+def random_wiring(
+    in_features: int, out_features: int, fan_in: int = 2, *, seed: int | None = None
+) -> Tensor:
+    """A random wiring.
+
+    Args:
+        in_features: how many inputs there are, >= fan_in.
+        out_features: how many gates read them.
+        fan_in: how many inputs a gate reads.
+        seed: of the draws; None takes torch's global random numbers.
+
+    Returns:
+        [fan_in, out_features] int64, indices of inputs.
+
+    Raises:
+        ValueError: if a number is too small.
+    """
+    _check_sizes(in_features, out_features, fan_in)
+    return _draw(in_features, out_features, fan_in, _generator(seed))
+
+
+def block_wiring(
+    in_features: int,
+    out_features: int,
+    fan_in: int = 2,
+    *,
+    blocks: int,
+    seed: int | None = None,
+) -> Tensor:
+    """A wiring in blocks: the j-th part of the gates reads only the j-th part of the inputs.
+
+    Parts differ by one at most. Within a block the wiring is random. Memory that a block of gates
+    reads is then near together, and so are the wires on a chip.
+
+    Args:
+        in_features: how many inputs there are, at least fan_in for each block.
+        out_features: how many gates read them, at least one for each block.
+        fan_in: how many inputs a gate reads.
+        blocks: how many.
+        seed: of the draws; None takes torch's global random numbers.
+
+    Returns:
+        [fan_in, out_features] int64, indices of inputs.
+
+    Raises:
+        ValueError: if a number is too small.
+    """
+    _check_sizes(in_features, out_features, fan_in)
+    check_count("blocks", blocks)
+    most = min(in_features // fan_in, out_features)
+    if blocks > most:
+        raise ValueError(
+            f"blocks must be <= {most}, so that each has a gate and {fan_in} inputs, got {blocks}"
+        )
+    generator = _generator(seed)
+    parts: list[Tensor] = []
+    for j in range(blocks):
+        start, stop = (in_features * k // blocks for k in (j, j + 1))
+        gates = out_features * (j + 1) // blocks - out_features * j // blocks
+        parts.append(start + _draw(stop - start, gates, fan_in, generator))
+    return torch.cat(parts, 1)
+
+
+def check_wires(wires: Tensor, in_features: int, out_features: int, fan_in: int) -> Tensor:
+    """Return a wiring that a user gave, as int64, if it fits.
+
+    Raises:
+        TypeError: if it holds no integers.
+        ValueError: if its shape or an index is wrong.
+    """
+    from gendr._runtime.checks import check_index, check_integer, check_shape
+
+    wires = check_integer("wiring", wires)
+    check_shape("wiring", wires, "[k, N]", k=fan_in, N=out_features)
+    return check_index("wiring", wires, in_features, "inputs")
+
+
+def _check_sizes(in_features: int, out_features: int, fan_in: int) -> None:
+    check_count("fan_in", fan_in)
+    check_count("out_features", out_features)
+    check_count("in_features", in_features)
+    if in_features < fan_in:
+        raise ValueError(
+            f"in_features must be >= {fan_in}, as every gate reads {fan_in} different inputs, "
+            f"got {in_features}"
+        )
+
+
+def _generator(seed: int | None) -> torch.Generator | None:
+    return None if seed is None else torch.Generator().manual_seed(seed)
+
+
+def _draw(inputs: int, gates: int, fan_in: int, generator: torch.Generator | None) -> Tensor:
+    sets = math.comb(inputs, fan_in)
+    if gates > _DENSE * sets and sets < 1 << 22:
+        return _from_all(inputs, gates, fan_in, generator)
+    return _dealt(inputs, gates, fan_in, generator)
+
+
+def _from_all(inputs: int, gates: int, fan_in: int, generator: torch.Generator | None) -> Tensor:
+    """Drawn from the list of all sets of inputs; a set comes again only after all the others."""
+    every = torch.combinations(torch.arange(inputs), fan_in)  # [sets, fan_in]
+    decks = -(-gates // len(every))
+    order = torch.cat([torch.randperm(len(every), generator=generator) for _ in range(decks)])
+    chosen = every[order[:gates]]
+    # Each set in a random order: which input comes first matters to gates such as "a and not b".
+    turn = torch.rand(chosen.shape, generator=generator).argsort(1)
+    return chosen.gather(1, turn).T.contiguous()
+
+
+def _dealt(inputs: int, gates: int, fan_in: int, generator: torch.Generator | None) -> Tensor:
+    """Dealt from shuffled decks of all inputs, then mended."""
+    decks = -(-gates * fan_in // inputs)
+    cards = torch.cat([torch.randperm(inputs, generator=generator) for _ in range(decks)])
+    wires = cards[: gates * fan_in].reshape(fan_in, gates)
+    for _ in range(_ROUNDS):
+        wrong = _wrong(wires, inputs)
+        if not len(wrong):
+            break
+        # An input of a wrong gate is swapped with that of another gate, whichever; this keeps how
+        # often each input is read.
+        others = torch.randint(gates, (len(wrong),), generator=generator).tolist()
+        slots = torch.randint(fan_in, (len(wrong),), generator=generator).tolist()
+        for j, k, slot in zip(wrong.tolist(), others, slots, strict=True):
+            wires[slot, [j, k]] = wires[slot, [k, j]]
+    return wires.contiguous()
+
+
+def _wrong(wires: Tensor, inputs: int) -> Tensor:
+    """The gates that read an input twice, or the inputs of an earlier gate."""
+    ordered = wires.sort(0).values
+    twice = (ordered[1:] == ordered[:-1]).any(0)
+    if math.comb(inputs, len(wires)) < 2**62 and inputs ** len(wires) < 2**62:
+        key = torch.zeros_like(ordered[0])
+        for row in ordered:
+            key = key * inputs + row
+        by_key, place = key.sort(stable=True)
+        again = torch.zeros_like(twice)
+        again[place[1:]] = by_key[1:] == by_key[:-1]
+        twice = twice | again
+    return twice.nonzero()[:, 0]

@@ -1,0 +1,157 @@
+"""Classification by logic gate networks: populations, the training, its scripts."""
+
+import importlib
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from gendr.experiments.engine.training import drive
+from gendr.experiments.studies.logic import (
+    LogicSettings,
+    LogicTraining,
+    Samples,
+    description_length,
+    make_model,
+    member,
+    train_logic,
+)
+from gendr.logic import Circuit
+
+ROOT = Path(__file__).resolve().parents[3]
+SMALL = LogicSettings(layers=2, width=12, tau=1.0, steps=60, batch=50, learning_rate=0.1,
+                      evaluate_every=20)  # fmt: skip
+
+
+def samples(seed=0, rows=200, classes=2):
+    x = torch.randint(0, 2, (rows, 6), generator=torch.Generator().manual_seed(seed)).byte()
+    return Samples(x, (x[:, 0] ^ x[:, 1]).long(), classes)
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return samples(0), samples(1)
+
+
+def test_it_learns(parts):
+    settings = replace(SMALL, population=6, steps=80)
+    result = train_logic(settings, *parts, validation=parts[1])
+    assert result.accuracy == 1
+    assert isinstance(result.circuit, Circuit)
+    assert torch.equal(result.circuit.predict(parts[1].x), parts[1].labels)
+    assert result.whole.gates == 24
+    assert result.stats.gates < 24
+    rows = result.describe()
+    assert json.loads(json.dumps(rows))["circuit"]["gates"] == result.stats.gates
+    assert [row["step"] for row in rows["history"] if "accuracy" in row] == [20, 40, 60, 80]
+
+
+def test_members_of_a_population_do_not_mix(parts):
+    """Each takes the steps that it would take alone."""
+    settings = replace(SMALL, population=3, steps=5, thresholds=(0.5,))
+    training = LogicTraining(settings, parts[0], None, parts[1])
+    alone = LogicTraining(replace(settings, population=1), parts[0], None, parts[1])
+    alone.model = member(training.model, settings, 1)
+    alone.adam = torch.optim.AdamW(alone.model.parameters(), 0.1, weight_decay=0.0)
+    drive(training)
+    drive(alone)
+    for each, own in ((alone, alone.model), (training, member(training.model, settings, 1))):
+        x = parts[1].x.float()
+        assert each.step == 5
+        torch.testing.assert_close(own(x), alone.model(x))
+    hits = training.hits(parts[1])
+    assert hits.shape == (200, 3)
+    assert torch.equal(hits[:, 1], alone.hits(parts[1])[:, 0])
+
+
+def test_the_member_with_the_shortest_description_is_kept(parts):
+    settings = replace(SMALL, population=8, steps=40)
+    training = LogicTraining(settings, parts[0], None, parts[1])
+    drive(training)
+    right = training.hits(parts[0]).sum(0)
+    assert len(set(right.tolist())) > 1
+    assert int(right[training.best()]) == int(right.max())  # errors are dear with these rows
+
+
+def test_description_length():
+    assert description_length(100, 0, 7) == 7
+    assert description_length(100, 50, 0) == pytest.approx(100 * math.log(2))
+    assert description_length(100, 3, 5) < description_length(100, 3, 6)
+    assert description_length(100, 3, 5) < description_length(100, 4, 5)
+
+
+def test_a_resumed_training_goes_on_bit_for_bit(parts, tmp_path):
+    settings = replace(SMALL, decay=0.5, weight_decay=0.01)
+    whole = train_logic(settings, *parts)
+    file = tmp_path / "checkpoint.pt"
+
+    def stop(training):
+        if training.step == 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_logic(settings, *parts, checkpoint=file, callback=stop)
+    again = train_logic(settings, *parts, checkpoint=file, resume=True)
+    for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    with pytest.raises(ValueError, match=r"with decay = 0\.5, now it is 0\.0"):
+        train_logic(replace(settings, decay=0.0), *parts, checkpoint=file, resume=True)
+
+
+def test_the_learning_rate_falls_at_the_end(parts):
+    training = LogicTraining(replace(SMALL, steps=10, decay=0.4), parts[0], None, parts[1])
+    rates = []
+    drive(training, callback=lambda t: rates.append(t.adam.param_groups[0]["lr"]))
+    assert rates == pytest.approx([0.1] * 7 + [0.075, 0.05, 0.025])
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: replace(SMALL, steps=0), "steps must be >= 1"),
+        (lambda: replace(SMALL, tau=0.0), "tau must be > 0"),
+        (lambda: replace(SMALL, decay=1.5), r"decay must be in \[0, 1\]"),
+        (lambda: replace(SMALL, weight_decay=-1.0), "weight_decay must be >= 0"),
+        (lambda: replace(SMALL, init="other"), "unknown init"),
+        (lambda: make_model(SMALL, 6, 5), "width must be a multiple of the 5 classes"),
+        (lambda: LogicTraining(SMALL, samples(), None, samples(classes=3)), "6 features and 2"),
+    ],
+)
+def test_bad_settings(make, match):
+    with pytest.raises(ValueError, match=match):
+        make()
+
+
+@pytest.fixture(params=["logic_tables", "logic_images"])
+def script(request, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "experiments")
+    return importlib.import_module(request.param)
+
+
+def test_scripts(script, tmp_path, capsys):
+    out = tmp_path / "out"
+    more = ["--tables", "monk-1", "adult"] if script.__name__ == "logic_tables" else []
+    assert script.main(["--smoke", "--runs", "2", "-o", str(out), *more]) == 0
+    said = capsys.readouterr().out
+    assert (out / "table.md").read_text() in said
+    found = json.loads((out / "results.json").read_text())["trainings"]
+    assert len(found) == 2 * max(1, len(more) - 1)
+    for name, run in found.items():
+        assert (out / name / "checkpoint.pt").exists()
+        assert 0 <= run["accuracy"] <= 1
+    assert script.main(["--smoke", "--runs", "2", "-o", str(out), *more]) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert script.main(["--smoke", "--runs", "2", "-o", str(out), "--resume", *more]) == 0
+
+
+def test_scripts_without_data(script, tmp_path, capsys):
+    assert script.main(["--data", str(tmp_path), "-o", str(tmp_path / "o")]) == 2
+    said = capsys.readouterr().err
+    assert "there is no" in said
+    assert "--data" in said
+    if script.__name__ == "logic_images":
+        assert script.main(["--network", "huge"]) == 2
+        assert "must be one of small, normal" in capsys.readouterr().err

@@ -1,0 +1,81 @@
+"""`gendr logic`: train, run, export; what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from gendr.cli import main
+from gendr.logic import Circuit
+
+
+def table(path, numbers=True, rows=300):
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(rows, 5)) if numbers else generator.integers(0, 2, (rows, 5))
+    y = ((x[:, 0] > 0) ^ (x[:, 1] > 0)).astype(np.int64) if numbers else x[:, 0] | x[:, 1]
+    np.savez(path, x=x.astype(np.float32) if numbers else x.astype(np.uint8), y=y)
+    return y
+
+
+@pytest.mark.parametrize("numbers", [True, False])
+def test_train_run_export(tmp_path, capsys, numbers):
+    y = table(tmp_path / "t.npz", numbers)
+    out = tmp_path / "out"
+    steps = 150 if numbers else 100
+    command = f"logic train {tmp_path}/t.npz -o {out} --layers 3 --width 60 --bits 3 --lr 0.1"
+    assert main([*command.split(), "--steps", str(steps)]) == 0
+    said = capsys.readouterr().out
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["accuracy"] > 0.85
+    assert f"test accuracy {metrics['accuracy']:.4f} on 60 rows" in said
+    circuit = Circuit.load(out / "circuit.npz")
+    assert circuit.features == 5
+    assert main(f"logic run {out}/circuit.npz {tmp_path}/t.npz -o {out}/c.csv".split()) == 0
+    classes = np.loadtxt(out / "c.csv", skiprows=1, dtype=int)
+    rows = np.load(tmp_path / "t.npz")["x"]
+    assert np.array_equal(classes, circuit.predict(rows))
+    share = (classes == y).mean()
+    assert f"accuracy {share:.4f} on 300 rows" in capsys.readouterr().err
+    names = [str(out / f"net{suffix}") for suffix in (".c", ".v", ".dot", ".py", ".txt")]
+    assert main(["logic", "export", str(out / "circuit.npz"), *names, "--name", "net"]) == 0
+    assert "gates, depth" in capsys.readouterr().out
+    space = {}
+    exec((out / "net.py").read_text(), space)
+    assert np.array_equal(space["net"](rows), circuit(rows))
+    assert "void net_counts(" in (out / "net.c").read_text()
+    assert (out / "net.txt").read_text() == f"{circuit}\n"
+
+
+def refused(argv, capsys):
+    assert main(argv.split()) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said
+
+
+def test_what_is_refused(tmp_path, capsys):
+    table(tmp_path / "t.npz")
+    rows = tmp_path / "x.npy"
+    np.save(rows, np.zeros((3, 4)))
+    (tmp_path / "text.npz").write_text("no arrays")
+    np.savez(tmp_path / "y.npz", x=np.zeros((3, 2)), y=np.array([0, 1]))
+    np.savez(tmp_path / "one.npz", x=np.zeros((3, 2)), y=np.zeros(3, int))
+    np.savez(tmp_path / "nan.npz", x=np.full((3, 2), np.nan), y=np.arange(3))
+    train = f"logic train -o {tmp_path}/o {tmp_path}/"
+    assert "no such file" in refused(train + "none.npz", capsys)
+    assert "must hold x [N, F] and y [N], got x" in refused(train + "x.npy", capsys)
+    assert "is no .npy or .npz file" in refused(train + "text.npz", capsys)
+    assert "y must be classes 0, 1, .. [3]" in refused(train + "y.npz", capsys)
+    assert "two classes or more, got 1" in refused(train + "one.npz", capsys)
+    assert "must be finite" in refused(train + "nan.npz", capsys)
+    assert "is no circuit" in refused(f"logic run {tmp_path}/text.npz {rows}", capsys)
+    small = f"{train}t.npz --steps 2 --layers 1 --width 4 --quiet".split()
+    assert main(small) == 0
+    circuit = f"{tmp_path}/o/circuit.npz"
+    assert "[..., 5] with one row" in refused(f"logic run {circuit} {rows}", capsys)
+    assert "must be one of .c, .v" in refused(f"logic export {circuit} net.exe", capsys)
+    assert "letters, digits and _" in refused(
+        f"logic export {circuit} {tmp_path}/n.c --name 1", capsys
+    )
+    assert not (tmp_path / "n.c").exists()
+    assert "unknown ACTION 'rum'" in refused("logic rum", capsys)

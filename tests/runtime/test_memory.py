@@ -1,0 +1,53 @@
+"""Memory that is used again: only when nobody holds it, and not without end."""
+
+import gc
+
+import torch
+
+from gendr._runtime.memory import LARGE, Memory
+
+SIZE = (LARGE // 4,)
+
+
+def test_memory_is_used_again_when_it_is_free():
+    memory = Memory()
+    first = memory.empty(SIZE, torch.float32)
+    second = memory.empty(SIZE, torch.float32)
+    places = {first.data_ptr(), second.data_ptr()}
+    assert len(places) == 2
+    assert all(place % 64 == 0 for place in places)
+    del first, second
+    gc.collect()
+    assert memory.idle == 2 * LARGE
+    again = [memory.empty((LARGE // 8, 1), torch.float64) for _ in range(2)]
+    assert {x.data_ptr() for x in again} == places
+    assert memory.idle == 0
+
+
+def test_a_view_keeps_its_memory():
+    memory = Memory()
+    x = memory.empty(SIZE, torch.float32)
+    x.zero_()
+    part = x.reshape(2, -1)[1, 3:5].detach()
+    del x
+    other = memory.empty(SIZE, torch.float32)
+    other.fill_(1)
+    assert part.tolist() == [0, 0]
+    graph = (other.requires_grad_() * 2).sum()
+    del other
+    memory.empty(SIZE, torch.float32).fill_(7)
+    graph.backward()  # what a graph has saved is in use too
+
+
+def test_small_and_too_many_blocks_are_not_kept():
+    memory = Memory(most=LARGE)
+    assert memory.empty((3, 2), torch.float64).shape == (3, 2)
+    tensors = [memory.empty(SIZE, torch.float32) for _ in range(3)]
+    tensors.append(memory.empty((8,), torch.float32))
+    del tensors
+    gc.collect()
+    assert memory.idle == LARGE
+
+
+def test_empty_tensors():
+    assert Memory().empty((0, 5), torch.float32).shape == (0, 5)
