@@ -31,8 +31,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import comparison
 import numpy as np
-import sorting
 import speed
 import torch
 from torch import Tensor, nn
@@ -126,7 +126,7 @@ def train(layers: int, width: int, repeat: int) -> list[dict[str, Any]]:
         runs[name] = partial(step, model, adam, x, labels)
     own = runs.pop("gendr")
     runs = {"gendr": own, ALONE: partial(alone, own), **runs}
-    times = sorting.take_turns(runs, repeat, "cpu")
+    times = comparison.take_turns(runs, repeat, "cpu")
     return [
         {
             "implementation": name,
@@ -158,7 +158,7 @@ def infer(layers: int, width: int, rows: int, repeat: int) -> dict[str, Any]:
     }
     for run in runs.values():
         run()
-    times = sorting.take_turns(runs, repeat, "cpu")
+    times = comparison.take_turns(runs, repeat, "cpu")
     return {
         "harden_s": harden_s,
         "gates": len(whole.netlist),

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import sorting
+import comparison
 import speed
 import torch
 from torch import Tensor
@@ -96,7 +96,7 @@ def measure(name: str, device: str, repeat: int, quick: bool) -> list[dict[str, 
     apart = relative_l2(*(x for x in (ours, exact) if x is not None))
     if not apart <= AGREEMENT:
         raise SystemExit(f"{name}: differences are {apart:.1e} off autograd")
-    times = sorting.take_turns({" ".join(key): run for key, run in runs.items()}, repeat, device)
+    times = comparison.take_turns({" ".join(key): run for key, run in runs.items()}, repeat, device)
     return [
         {
             "name": f"{name}/{batch}x{LENGTH}",

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import speed
 import torch
-from sorting import take_turns
+from comparison import take_turns
 from torch import Tensor
 from torch.nn import functional
 from tqdm import tqdm

@@ -28,14 +28,11 @@ from functools import partial
 from statistics import mean, stdev
 from typing import Any
 
-import torch
-
 from gendr._runtime.command_line import count
 from gendr.data import MultiDigits, cifar10
 from gendr.experiments import script
-from gendr.experiments.engine.store import software_version
 from gendr.experiments.studies.logic import LogicSettings, LogicTraining, Samples
-from gendr.experiments.trials import Trial, run_trials
+from gendr.experiments.trials import Trial, run_trials, write_results
 
 # By images and name: layers, gates per layer, tau, bits per number; Table 6.6.
 NETWORKS = {
@@ -56,7 +53,6 @@ PUBLISHED = {
 SMOKE = {"layers": 2, "width": 200, "steps": 6, "evaluate_every": 3}
 # As published, this many of the training images, the last ones, are for validation.
 VALIDATION = 5000
-RESULTS, TABLE = "results.json", "table.md"
 
 
 def make_options() -> argparse.ArgumentParser:
@@ -167,16 +163,7 @@ def run(args: argparse.Namespace) -> None:
     ]  # fmt: skip
     found = run_trials(trials, out, resume=args.resume, save_every=args.save_every)
     text = table(args, found)
-    values = {
-        "trainings": found,
-        "device": str(device),
-        "threads": torch.get_num_threads(),
-        "version": software_version(),
-    }
-    script.write_json(out / RESULTS, values)
-    script.write_whole(out / TABLE, text.encode())
-    print(text)
-    print(f"{out}: {RESULTS}, {TABLE}")
+    print(write_results(out, found, text, None, device))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

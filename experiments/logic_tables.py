@@ -39,9 +39,8 @@ import torch
 from gendr._runtime.command_line import count
 from gendr.data import BitTable, TableSplits, read_adult, read_breast_cancer, read_monk
 from gendr.experiments import script
-from gendr.experiments.engine.store import software_version
 from gendr.experiments.studies.logic import LogicSettings, LogicTraining, Samples
-from gendr.experiments.trials import Trial, run_trials
+from gendr.experiments.trials import Trial, run_trials, write_results
 
 # By table: the settings of its network, and the accuracy that the thesis reports. Layers and widths
 # are those of Table 6.6, but for monk-2 (there 12 gates a layer), monk-3 (there 6 layers of 12) and
@@ -58,7 +57,6 @@ PUBLISHED = {"monk-1": 100.0, "monk-2": 90.9, "monk-3": 97.7, "adult": 84.8, "br
 SMOKE = {"layers": 2, "width": 8, "steps": 4, "evaluate_every": 2, "population": 2}
 # The part of Breast Cancer's rows that is for training.
 SHARE = 0.75
-RESULTS, TABLE = "results.json", "table.md"
 
 
 def make_options() -> argparse.ArgumentParser:
@@ -216,17 +214,7 @@ def run(args: argparse.Namespace) -> None:
         for table in args.tables
     }
     text = table_of(found, others)
-    values = {
-        "trainings": done,
-        "baselines": others,
-        "device": str(device),
-        "threads": torch.get_num_threads(),
-        "version": software_version(),
-    }
-    script.write_json(out / RESULTS, values)
-    script.write_whole(out / TABLE, text.encode())
-    print(text)
-    print(f"{out}: {RESULTS}, {TABLE}")
+    print(write_results(out, done, text, None, device, baselines=others))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

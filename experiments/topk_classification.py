@@ -40,7 +40,6 @@ from gendr._runtime.command_line import count
 from gendr.data import Examples, ExampleSplits, cifar100_splits, download_cifar100, read_embeddings
 from gendr.data.examples import split_by_group
 from gendr.experiments import script
-from gendr.experiments.engine.store import software_version
 from gendr.experiments.studies.classification import (
     LOSSES,
     MODELS,
@@ -49,7 +48,7 @@ from gendr.experiments.studies.classification import (
     ClassificationTraining,
 )
 from gendr.experiments.studies.silhouettes import silhouette_splits
-from gendr.experiments.trials import Trial, run_trials, save_picture
+from gendr.experiments.trials import Trial, run_trials, write_results
 
 # The rows: the baselines, the P_K of Tables 2 to 4 of the paper, and the other methods.
 ROWS = (
@@ -58,7 +57,7 @@ ROWS = (
     "softsort:.2,.2,.2,.2,.2", "sinkhorn:.2,.2,.2,.2,.2",
 )  # fmt: skip
 SMOKE = {"steps": 4, "batch": 10, "evaluate_every": 2}
-RESULTS, TABLE, PICTURE, CACHE = "results.json", "table.md", "picture.png", "silhouettes.npz"
+CACHE = "silhouettes.npz"
 
 
 def make_options() -> argparse.ArgumentParser:
@@ -236,17 +235,7 @@ def run(args: argparse.Namespace) -> None:
     ]
     found = run_trials(trials, out, resume=args.resume, save_every=args.save_every)
     text = table(args, found, data)
-    values = {
-        "trainings": found,
-        "device": str(device),
-        "threads": torch.get_num_threads(),
-        "version": software_version(),
-    }
-    script.write_json(out / RESULTS, values)
-    script.write_whole(out / TABLE, text.encode())
-    picture = save_picture(out / PICTURE, lambda: draw(args, found))
-    print(text)
-    print(f"{out}: {RESULTS}, {TABLE}, {picture}")
+    print(write_results(out, found, text, lambda: draw(args, found), device))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

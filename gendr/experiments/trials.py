@@ -98,8 +98,9 @@ def write_results(
     out: Path,
     found: dict[str, dict[str, Any]],
     table: str,
-    draw: Callable[[], Any],
+    draw: Callable[[], Any] | None,
     device: torch.device,
+    **more: Any,
 ) -> str:
     """Write `results.json`, `table.md` and `picture.png`; what a script prints at its end.
 
@@ -107,19 +108,24 @@ def write_results(
         out: the folder of the files.
         found: the trainings, as `run_trials` returns them.
         table: the text of the table.
-        draw: makes the figure; may raise ImportError if Matplotlib is not installed.
+        draw: makes the figure, if there is one; may raise ImportError if Matplotlib is not
+            installed.
         device: that the trainings ran on.
+        **more: other plain values for `results.json`.
     """
     values = {
         "trainings": found,
+        **more,
         "device": str(device),
         "threads": torch.get_num_threads(),
         "version": software_version(),
     }
     script.write_json(out / RESULTS, values)
     script.write_whole(out / TABLE, table.encode())
-    picture = _save_picture(out / PICTURE, draw)
-    return f"{table}\n{out}: {RESULTS}, {TABLE}, {picture}"
+    written = [RESULTS, TABLE]
+    if draw is not None:
+        written.append(_save_picture(out / PICTURE, draw))
+    return f"{table}\n{out}: {', '.join(written)}"
 
 
 def _save_picture(path: Path, draw: Callable[[], Any]) -> str:
