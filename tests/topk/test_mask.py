@@ -47,6 +47,7 @@ def by_bisection(law, x, k, scale):
     with mp.workdps(30):
         x, scale = [mp.mpf(v) for v in x.tolist()], mp.mpf(scale)
         low, high = min(x) - 1000 * scale, max(x) + 1000 * scale
+        b = low
         for _ in range(80):
             b = (low + high) / 2
             inside = mp.fsum(exact_cdf(law, (v - b) / scale) for v in x)
