@@ -25,6 +25,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from gendr.experiments.report import load_summaries, make_page  # noqa: E402
 from gendr.testing import explorer, site  # noqa: E402
 from gendr.testing.pages import anchor, order  # noqa: E402
 
@@ -72,6 +73,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for page, text in made.items():
         files.append(File.generated(config, page, content=text))
     return files
+
+
+def on_env(env: Any, config: MkDocsConfig, files: Files) -> None:
+    """The report of the grid, beside the pages."""
+    source = ROOT / "docs" / "results" / "grid-laptop.csv"
+    page = make_page(load_summaries(source), source.name)
+    path = Path(config.site_dir) / "results" / "grid-laptop.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8")
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -679,7 +679,11 @@ def _add_report(commands: Any) -> None:
         epilog=_REPORT,
         formatter_class=_Help,
     )
-    parser.add_argument("results", metavar="RESULTS", help="a results file (.sqlite)")
+    parser.add_argument(
+        "results",
+        metavar="RESULTS",
+        help="a results file (.sqlite), or a table exported from one (.csv)",
+    )
     parser.add_argument(
         "-o", "--output", default="report.html", metavar="FILE", help="the page, replaced if there"
     )

@@ -225,7 +225,7 @@ function fillCard({ run, result }) {
   fact(run.unit, scoreText(result));
   if (result.rank !== null) fact("rank", `${result.rank} of ${run.results.length}`);
   if (result.score !== null) {
-    fact("best scale τ", `${digits(result.scale)} ${result.squared ? "NDC²" : "NDC"}`);
+    fact(run.scale, `${digits(result.scale)} ${result.squared ? "NDC²" : "NDC"}`);
     fact("learning rate", digits(result.learning_rate));
   }
   fact("search took", duration(result.seconds));
@@ -294,9 +294,9 @@ function unpin() {
   card.hidden = true;
 }
 
-/** The cell or row under an event, if a renderer stands there. */
+/** The cell, row or dot under an event, if a renderer stands there. */
 function subjectOf(event) {
-  const element = event.target.closest(".cell, .list tbody tr");
+  const element = event.target.closest(".cell, .list tbody tr, .dot");
   return subjects.has(element) ? element : null;
 }
 
@@ -398,6 +398,7 @@ function drawFilter(run, lines) {
       const { name, squared } = subjects.get(line).result;
       const fits = half.value === "" || half.value === String(squared);
       line.hidden = !(fits && wanted.every((word) => name.includes(word)));
+      cells.get(`${run.id} ${name}`).classList.toggle("dimmed", line.hidden);
     }
     count.textContent = `${lines.filter((line) => !line.hidden).length} of ${lines.length}`;
   };
@@ -423,7 +424,7 @@ function drawFacts(run) {
     `${run.results.length} of ${run.total} renderers`,
     `seed ${run.seed}`,
     `gendr ${run.version}`,
-    `begun ${run.created}`,
+    ...(run.created ? [`begun ${run.created}`] : []),
     `${duration(seconds)} of search in all`,
   ];
   const line = make("p", {}, facts.join(" · "));
@@ -438,7 +439,103 @@ function drawFacts(run) {
     make("summary", {}, "protocol"),
     make("pre", {}, JSON.stringify(run.protocol, null, 2)),
   );
-  return [line, protocol];
+  return Object.keys(run.protocol).length ? [line, protocol] : [line];
+}
+
+// -- medians and both tasks -----------------------------------------------------------------------
+
+function median(values) {
+  const ordered = values.filter((x) => x !== null).sort((a, b) => a - b);
+  const half = ordered.length >> 1;
+  if (!ordered.length) return null;
+  return ordered.length % 2 ? ordered[half] : (ordered[half - 1] + ordered[half]) / 2;
+}
+
+/** Bars of the medians of rows or columns, the best first. */
+function drawBars(run, map, heads, scoresOf, what) {
+  const better = run.better === "lower" ? 1 : -1;
+  const found = heads
+    .map(({ name }, i) => ({ name, value: median(scoresOf(i)) }))
+    .filter(({ value }) => value !== null)
+    .sort((a, b) => better * (a.value - b.value));
+  if (!found.length) return "";
+  const values = found.map(({ value }) => value);
+  const [low, high] = [Math.min(0, ...values), Math.max(...values)];
+  const list = make("div", { class: "bars" });
+  for (const { name, value } of found) {
+    const width = high > low ? (100 * (value - low)) / (high - low) : 100;
+    const bar = make("i", { style: `width: ${width}%; background: ${shade(run, value)}` });
+    list.append(make("span", {}, name), make("div", {}, bar), make("b", {}, value.toFixed(3)));
+  }
+  return make("figure", {}, make("figcaption", {}, `${what}, ${map.title}`), list);
+}
+
+/** Medians of the laws over all T-conorms, and of the T-conorms over all laws. */
+function drawMedians(run) {
+  const figures = run.maps.flatMap((map) => {
+    const score = (i, j) => (map.places[i][j] === null ? null : run.results[map.places[i][j]].score);
+    return [
+      drawBars(run, map, run.columns, (j) => run.rows.map((_, i) => score(i, j)), "distributions"),
+      drawBars(run, map, run.rows, (i) => run.columns.map((_, j) => score(i, j)), "T-conorms"),
+    ];
+  });
+  const medians = make("details", { class: "medians" }, make("summary", {}, "medians, sorted"));
+  medians.append(make("div", { class: "maps" }, ...figures));
+  return medians;
+}
+
+/** A dot for each renderer that two runs of different tasks have, best towards the upper right. */
+function drawBoth(one, other) {
+  const [wide, high, edge] = [620, 460, 52];
+  const known = new Map(other.results.map((result) => [result.name, result]));
+  const pairs = one.results
+    .map((result) => [result, known.get(result.name)])
+    .filter(([a, b]) => b !== undefined && a.score !== null && b.score !== null);
+  if (pairs.length < 3) return null;
+  const holder = make("div");
+  holder.innerHTML = "<svg></svg>";  // says the namespace, so that the page names no address
+  const space = holder.firstChild.namespaceURI;
+  const draw = (tag, attributes, text = "") => {
+    const element = document.createElementNS(space, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.textContent = text;
+    return element;
+  };
+  const axis = (run, k, length) => {
+    const scores = pairs.map((pair) => pair[k].score);
+    const [worst, best] = run.better === "lower"
+      ? [Math.max(...scores), Math.min(...scores)] : [Math.min(...scores), Math.max(...scores)];
+    return (score) => edge + ((score - worst) / (best - worst || 1)) * (length - edge - 14);
+  };
+  const [x, y] = [axis(one, 0, wide), axis(other, 1, high)];
+  const svg = draw("svg", { viewBox: `0 0 ${wide} ${high}`, class: "both", role: "img" });
+  svg.append(draw("title", {}, `${one.title} against ${other.title}`));
+  const ticks = (run, k, place) => {
+    const scores = pairs.map((pair) => pair[k].score);
+    for (const value of roundNumbers(Math.min(...scores), Math.max(...scores))) place(value);
+  };
+  ticks(one, 0, (v) => {
+    svg.append(draw("line", { x1: x(v), x2: x(v), y1: 8, y2: high - edge + 6 }));
+    svg.append(draw("text", { x: x(v), y: high - edge + 22, "text-anchor": "middle" }, digits(v)));
+  });
+  ticks(other, 1, (v) => {
+    svg.append(draw("line", { x1: edge - 6, x2: wide - 8, y1: high - y(v), y2: high - y(v) }));
+    svg.append(draw("text", { x: edge - 10, y: high - y(v) + 4, "text-anchor": "end" }, digits(v)));
+  });
+  svg.append(draw("text", { x: wide / 2, y: high - 8, "text-anchor": "middle" },
+    `${one.task}: ${one.unit}, ${one.better} is better, to the right`));
+  svg.append(draw("text", { x: 12, y: high / 2, "text-anchor": "middle",
+    transform: `rotate(-90 12 ${high / 2})` }, `${other.task}: ${other.unit}, better upwards`));
+  for (const [a, b] of pairs) {
+    const dot = draw("circle", {
+      cx: x(a.score), cy: high - y(b.score), r: 3.5, class: a.squared ? "dot squared" : "dot",
+    });
+    dot.append(draw("title", {}, `${a.name}: ${scoreText(a)}, ${scoreText(b)}`));
+    subjects.set(dot, { run: one, result: a });
+    svg.append(dot);
+  }
+  const caption = `${one.task} against ${other.task}: a dot is a renderer (full: plain, open: squared)`;
+  return [make("h2", {}, "Both tasks"), make("figure", {}, make("figcaption", {}, caption), svg)];
 }
 
 function drawRun(run) {
@@ -454,6 +551,7 @@ function drawRun(run) {
     ...drawFacts(run),
     drawLegend(run),
     make("div", { class: "maps" }, ...maps),
+    drawMedians(run),
     make("h3", {}, "All results"),
     ...drawTable(run),
   );
@@ -471,5 +569,11 @@ function followAddress() {
 
 document.getElementById("about").textContent = data.about;
 document.getElementById("runs").replaceChildren(...data.runs.map(drawRun));
+const second = data.runs.find((run) => run.task !== data.runs[0].task);
+const both = second && drawBoth(data.runs[0], second);
+if (both) {
+  document.getElementById("both").hidden = false;
+  document.getElementById("both").append(...both);
+}
 window.addEventListener("hashchange", followAddress);
 followAddress();

@@ -6,12 +6,13 @@ squared distributions make one heat map each.
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from gendr import distributions, tnorms
 from gendr._runtime.checks import check_choice
 from gendr.distributions import Distribution
-from gendr.experiments.engine.store import Failure, Result, Run, Store
+from gendr.experiments.engine.store import Failure, Result, Row, Run, Store
 from gendr.experiments.studies.registry import TASKS
 from gendr.rendering.instances import Instance, instance
 from gendr.tnorms import TConorm
@@ -118,19 +119,24 @@ def load_summaries(path: str | Path, ids: Collection[int] = ()) -> list[Summary]
     """The runs of a results file that have results.
 
     Args:
-        path: The results file.
+        path: The results file, or a table that `engine.store.export` made of it (.csv), which has
+            no pictures, protocols and failures.
         ids: The ids of the runs to load; by default all.
 
     Raises:
         ValueError: If the file cannot be read (see `Store`) or is damaged, has no such run or no
             results, or holds a task or an instance that this version does not know.
     """
-    try:
-        with Store(path) as store:
-            runs = store.runs()
-            found = {run.id: (run, store.results(run), store.failures(run)) for run in runs}
-    except sqlite3.Error as error:
-        raise ValueError(f"cannot read {path} ({error})") from None
+    if Path(path).suffix.lower() == ".csv":
+        found = _read_table(Path(path))
+        runs = [run for run, _, _ in found.values()]
+    else:
+        try:
+            with Store(path) as store:
+                runs = store.runs()
+                found = {run.id: (run, store.results(run), store.failures(run)) for run in runs}
+        except sqlite3.Error as error:
+            raise ValueError(f"cannot read {path} ({error})") from None
     if missing := set(ids) - found.keys():
         listed = ", ".join(map(str, found)) or "none"
         raise ValueError(f"{path} has no run {min(missing)}; its runs: {listed}")
@@ -139,6 +145,37 @@ def load_summaries(path: str | Path, ids: Collection[int] = ()) -> list[Summary]
     if not summaries:
         raise ValueError(f"{path} holds no results yet; experiments/grid_benchmark.py makes some")
     return summaries
+
+
+def _read_table(path: Path) -> dict[int, tuple[Run, list[Result], list[Failure]]]:
+    """The runs of an exported table by their ids."""
+    found: dict[int, tuple[Run, list[Result], list[Failure]]] = {}
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        if missing := {each.name for each in fields(Row)} - set(reader.fieldnames or ()):
+            raise ValueError(f"{path} is no table of results: it has no column {min(missing)!r}")
+        try:
+            for row in reader:
+                number, version = int(row["run"]), row["version"]
+                if number not in found:
+                    seed, protocol = int(row["seed"]), row["protocol"]
+                    run = Run(number, row["task"], "{}", seed, version, "", protocol)
+                    found[number] = (run, [], [])
+                result = Result(
+                    run=number,
+                    instance=row["instance"],
+                    score=float(row["score"]),
+                    scale=float(row["scale"]),
+                    learning_rate=float(row["learning_rate"]),
+                    seconds=float(row["seconds"]),
+                    version=version,
+                    picture=None,
+                    finished="",
+                )
+                found[number][1].append(result)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
+    return found
 
 
 def summarise(run: Run, results: Sequence[Result], failures: Sequence[Failure] = ()) -> Summary:

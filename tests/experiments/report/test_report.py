@@ -19,7 +19,7 @@ from scipy.stats import rankdata
 import gendr
 from gendr import distributions, tnorms
 from gendr.cli import main
-from gendr.experiments.engine.store import Result, Run, Store
+from gendr.experiments.engine.store import Result, Run, Store, export
 from gendr.experiments.engine.tasks import Outcome, Trial
 from gendr.experiments.report import make_page
 from gendr.experiments.report.page import VIRIDIS
@@ -396,6 +396,42 @@ def test_bad_outputs_end_in_one_line(results_file, tmp_path, capsys):
     assert {path.name for path in tmp_path.iterdir()} == {"file", "folder.html"}
 
 
+def test_exported_table_has_the_same_page(results_file, tmp_path):
+    """Ranks, maps and scores; a table has no pictures, protocols and failures."""
+    table = tmp_path / "results.csv"
+    with Store(results_file) as store:
+        export(store, "csv", table)
+    for one, other in zip(load_summaries(results_file), load_summaries(table), strict=True):
+        assert (other.title, other.unit, other.limits) == (one.title, one.unit, one.limits)
+        for a, b in zip(one.maps, other.maps, strict=True):
+            np.testing.assert_array_equal(b.scores, a.scores)
+            np.testing.assert_array_equal(b.top, a.top)
+        assert [entry.rank for entry in other.entries] == [entry.rank for entry in one.entries]
+    page = tmp_path / "page.html"
+    assert report(table, "-o", page) == 0
+    runs = data_of(page.read_text(encoding="utf-8"))["runs"]
+    assert [run["created"] for run in runs] == [None, None]
+    assert load_summaries(table, [2])[0].run.id == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("run,task\n1,shape\n", "no table of results: it has no column 'dist'"),
+        ("", "no table of results"),
+        (
+            "run,task,protocol,seed,instance,dist,tconorm,squared,scale,learning_rate,score,"
+            "seconds,version\n1,shape,x,0,a/b,a,b,False,1,1,high,1,v\n",
+            "line 2: could not convert string to float: 'high'",
+        ),
+    ],
+)
+def test_damaged_table_is_refused(tmp_path, text, message):
+    (tmp_path / "table.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        load_summaries(tmp_path / "table.csv")
+
+
 # -- in a browser ----------------------------------------------------------------------------------
 
 # What a person would do, in order; the page is then looked at.
@@ -426,6 +462,11 @@ const filter = section.querySelector(".filter input");
 filter.value = "gamma YAGER reversed";
 filter.dispatchEvent(new Event("input"));
 say("filtered", lines().length);
+say("dimmed", section.querySelectorAll(".cell.dimmed").length);
+say("dots", document.querySelectorAll(".dot").length);
+const bars = [...section.querySelectorAll(".bars")].map((list) =>
+  [...list.querySelectorAll("b")].map((each) => each.textContent).join(","));
+say("bars", bars.join(" "));
 say("overflow", document.documentElement.scrollWidth - innerWidth);
 </script>
 """
@@ -487,3 +528,16 @@ def test_browser_sorts_and_filters(visit):
     names = [instance.name for instance in gendr.instances()]
     wanted = [n for n in names if all(word in n for word in ("gamma", "yager", "reversed"))]
     assert int(visit[1]["filtered"]) == len(wanted) > 0
+
+
+def test_browser_shows_medians_and_both_tasks(visit, results_file):
+    said = visit[1]
+    shape, pose = (summary for summary in load_summaries(results_file))
+    known = {entry.result.instance for entry in pose.entries if entry.rank}
+    both = [entry for entry in shape.entries if entry.rank and entry.result.instance in known]
+    assert int(said["dots"]) == len(both)
+    assert int(said["dimmed"]) == 1242 - int(said["filtered"])
+    scores = shape.maps[0].scores
+    columns = np.sort(np.nanmedian(scores, 0))
+    expected = [f"{x:.3f}" for x in (columns if shape.better == "lower" else columns[::-1])]
+    assert said["bars"].split(" ")[0].split(",") == expected
