@@ -19,7 +19,7 @@ import gendr
 from gendr import visual
 from gendr.experiments import script
 from gendr.losses import chamfer, iou
-from gendr.mesh import Camera, Mesh
+from gendr.mesh import Camera, Mesh, mesh_quality
 
 STARTS = ("sphere", "hull")
 SIZE, VIEWS, ELEVATION = 128, 24, 30.0
@@ -60,6 +60,7 @@ def measure(target: Mesh, start: str, steps: int) -> dict[str, float]:
     result = gendr.fit(masks, camera, init=start, steps=steps)  # pyright: ignore[reportArgumentType]
     seconds = time.perf_counter() - begun
     mesh = result.mesh
+    quality = mesh_quality(mesh)
     seen, wanted = silhouettes(mesh, held, HELD_SIZE), silhouettes(target, held, HELD_SIZE)
     return {
         "iou": result.iou,
@@ -67,7 +68,9 @@ def measure(target: Mesh, start: str, steps: int) -> dict[str, float]:
         "chamfer": float(chamfer(mesh, target, seed=0)) / visual.diagonal(target),
         "volume": volume_iou(mesh, target),
         "faces": mesh.face_counts[0],
-        "genus": 1 - mesh.to_trimesh().euler_number / 2,
+        "genus": quality["genus"],
+        "smallest_angle": quality["smallest_angle"],
+        "self_intersections": quality["self_intersections"],
         "seconds": seconds,
     }
 

@@ -509,13 +509,14 @@ def figure_starts() -> None:
     rows = [
         [
             row["mesh"], row["start"], f"{row['iou']:.3f}", f"{row['held_out']:.3f}",
-            f"{row['chamfer']:.2%}", f"{row['volume']:.3f}", f"{row['genus']:.0f}",
-            f"{row['faces']:,}", f"{row['seconds']:.0f}",
+            f"{row['chamfer']:.2%}", f"{row['volume']:.3f}", f"{row['genus']}",
+            f"{row['faces']:,}", f"{row['smallest_angle']:.1f}°", f"{row['self_intersections']}",
+            f"{row['seconds']:.0f}",
         ]
         for row in found["rows"]
     ]  # fmt: skip
     head = ["mesh", "start", "IoU", "IoU, held-out views", "chamfer / diagonal", "volume IoU",
-            "genus", "faces", "seconds"]  # fmt: skip
+            "genus", "faces", "smallest angle", "faces cut", "seconds"]  # fmt: skip
     write_block("fitting.md", "fit-starts", table(head, rows))
     found = json.loads((DOCS / "results" / "poses.json").read_text(encoding="utf-8"))
     rows = [

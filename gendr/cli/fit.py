@@ -23,6 +23,7 @@ from gendr.fitting import FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.io import mesh_files
+from gendr.mesh.quality import mesh_quality
 from gendr.mesh.views import Views, load_views, view_sizes
 from gendr.rendering import Renderer
 
@@ -341,6 +342,7 @@ class _Report:
         metrics["seconds"] = {**self.clock.seconds(), "optimisation": result.state.seconds}
         metrics["vertices"] = result.mesh.vertex_counts[0]
         metrics["faces"] = result.mesh.face_counts[0]
+        metrics["quality"] = mesh_quality(result.mesh)
         write_all({**files, out / METRICS: _json(metrics)})
         (out / PROGRESS).unlink(missing_ok=True)
         if not self.quiet:

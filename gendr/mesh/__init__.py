@@ -13,6 +13,7 @@ from gendr.mesh.hull import visual_hull
 from gendr.mesh.io import load_texture
 from gendr.mesh.lighting import Lighting
 from gendr.mesh.mesh import Mesh
+from gendr.mesh.quality import mesh_quality
 from gendr.mesh.shapes import cube, cube_sphere, grid, icosphere
 from gendr.mesh.views import Views, load_views, save_views, view_sizes, view_volume, visual_sphere
 
@@ -33,6 +34,7 @@ __all__ = [
     "load_views",
     "look_at",
     "look_from",
+    "mesh_quality",
     "rotation_6d_to_matrix",
     "rotation_angle_between",
     "save_views",

@@ -1,0 +1,123 @@
+"""How well formed a mesh is: closed, of which genus, with which angles, without cuts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gendr.mesh.mesh import Mesh
+
+__all__ = ["mesh_quality"]
+
+# Above so many faces cuts are not counted: the pairs of near faces would fill the memory.
+_MOST = 50_000
+# Pairs of faces that are looked at in one go.
+_BLOCK = 200_000
+
+
+def mesh_quality(mesh: Mesh) -> dict[str, Any]:
+    """Numbers that tell a good surface from a bad one.
+
+    Args:
+        mesh: one mesh.
+
+    Returns:
+        is_watertight: whether each edge has two faces.
+        euler: vertices - edges + faces of what faces use.
+        parts: connected parts.
+        genus: parts - euler / 2, the number of handles; None if it is not watertight.
+        smallest_angle: of a face, in degrees; None without faces.
+        self_intersections: faces that an edge of another face passes through, of a face with which
+            they share no vertex; None for more than 50,000 faces.
+
+    Raises:
+        ValueError: for a batch of several meshes.
+    """
+    if len(mesh) != 1:
+        raise ValueError(f"one mesh is needed, got a batch of {len(mesh)}")
+    vertices = mesh.vertices.detach().double().cpu().numpy()
+    faces = mesh.faces.cpu().numpy()
+    used = np.unique(faces)
+    edges = np.unique(np.sort(faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2), 1), axis=0)
+    euler = len(used) - len(edges) + len(faces)
+    parts = _parts(faces, len(vertices))
+    return {
+        "is_watertight": mesh.is_watertight,
+        "euler": euler,
+        "parts": parts,
+        "genus": (2 * parts - euler) // 2 if mesh.is_watertight else None,
+        "smallest_angle": _smallest_angle(vertices[faces]) if len(faces) else None,
+        "self_intersections": int(_cut(vertices, faces).sum()) if len(faces) <= _MOST else None,
+    }
+
+
+def _parts(faces: NDArray[np.int64], count: int) -> int:
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    a, b = faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel()
+    graph = coo_matrix((np.ones(len(a)), (a, b)), shape=(count, count))
+    _, part = connected_components(graph, directed=False)
+    return len(np.unique(part[faces]))
+
+
+def _smallest_angle(corners: NDArray[np.float64]) -> float:
+    """In degrees, of triangles [F, 3, 3]; 0 where two corners coincide."""
+    least = np.inf
+    for i in range(3):
+        u = corners[:, (i + 1) % 3] - corners[:, i]
+        v = corners[:, (i + 2) % 3] - corners[:, i]
+        across = np.linalg.norm(np.cross(u, v), axis=-1)
+        least = min(least, float(np.arctan2(across, (u * v).sum(-1)).min()))
+    return float(np.degrees(least))
+
+
+def _cut(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each face is cut by an edge of a face that shares no vertex with it."""
+    from scipy.spatial import KDTree
+
+    found = np.zeros(len(faces), bool)
+    if not len(faces):
+        return found
+    corners = vertices[faces]
+    middle = (corners.max(1) + corners.min(1)) / 2
+    reach = np.linalg.norm(corners.max(1) - corners.min(1), axis=-1) / 2
+    # Faces of one size are near each other if they touch; much larger ones are asked by themselves.
+    limit = 2 * float(np.median(reach))
+    small = np.flatnonzero(reach <= limit)
+    tree = KDTree(middle[small])
+    pairs = small[tree.query_pairs(2 * float(reach[small].max(initial=0.0)), output_type="ndarray")]
+    large = np.flatnonzero(reach > limit)
+    more = [np.stack([np.full(len(faces), i), np.arange(len(faces))], 1) for i in large]
+    pairs = np.concatenate([pairs.reshape(-1, 2), *more])
+    for start in range(0, len(pairs), _BLOCK):
+        a, b = pairs[start : start + _BLOCK].T
+        near = (corners[a].min(1) <= corners[b].max(1)).all(1)
+        near &= (corners[b].min(1) <= corners[a].max(1)).all(1)
+        near &= ~(faces[a][:, :, None] == faces[b][:, None]).any((1, 2))
+        a, b = a[near], b[near]
+        for one, other in ((a, b), (b, a)):
+            passed = _passes(corners[one], corners[other])
+            found[other[passed]] = True
+    return found
+
+
+def _passes(triangles: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether an edge of triangle i [P, 3, 3] passes through the inside of the other one."""
+    a, b, c = others[:, 0], others[:, 1], others[:, 2]
+    normal = np.cross(b - a, c - a)
+    hit = np.zeros(len(triangles), bool)
+    for i in range(3):
+        p, q = triangles[:, i], triangles[:, (i + 1) % 3]
+        height_p = ((p - a) * normal).sum(-1)
+        height_q = ((q - a) * normal).sum(-1)
+        crosses = height_p * height_q < 0
+        t = height_p / np.where(crosses, height_p - height_q, 1.0)
+        x = p + t[:, None] * (q - p)
+        inside = crosses
+        for u, v in ((a, b), (b, c), (c, a)):
+            inside = inside & ((np.cross(v - u, x - u) * normal).sum(-1) > 0)
+        hit |= inside
+    return hit
