@@ -98,10 +98,11 @@ def blocks_of_scripts():
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         }
         for call in ast.walk(tree):
-            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            if not isinstance(call, ast.Call):
                 continue
-            if call.func.id in {"fill", "write_block"}:
-                name = call.args[1]
+            function = getattr(call.func, "id", getattr(call.func, "attr", ""))
+            if function in {"fill", "write_block", "publish"}:
+                name = call.args[4 if function == "publish" else 1]
                 if isinstance(name, ast.Subscript):  # of a table of names
                     names = tables[name.value.id].values
                 elif isinstance(name, ast.Name) and name.id in tables:  # a constant
