@@ -30,7 +30,7 @@ class Network:
 
     Args:
         n: number of wires.
-        layers: the comparators [L][...] of each layer; within a layer they share no wire.
+        layers: the comparators of each of L layers; within a layer they share no wire.
         name: what messages call it.
         outputs: the wires on which results leave, the smallest first; by default all, in order.
 
