@@ -32,11 +32,10 @@ def test_every_zero_one_input_is_selected(name, n):
     wires = every_zero_one_input(n)
     ordered = sent(network("odd_even_merge", n, n), wires.copy())
     assert not (ordered[:-1] & ~ordered[1:]).any()
-    for k in {1, 2, 3, 5, (n + 1) // 2, n - 1, n} if n > 12 else range(1, n + 1):
-        if 1 <= k <= n:
-            net = network(name, n, k)
-            found = sent(net, wires.copy())
-            assert (found[[*net.outputs]] == ordered[n - k :]).all(), k
+    for k in range(1, n + 1):
+        net = network(name, n, k)
+        found = sent(net, wires.copy())
+        assert (found[[*net.outputs]] == ordered[n - k :]).all(), k
 
 
 @each
