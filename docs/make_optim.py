@@ -9,6 +9,15 @@ alone, of
         --methods neuralsort softsort odd_even/logistic --variants regular hessian fisher \
         --network digits --batch 50 --steps 1400 --evaluate-every 140 --lists 300 \
         --test-lists 5000
+
+and docs/results/newton-paths.json has those of
+
+    python experiments/newton_losses.py paths --methods bellman_ford fenchel_young --runs 5 \
+        --variants regular hessian fisher --steps 120 --batch 24 --evaluate-every 60 --maps 200 \
+        --precision bfloat16 --threads 1
+
+as far as they were run, and of the same with --tikhonov 100 for bellman_ford with fisher and
+--tikhonov 10 for fenchel_young with hessian.
 """
 
 from __future__ import annotations
@@ -28,5 +37,15 @@ def figure_newton() -> None:
     save_plot(figure(entries), "newton_sorting.png")
 
 
+def figure_paths() -> None:
+    """Newton losses beside plain ones: what terrain costs, from paths."""
+    text = (DOCS / "results" / "newton-paths.json").read_text(encoding="utf-8")
+    lines: list[str] = []
+    for title, trainings in json.loads(text)["trainings"].items():
+        *rows, blank, caption = table("paths", [entry("paths", one) for one in trainings.values()])
+        lines += [f"With {title}:", "", *rows, blank]
+    write_block("optim.md", "newton-paths", [*lines, caption])
+
+
 if __name__ == "__main__":
-    main(__doc__ or "", {"newton": figure_newton})
+    main(__doc__ or "", {"newton": figure_newton, "paths": figure_paths})
