@@ -6,15 +6,15 @@ first and the last at the ends of its bounds; arrays are indexed [x, y, z].
 
 from __future__ import annotations
 
-from importlib import import_module
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_finite
+from gendr.mesh.libigl import libigl
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,8 +45,8 @@ def voxelize(
         interior: "winding" fills the cells whose centre has a generalised winding number above
             1/2, which works for open, self-intersecting and inside-out meshes too: parts are
             turned outwards first. "flood" fills what cannot be reached from outside the grid
-            without crossing a surface cell; it needs no library, but a hole as large as a cell
-            lets the outside in. "none" fills nothing.
+            without crossing a surface cell; a hole as large as a cell lets the outside in. "none"
+            fills nothing.
         surface: also fill the cells that the surface passes, as a thin sheet has no interior; with
             "flood" they are always filled.
 
@@ -54,7 +54,6 @@ def voxelize(
         bool [B, R, R, R] on the CPU, indexed [x, y, z].
 
     Raises:
-        ImportError: if "winding" is asked for and libigl is missing.
         ValueError: for vertices that are not finite, bad bounds or an unknown interior.
 
     Source: Barill, Dickson, Schmidt, Levin, Jacobson, Fast Winding Numbers for Soups and Clouds,
@@ -186,7 +185,7 @@ def _inside(
     places: NDArray[np.float64], faces: NDArray[np.int64], resolution: int
 ) -> NDArray[np.bool_]:
     """Cells whose centre has a winding number above 1/2, all parts turned outwards."""
-    igl = _libigl()
+    igl = libigl()
     vertices, index = np.unique(places, axis=0, return_inverse=True)
     faces = index.reshape(-1)[faces]
     corners = faces[:, [0, 1, 2, 0]]
@@ -199,16 +198,6 @@ def _inside(
         vertices, np.ascontiguousarray(faces), centres.reshape(-1, 3).astype(np.float64)
     )
     return (numbers > 0.5).reshape((resolution,) * 3)
-
-
-def _libigl() -> Any:
-    try:
-        return import_module("igl")
-    except ImportError as error:
-        raise ImportError(
-            'voxelize(interior="winding") needs libigl; pip install "gendr[reconstruction]", '
-            'or use interior="flood" for closed meshes'
-        ) from error
 
 
 def _turned_outwards(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -9,8 +9,6 @@ from gendr import Mesh
 from gendr.mesh import icosphere
 from gendr.mesh.voxels import voxelize
 
-igl = pytest.importorskip("igl", reason="libigl fills the interior; gendr[reconstruction] has it")
-
 R = 32
 AXIS = np.linspace(-0.5, 0.5, R)
 X, Y, Z = np.meshgrid(AXIS, AXIS, AXIS, indexing="ij")

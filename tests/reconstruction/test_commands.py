@@ -55,7 +55,6 @@ def meshes(tmp_path):
 
 
 def test_dataset_of_two_classes(tmp_path, meshes, monkeypatch, capsys):
-    pytest.importorskip("igl", reason="libigl fills the interior; gendr[reconstruction] has it")
     monkeypatch.setattr(making, "SAMPLES", 1)
     out = tmp_path / "out"
     all_train = ["--shares", 1, 0, 0]

@@ -16,8 +16,6 @@ from gendr.reconstruction import ShapeNetRenderings, making, voxel_iou
 from gendr.reconstruction.making import find_shapes, make_dataset, split_of
 from gendr.testing.processes import fork_server
 
-pytest.importorskip("igl", reason="libigl fills the interior; gendr[reconstruction] has it")
-
 
 @pytest.fixture
 def small(monkeypatch):

@@ -38,7 +38,6 @@ def fitted(mesh):
 def test_eight_shapes_are_learnt_by_heart(tmp_path, monkeypatch, seed, request):
     if seed % ROTATION != ROTATION - 1 and not request.config.getoption("--every"):
         pytest.skip(f"a minute: runs with --every, or a --seed of {ROTATION - 1} mod {ROTATION}")
-    pytest.importorskip("igl", reason="libigl fills the interior; gendr[reconstruction] has it")
     monkeypatch.setattr(making, "SAMPLES", 1)
     images, voxels = zip(*(making.rendered(fitted(solid)) for solid in solids()), strict=True)
     np.savez(tmp_path / "solid_train_images.npz", published_images(torch.cat(images)).numpy())

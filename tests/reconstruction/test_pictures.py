@@ -48,7 +48,6 @@ def iou(a, b):
 
 
 def test_a_model_that_knows_the_truth_shows_it(data):
-    pytest.importorskip("igl", reason="libigl fills the interior; gendr[reconstruction] has it")
     page = evaluation_sheet(Knowing(side=16), data, "all known", count=3)
     for row in range(3):
         for side in range(3):
@@ -61,7 +60,6 @@ def test_a_model_that_knows_the_truth_shows_it(data):
 
 
 def test_a_wrong_prediction_is_seen_in_colours(data):
-    pytest.importorskip("igl", reason="libigl fills the interior; gendr[reconstruction] has it")
     page = evaluation_sheet(Reconstructor(side=16), data, "untrained", count=3)
     x = MARGIN + TILE + GAP
     colours = {tuple(c) for c in page[TOP : TOP + TILE, x : x + TILE].reshape(-1, 3)}
