@@ -32,9 +32,11 @@ from gendr.fitting.parametrization import check_single
 from gendr.losses import iou
 from gendr.mesh import Camera, Mesh, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
+from gendr.mesh.simplification import simplified
 from gendr.rendering import silhouette
+from gendr.rendering.triangles import face_vertices, hard_silhouette
 
-__all__ = ["PoseCandidate", "PoseResult", "PoseSettings", "fit_pose"]
+__all__ = ["PoseCandidate", "PoseResult", "PoseSettings", "fit_pose", "shrunk"]
 
 # Sides of the images of the search; the mask is compared in a square of this half width, in units
 # of the root of its area.
@@ -240,7 +242,7 @@ class _Search:
         self.radius = float((used - self.centre).norm(dim=1).max())
         if not self.radius > 0:
             raise ValueError("the mesh has no extent, all its vertices coincide")
-        self.few = _simplified(mesh, settings.faces)
+        self.few = simplified(mesh, settings.faces)
         self.traces: list[Camera] = []
         self._way: list[Camera] = []
         self.rotations = _directions(settings.directions).to(mesh.vertices)
@@ -249,16 +251,9 @@ class _Search:
         poses = _Poses(self.rotations, zero, zero[:, 0] + math.log(_FILL), focal)
         self.seen = self._hard(self.few, poses.camera(self.centre, self.radius, zero[:1]), _SEEN)
 
-    def _triangles(self, mesh: Mesh, camera: Camera) -> Tensor:
-        """[K, F, 3, 3] in image coordinates."""
-        xy, depth = camera.project(mesh.vertices[None])
-        return torch.cat([xy, depth[..., None]], -1)[:, mesh.faces]
-
     def _hard(self, mesh: Mesh, camera: Camera, size: int | tuple[int, int]) -> Tensor:
         parts = [camera[i : i + 50] for i in range(0, len(camera), 50)]
-        return torch.cat(
-            [silhouette(self._triangles(mesh, p), size, "heaviside", "max", 1.0) for p in parts]
-        )
+        return torch.cat([hard_silhouette(_triangles(mesh, part), size) for part in parts])
 
     def candidates(self, mask: Tensor, b: int, tell: Any) -> tuple[PoseCandidate, ...]:
         """The poses of one mask that look alike, the best first."""
@@ -267,14 +262,14 @@ class _Search:
         tell("search", 0.0)
         self._way = []
         poses = self._starts(mask, optics.focal)
-        small = _resized(mask, settings.image_size // 2)
+        small = shrunk(mask, settings.image_size // 2)
         poses = self._refined(
             poses, small, principal, self.few, settings.steps, (2.0, 0.4),
             lambda done: tell("refine", 0.1 + 0.5 * done),
         )  # fmt: skip
         scores = self._scores(poses, small, principal, self.few)
         rows = _distinct(poses.rotation, scores, settings.finalists, _SAME)
-        large = _resized(mask, settings.image_size)
+        large = shrunk(mask, settings.image_size)
         poses = self._refined(
             poses[rows], large, principal, self.mesh, max(1, settings.steps // 2), (0.8, 0.2),
             lambda done: tell("finish", 0.6 + 0.4 * done),
@@ -353,7 +348,7 @@ class _Search:
                 )  # fmt: skip
                 camera = now.camera(self.centre, self.radius, principal)
                 alpha = silhouette(
-                    self._triangles(mesh, camera), size, self.settings.dist,
+                    _triangles(mesh, camera), size, self.settings.dist,
                     self.settings.tconorm, scale,
                 )  # fmt: skip
                 both = alpha * mask
@@ -388,6 +383,10 @@ class _Search:
             new, old = getattr(now, f.name), getattr(best, f.name)
             joined.append(torch.where(is_better.reshape(-1, *(1,) * (new.ndim - 1)), new, old))
         return _Poses(*joined), torch.maximum(found, scores)
+
+
+def _triangles(mesh: Mesh, camera: Camera) -> Tensor:
+    return face_vertices(mesh.vertices[None], mesh.faces, camera)
 
 
 def _directions(count: int) -> Tensor:
@@ -457,29 +456,11 @@ def _distinct(rotation: Tensor, scores: Tensor, count: int, degrees: float) -> T
     return torch.tensor(kept, dtype=torch.int64)
 
 
-def _resized(mask: Tensor, size: int) -> Tensor:
-    """A mask whose shorter side has at most `size` pixels: means over areas."""
+def shrunk(mask: Tensor, size: int) -> Tensor:
+    """A mask [H, W] whose shorter side has at most `size` pixels: means over areas."""
     height, width = mask.shape
     part = size / min(height, width)
     if part >= 1:
         return mask
     shape = (max(1, round(height * part)), max(1, round(width * part)))
     return F.interpolate(mask[None, None], shape, mode="area")[0, 0]
-
-
-def _simplified(mesh: Mesh, faces: int) -> Mesh:
-    """A mesh of at most so many faces, for small images."""
-    if len(mesh.faces) <= faces:
-        return mesh
-    import igl
-    import numpy as np
-
-    vertices = np.asfortranarray(mesh.vertices.double().cpu().numpy())
-    triangles = np.asfortranarray(mesh.faces.cpu().numpy(), dtype=np.int32)
-    if not mesh.to_trimesh().is_winding_consistent or not bool(igl.is_edge_manifold(triangles)[0]):
-        return mesh  # quadrics need a manifold
-    found = igl.qslim(vertices, triangles, faces)
-    return Mesh(
-        torch.from_numpy(np.ascontiguousarray(found[0])).to(mesh.vertices),
-        torch.from_numpy(np.ascontiguousarray(found[1])).to(mesh.faces),
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,11 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_count, check_finite, check_float, check_number, check_shape
 from gendr.mesh.cameras import Camera
+from gendr.mesh.libigl import libigl
 from gendr.mesh.lines_of_sight import visual_sphere
 from gendr.mesh.mesh import Mesh
+from gendr.mesh.simplification import simplified
+from gendr.mesh.topology import connected_parts
 
 __all__ = ["visual_hull"]
 
@@ -88,12 +90,12 @@ def visual_hull(
             grid = grid.halved()
     vertices, faces = _surface(field, grid)
     vertices, faces = _large_parts(vertices, faces)
+    mesh = Mesh(torch.from_numpy(vertices), torch.from_numpy(faces))
     if edge is not None:
-        vertices, faces = _simplified(vertices, faces, edge * pixel)
-    return Mesh(
-        torch.from_numpy(vertices).to(masks.device, masks.dtype),
-        torch.from_numpy(faces).to(masks.device),
-    )
+        # As many faces as equilateral ones of this edge have the same area.
+        wanted = int(_areas(vertices, faces).sum() / (3**0.5 / 4 * (edge * pixel) ** 2))
+        mesh = simplified(mesh, max(wanted, 100))
+    return mesh.to(masks.device, masks.dtype)
 
 
 class _Grid:
@@ -254,7 +256,7 @@ def _surface(field: Tensor, grid: _Grid) -> tuple[NDArray[Any], NDArray[np.int64
     flat = np.ravel_multi_index(tuple(np.moveaxis(places, -1, 0)), closed.shape)
     used, index = np.unique(flat, return_inverse=True)
     points = np.stack(np.unravel_index(used, closed.shape), -1)
-    vertices, faces = _libigl().marching_cubes(
+    vertices, faces = libigl().marching_cubes(
         closed.reshape(-1)[used].astype(np.float64),
         grid.corner + grid.cell * (points - 1.0),
         index.reshape(-1, 8).astype(np.int64),
@@ -267,13 +269,7 @@ def _large_parts(
     vertices: NDArray[Any], faces: NDArray[np.int64]
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The connected parts that are not small."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    a, b = faces[:, [0, 1, 2]].ravel(), faces[:, [1, 2, 0]].ravel()
-    graph = coo_matrix((np.ones(len(a)), (a, b)), shape=(len(vertices),) * 2)
-    _, part = connected_components(graph, directed=False)
-    owner = part[faces[:, 0]]
+    owner = connected_parts(faces, len(vertices))[faces[:, 0]]
     area = np.bincount(owner, _areas(vertices, faces))
     kept = (area > _LEAST_PART * area.sum())[owner]
     used, inverse = np.unique(faces[kept], return_inverse=True)
@@ -283,23 +279,3 @@ def _large_parts(
 def _areas(vertices: NDArray[Any], faces: NDArray[np.int64]) -> NDArray[Any]:
     a, b, c = (vertices[faces[:, i]] for i in range(3))
     return 0.5 * np.linalg.norm(np.cross(b - a, c - a), axis=-1)
-
-
-def _simplified(
-    vertices: NDArray[Any], faces: NDArray[np.int64], edge: float
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Fewer faces, as many as equilateral ones of this edge have the same area."""
-    wanted = int(_areas(vertices, faces).sum() / (3**0.5 / 4 * edge**2))
-    if len(faces) <= wanted:
-        return vertices, faces
-    few = _libigl().qslim(
-        np.asfortranarray(vertices), np.asfortranarray(faces, dtype=np.int32), max(wanted, 100)
-    )
-    return np.ascontiguousarray(few[0]), np.ascontiguousarray(few[1])
-
-
-def _libigl() -> Any:
-    try:
-        return import_module("igl")
-    except ImportError as error:
-        raise ImportError("a visual hull needs libigl: pip install libigl") from error

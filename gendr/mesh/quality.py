@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gendr.mesh.mesh import Mesh
+from gendr.mesh.topology import connected_parts
 
 __all__ = ["mesh_quality"]
 
@@ -42,7 +43,7 @@ def mesh_quality(mesh: Mesh) -> dict[str, Any]:
     used = np.unique(faces)
     edges = np.unique(np.sort(faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2), 1), axis=0)
     euler = len(used) - len(edges) + len(faces)
-    parts = _parts(faces, len(vertices))
+    parts = len(np.unique(connected_parts(faces, len(vertices))[faces]))
     return {
         "is_watertight": mesh.is_watertight,
         "euler": euler,
@@ -51,16 +52,6 @@ def mesh_quality(mesh: Mesh) -> dict[str, Any]:
         "smallest_angle": _smallest_angle(vertices[faces]) if len(faces) else None,
         "self_intersections": int(_cut(vertices, faces).sum()) if len(faces) <= _MOST else None,
     }
-
-
-def _parts(faces: NDArray[np.int64], count: int) -> int:
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    a, b = faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel()
-    graph = coo_matrix((np.ones(len(a)), (a, b)), shape=(count, count))
-    _, part = connected_components(graph, directed=False)
-    return len(np.unique(part[faces]))
 
 
 def _smallest_angle(corners: NDArray[np.float64]) -> float:

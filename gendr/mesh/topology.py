@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr._runtime.tracing import lazy
@@ -21,6 +23,16 @@ def owners(counts: Sequence[int], device: torch.device) -> Tensor:
     """For every packed element, which of the meshes it belongs to: int64 [sum of counts]."""
     size = torch.tensor(counts, device=device)
     return torch.arange(len(counts), device=device).repeat_interleave(size)
+
+
+def connected_parts(faces: NDArray[np.int64], count: int) -> NDArray[np.int32]:
+    """For each of `count` vertices the number of its part, those that faces [F, 3] connect."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    a, b = faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel()
+    graph = coo_matrix((np.ones(len(a)), (a, b)), shape=(count, count))
+    return connected_components(graph, directed=False)[1]
 
 
 @dataclass(frozen=True, eq=False)

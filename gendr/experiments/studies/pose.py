@@ -45,16 +45,15 @@ from gendr.experiments.engine.tasks import (
 from gendr.experiments.studies.scene import (
     as_png,
     digest,
-    face_vertices,
-    hard_silhouette,
     load_target,
     overlays,
-    simplified,
 )
 from gendr.losses import iou, iou_loss
 from gendr.mesh import Camera, Mesh, look_at, rotation_angle_between
+from gendr.mesh.simplification import clustered
 from gendr.rendering import silhouette
 from gendr.rendering.scale import geometric_schedule
+from gendr.rendering.triangles import face_vertices, hard_silhouette
 
 if TYPE_CHECKING:
     from gendr.rendering.instances import Instance
@@ -317,7 +316,7 @@ class PoseTask:
         """See `make_task`."""
         settings = changed(PoseProtocol.named(protocol), overrides)
         mesh = load_target(target).normalized("sphere").scaled(RADIUS)
-        return cls(settings, simplified(mesh, settings.faces) if settings.faces else mesh, device)
+        return cls(settings, clustered(mesh, settings.faces) if settings.faces else mesh, device)
 
     def protocol_json(self) -> str:
         """Everything that the scores depend on, as canonical JSON; the target as a hash."""

@@ -35,13 +35,12 @@ from gendr.experiments.engine.tasks import (
 from gendr.experiments.studies.scene import (
     as_png,
     digest,
-    face_vertices,
-    hard_silhouette,
     load_target,
 )
 from gendr.losses import FlattenLoss, LaplacianLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere, look_at
 from gendr.rendering import silhouette
+from gendr.rendering.triangles import face_vertices, hard_silhouette
 
 if TYPE_CHECKING:
     from gendr.rendering.instances import Instance

@@ -14,8 +14,7 @@ from scipy.spatial.transform import Rotation
 import gendr
 from gendr.experiments import PoseProtocol, PoseTask, make_task
 from gendr.experiments.studies import pose
-from gendr.experiments.studies.pose import RADIUS, Pairs, Poses
-from gendr.experiments.studies.scene import face_vertices, hard_silhouette, simplified
+from gendr.experiments.studies.pose import Pairs, Poses
 from gendr.mesh import Mesh, example_file, icosphere, look_at
 from gendr.rendering import Renderer
 
@@ -102,28 +101,6 @@ def test_split_loses_nothing():
     assert [len(part) for part in parts] == [3, 3, 1]
     assert torch.equal(torch.cat([part.start.distance for part in parts]), pairs.start.distance)
     assert torch.equal(torch.cat([part.vertices for part in parts]), pairs.vertices)
-
-
-# -- a target of fewer faces --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("faces", [60, 150, 600])
-def test_simplified_looks_alike(faces):
-    mesh = Mesh.load(TEAPOT).normalized("sphere").scaled(RADIUS)
-    fewer = simplified(mesh, faces)
-    assert faces / 2 < len(fewer.faces) <= faces
-    camera = look_at(3.0, 20.0, torch.arange(0.0, 360, 60), 40.0)
-    masks = [
-        hard_silhouette(face_vertices(m.vertices[None], m.faces, camera), 64) for m in (mesh, fewer)
-    ]
-    assert float(gendr.losses.iou(*masks).min()) > {60: 0.65, 150: 0.75, 600: 0.85}[faces]
-
-
-def test_simplified_leaves_small_meshes_and_refuses_the_impossible():
-    sphere = icosphere(1)
-    assert simplified(sphere, 80) is sphere
-    with pytest.raises(ValueError, match="cannot be simplified to 1 faces"):
-        simplified(sphere, 1)
 
 
 # -- the search ---------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ from PIL import Image
 
 import gendr
 from gendr.experiments import ShapeProtocol, ShapeTask, make_task
-from gendr.experiments.studies.scene import face_vertices, overlays
+from gendr.experiments.studies.scene import overlays
 from gendr.experiments.studies.shape import Deformation
 from gendr.mesh import Mesh, cube, icosphere
 from gendr.rendering import Renderer
+from gendr.rendering.triangles import face_vertices
 
 ROOT = Path(__file__).resolve().parents[3]
 AIRPLANE = ROOT / "assets" / "airplane.obj"
