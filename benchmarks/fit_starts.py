@@ -19,19 +19,12 @@ import gendr
 from gendr import visual
 from gendr.experiments import script
 from gendr.losses import chamfer, iou
-from gendr.mesh import Camera, Mesh, mesh_quality
+from gendr.mesh import Mesh, mesh_quality
 
 STARTS = ("sphere", "hull")
 SIZE, VIEWS, ELEVATION = 128, 24, 30.0
 HELD_SIZE, HELD_VIEWS, HELD_ELEVATION = 256, 7, 10.0
 GRID = 64
-
-
-def silhouettes(mesh: Mesh, camera: Camera, size: int) -> torch.Tensor:
-    """Hard masks [B, H, W]."""
-    near, far = visual.depths(mesh, camera)
-    renderer = gendr.Renderer(size, "heaviside", "max", near=near, far=far)
-    return torch.cat([renderer(mesh, camera[i]).alpha for i in range(len(camera))])
 
 
 def volume_iou(one: Mesh, other: Mesh) -> float:
@@ -55,13 +48,16 @@ def measure(target: Mesh, start: str, steps: int) -> dict[str, float]:
     camera = visual.orbit(target, [360 * i / VIEWS for i in range(VIEWS)], ELEVATION)
     angles = [360 * i / HELD_VIEWS + 8 for i in range(HELD_VIEWS)]
     held = visual.orbit(target, angles, HELD_ELEVATION)
-    masks = silhouettes(target, camera, SIZE)
+    masks = visual.silhouettes(target, camera, SIZE)
     begun = time.perf_counter()
     result = gendr.fit(masks, camera, init=start, steps=steps)  # pyright: ignore[reportArgumentType]
     seconds = time.perf_counter() - begun
     mesh = result.mesh
     quality = mesh_quality(mesh)
-    seen, wanted = silhouettes(mesh, held, HELD_SIZE), silhouettes(target, held, HELD_SIZE)
+    seen, wanted = (
+        visual.silhouettes(mesh, held, HELD_SIZE),
+        visual.silhouettes(target, held, HELD_SIZE),
+    )
     return {
         "iou": result.iou,
         "held_out": float(iou(seen, wanted).mean()),

@@ -9,7 +9,6 @@ it beside the middle; masks have 128 x 128 pixels. Meshes are named by file, or 
 from __future__ import annotations
 
 import argparse
-import math
 import time
 from pathlib import Path
 from typing import Any
@@ -19,26 +18,14 @@ import torch
 from tqdm import tqdm
 
 import gendr
+from gendr import visual
 from gendr.experiments import script
 from gendr.fitting import fit_pose
-from gendr.mesh import Camera, Mesh, example, rotation_angle_between
+from gendr.mesh import Mesh, example, rotation_angle_between
+from gendr.testing.cameras import random_camera
 
 SIZE, FOV = 128, 30.0
 NEAR, ALIKE = 3.0, 0.98  # degrees; IoU from which a silhouette is the same
-
-
-def random_camera(mesh: Mesh, generator: torch.Generator) -> Camera:
-    """A camera turned anyhow."""
-    q = torch.linalg.qr(torch.randn(3, 3, generator=generator))[0]
-    rotation = torch.diag(torch.tensor([1.0, 1.0, -1.0])) @ (q * torch.linalg.det(q).sign())
-    low, high = mesh.bounding_box()
-    centre = (low + high)[0] / 2
-    radius = float((mesh.vertices - centre).norm(dim=1).max())
-    focal = 1 / math.tan(math.radians(FOV / 2))
-    depth = focal * radius / (0.45 + 0.4 * float(torch.rand(1, generator=generator)))
-    aside = (torch.rand(2, generator=generator) - 0.5) * 0.2 * depth / focal
-    at = torch.cat([aside, torch.tensor([depth])])
-    return Camera(rotation, at - rotation @ centre, fov=FOV)
 
 
 def measure(mesh: Mesh, views: int) -> dict[str, Any]:
@@ -46,10 +33,8 @@ def measure(mesh: Mesh, views: int) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
     angles, ious, seconds = [], [], []
     for _ in tqdm(range(views), "poses"):
-        camera = random_camera(mesh, generator)
-        near, far = 1e-3, 1e6
-        renderer = gendr.Renderer(SIZE, "heaviside", "max", near=near, far=far)
-        mask = renderer(mesh, camera).alpha
+        camera = random_camera(mesh, generator, fov=FOV)
+        mask = visual.silhouettes(mesh, camera, SIZE)
         begun = time.perf_counter()
         found = fit_pose(mesh, mask, fov=FOV)
         seconds.append(time.perf_counter() - begun)

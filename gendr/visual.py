@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gendr._runtime.checks import check_image_size
 from gendr.mesh import Camera, Lighting, Mesh, look_at
 from gendr.rendering import Renderer
 
@@ -218,6 +219,19 @@ def drawn(mesh: Mesh, camera: Camera, size: tuple[int, int], near: float) -> Mes
         vertex_colors=mesh.vertex_colors,
         face_colors=None if mesh.face_colors is None else mesh.face_colors[kept],
     )
+
+
+def silhouettes(mesh: Mesh, camera: Camera, size: int | tuple[int, int]) -> Tensor:
+    """Hard masks [B, H, W] of a mesh of any size and number of faces; no gradient."""
+    pair = check_image_size(size)
+    near, far = depths(mesh, camera)
+    renderer = Renderer(pair, "heaviside", "max", near=near, far=far)
+    with torch.no_grad():
+        images = [
+            renderer(drawn(mesh, one, pair, near), one).alpha
+            for one in (camera[i] for i in range(len(camera)))
+        ]
+        return torch.cat(images)
 
 
 def composited(rgb: Tensor, alpha: Tensor, background: Color = PAPER) -> list[Pixels]:

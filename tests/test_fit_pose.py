@@ -3,10 +3,10 @@ import math
 import pytest
 import torch
 
-from gendr import Camera, Mesh, fit_pose
+from gendr import Camera, Mesh, fit_pose, visual
 from gendr.fitting import PoseSettings
 from gendr.mesh import cube, example, rotation_angle_between
-from gendr.rendering import Renderer
+from gendr.testing.cameras import random_camera
 
 FAST = {"finalists": 4}
 
@@ -16,24 +16,9 @@ def chair():
     return Mesh(mesh.vertices, mesh.faces)
 
 
-def random_camera(mesh, seed, fov=30.0, beside=0.1, principal=0.0):
-    """A camera anywhere around a mesh, turned anyhow, that sees all of it."""
-    g = torch.Generator().manual_seed(seed)
-    q = torch.linalg.qr(torch.randn(3, 3, generator=g))[0]
-    q = q * torch.linalg.det(q).sign()
-    rotation = torch.diag(torch.tensor([1.0, 1.0, -1.0])) @ q
-    low, high = mesh.bounding_box()
-    centre = (low + high)[0] / 2
-    radius = float((mesh.vertices - centre).norm(dim=1).max())
-    focal = 1 / math.tan(math.radians(fov / 2))
-    depth = focal * radius / (0.45 + 0.3 * float(torch.rand(1, generator=g)))
-    aside = (torch.rand(2, generator=g) - 0.5) * 2 * beside * depth / focal
-    at = torch.cat([aside, torch.tensor([depth])])
-    return Camera(rotation, at - rotation @ centre, fov=fov, principal=principal)
-
-
-def mask_of(mesh, camera, size=96):
-    return Renderer(size, "heaviside", "max", near=1e-3, far=1e6)(mesh, camera).alpha
+def camera_of(mesh, seed, apart=0.2, **options):
+    generator = torch.Generator().manual_seed(seed)
+    return random_camera(mesh, generator, apart=apart, **options)
 
 
 def angle(found, camera):
@@ -43,8 +28,8 @@ def angle(found, camera):
 @pytest.mark.parametrize("seed", [1])
 def test_camera_of_a_mask(seed):
     mesh = chair()
-    camera = random_camera(mesh, seed)
-    result = fit_pose(mesh, mask_of(mesh, camera), **FAST)
+    camera = camera_of(mesh, seed)
+    result = fit_pose(mesh, visual.silhouettes(mesh, camera, 96), **FAST)
     assert angle(result.camera, camera) < 3
     assert float(result.iou) > 0.97
     assert len(result.candidates) == 1
@@ -57,16 +42,16 @@ def test_camera_of_a_mask(seed):
 
 def test_size_and_place_of_the_world_do_not_matter():
     mesh = chair().scaled(250.0).translated(torch.tensor([3000.0, -800.0, 100.0]))
-    camera = random_camera(mesh, 2)
-    result = fit_pose(mesh, mask_of(mesh, camera), **FAST)
+    camera = camera_of(mesh, 2)
+    result = fit_pose(mesh, visual.silhouettes(mesh, camera, 96), **FAST)
     assert angle(result.camera, camera) < 3
     assert float((result.camera.eye - camera.eye).norm() / camera.translation.norm()) < 0.06
 
 
 def test_intrinsics_and_sides_that_differ():
     mesh = chair()
-    camera = random_camera(mesh, 3, fov=45.0, principal=[0.15, -0.1])
-    mask = mask_of(mesh, camera, (80, 112))
+    camera = camera_of(mesh, 3, fov=45.0, principal=[0.15, -0.1])
+    mask = visual.silhouettes(mesh, camera, (80, 112))
     result = fit_pose(mesh, mask, intrinsics=camera, **FAST)
     assert angle(result.camera, camera) < 3
     assert torch.equal(result.camera.focal, camera.focal)
@@ -75,8 +60,8 @@ def test_intrinsics_and_sides_that_differ():
 
 def test_unknown_field_of_view():
     mesh = chair()
-    camera = random_camera(mesh, 4, fov=40.0, beside=0.0)
-    result = fit_pose(mesh, mask_of(mesh, camera), fov=None, **FAST)
+    camera = camera_of(mesh, 4, fov=40.0, apart=0.0)
+    result = fit_pose(mesh, visual.silhouettes(mesh, camera, 96), fov=None, **FAST)
     assert angle(result.camera, camera) < 5
     assert float(result.camera.focal[0, 0]) != pytest.approx(1 / math.tan(math.radians(15)))
 
@@ -84,8 +69,8 @@ def test_unknown_field_of_view():
 def test_poses_that_look_alike_are_given():
     """A cube looks the same after a quarter turn about any of its axes."""
     mesh = cube(1)
-    camera = random_camera(mesh, 5, beside=0.0)
-    masks = mask_of(mesh, camera)[0]
+    camera = camera_of(mesh, 5, apart=0.0)
+    masks = visual.silhouettes(mesh, camera, 96)[0]
     (found,) = fit_pose(
         mesh, masks, **{**FAST, "finalists": 8, "starts": 36}, alike=0.05
     ).candidates
@@ -100,8 +85,8 @@ def test_poses_that_look_alike_are_given():
 
 def test_several_masks_and_progress():
     mesh = chair()
-    cameras = Camera.batch([random_camera(mesh, 6), random_camera(mesh, 7)])
-    masks = torch.cat([mask_of(mesh, cameras[i]) for i in range(2)])
+    cameras = Camera.batch([camera_of(mesh, 6), camera_of(mesh, 7)])
+    masks = torch.cat([visual.silhouettes(mesh, cameras[i], 96) for i in range(2)])
     told = []
     result = fit_pose(mesh, masks, callback=lambda *said: told.append(said), **FAST)
     assert len(result.camera) == 2

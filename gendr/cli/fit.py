@@ -25,7 +25,6 @@ from gendr.mesh import Camera, Mesh
 from gendr.mesh.io import mesh_files
 from gendr.mesh.quality import mesh_quality
 from gendr.mesh.views import Views, load_views, view_sizes
-from gendr.rendering import Renderer
 
 # File names: the results of a finished fit, which are replaced together, and below them the files
 # of a fit that is under way.
@@ -171,7 +170,7 @@ def _load(args: Namespace, device: torch.device) -> _Target:
     elevation = ELEVATION if args.elevation is None else args.elevation
     camera = visual.orbit(mesh, [360.0 * i / views for i in range(views)], elevation)
     size = args.image_size or MESH_SIZE
-    masks = _silhouettes(mesh, camera, (size, size))
+    masks = visual.silhouettes(mesh, camera, (size, size))
     return _Target(name, masks, camera, mesh=mesh)
 
 
@@ -185,18 +184,6 @@ def _load_views(args: Namespace, path: Path, name: str, device: torch.device) ->
         size = IMAGE_SIZE
     views = load_views(path, size=size, max_megapixels=limit, device=device)
     return _Target(name, views.masks, views.camera, views=views)
-
-
-def _silhouettes(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
-    """Hard masks [B, H, W] of a mesh."""
-    near, far = visual.depths(mesh, camera)
-    renderer = Renderer(size, "heaviside", "max", near=near, far=far)
-    with torch.no_grad():
-        images = [
-            renderer(visual.drawn(mesh, one, size, near), one).alpha
-            for one in (camera[i] for i in range(len(camera)))
-        ]
-        return torch.cat(images)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -359,7 +346,7 @@ class _Report:
 
         target, settings = self.target, self.settings
         size = (target.masks.shape[1], target.masks.shape[2])
-        found = _silhouettes(result.mesh, target.camera, size)
+        found = visual.silhouettes(result.mesh, target.camera, size)
         count = len(target.masks)
         parts = [
             f"{count} view{'s' * (count > 1)} of {size[1]} x {size[0]}",

@@ -12,17 +12,15 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.files import write_all
 from gendr.cli.common import check_writable, model_file, versions
-from gendr.fitting.pose import PoseResult, fit_pose
+from gendr.fitting.pose import PoseResult, fit_pose, shrunk
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.images import open_image
 from gendr.reconstruction.inputs import object_mask
-from gendr.rendering import Renderer
 
 CAMERA, OVERLAY, SEARCH = "camera.json", "overlay.png", "search.gif"
 # Shorter side of the masks; images of the sheet and of the animation; how many of them it shows.
@@ -87,14 +85,9 @@ def _read(path: Path, max_megapixels: float) -> Tensor:
     with open_image(path, max_megapixels) as image:
         pixels = np.asarray(image.convert("RGBA"), np.float32) / 255
     try:
-        mask = object_mask(torch.from_numpy(pixels).permute(2, 0, 1))
+        return shrunk(object_mask(torch.from_numpy(pixels).permute(2, 0, 1)), SIDE)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    part = SIDE / min(mask.shape)
-    if part >= 1:
-        return mask
-    shape = [max(1, round(n * part)) for n in mask.shape]
-    return F.interpolate(mask[None, None], shape, mode="area")[0, 0]
 
 
 def _sure(result: PoseResult) -> str:
@@ -137,14 +130,9 @@ def _entry(name: str, mask: Tensor, result: PoseResult) -> dict[str, Any]:
 # pictures
 
 
-def _silhouette(mesh: Mesh, camera: Camera, size: tuple[int, int]) -> Tensor:
-    near, far = visual.depths(mesh, camera)
-    return Renderer(size, "heaviside", "max", near=near, far=far)(mesh, camera).alpha[0]
-
-
 def _overlay(mesh: Mesh, camera: Camera, mask: Tensor, window: visual.Closeup) -> visual.Pixels:
     """The difference of a mask and of the mesh, in a window."""
-    found = _silhouette(mesh, camera, (mask.shape[0], mask.shape[1]))
+    found = visual.silhouettes(mesh, camera, (mask.shape[0], mask.shape[1]))[0]
     return visual.difference(window.cut(mask, 0), window.cut(found, 0))
 
 
