@@ -13,17 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_count, check_finite, check_number
-from gendr._runtime.workers import Parallel, Workers
+from gendr._runtime.evaluations import Evaluations, Parallel
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
-from gendr.optim.curvature import SampleLoss
 from gendr.optim.split import checked_output, distance_to
-from gendr.optim.steps import Target
 
 __all__ = ["RESGRO"]
 
@@ -81,8 +78,10 @@ class RESGRO(nn.Module):
         if self.m < self.k:
             raise ValueError(f"m must be >= k: the best of {k} is taken out of m samples, got {m}")
         self.scale = check_number("scale", scale, above=0)
-        self.dist, self.maximize, self.batched = as_distribution(dist), maximize, batched
-        self._objective = Workers(objective, workers, parallel)
+        self.dist, self.maximize = as_distribution(dist), maximize
+        self._objective = Evaluations(
+            objective, batched=batched, workers=workers, parallel=parallel
+        )
         self._generator = None if seed is None else torch.Generator().manual_seed(seed)
         self.value = None
 
@@ -101,49 +100,14 @@ class RESGRO(nn.Module):
         y = check_finite("output", output.detach())
         noise = self.dist.sample((self.m, *y.shape), generator=self._generator, dtype=y.dtype)
         samples = (y + self.scale * noise.to(y.device)).movedim(1, 0)  # [N, m, *event]
-        values = self._values(samples, args)
+        values = self._objective.of_samples(samples, args)
         self.value = (values.amax(1) if self.maximize else values.amin(1)).mean()
         weights = _weights(-values if self.maximize else values, self.k).to(y)
         return (weights.reshape(*weights.shape, *(1 for _ in y.shape[1:])) * samples).sum(1)
 
-    def as_step(self, output: Tensor, loss: SampleLoss | None = None, *args: Any) -> Target:
-        """The target as a `Step`, whose loss is not needed."""
-        z = self.target(output, *args)
-        return Target(z, z.new_zeros(len(z)))
-
     def close(self) -> None:
         """End the threads or processes of the objective."""
         self._objective.close()
-
-    def _values(self, samples: Tensor, args: tuple[Any, ...]) -> Tensor:
-        """[N, m] in float64."""
-        count = len(samples)
-        stack = samples.flatten(0, 1).cpu().numpy()
-        others = [self._repeated(arg, count) for arg in args]
-        if self.batched:
-            workers = self._objective.workers
-            parts = [np.array_split(each, workers) for each in (stack, *others)]
-            results = self._objective.map(*parts)
-            found = np.concatenate([np.asarray(part, dtype=np.float64) for part in results])
-        else:
-            results = self._objective.map(list(stack), *(list(each) for each in others))
-            found = np.asarray(results, dtype=np.float64)
-        if found.shape != (len(stack),):
-            raise ValueError(
-                f"the objective must return a number for each of {len(stack)} samples, got an "
-                f"array of shape {list(found.shape)}"
-            )
-        return check_finite("the objective", torch.from_numpy(found)).reshape(count, self.m)
-
-    def _repeated(self, arg: Any, count: int) -> Any:
-        """An argument for each sample: [N, ...] -> [N * m, ...]."""
-        array = arg.detach().cpu().numpy() if isinstance(arg, Tensor) else np.asarray(arg)
-        if array.ndim == 0 or len(array) != count:
-            raise ValueError(
-                f"each argument must have an entry for each of {count} outputs, got the shape "
-                f"{list(array.shape)}"
-            )
-        return np.repeat(array, self.m, axis=0)
 
 
 def _weights(values: Tensor, k: int) -> Tensor:

@@ -101,7 +101,7 @@ def test_bad_input():
         SmoothedLoss(quartic, dist="uniform")
     with pytest.raises(ValueError, match="an entry for each of 2 inputs"):
         SmoothedLoss(quartic)(x, w[:1])
-    with pytest.raises(ValueError, match="a number for each of 20 inputs"):
+    with pytest.raises(ValueError, match="a number for each of 20 samples"):
         SmoothedLoss(lambda x: x)(x)
     with pytest.raises(ValueError, match="x must be finite"):
         SmoothedLoss(quartic)(x * torch.nan, w)

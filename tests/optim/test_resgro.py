@@ -128,11 +128,27 @@ def test_bad_input():
         RESGRO(3, 5)
     with pytest.raises(ValueError, match="scale must be > 0"):
         RESGRO(norm, 5, scale=-1.0)
-    with pytest.raises(ValueError, match="an entry for each of 3 outputs"):
+    with pytest.raises(ValueError, match="an entry for each of 3 inputs"):
         RESGRO(norm, 5)(y, y[:2])
     with pytest.raises(ValueError, match="a number for each of 15 samples"):
         RESGRO(lambda z: z, 5)(y)
-    with pytest.raises(ValueError, match="the objective must be finite"):
+    with pytest.raises(ValueError, match="the result of the function must be finite"):
         RESGRO(lambda z: float("nan"), 5)(y)
     with pytest.raises(ValueError, match="output has no gradient"):
         RESGRO(norm, 5)(y.detach(), y)
+
+
+def test_more_workers_than_samples():
+    """No worker gets an empty stack."""
+    y = outputs(1, 2)
+    seen = []
+
+    def stacked(z, goal):
+        seen.append(len(z))
+        return np.square(z - goal).sum(1)
+
+    criterion = RESGRO(stacked, 2, batched=True, workers=5, seed=1)
+    expected = RESGRO(norm, 2, seed=1).target(y, y)
+    torch.testing.assert_close(criterion.target(y, y), expected)
+    criterion.close()
+    assert seen == [1, 1]

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_finite, check_float, shape_text
+from gendr._runtime.evaluations import Evaluations, Parallel
 from gendr._runtime.names import nearest
 from gendr._runtime.registry import members
-from gendr.relaxed.estimators.base import Estimator, Evaluations, Parallel
+from gendr.relaxed.estimators.base import Estimator
 
 # The modules that contain the estimators; importing one makes its class known.
 _MODULES = ("smoothing", "perturbed", "black_box", "straight_through", "finite_differences")

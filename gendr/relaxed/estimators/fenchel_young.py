@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_count, check_finite, check_float, check_number, shape_text
+from gendr._runtime.evaluations import Evaluations, Parallel
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.api import Report
-from gendr.relaxed.estimators.base import Evaluations, Parallel
 from gendr.relaxed.estimators.smoothing import check_score, drawn, score_of
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_number
-from gendr.relaxed.estimators.base import Estimator, Evaluations, Gradient
+from gendr._runtime.evaluations import Evaluations
+from gendr.relaxed.estimators.base import Estimator, Gradient
 
 
 @final

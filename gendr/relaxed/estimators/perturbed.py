@@ -11,8 +11,9 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
+from gendr._runtime.evaluations import Evaluations
 from gendr.distributions.registry import DistributionLike
-from gendr.relaxed.estimators.base import Estimator, Evaluations, Gradient
+from gendr.relaxed.estimators.base import Estimator, Gradient
 from gendr.relaxed.estimators.smoothing import Smoothing
 
 

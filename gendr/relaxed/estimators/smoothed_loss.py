@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_count, check_finite, check_float, check_number, shape_text
-from gendr._runtime.workers import Parallel, Workers
+from gendr._runtime.checks import check_count, check_finite, check_float, check_number
+from gendr._runtime.evaluations import Evaluations, Parallel
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.fenchel_young import with_gradient
@@ -63,9 +62,9 @@ class SmoothedLoss(nn.Module):
         super().__init__()
         self.samples = check_count("samples", samples, least=2)
         self.scale = check_number("scale", scale, above=0)
-        self.dist, self.batched = as_distribution(dist), batched
+        self.dist = as_distribution(dist)
         check_score(self.dist)
-        self._function = Workers(function, workers, parallel)
+        self._function = Evaluations(function, batched=batched, workers=workers, parallel=parallel)
         self._generator = None if seed is None else torch.Generator().manual_seed(seed)
 
     def forward(self, x: Tensor, *args: Any) -> Tensor:
@@ -89,7 +88,8 @@ class SmoothedLoss(nn.Module):
         """The loss [N], its gradient [N, m] and its Hessian [N, m, m], of the same samples."""
         x = check_finite("x", check_float("x", x))
         noise = drawn(self.dist, self.samples, x, self._generator)
-        values = self._values(x + self.scale * noise, args)  # [S, N]
+        samples = (x + self.scale * noise).movedim(0, 1)
+        values = self._function.of_samples(samples, args).mT.to(x)  # [S, N]
         mean = values.mean(0)
         # Less the mean of the others, so that the estimates stay unbiased.
         weight = (values - mean) * (self.samples / (self.samples - 1))
@@ -107,28 +107,3 @@ class SmoothedLoss(nn.Module):
     def close(self) -> None:
         """End the threads or processes of the function."""
         self._function.close()
-
-    def _values(self, samples: Tensor, args: tuple[Any, ...]) -> Tensor:
-        """The values [S, N] at samples [S, N, *event]."""
-        count, size = samples.shape[:2]
-        stacks = [samples.flatten(0, 1).cpu().numpy()]
-        for arg in args:
-            array = arg.detach().cpu().numpy() if isinstance(arg, Tensor) else np.asarray(arg)
-            if array.ndim == 0 or len(array) != size:
-                raise ValueError(
-                    f"each argument must have an entry for each of {size} inputs, got "
-                    f"{shape_text(array.shape)}"
-                )
-            stacks.append(np.concatenate([array] * count))
-        if self.batched:
-            parts = [np.array_split(stack, self._function.workers) for stack in stacks]
-            found = np.concatenate([np.asarray(part) for part in self._function.map(*parts)])
-        else:
-            found = np.asarray(self._function.map(*(list(stack) for stack in stacks)))
-        if found.shape != (count * size,):
-            raise ValueError(
-                f"the function must return a number for each of {count * size} inputs, got "
-                f"{shape_text(found.shape)}"
-            )
-        values = torch.from_numpy(found).to(samples)
-        return check_finite("the result of the function", values).reshape(count, size)

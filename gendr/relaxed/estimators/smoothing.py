@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_number
+from gendr._runtime.evaluations import Evaluations
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.registry import DistributionLike
-from gendr.relaxed.estimators.base import Estimator, Evaluations, Gradient
+from gendr.relaxed.estimators.base import Estimator, Gradient
 
 Control: TypeAlias = Literal["none", "value", "leave_one_out"]
 

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor
 
-from gendr.relaxed.estimators.base import Estimator, Evaluations, Gradient
+from gendr._runtime.evaluations import Evaluations
+from gendr.relaxed.estimators.base import Estimator, Gradient
 
 
 @final
