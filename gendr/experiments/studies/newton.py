@@ -68,6 +68,7 @@ TIKHONOV: Mapping[tuple[str, str], float] = MappingProxyType(
         ("softsort", "fisher"): 0.01,
         ("odd_even/logistic", "hessian"): 100.0,
         ("odd_even/logistic", "fisher"): 0.01,
+        ("classification", "hessian"): 0.3,
     }
 )
 # Elsewhere.
