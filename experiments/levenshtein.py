@@ -62,24 +62,18 @@ def make_options() -> argparse.ArgumentParser:
     )  # fmt: skip
     group.add_argument("--length", type=count(4), help="of the strings (default: 32)")
     group.add_argument("--methods", nargs="+", choices=METHODS, default=tuple(METHODS))
-    group.add_argument("--runs", type=count(1), default=1, help="of each, with --seed and on")
+    script.add_runs(group)
 
     group = parser.add_argument_group("the training")
     group.add_argument("--dist", help="the law of the relaxed minimum (default: logistic)")
     group.add_argument("--steepness", type=float, help="1 / scale of the law (default: 9)")
-    group.add_argument("--steps", type=count(1), help="of Adam (default: 512)")
-    group.add_argument("--batch", type=count(1), help="pairs of strings per step (default: 16)")
-    group.add_argument("--learning-rate", type=float, help="of Adam (default: 10^-4)")
-    group.add_argument("--evaluate-every", type=count(1), metavar="STEPS", help="default: 64")
+    script.add_training(
+        group, steps="512", batch="pairs of strings per step (default: 16)",
+        rate="of Adam (default: 10^-4)", every="64",
+    )  # fmt: skip
     group.add_argument("--images", type=count(1), help="for an evaluation (default: 1000)")
-    script.add_seed(group)
 
-    group = parser.add_argument_group("how it runs")
-    script.add_device(group)
-    script.add_threads(group)
-    group.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS")
-    script.add_resume(group, "the checkpoints of -o")
-    script.add_output(group, "levenshtein")
+    script.add_execution(parser, "levenshtein")
     return parser
 
 
@@ -106,11 +100,6 @@ def name_of(method: str, word: str, seed: int) -> str:
     return f"{method}-{word}-seed{seed}"
 
 
-def seeds(args: argparse.Namespace) -> range:
-    """Of the runs."""
-    return range(args.seed, args.seed + args.runs)
-
-
 @torch.no_grad()
 def example(training: EditTraining, result: EditResult) -> dict[str, Any]:
     """A pair of test strings, what the network reads, and the distances."""
@@ -130,6 +119,7 @@ def example(training: EditTraining, result: EditResult) -> dict[str, Any]:
 
 def table(args: argparse.Namespace, found: dict[str, Any]) -> str:
     """Accuracy and F1, as Table 2.4 of the thesis."""
+    seeds = script.seeds_of(args)
     lines = [
         f"| method | score | {' | '.join(args.alphabets)} |",
         "| --- | --- |" + " ---: |" * len(args.alphabets),
@@ -137,7 +127,7 @@ def table(args: argparse.Namespace, found: dict[str, Any]) -> str:
     for method in args.methods:
         for key, label in (("accuracy", "top-1 accuracy"), ("f1", "F1")):
             cells = [
-                f"{mean(found[name_of(method, word, s)]['test'][key] for s in seeds(args)):.3f}"
+                f"{mean(found[name_of(method, word, s)]['test'][key] for s in seeds):.3f}"
                 for word in args.alphabets
             ]
             lines.append(f"| {method} | {label} | {' | '.join(cells)} |")
@@ -160,7 +150,7 @@ def draw(args: argparse.Namespace, found: dict[str, Any]) -> Any:
     wide = 0.8 / len(args.methods)
     for k, method in enumerate(args.methods):
         runs = [
-            [found[name_of(method, word, s)]["test"]["accuracy"] for s in seeds(args)]
+            [found[name_of(method, word, s)]["test"]["accuracy"] for s in script.seeds_of(args)]
             for word in args.alphabets
         ]
         places = [i + (k - (len(args.methods) - 1) / 2) * wide for i in range(len(runs))]
@@ -217,7 +207,7 @@ def run(args: argparse.Namespace) -> None:
     args.alphabets = args.alphabets or (ALPHABETS[:1] if args.smoke else ALPHABETS)
     plan = [
         (name_of(method, word, seed), settings_of(args, method, word, seed))
-        for word in args.alphabets for method in args.methods for seed in seeds(args)
+        for word in args.alphabets for method in args.methods for seed in script.seeds_of(args)
     ]  # fmt: skip
     if len({name for name, _ in plan}) < len(plan):
         raise ValueError("a method or an alphabet is named twice; name each once")

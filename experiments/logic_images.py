@@ -28,7 +28,6 @@ from functools import partial
 from statistics import mean, stdev
 from typing import Any
 
-from gendr._runtime.command_line import count
 from gendr.data import MultiDigits, cifar10
 from gendr.experiments import script
 from gendr.experiments.studies.logic import LogicSettings, LogicTraining, Samples
@@ -65,27 +64,21 @@ def make_options() -> argparse.ArgumentParser:
         "--network", default="small", metavar="NAME",
         help="small, normal for MNIST; small, medium, large, large2, large4 for CIFAR-10",
     )  # fmt: skip
-    group.add_argument("--runs", type=count(1), default=1, help="with --seed and on")
+    script.add_runs(group, text="with --seed and on")
 
     group = parser.add_argument_group("the training")
-    group.add_argument("--steps", type=count(1), help="of Adam (default: 55,000, 100 epochs)")
-    group.add_argument("--batch", type=count(1), help="images per step (default: 100)")
-    group.add_argument("--learning-rate", type=float, help="of Adam (default: 0.01)")
+    script.add_training(
+        group, steps="55,000, 100 epochs", batch="images per step (default: 100)",
+        rate="of Adam (default: 0.01)", every="1,000",
+    )  # fmt: skip
     group.add_argument(
         "--decay", type=float, metavar="PART",
         help="of the steps, at the end, in which the rate falls to 0 (default: 0.2)",
     )  # fmt: skip
     group.add_argument("--weight-decay", type=float, help="of the weights (default: 0)")
     group.add_argument("--init", choices=("residual", "normal"), help="default: residual")
-    group.add_argument("--evaluate-every", type=count(1), metavar="STEPS", help="default: 1,000")
-    script.add_seed(group)
 
-    group = parser.add_argument_group("how it runs")
-    script.add_device(group)
-    script.add_threads(group)
-    group.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS")
-    script.add_resume(group, "the checkpoints of -o")
-    script.add_output(group, "logic_images")
+    script.add_execution(parser, "logic_images")
     return parser
 
 
@@ -150,8 +143,9 @@ def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
     device = script.device_of(args)
     script.set_threads(args)
-    seeds = range(args.seed, args.seed + args.runs)
-    plan = {f"{args.images}-{args.network}-seed{s}": settings_of(args, s) for s in seeds}
+    plan = {
+        f"{args.images}-{args.network}-seed{s}": settings_of(args, s) for s in script.seeds_of(args)
+    }
     train, validation, test = samples_of(args)
     out = script.output_folder(args)
     trials = [

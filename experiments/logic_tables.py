@@ -68,7 +68,7 @@ def make_options() -> argparse.ArgumentParser:
         help="with monks, adult, breast_cancer (default: $GENDR_DATA, or the folder data)",
     )  # fmt: skip
     group.add_argument("--tables", nargs="+", choices=tuple(NETWORKS), default=tuple(NETWORKS))
-    group.add_argument("--runs", type=count(1), help="with --seed and on (default: 10)")
+    script.add_runs(group, None, "with --seed and on (default: 10)")
     group.add_argument("--smoke", action="store_true", help="few steps, on made-up tables")
 
     group = parser.add_argument_group("the training")
@@ -76,20 +76,14 @@ def make_options() -> argparse.ArgumentParser:
     group.add_argument(
         "--population", type=count(1), help="networks side by side (default: by table)"
     )
-    group.add_argument("--steps", type=count(1), help="of Adam (default: by table)")
-    group.add_argument("--batch", type=count(1), help="rows per step (default: 100)")
-    group.add_argument("--learning-rate", type=float, help="of Adam (default: by table)")
+    script.add_training(
+        group, steps="by table", batch="rows per step (default: 100)",
+        rate="of Adam (default: by table)", every="1,000",
+    )  # fmt: skip
     group.add_argument("--weight-decay", type=float, help="of the weights (default: by table)")
     group.add_argument("--init", choices=("residual", "normal"), help="default: by table")
-    group.add_argument("--evaluate-every", type=count(1), metavar="STEPS", help="default: 1,000")
-    script.add_seed(group)
 
-    group = parser.add_argument_group("how it runs")
-    script.add_device(group)
-    script.add_threads(group)
-    group.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS")
-    script.add_resume(group, "the checkpoints of -o")
-    script.add_output(group, "logic_tables")
+    script.add_execution(parser, "logic_tables")
     return parser
 
 
@@ -188,8 +182,8 @@ def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
     device = script.device_of(args)
     script.set_threads(args)
-    runs = args.runs or (2 if args.smoke else 10)
-    seeds = range(args.seed, args.seed + runs)
+    args.runs = args.runs or (2 if args.smoke else 10)
+    seeds = script.seeds_of(args)
     folder = args.data or script.data_folder("")
 
     def rows(table: str, seed: int) -> TableSplits:

@@ -90,13 +90,16 @@ def make_options() -> argparse.ArgumentParser:
             "--variants", nargs="+", choices=VARIANTS, metavar="VARIANT",
             help=f"of {' '.join(VARIANTS)} (default: regular hessian fisher)",
         )  # fmt: skip
-        group.add_argument("--runs", type=count(1), default=1, help="of each, with --seed and on")
+        script.add_runs(group)
         return sub, group
 
     sub, group = task("classification", "single digits; Table 7.1")
     group.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     group.add_argument("--optimizers", nargs="+", choices=RATES, default=tuple(RATES))
-    group = _training(sub, "steps (default: 550, one epoch)", 55, "classification")
+    group = _training(
+        sub, "classification", steps="550, one epoch", every="55", rate=None,
+        optimizer="SGD or Adam",
+    )  # fmt: skip
     group.add_argument("--rate", type=float, help="learning rate (default: SGD 0.1, Adam 0.001)")
 
     sub, group = task("sorting", "four-digit numbers from their order; Tables 7.2 and 7.3")
@@ -111,8 +114,7 @@ def make_options() -> argparse.ArgumentParser:
     group.add_argument("--samples", type=count(1), help="of RESGRO, in a set (default: 10)")
     group.add_argument("--drawn", type=count(1), help="of RESGRO, in all (default: 100)")
     group.add_argument("--scale", type=float, help="of the noise of RESGRO (default: 1)")
-    group = _training(sub, "steps of Adam (default: 100,000)", 1000, "sorting")
-    group.add_argument("--learning-rate", type=float, help="of Adam (default: 0.001)")
+    group = _training(sub, "sorting", steps="100,000", every="1000")
     group.add_argument("--lists", type=count(1), help="for an evaluation (default: 1000)")
     group.add_argument("--test-lists", type=count(1), help="for the test (default: 10,000)")
 
@@ -132,8 +134,7 @@ def make_options() -> argparse.ArgumentParser:
     group.add_argument("--drawn", type=count(2), help="of RESGRO, in all (default: --samples)")
     group.add_argument("--loss", choices=("l1", "l2"), help="of paths (default: l2)")
     group.add_argument("--noise", type=float, help="scale of noise (default: as shortest_path.py)")
-    group = _training(sub, "steps of Adam (default: 7200)", 144, "paths")
-    group.add_argument("--learning-rate", type=float, help="of Adam (default: 0.001)")
+    group = _training(sub, "paths", steps="7200", every="144")
     group.add_argument("--maps", type=count(1), help="of an evaluation (default: 1000)")
     group.add_argument(
         "--precision", choices=("float32", "bfloat16"), help="of convolutions (default: float32)"
@@ -141,20 +142,13 @@ def make_options() -> argparse.ArgumentParser:
     return parser
 
 
-def _training(sub: argparse.ArgumentParser, steps: str, every: int, task: str) -> Any:
-    """The options that all tasks have, after their own."""
-    group = sub.add_argument_group("how it runs")
-    script.add_device(group)
-    script.add_threads(group)
-    group.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS")
-    script.add_resume(group, "the checkpoints of -o")
-    script.add_output(group, f"newton-{task}")
+def _training(sub: argparse.ArgumentParser, task: str, **more: Any) -> Any:
+    """The options that all tasks have, after their own; more: of `script.add_training`."""
+    script.add_execution(sub, f"newton-{task}")
     group = sub.add_argument_group("the training")
     group.add_argument("--tikhonov", type=float, help="damping (default: as found for the method)")
-    group.add_argument("--steps", type=count(1), help=steps)
-    group.add_argument("--batch", type=count(2), help="samples per step")
-    group.add_argument("--evaluate-every", type=count(1), metavar="STEPS", help=f"default: {every}")
-    script.add_seed(group)
+    of_all: dict[str, Any] = {"rate": "of Adam (default: 0.001)"}
+    script.add_training(group, batch="samples per step", least=2, **{**of_all, **more})
     return group
 
 
@@ -188,7 +182,7 @@ def sorting_plans(args: argparse.Namespace) -> list[Settings]:
             plans += [
                 SortingSettings(n=n, variant=variant, seed=seed, **values, **more)
                 for variant in chosen
-                for seed in seeds(args)
+                for seed in script.seeds_of(args)
             ]
     return plans
 
@@ -202,7 +196,7 @@ def class_plans(args: argparse.Namespace) -> list[Settings]:
         for optimizer in args.optimizers
         for model in args.models
         for variant in variants(args, SECOND)
-        for seed in seeds(args)
+        for seed in script.seeds_of(args)
     ]
 
 
@@ -225,14 +219,9 @@ def path_plans(args: argparse.Namespace) -> list[Settings]:
             plans += [
                 NewtonPathSettings(method=name, variant=variant, seed=seed, **values, **more)
                 for variant in chosen
-                for seed in seeds(args)
+                for seed in script.seeds_of(args)
             ]
     return plans
-
-
-def seeds(args: argparse.Namespace) -> range:
-    """Of the runs."""
-    return range(args.seed, args.seed + args.runs)
 
 
 def maps_of(args: argparse.Namespace) -> Any:

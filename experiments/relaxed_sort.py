@@ -81,23 +81,17 @@ def make_options() -> argparse.ArgumentParser:
         "--methods", nargs="+", default=METHODS, metavar="METHOD",
         help="to compare (default: bubble_sort odd_even bitonic)",
     )  # fmt: skip
-    group.add_argument("--runs", type=count(1), default=1, help="of each, with --seed and on")
+    script.add_runs(group)
 
     group = parser.add_argument_group("the training")
-    group.add_argument("--steps", type=count(1), help="of Adam (default: 200,000)")
-    group.add_argument("--batch", type=count(1), help="lists per step (default: 100)")
-    group.add_argument("--learning-rate", type=float, help="of Adam (default: 10^-3.5)")
-    group.add_argument("--evaluate-every", type=count(1), metavar="STEPS", help="default: 1000")
+    script.add_training(
+        group, steps="200,000", batch="lists per step (default: 100)",
+        rate="of Adam (default: 10^-3.5)", every="1000",
+    )  # fmt: skip
     group.add_argument("--lists", type=count(1), help="for an evaluation (default: 1000)")
     group.add_argument("--test-lists", type=count(1), help="for the test (default: 10,000)")
-    script.add_seed(group)
 
-    group = parser.add_argument_group("how it runs")
-    script.add_device(group)
-    script.add_threads(group)
-    group.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS")
-    script.add_resume(group, "the checkpoints of -o")
-    script.add_output(group, "relaxed_sort")
+    script.add_execution(parser, "relaxed_sort")
     return parser
 
 
@@ -136,7 +130,7 @@ def table(methods: Sequence[Method], args: argparse.Namespace, found: dict[str, 
     for method in methods:
         cells = []
         for n in args.n:
-            runs = [found[name_of(method, n, seed)]["test"] for seed in seeds(args)]
+            runs = [found[name_of(method, n, seed)]["test"] for seed in script.seeds_of(args)]
             em, ew, em5 = (mean(run[key] for run in runs) for key in ("em", "ew", "em5"))
             cells.append(f"{em:.3f} ({ew:.3f}) [{em5:.3f}]")
         rows.append([method.text, *cells])
@@ -147,11 +141,6 @@ def table(methods: Sequence[Method], args: argparse.Namespace, found: dict[str, 
         f"{steps} steps, mean of {args.runs} run(s)"
     )
     return "\n".join([lines[0], "| --- |" + " ---: |" * len(args.n), *lines[1:], "", caption, ""])
-
-
-def seeds(args: argparse.Namespace) -> range:
-    """Of the runs."""
-    return range(args.seed, args.seed + args.runs)
 
 
 def draw(
@@ -169,7 +158,7 @@ def draw(
     panels = top.subplots(1, len(args.n), squeeze=False, sharey=True)[0]
     for ax, n in zip(panels, args.n, strict=True):
         for method in methods:
-            runs = [found[name_of(method, n, seed)]["history"] for seed in seeds(args)]
+            runs = [found[name_of(method, n, seed)]["history"] for seed in script.seeds_of(args)]
             rows = [[row for row in run if "em" in row] for run in runs]
             steps = [row["step"] for row in rows[0]]
             means = [mean(run[i]["em"] for run in rows) for i in range(len(steps))]
@@ -211,7 +200,7 @@ def run(args: argparse.Namespace) -> None:
     args.n = args.n or (LENGTHS[:1] if args.smoke else LENGTHS)
     plan = [
         (name_of(method, n, seed), settings_of(args, method, n, seed))
-        for n in args.n for method in methods for seed in seeds(args)
+        for n in args.n for method in methods for seed in script.seeds_of(args)
     ]  # fmt: skip
     if len({name for name, _ in plan}) < len(plan):
         raise ValueError("a method or a length is named twice; name each once")

@@ -70,7 +70,7 @@ def make_options() -> argparse.ArgumentParser:
         "--samples", nargs="+", type=count(2), default=[10], metavar="N",
         help="of methods that draw some; each number is a training (default: 10)",
     )  # fmt: skip
-    group.add_argument("--runs", type=count(1), default=1, help="of each, with --seed and on")
+    script.add_runs(group)
 
     group = parser.add_argument_group("the training, for all methods alike")
     group.add_argument("--loss", choices=("l1", "l2"), help="of paths (default: l2)")
@@ -83,22 +83,16 @@ def make_options() -> argparse.ArgumentParser:
     group.add_argument("--noise", type=float, help="scale of noise (default: 0.3, smoothing 1)")
     group.add_argument("--strength", type=float, help="lambda of black boxes (default: 0.5)")
     group.add_argument("--difference", type=float, help="of finite differences (default: 0.3)")
-    group.add_argument("--steps", type=count(1), help="of Adam (default: 7200, 50 epochs)")
-    group.add_argument("--batch", type=count(2), help="maps per step (default: 70)")
-    group.add_argument("--learning-rate", type=float, help="of Adam, at first (default: 0.001)")
-    group.add_argument("--evaluate-every", type=count(1), metavar="STEPS", help="default: 144")
+    script.add_training(
+        group, steps="7200, 50 epochs", batch="maps per step (default: 70)", least=2,
+        rate="of Adam, at first (default: 0.001)", every="144",
+    )  # fmt: skip
     group.add_argument("--maps", type=count(1), help="of an evaluation (default: 1000)")
     group.add_argument(
         "--precision", choices=("float32", "bfloat16"), help="of convolutions (default: float32)"
     )
-    script.add_seed(group)
 
-    group = parser.add_argument_group("how it runs")
-    script.add_device(group)
-    script.add_threads(group)
-    group.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS")
-    script.add_resume(group, "the checkpoints of -o")
-    script.add_output(group, "shortest_path")
+    script.add_execution(parser, "shortest_path")
     return parser
 
 
@@ -116,7 +110,7 @@ def planned(args: argparse.Namespace) -> list[tuple[str, PathSettings]]:
             **given,
         }
         for samples in args.samples if METHODS[method].is_sampled else [None]:
-            for seed in range(args.seed, args.seed + args.runs):
+            for seed in script.seeds_of(args):
                 more = {} if samples is None else {"samples": samples}
                 name = f"{method}{'' if samples is None else f'-{samples}'}-seed{seed}"
                 plan.append((name, PathSettings(method=method, seed=seed, **values, **more)))

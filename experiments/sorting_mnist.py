@@ -81,14 +81,9 @@ def make_options() -> argparse.ArgumentParser:
         help=f"small batches for {SMOKE_MINUTES:g} minutes of two cores",
     )
 
-    group = parser.add_argument_group("how it runs")
-    script.add_device(group)
-    script.add_threads(group)
+    group = script.add_execution(parser, "ranking", "the checkpoint of -o")
     group.add_argument("--minutes", type=float, help="stop after them; --resume goes on")
-    group.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS")
-    script.add_resume(group, "the checkpoint of -o")
     group.add_argument("--tensorboard", action="store_true", help="also write its files")
-    script.add_output(group, "ranking")
     return parser
 
 

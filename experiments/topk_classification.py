@@ -74,25 +74,19 @@ def make_options() -> argparse.ArgumentParser:
 
     group = parser.add_argument_group("the losses")
     group.add_argument("--losses", nargs="+", default=ROWS, metavar="LOSS[:P_K][@STEEPNESS]")
-    group.add_argument("--runs", type=count(1), default=1, help="of each, with --seed and on")
+    script.add_runs(group)
     group.add_argument("--dist", help="the law of the networks (default: cauchy)")
     group.add_argument("--m", type=count(1), help="scores that are ranked (default: 16)")
     group.add_argument("--top1", choices=("softmax", "network"), help="default: softmax")
 
     group = parser.add_argument_group("the training")
     group.add_argument("--model", choices=MODELS, help="default: as the data are")
-    group.add_argument("--steps", type=count(1), help="of Adam (default: 1000)")
-    group.add_argument("--batch", type=count(1), help="examples per step (default: 100)")
-    group.add_argument("--learning-rate", type=float, help="of Adam (default: 10^-3)")
-    group.add_argument("--evaluate-every", type=count(1), metavar="STEPS", help="default: 100")
-    script.add_seed(group)
+    script.add_training(
+        group, steps="1000", batch="examples per step (default: 100)",
+        rate="of Adam (default: 10^-3)", every="100",
+    )  # fmt: skip
 
-    group = parser.add_argument_group("how it runs")
-    script.add_device(group)
-    script.add_threads(group)
-    group.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS")
-    script.add_resume(group, "the checkpoints of -o")
-    script.add_output(group, "topk_classification")
+    script.add_execution(parser, "topk_classification")
     return parser
 
 
@@ -131,11 +125,6 @@ def name_of(text: str, seed: int) -> str:
     return f"{re.sub('[^a-z0-9.,@]', '-', text)}-seed{seed}"
 
 
-def seeds(args: argparse.Namespace) -> range:
-    """Of the runs."""
-    return range(args.seed, args.seed + args.runs)
-
-
 def made_points() -> ExampleSplits:
     """Points of 8 overlapping classes, for --smoke."""
     generator = torch.Generator().manual_seed(0)
@@ -169,7 +158,7 @@ def data_of(args: argparse.Namespace, out: Path) -> ExampleSplits:
 
 def accuracies(args: argparse.Namespace, found: dict[str, Any], text: str) -> list[list[float]]:
     """Of the runs of a row, in percent, for every place."""
-    runs = [found[name_of(text, seed)]["test"] for seed in seeds(args)]
+    runs = [found[name_of(text, seed)]["test"] for seed in script.seeds_of(args)]
     return [[100 * run[k] for run in runs] for k in range(len(PLACES))]
 
 
@@ -223,7 +212,7 @@ def run(args: argparse.Namespace) -> None:
     script.set_threads(args)
     plan = [
         (name_of(text, seed), settings_of(args, text, seed))
-        for text in args.losses for seed in seeds(args)
+        for text in args.losses for seed in script.seeds_of(args)
     ]  # fmt: skip
     if len({name for name, _ in plan}) < len(plan):
         raise ValueError("a loss is named twice; name each once")

@@ -39,12 +39,15 @@ if TYPE_CHECKING:
 __all__ = [
     "add_device",
     "add_digits",
+    "add_execution",
     "add_output",
     "add_protocol",
     "add_renderer",
     "add_resume",
+    "add_runs",
     "add_seed",
     "add_threads",
+    "add_training",
     "count",
     "data_folder",
     "default_target",
@@ -57,6 +60,7 @@ __all__ = [
     "output_folder",
     "progress_bar",
     "run_script",
+    "seeds_of",
     "set_threads",
     "torch_on_one_thread",
     "write_json",
@@ -163,9 +167,82 @@ def add_output(options: Options, default: str) -> None:
     )
 
 
+def add_runs(
+    options: Options, default: int | None = 1, text: str = "of each, with --seed and on"
+) -> None:
+    """--runs; `seeds_of` gives the seeds that they have, with those of `add_seed`."""
+    options.add_argument("--runs", type=count(1), default=default, help=text)
+
+
+def add_training(
+    options: Options,
+    *,
+    steps: str,
+    batch: str,
+    rate: str | None,
+    every: str,
+    least: int = 1,
+    optimizer: str = "Adam",
+) -> None:
+    """--steps, --batch, --learning-rate, --evaluate-every and --seed of a training by steps.
+
+    None of the first four has a default of its own: see `given`.
+
+    Args:
+        options: What they are added to.
+        steps: The default of the steps, in words.
+        batch: Of what a step has a batch, with its default.
+        rate: What is said of the learning rate; None for a script with an option of its own.
+        every: The default of the steps between evaluations.
+        least: The smallest batch.
+        optimizer: Whose steps they are.
+    """
+    options.add_argument("--steps", type=count(1), help=f"of {optimizer} (default: {steps})")
+    options.add_argument("--batch", type=count(least), help=batch)
+    if rate is not None:
+        options.add_argument("--learning-rate", type=float, help=rate)
+    options.add_argument(
+        "--evaluate-every", type=count(1), metavar="STEPS", help=f"default: {every}"
+    )
+    add_seed(options)
+
+
+def add_execution(
+    parser: argparse.ArgumentParser, folder: str, what: str = "the checkpoints of -o"
+) -> Any:
+    """The group "how it runs": --device, --threads, --save-every, --resume and -o.
+
+    Args:
+        parser: What it is added to.
+        folder: The default of -o.
+        what: `--resume` goes on with.
+
+    Returns:
+        The group.
+    """
+    group = parser.add_argument_group("how it runs")
+    add_device(group)
+    add_threads(group)
+    group.add_argument(
+        "--save-every",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="between checkpoints (default: 60)",
+    )
+    add_resume(group, what)
+    add_output(group, folder)
+    return group
+
+
 def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
     """Those of the options that were given, for what has defaults of its own."""
     return {name: value for name in names if (value := getattr(args, name)) is not None}
+
+
+def seeds_of(args: argparse.Namespace) -> range:
+    """The seeds of the runs, from --seed on."""
+    return range(args.seed, args.seed + args.runs)
 
 
 def default_target(file: str, task: str) -> Path:
