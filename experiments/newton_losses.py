@@ -31,11 +31,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from gendr._runtime.command_line import count
-from gendr.data import read_warcraft
 from gendr.experiments import script
 from gendr.experiments.engine.training import Training
 from gendr.experiments.report.newton import case_of, entry, figure, table
@@ -53,7 +51,6 @@ from gendr.experiments.studies.newton import (
     SortingTraining,
 )
 from gendr.experiments.studies.shortest_path import METHODS as PATH_METHODS
-from gendr.experiments.studies.shortest_path import generated_splits
 from gendr.experiments.trials import Trial, run_trials, write_results
 
 SORTERS = ("neuralsort", "softsort", "odd_even/logistic", "odd_even/cauchy", "resgro")
@@ -63,8 +60,6 @@ SMOKE: dict[str, dict[str, Any]] = {
     "classification": {"steps": 4, "batch": 20, "evaluate_every": 2, "images": 100},
     "paths": {"steps": 4, "batch": 4, "evaluate_every": 2, "maps": 10},
 }
-# Of generated maps: cells of a side, for training, and for validation as well as for the test.
-GENERATED, GENERATED_SMOKE = (12, 10_000, 1000), (6, 40, 10)
 
 
 Settings: TypeAlias = "SortingSettings | ClassSettings | NewtonPathSettings"
@@ -86,6 +81,8 @@ def make_options() -> argparse.ArgumentParser:
         group = sub.add_argument_group("the task")
         if digits:
             script.add_digits(group, "few steps, small batches")
+        else:
+            script.add_terrain(group)
         group.add_argument(
             "--variants", nargs="+", choices=VARIANTS, metavar="VARIANT",
             help=f"of {' '.join(VARIANTS)} (default: regular hessian fisher)",
@@ -119,26 +116,15 @@ def make_options() -> argparse.ArgumentParser:
     group.add_argument("--test-lists", type=count(1), help="for the test (default: 10,000)")
 
     sub, group = task("paths", "costs from cheapest paths; Tables 7.4 to 7.7", digits=False)
-    group.add_argument(
-        "--data", type=Path, metavar="FOLDER",
-        help="with the Warcraft files, such as 12x12/train_maps.npy (default: generated maps)",
-    )  # fmt: skip
-    group.add_argument("--smoke", action="store_true", help="few steps with few small maps")
-    group.add_argument("--size", type=count(2), help="cells of a side (default: 12; --smoke: 6)")
-    group.add_argument("--training-maps", type=count(4), metavar="N", help="default: 10,000")
     names = [name for name, method in PATH_METHODS.items() if not method.is_baseline]
     group.add_argument(
         "--methods", nargs="+", choices=(*names, "resgro"), default=PATHS, metavar="METHOD"
     )
     group.add_argument("--samples", type=count(2), nargs="+", default=[10], help="default: 10")
     group.add_argument("--drawn", type=count(2), help="of RESGRO, in all (default: --samples)")
-    group.add_argument("--loss", choices=("l1", "l2"), help="of paths (default: l2)")
     group.add_argument("--noise", type=float, help="scale of noise (default: as shortest_path.py)")
     group = _training(sub, "paths", steps="7200", every="144")
-    group.add_argument("--maps", type=count(1), help="of an evaluation (default: 1000)")
-    group.add_argument(
-        "--precision", choices=("float32", "bfloat16"), help="of convolutions (default: float32)"
-    )
+    script.add_terrain_training(group)
     return parser
 
 
@@ -224,18 +210,6 @@ def path_plans(args: argparse.Namespace) -> list[Settings]:
     return plans
 
 
-def maps_of(args: argparse.Namespace) -> Any:
-    """The maps that were asked for."""
-    size, train, held_out = GENERATED_SMOKE if args.smoke else GENERATED
-    size = args.size or size
-    if args.data is None:
-        return generated_splits(args.training_maps or train, held_out, size)
-    try:
-        return read_warcraft(args.data, size)
-    except FileNotFoundError as error:
-        raise ValueError(f"{error}; name the folder of the Warcraft files with --data") from None
-
-
 class Task(NamedTuple):
     """What differs between the tasks."""
 
@@ -247,7 +221,7 @@ class Task(NamedTuple):
 TASKS = {
     "classification": Task(class_plans, script.digits_of, ClassTraining),
     "sorting": Task(sorting_plans, script.digits_of, SortingTraining),
-    "paths": Task(path_plans, maps_of, NewtonPathTraining),
+    "paths": Task(path_plans, script.terrain_of, NewtonPathTraining),
 }
 
 

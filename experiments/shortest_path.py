@@ -27,11 +27,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from gendr._runtime.command_line import count
-from gendr.data import TerrainSplits, read_warcraft
 from gendr.experiments import script
 from gendr.experiments.report.paths import example, figure, table
 from gendr.experiments.studies.shortest_path import (
@@ -39,13 +37,10 @@ from gendr.experiments.studies.shortest_path import (
     PathResult,
     PathSettings,
     PathTraining,
-    generated_splits,
 )
 from gendr.experiments.trials import Trial, run_trials, write_results
 
 SMOKE: dict[str, Any] = {"steps": 4, "batch": 4, "evaluate_every": 2, "maps": 10}
-# Cells of a side, maps for training, and maps for validation as well as for the test.
-GENERATED, GENERATED_SMOKE = (12, 10_000, 1000), (6, 40, 10)
 EXAMPLES = 2  # test maps of the picture
 
 
@@ -53,15 +48,7 @@ def make_options() -> argparse.ArgumentParser:
     """The options of the script."""
     parser = script.make_parser(__file__, __doc__)
     group = parser.add_argument_group("the task")
-    group.add_argument(
-        "--data", type=Path, metavar="FOLDER",
-        help="with the Warcraft files, such as 12x12/train_maps.npy (default: generated maps)",
-    )  # fmt: skip
-    group.add_argument("--smoke", action="store_true", help="few steps with few small maps")
-    group.add_argument("--size", type=count(2), help="cells of a side (default: 12; --smoke: 6)")
-    group.add_argument(
-        "--training-maps", type=count(4), metavar="N", help="to generate (default: 10,000)"
-    )
+    script.add_terrain(group)
     group.add_argument(
         "--methods", nargs="+", choices=METHODS, default=tuple(METHODS), metavar="METHOD",
         help=f"to compare (default: {' '.join(METHODS)})",
@@ -73,7 +60,7 @@ def make_options() -> argparse.ArgumentParser:
     script.add_runs(group)
 
     group = parser.add_argument_group("the training, for all methods alike")
-    group.add_argument("--loss", choices=("l1", "l2"), help="of paths (default: l2)")
+    script.add_terrain_training(group)
     group.add_argument("--dist", help="the law of the relaxed algorithm (default: logistic)")
     group.add_argument("--steepness", type=float, help="1 / scale of the law (default: 8)")
     group.add_argument(
@@ -87,10 +74,6 @@ def make_options() -> argparse.ArgumentParser:
         group, steps="7200, 50 epochs", batch="maps per step (default: 70)", least=2,
         rate="of Adam, at first (default: 0.001)", every="144",
     )  # fmt: skip
-    group.add_argument("--maps", type=count(1), help="of an evaluation (default: 1000)")
-    group.add_argument(
-        "--precision", choices=("float32", "bfloat16"), help="of convolutions (default: float32)"
-    )
 
     script.add_execution(parser, "shortest_path")
     return parser
@@ -119,24 +102,12 @@ def planned(args: argparse.Namespace) -> list[tuple[str, PathSettings]]:
     return plan
 
 
-def maps_of(args: argparse.Namespace) -> TerrainSplits:
-    """The maps that were asked for."""
-    size, train, held_out = GENERATED_SMOKE if args.smoke else GENERATED
-    size = args.size or size
-    if args.data is None:
-        return generated_splits(args.training_maps or train, held_out, size)
-    try:
-        return read_warcraft(args.data, size)
-    except FileNotFoundError as error:
-        raise ValueError(f"{error}; name the folder of the Warcraft files with --data") from None
-
-
 def run(args: argparse.Namespace) -> None:
     """The experiment, and its files."""
     device = script.device_of(args)
     script.set_threads(args)
     plan = planned(args)
-    data = maps_of(args)
+    data = script.terrain_of(args)
     out = script.output_folder(args)
 
     def shown(training: PathTraining, result: PathResult) -> dict[str, Any]:

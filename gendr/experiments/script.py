@@ -33,7 +33,7 @@ from gendr.experiments.engine.protocols import PROTOCOLS
 if TYPE_CHECKING:
     import torch
 
-    from gendr.data import Splits
+    from gendr.data import Splits, TerrainSplits
     from gendr.experiments.engine.tasks import Outcome, Task
 
 __all__ = [
@@ -46,6 +46,8 @@ __all__ = [
     "add_resume",
     "add_runs",
     "add_seed",
+    "add_terrain",
+    "add_terrain_training",
     "add_threads",
     "add_training",
     "count",
@@ -62,6 +64,7 @@ __all__ = [
     "run_script",
     "seeds_of",
     "set_threads",
+    "terrain_of",
     "torch_on_one_thread",
     "write_json",
     "write_whole",
@@ -69,6 +72,8 @@ __all__ = [
 
 # The meshes of the repository's folder assets that a task has if none is named.
 TARGETS = {"shape": "airplane.obj", "pose": "teapot.obj"}
+# Of generated maps: cells of a side, for training, and for validation as well as for the test.
+GENERATED, GENERATED_SMOKE = (12, 10_000, 1000), (6, 40, 10)
 
 Options: TypeAlias = "argparse._ActionsContainer"  # a parser, or a group of its options
 
@@ -137,6 +142,30 @@ def add_digits(options: Options, smoke: str) -> None:
         "--smoke",
         action="store_true",
         help=f"{smoke}; without --data, on digits of seven segments that are made for it",
+    )
+
+
+def add_terrain(options: Options) -> None:
+    """--data, --smoke, --size and --training-maps; `terrain_of` reads them."""
+    options.add_argument(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="with the Warcraft files, such as 12x12/train_maps.npy (default: generated maps)",
+    )
+    options.add_argument("--smoke", action="store_true", help="few steps with few small maps")
+    options.add_argument("--size", type=count(2), help="cells of a side (default: 12; --smoke: 6)")
+    options.add_argument(
+        "--training-maps", type=count(4), metavar="N", help="to generate (default: 10,000)"
+    )
+
+
+def add_terrain_training(options: Options) -> None:
+    """--loss, --maps and --precision of a training with terrain."""
+    options.add_argument("--loss", choices=("l1", "l2"), help="of paths (default: l2)")
+    options.add_argument("--maps", type=count(1), help="of an evaluation (default: 1000)")
+    options.add_argument(
+        "--precision", choices=("float32", "bfloat16"), help="of convolutions (default: float32)"
     )
 
 
@@ -313,6 +342,25 @@ def digits_of(args: argparse.Namespace) -> Splits:
     if args.smoke and args.data is None and not args.download:
         return segment_splits()
     return digits_in(args.data or data_folder("mnist"), download=args.download)
+
+
+def terrain_of(args: argparse.Namespace) -> TerrainSplits:
+    """The maps that were asked for: those of a folder, or generated ones.
+
+    Raises:
+        ValueError: If something is missing or damaged.
+    """
+    from gendr.data import read_warcraft
+    from gendr.experiments.studies.shortest_path import generated_splits
+
+    size, train, held_out = GENERATED_SMOKE if args.smoke else GENERATED
+    size = args.size or size
+    if args.data is None:
+        return generated_splits(args.training_maps or train, held_out, size)
+    try:
+        return read_warcraft(args.data, size)
+    except FileNotFoundError as error:
+        raise ValueError(f"{error}; name the folder of the Warcraft files with --data") from None
 
 
 def output_folder(args: argparse.Namespace) -> Path:
