@@ -2,8 +2,7 @@ r"""Make the table and the picture of docs/optim.md from docs/results/newton-sor
 
     python docs/make_optim.py
 
-That file has the trainings of results.json, without the rows of their histories that have the loss
-alone, of
+That file has the trainings, joined by experiments/keep_results.py, of
 
     python experiments/newton_losses.py sorting --data data/mnist --threads 1 --runs 5 \
         --methods neuralsort softsort odd_even/logistic --variants regular hessian fisher \
@@ -17,7 +16,11 @@ and docs/results/newton-paths.json has those of
         --precision bfloat16 --threads 1
 
 as far as they were run, and of the same with --tikhonov 100 for bellman_ford with fisher and
---tikhonov 10 for fenchel_young with hessian.
+--tikhonov 10 for fenchel_young with hessian, in two sets:
+
+    python experiments/keep_results.py -o docs/results/newton-paths.json \
+        --set "the default damping" runs/paths \
+        --set "the damping chosen" runs/paths/*-regular-* runs/fisher-100 runs/hessian-10
 """
 
 from __future__ import annotations
@@ -48,4 +51,4 @@ def figure_paths() -> None:
 
 
 if __name__ == "__main__":
-    main(__doc__ or "", {"newton": figure_newton, "paths": figure_paths})
+    main(__doc__, {"newton": figure_newton, "paths": figure_paths})

@@ -1,0 +1,72 @@
+r"""Join what trainings came to into one file, from which pages of the documentation are made.
+
+    python experiments/keep_results.py runs/logic_tables -o docs/results/logic-tables.json
+    python experiments/keep_results.py runs/paths-120 runs/paths-300 --first-examples \
+        -o docs/results/shortest-path.json
+    python experiments/keep_results.py -o docs/results/newton-paths.json \
+        --set "the default damping" runs/newton-paths \
+        --set "the damping chosen" runs/newton-paths/*regular* runs/fisher-100 runs/hessian-10
+
+A folder is the -o of a script, or that of one training in it. Trainings that are not finished are
+left out. The file has each by its name, with settings, scores and the evaluated rows of its
+history, and the device, threads and version that they had. Which commands a file in docs/results
+comes from is said by the script in docs that reads it.
+
+Exit status: 0 if it went well, 2 for bad input, 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gendr.experiments import script
+
+
+def make_options() -> argparse.ArgumentParser:
+    """The options of the script."""
+    parser = script.make_parser(__file__, __doc__)
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="with trainings")
+    parser.add_argument(
+        "--set", nargs="+", action="append", default=[], metavar=("NAME", "FOLDER"), dest="sets",
+        help="folders whose trainings stand under a name of their own; may be given several times",
+    )  # fmt: skip
+    parser.add_argument("--no-history", action="store_true", help="leave out all of it")
+    parser.add_argument(
+        "--first-examples", action="store_true",
+        help="leave out the examples of all but the first seed of each",
+    )  # fmt: skip
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.json")
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Read, join and write."""
+    from gendr.experiments.trials import kept_results
+
+    if bool(args.folders) == bool(args.sets):
+        raise ValueError("name folders, or name sets of them with --set NAME FOLDER ...")
+    sets = {name: [Path(folder) for folder in folders] for name, *folders in args.sets}
+    for name, folders in sets.items():
+        if not folders:
+            raise ValueError(f"--set {name!r} needs a folder behind the name")
+    if len(sets) < len(args.sets):
+        raise ValueError("two sets have one name; name all folders of a set behind one --set")
+    values = kept_results(
+        sets or args.folders, history=not args.no_history, first_examples=args.first_examples
+    )
+    script.write_json(args.output, values)
+    trainings = values["trainings"]
+    counts = [f"{name}: {len(some)}" for name, some in trainings.items()] if sets else []
+    print(f"{args.output}: {', '.join(counts) or len(trainings)} training(s)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run it; returns the exit status."""
+    return script.run_script(make_options(), run, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
