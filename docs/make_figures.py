@@ -720,14 +720,14 @@ FIGURES: dict[str, Callable[[], None]] = {
 }
 
 
-def main(doc: str, figures: Mapping[str, Callable[[], None]]) -> None:
+def main(doc: str | None, figures: Mapping[str, Callable[[], None]]) -> None:
     """Make what the command line names, or everything.
 
     Args:
         doc: the docstring of the script.
         figures: by name, what makes them.
     """
-    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(figures))
     names = parser.parse_args().names
     if unknown := set(names) - set(figures):

@@ -1,22 +1,28 @@
-"""Make the pictures and the table of docs/logic.md.
+r"""Make the pictures and the table of docs/logic.md.
 
     python docs/make_logic.py                   # all
     python docs/make_logic.py gates             # some
 
-The table and the second picture show what is in docs/results/logic-*.json, which the scripts
-experiments/logic_tables.py and experiments/logic_images.py have written.
+The table and the second picture show what is in docs/results/logic-*.json, the trainings of
+
+    python experiments/logic_tables.py --seed 10 --threads 1 -o runs/logic_tables
+    python experiments/logic_images.py --threads 1 -o runs/logic_images
+
+(docs/logic.md says what was otherwise), joined by
+
+    python experiments/keep_results.py runs/logic_tables -o docs/results/logic-tables.json
+    python experiments/keep_results.py runs/logic_images -o docs/results/logic-mnist.json
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
 from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
-from make_figures import DOCS, save_plot, write_block
+from make_figures import DOCS, main, save_plot, write_block
 
 from gendr.logic import GATES
 from gendr.testing.pages import table
@@ -102,23 +108,12 @@ def block_tables() -> None:
     write_block("logic.md", "logic-tables", table(head, lines))
 
 
-PARTS: dict[str, Callable[[], None]] = {
+FIGURES: dict[str, Callable[[], None]] = {
     "gates": figure_gates,
     "layers": figure_layers,
     "tables": block_tables,
 }
 
 
-def main() -> None:
-    """Make what the command line names, or everything."""
-    parser = argparse.ArgumentParser(description="Make the pictures and the table.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PARTS))
-    names = parser.parse_args().names
-    if unknown := set(names) - set(PARTS):
-        parser.error(f"unknown part {unknown.pop()!r}; there are {', '.join(PARTS)}")
-    for name in names or PARTS:
-        PARTS[name]()
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, FIGURES)

@@ -1,20 +1,29 @@
-"""Make the pictures and tables of docs/topk.md.
+r"""Make the pictures and tables of docs/topk.md.
 
     python docs/make_topk.py                 # all, seconds
     python docs/make_topk.py p_k             # some
 
-Every number in them is computed by `gendr.topk`.
+Every number in them is computed by `gendr.topk`, but for those of the trainings in
+docs/results/topk-silhouettes.json, which are
+
+    python experiments/topk_classification.py --meshes shapes --size 16 --model perceptron \
+        --runs 5 --steps 1500 --evaluate-every 50 --threads 1 -o runs/topk --losses softmax svm \
+        splitter:0,0,0,0,1 splitter:.5,0,0,0,.5 splitter:.25,0,0,0,.75 splitter:.1,0,0,0,.9 \
+        splitter:.2,.2,.2,.2,.2 neuralsort:.2,.2,.2,.2,.2@.25 softsort:.2,.2,.2,.2,.2
+
+joined by
+
+    python experiments/keep_results.py runs/topk --no-history -o docs/results/topk-silhouettes.json
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from make_figures import DOCS, save_plot, write_block
+from make_figures import DOCS, main, save_plot, write_block
 from make_relaxed import BLUE, GREY, RED, plots
 
 from gendr.sorting import draw
@@ -118,16 +127,5 @@ FIGURES: dict[str, Callable[[], None]] = {
 }
 
 
-def main() -> None:
-    """Make what the command line names, or everything."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FIGURES))
-    names = parser.parse_args().names
-    if unknown := set(names) - set(FIGURES):
-        parser.error(f"unknown figure {unknown.pop()!r}; there are {', '.join(FIGURES)}")
-    for name in names or FIGURES:
-        FIGURES[name]()
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, FIGURES)
