@@ -15,15 +15,10 @@ are those of the project.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import re
 import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import comparison
 import speed
@@ -31,7 +26,6 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gendr._runtime.command_line import Parser
 from gendr.optim import NewtonLoss, derivatives
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
@@ -39,7 +33,7 @@ from gendr.sorting.neuralsort import NeuralSort
 from gendr.sorting.relaxed import BitonicSort, OddEvenSort
 from gendr.sorting.softsort import SoftSort
 from gendr.testing import relative_l2
-from gendr.testing.pages import fill, table
+from gendr.testing.pages import table
 
 AGREEMENT = 1e-3  # relative, of the Hessians by autograd and by differences
 MARK = "newton-speed"  # in docs/optim.md
@@ -61,6 +55,12 @@ LOSSES: dict[tuple[str, str], float] = {
     ("elementwise", "differences"): 2.0,
     ("elementwise", "autograd"): 2.0,
 }
+
+
+class Method(NamedTuple):
+    """A case."""
+
+    name: str
 
 
 def measure(name: str, device: str, repeat: int, quick: bool) -> list[dict[str, Any]]:
@@ -143,61 +143,24 @@ def markdown(report: dict[str, Any]) -> list[str]:
     ]
 
 
-def arguments() -> Parser:
-    """All options."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one")
-    parser.add_argument("--quick", action="store_true", help="three lists only")
-    parser.add_argument("--repeat", type=int, default=30, metavar="N", help="rounds; %(default)s")
-    parser.add_argument("--cases", default="", metavar="PATTERN", help="what to measure, a regex")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for optim-DEVICE.json")
-    parser.add_argument("--docs", action="store_true", help="write into docs/optim.md")
-    return parser
-
-
-def chosen(args: argparse.Namespace, parser: Parser) -> list[str]:
-    """The methods that --cases leaves; ends with a line if there are none."""
-    try:
-        pattern = re.compile(args.cases)
-    except re.error as error:
-        parser.error(f"--cases {args.cases!r} is no regular expression: {error}")
-    found = [name for name in METHODS if pattern.search(name)]
-    if not found:
-        parser.error(f"--cases {args.cases!r} matches none of {', '.join(METHODS)}")
-    return found
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, write."""
-    parser = arguments()
+    parser = comparison.options(__doc__, "optim")
     args = parser.parse_args(argv)
-    if args.repeat < 1:
-        parser.error(f"--repeat must be >= 1, got {args.repeat}")
-    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device == "cuda" and not torch.cuda.is_available():
-        parser.error("there is no GPU here; leave out --device cuda")
-    asked = chosen(args, parser)
-    about = speed.about_run(speed.Place(device, speed.KERNELS[device], None))
-    del about["pytorch3d_missing"]
-    report: dict[str, Any] = {"run": {**about, "load": os.getloadavg()[0]}}
+    device = comparison.device_of(args, parser)
+    asked = comparison.chosen(args, parser, [Method(name) for name in METHODS])
+    report: dict[str, Any] = {"run": comparison.about_run(device)}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         report["rows"] = [
             row
-            for name in tqdm(asked, unit="case", disable=None)
-            for row in measure(name, device, args.repeat, args.quick)
+            for method in tqdm(asked, unit="case", disable=None)
+            for row in measure(method.name, device, args.repeat, args.quick)
         ]
     finally:
         torch.set_num_threads(threads)
-    lines = markdown(report)
-    print("\n".join(lines))
-    if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-        (args.out / f"optim-{device}.json").write_text(text, encoding="utf-8")
-    if args.docs:
-        fill(speed.ROOT / "docs" / "optim.md", MARK, lines)
+    comparison.publish(report, markdown(report), args, "optim", MARK)
 
 
 if __name__ == "__main__":

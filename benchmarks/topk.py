@@ -21,11 +21,8 @@ Then they take turns. Memory is the peak beyond the input, of a fresh process.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import os
-import re
 import statistics
 import subprocess
 import sys
@@ -34,16 +31,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import comparison
 import speed
 import torch
-from comparison import take_turns
 from torch import Tensor
 from torch.nn import functional
 from tqdm import tqdm
 
-from gendr._runtime.command_line import Parser
 from gendr.testing import relative_l2
-from gendr.testing.pages import fill, table
+from gendr.testing.pages import table
 from gendr.topk import NetworkSelection, TopKCrossEntropy, network, soft_topk, soft_topk_mask
 
 Function: TypeAlias = "Callable[[Tensor], Tensor]"
@@ -284,7 +280,7 @@ def measure(name: str, case: Case, device: str, repeat: int, quick: bool) -> lis
             if not apart[implementation] <= AGREEMENT:
                 raise SystemExit(f"{name}: {implementation} is {apart[implementation]:.1e} off")
             runs[implementation] = partial(outcome, run, case.x, case.gradient)
-    times = take_turns(runs, repeat, device)
+    times = comparison.take_turns(runs, repeat, device)
     return [
         {
             "name": name,
@@ -375,30 +371,21 @@ def cells(row: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
 # -- the command line
 
 
-def arguments() -> Parser:
-    """All options."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one")
-    parser.add_argument("--quick", action="store_true", help="tiny cases only")
-    parser.add_argument("--repeat", type=int, default=30, metavar="N", help="rounds; %(default)s")
-    parser.add_argument("--cases", default="", metavar="PATTERN", help="what to measure, a regex")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for topk-DEVICE.json")
-    parser.add_argument("--docs", action="store_true", help="write into docs/topk.md")
-    parser.add_argument(
-        "--probe", metavar="CASE/IMPLEMENTATION", help="print its peak memory in bytes"
-    )
-    return parser
+class Choice(NamedTuple):
+    """A case that is not made yet."""
+
+    name: str
+    make: Callable[[], Case]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, write."""
-    parser = arguments()
+    parser = comparison.options(__doc__, "topk")
+    parser.add_argument(
+        "--probe", metavar="CASE/IMPLEMENTATION", help="print its peak memory in bytes"
+    )
     args = parser.parse_args(argv)
-    if args.repeat < 1:
-        parser.error(f"--repeat must be >= 1, got {args.repeat}")
-    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device == "cuda" and not torch.cuda.is_available():
-        parser.error("there is no GPU here; leave out --device cuda")
+    device = comparison.device_of(args, parser)
     known = cases(QUICK if args.quick else Sizes(), device)
     if args.probe:
         name, _, implementation = args.probe.rpartition("/")
@@ -406,28 +393,14 @@ def main(argv: Sequence[str] | None = None) -> None:
             parser.error(f"there is no {args.probe!r}; cases are {', '.join(known)}")
         print(json.dumps(probe(name, implementation, device, args.quick)))
         return
-    try:
-        asked = [name for name in known if re.search(args.cases, name)]
-    except re.error as error:
-        parser.error(f"--cases {args.cases!r} is no regular expression: {error}")
-    if not asked:
-        parser.error(f"--cases {args.cases!r} matches none of {', '.join(known)}")
-    about = speed.about_run(speed.Place(device, speed.KERNELS[device], None))
-    del about["pytorch3d_missing"]
-    report: dict[str, Any] = {"run": {**about, "load": os.getloadavg()[0]}}
+    asked = comparison.chosen(args, parser, [Choice(*case) for case in known.items()])
+    report: dict[str, Any] = {"run": comparison.about_run(device)}
     report["rows"] = [
         row
-        for name in tqdm(asked, unit="case", disable=None)
-        for row in measure(name, known[name](), device, args.repeat, args.quick)
+        for case in tqdm(asked, unit="case", disable=None)
+        for row in measure(case.name, case.make(), device, args.repeat, args.quick)
     ]
-    lines = markdown(report)
-    print("\n".join(lines))
-    if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-        (args.out / f"topk-{device}.json").write_text(text, encoding="utf-8")
-    if args.docs:
-        fill(speed.ROOT / "docs" / "topk.md", MARKS[device], lines)
+    comparison.publish(report, markdown(report), args, "topk", MARKS[device])
 
 
 if __name__ == "__main__":
