@@ -6,6 +6,8 @@ r"""Join what trainings came to into one file, from which pages of the documenta
     python experiments/keep_results.py -o docs/results/newton-paths.json \
         --set "the default damping" runs/newton-paths \
         --set "the damping chosen" runs/newton-paths/*regular* runs/fisher-100 runs/hessian-10
+    python experiments/keep_results.py --add -o docs/results/newton-paths.json \
+        --set "RESGRO" runs/paths-resgro
 
 A folder is the -o of a script, or that of one training in it. Trainings that are not finished are
 left out. The file has each by its name, with settings, scores and the evaluated rows of its
@@ -18,9 +20,11 @@ Exit status: 0 if it went well, 2 for bad input, 130 after Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gendr.experiments import script
 
@@ -33,6 +37,9 @@ def make_options() -> argparse.ArgumentParser:
         "--set", nargs="+", action="append", default=[], metavar=("NAME", "FOLDER"), dest="sets",
         help="folders whose trainings stand under a name of their own; may be given several times",
     )  # fmt: skip
+    parser.add_argument(
+        "--add", action="store_true", help="to what the file has, of which no folder may be left"
+    )
     parser.add_argument("--no-history", action="store_true", help="leave out all of it")
     parser.add_argument(
         "--first-examples", action="store_true",
@@ -44,7 +51,7 @@ def make_options() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Read, join and write."""
-    from gendr.experiments.trials import kept_results
+    from gendr.experiments.trials import joined, kept_results
 
     if bool(args.folders) == bool(args.sets):
         raise ValueError("name folders, or name sets of them with --set NAME FOLDER ...")
@@ -57,10 +64,29 @@ def run(args: argparse.Namespace) -> None:
     values = kept_results(
         sets or args.folders, history=not args.no_history, first_examples=args.first_examples
     )
+    found = values["trainings"]
+    if args.add:
+        values = joined(before_of(args.output, bool(sets)), values)
     script.write_json(args.output, values)
-    trainings = values["trainings"]
-    counts = [f"{name}: {len(some)}" for name, some in trainings.items()] if sets else []
-    print(f"{args.output}: {', '.join(counts) or len(trainings)} training(s)")
+    counts = [f"{name}: {len(some)}" for name, some in found.items()] if sets else []
+    print(f"{args.output}: {', '.join(counts) or len(found)} training(s)")
+
+
+def before_of(path: Path, is_of_sets: bool) -> dict[str, Any]:
+    """What a file has that is added to.
+
+    Raises:
+        ValueError: if it is no such file, or has sets where trainings come, or the reverse.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        first = next(iter(values["trainings"].values()))
+    except (OSError, ValueError, KeyError, TypeError, StopIteration):
+        raise ValueError(f"{path} has no trainings to add to; leave out --add") from None
+    if ("settings" not in first) != is_of_sets:
+        has = "trainings without sets" if is_of_sets else "sets"
+        raise ValueError(f"{path} has {has}, and so must be what is added, see --set")
+    return values
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,7 +20,7 @@ from gendr.experiments.engine.store import software_version
 from gendr.experiments.engine.training import Training, drive
 from gendr.experiments.progress import has_tensorboard, watched
 
-__all__ = ["Trial", "kept_results", "run_trials", "write_results"]
+__all__ = ["Trial", "joined", "kept_results", "run_trials", "write_results"]
 
 CHECKPOINT, RESULT, TENSORBOARD = "checkpoint.pt", "result.json", "tensorboard"
 RESULTS, TABLE, PICTURE = "results.json", "table.md", "picture.png"
@@ -203,6 +203,27 @@ def kept_results(
         name: values[0] if len(values) == 1 else values for name, values in around.items() if values
     }
     return {"trainings": trainings, **known}
+
+
+def joined(kept: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Two returns of `kept_results` as one: the trainings, or sets of them, of both.
+
+    Raises:
+        ValueError: if a training or a set stands in both.
+    """
+    for name in more["trainings"]:
+        if name in kept["trainings"]:
+            raise ValueError(f"{name!r} stands there already; take another name or file")
+    around: dict[str, Any] = {}
+    for name in (name for name in AROUND if name in kept or name in more):
+        values = [value for each in (kept, more) if name in each for value in _listed(each[name])]
+        unique = list(dict.fromkeys(values))
+        around[name] = unique[0] if len(unique) == 1 else unique
+    return {"trainings": {**kept["trainings"], **more["trainings"]}, **around}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
 
 
 def _finished(folder: Path) -> list[Path]:
