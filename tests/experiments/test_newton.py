@@ -1,10 +1,8 @@
 """Newton losses beside plain ones: the settings, the trainings, the table, the script."""
 
-import importlib
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,8 +28,8 @@ from gendr.experiments.studies.newton import (
 from gendr.experiments.studies.shortest_path import generated_splits
 from gendr.optim import NewtonLoss, NewtonStep
 from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
+from gendr.testing.scripts import imported, refusal
 
-ROOT = Path(__file__).resolve().parents[2]
 SORTING = SortingSettings(
     n=4, network="digits", steps=3, batch=6, evaluate_every=2, lists=10, test_lists=10
 )
@@ -293,9 +291,8 @@ def test_published_scores_have_cases():
 
 @pytest.fixture
 def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
     monkeypatch.setattr("gendr.experiments.trials.has_tensorboard", lambda: False)
-    return importlib.import_module("newton_losses").main
+    return imported(monkeypatch, "newton_losses").main
 
 
 def test_script_sorts_and_goes_on(script, tmp_path, capsys):
@@ -353,6 +350,4 @@ def test_script_has_other_tasks(script, tmp_path, capsys, options, table_row):
 def test_script_says_what_is_wrong(script, tmp_path, capsys, options, words):
     more = ["--smoke", "-o", str(tmp_path / "out")] if options else []
     assert script([*options, *more]) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert re.search(words, line)
-    assert line.startswith("newton_losses.py")
+    assert re.search(words, refusal(capsys, "newton_losses"))

@@ -1,11 +1,8 @@
 """Learning from shortest paths: the scores, the losses, the training, its script, its pictures."""
 
-import importlib
 import json
 import re
-import signal
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,8 +28,8 @@ from gendr.experiments.studies.shortest_path import (
     scored,
     train,
 )
+from gendr.testing.scripts import advanced, imported, refusal, signalled
 
-ROOT = Path(__file__).resolve().parents[2]
 SMALL = PathSettings(steps=5, batch=2, samples=2, evaluate_every=2, maps=3)
 ALGORITHMS = [name for name, method in METHODS.items() if not method.is_baseline]
 
@@ -296,9 +293,8 @@ def test_the_table_has_means_and_spreads():
 
 @pytest.fixture
 def script(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
     monkeypatch.setattr("gendr.experiments.trials.has_tensorboard", lambda: False)
-    module = importlib.import_module("shortest_path")
+    module = imported(monkeypatch, "shortest_path")
     return lambda *options: module.main(
         ["--smoke", "--size", "4", "--training-maps", "8", "-o", str(tmp_path / "out"), *options]
     )
@@ -320,23 +316,13 @@ def test_script_runs_every_method(script, tmp_path, capsys):
     assert (tmp_path / "out" / "picture.png").stat().st_size > 10_000
 
 
-def test_script_goes_on_after_a_signal(script, tmp_path, capsys, monkeypatch):
+def test_script_goes_on_after_a_signal(script, tmp_path, capsys):
     methods = ("--methods", "bellman_ford", "fenchel_young", "--samples", "2")
     assert script(*methods, "-o", str(tmp_path / "whole")) == 0
-    advance = PathTraining.advance
-
-    def interrupted(training):
-        advance(training)
-        if training.step == 3 and training.settings.method == "fenchel_young":
-            signal.raise_signal(signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(PathTraining, "advance", interrupted)
+    with signalled(PathTraining, lambda t: t.step == 3 and t.settings.method == "fenchel_young"):
         assert script(*methods) == 130
     assert "--resume goes on" in capsys.readouterr().err
-    steps = []
-    with monkeypatch.context() as patch:
-        patch.setattr(PathTraining, "advance", lambda t: (steps.append(t.step), advance(t)))
+    with advanced(PathTraining) as steps:
         assert script(*methods, "--resume") == 0
     assert steps == [3]  # the first method is not trained again, the second goes on
     whole, rest = (
@@ -380,7 +366,5 @@ def test_script_reads_the_published_files(script, tmp_path):
 )
 def test_script_says_what_is_wrong(script, tmp_path, capsys, options, words):
     assert script(*options) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("shortest_path.py: error: ")
-    assert re.search(words, line)
+    assert re.search(words, refusal(capsys, "shortest_path"))
     assert not (tmp_path / "out").exists()

@@ -1,12 +1,12 @@
 """What is kept of trainings: the files in docs/results, by the function and by its script."""
 
-import importlib
 import json
 from pathlib import Path
 
 import pytest
 
 from gendr.experiments.trials import kept_results
+from gendr.testing.scripts import imported, refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results"
@@ -23,8 +23,7 @@ KEPT = {
 
 @pytest.fixture
 def keep(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    return importlib.import_module("keep_results").main
+    return imported(monkeypatch, "keep_results").main
 
 
 def write_training(folder, result, **around):
@@ -119,6 +118,28 @@ def test_trainings_of_one_name(tmp_path):
     assert list(by_set["two"]["a-seed0"]["example"]) == ["x"]
 
 
+def test_a_set_is_added_to_a_file(keep, tmp_path, capsys):
+    write_training(tmp_path / "one" / "a-seed0", result_of(), device="cpu", threads=1)
+    write_training(tmp_path / "two" / "a-seed0", result_of(), device="cpu", threads=2)
+    made = tmp_path / "made.json"
+    add = ["--add", "-o", str(made)]
+    assert keep(["--set", "two", str(tmp_path / "two"), *add]) == 2
+    assert "has no trainings to add to" in refusal(capsys, "keep_results")
+    assert keep(["--set", "one", str(tmp_path / "one"), "-o", str(made)]) == 0
+    before = json.loads(made.read_text())
+    assert keep(["--set", "two", str(tmp_path / "two"), *add]) == 0
+    found = json.loads(made.read_text())
+    assert list(found["trainings"]) == ["one", "two"]
+    assert found["trainings"]["one"] == before["trainings"]["one"]
+    assert (found["device"], found["threads"]) == ("cpu", [1, 2])
+    whole = made.read_text()
+    assert keep(["--set", "two", str(tmp_path / "two"), *add]) == 2
+    assert "'two' stands there already" in refusal(capsys, "keep_results")
+    assert keep([str(tmp_path / "two"), *add]) == 2
+    assert "has sets, and so must be what is added" in refusal(capsys, "keep_results")
+    assert made.read_text() == whole
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -132,7 +153,5 @@ def test_trainings_of_one_name(tmp_path):
 def test_script_says_what_is_wrong(keep, tmp_path, capsys, options, words):
     made = tmp_path / "made.json"
     assert keep([*(word.format(tmp_path) for word in options), "-o", str(made)]) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("keep_results.py: error: ")
-    assert words in line
+    assert words in refusal(capsys, "keep_results")
     assert not made.exists()

@@ -1,22 +1,17 @@
 """The benchmark of Newton losses: what it compares, what it writes, how it refuses."""
 
-import importlib
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-ROOT = Path(__file__).parents[2]
+from gendr.testing.scripts import imported
 
 
 @pytest.fixture(scope="module")
 def bench():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / "benchmarks")
-        patch.delitem(sys.modules, "optim", raising=False)
-        yield importlib.import_module("optim")
+        yield imported(patch, "optim", "benchmarks")
 
 
 def test_a_short_run_writes_numbers_and_a_table(bench, tmp_path, capsys, monkeypatch):

@@ -1,22 +1,17 @@
 """The benchmark of the ready-made algorithms: what it compares, what it writes, how it refuses."""
 
-import importlib
 import json
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from gendr.testing.scripts import imported
 
 
 @pytest.fixture(scope="module")
 def bench():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / "benchmarks")
-        patch.delitem(sys.modules, "relaxed", raising=False)
-        yield importlib.import_module("relaxed")
+        yield imported(patch, "relaxed", "benchmarks")
 
 
 @pytest.fixture

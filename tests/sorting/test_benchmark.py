@@ -1,6 +1,5 @@
 """The benchmark of the sorts: what it compares, how it times, what it writes, how it refuses."""
 
-import importlib
 import json
 import sys
 import types
@@ -9,15 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-ROOT = Path(__file__).parents[2]
+from gendr.testing.scripts import imported
+
 CPU = "cpu"
 
 
 @pytest.fixture(scope="module")
 def bench():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / "benchmarks")
-        yield importlib.import_module("sorting")
+        yield imported(patch, "sorting", "benchmarks")
 
 
 @pytest.fixture

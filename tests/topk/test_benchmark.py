@@ -1,19 +1,16 @@
 """The benchmark: implementations agree, numbers and a table are written, bad input is refused."""
 
-import importlib
 import json
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from gendr.testing.scripts import imported
 
 
 @pytest.fixture(scope="module")
 def bench():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / "benchmarks")
-        yield importlib.import_module("topk")
+        yield imported(patch, "topk", "benchmarks")
 
 
 def test_a_short_run_writes_numbers_and_a_table(bench, tmp_path, monkeypatch, capsys):

@@ -1,13 +1,11 @@
 """Rankings by relaxed bubble sort: the losses, the training, and the script of the comparison."""
 
-import importlib
 import itertools
 import json
 import re
 import signal
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,8 +13,7 @@ import torch
 from gendr.data import MultiDigits, Splits
 from gendr.experiments.studies.bubble import BUBBLES, BubbleOrder
 from gendr.experiments.studies.ranking import RankingSettings, RankingTraining, train
-
-ROOT = Path(__file__).resolve().parents[3]
+from gendr.testing.scripts import advanced, imported, refusal, signalled
 
 
 def bright(seed, count=40):
@@ -96,8 +93,7 @@ def test_a_network_learns_from_bubble_sort(data, method):
 
 @pytest.fixture
 def script(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    module = importlib.import_module("relaxed_sort")
+    module = imported(monkeypatch, "relaxed_sort")
     common = ["--smoke", "--steps", "3", "--batch", "2", "-o", str(tmp_path / "out")]
     return lambda *options: module.main([*common, *options])
 
@@ -125,21 +121,15 @@ def test_script_goes_on_after_a_signal(script, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("gendr.experiments.trials.has_tensorboard", lambda: False)
     methods = ["--methods", "bubble_sort", "odd_even"]
     assert script(*methods, "-o", str(tmp_path / "whole")) == 0
-    advance = RankingTraining.advance
 
-    def interrupted(training):
-        advance(training)
-        if training.step == 2 and training.settings.method == "odd_even":
-            signal.raise_signal(signal.SIGINT)
+    def in_the_second(training):
+        return training.step == 2 and training.settings.method == "odd_even"
 
-    with monkeypatch.context() as patch:
-        patch.setattr(RankingTraining, "advance", interrupted)
+    with signalled(RankingTraining, in_the_second, signal.SIGINT):
         assert script(*methods) == 130
     assert script(*methods) == 2
     assert "has trainings already" in capsys.readouterr().err
-    steps = []
-    with monkeypatch.context() as patch:
-        patch.setattr(RankingTraining, "advance", lambda t: (steps.append(t.step), advance(t)))
+    with advanced(RankingTraining) as steps:
         assert script(*methods, "--resume") == 0
     assert steps == [2]
     whole, rest = (
@@ -178,9 +168,7 @@ def test_script_writes_for_tensorboard(script, tmp_path):
 )
 def test_script_says_what_is_wrong(script, tmp_path, capsys, options, words):
     assert script(*options) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("relaxed_sort.py: error: ")
-    assert re.search(words, line)
+    assert re.search(words, refusal(capsys, "relaxed_sort"))
     assert not (tmp_path / "out").exists()
 
 

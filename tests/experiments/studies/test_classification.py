@@ -1,10 +1,8 @@
 """Classifiers with top-k losses: the training, silhouettes of meshes, the script."""
 
-import importlib
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +16,8 @@ from gendr.experiments.studies.classification import (
     train,
 )
 from gendr.experiments.studies.silhouettes import read_meshes, silhouette_splits
+from gendr.testing.scripts import imported, refusal
 
-ROOT = Path(__file__).resolve().parents[3]
 SMALL = ClassificationSettings(steps=30, batch=20, evaluate_every=5, learning_rate=0.05)
 
 
@@ -133,8 +131,7 @@ def test_silhouettes_of_meshes(tmp_path):
 
 @pytest.fixture
 def script(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "experiments")
-    module = importlib.import_module("topk_classification")
+    module = imported(monkeypatch, "topk_classification")
     return lambda *options: module.main([*options, "-o", str(tmp_path / "out")])
 
 
@@ -169,6 +166,4 @@ def test_script(script, tmp_path, capsys):
 )
 def test_script_says_what_is_wrong(script, capsys, options, words):
     assert script(*options) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("topk_classification.py: error: ")
-    assert re.search(words, line)
+    assert re.search(words, refusal(capsys, "topk_classification"))

@@ -1,12 +1,9 @@
 """Learning from edit distances: the scores, the losses, the training, its script."""
 
-import importlib
 import itertools
 import json
 import re
-import signal
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -23,8 +20,8 @@ from gendr.experiments.studies.edit_distance import (
     true_distances,
 )
 from gendr.relaxed import levenshtein
+from gendr.testing.scripts import advanced, imported, refusal, signalled
 
-ROOT = Path(__file__).resolve().parents[3]
 SMALL = EditSettings(length=6, steps=5, batch=2, evaluate_every=2, images=10, learning_rate=0.01)
 
 
@@ -179,13 +176,12 @@ def test_data_must_be_digits(data):
 
 @pytest.fixture
 def script(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
     monkeypatch.setattr("gendr.experiments.trials.has_tensorboard", lambda: False)
-    module = importlib.import_module("levenshtein")
+    module = imported(monkeypatch, "levenshtein")
     return lambda *options: module.main(["--smoke", "-o", str(tmp_path / "out"), *options])
 
 
-def test_script_goes_on_after_a_signal(script, tmp_path, capsys, monkeypatch):
+def test_script_goes_on_after_a_signal(script, tmp_path, capsys):
     assert script("-o", str(tmp_path / "whole")) == 0
     whole = json.loads((tmp_path / "whole" / "results.json").read_text())["trainings"]
     assert [*whole] == ["levenshtein-01-seed0", "l1-01-seed0"]
@@ -194,22 +190,12 @@ def test_script_goes_on_after_a_signal(script, tmp_path, capsys, monkeypatch):
     for one in whole.values():
         assert f"| {one['test']['accuracy']:.3f} |" in printed
         assert one["settings"]["length"] == 8
-    advance = EditTraining.advance
-
-    def interrupted(training):
-        advance(training)
-        if training.step == 3 and training.settings.method == "l1":
-            signal.raise_signal(signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(EditTraining, "advance", interrupted)
+    with signalled(EditTraining, lambda t: t.step == 3 and t.settings.method == "l1"):
         assert script() == 130
     assert "--resume goes on" in capsys.readouterr().err
     assert script() == 2  # an accident must not cost a training
     assert "has trainings already" in capsys.readouterr().err
-    steps = []
-    with monkeypatch.context() as patch:
-        patch.setattr(EditTraining, "advance", lambda t: (steps.append(t.step), advance(t)))
+    with advanced(EditTraining) as steps:
         assert script("--resume") == 0
     assert steps == [3]  # the first method is not trained again, the second goes on
     rest = json.loads((tmp_path / "out" / "results.json").read_text())["trainings"]
@@ -235,7 +221,5 @@ def test_script_goes_on_after_a_signal(script, tmp_path, capsys, monkeypatch):
 )
 def test_script_says_what_is_wrong(script, tmp_path, capsys, options, words):
     assert script(*options) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("levenshtein.py: error: ")
-    assert re.search(words, line)
+    assert re.search(words, refusal(capsys, "levenshtein"))
     assert not (tmp_path / "out" / "results.json").exists()

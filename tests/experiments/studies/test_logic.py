@@ -1,10 +1,8 @@
 """Classification by logic gate networks: populations, the training, its scripts."""
 
-import importlib
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,8 +18,8 @@ from gendr.experiments.studies.logic import (
     train_logic,
 )
 from gendr.logic import Circuit
+from gendr.testing.scripts import imported
 
-ROOT = Path(__file__).resolve().parents[3]
 SMALL = LogicSettings(layers=2, width=12, tau=1.0, steps=60, batch=50, learning_rate=0.1,
                       evaluate_every=20)  # fmt: skip
 
@@ -127,8 +125,7 @@ def test_bad_settings(make, match):
 
 @pytest.fixture(params=["logic_tables", "logic_images"])
 def script(request, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "experiments")
-    return importlib.import_module(request.param)
+    return imported(monkeypatch, request.param)
 
 
 def test_scripts(script, tmp_path, capsys):

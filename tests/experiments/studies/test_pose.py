@@ -1,6 +1,5 @@
 """Camera pose: what is drawn, what is optimised, what counts as found, and the script."""
 
-import importlib
 import io
 import json
 import pickle
@@ -17,6 +16,7 @@ from gendr.experiments.studies import pose
 from gendr.experiments.studies.pose import Pairs, Poses
 from gendr.mesh import Mesh, example_file, icosphere, look_at
 from gendr.rendering import Renderer
+from gendr.testing.scripts import imported
 
 ROOT = Path(__file__).resolve().parents[3]
 TEAPOT = ROOT / "assets" / "teapot.obj"
@@ -279,9 +279,8 @@ def test_bad_seed():
 
 @pytest.fixture
 def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
-    return importlib.import_module("camera_pose")
+    return imported(monkeypatch, "camera_pose")
 
 
 def test_script(script, tmp_path, capsys, moved):

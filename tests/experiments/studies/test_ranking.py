@@ -1,6 +1,5 @@
 """Learning from order: the published settings, the network, the training, its script."""
 
-import importlib
 import itertools
 import json
 import math
@@ -8,7 +7,6 @@ import re
 import signal
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -35,8 +33,7 @@ from gendr.sorting.losses import (
     ranking_cross_entropy,
 )
 from gendr.sorting.networks import network
-
-ROOT = Path(__file__).resolve().parents[3]
+from gendr.testing.scripts import imported, refusal, signalled
 
 
 @dataclass(frozen=True)
@@ -507,9 +504,8 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def script(monkeypatch, tmp_path, folder):
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
-    module = importlib.import_module("sorting_mnist")
+    module = imported(monkeypatch, "sorting_mnist")
     common = ["--data", str(folder), "-o", str(tmp_path / "out"), "--batch", "2", "-n", "3"]
     common += ["--lists", "10", "--test-lists", "10", "--evaluate-every", "2"]
     return lambda *options: module.main([*common, *options])
@@ -533,21 +529,13 @@ def test_script(script, tmp_path, capsys, method):
     assert found["sorter"] in out
 
 
-def test_script_goes_on_after_a_signal(script, tmp_path, capsys, monkeypatch):
+def test_script_goes_on_after_a_signal(script, tmp_path, capsys):
     assert script("--steps", "6") == 0
     whole = results(tmp_path)
-    advance = RankingTraining.advance
-
-    def interrupted(training):
-        advance(training)
-        if training.step == 3:
-            signal.raise_signal(signal.SIGTERM)
-
     handlers = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
     for file in (tmp_path / "out").iterdir():
         file.unlink()
-    with monkeypatch.context() as patch:
-        patch.setattr(RankingTraining, "advance", interrupted)
+    with signalled(RankingTraining, lambda training: training.step == 3):
         assert script("--steps", "6") == 130
     assert "--resume goes on" in capsys.readouterr().err
     assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == handlers
@@ -598,8 +586,5 @@ def test_script_writes_for_tensorboard(script, tmp_path):
 )
 def test_script_says_what_is_wrong(script, tmp_path, capsys, options, words):
     assert script(*options) == 2
-    message = capsys.readouterr().err
-    line = message.splitlines()[-1]
-    assert line.startswith("sorting_mnist.py: error: ")
-    assert re.search(words, line)
+    assert re.search(words, refusal(capsys, "sorting_mnist"))
     assert not (tmp_path / "out" / "checkpoint.pt").exists()

@@ -1,6 +1,5 @@
 """Shape optimisation: its parametrisation, its search, its protocol, its script."""
 
-import importlib
 import io
 import json
 import math
@@ -18,6 +17,7 @@ from gendr.experiments.studies.shape import Deformation
 from gendr.mesh import Mesh, cube, icosphere
 from gendr.rendering import Renderer
 from gendr.rendering.triangles import face_vertices
+from gendr.testing.scripts import imported
 
 ROOT = Path(__file__).resolve().parents[3]
 AIRPLANE = ROOT / "assets" / "airplane.obj"
@@ -302,9 +302,8 @@ def test_bad_arguments(arguments, error, words):
 
 @pytest.fixture
 def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
-    return importlib.import_module("shape_optimization")
+    return imported(monkeypatch, "shape_optimization")
 
 
 def test_script(script, tmp_path, capsys, moved):
