@@ -86,6 +86,45 @@ def test_torch_has_one_thread_for_a_while(monkeypatch):
     assert asked == [1, 2]
 
 
+@pytest.fixture
+def trainer():
+    """A parser with what scripts of several trainings share."""
+    parser = script.make_parser("/some/where/try.py", "What it does.")
+    group = parser.add_argument_group("the task")
+    script.add_terrain(group)
+    script.add_runs(group)
+    script.add_training(group, steps="7", batch="maps", rate=None, every="3", least=2)
+    script.add_terrain_training(group)
+    script.add_execution(parser, "out", "the checkpoint of -o")
+    return parser
+
+
+def test_runs_have_seeds(trainer):
+    assert script.seeds_of(trainer.parse_args([])) == range(1)
+    assert script.seeds_of(trainer.parse_args(["--seed", "5", "--runs", "3"])) == range(5, 8)
+
+
+def test_only_what_is_given_outweighs_settings(trainer):
+    args = trainer.parse_args(["--steps", "4"])
+    names = ("steps", "batch", "evaluate_every", "loss", "maps", "precision")
+    assert script.given(args, *names) == {"steps": 4}
+    assert not hasattr(args, "learning_rate")
+    assert (args.save_every, args.resume, str(args.output)) == (60.0, False, "out")
+
+
+@pytest.mark.parametrize("options", [["--batch", "1"], ["--steps", "0"], ["--runs", "0"]])
+def test_counts_that_are_too_small(trainer, options):
+    assert script.run_script(trainer, lambda args: None, options) == 2
+
+
+def test_maps_that_were_asked_for(trainer, tmp_path):
+    some = ["--size", "4", "--training-maps", "5"]
+    small = script.terrain_of(trainer.parse_args(["--smoke", *some]))
+    assert [tuple(part.paths.shape) for part in small] == [(5, 4, 4), (10, 4, 4), (10, 4, 4)]
+    with pytest.raises(ValueError, match="name the folder of the Warcraft files with --data"):
+        script.terrain_of(trainer.parse_args(["--data", str(tmp_path)]))
+
+
 def test_misspelt_choices_end_in_the_nearest(capsys):
     parser = script.make_parser("/some/where/try.py", "What it does.")
     script.add_protocol(parser)

@@ -212,9 +212,7 @@ class ClassificationTraining(Training[ClassificationSettings, nn.Module]):
 
     def signature(self) -> dict[str, Any]:
         """See `Training`."""
-        values = asdict(self.settings)
-        del values["steps"]
-        return {**values, "data": self._digests}
+        return self.signature_of(self._digests)
 
     def result(self) -> ClassificationResult:
         """Test the best weights; the training itself is not changed."""

@@ -210,20 +210,14 @@ class EditTraining(Training[EditSettings, ConvolutionNet]):
 
     def signature(self) -> dict[str, Any]:
         """See `Training`."""
-        values = asdict(self.settings)
-        del values["steps"]
-        return {**values, "data": self._digests}
+        return self.signature_of(self._digests)
 
     def result(self) -> EditResult:
         """Test the present weights on all test images; the training itself is not changed."""
-        history = [dict(row) for row in self.history]
-        if not history or history[-1]["step"] != self.step:
-            history.append({"step": self.step})
-        if "accuracy" not in history[-1]:
-            self.evaluate(history[-1])
+        history = self.evaluated_history("accuracy")
         confusion = classify(self.model, self.test)
         return EditResult(
-            self.settings, self.step, scored(confusion), confusion, tuple(history), self.seconds,
+            self.settings, self.step, scored(confusion), confusion, history, self.seconds,
             self.model,
         )  # fmt: skip
 

@@ -278,9 +278,8 @@ class LogicTraining(Training[LogicSettings, nn.Sequential]):
 
     def signature(self) -> dict[str, Any]:
         """See `Training`."""
-        values = asdict(self.settings)
-        del values["steps"]
-        return {**values, "thresholds": list(self.settings.thresholds), "data": self._digest}
+        thresholds = list(self.settings.thresholds)
+        return {**self.signature_of(self._digest), "thresholds": thresholds}
 
     def result(self) -> LogicResult:
         """Harden the present weights and test the circuit; the training itself is not changed.

@@ -361,12 +361,7 @@ class ClassTraining(Training[ClassSettings, nn.Sequential]):
 
     def loss(self) -> Tensor:
         """The next images of the epoch; their mean loss."""
-        count = len(self.train.images)
-        batch = min(self.settings.batch, count)
-        epoch, place = divmod(self.step, count // batch)
-        generator = torch.Generator().manual_seed((self.settings.seed << 32) + epoch)
-        order = torch.randperm(count, generator=generator)
-        chosen = order[place * batch : (place + 1) * batch].to(self.device)
+        chosen = self.batch_of_epoch(len(self.train.images), self.settings.batch)
         images, labels = pixels(self.train, chosen)
         return self._criterion(self.model(images), labels).mean()
 
@@ -386,19 +381,13 @@ class ClassTraining(Training[ClassSettings, nn.Sequential]):
 
     def signature(self) -> dict[str, Any]:
         """See `Training`."""
-        values = asdict(self.settings)
-        del values["steps"]
-        return {**values, "tikhonov": self.settings.damping, "data": self._digests}
+        return {**self.signature_of(self._digests), "tikhonov": self.settings.damping}
 
     def result(self) -> ClassResult:
         """Test the present weights on all test images; the training itself is not changed."""
-        history = [dict(row) for row in self.history]
-        if not history or history[-1]["step"] != self.step:
-            history.append({"step": self.step})
-        if "accuracy" not in history[-1]:
-            self.evaluate(history[-1])
+        history = self.evaluated_history("accuracy")
         return ClassResult(
-            self.settings, self.step, self.accuracy(self.test), tuple(history), self.seconds
+            self.settings, self.step, self.accuracy(self.test), history, self.seconds
         )
 
 
@@ -538,7 +527,7 @@ class NewtonPathTraining(PathTraining):
     def loss(self) -> Tensor:
         """See `PathTraining`."""
         own = self._own
-        images, paths, _ = self.train.batch(self._next_maps())
+        images, paths, _ = self.next_batch()
         seed = (own.seed << 32) + self.step
         costs = self._run(images)
         if own.variant == "resgro":

@@ -353,9 +353,9 @@ class RankingTraining(Training[RankingSettings, nn.Module]):
 
     def signature(self) -> dict[str, Any]:
         """See `Training`."""
-        values = asdict(self.settings)
-        del values["steps"], values["test_lists"]
-        return {**values, "data": self._digests}
+        signature = self.signature_of(self._digests)
+        del signature["test_lists"]
+        return signature
 
 
 @dataclass(frozen=True, eq=False)

@@ -382,7 +382,7 @@ class PathTraining(Training[PathSettings, nn.Module]):
 
     def loss(self) -> Tensor:
         """Take the next maps; their mean loss."""
-        images, paths, _ = self.train.batch(self._next_maps())
+        images, paths, _ = self.next_batch()
         # What is drawn depends on the step only, so that resuming changes nothing.
         seed = (self.settings.seed << 32) + self.step
         return self.method.loss(self._run(images), paths, self.settings, seed)
@@ -393,14 +393,9 @@ class PathTraining(Training[PathSettings, nn.Module]):
         with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
             return self.model(images).float()
 
-    def _next_maps(self) -> Tensor:
-        """The indices of a batch: the maps of an epoch in a random order; what is left is left."""
-        count = len(self.train)
-        batch = min(self.settings.batch, count)
-        epoch, place = divmod(self.step, count // batch)
-        generator = torch.Generator().manual_seed((self.settings.seed << 32) + epoch)
-        order = torch.randperm(count, generator=generator)
-        return order[place * batch : (place + 1) * batch].to(self.device)
+    def next_batch(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Images, paths and costs of the maps of this step."""
+        return self.train.batch(self.batch_of_epoch(len(self.train), self.settings.batch))
 
     @torch.no_grad()
     def outputs(self, maps: TerrainMaps) -> Tensor:
@@ -434,15 +429,10 @@ class PathTraining(Training[PathSettings, nn.Module]):
 
     def result(self) -> PathResult:
         """Test the present weights on all test maps; the training itself is not changed."""
-        history = [dict(row) for row in self.history]
-        if not history or history[-1]["step"] != self.step:
-            history.append({"step": self.step})
-        if "optimal" not in history[-1]:
-            self.evaluate(history[-1])
+        history = self.evaluated_history("optimal")
         return PathResult(
-            self.settings, self.step, self.scores(self.test), tuple(history), self.seconds,
-            self.model,
-        )  # fmt: skip
+            self.settings, self.step, self.scores(self.test), history, self.seconds, self.model
+        )
 
 
 @dataclass(frozen=True, eq=False)
