@@ -71,6 +71,8 @@ def test_pictures_are_used_and_small():
     text = "".join(p.read_text(encoding="utf-8") for p in PAGES)
     pictures = list((ROOT / "docs" / "images").iterdir())
     assert [p.name for p in pictures if f"images/{p.name})" not in text] == []
+    gallery = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    assert [p.name for p in pictures if f"(images/{p.name})](" not in gallery] == []
     assert sum(p.stat().st_size for p in pictures) < 2e6
 
 

@@ -16,7 +16,14 @@ def cells(path, kind):
 
 
 def test_there_are_notebooks():
-    assert {path.stem for path in NOTEBOOKS} >= {"fit-a-mesh", "sorting-supervision"}
+    assert {path.stem for path in NOTEBOOKS} >= {
+        "colours-and-texture",
+        "depth-normals-batches",
+        "find-a-pose",
+        "fit-a-mesh",
+        "learn-the-law",
+        "sorting-supervision",
+    }
 
 
 @pytest.mark.slow
@@ -24,6 +31,7 @@ def test_there_are_notebooks():
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_run(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
     names = {"__name__": "__main__"}
     for number, cell in enumerate(cells(path, "code")):
         exec(compile("".join(cell["source"]), f"{path.name}, cell {number}", "exec"), names)
