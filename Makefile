@@ -38,6 +38,7 @@ docs: $(STAMP)
 	$(BIN)/python docs/make_figures.py
 	$(BIN)/python docs/make_relaxed.py
 	$(BIN)/python docs/make_topk.py
+	$(BIN)/python docs/make_logic.py
 	$(BIN)/python docs/make_optim.py
 
 # The site, with its API reference: build/site/index.html, to be opened as a file.

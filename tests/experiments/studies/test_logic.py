@@ -79,6 +79,8 @@ def test_description_length():
     assert description_length(100, 50, 0) == pytest.approx(100 * math.log(2))
     assert description_length(100, 3, 5) < description_length(100, 3, 6)
     assert description_length(100, 3, 5) < description_length(100, 4, 5)
+    # To be wrong everywhere is no way to say the classes.
+    assert description_length(100, 100, 0) == description_length(100, 50, 0)
 
 
 def test_a_resumed_training_goes_on_bit_for_bit(parts, tmp_path):
