@@ -5,12 +5,17 @@ r"""Make the pictures and the table of docs/logic.md.
 
 The table and the second picture show what is in docs/results/logic-*.json, the trainings of
 
-    python experiments/logic_tables.py --seed 10 --threads 1 -o runs/logic_tables
+    python experiments/logic_tables.py --tables monk-1 monk-2 adult breast-cancer --seed 10 \
+        --threads 1 -o runs/logic_tables
+    python experiments/logic_tables.py --tables monk-3 --seed 20 --threads 1 -o runs/monk-3
+    python experiments/logic_tables.py --only-baselines --seed 10 --threads 1 -o runs/baselines
     python experiments/logic_images.py --threads 1 -o runs/logic_images
 
-(docs/logic.md says what was otherwise), joined by
+(docs/logic.md says what was otherwise); logic-baselines.json is runs/baselines/baselines.json, the
+others are joined by
 
-    python experiments/keep_results.py runs/logic_tables -o docs/results/logic-tables.json
+    python experiments/keep_results.py runs/logic_tables runs/monk-3 \
+        -o docs/results/logic-tables.json
     python experiments/keep_results.py runs/logic_images -o docs/results/logic-mnist.json
 """
 
@@ -46,8 +51,8 @@ PUBLISHED_OTHERS = {
 
 def baselines() -> dict[str, list[dict[str, dict[str, float]]]]:
     """By table, of each run: the methods of scikit-learn."""
-    path = DOCS / "results" / "logic-tables.json"
-    return json.loads(path.read_text(encoding="utf-8"))["baselines"]
+    path = DOCS / "results" / "logic-baselines.json"
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def results(name: str) -> dict[str, Any]:

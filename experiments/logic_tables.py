@@ -3,6 +3,7 @@
     python experiments/logic_tables.py --data data -o logic_tables      all of them, ten seeds each
     python experiments/logic_tables.py --tables monk-1 monk-3 --runs 3
     python experiments/logic_tables.py -o logic_tables --resume         after an interruption
+    python experiments/logic_tables.py --only-baselines -o others       scikit-learn alone
     python experiments/logic_tables.py --smoke                          seconds, on made-up tables
 
 --data is a folder with the folders monks, adult and breast_cancer of the UCI repository's files.
@@ -14,6 +15,7 @@ With scikit-learn, a decision tree, logistic regression and a neural network (th
 
 The folder -o gets
     results.json    every run: settings, accuracy, size of the circuit, times, history
+    baselines.json  accuracies, parameters and times of the methods of scikit-learn
     table.md        accuracies, parameters, space and time, as Tables 6.2 and 6.3
     NAME-seed0/checkpoint.pt, result.json, tensorboard    of each training
 
@@ -74,6 +76,7 @@ def make_options() -> argparse.ArgumentParser:
     group.add_argument("--tables", nargs="+", choices=tuple(NETWORKS), default=tuple(NETWORKS))
     script.add_runs(group, None, "with --seed and on (default: 10)")
     group.add_argument("--smoke", action="store_true", help="few steps, on made-up tables")
+    group.add_argument("--only-baselines", action="store_true", help="train no networks of gates")
 
     group = parser.add_argument_group("the training")
     group.add_argument("--width", type=count(2), help="gates of a layer (default: by table)")
@@ -195,13 +198,14 @@ def table_of(
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for table, runs in found.items():
-        gates = runs[0]["gates"]
-        lines.append(
-            f"| {table} | logic gate network | {percent([run['accuracy'] for run in runs])} | "
-            f"{PUBLISHED[table]:.1f}% | {gates:,} | {gates // 2:,} B | "
-            f"{mean(run['circuit']['gates'] for run in runs):.0f} gates | "
-            f"{1e9 * mean(run['row_seconds'] for run in runs):.2f} ns |"
-        )
+        if runs:
+            gates = runs[0]["gates"]
+            lines.append(
+                f"| {table} | logic gate network | {percent([run['accuracy'] for run in runs])} | "
+                f"{PUBLISHED[table]:.1f}% | {gates:,} | {gates // 2:,} B | "
+                f"{mean(run['circuit']['gates'] for run in runs):.0f} gates | "
+                f"{1e9 * mean(run['row_seconds'] for run in runs):.2f} ns |"
+            )
         methods = others[table][0] if others[table] else {}
         for name in methods:
             rows = [each[name] for each in others[table]]
@@ -211,10 +215,10 @@ def table_of(
                 f"{size:,.0f} | {4 * size:,.0f} B | | "
                 f"{1e9 * mean(row['row_seconds'] for row in rows):,.0f} ns |"
             )
-    first = next(iter(found.values()))
+    runs_of_each = max(len(each) for each in (*found.values(), *others.values()))
     lines += [
         "",
-        f"{len(first)} run(s); mean ± standard deviation. Space: 4 bits a gate, 4 bytes for any "
+        f"{runs_of_each} run(s); mean ± standard deviation. Space: 4 bits a gate, 4 bytes for any "
         "other parameter.",
     ]
     if not any(others.values()):
@@ -245,14 +249,23 @@ def run(args: argparse.Namespace) -> None:
         Trial(f"{table}-seed{s}", partial(start, table, s), lambda training, result: {})
         for table in args.tables for s in seeds
     ]  # fmt: skip
+    if args.only_baselines:
+        trials = []
     done = run_trials(trials, out, resume=args.resume, save_every=args.save_every)
-    found = {table: [done[f"{table}-seed{s}"] for s in seeds] for table in args.tables}
-    others = {
-        table: [each for s in seeds if (each := baselines(rows(table, s), s))]
+    found = {
+        table: [done[name] for s in seeds if (name := f"{table}-seed{s}") in done]
         for table in args.tables
     }
-    text = table_of(found, others)
-    print(write_results(out, done, text, None, device, baselines=others))
+    others: dict[str, list[dict[str, dict[str, float]]]] = {}
+    with script.progress_bar("baselines") as show:
+        for k, table in enumerate(args.tables):
+            others[table] = []
+            for number, s in enumerate(seeds):
+                if each := baselines(rows(table, s), s):
+                    others[table].append(each)
+                show((k + (number + 1) / len(seeds)) / len(args.tables))
+    script.write_json(out / "baselines.json", others)
+    print(write_results(out, done, table_of(found, others), None, device))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -353,8 +353,8 @@ def description_length(rows: int, errors: int, gates: int) -> float:
 
     The rows times the entropy of the rate of errors, and one for each gate: of circuits that fit
     alike the smallest is kept, and what only noise asks for is not worth its gates. One for each
-    parameter is what Akaike's criterion asks. Who errs in more than half of the rows says no more of
-    them than who errs in half.
+    parameter is what Akaike's criterion asks. A circuit that errs in more than half of the rows
+    says no more of them than one that errs in half.
 
     Source: Akaike, A New Look at the Statistical Model Identification, 1974.
     """

@@ -146,6 +146,22 @@ def test_scripts(script, tmp_path, capsys):
     assert script.main(["--smoke", "--runs", "2", "-o", str(out), "--resume", *more]) == 0
 
 
+def test_baselines_beside_circuits(monkeypatch, tmp_path):
+    pytest.importorskip("sklearn")
+    script = imported(monkeypatch, "logic_tables")
+    words = ["--smoke", "--tables", "monk-1", "adult", "--only-baselines", "-o", str(tmp_path)]
+    assert script.main([*words, "--runs", "2"]) == 0
+    found = json.loads((tmp_path / "baselines.json").read_text())
+    assert [len(runs) for runs in found.values()] == [2, 2]
+    tree, line, network = found["monk-1"][0].values()
+    # The class is whether two bits of six differ: a tree finds that, a hyperplane cannot.
+    assert tree["accuracy"] > 0.9 > line["accuracy"]
+    assert line["parameters"] == 6 + 1
+    assert network["parameters"] == (6 + 1) * 8 + (8 + 1) * 8 + (8 + 1)
+    assert tree["row_seconds"] > 0
+    assert "decision tree" in (tmp_path / "table.md").read_text()
+
+
 def test_scripts_without_data(script, tmp_path, capsys):
     assert script.main(["--data", str(tmp_path), "-o", str(tmp_path / "o")]) == 2
     said = capsys.readouterr().err
