@@ -174,6 +174,9 @@ def test_layers_in_a_row_copy_the_images_only():
     with Copies() as copies:
         model(x)
     assert copies.shapes == [(2, 8, 8, 300)]
+    for k in range(1, len(model) + 1):
+        assert model[:k](x).stride(0) == 1  # the batch is innermost behind every layer
+    assert OrPool2d(2)(x).stride(0) == 1
 
 
 def test_any_size_and_layout():

@@ -161,6 +161,14 @@ def test_padding_is_folded_and_overlaps_are_shared():
     assert circuit.stats().outputs == 16
 
 
+def test_pools_are_trees_of_what_is_inside():
+    corners = harden(OrPool2d(2, padding=1), input_shape=(3, 2, 2), simplify=False)
+    assert corners.stats().gates == 0
+    wide = harden(OrPool2d(3, 1, 1), input_shape=(1, 4, 4), simplify=False).stats()
+    assert wide.histogram == {"or": 4 * 3 + 8 * 5 + 4 * 8}
+    assert wide.depth == 4  # of nine pixels, not eight
+
+
 def test_what_a_shape_is_for():
     model = NETWORKS["trees"]()
     with pytest.raises(
