@@ -11,6 +11,7 @@ from typing import final
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
+from gendr._runtime.checks import dtype_name
 from gendr.logic.images import Pair, Window, as_images, batch_last
 
 __all__ = ["OrPool2d"]
@@ -54,10 +55,14 @@ class OrPool2d(nn.Module):
             [B, C, H', W'] or [C, H', W'], H' = floor((H + 2 padding - kernel_size) / stride) + 1.
 
         Raises:
-            TypeError: if x is no tensor.
+            TypeError: if x is no tensor, or holds no floating-point numbers.
             ValueError: if it has another shape, no pixel, or is smaller than the window.
         """
         images, is_batch = as_images(x)
+        if not x.is_floating_point():
+            raise TypeError(
+                f"x must be floating-point, got {dtype_name(x.dtype)}; convert it with .float()"
+            )
         self.window.positions(*images.shape[2:])
         # The batch as channels that lie innermost: torch then pools whole rows of it, in place of
         # a copy to another order and back.

@@ -336,6 +336,8 @@ conv, rand, LEAVES = LogicConv2d, torch.rand, torch.zeros(8, 3).long()
         (lambda: conv(1, 4, 3)(rand(2, 1, 5, 5).double()), TypeError, "dtype of the weights"),
         (lambda: conv(1, 4, 3)([[[0.0]]]), TypeError, "x must be a torch.Tensor"),
         (lambda: OrPool2d(3)(rand(2, 1, 2, 5)), ValueError, "larger than the image"),
+        (lambda: OrPool2d(2)(rand(1, 4, 4).bool()), TypeError, "floating-point, got bool"),
+        (lambda: OrPool2d(2)([[[1.0]]]), TypeError, "x must be a torch.Tensor"),
         (lambda: OrPool2d(2)(rand(2, 5)), ValueError, r"\[B, C, H, W\] or \[C, H, W\]"),
         (lambda: OrPool2d(2)(rand(0, 1, 4, 4)), ValueError, "one image at least"),
         (lambda: OrPool2d(2, padding=2), ValueError, "at most half of the kernel_size"),
