@@ -32,13 +32,11 @@ class _Plan(NamedTuple):
     """The wires of a layer for one size of images.
 
     Attributes:
-        key: the places and the size that it is for.
         shape: H' and W'.
         levels: of each level of the trees. Those of the first go from all positions to pixels.
-        outside: [2, gates, P], which inputs of the first level read the padding; None if none do.
+        outside: [2, gates, P], which inputs of the first level read the padding; None without one.
     """
 
-    key: tuple[Tensor, int, int, int]
     shape: tuple[int, int]
     levels: list[Wires]
     outside: Tensor | None
@@ -150,7 +148,7 @@ class LogicConv2d(Neurons):
         self.in_channels, self.out_channels, self.depth = in_channels, out_channels, depth
         self.window, self.groups = window, groups
         self.register_buffer("places", places.to(device))
-        self._plan: _Plan | None = None
+        self._known: tuple[Tensor, tuple[int, int, int], _Plan] | None = None
         self.reset(init, seed=seed)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -210,10 +208,16 @@ class LogicConv2d(Neurons):
 
     def _plan_for(self, height: int, width: int) -> _Plan:
         """The wires for images of a size; those of the size before are kept."""
-        key = (self.places, self.places._version, height, width)
-        plan = self._plan
-        if plan is not None and plan.key[0] is key[0] and plan.key[1:] == key[1:]:
-            return plan
+        if torch.compiler.is_compiling():  # a graph takes the wires as they are when it runs
+            return self._planned(height, width)
+        places, key = self.places, (self.places._version, height, width)
+        known = self._known
+        if known is None or known[0] is not places or known[1] != key:
+            known = self._known = (places, key, self._planned(height, width))
+        return known[2]
+
+    def _planned(self, height: int, width: int) -> _Plan:
+        """The wires for images of a size."""
         features, outside = self.leaves(height, width)
 
         def by_gate(leaves: Tensor) -> Tensor:
@@ -225,15 +229,12 @@ class LogicConv2d(Neurons):
         for size in self.level_sizes()[1:]:
             pairs = torch.arange(2 * size, device=self.places.device).view(size, 2).T
             levels.append(Wires(pairs, 2 * size))
-        self._plan = _Plan(
-            key, self.window.positions(height, width), levels,
-            by_gate(outside) if bool(outside.any()) else None,
-        )  # fmt: skip
-        return self._plan
+        shape = self.window.positions(height, width)
+        return _Plan(shape, levels, by_gate(outside) if any(self.window.padding) else None)
 
     def __getstate__(self) -> dict[str, object]:
         """Without what is found again when it is needed."""
-        return {**self.__dict__, "_plan": None}
+        return {**self.__dict__, "_known": None}
 
     def extra_repr(self) -> str:
         """What the text of a model shows."""

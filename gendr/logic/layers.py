@@ -192,15 +192,21 @@ class LogicLayer(Neurons):
         the gates to their inputs, which stand in order.
         """
         wires = self.candidates if self.is_learnable else self.wires
+        if torch.compiler.is_compiling():  # a graph takes the wires as they are when it runs
+            return self._found(wires)
         known = self._wires
         if known is None or known[0] is not wires or known[1] != wires._version:
-            first = second = Wires(wires.flatten(1), self.in_features)
-            if self.is_learnable:
-                size = self.fan_in * self.out_features
-                places = torch.arange(size, device=wires.device).view(self.fan_in, -1)
-                second = Wires(places, size)
-            known = self._wires = (wires, wires._version, (first, second))
+            known = self._wires = (wires, wires._version, self._found(wires))
         return known[2]
+
+    def _found(self, wires: Tensor) -> tuple[Wires, Wires]:
+        """See `_wiring`; those without a learnable wiring are the same twice."""
+        first = Wires(wires.flatten(1), self.in_features)
+        if not self.is_learnable:
+            return first, first
+        size = self.fan_in * self.out_features
+        places = torch.arange(size, device=wires.device).view(self.fan_in, -1)
+        return first, Wires(places, size)
 
     def __getstate__(self) -> dict[str, object]:
         """Without what is found again when it is needed."""
