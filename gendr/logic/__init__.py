@@ -6,9 +6,17 @@
     >>> circuit = harden(model)          # after training
     >>> circuit(images)
 
+For images there are convolutions by trees of gates:
+
+    >>> model = nn.Sequential(
+    ...     Binarize(), LogicConv2d(1, 16, kernel_size=5), OrPool2d(2), nn.Flatten(),
+    ...     LogicLayer(2304, 4000), GroupSum(10, tau=10),
+    ... )
+    >>> circuit = harden(model, input_shape=(1, 28, 28))
+
 Names are imported when they are first used: a saved circuit runs without torch.
 
-Source: thesis, chapter 6.
+Source: thesis, chapter 6; convolutions: Petersen et al., NeurIPS 2024.
 """
 
 from importlib import import_module

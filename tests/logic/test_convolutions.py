@@ -271,6 +271,27 @@ def test_seeds_and_state_dicts():
     assert not torch.equal(second(x), before)
 
 
+def test_compiled_models():
+    """A compiled model is the same function, also with the wires of another state dict."""
+
+    def model(seed):
+        more = {"seed": seed, "init": "normal", "backend": "reference"}
+        conv = LogicConv2d(2, 4, 3, padding=1, depth=2, **more)
+        layer = LogicLayer(16, 10, wiring="learnable", **more)
+        return nn.Sequential(conv, OrPool2d(2), nn.Flatten(), layer)
+
+    first, second = model(0), model(1)
+    x = torch.rand(3, 2, 4, 4)
+    run = torch.compile(first, backend="eager", fullgraph=True)
+    torch.testing.assert_close(run(x), first(x))
+    first.load_state_dict(second.state_dict())
+    torch.testing.assert_close(run(x), second(x))
+    run(x).sum().backward()
+    second(x).sum().backward()
+    for one, other in zip(first.parameters(), second.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
 def test_pools_are_the_or():
     bits = (torch.rand(4, 3, 7, 6) > 0.7).float()
     for size, stride, padding in ((2, None, 0), (3, 2, 1), ((2, 3), (1, 2), (1, 0)), (7, 1, 3)):
