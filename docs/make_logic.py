@@ -1,9 +1,9 @@
 r"""Make the pictures and the table of docs/logic.md.
 
     python docs/make_logic.py                   # all
-    python docs/make_logic.py gates             # some
+    python docs/make_logic.py gates tree        # some
 
-The table and the second picture show what is in docs/results/logic-*.json, the trainings of
+The table and the picture of layers show what is in docs/results/logic-*.json, the trainings of
 
     python experiments/logic_tables.py --tables monk-1 monk-2 adult breast-cancer --seed 10 \
         --threads 1 -o runs/logic_tables
@@ -81,6 +81,72 @@ def figure_gates() -> None:
     save_plot(figure, "logic_gates.png")
 
 
+def figure_tree() -> None:
+    """A tree of depth 2 at one position: what it reads, and where its output goes."""
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Circle, ConnectionPatch, Rectangle
+
+    ink, out = "#16345c", "#c43e28"
+    image = np.zeros((9, 9))
+    image[1:8, 5] = image[1, 2:6] = image[4, 3:6] = image[7, 2:6] = 1  # a digit
+    top, left = 3, 3  # of the window
+    leaves = [(0, 1), (1, 0), (1, 2), (2, 2)]
+    bits = [image[top + row, left + column] for row, column in leaves]
+    names, tables = ["⊕", "∧", "∧"], [GATES[k].table for k in (6, 1, 1)]
+
+    def apply(which: int, a: Any, b: Any) -> Any:
+        return np.array(tables[which])[(2 * a + b).astype(int)]
+
+    def tree(values: list[Any]) -> list[Any]:
+        first, second = apply(0, *values[:2]), apply(1, *values[2:])
+        return [first, second, apply(2, first, second)]
+
+    channel = tree([image[row : row + 7, column : column + 7] for row, column in leaves])[2]
+    found = tree([np.array(bit) for bit in bits])
+
+    figure, (before, middle, after) = plt.subplots(1, 3, figsize=(9.5, 3.1), width_ratios=(9, 9, 7))
+    for axis, values in ((before, image), (after, channel)):
+        axis.pcolormesh(values, cmap="Blues", vmin=0, vmax=1.6, edgecolors="white", linewidth=1)
+        axis.set(aspect="equal", xlim=(-0.1, len(values) + 0.1), ylim=(len(values) + 0.1, -0.1))
+        axis.axis("off")
+        axis.add_patch(Rectangle((0, 0), len(values), len(values), fill=False, ec="#9aa7b8", lw=1))
+    before.add_patch(Rectangle((left, top), 3, 3, fill=False, ec=out, lw=2))
+    after.add_patch(Rectangle((left, top), 1, 1, fill=False, ec=out, lw=2))
+    before.set_title("image and window", size=9)
+    middle.set_title("tree: the same at every position", size=9)
+    after.set_title("output channel", size=9)
+
+    middle.set(xlim=(0, 9), ylim=(9, 0), aspect="equal")
+    middle.axis("off")
+    heights = [1.2, 3.4, 5.6, 7.8]
+    places = [(4.2, 2.3), (4.2, 6.7), (7.4, 4.5)]
+    lines = [((0.6, heights[k]), places[k // 2]) for k in range(4)]
+    lines += [(places[0], places[2]), (places[1], places[2])]
+    for start, end in lines:
+        middle.plot(*zip(start, end, strict=True), color=ink, lw=1.2, zorder=1)
+    for (x, y), name, bit in zip(places, names, found, strict=True):
+        middle.add_patch(Circle((x, y), 0.85, fc="white", ec=ink, lw=1.5, zorder=2))
+        middle.text(x, y, name, ha="center", va="center", size=13, color=ink)
+        middle.text(x + 0.2, y + 1.35, str(int(bit)), ha="center", size=8, color=out)
+    for k, (row, column) in enumerate(leaves):
+        middle.text(0.6, heights[k] - 0.3, str(int(bits[k])), ha="center", size=8, color=out)
+        before.plot(left + column + 0.5, top + row + 0.5, "o", color=out, ms=5)
+        figure.add_artist(
+            ConnectionPatch(
+                (left + column + 0.5, top + row + 0.5), (0.6, heights[k]), "data", "data",
+                axesA=before, axesB=middle, color=out, lw=0.8, alpha=0.7,
+            )
+        )  # fmt: skip
+    figure.add_artist(
+        ConnectionPatch(
+            (8.25, 4.5), (left, top + 0.5), "data", "data", axesA=middle, axesB=after, color=out,
+            lw=0.8, alpha=0.7,
+        )
+    )  # fmt: skip
+    figure.tight_layout()
+    save_plot(figure, "logic_tree.png")
+
+
 def figure_layers() -> None:
     """How many gates of each kind the layers have, and the accuracy while it trains."""
     import matplotlib.pyplot as plt
@@ -147,6 +213,7 @@ def block_tables() -> None:
 
 FIGURES: dict[str, Callable[[], None]] = {
     "gates": figure_gates,
+    "tree": figure_tree,
     "layers": figure_layers,
     "tables": block_tables,
 }

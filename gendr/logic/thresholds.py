@@ -23,10 +23,12 @@ class Thermometer(nn.Module):
     """Every number becomes T bits, whether it is above each of T thresholds.
 
     [..., F] becomes [..., F T]: the bits of a feature are neighbours, in the order of thresholds.
+    For images, with `dim=-3`, channels become more channels: [.., C, H, W] -> [.., C T, H, W].
 
     Args:
         thresholds: [T], the same for all features, or [F, T]. In ascending order the bits are a
             thermometer; no order is needed.
+        dim: the dimension of the features, -1 or, for the channels of images, -3.
         learnable: whether thresholds are parameters. Then, while the module trains, bits are the
             CDF of `dist` at (x - threshold) / scale.
         dist: the law of the relaxed decision, a name or an object.
@@ -43,6 +45,7 @@ class Thermometer(nn.Module):
         self,
         thresholds: Tensor | Sequence[float],
         *,
+        dim: int = -1,
         learnable: bool = False,
         dist: DistributionLike = "logistic",
         scale: float = 0.1,
@@ -56,6 +59,9 @@ class Thermometer(nn.Module):
         if values.ndim not in (1, 2) or values.numel() == 0:
             raise ValueError(f"thresholds must have shape [T] or [F, T], got {list(values.shape)}")
         values = check_finite("thresholds", values.detach().clone())
+        if dim not in (-1, -3):
+            raise ValueError(f"dim must be -1, or -3 for the channels of images, got {dim!r}")
+        self.dim = dim
         self.dist, self.scale = as_distribution(dist), check_number("scale", scale, above=0)
         self.learnable = learnable
         if learnable:
@@ -64,7 +70,9 @@ class Thermometer(nn.Module):
             self.register_buffer("thresholds", values)
 
     @classmethod
-    def uniform(cls, bits: int, low: float = 0.0, high: float = 1.0) -> Thermometer:
+    def uniform(
+        cls, bits: int, low: float = 0.0, high: float = 1.0, *, dim: int = -1
+    ) -> Thermometer:
         """Thresholds at equal distances between low and high, both excluded.
 
         For images in [0, 1], 3 bits are a resolution of 4 values, with thresholds 0.25, 0.5, 0.75.
@@ -75,7 +83,7 @@ class Thermometer(nn.Module):
         check_count("bits", bits)
         check_number("low", low, below=check_number("high", high))
         steps = torch.arange(1, bits + 1, dtype=torch.float64) / (bits + 1)
-        return cls((low + (high - low) * steps).to(torch.get_default_dtype()))
+        return cls((low + (high - low) * steps).to(torch.get_default_dtype()), dim=dim)
 
     @classmethod
     def quantiles(cls, x: Tensor, bits: int) -> Thermometer:
@@ -103,30 +111,34 @@ class Thermometer(nn.Module):
         """Turn numbers into bits.
 
         Args:
-            x: [..., F], of any real dtype.
+            x: [..., F], or [..., F, H, W] if `dim` is -3, of any real dtype.
 
         Returns:
-            [..., F T], 0 or 1, or in [0, 1] while learnable thresholds train. In the dtype of x, or
-            the default one if that holds integers.
+            [..., F T], or [..., F T, H, W], 0 or 1, or in [0, 1] while learnable thresholds train.
+            In the dtype of x, or the default one if that holds integers.
 
         Raises:
             ValueError: if the number of features is not that of the thresholds.
         """
         check_tensor("x", x)
         dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
-        if x.ndim == 0 or (self.thresholds.ndim == 2 and x.shape[-1] != len(self.thresholds)):
-            want = len(self.thresholds) if self.thresholds.ndim == 2 else "any number of"
-            raise ValueError(
-                f"x must have {want} features in its last dimension, got {list(x.shape)}"
-            )
+        limits = self.thresholds
+        if x.ndim < -self.dim or (limits.ndim == 2 and x.shape[self.dim] != len(limits)):
+            want = len(limits) if limits.ndim == 2 else "any number of"
+            where = "its last dimension" if self.dim == -1 else "dimension -3, [..., C, H, W]"
+            raise ValueError(f"x must have {want} features in {where}, got {list(x.shape)}")
+        limits = limits.reshape(*limits.shape, *[1] * (-1 - self.dim))
+        x = x.unsqueeze(self.dim + x.ndim + 1)  # thresholds become the dimension behind features
         if self.learnable and self.training:
-            difference = x.to(self.thresholds.dtype)[..., None] - self.thresholds
-            return self.dist(difference, self.scale).flatten(-2).to(dtype)
-        return (x[..., None] > self.thresholds).flatten(-2).to(dtype)
+            bits = self.dist(x.to(limits.dtype) - limits, self.scale)
+        else:
+            bits = x > limits
+        return bits.flatten(self.dim - 1, self.dim).to(dtype)
 
     def extra_repr(self) -> str:
         """What the text of a model shows."""
         text = f"thresholds of shape {list(self.thresholds.shape)}"
+        text += f", dim={self.dim}" if self.dim != -1 else ""
         return f"{text}, learnable, {self.dist}, scale={self.scale:g}" if self.learnable else text
 
 

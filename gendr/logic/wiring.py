@@ -4,24 +4,65 @@ A random wiring deals shuffled decks of all inputs, so that none is read much mo
 another, and none is left out if there are enough gates. No gate reads the same input twice, and no
 two gates read the same inputs as long as there are enough sets of inputs.
 
-Source: thesis, sections 6.2 and 6.3.1 (random connections, fixed).
+A learnable wiring gives each input of each gate a few candidates, of which training chooses one.
+
+Source: thesis, sections 6.2 and 6.3.1 (random connections, fixed); learnable wirings: Mommen et
+al., A Method for Optimizing Connections in Differentiable Logic Gate Networks, arXiv 2507.06173,
+2025 (a probability distribution over a subset of connections for each input of a gate).
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_count
 
-__all__ = ["block_wiring", "check_wires", "random_wiring"]
+__all__ = [
+    "LearnableWiring", "block_wiring", "candidate_wiring", "check_wires", "random_wiring",
+    "tree_wiring",
+]  # fmt: skip
+
+# How many candidates an input has if nobody says it.
+CANDIDATES = 8
 
 # Wirings that use more than this part of all sets of inputs are drawn from a list of all of them:
 # mending a dealt one would take many rounds.
 _DENSE = 0.2
 _ROUNDS = 1000
+
+
+@final
+@dataclass(frozen=True)
+class LearnableWiring:
+    """Each input of a gate chooses among candidates: `LogicLayer(…, wiring=LearnableWiring(16))`.
+
+    While it trains, an input is the mean of its candidates x_i, weighted by a softmax: sum over i
+    of softmax(v)_i x_i. In `eval` mode and in circuits it is the candidate of the largest weight.
+    The candidates of all inputs of a gate are different features, so that no gate can come to read
+    one feature twice. The first candidates are those of `random_wiring` of the same seed.
+
+    A layer then has c more weights for each input of a gate. For the backward pass it keeps, beside
+    the features, what each input of each gate sees: fan_in numbers a gate for each row.
+
+    Args:
+        candidates: c, how many features each input chooses among; there must be fan_in times as
+            many features.
+
+    Raises:
+        ValueError: if candidates < 1.
+
+    Source: Mommen et al., arXiv 2507.06173, 2025.
+    """
+
+    candidates: int = CANDIDATES
+
+    def __post_init__(self) -> None:
+        check_count("candidates", self.candidates)
 
 
 def random_wiring(
@@ -84,6 +125,98 @@ def block_wiring(
         start, stop = (in_features * k // blocks for k in (j, j + 1))
         gates = out_features * (j + 1) // blocks - out_features * j // blocks
         parts.append(start + _draw(stop - start, gates, fan_in, generator))
+    return torch.cat(parts, 1)
+
+
+def candidate_wiring(
+    in_features: int,
+    out_features: int,
+    fan_in: int = 2,
+    candidates: int | None = None,
+    *,
+    seed: int | None = None,
+) -> Tensor:
+    """The candidates of a learnable wiring; see `LearnableWiring`.
+
+    Args:
+        in_features: how many inputs there are, >= fan_in * candidates.
+        out_features: how many gates read them.
+        fan_in: how many inputs a gate reads.
+        candidates: how many each input has; by default 8, or fewer if there are not enough inputs.
+        seed: of the draws; None takes torch's global random numbers.
+
+    Returns:
+        [candidates, fan_in, out_features] int64, indices of inputs, different for each gate.
+
+    Raises:
+        ValueError: if a number is too small.
+    """
+    _check_sizes(in_features, out_features, fan_in)
+    most = in_features // fan_in
+    count = min(CANDIDATES, most) if candidates is None else check_count("candidates", candidates)
+    if count > most:
+        raise ValueError(
+            f"candidates must be <= {most}, so that the {fan_in} inputs of a gate choose among "
+            f"different ones of {in_features} features, got {count}"
+        )
+    generator = _generator(seed)
+    found = in_features * torch.ones(count * fan_in, out_features, dtype=torch.int64)
+    found[:fan_in] = _draw(in_features, out_features, fan_in, generator)
+    for k in range(fan_in, count * fan_in):
+        # Draw until it is none of those before: evenly among the others.
+        wrong = torch.arange(out_features)
+        while len(wrong):
+            draw = torch.randint(in_features, (len(wrong),), generator=generator)
+            found[k, wrong] = draw
+            wrong = wrong[(found[:k, wrong] == draw).any(0)]
+    return found.view(count, fan_in, out_features)
+
+
+def tree_wiring(
+    channels: int,
+    area: int,
+    trees: int,
+    leaves: int,
+    channels_per_tree: int,
+    *,
+    groups: int = 1,
+    seed: int | None = None,
+) -> Tensor:
+    """What the leaves of trees read of a window [channels, area].
+
+    Args:
+        channels: of the window.
+        area: places of a channel.
+        trees: how many.
+        leaves: of each tree.
+        channels_per_tree: of how many channels it reads.
+        groups: parts of the channels and of the trees; a tree reads its own part.
+        seed: of the draws; None takes torch's global random numbers.
+
+    Returns:
+        [leaves, trees] int64, indices of places, different for each tree.
+
+    Raises:
+        ValueError: if there are fewer places than leaves.
+    """
+    if leaves > channels_per_tree * area:
+        raise ValueError(
+            f"a tree reads {leaves} different places, but {channels_per_tree} channels of its "
+            f"window have {channels_per_tree * area}; take a smaller depth, or a larger "
+            "kernel_size or channels_per_tree"
+        )
+    generator = _generator(seed)
+    each, count = channels // groups, trees // groups
+    parts: list[Tensor] = []
+    for group in range(groups):
+        if channels_per_tree <= 2:  # evenly, and different pairs
+            own = _draw(each, count, channels_per_tree, generator)
+        else:
+            own = torch.rand(count, each, generator=generator).argsort(1)[:, :channels_per_tree].T
+        order = torch.rand(count, channels_per_tree * area, generator=generator).argsort(1)
+        places = order[:, :leaves].T
+        own = own + group * each
+        parts.append(own.gather(0, places // area) * area + places % area)
     return torch.cat(parts, 1)
 
 

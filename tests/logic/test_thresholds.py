@@ -19,6 +19,20 @@ def test_bits_of_a_feature_are_neighbours():
     assert Binarize(0.55)(x.double()).dtype == torch.float64
 
 
+def test_bits_of_a_channel_are_channels():
+    """As thresholds of the last dimension, with that in the place of the channels."""
+    x = torch.rand(3, 2, 4, 5, dtype=torch.float64)
+    for thresholds in (torch.tensor([0.2, 0.6, 0.7]), torch.tensor([[0.2, 0.6], [0.5, 0.9]])):
+        for learnable in (False, True):
+            plain = Thermometer(thresholds.double(), learnable=learnable)
+            images = Thermometer(thresholds.double(), dim=-3, learnable=learnable)
+            want = plain(x.movedim(-3, -1)).movedim(-1, -3)
+            assert torch.equal(images(x), want)
+            assert torch.equal(images(x[0]), want[0])
+    assert torch.equal(Thermometer.uniform(3, dim=-3)(x)[:, 4], (x[:, 1] > 0.5).double())
+    assert repr(images).startswith("Thermometer(thresholds of shape [2, 2], dim=-3, learnable")
+
+
 def test_integers_become_floats():
     image = torch.tensor([[0, 127, 128, 255]], dtype=torch.uint8)
     got = Binarize(127.5)(image)
@@ -74,6 +88,17 @@ def test_learnable_thresholds_are_soft_while_they_train():
             lambda: Thermometer([[0.1], [0.2]])(torch.rand(4, 3)),
             ValueError,
             "have 2 features",
+        ),
+        (lambda: Thermometer([0.5], dim=1), ValueError, "dim must be -1, or -3 for the channels"),
+        (
+            lambda: Thermometer([[0.1], [0.2]], dim=-3)(torch.rand(3, 4, 4)),
+            ValueError,
+            "have 2 features in dimension -3",
+        ),
+        (
+            lambda: Thermometer([0.1], dim=-3)(torch.rand(4, 4)),
+            ValueError,
+            "any number of features",
         ),
         (lambda: Binarize("0.5"), TypeError, "threshold must be a number"),
         (lambda: Binarize(learnable=True, scale=0.0), ValueError, "scale must be > 0"),

@@ -1,9 +1,19 @@
-"""Wirings: no gate reads an input twice, no two the same ones, all inputs are read alike."""
+"""Wirings: no gate reads an input twice, no two the same ones, all inputs are read alike.
+
+Learnable wirings: means of candidates by their formula, gradients, hard choices.
+"""
+
+import copy
 
 import pytest
 import torch
+from torch import nn
+from torch.autograd import gradcheck, gradgradcheck
 
-from gendr.logic import block_wiring, random_wiring
+from gendr.logic import GroupSum, LearnableWiring, LogicLayer, block_wiring, random_wiring
+from gendr.logic.backends.wires import Wires
+from gendr.logic.mixing import mixed
+from gendr.logic.wiring import candidate_wiring
 
 SIZES = [(2, 1, 2), (2, 9, 2), (5, 10, 2), (5, 25, 2), (17, 24, 2), (784, 8000, 2), (300, 300, 2),
          (6, 3, 6), (7, 50, 6), (40, 200, 4), (3, 8, 1), (1, 1, 1), (60, 40, 3)]  # fmt: skip
@@ -71,3 +81,163 @@ def test_bad_sizes():
         block_wiring(7, 9, blocks=4)
     with pytest.raises(TypeError, match="blocks must be an int"):
         block_wiring(7, 9, blocks=1.5)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "gates", "fan_in", "count"),
+    [(16, 30, 2, 8), (90, 40, 2, 8), (7, 9, 3, 2), (5, 4, 1, 5)],
+)
+def test_candidates(inputs, gates, fan_in, count, seed):
+    """All different for each gate, the first as in a random wiring, all inputs in use."""
+    found = candidate_wiring(inputs, gates, fan_in, count, seed=seed)
+    assert found.shape == (count, fan_in, gates)
+    for own in found.flatten(0, 1).T.tolist():
+        assert len(set(own)) == count * fan_in
+        assert 0 <= min(own) <= max(own) < inputs
+    assert torch.equal(found[0], random_wiring(inputs, gates, fan_in, seed=seed))
+    assert torch.equal(found, candidate_wiring(inputs, gates, fan_in, count, seed=seed))
+    assert len(found.unique()) == inputs
+
+
+def test_a_soft_wire_is_the_mean_of_its_candidates():
+    layer = LogicLayer(20, 30, wiring=LearnableWiring(4), init="normal", dtype=torch.float64)
+    x = torch.rand(7, 20, dtype=torch.float64)
+    shares = layer.wire_weight.exp() / layer.wire_weight.exp().sum(0)
+    a, b = torch.zeros(2, 7, 30, dtype=torch.float64)
+    for share, which in zip(shares, layer.candidates, strict=True):
+        a, b = a + share[0] * x[:, which[0]], b + share[1] * x[:, which[1]]
+    t00, t01, t10, t11 = layer.soft_tables().T
+    want = (1 - a) * ((1 - b) * t00 + b * t01) + a * ((1 - b) * t10 + b * t11)
+    torch.testing.assert_close(layer(x), want, atol=1e-14, rtol=0)
+    torch.testing.assert_close(layer(x[None])[0], want, atol=1e-14, rtol=0)
+    hot = LogicLayer(20, 30, wiring=LearnableWiring(4), temperature=0.5, init="normal",
+                     dtype=torch.float64)  # fmt: skip
+    hot.load_state_dict({k: v / 2 if v.is_floating_point() else v
+                         for k, v in layer.state_dict().items()})  # fmt: skip
+    torch.testing.assert_close(hot(x), want, atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("fan_in", [1, 2, 3])
+def test_gradients_of_learnable_wires(backend, fan_in):
+    layer = LogicLayer(7, 4, fan_in, wiring=LearnableWiring(2), init="normal", backend=backend,
+                       dtype=torch.float64)  # fmt: skip
+    x = torch.rand(3, 7, dtype=torch.float64, requires_grad=True)
+    given = (x, layer.weight, layer.wire_weight)
+
+    def run(x, weight, wires):
+        weights = {"weight": weight, "wire_weight": wires}
+        return torch.func.functional_call(layer, weights, (x,))
+
+    assert gradcheck(run, given)
+    assert gradgradcheck(run, given)
+    for k in range(3):
+        assert gradcheck(run, [each if k == j else each.detach() for j, each in enumerate(given)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_means_match_their_definition(dtype):
+    x = torch.rand(50, 33, dtype=dtype, requires_grad=True)
+    shares = torch.rand(8, 70, dtype=dtype, requires_grad=True)
+    inputs = torch.randint(1, 50, (8, 70))  # nobody reads the first
+    given = torch.rand(70, 33, dtype=dtype)
+    got = mixed(x, Wires(inputs, 50), shares)
+    want = (shares[..., None] * x[inputs]).sum(0)
+    limit = {torch.float32: 1e-5, torch.float64: 1e-13, torch.bfloat16: 0.05}[dtype]
+    torch.testing.assert_close(got, want, atol=limit, rtol=limit)
+    found = [torch.autograd.grad(y, (x, shares), given) for y in (got, want)]
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=4 * limit, rtol=4 * limit)
+    assert (found[0][0][0] == 0).all()
+
+
+def test_hard_wires_equal_soft_ones_at_one_hot_weights():
+    bits = (torch.rand(9, 40) > 0.5).float()
+    layer = LogicLayer(40, 60, wiring="learnable", init="normal")
+    for weight in (layer.weight, layer.wire_weight):
+        along = 1 if weight is layer.weight else 0
+        hot = torch.full_like(weight, -1e9)
+        weight.data = hot.scatter_(along, weight.argmax(along, keepdim=True), 0.0)
+    soft, hard = layer.train()(bits), layer.eval()(bits)
+    assert torch.equal(soft, hard)
+    assert not torch.equal(layer.hard_wires(), layer.candidates[0])
+    plain = LogicLayer(40, 60, wiring=layer.hard_wires())
+    plain.weight.data = layer.weight.data
+    assert torch.equal(plain.eval()(bits), hard)
+
+
+def test_residual_wires_start_as_the_random_ones():
+    x = torch.rand(50, 64)
+    layer = LogicLayer(64, 90, wiring="learnable", seed=3)
+    plain = LogicLayer(64, 90, seed=3)
+    assert torch.equal(layer.hard_wires(), plain.wires)
+    assert torch.equal(layer.eval()((x > 0.5).float()), plain.eval()((x > 0.5).float()))
+    assert 0 < (layer.train()(x) - plain.train()(x)).abs().max() < 0.1
+    assert len(LogicLayer(9, 5, wiring="learnable").candidates) == 4
+    assert repr(layer) == "LogicLayer(64, 90, fan_in=2, 16 gates, wires learnable among 8)"
+
+
+def test_estimators_of_learnable_wires():
+    bits = (torch.rand(40, 20) > 0.5).float()
+    make = {"wiring": LearnableWiring(4), "init": "normal", "seed": 1}
+    plain = LogicLayer(20, 30, **make)
+    through = LogicLayer(20, 30, **make, estimator="straight_through")
+    assert torch.equal(through(bits), plain.eval()(bits))
+    (got,) = torch.autograd.grad(through(bits).sum(), through.wire_weight)
+    # Hard gates of hard wires forward; backward through the means, as if they had been those.
+    reads = bits.T[plain.hard_wires()].requires_grad_()
+    t00, t01, t10, t11 = plain.hard_tables().T[..., None]
+    a, b = reads
+    out = t00 + (t10 - t00) * a + (t01 - t00) * b + (t11 - t10 - t01 + t00) * a * b
+    (given,) = torch.autograd.grad(out.sum(), reads)
+    means = (plain.wire_weight.softmax(0)[..., None] * bits.T[plain.candidates]).sum(0)
+    (want,) = torch.autograd.grad(means, plain.wire_weight, given)
+    torch.testing.assert_close(got, want)
+    drawn = LogicLayer(20, 30, **make, estimator="gumbel_straight_through")
+    assert set(drawn(bits).unique().tolist()) <= {0.0, 1.0}
+    # A wire is drawn with its share: the first gate passes the first input on, sure of it.
+    one = LogicLayer(4, 1, wiring=LearnableWiring(2), gates=["a"], init="normal",
+                     estimator="gumbel_straight_through")  # fmt: skip
+    x = torch.zeros(1, 4)
+    x[0, one.candidates[0, 0, 0]] = 1
+    torch.manual_seed(0)
+    mean = torch.stack([one(x)[0, 0] for _ in range(2000)]).mean()
+    assert mean.item() == pytest.approx(one.wire_weight.softmax(0)[0, 0, 0].item(), abs=0.05)
+
+
+def test_learnable_wires_are_kept():
+    first = LogicLayer(30, 20, wiring="learnable", seed=0, init="normal")
+    second = LogicLayer(30, 20, wiring="learnable", seed=1, init="normal")
+    assert set(first.state_dict()) == {"weight", "wire_weight", "candidates"}
+    x = torch.rand(5, 30)
+    before = second(x)
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(second(x), first(x))
+    assert not torch.equal(second(x), before)
+    assert torch.equal(copy.deepcopy(first)(x), first(x))
+
+
+def test_wires_find_the_features_that_matter():
+    """No gate begins with the two features whose exclusive or is asked for."""
+    torch.manual_seed(0)
+    x = (torch.rand(300, 16) > 0.5).float()
+    y = (x[:, 0] != x[:, 1]).long()
+    model = nn.Sequential(LogicLayer(16, 24, wiring="learnable", seed=9), GroupSum(2))
+    starts = {frozenset(pair) for pair in model[0].hard_wires().T.tolist()}
+    assert {0, 1} not in starts
+    adam = torch.optim.Adam(model.parameters(), 0.1)
+    for _ in range(100):
+        adam.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        adam.step()
+    assert (model.eval()(x).argmax(1) == y).float().mean() > 0.95
+    assert {0, 1} in {frozenset(pair) for pair in model[0].hard_wires().T.tolist()}
+
+
+def test_bad_candidates():
+    with pytest.raises(ValueError, match="candidates must be >= 1, got 0"):
+        LearnableWiring(0)
+    with pytest.raises(TypeError, match="candidates must be an int"):
+        LearnableWiring(2.0)
+    with pytest.raises(ValueError, match="candidates must be <= 4, so that the 2 inputs of a gate"):
+        LogicLayer(9, 5, wiring=LearnableWiring(5))

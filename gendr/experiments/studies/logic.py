@@ -4,7 +4,8 @@
     >>> result = train_logic(LogicSettings(layers=6, width=24), Samples.of(train), Samples.of(test))
     >>> result.accuracy
 
-Source: thesis, sections 6.3.1 and 6.4, Tables 6.2 to 6.6.
+Source: thesis, sections 6.3.1 and 6.4, Tables 6.2 to 6.6; networks of trees: Petersen et al.,
+Convolutional Differentiable Logic Gate Networks, NeurIPS 2024, appendix A.1.2.
 """
 
 from __future__ import annotations
@@ -25,7 +26,17 @@ from gendr._runtime.threads import torch_on_one_thread
 from gendr.data import BitTable
 from gendr.data.numbers import digest
 from gendr.experiments.engine.training import Row, Training, drive
-from gendr.logic import Circuit, GroupSum, LogicLayer, Stats, Thermometer, harden, random_wiring
+from gendr.logic import (
+    Circuit,
+    GroupSum,
+    LogicConv2d,
+    LogicLayer,
+    OrPool2d,
+    Stats,
+    Thermometer,
+    harden,
+    random_wiring,
+)
 
 __all__ = [
     "LogicResult",
@@ -81,8 +92,11 @@ class LogicSettings:
     """A network and its training; widths and tau of the thesis are in Table 6.6.
 
     Attributes:
-        layers: of gates.
-        width: gates of each layer; a multiple of the number of classes.
+        layers: of gates; behind the convolutions if there are some.
+        width: gates of each layer, or of the last if there are convolutions, before which they are
+            twice as many from layer to layer; a multiple of the number of classes.
+        kernels: trees of the first of three convolutions, for square images of one channel; 0 for
+            a network without; see `tree_network`.
         tau: by which the sums of the last layer's groups are divided.
         thresholds: which make bits of the features, such as (127.5,) for images of bytes; none if
             the features are bits.
@@ -101,6 +115,7 @@ class LogicSettings:
 
     layers: int = 6
     width: int = 8000
+    kernels: int = 0
     tau: float = 10.0
     thresholds: tuple[float, ...] = ()
     init: Literal["residual", "normal"] = "residual"
@@ -117,6 +132,8 @@ class LogicSettings:
         for name in ("layers", "width", "steps", "batch", "population", "evaluate_every"):
             check_count(name, getattr(self, name))
         check_count("seed", self.seed, least=0)
+        if check_count("kernels", self.kernels, least=0) and self.population > 1:
+            raise ValueError("a population is for networks without convolutions; leave one out")
         for name in ("tau", "learning_rate"):
             check_number(name, getattr(self, name), above=0)
         if not 0 <= check_number("decay", self.decay) <= 1:
@@ -137,6 +154,8 @@ def make_model(settings: LogicSettings, features: int, classes: int) -> nn.Seque
     """
     if settings.width % classes:
         raise ValueError(f"width must be a multiple of the {classes} classes, got {settings.width}")
+    if settings.kernels:
+        return tree_network(settings, features, classes)
     parts: list[nn.Module] = []
     if settings.thresholds:
         parts.append(Thermometer(list(settings.thresholds)))
@@ -152,6 +171,41 @@ def make_model(settings: LogicSettings, features: int, classes: int) -> nn.Seque
         parts.append(LogicLayer(whole, width * members, wiring=wiring, init=settings.init))
         features = width
     return nn.Sequential(*parts, GroupSum(members * classes, settings.tau))
+
+
+def tree_network(settings: LogicSettings, features: int, classes: int) -> nn.Sequential:
+    """The network of the paper for MNIST, of rows that are square images: [N, H H] -> [N, classes].
+
+    Three blocks of k, 3 k and 9 k trees of depth 3, in windows of 5, 3 and 3 pixels, each with a
+    pool that halves the image; then layers of gates. Its size S is k = 16, with layers of 40,960,
+    20,480 and 10,240 gates.
+
+    Raises:
+        ValueError: if rows are no square images of 12 x 12 pixels or more.
+
+    Source: Petersen et al., NeurIPS 2024, appendix A.1.2.
+    """
+    side, k, bits = math.isqrt(features), settings.kernels, max(1, len(settings.thresholds))
+    if side * side != features or side < 12:
+        raise ValueError(
+            f"convolutions are for square images of 12 x 12 pixels or more, got {features} features"
+        )
+    parts: list[nn.Module] = [nn.Unflatten(1, (1, side, side))]
+    if settings.thresholds:
+        parts.append(Thermometer(list(settings.thresholds), dim=-3))
+    for channels, trees, window, padding in (
+        (bits, k, 5, 0),
+        (k, 3 * k, 3, 1),
+        (3 * k, 9 * k, 3, 1),
+    ):
+        block = LogicConv2d(channels, trees, window, padding=padding, init=settings.init)
+        parts += [block, OrPool2d(2)]
+    width = 9 * k * ((side - 4) // 8) ** 2
+    parts.append(nn.Flatten())
+    for left in range(settings.layers - 1, -1, -1):
+        parts.append(LogicLayer(width, settings.width << left, init=settings.init))
+        width = settings.width << left
+    return nn.Sequential(*parts, GroupSum(classes, settings.tau))
 
 
 def member(model: nn.Sequential, settings: LogicSettings, which: int) -> nn.Sequential:
@@ -279,8 +333,10 @@ class LogicTraining(Training[LogicSettings, nn.Sequential]):
 
     def signature(self) -> dict[str, Any]:
         """See `Training`."""
-        thresholds = list(self.settings.thresholds)
-        return {**self.signature_of(self._digest), "thresholds": thresholds}
+        values = self.signature_of(self._digest)
+        if not self.settings.kernels:  # as in checkpoints from before there were convolutions
+            del values["kernels"]
+        return {**values, "thresholds": list(self.settings.thresholds)}
 
     def result(self) -> LogicResult:
         """Harden the present weights and test the circuit; the training itself is not changed.

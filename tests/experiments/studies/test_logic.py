@@ -162,6 +162,32 @@ def test_baselines_beside_circuits(monkeypatch, tmp_path):
     assert "decision tree" in (tmp_path / "table.md").read_text()
 
 
+def test_a_convolutional_network_by_name(tmp_path, capsys, monkeypatch):
+    """Its circuit equals it on every test image, or `result` would have raised."""
+    script = imported(monkeypatch, "logic_images")
+    out = tmp_path / "out"
+    more = ["--smoke", "--network", "conv-small", "-o", str(out)]
+    assert script.main(more) == 0
+    assert "mnist, conv-small" in capsys.readouterr().out
+    (run,) = json.loads((out / "results.json").read_text())["trainings"].values()
+    assert run["settings"]["kernels"] == 2
+    # Trees at 24^2, 12^2 and 6^2 positions, pools of 3 gates, twice a constant 0.
+    trees = [2 * 24**2, 6 * 12**2, 18 * 6**2]
+    assert run["gates"] == 7 * sum(trees) + 3 * sum(trees) // 4 + 2 + 400 + 200
+    assert script.main([*more, "--resume"]) == 0
+
+
+def test_networks_of_trees():
+    settings = replace(SMALL, kernels=2, layers=2, width=20, thresholds=(0.3, 0.6))
+    model = make_model(settings, 20 * 20, 10)
+    assert [part.out_channels for part in model if hasattr(part, "out_channels")] == [2, 6, 18]
+    assert model(torch.rand(3, 400)).shape == (3, 10)
+    with pytest.raises(ValueError, match="square images of 12 x 12 pixels or more, got 399"):
+        make_model(settings, 399, 10)
+    with pytest.raises(ValueError, match="a population is for networks without convolutions"):
+        replace(settings, population=2)
+
+
 def test_scripts_without_data(script, tmp_path, capsys):
     assert script.main(["--data", str(tmp_path), "-o", str(tmp_path / "o")]) == 2
     said = capsys.readouterr().err

@@ -1,0 +1,248 @@
+"""What all layers of gates share: neurons, each with a table that is learnt.
+
+A neuron reads a few features and has a table: its output at every corner. While it trains, the
+table is soft, and the output is the expected one for independent inputs. When it does not, the
+table is hard, 0 or 1, so that bits go in and bits come out.
+
+Source: thesis, sections 6.2 and 6.3; the residual initialisation: Petersen et al., Convolutional
+Differentiable Logic Gate Networks, NeurIPS 2024.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Iterable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from gendr._runtime.checks import check_choice, check_number, dtype_name
+from gendr.logic.backends import reference
+from gendr.logic.backends.choice import choose
+from gendr.logic.backends.wires import Wires
+from gendr.logic.gates import MAX_FAN_IN, gate_ids, truth_tables
+from gendr.tnorms import TNorm, as_tconorm
+
+__all__ = ["Estimator", "Initialization", "Neurons", "Parametrization", "chosen"]
+
+PARAMETRIZATIONS = ("gates", "table")
+ESTIMATORS = ("expected", "straight_through", "gumbel", "gumbel_straight_through")
+INITIALIZATIONS = ("residual", "normal")
+# The weight of the gate that passes the first input on, where the others have 0: it starts with a
+# probability of 0.91 (Petersen et al. 2024, section 3.2).
+RESIDUAL_GATE = 5.0
+# The corners of a table start this far on their side of 0: at 0.95 and 0.05 after the sigmoid.
+RESIDUAL_TABLE = 3.0
+
+Parametrization = Literal["gates", "table"]
+Estimator = Literal["expected", "straight_through", "gumbel", "gumbel_straight_through"]
+Initialization = Literal["residual", "normal"]
+
+
+def check_tnorm(tnorm: str | TNorm, fan_in: int) -> TNorm | None:
+    """The T-norm that joins two features; None for their product, which kernels compute.
+
+    Raises:
+        ValueError: if there is no such T-norm, it is below that of Łukasiewicz, or gates have
+            another number of inputs than two.
+    """
+    found = tnorm if isinstance(tnorm, TNorm) else as_tconorm(tnorm).dual
+    if found.name == "probabilistic":
+        return None
+    if fan_in != 2:
+        raise ValueError(f"tnorm is for gates of two inputs, got fan_in = {fan_in}")
+    a, b = torch.meshgrid(*[torch.linspace(0, 1, 33, dtype=torch.float64)] * 2, indexing="ij")
+    with torch.no_grad():
+        lowest = (found(a, b) - (a + b - 1).clamp(min=0)).min()
+    if lowest < -1e-9:
+        raise ValueError(
+            f"tnorm {found} lies below max(a + b - 1, 0), so that gates such as 'or' would leave "
+            "[0, 1]; take another, such as frank(p=2), or a larger p"
+        )
+    return found
+
+
+def chosen(weight: Tensor, dim: int, estimator: str, temperature: float) -> Tensor:
+    """The share of each alternative along a dimension, as training sees it.
+
+    Args:
+        weight: of the alternatives.
+        dim: along which they are.
+        estimator: see `LogicLayer`.
+        temperature: by which weights are divided before the softmax.
+
+    Returns:
+        The softmax, of the weights or of a draw; with "straight_through" forward a one-hot choice.
+    """
+    if estimator.startswith("gumbel"):
+        weight = weight + gumbel_noise(weight)
+    soft = (weight / temperature if temperature != 1 else weight).softmax(dim)
+    if estimator.endswith("straight_through"):
+        hard = torch.zeros_like(soft).scatter_(dim, weight.detach().argmax(dim, keepdim=True), 1)
+        return hard + (soft - soft.detach())
+    return soft
+
+
+def gumbel_noise(weight: Tensor) -> Tensor:
+    """Noise whose largest sum with the weights is a draw from their softmax."""
+    tiny = torch.finfo(weight.dtype).tiny
+    return -torch.empty_like(weight).exponential_().clamp(min=tiny).log()
+
+
+class Neurons(nn.Module, ABC):
+    """The neurons of a layer: their weights, tables, and how outputs come about.
+
+    See `LogicLayer` for the arguments. A layer that derives from it draws its wires and then calls
+    `reset`.
+
+    Attributes:
+        weight: [neurons, gates], or [neurons, 2^fan_in].
+    """
+
+    def __init__(
+        self,
+        neurons: int,
+        fan_in: int,
+        *,
+        parametrization: Parametrization | None,
+        gates: Iterable[int | str] | None,
+        init: Initialization,
+        estimator: Estimator,
+        tnorm: str | TNorm,
+        temperature: float,
+        backend: str,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        super().__init__()
+        if fan_in > MAX_FAN_IN:
+            raise ValueError(f"fan_in must be <= {MAX_FAN_IN}, got {fan_in}")
+        if parametrization is None:
+            parametrization = "gates" if fan_in == 2 else "table"
+        check_choice("parametrization", parametrization, PARAMETRIZATIONS)
+        self.is_mixture = parametrization == "gates"
+        if self.is_mixture and fan_in != 2:
+            raise ValueError(
+                f"the parametrization 'gates' is for fan_in = 2, got {fan_in}; use 'table'"
+            )
+        if gates is not None and not self.is_mixture:
+            raise ValueError("gates are chosen with the parametrization 'gates'")
+        self.gates = gate_ids(gates) if self.is_mixture else ()
+        check_choice("init", init, INITIALIZATIONS)
+        self.estimator = check_choice("estimator", estimator, ESTIMATORS)
+        self.temperature = check_number("temperature", temperature, above=0)
+        self.backend = backend
+        self.tnorm = check_tnorm(tnorm, fan_in)
+
+        tables = torch.as_tensor(truth_tables(self.gates)) if self.is_mixture else None
+        self._tables: Tensor | None
+        self.register_buffer("_tables", None if tables is None else tables.to(device), False)
+        size = len(self.gates) if self.is_mixture else 1 << fan_in
+        self.weight = nn.Parameter(torch.empty(neurons, size, device=device, dtype=dtype))
+        if not self.weight.is_floating_point():
+            raise TypeError(f"dtype must be floating-point, got {dtype_name(self.weight.dtype)}")
+
+    @torch.no_grad()
+    def reset(self, init: Initialization, *, seed: int | None = None) -> None:
+        """Start again with new weights.
+
+        Args:
+            init: see the class. If the gate "a" is not among the gates to choose from, residual
+                initialisation raises a ValueError.
+            seed: of the weights; None takes torch's global random numbers.
+        """
+        if check_choice("init", init, INITIALIZATIONS) == "normal":
+            # A stream of its own: with the seed of the wiring, weights would follow from wires.
+            generator = None if seed is None else torch.Generator().manual_seed(seed + 1)
+            self.weight.copy_(torch.randn(self.weight.shape, generator=generator))
+        elif self.is_mixture:
+            passing = 3  # the gate "a"
+            if passing not in self.gates:
+                raise ValueError(
+                    "the residual initialisation needs the gate 'a' among the gates; add it, or "
+                    "take init='normal'"
+                )
+            self.weight.zero_()
+            self.weight[:, self.gates.index(passing)] = RESIDUAL_GATE
+        else:
+            half = self.weight.shape[1] // 2  # the first input is the first digit of a corner
+            self.weight[:, :half] = -RESIDUAL_TABLE
+            self.weight[:, half:] = RESIDUAL_TABLE
+
+    # -- tables
+
+    @torch.no_grad()
+    def choices(self) -> Tensor:
+        """The most likely gates, [neurons] int64: their tables as binary numbers.
+
+        For two inputs these are ids of gates; for six inputs the first corner is the sign bit.
+        """
+        bits = self.hard_tables().long()
+        digits = torch.arange(bits.shape[1] - 1, -1, -1, device=bits.device)
+        return (bits << digits).sum(1)
+
+    @torch.no_grad()
+    def hard_tables(self) -> Tensor:
+        """The tables of the most likely gates, [neurons, 2^fan_in], 0 or 1."""
+        return self._hardened(self.weight)
+
+    def soft_tables(self) -> Tensor:
+        """The expected tables, [neurons, 2^fan_in], in [0, 1]."""
+        return self._softened(self.weight)
+
+    def _hardened(self, weight: Tensor) -> Tensor:
+        if self._tables is not None:
+            return self._tables[weight.argmax(1)].to(weight.dtype)
+        return (weight > 0).to(weight.dtype)
+
+    def _softened(self, weight: Tensor) -> Tensor:
+        scaled = weight / self.temperature if self.temperature != 1 else weight
+        if self._tables is not None:
+            return scaled.softmax(1) @ self._tables.to(weight.dtype)
+        return scaled.sigmoid()
+
+    def _present_tables(self) -> Tensor:
+        """The tables that the layer has in its present mode."""
+        if not self.training:
+            return self.hard_tables()
+        weight = self.weight
+        if self.estimator.startswith("gumbel"):
+            weight = weight + self._noise()
+        soft = self._softened(weight)
+        if self.estimator.endswith("straight_through"):
+            return self._hardened(weight.detach()) + (soft - soft.detach())
+        return soft
+
+    def _noise(self) -> Tensor:
+        """Noise whose largest sum with the weights is a draw from their softmax or sigmoid."""
+        if self.is_mixture:
+            return gumbel_noise(self.weight)
+        u = torch.rand_like(self.weight).clamp(min=torch.finfo(self.weight.dtype).tiny)
+        return u.log() - (-u).log1p()  # logistic: a difference of two Gumbels
+
+    # -- outputs
+
+    def _outputs(self, columns: Tensor, wires: Wires, tables: Tensor) -> Tensor:
+        """The outputs [N, B] of gates for features [F, B]."""
+        if self.tnorm is None or not self.training:  # on bits all T-norms agree
+            return choose(self.backend, columns).gates(columns, wires, tables)
+        return reference.joined_gates(columns, wires, tables, self.tnorm)
+
+    def _check_dtype(self, x: Tensor) -> None:
+        if x.dtype != self.weight.dtype:
+            raise TypeError(
+                f"x must have the dtype of the weights, {dtype_name(self.weight.dtype)}, got "
+                f"{dtype_name(x.dtype)}; convert it with .to()"
+            )
+
+    def _options(self) -> list[str]:
+        """What the text of a model shows of the options."""
+        parts: list[str] = []
+        if self.estimator != "expected":
+            parts.append(self.estimator)
+        if self.tnorm is not None:
+            parts.append(str(self.tnorm))
+        if self.temperature != 1:
+            parts.append(f"temperature={self.temperature:g}")
+        return parts
