@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import comparison
 import torch
 from torch import Tensor
 
@@ -199,11 +200,9 @@ def cases(quick: bool = False) -> dict[str, Case]:
 # -- the measurements
 
 
-def seconds(run: Run, inputs: Sequence[Tensor]) -> float:
+def gradients(run: Run, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """One run, forward and backward."""
-    start = time.perf_counter()
-    torch.autograd.grad(run(*inputs).sum(), inputs)
-    return time.perf_counter() - start
+    return torch.autograd.grad(run(*inputs).sum(), inputs)
 
 
 def measure(case: Case, repeat: int) -> dict[str, float]:
@@ -219,10 +218,8 @@ def measure(case: Case, repeat: int) -> dict[str, float]:
         apart = relative_l2(run(*inputs), want)
         if not apart <= AGREEMENT:
             raise SystemExit(f"{name} is {apart:.1e} off the kernel")
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(repeat):
-        for name, run in runs.items():
-            times[name].append(seconds(run, inputs))
+    timed = {name: partial(gradients, run, inputs) for name, run in runs.items()}
+    times = comparison.take_turns({**timed}, repeat, "cpu")
     return {name: statistics.median(found) for name, found in times.items()}
 
 
@@ -242,7 +239,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Read the options, measure, print, and write the table."""
     parser = Parser(description="Time relaxed programs against PyTorch by hand.")
     parser.add_argument("--programs", nargs="+", choices=list(cases()), metavar="PROGRAM")
-    parser.add_argument("--repeat", type=count(1), default=20, help="runs of each (default: 20)")
+    parser.add_argument("--repeat", type=count(1), default=20, help="rounds (default: 20)")
     parser.add_argument("--quick", action="store_true", help="small inputs, to try the script")
     parser.add_argument("--docs", action="store_true", help="write the table of docs/relaxed.md")
     options: argparse.Namespace = parser.parse_args(argv)
@@ -250,7 +247,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = [row(name, case, measure(case, options.repeat)) for name, case in found.items()]
     head = ["program", "inputs", "program", "by hand", "kernel", "/ by hand", "/ kernel"]
     lines = [
-        f"Median of {options.repeat}, forward + backward, float32; threads: "
+        f"Median of {options.repeat} rounds, forward + backward, float32; threads: "
         f"{torch.get_num_threads()}, torch {torch.__version__}. Made by "
         "`benchmarks/relaxed_programs.py --docs`.",
         "",

@@ -1,8 +1,8 @@
-r"""Make the table and the picture of docs/optim.md from docs/results/newton-sorting.json.
+r"""Make the tables and the picture of docs/optim.md from docs/results/newton-*.json.
 
     python docs/make_optim.py
 
-That file has the trainings, joined by experiments/keep_results.py, of
+docs/results/newton-sorting.json has the trainings, joined by experiments/keep_results.py, of
 
     python experiments/newton_losses.py sorting --data data/mnist --threads 1 --runs 5 \
         --methods neuralsort softsort odd_even/logistic --variants regular hessian fisher \
@@ -21,11 +21,40 @@ as far as they were run, and of the same with --tikhonov 100 for bellman_ford wi
     python experiments/keep_results.py -o docs/results/newton-paths.json \
         --set "the default damping" runs/paths \
         --set "the damping chosen" runs/paths/*-regular-* runs/fisher-100 runs/hessian-10
+
+and a third set of
+
+    shared="--steps 120 --batch 24 --evaluate-every 60 --maps 200 --precision bfloat16 --threads 1"
+    python experiments/newton_losses.py paths $shared --methods smoothing_loss --runs 5 \
+        --variants regular -o runs/smoothing
+    python experiments/newton_losses.py paths $shared --methods resgro --runs 5 -o runs/resgro
+    python experiments/keep_results.py --add -o docs/results/newton-paths.json \
+        --set "hard paths, their loss smoothed or the best of 10 samples taken" runs/smoothing \
+        runs/resgro
+
+docs/results/newton-classification.json has those of
+
+    shared="--data data/mnist --threads 1 --evaluate-every 550"
+    python experiments/newton_losses.py classification $shared --models M1 M2 M4 M5 --runs 3 \
+        -o runs/epoch
+    for rate in 0.3 0.5; do
+        python experiments/newton_losses.py classification $shared --models M1 M2 M5 --runs 3 \
+            --optimizers sgd --variants regular --rate $rate -o runs/rate-$rate
+    done
+    python experiments/newton_losses.py classification $shared --models M3 --runs 3 \
+        --optimizers sgd --variants regular fisher -o runs/m3
+    python experiments/keep_results.py -o docs/results/newton-classification.json \
+        --set "a learning rate of 0.1 for SGD and of 0.001 for Adam" runs/epoch runs/m3 \
+        --set "SGD at 0.3 for the plain loss, at 0.1 for Newton losses" runs/rate-0.3 \
+        runs/epoch/M[125]-sgd-[hf]* \
+        --set "SGD at 0.5 for the plain loss, at 0.1 for Newton losses" runs/rate-0.5 \
+        runs/epoch/M[125]-sgd-[hf]*
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 from make_figures import DOCS, main, save_plot, write_block
 
@@ -40,15 +69,33 @@ def figure_newton() -> None:
     save_plot(figure(entries), "newton_sorting.png")
 
 
-def figure_paths() -> None:
-    """Newton losses beside plain ones: what terrain costs, from paths."""
-    text = (DOCS / "results" / "newton-paths.json").read_text(encoding="utf-8")
+def block_of(task: str) -> None:
+    """A table for each set of a file, under its name."""
+    text = (DOCS / "results" / f"newton-{task}.json").read_text(encoding="utf-8")
     lines: list[str] = []
+    caption = ""
     for title, trainings in json.loads(text)["trainings"].items():
-        *rows, blank, caption = table("paths", [entry("paths", one) for one in trainings.values()])
+        *rows, blank, caption = table(task, [entry(task, one) for one in trainings.values()])
         lines += [f"With {title}:", "", *rows, blank]
-    write_block("optim.md", "newton-paths", [*lines, caption])
+    write_block("optim.md", f"newton-{task}", [*lines, caption])
+
+
+def figure_paths() -> None:
+    """Newton losses and RESGRO beside plain losses: what terrain costs, from paths."""
+    block_of("paths")
+
+
+def figure_classification() -> None:
+    """Newton losses beside plain ones: digits."""
+    block_of("classification")
+
+
+FIGURES: dict[str, Callable[[], None]] = {
+    "newton": figure_newton,
+    "paths": figure_paths,
+    "classification": figure_classification,
+}
 
 
 if __name__ == "__main__":
-    main(__doc__, {"newton": figure_newton, "paths": figure_paths})
+    main(__doc__, FIGURES)

@@ -1,6 +1,5 @@
 """The command line that all scripts share."""
 
-import importlib
 import json
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import torch
 from gendr._runtime import threads
 from gendr.experiments import script
 from gendr.experiments.studies.registry import TASKS
+from gendr.testing.scripts import imported
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.py"))
 
@@ -159,11 +159,10 @@ def test_every_script_is_made_this_way(path):
 
 @pytest.mark.parametrize("name", ["camera_pose", "shape_optimization"])
 def test_what_is_no_mesh_is_refused_before_anything_is_written(name, tmp_path, capsys, monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS[0].parent))
     text = tmp_path / "notes.obj"
     text.write_text("nothing\n")
     for target in (str(text), "missing.obj", str(tmp_path)):
-        assert importlib.import_module(name).main([target, "-o", str(tmp_path / "out")]) == 2
+        assert imported(monkeypatch, name).main([target, "-o", str(tmp_path / "out")]) == 2
         message = capsys.readouterr().err
         assert message.startswith(f"{name}.py: error: ")
         assert message.count("\n") == 1

@@ -15,6 +15,7 @@ KEPT = {
     "shortest-path": ["--first-examples"],
     "newton-sorting": [],
     "newton-paths": [],
+    "newton-classification": [],
     "logic-tables": [],
     "logic-mnist": [],
     "topk-silhouettes": ["--no-history"],

@@ -1,19 +1,15 @@
 """The benchmark of the programs: what it compares, what it prints, when it stops."""
 
-import importlib
-from pathlib import Path
-
 import pytest
 import torch
 
-ROOT = Path(__file__).parents[2]
+from gendr.testing.scripts import imported
 
 
 @pytest.fixture(scope="module")
 def bench():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / "benchmarks")
-        yield importlib.import_module("relaxed_programs")
+        yield imported(patch, "relaxed_programs", "benchmarks")
 
 
 def test_a_short_run_prints_a_table(bench, capsys):

@@ -1,7 +1,6 @@
 """The grid: what it chooses, what it foretells, and that nothing is lost or done twice."""
 
 import csv
-import importlib
 import itertools
 import json
 import math
@@ -26,6 +25,7 @@ from gendr.experiments.engine.grid import Job, Progress, Status, forecast, jobs,
 from gendr.experiments.engine.store import Store
 from gendr.testing.fake_grid import FakeTask, attempts, is_running, outcome_of, results_of
 from gendr.testing.processes import Python, fork_server, run_python
+from gendr.testing.scripts import imported
 
 HERE = Path(__file__).parent
 NAMES = [instance.name for instance in gendr.instances()[::50]]
@@ -457,10 +457,9 @@ def wait_until(happened, seconds=60):
 @pytest.fixture
 def script(monkeypatch, tmp_path):
     """`main` of the script with a fake task, in an empty folder."""
-    monkeypatch.syspath_prepend(HERE.parents[2] / "experiments")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "marks").mkdir()
-    module = importlib.import_module("grid_benchmark")
+    module = imported(monkeypatch, "grid_benchmark")
     task = FakeTask(str(tmp_path / "marks"))
     monkeypatch.setattr("gendr.experiments.make_task", lambda *_, **__: task)
 
