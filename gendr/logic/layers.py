@@ -98,7 +98,7 @@ class LogicLayer(nn.Module):
             would leave [0, 1]. Other than "probabilistic" runs in plain PyTorch.
         temperature: the weights are divided by it before the softmax or sigmoid.
         seed: of the wiring and the initial weights; None takes torch's global random numbers.
-        backend: "auto", or one of "cpu", "reference".
+        backend: "auto", "cpu", "triton" or "reference".
         device: of the weights.
         dtype: of the weights.
 
@@ -284,6 +284,8 @@ class LogicLayer(nn.Module):
     def _wiring(self) -> Wires:
         """The wires in the form that backends take; found again after they have changed."""
         wires = self.wires
+        if torch.compiler.is_compiling():  # a graph takes the wires as they are when it runs
+            return Wires(wires, self.in_features)
         known = self._wires
         if known is None or known[0] is not wires or known[1] != wires._version:
             known = self._wires = (wires, wires._version, Wires(wires, self.in_features))
