@@ -53,7 +53,8 @@ STAGES: dict[str, tuple[float, str]] = {
     "graphs": (1.5, "a step in a CUDA graph, and torch.compile's reduce-overhead"),
     "rendering": (4.0, "the table of benchmarks/speed.py"),
     "sorting": (1.5, "the table of benchmarks/sorting.py"),
-    "instances": (3.0, "all 1242 renderers against the reference, as far as time allows"),
+    "logic": (1.0, "layers of gates against the reference, and the table of benchmarks/logic.py"),
+    "instances": (2.0, "all 1242 renderers against the reference, as far as time allows"),
 }  # fmt: skip
 DONE = "passed"
 

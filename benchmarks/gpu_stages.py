@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
 import math
 import os
 import re
@@ -24,6 +25,7 @@ import warnings
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -37,6 +39,10 @@ from scenes import INSTANCES, SETUPS, TINY, Setup, Step
 from torch import Tensor
 
 from gendr._runtime.triton import mathematics
+from gendr.logic import random_wiring
+from gendr.logic.backends import reference as logic_reference
+from gendr.logic.backends.triton import backend as logic_backend
+from gendr.logic.backends.wires import Wires
 from gendr.mesh import icosphere
 from gendr.rendering.backends.triton import tiles
 from gendr.sorting.backends.triton import backend as sorting_backend
@@ -375,6 +381,9 @@ def small_scenes(place: Place) -> int:
             x = torch.randn(3, n, device=place.device, requires_grad=True)
             method.permutation(x).square().sum().backward()
             count += 1
+    for fan_in in (2,) if place.dry else (1, 2, 6):
+        outcome_of_gates(logic_backend, *layer_of_gates(33, fan_in, 5, torch.float32, place))
+        count += 1
     synchronise(place)
     return count
 
@@ -526,6 +535,12 @@ SORTING_KNOBS: dict[str, tuple[Any, ...]] = {
     "shares": (256, 512, 1024),
     "programs": (512, 1024, 2048),
 }
+LOGIC_KNOBS: dict[str, tuple[Any, ...]] = {
+    "batch": (64, 128, 256, 512),
+    "held": (128, 256, 512, 1024, 2048),
+    "held_tables": (256, 512, 1024, 2048, 4096),
+    "thread": (1, 2, 4, 8),
+}
 
 
 def descend(
@@ -574,7 +589,11 @@ def descend(
 
     best, least = before, times(before, "nothing")
     for knob, values in knobs.items():
-        if knob not in known or least is None or (place.dry and knob not in ("tile", "columns")):
+        if (
+            knob not in known
+            or least is None
+            or (place.dry and knob not in ("tile", "columns", "batch"))
+        ):
             continue
         others = [x for x in values if x != getattr(best, knob)]
         for value in others[:1] if place.dry else others:
@@ -604,10 +623,16 @@ def sweeps(place: Place, report: Report) -> None:
         sorts[f"{kind.__name__} {batch} × {n}"] = lambda method=method, x=x: (
             method.permutation(x).square().sum().backward()
         )
+    gates: dict[str, Callable[[], object]] = {}
+    for fan_in, batch, width in ((2, 3, 8),) if place.dry else ((2, 100, 8000), (6, 512, 2000)):
+        given = layer_of_gates(width, fan_in, batch, torch.float32, place)
+        name = f"{width} gates of {fan_in} inputs × {batch}"
+        gates[name] = partial(outcome_of_gates, logic_backend, *given)
     chosen: dict[str, Any] = {}
     for module, knobs, runs, part in (
-        (tiles, RENDERING_KNOBS, step_of, 0.7),
-        (sorting_backend, SORTING_KNOBS, sorts, 1.0),
+        (tiles, RENDERING_KNOBS, step_of, 0.65),
+        (sorting_backend, SORTING_KNOBS, sorts, 0.9),
+        (logic_backend, LOGIC_KNOBS, gates, 1.0),
     ):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -805,3 +830,48 @@ def sorting(place: Place, report: Report) -> None:
     options = ["--device", place.device, "--out", str(place.out)]
     options += ["--quick", "--cases", "bitonic/3x8", "--repeat", "1"] if place.dry else []
     _benchmark("sorting", place, report, {"all cases": options})
+
+
+# -- logic gate networks
+
+
+def layer_of_gates(
+    width: int, fan_in: int, batch: int, dtype: torch.dtype, place: Place
+) -> tuple[Tensor, Wires, Tensor]:
+    """Features, wires and tables of a layer as wide as what it reads, the same in every call."""
+    generator = torch.Generator().manual_seed(2)
+    x, tables = (torch.rand(width, n, generator=generator) for n in (batch, 1 << fan_in))
+    wires = random_wiring(width, width, fan_in, seed=1).to(place.device)
+    x, tables = (t.to(place.device, dtype).requires_grad_() for t in (x, tables))
+    return x, Wires(wires, width), tables
+
+
+def outcome_of_gates(module: Any, x: Tensor, wires: Wires, tables: Tensor) -> tuple[Tensor, ...]:
+    """Outputs and gradients."""
+    y = module.gates(x, wires, tables)
+    grad = torch.linspace(-1, 2, y.numel()).to(y).reshape(y.shape)
+    return y.detach(), *torch.autograd.grad(y, (x, tables), grad)
+
+
+def logic(place: Place, report: Report) -> None:
+    """Layers of gates against the reference, twice each, and `logic.py`."""
+    cases = (
+        ((2, 8, 3), (3, 8, 3))
+        if place.dry
+        else ((2, 8000, 100), *((k, 500, 257) for k in range(1, 7)))
+    )
+    limits = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}
+    for (fan_in, width, batch), (dtype, limit) in itertools.product(cases, limits.items()):
+        x, wires, tables = layer_of_gates(width, fan_in, batch, dtype, place)
+        first = outcome_of_gates(logic_backend, x, wires, tables)
+        doubles = (t.detach().cpu().double().requires_grad_() for t in (x, tables))
+        there = Wires(wires.inputs.cpu(), width)
+        want = outcome_of_gates(logic_reference, next(doubles), there, next(doubles))
+        apart = max(relative_l2(a.cpu().double(), b) for a, b in zip(first, want, strict=True))
+        what = f"{width} gates of {fan_in} inputs × {batch}, {str(dtype).removeprefix('torch.')}"
+        report.check(f"{what}: that of the reference", apart <= limit, f"{apart:.1e} relative")
+        again = outcome_of_gates(logic_backend, x, wires, tables)
+        report.check(f"{what}: twice the same bits", same(again, first))
+    options = ["--device", place.device, "--out", str(place.out)]
+    options += ["--quick", "--repeat", "1"] if place.dry else []
+    _benchmark("logic", place, report, {"a training step": options})

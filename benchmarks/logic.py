@@ -3,26 +3,27 @@
     python benchmarks/logic.py                                  # everything, printed
     python benchmarks/logic.py --repeat 100                     # more rounds
     python benchmarks/logic.py --out docs/results --docs        # what the documentation shows
+    python benchmarks/logic.py --device cuda                    # the training step on a GPU
 
 The network is that of the thesis for MNIST, 784 -> 6 x 8,000 -> 10, with wires and weights drawn at
 random, batch 100, float32. A training step is forward, cross-entropy, backward and Adam (fused).
 Implementations:
 
-gendr           the layers as users get them; also with torch itself on one thread, as advised
+gendr           the layers as users get them; also with torch itself on one thread, as advised, on a
+                CPU, and as a graph of torch.compile on a GPU
 four numbers    the expected gate on 1, a, b, ab, in plain PyTorch (gendr's reference)
 sixteen gates   equation 6.2 as it is printed: all gates of Table 6.1, weighted and summed
 
 Before they are timed, losses and gradients must agree. They take turns, in bursts, so that whatever
 else the machine does meets all of them; compare minima where it is busy. Inference is timed from
 packed bits to the counts of classes, and from images of bytes to classes; hardening with all its
-passes and their checks.
+passes and their checks. Both run on the CPU, and are left out with --device cuda.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -47,7 +48,7 @@ from gendr.testing.pages import fill, table
 AGREEMENT = 1e-3  # relative, of losses and gradients in float32
 MARK = "logic-speed"  # in docs/logic.md
 STEP_MS, IMAGES_PER_SECOND, HARDEN_S = 12.0, 5e6, 10.0  # the targets of the project, on 2 cores
-ALONE = "gendr, torch on one thread"
+ALONE, GRAPH = "gendr, torch on one thread", "gendr, torch.compile"
 BATCH, CLASSES, TAU = 100, 10, 10.0
 
 
@@ -86,7 +87,9 @@ def network(layers: int, width: int, backend: str = "auto") -> nn.Sequential:
     )
 
 
-def step(model: nn.Module, adam: torch.optim.Optimizer, x: Tensor, labels: Tensor) -> Tensor:
+def step(
+    model: Callable[..., Tensor], adam: torch.optim.Optimizer, x: Tensor, labels: Tensor
+) -> Tensor:
     """One step of training; the loss."""
     adam.zero_grad()
     loss = functional.cross_entropy(model(x), labels)
@@ -101,19 +104,19 @@ def alone(run: Callable[[], object]) -> object:
         return run()
 
 
-def train(layers: int, width: int, repeat: int) -> list[dict[str, Any]]:
+def train(layers: int, width: int, repeat: int, device: str) -> list[dict[str, Any]]:
     """Times of a training step; one row for every implementation."""
-    gendr = network(layers, width)
+    gendr = network(layers, width).to(device)
     models: dict[str, nn.Module] = {
         "gendr": gendr,
-        "four numbers": network(layers, width, "reference"),
+        "four numbers": network(layers, width, "reference").to(device),
         "sixteen gates": nn.Sequential(
             *(SixteenGates(m) if isinstance(m, LogicLayer) else m for m in gendr)
         ),
     }
     generator = torch.Generator().manual_seed(0)
-    x = (torch.rand(BATCH, 784, generator=generator) > 0.5).float()
-    labels = torch.randint(CLASSES, (BATCH,), generator=generator)
+    x = (torch.rand(BATCH, 784, generator=generator) > 0.5).float().to(device)
+    labels = torch.randint(CLASSES, (BATCH,), generator=generator).to(device)
     grads: dict[str, list[Tensor]] = {}
     runs: dict[str, Callable[[], object]] = {}
     for name, model in models.items():
@@ -125,8 +128,15 @@ def train(layers: int, width: int, repeat: int) -> list[dict[str, Any]]:
         adam = torch.optim.Adam(model.parameters(), 0.01, fused=True)
         runs[name] = partial(step, model, adam, x, labels)
     own = runs.pop("gendr")
-    runs = {"gendr": own, ALONE: partial(alone, own), **runs}
-    times = comparison.take_turns(runs, repeat, "cpu")
+    if device == "cpu":
+        runs = {"gendr": own, ALONE: partial(alone, own), **runs}
+    else:
+        graph = torch.compile(gendr)
+        adam = torch.optim.Adam(gendr.parameters(), 0.01, fused=True)
+        runs = {"gendr": own, GRAPH: partial(step, graph, adam, x, labels), **runs}
+        for run in runs.values():
+            run()  # compiles
+    times = comparison.take_turns(runs, repeat, device)
     return [
         {
             "implementation": name,
@@ -184,19 +194,21 @@ def size_of(circuit: Circuit) -> int:
 
 def markdown(report: dict[str, Any]) -> list[str]:
     """The report as lines of Markdown."""
-    run, inference = report["run"], report["inference"]
+    run, inference = report["run"], report.get("inference")
     rows = report["training"]
     first = rows[0]
 
     def each(key: str, row: dict[str, Any]) -> str:
         return speed.milliseconds(row[key])
 
+    threads = f"{run['threads']} threads of " if inference else ""
+    target = f" (target: {STEP_MS:g} ms)" if inference else ""
     lines = [
-        f"Measured on {run['date']} at commit {run['commit']} with {run['threads']} threads of "
+        f"Measured on {run['date']} at commit {run['commit']} with {threads}"
         f"{run['device_name']}, torch {run['torch']}, Python {run['python']}; load of the machine "
         f"before {run['load']:.1f}, which busy cores raise: then compare minima.",
         "",
-        f"A training step, batch {BATCH} (target: {STEP_MS:g} ms):",
+        f"A training step, batch {BATCH}{target}:",
         "",
         *table(
             ["implementation", "median", "minimum", "minimum / gendr", "runs"],
@@ -208,6 +220,11 @@ def markdown(report: dict[str, Any]) -> list[str]:
                 for row in rows
             ],
         ),
+    ]  # fmt: skip
+    if not inference:
+        return lines
+    return [
+        *lines,
         "",
         f"Inference, {inference['rows']:,} images at a time (target: "
         f"{IMAGES_PER_SECOND / 1e6:g} million a second from packed bits):",
@@ -226,34 +243,36 @@ def markdown(report: dict[str, Any]) -> list[str]:
         "",
         f"Hardening with all passes and their checks takes {inference['harden_s']:.2f} s (target: "
         f"{HARDEN_S:g} s); the saved file has {inference['file_bytes'] / 1024:.0f} KiB.",
-    ]  # fmt: skip
-    return lines
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, write."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cpu")
     parser.add_argument("--quick", action="store_true", help="a tiny network")
     parser.add_argument("--repeat", type=int, default=30, metavar="N", help="rounds; %(default)s")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for logic-speed-cpu.json")
-    parser.add_argument("--docs", action="store_true", help="write into docs/logic.md")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for logic-speed-DEVICE.json")
+    parser.add_argument("--docs", action="store_true", help="write into docs/logic.md, of the cpu")
     args = parser.parse_args(argv)
-    if args.repeat < 1:
-        parser.error(f"--repeat must be >= 1, got {args.repeat}")
-    about = speed.about_run(speed.Place("cpu", speed.KERNELS["cpu"], None))
-    del about["pytorch3d_missing"]
+    args.device = args.device or "cpu"
+    device = comparison.device_of(args, parser)
+    if args.docs and device != "cpu":
+        parser.error("--docs writes what the CPU does; leave it out, or --device cuda")
     layers, width, rows = (2, 200, 2000) if args.quick else (6, 8000, 100_000)
     report: dict[str, Any] = {
-        "run": {**about, "load": os.getloadavg()[0]},
-        "training": train(layers, width, args.repeat),
-        "inference": infer(layers, width, rows, args.repeat),
+        "run": comparison.about_run(device),
+        "training": train(layers, width, args.repeat, device),
     }
+    if device == "cpu":
+        report["inference"] = infer(layers, width, rows, args.repeat)
     lines = markdown(report)
     print("\n".join(lines))
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
         text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-        (args.out / "logic-speed-cpu.json").write_text(text, encoding="utf-8")
+        path = args.out / f"logic-speed-{device}.json"
+        path.write_text(text, encoding="utf-8")
     if args.docs:
         fill(speed.ROOT / "docs" / "logic.md", MARK, lines)
 

@@ -71,7 +71,7 @@ def report_of(folder):
 # All stages, in two runs of which one is drawn.
 HALVES = [
     ["smoke", "memcheck", "repeats", "targets", "rendering", "instances"],
-    ["tests", "sweeps", "unbalanced", "graphs", "sorting"],
+    ["tests", "sweeps", "unbalanced", "graphs", "sorting", "logic"],
 ]
 
 
@@ -98,9 +98,11 @@ def test_dry_run_passes_every_stage(tmp_path, half):
         assert len(found["targets"]["tables"]["steps"]) == 2
     else:
         assert found["tests"]["tables"]["collected"][0]["tests"] > 500
-        assert len(found["sweeps"]["tables"]) == 2
+        assert len(found["sweeps"]["tables"]) == 3
         launch = json.loads((tmp_path / "dry" / "launch.json").read_text())
         assert "gendr.sorting.backends.triton.backend" in launch
+        assert "gendr.logic.backends.triton.backend" in launch
+        assert len(found["logic"]["checks"]) >= 5
     text = (tmp_path / "dry" / "gpu-check.md").read_text(encoding="utf-8")
     for name, stage in found.items():
         assert f"| {name} | passed |" in text

@@ -75,7 +75,7 @@ class LogicConv2d(Neurons):
         tnorm: see `LogicLayer`.
         temperature: see `LogicLayer`.
         seed: of the wiring and the initial weights; None takes torch's global random numbers.
-        backend: "auto", or one of "cpu", "reference".
+        backend: "auto", "cpu", "triton" or "reference".
         device: of the weights.
         dtype: of the weights.
 

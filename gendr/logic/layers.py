@@ -66,7 +66,7 @@ class LogicLayer(Neurons):
         temperature: the weights, also those of learnable wires, are divided by it before the
             softmax or sigmoid.
         seed: of the wiring and the initial weights; None takes torch's global random numbers.
-        backend: "auto", or one of "cpu", "reference".
+        backend: "auto", "cpu", "triton" or "reference".
         device: of the weights.
         dtype: of the weights.
 

@@ -72,7 +72,9 @@ _INT32_POINTERS = {
     "first_pieces", "image_of_face", "image_of_vertex", "list_of_faces", "numbers", "offsets",
     "segments", "starts", "stops", "sums", "ties", "tile_of_entry", "tile_of_segment", "totals",
 }  # fmt: skip
-_POINTERS = {torch.float32: "*fp32", torch.int32: "*i32"}
+_POINTERS = {
+    torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int32: "*i32",
+}  # fmt: skip
 _OTHERS = {
     ("join_pieces", "parts"): "*fp32",
     ("list_tiles", "ends"): "*i64",

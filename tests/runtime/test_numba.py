@@ -6,6 +6,7 @@ import pytest
 from numba import njit
 
 from gendr._runtime.numba import mathematics as functions
+from gendr._runtime.numba.prefetch import prefetch_row
 
 LARGEST = np.finfo(float).max
 SMALLEST = np.finfo(float).tiny
@@ -68,3 +69,21 @@ def test_limits_and_nan(case):
 
 def test_expm1_keeps_the_sign_of_zero():
     assert np.signbit(njit(functions.expm1)(-0.0))
+
+
+def test_prefetched_rows_stay_as_they_are():
+    @njit
+    def sums(x, order, out):
+        for k in range(len(order)):
+            prefetch_row(x, order[min(k + 2, len(order) - 1)])
+            out[k] = x[order[k]].sum()
+        prefetch_row(x, len(x) + 1000)
+
+    for dtype, columns in ((np.float32, 1), (np.float64, 100), (np.float32, 5000)):
+        x = np.random.default_rng(0).uniform(size=(50, columns)).astype(dtype)
+        before, out = x.copy(), np.empty(50, dtype)
+        order = np.random.default_rng(1).permutation(50)
+        sums(x, order, out)
+        assert np.array_equal(x, before)
+        assert np.allclose(out, x[order].sum(1))
+    assert all("call void @llvm.prefetch" in text for text in sums.inspect_llvm().values())

@@ -1,4 +1,4 @@
-"""The implementations of a layer of gates: `reference` and `cpu`.
+"""The implementations of a layer of gates: `reference`, `cpu` and `triton`.
 
 `interface` defines what a backend must offer, `choice` selects one.
 """

@@ -10,13 +10,15 @@ from gendr._runtime.backends import choose_from, reason_of
 from gendr.logic.backends.interface import Backend
 
 # In the order in which `auto` asks them; the reference, which takes every tensor, is the last.
-NAMES = ("cpu", "reference")
+NAMES = ("cpu", "triton", "reference")
 
 
 def _module(name: str) -> Backend:
     """Import a backend, by plain statements: `torch.compile` cannot trace `import_module`."""
     if name == "cpu":
         from gendr.logic.backends.cpu import backend as module
+    elif name == "triton":
+        from gendr.logic.backends.triton import backend as module
     else:
         from gendr.logic.backends import reference as module
     return cast("Backend", module)

@@ -43,3 +43,17 @@ class Backend(Protocol):
         Differentiable in x and tables.
         """
         ...
+
+
+class Kernels(Protocol):
+    """The kernels of a compiled backend: functions of detached, contiguous tensors."""
+
+    def forward(self, x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
+        """See `Backend.gates`."""
+        ...
+
+    def backward(
+        self, x: Tensor, wires: Wires, tables: Tensor, grad: Tensor, *, wants_x: bool
+    ) -> tuple[Tensor | None, Tensor]:
+        """The gradients of x, if it is wanted, and of the tables, for that of the outputs."""
+        ...

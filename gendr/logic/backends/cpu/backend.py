@@ -1,12 +1,12 @@
 """The CPU backend of layers of gates: parallel, compiled at run time by Numba.
 
 float32 and float64; for other dtypes `auto` takes the reference. First derivatives are computed by
-kernels, second derivatives by the reference backend. What it keeps for the backward pass are the
-inputs of the layer and its tables.
+kernels, second derivatives by the reference backend.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -18,8 +18,11 @@ from gendr._runtime.checks import FLOATS
 from gendr._runtime.numba.compilation import available as available
 from gendr._runtime.numba.compilation import supports as _is_on_cpu
 from gendr._runtime.threads import run
-from gendr.logic.backends import reference
+from gendr.logic.backends import differentiable
+from gendr.logic.backends.interface import Kernels
 from gendr.logic.backends.wires import Wires
+
+__all__ = ["available", "gates", "supports"]
 
 # Numbers of the batch times gates below which a second thread is not worth waking: 0.1 ms of work.
 _SHARED = 200_000
@@ -32,48 +35,15 @@ def supports(tensor: Tensor) -> bool:
 
 def gates(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
     """See `Backend.gates`."""
-    return cast("Tensor", _Gates.apply(x, tables, wires))
-
-
-class _Gates(torch.autograd.Function):
-    @staticmethod
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, x: Tensor, tables: Tensor, wires: Wires
-    ) -> Tensor:
-        ctx.save_for_backward(x, tables)
-        ctx.wires = wires
-        return forward(x.detach().contiguous(), wires, tables.detach().contiguous())
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        x, tables = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a graph of the backward pass is wanted
-            return *_again(x, tables, ctx.wires, grad), None
-        return *backward(
-            x.detach().contiguous(),
-            ctx.wires,
-            tables.detach().contiguous(),
-            grad.detach().contiguous(),
-            wants_x=ctx.needs_input_grad[0],
-        ), None
-
-
-def _again(x: Tensor, tables: Tensor, wires: Wires, grad: Tensor) -> list[Tensor | None]:
-    """The gradients of x and tables by the reference, with a graph."""
-    wanted = [t for t in (x, tables) if t.requires_grad]
-    with torch.enable_grad():
-        y = reference.gates(x, wires, tables)
-        found = iter(torch.autograd.grad(y, wanted, grad, create_graph=True))
-    return [next(found) if t.requires_grad else None for t in (x, tables)]
+    return differentiable.gates(cast("Kernels", sys.modules[__name__]), x, wires, tables)
 
 
 # ---------------------------------------------------------------------------------------------
-# Kernels: functions of detached, contiguous tensors
+# Kernels, see `interface.Kernels`
 # ---------------------------------------------------------------------------------------------
 
 
 def forward(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
-    """The outputs [N, B]."""
     from gendr.logic.backends.cpu import kernels
 
     y = memory.empty((len(tables), x.shape[1]), x.dtype)
@@ -88,7 +58,6 @@ def forward(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
 def backward(
     x: Tensor, wires: Wires, tables: Tensor, grad: Tensor, *, wants_x: bool
 ) -> tuple[Tensor | None, Tensor]:
-    """The gradients of x, if it is wanted, and of the tables."""
     from gendr.logic.backends.cpu import kernels
 
     work, inputs = 2 * _work(x, tables), wires.compact.numpy()

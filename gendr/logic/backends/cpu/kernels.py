@@ -22,6 +22,7 @@ import numpy as np
 from numba import njit
 
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr._runtime.numba.prefetch import prefetch_row
 
 ensure_cache()
 announce_compilation(__name__)
@@ -36,6 +37,9 @@ _OPTIONS = {
 # Rows of the batch that a gate of many inputs works on at a time: 2^6 vectors of them stay in the
 # nearest cache.
 LANES = 32
+# The rows of a reader are fetched so many readers before its turn: they lie anywhere in memory,
+# and the processor waited for them.
+AHEAD = 4
 
 
 @njit(**_OPTIONS)
@@ -81,11 +85,16 @@ def pairs_back(x, wires, tables, offsets, readers, slots, grad, grad_x, grad_tab
     """Gradients of a range of features, and of the tables whose first input they are."""
     batch = x.shape[1]
     zero = x.dtype.type(0)
+    last = offsets[stop]
     for f in range(start, stop):
         row, own = grad_x[f], x[f]
         for i in range(batch):
             row[i] = zero
         for e in range(offsets[f], offsets[f + 1]):
+            if e + AHEAD < last:
+                k = readers[e + AHEAD]
+                prefetch_row(grad, k)
+                prefetch_row(x, wires[1 - slots[e + AHEAD], k])
             k, slot = readers[e], slots[e]
             t00, t01, t10, t11 = tables[k, 0], tables[k, 1], tables[k, 2], tables[k, 3]
             both = (t11 - t10) - (t01 - t00)

@@ -1,0 +1,1 @@
+"""Layers of gates on GPUs: Triton kernels and their launch."""

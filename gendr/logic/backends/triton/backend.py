@@ -1,0 +1,212 @@
+"""The Triton backend of layers of gates: kernels for NVIDIA GPUs.
+
+float32, float16 and bfloat16, with sums in float32; float64 is for the reference, which `auto`
+takes for it. First derivatives are kernels, without atomics, so that the same input gives the same
+bits; second ones go through the reference. In graphs of `torch.compile` a layer is one operator.
+
+With TRITON_INTERPRET=1 in the environment before the first import of Triton, the same kernels run
+on CPU tensors, slowly: that is how they are tested without a GPU.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from gendr._runtime.tracing import is_plain
+from gendr._runtime.triton import launch as _triton_launch
+from gendr._runtime.triton.launch import available, interpreted, run
+from gendr.logic.backends import differentiable
+from gendr.logic.backends.interface import Kernels
+from gendr.logic.backends.wires import Wires
+
+__all__ = ["available", "gates", "supports"]
+
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the work is cut into programs; powers of 2.
+
+    Attributes:
+        batch: numbers of the batch that a program takes at once, if there are so many.
+        held: numbers of its gates or features that it takes at once.
+        held_tables: the same for the gradients of tables, one for each corner.
+        thread: how many of them a thread has.
+    """
+
+    batch: int = 256
+    held: int = 512
+    held_tables: int = 1024
+    thread: int = 4
+
+
+# The interpreter pays per operation, not per element.
+LAUNCH = Launch(held=1 << 16, held_tables=1 << 17) if interpreted() else Launch()
+
+
+def supports(tensor: Tensor) -> bool:
+    """float32, float16 or bfloat16 where Triton's kernels run."""
+    return tensor.dtype in _DTYPES and _triton_launch.supports(tensor)
+
+
+def gates(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
+    """See `Backend.gates`."""
+    if is_plain(x) and is_plain(tables):
+        kernels = cast("Kernels", sys.modules[__name__])
+        return differentiable.gates(kernels, x, wires, tables)
+    return cast("Tensor", _gates(x, tables, wires.inputs))
+
+
+# ---------------------------------------------------------------------------------------------
+# Kernels, see `interface.Kernels`
+# ---------------------------------------------------------------------------------------------
+
+
+def forward(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
+    from gendr.logic.backends.triton import kernels
+
+    (count, corners), batch = tables.shape, x.shape[1]
+    y = x.new_empty(count, batch)
+    block, options = _block(count, batch, 1)
+    blocks = _runs(count, block["ROWS"])
+    run(
+        kernels.gates, (blocks * _runs(batch, block["BLOCK"]),), x.device,
+        x, wires.compact, tables, y, count, batch, blocks, K=_inputs(corners), **block, **options,
+    )  # fmt: skip
+    return y
+
+
+def backward(
+    x: Tensor, wires: Wires, tables: Tensor, grad: Tensor, *, wants_x: bool
+) -> tuple[Tensor | None, Tensor]:
+    from gendr.logic.backends.triton import kernels
+
+    (count, corners), (features, batch) = tables.shape, x.shape
+    grad_tables = torch.empty_like(tables)
+    block, options = _block(count, batch, corners)
+    run(
+        kernels.tables_gradients, (_runs(count, block["ROWS"]),), x.device,
+        x, wires.compact, grad, grad_tables, count, batch, K=_inputs(corners), **block, **options,
+    )  # fmt: skip
+    if not wants_x:
+        return None, grad_tables
+    grad_x = torch.empty_like(x)
+    block, options = _block(features, batch, 1)
+    blocks = _runs(features, block["ROWS"])
+    run(
+        kernels.features_gradients, (blocks * _runs(batch, block["BLOCK"]),), x.device,
+        x, wires.compact, tables, *wires.readers, grad, grad_x, count, features, batch, blocks,
+        K=_inputs(corners), **block, **options,
+    )  # fmt: skip
+    return grad_x, grad_tables
+
+
+def _inputs(corners: int) -> int:
+    """How many inputs a table with so many corners has."""
+    return corners.bit_length() - 1
+
+
+def _runs(count: int, block: int) -> int:
+    """How many blocks hold so many."""
+    return -(-count // block)
+
+
+def _power_of_2(count: int) -> int:
+    """The least that is not below."""
+    return 1 << max(0, count - 1).bit_length()
+
+
+def _block(count: int, batch: int, corners: int) -> tuple[dict[str, int], dict[str, Any]]:
+    """Sizes of a block of gates or features, each with so many corners, and the options."""
+    held = LAUNCH.held_tables if corners > 1 else LAUNCH.held
+    block = min(_power_of_2(batch), LAUNCH.batch)
+    rows = min(_power_of_2(count), max(1, held // (corners * block)))
+    warps = min(16, max(1, rows * corners * block // (32 * LAUNCH.thread)))
+    options = {} if interpreted() else {"num_warps": warps, "enable_fp_fusion": True}
+    return {"ROWS": rows, "BLOCK": block}, options
+
+
+# ---------------------------------------------------------------------------------------------
+# The operator, for graphs
+# ---------------------------------------------------------------------------------------------
+
+# What kernels read of the wires of a graph: it is not part of the graph, and found once.
+_known: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def _wires(inputs: Tensor, features: int) -> Wires:
+    """Wires whose tables are those of the last call with the same tensor, if it has not changed."""
+    wires, now = Wires(inputs, features), (inputs._version, features)
+    known = _known.get(inputs)
+    if known is None or known[0] != now:
+        # Not the wires themselves: they hold the key.
+        known = _known[inputs] = (now, wires.compact, wires.readers)
+    vars(wires).update(compact=known[1], readers=known[2])
+    return wires
+
+
+@torch.library.custom_op("gendr::logic_gates", mutates_args=())
+def _gates(x: Tensor, tables: Tensor, inputs: Tensor) -> Tensor:
+    """As `gates`, with `Wires.inputs` for the wires."""
+    return forward(x.contiguous(), _wires(inputs, len(x)), tables.contiguous())
+
+
+@_gates.register_fake
+def _(x: Tensor, tables: Tensor, inputs: Tensor) -> Tensor:
+    return x.new_empty(tables.shape[0], x.shape[1])
+
+
+@torch.library.custom_op("gendr::logic_gates_gradients", mutates_args=())
+def _gradients(
+    x: Tensor, tables: Tensor, inputs: Tensor, grad: Tensor, wants_x: bool
+) -> tuple[Tensor, Tensor]:
+    """As `backward`; the gradient of x has no rows if it is not wanted."""
+    of_x, of_tables = backward(
+        x.contiguous(), _wires(inputs, len(x)), tables.contiguous(), grad.contiguous(),
+        wants_x=wants_x,
+    )  # fmt: skip
+    return x.new_empty(0, x.shape[1]) if of_x is None else of_x, of_tables
+
+
+@_gradients.register_fake
+def _(
+    x: Tensor, tables: Tensor, inputs: Tensor, grad: Tensor, wants_x: bool
+) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape[0] if wants_x else 0, x.shape[1]), tables.new_empty(tables.shape)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """What the backward passes of both operators need."""
+    ctx.save_for_backward(*inputs[:4])
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradients of the inputs of `_gates`."""
+    x, tables, inputs = ctx.saved_tensors
+    wants_x, wants_tables, _ = ctx.needs_input_grad
+    of_x, of_tables = _gradients(x, tables, inputs, grad, wants_x)
+    return of_x if wants_x else None, of_tables if wants_tables else None, None
+
+
+def _backward_again(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradients of the inputs of `_gradients`, by the reference."""
+    x, tables, inputs, grad = ctx.saved_tensors
+    wanted = [t for t in (x, tables, grad) if t.requires_grad]
+    with torch.enable_grad():
+        first = differentiable.again(x, tables, Wires(inputs, len(x)), grad)
+        pairs = [(f, g) for f, g in zip(first, grads, strict=True) if f is not None]
+        outputs, given = zip(*pairs, strict=True)
+        of = iter(torch.autograd.grad(outputs, wanted, given, allow_unused=True))
+    found = [next(of) if t.requires_grad else None for t in (x, tables, grad)]
+    return found[0], found[1], None, found[2], None
+
+
+_gates.register_autograd(_backward, setup_context=_keep)
+_gradients.register_autograd(_backward_again, setup_context=_keep)

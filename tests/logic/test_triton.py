@@ -1,0 +1,301 @@
+"""The Triton backend of layers of gates against the float64 reference.
+
+Interpreted where there is no GPU.
+"""
+
+import json
+from itertools import product
+
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("triton", reason="Triton has no wheels for this platform")
+
+from gendr._runtime.triton.launch import interpreted
+from gendr.logic import GATES, GroupSum, LogicLayer, random_wiring
+from gendr.logic.backends import choice, reference
+from gendr.logic.backends.triton import backend
+from gendr.logic.backends.wires import Wires
+from gendr.testing import relative_l2
+from gendr.testing.ahead_of_time import CAPABILITIES
+from gendr.testing.processes import run_python
+
+DEVICE = "cpu" if interpreted() else "cuda"
+# Relative: of half numbers a rounding each, which the interpreter does towards 0 in bfloat16.
+TOLERANCE = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}
+# Every loop turns, every grid has several programs.
+SMALL = backend.Launch(batch=4, held=8, held_tables=16)
+LAUNCHES = {"usual": backend.LAUNCH, "small": SMALL, "gpu": backend.Launch()}
+# Features, gates, rows of the batch.
+SHAPES = [(9, 7, 1), (7, 1, 5), (20, 33, 37), (8, 40, 256), (6, 3, 257)]
+
+
+@pytest.fixture(autouse=True)
+def _nan_in_new_tensors():
+    """Memory that kernels do not write is NaN, not 0."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def layer_of(fan_in, shape, dtype, seed=0):
+    """Features [F, B], wires, tables and a gradient of the outputs, on the device."""
+    features, count, batch = shape
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(features, batch, generator=generator)
+    tables = torch.rand(count, 1 << fan_in, generator=generator)
+    grad = torch.rand(count, batch, generator=generator) - 0.3
+    wires = random_wiring(features, count, fan_in, seed=seed).to(DEVICE)
+    return [*(t.to(DEVICE, dtype) for t in (x, tables, grad)), Wires(wires, features)]
+
+
+def outcome(module, x, tables, grad, wires):
+    """Outputs and the gradients of features and tables, by the reference in float64 on the CPU."""
+    if module is reference:
+        x, tables, grad = (t.double().cpu() for t in (x, tables, grad))
+        wires = Wires(wires.inputs.cpu(), wires.features)
+    x, tables = (t.clone().requires_grad_() for t in (x, tables))
+    y = module.gates(x, wires, tables)
+    return [y.detach(), *torch.autograd.grad(y, (x, tables), grad)]
+
+
+def assert_equal(got, want, tolerance):
+    for index, (a, b) in enumerate(zip(got, want, strict=True)):
+        assert a.shape == b.shape
+        assert relative_l2(a.double().cpu(), b) <= tolerance, index
+
+
+# -- outputs and gradients
+
+
+@pytest.mark.rotating(3)
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize(
+    ("fan_in", "shape"), list(product(range(1, 7), SHAPES)), ids=lambda x: str(x).replace(" ", "")
+)
+def test_outputs_and_gradients_equal_the_reference(fan_in, shape, dtype):
+    given = layer_of(fan_in, shape, dtype)
+    got = outcome(backend, *given)
+    assert all(t.dtype == dtype for t in got)
+    assert_equal(got, outcome(reference, *given), TOLERANCE[dtype])
+
+
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("fan_in", range(1, 7))
+def test_any_launch_gives_the_same_bits(fan_in, monkeypatch):
+    """But for sums over the batch, which are cut into blocks."""
+    given = layer_of(fan_in, (7, 5, 6), torch.float32)
+    found = []
+    for launch in LAUNCHES.values():
+        monkeypatch.setattr(backend, "LAUNCH", launch)
+        found.append(outcome(backend, *given))
+    for y, of_x, of_tables in found[1:]:
+        assert torch.equal(y, found[0][0])
+        assert torch.equal(of_x, found[0][1])
+        torch.testing.assert_close(of_tables, found[0][2])
+
+
+def test_a_feature_of_many_readers_and_one_of_none():
+    wires = torch.tensor([[0] * 20 + [1, 2], [1] * 10 + [0] * 10 + [2, 2]], device=DEVICE)
+    x, tables, grad, _ = layer_of(2, (4, 22, 9), torch.float32)
+    given = x, tables, grad, Wires(wires, 4)
+    got = outcome(backend, *given)
+    assert_equal(got, outcome(reference, *given), 1e-6)
+    assert (got[1][3] == 0).all()
+
+
+def test_gates_of_bits_are_exact():
+    x = torch.tensor(list(product((0.0, 1.0), repeat=2)), device=DEVICE).T
+    tables = torch.tensor([gate.table for gate in GATES], dtype=torch.float32, device=DEVICE)
+    wires = Wires(torch.tensor([[0] * 16, [1] * 16], device=DEVICE), 2)
+    for dtype in TOLERANCE:
+        out = backend.gates(x.to(dtype), wires, tables.to(dtype))
+        assert torch.equal(out, tables.to(dtype))
+
+
+def test_only_what_is_wanted():
+    x, tables, grad, wires = layer_of(3, (20, 33, 37), torch.float32)
+    _, of_x, of_tables = outcome(backend, x, tables, grad, wires)
+    leaf = tables.clone().requires_grad_()
+    assert torch.equal(torch.autograd.grad(backend.gates(x, wires, leaf), leaf, grad)[0], of_tables)
+    leaf = x.clone().requires_grad_()
+    assert torch.equal(torch.autograd.grad(backend.gates(leaf, wires, tables), leaf, grad)[0], of_x)
+
+
+def second(module, x, tables, grad, wires):
+    """Gradients of a curved function of gradients."""
+    dtype, on = (torch.float64, "cpu") if module is reference else (x.dtype, x.device)
+    x, tables, grad = (t.to(on, dtype).requires_grad_() for t in (x, tables, grad))
+    y = module.gates(x, Wires(wires.inputs.to(on), wires.features), tables)
+    first = torch.autograd.grad(y, (x, tables), grad, create_graph=True)
+    return torch.autograd.grad(sum((t**3).sum() for t in first), (x, tables, grad))
+
+
+@pytest.mark.parametrize("fan_in", [2, 3])
+def test_second_derivatives_are_those_of_the_reference(fan_in):
+    given = layer_of(fan_in, (9, 7, 5), torch.float32)
+    assert_equal(second(backend, *given), second(reference, *given), 1e-6)
+
+
+# -- layers
+
+
+def test_a_step_of_a_network():
+    found = []
+    for name, dtype, on in (
+        ("triton", torch.float32, DEVICE),
+        ("reference", torch.float64, "cpu"),
+    ):
+        model = nn.Sequential(
+            LogicLayer(12, 30, init="normal", seed=0, backend=name),
+            LogicLayer(30, 20, 3, init="normal", seed=1, backend=name),
+            GroupSum(4, 2.0),
+        ).to(on, dtype)
+        x = torch.rand(11, 12, generator=torch.Generator().manual_seed(1)).to(on, dtype)
+        out = model(x)
+        loss = nn.functional.cross_entropy(out, torch.arange(11, device=on) % 4)
+        found.append([out, *torch.autograd.grad(loss, [*model.parameters()])])
+    assert_equal(*found, 1e-5)
+
+
+# -- graphs
+
+
+@pytest.fixture
+def _forget():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.usefixtures("_forget")
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+@pytest.mark.parametrize("name", ["triton", "reference"])
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_network_is_one_graph(name, has_run):
+    model = nn.Sequential(
+        LogicLayer(9, 14, init="normal", seed=0, backend=name),
+        LogicLayer(14, 6, 3, init="normal", seed=1, backend=name),
+        GroupSum(2),
+    ).to(DEVICE)
+    other = LogicLayer(9, 14, seed=5)
+    x = torch.rand(5, 9, device=DEVICE)
+
+    def step(run):
+        leaf = x.clone().requires_grad_()
+        y = run(leaf)
+        return [y, *torch.autograd.grad(y.square().sum(), [leaf, *model.parameters()])]
+
+    if has_run:
+        before = step(model)
+    graph = torch.compile(model, backend="aot_eager", fullgraph=True)
+    before = step(graph)
+    for a, b in zip(before, step(model), strict=True):
+        torch.testing.assert_close(a, b)
+    # Other wires in the same memory, as from a state dict.
+    with torch.no_grad():
+        model[0].wires.copy_(other.wires)
+    after = step(graph)
+    assert not torch.equal(after[0], before[0])
+    for a, b in zip(after, step(model), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("wants_x", [True, False])
+def test_operators_are_what_torch_takes_them_for(wants_x):
+    x, tables, grad, wires = layer_of(2, (9, 7, 5), torch.float32)
+    x, tables, grad = (t.requires_grad_() for t in (x, tables, grad))
+    torch.library.opcheck(backend._gates, (x, tables, wires.inputs))
+    first = backend._gradients, (x, tables, wires.inputs, grad, wants_x)
+    torch.library.opcheck(*first, test_utils=("test_schema", "test_faketensor"))
+
+
+def test_operators_have_the_derivatives_of_the_backend():
+    given = layer_of(3, (9, 7, 5), torch.float32)
+
+    class Operator:
+        """The module of the backend, by its operator."""
+
+        @staticmethod
+        def gates(x, wires, tables):
+            return backend._gates(x, tables, wires.inputs)
+
+    for function in (outcome, second):
+        for a, b in zip(function(Operator, *given), function(backend, *given), strict=True):
+            torch.testing.assert_close(a, b)
+
+
+# -- choice
+
+
+def test_float64_is_for_the_reference():
+    x = torch.zeros(4, 1, dtype=torch.float64, device=DEVICE)
+    with pytest.raises(ValueError, match=r"'triton' does not serve tensors on .* of float64"):
+        choice.choose("triton", x)
+    for dtype in TOLERANCE:
+        assert choice.choose("triton", x.to(dtype)) is backend
+
+
+@pytest.mark.parametrize("dtype", [*TOLERANCE, torch.float64], ids=str)
+def test_auto_on_a_gpu(dtype, monkeypatch):
+    class OnGpu:
+        """A stand-in for a tensor on a GPU, with what `choose` reads of it."""
+
+        device, is_cuda = torch.device("cuda"), True
+
+    OnGpu.dtype = dtype
+    monkeypatch.setattr(backend, "available", lambda: None)
+    assert choice.choose("auto", OnGpu()) is (backend if dtype in TOLERANCE else reference)
+
+
+# -- ahead of time
+
+# The tests' own process may interpret kernels, and then Triton cannot compile. Kernels are
+# compiled as they would be launched, from the arguments of real launches.
+SCRIPT = """
+import json, sys, warnings
+warnings.simplefilter("error")
+from dataclasses import asdict
+import torch
+from gendr.logic import random_wiring
+from gendr.logic.backends.triton import backend
+from gendr.logic.backends.wires import Wires
+from gendr.testing.ahead_of_time import compile_launch
+
+request = json.loads(sys.argv[1])
+found = []
+
+def compiled(kernel, grid, device, *args, **constants):
+    for capability in request["capabilities"]:
+        usage = compile_launch(kernel, args, constants, capability)
+        found.append([kernel.fn.__name__, capability, asdict(usage)])
+
+backend.run = compiled
+for fan_in, batch, dtype in request["cases"]:
+    wires = Wires(random_wiring(784, 8000, fan_in, seed=0), 784)
+    x = torch.zeros(784, batch, dtype=getattr(torch, dtype))
+    tables = torch.zeros(8000, 1 << fan_in, dtype=x.dtype)
+    grad = backend.forward(x, wires, tables)
+    backend.backward(x, wires, tables, grad, wants_x=True)
+json.dump(found, sys.stdout)
+"""
+# Rows that are aligned and rows that are not, one row, the most inputs, half precision.
+CASES = [(2, 100, "float32"), (2, 1, "float32"), (1, 512, "float16"), (6, 256, "bfloat16")]
+KERNELS = ["gates", "tables_gradients", "features_gradients"] * len(CASES)
+
+
+@pytest.mark.slow
+def test_kernels_compile_ahead_of_time_and_spill_nothing(request, seed):
+    """For one of the architectures; with --every for both."""
+    every = request.config.getoption("--every")
+    drawn = CAPABILITIES if every else [CAPABILITIES[seed % len(CAPABILITIES)]]
+    asked = json.dumps({"capabilities": drawn, "cases": CASES})
+    run = run_python(SCRIPT, asked, env={"TRITON_INTERPRET": "0"})
+    assert run.returncode == 0, run.stderr[-3000:]
+    found = json.loads(run.stdout)
+    assert [x[:2] for x in found] == [[name, c] for name in KERNELS for c in drawn]
+    for *what, usage in found:
+        assert usage["local"] == 0, what
+        assert 0 < usage["registers"] <= 128, what
