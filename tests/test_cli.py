@@ -171,7 +171,7 @@ def test_start_of_a_fit(box, tmp_path, views, start):
     assert run("fit", box, "-o", out, *options) == 0
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["init"] == start
-    assert metrics["settings"]["lr"] == (0.02 if start == "hull" else 0.1)
+    assert metrics["settings"]["lr"] == (0.003 if start == "hull" else 0.1)
     assert run("fit", box, "-o", out, *options, "--init", "sphere") == 0
     assert json.loads((out / "metrics.json").read_text())["init"] == "icosphere(3)"
 

@@ -36,8 +36,10 @@ SAVE_SECONDS = 5.0
 # into the fit if more than HINT_SECONDS are left and faces reach further than HINT_REACH (NDC: the
 # image is 2 wide).
 FAST_CUTOFF, HINT_AFTER, HINT_SECONDS, HINT_REACH = 0.02, 5.0, 60.0, 0.5
-# Default size in pixels: of the images of a mesh, and of the shorter side of photos.
-MESH_SIZE, IMAGE_SIZE = 64, 128
+# Default size in pixels: of the images of a mesh, and of the shorter side of photos; and both for a
+# fit that starts from a sphere, whose few large faces show no more.
+MESH_SIZE, IMAGE_SIZE = 128, 256
+SPHERE_MESH_SIZE, SPHERE_IMAGE_SIZE = 64, 128
 # Default number of views of a mesh, and their elevation in degrees.
 VIEWS, ELEVATION = 24, 30.0
 # What a fit may start from beside a mesh, and the number of views from which a hull is the default.
@@ -91,6 +93,8 @@ def run(args: Namespace) -> int:
         views_per_step=args.views_per_step,
         backend=args.backend,
         seed=args.seed,
+        remesh=args.remesh,
+        edge=args.edge,
     )
     out = Path(args.output)
     target = _load(args, device)
@@ -148,6 +152,11 @@ def _start(views: int, subdivisions: int | None) -> str:
     return "sphere" if views < HULL_VIEWS or subdivisions is not None else "hull"
 
 
+def _from_sphere(args: Namespace) -> bool:
+    """Whether somebody said that the fit starts from a sphere."""
+    return args.init == "sphere" or (args.init is None and args.subdivisions is not None)
+
+
 def _check_backend(name: str, device: torch.device) -> None:
     from gendr.rendering.backends.choice import choose
 
@@ -169,7 +178,7 @@ def _load(args: Namespace, device: torch.device) -> _Target:
     views = args.views or VIEWS
     elevation = ELEVATION if args.elevation is None else args.elevation
     camera = visual.orbit(mesh, [360.0 * i / views for i in range(views)], elevation)
-    size = args.image_size or MESH_SIZE
+    size = args.image_size or (SPHERE_MESH_SIZE if _from_sphere(args) else MESH_SIZE)
     masks = visual.silhouettes(mesh, camera, (size, size))
     return _Target(name, masks, camera, mesh=mesh)
 
@@ -180,8 +189,9 @@ def _load_mesh(args: Namespace, text: str, device: torch.device) -> Mesh:
 
 def _load_views(args: Namespace, path: Path, name: str, device: torch.device) -> _Target:
     limit, size = args.max_megapixels, args.image_size
-    if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > IMAGE_SIZE:
-        size = IMAGE_SIZE
+    most = SPHERE_IMAGE_SIZE if _from_sphere(args) else IMAGE_SIZE
+    if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > most:
+        size = most
     views = load_views(path, size=size, max_megapixels=limit, device=device)
     return _Target(name, views.masks, views.camera, views=views)
 
@@ -297,6 +307,8 @@ class _Report:
         settings, target = self.settings, self.target
         size = (target.masks.shape[1], target.masks.shape[2])
         first, last = settings.scales(size)
+        if state.history:  # from the pixels of smaller masks, where there are such
+            first = state.history[0]["scale"]
         return {
             "target": self.source,
             "kind": "mesh" if target.mesh is not None else "images",

@@ -268,7 +268,7 @@ def _add_fit(commands: Any) -> None:
         "--lr",
         type=_number(0, closed=False),
         metavar="X",
-        help="step length, in the object's size; 0.1, or 0.02 from a hull",
+        help="step length, in the object's size; 0.1, or 0.003 from a hull",
     )
     group.add_argument(
         "--flatness", type=_number(0), default=0.05, metavar="X", help="how much creases cost"
@@ -287,6 +287,19 @@ def _add_fit(commands: Any) -> None:
         metavar="hull|sphere|MESH",
         help="what to start from: the visual hull of the masks (as by default from four views on), "
         "a sphere (else, or with --subdivisions), or a mesh",
+    )
+    group.add_argument(
+        "--remesh",
+        action=argparse.BooleanOptionalAction,
+        help="make faces even on the way, with edges that shrink with the scale (default: from a "
+        "hull)",
+    )
+    group.add_argument(
+        "--edge",
+        type=_number(0, closed=False),
+        default=2.0,
+        metavar="PIXELS",
+        help="length of edges at the end, with --remesh",
     )
     group.add_argument(
         "--seed",
@@ -308,7 +321,8 @@ def _add_fit(commands: Any) -> None:
         "--image-size",
         type=count(2),
         metavar="PIXELS",
-        help="shorter side (default: 64 for a mesh; for images their own, at most 128)",
+        help="shorter side (default: 128 for a mesh; for images their own, at most 256; half of "
+        "that from a sphere)",
     )
     group.add_argument(
         "--views", type=count(1), metavar="N", help="of a mesh, evenly around it (default: 24)"

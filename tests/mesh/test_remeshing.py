@@ -5,6 +5,7 @@ import trimesh
 
 from gendr import Mesh
 from gendr.mesh import cube, icosphere, mesh_quality, remesh
+from gendr.mesh.remeshing import without_cuts
 
 
 def torus():
@@ -118,6 +119,22 @@ def test_the_origin_and_the_dtype_are_kept():
     found = remesh(start, 0.3)
     assert found.mesh.dtype == torch.float64
     assert torch.equal(found.mesh.origin, start.origin)
+
+
+def test_cuts_are_smoothed_away():
+    """One vertex of a ball is pushed through the other side; what is not near stays."""
+    ball = icosphere(3)
+    x = ball.vertices.clone()
+    top = int(x[:, 2].argmax())
+    x[top] = torch.tensor([0.0, 0.0, -1.05])
+    folded = ball.with_vertices(x)
+    assert mesh_quality(folded)["self_intersections"] > 0
+    found = without_cuts(folded)
+    assert mesh_quality(found)["self_intersections"] == 0
+    assert torch.equal(found.faces, ball.faces)
+    moved = (found.vertices != x).any(1)
+    assert 0 < int(moved.sum()) < len(x) / 2
+    assert torch.equal(without_cuts(ball).vertices, ball.vertices)
 
 
 def test_bad_input():
