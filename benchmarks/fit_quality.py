@@ -140,9 +140,10 @@ def main() -> None:
         target = (known[name] if name in known else Mesh.load(name)).normalized()
         row = {"mesh": Path(name).stem, **measure(target)}
         rows.append(row)
-        shown = (f"{k} {v:.4g}" if isinstance(v, float) else f"{v}" for k, v in row.items())
+        shown = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
         print(" ".join(shown), flush=True)
     if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
         found = {
             "views": VIEWS,
             "size": SIZE,

@@ -464,6 +464,19 @@ def test_what_adam_knows_is_carried_to_new_vertices():
     assert new.norm(dim=1).mean() == pytest.approx(float(old.norm(dim=1).mean()), rel=0.02)
 
 
+def test_steps_get_as_short_as_a_part_of_an_edge():
+    masks, camera = views(size=32, count=6)
+    settings = FitSettings(remesh=True, lr=0.1, edge=2.0)
+    job = Job(masks, camera, settings, icosphere(2).scaled(0.3))
+    edge = 2.0 * pixel_at_middle(job.camera, (32, 32))
+    assert job.step_length(job.first_scale) == pytest.approx(0.1)
+    assert job.step_length(job.last_scale) == pytest.approx(edge / 4)
+    middle = (job.first_scale * job.last_scale) ** 0.5
+    assert job.step_length(middle) == pytest.approx((0.1 * edge / 4) ** 0.5)
+    plain = Job(masks, camera, replace(settings, remesh=False), icosphere(2).scaled(0.3))
+    assert plain.step_length(job.last_scale) == 0.1
+
+
 # -- coarse to fine --------------------------------------------------------------------------------
 
 

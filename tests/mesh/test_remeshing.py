@@ -1,7 +1,9 @@
+import igl
 import numpy as np
 import pytest
 import torch
 import trimesh
+from scipy.spatial import Delaunay
 
 from gendr import Mesh
 from gendr.mesh import cube, icosphere, mesh_quality, remesh
@@ -72,6 +74,48 @@ def test_a_tetrahedron_stays_a_body(target):
     assert found.volume == pytest.approx(0.2**3 / 6, rel=0.2)
 
 
+@pytest.mark.parametrize("target", [0.2, 0.5, 3.0])
+def test_a_thin_handle_is_not_pinched_off(target):
+    """Edges longer than the way around the tube: three short ones stay, or it would be cut."""
+    ring = Mesh.from_trimesh(trimesh.creation.torus(0.7, 0.03, 64, 6))
+    found = remesh(ring, target).mesh.to_trimesh()
+    assert found.is_watertight
+    assert found.euler_number == 0
+    assert len(found.split(only_watertight=False)) == 1
+    # Of no two vertices there are two edges, and around each the faces are one fan.
+    counts = np.unique(found.edges_sorted, axis=0, return_counts=True)[1]
+    assert (counts == 2).all()
+    fans = igl.is_vertex_manifold(np.asarray(found.faces, dtype=np.int64))
+    assert np.asarray(fans).all()
+
+
+@pytest.mark.parametrize("sides", [3, 4])
+def test_edges_that_may_collapse(sides):
+    """Around a tube of three sides the ends of an edge have a third neighbour in common."""
+    from gendr.mesh import remeshing_kernels as kernels
+
+    ring = Mesh.from_trimesh(trimesh.creation.torus(0.7, 0.1, 8, sides))
+    count, faces = len(ring.vertices), ring.faces.numpy().reshape(-1)
+    twins, first, degree = (np.zeros(n, np.int64) for n in (len(faces), count, count))
+    fixed = np.zeros(count, np.uint8)
+    kernels.link(faces, twins, first, degree, fixed, count)
+    assert not fixed.any()
+    assert (twins[twins] == np.arange(len(faces))).all()
+    seen = np.full(count, -1)
+    around: dict[int, set[int]] = {v: set() for v in range(count)}
+    for a, b in ring.edges.tolist():
+        around[a].add(b)
+        around[b].add(a)
+    assert [len(around[v]) for v in range(count)] == degree.tolist()
+    found, expected = [], []
+    for h in range(len(faces)):
+        a, b = int(faces[h]), int(faces[h - 2 if h % 3 == 2 else h + 1])
+        found.append(bool(kernels._is_link(faces, twins, first, degree, seen, h)))
+        expected.append(len(around[a] & around[b]) == 2)
+    assert found == expected
+    assert all(expected) == (sides == 4)
+
+
 def test_faces_that_were_needles():
     """Points at random on a ball have faces of all shapes."""
     points = np.random.default_rng(0).normal(size=(600, 3))
@@ -81,6 +125,25 @@ def test_faces_that_were_needles():
     found = remesh(start, 0.15)
     assert mesh_quality(found.mesh)["smallest_angle"] > 20
     assert mesh_quality(found.mesh)["euler"] == 2
+
+
+@pytest.mark.parametrize("target", [0.03, 0.1, 0.2])
+def test_no_face_of_a_plane_turns_over(target):
+    """Points at random in a square with a notch."""
+    points = np.random.default_rng(1).random((500, 2))
+    points = np.concatenate([points, [[0, 0], [0, 1], [1, 0], [1, 1]]])
+    faces = Delaunay(points).simplices
+    corners = points[faces]
+    u, v = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    area = (u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]) / 2
+    faces[area < 0] = faces[area < 0][:, ::-1]
+    middle = corners.mean(1)
+    kept = (np.abs(middle[:, 0] - 0.5) > 0.1) | (middle[:, 1] > 0.6)
+    start = Mesh(torch.from_numpy(np.pad(points, ((0, 0), (0, 1)))), torch.from_numpy(faces[kept]))
+    found = remesh(start, target).mesh.to_trimesh()
+    assert (found.triangles_cross[:, 2] > 0).all()
+    assert found.area == pytest.approx(np.abs(area[kept]).sum(), rel=1e-9)
+    assert np.abs(found.vertices[:, 2]).max() == 0
 
 
 def test_borders_stay():
