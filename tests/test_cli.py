@@ -171,7 +171,7 @@ def test_start_of_a_fit(box, tmp_path, views, start):
     assert run("fit", box, "-o", out, *options) == 0
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["init"] == start
-    assert metrics["settings"]["lr"] == (0.02 if start == "hull" else 0.1)
+    assert metrics["settings"]["lr"] == (0.003 if start == "hull" else 0.1)
     assert run("fit", box, "-o", out, *options, "--init", "sphere") == 0
     assert json.loads((out / "metrics.json").read_text())["init"] == "icosphere(3)"
 
@@ -286,6 +286,44 @@ def test_more_steps_after_an_interruption_and_after_the_end(box, tmp_path, monke
     assert "has 10 steps, more than the 5 asked for" in capsys.readouterr().err
 
 
+def test_a_preview_while_the_fit_runs(box, tmp_path, monkeypatch):
+    """It is there after an interruption, and gone when the results are there."""
+    out = tmp_path / "out"
+    command = ["fit", box, "-o", out, "--image-size", 16, "--views", 4, "--steps", 6, "--quiet"]
+    monkeypatch.setattr(fit, "PREVIEW_SECONDS", 0.0)
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 4)
+        assert run(*command) == 130
+    assert {p.name for p in out.iterdir()} == {"checkpoint.pt", "progress.json", "preview.png"}
+    with Image.open(out / "preview.png") as picture:
+        assert picture.width >= 420
+    assert run(*command, "--resume") == 0
+    assert {p.name for p in out.iterdir()} == RESULTS
+
+
+@pytest.mark.parametrize("start", ["hull", "sphere"])
+def test_a_fit_that_ends_in_time(box, tmp_path, start, capsys):
+    out = tmp_path / "out"
+    command = ["fit", box, "-o", out, "--image-size", 16, "--views", 4, "--init", start]
+    assert run(*command, "--budget", "0.5s") == 0
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert 0.5 <= metrics["seconds"]["optimisation"] < 30  # a step, and a slow machine, more
+    history = metrics["history"]
+    scales = [entry["scale"] for entry in history]
+    assert scales == sorted(scales, reverse=True)
+    assert scales[-1] == pytest.approx(0.05 * 2 / 16)  # the schedule ends with the time
+    assert "iou" in history[-1]
+    capsys.readouterr()
+    assert run(*command, "--budget", "0.5s", "--resume") == 2
+    assert "is finished, with" in capsys.readouterr().err
+    assert run(*command, "--budget", "2m", "--resume", "--steps", 0) == 2
+    before = metrics["seconds"]["optimisation"]
+    assert run(*command, "--budget", f"{before + 0.2}", "--resume", "--quiet") == 0
+    more = json.loads((out / "metrics.json").read_text())
+    assert len(more["history"]) > len(history)
+    assert more["history"][: len(history)] == history
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -382,7 +420,7 @@ def test_demo_reaches_its_goal(tmp_path):
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["iou"] >= 0.85
     assert metrics["views"] == 24
-    assert metrics["image_size"] == [64, 64]
+    assert metrics["image_size"] == [128, 128]
     assert len(metrics["history"]) == 100
     assert metrics["chamfer_relative"] < 0.01
 
@@ -679,6 +717,9 @@ def bad(tmp_path_factory):
         ("fit box.ply --scale 1:2:3", "START:END"),
         ("fit box.ply --steps 0", "--steps: must be a whole number >= 1, got '0'"),
         ("fit box.ply --steps many", "--steps: must be a whole number >= 1, got 'many'"),
+        ("fit box.ply --budget 2d", "--budget: must be a time > 0 such as 90s, 2m or 1h, got '2d'"),
+        ("fit box.ply --budget 0s", "--budget: must be a time > 0"),
+        ("fit box.ply --edge 0", "--edge: must be > 0, got 0"),
         ("fit box.ply --lr 0", "--lr: must be > 0, got 0"),
         ("fit box.ply --lr nan", "--lr: must be > 0, got nan"),
         ("fit box.ply --seed -3", "--seed: must be a whole number >= 0"),

@@ -1,14 +1,19 @@
 import inspect
+import math
 import warnings
 from contextlib import nullcontext
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
 
 from gendr import Mesh, Renderer, distributions, look_at
 from gendr.fitting import FitSettings, FitState, Frame, SmoothParametrization, fit
+from gendr.fitting.job import Job
+from gendr.fitting.levels import Levels, pixel_at_middle, progress_of
 from gendr.losses import iou
-from gendr.mesh import cube, icosphere
+from gendr.mesh import cube, icosphere, mesh_quality
 
 SMALL = {"steps": 10, "subdivisions": 2, "frames": 4}
 
@@ -291,6 +296,8 @@ def test_resume_refuses_another_fit(tmp_path):
         ({"subdivisions": 9}, ValueError, "subdivisions must be <= 7"),
         ({"cutoff": 1.0}, ValueError, r"cutoff must be in \[0, 1\)"),
         ({"seed": -1}, ValueError, "seed must be >= 0"),
+        ({"edge": 0.0}, ValueError, "edge must be > 0"),
+        ({"remesh": 1}, TypeError, "remesh must be True, False or None, got 1"),
         ({"backend": "gpu"}, ValueError, "unknown backend 'gpu'"),
         ({"step": 5}, ValueError, "unknown setting of a fit 'step'; the nearest: steps"),
     ],
@@ -353,24 +360,166 @@ def test_the_ends_of_a_schedule_come_in_one_unit(scale):
         FitSettings(scale=scale).scales((64, 64))
 
 
-def test_fit_from_the_visual_hull():
-    """A ring has its hole from the start, and the step is as short as near the end."""
+def ring_views(size=48, count=24):
+    """Masks of a ring from all sides."""
     import trimesh
 
     ring = Mesh.from_trimesh(trimesh.creation.torus(0.7, 0.25, 32, 16))
-    camera = look_at(
-        4.0,
-        torch.tensor([80.0, 10.0, -10.0, -80.0, 40.0, -40.0] * 4),
-        torch.arange(24) * 15.0,
-        fov=40.0,
-    )
-    masks = torch.cat([Renderer(48, "heaviside", "max")(ring, camera[i]).alpha for i in range(24)])
-    result = fit(masks, camera, init="hull", steps=6)
-    assert result.mesh.to_trimesh().is_watertight
-    assert result.mesh.to_trimesh().euler_number == 0
+    elevation = torch.tensor([80.0, 10.0, -10.0, -80.0, 40.0, -40.0]).repeat(count // 6)
+    camera = look_at(4.0, elevation, torch.arange(count) * 15.0, fov=40.0)
+    hard = Renderer(size, "heaviside", "max")
+    return torch.cat([hard(ring, camera[i]).alpha for i in range(count)]), camera
+
+
+def test_fit_from_the_visual_hull():
+    """A ring has its hole from the start, the step is short, and faces are even."""
+    masks, camera = ring_views()
+    result = fit(masks, camera, init="hull", steps=16)
+    quality = mesh_quality(result.mesh)
+    assert quality["is_watertight"]
+    assert quality["genus"] == 1
+    assert quality["smallest_angle"] > 15
+    assert quality["self_intersections"] == 0
     assert result.iou > 0.96
-    assert result.settings.lr == 0.02
-    again = fit(masks, camera, init="hull", steps=6, resume=result.state)
+    assert result.settings.lr == 0.003
+    again = fit(masks, camera, init="hull", steps=16, resume=result.state)
     assert torch.equal(again.mesh.vertices, result.mesh.vertices)
     with pytest.raises(ValueError, match="unknown init 'hulk'"):
         fit(masks, camera, init="hulk")
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_a_fit_that_remeshes_goes_on_as_if_uninterrupted(tmp_path, steps):
+    """Also right before and after the mesh is remeshed, which is after every second step."""
+    masks, camera = ring_views(24, 12)
+    options = {"init": "hull", "steps": 16, "views_per_step": 5, "frames": 16}
+    stop = _Stop(steps)
+    with pytest.raises(KeyboardInterrupt):
+        fit(masks, camera, callback=stop, **options)
+    stop.state.save(tmp_path / "checkpoint.pt")
+    whole = fit(masks, camera, **options)
+    counts = [mesh.face_counts[0] for _, mesh in whole.trace]
+    assert len(set(counts)) > 4
+    for source in (stop.state, tmp_path / "checkpoint.pt"):
+        result = fit(masks, camera, resume=source, **options)
+        assert torch.equal(result.mesh.vertices, whole.mesh.vertices)
+        assert torch.equal(result.mesh.faces, whole.mesh.faces)
+        assert torch.equal(result.state.second, whole.state.second)
+        assert result.history == whole.history
+        assert [mesh.face_counts[0] for _, mesh in result.trace] == counts
+
+
+def test_edges_shrink_to_the_length_asked_for():
+    masks, camera = ring_views(32, 12)
+    lengths = {}
+    for edge in (2.0, 4.0):
+        result = fit(masks, camera, init="hull", steps=8, edge=edge, frames=8)
+        found = []
+        for _, mesh in result.trace:
+            a, b = mesh.edges.T
+            found.append(float((mesh.vertices[a] - mesh.vertices[b]).norm(dim=-1).mean()))
+        lengths[edge] = found
+        pixel = 4.0 * math.tan(math.radians(20)) / 16
+        assert found[-1] == pytest.approx(edge * pixel, rel=0.1)
+        assert found[0] > 1.3 * found[-1]
+        # They shrink, but for what a step changes.
+        assert all(b < 1.05 * a for a, b in pairwise(found))
+    assert lengths[2.0][-1] < 0.6 * lengths[4.0][-1]
+
+
+def test_a_mesh_is_remeshed_if_asked_for():
+    """Needles of a long box, with an origin of its own, and colours, which are lost."""
+    masks, camera = views(size=32, count=6)
+    box = cube(1)
+    start = box.with_vertices(box.vertices * torch.tensor([0.5, 0.1, 0.1]))
+    start = start.with_vertex_colors(torch.rand(len(start.vertices), 3))
+    result = fit(masks, camera, init=start, steps=40, remesh=True)
+    assert mesh_quality(result.mesh)["smallest_angle"] > 15
+    assert result.mesh.vertex_colors is None
+    assert result.iou > 0.9
+    plain = fit(masks, camera, init=start, steps=2)
+    assert torch.equal(plain.mesh.faces, start.faces)
+    hull = fit(masks, camera, init="hull", steps=2, remesh=False)
+    assert hull.trace[0][1].face_counts == hull.mesh.face_counts
+
+
+def test_what_adam_knows_is_carried_to_new_vertices():
+    """A vertex has the gradient of the surface around it: half of it where twice as many are."""
+    masks, camera = views(size=32, count=6)
+    settings = FitSettings(remesh=True, lr=0.02, edge=1.0)
+    job = Job(masks, camera, settings, icosphere(2).scaled(0.3))
+    state = job.begin()
+    slopes = torch.tensor([1.0, 2.0, 3.0])
+    first = job.surface(state.faces, state.u).shape(state.u).detach() * slopes
+    state = replace(state, first=first, second=first.square())
+    even = job.even(state, job.last_scale)
+    count, before = len(even.u), len(state.u)
+    assert count > 1.5 * before
+    part = before / count
+    # The surface stays.
+    old, new = (job.surface(s.faces, s.u).shape(s.u).detach() for s in (state, even))
+    expected = new * slopes * part
+    torch.testing.assert_close(even.first, expected, atol=2e-2 * part, rtol=0)
+    torch.testing.assert_close(even.second, expected.square(), atol=2e-2 * part**2, rtol=0)
+    assert new.norm(dim=1).mean() == pytest.approx(float(old.norm(dim=1).mean()), rel=0.02)
+
+
+def test_steps_get_as_short_as_a_part_of_an_edge():
+    masks, camera = views(size=32, count=6)
+    settings = FitSettings(remesh=True, lr=0.1, edge=2.0)
+    job = Job(masks, camera, settings, icosphere(2).scaled(0.3))
+    edge = 2.0 * pixel_at_middle(job.camera, (32, 32))
+    assert job.step_length(job.first_scale) == pytest.approx(0.1)
+    assert job.step_length(job.last_scale) == pytest.approx(edge / 4)
+    middle = (job.first_scale * job.last_scale) ** 0.5
+    assert job.step_length(middle) == pytest.approx((0.1 * edge / 4) ** 0.5)
+    plain = Job(masks, camera, replace(settings, remesh=False), icosphere(2).scaled(0.3))
+    assert plain.step_length(job.last_scale) == 0.1
+
+
+# -- coarse to fine --------------------------------------------------------------------------------
+
+
+def test_levels_are_means_over_areas():
+    masks = (torch.rand(3, 400, 600) > 0.5).float()
+    levels = Levels(masks, 0.1, coarse=True)
+    assert levels.sizes == [(100, 150), (200, 300), (400, 600)]
+    means = masks.reshape(3, 100, 4, 150, 4).mean((2, 4))
+    torch.testing.assert_close(levels.masks[0], means)
+    assert torch.equal(levels.masks[-1], masks)
+    assert [levels.at(p) for p in (0.0, 0.24, 0.26, 0.5, 1.0)] == [0, 0, 1, 2, 2]
+    assert levels.edge_at(1.0) == pytest.approx(0.1)
+    assert levels.edge_at(0.0) > levels.edge_at(0.5) > 0.1
+    assert Levels(masks, 0.1, coarse=False).sizes == [(400, 600)]
+
+
+def test_progress_follows_the_scale():
+    assert progress_of(1.0, 1.0, 0.01) == 0
+    assert progress_of(0.1, 1.0, 0.01) == pytest.approx(0.5)
+    assert progress_of(0.001, 1.0, 0.01) == 1
+    assert progress_of(0.5, 0.5, 0.5) == 1
+
+
+@pytest.mark.parametrize("orthographic", [False, True])
+def test_the_size_of_a_pixel(orthographic):
+    camera = look_at(5.0, 0.0, torch.arange(3) * 120.0, fov=30.0, orthographic=orthographic)
+    step = torch.tensor([[0.0, 0.0, 0.0], [0.0, pixel_at_middle(camera, (100, 80)), 0.0]])
+    places = camera.project(step)[0]
+    assert float((places[0, 1] - places[0, 0]).norm()) == pytest.approx(2 / 80, rel=1e-3)
+
+
+def test_large_masks_begin_small():
+    """The whole size counts at the end: soft images of the last steps are as large as the masks."""
+    masks, camera = ring_views(200, 6)
+    seen = []
+
+    class Spy(Job):
+        def step(self, state, seconds):
+            seen.append(self.levels.at(self.progress(self.scale(state))))
+            return super().step(state, seconds)
+
+    settings = FitSettings(remesh=True, lr=0.02, steps=4, edge=12.0)
+    job = Spy(masks, camera, settings, icosphere(2).scaled(0.9))
+    job.run(None, None)
+    assert job.levels.sizes == [(100, 100), (200, 200)]
+    assert seen == [0, 0, 1, 1]

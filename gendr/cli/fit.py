@@ -29,15 +29,19 @@ from gendr.mesh.views import Views, load_views, view_sizes
 # File names: the results of a finished fit, which are replaced together, and below them the files
 # of a fit that is under way.
 MESH, SHEET, ANIMATION, METRICS = "fit.obj", "sheet.png", "fit.gif", "metrics.json"
-CHECKPOINT, PROGRESS = "checkpoint.pt", "progress.json"
-# Seconds between two checkpoints.
-SAVE_SECONDS = 5.0
+CHECKPOINT, PROGRESS, PREVIEW = "checkpoint.pt", "progress.json", "preview.png"
+# Seconds between two checkpoints, and between two previews; these take at most this part of the
+# time.
+SAVE_SECONDS = PREVIEW_SECONDS = 5.0
+PREVIEW_PART = 0.03
 # The hint that a larger cutoff is faster: the cutoff that it names. It is given HINT_AFTER seconds
 # into the fit if more than HINT_SECONDS are left and faces reach further than HINT_REACH (NDC: the
 # image is 2 wide).
 FAST_CUTOFF, HINT_AFTER, HINT_SECONDS, HINT_REACH = 0.02, 5.0, 60.0, 0.5
-# Default size in pixels: of the images of a mesh, and of the shorter side of photos.
-MESH_SIZE, IMAGE_SIZE = 64, 128
+# Default size in pixels: of the images of a mesh, and of the shorter side of photos; and both for a
+# fit that starts from a sphere, whose few large faces show no more.
+MESH_SIZE, IMAGE_SIZE = 128, 256
+SPHERE_MESH_SIZE, SPHERE_IMAGE_SIZE = 64, 128
 # Default number of views of a mesh, and their elevation in degrees.
 VIEWS, ELEVATION = 24, 30.0
 # What a fit may start from beside a mesh, and the number of views from which a hull is the default.
@@ -91,6 +95,9 @@ def run(args: Namespace) -> int:
         views_per_step=args.views_per_step,
         backend=args.backend,
         seed=args.seed,
+        remesh=args.remesh,
+        edge=args.edge,
+        budget=args.budget,
     )
     out = Path(args.output)
     target = _load(args, device)
@@ -135,9 +142,13 @@ def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitSt
     """
     state = FitState.load(out / CHECKPOINT, device)
     # If all steps are done but the results could not be written, resuming writes them.
-    if state.step == settings.steps and not (out / PROGRESS).is_file():
+    timed = settings.budget is not None
+    more = state.step > settings.steps and not timed  # which `fit` refuses, with its reason
+    over = settings.is_over(state.step, state.seconds) and not more
+    if over and not (out / PROGRESS).is_file():
+        option = "--budget" if timed else "--steps"
         raise ValueError(
-            f"--resume: the fit in {out} is finished, with {state.step} steps; give --steps a "
+            f"--resume: the fit in {out} is finished, with {state.step} steps; give {option} a "
             "larger number to go on"
         )
     return state
@@ -146,6 +157,11 @@ def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitSt
 def _start(views: int, subdivisions: int | None) -> str:
     """What a fit starts from if nobody says it: fewer than four views have a hull without ends."""
     return "sphere" if views < HULL_VIEWS or subdivisions is not None else "hull"
+
+
+def _from_sphere(args: Namespace) -> bool:
+    """Whether somebody said that the fit starts from a sphere."""
+    return args.init == "sphere" or (args.init is None and args.subdivisions is not None)
 
 
 def _check_backend(name: str, device: torch.device) -> None:
@@ -169,7 +185,7 @@ def _load(args: Namespace, device: torch.device) -> _Target:
     views = args.views or VIEWS
     elevation = ELEVATION if args.elevation is None else args.elevation
     camera = visual.orbit(mesh, [360.0 * i / views for i in range(views)], elevation)
-    size = args.image_size or MESH_SIZE
+    size = args.image_size or (SPHERE_MESH_SIZE if _from_sphere(args) else MESH_SIZE)
     masks = visual.silhouettes(mesh, camera, (size, size))
     return _Target(name, masks, camera, mesh=mesh)
 
@@ -180,8 +196,9 @@ def _load_mesh(args: Namespace, text: str, device: torch.device) -> Mesh:
 
 def _load_views(args: Namespace, path: Path, name: str, device: torch.device) -> _Target:
     limit, size = args.max_megapixels, args.image_size
-    if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > IMAGE_SIZE:
-        size = IMAGE_SIZE
+    most = SPHERE_IMAGE_SIZE if _from_sphere(args) else IMAGE_SIZE
+    if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > most:
+        size = most
     views = load_views(path, size=size, max_megapixels=limit, device=device)
     return _Target(name, views.masks, views.camera, views=views)
 
@@ -227,21 +244,63 @@ class _Report:
         self.first: tuple[int, float] | None = None
         self.hinted = False
         self.bar: Any = None
+        # When the next preview is due, and what stays the same in all of them.
+        self.preview_due: float | None = None
+        self.shown: tuple[Camera, list[visual.Pixels]] | None = None
 
     def step(self, state: FitState) -> None:
         """Update the progress bar after a step, and save now and then."""
         from tqdm import tqdm
 
         if self.bar is None:  # not before the first step, which may find the input bad
-            total = self.settings.steps
-            self.bar = tqdm(total=total, desc="fit", unit="step", disable=self.quiet)
-        self.bar.update(state.step - self.bar.n)
+            budget = self.settings.budget
+            total, unit = (self.settings.steps, "step") if budget is None else (round(budget), "s")
+            self.bar = tqdm(total=total, desc="fit", unit=unit, disable=self.quiet)
+        done = state.step if self.settings.budget is None else int(state.seconds)
+        self.bar.update(min(done, self.bar.total) - self.bar.n)
         self.bar.set_postfix(loss=f"{state.loss:.3f}", IoU=f"{state.best_iou:.3f}")
         self.state = state
         self.hint(state)
+        self.preview(state)
         due = time.perf_counter() - self.saved >= SAVE_SECONDS
-        if due or state.step == self.settings.steps:
+        if due or self.settings.is_over(state.step, state.seconds):
             self.save(state)
+
+    def total(self, state: FitState) -> int:
+        """The number of steps of the fit, as far as it is known."""
+        settings = self.settings
+        if settings.budget is None:
+            return settings.steps
+        return max(state.step, round(state.step * settings.budget / max(state.seconds, 1e-3)))
+
+    def preview(self, state: FitState) -> None:
+        """Write a picture of the latest shape that was kept, now and then."""
+        now = time.perf_counter()
+        if self.preview_due is None:
+            self.preview_due = now + PREVIEW_SECONDS
+        if now < self.preview_due or not state.trace:
+            return
+        if self.shown is None:
+            self.shown = self.animated()
+        camera, pictures = self.shown
+        step, vertices, faces = state.trace[-1]
+        mesh = Mesh(state.frame.world(vertices), faces)
+        scores = [(int(h["step"]), h["iou"]) for h in state.history if "iou" in h]
+        frames = visual.fit_frames(
+            # The last frame of an animation says that it is the last.
+            self.target.name, self.total(state), [(step, mesh), (step, mesh)], scores, camera,
+            pictures,
+        )  # fmt: skip
+        write_whole(self.out / PREVIEW, visual.picture(next(frames)))
+        spent = time.perf_counter() - now
+        self.preview_due = now + max(PREVIEW_SECONDS, spent / PREVIEW_PART)
+
+    def animated(self) -> tuple[Camera, list[visual.Pixels]]:
+        """The cameras of the animation, and pictures of the target."""
+        target = self.target
+        window = visual.Closeup.of(target.masks, TILE)
+        chosen = visual.spread(len(target.masks), COLUMNS)
+        return window.camera(target.camera)[chosen], target.pictures(chosen, window)
 
     def hint(self, state: FitState) -> None:
         """Tell the user once how a slow fit with heavy tails can be made faster."""
@@ -249,7 +308,8 @@ class _Report:
             self.first = state.step, time.perf_counter()
         step, start = self.first
         elapsed = time.perf_counter() - start
-        if self.hinted or self.quiet or state.step == step or elapsed < HINT_AFTER:
+        known = self.hinted or self.quiet or self.settings.budget is not None
+        if known or state.step == step or elapsed < HINT_AFTER:
             return
         self.hinted = True
         left = elapsed / (state.step - step) * (self.settings.steps - state.step)
@@ -282,8 +342,9 @@ class _Report:
         self.close()
         if self.state is not None:
             self.save(self.state)
+            total = self.total(self.state)
             sys.stderr.write(
-                f"gendr: stopped after step {self.state.step} of {self.settings.steps}; the same "
+                f"gendr: stopped after step {self.state.step} of {total}; the same "
                 f"command with --resume goes on from {self.out / CHECKPOINT}\n"
             )
 
@@ -297,6 +358,8 @@ class _Report:
         settings, target = self.settings, self.target
         size = (target.masks.shape[1], target.masks.shape[2])
         first, last = settings.scales(size)
+        if state.history:  # from the pixels of smaller masks, where there are such
+            first = state.history[0]["scale"]
         return {
             "target": self.source,
             "kind": "mesh" if target.mesh is not None else "images",
@@ -331,7 +394,8 @@ class _Report:
         metrics["faces"] = result.mesh.face_counts[0]
         metrics["quality"] = mesh_quality(result.mesh)
         write_all({**files, out / METRICS: _json(metrics)})
-        (out / PROGRESS).unlink(missing_ok=True)
+        for name in (PROGRESS, PREVIEW):
+            (out / name).unlink(missing_ok=True)
         if not self.quiet:
             size = f"{target.masks.shape[2]} x {target.masks.shape[1]}"
             sys.stdout.write(
@@ -351,7 +415,7 @@ class _Report:
         parts = [
             f"{count} view{'s' * (count > 1)} of {size[1]} x {size[0]}",
             f"{settings.law} / {settings.conorm}",
-            f"{settings.steps} steps in {result.state.seconds:.1f} s",
+            f"{result.state.step} steps in {result.state.seconds:.1f} s",
             note,
         ]
         window = visual.Closeup.of(target.masks, SHEET_TILE)
@@ -369,16 +433,9 @@ class _Report:
             target.pictures(chosen, window),
             SHEET_COLUMNS,
         )
-        window = visual.Closeup.of(target.masks, TILE)
-        chosen = visual.spread(count, COLUMNS)
         scores = [(int(h["step"]), h["iou"]) for h in result.history if "iou" in h]
         frames = visual.fit_frames(
-            target.name,
-            settings.steps,
-            result.trace,
-            scores,
-            window.camera(target.camera)[chosen],
-            target.pictures(chosen, window),
+            target.name, result.state.step, result.trace, scores, *(self.shown or self.animated())
         )
         images = list(tqdm(frames, "gif", len(result.trace), disable=self.quiet, leave=False))
         return {

@@ -15,6 +15,7 @@ examples:
   gendr fit chair -o out --dist "gamma(shape=0.5).reversed" --tconorm "yager(p=2)"
   gendr fit chair -o out --scale 1px:0.1px --image-size 96
   gendr fit model.glb -o out --init start.obj   files of your own
+  gendr fit photos/ -o out --budget 2m          two minutes of steps
   gendr fit photos/ -o out --image-size 128     a folder of images, masks and transforms.json
 
 what is written to the output folder (files of these names are replaced, together at the end):
@@ -24,6 +25,7 @@ what is written to the output folder (files of these names are replaced, togethe
   metrics.json      IoU per view, chamfer distance, seconds, settings, versions
   checkpoint.pt     the state after the last steps; --resume goes on from it
   progress.json     while the fit runs, and after an interruption: what is known of it by then
+  preview.png       while the fit runs, every few seconds: the shape of now, beside its target
 
 a folder of images holds transforms.json in the layout of NeRF tools: frames with file_path and
 transform_matrix (camera to world, OpenGL axes), and camera_angle_x or fl_x fl_y cx cy w h. The
@@ -200,6 +202,19 @@ def _number(low: float = float("-inf"), high: float = float("inf"), closed: bool
     return convert
 
 
+def _seconds(text: str) -> float:
+    """A time such as 90, 90s, 2m or 1.5h, in seconds."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    try:
+        seconds = float(number) * units[unit]
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a time > 0 such as 90s, 2m or 1h, got {text!r}")
+    return seconds
+
+
 def _cutoff(group: Any, more: str = "") -> None:
     group.add_argument(
         "--cutoff",
@@ -246,7 +261,7 @@ def _add_fit(commands: Any) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on from the folder's checkpoint; of the settings, --steps may differ",
+        help="go on from the folder's checkpoint; of the settings, --steps and --budget may differ",
     )
 
     group = parser.add_argument_group("the renderer, one of the family")
@@ -265,10 +280,16 @@ def _add_fit(commands: Any) -> None:
     group = parser.add_argument_group("the optimisation")
     group.add_argument("--steps", type=count(1), default=100, metavar="N", help="Adam steps")
     group.add_argument(
+        "--budget",
+        type=_seconds,
+        metavar="TIME",
+        help="end after 90s, 2m or 1h of steps, however many they are; less time, less quality",
+    )
+    group.add_argument(
         "--lr",
         type=_number(0, closed=False),
         metavar="X",
-        help="step length, in the object's size; 0.1, or 0.02 from a hull",
+        help="step length, in the object's size; 0.1, or 0.003 from a hull",
     )
     group.add_argument(
         "--flatness", type=_number(0), default=0.05, metavar="X", help="how much creases cost"
@@ -287,6 +308,19 @@ def _add_fit(commands: Any) -> None:
         metavar="hull|sphere|MESH",
         help="what to start from: the visual hull of the masks (as by default from four views on), "
         "a sphere (else, or with --subdivisions), or a mesh",
+    )
+    group.add_argument(
+        "--remesh",
+        action=argparse.BooleanOptionalAction,
+        help="make faces even on the way, with edges that shrink with the scale (default: from a "
+        "hull)",
+    )
+    group.add_argument(
+        "--edge",
+        type=_number(0, closed=False),
+        default=2.0,
+        metavar="PIXELS",
+        help="length of edges at the end, with --remesh",
     )
     group.add_argument(
         "--seed",
@@ -308,7 +342,8 @@ def _add_fit(commands: Any) -> None:
         "--image-size",
         type=count(2),
         metavar="PIXELS",
-        help="shorter side (default: 64 for a mesh; for images their own, at most 128)",
+        help="shorter side (default: 128 for a mesh; for images their own, at most 256; half of "
+        "that from a sphere)",
     )
     group.add_argument(
         "--views", type=count(1), metavar="N", help="of a mesh, evenly around it (default: 24)"

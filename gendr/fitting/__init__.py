@@ -15,6 +15,8 @@ The recipe, each part of which was chosen by trial on two airplanes:
   the outline, and ends narrow enough for the soft image to equal the hard one;
 - everything happens in a frame whose unit is the size of the object, so that no setting depends on
   the units of the world;
+- from a visual hull, faces are made even on the way, with edges that shrink with the scale, and
+  large masks are shrunk at first (`gendr.mesh.remesh`, `gendr.fitting.levels`);
 - the result is the mesh that had the best hard silhouettes.
 """
 

@@ -37,17 +37,19 @@ def fit(
             0.5 for the IoU.
         camera: B cameras.
         settings: By default `FitSettings()`.
-        init: What to start from, whose topology is kept: a "sphere", placed and sized from what all
-            cameras see; the visual "hull" of the masks, which has parts, holes and details already
-            and is the better start from four views on; or one mesh, in the coordinates of the
-            cameras (its `origin` is kept, not added).
+        init: What to start from, whose parts and holes are kept: a "sphere", placed and sized from
+            what all cameras see; the visual "hull" of the masks, which has parts, holes and details
+            already and is the better start from four views on; or one mesh, in the coordinates of
+            the cameras (its `origin` is kept, not added). Faces are kept too, unless the mesh is
+            remeshed on the way (`settings.remesh`), as by default from a hull.
         callback: Called with the state after every step, for progress and checkpoints
             (`state.save`). The state is a snapshot: an exception that the callback raises,
             KeyboardInterrupt included, ends the fit and leaves the state complete.
         resume: A state, or the path of a checkpoint, to continue from with the same arguments; the
-            result equals that of an uninterrupted run, bit for bit. Only `steps` may differ, also
-            after a finished fit: the scale then moves from its present value to the end of its
-            schedule in the steps that are left, and stays there if it has reached it.
+            result equals that of an uninterrupted run, bit for bit, unless there is a `budget`.
+            Only `steps` and `budget` may differ, also after a finished fit: the scale then moves
+            from its present value to the end of its schedule in the steps that are left, and stays
+            there if it has reached it.
         **changes: Fields of `settings` to replace, as in fit(.., steps=50, lr=0.05).
 
     Raises:

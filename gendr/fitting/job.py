@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,13 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_like
 from gendr.fitting.frame import SPHERE, Frame
+from gendr.fitting.levels import Levels, pixel_at_middle, progress_of
 from gendr.fitting.parametrization import SmoothParametrization, check_single
 from gendr.fitting.settings import FitSettings
 from gendr.fitting.state import FitResult, FitState
 from gendr.losses import FlattenLoss, iou, iou_loss
-from gendr.mesh import Camera, Mesh, icosphere
+from gendr.mesh import Camera, Mesh, icosphere, remesh
+from gendr.mesh.remeshing import without_cuts
 from gendr.optim import uniform_adam_step
 from gendr.rendering import Renderer
 
@@ -28,6 +30,20 @@ __all__ = ["Job"]
 BETAS = (0.9, 0.99)
 # How many times hard silhouettes are compared during a fit.
 EVALUATIONS = 20
+# How many times a mesh is remeshed during a fit, the last time before the last part of it; the
+# iterations of each, and the length of the last steps in edges.
+REMESHES, ITERATIONS = 8, 3
+STEP_IN_EDGES = 0.25
+# Edges are longer than asked for where there would be more faces than this.
+MOST_FACES = 40_000
+
+
+@dataclass(frozen=True, eq=False)
+class _Surface:
+    """What belongs to the faces of a mesh that is fitted."""
+
+    shape: SmoothParametrization
+    creases: FlattenLoss
 
 
 class Job:
@@ -45,54 +61,113 @@ class Job:
         if init is None:
             self.frame.check_outside(camera)
             sphere = icosphere(settings.subdivisions, dtype=masks.dtype, device=masks.device)
-            start = sphere.scaled(SPHERE)
+            self.start = sphere.scaled(SPHERE)
         else:
             check_single("init", init)
             check_like("init", init.vertices, "target_masks", masks)
             # Only the shape is fitted; colours and textures move along with it.
-            start = init.detach().with_vertices(self.frame.inner(init.vertices.detach()))
-        self.shape = SmoothParametrization(start, settings.smoothness)
-        self.creases = FlattenLoss(start.faces, start.vertex_counts[0])
+            self.start = init.detach().with_vertices(self.frame.inner(init.vertices.detach()))
+        pixel = pixel_at_middle(self.camera, size)
+        self.remeshed = bool(settings.remesh)
+        self.levels = Levels(masks, self._edge(settings.edge * pixel), coarse=self.remeshed)
         # Depths at which the object can be; silhouettes need no depth precision.
         depth = self.camera.translation[:, 2]
         near, far = float(depth.clamp(min=1e-3).min()) * 1e-2, float(depth.abs().max()) * 10 + 10
         planes: dict[str, Any] = {"near": near, "far": far, "backend": settings.backend}
-        self.soft = Renderer(
-            size, settings.law, settings.conorm, cutoff=settings.cutoff, check=False, **planes
-        )
+        self.soft = [
+            Renderer(
+                level, settings.law, settings.conorm, cutoff=settings.cutoff, check=False, **planes
+            )
+            for level in self.levels.sizes
+        ]
         self.hard = Renderer(size, "heaviside", "max", check=False, **planes)
-        self.first_scale, self.last_scale = settings.scales(size)
+        # In pixels, a schedule begins with those of the smallest masks.
+        self.first_scale = settings.scales(self.levels.sizes[0])[0]
+        self.last_scale = settings.scales(size)[1]
         self.batches = _batches(len(masks), settings)
         frames = min(settings.frames, settings.steps)
         self.kept = {round(i * settings.steps / frames) for i in range(frames)} if frames else set()
         every = max(1, settings.steps // EVALUATIONS)
         self.measured = {*range(every, settings.steps, every), settings.steps}
+        # Steps before which the mesh is remeshed; the start is as well.
+        often = max(1, round(settings.steps / REMESHES))
+        self.evened = (
+            set(range(often, settings.steps - often // 2, often)) if self.remeshed else set()
+        )
+        self._known: tuple[Tensor, _Surface] | None = None
         digest = hashlib.sha256()
-        for tensor in (masks, *camera._tensors(), start.vertices, start.faces):
+        for tensor in (masks, *camera._tensors(), self.start.vertices, self.start.faces):
             digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
         self.signature = {**settings.describe(), "input": digest.hexdigest()}
 
-    def scale(self, state: FitState) -> float:
+    def _edge(self, wanted: float) -> float:
+        """The length of edges at the end: equilateral faces of it cover the start."""
+        a, b, c = self.start.vertices.double()[self.start.faces].unbind(1)
+        area = float(torch.linalg.cross(b - a, c - a).norm(dim=-1).sum()) / 2
+        return max(wanted, (area / (3**0.5 / 4 * MOST_FACES)) ** 0.5)
+
+    def surface(self, faces: Tensor, vertices: Tensor) -> _Surface:
+        """What belongs to some faces, kept until others come; the vertices [V, 3] are a start."""
+        if self._known is None or self._known[0] is not faces:
+            start = self.mesh(vertices, faces)
+            shape = SmoothParametrization(start, self.settings.smoothness)
+            creases = FlattenLoss(start.faces, start.vertex_counts[0])
+            self._known = faces, _Surface(shape, creases)
+        return self._known[1]
+
+    def mesh(self, vertices: Tensor, faces: Tensor) -> Mesh:
+        """The mesh in the frame, with colours and textures of the start if it is not remeshed."""
+        if not self.remeshed:
+            return self.start.with_vertices(vertices)
+        return Mesh(vertices, faces).with_origin(self.start.origin[0])
+
+    def progress(self, scale: float) -> float:
+        """Which part of the schedule is over at a scale."""
+        return progress_of(scale, self.first_scale, self.last_scale)
+
+    def even(self, state: FitState, scale: float) -> FitState:
+        """The state with the mesh remeshed for a scale, and all that Adam knows carried over."""
+        old = self.surface(state.faces, state.u).shape
+        mesh = Mesh(old(state.u).detach(), state.faces)
+        edge = self.levels.edge_at(self.progress(scale))
+        found = remesh(mesh, edge, iterations=ITERATIONS)
+        faces = found.mesh.faces
+        u = self.surface(faces, found.mesh.vertices).shape.u.detach().clone()
+        # A vertex has the gradient of the surface around it.
+        part = len(mesh.vertices) / len(u)
+        first, second = found.carried(state.first) * part, found.carried(state.second) * part**2
+        return replace(state, faces=faces, u=u, first=first, second=second)
+
+    def scale(self, state: FitState, seconds: float = 0.0) -> float:
         """The scale of the next step: the last one times the factor that ends the schedule in time.
 
         The factor is the same for all steps unless their number was changed on the way; then the
-        remaining steps share the rest of the schedule.
+        remaining steps share the rest of the schedule. With a budget, the seconds spent say how
+        far it has come: those of the state and `seconds` since then.
         """
         if not state.history:
             return self.first_scale
         now = state.history[-1]["scale"]
+        if self.settings.budget is not None:
+            part = min((state.seconds + seconds) / self.settings.budget, 1.0)
+            return min(now, self.first_scale * (self.last_scale / self.first_scale) ** part)
         return now * (self.last_scale / now) ** (1 / (self.settings.steps - state.step))
 
     def begin(self) -> FitState:
         """The state before the first step."""
-        u = self.shape.u.detach().clone()
-        vertices = self.shape(u).detach()
-        trace = ((0, vertices),) if 0 in self.kept else ()
+        mesh = self.start
+        if self.remeshed:
+            mesh = remesh(mesh, self.levels.edge_at(0.0)).mesh
+        shape = self.surface(mesh.faces, mesh.vertices).shape
+        u = shape.u.detach().clone()
+        vertices = shape(u).detach()
+        trace = ((0, vertices, mesh.faces),) if 0 in self.kept else ()
         zero = torch.zeros_like(u)
-        score = float(self.measure(vertices).mean())
+        score = float(self.measure(vertices, mesh.faces).mean())
         return FitState(
-            0, u, zero, zero, (), 0, score, vertices, trace, self.frame, 0.0, self.signature
-        )
+            0, mesh.faces, u, zero, zero, (), 0, score, (vertices, mesh.faces), trace, self.frame,
+            0.0, self.signature,
+        )  # fmt: skip
 
     def restore(self, resume: FitState | str | Path) -> FitState:
         """The state to continue from, which is given itself or as the path of a checkpoint.
@@ -101,14 +176,14 @@ class Job:
             ValueError: If it belongs to another fit, or has done more steps than are asked for.
         """
         state = resume if isinstance(resume, FitState) else FitState.load(resume, self.masks.device)
-        if state.step > self.settings.steps:
+        if self.settings.budget is None and state.step > self.settings.steps:
             raise ValueError(
                 f"the checkpoint has {state.step} steps, more than the {self.settings.steps} asked "
                 "for; resume with more steps, or start anew"
             )
         for key, value in self.signature.items():
             then = state.signature.get(key)
-            if then != value and key != "steps":
+            if then != value and key not in ("steps", "budget"):
                 what = "masks, cameras or start" if key == "input" else f"{key}={then!r}"
                 now = "others now" if key == "input" else f"{key}={value!r} now"
                 raise ValueError(
@@ -117,10 +192,10 @@ class Job:
                 )
         return replace(state, signature=self.signature)
 
-    def measure(self, vertices: Tensor) -> Tensor:
+    def measure(self, vertices: Tensor, faces: Tensor) -> Tensor:
         """Hard IoU of every view, [B]."""
         with torch.no_grad():
-            mesh = self.shape.start.with_vertices(vertices)
+            mesh = self.mesh(vertices, faces)
             found = [
                 iou(self.hard(mesh, self.camera[rows]).alpha, self.masks[rows])
                 for rows in _slices(len(self.masks))
@@ -129,35 +204,62 @@ class Job:
 
     def step(self, state: FitState, seconds: float) -> FitState:
         """One step of `UniformAdam`; returns a new state and does not change the one given."""
-        i, scale = state.step, self.scale(state)
-        rows = self.batches[i]
+        i, scale = state.step, self.scale(state, seconds)
+        even, kept, measured = self.events(state, seconds)
+        if even:
+            state = self.even(state, scale)
+        rows, level = self.batches[i % len(self.batches)], self.levels.at(self.progress(scale))
+        surface = self.surface(state.faces, state.u)
         u = state.u.clone().requires_grad_()
-        vertices = self.shape(u)
-        mesh = self.shape.start.with_vertices(vertices)
-        alpha = self.soft(mesh, self.camera[rows], scale=scale).alpha
-        loss = iou_loss(alpha, self.masks[rows])
-        if self.settings.flatness > 0 and self.creases.pairs.shape[1] > 0:
-            bends = (1 - self.creases.cosines(vertices)).square()
+        vertices = surface.shape(u)
+        mesh = self.mesh(vertices, state.faces)
+        alpha = self.soft[level](mesh, self.camera[rows], scale=scale).alpha
+        loss = iou_loss(alpha, self.levels.masks[level][rows])
+        if self.settings.flatness > 0 and surface.creases.pairs.shape[1] > 0:
+            bends = (1 - surface.creases.cosines(vertices)).square()
             loss = loss + self.settings.flatness * bends.mean()
         (grad,) = torch.autograd.grad(loss, u)
         moved = uniform_adam_step(
-            state.u, grad, state.first, state.second, step=i + 1, lr=self.lr, betas=BETAS
-        )
+            state.u, grad, state.first, state.second, step=i + 1, lr=self.step_length(scale),
+            betas=BETAS,
+        )  # fmt: skip
         entry = {"step": i + 1, "loss": float(loss.detach()), "scale": scale}
         best = state.best_step, state.best_iou, state.best
         trace = state.trace
-        if i + 1 in self.measured or i + 1 in self.kept:
-            vertices = self.shape(moved.value).detach()
-            if i + 1 in self.kept:
-                trace = (*trace, (i + 1, vertices))
-            if i + 1 in self.measured:
-                entry["iou"] = float(self.measure(vertices).mean())
+        if measured or kept:
+            vertices = surface.shape(moved.value).detach()
+            if kept:
+                trace = (*trace, (i + 1, vertices, state.faces))
+            if measured:
+                entry["iou"] = float(self.measure(vertices, state.faces).mean())
                 if entry["iou"] >= best[1]:
-                    best = i + 1, entry["iou"], vertices
+                    best = i + 1, entry["iou"], (vertices, state.faces)
         return FitState(
-            i + 1, *moved, (*state.history, entry), *best, trace, state.frame,
+            i + 1, state.faces, *moved, (*state.history, entry), *best, trace, state.frame,
             state.seconds + seconds, state.signature,
         )  # fmt: skip
+
+    def events(self, state: FitState, seconds: float) -> tuple[bool, bool, bool]:
+        """Whether a step remeshes first, keeps its shape for pictures, and measures it."""
+        budget = self.settings.budget
+        if budget is None:
+            after = state.step + 1
+            return state.step in self.evened, after in self.kept, after in self.measured
+        before, now = state.seconds / budget, (state.seconds + seconds) / budget
+
+        def crossed(count: int) -> bool:
+            return int(min(now, 1.0) * count) > int(before * count)
+
+        even = self.remeshed and crossed(REMESHES) and now < 1 - 0.5 / REMESHES
+        return even, crossed(self.settings.frames), crossed(EVALUATIONS)
+
+    def step_length(self, scale: float) -> float:
+        """The `lr` of a step; where the mesh is remeshed it falls to a part of an edge."""
+        if not self.remeshed:
+            return self.lr
+        done = self.progress(scale)
+        last = min(self.lr, STEP_IN_EDGES * self.levels.edge)
+        return self.lr ** (1 - done) * last**done
 
     def run(
         self, callback: Callable[[FitState], None] | None, resume: FitState | str | Path | None
@@ -165,7 +267,7 @@ class Job:
         """Do all remaining steps and return the result."""
         state = self.begin() if resume is None else self.restore(resume)
         clock = time.perf_counter()
-        while state.step < self.settings.steps:
+        while not self.settings.is_over(state.step, state.seconds):
             now = time.perf_counter()
             state, clock = self.step(state, now - clock), now
             if callback is not None:
@@ -174,7 +276,12 @@ class Job:
 
     def result(self, state: FitState) -> FitResult:
         """The best mesh of a state, in world coordinates, with its metrics."""
-        per_view = self.measure(state.best)
+        best = state.best
+        if self.remeshed:
+            found = remesh(Mesh(*best), self.levels.edge, iterations=ITERATIONS).mesh
+            found = without_cuts(found)
+            best = found.vertices, found.faces
+        per_view = self.measure(*best)
         metrics = {
             "iou": float(per_view.double().mean()),
             "iou_per_view": [float(x) for x in per_view],
@@ -182,16 +289,16 @@ class Job:
             "final_iou": next((h["iou"] for h in reversed(state.history) if "iou" in h), None),
             "seconds": state.seconds,
         }
-        shapes = (*state.trace, (state.best_step, state.best))
+        shapes = (*state.trace, (state.best_step, *best))
         if not self.settings.frames:
             shapes = ()
-        meshes = tuple((i, self.world(vertices)) for i, vertices in shapes)
-        mesh = self.world(state.best)
+        meshes = tuple((i, self.world(vertices, faces)) for i, vertices, faces in shapes)
+        mesh = self.world(*best)
         return FitResult(mesh, metrics, state.history, meshes, self.settings, state)
 
-    def world(self, vertices: Tensor) -> Mesh:
+    def world(self, vertices: Tensor, faces: Tensor) -> Mesh:
         """The mesh in the world of vertices [V, 3] of the frame."""
-        return self.shape.start.with_vertices(self.frame.world(vertices))
+        return self.mesh(self.frame.world(vertices), faces)
 
 
 def _slices(count: int, length: int = 24) -> list[list[int]]:

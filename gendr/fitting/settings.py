@@ -19,8 +19,8 @@ __all__ = ["FitSettings"]
 
 # What `scale="auto"` means for the logistic distribution: the first and last scale in pixels.
 AUTO_PIXELS = (0.3, 0.05)
-# What `lr=None` means: from a sphere or a mesh, and from a visual hull.
-LR, LR_HULL = 0.1, 0.02
+# What `lr=None` means: from a sphere or a mesh, and from a visual hull with its faces or remeshed.
+LR, LR_HULL, LR_REMESHED = 0.1, 0.02, 0.003
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class FitSettings:
             of these for a geometric schedule over the steps. "auto" is 0.3px:0.05px for logistic;
             for other laws it is scaled so that their middle half is as wide as that of logistic.
         lr: Step length of Adam, > 0, in units of the object's size: how far the vertex with the
-            largest gradient moves. None is 0.1, and 0.02 from a visual hull, which is near already.
+            largest gradient moves. None is 0.1, and 0.003 from a visual hull, which is near already
+            (0.02 if it is not remeshed). Where the mesh is remeshed, steps get as short as a
+            quarter of an edge.
         flatness: >= 0, weight of the crease penalty: the mean over edges of (1 - cos)^2 of the
             angle between the neighbouring faces.
         smoothness: `smoothness` of `SmoothParametrization`, >= 0.
@@ -45,6 +47,14 @@ class FitSettings:
         backend: "auto", "cpu", "triton" or "reference".
         seed: The seed of the order of the views.
         frames: How many intermediate shapes the result keeps; 0 for none.
+        remesh: Whether faces are made even in the loop, with edges that shrink with the scale, and
+            masks are shrunk in the first part of the fit (see `Levels`). None does so from a visual
+            hull. Colours and UVs of a mesh to start from are lost.
+        edge: > 0, the length of edges at the end if they are remeshed, in pixels of the masks at
+            the middle of the object.
+        budget: Seconds, > 0, after which the steps end, however many they are; `steps` is not used.
+            The scale then goes with the time, so that the result depends on the speed of the
+            machine. What comes before the first step and after the last one is not counted.
     """
 
     steps: int = 100
@@ -60,6 +70,9 @@ class FitSettings:
     backend: str = "auto"
     seed: int = 0
     frames: int = 40
+    remesh: bool | None = None
+    edge: float = 2.0
+    budget: float | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("views_per_step", 1), ("seed", 0), ("frames", 0)):
@@ -69,6 +82,11 @@ class FitSettings:
             raise ValueError(f"subdivisions must be <= 7, got {self.subdivisions}; each makes 4x")
         if self.lr is not None:
             check_number("lr", self.lr, above=0)
+        if self.remesh is not None and not isinstance(self.remesh, bool):
+            raise TypeError(f"remesh must be True, False or None, got {self.remesh!r}")
+        check_number("edge", self.edge, above=0)
+        if self.budget is not None:
+            check_number("budget", self.budget, above=0)
         for name in ("smoothness", "flatness"):
             if check_number(name, getattr(self, name)) < 0:
                 raise ValueError(f"{name} must be >= 0, got {getattr(self, name)!r}")
@@ -127,9 +145,17 @@ class FitSettings:
         numbers = [parse_scale(end, size, law.is_squared) for end in ends]
         return float(numbers[0]), float(numbers[-1])
 
+    def is_over(self, step: int, seconds: float) -> bool:
+        """Whether a fit is at its end after so many steps and seconds."""
+        return step >= self.steps if self.budget is None else seconds >= self.budget
+
     def resolved(self, from_hull: bool) -> FitSettings:
         """The settings with a number for what depends on the start."""
-        return self if self.lr is not None else replace(self, lr=LR_HULL if from_hull else LR)
+        remesh = from_hull if self.remesh is None else self.remesh
+        lr = self.lr
+        if lr is None:
+            lr = LR if not from_hull else LR_REMESHED if remesh else LR_HULL
+        return replace(self, lr=lr, remesh=remesh)
 
     def changed(self, changes: dict[str, Any]) -> FitSettings:
         """The settings with some of them replaced.

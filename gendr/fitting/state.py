@@ -16,7 +16,7 @@ from gendr.mesh import Mesh
 
 __all__ = ["FitResult", "FitState"]
 
-FORMAT = "gendr fit 1"
+FORMAT = "gendr fit 2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,28 +25,30 @@ class FitState:
 
     Attributes:
         step: Steps done.
+        faces: int64 [F, 3], which change where the mesh is remeshed.
         u: [V, 3], the parameter after these steps.
         first: [V, 3], Adam's average of the gradient.
         second: [V, 3], Adam's average of its square.
         history: One dict per step: step, loss, scale, and iou where it was measured.
         best_step: The step of the best mesh so far.
         best_iou: The mean hard IoU of that mesh over all views.
-        best: [V, 3], the vertices of that mesh, in the frame of the fit.
-        trace: (step, vertices) of some steps, for pictures.
+        best: The vertices [Vb, 3] of that mesh, in the frame of the fit, and its faces [Fb, 3].
+        trace: (step, vertices, faces) of some steps, for pictures.
         frame: The frame of the fit.
         seconds: The time spent so far, earlier runs included.
         signature: The settings, and a hash of masks, cameras and starting mesh.
     """
 
     step: int
+    faces: Tensor
     u: Tensor
     first: Tensor
     second: Tensor
     history: tuple[dict[str, float], ...]
     best_step: int
     best_iou: float
-    best: Tensor
-    trace: tuple[tuple[int, Tensor], ...]
+    best: tuple[Tensor, Tensor]
+    trace: tuple[tuple[int, Tensor, Tensor], ...]
     frame: Frame
     seconds: float
     signature: dict[str, Any]

@@ -14,6 +14,7 @@ from gendr.mesh.io import load_texture
 from gendr.mesh.lighting import Lighting
 from gendr.mesh.mesh import Mesh
 from gendr.mesh.quality import mesh_quality
+from gendr.mesh.remeshing import Remeshed, remesh
 from gendr.mesh.shapes import cube, cube_sphere, grid, icosphere
 from gendr.mesh.views import Views, load_views, save_views, view_sizes, view_volume, visual_sphere
 
@@ -21,6 +22,7 @@ __all__ = [
     "Camera",
     "Lighting",
     "Mesh",
+    "Remeshed",
     "Views",
     "axis_angle_to_matrix",
     "cube",
@@ -35,6 +37,7 @@ __all__ = [
     "look_at",
     "look_from",
     "mesh_quality",
+    "remesh",
     "rotation_6d_to_matrix",
     "rotation_angle_between",
     "save_views",

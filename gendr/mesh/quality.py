@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gendr.mesh.mesh import Mesh
 from gendr.mesh.topology import connected_parts
 
-__all__ = ["mesh_quality"]
+__all__ = ["cut_faces", "mesh_quality"]
 
 # Above so many faces cuts are not counted: the pairs of near faces would fill the memory.
 _MOST = 50_000
@@ -50,7 +50,9 @@ def mesh_quality(mesh: Mesh) -> dict[str, Any]:
         "parts": parts,
         "genus": (2 * parts - euler) // 2 if mesh.is_watertight else None,
         "smallest_angle": _smallest_angle(vertices[faces]) if len(faces) else None,
-        "self_intersections": int(_cut(vertices, faces).sum()) if len(faces) <= _MOST else None,
+        "self_intersections": int(cut_faces(vertices, faces).sum())
+        if len(faces) <= _MOST
+        else None,
     }
 
 
@@ -65,8 +67,8 @@ def _smallest_angle(corners: NDArray[np.float64]) -> float:
     return float(np.degrees(least))
 
 
-def _cut(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each face is cut by an edge of a face that shares no vertex with it."""
+def cut_faces(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each face [F, 3] is cut by an edge of a face that shares no vertex with it."""
     from scipy.spatial import KDTree
 
     found = np.zeros(len(faces), bool)

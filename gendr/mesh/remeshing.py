@@ -1,0 +1,210 @@
+"""Remeshing: even, well-shaped triangles of a wanted size on the same surface."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gendr._runtime.checks import check_count, check_number
+from gendr.mesh.libigl import libigl
+from gendr.mesh.mesh import Mesh
+from gendr.mesh.quality import cut_faces
+
+__all__ = ["Remeshed", "remesh", "without_cuts"]
+
+# Edges longer or shorter than these multiples of the target are split and collapsed: either way
+# they come nearer to it.
+_LONG, _SHORT = 4 / 3, 4 / 5
+# Which part of its way a vertex goes in a relaxation.
+_PART = 0.5
+# At most so many times are faces of bad shape, or that are cut, looked for at the end.
+_ROUNDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Remeshed:
+    """A mesh and where its vertices are on the mesh that it was made from.
+
+    Attributes:
+        mesh: the new mesh.
+        corners: int64 [V, 3], the vertices of the old face that each new vertex is nearest to.
+        weights: [V, 3], its barycentric coordinates there, in [0, 1], with sum 1.
+    """
+
+    mesh: Mesh
+    corners: Tensor
+    weights: Tensor
+
+    def carried(self, values: Tensor) -> Tensor:
+        """Values [V, C] of the old vertices, interpolated at the new ones."""
+        taken = values.index_select(0, self.corners.reshape(-1)).reshape(-1, 3, values.shape[-1])
+        return (self.weights.to(values)[..., None] * taken).sum(1)
+
+
+def remesh(mesh: Mesh, target_length: float, *, iterations: int = 5) -> Remeshed:
+    """The same surface with edges of about one length and about six at each vertex.
+
+    Each iteration splits long edges, collapses short ones, flips edges towards six at each vertex,
+    moves vertices within the surface towards the middle of their faces, and back onto the old
+    surface. At the end faces of bad shape are flipped and relaxed once more.
+
+    A manifold stays one, closed if it was, with the same genus; no face turns over. Vertices at the
+    border of an open mesh, and where more than two faces share an edge, stay where they are.
+    Colours and UVs are not kept. The same input gives the same bits.
+
+    Args:
+        mesh: one mesh.
+        target_length: > 0, world units.
+        iterations: >= 1.
+
+    Raises:
+        ValueError: for a batch of several meshes, a mesh without faces, or a bad number.
+
+    Source: Botsch, Kobbelt, A Remeshing Approach to Multiresolution Modeling, 2004, section 4.
+    """
+    if len(mesh) != 1:
+        raise ValueError(f"one mesh is needed, got a batch of {len(mesh)}")
+    if mesh.face_counts[0] == 0:
+        raise ValueError("mesh has no faces, so there is nothing to remesh")
+    check_number("target_length", target_length, above=0)
+    check_count("iterations", iterations, least=1)
+    vertices = mesh.vertices.detach().double().cpu().numpy()
+    faces = mesh.faces.cpu().numpy()
+    tables = _Tables(vertices, faces)
+    for _ in range(iterations):
+        tables.split(_LONG * target_length)
+        tables.collapse(_SHORT * target_length, _LONG * target_length)
+        tables.flip(by_shape=False)
+        tables.relax()
+        tables.move(*_nearest(tables.x, vertices, faces)[:1])
+    for _ in range(_ROUNDS):
+        if not tables.flip(by_shape=True):
+            break
+        tables.relax()
+        tables.move(*_nearest(tables.x, vertices, faces)[:1])
+    x, triangles = tables.result()
+    _, corners, weights = _nearest(x, vertices, faces)
+    found = Mesh(torch.from_numpy(x).to(mesh.vertices), torch.from_numpy(triangles).to(mesh.faces))
+    return Remeshed(
+        found.with_origin(mesh.origin[0]),
+        torch.from_numpy(corners).to(mesh.faces),
+        torch.from_numpy(weights).to(mesh.vertices),
+    )
+
+
+def without_cuts(mesh: Mesh) -> Mesh:
+    """A mesh with fewer faces that others cut, by smoothing where they are; the faces stay.
+
+    The vertices of such faces and their neighbours move half way to the mean of their neighbours,
+    until no face is cut or that does not help. Most meshes are returned unchanged.
+
+    Args:
+        mesh: one mesh without colours.
+    """
+    faces = mesh.faces.cpu().numpy()
+    x = mesh.vertices.detach().double().cpu().numpy()
+    a, b = mesh.edges.cpu().numpy().T
+    degree = np.bincount(np.concatenate([a, b]), minlength=len(x)).clip(1)[:, None]
+    best, cut = x, cut_faces(x, faces)
+    least = int(cut.sum())
+    for _ in range(_ROUNDS if least else 0):
+        near = np.zeros(len(x), bool)
+        near[faces[cut]] = True
+        near[faces[near[faces].any(1)]] = True
+        total = np.zeros_like(x)
+        np.add.at(total, a, x[b])
+        np.add.at(total, b, x[a])
+        x = np.where(near[:, None], (x + total / degree) / 2, x)
+        cut = cut_faces(x, faces)
+        if int(cut.sum()) < least:
+            best, least = x, int(cut.sum())
+        if not least:
+            break
+    return mesh.with_vertices(torch.from_numpy(best).to(mesh.vertices))
+
+
+def _nearest(
+    points: NDArray[np.float64], vertices: NDArray[np.float64], faces: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    """The nearest points [P, 3] of a mesh, the corners of their faces, and their weights there."""
+    igl = libigl()
+    _, index, place = igl.point_mesh_squared_distance(points, vertices, faces)
+    corners = faces[index]
+    a, b, c = (np.ascontiguousarray(vertices[corners[:, i]]) for i in range(3))
+    weights = igl.barycentric_coordinates(np.ascontiguousarray(place), a, b, c)
+    # A face without area has none.
+    weights = np.where(np.isfinite(weights).all(1, keepdims=True), weights, 1 / 3).clip(0, 1)
+    return np.ascontiguousarray(place), corners, weights / weights.sum(1, keepdims=True)
+
+
+class _Tables:
+    """The tables of `remeshing_kernels`, with room to grow."""
+
+    def __init__(self, vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> None:
+        from gendr.mesh import remeshing_kernels
+
+        self.kernels: Any = remeshing_kernels
+        self._fill(vertices, faces)
+
+    def _fill(self, vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> None:
+        count, triangles = len(vertices), len(faces)
+        self.counts = np.array([count, triangles])
+        room, face_room = 2 * count + 1000, 2 * triangles + 2000
+        self._x = np.zeros((room, 3))
+        self._x[:count] = vertices
+        self._faces = np.full(3 * face_room, -1, np.int64)
+        self._faces[: 3 * triangles] = faces.reshape(-1)
+        self._twins = np.full(3 * face_room, -1, np.int64)
+        self._first = np.full(room, -1, np.int64)
+        self._degree = np.zeros(room, np.int64)
+        self._fixed = np.zeros(room, np.uint8)
+        self.kernels.link(
+            self._faces[: 3 * triangles], self._twins[: 3 * triangles], self._first, self._degree,
+            self._fixed, count,
+        )  # fmt: skip
+
+    @property
+    def x(self) -> NDArray[np.float64]:
+        """The places [V, 3] of the vertices, also of those that are gone."""
+        return self._x[: self.counts[0]]
+
+    def _some(self, *, valence: bool) -> tuple[NDArray[Any], ...]:
+        """The tables as the kernels that add nothing take them."""
+        v, h = int(self.counts[0]), 3 * int(self.counts[1])
+        tables = self._x[:v], self._faces[:h], self._twins[:h], self._first[:v]
+        return (
+            (*tables, self._degree[:v], self._fixed[:v]) if valence else (*tables, self._fixed[:v])
+        )
+
+    def split(self, limit: float) -> None:
+        while not self.kernels.split(
+            self._x, self._faces, self._twins, self._first, self._degree, self._fixed, limit,
+            self.counts,
+        ):  # fmt: skip
+            self._fill(*self.result(every=True))
+
+    def collapse(self, limit: float, longest: float) -> None:
+        for _ in range(_ROUNDS):
+            if not self.kernels.collapse(*self._some(valence=True), limit, longest):
+                break
+
+    def flip(self, *, by_shape: bool) -> int:
+        return self.kernels.flip(*self._some(valence=True), by_shape)
+
+    def relax(self) -> None:
+        self.kernels.relax(*self._some(valence=False), _PART)
+
+    def move(self, places: NDArray[np.float64]) -> None:
+        self.kernels.move(*self._some(valence=False), places)
+
+    def result(self, *, every: bool = False) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Vertices [V, 3] and faces [F, 3] without those that are gone."""
+        faces = self._faces[: 3 * self.counts[1]].reshape(-1, 3)
+        faces = faces[faces[:, 0] >= 0]
+        used, inverse = np.unique(faces, return_inverse=True)
+        return self.x[used].copy(), inverse.reshape(-1, 3).astype(np.int64)
