@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.files import locked, write_all, write_whole
+from gendr.cli import colors
 from gendr.cli.common import check_device, check_writable, model_file, versions
 from gendr.fitting import FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
@@ -94,6 +95,7 @@ def run(args: Namespace) -> int:
     )
     out = Path(args.output)
     target = _load(args, device)
+    coloring = colors.kind_of(args, target.views)
     kind = args.init or _start(len(target.masks), args.subdivisions)
     settings = settings.resolved(kind == "hull")
     init: Any = kind
@@ -103,7 +105,7 @@ def run(args: Namespace) -> int:
         raise ValueError(f"--resume: no {CHECKPOINT} in {out}; leave --resume out to start anew")
     with locked(check_writable(out)), _signals():
         resume = _checkpoint(out, settings, device) if args.resume else None
-        report = _Report(args, settings, target, out, clock, kind)
+        report = _Report(args, settings, target, out, clock, kind, coloring)
         clock.lap("load")
         try:
             result = fit(
@@ -217,7 +219,9 @@ class _Report:
         out: Path,
         clock: _Clock,
         start: str,
+        coloring: str,
     ) -> None:
+        self.args, self.coloring = args, coloring
         self.settings, self.target, self.out, self.clock = settings, target, out, clock
         self.quiet = args.quiet
         sphere = f"icosphere({settings.subdivisions})"
@@ -323,7 +327,18 @@ class _Report:
             metrics |= _chamfer(mesh, target.mesh, self.settings.seed)
             note = f"chamfer {metrics['chamfer_relative']:.2%} of the diagonal"
         self.clock.lap("measure")
-        files = mesh_files(mesh, out / MESH) | self.pictures(result, note)
+        files: dict[Path, bytes] = {}
+        extra: list[str] = []
+        if self.coloring != "none":
+            views = self.photos()
+            result_colors = colors.colored(self.args, mesh, views, self.coloring)
+            mesh = result_colors.mesh
+            metrics["colors"] = colors.facts(result_colors, views, self.coloring)
+            note = f"PSNR {metrics['colors']['psnr']:.1f} dB"
+            files |= colors.color_files(mesh, out, self.quiet)
+            extra = [path.name for path in files]
+            self.clock.lap("colors")
+        files |= mesh_files(mesh, out / MESH) | self.pictures(result, mesh, note)
         self.clock.lap("pictures")
         metrics |= self.facts(result.state)
         metrics["seconds"] = {**self.clock.seconds(), "optimisation": result.state.seconds}
@@ -337,11 +352,28 @@ class _Report:
             sys.stdout.write(
                 f"mean IoU {result.iou:.3f} over {len(target.masks)} views of {size}"
                 f"{', ' + note if note else ''}, {metrics['seconds']['total']:.1f} s\n"
-                f"{out}: {ANIMATION}, {SHEET}, {MESH}, {METRICS}\n"
+                f"{out}: {', '.join([ANIMATION, SHEET, *extra, MESH, METRICS])}\n"
             )
 
-    def pictures(self, result: FitResult, note: str) -> dict[Path, bytes]:
-        """The sheet and the animation as files: their contents by path."""
+    def photos(self) -> Views:
+        """The photos at the size that colours are taken from."""
+        path, limit = model_file(self.args.target), self.args.max_megapixels
+        own = min(map(min, view_sizes(path, max_megapixels=limit)))
+        wanted = self.args.color_size or min(own, colors.COLOR_SIZE)
+        views = self.target.views
+        assert views is not None  # as `colors.kind_of` found
+        if wanted == min(views.image_size):
+            return views
+        return load_views(path, size=wanted, max_megapixels=limit, device=views.masks.device)
+
+    def pictures(self, result: FitResult, mesh: Mesh, note: str) -> dict[Path, bytes]:
+        """The sheet and the animation as files: their contents by path.
+
+        Args:
+            result: of the fit.
+            mesh: with colours, if there are any.
+            note: for the second line of the sheet.
+        """
         from tqdm import tqdm
 
         target, settings = self.target, self.settings
@@ -368,6 +400,7 @@ class _Report:
             chosen,
             target.pictures(chosen, window),
             SHEET_COLUMNS,
+            painted=None if self.coloring == "none" else mesh,
         )
         window = visual.Closeup.of(target.masks, TILE)
         chosen = visual.spread(count, COLUMNS)

@@ -21,6 +21,9 @@ what is written to the output folder (files of these names are replaced, togethe
   fit.gif           the fit on its way, beside its target
   sheet.png         target, fit and difference of up to 12 views
   fit.obj           the mesh with the best hard silhouettes, in the target's coordinates
+  fit.glb           of photos with colours: the same with its texture, for any viewer (with
+                    --colors vertex fit.ply); fit.obj then comes with fit.mtl and fit.png
+  turntable.gif     of photos with colours: the coloured mesh
   metrics.json      IoU per view, chamfer distance, seconds, settings, versions
   checkpoint.pt     the state after the last steps; --resume goes on from it
   progress.json     while the fit runs, and after an interruption: what is known of it by then
@@ -318,6 +321,32 @@ def _add_fit(commands: Any) -> None:
         type=_number(-90, 90),
         metavar="DEGREES",
         help="of the views of a mesh (default: 30)",
+    )
+    group = parser.add_argument_group("colours, after the shape, from photos that have them")
+    group.add_argument(
+        "--colors",
+        choices=("texture", "vertex", "none"),
+        metavar="KIND",
+        help="texture (as by default), vertex for vertex colours, or none",
+    )
+    group.add_argument(
+        "--texture-size",
+        type=count(16),
+        default=1024,
+        metavar="N",
+        help="side of the texture, in texels (1024)",
+    )
+    group.add_argument(
+        "--color-size",
+        type=count(2),
+        metavar="PIXELS",
+        help="shorter side of the photos that colours are taken from (default: their own, at most "
+        "512)",
+    )
+    group.add_argument(
+        "--exposure",
+        action="store_true",
+        help="photos may be brighter or darker than each other, or of another tint",
     )
     _common(parser)
 
