@@ -167,6 +167,8 @@ def _load(args: Namespace, device: torch.device) -> _Target:
                     "leave it out"
                 )
         return _load_views(args, path, name, device)
+    if args.background is not None:
+        raise ValueError(f"--background is for photos, and {path} is a mesh; leave it out")
     mesh = _load_mesh(args, args.target, device)
     views = args.views or VIEWS
     elevation = ELEVATION if args.elevation is None else args.elevation
@@ -180,11 +182,23 @@ def _load_mesh(args: Namespace, text: str, device: torch.device) -> Mesh:
     return Mesh.load(model_file(text), max_megapixels=args.max_megapixels, device=device)
 
 
+def _read(args: Namespace, size: int | None, device: torch.device) -> Views:
+    """The photos with their cameras, at a size."""
+    return load_views(
+        model_file(args.target),
+        size=size,
+        background=args.background,
+        tolerance=args.tolerance,
+        max_megapixels=args.max_megapixels,
+        device=device,
+    )
+
+
 def _load_views(args: Namespace, path: Path, name: str, device: torch.device) -> _Target:
     limit, size = args.max_megapixels, args.image_size
     if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > IMAGE_SIZE:
         size = IMAGE_SIZE
-    views = load_views(path, size=size, max_megapixels=limit, device=device)
+    views = _read(args, size, device)
     return _Target(name, views.masks, views.camera, views=views)
 
 
@@ -364,7 +378,7 @@ class _Report:
         assert views is not None  # as `colors.kind_of` found
         if wanted == min(views.image_size):
             return views
-        return load_views(path, size=wanted, max_megapixels=limit, device=views.masks.device)
+        return _read(self.args, wanted, views.masks.device)
 
     def pictures(self, result: FitResult, mesh: Mesh, note: str) -> dict[Path, bytes]:
         """The sheet and the animation as files: their contents by path.

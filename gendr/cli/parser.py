@@ -28,10 +28,14 @@ what is written to the output folder (files of these names are replaced, togethe
   checkpoint.pt     the state after the last steps; --resume goes on from it
   progress.json     while the fit runs, and after an interruption: what is known of it by then
 
-a folder of images holds transforms.json in the layout of NeRF tools: frames with file_path and
-transform_matrix (camera to world, OpenGL axes), and camera_angle_x or fl_x fl_y cx cy w h. The
-mask of an image is its mask_path, the file of its name in masks/, its alpha channel, or the image
-itself if it is grey. Soft edges are used as they are.
+a folder of images holds their cameras in one of these, the first that is there:
+  transforms.json   of NeRF tools: frames with file_path and transform_matrix (camera to world,
+                    OpenGL axes), and camera_angle_x or fl_x fl_y cx cy w h
+  sparse/0          a model of COLMAP, text or binary, of the images in images/, undistorted
+  cameras.json      OpenCV's matrices: images with file, K, and R and t, or world_to_camera
+the mask of an image is its mask_path, the file of its name in masks/, its alpha channel, all that
+is not of the colour --background, or the image itself if it is grey. Soft edges are used as they
+are. No file outside the folder is read.
 """
 
 _POSE = """\
@@ -242,8 +246,8 @@ def _add_fit(commands: Any) -> None:
     parser.add_argument(
         "target",
         metavar="TARGET",
-        help="a mesh (.obj .ply .off .stl .glb), a folder with transforms.json, or chair, "
-        "which is built in",
+        help="a mesh (.obj .ply .off .stl .glb), a folder of images with their cameras, or "
+        "chair, which is built in",
     )
     parser.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where results go")
     parser.add_argument(
@@ -321,6 +325,18 @@ def _add_fit(commands: Any) -> None:
         type=_number(-90, 90),
         metavar="DEGREES",
         help="of the views of a mesh (default: 30)",
+    )
+    group.add_argument(
+        "--background",
+        metavar="COLOUR",
+        help="of photos without masks: a name or #rrggbb; what has another colour is the object",
+    )
+    group.add_argument(
+        "--tolerance",
+        type=_number(0, 1, closed=False),
+        default=0.1,
+        metavar="X",
+        help="how much each channel of the background may differ from it, of 1 (0.1)",
     )
     group = parser.add_argument_group("colours, after the shape, from photos that have them")
     group.add_argument(
