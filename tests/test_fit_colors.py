@@ -1,6 +1,8 @@
 """Colours of a known shape: the mixture is the renderer's, what is hidden stays out, and more."""
 
 import math
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +13,10 @@ from gendr import Camera, Mesh, Renderer, fit_colors, look_at, visual
 from gendr.fitting.canvases import Texels, Vertices
 from gendr.fitting.sights import look
 from gendr.losses import psnr
-from gendr.mesh import cube, example, icosphere
+from gendr.mesh import cube, example, icosphere, load_texture
 from gendr.mesh.unwrapping import unwrapped
 
+DATA = os.environ.get("GENDR_DATA")
 PLAIN = {"shading": "hard", "lighting": "none"}
 
 
@@ -124,6 +127,21 @@ def test_held_out_views_of_a_known_shape(chair, kind, least):
     shown, _ = shots(result.mesh, camera)
     own = psnr(shown, rgb, alpha)
     torch.testing.assert_close(result.psnr, own, rtol=0, atol=0.3)
+
+
+@pytest.mark.skipif(DATA is None, reason="GENDR_DATA does not name a folder with meshes/spot.obj")
+def test_held_out_views_of_spot():
+    folder = Path(DATA or "") / "meshes"
+    spot = Mesh.load(folder / "spot.obj").normalized()
+    target = spot.with_texture(load_texture(folder / "spot_texture.png"))
+    camera = Camera.batch([ring(spot, 8, 0.0), ring(spot, 6, 40.0, 20.0), ring(spot, 4, -40.0)])
+    rgb, alpha = shots(target, camera, 128)
+    shape = with_cells(Mesh(spot.vertices, spot.faces))
+    result = fit_colors(shape, rgb, camera, alpha, texture_size=512)
+    held = ring(spot, 5, 20.0, 31.0)
+    wanted, mask = shots(target, held, 128)
+    found, _ = shots(result.mesh, held, 128)
+    assert float(psnr(found, wanted, mask).mean()) > 33
 
 
 def scene_with_a_plate(seen_at):
