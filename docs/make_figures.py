@@ -545,6 +545,22 @@ def figure_starts() -> None:
     write_block("pose.md", "poses", table(head, rows))
 
 
+def figure_photos() -> None:
+    """What benchmarks/photos.py left in docs/results."""
+    found = json.loads((DOCS / "results" / "photos.json").read_text(encoding="utf-8"))
+    head = ["mesh", "IoU", "IoU, held-out", "PSNR, fitted", "PSNR, held-out: image", "object",
+            "where both are", "faces", "seconds"]  # fmt: skip
+    rows = [
+        [
+            row["mesh"], f"{row['iou']:.3f}", f"{row['held_iou']:.3f}", f"{row['psnr_fitted']:.1f}",
+            f"{row['held_psnr']:.1f}", f"{row['held_psnr_object']:.1f}",
+            f"{row['held_psnr_inside']:.1f}", f"{row['faces']:,}", f"{row['seconds']:.0f}",
+        ]
+        for row in found["rows"]
+    ]  # fmt: skip
+    write_block("fitting.md", "photos", table(head, rows))
+
+
 def figure_reconstruction() -> None:
     """The table of the comparisons that experiments/reconstruction.py left in docs/results."""
     rows: list[list[str]] = []
@@ -725,6 +741,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "tconorms": figure_tconorms,
     "fit": figure_fit,
     "starts": figure_starts,
+    "photos": figure_photos,
     "reconstruction": figure_reconstruction,
     "composite": figure_composite,
     "sorting": figure_sorting,

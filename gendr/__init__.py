@@ -23,7 +23,14 @@ if TYPE_CHECKING:
         topk,
     )
     from gendr._runtime.threads import set_num_threads
-    from gendr.fitting import FitResult, FitSettings, SmoothParametrization, fit, fit_pose
+    from gendr.fitting import (
+        FitResult,
+        FitSettings,
+        SmoothParametrization,
+        fit,
+        fit_colors,
+        fit_pose,
+    )
     from gendr.mesh import (
         Camera,
         Lighting,
@@ -55,6 +62,7 @@ __all__ = [
     "data",
     "distributions",
     "fit",
+    "fit_colors",
     "fit_pose",
     "geometric_schedule",
     "instance",
@@ -96,7 +104,14 @@ _MODULES = {
     ),
     "gendr.rendering.instances": ("Instance", "instance", "instances"),
     "gendr._runtime.threads": ("set_num_threads",),
-    "gendr.fitting": ("FitResult", "FitSettings", "SmoothParametrization", "fit", "fit_pose"),
+    "gendr.fitting": (
+        "FitResult",
+        "FitSettings",
+        "SmoothParametrization",
+        "fit",
+        "fit_colors",
+        "fit_pose",
+    ),
     "gendr.mesh": (
         "Camera",
         "Lighting",

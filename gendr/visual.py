@@ -464,6 +464,7 @@ def fit_sheet(
     chosen: Sequence[int],
     target: Sequence[Pixels],
     columns: int = 6,
+    painted: Mesh | None = None,
 ) -> Pixels:
     """One page that shows, for each view, the target, the fit and the difference of silhouettes.
 
@@ -479,10 +480,14 @@ def fit_sheet(
         chosen: The views that are shown.
         target: Pictures of the target in these views, of the window's size.
         columns: Views side by side.
+        painted: The fit with its colours, if there are any, for a row of its own.
     """
     columns = min(columns, len(chosen))
     blocks = math.ceil(len(chosen) / columns)
     names = ("target", "fit", "mask", "difference")
+    inks = (TARGET, FIT, TARGET, INK)
+    if painted is not None:
+        names, inks = ("target", "colours", *names[1:]), (TARGET, FIT, *inks[1:])
     left, gap, top, head = 92, 8, 74, 26
     tall, wide = window.size
     block = head + len(names) * (tall + gap) + 10
@@ -491,17 +496,20 @@ def fit_sheet(
     page.text(16, 14, title, 20)
     page.text(16, 44, subtitle, 13, FAINT)
     seen = window.camera(camera)[list(chosen)]
-    pictures = target, shaded(mesh, seen, window.size, FIT)
+    pictures = [target, shaded(mesh, seen, window.size, FIT)]
+    if painted is not None:
+        colored = render_views(painted, seen, window.size, {"lighting": "none"})
+        pictures.insert(1, composited(*colored))
     for k, view in enumerate(chosen):
         x, y = left + k % columns * (wide + gap), top + k // columns * block
         caption = f"view {view + 1}   IoU {iou_per_view[view]:.3f}"
         page.text(x + wide // 2, y + 8, caption, 12, FAINT, "ma")
         mask, other = (window.cut(image[view], view) for image in (masks, found))
-        tiles = (pictures[0][k], pictures[1][k], _flat(mask, TARGET), difference(mask, other))
+        tiles = (*(row[k] for row in pictures), _flat(mask, TARGET), difference(mask, other))
         for row, pixels in enumerate(tiles):
             page.tile(pixels, x, y + head + row * (tall + gap))
     for b in range(blocks):
-        for row, (name, color) in enumerate(zip(names, (TARGET, FIT, TARGET, INK), strict=True)):
+        for row, (name, color) in enumerate(zip(names, inks, strict=True)):
             y = top + b * block + head + row * (tall + gap) + tall // 2
             page.text(16, y, name, 13, color, "lm")
         page.box(16, top + b * block, width - 32, 1, LINE)

@@ -12,7 +12,7 @@ from PIL import Image
 
 import gendr
 from gendr import Mesh, Renderer, look_at, visual
-from gendr.cli import fit, main
+from gendr.cli import colors, fit, main
 from gendr.cli.common import model_file
 from gendr.cli.parser import build_parser
 from gendr.fitting import FitState
@@ -42,6 +42,8 @@ def small_pictures(request, monkeypatch):
     if request.node.get_closest_marker("slow") is None:
         monkeypatch.setattr(fit, "TILE", 48)
         monkeypatch.setattr(fit, "SHEET_TILE", 48)
+        monkeypatch.setattr(colors, "FRAMES", 3)
+        monkeypatch.setattr(colors, "SIZE", 48)
 
 
 @pytest.fixture
@@ -142,16 +144,60 @@ def test_fit_of_images(tmp_path, grey):
     mesh = photos(tmp_path / "photos", grey)
     out = tmp_path / "out"
     options = ["--steps", "30", "--subdivisions", "2", "--quiet", "--scale", "1px:0.1px"]
-    assert run("fit", tmp_path / "photos", "-o", out, *options) == 0
-    assert {p.name for p in out.iterdir()} == RESULTS
+    colored = [] if grey else ["--colors", "vertex"]
+    assert run("fit", tmp_path / "photos", "-o", out, *options, *colored) == 0
+    more = set() if grey else {"fit.ply", "turntable.gif"}
+    assert {p.name for p in out.iterdir()} == RESULTS | more
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["kind"] == "images"
+    assert ("colors" in metrics) != grey
     assert metrics["image_size"] == [24, 32]
     assert metrics["chamfer"] is None
     assert metrics["iou"] > 0.85
     found, wanted = (m.bounding_box() for m in (Mesh.load(out / "fit.obj"), mesh))
     for a, b in zip(found, wanted, strict=True):
         assert torch.allclose(a, b, atol=10)
+
+
+def test_colors_of_a_fit(tmp_path, capsys):
+    pytest.importorskip("xatlas", reason="xatlas, of gendr[textures], is not installed")
+    photos(tmp_path / "photos")
+    out = tmp_path / "out"
+    options = ["--steps", 5, "--subdivisions", 2, "--texture-size", 64, "--color-size", 20]
+    assert run("fit", tmp_path / "photos", "-o", out, *options, "--exposure") == 0
+    said = capsys.readouterr().out
+    names = {"fit.glb", "turntable.gif"}
+    assert all(name in said for name in names)
+    assert {p.name for p in out.iterdir()} == RESULTS | names | {"fit.mtl", "fit.png"}
+    found = json.loads((out / "metrics.json").read_text())["colors"]
+    assert found["kind"] == "texture"
+    assert found["texture_size"] == [64, 64]
+    assert found["image_size"] == [20, 27]
+    assert found["psnr"] > 10
+    assert found["exposure"] != [[1.0] * 3] * 5
+    assert len(found["psnr_per_view"]) == len(found["exposure"]) == 5
+    for name in ("fit.glb", "fit.obj"):
+        texture = Mesh.load(out / name).texture
+        assert texture.shape == (64, 64, 3)
+        # The object is red all over.
+        assert texture[..., 0].mean() > 1.5 * texture[..., 1].mean()
+    with Image.open(out / "turntable.gif") as gif:
+        assert gif.size == (48, 48)
+    assert run("fit", tmp_path / "photos", "-o", out / "b", *options, "--colors", "none") == 0
+    assert {p.name for p in (out / "b").iterdir()} == RESULTS
+
+
+def test_colors_without_xatlas(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(colors, "can_unwrap", lambda: False)
+    photos(tmp_path / "photos")
+    options = ["--steps", 2, "--subdivisions", 2]
+    out = tmp_path / "out"
+    assert run("fit", tmp_path / "photos", "-o", out, *options) == 0
+    said = capsys.readouterr().err
+    assert "gendr: vertex colours; for a texture install xatlas: pip install" in said
+    assert Mesh.load(out / "fit.ply").vertex_colors is not None
+    assert run("fit", tmp_path / "photos", "-o", out, *options, "--colors", "texture") == 2
+    assert "--colors texture needs xatlas" in capsys.readouterr().err
 
 
 def test_fit_replaces_its_own_files_only(box, tmp_path):
@@ -667,6 +713,7 @@ def bad(tmp_path_factory):
     Image.new("L", (8, 8), 255).save(noposes / "a.png")
     for name in ("unequal", "broken", "opaque", "pose"):
         photos(tmp_path / name)
+    photos(tmp_path / "grey", mask_folder=True)
     with Image.open(tmp_path / "unequal" / "images" / "002.png") as image:
         image.resize((16, 12)).save(tmp_path / "unequal" / "images" / "002.png")
     (tmp_path / "broken" / "transforms.json").write_text("{ frames")
@@ -713,6 +760,12 @@ def bad(tmp_path_factory):
         ("fit box.ply --scale -1", "scale must be > 0"),
         ("fit pose --views 12", "--views is for meshes, and pose holds images with cameras"),
         ("fit pose/transforms.json --elevation 30", "--elevation is for meshes, and pose"),
+        ("fit box.ply --background white", "--background is for photos, and box.ply is a mesh"),
+        ("fit opaque --background blurple", "the name of a colour or #rrggbb, got 'blurple'"),
+        ("fit opaque --tolerance 1", "--tolerance: must be between 0 and 1"),
+        ("fit box.ply --colors vertex", "--colors vertex needs photos, and box.ply is a mesh"),
+        ("fit grey --colors vertex", "--colors vertex needs photos, and grey is masks without"),
+        ("fit pose --colors textur", "unknown KIND 'textur'; allowed: none, texture, vertex"),
         ("fit box.ply --scale 1cm", "1.5px"),
         ("fit box.ply --scale 1:2:3", "START:END"),
         ("fit box.ply --steps 0", "--steps: must be a whole number >= 1, got '0'"),

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.files import locked, write_all, write_whole
+from gendr.cli import colors
 from gendr.cli.common import check_device, check_writable, model_file, versions
 from gendr.fitting import FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
@@ -101,6 +102,7 @@ def run(args: Namespace) -> int:
     )
     out = Path(args.output)
     target = _load(args, device)
+    coloring = colors.kind_of(args, target.views)
     kind = args.init or _start(len(target.masks), args.subdivisions)
     settings = settings.resolved(kind == "hull")
     init: Any = kind
@@ -110,7 +112,7 @@ def run(args: Namespace) -> int:
         raise ValueError(f"--resume: no {CHECKPOINT} in {out}; leave --resume out to start anew")
     with locked(check_writable(out)), _signals():
         resume = _checkpoint(out, settings, device) if args.resume else None
-        report = _Report(args, settings, target, out, clock, kind)
+        report = _Report(args, settings, target, out, clock, kind, coloring)
         clock.lap("load")
         try:
             result = fit(
@@ -181,6 +183,8 @@ def _load(args: Namespace, device: torch.device) -> _Target:
                     "leave it out"
                 )
         return _load_views(args, path, name, device)
+    if args.background is not None:
+        raise ValueError(f"--background is for photos, and {path} is a mesh; leave it out")
     mesh = _load_mesh(args, args.target, device)
     views = args.views or VIEWS
     elevation = ELEVATION if args.elevation is None else args.elevation
@@ -194,12 +198,24 @@ def _load_mesh(args: Namespace, text: str, device: torch.device) -> Mesh:
     return Mesh.load(model_file(text), max_megapixels=args.max_megapixels, device=device)
 
 
+def _read(args: Namespace, size: int | None, device: torch.device) -> Views:
+    """The photos with their cameras, at a size."""
+    return load_views(
+        model_file(args.target),
+        size=size,
+        background=args.background,
+        tolerance=args.tolerance,
+        max_megapixels=args.max_megapixels,
+        device=device,
+    )
+
+
 def _load_views(args: Namespace, path: Path, name: str, device: torch.device) -> _Target:
     limit, size = args.max_megapixels, args.image_size
     most = SPHERE_IMAGE_SIZE if _from_sphere(args) else IMAGE_SIZE
     if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > most:
         size = most
-    views = load_views(path, size=size, max_megapixels=limit, device=device)
+    views = _read(args, size, device)
     return _Target(name, views.masks, views.camera, views=views)
 
 
@@ -234,7 +250,9 @@ class _Report:
         out: Path,
         clock: _Clock,
         start: str,
+        coloring: str,
     ) -> None:
+        self.args, self.coloring = args, coloring
         self.settings, self.target, self.out, self.clock = settings, target, out, clock
         self.quiet = args.quiet
         sphere = f"icosphere({settings.subdivisions})"
@@ -386,7 +404,18 @@ class _Report:
             metrics |= _chamfer(mesh, target.mesh, self.settings.seed)
             note = f"chamfer {metrics['chamfer_relative']:.2%} of the diagonal"
         self.clock.lap("measure")
-        files = mesh_files(mesh, out / MESH) | self.pictures(result, note)
+        files: dict[Path, bytes] = {}
+        extra: list[str] = []
+        if self.coloring != "none":
+            views = self.photos()
+            result_colors = colors.colored(self.args, mesh, views, self.coloring)
+            mesh = result_colors.mesh
+            metrics["colors"] = colors.facts(result_colors, views, self.coloring)
+            note = f"PSNR {metrics['colors']['psnr']:.1f} dB"
+            files |= colors.color_files(mesh, out, self.quiet)
+            extra = [path.name for path in files]
+            self.clock.lap("colors")
+        files |= mesh_files(mesh, out / MESH) | self.pictures(result, mesh, note)
         self.clock.lap("pictures")
         metrics |= self.facts(result.state)
         metrics["seconds"] = {**self.clock.seconds(), "optimisation": result.state.seconds}
@@ -401,11 +430,28 @@ class _Report:
             sys.stdout.write(
                 f"mean IoU {result.iou:.3f} over {len(target.masks)} views of {size}"
                 f"{', ' + note if note else ''}, {metrics['seconds']['total']:.1f} s\n"
-                f"{out}: {ANIMATION}, {SHEET}, {MESH}, {METRICS}\n"
+                f"{out}: {', '.join([ANIMATION, SHEET, *extra, MESH, METRICS])}\n"
             )
 
-    def pictures(self, result: FitResult, note: str) -> dict[Path, bytes]:
-        """The sheet and the animation as files: their contents by path."""
+    def photos(self) -> Views:
+        """The photos at the size that colours are taken from."""
+        path, limit = model_file(self.args.target), self.args.max_megapixels
+        own = min(map(min, view_sizes(path, max_megapixels=limit)))
+        wanted = self.args.color_size or min(own, colors.COLOR_SIZE)
+        views = self.target.views
+        assert views is not None  # as `colors.kind_of` found
+        if wanted == min(views.image_size):
+            return views
+        return _read(self.args, wanted, views.masks.device)
+
+    def pictures(self, result: FitResult, mesh: Mesh, note: str) -> dict[Path, bytes]:
+        """The sheet and the animation as files: their contents by path.
+
+        Args:
+            result: of the fit.
+            mesh: with colours, if there are any.
+            note: for the second line of the sheet.
+        """
         from tqdm import tqdm
 
         target, settings = self.target, self.settings
@@ -432,6 +478,7 @@ class _Report:
             chosen,
             target.pictures(chosen, window),
             SHEET_COLUMNS,
+            painted=None if self.coloring == "none" else mesh,
         )
         scores = [(int(h["step"]), h["iou"]) for h in result.history if "iou" in h]
         frames = visual.fit_frames(

@@ -22,15 +22,22 @@ what is written to the output folder (files of these names are replaced, togethe
   fit.gif           the fit on its way, beside its target
   sheet.png         target, fit and difference of up to 12 views
   fit.obj           the mesh with the best hard silhouettes, in the target's coordinates
+  fit.glb           of photos with colours: the same with its texture, for any viewer (with
+                    --colors vertex fit.ply); fit.obj then comes with fit.mtl and fit.png
+  turntable.gif     of photos with colours: the coloured mesh
   metrics.json      IoU per view, chamfer distance, seconds, settings, versions
   checkpoint.pt     the state after the last steps; --resume goes on from it
   progress.json     while the fit runs, and after an interruption: what is known of it by then
   preview.png       while the fit runs, every few seconds: the shape of now, beside its target
 
-a folder of images holds transforms.json in the layout of NeRF tools: frames with file_path and
-transform_matrix (camera to world, OpenGL axes), and camera_angle_x or fl_x fl_y cx cy w h. The
-mask of an image is its mask_path, the file of its name in masks/, its alpha channel, or the image
-itself if it is grey. Soft edges are used as they are.
+a folder of images holds their cameras in one of these, the first that is there:
+  transforms.json   of NeRF tools: frames with file_path and transform_matrix (camera to world,
+                    OpenGL axes), and camera_angle_x or fl_x fl_y cx cy w h
+  sparse/0          a model of COLMAP, text or binary, of the images in images/, undistorted
+  cameras.json      OpenCV's matrices: images with file, K, and R and t, or world_to_camera
+the mask of an image is its mask_path, the file of its name in masks/, its alpha channel, all that
+is not of the colour --background, or the image itself if it is grey. Soft edges are used as they
+are. No file outside the folder is read.
 """
 
 _POSE = """\
@@ -254,8 +261,8 @@ def _add_fit(commands: Any) -> None:
     parser.add_argument(
         "target",
         metavar="TARGET",
-        help="a mesh (.obj .ply .off .stl .glb), a folder with transforms.json, or chair, "
-        "which is built in",
+        help="a mesh (.obj .ply .off .stl .glb), a folder of images with their cameras, or "
+        "chair, which is built in",
     )
     parser.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where results go")
     parser.add_argument(
@@ -353,6 +360,44 @@ def _add_fit(commands: Any) -> None:
         type=_number(-90, 90),
         metavar="DEGREES",
         help="of the views of a mesh (default: 30)",
+    )
+    group.add_argument(
+        "--background",
+        metavar="COLOUR",
+        help="of photos without masks: a name or #rrggbb; what has another colour is the object",
+    )
+    group.add_argument(
+        "--tolerance",
+        type=_number(0, 1, closed=False),
+        default=0.1,
+        metavar="X",
+        help="how much each channel of the background may differ from it, of 1 (0.1)",
+    )
+    group = parser.add_argument_group("colours, after the shape, from photos that have them")
+    group.add_argument(
+        "--colors",
+        choices=("texture", "vertex", "none"),
+        metavar="KIND",
+        help="texture (as by default), vertex for vertex colours, or none",
+    )
+    group.add_argument(
+        "--texture-size",
+        type=count(16),
+        default=1024,
+        metavar="N",
+        help="side of the texture, in texels (1024)",
+    )
+    group.add_argument(
+        "--color-size",
+        type=count(2),
+        metavar="PIXELS",
+        help="shorter side of the photos that colours are taken from (default: their own, at most "
+        "512)",
+    )
+    group.add_argument(
+        "--exposure",
+        action="store_true",
+        help="photos may be brighter or darker than each other, or of another tint",
     )
     _common(parser)
 

@@ -1,4 +1,4 @@
-"""Fitting a mesh to given silhouettes, and the pose of a camera to a given mesh.
+"""Fitting a mesh to given silhouettes, its colours to photos, and a camera to a given mesh.
 
     >>> result = gendr.fit(masks, camera, steps=100)      # masks [B, H, W], B cameras
     >>> result.mesh.save("fit.obj"); result.iou
@@ -21,6 +21,7 @@ The recipe, each part of which was chosen by trial on two airplanes:
 """
 
 from gendr.fitting.api import fit
+from gendr.fitting.colors import ColorResult, fit_colors
 from gendr.fitting.frame import Frame
 from gendr.fitting.parametrization import SmoothParametrization
 from gendr.fitting.pose import PoseCandidate, PoseResult, PoseSettings, fit_pose
@@ -28,6 +29,7 @@ from gendr.fitting.settings import FitSettings
 from gendr.fitting.state import FitResult, FitState
 
 __all__ = [
+    "ColorResult",
     "FitResult",
     "FitSettings",
     "FitState",
@@ -37,5 +39,6 @@ __all__ = [
     "PoseSettings",
     "SmoothParametrization",
     "fit",
+    "fit_colors",
     "fit_pose",
 ]

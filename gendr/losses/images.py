@@ -15,7 +15,7 @@ from gendr._runtime.checks import (
 )
 from gendr.losses.means import mean
 
-__all__ = ["iou", "iou_loss", "mse_loss"]
+__all__ = ["iou", "iou_loss", "mse_loss", "psnr"]
 
 # How far rounding may take soft values beyond [0, 1]; 8-bit values are far beyond that.
 _ROUNDING = 1e-3
@@ -119,3 +119,31 @@ def mse_loss(image: Tensor, target: Tensor) -> Tensor:
         ValueError: If shapes or devices differ.
     """
     return mean((image - _image_pair("image", image, target)).square())
+
+
+def psnr(image: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Peak signal-to-noise ratio of images whose white is 1: -10 log10 of the mean squared error.
+
+    Args:
+        image: [B, C, H, W] or [C, H, W].
+        target: The same shape, or batch size 1 against B.
+        mask: [B, H, W] or [H, W], the pixels that count: those above 0.5; by default all.
+
+    Returns:
+        [B] (a scalar for [C, H, W]) in decibels, no gradient; inf where all pixels that count are
+        equal, nan where none counts.
+
+    Raises:
+        TypeError: If a dtype is wrong.
+        ValueError: If shapes or devices differ.
+    """
+    if image.ndim not in (3, 4):
+        raise ValueError(
+            f"image must have shape [B, C, H, W] or [C, H, W], got {shape_text(image.shape)}"
+        )
+    square = (image - _image_pair("image", image, target)).detach().square().mean(-3)
+    if mask is None:
+        return -10 * square.mean((-2, -1)).log10()
+    counts = _image_pair("mask", square, mask) > 0.5
+    error = torch.where(counts, square, 0.0).sum((-2, -1)) / counts.sum((-2, -1))
+    return -10 * error.log10()

@@ -16,6 +16,7 @@ from gendr.mesh.mesh import Mesh
 from gendr.mesh.quality import mesh_quality
 from gendr.mesh.remeshing import Remeshed, remesh
 from gendr.mesh.shapes import cube, cube_sphere, grid, icosphere
+from gendr.mesh.unwrapping import unwrapped
 from gendr.mesh.views import Views, load_views, save_views, view_sizes, view_volume, visual_sphere
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "rotation_6d_to_matrix",
     "rotation_angle_between",
     "save_views",
+    "unwrapped",
     "view_sizes",
     "view_volume",
     "visual_hull",

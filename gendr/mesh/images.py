@@ -193,6 +193,10 @@ class Picture:
         """The largest number in a channel."""
         return max(float(self.rows(*band)[channel].max()) for band in _bands(self.size))
 
+    def lowest(self, channel: int) -> float:
+        """The smallest number in a channel."""
+        return min(float(self.rows(*band)[channel].min()) for band in _bands(self.size))
+
     @property
     def is_grey(self) -> bool:
         """Whether the colour channels are equal everywhere."""

@@ -1,12 +1,14 @@
-"""Reading the transforms file of an image folder: its frames, their files, lenses and poses.
+"""Reading the cameras of an image folder: its frames, their files, lenses and poses.
 
-`gendr.mesh.views` describes the format.
+`gendr.mesh.views` describes the format of transforms files. Other formats are turned into it. No
+file outside the folder is read.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gendr._runtime.checks import shape_text
+from gendr.mesh.colmap import find_model, read_model
 from gendr.mesh.images import read_size
+from gendr.mesh.opencv_file import OPENCV, from_opencv_json
 from gendr.mesh.rotations import ORTHONORMAL
 
 TRANSFORMS = ("transforms.json", "transforms_train.json")
@@ -26,7 +30,8 @@ _LAYOUT = (
     "it must hold frames, each with file_path and transform_matrix (4 x 4, camera to world, "
     "OpenGL), and camera_angle_x or fl_x"
 )
-_PINHOLES = ("PINHOLE", "SIMPLE_PINHOLE", "PERSPECTIVE", "OPENCV", "RADIAL", "SIMPLE_RADIAL")
+_PINHOLES = ("PINHOLE", "SIMPLE_PINHOLE", "PERSPECTIVE", "OPENCV", "FULL_OPENCV", "RADIAL",
+             "SIMPLE_RADIAL")  # fmt: skip
 
 # Lens distortion below this many pixels at the image's corner is treated as none.
 _DISTORTION_PIXELS = 0.25
@@ -54,45 +59,74 @@ class Frame:
     size: tuple[int, int]
 
 
-def read_transforms(path: Path) -> tuple[Path, dict[str, Any]]:
-    """The path of the transforms file of a folder (or the file itself), and its content."""
+@final
+@dataclass(frozen=True)
+class Cameras:
+    """What a file says about the cameras of a folder.
+
+    Attributes:
+        file: The file, for messages.
+        root: The folder, which holds all images and masks.
+        meta: The content of a transforms file.
+    """
+
+    file: Path
+    root: Path
+    meta: dict[str, Any]
+
+
+def read_cameras(path: Path) -> Cameras:
+    """The cameras of a folder, or of a JSON file, whose folder is that of the images.
+
+    In a folder the first of these is read: transforms.json or transforms_train.json; a model of
+    COLMAP; cameras.json with OpenCV's matrices.
+    """
     if not path.exists():
         raise ValueError(f"{path} does not exist; give an image folder or its transforms.json")
-    file = path
-    if path.is_dir():
-        found = [path / name for name in TRANSFORMS if (path / name).is_file()]
-        if not found:
-            count = sum(p.suffix.lower() in _IMAGES for p in path.rglob("*"))
-            raise ValueError(
-                f"image folder without poses: {path} holds {count} images but no transforms.json; "
-                f"{_LAYOUT}"
-            )
-        file = found[0]
+    if not path.is_dir():
+        return _json_cameras(path)
+    for name in TRANSFORMS:
+        if (path / name).is_file():
+            return _json_cameras(path / name)
+    model = find_model(path)
+    if model is not None:
+        return Cameras(model, path, read_model(model, path))
+    if (path / OPENCV).is_file():
+        return _json_cameras(path / OPENCV)
+    count = sum(p.suffix.lower() in _IMAGES for p in path.rglob("*"))
+    raise ValueError(
+        f"image folder without poses: {path} holds {count} images but no transforms.json, model of "
+        f"COLMAP (sparse/0) or {OPENCV}; of transforms.json: {_LAYOUT}"
+    )
+
+
+def _json_cameras(file: Path) -> Cameras:
     try:
         meta = json.loads(file.read_text(encoding="utf-8"))
     except RecursionError:
         raise ValueError(f"{file} is no transforms file: its JSON is nested too deeply") from None
     except ValueError as error:  # no JSON, no UTF-8, or a number of thousands of digits
         raise ValueError(f"{file} is no JSON file: {error}") from None
+    if isinstance(meta, dict) and "frames" not in meta and "images" in meta:
+        return Cameras(file, file.parent, from_opencv_json(file, meta))
     frames = meta.get("frames") if isinstance(meta, dict) else None
     if not isinstance(frames, list) or not frames:
         raise ValueError(f"{file} has no frames; {_LAYOUT}")
-    return file, meta
+    return Cameras(file, file.parent, meta)
 
 
-def list_frames(file: Path, meta: dict[str, Any], max_megapixels: float) -> list[Frame]:
+def list_frames(cameras: Cameras, max_megapixels: float) -> list[Frame]:
     """All frames; checks that their files exist and that image and mask have one size."""
+    file, root = cameras.file, cameras.root
     frames: list[Frame] = []
-    for i, entry in enumerate(meta["frames"]):
+    for i, entry in enumerate(cameras.meta["frames"]):
         if not isinstance(entry, dict) or not isinstance(entry.get("file_path"), str):
             raise ValueError(f"{file}: frame {i} has no file_path; {_LAYOUT}")
         name = entry["file_path"]
         where = f"{file}: frame {i} ({name})"
-        image = _find_image(file.parent, name, where)
+        image = _find_image(root, name, where)
         given = entry.get("mask_path")
-        mask = (
-            _find_image(file.parent, str(given), where) if given else _find_mask(file.parent, image)
-        )
+        mask = _find_image(root, str(given), where) if given else _find_mask(root, image)
         size = read_size(image, max_megapixels)
         of_mask = size if mask is None else read_size(mask, max_megapixels)
         if of_mask != size:
@@ -104,8 +138,18 @@ def list_frames(file: Path, meta: dict[str, Any], max_megapixels: float) -> list
     return frames
 
 
+def _is_inside(path: Path, root: Path) -> bool:
+    """Whether a path is in a folder by its name; links are followed, as who made it made them."""
+    inside = os.path.normpath(root.absolute())
+    return Path(os.path.normpath(path.absolute())).is_relative_to(inside)
+
+
 def _find_image(root: Path, name: str, where: str) -> Path:
     """The image file of a frame, whose name may lack the extension."""
+    if not _is_inside(root / name, root):
+        raise ValueError(
+            f"{where}: {name:.80} is outside of the folder {root}, from which alone images are read"
+        )
     for candidate in (root / name, *(root / (name + suffix) for suffix in _IMAGES)):
         if candidate.is_file():
             return candidate
@@ -114,7 +158,9 @@ def _find_image(root: Path, name: str, where: str) -> Path:
 
 def _find_mask(root: Path, image: Path) -> Path | None:
     """The mask of an image in a parallel folder `masks`; None if there is no such folder."""
-    folders = {root / "masks", image.parent.parent / "masks"}
+    folders = {root / "masks"}
+    if _is_inside(image.parent.parent, root):
+        folders.add(image.parent.parent / "masks")
     folders = sorted(folder for folder in folders if folder.is_dir() and folder != image.parent)
     if not folders:
         return None

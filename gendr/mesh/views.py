@@ -1,5 +1,8 @@
 """Reading and writing image folders with poses, in the format of NeRF tools.
 
+Models of COLMAP (`gendr.mesh.colmap`) and OpenCV's matrices (`gendr.mesh.opencv_file`) are read
+too.
+
 The layout: `transforms.json` beside the images, with `frames` that carry `file_path` and
 `transform_matrix` (camera to world, OpenGL: x right, y up, looking along -z), and intrinsics, for
 all or per frame: `camera_angle_x` (full horizontal angle, radians) or `fl_x fl_y cx cy w h`
@@ -26,6 +29,7 @@ from gendr._runtime.checks import (
     check_float,
     check_image_size,
     check_like,
+    check_number,
     check_shape,
     dtype_name,
 )
@@ -39,11 +43,14 @@ from gendr.mesh.transforms_file import (
     intrinsics_of,
     list_frames,
     pose_of,
-    read_transforms,
+    read_cameras,
     size_text,
 )
 
 __all__ = ["Views", "load_views", "save_views", "view_sizes", "view_volume", "visual_sphere"]
+
+# How much a channel of the background may differ from its colour: the noise of a JPEG, soft light.
+TOLERANCE = 0.1
 
 
 @final
@@ -110,24 +117,32 @@ def load_views(
     path: str | Path,
     *,
     size: int | tuple[int, int] | None = None,
+    background: str | Sequence[float] | None = None,
+    tolerance: float = TOLERANCE,
     max_megapixels: float = MAX_MEGAPIXELS,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Views:
     """Read a folder of images with masks and poses.
 
+    The poses are those of transforms.json, of a model of COLMAP (sparse/0), or of cameras.json with
+    OpenCV's matrices. No file outside the folder is read.
+
     The mask of a frame is, in this order: the image at its `mask_path`; the image of its name in a
-    folder `masks` beside the transforms file or beside the folder of the image; its alpha channel;
-    the image itself if it is grey.
+    folder `masks` beside the transforms file or beside the folder of the image; its alpha channel,
+    unless it is opaque; if a background is given, all that is not of its colour; the image itself
+    if it is grey.
 
     Every image is shrunk as it is read, so that with a size memory holds one decoded photo at a
     time. Pixels are taken as they are in the file; the orientation in the EXIF data of a JPEG is
     not applied, as in NeRF tools.
 
     Args:
-        path: The folder (with `transforms.json` or `transforms_train.json`) or the JSON file.
+        path: The folder, or the JSON file, whose folder is then that of the images.
         size: Resize to this shorter side, or to (H, W), by averages over areas; intrinsics follow.
             By default images keep their size, which must be the same for all.
+        background: The plain colour of what is not the object: a name or #rrggbb, or RGB in [0, 1].
+        tolerance: In (0, 1): pixels of which no channel differs more from it are background.
         max_megapixels: The largest image that is read, in million pixels; what is larger is
             refused before it is decoded.
         dtype: float32 or float64.
@@ -140,8 +155,10 @@ def load_views(
     """
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"dtype must be float32 or float64, got {dtype}")
-    file, meta = read_transforms(Path(path))
-    frames = list_frames(file, meta, max_megapixels)
+    cameras = read_cameras(Path(path))
+    file, frames = cameras.file, list_frames(cameras, max_megapixels)
+    check_number("tolerance", tolerance, above=0, below=1)
+    plain = None if background is None else Backdrop(_rgb(background), tolerance)
     targets = [_target_size(frame.size, size) for frame in frames]
     for frame, target in zip(frames, targets, strict=True):
         if target == targets[0]:
@@ -153,8 +170,8 @@ def load_views(
             f"{size_text(frame.size)} in {frame.image}; give size=(H, W) to resize them"
         )
     poses = [pose_of(frame) for frame in frames]
-    lenses = [intrinsics_of(meta, frame, targets[0]) for frame in frames]
-    masks, rgb = _read_frames(file, frames, targets[0], max_megapixels, dtype, device)
+    lenses = [intrinsics_of(cameras.meta, frame, targets[0]) for frame in frames]
+    masks, rgb = _read_frames(file, frames, targets[0], max_megapixels, plain, dtype, device)
     camera = Camera.from_opengl(camera_to_world=torch.from_numpy(np.stack(poses)), fov=30.0)
     k = torch.tensor(lenses, dtype=torch.float64)
     pixels = Camera.from_intrinsics(
@@ -182,8 +199,8 @@ def view_sizes(
         ValueError: If the folder, the transforms file, an image or a mask is missing or too large,
             or an image and its mask differ in size.
     """
-    file, meta = read_transforms(Path(path))
-    return [frame.size for frame in list_frames(file, meta, max_megapixels)]
+    frames = list_frames(read_cameras(Path(path)), max_megapixels)
+    return [frame.size for frame in frames]
 
 
 def _read_frames(
@@ -191,6 +208,7 @@ def _read_frames(
     frames: Sequence[Frame],
     size: tuple[int, int],
     max_megapixels: float,
+    plain: Backdrop | None,
     dtype: torch.dtype,
     device: torch.device | str,
 ) -> tuple[Tensor, Tensor | None]:
@@ -200,7 +218,7 @@ def _read_frames(
     rgb: Tensor | None = torch.empty(len(frames), 3, *size, **like)
     empty: list[str] = []
     for i, frame in enumerate(frames):
-        planes, highest = _read_planes(frame, size, max_megapixels)
+        planes, highest = _read_planes(frame, size, max_megapixels, plain)
         if highest < MASK_NOISE:
             empty.append(frame.name)
         masks[i] = torch.from_numpy(planes[0])
@@ -213,20 +231,26 @@ def _read_frames(
         # views show the same, so that nothing is lost without it.
         shown = ", ".join(empty[:5]) + (", ..." if len(empty) > 5 else "")
         count = "all" if len(empty) == len(frames) else f"{len(empty)} of"
+        advice = "mend them" if plain is None else "mend them, or the colour of the background"
         raise ValueError(
-            f"{file}: {count} {len(frames)} masks are empty ({shown}); mend them, or leave out the "
+            f"{file}: {count} {len(frames)} masks are empty ({shown}); {advice}, or leave out the "
             "frames that do not show the object"
+        )
+    if bool((masks == 1).all()) and plain is not None:
+        raise ValueError(
+            f"{file}: no mask: no pixel is within {plain.tolerance:g} of the background "
+            f"{plain.text}; give its colour, or a larger tolerance"
         )
     if bool((masks == 1).all()):
         raise ValueError(
             f"{file}: no mask: every image is opaque all over; give images with transparency, "
-            "mask_path, or a folder masks"
+            "mask_path, a folder masks, or the colour of a plain background"
         )
     return masks, rgb
 
 
 def _read_planes(
-    frame: Frame, size: tuple[int, int], max_megapixels: float
+    frame: Frame, size: tuple[int, int], max_megapixels: float, plain: Backdrop | None
 ) -> tuple[Planes, float]:
     """The mask and, unless the image is only a mask, RGB over black: [1 or 4, *size] in [0, 1].
 
@@ -235,6 +259,8 @@ def _read_planes(
     """
     with open_image(frame.image, max_megapixels) as opened:
         image = Picture(opened)
+        if frame.mask is None and plain is not None and _is_opaque(image):
+            return _cut_out(frame, image, size, plain)
         if frame.mask is None:
             return _masked(frame, image, image, size)
         with open_image(frame.mask, max_megapixels) as mask:
@@ -269,6 +295,73 @@ def _masked(
     return planes.clip(0, 1), highest
 
 
+@final
+@dataclass(frozen=True)
+class Backdrop:
+    """The plain background of photos.
+
+    Attributes:
+        color: RGB in [0, 1].
+        tolerance: By which every channel of a pixel may differ from it.
+    """
+
+    color: tuple[float, float, float]
+    tolerance: float
+
+    @property
+    def text(self) -> str:
+        """The colour as #rrggbb."""
+        return "#" + "".join(f"{round(255 * c):02x}" for c in self.color)
+
+
+def _rgb(background: str | Sequence[float]) -> tuple[float, float, float]:
+    """RGB in [0, 1] of a colour."""
+    if isinstance(background, str):
+        from PIL import ImageColor
+
+        try:
+            red, green, blue = ImageColor.getrgb(background)[:3]
+        except ValueError:
+            raise ValueError(
+                f"background must be the name of a colour or #rrggbb, got {background!r:.40}"
+            ) from None
+        return red / 255, green / 255, blue / 255
+    numbers = [check_number("background", each) for each in background]
+    if len(numbers) != 3 or not all(0 <= each <= 1 for each in numbers):
+        raise ValueError(f"background must be RGB, three numbers in [0, 1], got {background!r:.60}")
+    return numbers[0], numbers[1], numbers[2]
+
+
+def _is_opaque(image: Picture) -> bool:
+    """Whether no pixel lets the background through."""
+    if image.channels not in (2, 4):
+        return True
+    return image.lowest(image.channels - 1) == image.white
+
+
+def _cut_out(
+    frame: Frame, image: Picture, size: tuple[int, int], plain: Backdrop
+) -> tuple[Planes, float]:
+    """As `_masked`, where the mask is all that is not of the colour of the background."""
+    channels = [0, 1, 2] if image.channels > 2 else [0, 0, 0]
+    highest = 0.0
+
+    def rows(start: int, stop: int) -> npt.NDArray[np.float64]:
+        nonlocal highest
+        own = image.rows(start, stop)
+        planes = np.zeros((4, *own[0].shape))
+        for plane, channel, color in zip(planes[1:], channels, plain.color, strict=True):
+            np.divide(own[channel], image.white, out=plane)
+            planes[0] = np.maximum(planes[0], np.abs(plane - color))
+        # Half a step of 8 bits more, so that a tolerance of 10 / 255 allows for 10 steps.
+        planes[0] = planes[0] > plain.tolerance + 0.5 / 255
+        planes[1:] *= planes[0]
+        highest = max(highest, float(planes[0].max()))
+        return planes
+
+    return resized(rows, frame.size, size).clip(0, 1), highest
+
+
 def _mask_channel(frame: Frame, picture: Picture) -> int:
     """The channel that is the mask: alpha, or the first of a grey picture."""
     if picture.channels in (2, 4):
@@ -279,7 +372,7 @@ def _mask_channel(frame: Frame, picture: Picture) -> int:
         raise ValueError(f"{frame.mask}: a mask must be grey or have an alpha channel, got colours")
     raise ValueError(
         f"{frame.where}: no mask: {frame.image.name} has no alpha channel and is not grey; give "
-        "images with transparency, mask_path, or a folder masks"
+        "images with transparency, mask_path, a folder masks, or the colour of a plain background"
     )
 
 

@@ -1,0 +1,101 @@
+"""The colours of a fitted mesh, for `gendr fit`."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from gendr import visual
+from gendr.fitting.colors import ColorResult, fit_colors
+from gendr.mesh import Mesh
+from gendr.mesh.io import mesh_files
+from gendr.mesh.unwrapping import INSTALL, can_unwrap
+from gendr.mesh.views import Views
+
+# File names, beside the OBJ.
+TEXTURED, COLORED, TURNTABLE = "fit.glb", "fit.ply", "turntable.gif"
+# Shorter side in pixels of the photos that colours are taken from, unless --color-size says more.
+COLOR_SIZE = 512
+# The turntable: views, their size in pixels, and their elevation in degrees.
+FRAMES, SIZE, ELEVATION = 36, 256, 15.0
+
+
+def kind_of(args: Namespace, views: Views | None) -> str:
+    """What is to carry the colours: "texture", "vertex" or "none".
+
+    Raises:
+        ValueError: If colours are asked for and there are none.
+        RuntimeError: If a texture is asked for and xatlas is not installed.
+    """
+    wanted = args.colors
+    if views is None or views.rgb is None:
+        if wanted not in (None, "none"):
+            what = "a mesh" if views is None else "masks without colours"
+            raise ValueError(
+                f"--colors {wanted} needs photos, and {args.target} is {what}; leave it out"
+            )
+        return "none"
+    if wanted == "texture" and not can_unwrap():
+        raise RuntimeError(
+            f"--colors texture needs xatlas, which is not installed: {INSTALL}; or --colors vertex"
+        )
+    if wanted is None and not can_unwrap():
+        if not args.quiet:
+            sys.stderr.write(f"gendr: vertex colours; for a texture install xatlas: {INSTALL}\n")
+        return "vertex"
+    return wanted or "texture"
+
+
+def colored(args: Namespace, mesh: Mesh, views: Views, kind: str) -> ColorResult:
+    """The mesh with the colours of the photos, with a progress bar."""
+    from tqdm import tqdm
+
+    assert views.rgb is not None  # as `kind_of` found
+    with tqdm(total=100, desc="colours", unit="%", disable=args.quiet, leave=False) as bar:
+
+        def tell(done: float) -> None:
+            bar.update(int(100 * done) - bar.n)
+
+        return fit_colors(
+            mesh,
+            views.rgb,
+            views.camera,
+            views.masks,
+            kind=kind,
+            texture_size=args.texture_size,
+            exposure=args.exposure,
+            callback=tell,
+        )
+
+
+def facts(result: ColorResult, views: Views, kind: str) -> dict[str, Any]:
+    """What `metrics.json` says about the colours."""
+    texture = result.mesh.texture
+    return {
+        "kind": kind,
+        "texture_size": None if texture is None else list(texture.shape[:2]),
+        "image_size": list(views.image_size),
+        "psnr": float(result.psnr.double().mean()),
+        "psnr_per_view": [round(float(x), 3) for x in result.psnr],
+        "seen": result.seen,
+        "exposure": result.exposure.double().round(decimals=5).tolist(),
+    }
+
+
+def color_files(mesh: Mesh, out: Path, quiet: bool) -> dict[Path, bytes]:
+    """The coloured mesh for other programs, and a turntable of it."""
+    from tqdm import tqdm
+
+    name = COLORED if mesh.texture is None else TEXTURED
+    camera = visual.orbit(
+        mesh, [360 * i / FRAMES for i in range(FRAMES)], ELEVATION, fill=visual.CLOSE_FILL
+    )
+    frames = [
+        visual.composited(*visual.render_views(mesh, camera[i], SIZE, {"lighting": "none"}))[0]
+        for i in tqdm(range(FRAMES), "turntable", disable=quiet, leave=False)
+    ]
+    return mesh_files(mesh, out / name) | {
+        out / TURNTABLE: visual.gif(frames, seconds=2.4 / FRAMES)
+    }

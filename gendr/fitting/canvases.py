@@ -1,0 +1,165 @@
+"""What carries the colours of a mesh: the texels of a texture, or its vertices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gendr.fitting.sights import AS_THEY_ARE, Sight
+from gendr.mesh import Camera, Mesh
+from gendr.rendering import Renderer
+
+__all__ = ["Canvas", "Texels", "Vertices"]
+
+
+class Canvas(Protocol):
+    """Points of a surface that have colours of their own.
+
+    Attributes:
+        points: [K, 3], world.
+        normals: [K, 3], unit vectors.
+        edges: int64 [E, 2], neighbours.
+    """
+
+    @property
+    def points(self) -> Tensor: ...  # noqa: D102 (see above)
+
+    @property
+    def normals(self) -> Tensor: ...  # noqa: D102
+
+    @property
+    def edges(self) -> Tensor: ...  # noqa: D102
+
+    def mixing(self, sight: Sight) -> tuple[Tensor, Tensor]:
+        """Which points the renderer mixes for each subpixel of a view, and with which weights.
+
+        Returns:
+            int64 [N, M] and [N, M], whose rows sum to 1.
+        """
+        ...
+
+    def painted(self, colors: Tensor) -> Mesh:
+        """The mesh with the colours [K, 3] of the points."""
+        ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Vertices:
+    """The vertices of a mesh as a `Canvas`."""
+
+    mesh: Mesh
+    points: Tensor
+    normals: Tensor
+    edges: Tensor
+
+    @staticmethod
+    def of(mesh: Mesh) -> Vertices:
+        """Those of one mesh."""
+        return Vertices(mesh, mesh.vertices, mesh.vertex_normals, mesh.edges)
+
+    def mixing(self, sight: Sight) -> tuple[Tensor, Tensor]:
+        """The corners of the face."""
+        return self.mesh.faces[sight.face], sight.weights
+
+    def painted(self, colors: Tensor) -> Mesh:
+        """With vertex colours, without what was there before."""
+        plain = self.mesh.with_uvs(None).with_face_colors(None)
+        return plain.with_vertex_colors(colors.to(self.mesh.vertices))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Texels:
+    """The texels of a square texture whose centres lie in a face, as a `Canvas`.
+
+    Attributes:
+        size: Side of the texture.
+        place: int64 [K], their places in it, row by row from the top.
+        nearest: int64 [size * size], for every texel the number of the nearest of these.
+    """
+
+    mesh: Mesh
+    points: Tensor
+    normals: Tensor
+    edges: Tensor
+    size: int
+    place: Tensor
+    nearest: Tensor
+
+    @staticmethod
+    def of(mesh: Mesh, size: int) -> Texels:
+        """Those of one mesh with UVs in [0, 1], found by rendering its faces into the texture.
+
+        Raises:
+            ValueError: If no centre of a texel lies in a face.
+        """
+        from scipy.ndimage import distance_transform_edt
+
+        uvs = mesh.corner_uvs
+        assert uvs is not None  # callers check it
+        flat = torch.cat([2 * uvs - 1, -torch.ones_like(uvs[..., :1])], -1).reshape(-1, 3)
+        sheet = Mesh(
+            flat,
+            torch.arange(len(flat), device=mesh.device).reshape(-1, 3),
+            vertex_colors=torch.eye(3).to(flat).repeat(len(mesh.faces), 1),
+        )
+        camera = Camera(focal=1.0, orthographic=True).to(mesh.device, mesh.dtype)
+        renderer = Renderer(size, "heaviside", "max", **AS_THEY_ARE, near=0.5, far=2.0)
+        with torch.no_grad():
+            out = renderer(sheet, camera)
+            face, weights = out.face_id[0].flatten(), out.rgb[0].flatten(1).T
+        place = (face >= 0).nonzero()[:, 0]
+        if len(place) == 0:
+            raise ValueError(f"no texel of {size} x {size} lies in a face; take a larger texture")
+        corners, weights = mesh.faces[face[place]], weights[place]
+        number = torch.full((size * size,), -1, device=mesh.device)
+        number[place] = torch.arange(len(place), device=mesh.device)
+        grid = number.reshape(size, size)
+        pairs = [
+            torch.stack([one.flatten(), other.flatten()], 1)
+            for one, other in ((grid[:, :-1], grid[:, 1:]), (grid[:-1], grid[1:]))
+        ]
+        edges = torch.cat(pairs)
+        where: Any = distance_transform_edt(
+            (grid < 0).cpu().numpy(), return_distances=False, return_indices=True
+        )
+        near = grid[tuple(torch.from_numpy(axis).long().to(mesh.device) for axis in where)]
+        return Texels(
+            mesh,
+            (mesh.vertices[corners] * weights[..., None]).sum(1),
+            F.normalize((mesh.vertex_normals[corners] * weights[..., None]).sum(1), dim=-1),
+            edges[(edges >= 0).all(1)],
+            size,
+            place,
+            near.flatten(),
+        )
+
+    def mixing(self, sight: Sight) -> tuple[Tensor, Tensor]:
+        """The four texels around a place in the texture, as the renderer looks them up.
+
+        A texel in no face counts as the nearest that is in one, of which it will be a copy.
+        """
+        uvs = self.mesh.corner_uvs
+        assert uvs is not None  # as in `of`
+        uv = (uvs[sight.face] * sight.weights[..., None]).sum(1)
+        x, y = uv[:, 0] * self.size - 0.5, (1 - uv[:, 1]) * self.size - 0.5
+        left, top = x.floor(), y.floor()
+        right, down = x - left, y - top
+        columns, weights = [], []
+        for dy, along in ((0, 1 - down), (1, down)):
+            for dx, across in ((0, 1 - right), (1, right)):
+                row, column = (top.long() + dy) % self.size, (left.long() + dx) % self.size
+                columns.append(self.nearest[row * self.size + column])
+                weights.append(along * across)
+        return torch.stack(columns, 1), torch.stack(weights, 1)
+
+    def painted(self, colors: Tensor) -> Mesh:
+        """With a texture, all of whose texels are filled, without other colours."""
+        texture = colors[self.nearest].reshape(self.size, self.size, 3)
+        plain = self.mesh.with_vertex_colors(None).with_face_colors(None)
+        return plain.with_texture(texture.to(self.mesh.vertices))

@@ -1,0 +1,143 @@
+"""What views show of a mesh: which face at every subpixel, and which points of the surface."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gendr import visual
+from gendr.mesh import Camera, Mesh
+from gendr.rendering import Renderer
+
+__all__ = ["AS_THEY_ARE", "Sight", "look"]
+
+# Surfaces seen at a smaller cosine than this are not looked at: their pixels show too much at once.
+LEAST_COSINE = 0.15
+
+# Options of a renderer that shows colours as they are, over 0.
+AS_THEY_ARE: dict[str, Any] = {"shading": "hard", "lighting": None, "background": (0.0, 0.0, 0.0)}
+
+
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """One view of a mesh.
+
+    Attributes:
+        camera: One camera.
+        size: (H, W) of the photo.
+        pixel: int64 [N], the pixel of the photo to which each subpixel that shows a face belongs.
+        face: int64 [N], the face that it shows.
+        weights: [N, 3], perspective-correct weights of the corners of that face.
+        whole: bool [H, W], pixels all of whose subpixels show a face.
+        nearest: [H, W], the least depth in and one subpixel around a pixel, inf for none.
+        share: Part of a pixel that a subpixel is.
+    """
+
+    camera: Camera
+    size: tuple[int, int]
+    pixel: Tensor
+    face: Tensor
+    weights: Tensor
+    whole: Tensor
+    nearest: Tensor
+    share: float
+
+    def of_pixels(self, use: Tensor) -> Sight:
+        """The same view, of the subpixels of some of the pixels: bool [H * W]."""
+        kept = use[self.pixel]
+        return replace(
+            self, pixel=self.pixel[kept], face=self.face[kept], weights=self.weights[kept]
+        )
+
+    def footprint(self, depth: Tensor) -> Tensor:
+        """Side of a pixel, in units of the world, at a depth."""
+        unit = 2 / (min(self.size) * self.camera.focal.mean())
+        return unit * (torch.ones_like(depth) if self.camera.orthographic else depth)
+
+    def at(self, image: Tensor, xy: Tensor) -> Tensor:
+        """Values [C, N] of an image [C, H, W] of the view at NDC [N, 2], bilinear; 0 outside."""
+        height, width = self.size
+        scale = xy.new_tensor([min(height, width) / width, -min(height, width) / height])
+        grid = (xy * scale)[None, None]
+        return F.grid_sample(image[None], grid, align_corners=False)[0, :, 0]
+
+    def cosine(self, points: Tensor, normals: Tensor) -> Tensor:
+        """Of the angle between unit normals [N, 3] and the directions to the eye, [N]."""
+        if self.camera.orthographic:
+            return -(normals @ self.camera.ahead[0])
+        to_eye = F.normalize(self.camera.eye - points, dim=-1)
+        return (normals * to_eye).sum(-1)
+
+    def seen(
+        self, points: Tensor, normals: Tensor, inside: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The points of the surface that the view shows.
+
+        Args:
+            points: [N, 3], world.
+            normals: [N, 3], unit vectors.
+            inside: bool [H, W], the pixels that may be used.
+
+        Returns:
+            The rows [K] of these points; where they are, NDC [K, 2]; and how well the view shows
+            them [K], > 0: the cosine times the number of pixels per unit of surface.
+        """
+        cosine = self.cosine(points, normals)
+        rows = (cosine > LEAST_COSINE).nonzero()[:, 0]
+        cosine = cosine[rows].clamp(max=1.0)
+        xy, depth = (part[0] for part in self.camera.project(points[rows]))
+        height, width = self.size
+        side = min(height, width)
+        column = ((xy[:, 0] * side + width) / 2).floor().long()
+        row = ((height - xy[:, 1] * side) / 2).floor().long()
+        within = (column >= 0) & (column < width) & (row >= 0) & (row < height) & (depth > 0)
+        pixel = torch.where(within, row * width + column, 0)
+        step = self.footprint(depth)
+        # The nearest depth was taken up to 1.5 subpixels away, where the surface itself is nearer.
+        slope = (1 - cosine.square()).sqrt() / cosine
+        hidden = depth > self.nearest.flatten()[pixel] + step * (1 + 1.5 * slope)
+        kept = (within & ~hidden & inside.flatten()[pixel]).nonzero()[:, 0]
+        return rows[kept], xy[kept], (cosine.square() / step.square())[kept]
+
+
+def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -> Sight:
+    """What one camera sees of a mesh: found by the hard renderer, on a grid within each pixel.
+
+    Args:
+        mesh: One mesh.
+        camera: One camera.
+        size: (H, W) of its photo.
+        oversampling: Subpixels along a side of a pixel.
+    """
+    corners = mesh.vertices[mesh.faces].reshape(-1, 3)
+    apart = Mesh(
+        corners,
+        torch.arange(len(corners), device=mesh.device).reshape(-1, 3),
+        # The colours of the corners are their weights.
+        vertex_colors=torch.eye(3).to(corners).repeat(len(mesh.faces), 1),
+    )
+    near, far = visual.depths(mesh, camera)
+    fine = (size[0] * oversampling, size[1] * oversampling)
+    renderer = Renderer(fine, "heaviside", "max", **AS_THEY_ARE, near=near, far=far)
+    with torch.no_grad():
+        out = renderer(apart, camera)
+        face, weights, depth = out.face_id[0], out.rgb[0], out.depth[0]
+    shown = face >= 0
+    pooled = F.avg_pool2d(shown[None, None].float(), oversampling)[0, 0]
+    least = -F.max_pool2d(-depth[None, None], 3, 1, 1)
+    least = -F.max_pool2d(-least, oversampling)[0, 0]
+    row, column = shown.nonzero().unbind(1)
+    return Sight(
+        camera,
+        size,
+        row // oversampling * size[1] + column // oversampling,
+        face[shown],
+        weights[:, shown].T.contiguous(),
+        pooled > 1 - 0.5 / oversampling**2,
+        least,
+        1 / oversampling**2,
+    )

@@ -1,0 +1,234 @@
+"""Reading the sparse model of COLMAP, text or binary, as a transforms file.
+
+Source: https://colmap.github.io/format.html and, for the lens models and their parameters,
+https://colmap.github.io/cameras.html.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+__all__ = ["find_model", "read_model"]
+
+# Where a model may lie in the folder of images, the first that is there.
+_PLACES = ("sparse/0", "sparse", "colmap/sparse/0", "")
+# The lens models by their numbers in binary files, and what their parameters are called in
+# transforms files; "f" is both focal lengths. Those without names are no pinholes.
+_MODELS = (
+    ("SIMPLE_PINHOLE", "f cx cy"),
+    ("PINHOLE", "fl_x fl_y cx cy"),
+    ("SIMPLE_RADIAL", "f cx cy k1"),
+    ("RADIAL", "f cx cy k1 k2"),
+    ("OPENCV", "fl_x fl_y cx cy k1 k2 p1 p2"),
+    ("OPENCV_FISHEYE", 8),
+    ("FULL_OPENCV", "fl_x fl_y cx cy k1 k2 p1 p2 k3 k4 k5 k6"),
+    ("FOV", 5),
+    ("SIMPLE_RADIAL_FISHEYE", 4),
+    ("RADIAL_FISHEYE", 5),
+    ("THIN_PRISM_FISHEYE", 12),
+    ("RAD_TAN_THIN_PRISM_FISHEYE", 16),
+)
+
+
+@final
+@dataclass(frozen=True)
+class _Lens:
+    model: str
+    width: int
+    height: int
+    numbers: tuple[float, ...]
+
+
+@final
+@dataclass(frozen=True)
+class _Image:
+    name: str
+    lens: int
+    turn: tuple[float, ...]  # quaternion w, x, y, z, world to camera
+    shift: tuple[float, ...]
+
+
+def find_model(folder: Path) -> Path | None:
+    """The file `images.bin` or `images.txt` of the model in a folder; None if there is none."""
+    for place in _PLACES:
+        for suffix in (".bin", ".txt"):
+            file = folder / place / f"images{suffix}"
+            if file.is_file():
+                return file
+    return None
+
+
+def read_model(images: Path, folder: Path) -> dict[str, Any]:
+    """The model as the content of a transforms file.
+
+    Args:
+        images: Its images.bin or images.txt; the file of the cameras is beside it.
+        folder: The folder of the images: their names are relative to its folder `images`, or to
+            itself if it has none.
+
+    Raises:
+        ValueError: If a file is missing, damaged or empty.
+    """
+    cameras = images.with_name("cameras" + images.suffix)
+    if not cameras.is_file():
+        raise ValueError(f"{images} needs {cameras.name} beside it, which is not there")
+    if images.suffix == ".bin":
+        lenses = dict(_binary_lenses(_Bytes(cameras)))
+        found = list(_binary_images(_Bytes(images)))
+    else:
+        lenses = dict(_text_lenses(cameras))
+        found = list(_text_images(images))
+    if not found:
+        raise ValueError(f"{images} holds no images")
+    prefix = "images/" if (folder / "images").is_dir() else ""
+    frames: list[dict[str, Any]] = []
+    for image in sorted(found, key=lambda one: one.name):
+        where = f"{images}: {image.name}"
+        if image.lens not in lenses:
+            raise ValueError(f"{where} has camera {image.lens}, which is not in {cameras.name}")
+        frames.append(
+            {
+                "file_path": prefix + image.name,
+                "transform_matrix": _camera_to_world(image, where),
+                **_entries(lenses[image.lens], cameras, image.lens),
+            }
+        )
+    return {"frames": frames}
+
+
+def _camera_to_world(image: _Image, where: str) -> list[list[float]]:
+    """The pose of a transforms file, with OpenGL's axes."""
+    w, x, y, z = image.turn
+    square = w * w + x * x + y * y + z * z
+    if not (math.isfinite(square) and square > 0 and all(map(math.isfinite, image.shift))):
+        raise ValueError(f"{where} has no pose: its quaternion or translation is not finite or 0")
+    s = 2 / square
+    rotation = np.array(
+        [
+            [1 - s * (y * y + z * z), s * (x * y - w * z), s * (x * z + w * y)],
+            [s * (x * y + w * z), 1 - s * (x * x + z * z), s * (y * z - w * x)],
+            [s * (x * z - w * y), s * (y * z + w * x), 1 - s * (x * x + y * y)],
+        ]
+    )
+    pose = np.eye(4)
+    pose[:3, :3] = rotation.T * [1, -1, -1]  # y down and z ahead become y up and z back
+    pose[:3, 3] = -rotation.T @ image.shift
+    return pose.tolist()
+
+
+def _entries(lens: _Lens, file: Path, number: int) -> dict[str, Any]:
+    """The intrinsics of a transforms file."""
+    known: dict[str, str | int] = dict(_MODELS)
+    names = known.get(lens.model)
+    if names is None:
+        raise ValueError(f"{file}: camera {number} has the unknown lens model {lens.model!r:.40}")
+    entries: dict[str, Any] = {"camera_model": lens.model, "w": lens.width, "h": lens.height}
+    if isinstance(names, int):  # no pinhole: the reader of transforms files says so
+        return entries
+    keys = names.split()
+    if len(lens.numbers) != len(keys):
+        raise ValueError(
+            f"{file}: camera {number}: {lens.model} has {len(keys)} parameters, "
+            f"got {len(lens.numbers)}"
+        )
+    entries |= dict(zip(keys, lens.numbers, strict=True))
+    focal = entries.pop("f", None)
+    return entries if focal is None else {**entries, "fl_x": focal, "fl_y": focal}
+
+
+# -- text ------------------------------------------------------------------------------------------
+
+
+def _lines(file: Path) -> list[str]:
+    """The lines that are no comments; empty ones too, as an image without points has one."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} is no text file in UTF-8") from None
+    return [line.strip() for line in text.splitlines() if not line.lstrip().startswith("#")]
+
+
+def _text_lenses(file: Path) -> Iterator[tuple[int, _Lens]]:
+    for line in filter(None, _lines(file)):
+        words = line.split()
+        try:
+            number, model, width, height = int(words[0]), words[1], int(words[2]), int(words[3])
+            yield number, _Lens(model, width, height, tuple(float(word) for word in words[4:]))
+        except (ValueError, IndexError):
+            raise ValueError(
+                f"{file}: want CAMERA_ID MODEL WIDTH HEIGHT PARAMS..., got {line[:60]!r}"
+            ) from None
+
+
+def _text_images(file: Path) -> Iterator[_Image]:
+    lines = iter(_lines(file))
+    for line in lines:
+        if not line:
+            continue
+        words = line.split(maxsplit=9)
+        try:
+            turn, shift = (tuple(float(w) for w in part) for part in (words[1:5], words[5:8]))
+            yield _Image(words[9], int(words[8]), turn, shift)
+        except (ValueError, IndexError):
+            raise ValueError(
+                f"{file}: want IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME, got {line[:60]!r}"
+            ) from None
+        next(lines, None)  # its points, of which there may be none
+
+
+# -- binary ----------------------------------------------------------------------------------------
+
+
+class _Bytes:
+    """A file that is read number by number, little-endian."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.data, self.place = file, file.read_bytes(), 0
+
+    def take(self, form: str) -> tuple[Any, ...]:
+        """The next numbers, in the notation of `struct`."""
+        form = "<" + form
+        self.skip(struct.calcsize(form))
+        return struct.unpack_from(form, self.data, self.place - struct.calcsize(form))
+
+    def skip(self, count: int) -> None:
+        """Go on by some bytes."""
+        if count > len(self.data) - self.place:
+            raise ValueError(f"{self.file} is damaged: it ends after {len(self.data)} bytes")
+        self.place += count
+
+    def name(self) -> str:
+        """Text that ends with a zero byte."""
+        end = self.data.find(b"\0", self.place)
+        text = self.data[self.place : end]
+        self.skip((len(self.data) if end < 0 else end) - self.place + 1)
+        try:
+            return text.decode("utf-8")
+        except UnicodeDecodeError:
+            raise ValueError(f"{self.file} is damaged: a name is no UTF-8") from None
+
+
+def _binary_lenses(source: _Bytes) -> Iterator[tuple[int, _Lens]]:
+    for _ in range(*source.take("Q")):
+        number, model, width, height = source.take("iiQQ")
+        if not 0 <= model < len(_MODELS):
+            raise ValueError(f"{source.file}: camera {number} has the unknown lens model {model}")
+        name, keys = _MODELS[model]
+        count = keys if isinstance(keys, int) else len(keys.split())
+        yield number, _Lens(name, width, height, source.take(f"{count}d"))
+
+
+def _binary_images(source: _Bytes) -> Iterator[_Image]:
+    for _ in range(*source.take("Q")):
+        _, *pose, lens = source.take("i7di")
+        name = source.name()
+        (points,) = source.take("Q")
+        source.skip(24 * points)  # x and y, and the number of the point in space
+        yield _Image(name, lens, tuple(pose[:4]), tuple(pose[4:]))

@@ -1,0 +1,127 @@
+"""Reading a JSON file of OpenCV's camera matrices as a transforms file.
+
+    {"width": 640, "height": 480, "K": [[fx, 0, cx], [0, fy, cy], [0, 0, 1]],
+     "images": [{"file": "images/0.png", "R": [[..], [..], [..]], "t": [x, y, z]}, ...]}
+
+`R` and `t` take points from the world to the camera, x right, y down, z ahead; `world_to_camera`,
+4 x 4 or 3 x 4, may stand for both. `K`, `dist` (k1 k2 p1 p2 k3 k4 k5 k6, as many as there are),
+`width` and `height` may stand in an image too. `mask` names the mask of an image. `pixel_centre` is
+where K counts the centre of the first pixel: 0.5, or 0 for what cv2.calibrateCamera returns.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gendr._runtime.checks import shape_text
+from gendr.mesh.rotations import ORTHONORMAL
+
+__all__ = ["OPENCV", "from_opencv_json"]
+
+# The name of the file in a folder.
+OPENCV = "cameras.json"
+_DISTORTION = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
+
+Matrix = npt.NDArray[np.float64]
+
+
+def from_opencv_json(file: Path, meta: dict[str, Any]) -> dict[str, Any]:
+    """The content of such a file as that of a transforms file.
+
+    Raises:
+        ValueError: If an image has no file, pose or K, or they are not what they must be.
+    """
+    images = meta["images"]
+    if not isinstance(images, list) or not images:
+        raise ValueError(f"{file} has no images; it must hold a list of them, each with file, R, t")
+    frames: list[dict[str, Any]] = []
+    for i, image in enumerate(images):
+        if not isinstance(image, dict) or not isinstance(image.get("file"), str):
+            raise ValueError(f"{file}: image {i} has no file")
+        where = f"{file}: image {i} ({image['file']})"
+        entry: dict[str, Any] = {"file_path": image["file"], **_lens(meta, image, where)}
+        entry["transform_matrix"] = _camera_to_world(image, where)
+        if image.get("mask") is not None:
+            entry["mask_path"] = image["mask"]
+        frames.append(entry)
+    return {"frames": frames}
+
+
+def _lens(meta: dict[str, Any], image: dict[str, Any], where: str) -> dict[str, Any]:
+    """The intrinsics of a transforms file."""
+    given = meta.get("K") if image.get("K") is None else image["K"]
+    if given is None:
+        raise ValueError(f"{where}: no K; give the 3 x 3 camera matrix, for all images or for each")
+    k = _numbers(given, ((3, 3),), "K", where)
+    upper = np.array([[k[0, 0], 0, k[0, 2]], [0, k[1, 1], k[1, 2]], [0, 0, 1]])
+    if not np.array_equal(k, upper):
+        raise ValueError(f"{where}: K must be [[fx, 0, cx], [0, fy, cy], [0, 0, 1]], without skew")
+    first = image.get("pixel_centre", meta.get("pixel_centre", 0.5))
+    if isinstance(first, bool) or first not in (0, 0.5):
+        raise ValueError(f"{where}: pixel_centre must be 0 or 0.5, got {first!r:.40}")
+    shift = 0.5 - first
+    entries: dict[str, Any] = {
+        "fl_x": float(k[0, 0]),
+        "fl_y": float(k[1, 1]),
+        "cx": float(k[0, 2]) + shift,
+        "cy": float(k[1, 2]) + shift,
+    }
+    for ours, key in (("w", "width"), ("h", "height")):
+        size = image.get(key, meta.get(key))
+        if size is not None:
+            entries[ours] = size
+    bend = image.get("dist", meta.get("dist"))
+    if bend is not None:
+        flat = _numbers(bend, None, "dist", where).reshape(-1)
+        if len(flat) > len(_DISTORTION):
+            raise ValueError(
+                f"{where}: dist must be at most {len(_DISTORTION)} numbers, "
+                f"{' '.join(_DISTORTION)}, got {len(flat)}"
+            )
+        entries |= dict(zip(_DISTORTION, flat.tolist(), strict=False))
+    return entries
+
+
+def _camera_to_world(image: dict[str, Any], where: str) -> list[list[float]]:
+    """The pose of a transforms file, with OpenGL's axes."""
+    if image.get("world_to_camera") is not None:
+        matrix = _numbers(image["world_to_camera"], ((4, 4), (3, 4)), "world_to_camera", where)
+        if len(matrix) == 4 and not np.allclose(matrix[3], (0, 0, 0, 1), rtol=0, atol=1e-6):
+            raise ValueError(f"{where}: the last row of world_to_camera must be 0 0 0 1")
+        rotation, shift = matrix[:3, :3], matrix[:3, 3]
+    elif image.get("R") is not None and image.get("t") is not None:
+        rotation = _numbers(image["R"], ((3, 3),), "R", where)
+        shift = _numbers(image["t"], ((3,), (3, 1)), "t", where).reshape(3)
+    else:
+        raise ValueError(f"{where}: no pose; give R and t, or world_to_camera")
+    error = float(np.abs(rotation @ rotation.T - np.eye(3)).max())
+    if error > ORTHONORMAL or np.linalg.det(rotation) < 0:
+        raise ValueError(
+            f"{where}: the pose is no rotation: R R^T differs from the identity by {error:.2g}, "
+            f"its determinant is {np.linalg.det(rotation):.3g}; it must take the world to the "
+            "camera, x right, y down, z ahead"
+        )
+    pose = np.eye(4)
+    pose[:3, :3] = rotation.T * [1, -1, -1]
+    pose[:3, 3] = -rotation.T @ shift
+    return pose.tolist()
+
+
+def _numbers(
+    value: Any, shapes: tuple[tuple[int, ...], ...] | None, name: str, where: str
+) -> Matrix:
+    """Finite numbers of one of these shapes."""
+    try:
+        found = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{where}: {name} must hold numbers, got {value!r:.40}") from None
+    if shapes is not None and found.shape not in shapes:
+        allowed = " or ".join(" x ".join(map(str, shape)) for shape in shapes)
+        raise ValueError(f"{where}: {name} must be {allowed}, got shape {shape_text(found.shape)}")
+    if not np.isfinite(found).all():
+        raise ValueError(f"{where}: {name} holds NaN or inf")
+    return found

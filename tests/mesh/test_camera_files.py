@@ -1,0 +1,386 @@
+"""Models of COLMAP, text and binary, and OpenCV's matrices, written here by their documentation."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from gendr.mesh.views import load_views, view_sizes
+
+HEIGHT, WIDTH = 12, 20
+FX, FY, CX, CY = 30.0, 33.0, 11.5, 4.25  # the principal point is not in the middle
+COUNT = 3
+
+
+def poses():
+    """World to camera, x right, y down, z ahead: quaternions (w, x, y, z), rotations and shifts."""
+    rng = np.random.default_rng(5)
+    found = []
+    for _ in range(COUNT):
+        q = rng.normal(size=4)
+        w, x, y, z = q / np.linalg.norm(q)
+        # By the product q p q*, a column for each axis.
+        columns = []
+        for p in np.eye(3):
+            v = np.array([x, y, z])
+            t = 2 * np.cross(v, p)
+            columns.append(p + w * t + np.cross(v, t))
+        found.append((q, np.stack(columns, 1), rng.normal(size=3) + np.array([0, 0, 5])))
+    return found
+
+
+def save_images(root, folder="images", alpha=True):
+    for i in range(COUNT):
+        rgba = np.zeros((HEIGHT, WIDTH, 4), np.uint8)
+        rgba[2:9, 3:12] = (200, 100, 50 * i, 255)
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rgba if alpha else rgba[..., :3]).save(root / folder / f"view {i}.png")
+    return root
+
+
+MODELS = {
+    "SIMPLE_PINHOLE": (0, [FX, CX, CY]),
+    "PINHOLE": (1, [FX, FY, CX, CY]),
+    "SIMPLE_RADIAL": (2, [FX, CX, CY, 0.0]),
+    "RADIAL": (3, [FX, CX, CY, 0.0, 0.0]),
+    "OPENCV": (4, [FX, FY, CX, CY, 0.0, 0.0, 0.0, 0.0]),
+    "FULL_OPENCV": (6, [FX, FY, CX, CY, *[0.0] * 8]),
+}
+FISHEYE = {"OPENCV_FISHEYE": (5, [FX, FY, CX, CY, 0.1, 0, 0, 0]), "FOV": (7, [FX, FY, CX, CY, 0.9])}
+
+
+def write_text(root, model, numbers, width=WIDTH, height=HEIGHT):
+    root.mkdir(parents=True, exist_ok=True)
+    numbers = " ".join(map(str, numbers))
+    (root / "cameras.txt").write_text(
+        "# Camera list with one line of data per camera:\n"
+        "#   CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]\n"
+        f"7 {model} {width} {height} {numbers}\n"
+    )
+    lines = ["# Image list with two lines of data per image:"]
+    for i, (q, _, t) in reversed(list(enumerate(poses()))):
+        lines.append(f"{i + 1} {' '.join(map(repr, map(float, [*q, *t])))} 7 view {i}.png")
+        lines.append("" if i == 1 else "3.5 2.5 -1 1 2 3")  # its points: none, or two
+    (root / "images.txt").write_text("\n".join(lines) + "\n")
+
+
+def write_binary(root, model, numbers, width=WIDTH, height=HEIGHT):
+    root.mkdir(parents=True, exist_ok=True)
+    lens = struct.pack("<QiiQQ", 1, 7, model, width, height)
+    lens += struct.pack(f"<{len(numbers)}d", *numbers)
+    (root / "cameras.bin").write_bytes(lens)
+    data = struct.pack("<Q", COUNT)
+    for i, (q, _, t) in reversed(list(enumerate(poses()))):
+        data += struct.pack("<i4d3di", i + 1, *q, *t, 7) + f"view {i}.png".encode() + b"\0"
+        data += struct.pack("<Q", i)
+        data += struct.pack("<ddq", 1.5, 2.5, -1) * i
+    (root / "images.bin").write_bytes(data)
+
+
+def write_opencv(root, **change):
+    images = []
+    for i, (_, r, t) in enumerate(poses()):
+        entry = {"file": f"images/view {i}.png"}
+        if i == 1:
+            entry["world_to_camera"] = np.vstack([np.c_[r, t], [0, 0, 0, 1]]).tolist()
+        else:
+            entry |= {"R": r.tolist(), "t": t.tolist()}
+        images.append(entry)
+    k = [[FX, 0, CX], [0, FY, CY], [0, 0, 1]]
+    meta = {"width": WIDTH, "height": HEIGHT, "K": k, "images": images, **change}
+    (root / "cameras.json").write_text(json.dumps(meta))
+
+
+def check_cameras(views, fy=FY, shift=0.0):
+    """Points land where the documentation of COLMAP and OpenCV says."""
+    assert [name.split("/")[-1] for name in views.names] == [f"view {i}.png" for i in range(COUNT)]
+    rng = np.random.default_rng(1)
+    for i, (_, r, t) in enumerate(poses()):
+        seen = rng.normal(size=(9, 3)) + np.array([0, 0, 6])  # before the camera
+        points = (seen - t) @ r  # r^T (seen - t), in the world
+        u, v = FX * seen[:, 0] / seen[:, 2] + CX, fy * seen[:, 1] / seen[:, 2] + CY
+        xy, depth = views.camera[i].project(torch.from_numpy(points))
+        side = min(HEIGHT, WIDTH)
+        wanted = np.stack([(2 * (u + shift) - WIDTH) / side, (HEIGHT - 2 * (v + shift)) / side], 1)
+        np.testing.assert_allclose(xy[0].numpy(), wanted, atol=1e-9)
+        np.testing.assert_allclose(depth[0].numpy(), seen[:, 2], atol=1e-9)
+        # The images are those of the names.
+        assert float(views.rgb[i, 2].max()) == pytest.approx(50 * i / 255)
+
+
+def load(root, **options):
+    return load_views(root, dtype=torch.float64, **options)
+
+
+@pytest.mark.parametrize("place", ["sparse/0", "sparse", "colmap/sparse/0", "."])
+@pytest.mark.parametrize("kind", ["text", "binary"])
+def test_models_of_colmap(tmp_path, kind, place):
+    save_images(tmp_path)
+    number, numbers = MODELS["PINHOLE"]
+    if kind == "text":
+        write_text(tmp_path / place, "PINHOLE", numbers)
+    else:
+        write_binary(tmp_path / place, number, numbers)
+    check_cameras(load(tmp_path))
+    assert view_sizes(tmp_path) == [(HEIGHT, WIDTH)] * COUNT
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_lens_models_of_colmap(tmp_path, model):
+    number, numbers = MODELS[model]
+    fy = FY if "PINHOLE" == model or "OPENCV" in model else FX
+    save_images(tmp_path / "a")
+    write_text(tmp_path / "a" / "sparse/0", model, numbers)
+    check_cameras(load(tmp_path / "a"), fy)
+    save_images(tmp_path / "b", folder=".")  # without a folder images
+    write_binary(tmp_path / "b" / "sparse/0", number, numbers)
+    check_cameras(load(tmp_path / "b"), fy)
+    if len(numbers) > 4 or model == "SIMPLE_RADIAL":
+        bent = [*numbers]
+        bent[3 if "RADIAL" in model else 4] = 0.3
+        write_binary(tmp_path / "b" / "sparse/0", number, bent)
+        with pytest.raises(ValueError, match=r"lens distortion .* undistort the images"):
+            load(tmp_path / "b")
+
+
+@pytest.mark.parametrize("model", FISHEYE)
+def test_lenses_that_are_no_pinholes(tmp_path, model):
+    number, numbers = FISHEYE[model]
+    save_images(tmp_path)
+    write_text(tmp_path / "sparse", model, numbers)
+    with pytest.raises(ValueError, match=f"the lens is {model}, not a pinhole; undistort"):
+        load(tmp_path)
+    write_binary(tmp_path / "sparse", number, numbers)
+    with pytest.raises(ValueError, match=f"the lens is {model}, not a pinhole; undistort"):
+        load(tmp_path)
+
+
+def test_models_of_larger_photos(tmp_path):
+    """Images may have been shrunk after they were calibrated."""
+    save_images(tmp_path)
+    write_text(tmp_path / "sparse/0", "PINHOLE", [4 * x for x in (FX, FY, CX, CY)], 80, 48)
+    check_cameras(load(tmp_path))
+
+
+def test_opencv_matrices(tmp_path):
+    save_images(tmp_path)
+    write_opencv(tmp_path)
+    check_cameras(load(tmp_path))
+    check_cameras(load(tmp_path / "cameras.json"))
+    write_opencv(tmp_path, dist=[0.0] * 5)
+    check_cameras(load(tmp_path))
+    write_opencv(tmp_path, pixel_centre=0)
+    check_cameras(load(tmp_path), shift=0.5)
+    write_opencv(tmp_path, width=None, height=None)
+    check_cameras(load(tmp_path))
+    (tmp_path / "m").mkdir()
+    mask = np.zeros((HEIGHT, WIDTH), np.uint8)
+    mask[3, 4] = 255
+    for i in range(COUNT):
+        Image.fromarray(mask).save(tmp_path / "m" / f"{i}.png")
+    meta = json.loads((tmp_path / "cameras.json").read_text())
+    for i, image in enumerate(meta["images"]):
+        image["mask"] = f"m/{i}.png"
+    (tmp_path / "other.json").write_text(json.dumps(meta))
+    assert load(tmp_path / "other.json").masks.sum() == COUNT
+
+
+def edit_opencv(root, image=None, **change):
+    meta = json.loads((root / "cameras.json").read_text())
+    meta |= change
+    meta["images"][1] |= image or {}
+    (root / "cameras.json").write_text(json.dumps(meta))
+
+
+BAD_OPENCV = {
+    "no K; give the 3 x 3": lambda r: edit_opencv(r, K=None, image={"K": None}),
+    r"K must be 3 x 3, got shape \[2, 2\]": lambda r: edit_opencv(r, K=[[1, 0], [0, 1]]),
+    "without skew": lambda r: edit_opencv(r, K=[[1, 2, 3], [0, 1, 3], [0, 0, 1]]),
+    "K must hold numbers": lambda r: edit_opencv(r, K="no"),
+    "K holds NaN": lambda r: edit_opencv(r, K=[[1, 0, float("nan")], [0, 1, 3], [0, 0, 1]]),
+    r"image 1 .*no pose; give R and t": lambda r: edit_opencv(r, image={"world_to_camera": None}),
+    "the pose is no rotation": lambda r: edit_opencv(
+        r, image={"world_to_camera": np.diag([1, 1, -1, 1.0]).tolist()}
+    ),
+    "last row of world_to_camera": lambda r: edit_opencv(
+        r, image={"world_to_camera": (np.eye(4) + np.eye(4)[::-1]).tolist()}
+    ),
+    "image 1 has no file": lambda r: edit_opencv(r, image={"file": None}),
+    "has no images": lambda r: (r / "cameras.json").write_text('{"images": []}'),
+    "pixel_centre must be 0 or 0.5, got 1": lambda r: edit_opencv(r, pixel_centre=1),
+    "lens distortion": lambda r: edit_opencv(r, dist=[0.5, 0, 0, 0]),
+    "dist must be at most 8": lambda r: edit_opencv(r, dist=[0.0] * 12),
+    "no such image": lambda r: edit_opencv(r, image={"file": "images/none.png"}),
+    "is outside of the folder": lambda r: edit_opencv(r, image={"file": "../view 1.png"}),
+    "w must be a finite number": lambda r: edit_opencv(r, width="wide"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", BAD_OPENCV)
+def test_bad_matrices_are_named_in_one_line(tmp_path, words):
+    save_images(tmp_path)
+    write_opencv(tmp_path)
+    BAD_OPENCV[words](tmp_path)
+    with pytest.raises(ValueError, match=words) as caught:
+        load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def replaced(file, old, new):
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def cut(file, count):
+    file.write_bytes(file.read_bytes()[:count])
+
+
+def packed(file, place, form, value):
+    data = bytearray(file.read_bytes())
+    struct.pack_into(form, data, place, value)
+    file.write_bytes(bytes(data))
+
+
+BAD_TEXT = {
+    "needs cameras.txt beside it": lambda r: (r / "cameras.txt").unlink(),
+    "holds no images": lambda r: (r / "images.txt").write_text("# none\n"),
+    "has camera 7, which is not in cameras.txt": lambda r: replaced(
+        r / "cameras.txt", "7 PINHOLE", "8 PINHOLE"
+    ),
+    "want CAMERA_ID MODEL WIDTH HEIGHT PARAMS": lambda r: replaced(
+        r / "cameras.txt", "7 PINHOLE", "seven PINHOLE"
+    ),
+    "want IMAGE_ID QW": lambda r: replaced(r / "images.txt", " 7 view 2.png", ""),
+    "PINHOLE has 4 parameters, got 3": lambda r: replaced(r / "cameras.txt", f" {CY}", ""),
+    "unknown lens model 'PINHOL'": lambda r: replaced(r / "cameras.txt", "PINHOLE", "PINHOL"),
+    "no such image": lambda r: replaced(r / "images.txt", "view 0.png", "view 9.png"),
+    "is outside of the folder": lambda r: replaced(
+        r / "images.txt", "view 0.png", "../../view 0.png"
+    ),
+    "/etc/passwd.: no such image": lambda r: replaced(
+        r / "images.txt", "view 0.png", "/etc/passwd"
+    ),
+    "is no text file": lambda r: (r / "images.txt").write_bytes(b"\xff\xfe\x00"),
+    "says w x h = 20 x 30": lambda r: replaced(r / "cameras.txt", "20 12", "20 30"),
+}
+BAD_BINARY = {
+    "needs cameras.bin beside it": lambda r: (r / "cameras.bin").unlink(),
+    "images.bin is damaged: it ends after 100 bytes": lambda r: cut(r / "images.bin", 100),
+    "images.bin is damaged: it ends after 75 bytes": lambda r: cut(r / "images.bin", 75),
+    "cameras.bin is damaged: it ends after 40 bytes": lambda r: cut(r / "cameras.bin", 40),
+    "images.bin is damaged": lambda r: packed(r / "images.bin", 0, "<Q", 1 << 60),
+    "has the unknown lens model 99": lambda r: packed(r / "cameras.bin", 12, "<i", 99),
+    "has no pose": lambda r: packed(r / "images.bin", 12, "<d", float("nan")),
+    "is damaged: a name is no UTF-8": lambda r: packed(r / "images.bin", 72, "<B", 0xFF),
+    "holds no images": lambda r: packed(r / "images.bin", 0, "<Q", 0),
+}
+
+
+@pytest.mark.parametrize("words", BAD_TEXT)
+def test_bad_text_is_named_in_one_line(tmp_path, words):
+    save_images(tmp_path)
+    write_text(tmp_path / "sparse/0", "PINHOLE", MODELS["PINHOLE"][1])
+    load(tmp_path)
+    BAD_TEXT[words](tmp_path / "sparse/0")
+    with pytest.raises(ValueError, match=words) as caught:
+        load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("words", BAD_BINARY)
+def test_bad_binary_is_named_in_one_line(tmp_path, words):
+    save_images(tmp_path)
+    write_binary(tmp_path / "sparse/0", *MODELS["PINHOLE"])
+    load(tmp_path)
+    BAD_BINARY[words](tmp_path / "sparse/0")
+    with pytest.raises(ValueError, match=words) as caught:
+        load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+# -- what lies outside, and backgrounds ------------------------------------------------------------
+
+
+def test_nothing_outside_of_the_folder_is_read(tmp_path):
+    outside = save_images(tmp_path / "outside")
+    root = save_images(tmp_path / "photos")
+    write_opencv(root)
+    for name in ("../outside/images/view 1.png", str(outside / "images" / "view 1.png")):
+        edit_opencv(root, image={"file": name})
+        with pytest.raises(ValueError, match="is outside of the folder"):
+            load(root)
+        edit_opencv(root, image={"file": "images/view 1.png", "mask": name})
+        with pytest.raises(ValueError, match="is outside of the folder"):
+            load(root)
+    # Names that leave it on the way but end inside, and absolute ones, are names of its files.
+    for name in ("../photos/images/view 1.png", str(root / "images" / "view 1.png")):
+        edit_opencv(root, image={"file": name, "mask": None})
+        assert len(load(root)) == COUNT
+    # A folder masks beside the folder of the images is none of its own.
+    (tmp_path / "masks").mkdir()
+    flat = save_images(tmp_path / "flat", folder=".")
+    write_text(flat / "sparse/0", "PINHOLE", MODELS["PINHOLE"][1])
+    assert len(load(flat)) == COUNT
+
+
+@pytest.mark.parametrize("background", ["#f0f8ff", "aliceblue", (240 / 255, 248 / 255, 1.0)])
+def test_plain_backgrounds(tmp_path, background):
+    rng = np.random.default_rng(2)
+    wanted = np.zeros((COUNT, HEIGHT, WIDTH), bool)
+    (tmp_path / "images").mkdir()
+    colors = []
+    for i in range(COUNT):
+        rgb = np.array([240, 248, 255]) + rng.integers(-20, 21, (HEIGHT, WIDTH, 3))
+        wanted[i, 2:9, 3 + i : 12] = True
+        rgb[wanted[i]] = (200, 240, 250)  # off by 40 in one channel only
+        rgb = rgb.clip(0, 255).astype(np.uint8)
+        colors.append(rgb * wanted[i][..., None])
+        Image.fromarray(rgb).save(tmp_path / "images" / f"view {i}.png")
+    write_opencv(tmp_path)
+    with pytest.raises(ValueError, match=r"no mask: .* or the colour of a plain background"):
+        load(tmp_path)
+    views = load(tmp_path, background=background)
+    assert torch.equal(views.masks, torch.from_numpy(wanted).double())
+    rgb = torch.from_numpy(np.stack(colors)).permute(0, 3, 1, 2) / 255.0
+    torch.testing.assert_close(views.rgb, rgb.double(), rtol=0, atol=1e-6)
+    half = load(tmp_path, background=background, size=(HEIGHT // 2, WIDTH // 2))
+    pooled = torch.nn.functional.avg_pool2d(views.masks, 2)
+    torch.testing.assert_close(half.masks, pooled)
+    with pytest.raises(ValueError, match=r"no pixel is within 0.1 of the background #000000"):
+        load(tmp_path, background="black")
+    with pytest.raises(ValueError, match=r"all 3 masks are empty .* the colour of the background"):
+        load(tmp_path, background=background, tolerance=0.5)
+
+
+def test_masks_and_transparency_come_before_the_background(tmp_path):
+    save_images(tmp_path)
+    write_opencv(tmp_path)
+    plain = load(tmp_path)
+    assert torch.equal(load(tmp_path, background="#c86400").masks, plain.masks)
+    for i in range(COUNT):
+        path = tmp_path / "images" / f"view {i}.png"
+        with Image.open(path) as image:
+            rgba = np.array(image)
+        rgba[..., 3] = 255  # opaque transparency is none
+        Image.fromarray(rgba).save(path)
+    assert torch.equal(load(tmp_path, background=(0, 0, 0)).masks, plain.masks)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"background": "blurple"}, "must be the name of a colour or #rrggbb, got 'blurple'"),
+        ({"background": (1.0, 0.0)}, r"RGB, three numbers in \[0, 1\]"),
+        ({"background": (255, 0, 0)}, r"RGB, three numbers in \[0, 1\]"),
+        ({"background": "white", "tolerance": 0.0}, "tolerance must be"),
+    ],
+)
+def test_bad_backgrounds(tmp_path, options, words):
+    save_images(tmp_path)
+    write_opencv(tmp_path)
+    with pytest.raises(ValueError, match=words):
+        load(tmp_path, **options)

@@ -1,0 +1,300 @@
+"""Colours of a known shape: the mixture is the renderer's, what is hidden stays out, and more."""
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gendr import Camera, Mesh, Renderer, fit_colors, look_at, visual
+from gendr.fitting.canvases import Texels, Vertices
+from gendr.fitting.sights import look
+from gendr.losses import psnr
+from gendr.mesh import cube, example, icosphere, load_texture
+from gendr.mesh.unwrapping import unwrapped
+
+DATA = os.environ.get("GENDR_DATA")
+PLAIN = {"shading": "hard", "lighting": "none"}
+
+
+def with_cells(mesh):
+    """UVs that give every face a triangle of its own in a grid of cells."""
+    count = len(mesh.faces)
+    side = math.ceil(math.sqrt(count / 2))
+    cell = torch.arange(count) // 2
+    low = torch.stack([cell % side, cell // side], 1).to(mesh.vertices)
+    corners = torch.tensor(
+        [[[0.1, 0.1], [0.8, 0.1], [0.1, 0.8]], [[0.9, 0.9], [0.2, 0.9], [0.9, 0.2]]]
+    )
+    uvs = (low[:, None] + corners[torch.arange(count) % 2].to(mesh.vertices)) / side
+    return mesh.with_uvs(uvs.reshape(-1, 2), torch.arange(3 * count).reshape(-1, 3))
+
+
+def painted(mesh, frequency=5.0):
+    """The mesh, fine and with smooth colours of vertices that depend on their position."""
+    fine = Mesh(mesh.vertices, mesh.faces).subdivided(2)
+    low, high = fine.bounding_box()
+    place = (fine.vertices - low) / (high - low).max()
+    turned = place @ torch.tensor([[1.0, 0.4, 0.2], [0.1, 1.0, 0.5], [0.6, 0.2, 1.0]])
+    return fine.with_vertex_colors(0.5 + 0.4 * torch.sin(frequency * turned))
+
+
+def ring(mesh, count, elevation, shift=0.0):
+    """Cameras with a principal point off the centre of images that are no squares."""
+    angles = [360 * i / count + shift for i in range(count)]
+    camera = visual.orbit(mesh, angles, elevation, fill=0.85)
+    return Camera(camera.rotation, camera.translation, camera.focal, torch.tensor([0.15, -0.1]))
+
+
+def shots(mesh, camera, size=(72, 96)):
+    return visual.render_views(mesh, camera, size, {"lighting": "none"})
+
+
+@pytest.fixture(scope="module")
+def chair():
+    mesh = example("chair").normalized()
+    return Mesh(mesh.vertices, mesh.faces)
+
+
+@pytest.mark.parametrize("kind", ["texture", "vertex"])
+@pytest.mark.parametrize("orthographic", [False, True])
+def test_mixtures_are_those_of_the_renderer(kind, orthographic):
+    mesh = with_cells(icosphere(2, dtype=torch.float64))
+    camera = look_at(3.0, 20.0, 40.0, 40.0, dtype=torch.float64, orthographic=orthographic)
+    generator = torch.Generator().manual_seed(3)
+    canvas = Texels.of(mesh, 128) if kind == "texture" else Vertices.of(mesh)
+    colors = torch.rand(len(canvas.points), 3, generator=generator, dtype=torch.float64)
+    size, fine = (20, 24), 2
+    sight = look(mesh, camera, size, fine)
+    columns, values = canvas.mixing(sight)
+    torch.testing.assert_close(values.sum(1), torch.ones_like(values[:, 0]))
+    shown = (colors[columns] * values[..., None]).sum(1) * sight.share
+    mixed = torch.zeros(size[0] * size[1], 3, dtype=torch.float64)
+    mixed = mixed.index_add(0, sight.pixel, shown).T.reshape(3, *size)
+    out = Renderer((40, 48), "heaviside", "max", near=1, far=9, **PLAIN)(
+        canvas.painted(colors), camera
+    )
+    wanted = F.avg_pool2d(out.rgb * (out.face_id >= 0), fine)[0]
+    torch.testing.assert_close(mixed, wanted, rtol=0, atol=1e-9)
+    assert 0.2 < float(sight.whole.double().mean()) < 0.8
+
+
+def test_texels_lie_on_the_surface():
+    mesh = with_cells(icosphere(2, dtype=torch.float64))
+    texels = Texels.of(mesh, 200)
+    uvs = mesh.corner_uvs
+    v, u = (texels.place // 200).double(), (texels.place % 200).double()
+    place = torch.stack([(u + 0.5) / 200, 1 - (v + 0.5) / 200], 1)
+    # By the areas of the three triangles that a texel makes with the sides of its face.
+    sample = torch.arange(0, len(place), 101)
+    for k in sample.tolist():
+        a, b, c = uvs.unbind(1)
+        p = place[k]
+
+        def area(x, y, z):
+            one, two = y - x, z - x
+            return one[..., 0] * two[..., 1] - one[..., 1] * two[..., 0]
+
+        parts = torch.stack([area(p, b, c), area(a, p, c), area(a, b, p)], 1)
+        parts = parts / area(a, b, c)[:, None]
+        face = int((parts.min(1).values).argmax())
+        assert parts[face].min() > -1e-9
+        point = (parts[face][:, None] * mesh.vertices[mesh.faces[face]]).sum(0)
+        torch.testing.assert_close(texels.points[k], point, rtol=0, atol=1e-9)
+    assert torch.allclose(texels.normals.norm(dim=1), torch.ones(len(place), dtype=torch.float64))
+    own = torch.arange(len(place))
+    assert torch.equal(texels.nearest[texels.place], own)
+
+
+@pytest.mark.parametrize(("kind", "least"), [("texture", 35.0), ("vertex", 40.0)])
+def test_held_out_views_of_a_known_shape(chair, kind, least):
+    target = painted(chair)
+    camera = Camera.batch([ring(chair, 8, 5.0), ring(chair, 6, 45.0, 20.0), ring(chair, 4, -35.0)])
+    rgb, alpha = shots(target, camera)
+    shape = with_cells(chair) if kind == "texture" else Mesh(target.vertices, target.faces)
+    result = fit_colors(shape, rgb, camera, alpha, kind=kind, texture_size=512)
+    assert torch.equal(result.mesh.vertices, shape.vertices)
+    assert (result.mesh.texture is None) == (kind == "vertex")
+    assert result.seen > 0.8
+    held = ring(chair, 5, 25.0, 31.0)
+    wanted, mask = shots(target, held)
+    found, _ = shots(result.mesh, held)
+    assert float(psnr(found, wanted, mask).mean()) > least
+    # The result says what its mesh shows: pixel by pixel as the pictures do.
+    shown, _ = shots(result.mesh, camera)
+    own = psnr(shown, rgb, alpha)
+    torch.testing.assert_close(result.psnr, own, rtol=0, atol=0.3)
+
+
+@pytest.mark.skipif(DATA is None, reason="GENDR_DATA does not name a folder with meshes/spot.obj")
+def test_held_out_views_of_spot():
+    folder = Path(DATA or "") / "meshes"
+    spot = Mesh.load(folder / "spot.obj").normalized()
+    target = spot.with_texture(load_texture(folder / "spot_texture.png"))
+    camera = Camera.batch([ring(spot, 8, 0.0), ring(spot, 6, 40.0, 20.0), ring(spot, 4, -40.0)])
+    rgb, alpha = shots(target, camera, 128)
+    shape = with_cells(Mesh(spot.vertices, spot.faces))
+    result = fit_colors(shape, rgb, camera, alpha, texture_size=512)
+    held = ring(spot, 5, 20.0, 31.0)
+    wanted, mask = shots(target, held, 128)
+    found, _ = shots(result.mesh, held, 128)
+    assert float(psnr(found, wanted, mask).mean()) > 33
+
+
+def scene_with_a_plate(seen_at):
+    """A red ball, and a blue plate that hides its middle in the view from azimuth 0."""
+    ball, plate = icosphere(3), cube(2)
+    at = torch.tensor([0.0, 0.0, -2.0])
+    plate = plate.with_vertices(plate.vertices * torch.tensor([0.5, 0.5, 0.02]) + at)
+    red, blue = torch.tensor([0.9, 0.2, 0.1]), torch.tensor([0.1, 0.2, 0.9])
+    both = Mesh(
+        torch.cat([ball.vertices, plate.vertices]),
+        torch.cat([ball.faces, plate.faces + len(ball.vertices)]),
+        vertex_colors=torch.cat(
+            [red.expand(len(ball.vertices), 3), blue.expand(len(plate.vertices), 3)]
+        ),
+    )
+    camera = look_at(6.0, 0.0, torch.tensor(seen_at), 45.0)
+    return both, len(ball.vertices), red, camera, *shots(both, camera, 64)
+
+
+@pytest.mark.parametrize("kind", ["vertex", "texture"])
+def test_what_is_hidden_gives_no_colour(kind):
+    both, count, red, camera, rgb, alpha = scene_with_a_plate([0.0, 40.0, -40.0, 180.0])
+    shape = with_cells(Mesh(both.vertices, both.faces))
+    result = fit_colors(shape, rgb, camera, alpha, kind=kind, texture_size=256)
+    mesh = result.mesh
+    if kind == "texture":
+        colors = mesh.texture
+        cells = mesh.corner_uvs[: int((both.faces < count).all(1).sum())].mean(1)
+        index = (cells * 256).long()
+        found = colors[255 - index[:, 1], index[:, 0]]
+    else:
+        found = mesh.vertex_colors[:count]
+    assert float((found - red).abs().max()) < 0.1
+
+
+def test_what_no_photo_shows_takes_the_nearest_colour():
+    target = icosphere(3)
+    upper = target.vertices[:, 1:2] > 0
+    colors = torch.where(upper, torch.tensor([0.8, 0.1, 0.1]), torch.tensor([0.1, 0.1, 0.8]))
+    target = target.with_vertex_colors(colors)
+    camera = look_at(5.0, 0.0, torch.tensor([-20.0, 20.0]))
+    rgb, alpha = shots(target, camera, 64)
+    shape = Mesh(target.vertices, target.faces)
+    result = fit_colors(shape, rgb, camera, alpha, kind="vertex")
+    assert 0.2 < result.seen < 0.6
+    found = result.mesh.vertex_colors
+    clear = target.vertices[:, 1].abs() > 0.5
+    assert float((found - colors)[clear].abs().max()) < 0.15
+
+
+def test_exposures_are_found(chair):
+    target = painted(chair)
+    camera = Camera.batch([ring(chair, 8, 10.0), ring(chair, 4, 50.0, 20.0)])
+    rgb, alpha = shots(target, camera)
+    generator = torch.Generator().manual_seed(0)
+    gains = 0.75 + 0.5 * torch.rand(len(camera), 3, generator=generator)
+    gains = gains / gains.mean(0)
+    changed = 0.7 * rgb * gains[:, :, None, None]
+    assert float(changed.max()) < 1
+    options = {"kind": "vertex", "masks": alpha}
+    fine = Mesh(target.vertices, target.faces)
+    plain = fit_colors(fine, changed, camera, **options)
+    found = fit_colors(fine, changed, camera, exposure=True, **options)
+    assert torch.equal(plain.exposure, torch.ones_like(gains))
+    torch.testing.assert_close(found.exposure, gains, rtol=0, atol=0.03)
+    torch.testing.assert_close(found.exposure.mean(0), torch.ones(3))
+    assert float(found.psnr.mean()) > float(plain.psnr.mean()) + 6
+    held = ring(chair, 5, 25.0, 31.0)
+    wanted, mask = shots(target, held)
+    shown, _ = shots(found.mesh, held)
+    assert float(psnr(shown, 0.7 * wanted, mask).mean()) > 30
+
+
+def test_photos_that_disagree_count_little(chair):
+    target = painted(chair)
+    camera = ring(chair, 10, 10.0)
+    rgb, alpha = shots(target, camera)
+    spoilt = rgb.clone()
+    spoilt[3] = alpha[3]  # one photo is all white
+    fine = Mesh(target.vertices, target.faces)
+    found = fit_colors(fine, spoilt, camera, alpha, kind="vertex")
+    own, _ = shots(found.mesh, camera)
+    others = [i for i in range(10) if i != 3]
+    assert float(psnr(own, rgb, alpha)[others].mean()) > 25
+
+
+def test_atlas_covers_the_surface_once():
+    pytest.importorskip("xatlas", reason="xatlas, of gendr[textures], is not installed")
+    mesh = example("chair")
+    found = unwrapped(mesh.with_vertices(mesh.vertices * 1e-4), 256)
+    assert torch.equal(found.faces, mesh.faces)
+    assert torch.equal(found.vertices, mesh.vertices * 1e-4)
+    uvs = found.corner_uvs.double()
+    assert float(uvs.min()) >= 0
+    assert float(uvs.max()) <= 1
+    one, two = uvs[:, 1] - uvs[:, 0], uvs[:, 2] - uvs[:, 0]
+    areas = (one[:, 0] * two[:, 1] - one[:, 1] * two[:, 0]).abs() / 2
+    covered = len(Texels.of(found, 512).place) / 512**2
+    assert float(areas.sum()) == pytest.approx(covered, rel=0.02)  # less if faces overlapped
+    surface = mesh.face_areas.double()
+    ratio = (areas / areas.sum()) / (surface / surface.sum())
+    assert float(ratio[surface > surface.mean()].min()) > 0.5
+
+
+def test_textured_mesh_keeps_its_texture_in_files(chair, tmp_path):
+    rgb, alpha = shots(painted(chair), ring(chair, 4, 20.0))
+    result = fit_colors(with_cells(chair), rgb, ring(chair, 4, 20.0), alpha, texture_size=128)
+    for name in ("a.glb", "a.obj"):
+        result.mesh.save(tmp_path / name)
+        again = Mesh.load(tmp_path / name)
+        camera = ring(chair, 3, 10.0, 15.0)
+        one, two = shots(again, camera)[0], shots(result.mesh, camera)[0]
+        assert float(psnr(one, two).min()) > 40
+
+
+def test_bad_arguments(chair):
+    camera = ring(chair, 2, 20.0)
+    rgb, alpha = shots(chair, camera, 32)
+    good = with_cells(chair)
+    with pytest.raises(ValueError, match="2 images need as many cameras, got 1"):
+        fit_colors(good, rgb, camera[0], alpha)
+    with pytest.raises(TypeError, match=r"camera must be a gendr\.Camera"):
+        fit_colors(good, rgb, None, alpha)
+    with pytest.raises(ValueError, match=r"images must have shape \[B, 3, H, W\]"):
+        fit_colors(good, rgb[:, :2], camera, alpha)
+    with pytest.raises(ValueError, match="masks must have shape"):
+        fit_colors(good, rgb, camera, alpha[:, :5])
+    with pytest.raises(ValueError, match="unknown kind 'textur'; allowed: texture, vertex"):
+        fit_colors(good, rgb, camera, alpha, kind="textur")
+    with pytest.raises(ValueError, match="texture_size"):
+        fit_colors(good, rgb, camera, alpha, texture_size=4)
+    with pytest.raises(ValueError, match=r"must lie in \[0, 1\] to fit a texture"):
+        fit_colors(good.with_uvs(good.uvs + 0.5), rgb, camera, alpha)
+    with pytest.raises(ValueError, match="no photo shows the mesh"):
+        fit_colors(good, rgb, camera, torch.zeros_like(alpha))
+
+
+def test_missing_xatlas_says_what_to_install(chair, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "xatlas", None)
+    with pytest.raises(RuntimeError, match=r"pip install 'gendr\[textures\]'"):
+        unwrapped(chair)
+
+
+def test_psnr_by_hand():
+    a, b = torch.zeros(2, 3, 4, 5), torch.zeros(2, 3, 4, 5)
+    b[0] += 0.1
+    b[1, :, :2] += 0.01
+    mask = torch.zeros(2, 4, 5)
+    mask[:, :2] = 1
+    torch.testing.assert_close(psnr(a, b), torch.tensor([20.0, 40 + 10 * np.log10(2)]).float())
+    torch.testing.assert_close(psnr(a, b, mask), torch.tensor([20.0, 40.0]))
+    assert float(psnr(a[0], a[0])) == math.inf
+    with pytest.raises(ValueError, match="image must have shape"):
+        psnr(a[0, 0], b[0, 0])
