@@ -5,7 +5,9 @@
 2. The best that differ are refined together, by soft silhouettes whose scale falls.
 3. The best of these are refined in larger images.
 
-Poses that look alike at the end are given too: a symmetric or flat object has several.
+Poses that look alike at the end are given too: a symmetric or flat object has several. The images
+of a video are found from those before (`gendr.fitting.pose_track`), and the images of several
+cameras of one moment together (`gendr.fitting.pose_rig`).
 """
 
 from __future__ import annotations
