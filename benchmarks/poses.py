@@ -30,7 +30,7 @@ from gendr.mesh import Mesh, example, rotation_angle_between
 from gendr.testing.cameras import random_camera
 
 SIZE, FOV = 128, 30.0
-IMAGES, TURNS = 16, (3.0, 8.0)  # of a video; degrees from image to image
+IMAGES, TURNS = 10, (3.0, 8.0)  # of a video; degrees from image to image
 JUMP = 10.0  # degrees by which a step differs from the true one
 NEAR, ALIKE = 3.0, 0.98  # degrees; IoU from which a silhouette is the same
 
