@@ -543,6 +543,20 @@ def figure_starts() -> None:
     head = ["mesh", "views", "within 3°", "same silhouette", "median error of the former",
             "mean IoU", "seconds"]  # fmt: skip
     write_block("pose.md", "poses", table(head, rows))
+    found = json.loads((DOCS / "results" / "pose-track.json").read_text(encoding="utf-8"))
+    rows = [
+        [
+            name, words, f"{row['images']}", f"{row[how]['near']}",
+            f"{row[how]['median_degrees']:.2f}°", f"{row[how]['mean_iou']:.3f}",
+            f"{row[how]['jumps']}", f"{row[how]['seconds']:.2f}",
+            f"{row['ratio']:.1f} times" if how == "track" else "",
+        ]
+        for name, row in found["rows"].items()
+        for how, words in (("track", "tracked"), ("search", "a search each"))
+    ]  # fmt: skip
+    head = ["mesh", "how", "images", "within 3°", "median error", "mean IoU", "jumps",
+            "seconds an image", "faster"]  # fmt: skip
+    write_block("pose.md", "pose-track", table(head, rows))
 
 
 def figure_photos() -> None:

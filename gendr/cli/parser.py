@@ -44,6 +44,8 @@ _POSE = """\
 examples:
   gendr pose chair photo.png -o out                a mesh that is built in; any mesh file will do
   gendr pose model.obj frames/*.png -o out --fov 45
+  gendr pose model.obj frames/ --track -o out      a video: each image from those before
+  gendr pose model.obj photos/ --rig -o out        one pose for all cameras of transforms.json
 
 an image shows the object by its alpha channel, as a mask, or before a plain background.
 
@@ -52,6 +54,7 @@ what is written to the output folder:
                   poses that look alike
   overlay.png     each image, the mesh in its pose, their difference, and the other poses
   search.gif      the way to the poses, of up to four images
+  track.gif       instead of it with --track: the mesh over the images of the video
 """
 
 _RENDER = """\
@@ -627,8 +630,24 @@ def _add_pose(commands: Any) -> None:
         formatter_class=_Help,
     )
     parser.add_argument("mesh", metavar="MESH", help="a mesh file, or chair, which is built in")
-    parser.add_argument("images", nargs="+", metavar="IMAGE", help="images or masks of any size")
+    parser.add_argument(
+        "images", nargs="+", metavar="IMAGE", help="images or masks of any size, or folders of them"
+    )
     parser.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where results go")
+    parser.add_argument(
+        "--track",
+        action="store_true",
+        help="the images are those of a video: find each from those before",
+    )
+    parser.add_argument(
+        "--rig",
+        action="store_true",
+        help="IMAGE is a folder with transforms.json: images of one moment, and cameras whose "
+        "poses to each other are known; find one pose of the mesh for all",
+    )
+    parser.add_argument(
+        "--find-scale", action="store_true", help="the unit of the rig is not that of the mesh"
+    )
     parser.add_argument(
         "--fov",
         type=_number(0, 180, closed=False),
