@@ -100,7 +100,7 @@ class NewtonStep:
 
     def __post_init__(self) -> None:
         check_choice("curvature", self.curvature, CURVATURES)
-        check_number("tikhonov", self.tikhonov, above=-5e-324)
+        check_number("tikhonov", self.tikhonov, least=0)
         check_number("lr", self.lr, above=0)
         check_choice("second", self.second, SECONDS)
         if self.chunk_size is not None:

@@ -376,8 +376,8 @@ def test_losses_that_know_their_derivatives():
     ("build", "message"),
     [
         (lambda: NewtonLoss(cosh, "hesse"), "curvature 'hesse'"),
-        (lambda: NewtonLoss(cosh, tikhonov=-1.0), "tikhonov must be > "),
-        (lambda: NewtonLoss(cosh, tikhonov=float("nan")), "tikhonov must be"),
+        (lambda: NewtonLoss(cosh, tikhonov=-1.0), r"tikhonov must be >= 0, got -1\.0"),
+        (lambda: NewtonLoss(cosh, tikhonov=float("nan")), "tikhonov must be >= 0, got nan"),
         (lambda: NewtonLoss(cosh, lr=0.0), "lr must be > 0, got 0.0"),
         (lambda: NewtonLoss(cosh, chunk_size=0), "chunk_size must be >= 1"),
         (lambda: NewtonLoss(cosh, second="numbers"), "unknown second 'numbers'"),
