@@ -9,6 +9,7 @@ by whatever suits the loss; and from the parameters to better ones, by an ordina
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -154,8 +155,9 @@ class SplitOptimizer(torch.optim.Optimizer):
             raise TypeError(f"an optimiser of torch is needed, got {type(optimizer).__name__}")
         if not callable(step):
             raise TypeError(f"a step such as NewtonStep() is needed, got {type(step).__name__}")
-        # The attributes of an optimiser, among them the hooks, are those of the one inside.
-        self.__dict__.update(optimizer.__dict__)
+        # The attributes of an optimiser, among them the hooks, are those of the one inside; but for
+        # the `step` that a schedule of it has put there.
+        self.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
         self.optimizer, self.output_step, self.scaler = optimizer, step, scaler
 
     def backward(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Tensor:
@@ -180,7 +182,15 @@ class SplitOptimizer(torch.optim.Optimizer):
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """One step of the optimiser inside."""
-        return self.optimizer.step(closure)  # pyright: ignore[reportArgumentType]
+        # A scaler tells fused optimisers, which undo the scale themselves, by these attributes.
+        told = [name for name in ("grad_scale", "found_inf") if name in self.__dict__]
+        for name in told:
+            setattr(self.optimizer, name, self.__dict__[name])
+        try:
+            return self.optimizer.step(closure)  # pyright: ignore[reportArgumentType]
+        finally:
+            for name in told:
+                delattr(self.optimizer, name)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients."""
@@ -198,6 +208,10 @@ class SplitOptimizer(torch.optim.Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters to the optimiser inside."""
         self.optimizer.add_param_group(param_group)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What copies and pickles are made of; that of an optimiser keeps its groups alone."""
+        return partial(type(self), scaler=self.scaler), (self.optimizer, self.output_step)
 
     def __repr__(self) -> str:
         """The optimiser and the step."""

@@ -1,4 +1,5 @@
 import copy
+import pickle
 
 import pytest
 import torch
@@ -158,14 +159,16 @@ def test_bad_input():
         OptimizerStep(lambda z: torch.optim.SGD(z), steps=0)
 
 
-def test_scaled_gradients():
-    """With a scaler of mixed precision the step is the same as without."""
+@pytest.mark.parametrize("fused", [False, True])
+def test_scaled_gradients(fused):
+    """With a scaler of mixed precision the step is the same as without; fused ones unscale."""
     x, t = data()
     steps = []
     for scaled in (False, True):
         model = network()
         scaler = torch.amp.GradScaler("cpu") if scaled else None
-        sgd = torch.optim.SGD(model.parameters(), 0.1)
+        sgd = torch.optim.SGD(model.parameters(), 0.1, fused=fused)
+        torch.optim.lr_scheduler.StepLR(sgd, 2)
         optimizer = SplitOptimizer(sgd, NewtonStep("fisher"), scaler=scaler)
         optimizer.backward(model(x), SoftmaxCrossEntropy(), t)
         if scaler is None:
@@ -175,3 +178,42 @@ def test_scaled_gradients():
             scaler.update()
         steps.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
     torch.testing.assert_close(steps[1], steps[0])
+
+
+def test_steps_with_infinite_gradients_are_left_out():
+    x, t = data()
+    model = network()
+    before = [p.detach().clone() for p in model.parameters()]
+    scaler = torch.amp.GradScaler("cpu")
+    sgd = torch.optim.SGD(model.parameters(), 0.1, fused=True)
+    optimizer = SplitOptimizer(sgd, GradientStep(), scaler=scaler)
+    optimizer.backward(model(x), SoftmaxCrossEntropy(), t)
+    assert model[0].weight.grad is not None
+    model[0].weight.grad[0, 0] = torch.inf
+    scaler.step(optimizer)
+    scaler.update()
+    for p, q in zip(model.parameters(), before, strict=True):
+        torch.testing.assert_close(p.detach(), q, rtol=0, atol=0)
+    assert not hasattr(sgd, "found_inf")
+
+
+def test_copies_of_the_optimizer():
+    """Copied with its network, as averages and restarts do, it trains the copy."""
+    x, t = data()
+    model = network()
+    calls = []
+    optimizer = SplitOptimizer(torch.optim.Adam(model.parameters()), NewtonStep("fisher"))
+    optimizer.backward(model(x), SoftmaxCrossEntropy(), t)
+    optimizer.step()
+    other, again = copy.deepcopy((model, optimizer))
+    reread, pickled = pickle.loads(pickle.dumps((model, optimizer)))
+    for m, o in ((model, optimizer), (other, again), (reread, pickled)):
+        o.zero_grad()
+        o.backward(m(x), SoftmaxCrossEntropy(), t)
+        o.register_step_post_hook(lambda *_: calls.append(1))
+        o.step()
+    for one in (other, reread):
+        for p, q in zip(model.parameters(), one.parameters(), strict=True):
+            torch.testing.assert_close(q, p)
+            assert q is not p
+    assert len(calls) == 3
