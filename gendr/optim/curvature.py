@@ -21,7 +21,9 @@ __all__ = [
     "damped_quotient",
     "damped_solve",
     "derivatives",
+    "evaluated",
     "fisher_solve",
+    "ordinary",
 ]
 
 # A loss of outputs [N, *event] and more, one number for each sample: [N].
@@ -106,26 +108,38 @@ def derivatives(
     if output.is_inference():
         # Nothing can be differentiated in inference mode, nor what was made in it.
         with torch.inference_mode(False):
-            copies = tuple(x.clone() if isinstance(x, Tensor) else x for x in args)
-            more = {k: x.clone() if isinstance(x, Tensor) else x for k, x in kwargs.items()}
+            given, copies, more = ordinary(output, args, kwargs)
             return derivatives(
-                loss, output.clone(), *copies, hessian=hessian, second=second,
-                chunk_size=chunk_size, **more,
-            )  # fmt: skip
+                loss, given, *copies, hessian=hessian, second=second, chunk_size=chunk_size, **more
+            )
     if hessian and second == "differences":
         return _by_differences(loss, output.detach(), args, kwargs, chunk_size)
     with torch.enable_grad():
-        y, values = _evaluated(loss, output.detach(), args, kwargs)
+        y, values = evaluated(loss, output.detach(), args, kwargs)
         (gradient,) = torch.autograd.grad(values.sum(), y, create_graph=hessian)
         flat = gradient.reshape(len(y), -1)
         matrix = _hessian(flat, y, values, chunk_size or 1) if hessian else None
     return Derivatives(values.detach(), flat.detach(), matrix)
 
 
-def _evaluated(
+def ordinary(
+    output: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Tensor, tuple[Any, ...], dict[str, Any]]:
+    """Tensors of inference mode as those that can be differentiated, outside of it."""
+    copies = tuple(x.clone() if isinstance(x, Tensor) else x for x in args)
+    more = {k: x.clone() if isinstance(x, Tensor) else x for k, x in kwargs.items()}
+    return output.clone(), copies, more
+
+
+def evaluated(
     loss: SampleLoss, output: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Tensor, Tensor]:
-    """The outputs as a leaf of a graph, and the values of the loss [N] in it."""
+    """The outputs as a leaf of a graph, and the values of the loss [N] in it.
+
+    Raises:
+        TypeError: if the values are no tensor of floats.
+        ValueError: if they are no number for each sample, or do not depend on the output.
+    """
     y = output.requires_grad_()
     values = checked_values(loss(y, *args, **kwargs), y)
     if not values.requires_grad:
@@ -159,7 +173,7 @@ def _by_differences(
         again = [_repeated(arg, count, copies) for arg in args]
         more = {name: _repeated(arg, count, copies) for name, arg in kwargs.items()}
         with torch.enable_grad():
-            y, values = _evaluated(loss, y.reshape(-1, *output.shape[1:]), tuple(again), more)
+            y, values = evaluated(loss, y.reshape(-1, *output.shape[1:]), tuple(again), more)
             (grads,) = torch.autograd.grad(values.sum(), y)
         value, other = values.detach().reshape(copies, count)[:2]
         if bool(((value - other).abs() > 1e-9 * (1 + value.abs())).any()):

@@ -95,6 +95,22 @@ def test_step_of_any_optimizer():
     torch.testing.assert_close(far.values, loss(y, t))
 
 
+def test_steps_of_an_optimizer_leave_the_loss_alone():
+    """No gradient reaches labels, or parameters of the loss: the target is a constant."""
+    x, t = data()
+    weight = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    goal = torch.zeros(8, 3, dtype=torch.float64, requires_grad=True)
+    y = network()(x)
+    sgd = OptimizerStep(lambda z: torch.optim.SGD(z, lr=0.1), steps=2)
+    split_step(y, lambda y, g: weight * (y - g).square().sum(1), goal, step=sgd).backward()
+    assert weight.grad is None
+    assert goal.grad is None
+    expected = sgd(y, SoftmaxCrossEntropy(), t)
+    with torch.inference_mode():
+        found = sgd(y.detach().clone(), SoftmaxCrossEntropy(), t.clone())
+    torch.testing.assert_close(found.z, expected.z)
+
+
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
 def test_optimizer_with_a_step(kind):
     """Two lines change; with the step of plain training nothing else does."""
@@ -155,6 +171,10 @@ def test_bad_input():
         GradientStep(0.0)
     with pytest.raises(ValueError, match="output has no gradient"):
         split_step(network()(x).detach(), SoftmaxCrossEntropy(), t)
+    with pytest.raises(ValueError, match="loss has no gradient by the output"):
+        OptimizerStep(torch.optim.Adam)(network()(x), lambda y: y.detach().sum(1))
+    with pytest.raises(TypeError, match="make must return an optimiser, got NoneType"):
+        OptimizerStep(lambda z: None)(network()(x), SoftmaxCrossEntropy(), t)
     with pytest.raises(ValueError, match="steps must be >= 1"):
         OptimizerStep(lambda z: torch.optim.SGD(z), steps=0)
 
