@@ -265,6 +265,19 @@ def test_differences_of_a_loss_that_draws_are_an_error():
         NewtonLoss(loss, second="differences").target(random(3, 2))
 
 
+def test_differences_of_a_loss_that_holds_its_labels_are_an_error():
+    y, t = random(4, 3), torch.tensor([0, 2, 1, 1])
+    match = r"batch of 4 outputs repeated, 20 in all.*must be an argument"
+    with pytest.raises(ValueError, match=match):
+        derivatives(lambda y: F.cross_entropy(y, t, reduction="none"), y, second="differences")
+
+
+def test_chunks_of_compiled_kernels_are_an_error():
+    method = sorting.SoftSorter("bitonic")
+    with pytest.raises(ValueError, match=r"chunk_size=2 needs a loss of plain torch.*differences"):
+        derivatives(lambda y: method(y).values.square().sum(1), random(3, 4), chunk_size=2)
+
+
 def test_large_matrices_have_the_steps_of_small_ones():
     """Cholesky, with the eigenvalues where it does not work: beyond m = 24."""
     q, g = torch.linalg.qr(random(3, 30, 30)).Q, random(3, 30, seed=1)
@@ -392,6 +405,8 @@ def test_bad_arguments():
     y = random(4, 3).requires_grad_()
     with pytest.raises(TypeError, match="loss must be a function"):
         NewtonLoss(3)
+    with pytest.raises(TypeError, match=r"got the class SoftmaxCrossEntropy; make one of it, Sof"):
+        NewtonLoss(SoftmaxCrossEntropy)
     with pytest.raises(ValueError, match=r"one number for each sample, \[4\].*reduction='none'"):
         NewtonLoss(lambda y: y.sum())(y)
     with pytest.raises(ValueError, match=r"one number for each sample, \[4\].*got \[4, 3\]"):

@@ -161,12 +161,20 @@ def test_bad_input():
     x, t = data()
     with pytest.raises(ValueError, match="curvature='hessian' needs the loss"):
         SplitPoint(NewtonStep("hessian"))
-    with pytest.raises(TypeError, match="needs GradientStep or NewtonStep"):
+    with pytest.raises(TypeError, match="needs GradientStep"):
         SplitPoint(OptimizerStep(lambda z: torch.optim.SGD(z)))
     with pytest.raises(TypeError, match="an optimiser of torch is needed"):
         SplitOptimizer(network(), GradientStep())
     with pytest.raises(TypeError, match="a step such as"):
         SplitOptimizer(torch.optim.SGD(network().parameters()), "fisher")
+    with pytest.raises(TypeError, match=r"needs GradientStep\(\) .*, got <class"):
+        SplitPoint(GradientStep)
+    with pytest.raises(TypeError, match=r"such as NewtonStep\(\) is needed, got the class NewtonS"):
+        split_step(network()(x), SoftmaxCrossEntropy(), t, step=NewtonStep)
+    with pytest.raises(TypeError, match="is needed, got str"):
+        split_step(network()(x), SoftmaxCrossEntropy(), t, step="fisher")
+    with pytest.raises(TypeError, match="loss must be a function of outputs, got NoneType"):
+        split_step(network()(x), None, t)
     with pytest.raises(ValueError, match="lr must be > 0"):
         GradientStep(0.0)
     with pytest.raises(ValueError, match="output has no gradient"):
