@@ -142,6 +142,33 @@ def test_closed_forms_equal_autograd(form):
         torch.testing.assert_close(closed, auto)
 
 
+def test_binary_cross_entropy_of_saturated_outputs():
+    """Sigmoids round to 1 in float32: right ones have derivatives, wrong ones have none."""
+    y = torch.tensor([[0.0, 1.0, 0.5]], requires_grad=True)
+    found = BinaryCrossEntropy().derivatives(y.detach(), torch.tensor([[0.0, 1.0, 1.0]]))
+    torch.testing.assert_close(found.gradient, torch.tensor([[1.0, -1.0, -2.0]]))
+    torch.testing.assert_close(found.hessian, torch.tensor([[1.0, 1.0, 4.0]]))
+    NewtonLoss(BinaryCrossEntropy())(y, torch.tensor([[0.0, 1.0, 1.0]])).backward()
+    assert torch.isfinite(y.grad).all()
+    with pytest.raises(ValueError, match="gradient of the loss must be finite"):
+        NewtonLoss(BinaryCrossEntropy())(y, torch.tensor([[1.0, 1.0, 1.0]]))
+
+
+@pytest.mark.parametrize("bad", [-0.5, 3.0, torch.nan])
+def test_closed_forms_refuse_what_is_no_probability(bad):
+    y, p = torch.full((1, 2), 0.5), torch.tensor([[0.5, bad]])
+    for form in (BinaryCrossEntropy(), SigmoidBinaryCrossEntropy()):
+        with pytest.raises(ValueError, match=r"target must have probabilities in \[0, 1\], got"):
+            form(y, p)
+        with pytest.raises(ValueError, match=r"target must have probabilities in \[0, 1\], got"):
+            NewtonLoss(form).target(y.requires_grad_(), p)
+    with pytest.raises(ValueError, match=r"output must have .*SigmoidBinaryCrossEntropy"):
+        BinaryCrossEntropy()(p, y)
+    if bad != 3.0:
+        with pytest.raises(ValueError, match="target must have probabilities >= 0, got"):
+            SoftmaxCrossEntropy()(y, p)
+
+
 def test_hessian_of_binary_cross_entropy_in_print_is_wrong():
     """(7.36) has (1 - p) / (1 - y)^2 with the sign of a maximum; (7.38) has the gradient's."""
     y, p = random(3, 4).sigmoid(), random(3, 4, seed=1).sigmoid()
