@@ -17,6 +17,8 @@ from gendr.optim import (
     derivatives,
 )
 from gendr.optim.curvature import damped_solve, fisher_solve
+from gendr.relaxed import dynamic_time_warping, levenshtein, shortest_path
+from gendr.topk import SmoothTopKSVM, TopKCrossEntropy, soft_topk_mask
 
 CLOSED = {
     SoftmaxCrossEntropy: lambda y, p: F.cross_entropy(y, p, reduction="none"),
@@ -227,6 +229,65 @@ def test_sorting_losses_have_hessians(name):
         torch.testing.assert_close(
             found.hessian[:, j], (up - down) / (2 * step), rtol=1e-5, atol=1e-5
         )
+
+
+def ranks_by(regularization):
+    method = sorting.get("permutahedron", regularization=regularization, steepness=0.3)
+    return lambda y, t: (method.ranks(y) - t).pow(4).sum(1)
+
+
+# The other losses of the package: the function, the shape of an output, and what else it takes.
+LOSSES = {
+    "permutahedron": (ranks_by("l2"), (5,), random(3, 5, seed=1)),
+    "permutahedron, entropic": (ranks_by("entropic"), (5,), random(3, 5, seed=1)),
+    "sinkhorn": (
+        lambda y, t: (sorting.get("sinkhorn").values(y) - t).square().sum(1),
+        (5,),
+        random(3, 5, seed=1),
+    ),
+    "top-k cross-entropy": (
+        TopKCrossEntropy([0.5, 0.0, 0.5], m=5, reduction="none"), (7,), torch.tensor([6, 0, 3]),
+    ),
+    "smooth top-k SVM": (SmoothTopKSVM(2, reduction="none"), (7,), torch.tensor([6, 0, 3])),
+    "top-k mask": (
+        lambda y, t: (soft_topk_mask(y, 2) - t).square().sum(1), (6,), random(3, 6, seed=1),
+    ),
+    "shortest path": (
+        lambda y, t: (shortest_path(y.exp()) - t).square().flatten(1).sum(1),
+        (3, 4),
+        (random(3, 3, 4, seed=1) > 0).double(),
+    ),
+    "edit distance": (
+        lambda y, t: levenshtein(y.softmax(2), t.softmax(2)), (4, 3), 3 * random(3, 3, 3, seed=1),
+    ),
+    "warping": (dynamic_time_warping, (4,), random(3, 5, seed=1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_newton_losses_of_the_package(name):
+    """Hessians equal central differences, and all curvatures give a step that goes downhill."""
+    loss, shape, target = LOSSES[name]
+    y = random(3, *shape)
+    found = derivatives(loss, y, target)
+    assert found.hessian is not None
+    assert found.hessian.abs().max() > 0
+    step = 1e-5
+    for j in range(y[0].numel()):
+        e = torch.zeros(y[0].numel(), dtype=y.dtype)
+        e[j] = step
+        up, down = (
+            derivatives(loss, z, target, hessian=False).gradient
+            for z in (y + e.reshape(shape), y - e.reshape(shape))
+        )
+        torch.testing.assert_close(
+            found.hessian[:, j], (up - down) / (2 * step), rtol=1e-5, atol=1e-5
+        )
+    differences = derivatives(loss, y, target, second="differences").hessian
+    torch.testing.assert_close(differences, found.hessian, rtol=1e-3, atol=1e-3)
+    for curvature in ("hessian", "fisher", "elementwise"):
+        moved = NewtonLoss(loss, curvature, tikhonov=1.0).target(y, target) - y
+        assert bool(((moved.flatten(1) * found.gradient).sum(1) < 0).all())
 
 
 @pytest.mark.parametrize("name", METHODS)
