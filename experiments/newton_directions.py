@@ -1,4 +1,4 @@
-r"""Newton steps beside gradients, in trainings to sort: how far they point elsewhere, how long they are.
+"""Newton steps beside gradients, in trainings to sort: their directions and lengths.
 
     python experiments/newton_directions.py --smoke          # seconds, no data
     python experiments/newton_directions.py --data data/mnist --download -o directions.json
@@ -37,7 +37,7 @@ from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
 from gendr.testing import relative_l2
 
 METHODS = ("neuralsort", "odd_even/logistic")
-AT = (0, 100, 300, 700)
+AT = (0, 100, 300, 700, 1400)
 SMOKE: dict[str, Any] = {"at": [0, 2], "batch": 4}
 
 
@@ -96,7 +96,7 @@ def make_options() -> argparse.ArgumentParser:
     parser = script.make_parser(__file__, __doc__)
     script.add_digits(parser, "two steps, small batches")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
-    parser.add_argument("--at", nargs="+", type=count(0), metavar="STEP", help="default: 0 .. 700")
+    parser.add_argument("--at", nargs="+", type=count(0), metavar="STEP", help="default: 0 to 1400")
     parser.add_argument("--batch", type=count(2), help="lists per step (default: 50)")
     script.add_seed(parser)
     script.add_device(parser)

@@ -91,7 +91,7 @@ def derivatives(
         **kwargs: passed on to the loss.
         hessian: whether the Hessian is wanted too.
         second: "autograd", exact, one column of all Hessians after the other; or "differences" of
-            gradients in float64, which are off by about 1e-6 of the Hessian, by more where the
+            gradients in float64, which are off by about 1e-5 of the Hessian, by more where the
             gradient itself has lost digits. They need first derivatives only, and one pass over a
             batch repeated m + 2 times: much less time where the gradient is a compiled kernel. The
             loss then gets tensors and arrays of N entries repeated too, so that what belongs to a

@@ -22,7 +22,7 @@ class NewtonLoss(nn.Module):
     >>> criterion.value                      # the mean of the loss itself, to look at
 
     z* is a damped Newton step from the output y, see `NewtonStep`, and a constant: no gradient
-    flows through it (Remark 7.2).
+    flows through it (Remark 7.2), nor to parameters of the loss, such as a learnt steepness.
 
     Args:
         loss: takes outputs [N, *event] and more, and returns one number for each sample, [N];
