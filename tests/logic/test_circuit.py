@@ -458,3 +458,12 @@ def test_the_printed_form():
     text = str(harden(NETWORKS["thermometer"]()))
     assert text.startswith("; 4 features, 3 thresholds for all features: bit t of feature f is")
     assert "; 3 sums of groups of outputs, / 1.7 + 0\ninputs %0 .. %11\n%12 = " in text
+
+
+def test_sums_of_constants():
+    """A network that has learnt nothing but constants still has scores."""
+    constants = Netlist(
+        2, np.array([15, 0], np.uint8), *np.zeros((2, 2), np.int32), np.array([2, 3, 2, 2])
+    )
+    circuit = Circuit(constants, sums=Sums(2))
+    assert circuit(np.zeros((70, 2))).tolist() == [[1, 2]] * 70
