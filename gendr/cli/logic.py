@@ -90,7 +90,9 @@ def _train(args: Namespace) -> None:
     train, test = np.split(order, [len(x) - max(1, round(args.test_share * len(x)))])
     if not len(train):
         raise ValueError(f"{args.data} has {len(x)} rows, too few to train and to test")
-    rows = torch.from_numpy(x)
+    # torch has not all types of NumPy, nor other orders of bytes; circuits compare in these two.
+    kind = np.float64 if x.dtype.itemsize >= 8 else np.float32
+    rows = torch.from_numpy(x.astype(kind if x.dtype.kind == "f" else np.int64))
     front = None
     if not np.isin(x, (0, 1)).all():
         front = Thermometer.quantiles(rows[torch.from_numpy(train)], args.bits)

@@ -79,3 +79,12 @@ def test_what_is_refused(tmp_path, capsys):
     )
     assert not (tmp_path / "n.c").exists()
     assert "unknown ACTION 'rum'" in refused("logic rum", capsys)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8", ">f4", "u2", "i8"])
+def test_numbers_of_all_types(tmp_path, dtype, capsys):
+    x = np.random.default_rng(0).integers(0, 200, (60, 3)).astype(dtype)
+    np.savez(tmp_path / "t.npz", x=x, y=(x[:, 0] > 100).astype(np.int64))
+    command = f"logic train {tmp_path}/t.npz -o {tmp_path}/o --steps 2 --layers 1 --width 4 --quiet"
+    assert main(command.split()) == 0, capsys.readouterr().err
+    assert main(f"logic run {tmp_path}/o/circuit.npz {tmp_path}/t.npz --quiet".split()) == 0
