@@ -374,5 +374,6 @@ def _comparable(rows: NDArray[Any], limits: Floats) -> tuple[NDArray[Any], NDArr
     if rows.dtype.kind == "f":
         # Two floating types meet in the larger one.
         dtype = np.result_type(np.promote_types(rows.dtype, limits.dtype), np.float32)
+        dtype = np.float32 if dtype == np.float32 else np.float64  # kernels know no long double
         return rows.astype(dtype, copy=False), limits.astype(dtype, copy=False)
     return rows.astype(limits.dtype), limits
