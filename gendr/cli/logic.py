@@ -85,6 +85,11 @@ def _train(args: Namespace) -> None:
     classes = int(y.max()) + 1
     if classes < 2:
         raise ValueError(f"{args.data}: there must be two classes or more, got {classes}")
+    if classes > len(x):  # such as numbers of people: a layer would have a gate for each
+        raise ValueError(
+            f"{args.data}: y must be classes 0, 1, .., fewer than the {len(x)} rows, got "
+            f"{classes - 1}; number them anew"
+        )
     out = check_writable(Path(args.output))
     order = np.random.default_rng(args.seed).permutation(len(x))
     train, test = np.split(order, [len(x) - max(1, round(args.test_share * len(x)))])
