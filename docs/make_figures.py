@@ -497,7 +497,7 @@ def figure_fit() -> None:
             shutil.copy(Path(folder) / "fit.gif", IMAGES / "fit.gif")
     line = (
         f"Mean IoU of the 24 hard silhouettes after 100 steps: {found['sphere']:.3f}. From the "
-        f"visual hull of the silhouettes, where `make demo` starts: {found['hull']:.3f}."
+        f"visual hull, at 128 × 128, as `make demo` does it: {found['hull']:.3f}."
     )
     write_block("../README.md", "fit", [line])
     write_block("benchmarks.md", "fit", [line])

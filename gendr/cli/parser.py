@@ -328,9 +328,8 @@ def _add_fit(commands: Any) -> None:
     group.add_argument(
         "--edge",
         type=_number(0, closed=False),
-        default=2.0,
         metavar="PIXELS",
-        help="length of edges at the end, with --remesh",
+        help="length of edges at the end, with --remesh (default: 2, or less for thin parts)",
     )
     group.add_argument(
         "--seed",
