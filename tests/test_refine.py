@@ -67,6 +67,23 @@ def test_photos_that_do_not_see_a_place_do_not_count(plane):
     assert bool(disagreement(below, photos, torch.tensor([0.0])).isnan().all())
 
 
+@pytest.mark.parametrize(("height", "faces_up"), [(0.4, False), (0.9, True)])
+def test_what_is_hidden_does_not_count(plane, height, faces_up):
+    """By what faces another way, or is too far above to move along."""
+    photos, lid = plane
+    roof = board(height, fine=3)
+    faces = roof.faces if faces_up else roof.faces.flip(1)
+    both = Mesh(
+        torch.cat([lid.vertices, 1.5 * roof.vertices * torch.tensor([1.0, 1 / 1.5, 1.0])]),
+        torch.cat([lid.faces, faces + len(lid.vertices)]),
+    )
+    cost = disagreement(both, photos, torch.tensor([0.0, 0.1]))[: len(lid.vertices)]
+    middle = lid.vertices[:, [0, 2]].abs().amax(1) < 0.3
+    assert bool(cost[middle].isnan().all())
+    alone = disagreement(lid, photos, torch.tensor([0.0, 0.1]))
+    assert not bool(alone[middle].isnan().any())
+
+
 def test_looked_up_in_parts_the_same(plane, monkeypatch):
     photos, lid = plane
     offsets = torch.tensor([0.0, 0.1, 0.3])
