@@ -575,6 +575,23 @@ def figure_photos() -> None:
     write_block("fitting.md", "photos", table(head, rows))
 
 
+def figure_bowl() -> None:
+    """What benchmarks/bowl.py left in docs/results."""
+    found = json.loads((DOCS / "results" / "bowl.json").read_text(encoding="utf-8"))
+    head = ["object", "depth error inside: silhouettes", "with colours", "chamfer: silhouettes",
+            "with colours", "IoU, held-out", "with colours", "PSNR, held-out", "with colours",
+            "moved", "seconds more"]  # fmt: skip
+    rows = []
+    for row in found["rows"]:
+        cells = [row["name"]]
+        for key, form in (("depth", ".2%"), ("chamfer", ".2%"), ("iou", ".3f"), ("psnr", ".1f")):
+            for state in ("before", "after"):
+                value = row[state][key]
+                cells.append("" if value is None else format(value, form))
+        rows.append([*cells, "yes" if row["improved"] else "no", f"{row['seconds']['refine']:.0f}"])
+    write_block("fitting.md", "bowl", table(head, rows))
+
+
 def figure_reconstruction() -> None:
     """The table of the comparisons that experiments/reconstruction.py left in docs/results."""
     rows: list[list[str]] = []
@@ -756,6 +773,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "fit": figure_fit,
     "starts": figure_starts,
     "photos": figure_photos,
+    "bowl": figure_bowl,
     "reconstruction": figure_reconstruction,
     "composite": figure_composite,
     "sorting": figure_sorting,

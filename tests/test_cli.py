@@ -258,6 +258,16 @@ def test_colors_of_a_fit(tmp_path, capsys):
     assert {p.name for p in (out / "b").iterdir()} == RESULTS
 
 
+def test_colors_that_move_the_surface(tmp_path):
+    photos(tmp_path / "photos")
+    out = tmp_path / "out"
+    options = ["--steps", 3, "--init", "hull", "--colors", "none", "--quiet", "--refine", "rgb"]
+    assert run("fit", tmp_path / "photos", "-o", out, *options) == 0
+    found = json.loads((out / "metrics.json").read_text())
+    assert set(found["refine"]["rgb"]) == {"improved", "psnr", "iou", "moved"}
+    assert found["refine"]["rgb"]["improved"] == (found["refine"]["rgb"]["moved"] > 0)
+
+
 def test_colors_without_xatlas(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(colors, "can_unwrap", lambda: False)
     photos(tmp_path / "photos")
@@ -837,6 +847,8 @@ def bad(tmp_path_factory):
         ("fit box.ply --colors vertex", "--colors vertex needs photos, and box.ply is a mesh"),
         ("fit grey --colors vertex", "--colors vertex needs photos, and grey is masks without"),
         ("fit pose --colors textur", "unknown KIND 'textur'; allowed: none, texture, vertex"),
+        ("fit box.ply --refine rgb", "--refine rgb needs photos, and box.ply is a mesh"),
+        ("fit grey --refine rgb", "--refine rgb needs photos, and grey is masks without colours"),
         ("fit box.ply --scale 1cm", "1.5px"),
         ("fit box.ply --scale 1:2:3", "START:END"),
         ("fit box.ply --steps 0", "--steps: must be a whole number >= 1, got '0'"),

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.files import locked, write_all, write_whole
-from gendr.cli import colors
+from gendr.cli import colors, refine
 from gendr.cli.common import check_device, check_writable, model_file, versions
 from gendr.fitting import FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
@@ -103,6 +103,7 @@ def run(args: Namespace) -> int:
     out = Path(args.output)
     target = _load(args, device)
     coloring = colors.kind_of(args, target.views)
+    refine.check_rgb(args, target.views)
     kind = args.init or _start(len(target.masks), args.subdivisions)
     settings = settings.resolved(kind == "hull")
     init: Any = kind
@@ -397,6 +398,10 @@ class _Report:
     def finish(self, result: FitResult) -> None:
         """Write all files of a finished fit."""
         out, target = self.out, self.target
+        refinement: dict[str, Any] = {}
+        if target.views is not None and refine.check_rgb(self.args, target.views):
+            result, refinement = refine.refined(self.args, result, target.views)
+            self.clock.lap("refine")
         mesh = result.mesh.with_origin(target.origin)
         metrics: dict[str, Any] = {"finished": True, **result.metrics, "chamfer": None}
         note = ""
@@ -418,6 +423,8 @@ class _Report:
         files |= mesh_files(mesh, out / MESH) | self.pictures(result, mesh, note)
         self.clock.lap("pictures")
         metrics |= self.facts(result.state)
+        if refinement:
+            metrics["refine"] = refinement
         metrics["seconds"] = {**self.clock.seconds(), "optimisation": result.state.seconds}
         metrics["vertices"] = result.mesh.vertex_counts[0]
         metrics["faces"] = result.mesh.face_counts[0]

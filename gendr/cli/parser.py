@@ -16,6 +16,7 @@ examples:
   gendr fit chair -o out --scale 1px:0.1px --image-size 96
   gendr fit model.glb -o out --init start.obj   files of your own
   gendr fit photos/ -o out --budget 2m          two minutes of steps
+  gendr fit photos/ -o out --refine rgb         hollows too, by the colours of the photos
   gendr fit photos/ -o out --image-size 128     a folder of images, masks and transforms.json
 
 what is written to the output folder (files of these names are replaced, together at the end):
@@ -374,6 +375,14 @@ def _add_fit(commands: Any) -> None:
         default=0.1,
         metavar="X",
         help="how much each channel of the background may differ from it, of 1 (0.1)",
+    )
+    group = parser.add_argument_group("refinements, after the shape by silhouettes")
+    group.add_argument(
+        "--refine",
+        nargs="+",
+        choices=("rgb",),
+        metavar="WHAT",
+        help="rgb: the colours of photos move the surface where no outline shows it, as in a bowl",
     )
     group = parser.add_argument_group("colours, after the shape, from photos that have them")
     group.add_argument(
