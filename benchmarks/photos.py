@@ -201,7 +201,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("meshes", nargs="+", type=Path, metavar="MESH")
     parser.add_argument("--texture", type=Path, metavar="IMAGE", help="of the meshes with UVs")
-    parser.add_argument("--image-size", type=int, default=128, metavar="N", help="for the shape")
+    parser.add_argument("--image-size", type=int, default=256, metavar="N", help="for the shape")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where photos.json goes")
     parser.add_argument("--picture", type=Path, metavar="PNG", help="of the first mesh")
     args = parser.parse_args()
