@@ -373,6 +373,14 @@ def _add_fit(commands: Any) -> None:
         metavar="X",
         help="how much each channel of the background may differ from it, of 1 (0.1)",
     )
+    group.add_argument(
+        "--refine",
+        nargs="+",
+        choices=("cameras", "focal"),
+        metavar="WHAT",
+        help="of photos, before the fit. cameras: put poses right that are a few degrees off; "
+        "focal: and the focal length, by one factor",
+    )
     group = parser.add_argument_group("colours, after the shape, from photos that have them")
     group.add_argument(
         "--colors",
