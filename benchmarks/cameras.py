@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=256, metavar="N", help="shorter side")
     parser.add_argument("--seeds", type=int, default=2, metavar="N")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where cameras_SIZE.json goes")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where cameras.json goes")
     args = parser.parse_args()
     rows = []
     whole = photos.HEIGHT, photos.WIDTH, photos.FOCAL, photos.MIDDLE
@@ -123,7 +123,7 @@ def main() -> None:
         rows += measure(Path(text).stem, mesh, args.size, args.seeds, args.ways)
     if args.out is not None:
         found = {"degrees": DEGREES, "part": PART, "version": gendr.__version__, "rows": rows}
-        script.write_json(args.out / f"cameras_{args.size}.json", found)
+        script.write_json(args.out / "cameras.json", found)
 
 
 if __name__ == "__main__":

@@ -497,7 +497,7 @@ def figure_fit() -> None:
             shutil.copy(Path(folder) / "fit.gif", IMAGES / "fit.gif")
     line = (
         f"Mean IoU of the 24 hard silhouettes after 100 steps: {found['sphere']:.3f}. From the "
-        f"visual hull of the silhouettes, where `make demo` starts: {found['hull']:.3f}."
+        f"visual hull, at 128 × 128, as `make demo` does it: {found['hull']:.3f}."
     )
     write_block("../README.md", "fit", [line])
     write_block("benchmarks.md", "fit", [line])
@@ -543,6 +543,20 @@ def figure_starts() -> None:
     head = ["mesh", "views", "within 3°", "same silhouette", "median error of the former",
             "mean IoU", "seconds"]  # fmt: skip
     write_block("pose.md", "poses", table(head, rows))
+    found = json.loads((DOCS / "results" / "pose-track.json").read_text(encoding="utf-8"))
+    rows = [
+        [
+            name, words, f"{row['images']}", f"{row[how]['near']}",
+            f"{row[how]['median_degrees']:.2f}°", f"{row[how]['mean_iou']:.3f}",
+            f"{row[how]['jumps']}", f"{row[how]['seconds']:.2f}",
+            f"{row['ratio']:.1f} times" if how == "track" else "",
+        ]
+        for name, row in found["rows"].items()
+        for how, words in (("track", "tracked"), ("search", "a search each"))
+    ]  # fmt: skip
+    head = ["mesh", "how", "images", "within 3°", "median error", "mean IoU", "jumps",
+            "seconds an image", "faster"]  # fmt: skip
+    write_block("pose.md", "pose-track", table(head, rows))
 
 
 def figure_photos() -> None:
@@ -559,6 +573,39 @@ def figure_photos() -> None:
         for row in found["rows"]
     ]  # fmt: skip
     write_block("fitting.md", "photos", table(head, rows))
+
+
+def figure_bowl() -> None:
+    """What benchmarks/bowl.py left in docs/results."""
+    found = json.loads((DOCS / "results" / "bowl.json").read_text(encoding="utf-8"))
+    head = ["object", "depth error inside: silhouettes", "with colours", "chamfer: silhouettes",
+            "with colours", "IoU, held-out", "with colours", "PSNR, held-out", "with colours",
+            "moved", "seconds more"]  # fmt: skip
+    rows = []
+    for row in found["rows"]:
+        cells = [row["name"]]
+        for key, form in (("depth", ".2%"), ("chamfer", ".2%"), ("iou", ".3f"), ("psnr", ".1f")):
+            for state in ("before", "after"):
+                value = row[state][key]
+                cells.append("" if value is None else format(value, form))
+        rows.append([*cells, "yes" if row["improved"] else "no", f"{row['seconds']['refine']:.0f}"])
+    write_block("fitting.md", "bowl", table(head, rows))
+
+
+def figure_cameras() -> None:
+    """What benchmarks/cameras.py left in docs/results."""
+    found = json.loads((DOCS / "results" / "cameras.json").read_text(encoding="utf-8"))
+    head = ["mesh", "from", "error, mean", "median", "worst", "under 0.3°", "hull IoU, given",
+            "refined", "seconds"]  # fmt: skip
+    rows = [
+        [
+            row["mesh"], row["way"], f"{row['mean']:.2f}°", f"{row['median']:.2f}°",
+            f"{row['max']:.2f}°", f"{row['share']:.0%}", f"{row['iou'][0]:.3f}",
+            f"{row['iou'][1]:.3f}", f"{row['seconds']:.0f}",
+        ]
+        for row in found["rows"]
+    ]  # fmt: skip
+    write_block("photos.md", "cameras", table(head, rows))
 
 
 def figure_reconstruction() -> None:
@@ -742,6 +789,8 @@ FIGURES: dict[str, Callable[[], None]] = {
     "fit": figure_fit,
     "starts": figure_starts,
     "photos": figure_photos,
+    "bowl": figure_bowl,
+    "cameras": figure_cameras,
     "reconstruction": figure_reconstruction,
     "composite": figure_composite,
     "sorting": figure_sorting,

@@ -49,6 +49,11 @@ docs/results/newton-classification.json has those of
         runs/epoch/M[125]-sgd-[hf]* \
         --set "SGD at 0.5 for the plain loss, at 0.1 for Newton losses" runs/rate-0.5 \
         runs/epoch/M[125]-sgd-[hf]*
+
+docs/results/newton-directions.json is from
+
+    python experiments/newton_directions.py --data data/mnist --threads 1 \
+        -o docs/results/newton-directions.json
 """
 
 from __future__ import annotations
@@ -59,6 +64,7 @@ from collections.abc import Callable
 from make_figures import DOCS, main, save_plot, write_block
 
 from gendr.experiments.report.newton import entry, figure, table
+from gendr.testing.pages import table as table_of
 
 
 def figure_newton() -> None:
@@ -90,7 +96,25 @@ def figure_classification() -> None:
     block_of("classification")
 
 
+def figure_directions() -> None:
+    """Newton steps beside gradients: their directions and lengths, and errors of Hessians."""
+    text = (DOCS / "results" / "newton-directions.json").read_text(encoding="utf-8")
+    rows = [
+        [
+            one["method"], str(one["step"]),
+            f"{one['hessian_cosine']:.3f}", f"{one['hessian_length']:.4f}",
+            f"{one['fisher_cosine']:.3f}", f"{one['fisher_length']:.4f}",
+            f"{one['autograd']:.0e}", f"{one['differences']:.0e}",
+        ]
+        for one in json.loads(text)["rows"]
+    ]  # fmt: skip
+    head = ["method", "after steps", "Hessian: cosine", "length", "Fisher: cosine", "length"]
+    head += ["autograd off", "differences off"]
+    write_block("optim.md", "newton-directions", table_of(head, rows))
+
+
 FIGURES: dict[str, Callable[[], None]] = {
+    "directions": figure_directions,
     "newton": figure_newton,
     "paths": figure_paths,
     "classification": figure_classification,

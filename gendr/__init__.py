@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         fit,
         fit_colors,
         fit_pose,
+        refine_shape,
     )
     from gendr.mesh import (
         Camera,
@@ -74,6 +75,7 @@ __all__ = [
     "mesh",
     "optim",
     "pixels_to_ndc",
+    "refine_shape",
     "relax",
     "relaxed",
     "rendering",
@@ -111,6 +113,7 @@ _MODULES = {
         "fit",
         "fit_colors",
         "fit_pose",
+        "refine_shape",
     ),
     "gendr.mesh": (
         "Camera",

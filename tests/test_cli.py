@@ -17,7 +17,7 @@ from gendr.cli.common import model_file
 from gendr.cli.parser import build_parser
 from gendr.fitting import FitState
 from gendr.mesh import cube, icosphere
-from gendr.mesh.views import save_views
+from gendr.mesh.views import load_views, save_views
 from gendr.testing.processes import Python, run_python
 
 ROOT = Path(__file__).parents[1]
@@ -98,6 +98,77 @@ def test_pose_of_what_shows_nothing(box, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "blank.png: it has one colour, so no object is seen" in said
     assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture(scope="module")
+def turning(tmp_path_factory):
+    """A box of three sides, and the images of a video and of a rig around it."""
+    mesh = cube(1)
+    mesh = mesh.with_vertices(mesh.vertices * torch.tensor([1.0, 0.6, 0.3]))
+    folder = tmp_path_factory.mktemp("turning")
+    mesh.save(folder / "box.obj")
+    (folder / "video").mkdir()
+    camera = visual.orbit(mesh, [20.0, 26.0, 32.0, 100.0], 20.0)
+    masks = visual.silhouettes(mesh, camera, 48)
+    for i, mask in enumerate(masks[:3]):
+        image = Image.fromarray((mask.numpy() * 255).astype("uint8"))
+        image.save(folder / "video" / f"{i + 8}.png")
+    save_views(folder / "rig", masks[[0, 3]], camera[[0, 3]])
+    return folder
+
+
+LITTLE = ["--starts", 8, "--steps", 20, "--image-size", 48]
+
+
+def test_pose_of_a_video(turning, tmp_path, capsys):
+    assert (
+        run("pose", turning / "box.obj", "--track", turning / "video", "-o", tmp_path, *LITTLE) == 0
+    )
+    assert {p.name for p in tmp_path.iterdir()} == {"camera.json", "overlay.png", "track.gif"}
+    found = json.loads((tmp_path / "camera.json").read_text())["images"]
+    assert [each["image"] for each in found] == ["8.png", "9.png", "10.png"]
+    assert [each["searched"] for each in found] == [True, False, False]
+    assert min(each["iou"] for each in found) > 0.95
+    turns = torch.tensor([each["opengl"]["camera_to_world"] for each in found])[:, :3, :3]
+    angles = gendr.mesh.rotation_angle_between(turns[:-1], turns[1:])
+    assert float((angles - 6).abs().max()) < 4
+    with Image.open(tmp_path / "track.gif") as gif:
+        assert gif.n_frames == 3
+    shown = capsys.readouterr().out
+    assert "3 images: mean IoU" in shown
+    assert "searched anew" not in shown
+
+
+def test_pose_in_a_rig(turning, tmp_path, capsys):
+    assert run("pose", turning / "box.obj", turning / "rig", "--rig", "-o", tmp_path, *LITTLE) == 0
+    facts = json.loads((tmp_path / "camera.json").read_text())
+    assert min(each["iou"] for each in facts["images"]) > 0.95
+    placed = torch.tensor(facts["rig"]["mesh_to_world"])
+    ours = load_views(turning / "rig").camera.camera_to_world
+    for view, each in zip(ours, facts["images"], strict=True):
+        camera = torch.tensor(each["opengl"]["camera_to_world"])
+        torch.testing.assert_close(placed @ camera, view, rtol=0, atol=1e-3)
+    assert "all together: IoU" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("rig --rig --track", "--track cannot be given with --rig"),
+        ("rig --rig --find-fov", "--find-fov cannot be given with --rig"),
+        ("rig video --rig", "--rig takes one folder"),
+        ("video --rig", "image folder without poses"),
+        ("video --find-scale", "--find-scale is for --rig"),
+        ("rig --track", "is a folder without images"),
+    ],
+)
+def test_pose_options_that_do_not_go_together(turning, tmp_path, capsys, monkeypatch, words, said):
+    monkeypatch.chdir(turning)
+    assert run("pose", "box.obj", *words.split(), "-o", tmp_path / "out") == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert shown.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
@@ -185,6 +256,16 @@ def test_colors_of_a_fit(tmp_path, capsys):
         assert gif.size == (48, 48)
     assert run("fit", tmp_path / "photos", "-o", out / "b", *options, "--colors", "none") == 0
     assert {p.name for p in (out / "b").iterdir()} == RESULTS
+
+
+def test_colors_that_move_the_surface(tmp_path):
+    photos(tmp_path / "photos")
+    out = tmp_path / "out"
+    options = ["--steps", 3, "--init", "hull", "--colors", "none", "--quiet", "--refine", "rgb"]
+    assert run("fit", tmp_path / "photos", "-o", out, *options) == 0
+    found = json.loads((out / "metrics.json").read_text())
+    assert set(found["refine"]["rgb"]) == {"improved", "psnr", "iou", "moved"}
+    assert found["refine"]["rgb"]["improved"] == (found["refine"]["rgb"]["moved"] > 0)
 
 
 def test_colors_without_xatlas(tmp_path, monkeypatch, capsys):
@@ -766,6 +847,9 @@ def bad(tmp_path_factory):
         ("fit box.ply --colors vertex", "--colors vertex needs photos, and box.ply is a mesh"),
         ("fit grey --colors vertex", "--colors vertex needs photos, and grey is masks without"),
         ("fit pose --colors textur", "unknown KIND 'textur'; allowed: none, texture, vertex"),
+        ("fit box.ply --refine rgb", "--refine rgb needs photos, and box.ply is a mesh"),
+        ("fit box.ply --refine cameras", "--refine is for photos, and box.ply is a mesh"),
+        ("fit grey --refine rgb", "--refine rgb needs photos, and grey is masks without colours"),
         ("fit box.ply --scale 1cm", "1.5px"),
         ("fit box.ply --scale 1:2:3", "START:END"),
         ("fit box.ply --steps 0", "--steps: must be a whole number >= 1, got '0'"),

@@ -427,6 +427,23 @@ def test_edges_shrink_to_the_length_asked_for():
     assert lengths[2.0][-1] < 0.6 * lengths[4.0][-1]
 
 
+def test_edges_are_shorter_where_parts_are_thin():
+    _, camera = ring_views(32, 12)
+    hard = Renderer(48, "heaviside", "max", near=1e-2)
+    plate = cube(2).with_vertices(cube(2).vertices * torch.tensor([0.8, 0.07, 0.5]))
+    found = {}
+    for name, target in (("ball", icosphere(3).scaled(0.5)), ("plate", plate)):
+        masks = hard(target, camera).alpha
+        auto, fixed = (
+            fit(masks, camera, init="hull", steps=2, edge=edge, frames=0) for edge in (None, 2.0)
+        )
+        found[name] = auto.mesh.face_counts[0] / fixed.mesh.face_counts[0]
+        if name == "plate":
+            assert auto.iou > fixed.iou + 0.01
+    assert found["ball"] == 1
+    assert found["plate"] > 1.5
+
+
 def test_a_mesh_is_remeshed_if_asked_for():
     """Needles of a long box, with an origin of its own, and colours, which are lost."""
     masks, camera = views(size=32, count=6)

@@ -3,12 +3,15 @@ import math
 import pytest
 import torch
 
-from gendr import Camera, Mesh, fit_pose, visual
+from gendr import Camera, Mesh, fit_pose, look_at, visual
 from gendr.fitting import PoseSettings
-from gendr.mesh import cube, example, rotation_angle_between
+from gendr.fitting.pose_search import Found, Poses
+from gendr.fitting.pose_track import _chosen, _Motion
+from gendr.mesh import axis_angle_to_matrix, cube, example, rotation_angle_between
 from gendr.testing.cameras import random_camera
 
 FAST = {"finalists": 4}
+FASTER = {"finalists": 3, "starts": 8, "steps": 30}
 
 
 def chair():
@@ -96,6 +99,189 @@ def test_several_masks_and_progress():
     assert parts == sorted(parts)
     assert parts[-1] == pytest.approx(1.0)
     assert {stage for stage, _ in told} == {"search", "refine", "finish"}
+
+
+# -- videos ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def video():
+    """A chair that turns by six degrees an image, drifts, and is cut after the third image."""
+    mesh, count = chair(), torch.arange(7.0)
+    azimuth = 30 + 6 * count + 130 * (count > 2)
+    camera = look_at(4.0, 20 + 2 * count + 30 * (count > 2), azimuth)
+    camera = camera.moved(0.03 * count[:, None] * camera.right)
+    masks = visual.silhouettes(mesh, camera, 64)
+    told = []
+    found = fit_pose(mesh, masks, track=True, callback=lambda *x: told.append(x), **FASTER)
+    return mesh, camera, masks, found, told
+
+
+def test_video_is_tracked_and_a_cut_is_searched_anew(video):
+    _, camera, masks, found, told = video
+    assert found.searched == (0, 3)
+    angles = rotation_angle_between(found.camera.rotation, camera.rotation)
+    assert float(angles.max()) < 3
+    assert float(angles.median()) < 1.2
+    assert float(found.iou.min()) > 0.96
+    far = (found.camera.eye - camera.eye).norm(dim=1) / camera.eye.norm(dim=1)
+    assert float(far.max()) < 0.06
+    assert len(found.candidates) == len(found.trace) == len(masks)
+    for i, (candidates, trace) in enumerate(zip(found.candidates, found.trace, strict=True)):
+        assert torch.equal(candidates[0].camera.rotation, found.camera[i].rotation)
+        assert candidates[0].iou == pytest.approx(float(found.iou[i]))
+        assert candidates[0].angle == pytest.approx(0, abs=0.1)
+        assert torch.equal(trace.rotation[-1], candidates[0].camera.rotation[0])
+    parts = [part for _, part in told]
+    assert parts == sorted(parts)
+    assert parts[-1] == pytest.approx(1.0)
+    assert {stage for stage, _ in told} == {"search", "refine", "finish", "track"}
+
+
+def test_an_image_without_a_jump_is_found_from_the_last(video, monkeypatch):
+    """That the search is not called: its results would hide that tracking does not work."""
+    mesh, camera, masks, _, _ = video
+    from gendr.fitting import pose_search
+
+    calls = []
+    search = pose_search.Search.found
+    monkeypatch.setattr(
+        pose_search.Search, "found", lambda *args: calls.append(args[2]) or search(*args)
+    )
+    found = fit_pose(mesh, masks[3:6], track=True, **FASTER)
+    assert calls == [0]
+    assert float(rotation_angle_between(found.camera.rotation, camera.rotation[3:6]).max()) < 3
+
+
+def test_video_of_a_symmetric_object_does_not_jump():
+    """A slab looks the same after half a turn, and each image has poses that look alike."""
+    mesh = cube(1)
+    mesh = mesh.with_vertices(mesh.vertices * torch.tensor([1.0, 0.6, 0.3]))
+    camera = look_at(6.0, 25.0, 20 + 7 * torch.arange(4.0))
+    masks = visual.silhouettes(mesh, camera, 64)
+    found = fit_pose(mesh, masks, track=True, alike=0.03, **FASTER)
+    assert found.searched == (0,)
+    turned = rotation_angle_between(found.camera.rotation[1:], found.camera.rotation[:-1])
+    true = rotation_angle_between(camera.rotation[1:], camera.rotation[:-1])
+    assert float((turned - true).abs().max()) < 3
+    assert min(len(each) for each in found.candidates) > 1
+
+
+def test_unknown_field_of_view_is_kept_in_a_video(video):
+    mesh, _, masks, _, _ = video
+    found = fit_pose(mesh, masks[:2], track=True, fov=None, **FASTER)
+    assert torch.equal(found.camera.focal[0], found.camera.focal[1])
+    assert float(found.camera.focal[0, 0]) != pytest.approx(1 / math.tan(math.radians(15)))
+
+
+def test_poses_of_a_video_are_chosen_together():
+    """What the first images cannot tell, the last one does; a small gain is not worth a jump."""
+    half = axis_angle_to_matrix(torch.tensor([0.0, 0.0, math.pi]))
+    turn = torch.stack([torch.eye(3), half]) @ torch.diag(torch.tensor([1.0, 1.0, -1.0]))
+    poses = Poses(turn, torch.zeros(2, 2), torch.zeros(2), torch.ones(2, 2))
+    still = _Motion.between(poses, poses)
+
+    def path(*scores):
+        found = [Found(poses, torch.tensor(each)) for each in scores]
+        return _chosen(found, [still] * len(found), 0.02)
+
+    assert path([0.95, 0.94]) == [0]
+    assert path([0.95, 0.945], [0.95, 0.945], [0.90, 0.96]) == [1, 1, 1]
+    assert path([0.95, 0.94], [0.94, 0.95], [0.95, 0.94]) == [0, 0, 0]
+    assert path([0.95, 0.80], [0.80, 0.95]) == [0, 1]
+
+
+def test_a_motion_is_followed():
+    """A turn at constant speed is not a jump, however fast; standing still after it is none."""
+    spin = axis_angle_to_matrix(torch.tensor([0.0, 0.5, 0.0]))
+    first = torch.diag(torch.tensor([1.0, 1.0, -1.0]))[None]
+
+    def at(rotation):
+        count = len(rotation)
+        return Poses(rotation, torch.zeros(count, 2), torch.zeros(count), torch.ones(count, 2))
+
+    motion = _Motion.between(at(first), at(spin @ first))
+    torch.testing.assert_close(motion.applied(at(spin @ first)).rotation, spin @ spin @ first)
+    other = axis_angle_to_matrix(torch.tensor([0.9, 0.0, 0.0])) @ spin @ first
+    # The pose that goes on is a little worse than one that turns aside.
+    found = [
+        Found(at(spin @ first), torch.tensor([0.95])),
+        Found(at(torch.cat([other, spin @ spin @ first])), torch.tensor([0.95, 0.94])),
+    ]
+    assert _chosen(found, [motion, motion], 0.02) == [0, 1]
+
+
+# -- several cameras of one moment -----------------------------------------------------------------
+
+
+def rigged(camera, scale):
+    """Cameras in a world where the mesh is turned, shifted and scaled, and that motion."""
+    turn, shift = axis_angle_to_matrix(torch.tensor([0.5, 1.1, -0.7])), torch.tensor([3.0, -1, 2])
+    rotation = camera.rotation @ turn.mT
+    placement = torch.eye(4)
+    placement[:3, :3], placement[:3, 3] = scale * turn, shift
+    rig = Camera(
+        rotation, scale * camera.translation - rotation @ shift, camera.focal, camera.principal
+    )
+    return rig, placement
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """Two views from afar: each is also seen in a mirror pose, as the chair has a mirror plane."""
+    mesh = chair()
+    camera = look_at(40.0, torch.tensor([25.0, 20.0]), torch.tensor([40.0, 130.0]), fov=3.0)
+    return mesh, camera, visual.silhouettes(mesh, camera, 64)
+
+
+def test_two_views_tell_what_one_cannot(pair):
+    mesh, camera, masks = pair
+    alone = fit_pose(mesh, masks[1], fov=3.0, **FASTER).candidates[0]
+    assert any(each.angle > 60 for each in alone)
+    rig, placement = rigged(camera, 1.0)
+    found = fit_pose(mesh, masks, rig=rig, **FASTER)
+    assert float(rotation_angle_between(found.camera.rotation, camera.rotation).max()) < 2
+    assert float((found.camera.eye - camera.eye).norm(dim=1).max()) < 0.8
+    ((best, *others),) = found.candidates
+    assert not others
+    assert best.iou == pytest.approx(float(found.iou.mean()))
+    assert torch.equal(best.camera.rotation, found.camera.rotation)
+    assert len(found.trace) == 2
+    torch.testing.assert_close(found.placement, placement, rtol=0, atol=0.05)
+
+
+def test_unit_of_a_rig_is_found():
+    mesh = chair()
+    camera = look_at(4.0, torch.tensor([20.0, 35.0]), torch.tensor([30.0, 110.0]))
+    masks = visual.silhouettes(mesh, camera, 64)
+    rig, placement = rigged(camera, 2.5)
+    found = fit_pose(mesh, masks, rig=rig, find_scale=True, **FASTER)
+    assert float(rotation_angle_between(found.camera.rotation, camera.rotation).max()) < 2
+    torch.testing.assert_close(found.placement, placement, rtol=0, atol=0.12)
+    # The mesh, put into the world of the rig, is seen there as before.
+    moved = mesh.with_vertices(mesh.vertices @ found.placement[:3, :3].mT + found.placement[:3, 3])
+    seen = visual.silhouettes(moved, rig, 64)
+    assert float((seen - visual.silhouettes(mesh, found.camera, 64)).abs().mean()) < 1e-3
+
+
+def test_what_does_not_go_together(pair):
+    mesh, camera, masks = pair
+    with pytest.raises(ValueError, match="track cannot be given with rig"):
+        fit_pose(mesh, masks, rig=camera, track=True)
+    with pytest.raises(ValueError, match="intrinsics cannot be given with rig"):
+        fit_pose(mesh, masks, rig=camera, intrinsics=camera)
+    with pytest.raises(ValueError, match="rig must be 2 perspective cameras"):
+        fit_pose(mesh, masks, rig=camera[0])
+    with pytest.raises(TypeError, match="rig must be a camera, got int"):
+        fit_pose(mesh, masks, rig=3)
+    with pytest.raises(ValueError, match="find_scale is for a rig"):
+        fit_pose(mesh, masks, find_scale=True)
+    with pytest.raises(ValueError, match="find_scale needs cameras at different places"):
+        fit_pose(mesh, masks, rig=camera[[0, 0]], find_scale=True)
+    with pytest.raises(ValueError, match="lost must be"):
+        PoseSettings(lost=1.5)
+    with pytest.raises(ValueError, match="mask 1 is empty"):
+        fit_pose(mesh, masks * torch.tensor([1.0, 0.0])[:, None, None], track=True)
 
 
 def test_bad_input():

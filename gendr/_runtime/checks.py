@@ -196,18 +196,24 @@ def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
 
 
 def check_number(
-    name: str, value: object, *, above: float = -math.inf, below: float = math.inf
+    name: str,
+    value: object,
+    *,
+    above: float = -math.inf,
+    below: float = math.inf,
+    least: float = -math.inf,
 ) -> float:
-    """Return `value` as a float if it is a number with above < value < below.
+    """Return `value` as a float if it is a number with above < value < below and value >= least.
 
     Raises:
         TypeError: if it is no number.
-        ValueError: if it is NaN, inf or outside the open interval.
+        ValueError: if it is NaN, inf or outside the interval.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    if not math.isfinite(value) or not above < value < below:
+    if not math.isfinite(value) or not above < value < below or value < least:
         bounds = [f"> {above:g}"] if above > -math.inf else []
+        bounds += [f">= {least:g}"] if least > -math.inf else []
         bounds += [f"< {below:g}"] if below < math.inf else []
         raise ValueError(f"{name} must be {' and '.join(bounds) or 'finite'}, got {value!r}")
     return float(value)

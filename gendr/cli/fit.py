@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.files import locked, write_all, write_whole
-from gendr.cli import colors
+from gendr.cli import colors, refine
 from gendr.cli.cameras import CAMERAS, camera_facts, opencv_file, refined
 from gendr.cli.common import check_device, check_writable, model_file, versions
 from gendr.fitting import CameraResult, FitResult, FitSettings, FitState, fit
@@ -105,6 +105,7 @@ def run(args: Namespace) -> int:
     out = Path(args.output)
     target = _load(args, device)
     coloring = colors.kind_of(args, target.views)
+    refine.check_rgb(args, target.views)
     kind = args.init or _start(len(target.masks), args.subdivisions)
     settings = settings.resolved(kind == "hull")
     init: Any = kind
@@ -185,9 +186,9 @@ def _load(args: Namespace, device: torch.device) -> _Target:
                     "leave it out"
                 )
         return _load_views(args, path, name, device)
-    for option in ("background", "refine"):
-        if getattr(args, option) is not None:
-            raise ValueError(f"--{option} is for photos, and {path} is a mesh; leave it out")
+    given = {"background": args.background is not None, "refine": _moves_cameras(args)}
+    for option in (option for option, there in given.items() if there):
+        raise ValueError(f"--{option} is for photos, and {path} is a mesh; leave it out")
     mesh = _load_mesh(args, args.target, device)
     views = args.views or VIEWS
     elevation = ELEVATION if args.elevation is None else args.elevation
@@ -195,6 +196,10 @@ def _load(args: Namespace, device: torch.device) -> _Target:
     size = args.image_size or (SPHERE_MESH_SIZE if _from_sphere(args) else MESH_SIZE)
     masks = visual.silhouettes(mesh, camera, (size, size))
     return _Target(name, masks, camera, mesh=mesh)
+
+
+def _moves_cameras(args: Namespace) -> bool:
+    return not {"cameras", "focal"}.isdisjoint(args.refine or ())
 
 
 def _load_mesh(args: Namespace, text: str, device: torch.device) -> Mesh:
@@ -220,7 +225,7 @@ def _load_views(args: Namespace, path: Path, name: str, device: torch.device) ->
         size = most
     views = _read(args, size, device)
     found = None
-    if args.refine is not None and {"cameras", "focal"} & set(args.refine):
+    if _moves_cameras(args):
         found = refined(args, views)
         views = replace(views, camera=found.camera)
     return _Target(name, views.masks, views.camera, views=views, refined=found)
@@ -404,6 +409,10 @@ class _Report:
     def finish(self, result: FitResult) -> None:
         """Write all files of a finished fit."""
         out, target = self.out, self.target
+        refinement: dict[str, Any] = {}
+        if target.views is not None and refine.check_rgb(self.args, target.views):
+            result, refinement = refine.refined(self.args, result, target.views)
+            self.clock.lap("refine")
         mesh = result.mesh.with_origin(target.origin)
         metrics: dict[str, Any] = {"finished": True, **result.metrics, "chamfer": None}
         note = ""
@@ -429,6 +438,8 @@ class _Report:
         files |= mesh_files(mesh, out / MESH) | self.pictures(result, mesh, note)
         self.clock.lap("pictures")
         metrics |= self.facts(result.state)
+        if refinement:
+            metrics["refine"] = refinement
         metrics["seconds"] = {**self.clock.seconds(), "optimisation": result.state.seconds}
         metrics["vertices"] = result.mesh.vertex_counts[0]
         metrics["faces"] = result.mesh.face_counts[0]

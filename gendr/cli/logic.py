@@ -85,12 +85,19 @@ def _train(args: Namespace) -> None:
     classes = int(y.max()) + 1
     if classes < 2:
         raise ValueError(f"{args.data}: there must be two classes or more, got {classes}")
+    if classes > len(x):  # such as numbers of people: a layer would have a gate for each
+        raise ValueError(
+            f"{args.data}: y must be classes 0, 1, .., fewer than the {len(x)} rows, got "
+            f"{classes - 1}; number them anew"
+        )
     out = check_writable(Path(args.output))
     order = np.random.default_rng(args.seed).permutation(len(x))
     train, test = np.split(order, [len(x) - max(1, round(args.test_share * len(x)))])
     if not len(train):
         raise ValueError(f"{args.data} has {len(x)} rows, too few to train and to test")
-    rows = torch.from_numpy(x)
+    # torch has not all types of NumPy, nor other orders of bytes; circuits compare in these two.
+    kind = np.float64 if x.dtype.itemsize >= 8 else np.float32
+    rows = torch.from_numpy(x.astype(kind if x.dtype.kind == "f" else np.int64))
     front = None
     if not np.isin(x, (0, 1)).all():
         front = Thermometer.quantiles(rows[torch.from_numpy(train)], args.bits)

@@ -16,6 +16,7 @@ examples:
   gendr fit chair -o out --scale 1px:0.1px --image-size 96
   gendr fit model.glb -o out --init start.obj   files of your own
   gendr fit photos/ -o out --budget 2m          two minutes of steps
+  gendr fit photos/ -o out --refine rgb         hollows too, by the colours of the photos
   gendr fit photos/ -o out --image-size 128     a folder of images, masks and transforms.json
 
 what is written to the output folder (files of these names are replaced, together at the end):
@@ -44,6 +45,8 @@ _POSE = """\
 examples:
   gendr pose chair photo.png -o out                a mesh that is built in; any mesh file will do
   gendr pose model.obj frames/*.png -o out --fov 45
+  gendr pose model.obj frames/ --track -o out      a video: each image from those before
+  gendr pose model.obj photos/ --rig -o out        one pose for all cameras of transforms.json
 
 an image shows the object by its alpha channel, as a mask, or before a plain background.
 
@@ -52,6 +55,7 @@ what is written to the output folder:
                   poses that look alike
   overlay.png     each image, the mesh in its pose, their difference, and the other poses
   search.gif      the way to the poses, of up to four images
+  track.gif       instead of it with --track: the mesh over the images of the video
 """
 
 _RENDER = """\
@@ -325,9 +329,8 @@ def _add_fit(commands: Any) -> None:
     group.add_argument(
         "--edge",
         type=_number(0, closed=False),
-        default=2.0,
         metavar="PIXELS",
-        help="length of edges at the end, with --remesh",
+        help="length of edges at the end, with --remesh (default: 2, or less for thin parts)",
     )
     group.add_argument(
         "--seed",
@@ -373,13 +376,15 @@ def _add_fit(commands: Any) -> None:
         metavar="X",
         help="how much each channel of the background may differ from it, of 1 (0.1)",
     )
+    group = parser.add_argument_group("refinements, of photos")
     group.add_argument(
         "--refine",
         nargs="+",
-        choices=("cameras", "focal"),
+        choices=("rgb", "cameras", "focal"),
         metavar="WHAT",
-        help="of photos, before the fit. cameras: put poses right that are a few degrees off; "
-        "focal: and the focal length, by one factor",
+        help="cameras: before the fit, put poses right that are a few degrees off; focal: and the "
+        "focal length, by one factor; rgb: after the shape by silhouettes, the colours of photos "
+        "move the surface where no outline shows it, as in a bowl",
     )
     group = parser.add_argument_group("colours, after the shape, from photos that have them")
     group.add_argument(
@@ -635,8 +640,24 @@ def _add_pose(commands: Any) -> None:
         formatter_class=_Help,
     )
     parser.add_argument("mesh", metavar="MESH", help="a mesh file, or chair, which is built in")
-    parser.add_argument("images", nargs="+", metavar="IMAGE", help="images or masks of any size")
+    parser.add_argument(
+        "images", nargs="+", metavar="IMAGE", help="images or masks of any size, or folders of them"
+    )
     parser.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where results go")
+    parser.add_argument(
+        "--track",
+        action="store_true",
+        help="the images are those of a video: find each from those before",
+    )
+    parser.add_argument(
+        "--rig",
+        action="store_true",
+        help="IMAGE is a folder with transforms.json: images of one moment, and cameras whose "
+        "poses to each other are known; find one pose of the mesh for all",
+    )
+    parser.add_argument(
+        "--find-scale", action="store_true", help="the unit of the rig is not that of the mesh"
+    )
     parser.add_argument(
         "--fov",
         type=_number(0, 180, closed=False),

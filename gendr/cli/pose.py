@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,64 +22,198 @@ from gendr.cli.common import check_writable, model_file, versions
 from gendr.fitting.pose import PoseResult, fit_pose, shrunk
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.images import open_image
+from gendr.mesh.views import Views, load_views, view_sizes
 from gendr.reconstruction.inputs import object_mask
 
-CAMERA, OVERLAY, SEARCH = "camera.json", "overlay.png", "search.gif"
+CAMERA, OVERLAY, SEARCH, TRACK = "camera.json", "overlay.png", "search.gif", "track.gif"
+# What counts as an image in a folder.
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 # Shorter side of the masks; images of the sheet and of the animation; how many of them it shows.
 SIDE, TILE, SHOWN = 256, 168, 4
-# How many of the other poses the sheet shows.
-OTHERS = 3
+# How many of the other poses the sheet shows, and how many images of a video.
+OTHERS, ROWS = 3, 8
+# Width of the images of a video in its animation, and how many that has at most.
+WIDE, FRAMES = 240, 200
 
 
 def run(args: Namespace) -> int:
     """Run `gendr pose` with parsed arguments and return the exit status."""
     from tqdm import tqdm
 
-    paths = [Path(text) for text in args.images]
+    _check_options(args)
     mesh = Mesh.load(model_file(args.mesh), max_megapixels=args.max_megapixels)
-    read = [_read(path, args.max_megapixels) for path in paths]
+    rig: Camera | None = None
+    if args.rig:
+        views = _views(Path(args.images[0]), args.max_megapixels)
+        names, read, rig = list(views.names), list(views.masks), views.camera
+    else:
+        paths = _files(args.images)
+        names = [path.name for path in paths]
+        read = [_read(path, args.max_megapixels) for path in paths]
+    if args.track:
+        _check_sizes(names, read)
     out = check_writable(Path(args.output))
-    results = []
-    with tqdm(total=100 * len(paths), desc="pose", unit="%", disable=args.quiet) as bar:
+    with tqdm(total=100, desc="pose", unit="%", disable=args.quiet) as bar:
 
         def tell(stage: str, done: float) -> None:
             bar.set_postfix_str(stage, refresh=False)
-            bar.update(int(100 * (len(results) + done)) - bar.n)
+            bar.update(int(100 * done) - bar.n)
 
-        for path, mask in zip(paths, read, strict=True):
-            try:
-                found = fit_pose(
-                    mesh, mask, fov=None if args.find_fov else args.fov, callback=tell,
-                    starts=args.starts, steps=args.steps, image_size=args.image_size,
-                )  # fmt: skip
-            except ValueError as error:
-                raise ValueError(f"{path}: {error}") from None
-            results.append(found)
-    names = [path.name for path in paths]
-    facts = {
+        results, whole = _results(args, mesh, names, read, rig, tell)
+    entries = [
+        _entry(name, mask, result) for name, mask, result in zip(names, read, results, strict=True)
+    ]
+    facts: dict[str, Any] = {
         "mesh": str(args.mesh),
         "fov": "found" if args.find_fov else args.fov,
         "versions": versions(),
-        "images": [
-            _entry(name, mask, result)
-            for name, mask, result in zip(names, read, results, strict=True)
-        ],
+        "images": entries,
     }
+    if args.track and whole is not None:
+        for i, entry in enumerate(entries):
+            entry["searched"] = i in whole.searched
+    if whole is not None and whole.placement is not None:
+        facts["fov"] = "of the rig"
+        facts["rig"] = {"file": str(args.images[0]), "mesh_to_world": whole.placement.tolist()}
     text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
-    sheet = _sheet(Path(args.mesh).name, names, mesh, read, results)
-    frames = list(_frames(names, mesh, read, results))
+    shown = visual.spread(len(names), ROWS) if args.track else range(len(names))
+    sheet = _sheet(
+        Path(args.mesh).name, [names[i] for i in shown], mesh, [read[i] for i in shown],
+        [results[i] for i in shown], len(names),
+    )  # fmt: skip
+    if args.track:
+        moving, frames, seconds = TRACK, list(_track_frames(names, mesh, read, results)), 0.1
+    else:
+        moving, frames, seconds = SEARCH, list(_frames(names, mesh, read, results)), 0.25
     write_all(
         {
             out / OVERLAY: visual.picture(sheet),
-            out / SEARCH: visual.gif(frames, seconds=0.25, hold=2.0),
+            out / moving: visual.gif(frames, seconds=seconds, hold=1.0 if args.track else 2.0),
             out / CAMERA: text.encode(),
         }
     )
     if not args.quiet:
-        for name, result in zip(names, results, strict=True):
-            sys.stdout.write(f"{name}: {_sure(result)}\n")
-        sys.stdout.write(f"{out}: {CAMERA}, {OVERLAY}, {SEARCH}\n")
+        _say(names, results, whole, is_video=args.track)
+        sys.stdout.write(f"{out}: {CAMERA}, {OVERLAY}, {moving}\n")
     return 0
+
+
+def _check_options(args: Namespace) -> None:
+    """Refuse options that do not go together."""
+    if args.find_scale and not args.rig:
+        raise ValueError("--find-scale is for --rig: it is the unit of its cameras")
+    if args.rig:
+        for wrong, name in ((args.track, "--track"), (args.find_fov, "--find-fov")):
+            if wrong:
+                raise ValueError(
+                    f"{name} cannot be given with --rig: its images are of one moment, and their "
+                    "fields of view are known"
+                )
+        if len(args.images) > 1:
+            raise ValueError(
+                f"--rig takes one folder with transforms.json, or that file, got "
+                f"{len(args.images)} paths"
+            )
+
+
+def _files(texts: list[str]) -> list[Path]:
+    """Image files, those of folders in the order of their names, 9 before 10."""
+    found: list[Path] = []
+    for text in texts:
+        path = Path(text)
+        if not path.is_dir():
+            found.append(path)
+            continue
+        inside = [p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file()]
+        if not inside:
+            raise ValueError(f"{path} is a folder without images ({', '.join(SUFFIXES)})")
+        found += sorted(inside, key=_in_order)
+    return found
+
+
+def _in_order(path: Path) -> list[tuple[int, str]]:
+    parts = re.split(r"([0-9]+)", path.name)
+    return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
+
+
+def _views(path: Path, max_megapixels: float) -> Views:
+    """Images with cameras, at most `SIDE` pixels along their shorter sides."""
+    smallest = min(map(min, view_sizes(path, max_megapixels=max_megapixels)))
+    size = SIDE if smallest > SIDE else None
+    return load_views(path, size=size, max_megapixels=max_megapixels)
+
+
+def _check_sizes(names: list[str], masks: list[Tensor]) -> None:
+    for name, mask in zip(names, masks, strict=True):
+        if mask.shape != masks[0].shape:
+            raise ValueError(
+                "the images of a video must be of one shape, got "
+                f"{masks[0].shape[1]} x {masks[0].shape[0]} in {names[0]} and "
+                f"{mask.shape[1]} x {mask.shape[0]} in {name}, as they are shrunk"
+            )
+
+
+def _results(
+    args: Namespace, mesh: Mesh, names: list[str], masks: list[Tensor], rig: Camera | None,
+    tell: Callable[[str, float], None],
+) -> tuple[list[PoseResult], PoseResult | None]:  # fmt: skip
+    """A result for each image, and that of all together, of a video or a rig."""
+    options: dict[str, Any] = {
+        "fov": None if args.find_fov else args.fov,
+        "starts": args.starts, "steps": args.steps, "image_size": args.image_size,
+    }  # fmt: skip
+    if not args.track and rig is None:
+        found = []
+        for i, (name, mask) in enumerate(zip(names, masks, strict=True)):
+            try:
+                one = fit_pose(
+                    mesh, mask, **options,
+                    callback=lambda s, done, i=i: tell(s, (i + done) / len(names)),
+                )  # fmt: skip
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+            found.append(one)
+        return found, None
+    try:
+        whole = fit_pose(
+            mesh, torch.stack(masks), track=args.track, rig=rig, find_scale=args.find_scale,
+            callback=tell, **options,
+        )  # fmt: skip
+    except ValueError as error:
+        text = re.sub(r"^mask ([0-9]+)", lambda found: f"{names[int(found[1])]}:", str(error))
+        raise ValueError(text) from None
+    apart = []
+    for i in range(len(names)):
+        if rig is None:
+            listed = whole.candidates[i]
+        else:
+            listed = tuple(replace(each, camera=each.camera[i]) for each in whole.candidates[0])
+        apart.append(
+            PoseResult(whole.camera[i], whole.iou[i : i + 1], (listed,), (whole.trace[i],))
+        )
+    return apart, whole
+
+
+def _say(
+    names: list[str], results: list[PoseResult], whole: PoseResult | None, *, is_video: bool
+) -> None:
+    """Print how sure the poses are."""
+    if whole is None:
+        lines = [f"{name}: {_sure(each)}" for name, each in zip(names, results, strict=True)]
+    elif is_video:
+        lines = [f"{len(names)} images: mean IoU {float(whole.iou.mean()):.3f}"]
+        lines += [
+            f"{names[i]}: searched anew, {_sure(results[i])}" for i in whole.searched if i > 0
+        ]
+        worst = int(whole.iou.argmin())
+        lines.append(f"{names[worst]}: the worst, {_sure(results[worst])}")
+    else:
+        lines = [
+            f"{name}: IoU {float(each.iou):.3f}" for name, each in zip(names, results, strict=True)
+        ]
+        first = whole.candidates[0][0].iou
+        lines.append(f"all together: {_sure(replace(results[0], iou=torch.tensor([first])))}")
+    sys.stdout.write("".join(line + "\n" for line in lines))
 
 
 def _read(path: Path, max_megapixels: float) -> Tensor:
@@ -137,8 +273,9 @@ def _overlay(mesh: Mesh, camera: Camera, mask: Tensor, window: visual.Closeup) -
 
 
 def _sheet(
-    title: str, names: list[str], mesh: Mesh, masks: list[Tensor], results: list[PoseResult]
-) -> visual.Pixels:
+    title: str, names: list[str], mesh: Mesh, masks: list[Tensor], results: list[PoseResult],
+    count: int,
+) -> visual.Pixels:  # fmt: skip
     """A row for each image: its mask, the mesh, their difference, and the other poses."""
     windows = [visual.Closeup.of(mask[None], TILE) for mask in masks]
     left, gap, top = 14, 8, 66
@@ -146,7 +283,8 @@ def _sheet(
     width = max(left + (3 + others) * (TILE + gap) + 8, 560)
     heights = [window.size[0] + 40 for window in windows]
     page = visual.Page(width, top + sum(heights))
-    page.text(left, 12, f"{title} in {len(names)} image{'s' * (len(names) > 1)}", 17)
+    shown = "" if count == len(names) else f", {len(names)} of them"
+    page.text(left, 12, f"{title} in {count} image{'s' * (count > 1)}{shown}", 17)
     legend = "grey: both; blue: the image only; orange: the mesh only"
     page.text(left, 38, f"mask, mesh in the pose found, difference ({legend})", 12)
     y = top
@@ -167,6 +305,26 @@ def _sheet(
         page.text(left, y + window.size[0] + 4, f"{name}: {_sure(result)}"[:90], 12)
         y += height
     return page.pixels()
+
+
+def _track_frames(
+    names: list[str], mesh: Mesh, masks: list[Tensor], results: list[PoseResult]
+) -> Iterator[visual.Pixels]:
+    """The images of a video: their differences to the mesh, and the mesh."""
+    height, width = masks[0].shape
+    tall = max(1, round(WIDE * height / width))
+    window = visual.Closeup(
+        torch.zeros(1, 2, dtype=torch.float64),
+        (width / min(height, width), height / min(height, width)),
+        (tall, WIDE),
+    )
+    for i in visual.spread(len(names), FRAMES):
+        page = visual.Page(2 * WIDE + 30, tall + 44)
+        page.text(10, 9, f"{names[i][:30]}   IoU {float(results[i].iou):.3f}", 14)
+        page.tile(_overlay(mesh, results[i].camera, masks[i], window), 10, 34)
+        (tile,) = visual.shaded(mesh, window.camera(results[i].camera), window.size, visual.FIT)
+        page.tile(tile, WIDE + 20, 34)
+        yield page.pixels()
 
 
 def _frames(

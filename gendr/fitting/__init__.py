@@ -26,6 +26,7 @@ from gendr.fitting.colors import ColorResult, fit_colors
 from gendr.fitting.frame import Frame
 from gendr.fitting.parametrization import SmoothParametrization
 from gendr.fitting.pose import PoseCandidate, PoseResult, PoseSettings, fit_pose
+from gendr.fitting.refining import ShapeResult, refine_shape
 from gendr.fitting.settings import FitSettings
 from gendr.fitting.state import FitResult, FitState
 
@@ -39,9 +40,11 @@ __all__ = [
     "PoseCandidate",
     "PoseResult",
     "PoseSettings",
+    "ShapeResult",
     "SmoothParametrization",
     "fit",
     "fit_colors",
     "fit_pose",
     "refine_cameras",
+    "refine_shape",
 ]

@@ -29,7 +29,7 @@ _DEPTH = 0.01
 # The least error of colours, of 1: what is below it is noise.
 _NOISE = 0.02
 # Colours of neighbours are much the same: one number in so many tells something new.
-_ALIKE = 90.0
+_ALIKE = 10.0
 # Rounds in which photos that disagree lose weight.
 _ROUNDS = 3
 
@@ -110,7 +110,7 @@ class Agreement:
         """Means of colours, errors, and weights that trust those less which disagree."""
         weights = self._weights * ((self._weights > 0).sum(0) > 1)
         trust = torch.ones_like(weights)
-        gap = self._shown
+        gap, typical = self._shown, 0.0
         for _ in range(_ROUNDS):
             now = (weights * trust)[..., None]
             gap = self._shown - (now * self._shown).sum(0) / now.sum(0).clamp(min=1e-9)

@@ -20,7 +20,7 @@ from gendr import visual
 from gendr._runtime.checks import check_finite, check_float, check_like, check_shape
 from gendr.fitting.agreement import Agreement
 from gendr.fitting.frame import Frame
-from gendr.fitting.tangents import Normals, Outlines, applied, equations, prior_of, solved, spread
+from gendr.fitting.tangents import Normals, Outlines, applied, equations, solved, spread
 from gendr.losses import iou
 from gendr.mesh import Camera, visual_hull
 
@@ -30,6 +30,14 @@ __all__ = ["CameraResult", "aligned", "refine_cameras"]
 _EXACT = 0.15
 # By colours: the blur of the photos in pixels, a step for each.
 _BLURS = (3.0, 3.0, 3.0, 2.0, 2.0, 1.0, 1.0, 0.7, 0.7)
+# The error of outlines in pixels, beside colours, which correct each other.
+_NOISE = 0.05
+# Colours decide if their error falls to this part, the gap between outlines grows by no more than
+# this, in parts and in pixels, and the hull's mean IoU does not fall.
+_FALL, _LOOSER, _LOOSER_PIXELS = 0.9, 1.25, 0.02
+# What is kept: the least gain of the hulls' mean IoU, and the largest mean turn in degrees and mean
+# shift in parts of the distance.
+_GAIN, _MOST_DEGREES, _MOST_SHIFT = 1e-3, 5.0, 0.1
 # Part of the diagonal that is added, so that what nothing tells stays as it is.
 _DAMPING = 1e-5
 # Cells along an axis of the hulls that are compared.
@@ -51,7 +59,7 @@ class CameraResult:
             object, before and after.
         iou: mean IoU of the masks and the silhouettes of their visual hull, before and after.
         color_error: how much photos differ from their mean at a point of the hull, of 1, before
-            (after the outlines alone) and after; None without colours.
+            (after the outlines alone) and after; None if colours had no part in the result.
     """
 
     camera: Camera
@@ -72,10 +80,12 @@ def refine_cameras(
     focal: bool = False,
     callback: Callable[[float], None] | None = None,
 ) -> CameraResult:
-    """Put poses right that are off by a few degrees and a few per cent of the distance.
+    """Put poses right that are off by a degree or two and a few per cent of the distance.
 
-    Views from many sides are needed, not from one ring only, and masks with soft edges tell more
-    than hard ones. With a pattern on the object, colours make poses several times as exact.
+    Views from many sides are needed, not from one ring only. With a pattern on the object, colours
+    make poses two to five times as exact on what was measured (docs/photos.md); on a box with few
+    views they do not. Poses that change by more than 5 degrees or a tenth of the distance, on
+    average, or whose hull does not meet the masks better, are not kept.
 
     Args:
         masks: [B, H, W] in [0, 1], B >= 4.
@@ -127,12 +137,14 @@ def _refined(
     if focal or gap > _EXACT:
         now = solved(lines, given, focal=focal)
     tell(0.1)
-    errors = None
-    if images is not None:
-        now, errors = _by_colors(lines, images, masks, now, lambda done: tell(0.1 + 0.8 * done))
-    now = aligned(now, given)
+    now, errors = aligned(now, given), None
     scores = _hull_iou(masks, given), _hull_iou(masks, now)
-    better = scores[1] > scores[0]
+    if images is not None:
+        found, differ = _by_colors(lines, images, masks, now, lambda done: tell(0.1 + 0.8 * done))
+        found = aligned(found, given)
+        if differ is not None and (score := _hull_iou(masks, found)) >= scores[1]:
+            now, errors, scores = found, differ, (scores[0], score)
+    better = scores[1] > scores[0] + _GAIN and _is_near(now, given)
     tell(1.0)
     kept = now if better else given
     change = (kept.eye - given.eye).norm(dim=1) / given.translation.norm(dim=1)
@@ -155,30 +167,37 @@ def _by_colors(
     camera: Camera,
     tell: Callable[[float], None],
 ) -> tuple[Camera, tuple[float, float] | None]:
-    """Cameras moved until the photos agree, and by how much they differ before and after."""
+    """Cameras moved until the photos agree, and by how much they differ before and after.
+
+    None in place of the latter if colours do not tell the poses better than outlines do.
+    """
     start, best = camera, camera
-    prior = prior_of(len(camera))
-    gone = torch.zeros_like(prior)
+    widest = _LOOSER * spread(lines, start) + _LOOSER_PIXELS
     try:
         first = least = Agreement(images, masks, start, _BLURS[-1]).error
         for number, blur in enumerate(_BLURS):
             agreement = Agreement(images, masks, camera, blur)
-            if blur == _BLURS[-1] and agreement.error < least:
+            if blur == _BLURS[-1] and agreement.error < least and spread(lines, camera) <= widest:
                 best, least = camera, agreement.error
-            one, two = agreement.normals_of_step(), equations(lines, camera)
-            both = Normals(
-                one.matrix + two.matrix + torch.diag(prior),
-                one.vector + two.vector + prior * gone,
-            )
-            step = both.step(_DAMPING, focal=False)
-            camera, gone = applied(camera, step), gone + step
+            one, two = agreement.normals_of_step(), equations(lines, camera, _NOISE)
+            both = Normals(one.matrix + two.matrix, one.vector + two.vector)
+            camera = applied(camera, both.step(_DAMPING, focal=False))
             tell((number + 1) / len(_BLURS))
         last = Agreement(images, masks, camera, _BLURS[-1]).error
     except ValueError:  # no hull is left
         return start, None
-    if last < least:
+    if last < least and spread(lines, camera) <= widest:
         best, least = camera, last
+    if least > _FALL * first:
+        return start, None
     return best, (first, least)
+
+
+def _is_near(camera: Camera, given: Camera) -> bool:
+    """Whether the poses changed by no more than poses that are slightly off are wrong by."""
+    shift = (camera.eye - given.eye).norm(dim=1) / given.translation.norm(dim=1)
+    turn = _angles(camera, given).mean()
+    return float(turn) <= _MOST_DEGREES and float(shift.mean()) <= _MOST_SHIFT
 
 
 def _hull_iou(masks: Tensor, camera: Camera) -> float:

@@ -36,6 +36,9 @@ REMESHES, ITERATIONS = 8, 3
 STEP_IN_EDGES = 0.25
 # Edges are longer than asked for where there would be more faces than this.
 MOST_FACES = 40_000
+# Lengths in pixels that edges have at the end if none is asked for: the first that costs the start
+# at most so much of its IoU when it is remeshed, or the last.
+EDGES, LOSS_BY_EDGES = (2.0, 1.4, 1.0, 0.7, 0.5), 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,18 +72,18 @@ class Job:
             self.start = init.detach().with_vertices(self.frame.inner(init.vertices.detach()))
         pixel = pixel_at_middle(self.camera, size)
         self.remeshed = bool(settings.remesh)
-        self.levels = Levels(masks, self._edge(settings.edge * pixel), coarse=self.remeshed)
         # Depths at which the object can be; silhouettes need no depth precision.
         depth = self.camera.translation[:, 2]
         near, far = float(depth.clamp(min=1e-3).min()) * 1e-2, float(depth.abs().max()) * 10 + 10
         planes: dict[str, Any] = {"near": near, "far": far, "backend": settings.backend}
+        self.hard = Renderer(size, "heaviside", "max", check=False, **planes)
+        self.levels = Levels(masks, self._edge(settings.edge, pixel), coarse=self.remeshed)
         self.soft = [
             Renderer(
                 level, settings.law, settings.conorm, cutoff=settings.cutoff, check=False, **planes
             )
             for level in self.levels.sizes
         ]
-        self.hard = Renderer(size, "heaviside", "max", check=False, **planes)
         # In pixels, a schedule begins with those of the smallest masks.
         self.first_scale = settings.scales(self.levels.sizes[0])[0]
         self.last_scale = settings.scales(size)[1]
@@ -100,11 +103,20 @@ class Job:
             digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
         self.signature = {**settings.describe(), "input": digest.hexdigest()}
 
-    def _edge(self, wanted: float) -> float:
-        """The length of edges at the end: equilateral faces of it cover the start."""
+    def _edge(self, wanted: float | None, pixel: float) -> float:
+        """The length of edges at the end, from that asked for in pixels and the size of these."""
         a, b, c = self.start.vertices.double()[self.start.faces].unbind(1)
         area = float(torch.linalg.cross(b - a, c - a).norm(dim=-1).sum()) / 2
-        return max(wanted, (area / (3**0.5 / 4 * MOST_FACES)) ** 0.5)
+        least = (area / (3**0.5 / 4 * MOST_FACES)) ** 0.5  # of equilateral faces that cover it
+        if wanted is not None or not self.remeshed:
+            return max((wanted or EDGES[0]) * pixel, least)
+        before = self.measure(self.start.vertices, self.start.faces).mean()
+        edge = EDGES[0] * pixel
+        for edge in (max(each * pixel, least) for each in EDGES):
+            even = remesh(self.start, edge, iterations=ITERATIONS).mesh
+            if before - self.measure(even.vertices, even.faces).mean() <= LOSS_BY_EDGES:
+                break
+        return edge
 
     def surface(self, faces: Tensor, vertices: Tensor) -> _Surface:
         """What belongs to some faces, kept until others come; the vertices [V, 3] are a start."""

@@ -25,14 +25,15 @@ from torch import Tensor
 from gendr.mesh import Camera
 from gendr.mesh.rotations import axis_angle_to_matrix
 
-__all__ = ["Normals", "Outlines", "applied", "equations", "prior_of", "solved", "spread"]
+__all__ = ["Normals", "Outlines", "applied", "equations", "solved", "spread"]
 
 # Steps, and the least decrease of the cost, in parts, for which more are made.
 _STEPS, _LEAST = 40, 1e-3
 # What is expected of poses before anything is measured: turns in radians, shifts in parts of the
 # distance, the logarithm of the focal length.
 _TURN, _SHIFT, _GROW = 0.026, 0.02, 0.1
-# The error of outlines in pixels, and the least gap that is taken for more than that.
+# The error of outlines in pixels, where nothing else tells the poses; and the least gap that is
+# taken for more than that.
 _NOISE, _LEAST_SCALE = 0.15, 0.1
 # Planes further than this from the middle of the object, in radians about the line between the
 # eyes, tell nothing, nor do outlines that come nearer to that line than this (a sine).
@@ -227,9 +228,12 @@ class _Gaps:
             grow = grow - sign * (ours[:, :2] * each).sum(1)
         return _Gaps(touches, scale[:, 0] * angle, slopes[0], slopes[1], scale[:, 0] * grow)
 
-    def normals(self, count: int, scale: float) -> Normals:
-        """Of the squares of the gaps of B = `count` views, weighted by Cauchy's loss of a scale."""
-        weight = 1 / (1 + (self.pixels / scale).square()) / _NOISE**2
+    def normals(self, count: int, scale: float, noise: float) -> Normals:
+        """Of the squares of the gaps of B = `count` views, weighted by Cauchy's loss of a scale.
+
+        Gaps are counted in units of the `noise`, in pixels.
+        """
+        weight = 1 / (1 + (self.pixels / scale).square()) / noise**2
         one, two, grow, like = self.one, self.two, self.grow, self.one.new_zeros
         blocks, vector, edge = like(count * count, 6, 6), like(count, 6), like(count, 6)
         sides = ((self.touches.first, one), (self.touches.second, two))
@@ -275,13 +279,19 @@ def spread(outlines: Outlines, camera: Camera) -> float:
     return float(pixels.abs().median()) if len(pixels) else float("inf")
 
 
-def equations(outlines: Outlines, camera: Camera) -> Normals:
-    """The normal equations of the gaps at some cameras; see `spread`."""
+def equations(outlines: Outlines, camera: Camera, noise: float = _NOISE) -> Normals:
+    """The normal equations of the gaps at some cameras; see `spread`.
+
+    Args:
+        outlines: of B masks.
+        camera: B perspective cameras, float64, around the object at the origin.
+        noise: the error of outlines, in pixels.
+    """
     gaps = _Gaps.of(outlines, camera)
-    return gaps.normals(len(camera), gaps.cauchy)
+    return gaps.normals(len(camera), gaps.cauchy, noise)
 
 
-def prior_of(count: int) -> Tensor:
+def _prior(count: int) -> Tensor:
     """What is expected of B = `count` poses before anything is measured: weights [6 B + 1]."""
     expected = torch.tensor([_TURN] * 3 + [_SHIFT] * 3, dtype=torch.float64).repeat(count)
     return torch.cat([expected, expected.new_tensor([_GROW])]).square().reciprocal()
@@ -308,12 +318,12 @@ def solved(outlines: Outlines, camera: Camera, *, focal: bool = False) -> Camera
         focal: whether all focal lengths may change by one factor.
     """
     count = len(camera)
-    prior = prior_of(count)
+    prior = _prior(count)
     gone = torch.zeros_like(prior)
     gaps, damping = _Gaps.of(outlines, camera), 1e-4
     for _ in range(_STEPS):
         scale, most = gaps.cauchy, len(gaps.pixels)
-        normals = gaps.normals(count, scale)
+        normals = gaps.normals(count, scale, _NOISE)
         normals = Normals(normals.matrix + torch.diag(prior), normals.vector + prior * gone)
         before = gaps.cost(scale, most) + float((prior * gone.square()).sum())
         while True:

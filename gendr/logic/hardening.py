@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from gendr._runtime.checks import check_count
-from gendr.logic.circuit.circuit import Circuit, Sums
+from gendr.logic.circuit.circuit import Circuit, Floats, Sums
 from gendr.logic.circuit.netlist import netlist
 from gendr.logic.convolutions import LogicConv2d
 from gendr.logic.groups import GroupSum
@@ -170,9 +170,11 @@ def _reshaped(module: nn.Module, signals: Signals) -> Signals:
     return signals.reshape(*shape[:first], -1, *shape[last + 1 :])
 
 
-def _bits(module: Thermometer, features: Signals) -> tuple[Signals, NDArray[np.float32]]:
+def _bits(module: Thermometer, features: Signals) -> tuple[Signals, Floats]:
     """The inputs of the circuit in the shape of the bits, and the thresholds of all features."""
-    values = module.thresholds.detach().cpu().numpy()
+    limits = module.thresholds.detach().cpu()
+    # Half precision is for training: float32 holds its numbers, and files and kernels know it.
+    values = (limits if limits.dtype == torch.float64 else limits.float()).numpy()
     shape, axis = features.shape, features.ndim + module.dim
     if axis < 0:
         raise ValueError(
@@ -218,7 +220,7 @@ def _layer(layer: LogicLayer, signals: Signals, builder: _Lists) -> Signals:
             f"a layer with {len(signals)} outputs stands before one with {layer.in_features} inputs"
         )
     reads = signals[layer.hard_wires().cpu().numpy().T].tolist()
-    tables = layer.hard_tables().cpu().numpy().astype(int).tolist()
+    tables = layer.hard_tables().long().tolist()
     found = [builder.table(tuple(t), own) for t, own in zip(tables, reads, strict=True)]
     return np.array(found)
 

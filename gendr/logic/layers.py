@@ -15,7 +15,13 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_choice, check_count, check_tensor, shape_text
+from gendr._runtime.checks import (
+    check_choice,
+    check_count,
+    check_index,
+    check_tensor,
+    shape_text,
+)
 from gendr.logic.backends.wires import Wires
 from gendr.logic.mixing import mixed
 from gendr.logic.neurons import (
@@ -122,7 +128,7 @@ class LogicLayer(Neurons):
             check_choice("wiring", wiring, ("random", "learnable"))
             wires = random_wiring(in_features, out_features, fan_in, seed=seed)
         self.register_buffer("candidates" if self.is_learnable else "wires", wires.to(device))
-        self._wires: tuple[Tensor, int, tuple[Wires, Wires]] | None = None
+        self._wires: tuple[Tensor, int | None, tuple[Wires, Wires]] | None = None
         self.reset(init, seed=seed)
 
     @torch.no_grad()
@@ -175,6 +181,7 @@ class LogicLayer(Neurons):
         elif self.training:
             columns, wires = self._mixed(columns)
         else:
+            self._wiring()  # which looks at the candidates if they are new
             wires = Wires(self.hard_wires(), self.in_features)
         out = self._outputs(columns, wires, self._present_tables())
         return out.T.reshape(*x.shape[:-1], self.out_features)
@@ -194,10 +201,16 @@ class LogicLayer(Neurons):
         wires = self.candidates if self.is_learnable else self.wires
         if torch.compiler.is_compiling():  # a graph takes the wires as they are when it runs
             return self._found(wires)
-        known = self._wires
-        if known is None or known[0] is not wires or known[1] != wires._version:
-            known = self._wires = (wires, wires._version, self._found(wires))
+        known, version = self._wires, self._wires_version()
+        if known is None or known[0] is not wires or version is None or known[1] != version:
+            name, size = self._indices()
+            check_index(name, wires, size, "inputs of the layer")
+            with torch.inference_mode(False):  # what is kept may be needed for training
+                known = self._wires = (wires, version, self._found(wires))
         return known[2]
+
+    def _indices(self) -> tuple[str, int]:
+        return "candidates" if self.is_learnable else "wires", self.in_features
 
     def _found(self, wires: Tensor) -> tuple[Wires, Wires]:
         """See `_wiring`; those without a learnable wiring are the same twice."""

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_choice, check_number, dtype_name
+from gendr._runtime.checks import check_choice, check_index, check_number, dtype_name
+from gendr._runtime.tracing import matmul
 from gendr.logic.backends import reference
 from gendr.logic.backends.choice import choose
 from gendr.logic.backends.wires import Wires
@@ -199,7 +200,7 @@ class Neurons(nn.Module, ABC):
     def _softened(self, weight: Tensor) -> Tensor:
         scaled = weight / self.temperature if self.temperature != 1 else weight
         if self._tables is not None:
-            return scaled.softmax(1) @ self._tables.to(weight.dtype)
+            return matmul(scaled.softmax(1).to(weight.dtype), self._tables.to(weight.dtype))
         return scaled.sigmoid()
 
     def _present_tables(self) -> Tensor:
@@ -220,6 +221,27 @@ class Neurons(nn.Module, ABC):
             return gumbel_noise(self.weight)
         u = torch.rand_like(self.weight).clamp(min=torch.finfo(self.weight.dtype).tiny)
         return u.log() - (-u).log1p()  # logistic: a difference of two Gumbels
+
+    # -- wires
+
+    def _indices(self) -> tuple[str, int]:
+        """The name of the buffer of what gates read, and how many things it indexes."""
+        raise NotImplementedError
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **options: Any
+    ) -> None:
+        """Refuse wires to features that are not there: kernels do not look where they read."""
+        name, size = self._indices()
+        wires = state_dict.get(prefix + name)
+        if isinstance(wires, Tensor) and wires.device.type != "meta":
+            check_index(f"{prefix}{name} of the state dict", wires, size, "inputs of the layer")
+        super()._load_from_state_dict(state_dict, prefix, *args, **options)
+
+    def _wires_version(self) -> int | None:
+        """What tells that the wires were changed in place; None if nothing does."""
+        wires = getattr(self, self._indices()[0])
+        return None if wires.is_inference() else wires._version
 
     # -- outputs
 

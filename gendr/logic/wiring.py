@@ -264,7 +264,7 @@ def _from_all(inputs: int, gates: int, fan_in: int, generator: torch.Generator |
     chosen = every[order[:gates]]
     # Each set in a random order: which input comes first matters to gates such as "a and not b".
     turn = torch.rand(chosen.shape, generator=generator).argsort(1)
-    return chosen.gather(1, turn).T.contiguous()
+    return _covered(chosen.gather(1, turn).T.contiguous(), inputs)
 
 
 def _dealt(inputs: int, gates: int, fan_in: int, generator: torch.Generator | None) -> Tensor:
@@ -272,9 +272,9 @@ def _dealt(inputs: int, gates: int, fan_in: int, generator: torch.Generator | No
     decks = -(-gates * fan_in // inputs)
     cards = torch.cat([torch.randperm(inputs, generator=generator) for _ in range(decks)])
     wires = cards[: gates * fan_in].reshape(fan_in, gates)
-    for _ in range(_ROUNDS):
+    for done in range(_ROUNDS):
         wrong = _wrong(wires, inputs)
-        if not len(wrong):
+        if not len(wrong) or (done > 30 and 4 * len(wrong) > gates):
             break
         # An input of a wrong gate is swapped with that of another gate, whichever; this keeps how
         # often each input is read.
@@ -282,7 +282,37 @@ def _dealt(inputs: int, gates: int, fan_in: int, generator: torch.Generator | No
         slots = torch.randint(fan_in, (len(wrong),), generator=generator).tolist()
         for j, k, slot in zip(wrong.tolist(), others, slots, strict=True):
             wires[slot, [j, k]] = wires[slot, [k, j]]
-    return wires.contiguous()
+    wrong = _wrong(wires, inputs)
+    if not len(wrong):
+        return wires.contiguous()
+    # Gates that read many of the inputs, as 5 of 9: swaps never end. Draw what is wrong anew.
+    right = torch.ones(gates, dtype=torch.bool)
+    right[wrong] = False
+    used = {tuple(sorted(column)) for column in wires[:, right].T.tolist()}
+    for j in wrong.tolist():
+        draw: list[int] = []
+        while not draw or tuple(sorted(draw)) in used:
+            draw = torch.randperm(inputs, generator=generator)[:fan_in].tolist()
+        used.add(tuple(sorted(draw)))
+        wires[:, j] = torch.tensor(draw)
+    return _covered(wires.contiguous(), inputs)
+
+
+def _covered(wires: Tensor, inputs: int) -> Tensor:
+    """Give inputs that nobody reads the places of those that are read most.
+
+    The new sets of inputs are new indeed: no other gate reads such an input.
+    """
+    reads = torch.bincount(wires.flatten(), minlength=inputs)
+    for left_out in (reads == 0).nonzero()[:, 0].tolist():
+        most = int(reads.argmax())
+        if reads[most] < 2:
+            break  # there are fewer places than inputs
+        slot, gate = (wires == most).nonzero()[0].tolist()
+        wires[slot, gate] = left_out
+        reads[most] -= 1
+        reads[left_out] += 1
+    return wires
 
 
 def _wrong(wires: Tensor, inputs: int) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -25,7 +27,8 @@ class SoftmaxCrossEntropy(nn.Module):
 
         Raises:
             TypeError: if the scores are no floats.
-            ValueError: if the shapes do not fit, or a class is out of range.
+            ValueError: if the shapes do not fit, a class is out of range, or a probability is
+                negative or NaN.
         """
         return -(self._probabilities(output, target) * output.log_softmax(1)).sum(1)
 
@@ -50,7 +53,7 @@ class SoftmaxCrossEntropy(nn.Module):
                 )
             check_index("target", target, output.shape[1], "classes")
             return F.one_hot(target.long(), output.shape[1]).to(output)
-        return _alike(output, target)
+        return _alike(output, target, most=math.inf)
 
 
 class BinaryCrossEntropy(nn.Module):
@@ -61,16 +64,32 @@ class BinaryCrossEntropy(nn.Module):
     """
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
-        """The loss [N] of probabilities y [N, m] in (0, 1), for p [N, m] in [0, 1]."""
+        """The loss [N] of probabilities y [N, m] in [0, 1], for p [N, m] in [0, 1].
+
+        At y = 0 or 1 it has derivatives only where p is the same.
+
+        Raises:
+            TypeError: if one of them is no tensor of floats.
+            ValueError: if the shapes differ, or numbers are out of range or NaN.
+        """
         p = _alike(output, target)
+        if not bool(((output >= 0) & (output <= 1)).all()):
+            raise ValueError(
+                f"output must have probabilities in [0, 1], got {output.min():g} to "
+                f"{output.max():g}; scores belong to SigmoidBinaryCrossEntropy"
+            )
         # torch limits logarithms to -100, so that y = 0 or 1 has a finite loss.
         return F.binary_cross_entropy(output, p, reduction="none").flatten(1).sum(1)
 
     def derivatives(self, output: Tensor, target: Tensor, *, hessian: bool = True) -> Derivatives:
-        """(1 - p) / (1 - y) - p / y, and its slope on the diagonal."""
+        """(1 - p) / (1 - y) - p / y, and its slope on the diagonal.
+
+        A term with p = 0 or 1 - p = 0 is zero for all y, at y = 0 and y = 1 too.
+        """
         p = _alike(output, target)
-        gradient = (1 - p) / (1 - output) - p / output
-        second = p / output.square() + (1 - p) / (1 - output).square()
+        there, not_there = 1 / output, 1 / (1 - output)
+        gradient = _times(1 - p, not_there) - _times(p, there)
+        second = _times(p, there.square()) + _times(1 - p, not_there.square())
         return Derivatives(
             self(output, target), gradient.flatten(1), second.flatten(1) if hessian else None
         )
@@ -80,7 +99,12 @@ class SigmoidBinaryCrossEntropy(nn.Module):
     """`BinaryCrossEntropy` of sigmoid(y): a number for each sample, (7.39)."""
 
     def forward(self, output: Tensor, target: Tensor) -> Tensor:
-        """The loss [N] of scores y [N, m], for p [N, m] in [0, 1]."""
+        """The loss [N] of scores y [N, m], for p [N, m] in [0, 1].
+
+        Raises:
+            TypeError: if one of them is no tensor of floats.
+            ValueError: if the shapes differ, or a probability is out of range or NaN.
+        """
         p = _alike(output, target)
         each = F.binary_cross_entropy_with_logits(output, p, reduction="none")
         return each.flatten(1).sum(1)
@@ -93,6 +117,18 @@ class SigmoidBinaryCrossEntropy(nn.Module):
         return Derivatives(self(output, target), (q - p).flatten(1), second)
 
 
-def _alike(output: Tensor, target: Tensor) -> Tensor:
+def _times(p: Tensor, x: Tensor) -> Tensor:
+    """P x, and 0 for p = 0 whatever x is."""
+    return torch.where(p > 0, p * x, 0.0)
+
+
+def _alike(output: Tensor, target: Tensor, most: float = 1.0) -> Tensor:
+    """The target if it is like the output, and its numbers are probabilities."""
     y = check_float("output", output)
-    return check_like("target", check_float("target", target), "output", y)
+    p = check_like("target", check_float("target", target), "output", y)
+    if not bool(((p >= 0) & (p <= most)).all()):
+        raise ValueError(
+            f"target must have probabilities {'in [0, 1]' if most == 1 else '>= 0'}, got "
+            f"{p.min():g} to {p.max():g}"
+        )
+    return p

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -17,11 +18,14 @@ __all__ = [
     "HasDerivatives",
     "SampleLoss",
     "Second",
+    "checked_loss",
     "checked_values",
     "damped_quotient",
     "damped_solve",
     "derivatives",
+    "evaluated",
     "fisher_solve",
+    "ordinary",
 ]
 
 # A loss of outputs [N, *event] and more, one number for each sample: [N].
@@ -87,7 +91,7 @@ def derivatives(
         **kwargs: passed on to the loss.
         hessian: whether the Hessian is wanted too.
         second: "autograd", exact, one column of all Hessians after the other; or "differences" of
-            gradients in float64, which are off by about 1e-6 of the Hessian, by more where the
+            gradients in float64, which are off by about 1e-5 of the Hessian, by more where the
             gradient itself has lost digits. They need first derivatives only, and one pass over a
             batch repeated m + 2 times: much less time where the gradient is a compiled kernel. The
             loss then gets tensors and arrays of N entries repeated too, so that what belongs to a
@@ -106,26 +110,38 @@ def derivatives(
     if output.is_inference():
         # Nothing can be differentiated in inference mode, nor what was made in it.
         with torch.inference_mode(False):
-            copies = tuple(x.clone() if isinstance(x, Tensor) else x for x in args)
-            more = {k: x.clone() if isinstance(x, Tensor) else x for k, x in kwargs.items()}
+            given, copies, more = ordinary(output, args, kwargs)
             return derivatives(
-                loss, output.clone(), *copies, hessian=hessian, second=second,
-                chunk_size=chunk_size, **more,
-            )  # fmt: skip
+                loss, given, *copies, hessian=hessian, second=second, chunk_size=chunk_size, **more
+            )
     if hessian and second == "differences":
         return _by_differences(loss, output.detach(), args, kwargs, chunk_size)
     with torch.enable_grad():
-        y, values = _evaluated(loss, output.detach(), args, kwargs)
+        y, values = evaluated(loss, output.detach(), args, kwargs)
         (gradient,) = torch.autograd.grad(values.sum(), y, create_graph=hessian)
         flat = gradient.reshape(len(y), -1)
         matrix = _hessian(flat, y, values, chunk_size or 1) if hessian else None
     return Derivatives(values.detach(), flat.detach(), matrix)
 
 
-def _evaluated(
+def ordinary(
+    output: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Tensor, tuple[Any, ...], dict[str, Any]]:
+    """Tensors of inference mode as those that can be differentiated, outside of it."""
+    copies = tuple(x.clone() if isinstance(x, Tensor) else x for x in args)
+    more = {k: x.clone() if isinstance(x, Tensor) else x for k, x in kwargs.items()}
+    return output.clone(), copies, more
+
+
+def evaluated(
     loss: SampleLoss, output: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Tensor, Tensor]:
-    """The outputs as a leaf of a graph, and the values of the loss [N] in it."""
+    """The outputs as a leaf of a graph, and the values of the loss [N] in it.
+
+    Raises:
+        TypeError: if the values are no tensor of floats.
+        ValueError: if they are no number for each sample, or do not depend on the output.
+    """
     y = output.requires_grad_()
     values = checked_values(loss(y, *args, **kwargs), y)
     if not values.requires_grad:
@@ -159,13 +175,15 @@ def _by_differences(
         again = [_repeated(arg, count, copies) for arg in args]
         more = {name: _repeated(arg, count, copies) for name, arg in kwargs.items()}
         with torch.enable_grad():
-            y, values = _evaluated(loss, y.reshape(-1, *output.shape[1:]), tuple(again), more)
+            y = y.reshape(-1, *output.shape[1:])
+            y, values = evaluated(partial(_of_repeated, loss, count), y, tuple(again), more)
             (grads,) = torch.autograd.grad(values.sum(), y)
         value, other = values.detach().reshape(copies, count)[:2]
         if bool(((value - other).abs() > 1e-9 * (1 + value.abs())).any()):
             raise ValueError(
                 "equal outputs have different losses, so that differences tell nothing: random "
-                "numbers are drawn, or samples depend on each other; use second='autograd'"
+                "numbers are drawn, or samples depend on each other; use second='autograd' or "
+                "curvature='fisher'"
             )
         each = grads.reshape(copies, count, size)
         gradient = each[0]
@@ -173,6 +191,19 @@ def _by_differences(
     hessian = torch.cat(columns).movedim(0, 1) / step
     hessian = (0.5 * (hessian + hessian.mT)).to(output.dtype)
     return Derivatives(value.to(output.dtype), gradient.to(output.dtype), hessian)
+
+
+def _of_repeated(loss: SampleLoss, count: int, /, y: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """The loss of a batch repeated, with what to do if it cannot take that."""
+    try:
+        return loss(y, *args, **kwargs)
+    except Exception as error:
+        raise ValueError(
+            f"second='differences' gives the loss a batch of {count} outputs repeated, "
+            f"{len(y)} in all, with which it failed ({type(error).__name__}: {error}); what "
+            "belongs to a sample must be an argument of the loss, a tensor or array of "
+            f"{count} entries, not a part of the function or a list"
+        ) from error
 
 
 def _repeated(arg: Any, count: int, copies: int) -> Any:
@@ -184,6 +215,17 @@ def _repeated(arg: Any, count: int, copies: int) -> Any:
     if isinstance(arg, np.ndarray) and arg.ndim and len(arg) == count:
         return np.concatenate([arg] * copies)
     return arg
+
+
+def checked_loss(loss: object) -> None:
+    """Raise TypeError if a loss is none: no function, or a class in the place of one of its own."""
+    if isinstance(loss, type):
+        raise TypeError(
+            f"loss must be a function of outputs, got the class {loss.__name__}; make one of it, "
+            f"{loss.__name__}()"
+        )
+    if not callable(loss):
+        raise TypeError(f"loss must be a function of outputs, got {type(loss).__name__}")
 
 
 def checked_values(values: object, output: Tensor) -> Tensor:
@@ -209,7 +251,9 @@ def _hessian(gradient: Tensor, y: Tensor, values: Tensor, chunk_size: int) -> Te
     if once := _once_differentiable(values):
         raise ValueError(
             f"a Hessian needs a loss that is twice differentiable, and {once} is not; use "
-            "second='differences' or curvature='fisher', which need gradients alone"
+            "curvature='fisher' or, if no random numbers are drawn, second='differences', which "
+            "need gradients alone. An estimator that is the loss itself, not called by a function, "
+            "has a Hessian of its own"
         )
     count, size = gradient.shape
     if not gradient.requires_grad:  # a linear loss
@@ -217,10 +261,18 @@ def _hessian(gradient: Tensor, y: Tensor, values: Tensor, chunk_size: int) -> Te
     columns = []
     for start in range(0, size, chunk_size):
         width = min(chunk_size, size - start)
-        (column,) = torch.autograd.grad(
-            gradient, y, _ones(gradient, start, width), retain_graph=True,
-            is_grads_batched=width > 1, materialize_grads=True,
-        )  # fmt: skip
+        try:
+            (column,) = torch.autograd.grad(
+                gradient, y, _ones(gradient, start, width), retain_graph=True,
+                is_grads_batched=width > 1, materialize_grads=True,
+            )  # fmt: skip
+        except RuntimeError as error:
+            if width == 1:
+                raise
+            raise ValueError(
+                f"chunk_size={chunk_size} needs a loss of plain torch, and torch's vmap has no "
+                "rule for a part of this one; use chunk_size=None or second='differences'"
+            ) from error
         columns.append(column.reshape(width, count, size))
     hessian = torch.cat(columns).movedim(0, 1)
     return 0.5 * (hessian + hessian.mT)

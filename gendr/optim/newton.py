@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gendr.optim.curvature import SampleLoss, Second
+from gendr.optim.curvature import SampleLoss, Second, checked_loss
 from gendr.optim.split import checked_output, distance_to
 from gendr.optim.steps import Curvature, NewtonStep
 
@@ -22,7 +22,7 @@ class NewtonLoss(nn.Module):
     >>> criterion.value                      # the mean of the loss itself, to look at
 
     z* is a damped Newton step from the output y, see `NewtonStep`, and a constant: no gradient
-    flows through it (Remark 7.2).
+    flows through it (Remark 7.2), nor to parameters of the loss, such as a learnt steepness.
 
     Args:
         loss: takes outputs [N, *event] and more, and returns one number for each sample, [N];
@@ -57,8 +57,7 @@ class NewtonLoss(nn.Module):
         chunk_size: int | None = None,
     ) -> None:
         super().__init__()
-        if not callable(loss):
-            raise TypeError(f"loss must be a function of outputs, got {type(loss).__name__}")
+        checked_loss(loss)
         self.loss = loss
         self.step = NewtonStep(curvature, tikhonov, lr, second, chunk_size)
         self.value = None

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from gendr._runtime.checks import check_count, check_finite, check_number
 from gendr._runtime.evaluations import Evaluations, Parallel
-from gendr.distributions import as_distribution
+from gendr.distributions import Heaviside, as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.optim.split import checked_output, distance_to
 
@@ -38,7 +38,7 @@ class RESGRO(nn.Module):
         k: how many samples the best is taken of; the fewer, the nearer z* stays to the output.
         m: how many samples are drawn, >= k; by default k, so that z* is the best of them, (7.46).
         scale: of the noise, in units of the output.
-        dist: its law; any that can be sampled.
+        dist: its law; any that can be sampled and has a width, all but "heaviside".
         maximize: whether the largest value is the best.
         batched: the objective takes stacks, [N * m, *event] and arguments of as many entries, and
             returns [N * m].
@@ -79,6 +79,11 @@ class RESGRO(nn.Module):
             raise ValueError(f"m must be >= k: the best of {k} is taken out of m samples, got {m}")
         self.scale = check_number("scale", scale, above=0)
         self.dist, self.maximize = as_distribution(dist), maximize
+        if isinstance(self.dist, Heaviside):
+            raise ValueError(
+                "dist 'heaviside' makes no noise, so that all samples are the output itself; use "
+                "'gaussian'"
+            )
         self._objective = Evaluations(
             objective, batched=batched, workers=workers, parallel=parallel
         )

@@ -9,6 +9,7 @@ by whatever suits the loss; and from the parameters to better ones, by an ordina
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gendr._runtime.checks import check_float, shape_text
-from gendr.optim.curvature import SampleLoss
+from gendr.optim.curvature import SampleLoss, checked_loss
 from gendr.optim.steps import GradientStep, NewtonStep, Step
 
 __all__ = ["SplitOptimizer", "SplitPoint", "distance_to", "split_step"]
@@ -41,10 +42,23 @@ def split_step(
         The mean over the samples of 1/2 ||z* - y||^2; its gradient at y is (y - z*) / N.
 
     Raises:
+        TypeError: if the loss or the step is none.
         ValueError: if the output has no gradient, or the loss is not [N].
     """
     y = checked_output(output)
-    return distance_to((step or GradientStep())(y, loss, *args, **kwargs).z, y)
+    checked_loss(loss)
+    chosen = _checked_step(GradientStep() if step is None else step)
+    return distance_to(chosen(y, loss, *args, **kwargs).z, y)
+
+
+def _checked_step(step: Step) -> Step:
+    """The step if it is one: something that can be called, and no class of steps."""
+    if isinstance(step, type) or not callable(step):
+        raise TypeError(
+            "a step such as NewtonStep() is needed, got "
+            f"{f'the class {step.__name__}' if isinstance(step, type) else type(step).__name__}"
+        )
+    return step
 
 
 def checked_output(output: Tensor) -> Tensor:
@@ -91,9 +105,9 @@ class SplitPoint(nn.Module):
 
     def __init__(self, step: GradientStep | NewtonStep) -> None:
         super().__init__()
-        if not hasattr(step, "of_gradient"):
+        if isinstance(step, type) or not hasattr(step, "of_gradient"):
             raise TypeError(
-                f"a cut inside a network needs GradientStep or NewtonStep, got {step!r}"
+                f"a cut inside a network needs GradientStep() or NewtonStep('fisher'), got {step!r}"
             )
         if isinstance(step, NewtonStep) and step.curvature != "fisher":
             step.of_gradient(torch.zeros(1, 1))  # raises
@@ -152,10 +166,10 @@ class SplitOptimizer(torch.optim.Optimizer):
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"an optimiser of torch is needed, got {type(optimizer).__name__}")
-        if not callable(step):
-            raise TypeError(f"a step such as NewtonStep() is needed, got {type(step).__name__}")
-        # The attributes of an optimiser, among them the hooks, are those of the one inside.
-        self.__dict__.update(optimizer.__dict__)
+        _checked_step(step)
+        # The attributes of an optimiser, among them the hooks, are those of the one inside; but for
+        # the `step` that a schedule of it has put there.
+        self.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
         self.optimizer, self.output_step, self.scaler = optimizer, step, scaler
 
     def backward(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Tensor:
@@ -171,6 +185,7 @@ class SplitOptimizer(torch.optim.Optimizer):
             The mean of the loss itself, without a gradient.
         """
         y = checked_output(output)
+        checked_loss(loss)
         target = self.output_step(y, loss, *args, **kwargs)
         loss_of_output = distance_to(target.z, y)
         if self.scaler is not None:
@@ -180,7 +195,15 @@ class SplitOptimizer(torch.optim.Optimizer):
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """One step of the optimiser inside."""
-        return self.optimizer.step(closure)  # pyright: ignore[reportArgumentType]
+        # A scaler tells fused optimisers, which undo the scale themselves, by these attributes.
+        told = [name for name in ("grad_scale", "found_inf") if name in self.__dict__]
+        for name in told:
+            setattr(self.optimizer, name, self.__dict__[name])
+        try:
+            return self.optimizer.step(closure)  # pyright: ignore[reportArgumentType]
+        finally:
+            for name in told:
+                delattr(self.optimizer, name)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients."""
@@ -198,6 +221,10 @@ class SplitOptimizer(torch.optim.Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters to the optimiser inside."""
         self.optimizer.add_param_group(param_group)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What copies and pickles are made of; that of an optimiser keeps its groups alone."""
+        return partial(type(self), scaler=self.scaler), (self.optimizer, self.output_step)
 
     def __repr__(self) -> str:
         """The optimiser and the step."""

@@ -17,11 +17,12 @@ from gendr.optim.curvature import (
     SECONDS,
     SampleLoss,
     Second,
-    checked_values,
     damped_quotient,
     damped_solve,
     derivatives,
+    evaluated,
     fisher_solve,
+    ordinary,
 )
 
 __all__ = ["Curvature", "GradientStep", "NewtonStep", "OptimizerStep", "Step", "Target"]
@@ -100,7 +101,7 @@ class NewtonStep:
 
     def __post_init__(self) -> None:
         check_choice("curvature", self.curvature, CURVATURES)
-        check_number("tikhonov", self.tikhonov, above=-5e-324)
+        check_number("tikhonov", self.tikhonov, least=0)
         check_number("lr", self.lr, above=0)
         check_choice("second", self.second, SECONDS)
         if self.chunk_size is not None:
@@ -161,16 +162,24 @@ class OptimizerStep:
 
     def __call__(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Target:
         """See `Step`."""
+        if output.is_inference():
+            # Nothing can be differentiated in inference mode, nor what was made in it.
+            with torch.inference_mode(False):
+                given, copies, more = ordinary(output, args, kwargs)
+                return self(given, loss, *copies, **more)
         z = output.detach().clone().requires_grad_()
         optimizer = self.make([z])
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise TypeError(f"make must return an optimiser, got {type(optimizer).__name__}")
         first: list[Tensor] = []
 
         def closure() -> float:
             optimizer.zero_grad()
-            values = checked_values(loss(z, *args, **kwargs), z)
+            _, values = evaluated(loss, z, args, kwargs)
             first.append(values.detach())
             total = values.sum()
-            total.backward()
+            # To the outputs alone: labels, and parameters of the loss, are not of this stage.
+            total.backward(inputs=[z])
             return float(total.detach())
 
         with torch.enable_grad():

@@ -351,3 +351,45 @@ def test_script_says_what_is_wrong(script, tmp_path, capsys, options, words):
     more = ["--smoke", "-o", str(tmp_path / "out")] if options else []
     assert script([*options, *more]) == 2
     assert re.search(words, refusal(capsys, "newton_losses"))
+
+
+# -- directions of steps
+
+
+def test_directions_of_steps(digits, monkeypatch):
+    """As by hand at the first step, and the training goes on as without."""
+    module = imported(monkeypatch, "newton_directions")
+    settings = replace(SORTING, method="neuralsort", variant="hessian")
+    training = SortingTraining(settings, digits)
+    found = module.directions(training)
+    images, values = training.data.train.draw(
+        settings.batch, settings.n, torch.Generator().manual_seed(settings.seed)
+    )
+    y, q = training.model(images).detach().double(), permutation_matrix(values).double()
+    y.requires_grad_()
+
+    def each(y):
+        p = training.sorter.permutation(y)
+        return ranking_cross_entropy(p, q, binary=settings.binary, reduction="none")
+
+    (g,) = torch.autograd.grad(each(y).sum(), y)
+    fisher = g.mT @ g / len(g) + 0.01 * torch.eye(settings.n)
+    moved = torch.linalg.solve(fisher, g.mT).mT
+    assert found["fisher_length"] == pytest.approx(float(moved.norm() / g.norm()), rel=1e-5)
+    cosine = F.cosine_similarity(moved.flatten(), g.flatten(), dim=0)
+    assert found["fisher_cosine"] == pytest.approx(float(cosine), rel=1e-5)
+    assert 0 < found["hessian_cosine"] <= 1
+    assert found["autograd"] < found["differences"] < 1e-3
+    other = SortingTraining(settings, digits)
+    torch.testing.assert_close(gradients(training), gradients(other), rtol=0, atol=0)
+
+
+def test_directions_are_written(monkeypatch, tmp_path, capsys):
+    main = imported(monkeypatch, "newton_directions").main
+    out = tmp_path / "new.json"
+    assert main(["--smoke", "--methods", "neuralsort", "-o", str(out)]) == 0
+    rows = json.loads(out.read_text(encoding="utf-8"))["rows"]
+    assert [(row["method"], row["step"]) for row in rows] == [("neuralsort", 0), ("neuralsort", 2)]
+    assert "hessian_cosine" in capsys.readouterr().out
+    assert main(["--smoke", "--batch", "1"]) == 2
+    assert "--batch" in refusal(capsys, "newton_directions")

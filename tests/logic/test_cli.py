@@ -61,12 +61,14 @@ def test_what_is_refused(tmp_path, capsys):
     np.savez(tmp_path / "y.npz", x=np.zeros((3, 2)), y=np.array([0, 1]))
     np.savez(tmp_path / "one.npz", x=np.zeros((3, 2)), y=np.zeros(3, int))
     np.savez(tmp_path / "nan.npz", x=np.full((3, 2), np.nan), y=np.arange(3))
+    np.savez(tmp_path / "many.npz", x=np.zeros((3, 2)), y=np.array([0, 1, 10**9]))
     train = f"logic train -o {tmp_path}/o {tmp_path}/"
     assert "no such file" in refused(train + "none.npz", capsys)
     assert "must hold x [N, F] and y [N], got x" in refused(train + "x.npy", capsys)
     assert "is no .npy or .npz file" in refused(train + "text.npz", capsys)
     assert "y must be classes 0, 1, .. [3]" in refused(train + "y.npz", capsys)
     assert "two classes or more, got 1" in refused(train + "one.npz", capsys)
+    assert "number them anew" in refused(train + "many.npz", capsys)
     assert "must be finite" in refused(train + "nan.npz", capsys)
     assert "is no circuit" in refused(f"logic run {tmp_path}/text.npz {rows}", capsys)
     small = f"{train}t.npz --steps 2 --layers 1 --width 4 --quiet".split()
@@ -79,3 +81,12 @@ def test_what_is_refused(tmp_path, capsys):
     )
     assert not (tmp_path / "n.c").exists()
     assert "unknown ACTION 'rum'" in refused("logic rum", capsys)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8", ">f4", "u2", "i8"])
+def test_numbers_of_all_types(tmp_path, dtype, capsys):
+    x = np.random.default_rng(0).integers(0, 200, (60, 3)).astype(dtype)
+    np.savez(tmp_path / "t.npz", x=x, y=(x[:, 0] > 100).astype(np.int64))
+    command = f"logic train {tmp_path}/t.npz -o {tmp_path}/o --steps 2 --layers 1 --width 4 --quiet"
+    assert main(command.split()) == 0, capsys.readouterr().err
+    assert main(f"logic run {tmp_path}/o/circuit.npz {tmp_path}/t.npz --quiet".split()) == 0

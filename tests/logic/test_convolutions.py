@@ -376,3 +376,25 @@ def test_the_text_of_a_layer():
         "LogicConv2d(4, 8, kernel_size=(3, 3), depth=3, stride=(1, 1), padding=(1, 1), groups=2, "
         "16 gates, gumbel)"
     )
+
+
+def test_places_outside_of_the_window_are_refused():
+    wide, layer = LogicConv2d(1, 4, 30, seed=0), LogicConv2d(1, 4, 3, seed=0)
+    with pytest.raises(ValueError, match="places of the state dict must index the 9 inputs"):
+        layer.load_state_dict(wide.state_dict())
+    layer = LogicConv2d(1, 4, 3, seed=0)
+    layer.places[0] = 9
+    with pytest.raises(ValueError, match="places must index the 9 places of the window"):
+        layer(torch.rand(1, 8, 8))
+
+
+def test_inference_mode():
+    """A layer that was made in it runs; one that ran in it first can be trained."""
+    with torch.inference_mode():
+        x = torch.rand(2, 1, 6, 6)
+        want = LogicConv2d(1, 4, 3, padding=1, seed=0)(x)
+    layer = LogicConv2d(1, 4, 3, padding=1, seed=0)
+    with torch.inference_mode():
+        assert torch.equal(layer(x), want)
+    layer(torch.rand(2, 1, 6, 6, requires_grad=True)).sum().backward()
+    assert layer.weight.grad is not None

@@ -112,7 +112,7 @@ def test_exports(case, tmp_path):
     space = {}
     exec(circuit.to_numpy("net"), space)
     assert np.array_equal(space["net"](rows), want)
-    assert circuit.to_verilog().count("assign g[") == len(circuit.netlist)
+    assert circuit.to_verilog().count("  wire g") == len(circuit.netlist)
     assert circuit.to_dot().count("[label=") == len(circuit.netlist)
     if shutil.which("gcc") is None:
         return
@@ -226,3 +226,22 @@ def test_learnt_wires():
     plain = LogicLayer(20, 40, wiring=first.hard_wires())
     plain.weight.data = first.weight.data
     assert torch.equal(plain.eval()(x), first(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype, tmp_path):
+    """A network of half precision becomes a circuit that can be saved, thresholds included."""
+    model = nn.Sequential(
+        Thermometer.uniform(5), LogicLayer(40, 30, init="normal", seed=0), GroupSum(3)
+    )
+    model = model.to(dtype).eval()
+    x = torch.rand(70, 8).to(dtype)
+    circuit = harden(model)
+    circuit.save(tmp_path / "half.npz")
+    assert torch.equal(Circuit.load(tmp_path / "half.npz")(x), model(x).float())
+
+
+def test_thresholds_of_other_types_are_refused():
+    netlist = harden(LogicLayer(4, 3, seed=0)).netlist
+    with pytest.raises(ValueError, match="must be float32 or float64, got float16"):
+        Circuit(netlist, np.zeros((1, 1), np.float16))

@@ -328,3 +328,40 @@ def test_bad_input(make, error, match):
 def test_the_text_of_a_layer():
     text = repr(LogicLayer(9, 4, estimator="gumbel", temperature=2.0))
     assert text == "LogicLayer(9, 4, fan_in=2, 16 gates, gumbel, temperature=2)"
+
+
+@pytest.mark.parametrize("mode", [True, False])
+@pytest.mark.parametrize("wiring", ["random", "learnable"])
+def test_wires_to_features_that_are_not_there_are_refused(wiring, mode):
+    """Shapes of weights and wires do not tell how many inputs a layer has."""
+    wide, layer = (LogicLayer(n, 50, wiring=wiring, seed=0).train(mode) for n in (1000, 50))
+    with pytest.raises(ValueError, match="of the state dict must index the 50 inputs"):
+        layer.load_state_dict(wide.state_dict())
+    layer = LogicLayer(50, 50, wiring=wiring, seed=0).train(mode)
+    layer(torch.rand(3, 50))
+    (layer.wires if wiring == "random" else layer.candidates)[0] = 1000
+    with pytest.raises(ValueError, match="must index the 50 inputs of the layer"):
+        layer(torch.rand(3, 50))
+
+
+@pytest.mark.parametrize("wiring", ["random", "learnable"])
+def test_autocast_leaves_tables_as_they_are(wiring):
+    layer, x = LogicLayer(8, 20, init="normal", wiring=wiring, seed=0), torch.rand(5, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = layer(x)
+    assert torch.equal(found, layer(x))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("wiring", ["random", "learnable"])
+def test_inference_mode(wiring, backend):
+    """Layers that were made in it run; those that ran in it first can be trained."""
+    with torch.inference_mode():
+        made = LogicLayer(8, 20, wiring=wiring, seed=0, backend=backend)
+        x = torch.rand(5, 8)
+        want = made(x)
+    layer = LogicLayer(8, 20, wiring=wiring, seed=0, backend=backend)
+    with torch.inference_mode():
+        assert torch.equal(layer(x), want)
+    layer(torch.rand(5, 8, requires_grad=True)).sum().backward()
+    assert layer.weight.grad is not None

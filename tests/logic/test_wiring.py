@@ -36,6 +36,19 @@ def test_random_wiring(inputs, gates, fan_in, seed):
         assert int(counts.max() - counts.min()) <= 1
 
 
+@pytest.mark.parametrize(
+    ("inputs", "gates", "fan_in"), [(9, 14, 5), (9, 24, 5), (4, 2, 2), (12, 20, 2), (14, 21, 2)]
+)
+def test_a_dense_wiring_keeps_its_promises(inputs, gates, fan_in):
+    """No input twice, no set twice, no input left out, where few sets fit together."""
+    for seed in range(5):
+        wires = random_wiring(inputs, gates, fan_in, seed=seed)
+        sets = {frozenset(column) for column in wires.T.tolist()}
+        assert len(sets) == gates
+        assert {len(each) for each in sets} == {fan_in}
+        assert set().union(*sets) == set(range(inputs))
+
+
 def test_a_sparse_wiring_reads_all_inputs_alike():
     read = torch.bincount(random_wiring(784, 8000, seed=1).flatten(), minlength=784)
     assert int(read.max() - read.min()) <= 1

@@ -1,6 +1,7 @@
 """The benchmark of Newton losses: what it compares, what it writes, how it refuses."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -24,12 +25,14 @@ def test_a_short_run_writes_numbers_and_a_table(bench, tmp_path, capsys, monkeyp
     bench.main([*options, "--docs", "--out", str(tmp_path / "new")])
     assert torch.get_num_threads() == threads
     rows = json.loads((tmp_path / "new" / "optim-cpu.json").read_text(encoding="utf-8"))["rows"]
-    assert [(row["loss"], row["second"]) for row in rows] == [("plain", ""), *bench.LOSSES]
+    losses = [bench.PLAIN, bench.REPEATED, *bench.LOSSES]
+    assert [(row["loss"], row["second"]) for row in rows] == losses
     for row in rows:
         assert 0 < row["min_s"] <= row["median_s"]
         assert row["ratio"] == pytest.approx(row["min_s"] / rows[0]["min_s"])
     text = page.read_text(encoding="utf-8")
     assert "| `softsort` | plain |  |" in text
+    assert re.search(r"\| *\| plain, of 7 batches \|.* \| \d+\.\d \|  \|", text)
     assert "old" not in text
     assert "|  | elementwise | differences |" in capsys.readouterr().out
 

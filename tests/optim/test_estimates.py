@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from gendr.optim import NewtonLoss
+from gendr.optim import NewtonLoss, derivatives
 from gendr.relaxed.estimators import FenchelYoungLoss, SmoothedLoss
 
 
@@ -91,6 +91,24 @@ def test_hessian_of_the_fenchel_young_loss():
     torch.testing.assert_close(
         hessian, torch.diag_embed(q) - q[:, :, None] * q[:, None], rtol=0, atol=0.01
     )
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        SmoothedLoss(quartic, samples=6, seed=3),
+        FenchelYoungLoss(top, samples=6, seed=3),
+        # A gradient that depends on the input beside the estimate, too.
+        lambda x, w: SmoothedLoss(quartic, samples=6, seed=3)(x * x, w),
+    ],
+)
+def test_hessians_of_estimates_inside_a_function_are_an_error(loss):
+    """Autograd would take the estimated gradient for a constant, and find no curvature."""
+    x, w = inputs()
+    with pytest.raises(ValueError, match=r"twice differentiable.*Hessian of its own"):
+        derivatives(lambda x, w: 2 * loss(x, w), x, w)
+    found = derivatives(lambda x, w: 2 * loss(x, w), x, w, hessian=False)
+    assert torch.isfinite(found.gradient).all()
 
 
 def test_bad_input():

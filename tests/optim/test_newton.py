@@ -17,6 +17,8 @@ from gendr.optim import (
     derivatives,
 )
 from gendr.optim.curvature import damped_solve, fisher_solve
+from gendr.relaxed import dynamic_time_warping, levenshtein, shortest_path
+from gendr.topk import SmoothTopKSVM, TopKCrossEntropy, soft_topk_mask
 
 CLOSED = {
     SoftmaxCrossEntropy: lambda y, p: F.cross_entropy(y, p, reduction="none"),
@@ -142,6 +144,33 @@ def test_closed_forms_equal_autograd(form):
         torch.testing.assert_close(closed, auto)
 
 
+def test_binary_cross_entropy_of_saturated_outputs():
+    """Sigmoids round to 1 in float32: right ones have derivatives, wrong ones have none."""
+    y = torch.tensor([[0.0, 1.0, 0.5]], requires_grad=True)
+    found = BinaryCrossEntropy().derivatives(y.detach(), torch.tensor([[0.0, 1.0, 1.0]]))
+    torch.testing.assert_close(found.gradient, torch.tensor([[1.0, -1.0, -2.0]]))
+    torch.testing.assert_close(found.hessian, torch.tensor([[1.0, 1.0, 4.0]]))
+    NewtonLoss(BinaryCrossEntropy())(y, torch.tensor([[0.0, 1.0, 1.0]])).backward()
+    assert torch.isfinite(y.grad).all()
+    with pytest.raises(ValueError, match="gradient of the loss must be finite"):
+        NewtonLoss(BinaryCrossEntropy())(y, torch.tensor([[1.0, 1.0, 1.0]]))
+
+
+@pytest.mark.parametrize("bad", [-0.5, 3.0, torch.nan])
+def test_closed_forms_refuse_what_is_no_probability(bad):
+    y, p = torch.full((1, 2), 0.5), torch.tensor([[0.5, bad]])
+    for form in (BinaryCrossEntropy(), SigmoidBinaryCrossEntropy()):
+        with pytest.raises(ValueError, match=r"target must have probabilities in \[0, 1\], got"):
+            form(y, p)
+        with pytest.raises(ValueError, match=r"target must have probabilities in \[0, 1\], got"):
+            NewtonLoss(form).target(y.requires_grad_(), p)
+    with pytest.raises(ValueError, match=r"output must have .*SigmoidBinaryCrossEntropy"):
+        BinaryCrossEntropy()(p, y)
+    if bad != 3.0:
+        with pytest.raises(ValueError, match="target must have probabilities >= 0, got"):
+            SoftmaxCrossEntropy()(y, p)
+
+
 def test_hessian_of_binary_cross_entropy_in_print_is_wrong():
     """(7.36) has (1 - p) / (1 - y)^2 with the sign of a maximum; (7.38) has the gradient's."""
     y, p = random(3, 4).sigmoid(), random(3, 4, seed=1).sigmoid()
@@ -200,6 +229,65 @@ def test_sorting_losses_have_hessians(name):
         torch.testing.assert_close(
             found.hessian[:, j], (up - down) / (2 * step), rtol=1e-5, atol=1e-5
         )
+
+
+def ranks_by(regularization):
+    method = sorting.get("permutahedron", regularization=regularization, steepness=0.3)
+    return lambda y, t: (method.ranks(y) - t).pow(4).sum(1)
+
+
+# The other losses of the package: the function, the shape of an output, and what else it takes.
+LOSSES = {
+    "permutahedron": (ranks_by("l2"), (5,), random(3, 5, seed=1)),
+    "permutahedron, entropic": (ranks_by("entropic"), (5,), random(3, 5, seed=1)),
+    "sinkhorn": (
+        lambda y, t: (sorting.get("sinkhorn").values(y) - t).square().sum(1),
+        (5,),
+        random(3, 5, seed=1),
+    ),
+    "top-k cross-entropy": (
+        TopKCrossEntropy([0.5, 0.0, 0.5], m=5, reduction="none"), (7,), torch.tensor([6, 0, 3]),
+    ),
+    "smooth top-k SVM": (SmoothTopKSVM(2, reduction="none"), (7,), torch.tensor([6, 0, 3])),
+    "top-k mask": (
+        lambda y, t: (soft_topk_mask(y, 2) - t).square().sum(1), (6,), random(3, 6, seed=1),
+    ),
+    "shortest path": (
+        lambda y, t: (shortest_path(y.exp()) - t).square().flatten(1).sum(1),
+        (3, 4),
+        (random(3, 3, 4, seed=1) > 0).double(),
+    ),
+    "edit distance": (
+        lambda y, t: levenshtein(y.softmax(2), t.softmax(2)), (4, 3), 3 * random(3, 3, 3, seed=1),
+    ),
+    "warping": (dynamic_time_warping, (4,), random(3, 5, seed=1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_newton_losses_of_the_package(name):
+    """Hessians equal central differences, and all curvatures give a step that goes downhill."""
+    loss, shape, target = LOSSES[name]
+    y = random(3, *shape)
+    found = derivatives(loss, y, target)
+    assert found.hessian is not None
+    assert found.hessian.abs().max() > 0
+    step = 1e-5
+    for j in range(y[0].numel()):
+        e = torch.zeros(y[0].numel(), dtype=y.dtype)
+        e[j] = step
+        up, down = (
+            derivatives(loss, z, target, hessian=False).gradient
+            for z in (y + e.reshape(shape), y - e.reshape(shape))
+        )
+        torch.testing.assert_close(
+            found.hessian[:, j], (up - down) / (2 * step), rtol=1e-5, atol=1e-5
+        )
+    differences = derivatives(loss, y, target, second="differences").hessian
+    torch.testing.assert_close(differences, found.hessian, rtol=1e-3, atol=1e-3)
+    for curvature in ("hessian", "fisher", "elementwise"):
+        moved = NewtonLoss(loss, curvature, tikhonov=1.0).target(y, target) - y
+        assert bool(((moved.flatten(1) * found.gradient).sum(1) < 0).all())
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -263,6 +351,19 @@ def test_differences_of_a_loss_that_draws_are_an_error():
 
     with pytest.raises(ValueError, match="equal outputs have different losses"):
         NewtonLoss(loss, second="differences").target(random(3, 2))
+
+
+def test_differences_of_a_loss_that_holds_its_labels_are_an_error():
+    y, t = random(4, 3), torch.tensor([0, 2, 1, 1])
+    match = r"batch of 4 outputs repeated, 20 in all.*must be an argument"
+    with pytest.raises(ValueError, match=match):
+        derivatives(lambda y: F.cross_entropy(y, t, reduction="none"), y, second="differences")
+
+
+def test_chunks_of_compiled_kernels_are_an_error():
+    method = sorting.SoftSorter("bitonic")
+    with pytest.raises(ValueError, match=r"chunk_size=2 needs a loss of plain torch.*differences"):
+        derivatives(lambda y: method(y).values.square().sum(1), random(3, 4), chunk_size=2)
 
 
 def test_large_matrices_have_the_steps_of_small_ones():
@@ -376,8 +477,8 @@ def test_losses_that_know_their_derivatives():
     ("build", "message"),
     [
         (lambda: NewtonLoss(cosh, "hesse"), "curvature 'hesse'"),
-        (lambda: NewtonLoss(cosh, tikhonov=-1.0), "tikhonov must be > "),
-        (lambda: NewtonLoss(cosh, tikhonov=float("nan")), "tikhonov must be"),
+        (lambda: NewtonLoss(cosh, tikhonov=-1.0), r"tikhonov must be >= 0, got -1\.0"),
+        (lambda: NewtonLoss(cosh, tikhonov=float("nan")), "tikhonov must be >= 0, got nan"),
         (lambda: NewtonLoss(cosh, lr=0.0), "lr must be > 0, got 0.0"),
         (lambda: NewtonLoss(cosh, chunk_size=0), "chunk_size must be >= 1"),
         (lambda: NewtonLoss(cosh, second="numbers"), "unknown second 'numbers'"),
@@ -392,6 +493,8 @@ def test_bad_arguments():
     y = random(4, 3).requires_grad_()
     with pytest.raises(TypeError, match="loss must be a function"):
         NewtonLoss(3)
+    with pytest.raises(TypeError, match=r"got the class SoftmaxCrossEntropy; make one of it, Sof"):
+        NewtonLoss(SoftmaxCrossEntropy)
     with pytest.raises(ValueError, match=r"one number for each sample, \[4\].*reduction='none'"):
         NewtonLoss(lambda y: y.sum())(y)
     with pytest.raises(ValueError, match=r"one number for each sample, \[4\].*got \[4, 3\]"):

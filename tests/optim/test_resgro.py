@@ -126,6 +126,8 @@ def test_bad_input():
         RESGRO(norm, 0)
     with pytest.raises(TypeError, match="a function of arrays is needed"):
         RESGRO(3, 5)
+    with pytest.raises(ValueError, match="'heaviside' makes no noise"):
+        RESGRO(norm, 5, dist="heaviside")
     with pytest.raises(ValueError, match="scale must be > 0"):
         RESGRO(norm, 5, scale=-1.0)
     with pytest.raises(ValueError, match="an entry for each of 3 inputs"):

@@ -1,4 +1,5 @@
 import copy
+import pickle
 
 import pytest
 import torch
@@ -94,6 +95,22 @@ def test_step_of_any_optimizer():
     torch.testing.assert_close(far.values, loss(y, t))
 
 
+def test_steps_of_an_optimizer_leave_the_loss_alone():
+    """No gradient reaches labels, or parameters of the loss: the target is a constant."""
+    x, t = data()
+    weight = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    goal = torch.zeros(8, 3, dtype=torch.float64, requires_grad=True)
+    y = network()(x)
+    sgd = OptimizerStep(lambda z: torch.optim.SGD(z, lr=0.1), steps=2)
+    split_step(y, lambda y, g: weight * (y - g).square().sum(1), goal, step=sgd).backward()
+    assert weight.grad is None
+    assert goal.grad is None
+    expected = sgd(y, SoftmaxCrossEntropy(), t)
+    with torch.inference_mode():
+        found = sgd(y.detach().clone(), SoftmaxCrossEntropy(), t.clone())
+    torch.testing.assert_close(found.z, expected.z)
+
+
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
 def test_optimizer_with_a_step(kind):
     """Two lines change; with the step of plain training nothing else does."""
@@ -144,28 +161,42 @@ def test_bad_input():
     x, t = data()
     with pytest.raises(ValueError, match="curvature='hessian' needs the loss"):
         SplitPoint(NewtonStep("hessian"))
-    with pytest.raises(TypeError, match="needs GradientStep or NewtonStep"):
+    with pytest.raises(TypeError, match="needs GradientStep"):
         SplitPoint(OptimizerStep(lambda z: torch.optim.SGD(z)))
     with pytest.raises(TypeError, match="an optimiser of torch is needed"):
         SplitOptimizer(network(), GradientStep())
     with pytest.raises(TypeError, match="a step such as"):
         SplitOptimizer(torch.optim.SGD(network().parameters()), "fisher")
+    with pytest.raises(TypeError, match=r"needs GradientStep\(\) .*, got <class"):
+        SplitPoint(GradientStep)
+    with pytest.raises(TypeError, match=r"such as NewtonStep\(\) is needed, got the class NewtonS"):
+        split_step(network()(x), SoftmaxCrossEntropy(), t, step=NewtonStep)
+    with pytest.raises(TypeError, match="is needed, got str"):
+        split_step(network()(x), SoftmaxCrossEntropy(), t, step="fisher")
+    with pytest.raises(TypeError, match="loss must be a function of outputs, got NoneType"):
+        split_step(network()(x), None, t)
     with pytest.raises(ValueError, match="lr must be > 0"):
         GradientStep(0.0)
     with pytest.raises(ValueError, match="output has no gradient"):
         split_step(network()(x).detach(), SoftmaxCrossEntropy(), t)
+    with pytest.raises(ValueError, match="loss has no gradient by the output"):
+        OptimizerStep(torch.optim.Adam)(network()(x), lambda y: y.detach().sum(1))
+    with pytest.raises(TypeError, match="make must return an optimiser, got NoneType"):
+        OptimizerStep(lambda z: None)(network()(x), SoftmaxCrossEntropy(), t)
     with pytest.raises(ValueError, match="steps must be >= 1"):
         OptimizerStep(lambda z: torch.optim.SGD(z), steps=0)
 
 
-def test_scaled_gradients():
-    """With a scaler of mixed precision the step is the same as without."""
+@pytest.mark.parametrize("fused", [False, True])
+def test_scaled_gradients(fused):
+    """With a scaler of mixed precision the step is the same as without; fused ones unscale."""
     x, t = data()
     steps = []
     for scaled in (False, True):
         model = network()
         scaler = torch.amp.GradScaler("cpu") if scaled else None
-        sgd = torch.optim.SGD(model.parameters(), 0.1)
+        sgd = torch.optim.SGD(model.parameters(), 0.1, fused=fused)
+        torch.optim.lr_scheduler.StepLR(sgd, 2)
         optimizer = SplitOptimizer(sgd, NewtonStep("fisher"), scaler=scaler)
         optimizer.backward(model(x), SoftmaxCrossEntropy(), t)
         if scaler is None:
@@ -175,3 +206,42 @@ def test_scaled_gradients():
             scaler.update()
         steps.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
     torch.testing.assert_close(steps[1], steps[0])
+
+
+def test_steps_with_infinite_gradients_are_left_out():
+    x, t = data()
+    model = network()
+    before = [p.detach().clone() for p in model.parameters()]
+    scaler = torch.amp.GradScaler("cpu")
+    sgd = torch.optim.SGD(model.parameters(), 0.1, fused=True)
+    optimizer = SplitOptimizer(sgd, GradientStep(), scaler=scaler)
+    optimizer.backward(model(x), SoftmaxCrossEntropy(), t)
+    assert model[0].weight.grad is not None
+    model[0].weight.grad[0, 0] = torch.inf
+    scaler.step(optimizer)
+    scaler.update()
+    for p, q in zip(model.parameters(), before, strict=True):
+        torch.testing.assert_close(p.detach(), q, rtol=0, atol=0)
+    assert not hasattr(sgd, "found_inf")
+
+
+def test_copies_of_the_optimizer():
+    """Copied with its network, as averages and restarts do, it trains the copy."""
+    x, t = data()
+    model = network()
+    calls = []
+    optimizer = SplitOptimizer(torch.optim.Adam(model.parameters()), NewtonStep("fisher"))
+    optimizer.backward(model(x), SoftmaxCrossEntropy(), t)
+    optimizer.step()
+    other, again = copy.deepcopy((model, optimizer))
+    reread, pickled = pickle.loads(pickle.dumps((model, optimizer)))
+    for m, o in ((model, optimizer), (other, again), (reread, pickled)):
+        o.zero_grad()
+        o.backward(m(x), SoftmaxCrossEntropy(), t)
+        o.register_step_post_hook(lambda *_: calls.append(1))
+        o.step()
+    for one in (other, reread):
+        for p, q in zip(model.parameters(), one.parameters(), strict=True):
+            torch.testing.assert_close(q, p)
+            assert q is not p
+    assert len(calls) == 3

@@ -120,6 +120,10 @@ def test_numbers():
             check_number("gamma", bad, above=0)
     with pytest.raises(ValueError, match="x must be > 0 and < 1, got 1"):
         check_number("x", 1, above=0, below=1)
+    assert check_number("x", 0, least=0) == 0.0
+    for bad in (-1e-300, math.nan, math.inf):
+        with pytest.raises(ValueError, match="x must be >= 0, got"):
+            check_number("x", bad, least=0)
     for bad in ("1", True, None):
         with pytest.raises(TypeError, match="must be a number"):
             check_number("gamma", bad)

@@ -79,7 +79,7 @@ def check_variant(variant: str, tikhonov: float | None) -> None:
     """Raise ValueError if there is no such variant, or the damping is out of range."""
     check_choice("variant", variant, VARIANTS)
     if tikhonov is not None:
-        check_number("tikhonov", tikhonov, above=-5e-324)
+        check_number("tikhonov", tikhonov, least=0)
 
 
 def tikhonov_of(what: str, variant: str, tikhonov: float | None) -> float:

@@ -19,7 +19,7 @@ from gendr.logic.circuit.netlist import Netlist
 from gendr.logic.circuit.packed import PackedBits, Program, compiled, unpacked
 from gendr.logic.circuit.passes import simplify
 
-__all__ = ["Circuit", "Stats", "Sums"]
+__all__ = ["Circuit", "Floats", "Stats", "Sums"]
 
 Floats = NDArray[np.float32] | NDArray[np.float64]
 
@@ -94,6 +94,8 @@ class Circuit:
         inputs, outputs = self.netlist.inputs, len(self.netlist.outputs)
         limits = self.thresholds
         if limits is not None:
+            if limits.dtype.name not in ("float32", "float64"):
+                raise ValueError(f"thresholds must be float32 or float64, got {limits.dtype}")
             if limits.ndim != 2 or not limits.size or not np.isfinite(limits).all():
                 raise ValueError(
                     f"thresholds must be finite numbers [F, T] or [1, T], got shape "
@@ -372,5 +374,6 @@ def _comparable(rows: NDArray[Any], limits: Floats) -> tuple[NDArray[Any], NDArr
     if rows.dtype.kind == "f":
         # Two floating types meet in the larger one.
         dtype = np.result_type(np.promote_types(rows.dtype, limits.dtype), np.float32)
+        dtype = np.float32 if dtype == np.float32 else np.float64  # kernels know no long double
         return rows.astype(dtype, copy=False), limits.astype(dtype, copy=False)
     return rows.astype(limits.dtype), limits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import zipfile
@@ -48,13 +49,11 @@ def save(circuit: Circuit, path: Path) -> None:
     """Write a circuit."""
     netlist = circuit.netlist
     sums = None if circuit.sums is None else list(circuit.sums)
-    about = {"format": FORMAT, "inputs": netlist.inputs, "sums": sums}
-    arrays: dict[str, NDArray[Any]] = {
-        "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
-        **{name: getattr(netlist, name) for name in _ARRAYS},
-    }
+    arrays: dict[str, NDArray[Any]] = {name: getattr(netlist, name) for name in _ARRAYS}
     if circuit.thresholds is not None:
         arrays["thresholds"] = circuit.thresholds
+    about = {"format": FORMAT, "inputs": netlist.inputs, "sums": sums, "sha256": _digest(arrays)}
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **arrays)
     write_whole(path, file.getvalue())
@@ -77,12 +76,16 @@ def load(
             arrays = {name: content[name] for name in content.files}
         about = json.loads(arrays["about"].tobytes())
         format_, inputs, sums = about["format"], about["inputs"], about["sums"]
+        digest = about.get("sha256")  # older files have none
     except _ERRORS as error:
         raise ValueError(
             f"{path} is no circuit, or cut short ({type(error).__name__}); save it again"
         ) from None
     if format_ != FORMAT:
         raise ValueError(f"{path} has the format {format_!r}, this version reads {FORMAT!r}")
+    del arrays["about"]
+    if digest is not None and digest != _digest(arrays):
+        raise ValueError(f"{path} is a damaged circuit (its arrays are others); save it again")
     wanted: dict[str, tuple[str, ...]] = {name: (kind,) for name, kind in _ARRAYS.items()}
     if "thresholds" in arrays:
         wanted["thresholds"] = _FLOATS
@@ -100,6 +103,16 @@ def load(
         raise ValueError(f"{path} is a damaged circuit (its header is {about}); save it again")
     netlist = Netlist(inputs, *(arrays[name] for name in _ARRAYS))
     return netlist, arrays.get("thresholds"), None if sums is None else tuple(sums)
+
+
+def _digest(arrays: dict[str, NDArray[Any]]) -> str:
+    """Of all arrays: the sums of the archive do not tell that one is missing."""
+    found = hashlib.sha256()
+    for name in sorted(arrays):
+        array = arrays[name]
+        found.update(f"{name} {array.dtype} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def _is_count(value: object) -> bool:

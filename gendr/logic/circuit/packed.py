@@ -102,7 +102,7 @@ def compiled(circuit: Netlist, groups: int = 0) -> Program:
     if copies:
         runs = np.concatenate([runs, [[COPY, len(gates), len(gates) + len(copies)]]])
         gates = gates + copies
-    width = max((len(each) for each in sums), default=1)
+    width = max([1, *(len(each) for each in sums)])  # all outputs may be constants
     return Program(
         slots=builder.count,
         loads=np.array(builder.slot[: circuit.inputs], np.int32),

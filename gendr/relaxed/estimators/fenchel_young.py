@@ -132,7 +132,9 @@ class _WithGradient(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+    # Its own derivative would be that of a constant: no curvature, without a word.
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (gradient,) = ctx.saved_tensors
         weight = grads[0].reshape(-1, *(1 for _ in gradient.shape[1:]))
         return weight * gradient, None, None

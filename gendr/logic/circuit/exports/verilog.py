@@ -33,7 +33,7 @@ def source(circuit: Circuit, name: str) -> str:
         ports += [f"output wire [{each.bit_length() - 1}:0] sum{k}" for k in range(sums.k)]
 
     def wire(signal: int) -> str:
-        return f"x[{signal}]" if signal < inputs else f"g[{signal - inputs}]"
+        return f"x[{signal}]" if signal < inputs else f"g{signal - inputs}"
 
     lines = [
         f"// A logic gate circuit, made by gendr: {len(netlist)} gates.",
@@ -41,12 +41,11 @@ def source(circuit: Circuit, name: str) -> str:
         ",\n".join(f"  {port}" for port in ports),
         ");",
     ]
-    if len(netlist):
-        lines.append(f"  wire [{len(netlist) - 1}:0] g;")
     triples = zip(netlist.ids.tolist(), netlist.a.tolist(), netlist.b.tolist(), strict=True)
     for k, (gate, a, b) in enumerate(triples):
         text = expression(gate, wire(a), wire(b), zero="1'b0", one="1'b1")
-        lines.append(f"  assign g[{k}] = {text};")
+        # A wire of its own: of a vector, a change of one bit would wake the readers of all.
+        lines.append(f"  wire g{k} = {text};")
     if sums is None:
         lines += [f"  assign y[{k}] = {wire(signal)};" for k, signal in enumerate(outputs)]
     else:

@@ -1,0 +1,68 @@
+"""What `gendr fit --refine` does after the shape by silhouettes."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import replace
+from typing import Any
+
+from gendr import visual
+from gendr.fitting import FitResult
+from gendr.fitting.refining import ShapeResult, refine_shape
+from gendr.fitting.sweeps import LEAST_VIEWS
+from gendr.losses import iou
+from gendr.mesh.views import Views
+
+
+def check_rgb(args: Namespace, views: Views | None) -> bool:
+    """Whether colours are to move the surface.
+
+    Raises:
+        ValueError: If they are, and there are none or too few photos.
+    """
+    if "rgb" not in (args.refine or ()):
+        return False
+    if views is None or views.rgb is None:
+        what = "a mesh" if views is None else "masks without colours"
+        raise ValueError(f"--refine rgb needs photos, and {args.target} is {what}; leave it out")
+    if len(views.masks) < LEAST_VIEWS:
+        raise ValueError(
+            f"--refine rgb needs at least {LEAST_VIEWS} photos, and {args.target} has "
+            f"{len(views.masks)}; leave it out"
+        )
+    return True
+
+
+def refined(args: Namespace, result: FitResult, views: Views) -> tuple[FitResult, dict[str, Any]]:
+    """The result with its surface moved by colours, and what `metrics.json` says about that."""
+    from tqdm import tqdm
+
+    assert views.rgb is not None  # as `check_rgb` found
+    with tqdm(total=100, desc="refine", unit="%", disable=args.quiet, leave=False) as bar:
+
+        def tell(done: float) -> None:
+            bar.update(int(100 * done) - bar.n)
+
+        found = refine_shape(result.mesh, views.rgb, views.camera, views.masks, callback=tell)
+    if not found.improved:
+        return result, facts(found)
+    alpha = visual.silhouettes(found.mesh, views.camera, views.image_size)
+    each = iou(alpha, views.masks)
+    metrics = {
+        **result.metrics,
+        "iou": float(each.double().mean()),
+        "iou_per_view": [float(x) for x in each],
+    }
+    return replace(result, mesh=found.mesh, metrics=metrics), facts(found)
+
+
+def facts(found: ShapeResult) -> dict[str, Any]:
+    """What `metrics.json` says about the refinement."""
+    return {
+        "rgb": {
+            "improved": found.improved,
+            "psnr": {"before": found.psnr[0], "after": found.psnr[1]},
+            "iou": {"before": found.iou[0], "after": found.iou[1]},
+            "moved": found.moved,
+        }
+    }

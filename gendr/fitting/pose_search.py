@@ -1,0 +1,416 @@
+"""The search for the pose of a mesh in a mask, from anywhere; the steps: `gendr.fitting.pose`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gendr._runtime.checks import check_choice, check_count, check_number
+from gendr.losses import iou
+from gendr.mesh import Camera, Mesh, rotation_angle_between
+from gendr.mesh.rotations import axis_angle_to_matrix
+from gendr.mesh.simplification import simplified
+from gendr.rendering import silhouette
+from gendr.rendering.triangles import face_vertices, hard_silhouette
+
+__all__ = ["Found", "PoseCandidate", "PoseSettings", "Poses", "Search", "Tell", "shrunk"]
+
+# Told the name of a stage and the part of the work on a mask that is done, in [0, 1].
+Tell: TypeAlias = Callable[[str, float], None]
+
+# Sides of the images of the search; the mask is compared in a square of this half width, in units
+# of the root of its area.
+SEEN, _COMPARED, _WINDOW = 64, 32, 1.6
+# Apparent half width of the object in the images of the search.
+FILL = 0.7
+# Refined poses that are nearer than this, in degrees, count as one.
+SAME = 3.0
+# The same for poses that the search proposes.
+APART = 12.0
+
+
+@dataclass(frozen=True)
+class PoseSettings:
+    """The settings of `fit_pose`.
+
+    Attributes:
+        directions: from which the mesh is seen in the search, >= 8.
+        turns: in the plane of the image, for each direction, >= 1.
+        starts: how many poses of the search are refined, >= 1.
+        finalists: how many of them are refined in larger images, >= 1.
+        steps: of the first refinement; the second has half as many. >= 1.
+        image_size: largest side of the images of the second refinement; that of the first is half.
+        faces: at most so many faces of the mesh are used in the search and the first refinement.
+        alike: poses whose hard IoU is within this of the best are given as candidates.
+        track_steps: of the refinement of an image that follows another, >= 1.
+        lost: an image that follows another is searched anew if its hard IoU is lower than the best
+            since the last search by more than this part of it, in (0, 1).
+        dist, tconorm: of the soft silhouettes.
+    """
+
+    directions: int = 600
+    turns: int = 36
+    starts: int = 24
+    finalists: int = 6
+    steps: int = 60
+    image_size: int = 128
+    faces: int = 600
+    alike: float = 0.02
+    track_steps: int = 24
+    lost: float = 0.03
+    dist: str = "uniform"
+    tconorm: str = "yager(p=2)"
+
+    def __post_init__(self) -> None:
+        least = {"directions": 8, "turns": 1, "starts": 1, "finalists": 1, "steps": 1,
+                 "image_size": 16, "faces": 8, "track_steps": 1}  # fmt: skip
+        for name, number in least.items():
+            check_count(name, getattr(self, name), least=number)
+        check_number("alike", self.alike, above=0)
+        check_number("lost", self.lost, above=0, below=1)
+
+    def changed(self, changes: dict[str, Any]) -> PoseSettings:
+        """The settings with some of them replaced."""
+        for name in changes:
+            check_choice("setting of a pose", name, [f.name for f in fields(PoseSettings)])
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, eq=False)
+class PoseCandidate:
+    """A pose, and how well its silhouette agrees.
+
+    Attributes:
+        camera: one camera; of a rig, all of them.
+        iou: of the hard silhouette with the mask; of a rig, the mean over the masks.
+        angle: to the best pose, in degrees.
+    """
+
+    camera: Camera
+    iou: float
+    angle: float
+
+
+@dataclass(frozen=True)
+class Poses:
+    """Poses of the object's centre before a camera, all [K, ...].
+
+    Attributes:
+        rotation: [K, 3, 3], of the camera.
+        place: [K, 2], of the centre in the image, NDC.
+        size: [K], the logarithm of the apparent radius, focal length * radius / depth.
+        focal: [K, 2].
+    """
+
+    rotation: Tensor
+    place: Tensor
+    size: Tensor
+    focal: Tensor
+
+    def __getitem__(self, rows: Tensor) -> Poses:
+        return Poses(self.rotation[rows], self.place[rows], self.size[rows], self.focal[rows])
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    @staticmethod
+    def joined(parts: Sequence[Poses]) -> Poses:
+        """All poses of some, in order."""
+        return Poses(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Poses)))
+
+    def camera(self, centre: Tensor, radius: float, principal: Tensor) -> Camera:
+        """Cameras [K] that see the object so."""
+        depth = self.focal.mean(1) * radius * (-self.size).exp()
+        beside = (self.place - principal) / self.focal * depth[:, None]
+        at = torch.cat([beside, depth[:, None]], 1)
+        translation = at - (self.rotation @ centre[:, None])[..., 0]
+        return Camera(self.rotation, translation, self.focal, principal.expand(len(depth), 2))
+
+
+@dataclass(frozen=True)
+class Found:
+    """Poses of one mask that look alike, the best first.
+
+    Attributes:
+        poses: K poses.
+        scores: [K], hard IoUs with the mask.
+    """
+
+    poses: Poses
+    scores: Tensor
+
+    def __getitem__(self, rows: Tensor) -> Found:
+        return Found(self.poses[rows], self.scores[rows])
+
+
+class Search:
+    """What is the same for all masks."""
+
+    def __init__(
+        self, mesh: Mesh, settings: PoseSettings, optics: Camera, *, is_free: bool
+    ) -> None:
+        self.settings, self.mesh, self.optics, self.is_free = settings, mesh, optics, is_free
+        used = mesh.vertices[mesh.faces.reshape(-1).unique()]
+        self.centre = (used.amin(0) + used.amax(0)) / 2
+        self.radius = float((used - self.centre).norm(dim=1).max())
+        if not self.radius > 0:
+            raise ValueError("the mesh has no extent, all its vertices coincide")
+        self.few = simplified(mesh, settings.faces)
+        self._way: list[Camera] = []
+        self.rotations = directions(settings.directions).to(mesh.vertices)
+        focal = optics.focal[:1].mean(1, keepdim=True).expand(len(self.rotations), 2)
+        zero = torch.zeros_like(self.rotations[:, 0, :2])
+        poses = Poses(self.rotations, zero, zero[:, 0] + math.log(FILL), focal)
+        self.seen = self.hard(self.few, poses.camera(self.centre, self.radius, zero[:1]), SEEN)
+
+    def hard(self, mesh: Mesh, camera: Camera, size: int | tuple[int, int]) -> Tensor:
+        """Hard silhouettes [K, H, W]."""
+        parts = [camera[i : i + 50] for i in range(0, len(camera), 50)]
+        return torch.cat([hard_silhouette(triangles(mesh, part), size) for part in parts])
+
+    def found(self, mask: Tensor, b: int, tell: Tell) -> Found:
+        """The poses of mask `b` that look alike, searched for from anywhere."""
+        settings, optics = self.settings, self.optics[b]
+        principal = optics.principal
+        tell("search", 0.0)
+        self._way = []
+        poses = self.starts(mask, optics.focal, settings.starts)[0]
+        small = shrunk(mask, settings.image_size // 2)
+        poses = self.refined(
+            poses, small, principal, self.few, settings.steps, (2.0, 0.4),
+            lambda done: tell("refine", 0.1 + 0.5 * done),
+        )  # fmt: skip
+        scores = self.scores(poses, small, principal, self.few)
+        rows = distinct(poses.rotation, scores, settings.finalists, SAME)
+        large = shrunk(mask, settings.image_size)
+        poses = self.refined(
+            poses[rows], large, principal, self.mesh, max(1, settings.steps // 2), (0.8, 0.2),
+            lambda done: tell("finish", 0.6 + 0.4 * done),
+        )  # fmt: skip
+        return self.alike(poses, mask, b)
+
+    def alike(self, poses: Poses, mask: Tensor, b: int) -> Found:
+        """Those of some poses that differ and are not worse than the best by much."""
+        scores = self.scores(poses, mask, self.optics[b].principal, self.mesh)
+        rows = distinct(poses.rotation, scores, len(scores), SAME)
+        rows = rows[scores[rows] >= scores[rows[0]] - self.settings.alike]
+        return Found(poses, scores)[rows]
+
+    def listed(self, found: Found, b: int) -> tuple[PoseCandidate, ...]:
+        """Poses of mask `b` as candidates, with their angles to the first."""
+        camera = self.camera(found.poses, b)
+        angles = rotation_angle_between(camera.rotation[:1], camera.rotation).reshape(-1)
+        return tuple(
+            PoseCandidate(camera[i], score, angle)
+            for i, (score, angle) in enumerate(
+                zip(found.scores.tolist(), angles.tolist(), strict=True)
+            )
+        )
+
+    def camera(self, poses: Poses, b: int) -> Camera:
+        """Cameras [K] that saw mask `b`."""
+        return poses.camera(self.centre, self.radius, self.optics[b].principal)
+
+    def fix(self, focal: Tensor) -> None:
+        """Take a focal length [2] that was found as that of all further images."""
+        if self.is_free:
+            self.is_free = False
+            optics = self.optics
+            self.optics = Camera(
+                optics.rotation, optics.translation, focal.expand(len(optics), 2), optics.principal
+            )
+
+    def way(self) -> list[Camera]:
+        """The best camera after each part of the last search or refinement."""
+        way, self._way = self._way, []
+        return way
+
+    def scores(self, poses: Poses, mask: Tensor, principal: Tensor, mesh: Mesh) -> Tensor:
+        """[K], hard IoUs with a mask."""
+        camera = poses.camera(self.centre, self.radius, principal)
+        return iou(self.hard(mesh, camera, (mask.shape[0], mask.shape[1])), mask[None])
+
+    def starts(self, mask: Tensor, focal: Tensor, count: int) -> tuple[Poses, Tensor]:
+        """The best poses that differ and their scores.
+
+        The images of the search are shifted, scaled and turned.
+        """
+        centre, area = moments(self.seen)
+        wanted_centre, wanted_area = moments(mask[None])
+        wanted = window(mask[None], wanted_centre, wanted_area, torch.zeros(1))[0].flatten()
+        turns = torch.arange(self.settings.turns) * (2 * math.pi / self.settings.turns)
+        scores = []
+        for turn in turns:
+            shown = window(self.seen, centre, area, turn.expand(len(area))).flatten(1)
+            both = torch.minimum(shown, wanted).sum(1)
+            scores.append(both / (torch.maximum(shown, wanted).sum(1) + 1e-9))
+        table = torch.stack(scores, 1)  # [directions, turns]
+        flat = table.flatten()
+        order = flat.topk(min(len(flat), 40 * count)).indices
+        i, turn = order // len(turns), turns[order % len(turns)].to(mask)
+        rotation = rolls(turn) @ self.rotations[i]
+        rows = distinct(rotation, flat[order], count, APART)
+        i, turn, rotation = i[rows], turn[rows], rotation[rows]
+        # The centre of the object lies beside the centroid of its silhouette, and turns about it.
+        grow = (wanted_area / area[i]).sqrt()
+        beside = -(rolls(turn)[:, :2, :2] @ centre[i][..., None])[..., 0] * grow[:, None]
+        size = math.log(FILL) + grow.log()
+        poses = Poses(rotation, wanted_centre + beside, size, focal.expand(len(rows), 2))
+        return poses, flat[order][rows]
+
+    def refined(
+        self, poses: Poses, mask: Tensor, principal: Tensor, mesh: Mesh, steps: int,
+        pixels: tuple[float, float], tell: Callable[[float], None],
+    ) -> Poses:  # fmt: skip
+        """Poses moved by Adam, those with the best hard silhouette on the way."""
+        size = (mask.shape[0], mask.shape[1])
+        count = len(poses.size)
+        with torch.enable_grad():
+            turn = torch.zeros(count, 3, dtype=mask.dtype, requires_grad=True)
+            place = torch.zeros_like(poses.place).requires_grad_()
+            grow = torch.zeros_like(poses.size).requires_grad_()
+            wide = torch.zeros_like(poses.size).requires_grad_()
+            pixel = 2 / min(size)
+            groups = [
+                {"params": [turn], "lr": 0.05},
+                {"params": [place, grow], "lr": 1.0 * pixel},
+                {"params": [wide], "lr": 0.02 if self.is_free else 0.0},
+            ]
+            optimizer = torch.optim.Adam(groups, betas=(0.8, 0.95))
+            rates = [group["lr"] for group in groups]
+            now = poses
+            best, best_scores = poses, self.scores(poses, mask, principal, mesh)
+            self._keep(best, best_scores, principal)
+            for step in range(steps):
+                part = step / steps
+                for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                    group["lr"] = rate * 0.1**part
+                scale = pixels[0] * (pixels[1] / pixels[0]) ** part * pixel
+                now = Poses(
+                    axis_angle_to_matrix(turn) @ poses.rotation, poses.place + place,
+                    poses.size + grow, poses.focal * wide.exp()[:, None],
+                )  # fmt: skip
+                camera = now.camera(self.centre, self.radius, principal)
+                alpha = silhouette(
+                    triangles(mesh, camera), size, self.settings.dist,
+                    self.settings.tconorm, scale,
+                )  # fmt: skip
+                both = alpha * mask
+                union = (alpha + mask - both).sum((1, 2))
+                loss = (1 - both.sum((1, 2)) / union).sum()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                tell((step + 1) / steps)
+                if (step + 1) % 10 == 0 or step + 1 == steps:
+                    with torch.no_grad():
+                        best, best_scores = self._better(
+                            best, best_scores, now, mask, principal, mesh
+                        )
+                        self._keep(best, best_scores, principal)
+        return best
+
+    def _keep(self, poses: Poses, scores: Tensor, principal: Tensor) -> None:
+        """Note the best pose for the trace."""
+        row = scores.argmax()[None]
+        self._way.append(poses[row].camera(self.centre, self.radius, principal))
+
+    def _better(
+        self, best: Poses, scores: Tensor, now: Poses, mask: Tensor, principal: Tensor, mesh: Mesh
+    ) -> tuple[Poses, Tensor]:
+        """Of each pair the pose with the better hard silhouette."""
+        now = Poses(*(getattr(now, f.name).detach() for f in fields(Poses)))
+        found = self.scores(now, mask, principal, mesh)
+        is_better = found > scores
+        joined = []
+        for f in fields(Poses):
+            new, old = getattr(now, f.name), getattr(best, f.name)
+            joined.append(torch.where(is_better.reshape(-1, *(1,) * (new.ndim - 1)), new, old))
+        return Poses(*joined), torch.maximum(found, scores)
+
+
+def triangles(mesh: Mesh, camera: Camera) -> Tensor:
+    return face_vertices(mesh.vertices[None], mesh.faces, camera)
+
+
+def directions(count: int) -> Tensor:
+    """Rotations [count, 3, 3] of cameras that look from everywhere: a spiral over the sphere."""
+    i = torch.arange(count, dtype=torch.float64) + 0.5
+    z = 1 - 2 * i / count
+    angle = math.pi * (3 - 5**0.5) * i
+    across = (1 - z * z).sqrt()
+    ahead = torch.stack([across * angle.cos(), z, across * angle.sin()], -1)
+    helper = torch.where(
+        ahead[:, 1:2].abs() < 0.9,
+        torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64),
+        torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64),
+    )
+    # right = ahead x up and up = right x ahead, as of all our cameras.
+    right = F.normalize(torch.linalg.cross(ahead, helper), dim=1)
+    up = torch.linalg.cross(right, ahead)
+    return torch.stack([right, up, ahead], 1)
+
+
+def rolls(turn: Tensor) -> Tensor:
+    """Rotations [K, 3, 3] that turn images counter-clockwise by `turn` [K]."""
+    c, s, o = turn.cos(), turn.sin(), torch.zeros_like(turn)
+    return torch.stack([c, -s, o, s, c, o, o, o, o + 1], -1).unflatten(-1, (3, 3))
+
+
+def moments(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Centroids [K, 2] and areas [K] of images [K, H, W], in NDC."""
+    height, width = images.shape[1:]
+    side = min(height, width)
+    x = (2 * torch.arange(width, dtype=images.dtype) + 1 - width) / side
+    y = (height - 1 - 2 * torch.arange(height, dtype=images.dtype)) / side
+    total = images.sum((1, 2)).clamp(min=1e-6)
+    centre = torch.stack([(images.sum(1) * x).sum(1), (images.sum(2) * y).sum(1)], 1)
+    return centre / total[:, None], total * (2 / side) ** 2
+
+
+def window(images: Tensor, centre: Tensor, area: Tensor, turn: Tensor) -> Tensor:
+    """Images in squares about their centroids, as wide as the roots of their areas say, turned."""
+    height, width = images.shape[1:]
+    side = min(height, width)
+    half = _WINDOW * area.sqrt()
+    c, s = turn.cos().to(images), turn.sin().to(images)
+    # From a pixel of the window to the image: turned back, scaled and shifted; y counts downwards.
+    rows = [
+        torch.stack([half * c, -half * s, centre[:, 0]], -1) * (side / width),
+        torch.stack([half * s, half * c, -centre[:, 1]], -1) * (side / height),
+    ]
+    grid = F.affine_grid(
+        torch.stack(rows, 1), [len(images), 1, _COMPARED, _COMPARED], align_corners=False
+    )
+    return F.grid_sample(images[:, None], grid, align_corners=False)[:, 0]
+
+
+def distinct(rotation: Tensor, scores: Tensor, count: int, degrees: float) -> Tensor:
+    """The rows of the best scores whose rotations differ by more than some degrees."""
+    order = scores.argsort(descending=True, stable=True)
+    kept: list[int] = []
+    for i in order.tolist():
+        if len(kept) == count:
+            break
+        if kept:
+            angles = rotation_angle_between(rotation[kept], rotation[i].expand(len(kept), 3, 3))
+            if bool((angles < degrees).any()):
+                continue
+        kept.append(i)
+    return torch.tensor(kept, dtype=torch.int64)
+
+
+def shrunk(mask: Tensor, size: int) -> Tensor:
+    """A mask [H, W] whose shorter side has at most `size` pixels: means over areas."""
+    height, width = mask.shape
+    part = size / min(height, width)
+    if part >= 1:
+        return mask
+    shape = (max(1, round(height * part)), max(1, round(width * part)))
+    return F.interpolate(mask[None, None], shape, mode="area")[0, 0]

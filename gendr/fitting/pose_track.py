@@ -1,0 +1,214 @@
+"""The poses of the images of a video: each is found from those before.
+
+1. The first image is searched from anywhere.
+2. Every later one starts from each pose of the one before that looked alike, where it was or moved
+   on at the same speed, whichever agrees better, shifted and scaled to the centroid and the area of
+   the mask. These are refined at full resolution, in a few steps.
+3. An image whose poses agree much worse than those before is searched from anywhere: the object
+   was lost, or the video has a cut.
+4. At the end, one pose of each image is chosen. Of poses that look alike that is the nearest to its
+   neighbours, over the whole video: what one image cannot tell, a later one may.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gendr.fitting.pose_search import SAME, Found, Poses, Search, Tell, distinct, moments, shrunk
+from gendr.mesh import Camera, rotation_angle_between
+from gendr.mesh.rotations import axis_angle_to_matrix
+
+__all__ = ["Track", "tracked"]
+
+# So many poses of an image are followed into the next.
+_FOLLOWED = 4
+# A jump by so many degrees or more costs as much as a loss of `alike` in the IoU.
+_FAR = 30.0
+# So many poses near them are refined, that differ by so many degrees: they are also turned by so
+# many degrees about each axis of the camera.
+_STARTS, _BETWEEN, _TURNS = 5, 3.0, (7.0, 15.0)
+# Scales of the refinement, in pixels.
+_PIXELS = (1.5, 0.2)
+
+
+@dataclass(frozen=True)
+class Track:
+    """The poses of the images of a video.
+
+    Attributes:
+        found: of each image the poses that look alike, the chosen one first.
+        traces: of each image the best cameras on the way.
+        searched: the images that were searched from anywhere; the first is one.
+    """
+
+    found: tuple[Found, ...]
+    traces: tuple[Camera, ...]
+    searched: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Motion:
+    """What each of some poses did since the image before.
+
+    Attributes:
+        turn: [K, 3, 3], of the camera.
+        place: [K, 2], NDC.
+        size: [K], of the logarithm.
+    """
+
+    turn: Tensor
+    place: Tensor
+    size: Tensor
+
+    @staticmethod
+    def between(before: Poses, after: Poses) -> _Motion:
+        return _Motion(
+            _orthonormal(after.rotation @ before.rotation.mT), after.place - before.place,
+            after.size - before.size,
+        )  # fmt: skip
+
+    def __getitem__(self, rows: Tensor) -> _Motion:
+        return _Motion(self.turn[rows], self.place[rows], self.size[rows])
+
+    def applied(self, poses: Poses) -> Poses:
+        return Poses(
+            _orthonormal(self.turn @ poses.rotation), poses.place + self.place,
+            poses.size + self.size, poses.focal,
+        )  # fmt: skip
+
+
+def tracked(search: Search, masks: Tensor, tell: Tell) -> Track:
+    """The poses of the masks [B, H, W] of a video.
+
+    Args:
+        search: of the mesh. If the focal length is free, it is found in the first image.
+        masks: in their order.
+        tell: told the part of all the work that is done.
+    """
+    found: list[Found] = []
+    traces: list[Camera] = []
+    searched: list[int] = []
+    motions: list[_Motion] = []
+    best = 0.0
+    for b, mask in enumerate(masks):
+
+        def part(stage: str, done: float, b: int = b) -> None:
+            tell(stage, (b + done) / len(masks))
+
+        now = motion = None
+        if found:
+            now, motion = _followed(search, mask, b, found[-1], motions[-1])
+        way = search.way()
+        if now is None or motion is None or _is_lost(now, best, search):
+            anew = search.found(mask, b, part)
+            if now is None:
+                search.fix(anew.poses.focal[0])
+            else:
+                # What was followed may still be better: then the mask is to blame.
+                anew = search.alike(Poses.joined([now.poses, anew.poses]), mask, b)
+            now, motion = anew, _Motion.between(anew.poses, anew.poses)
+            searched.append(b)
+            best = 0.0
+            way += search.way()
+        else:
+            part("track", 1.0)
+        best = max(best, float(now.scores[0]))
+        found.append(now)
+        motions.append(motion)
+        traces.append(Camera.batch([*way, search.camera(now.poses, b)[0]]))
+    chosen = _chosen(found, motions, search.settings.alike)
+    ordered = []
+    for each, first in zip(found, chosen, strict=True):
+        rest = [i for i in range(len(each.scores)) if i != first]
+        ordered.append(each[torch.tensor([first, *rest])])
+    return Track(tuple(ordered), tuple(traces), tuple(searched))
+
+
+def _is_lost(now: Found, best: float, search: Search) -> bool:
+    """Whether the poses of an image agree much worse than those since the last search."""
+    return float(now.scores[0]) < (1 - search.settings.lost) * best
+
+
+def _orthonormal(matrix: Tensor) -> Tensor:
+    """The nearest orthonormal matrices: rounding would add up, and double with each image."""
+    u, _, v = torch.linalg.svd(matrix)
+    return u @ v
+
+
+def _followed(
+    search: Search, mask: Tensor, b: int, last: Found, motion: _Motion
+) -> tuple[Found, _Motion]:
+    """The poses of mask `b` near those of the mask before, and what they did since."""
+    rows = torch.arange(min(len(last.scores), _FOLLOWED))
+    before = last.poses[rows]
+    before = Poses(
+        before.rotation, before.place, before.size, search.optics.focal[b].expand(len(rows), 2)
+    )
+    principal = search.optics.principal[b : b + 1]
+    near = _turned(Poses.joined([before, motion[rows].applied(before)]))
+    small = shrunk(mask, search.settings.image_size // 2)
+    guesses = _aligned(search, near, small, b)
+    scores = search.scores(guesses, small, principal, search.few)
+    starts = distinct(guesses.rotation, scores, _STARTS, _BETWEEN)
+    poses = search.refined(
+        guesses[starts], shrunk(mask, search.settings.image_size), principal, search.mesh,
+        search.settings.track_steps, _PIXELS, lambda done: None,
+    )  # fmt: skip
+    poses = Poses(_orthonormal(poses.rotation), poses.place, poses.size, poses.focal)
+    scores = search.scores(poses, mask, principal, search.mesh)
+    kept = distinct(poses.rotation, scores, len(scores), SAME)
+    kept = kept[scores[kept] >= scores[kept[0]] - search.settings.alike]
+    parents = before[starts[kept] % len(rows)]
+    return Found(poses, scores)[kept], _Motion.between(parents, poses[kept])
+
+
+def _turned(poses: Poses) -> Poses:
+    """Poses, and after them all again turned a little about each axis of the camera."""
+    axes = torch.eye(3, dtype=poses.size.dtype)
+    angles = [math.radians(sign * turn) for turn in _TURNS for sign in (1, -1)]
+    turns = [torch.zeros(3, dtype=poses.size.dtype), *(axis * x for axis in axes for x in angles)]
+    rotation = torch.cat([axis_angle_to_matrix(turn) @ poses.rotation for turn in turns])
+    n = len(turns)
+    return Poses(rotation, poses.place.repeat(n, 1), poses.size.repeat(n), poses.focal.repeat(n, 1))
+
+
+def _aligned(search: Search, poses: Poses, mask: Tensor, b: int) -> Poses:
+    """Poses whose silhouettes have the centroid and the area of a mask."""
+    size = (mask.shape[0], mask.shape[1])
+    centre, area = moments(search.hard(search.few, search.camera(poses, b), size))
+    wanted_centre, wanted_area = moments(mask[None])
+    # What is out of sight has no centroid.
+    seen = area > 1e-3 * wanted_area
+    place = torch.where(seen[:, None], poses.place + wanted_centre - centre, poses.place)
+    grow = (wanted_area / area).log() / 2
+    return Poses(
+        poses.rotation, place, torch.where(seen, poses.size + grow, poses.size), poses.focal
+    )
+
+
+def _chosen(found: list[Found], motions: list[_Motion], alike: float) -> list[int]:
+    """The path through the images with the largest sum of IoUs, less the cost of its jumps.
+
+    A jump is the angle to where the pose before was, or to where its motion leads, if that is
+    nearer. By dynamic programming (Viterbi).
+    """
+    totals, back = found[0].scores, []
+    for (before, motion), after in zip(zip(found, motions, strict=True), found[1:], strict=False):
+        second = after.poses.rotation[None]
+        jumps = []
+        for poses in (before.poses, motion.applied(before.poses)):
+            first = poses.rotation[:, None]
+            shape = (len(first), second.shape[1], 3, 3)
+            jumps.append(rotation_angle_between(first.expand(shape), second.expand(shape)))
+        jump = torch.minimum(*jumps)
+        best = (totals[:, None] - alike * (jump / _FAR).clamp(max=1)).max(0)
+        totals = best.values + after.scores
+        back.append(best.indices)
+    path = [int(totals.argmax())]
+    for indices in reversed(back):
+        path.append(int(indices[path[-1]]))
+    return path[::-1]

@@ -1,0 +1,174 @@
+"""Colours move a surface: photos agree at the true depth only, and a lid becomes a hollow."""
+
+import numpy as np
+import pytest
+import torch
+
+from gendr import Camera, Mesh, look_at, refine_shape, visual
+from gendr.fitting import refining
+from gendr.fitting.sweeps import Photos, disagreement, displacement
+from gendr.mesh import cube, icosphere, remesh
+
+
+def pattern(points):
+    """Waves of two sizes."""
+    turned = points @ torch.tensor([[1.0, 0.4, 0.2], [0.1, 1.0, 0.5], [0.6, 0.2, 1.0]])
+    return 0.5 + 0.25 * torch.sin(4 * turned) + 0.2 * torch.sin(11 * turned.roll(1, -1))
+
+
+def shots(mesh, camera, size=48):
+    return visual.render_views(mesh, camera, size, {"lighting": "none"})
+
+
+def above(count=9):
+    """Cameras above the plane y = 0, with principal points off the middle."""
+    i = torch.arange(count)
+    camera = look_at(4.0, 45.0 + 20.0 * (i % 3), 360.0 * i / count)
+    return Camera(camera.rotation, camera.translation, camera.focal, torch.tensor([0.1, -0.05]))
+
+
+def board(height, fine=5):
+    """A square over [-1, 1]^2 at a height, facing up."""
+    line = torch.linspace(-1, 1, 2**fine + 1)
+    n = len(line)
+    z, x = torch.meshgrid(line, line, indexing="ij")
+    vertices = torch.stack([x, torch.full_like(x, height), z], -1).reshape(-1, 3)
+    i = torch.arange(n * n).reshape(n, n)
+    a, b, c, d = (part.flatten() for part in (i[:-1, :-1], i[:-1, 1:], i[1:, :-1], i[1:, 1:]))
+    return Mesh(vertices, torch.cat([torch.stack([a, c, b], 1), torch.stack([b, c, d], 1)]))
+
+
+@pytest.fixture(scope="module")
+def plane():
+    """Photos of a board at height 0, and another board 0.3 above it."""
+    truth = board(0.0)
+    camera = above()
+    rgb, alpha = shots(truth.with_vertex_colors(pattern(truth.vertices)), camera)
+    return Photos(rgb, camera, torch.ones_like(alpha)), board(0.3, fine=4)
+
+
+def test_photos_agree_at_the_true_depth(plane):
+    photos, lid = plane
+    middle = lid.vertices[:, [0, 2]].abs().amax(1) < 0.55
+    offsets = torch.arange(-2, 13) * 0.05
+    cost = disagreement(lid, photos, offsets)[middle]
+    assert bool(((cost >= 0) & (cost <= 1)).all())
+    mean = cost.mean(0)
+    assert float(offsets[mean.argmin()]) == pytest.approx(0.3)
+    assert mean[8] < 0.2 * mean[2]
+
+
+def test_photos_that_do_not_see_a_place_do_not_count(plane):
+    photos, lid = plane
+    dark = Photos(photos.images, photos.camera, torch.zeros_like(photos.masks))
+    assert bool(disagreement(lid, dark, torch.tensor([0.0, 0.3])).isnan().all())
+    # Nobody sees the board from below.
+    below = Mesh(lid.vertices, lid.faces.flip(1))
+    assert bool(disagreement(below, photos, torch.tensor([0.0])).isnan().all())
+
+
+@pytest.mark.parametrize(("height", "faces_up"), [(0.4, False), (0.9, True)])
+def test_what_is_hidden_does_not_count(plane, height, faces_up):
+    """By what faces another way, or is too far above to move along."""
+    photos, lid = plane
+    roof = board(height, fine=3)
+    faces = roof.faces if faces_up else roof.faces.flip(1)
+    both = Mesh(
+        torch.cat([lid.vertices, 1.5 * roof.vertices * torch.tensor([1.0, 1 / 1.5, 1.0])]),
+        torch.cat([lid.faces, faces + len(lid.vertices)]),
+    )
+    cost = disagreement(both, photos, torch.tensor([0.0, 0.1]))[: len(lid.vertices)]
+    middle = lid.vertices[:, [0, 2]].abs().amax(1) < 0.3
+    assert bool(cost[middle].isnan().all())
+    alone = disagreement(lid, photos, torch.tensor([0.0, 0.1]))
+    assert not bool(alone[middle].isnan().any())
+
+
+def test_looked_up_in_parts_the_same(plane, monkeypatch):
+    photos, lid = plane
+    offsets = torch.tensor([0.0, 0.1, 0.3])
+    whole = disagreement(lid, photos, offsets)
+    monkeypatch.setattr("gendr.fitting.sweeps._SAMPLES", 1000)
+    assert torch.allclose(whole, disagreement(lid, photos, offsets), equal_nan=True)
+
+
+def test_displacement_of_a_known_cost():
+    mesh = board(0.0, fine=3)
+    offsets = torch.arange(-4, 13) * 0.05
+    cost = (offsets - 0.4).abs().clamp(max=0.5).expand(len(mesh.vertices), -1).clone()
+    # Some know nothing, and follow; one is wrong, and is outvoted.
+    cost[::7] = torch.nan
+    cost[40] = (offsets + 0.2).abs()
+    found = displacement(mesh, cost, offsets, window=2, stiffness=0.1)
+    assert torch.allclose(found, torch.full_like(found, 0.4), atol=0.1)
+
+
+def test_what_agrees_already_stays():
+    mesh = icosphere(2)
+    offsets = torch.arange(-2, 9) * 0.05
+    generator = torch.Generator().manual_seed(0)
+    cost = 0.1 + 0.01 * torch.rand(len(mesh.vertices), len(offsets), generator=generator)
+    found = displacement(mesh, cost, offsets, window=2, stiffness=0.1)
+    assert torch.equal(found, torch.zeros_like(found))
+
+
+def pit():
+    """A cube of side 2 with a hole in its upper side, 1.2 wide and 0.6 deep; and the cube alone."""
+    closed = remesh(cube(4), 0.12).mesh
+    x, y, z = closed.vertices.unbind(1)
+    top = closed.vertices[:, 1].max()
+    floor = ((x.abs() < 0.6 * top) & (z.abs() < 0.6 * top) & (y > 0.999 * top)).to(y)
+    lowered = closed.with_vertices(torch.stack([x, y - 0.6 * top * floor, z], 1))
+    return closed, lowered.with_vertex_colors(pattern(2 * lowered.vertices / top)), floor > 0
+
+
+def test_a_hollow_comes_from_colours():
+    closed, truth, floor = pit()
+    i = torch.arange(16)
+    camera = look_at(6.0 * float(closed.vertices[:, 1].max()), 20.0 + 20.0 * (i % 4), 22.5 * i)
+    rgb, alpha = shots(truth, camera, 64)
+    done = []
+    result = refine_shape(closed, rgb, camera, alpha, steps=3, callback=done.append)
+    assert result.improved
+    assert result.psnr[1] > result.psnr[0] + 1
+    assert result.iou[1] > result.iou[0] - 0.005
+    assert result.moved > 0
+    assert result.mesh.is_watertight
+    assert done == sorted(done)
+    assert done[-1] == 1.0
+    # In the middle of the hole, the depth of the new surface is nearer to the true one.
+    deep = float(truth.vertices[floor][:, 1].median())
+    lid = float(closed.vertices[:, 1].max())
+    v = result.mesh.vertices
+    found = v[(v[:, 0].abs() < 0.3 * lid) & (v[:, 2].abs() < 0.3 * lid) & (v[:, 1] > -0.5 * lid)]
+    error = (found[:, 1] - deep).abs().mean()
+    assert float(error) < 0.25 * (lid - deep)
+
+
+def test_what_is_not_improved_is_returned(monkeypatch):
+    ball = icosphere(3)
+    camera = visual.orbit(ball, [0.0, 60.0, 120.0, 180.0, 240.0, 300.0], 20.0)
+    rgb, alpha = shots(ball.with_vertex_colors(torch.full_like(ball.vertices, 0.5)), camera)
+    monkeypatch.setattr(refining, "LEAST_GAIN", np.inf)
+    result = refine_shape(ball, rgb, camera, alpha, steps=1)
+    assert not result.improved
+    assert result.mesh is ball
+    assert result.moved == 0
+
+
+def test_bad_input():
+    ball = icosphere(1)
+    camera = look_at(4.0, 20.0, torch.arange(4) * 90.0)
+    rgb, alpha = shots(ball, camera, 16)
+    with pytest.raises(TypeError, match=r"mesh must be a gendr\.Mesh"):
+        refine_shape(None, rgb, camera, alpha)
+    with pytest.raises(TypeError, match=r"camera must be a gendr\.Camera"):
+        refine_shape(ball, rgb, None, alpha)
+    with pytest.raises(ValueError, match="4 images need as many cameras, got 1"):
+        refine_shape(ball, rgb, camera[0], alpha)
+    with pytest.raises(ValueError, match="at least 3 photos"):
+        refine_shape(ball, rgb[:2], camera[:2], alpha[:2])
+    with pytest.raises(ValueError, match="masks"):
+        refine_shape(ball, rgb, camera, alpha[:3])
+    with pytest.raises(ValueError, match="steps"):
+        refine_shape(ball, rgb, camera, alpha, steps=-1)
