@@ -592,6 +592,22 @@ def figure_bowl() -> None:
     write_block("fitting.md", "bowl", table(head, rows))
 
 
+def figure_cameras() -> None:
+    """What benchmarks/cameras.py left in docs/results."""
+    found = json.loads((DOCS / "results" / "cameras.json").read_text(encoding="utf-8"))
+    head = ["mesh", "from", "error, mean", "median", "worst", "under 0.3°", "hull IoU, given",
+            "refined", "seconds"]  # fmt: skip
+    rows = [
+        [
+            row["mesh"], row["way"], f"{row['mean']:.2f}°", f"{row['median']:.2f}°",
+            f"{row['max']:.2f}°", f"{row['share']:.0%}", f"{row['iou'][0]:.3f}",
+            f"{row['iou'][1]:.3f}", f"{row['seconds']:.0f}",
+        ]
+        for row in found["rows"]
+    ]  # fmt: skip
+    write_block("photos.md", "cameras", table(head, rows))
+
+
 def figure_reconstruction() -> None:
     """The table of the comparisons that experiments/reconstruction.py left in docs/results."""
     rows: list[list[str]] = []
@@ -774,6 +790,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "starts": figure_starts,
     "photos": figure_photos,
     "bowl": figure_bowl,
+    "cameras": figure_cameras,
     "reconstruction": figure_reconstruction,
     "composite": figure_composite,
     "sorting": figure_sorting,

@@ -848,6 +848,7 @@ def bad(tmp_path_factory):
         ("fit grey --colors vertex", "--colors vertex needs photos, and grey is masks without"),
         ("fit pose --colors textur", "unknown KIND 'textur'; allowed: none, texture, vertex"),
         ("fit box.ply --refine rgb", "--refine rgb needs photos, and box.ply is a mesh"),
+        ("fit box.ply --refine cameras", "--refine is for photos, and box.ply is a mesh"),
         ("fit grey --refine rgb", "--refine rgb needs photos, and grey is masks without colours"),
         ("fit box.ply --scale 1cm", "1.5px"),
         ("fit box.ply --scale 1:2:3", "START:END"),

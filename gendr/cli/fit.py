@@ -9,7 +9,7 @@ import time
 from argparse import Namespace
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ from torch import Tensor
 from gendr import visual
 from gendr._runtime.files import locked, write_all, write_whole
 from gendr.cli import colors, refine
+from gendr.cli.cameras import CAMERAS, camera_facts, opencv_file, refined
 from gendr.cli.common import check_device, check_writable, model_file, versions
-from gendr.fitting import FitResult, FitSettings, FitState, fit
+from gendr.fitting import CameraResult, FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.io import mesh_files
@@ -61,6 +62,7 @@ class _Target:
     camera: Camera
     mesh: Mesh | None = None
     views: Views | None = None
+    refined: CameraResult | None = None
 
     @property
     def origin(self) -> Tensor:
@@ -184,8 +186,9 @@ def _load(args: Namespace, device: torch.device) -> _Target:
                     "leave it out"
                 )
         return _load_views(args, path, name, device)
-    if args.background is not None:
-        raise ValueError(f"--background is for photos, and {path} is a mesh; leave it out")
+    given = {"background": args.background is not None, "refine": _moves_cameras(args)}
+    for option in (option for option, there in given.items() if there):
+        raise ValueError(f"--{option} is for photos, and {path} is a mesh; leave it out")
     mesh = _load_mesh(args, args.target, device)
     views = args.views or VIEWS
     elevation = ELEVATION if args.elevation is None else args.elevation
@@ -193,6 +196,10 @@ def _load(args: Namespace, device: torch.device) -> _Target:
     size = args.image_size or (SPHERE_MESH_SIZE if _from_sphere(args) else MESH_SIZE)
     masks = visual.silhouettes(mesh, camera, (size, size))
     return _Target(name, masks, camera, mesh=mesh)
+
+
+def _moves_cameras(args: Namespace) -> bool:
+    return not {"cameras", "focal"}.isdisjoint(args.refine or ())
 
 
 def _load_mesh(args: Namespace, text: str, device: torch.device) -> Mesh:
@@ -217,7 +224,11 @@ def _load_views(args: Namespace, path: Path, name: str, device: torch.device) ->
     if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > most:
         size = most
     views = _read(args, size, device)
-    return _Target(name, views.masks, views.camera, views=views)
+    found = None
+    if _moves_cameras(args):
+        found = refined(args, views)
+        views = replace(views, camera=found.camera)
+    return _Target(name, views.masks, views.camera, views=views, refined=found)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -420,6 +431,10 @@ class _Report:
             files |= colors.color_files(mesh, out, self.quiet)
             extra = [path.name for path in files]
             self.clock.lap("colors")
+        if target.refined is not None:
+            metrics["cameras"] = camera_facts(target.refined)
+            files[out / CAMERAS] = opencv_file(self.args, target.refined)
+            extra.append(CAMERAS)
         files |= mesh_files(mesh, out / MESH) | self.pictures(result, mesh, note)
         self.clock.lap("pictures")
         metrics |= self.facts(result.state)
@@ -449,7 +464,14 @@ class _Report:
         assert views is not None  # as `colors.kind_of` found
         if wanted == min(views.image_size):
             return views
-        return _read(self.args, wanted, views.masks.device)
+        views, found = _read(self.args, wanted, views.masks.device), self.target.refined
+        if found is None or not found.refined:
+            return views
+        own, better = views.camera, found.camera
+        camera = Camera(
+            better.rotation, better.translation, own.focal * found.focal, own.principal
+        )  # fmt: skip
+        return replace(views, camera=camera)
 
     def pictures(self, result: FitResult, mesh: Mesh, note: str) -> dict[Path, bytes]:
         """The sheet and the animation as files: their contents by path.

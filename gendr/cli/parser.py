@@ -376,13 +376,15 @@ def _add_fit(commands: Any) -> None:
         metavar="X",
         help="how much each channel of the background may differ from it, of 1 (0.1)",
     )
-    group = parser.add_argument_group("refinements, after the shape by silhouettes")
+    group = parser.add_argument_group("refinements, of photos")
     group.add_argument(
         "--refine",
         nargs="+",
-        choices=("rgb",),
+        choices=("rgb", "cameras", "focal"),
         metavar="WHAT",
-        help="rgb: the colours of photos move the surface where no outline shows it, as in a bowl",
+        help="cameras: before the fit, put poses right that are a few degrees off; focal: and the "
+        "focal length, by one factor; rgb: after the shape by silhouettes, the colours of photos "
+        "move the surface where no outline shows it, as in a bowl",
     )
     group = parser.add_argument_group("colours, after the shape, from photos that have them")
     group.add_argument(

@@ -21,6 +21,7 @@ The recipe, each part of which was chosen by trial on two airplanes:
 """
 
 from gendr.fitting.api import fit
+from gendr.fitting.cameras import CameraResult, refine_cameras
 from gendr.fitting.colors import ColorResult, fit_colors
 from gendr.fitting.frame import Frame
 from gendr.fitting.parametrization import SmoothParametrization
@@ -30,6 +31,7 @@ from gendr.fitting.settings import FitSettings
 from gendr.fitting.state import FitResult, FitState
 
 __all__ = [
+    "CameraResult",
     "ColorResult",
     "FitResult",
     "FitSettings",
@@ -43,5 +45,6 @@ __all__ = [
     "fit",
     "fit_colors",
     "fit_pose",
+    "refine_cameras",
     "refine_shape",
 ]

@@ -1,0 +1,90 @@
+"""Cameras that `gendr fit --refine cameras` puts right."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from gendr.cli.common import model_file
+from gendr.fitting.cameras import CameraResult, refine_cameras
+from gendr.mesh.transforms_file import intrinsics_of, list_frames, read_cameras
+from gendr.mesh.views import Views
+
+__all__ = ["CAMERAS", "camera_facts", "opencv_file", "refined"]
+
+# The file of refined cameras, in the reader's own form of OpenCV's matrices.
+CAMERAS = "cameras.json"
+
+
+def refined(args: Namespace, views: Views) -> CameraResult:
+    """The cameras put right, with a progress bar, and a line about what was found."""
+    from tqdm import tqdm
+
+    with tqdm(total=100, desc="cameras", unit="%", disable=args.quiet, leave=False) as bar:
+
+        def tell(done: float) -> None:
+            bar.update(int(100 * done) - bar.n)
+
+        focal = "focal" in args.refine
+        found = refine_cameras(views.masks, views.camera, views.rgb, focal=focal, callback=tell)
+    if not args.quiet:
+        sys.stderr.write(f"gendr: {_line(found)}\n")
+    return found
+
+
+def _line(found: CameraResult) -> str:
+    if not found.refined:
+        return (
+            "the cameras are kept as they were given: others do not agree better with the masks "
+            f"(outlines differ by {found.gap[0]:.2g} pixels)"
+        )
+    focal = "" if found.focal == 1 else f", focal lengths times {found.focal:.4f}"
+    return (
+        f"cameras turned by {float(found.degrees.mean()):.2g} degrees on average{focal}; outlines "
+        f"differ by {found.gap[1]:.2g} pixels, {found.gap[0]:.2g} before"
+    )
+
+
+def camera_facts(found: CameraResult) -> dict[str, Any]:
+    """What `metrics.json` says about cameras that were put right."""
+    return {
+        "refined": found.refined,
+        "degrees": found.degrees.tolist(),
+        "moved": found.moved.tolist(),
+        "focal": found.focal,
+        "gap": found.gap,
+        "hull_iou": found.iou,
+        "color_error": found.color_error,
+    }
+
+
+def opencv_file(args: Namespace, found: CameraResult) -> bytes:
+    """Cameras of a folder as `gendr fit` reads them, for images of the sizes that they have there.
+
+    Paths are relative to the folder of the photos, where the file belongs.
+    """
+    cameras = read_cameras(model_file(args.target))
+    rotations, shifts, _ = found.camera.to_opencv(2)  # which does not depend on the size
+    entries: list[dict[str, Any]] = []
+    for i, frame in enumerate(list_frames(cameras, args.max_megapixels)):
+        fx, fy, cx, cy = intrinsics_of(cameras.meta, frame, frame.size)
+        entry: dict[str, Any] = {
+            "file": _within(frame.image, cameras.root),
+            "width": frame.size[1],
+            "height": frame.size[0],
+            "K": [[fx * found.focal, 0, cx], [0, fy * found.focal, cy], [0, 0, 1]],
+            "R": rotations[i].tolist(),
+            "t": shifts[i].tolist(),
+        }
+        if frame.mask is not None:
+            entry["mask"] = _within(frame.mask, cameras.root)
+        entries.append(entry)
+    return (json.dumps({"images": entries}, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _within(path: Path, root: Path) -> str:
+    return Path(os.path.relpath(path, root)).as_posix()

@@ -1,0 +1,254 @@
+"""`refine_cameras`: poses that are slightly off, put right before a shape is fitted.
+
+First by the outlines, pair by pair, which needs no shape (`gendr.fitting.tangents`); then, if there
+are colours, by what the photos show on the hull (`gendr.fitting.agreement`), together with the
+outlines. No photo tells where the world is, how it is turned, and its scale: at the end the cameras
+are moved all together to where they were on average. Cameras that do not agree better than those
+given are not kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gendr import visual
+from gendr._runtime.checks import check_finite, check_float, check_like, check_shape
+from gendr.fitting.agreement import Agreement
+from gendr.fitting.frame import Frame
+from gendr.fitting.tangents import Normals, Outlines, applied, equations, solved, spread
+from gendr.losses import iou
+from gendr.mesh import Camera, visual_hull
+
+__all__ = ["CameraResult", "aligned", "refine_cameras"]
+
+# Outlines whose median gap is smaller than this, in pixels, agree as well as pixels can tell.
+_EXACT = 0.15
+# By colours: the blur of the photos in pixels, a step for each.
+_BLURS = (3.0, 3.0, 3.0, 2.0, 2.0, 1.0, 1.0, 0.7, 0.7)
+# The error of outlines in pixels, beside colours, which correct each other.
+_NOISE = 0.05
+# Colours decide if their error falls to this part, the gap between outlines grows by no more than
+# this, in parts and in pixels, and the hull's mean IoU does not fall.
+_FALL, _LOOSER, _LOOSER_PIXELS = 0.9, 1.25, 0.02
+# What is kept: the least gain of the hulls' mean IoU, and the largest mean turn in degrees and mean
+# shift in parts of the distance.
+_GAIN, _MOST_DEGREES, _MOST_SHIFT = 1e-3, 5.0, 0.1
+# Part of the diagonal that is added, so that what nothing tells stays as it is.
+_DAMPING = 1e-5
+# Cells along an axis of the hulls that are compared.
+_CELLS = 128
+
+
+@dataclass(frozen=True, eq=False)
+class CameraResult:
+    """Cameras that agree with each other.
+
+    Attributes:
+        camera: B cameras, in the place and at the scale of those given, on average; those given
+            if nothing better was found.
+        refined: whether something better was found.
+        degrees: [B] float64, by how much each was turned.
+        moved: [B] float64, by which part of its distance from the object each was moved.
+        focal: by which factor the focal lengths were changed; 1 unless it was asked for.
+        gap: median distance in pixels between what two outlines say about a plane that touches the
+            object, before and after.
+        iou: mean IoU of the masks and the silhouettes of their visual hull, before and after.
+        color_error: how much photos differ from their mean at a point of the hull, of 1, before
+            (after the outlines alone) and after; None if colours had no part in the result.
+    """
+
+    camera: Camera
+    refined: bool
+    degrees: Tensor
+    moved: Tensor
+    focal: float
+    gap: tuple[float, float]
+    iou: tuple[float, float]
+    color_error: tuple[float, float] | None
+
+
+def refine_cameras(
+    masks: Tensor,
+    camera: Camera,
+    images: Tensor | None = None,
+    *,
+    focal: bool = False,
+    callback: Callable[[float], None] | None = None,
+) -> CameraResult:
+    """Put poses right that are off by a degree or two and a few per cent of the distance.
+
+    Views from many sides are needed, not from one ring only. With a pattern on the object, colours
+    make poses two to five times as exact on what was measured (docs/photos.md); on a box with few
+    views they do not. Poses that change by more than 5 degrees or a tenth of the distance, on
+    average, or whose hull does not meet the masks better, are not kept.
+
+    Args:
+        masks: [B, H, W] in [0, 1], B >= 4.
+        camera: B perspective cameras.
+        images: [B, 3, H, W] in [0, 1], the object over black, if there are colours.
+        focal: whether all focal lengths may change by one factor.
+        callback: called with the part of the work that is done, in [0, 1].
+
+    Raises:
+        TypeError: if an argument has the wrong type.
+        ValueError: if shapes or values are wrong, there are fewer than four views, or a mask shows
+            next to nothing.
+    """
+    check_finite("masks", check_float("masks", masks))
+    sizes = check_shape("masks", masks, "[B, H, W]")
+    if not isinstance(camera, Camera):
+        raise TypeError(f"camera must be a gendr.Camera, got {type(camera).__name__}")
+    if len(camera) != sizes["B"]:
+        raise ValueError(f"{sizes['B']} masks need as many cameras, got {len(camera)}")
+    if len(camera) < 4:
+        raise ValueError(f"cameras are refined from four views on, got {len(camera)}")
+    if camera.orthographic:
+        raise ValueError("only perspective cameras are refined, got orthographic ones")
+    check_like("the camera", camera.rotation, "masks", masks)
+    if images is not None:
+        check_like("images", check_float("images", images), "masks", masks)
+        check_shape("images", check_finite("images", images), "[B, 3, H, W]", **sizes)
+        images = images.detach()
+    with torch.no_grad():
+        return _refined(masks.detach(), camera.detach(), images, focal, callback or _silent)
+
+
+def _silent(done: float) -> None:
+    """Tell nobody."""
+
+
+def _refined(
+    masks: Tensor,
+    camera: Camera,
+    images: Tensor | None,
+    focal: bool,
+    tell: Callable[[float], None],
+) -> CameraResult:
+    frame = Frame.of_masks(masks, camera)
+    given = frame.camera(camera.to("cpu", torch.float64))
+    lines = Outlines.of(masks)
+    gap = spread(lines, given)
+    now = given
+    if focal or gap > _EXACT:
+        now = solved(lines, given, focal=focal)
+    tell(0.1)
+    now, errors = aligned(now, given), None
+    scores = _hull_iou(masks, given), _hull_iou(masks, now)
+    if images is not None:
+        found, differ = _by_colors(lines, images, masks, now, lambda done: tell(0.1 + 0.8 * done))
+        found = aligned(found, given)
+        if differ is not None and (score := _hull_iou(masks, found)) >= scores[1]:
+            now, errors, scores = found, differ, (scores[0], score)
+    better = scores[1] > scores[0] + _GAIN and _is_near(now, given)
+    tell(1.0)
+    kept = now if better else given
+    change = (kept.eye - given.eye).norm(dim=1) / given.translation.norm(dim=1)
+    return CameraResult(
+        _outer(frame, kept, camera) if better else camera,
+        better,
+        _angles(kept, given),
+        change,
+        float((kept.focal / given.focal).mean()),
+        (gap, spread(lines, kept)),
+        (scores[0], scores[1] if better else scores[0]),
+        errors if better else None,
+    )
+
+
+def _by_colors(
+    lines: Outlines,
+    images: Tensor,
+    masks: Tensor,
+    camera: Camera,
+    tell: Callable[[float], None],
+) -> tuple[Camera, tuple[float, float] | None]:
+    """Cameras moved until the photos agree, and by how much they differ before and after.
+
+    None in place of the latter if colours do not tell the poses better than outlines do.
+    """
+    start, best = camera, camera
+    widest = _LOOSER * spread(lines, start) + _LOOSER_PIXELS
+    try:
+        first = least = Agreement(images, masks, start, _BLURS[-1]).error
+        for number, blur in enumerate(_BLURS):
+            agreement = Agreement(images, masks, camera, blur)
+            if blur == _BLURS[-1] and agreement.error < least and spread(lines, camera) <= widest:
+                best, least = camera, agreement.error
+            one, two = agreement.normals_of_step(), equations(lines, camera, _NOISE)
+            both = Normals(one.matrix + two.matrix, one.vector + two.vector)
+            camera = applied(camera, both.step(_DAMPING, focal=False))
+            tell((number + 1) / len(_BLURS))
+        last = Agreement(images, masks, camera, _BLURS[-1]).error
+    except ValueError:  # no hull is left
+        return start, None
+    if last < least and spread(lines, camera) <= widest:
+        best, least = camera, last
+    if least > _FALL * first:
+        return start, None
+    return best, (first, least)
+
+
+def _is_near(camera: Camera, given: Camera) -> bool:
+    """Whether the poses changed by no more than poses that are slightly off are wrong by."""
+    shift = (camera.eye - given.eye).norm(dim=1) / given.translation.norm(dim=1)
+    turn = _angles(camera, given).mean()
+    return float(turn) <= _MOST_DEGREES and float(shift.mean()) <= _MOST_SHIFT
+
+
+def _hull_iou(masks: Tensor, camera: Camera) -> float:
+    """Mean IoU of masks and the silhouettes of their hull; 0 if there is none."""
+    camera = camera.to(masks.device, masks.dtype)
+    try:
+        hull = visual_hull(camera, masks, resolution=_CELLS)
+    except ValueError:
+        return 0.0
+    found = visual.silhouettes(hull, camera, (masks.shape[1], masks.shape[2]))
+    return float(iou(found, masks).mean())
+
+
+def _outer(frame: Frame, inner: Camera, like: Camera) -> Camera:
+    """The cameras of the world of those of the frame; the inverse of `Frame.camera`."""
+    translation = inner.translation * frame.size - inner.rotation @ frame.centre
+    moved = Camera(inner.rotation, translation, inner.focal, inner.principal)
+    return moved.to(like.device, like.dtype)
+
+
+def aligned(camera: Camera, like: Camera) -> Camera:
+    """Cameras turned, scaled and shifted all together to be as near as they can to others.
+
+    The rotation is the chordal mean of those that take each camera to its like; scale and shift are
+    those with which the eyes are nearest, in the least-squares sense.
+
+    Args:
+        camera: B perspective cameras.
+        like: B others.
+
+    Source: Hartley, Trumpf, Dai, Li, Rotation Averaging, 2013, section 5 (the chordal mean).
+    """
+    exact, other = camera.to(torch.float64), like.to(torch.float64)
+    left, _, right = torch.linalg.svd((other.rotation.mT @ exact.rotation).sum(0))
+    flip = torch.ones(3).to(left)
+    flip[2] = torch.linalg.det(left @ right)
+    turn = left @ torch.diag(flip) @ right
+    eyes, wanted = exact.eye @ turn.T, other.eye
+    middle, target = eyes.mean(0), wanted.mean(0)
+    size = (eyes - middle).square().sum().clamp(min=1e-30)
+    factor = ((eyes - middle) * (wanted - target)).sum() / size
+    factor = factor if float(factor) > 1e-6 else torch.ones_like(factor)
+    moved = factor * (eyes - middle) + target
+    rotation = exact.rotation @ turn.T
+    translation = -(rotation @ moved[..., None])[..., 0]
+    return Camera(rotation, translation, exact.focal, exact.principal).to(camera.dtype)
+
+
+def _angles(one: Camera, other: Camera) -> Tensor:
+    """Between the rotations of cameras, [B] in degrees; exact for small ones."""
+    product = one.rotation.double() @ other.rotation.double().mT
+    gap = product - torch.eye(3).to(product)
+    sine = (gap.square().sum((1, 2)) / 8).sqrt().clamp(max=1.0)
+    return 2 * torch.asin(sine) * (180 / math.pi)
