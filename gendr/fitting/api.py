@@ -10,7 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_finite, check_float, check_like, check_shape
+from gendr._runtime.checks import check_choice
+from gendr.fitting.checks import check_views
 from gendr.fitting.job import Job
 from gendr.fitting.settings import FitSettings
 from gendr.fitting.state import FitResult, FitState
@@ -62,13 +63,7 @@ def fit(
         UserWarning: If some masks fill their image, as if the camera were inside the object.
     """
     settings = (settings or FitSettings()).changed(changes)
-    check_finite("target_masks", check_float("target_masks", target_masks))
-    sizes = check_shape("target_masks", target_masks, "[B, H, W]")
-    if not isinstance(camera, Camera):
-        raise TypeError(f"camera must be a gendr.Camera, got {type(camera).__name__}")
-    if len(camera) != sizes["B"]:
-        raise ValueError(f"{sizes['B']} masks need as many cameras, got {len(camera)}")
-    check_like("the camera", camera.rotation, "target_masks", target_masks)
+    check_views("target_masks", target_masks, "[B, H, W]", camera)
     _check_outlines(target_masks)
     if isinstance(init, str):
         check_choice("init", init, ("sphere", "hull"))

@@ -19,6 +19,7 @@ from torch import Tensor
 from gendr import visual
 from gendr._runtime.checks import check_finite, check_float, check_like, check_shape
 from gendr.fitting.agreement import Agreement
+from gendr.fitting.checks import check_views
 from gendr.fitting.frame import Frame
 from gendr.fitting.tangents import Normals, Outlines, applied, equations, solved, spread
 from gendr.losses import iou
@@ -99,17 +100,11 @@ def refine_cameras(
         ValueError: if shapes or values are wrong, there are fewer than four views, or a mask shows
             next to nothing.
     """
-    check_finite("masks", check_float("masks", masks))
-    sizes = check_shape("masks", masks, "[B, H, W]")
-    if not isinstance(camera, Camera):
-        raise TypeError(f"camera must be a gendr.Camera, got {type(camera).__name__}")
-    if len(camera) != sizes["B"]:
-        raise ValueError(f"{sizes['B']} masks need as many cameras, got {len(camera)}")
+    sizes = check_views("masks", masks, "[B, H, W]", camera)
     if len(camera) < 4:
         raise ValueError(f"cameras are refined from four views on, got {len(camera)}")
     if camera.orthographic:
         raise ValueError("only perspective cameras are refined, got orthographic ones")
-    check_like("the camera", camera.rotation, "masks", masks)
     if images is not None:
         check_like("images", check_float("images", images), "masks", masks)
         check_shape("images", check_finite("images", images), "[B, 3, H, W]", **sizes)

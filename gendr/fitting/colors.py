@@ -33,6 +33,7 @@ from gendr._runtime.checks import (
     check_shape,
 )
 from gendr.fitting.canvases import Canvas, Texels, Vertices
+from gendr.fitting.checks import check_views
 from gendr.fitting.mixtures import Mixtures, gains_of, laplacian, trusted
 from gendr.fitting.parametrization import check_single
 from gendr.fitting.sights import Sight, look
@@ -106,13 +107,7 @@ def fit_colors(
         RuntimeError: For a texture without UVs, if xatlas is not installed.
     """
     check_single("mesh", mesh)
-    check_finite("images", check_float("images", images))
-    sizes = check_shape("images", images, "[B, 3, H, W]")
-    if not isinstance(camera, Camera):
-        raise TypeError(f"camera must be a gendr.Camera, got {type(camera).__name__}")
-    if len(camera) != sizes["B"]:
-        raise ValueError(f"{sizes['B']} images need as many cameras, got {len(camera)}")
-    check_like("the camera", camera.rotation, "images", images)
+    sizes = check_views("images", images, "[B, 3, H, W]", camera)
     check_like("the mesh", mesh.vertices, "images", images)
     if masks is not None:
         check_like("masks", check_float("masks", masks), "images", images)

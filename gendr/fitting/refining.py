@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.checks import check_count, check_finite, check_float, check_like, check_shape
+from gendr.fitting.checks import check_views
 from gendr.fitting.colors import fit_colors
 from gendr.fitting.parametrization import SmoothParametrization, check_single
 from gendr.fitting.sweeps import LEAST_VIEWS, Photos, disagreement, displacement
@@ -108,18 +109,11 @@ def refine_shape(
         ValueError: If shapes or values are wrong, or no photo shows the mesh.
     """
     check_single("mesh", mesh)
-    sizes = check_shape(
-        "images", check_finite("images", check_float("images", images)), "[B, 3, H, W]"
-    )
-    if not isinstance(camera, Camera):
-        raise TypeError(f"camera must be a gendr.Camera, got {type(camera).__name__}")
-    if len(camera) != sizes["B"]:
-        raise ValueError(f"{sizes['B']} images need as many cameras, got {len(camera)}")
+    sizes = check_views("images", images, "[B, 3, H, W]", camera)
     if sizes["B"] < LEAST_VIEWS:
         raise ValueError(
             f"at least {LEAST_VIEWS} photos are needed to see where colours agree, got {sizes['B']}"
         )
-    check_like("the camera", camera.rotation, "images", images)
     check_like("the mesh", mesh.vertices, "images", images)
     check_like("masks", check_float("masks", masks), "images", images)
     check_shape("masks", check_finite("masks", masks), "[B, H, W]", **sizes)
