@@ -9,7 +9,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from gendr.cli.common import model_file
+from gendr.cli.common import model_file, percent_bar
 from gendr.fitting.cameras import CameraResult, refine_cameras
 from gendr.mesh.transforms_file import intrinsics_of, list_frames, read_cameras
 from gendr.mesh.views import Views
@@ -22,13 +22,7 @@ CAMERAS = "cameras.json"
 
 def refined(args: Namespace, views: Views) -> CameraResult:
     """The cameras put right, with a progress bar, and a line about what was found."""
-    from tqdm import tqdm
-
-    with tqdm(total=100, desc="cameras", unit="%", disable=args.quiet, leave=False) as bar:
-
-        def tell(done: float) -> None:
-            bar.update(int(100 * done) - bar.n)
-
+    with percent_bar("cameras", args.quiet) as tell:
         focal = "focal" in args.refine
         found = refine_cameras(views.masks, views.camera, views.rgb, focal=focal, callback=tell)
     if not args.quiet:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gendr import visual
+from gendr.cli.common import percent_bar
 from gendr.fitting.colors import ColorResult, fit_colors
 from gendr.mesh import Mesh
 from gendr.mesh.io import mesh_files
@@ -50,14 +51,8 @@ def kind_of(args: Namespace, views: Views | None) -> str:
 
 def colored(args: Namespace, mesh: Mesh, views: Views, kind: str) -> ColorResult:
     """The mesh with the colours of the photos, with a progress bar."""
-    from tqdm import tqdm
-
     assert views.rgb is not None  # as `kind_of` found
-    with tqdm(total=100, desc="colours", unit="%", disable=args.quiet, leave=False) as bar:
-
-        def tell(done: float) -> None:
-            bar.update(int(100 * done) - bar.n)
-
+    with percent_bar("colours", args.quiet) as tell:
         return fit_colors(
             mesh,
             views.rgb,

@@ -1,14 +1,16 @@
-"""Checks that several commands share."""
+"""Checks, and a progress bar, that several commands share."""
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gendr._runtime.devices import usable_device as check_device
 from gendr._runtime.files import writable_folder as check_writable
 
-__all__ = ["check_device", "check_writable", "model_file", "versions"]
+__all__ = ["check_device", "check_writable", "model_file", "percent_bar", "versions"]
 
 
 def model_file(text: str) -> Path:
@@ -25,6 +27,19 @@ def model_file(text: str) -> Path:
     if text in example_names():
         return example_file(text)
     raise ValueError(f"no such file or folder: {path}; built in: {', '.join(example_names())}")
+
+
+@contextmanager
+def percent_bar(name: str, quiet: bool) -> Generator[Callable[[float], None], None, None]:
+    """A bar that goes away at the end, and a function that sets what is done, in [0, 1]."""
+    from tqdm import tqdm
+
+    with tqdm(total=100, desc=name, unit="%", disable=quiet, leave=False) as bar:
+
+        def tell(done: float) -> None:
+            bar.update(int(100 * done) - bar.n)
+
+        yield tell
 
 
 def versions() -> dict[str, str]:

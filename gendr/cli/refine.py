@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gendr import visual
+from gendr.cli.common import percent_bar
 from gendr.fitting import FitResult
 from gendr.fitting.refining import ShapeResult, refine_shape
 from gendr.fitting.sweeps import LEAST_VIEWS
@@ -35,14 +36,8 @@ def check_rgb(args: Namespace, views: Views | None) -> bool:
 
 def refined(args: Namespace, result: FitResult, views: Views) -> tuple[FitResult, dict[str, Any]]:
     """The result with its surface moved by colours, and what `metrics.json` says about that."""
-    from tqdm import tqdm
-
     assert views.rgb is not None  # as `check_rgb` found
-    with tqdm(total=100, desc="refine", unit="%", disable=args.quiet, leave=False) as bar:
-
-        def tell(done: float) -> None:
-            bar.update(int(100 * done) - bar.n)
-
+    with percent_bar("refine", args.quiet) as tell:
         found = refine_shape(result.mesh, views.rgb, views.camera, views.masks, callback=tell)
     if not found.improved:
         return result, facts(found)
