@@ -36,7 +36,7 @@ from gendr.fitting.canvases import Canvas, Texels, Vertices
 from gendr.fitting.checks import check_views
 from gendr.fitting.mixtures import Mixtures, gains_of, laplacian, trusted
 from gendr.fitting.parametrization import check_single
-from gendr.fitting.sights import Sight, look
+from gendr.fitting.sights import Sight, cosine_to_eye, look
 from gendr.losses import psnr
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.unwrapping import unwrapped
@@ -241,7 +241,7 @@ class _Photos:
             torch.from_numpy(mixing @ part.cpu().numpy()).to(part)
             for part in (canvas.points, canvas.normals)
         )
-        cosine = sight.cosine(points, F.normalize(normals, dim=-1)).clamp(0, 1)
+        cosine = cosine_to_eye(sight.camera, points, F.normalize(normals, dim=-1)).clamp(0, 1)
         return mixing, self.images[i].flatten(1).T[pixels].cpu().numpy(), cosine.cpu().numpy()
 
     def _corrected(

@@ -13,13 +13,32 @@ from gendr import visual
 from gendr.mesh import Camera, Mesh
 from gendr.rendering import Renderer
 
-__all__ = ["AS_THEY_ARE", "Sight", "look"]
+__all__ = ["AS_THEY_ARE", "Sight", "cosine_to_eye", "footprint", "look", "sampling_grid"]
 
 # Surfaces seen at a smaller cosine than this are not looked at: their pixels show too much at once.
 LEAST_COSINE = 0.15
 
 # Options of a renderer that shows colours as they are, over 0.
 AS_THEY_ARE: dict[str, Any] = {"shading": "hard", "lighting": None, "background": (0.0, 0.0, 0.0)}
+
+
+def footprint(camera: Camera, size: tuple[int, int], depth: Tensor) -> Tensor:
+    """Side of a pixel of images (H, W) of one camera, in units of the world, at a depth."""
+    unit = 2 / (min(size) * camera.focal.mean())
+    return unit * (torch.ones_like(depth) if camera.orthographic else depth)
+
+
+def cosine_to_eye(camera: Camera, points: Tensor, normals: Tensor) -> Tensor:
+    """Of the angle between unit normals [N, 3] and the directions to the eye of one camera, [N]."""
+    if camera.orthographic:
+        return -(normals @ camera.ahead[0])
+    return (normals * F.normalize(camera.eye - points, dim=-1)).sum(-1)
+
+
+def sampling_grid(xy: Tensor, size: tuple[int, int]) -> Tensor:
+    """NDC [..., 2] as `grid_sample` takes places in images (H, W)."""
+    height, width = size
+    return xy * xy.new_tensor([min(height, width) / width, -min(height, width) / height])
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,24 +72,10 @@ class Sight:
             self, pixel=self.pixel[kept], face=self.face[kept], weights=self.weights[kept]
         )
 
-    def footprint(self, depth: Tensor) -> Tensor:
-        """Side of a pixel, in units of the world, at a depth."""
-        unit = 2 / (min(self.size) * self.camera.focal.mean())
-        return unit * (torch.ones_like(depth) if self.camera.orthographic else depth)
-
     def at(self, image: Tensor, xy: Tensor) -> Tensor:
         """Values [C, N] of an image [C, H, W] of the view at NDC [N, 2], bilinear; 0 outside."""
-        height, width = self.size
-        scale = xy.new_tensor([min(height, width) / width, -min(height, width) / height])
-        grid = (xy * scale)[None, None]
+        grid = sampling_grid(xy, self.size)[None, None]
         return F.grid_sample(image[None], grid, align_corners=False)[0, :, 0]
-
-    def cosine(self, points: Tensor, normals: Tensor) -> Tensor:
-        """Of the angle between unit normals [N, 3] and the directions to the eye, [N]."""
-        if self.camera.orthographic:
-            return -(normals @ self.camera.ahead[0])
-        to_eye = F.normalize(self.camera.eye - points, dim=-1)
-        return (normals * to_eye).sum(-1)
 
     def seen(
         self, points: Tensor, normals: Tensor, inside: Tensor
@@ -86,7 +91,7 @@ class Sight:
             The rows [K] of these points; where they are, NDC [K, 2]; and how well the view shows
             them [K], > 0: the cosine times the number of pixels per unit of surface.
         """
-        cosine = self.cosine(points, normals)
+        cosine = cosine_to_eye(self.camera, points, normals)
         rows = (cosine > LEAST_COSINE).nonzero()[:, 0]
         cosine = cosine[rows].clamp(max=1.0)
         xy, depth = (part[0] for part in self.camera.project(points[rows]))
@@ -96,7 +101,7 @@ class Sight:
         row = ((height - xy[:, 1] * side) / 2).floor().long()
         within = (column >= 0) & (column < width) & (row >= 0) & (row < height) & (depth > 0)
         pixel = torch.where(within, row * width + column, 0)
-        step = self.footprint(depth)
+        step = footprint(self.camera, self.size, depth)
         # The nearest depth was taken up to 1.5 subpixels away, where the surface itself is nearer.
         slope = (1 - cosine.square()).sqrt() / cosine
         hidden = depth > self.nearest.flatten()[pixel] + step * (1 + 1.5 * slope)

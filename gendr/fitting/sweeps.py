@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr import visual
+from gendr.fitting.sights import cosine_to_eye, footprint, sampling_grid
 from gendr.mesh import Camera, Mesh
 from gendr.rendering import Renderer
 
@@ -117,22 +118,18 @@ def _agreed(
     """`disagreement` about the places below some points [N, 3] with normals [N, 3]: [N, J]."""
     flat = (points[:, None] - offsets[:, None] * normals[:, None]).reshape(-1, 3)
     shape = len(points), len(offsets)
-    side = min(photos.size)
-    to_grid = flat.new_tensor([side / photos.size[1], -side / photos.size[0]])
     options: dict[str, Any] = {"align_corners": False}
     colors, weights = [], []
     for i, known in enumerate(maps):
         camera = photos.camera[i]
-        towards = -camera.ahead if camera.orthographic else camera.eye - points
-        cosine = (normals * F.normalize(towards.expand_as(normals), dim=-1)).sum(-1)
+        cosine = cosine_to_eye(camera, points, normals)
         xy, ahead = (part[0] for part in camera.project(flat))
-        grid = (xy * to_grid)[None, None]
+        grid = sampling_grid(xy, photos.size)[None, None]
         image = photos.images[i : i + 1]
         color = F.grid_sample(image, grid, padding_mode="border", **options)[0, :, 0].T
         there = F.grid_sample(known[None], grid, mode="nearest", **options)[0, :, 0].T
         there = there.reshape(*shape, 5)
-        pixel = 2 / (side * camera.focal.mean())
-        pixel = pixel if camera.orthographic else pixel * ahead.reshape(shape)
+        pixel = footprint(camera, photos.size, ahead.reshape(shape))
         hidden = ahead.reshape(shape) - there[..., 3]
         most = (2 * pixel + _SLACK * offsets.clamp(min=0)) / cosine.clamp(min=LEAST_COSINE)[:, None]
         alike = (there[..., :3] * normals[:, None]).sum(-1) > _ALIKE
