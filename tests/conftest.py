@@ -125,6 +125,14 @@ def pytest_generate_tests(metafunc):
 
 
 @pytest.fixture
+def nan_in_new_tensors():
+    """Memory from `torch.empty` is NaN, not what happens to lie there: a kernel must write it."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
 def moved(monkeypatch):
     """Names of the files that were written elsewhere and then moved to their places whole."""
     names, replace = set(), Path.replace
