@@ -122,6 +122,8 @@ def pytest_generate_tests(metafunc):
         option = metafunc.config.getoption
         chosen = sample(option("--seed"), every=option("--every"))
         metafunc.parametrize("any_instance", chosen, ids=[i.name for i in chosen])
+    if "signs" in metafunc.fixturenames:  # seeds of `gendr.testing.arithmetic`
+        metafunc.parametrize("signs", range(4) if metafunc.config.getoption("--every") else [0])
 
 
 @pytest.fixture

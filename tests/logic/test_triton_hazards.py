@@ -62,12 +62,6 @@ def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(scene):
         assert torch.equal(got, want)
 
 
-def pytest_generate_tests(metafunc):
-    if "signs" in metafunc.fixturenames:
-        seeds = range(4) if metafunc.config.getoption("--every") else [0]
-        metafunc.parametrize("signs", seeds)
-
-
 @every_scene
 def test_the_arithmetic_of_a_gpu_is_accurate_enough(scene, signs):
     with pessimistic_arithmetic(signs, fused=True):

@@ -110,12 +110,6 @@ def test_without_barriers_there_are_races(scene, monkeypatch):
     assert all("between lanes: store and load" in text for text in found)
 
 
-def pytest_generate_tests(metafunc):
-    if "signs" in metafunc.fixturenames:
-        seeds = range(4) if metafunc.config.getoption("--every") else [0]
-        metafunc.parametrize("signs", seeds)
-
-
 @every_scene
 def test_the_arithmetic_of_a_gpu_is_accurate_enough(scene, signs):
     with pessimistic_arithmetic(signs, fused=True):
