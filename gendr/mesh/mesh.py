@@ -26,7 +26,7 @@ from gendr._runtime.checks import (
 )
 from gendr._runtime.files import write_all
 from gendr._runtime.vectors import length, unit
-from gendr.mesh import moves, pytorch3d_objects
+from gendr.mesh import moves
 from gendr.mesh.attributes import (
     Attributes,
     check_reach,
@@ -35,7 +35,7 @@ from gendr.mesh.attributes import (
     packed_uvs,
 )
 from gendr.mesh.corners import Lists, at_corners, needs_lists, sums_of_corners
-from gendr.mesh.files import formats, trimesh_objects
+from gendr.mesh.files import formats, pytorch3d_objects, trimesh_objects
 from gendr.mesh.files.reports import damage_named, warn_of
 from gendr.mesh.images import MAX_MEGAPIXELS
 from gendr.mesh.moves import per_vertex
