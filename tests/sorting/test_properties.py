@@ -116,7 +116,9 @@ def test_bounds_against_scipy(name, transform):
 def test_monotonic_are_those_whose_tails_fall_no_faster_than_1_over_x(name, transform):
     apply, power = TRANSFORMS[transform]
     # art makes tails heavier and squaring lighter: 1/x^2 falls too fast (Theorem 3.2).
-    assert is_monotonic(apply(distributions.get(name))) is (power >= TAIL_POWERS.get(name, math.inf))
+    assert is_monotonic(apply(distributions.get(name))) is (
+        power >= TAIL_POWERS.get(name, math.inf)
+    )
 
 
 # -- the swaps themselves
