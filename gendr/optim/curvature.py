@@ -93,10 +93,10 @@ def derivatives(
         hessian: whether the Hessian is wanted too.
         second: "autograd", exact, one column of all Hessians after the other; or finite
             "differences" of gradients in float64, which are off by about 1e-5 of the Hessian, by
-            more where the gradient itself has lost digits. They need first derivatives only, and one pass over a
-            batch repeated m + 2 times: much less time where the gradient is a compiled kernel. The
-            loss then gets tensors and arrays of N entries repeated too, so that what belongs to a
-            sample must be an argument; and it must not draw random numbers.
+            more where the gradient itself has lost digits. They need first derivatives only, and
+            one pass over a batch repeated m + 2 times: much less time where the gradient is a
+            compiled kernel. The loss then gets tensors and arrays of N entries repeated too, so
+            that what belongs to a sample must be an argument; and it must not draw random numbers.
         chunk_size: how many columns of the Hessian are computed at once. By default, autograd
             computes one; more need a loss in plain torch, because compiled kernels have no rule for
             torch's vmap. Differences compute as many as make a million numbers that pass through
