@@ -10,7 +10,7 @@
 | `interpreter`, `races`, `arithmetic` | Triton's interpreter: faster, with a detector, as a GPU |
 | `compiling` | kernels of Numba that only one process compiles |
 | `processes`, `scripts` | processes that need not import PyTorch first; scripts of the repository |
-| `fake_grid` | a task for the grid of experiments that costs nothing |
+| `fake_grid`, `trainings` | a task for the grid that costs nothing; interrupted trainings |
 | `site`, `pages`, `explorer`, `javascript` | the documentation: checks, tables, a page that draws |
 """
 
