@@ -48,7 +48,7 @@ def public_modules() -> list[str]:
     ]
     named = [name for name in (*sorted(beside), *DEEPER) if hasattr(_load(name), "__all__")]
     inner = [f"{name}.{each}" for name in named for each in _inner(name)]
-    return ["gendr", *dict.fromkeys((*named, *inner))]
+    return ["gendr", *sorted({*named, *inner})]
 
 
 def home_of_names() -> dict[str, str]:

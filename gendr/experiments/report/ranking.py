@@ -180,6 +180,10 @@ def figure(results: Iterable[Mapping[str, Any]]) -> Any:
             if own and over_steps:
                 _over_steps(ax, own[0], style)
             elif len(own) > 1:
+                # A law at another steepness is the same law, whatever its row is called.
+                law = ROWS[row].dist, ROWS[row].art
+                own = [g for g in groups if (ROWS[g.row].dist, ROWS[g.row].art) == law]
+                style["label"] = ROWS[row].dist + (" with art" if ROWS[row].art else "")
                 points = best_scores(own)
                 means, errors = zip(*points.values(), strict=True)
                 ax.errorbar(list(points), means, errors, marker="o", markersize=3, **style)

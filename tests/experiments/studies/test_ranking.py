@@ -161,7 +161,7 @@ def test_sorters_of_the_settings():
     sorter = RankingSettings(n=9, dist="optimal").sorter()
     assert (sorter.name, sorter.steepness, str(sorter.law)) == ("odd_even", 32, "optimal")
     sorter = RankingSettings(n=16, method="bitonic", dist="logistic", art=0.25).sorter()
-    assert (sorter.name, sorter.steepness, str(sorter.law)) == ("bitonic", 20, "logistic.art(0.25)")
+    assert (sorter.name, sorter.steepness, str(sorter.law)) == ("bitonic", 28, "logistic.art(0.25)")
     assert RankingSettings(steepness=3.0).sorter().steepness == 3.0
     soft = RankingSettings(method="softsort").sorter()
     assert soft.steepness == type(soft)().steepness
