@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 from make_figures import DOCS, main, save_plot, write_block
 
-from gendr.experiments.report.ranking import figure, table
+from gendr.experiments.report.ranking import figure, readings, table
 
 
 def figure_tables() -> None:
@@ -33,6 +33,7 @@ def figure_tables() -> None:
     text = (DOCS / "results" / "sorting-tables.json").read_text(encoding="utf-8")
     results = list(json.loads(text)["trainings"].values())
     write_block("sorting.md", "sorting-tables", table(results))
+    write_block("sorting.md", "sorting-readings", readings(results))
     save_plot(figure(results), "sorting_tables.png")
 
 

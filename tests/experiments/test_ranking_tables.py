@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gendr.distributions import get
-from gendr.experiments.report.ranking import PUBLISHED, ROWS, figure, table
+from gendr.experiments.report.ranking import PUBLISHED, ROWS, figure, readings, table
 from gendr.experiments.studies.ranking import published_steepness
 from gendr.testing.scripts import imported, refusal
 
@@ -52,6 +52,17 @@ def test_tables_have_means_errors_and_paired_differences():
     assert ["10 steps" in heads[0], "20 steps" in heads[1]] == [True, True]
     alone = next(line for line in lines if "90.0" in line)
     assert "±" not in alone
+
+
+def test_readings_of_the_reciprocal_are_compared_with_equal_seeds():
+    runs = [result("reciprocal", 0.5), result("reciprocal", 0.54, 1)]
+    assert readings(runs) == []
+    code = {**result("reciprocal-code", 0.49), "settings": {**runs[0]["settings"], "steepness": 2}}
+    other = result("reciprocal", 0.6, factor=4.0)
+    (line,) = readings([*runs, code, other])
+    assert "(3.22) 52.0 ± 2.0 %, with that of the code 49.0 %" in line
+    assert "equal seeds +1.0 (1 seeds)" in line
+    assert "the best of 3 steepnesses is 28, with 60.0 %" in line
 
 
 def test_the_picture_has_curves_over_steps_and_over_steepness():

@@ -8,7 +8,16 @@ from typing import Any, NamedTuple
 
 from gendr.experiments.report.newton import spread
 
-__all__ = ["PUBLISHED", "ROWS", "Method", "best_scores", "differences", "figure", "table"]
+__all__ = [
+    "PUBLISHED",
+    "ROWS",
+    "Method",
+    "best_scores",
+    "differences",
+    "figure",
+    "readings",
+    "table",
+]
 
 
 class Method(NamedTuple):
@@ -142,6 +151,28 @@ def table(results: Iterable[Mapping[str, Any]]) -> list[str]:
         "seed see the same lists and begin with the same weights; minus cauchy is the mean of "
         "their differences.",
     ]
+
+
+def readings(results: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A line for each table that has both readings of the reciprocal's published steepness."""
+    lines: list[str] = []
+    for (_, method, n, steps, _, _), groups in _sets(results).items():
+        first, second = (
+            next((g for g in groups if g.row == row and g.factor == 1), None)
+            for row in ("reciprocal", "reciprocal-code")
+        )
+        if first is None or second is None or not (apart := differences(first, second)):
+            continue
+        scores = best_scores([g for g in groups if g.row.startswith("reciprocal")])
+        best = max(scores, key=lambda steepness: scores[steepness][0])
+        lines.append(
+            f"- `{method}`, n = {n}, {steps:,} steps: with the β of (3.22) "
+            f"{_with_error(*scores[first.settings['steepness']])} %, with that of the code "
+            f"{_with_error(*scores[second.settings['steepness']])} %, difference with equal seeds "
+            f"{_with_error(*spread(apart), '+')} ({len(apart)} seeds); the best of "
+            f"{len(scores)} steepnesses is {best:g}, with {_with_error(*scores[best])} %."
+        )
+    return lines
 
 
 def best_scores(groups: Sequence[_Group]) -> dict[float, tuple[float, float]]:
