@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from gendr.experiments.report.newton import spread
+from gendr.experiments.report.curves import curve, panels_of, spread
 
 __all__ = [
     "PUBLISHED",
@@ -189,27 +189,21 @@ def figure(results: Iterable[Mapping[str, Any]]) -> Any:
     A panel for each network and length, and one more where a law came with several steepnesses.
     Bands and bars are standard errors.
     """
-    from matplotlib.figure import Figure
-
     panels: list[tuple[str, list[_Group]]] = []
     for (_, method, n, steps, _, _), groups in _sets(results).items():
         title = f"{method}, n = {n}"
         panels.append((title, [group for group in groups if group.factor == 1]))
         if any(group.factor != 1 for group in groups):
             panels.append((f"{title}, after {steps:,} steps", groups))
-    across = min(3, len(panels))
-    down = -(-len(panels) // across)
-    whole: Any = Figure((4.2 * across, 3.4 * down), layout="constrained")
-    axes = whole.subplots(down, across, squeeze=False).ravel()
-    for ax in axes[len(panels) :]:
-        ax.set_axis_off()
-    for ax, (title, groups) in zip(axes, panels, strict=False):
+    whole, axes = panels_of(len(panels))
+    for ax, (title, groups) in zip(axes, panels, strict=True):
         over_steps = ", after" not in title
         for k, row in enumerate(ROWS):
             own = [group for group in groups if group.row == row]
             style: dict[str, Any] = {"color": f"C{k}", "label": LABELS.get(row, row)}
             if own and over_steps:
-                _over_steps(ax, own[0], style)
+                histories = [run["history"] for run in own[0].runs.values()]
+                curve(ax, histories, "em", **style)
             elif len(own) > 1:
                 # A law at another steepness is the same law, whatever its row is called.
                 law = ROWS[row].dist, ROWS[row].art
@@ -224,13 +218,3 @@ def figure(results: Iterable[Mapping[str, Any]]) -> Any:
                ylabel=f"exact match, {where}, %")  # fmt: skip
         ax.legend(fontsize=8, loc="lower right" if over_steps else "lower center")
     return whole
-
-
-def _over_steps(ax: Any, group: _Group, style: dict[str, Any]) -> None:
-    rows = [[row for row in run["history"] if "em" in row] for run in group.runs.values()]
-    steps = [row["step"] for row in min(rows, key=len)]
-    points = [spread([100 * row[k]["em"] for row in rows]) for k in range(len(steps))]
-    ax.plot(steps, [p[0] for p in points], marker="o", markersize=2.5, **style)
-    if len(rows) > 1:
-        low, high = ([p[0] + side * p[1] for p in points] for side in (-1, 1))
-        ax.fill_between(steps, low, high, color=style["color"], alpha=0.2, linewidth=0)
