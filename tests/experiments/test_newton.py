@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from gendr.data import segment_splits
-from gendr.experiments.report.newton import PUBLISHED, Entry, case_of, spread, table
+from gendr.experiments.report.curves import spread
+from gendr.experiments.report.newton import PUBLISHED, Entry, case_of, table
 from gendr.experiments.studies import newton
 from gendr.experiments.studies.newton import (
     VARIANTS,
