@@ -100,6 +100,7 @@ class SplitPoint(nn.Module):
         step: one that needs gradients only: `GradientStep` or `NewtonStep("fisher")`.
 
     Raises:
+        TypeError: for what is no step.
         ValueError: for a step that needs the loss itself.
     """
 
@@ -155,6 +156,9 @@ class SplitOptimizer(torch.optim.Optimizer):
         step: of the outputs.
         scaler: of gradients in mixed precision, if there is one: `backward` scales by it, and
             `scaler.step(optimizer)` and `scaler.update()` stay yours.
+
+    Raises:
+        TypeError: if there is no optimiser of torch, or no step.
     """
 
     def __init__(
