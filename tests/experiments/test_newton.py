@@ -49,7 +49,7 @@ def maps():
 
 
 def gradients(training):
-    """Of the first step, flat."""
+    """All gradients of the first step, in one vector."""
     training.model.zero_grad()
     training.loss().backward()
     return torch.cat([p.grad.flatten() for p in training.model.parameters()])
