@@ -227,6 +227,9 @@ class Distribution(ABC):
 
         Returns:
             At least 0; inf when the tail has no end, and for a callable CDF without a support.
+
+        Raises:
+            ValueError: a cutoff outside of [0, 1).
         """
         if not 0 <= cutoff < 1:
             raise ValueError(f"cutoff must lie in [0, 1), got {cutoff}; 1e-6 is usual")

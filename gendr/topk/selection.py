@@ -236,6 +236,9 @@ class SortSelection(Selection):
 
     Args:
         sort: the method; its steepness counts.
+
+    Raises:
+        TypeError: `sort` is no method of `gendr.sorting`.
     """
 
     sort: Sort = field(default_factory=sorting.get)
