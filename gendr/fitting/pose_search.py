@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr.fitting.pose_descent import Descent, PoseRows
+from gendr.fitting.pose_polish import polished
 from gendr.losses import iou
 from gendr.mesh import Camera, Mesh, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
@@ -33,6 +34,8 @@ FILL = 0.7
 SAME = 3.0
 # The same for poses that the search proposes.
 APART = 12.0
+# Steps of least squares at the end, and the IoU that they gain at most.
+_POLISHING, _GAINED = 5, 0.015
 
 
 @dataclass(frozen=True)
@@ -134,8 +137,17 @@ class Found:
     poses: Poses
     scores: Tensor
 
+    def __len__(self) -> int:
+        return len(self.scores)
+
     def __getitem__(self, rows: Tensor) -> Found:
         return Found(self.poses[rows], self.scores[rows])
+
+    @staticmethod
+    def joined(parts: Sequence[Found]) -> Found:
+        """All poses of some, in order."""
+        poses = Poses.joined([part.poses for part in parts])
+        return Found(poses, torch.cat([part.scores for part in parts]))
 
 
 class Search:
@@ -180,16 +192,21 @@ class Search:
         large = shrunk(mask, settings.image_size)
         poses = self.refined(
             poses[rows], large, principal, self.mesh, max(1, settings.steps // 2), (0.8, 0.2),
-            lambda done: tell("finish", 0.6 + 0.4 * done),
+            lambda done: tell("finish", 0.6 + 0.3 * done),
         )  # fmt: skip
+        poses = self.polished(poses, large, principal)
+        tell("finish", 1.0)
         return self.alike(poses, mask, b)
 
     def alike(self, poses: Poses, mask: Tensor, b: int) -> Found:
         """Those of some poses that differ and are not worse than the best by much."""
-        scores = self.scores(poses, mask, self.optics[b].principal, self.mesh)
-        rows = distinct(poses.rotation, scores, len(scores), SAME)
-        rows = rows[scores[rows] >= scores[rows[0]] - self.settings.alike]
-        return Found(poses, scores)[rows]
+        found = Found(poses, self.scores(poses, mask, self.optics[b].principal, self.mesh))
+        return found[self.kept(found)]
+
+    def kept(self, found: Found) -> Tensor:
+        """The rows of those that differ and are not worse than the best by much, best first."""
+        rows = distinct(found.poses.rotation, found.scores, len(found), SAME)
+        return rows[found.scores[rows] >= found.scores[rows[0]] - self.settings.alike]
 
     def listed(self, found: Found, b: int) -> tuple[PoseCandidate, ...]:
         """Poses of mask `b` as candidates, with their angles to the first."""
@@ -258,11 +275,7 @@ class Search:
         pixels: tuple[float, float], tell: Callable[[float], None],
     ) -> Poses:  # fmt: skip
         """Poses moved by Adam, those with the best hard silhouette on the way."""
-        descent = Descent[Poses](
-            mesh, mask[None], lambda now: now.camera(self.centre, self.radius, principal),
-            lambda now: self.scores(now, mask, principal, mesh),
-            self.settings.dist, self.settings.tconorm, self._way,
-        )  # fmt: skip
+        descent = self._descent(mask, principal, mesh)
 
         def moved(turn: Tensor, place: Tensor, grow: Tensor, wide: Tensor) -> Poses:
             return Poses(
@@ -278,6 +291,31 @@ class Search:
             (zero, 0.02 if self.is_free else 0.0),
         ]
         return descent.descended(poses, moved, moves, steps, pixels, tell)
+
+    def polished(self, poses: Poses, mask: Tensor, principal: Tensor) -> Poses:
+        """Those poses that may look alike, moved by least squares; see `pose_polish`."""
+        scores = self.scores(poses, mask, principal, self.mesh)
+        rows = (scores >= scores.max() - self.settings.alike - _GAINED).nonzero()[:, 0]
+        descent = self._descent(mask, principal, self.mesh)
+        turn = descent.pixel * math.exp(-float(poses.size.mean()))
+        units = [turn] * 3 + [descent.pixel] * 2 + [turn] + [turn] * self.is_free
+
+        def moved(now: Poses, by: Tensor) -> Poses:
+            focal = now.focal * by[:, 6:].exp() if self.is_free else now.focal
+            return Poses(
+                axis_angle_to_matrix(by[:, :3]) @ now.rotation, now.place + by[:, 3:5],
+                now.size + by[:, 5], focal,
+            )  # fmt: skip
+
+        new = polished(descent, poses[rows], moved, torch.tensor(units).to(mask), _POLISHING)
+        return poses.replaced(rows, new)
+
+    def _descent(self, mask: Tensor, principal: Tensor, mesh: Mesh) -> Descent[Poses]:
+        return Descent(
+            mesh, mask[None], lambda now: now.camera(self.centre, self.radius, principal),
+            lambda now: self.scores(now, mask, principal, mesh),
+            self.settings.dist, self.settings.tconorm, self._way,
+        )  # fmt: skip
 
 
 def triangles(mesh: Mesh, camera: Camera) -> Tensor:
