@@ -19,17 +19,14 @@ from torch import Tensor
 
 import gendr
 from gendr import visual
-from gendr.mesh import Camera, Lighting, Mesh, example, save_views
+from gendr.mesh import Camera, Mesh, example, save_views
+from gendr.testing.photographs import photographs
 
 FOLDER = Path(__file__).resolve().parent
 SIZE, VIEWS, FRAMES = 128, 16, 8
-# Each pixel is the mean of so many times so many.
-FINER = 4
 FOV = 30.0
 CREAM, BLUE, ORANGE = (0.93, 0.88, 0.74), (0.14, 0.30, 0.55), (0.86, 0.42, 0.16)
 WALL = (0.82, 0.84, 0.86)
-# A soft lamp above, which stays where it is as the camera goes around.
-LIGHT = Lighting(ambient=0.65, diffuse=0.35, direction=(0.4, 1.0, 0.5), smooth=True)
 
 
 def painted() -> Mesh:
@@ -63,20 +60,6 @@ def stranger() -> Camera:
     return gendr.look_at(2.4, 24.0, 205.0, FOV, at=(0.05, -0.03, 0.0))
 
 
-def taken(mesh: Mesh, camera: Camera) -> tuple[Tensor, Tensor]:
-    """Photos [B, 3, H, W] of a mesh over black, and alpha [B, H, W]."""
-    renderer = gendr.Renderer(
-        SIZE * FINER, "heaviside", "max", shading="hard", lighting=LIGHT, near=0.5, far=10.0
-    )
-    images = []
-    for one in camera:
-        out = renderer(mesh, one)
-        image = torch.cat([out.rgb * out.alpha[:, None], out.alpha[:, None]], 1)
-        images.append(torch.nn.functional.avg_pool2d(image, FINER))
-    found = torch.cat(images)
-    return found[:, :3], found[:, 3]
-
-
 def saved(image: Tensor, path: Path, mode: str) -> None:
     """A PNG of an image [..., H, W] in [0, 1]."""
     pixels = (255 * image.clamp(0, 1)).round().to(torch.uint8)
@@ -87,9 +70,9 @@ def saved(image: Tensor, path: Path, mode: str) -> None:
 def main(folder: Path = FOLDER) -> None:
     """Write all files."""
     mesh = painted()
-    rgb, alpha = taken(mesh, cameras())
+    rgb, alpha = photographs(mesh, cameras(), SIZE)
     save_views(folder / "photos", alpha, cameras(), rgb=rgb)
-    rgb, alpha = taken(mesh, stranger())
+    rgb, alpha = photographs(mesh, stranger(), SIZE)
     wall = torch.tensor(WALL)[:, None, None]
     saved(rgb[0] + wall * (1 - alpha[0]), folder / "photo.png", "RGB")
     chair, i = example("chair"), torch.arange(float(FRAMES))

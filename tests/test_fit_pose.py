@@ -10,8 +10,8 @@ from gendr.fitting.pose_track import _chosen, _Motion
 from gendr.mesh import axis_angle_to_matrix, cube, example, rotation_angle_between
 from gendr.testing.cameras import random_camera
 
-FAST = {"finalists": 4}
-FASTER = {"finalists": 3, "starts": 8, "steps": 30}
+# A search of a third of a second; one test has the default settings.
+FAST = {"directions": 250, "turns": 24, "starts": 8, "finalists": 3, "steps": 30}
 
 
 def chair():
@@ -28,13 +28,12 @@ def angle(found, camera):
     return float(rotation_angle_between(found.rotation, camera.rotation))
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_camera_of_a_mask(seed):
+def test_camera_of_a_mask():
     mesh = chair()
-    camera = camera_of(mesh, seed)
-    result = fit_pose(mesh, visual.silhouettes(mesh, camera, 96), **FAST)
-    assert angle(result.camera, camera) < 3
-    assert float(result.iou) > 0.97
+    camera = camera_of(mesh, 1)
+    result = fit_pose(mesh, visual.silhouettes(mesh, camera, 96))
+    assert angle(result.camera, camera) < 0.7
+    assert float(result.iou) > 0.985
     assert len(result.candidates) == 1
     first = result.candidates[0][0]
     assert first.angle == pytest.approx(0, abs=0.1)
@@ -75,7 +74,7 @@ def test_poses_that_look_alike_are_given():
     camera = camera_of(mesh, 5, apart=0.0)
     masks = visual.silhouettes(mesh, camera, 96)[0]
     (found,) = fit_pose(
-        mesh, masks, **{**FAST, "finalists": 8, "starts": 36}, alike=0.05
+        mesh, masks, **{**FAST, "finalists": 8, "starts": 24}, alike=0.05
     ).candidates
     assert len(found) >= 3
     ious = [each.iou for each in found]
@@ -113,7 +112,7 @@ def video():
     camera = camera.moved(0.03 * count[:, None] * camera.right)
     masks = visual.silhouettes(mesh, camera, 64)
     told = []
-    found = fit_pose(mesh, masks, track=True, callback=lambda *x: told.append(x), **FASTER)
+    found = fit_pose(mesh, masks, track=True, callback=lambda *x: told.append(x), **FAST)
     return mesh, camera, masks, found, told
 
 
@@ -148,7 +147,7 @@ def test_an_image_without_a_jump_is_found_from_the_last(video, monkeypatch):
     monkeypatch.setattr(
         pose_search.Search, "found", lambda *args: calls.append(args[2]) or search(*args)
     )
-    found = fit_pose(mesh, masks[3:6], track=True, **FASTER)
+    found = fit_pose(mesh, masks[3:6], track=True, **FAST)
     assert calls == [0]
     assert float(rotation_angle_between(found.camera.rotation, camera.rotation[3:6]).max()) < 3
 
@@ -159,7 +158,7 @@ def test_video_of_a_symmetric_object_does_not_jump():
     mesh = mesh.with_vertices(mesh.vertices * torch.tensor([1.0, 0.6, 0.3]))
     camera = look_at(6.0, 25.0, 20 + 7 * torch.arange(4.0))
     masks = visual.silhouettes(mesh, camera, 64)
-    found = fit_pose(mesh, masks, track=True, alike=0.03, **FASTER)
+    found = fit_pose(mesh, masks, track=True, alike=0.03, **FAST)
     assert found.searched == (0,)
     turned = rotation_angle_between(found.camera.rotation[1:], found.camera.rotation[:-1])
     true = rotation_angle_between(camera.rotation[1:], camera.rotation[:-1])
@@ -169,7 +168,7 @@ def test_video_of_a_symmetric_object_does_not_jump():
 
 def test_unknown_field_of_view_is_kept_in_a_video(video):
     mesh, _, masks, _, _ = video
-    found = fit_pose(mesh, masks[:2], track=True, fov=None, **FASTER)
+    found = fit_pose(mesh, masks[:2], track=True, fov=None, **FAST)
     assert torch.equal(found.camera.focal[0], found.camera.focal[1])
     assert float(found.camera.focal[0, 0]) != pytest.approx(1 / math.tan(math.radians(15)))
 
@@ -236,10 +235,10 @@ def pair():
 
 def test_two_views_tell_what_one_cannot(pair):
     mesh, camera, masks = pair
-    alone = fit_pose(mesh, masks[1], fov=3.0, **FASTER).candidates[0]
+    alone = fit_pose(mesh, masks[1], fov=3.0, **FAST).candidates[0]
     assert any(each.angle > 60 for each in alone)
     rig, placement = rigged(camera, 1.0)
-    found = fit_pose(mesh, masks, rig=rig, **FASTER)
+    found = fit_pose(mesh, masks, rig=rig, **FAST)
     assert float(rotation_angle_between(found.camera.rotation, camera.rotation).max()) < 2
     assert float((found.camera.eye - camera.eye).norm(dim=1).max()) < 0.8
     ((best, *others),) = found.candidates
@@ -255,7 +254,7 @@ def test_unit_of_a_rig_is_found():
     camera = look_at(4.0, torch.tensor([20.0, 35.0]), torch.tensor([30.0, 110.0]))
     masks = visual.silhouettes(mesh, camera, 64)
     rig, placement = rigged(camera, 2.5)
-    found = fit_pose(mesh, masks, rig=rig, find_scale=True, **FASTER)
+    found = fit_pose(mesh, masks, rig=rig, find_scale=True, **FAST)
     assert float(rotation_angle_between(found.camera.rotation, camera.rotation).max()) < 2
     torch.testing.assert_close(found.placement, placement, rtol=0, atol=0.12)
     # The mesh, put into the world of the rig, is seen there as before.

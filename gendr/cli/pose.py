@@ -19,7 +19,7 @@ from torch import Tensor
 from gendr import visual
 from gendr._runtime.files import write_all
 from gendr.cli.common import check_writable, model_file, versions
-from gendr.fitting.pose import PoseResult, fit_pose, shrunk
+from gendr.fitting.pose import PoseResult, fit_pose, outline_problem, shrunk
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.images import open_image
 from gendr.mesh.views import Views, load_views, view_sizes
@@ -30,6 +30,8 @@ CAMERA, OVERLAY, SEARCH, TRACK = "camera.json", "overlay.png", "search.gif", "tr
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 # Shorter side of the masks; images of the sheet and of the animation; how many of them it shows.
 SIDE, TILE, SHOWN = 256, 168, 4
+# An IoU below this is none to rely on.
+POOR = 0.85
 # How many of the other poses the sheet shows, and how many images of a video.
 OTHERS, ROWS = 3, 8
 # Width of the images of a video in its animation, and how many that has at most.
@@ -50,6 +52,7 @@ def run(args: Namespace) -> int:
         paths = _files(args.images)
         names = [path.name for path in paths]
         read = [_read(path, args.max_megapixels) for path in paths]
+    _check_outlines(names, read)
     if args.track:
         _check_sizes(names, read)
     out = check_writable(Path(args.output))
@@ -94,6 +97,13 @@ def run(args: Namespace) -> int:
     )
     if not args.quiet:
         _say(names, results, whole, is_video=args.track)
+        cut = [entry["image"] for entry in entries if entry["touches_border"]]
+        if cut:
+            more = f" and {len(cut) - 3} more" if len(cut) > 3 else ""
+            sys.stdout.write(
+                f"{', '.join(cut[:3])}{more}: the object touches the border of the image; what is "
+                "cut off there counts against the right pose\n"
+            )
         sys.stdout.write(f"{out}: {CAMERA}, {OVERLAY}, {moving}\n")
     return 0
 
@@ -103,6 +113,11 @@ def _check_options(args: Namespace) -> None:
     if args.find_scale and not args.rig:
         raise ValueError("--find-scale is for --rig: it is the unit of its cameras")
     if args.rig:
+        if Path(args.images[0]).suffix.lower() in SUFFIXES:
+            raise ValueError(
+                f"--rig takes a folder with transforms.json, or that file, got the image "
+                f"{args.images[0]}"
+            )
         for wrong, name in ((args.track, "--track"), (args.find_fov, "--find-fov")):
             if wrong:
                 raise ValueError(
@@ -124,7 +139,12 @@ def _files(texts: list[str]) -> list[Path]:
         if not path.is_dir():
             found.append(path)
             continue
-        inside = [p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file()]
+        # Names that begin with a dot are notes of file systems, such as ._1.png.
+        inside = [
+            p
+            for p in path.iterdir()
+            if p.suffix.lower() in SUFFIXES and not p.name.startswith(".") and p.is_file()
+        ]
         if not inside:
             raise ValueError(f"{path} is a folder without images ({', '.join(SUFFIXES)})")
         found += sorted(inside, key=_in_order)
@@ -141,6 +161,14 @@ def _views(path: Path, max_megapixels: float) -> Views:
     smallest = min(map(min, view_sizes(path, max_megapixels=max_megapixels)))
     size = SIDE if smallest > SIDE else None
     return load_views(path, size=size, max_megapixels=max_megapixels)
+
+
+def _check_outlines(names: list[str], masks: list[Tensor]) -> None:
+    """Refuse masks without an outline before the first is searched."""
+    for name, mask in zip(names, masks, strict=True):
+        problem = outline_problem(mask)
+        if problem is not None:
+            raise ValueError(f"{name}: the mask {problem}")
 
 
 def _check_sizes(names: list[str], masks: list[Tensor]) -> None:
@@ -163,25 +191,18 @@ def _results(
         "starts": args.starts, "steps": args.steps, "image_size": args.image_size,
     }  # fmt: skip
     if not args.track and rig is None:
-        found = []
-        for i, (name, mask) in enumerate(zip(names, masks, strict=True)):
-            try:
-                one = fit_pose(
-                    mesh, mask, **options,
-                    callback=lambda s, done, i=i: tell(s, (i + done) / len(names)),
-                )  # fmt: skip
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
-            found.append(one)
+        found = [
+            fit_pose(
+                mesh, mask, **options,
+                callback=lambda s, done, i=i: tell(s, (i + done) / len(names)),
+            )
+            for i, mask in enumerate(masks)
+        ]  # fmt: skip
         return found, None
-    try:
-        whole = fit_pose(
-            mesh, torch.stack(masks), track=args.track, rig=rig, find_scale=args.find_scale,
-            callback=tell, **options,
-        )  # fmt: skip
-    except ValueError as error:
-        text = re.sub(r"^mask ([0-9]+)", lambda found: f"{names[int(found[1])]}:", str(error))
-        raise ValueError(text) from None
+    whole = fit_pose(
+        mesh, torch.stack(masks), track=args.track, rig=rig, find_scale=args.find_scale,
+        callback=tell, **options,
+    )  # fmt: skip
     apart = []
     for i in range(len(names)):
         if rig is None:
@@ -230,10 +251,17 @@ def _sure(result: PoseResult) -> str:
     """How sure a pose is, in words."""
     others = result.candidates[0][1:]
     text = f"IoU {float(result.iou):.3f}"
+    if float(result.iou) < POOR:
+        return f"{text}, a poor agreement: is it this mesh, whole and alone in the image?"
     if not others:
         return f"{text}, no other pose looks alike"
     angles = ", ".join(f"{each.angle:.0f}" for each in others)
     return f"{text}; {len(others)} more look alike, turned by {angles} degrees"
+
+
+def _touches_border(mask: Tensor) -> bool:
+    inside = mask > 0.5
+    return any(bool(side.any()) for side in (inside[0], inside[-1], inside[:, 0], inside[:, -1]))
 
 
 def _entry(name: str, mask: Tensor, result: PoseResult) -> dict[str, Any]:
@@ -247,6 +275,7 @@ def _entry(name: str, mask: Tensor, result: PoseResult) -> dict[str, Any]:
         "image": name,
         "image_size": list(size),
         "iou": float(result.iou),
+        "touches_border": _touches_border(mask),
         "fov": fov,
         "opengl": {"camera_to_world": camera.camera_to_world[0].tolist()},
         "opencv": {"R": r[0].tolist(), "t": t[0].tolist(), "K": k[0].tolist()},

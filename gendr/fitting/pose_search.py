@@ -34,6 +34,9 @@ FILL = 0.7
 SAME = 3.0
 # The same for poses that the search proposes.
 APART = 12.0
+# With so many faces a mesh is refined, or as many as the images have pixels: more of them make no
+# other silhouette.
+_FINE = 20_000
 # Steps of least squares at the end, and the IoU that they gain at most.
 _POLISHING, _GAINED = 5, 0.015
 
@@ -162,7 +165,8 @@ class Search:
         self.radius = float((used - self.centre).norm(dim=1).max())
         if not self.radius > 0:
             raise ValueError("the mesh has no extent, all its vertices coincide")
-        self.few = simplified(mesh, settings.faces)
+        self.fine = simplified(mesh, max(_FINE, settings.image_size**2))
+        self.few = simplified(self.fine, settings.faces)
         self._way: list[Camera] = []
         self.rotations = directions(settings.directions).to(mesh.vertices)
         focal = optics.focal[:1].mean(1, keepdim=True).expand(len(self.rotations), 2)
@@ -191,7 +195,7 @@ class Search:
         rows = distinct(poses.rotation, scores, settings.finalists, SAME)
         large = shrunk(mask, settings.image_size)
         poses = self.refined(
-            poses[rows], large, principal, self.mesh, max(1, settings.steps // 2), (0.8, 0.2),
+            poses[rows], large, principal, self.fine, max(1, settings.steps // 2), (0.8, 0.2),
             lambda done: tell("finish", 0.6 + 0.3 * done),
         )  # fmt: skip
         poses = self.polished(poses, large, principal)
@@ -294,9 +298,9 @@ class Search:
 
     def polished(self, poses: Poses, mask: Tensor, principal: Tensor) -> Poses:
         """Those poses that may look alike, moved by least squares; see `pose_polish`."""
-        scores = self.scores(poses, mask, principal, self.mesh)
+        scores = self.scores(poses, mask, principal, self.fine)
         rows = (scores >= scores.max() - self.settings.alike - _GAINED).nonzero()[:, 0]
-        descent = self._descent(mask, principal, self.mesh)
+        descent = self._descent(mask, principal, self.fine)
         turn = descent.pixel * math.exp(-float(poses.size.mean()))
         units = [turn] * 3 + [descent.pixel] * 2 + [turn] + [turn] * self.is_free
 

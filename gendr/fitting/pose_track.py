@@ -187,7 +187,7 @@ def _followed(
     starts = distinct(guesses.rotation, ranked, len(rows) + _TURNED, _BETWEEN)
     large = shrunk(mask, search.settings.image_size)
     poses = search.refined(
-        guesses[starts], large, principal, search.mesh, search.settings.track_steps, _PIXELS,
+        guesses[starts], large, principal, search.fine, search.settings.track_steps, _PIXELS,
         lambda done: None,
     )  # fmt: skip
     poses = search.polished(poses, large, principal)
