@@ -5,8 +5,8 @@ import torch
 
 from gendr import Camera, Mesh, fit_pose, look_at, visual
 from gendr.fitting import PoseSettings
-from gendr.fitting.pose_search import Found, Poses
-from gendr.fitting.pose_track import _chosen, _Motion
+from gendr.fitting.pose_search import Found, Poses, Search
+from gendr.fitting.pose_track import _chosen, _look_back, _Motion
 from gendr.mesh import axis_angle_to_matrix, cube, example, rotation_angle_between
 from gendr.testing.cameras import random_camera
 
@@ -100,6 +100,44 @@ def test_several_masks_and_progress():
     assert {stage for stage, _ in told} == {"search", "refine", "finish"}
 
 
+# -- the last steps --------------------------------------------------------------------------------
+
+
+def searching(mesh, **changes):
+    return Search(mesh, PoseSettings(**FAST).changed(changes), Camera(fov=30.0), is_free=False)
+
+
+def poses_of(search, camera, *turns):
+    """A camera turned by degrees about axes of the camera, as poses."""
+    turn = axis_angle_to_matrix(torch.tensor(turns) * (math.pi / 180))
+    depth = camera.world_to_camera(search.centre[None])[:, 0]
+    count = len(turns)
+    return Poses(
+        turn @ camera.rotation,
+        (depth[:, :2] / depth[:, 2:] * camera.focal).expand(count, 2),
+        (camera.focal.mean(1) * search.radius / depth[:, 2]).log().expand(count),
+        camera.focal.expand(count, 2),
+    )
+
+
+def test_least_squares_make_a_pose_exact():
+    """A pose two degrees off becomes as good as the pixels tell; one that is nowhere stays."""
+    mesh = chair()
+    camera = camera_of(mesh, 8)
+    search = searching(mesh)
+    mask = visual.silhouettes(mesh, camera, 96)[0]
+    poses = poses_of(search, camera, [1.4, 1.4, 0.0], [0.0, -1.0, 2.0], [0.0, 180.0, 0.0])
+    principal = search.optics.principal
+    before = search.scores(poses, mask, principal, mesh)
+    assert float(before[:2].max()) < 0.97
+    found = search.polished(poses, mask, principal)
+    after = search.scores(found, mask, principal, mesh)
+    assert float(after[:2].min()) > 0.99
+    angles = rotation_angle_between(found.rotation, camera.rotation.expand(3, 3, 3))
+    assert float(angles[:2].max()) < 0.3
+    assert torch.equal(found.rotation[2], poses.rotation[2])
+
+
 # -- videos ----------------------------------------------------------------------------------------
 
 
@@ -188,6 +226,29 @@ def test_poses_of_a_video_are_chosen_together():
     assert path([0.95, 0.945], [0.95, 0.945], [0.90, 0.96]) == [1, 1, 1]
     assert path([0.95, 0.94], [0.94, 0.95], [0.95, 0.94]) == [0, 0, 0]
     assert path([0.95, 0.80], [0.80, 0.95]) == [0, 1]
+
+
+def test_what_a_later_image_tells_is_brought_back():
+    """The first image has lost the right pose, and has two wrong ones of which none stands out."""
+    mesh = chair()
+    camera = look_at(4.0, 20.0, 30 + 4 * torch.arange(2.0))
+    masks = visual.silhouettes(mesh, camera, 64)
+    search = searching(mesh)
+    wrong = poses_of(search, camera[0], [0.0, 25.0, 0.0], [0.0, -25.0, 0.0])
+    right = poses_of(search, camera[1], [0.0, 0.0, 0.0])
+    found = [Found(wrong, torch.tensor([0.9, 0.899])), Found(right, torch.tensor([1.0]))]
+    motions = [_Motion.between(each.poses, each.poses) for each in found]
+    _look_back(search, masks, found, motions, [0])
+    assert float(rotation_angle_between(found[0].poses.rotation[:1], camera[0].rotation)) < 2
+    assert float(found[0].scores[0]) > 0.97
+    # It moves on as it was found to: into the pose that it came from.
+    on = motions[0].applied(found[0].poses)
+    assert float(rotation_angle_between(on.rotation[:1], camera[1].rotation)) < 0.1
+    # An image whose pose stands out is left as it is, and so is one before a cut.
+    for scores, searched in (([0.9, 0.8], [0]), ([0.9, 0.899], [0, 1])):
+        found[0] = Found(wrong, torch.tensor(scores))
+        _look_back(search, masks, found, motions, searched)
+        assert torch.equal(found[0].scores, torch.tensor(scores))
 
 
 def test_a_motion_is_followed():
@@ -298,5 +359,11 @@ def test_bad_input():
         fit_pose(mesh, mask[:1], fov=200.0)
     with pytest.raises(ValueError, match="steps must be >= 1"):
         PoseSettings(steps=0)
+    mask[1, 0, :9] = 1
+    with pytest.raises(ValueError, match="mask 1 has 9 pixels, too few to tell a pose"):
+        fit_pose(mesh, mask)
+    line = torch.tensor([[0.0, 0, 0], [1, 0, 0], [2, 0, 0]])
+    with pytest.raises(ValueError, match="no area"):
+        fit_pose(Mesh(line, torch.tensor([[0, 1, 2]])), mask[:1])
     with pytest.raises(ValueError, match="no extent"):
         fit_pose(Mesh(torch.zeros(3, 3), torch.tensor([[0, 1, 2]])), mask[:1])
