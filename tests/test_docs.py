@@ -80,9 +80,14 @@ def test_commands_of_the_pages_run(block, tmp_path, monkeypatch):
 
 
 def test_both_commands_are_taught():
-    taught = " ".join(parameter.values[0] for parameter in lessons())
+    taught = "".join(parameter.values[0] for parameter in lessons())
     for words in ("gendr fit assets/", "gendr pose assets/", "--track", "--rig"):
         assert words in taught
+    # Where else a page uses the sample photos, by the same commands.
+    said = {" ".join(shlex.split(line, comments=True)) for line in taught.splitlines()}
+    for page in PAGES:
+        for line in re.findall(r"^gendr .*assets/(?:photo|video).*$", page.read_text(), re.M):
+            assert " ".join(shlex.split(line, comments=True)) in said, f"{page.name}: {line}"
 
 
 def anchors(text):

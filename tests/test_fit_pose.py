@@ -88,7 +88,7 @@ def test_poses_that_look_alike_are_given():
 def test_several_masks_and_progress():
     mesh = chair()
     cameras = Camera.batch([camera_of(mesh, 6), camera_of(mesh, 7)])
-    masks = torch.cat([visual.silhouettes(mesh, cameras[i], 96) for i in range(2)])
+    masks = torch.cat([visual.silhouettes(mesh, cameras[i], 48) for i in range(2)])
     told = []
     result = fit_pose(mesh, masks, callback=lambda *said: told.append(said), **FAST)
     assert len(result.camera) == 2
@@ -121,21 +121,26 @@ def poses_of(search, camera, *turns):
 
 
 def test_least_squares_make_a_pose_exact():
-    """A pose two degrees off becomes as good as the pixels tell; one that is nowhere stays."""
+    """A pose two degrees off becomes as good as the pixels tell; one that is much worse stays."""
     mesh = chair()
     camera = camera_of(mesh, 8)
     search = searching(mesh)
     mask = visual.silhouettes(mesh, camera, 96)[0]
-    poses = poses_of(search, camera, [1.4, 1.4, 0.0], [0.0, -1.0, 2.0], [0.0, 180.0, 0.0])
     principal = search.optics.principal
-    before = search.scores(poses, mask, principal, mesh)
-    assert float(before[:2].max()) < 0.97
+
+    def far(poses):
+        return rotation_angle_between(poses.rotation, camera.rotation.expand(len(poses), 3, 3))
+
+    for turn in ([1.4, 1.4, 0.0], [0.0, -1.0, 1.5]):
+        poses = poses_of(search, camera, turn)
+        assert float(search.scores(poses, mask, principal, mesh)) < 0.97
+        found = search.polished(poses, mask, principal)
+        assert float(search.scores(found, mask, principal, mesh)) > 0.99
+        assert float(far(found)) < 0.3
+    poses = poses_of(search, camera, [1.4, 1.4, 0.0], [0.0, 180.0, 0.0])
     found = search.polished(poses, mask, principal)
-    after = search.scores(found, mask, principal, mesh)
-    assert float(after[:2].min()) > 0.99
-    angles = rotation_angle_between(found.rotation, camera.rotation.expand(3, 3, 3))
-    assert float(angles[:2].max()) < 0.3
-    assert torch.equal(found.rotation[2], poses.rotation[2])
+    assert float(far(found)[0]) < 0.3
+    assert torch.equal(found.rotation[1], poses.rotation[1])
 
 
 # -- videos ----------------------------------------------------------------------------------------
@@ -144,7 +149,7 @@ def test_least_squares_make_a_pose_exact():
 @pytest.fixture(scope="module")
 def video():
     """A chair that turns by six degrees an image, drifts, and is cut after the third image."""
-    mesh, count = chair(), torch.arange(7.0)
+    mesh, count = chair(), torch.arange(5.0)
     azimuth = 30 + 6 * count + 130 * (count > 2)
     camera = look_at(4.0, 20 + 2 * count + 30 * (count > 2), azimuth)
     camera = camera.moved(0.03 * count[:, None] * camera.right)
@@ -185,16 +190,16 @@ def test_an_image_without_a_jump_is_found_from_the_last(video, monkeypatch):
     monkeypatch.setattr(
         pose_search.Search, "found", lambda *args: calls.append(args[2]) or search(*args)
     )
-    found = fit_pose(mesh, masks[3:6], track=True, **FAST)
+    found = fit_pose(mesh, masks[3:], track=True, **FAST)
     assert calls == [0]
-    assert float(rotation_angle_between(found.camera.rotation, camera.rotation[3:6]).max()) < 3
+    assert float(rotation_angle_between(found.camera.rotation, camera.rotation[3:]).max()) < 3
 
 
 def test_video_of_a_symmetric_object_does_not_jump():
     """A slab looks the same after half a turn, and each image has poses that look alike."""
     mesh = cube(1)
     mesh = mesh.with_vertices(mesh.vertices * torch.tensor([1.0, 0.6, 0.3]))
-    camera = look_at(6.0, 25.0, 20 + 7 * torch.arange(4.0))
+    camera = look_at(6.0, 25.0, 20 + 7 * torch.arange(3.0))
     masks = visual.silhouettes(mesh, camera, 64)
     found = fit_pose(mesh, masks, track=True, alike=0.03, **FAST)
     assert found.searched == (0,)

@@ -165,6 +165,9 @@ class Search:
         self.radius = float((used - self.centre).norm(dim=1).max())
         if not self.radius > 0:
             raise ValueError("the mesh has no extent, all its vertices coincide")
+        a, b, c = mesh.vertices[mesh.faces].unbind(1)
+        if not float(torch.linalg.cross(b - a, c - a).norm(dim=1).max()) > 1e-9 * self.radius**2:
+            raise ValueError("the mesh has no area, so no pose of it has a silhouette")
         self.fine = simplified(mesh, max(_FINE, settings.image_size**2))
         self.few = simplified(self.fine, settings.faces)
         self._way: list[Camera] = []

@@ -3,10 +3,12 @@
 1. The first image is searched from anywhere.
 2. Every later one starts from each pose of the one before that looked alike, where it was or moved
    on at the same speed, whichever agrees better, shifted and scaled to the centroid and the area of
-   the mask. These are refined at full resolution, in a few steps.
+   the mask; and from the best of the same turned a little. These are refined at full resolution,
+   in a few steps.
 3. An image whose poses agree much worse than those before is searched from anywhere: the object
    was lost, or the video has a cut.
-4. At the end, one pose of each image is chosen. Of poses that look alike that is the nearest to its
+4. Images of which no pose stands out are looked back into, from the poses of the image after.
+5. At the end, one pose of each image is chosen. Of poses that look alike that is the nearest to its
    neighbours, over the whole video: what one image cannot tell, a later one may.
 """
 
