@@ -195,6 +195,23 @@ def test_pose_in_a_rig(turning, tmp_path, capsys):
     assert "all together: IoU" in capsys.readouterr().out
 
 
+def test_pose_by_a_lens_in_pixels_of_the_image(turning, tmp_path):
+    """The masks are shrunk to 256 pixels; what is said of the lens is not."""
+    mesh = Mesh.load(turning / "box.obj")
+    camera = look_at(6.0, 25.0, 35.0, fov=35.0)
+    camera = gendr.Camera(camera.rotation, camera.translation, camera.focal, [0.2, -0.1])
+    size = (320, 400)
+    saved_mask(visual.silhouettes(mesh, camera, size)[0], tmp_path / "in" / "a.png")
+    k = camera.intrinsics(size)[0]
+    lens = [float(x) for x in (k[0, 0], k[1, 1], k[0, 2], k[1, 2])]
+    words = ["pose", turning / "box.obj", tmp_path / "in", "-o", tmp_path / "out", *LITTLE]
+    assert run(*words, "--lens", *lens, "--quiet") == 0
+    (found,) = json.loads((tmp_path / "out" / "camera.json").read_text())["images"]
+    assert found["image_size"] == [320, 400]
+    np.testing.assert_allclose(found["opencv"]["K"], k, rtol=1e-4)
+    assert found["iou"] > 0.97
+
+
 def test_pose_conventions_by_their_definitions(turning, tmp_path):
     """Vertices by each convention's own formula fall into the mask, and cover it.
 
@@ -242,6 +259,9 @@ def test_pose_conventions_by_their_definitions(turning, tmp_path):
     [
         ("rig --rig --track", "--track cannot be given with --rig"),
         ("rig --rig --find-fov", "--find-fov cannot be given with --rig"),
+        ("rig --rig --lens 9 9 4 4", "--lens cannot be given with --rig"),
+        ("video --find-fov --lens 9 9 4 4", "--find-fov cannot be given with --lens"),
+        ("video --lens 0 9 4 4", "focal"),
         ("rig video --rig", "--rig takes one folder"),
         ("video --rig", "image folder without poses"),
         ("video/8.png --rig", "--rig takes a folder with transforms.json, or that file, got the"),

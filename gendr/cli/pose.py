@@ -46,12 +46,13 @@ def run(args: Namespace) -> int:
     mesh = Mesh.load(model_file(args.mesh), max_megapixels=args.max_megapixels)
     rig: Camera | None = None
     if args.rig:
-        views = _views(Path(args.images[0]), args.max_megapixels)
+        views, sizes = _views(Path(args.images[0]), args.max_megapixels)
         names, read, rig = list(views.names), list(views.masks), views.camera
     else:
         paths = _files(args.images)
         names = [path.name for path in paths]
-        read = [_read(path, args.max_megapixels) for path in paths]
+        both = [_read(path, args.max_megapixels) for path in paths]
+        read, sizes = [mask for mask, _ in both], [size for _, size in both]
     _check_outlines(names, read)
     if args.track:
         _check_sizes(names, read)
@@ -62,13 +63,14 @@ def run(args: Namespace) -> int:
             bar.set_postfix_str(stage, refresh=False)
             bar.update(int(100 * done) - bar.n)
 
-        results, whole = _results(args, mesh, names, read, rig, tell)
+        results, whole = _results(args, mesh, names, read, sizes, rig, tell)
     entries = [
-        _entry(name, mask, result) for name, mask, result in zip(names, read, results, strict=True)
+        _entry(name, size, mask, result)
+        for name, size, mask, result in zip(names, sizes, read, results, strict=True)
     ]
     facts: dict[str, Any] = {
         "mesh": str(args.mesh),
-        "fov": "found" if args.find_fov else args.fov,
+        "fov": "of the lens" if args.lens else "found" if args.find_fov else args.fov,
         "versions": versions(),
         "images": entries,
     }
@@ -110,6 +112,8 @@ def run(args: Namespace) -> int:
 
 def _check_options(args: Namespace) -> None:
     """Refuse options that do not go together."""
+    if args.lens and args.find_fov:
+        raise ValueError("--find-fov cannot be given with --lens, which says the field of view")
     if args.find_scale and not args.rig:
         raise ValueError("--find-scale is for --rig: it is the unit of its cameras")
     if args.rig:
@@ -118,7 +122,8 @@ def _check_options(args: Namespace) -> None:
                 f"--rig takes a folder with transforms.json, or that file, got the image "
                 f"{args.images[0]}"
             )
-        for wrong, name in ((args.track, "--track"), (args.find_fov, "--find-fov")):
+        given = ((args.track, "--track"), (args.find_fov, "--find-fov"), (args.lens, "--lens"))
+        for wrong, name in given:
             if wrong:
                 raise ValueError(
                     f"{name} cannot be given with --rig: its images are of one moment, and their "
@@ -156,11 +161,11 @@ def _in_order(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
 
 
-def _views(path: Path, max_megapixels: float) -> Views:
-    """Images with cameras, at most `SIDE` pixels along their shorter sides."""
-    smallest = min(map(min, view_sizes(path, max_megapixels=max_megapixels)))
-    size = SIDE if smallest > SIDE else None
-    return load_views(path, size=size, max_megapixels=max_megapixels)
+def _views(path: Path, max_megapixels: float) -> tuple[Views, list[tuple[int, int]]]:
+    """Images with cameras, at most `SIDE` pixels along their shorter sides, and their sizes."""
+    sizes = view_sizes(path, max_megapixels=max_megapixels)
+    size = SIDE if min(map(min, sizes)) > SIDE else None
+    return load_views(path, size=size, max_megapixels=max_megapixels), sizes
 
 
 def _check_outlines(names: list[str], masks: list[Tensor]) -> None:
@@ -182,18 +187,24 @@ def _check_sizes(names: list[str], masks: list[Tensor]) -> None:
 
 
 def _results(
-    args: Namespace, mesh: Mesh, names: list[str], masks: list[Tensor], rig: Camera | None,
-    tell: Callable[[str, float], None],
+    args: Namespace, mesh: Mesh, names: list[str], masks: list[Tensor],
+    sizes: list[tuple[int, int]], rig: Camera | None, tell: Callable[[str, float], None],
 ) -> tuple[list[PoseResult], PoseResult | None]:  # fmt: skip
     """A result for each image, and that of all together, of a video or a rig."""
     options: dict[str, Any] = {
         "fov": None if args.find_fov else args.fov,
         "starts": args.starts, "steps": args.steps, "image_size": args.image_size,
     }  # fmt: skip
+    if args.lens:
+        fx, fy, cx, cy = args.lens
+        k, r, t = [[fx, 0, cx], [0, fy, cy], [0, 0, 1]], torch.eye(3), torch.zeros(3)
+        lenses = [Camera.from_opencv(r, t, torch.tensor(k), size) for size in sizes]
+    else:
+        lenses = [None] * len(sizes)
     if not args.track and rig is None:
         found = [
             fit_pose(
-                mesh, mask, **options,
+                mesh, mask, **options, intrinsics=lenses[i],
                 callback=lambda s, done, i=i: tell(s, (i + done) / len(names)),
             )
             for i, mask in enumerate(masks)
@@ -201,7 +212,7 @@ def _results(
         return found, None
     whole = fit_pose(
         mesh, torch.stack(masks), track=args.track, rig=rig, find_scale=args.find_scale,
-        callback=tell, **options,
+        intrinsics=lenses[0], callback=tell, **options,
     )  # fmt: skip
     apart = []
     for i in range(len(names)):
@@ -237,12 +248,13 @@ def _say(
     sys.stdout.write("".join(line + "\n" for line in lines))
 
 
-def _read(path: Path, max_megapixels: float) -> Tensor:
-    """The mask [H, W] of an image, at most `SIDE` pixels along its shorter side."""
+def _read(path: Path, max_megapixels: float) -> tuple[Tensor, tuple[int, int]]:
+    """The mask of an image, at most `SIDE` pixels along its shorter side, and the image's size."""
     with open_image(path, max_megapixels) as image:
         pixels = np.asarray(image.convert("RGBA"), np.float32) / 255
     try:
-        return shrunk(object_mask(torch.from_numpy(pixels).permute(2, 0, 1)), SIDE)
+        mask = shrunk(object_mask(torch.from_numpy(pixels).permute(2, 0, 1)), SIDE)
+        return mask, (pixels.shape[0], pixels.shape[1])
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -264,8 +276,8 @@ def _touches_border(mask: Tensor) -> bool:
     return any(bool(side.any()) for side in (inside[0], inside[-1], inside[:, 0], inside[:, -1]))
 
 
-def _entry(name: str, mask: Tensor, result: PoseResult) -> dict[str, Any]:
-    size = (mask.shape[0], mask.shape[1])
+def _entry(name: str, size: tuple[int, int], mask: Tensor, result: PoseResult) -> dict[str, Any]:
+    """What camera.json says of an image of a size, in its own pixels."""
     camera = result.camera
     r, t, k = camera.to_opencv(size)
     names = ("R", "T", "focal_length", "principal_point")
