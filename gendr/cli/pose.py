@@ -56,14 +56,16 @@ def run(args: Namespace) -> int:
     _check_outlines(names, read)
     if args.track:
         _check_sizes(names, read)
+    lenses = [_lens(args.lens, size) for size in sizes]
     out = check_writable(Path(args.output))
-    with tqdm(total=100, desc="pose", unit="%", disable=args.quiet) as bar:
+    # A bar that is left would make two lines of an error.
+    with tqdm(total=100, desc="pose", unit="%", disable=args.quiet, leave=False) as bar:
 
         def tell(stage: str, done: float) -> None:
             bar.set_postfix_str(stage, refresh=False)
             bar.update(int(100 * done) - bar.n)
 
-        results, whole = _results(args, mesh, names, read, sizes, rig, tell)
+        results, whole = _results(args, mesh, names, read, lenses, rig, tell)
     entries = [
         _entry(name, size, mask, result)
         for name, size, mask, result in zip(names, sizes, read, results, strict=True)
@@ -168,6 +170,15 @@ def _views(path: Path, max_megapixels: float) -> tuple[Views, list[tuple[int, in
     return load_views(path, size=size, max_megapixels=max_megapixels), sizes
 
 
+def _lens(numbers: list[float] | None, size: tuple[int, int]) -> Camera | None:
+    """Focal lengths and principal point in pixels of an image, as a camera at the origin."""
+    if numbers is None:
+        return None
+    fx, fy, cx, cy = numbers
+    k = torch.tensor([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+    return Camera.from_opencv(torch.eye(3), torch.zeros(3), k, size)
+
+
 def _check_outlines(names: list[str], masks: list[Tensor]) -> None:
     """Refuse masks without an outline before the first is searched."""
     for name, mask in zip(names, masks, strict=True):
@@ -188,19 +199,13 @@ def _check_sizes(names: list[str], masks: list[Tensor]) -> None:
 
 def _results(
     args: Namespace, mesh: Mesh, names: list[str], masks: list[Tensor],
-    sizes: list[tuple[int, int]], rig: Camera | None, tell: Callable[[str, float], None],
+    lenses: list[Camera | None], rig: Camera | None, tell: Callable[[str, float], None],
 ) -> tuple[list[PoseResult], PoseResult | None]:  # fmt: skip
     """A result for each image, and that of all together, of a video or a rig."""
     options: dict[str, Any] = {
         "fov": None if args.find_fov else args.fov,
         "starts": args.starts, "steps": args.steps, "image_size": args.image_size,
     }  # fmt: skip
-    if args.lens:
-        fx, fy, cx, cy = args.lens
-        k, r, t = [[fx, 0, cx], [0, fy, cy], [0, 0, 1]], torch.eye(3), torch.zeros(3)
-        lenses = [Camera.from_opencv(r, t, torch.tensor(k), size) for size in sizes]
-    else:
-        lenses = [None] * len(sizes)
     if not args.track and rig is None:
         found = [
             fit_pose(
