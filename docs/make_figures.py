@@ -504,7 +504,7 @@ def figure_fit() -> None:
 
 
 def figure_starts() -> None:
-    """What benchmarks/fit_starts.py, fit_quality.py and poses.py left in docs/results."""
+    """What benchmarks/fit_starts.py and fit_quality.py left in docs/results."""
     found = json.loads((DOCS / "results" / "fit-starts.json").read_text(encoding="utf-8"))
     rows = [
         [
@@ -531,32 +531,115 @@ def figure_starts() -> None:
     head = ["mesh", "IoU", "IoU, held-out views", "chamfer / diagonal, where seen", "volume IoU",
             "genus", "faces", "smallest angle", "faces cut", "seconds"]  # fmt: skip
     write_block("fitting.md", "fit-quality", table(head, rows))
+
+
+def wilson(right: int, count: int) -> str:
+    """A share and the ends of its interval of 95 % by Wilson's score."""
+    z = 1.96
+    middle = (right + z * z / 2) / (count + z * z)
+    half = z / (count + z * z) * math.sqrt(right * (count - right) / count + z * z / 4)
+    return f"{right / count:.0%} ({middle - half:.1%} to {middle + half:.1%})"
+
+
+def figure_poses() -> None:
+    """What benchmarks/poses.py left in docs/results."""
     found = json.loads((DOCS / "results" / "poses.json").read_text(encoding="utf-8"))
-    rows = [
-        [
-            name, f"{row['views']}", f"{row['near']}", f"{row['alike']}",
-            f"{row['median_degrees']:.2f}°", f"{row['mean_iou']:.3f}",
-            f"{row['median_seconds']:.1f}",
-        ]
-        for name, row in found["rows"].items()
-    ]  # fmt: skip
-    head = ["mesh", "views", "within 3°", "same silhouette", "median error of the former",
-            "mean IoU", "seconds"]  # fmt: skip
-    write_block("pose.md", "poses", table(head, rows))
+    named = [*found["rows"].items()]
+    lines = []
+    for name, row in [*named, ("all", None)]:
+        some = [row] if row is not None else [each for _, each in named]
+        views, near, alike = (sum(each[key] for each in some) for key in ("views", "near", "alike"))
+        each = [view for part in some for view in part["each"]]
+        off = [view["angle"] for view in each if view["angle"] < found["near"]]
+        lines.append(
+            [
+                name, f"{views}", f"{near}", f"{alike}", wilson(near + alike, views),
+                f"{np.median(off):.2f}°", f"{np.mean([view['iou'] for view in each]):.3f}",
+                f"{np.median([view['seconds'] for view in each]):.1f}",
+                f"{max(view['seconds'] for view in each):.1f}",
+            ]
+        )  # fmt: skip
+    head = ["mesh", "views", "within 3°", "same silhouette", "one of both (95 % interval)",
+            "median error of the former", "mean IoU", "seconds", "most"]  # fmt: skip
+    write_block("pose.md", "poses", table(head, lines))
     found = json.loads((DOCS / "results" / "pose-track.json").read_text(encoding="utf-8"))
     rows = [
         [
-            name, words, f"{row['images']}", f"{row[how]['near']}",
+            name, words, f"{row[how]['images']}", f"{row[how]['near']}", f"{row[how]['alike']}",
             f"{row[how]['median_degrees']:.2f}°", f"{row[how]['mean_iou']:.3f}",
             f"{row[how]['jumps']}", f"{row[how]['seconds']:.2f}",
-            f"{row['ratio']:.1f} times" if how == "track" else "",
         ]
         for name, row in found["rows"].items()
         for how, words in (("track", "tracked"), ("search", "a search each"))
+        if how in row
     ]  # fmt: skip
-    head = ["mesh", "how", "images", "within 3°", "median error", "mean IoU", "jumps",
-            "seconds an image", "faster"]  # fmt: skip
+    head = ["mesh", "how", "images", "within 3°", "same silhouette", "median error", "mean IoU",
+            "jumps", "seconds an image"]  # fmt: skip
     write_block("pose.md", "pose-track", table(head, rows))
+
+
+def figure_sample() -> None:
+    """What the commands of photos.md and pose.md make of the sample photos."""
+    from gendr.cli import main as run_command
+
+    assets = DOCS.parent / "assets"
+    with tempfile.TemporaryDirectory() as name:
+        for words in (
+            ["fit", str(assets / "photos"), "-o", f"{name}/teapot"],
+            ["pose", str(assets / "teapot.obj"), str(assets / "photo.png"), "-o", f"{name}/pose"],
+        ):
+            if run_command([*words, "--quiet"]) != 0:
+                raise SystemExit(f"gendr {' '.join(words)} failed")
+        draw_sample(Path(name))
+
+
+def draw_sample(folder: Path) -> None:
+    """Of a folder with results `teapot` and `pose`: photos above the mesh found, and the pose."""
+    from gendr import visual
+    from gendr.testing.photographs import photographs
+
+    views = gendr.mesh.load_views(DOCS.parent / "assets" / "photos")
+    assert views.rgb is not None
+    shown = [0, 1, 2, 5, 9, 13]
+    found = gendr.Mesh.load(folder / "teapot" / "fit.glb")
+    rows = [
+        visual.composited(views.rgb[shown], views.masks[shown]),
+        visual.composited(*photographs(found, views.camera[shown], 128, lighting=None)),
+    ]
+    page = np.concatenate([np.concatenate([tile[16:112] for tile in row], 1) for row in rows])
+    save(Image.fromarray(page), "photos_sample.png", 64)
+    save(Image.open(folder / "pose" / "overlay.png").convert("RGB"), "pose_overlay.png", 32)
+
+
+def figure_objects() -> None:
+    """What benchmarks/six_objects.py left in docs/results/six-objects: a table and a picture."""
+    folder = DOCS / "results" / "six-objects"
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    found.sort(key=lambda row: -row["held_iou"])
+    head = ["object", "IoU, held-out", "PSNR, held-out", "volume IoU", "genus", "faces",
+            "seconds: shape", "texture"]  # fmt: skip
+    rows = [
+        [
+            row["object"], f"{row['held_iou']:.3f}", f"{row['held_psnr']:.1f}",
+            f"{row['volume']:.3f}", f"{row['genus']}", f"{row['faces']:,}",
+            f"{row['shape_seconds']:.0f}", f"{row['color_seconds']:.0f}",
+        ]
+        for row in found
+    ]  # fmt: skip
+    write_block("photos.md", "six-objects", table(head, rows))
+    columns = [Image.open(folder / f"{row['object'].replace(' ', '-')}.png") for row in found]
+    wide, tall = columns[0].size
+    left, top = 96, 26
+    page = Image.new("RGB", (left + wide * len(columns), top + tall), (255, 255, 255))
+    draw = ImageDraw.Draw(page)
+    for place, (row, column) in enumerate(zip(found, columns, strict=True)):
+        x = left + place * wide
+        page.paste(column, (x, top))
+        draw.text((x + wide / 2, 14), row["object"], TEXT, font(13), anchor="mm")
+    for number, words in enumerate(("a photo\nnot fitted", "texture\nfound", "shape\nfound")):
+        y = top + (number + 0.5) * tall / 3
+        draw.text((left / 2, y), words, TEXT, font(13), anchor="mm", align="center")
+    save(page, "six_objects.png", 128)
 
 
 def figure_photos() -> None:
@@ -791,7 +874,10 @@ FIGURES: dict[str, Callable[[], None]] = {
     "tconorms": figure_tconorms,
     "fit": figure_fit,
     "starts": figure_starts,
+    "poses": figure_poses,
     "photos": figure_photos,
+    "sample": figure_sample,
+    "objects": figure_objects,
     "bowl": figure_bowl,
     "cameras": figure_cameras,
     "reconstruction": figure_reconstruction,

@@ -103,6 +103,49 @@ def test_pose_of_what_shows_nothing(box, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def saved_mask(mask, path):
+    path.parent.mkdir(exist_ok=True)
+    Image.fromarray((torch.as_tensor(mask).numpy() * 255).astype("uint8")).save(path)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "said"), [(0, "2.png: the mask is empty"), (5, "2.png: the mask has 5 pixels")]
+)
+def test_pose_of_masks_that_tell_nothing(box, tmp_path, capsys, monkeypatch, pixels, said):
+    """All masks are looked at before the first is searched, and the file is named."""
+    from gendr.cli import pose
+
+    monkeypatch.setattr(pose, "fit_pose", lambda *a, **b: pytest.fail("it was searched"))
+    for name, count in (("1", 300), ("2", pixels)):
+        alpha = (torch.arange(400.0) < count).reshape(20, 20)
+        image = np.zeros((20, 20, 4), "uint8")
+        image[..., 3] = 255 * alpha.numpy()
+        (tmp_path / "in").mkdir(exist_ok=True)
+        Image.fromarray(image).save(tmp_path / "in" / f"{name}.png")
+    for more in ((), ("--track",)):
+        assert run("pose", box, tmp_path / "in", *more, "-o", tmp_path / "out") == 2
+        shown = capsys.readouterr().err
+        assert said in shown
+        assert shown.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_pose_says_what_it_cannot_rely_on(box, tmp_path, capsys):
+    """A mask that is cut off by the border, and of another object."""
+    mask = torch.zeros(48, 48)
+    mask[10:, 20:24] = 1
+    mask[30:34] = 1
+    saved_mask(mask, tmp_path / "in" / "cross.png")
+    (tmp_path / "in" / "._cross.png").write_bytes(b"a note of a file system")
+    assert run("pose", box, tmp_path / "in", "-o", tmp_path / "out", *LITTLE) == 0
+    said = capsys.readouterr().out
+    assert "cross.png: IoU 0." in said
+    assert "a poor agreement" in said
+    assert "cross.png: the object touches the border" in said
+    (found,) = json.loads((tmp_path / "out" / "camera.json").read_text())["images"]
+    assert found["touches_border"] is True
+
+
 @pytest.fixture(scope="module")
 def turning(tmp_path_factory):
     """A box of three sides, and the images of a video and of a rig around it."""
@@ -154,13 +197,76 @@ def test_pose_in_a_rig(turning, tmp_path, capsys):
     assert "all together: IoU" in capsys.readouterr().out
 
 
+def test_pose_by_a_lens_in_pixels_of_the_image(turning, tmp_path):
+    """The masks are shrunk to 256 pixels; what is said of the lens is not."""
+    mesh = Mesh.load(turning / "box.obj")
+    camera = look_at(6.0, 25.0, 35.0, fov=35.0)
+    camera = gendr.Camera(camera.rotation, camera.translation, camera.focal, [0.2, -0.1])
+    size = (320, 400)
+    saved_mask(visual.silhouettes(mesh, camera, size)[0], tmp_path / "in" / "a.png")
+    k = camera.intrinsics(size)[0]
+    lens = [float(x) for x in (k[0, 0], k[1, 1], k[0, 2], k[1, 2])]
+    words = ["pose", turning / "box.obj", tmp_path / "in", "-o", tmp_path / "out", *LITTLE]
+    assert run(*words, "--lens", *lens, "--quiet") == 0
+    (found,) = json.loads((tmp_path / "out" / "camera.json").read_text())["images"]
+    assert found["image_size"] == [320, 400]
+    np.testing.assert_allclose(found["opencv"]["K"], k, rtol=1e-4)
+    assert found["iou"] > 0.97
+
+
+def test_pose_conventions_by_their_definitions(turning, tmp_path):
+    """Vertices by each convention's own formula fall into the mask, and cover it.
+
+    OpenCV: x = K (R X + t), y down. OpenGL: the camera looks along -z, y up, as trimesh has it.
+    PyTorch3D: row vectors, X R + T, +x to the left and +y up, NDC of the shorter side.
+    """
+    import trimesh
+
+    mesh = Mesh.load(turning / "box.obj")
+    mask = visual.silhouettes(mesh, look_at(6.0, 25.0, 35.0, at=(0.5, 0.2, 0.0)), (60, 80))[0]
+    saved_mask(mask, tmp_path / "in" / "a.png")
+    assert run("pose", turning / "box.obj", tmp_path / "in", "-o", tmp_path / "out", "--quiet") == 0
+    (found,) = json.loads((tmp_path / "out" / "camera.json").read_text())["images"]
+    height, width = found["image_size"]
+    assert (height, width) == (60, 80)
+    points = mesh.vertices.double().numpy()
+    r, t, k = (np.array(found["opencv"][name]) for name in "RtK")
+    projected = (points @ r.T + t) @ k.T
+    opencv = projected[:, :2] / projected[:, 2:]
+
+    scene = trimesh.scene.Camera(resolution=(width, height), focal=(k[0, 0], k[1, 1]))
+    view = np.linalg.inv(np.array(found["opengl"]["camera_to_world"]))
+    seen = trimesh.transform_points(points, view)
+    assert (seen[:, 2] < 0).all()
+    calibration = scene.K  # focal lengths and the middle of the image, in pixels
+    opengl = seen[:, :2] / -seen[:, 2:] * np.diag(calibration)[:2] * [1, -1]
+    opengl = opengl + calibration[:2, 2]
+
+    numbers = found["pytorch3d"]
+    assert numbers["in_ndc"] is True
+    seen = points @ np.array(numbers["R"]) + np.array(numbers["T"])
+    ndc = seen[:, :2] / seen[:, 2:] * numbers["focal_length"] + numbers["principal_point"]
+    side = min(height, width)
+    pytorch3d = np.array([width, height]) / 2 - ndc * side / 2
+
+    np.testing.assert_allclose(opengl, opencv, atol=0.02)
+    np.testing.assert_allclose(pytorch3d, opencv, atol=0.02)
+    rows, columns = np.nonzero(mask.numpy())
+    box = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+    np.testing.assert_allclose([*opencv.min(0), *opencv.max(0)], box, atol=1)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("rig --rig --track", "--track cannot be given with --rig"),
         ("rig --rig --find-fov", "--find-fov cannot be given with --rig"),
+        ("rig --rig --lens 9 9 4 4", "--lens cannot be given with --rig"),
+        ("video --find-fov --lens 9 9 4 4", "--find-fov cannot be given with --lens"),
+        ("video --lens 0 9 4 4", "focal"),
         ("rig video --rig", "--rig takes one folder"),
         ("video --rig", "image folder without poses"),
+        ("video/8.png --rig", "--rig takes a folder with transforms.json, or that file, got the"),
         ("video --find-scale", "--find-scale is for --rig"),
         ("rig --track", "is a folder without images"),
     ],

@@ -670,6 +670,14 @@ def _add_pose(commands: Any) -> None:
     parser.add_argument(
         "--find-fov", action="store_true", help="search for the field of view too, from --fov on"
     )
+    parser.add_argument(
+        "--lens",
+        nargs=4,
+        type=_number(),
+        metavar=("FX", "FY", "CX", "CY"),
+        help="instead of --fov: focal lengths and principal point, in pixels of the images, whose "
+        "first pixel has its centre at 0.5",
+    )
     group = parser.add_argument_group("the search")
     group.add_argument(
         "--starts", type=count(1), default=24, metavar="N", help="poses that are refined"

@@ -228,7 +228,7 @@ def fit_rig(
         rows = distinct(placed.turn, scores, settings.finalists, SAME)
         large = _all_shrunk(masks, settings.image_size)
         placed = each.refined(
-            placed[rows], large, mesh, max(1, settings.steps // 2), (0.8, 0.2),
+            placed[rows], large, each.search.fine, max(1, settings.steps // 2), (0.8, 0.2),
             lambda done: tell("finish", 0.6 + 0.4 * done),
         )  # fmt: skip
         by_view = each.scores(placed, masks, mesh)
