@@ -11,6 +11,14 @@ With another Triton, in a folder of its own, say where the table goes:
 
 and `chmod +x FOLDER/triton/backends/nvidia/bin/*`. `--check` compiles so many pairs that are not in
 the table, and says how near the table is to them.
+
+    python benchmarks/kernels.py --all FOLDER
+    PYTHONPATH=FOLDER36 python benchmarks/kernels.py --all FOLDER
+
+compiles every specialisation, pairs included, with the Triton that is imported (about 25 minutes of
+processor time each), to FOLDER/kernels-VERSION.csv, which is resumed like the table. What has been
+compiled by then, with every version of which FOLDER has a file, is summed up in
+docs/results/kernels-all.md.
 """
 
 from __future__ import annotations
@@ -20,7 +28,7 @@ import csv
 import os
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, fields, replace
 from itertools import product
@@ -42,12 +50,16 @@ from gendr.testing.ahead_of_time import (
     specialisations,
 )
 
-TABLE = Path(__file__).resolve().parents[1] / "docs" / "results" / "kernels.csv"
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
+TABLE = RESULTS / "kernels.csv"
+SUMMARY = RESULTS / "kernels-all.md"
 KEY = [field.name for field in fields(Specialisation)] + ["capability"]
 COLUMNS = [*KEY, *(field.name for field in fields(Usage)), "fingerprint"]
+FAILED = "failed"  # a column of the rows of all: what the compiler said, "" if it compiled
 MANY_REGISTERS = 128  # beyond it less than a quarter of an SM's threads run at once
 
 Row = dict[str, str]
+Job = Callable[[Specialisation, int], Row]
 
 
 def key(row: Row) -> tuple[str, ...]:
@@ -68,6 +80,15 @@ def compiled(x: Specialisation, capability: int) -> Row:
     return described(x, capability) | {name: str(value) for name, value in usage.items()}
 
 
+def attempted(x: Specialisation, capability: int) -> Row:
+    """Its row, also if it does not compile."""
+    try:
+        return compiled(x, capability) | {FAILED: ""}
+    except Exception as error:  # noqa: BLE001 (whatever the compiler raises is the answer)
+        said = f"{type(error).__name__}: {error}".split("\n")[0]
+        return described(x, capability) | {FAILED: said[:200]}
+
+
 def read(path: Path) -> dict[tuple[str, ...], Row]:
     """The rows of a table, the later of two about the same."""
     if not path.exists():
@@ -76,18 +97,30 @@ def read(path: Path) -> dict[tuple[str, ...], Row]:
         return {key(row): row for row in csv.DictReader(file)}
 
 
-def write(path: Path, rows: Iterable[Row]) -> None:
+def write(path: Path, rows: Iterable[Row], columns: list[str]) -> None:
     """A table in order."""
     with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        table = csv.DictWriter(file, columns, lineterminator="\n")
         table.writeheader()
         table.writerows(sorted(rows, key=key))
 
 
-def complete(path: Path, processes: int, only: str) -> list[Row]:
+def in_order_of_interest() -> list[Specialisation]:
+    """All specialisations: one of each body first, then one of each pair, then the others."""
+    bodies = {x: None for x in one_of_each_body()}
+    others = [x for x in specialisations() if x not in bodies]
+    random.Random(0).shuffle(others)  # a run that is stopped has drawn fairly
+    usual = ("alpha_tiles", 3, False), ("alpha_gradients", 3, True)
+    return [*bodies, *sorted(others, key=lambda x: (x.kernel, x.sides, x.scalars) not in usual)]
+
+
+def complete(
+    path: Path, processes: int, only: str, wanted_ones: Iterable[Specialisation], job: Job
+) -> list[Row]:
     """Compile what the table lacks or has from other code, and bring it up to date."""
     known = read(path)
-    every = [pair for pair in product(one_of_each_body(), CAPABILITIES) if only in str(pair[0])]
+    columns = COLUMNS if job is compiled else [*COLUMNS, FAILED]
+    every = [pair for pair in product(wanted_ones, CAPABILITIES) if only in str(pair[0])]
     wanted = {key(row): row for row in (described(*pair) for pair in every)}
     todo = [
         pair
@@ -96,18 +129,18 @@ def complete(path: Path, processes: int, only: str) -> list[Row]:
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        write(path, ())
+        write(path, (), columns)
     with path.open("a", newline="") as file, ProcessPoolExecutor(processes) as pool:
-        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        jobs = [pool.submit(compiled, *pair) for pair in todo]
-        for job in tqdm(as_completed(jobs), total=len(jobs), desc="compile", unit="kernel"):
-            row = job.result()
+        table = csv.DictWriter(file, columns, lineterminator="\n")
+        jobs = [pool.submit(job, *pair) for pair in todo]
+        for done in tqdm(as_completed(jobs), total=len(jobs), desc="compile", unit="kernel"):
+            row = done.result()
             known[key(row)] = row
             table.writerow(row)
             file.flush()
     # Rows of kernels that are gone go too, unless only some kernels were asked for.
     rows = [row for name, row in known.items() if only or name in wanted]
-    write(path, rows)
+    write(path, rows, columns)
     return rows
 
 
@@ -166,9 +199,16 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", default="", help="kernels whose description has this text")
     parser.add_argument("--table", type=Path, default=TABLE, metavar="FILE", help="default: above")
+    parser.add_argument("--all", type=Path, metavar="FOLDER", help="every specialisation")
     parser.add_argument("--check", type=int, default=0, metavar="N", help="pairs to compile too")
     args = parser.parse_args()
-    rows = complete(args.table, args.processes, args.only)
+    if args.all is not None:
+        import triton
+
+        path = args.all / f"kernels-{triton.__version__}.csv"
+        complete(path, args.processes, args.only, in_order_of_interest(), attempted)
+        return
+    rows = complete(args.table, args.processes, args.only, one_of_each_body(), compiled)
     print(summary(rows))
     if args.check:
         print(check(rows, args.check, args.processes))
