@@ -110,8 +110,45 @@ def values(x: Any) -> Any:
     return x.elem if isinstance(x, Pretended) else x
 
 
+# Operators that take tensors of the CPU beside those of a GPU: copies, and indices.
+_MIXING = {
+    "copy_",
+    "_to_copy",
+    "index",
+    "index_put",
+    "index_put_",
+    "_index_put_impl_",
+    "_copy_from",
+}
+_strict = False
+
+
+@contextlib.contextmanager
+def strict() -> Generator[None]:
+    """Within it, operators refuse to mix tensors of the pretended GPU and the CPU, as CUDA does."""
+    global _strict
+    before, _strict = _strict, True
+    try:
+        yield
+    finally:
+        _strict = before
+
+
+def _refuse_mixed(func: Any, args: Any, kwargs: Any) -> None:
+    found: list[Tensor] = []
+    tree_map(lambda x: found.append(x) if isinstance(x, Tensor) else None, (args, kwargs))
+    # A number on the CPU may be added to anything.
+    there = [x for x in found if x.ndim > 0]
+    name = func._schema.name.split("::")[1]
+    if name not in _MIXING and len({isinstance(x, Pretended) for x in there}) == 2:
+        kinds = [f"{tuple(x.shape)} on {x.device}" for x in found]
+        raise RuntimeError(f"tensors are not all on the same device: {name} of {kinds}")
+
+
 def _compute(func: Any, args: Any, kwargs: Any) -> tuple[Any, bool, bool]:
     """The result of an operator, whether it read the device, and whether it is on the device."""
+    if _strict:
+        _refuse_mixed(func, args, kwargs)
     read: list[Tensor] = []
     wanted: list[torch.device] = []
 
@@ -261,6 +298,8 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Note and compute."""
         kwargs = kwargs or {}
+        if func.namespace == "profiler":
+            return func(*args, **kwargs)
         if func.namespace not in ("aten", "prims"):
             return self._own(func, args, kwargs)
         if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), COMPOSITE):

@@ -124,7 +124,7 @@ def tracked(search: Search, masks: Tensor, tell: Tell) -> Track:
     ordered = []
     for each, first in zip(found, chosen, strict=True):
         rest = [i for i in range(len(each.scores)) if i != first]
-        ordered.append(each[torch.tensor([first, *rest])])
+        ordered.append(each[torch.tensor([first, *rest], device=each.scores.device)])
     return Track(tuple(ordered), tuple(traces), tuple(searched))
 
 
@@ -143,7 +143,7 @@ def _followed(
     search: Search, mask: Tensor, b: int, last: Found, motion: _Motion
 ) -> tuple[Found, _Motion]:
     """The poses of mask `b` near those of the mask before, and what they did since."""
-    rows = torch.arange(min(len(last.scores), _FOLLOWED))
+    rows = torch.arange(min(len(last.scores), _FOLLOWED), device=last.scores.device)
     before = last.poses[rows]
     before = Poses(
         before.rotation, before.place, before.size, search.optics.focal[b].expand(len(rows), 2)
@@ -168,9 +168,9 @@ def _followed(
 
 def _turned(poses: Poses) -> Poses:
     """Poses, and after them all again turned a little about each axis of the camera."""
-    axes = torch.eye(3, dtype=poses.size.dtype)
+    axes = torch.eye(3).to(poses.size)
     angles = [math.radians(sign * turn) for turn in _TURNS for sign in (1, -1)]
-    turns = [torch.zeros(3, dtype=poses.size.dtype), *(axis * x for axis in axes for x in angles)]
+    turns = [poses.size.new_zeros(3), *(axis * x for axis in axes for x in angles)]
     rotation = torch.cat([axis_angle_to_matrix(turn) @ poses.rotation for turn in turns])
     n = len(turns)
     return Poses(rotation, poses.place.repeat(n, 1), poses.size.repeat(n), poses.focal.repeat(n, 1))
