@@ -275,7 +275,7 @@ def smoke(place: Place, report: Report) -> None:
 
 
 def replayed(step: Step, want: tuple[Tensor, ...], report: Report) -> None:
-    """Steps of `Renderer.compiled`: the third is captured, and all have the bits of the renderer."""
+    """Steps of `Renderer.compiled`: the third is captured, all have the bits of the renderer."""
     renderer, step.renderer = step.renderer, step.renderer.compiled()
     try:
         reason = step.renderer.why_not(step.mesh, step.camera)

@@ -123,17 +123,6 @@ _MIXING = {
 _strict = False
 
 
-@contextlib.contextmanager
-def strict() -> Generator[None]:
-    """Within it, operators refuse to mix tensors of the pretended GPU and the CPU, as CUDA does."""
-    global _strict
-    before, _strict = _strict, True
-    try:
-        yield
-    finally:
-        _strict = before
-
-
 def _refuse_mixed(func: Any, args: Any, kwargs: Any) -> None:
     found: list[Tensor] = []
     tree_map(lambda x: found.append(x) if isinstance(x, Tensor) else None, (args, kwargs))
@@ -501,6 +490,30 @@ def _numbers_by_way_of_cpu() -> Generator[None]:
 
 
 @contextlib.contextmanager
+def strict() -> Generator[None]:
+    """Within it, operators refuse to mix tensors of the pretended GPU and the CPU, as CUDA does.
+
+    The reference backends do the work: it is the code around kernels that is looked at. Backward
+    passes run in this thread, which the mode sees.
+    """
+    global _strict
+    before = _strict
+    with contextlib.ExitStack() as stack:
+        for system in ("rendering", "sorting", "logic"):
+            module = import_module(f"gendr.{system}.backends.triton.backend")
+            answer = partial(_answer, "left out")
+            stack.enter_context(mock.patch.object(module, "available", answer))
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+        stack.enter_context(_numbers_by_way_of_cpu())
+        stack.enter_context(Recorder(Record()))
+        _strict = True
+        try:
+            yield
+        finally:
+            _strict = before
+
+
+@contextlib.contextmanager
 def recorded(launch: Callable[[Launch], object] | None = None) -> Generator[Record]:
     """Within it, what a step on pretended tensors would do to a GPU is noted.
 
@@ -534,5 +547,5 @@ def recorded(launch: Callable[[Launch], object] | None = None) -> Generator[Reco
 
 __all__ = [
     "Event", "Launch", "Pretended", "Record", "Recorder", "device", "driver_replaced",
-    "launches_replaced", "recorded", "triton_forced", "upload", "values",
+    "launches_replaced", "recorded", "strict", "triton_forced", "upload", "values",
 ]  # fmt: skip
