@@ -182,8 +182,8 @@ def fit_colours(device: Device) -> list[Tensor]:
 
 def refine(device: Device) -> list[Tensor]:
     """`refine_shape`."""
-    masks, rgb, camera = _masks(device, 24, 6)
-    return [gendr.refine_shape(_ball(device, 2), rgb, camera, masks, steps=1).mesh.vertices]
+    masks, rgb, camera = _masks(device, 12, 3)
+    return [gendr.refine_shape(_ball(device, 1), rgb, camera, masks, steps=1).mesh.vertices]
 
 
 # Poses are searched for among few.

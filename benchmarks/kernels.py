@@ -49,6 +49,7 @@ from gendr.testing.ahead_of_time import (
     one_of_each_body,
     specialisations,
 )
+from gendr.testing.pages import table
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 TABLE = RESULTS / "kernels.csv"
@@ -56,6 +57,8 @@ SUMMARY = RESULTS / "kernels-all.md"
 KEY = [field.name for field in fields(Specialisation)] + ["capability"]
 COLUMNS = [*KEY, *(field.name for field in fields(Usage)), "fingerprint"]
 FAILED = "failed"  # a column of the rows of all: what the compiler said, "" if it compiled
+# Kernel, sides of a face and gradients of scalars of those that stand for a pair.
+USUAL_OF_PAIRS = ("alpha_tiles", 3, False), ("alpha_gradients", 3, True)
 MANY_REGISTERS = 128  # beyond it less than a quarter of an SM's threads run at once
 
 Row = dict[str, str]
@@ -67,10 +70,14 @@ def key(row: Row) -> tuple[str, ...]:
     return tuple(row[name] for name in KEY)
 
 
+def named(x: Specialisation, capability: int) -> Row:
+    """What a row is about."""
+    return {name: str(value) for name, value in asdict(x).items()} | {"capability": str(capability)}
+
+
 def described(x: Specialisation, capability: int) -> Row:
     """The row of a specialisation before it is compiled."""
-    row = {name: str(value) for name, value in asdict(x).items()}
-    return {**row, "capability": str(capability), "fingerprint": fingerprint(x)}
+    return {**named(x, capability), "fingerprint": fingerprint(x)}
 
 
 def compiled(x: Specialisation, capability: int) -> Row:
@@ -100,9 +107,9 @@ def read(path: Path) -> dict[tuple[str, ...], Row]:
 def write(path: Path, rows: Iterable[Row], columns: list[str]) -> None:
     """A table in order."""
     with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, columns, lineterminator="\n")
-        table.writeheader()
-        table.writerows(sorted(rows, key=key))
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(sorted(rows, key=key))
 
 
 def in_order_of_interest() -> list[Specialisation]:
@@ -110,8 +117,10 @@ def in_order_of_interest() -> list[Specialisation]:
     bodies = {x: None for x in one_of_each_body()}
     others = [x for x in specialisations() if x not in bodies]
     random.Random(0).shuffle(others)  # a run that is stopped has drawn fairly
-    usual = ("alpha_tiles", 3, False), ("alpha_gradients", 3, True)
-    return [*bodies, *sorted(others, key=lambda x: (x.kernel, x.sides, x.scalars) not in usual)]
+    return [
+        *bodies,
+        *sorted(others, key=lambda x: (x.kernel, x.sides, x.scalars) not in USUAL_OF_PAIRS),
+    ]
 
 
 def complete(
@@ -131,12 +140,12 @@ def complete(
     if not path.exists():
         write(path, (), columns)
     with path.open("a", newline="") as file, ProcessPoolExecutor(processes) as pool:
-        table = csv.DictWriter(file, columns, lineterminator="\n")
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
         jobs = [pool.submit(job, *pair) for pair in todo]
         for done in tqdm(as_completed(jobs), total=len(jobs), desc="compile", unit="kernel"):
             row = done.result()
             known[key(row)] = row
-            table.writerow(row)
+            writer.writerow(row)
             file.flush()
     # Rows of kernels that are gone go too, unless only some kernels were asked for.
     rows = [row for name, row in known.items() if only or name in wanted]
@@ -193,10 +202,60 @@ def summary(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def summed_up(folder: Path) -> list[str]:
+    """What the tables of a folder hold, as lines of Markdown."""
+    every = list(specialisations())
+    wanted = Counter(x.kernel for x in every)
+    kinds = {
+        "all": lambda x: True,
+        "one of each body": set(one_of_each_body()).__contains__,
+        "pairs of law and family, triangles": lambda x: (
+            (x.kernel, x.sides, x.scalars) in USUAL_OF_PAIRS and not x.small
+        ),
+    }
+    lines = [
+        "# Which kernels compile", "",
+        "Made by `benchmarks/kernels.py --all`, without a GPU: Triton and its ptxas, to machine "
+        "code. Local memory is in bytes per thread.",
+    ]  # fmt: skip
+    counts, kernels, failures = [], [], []
+    for path in sorted(folder.glob("kernels-*.csv")):
+        version = path.stem.partition("-")[2]
+        rows = list(read(path).values())
+        found = {key(row): row for row in rows}
+        for capability, (what, holds) in product(CAPABILITIES, kinds.items()):
+            listed = [key(named(x, capability)) for x in every if holds(x)]
+            there = [found[name] for name in listed if name in found]
+            failed = [row for row in there if row[FAILED]]
+            counts.append([version, capability, what, len(listed), len(there), len(failed)])
+        failures += [
+            f"Triton {version}: {' '.join(key(x))}: {x[FAILED]}" for x in rows if x[FAILED]
+        ]
+        good = [row for row in rows if not row[FAILED]]
+        for kernel, capability in product(wanted, map(str, CAPABILITIES)):
+            group = [x for x in good if (x["kernel"], x["capability"]) == (kernel, capability)]
+            if group:
+                registers = [int(x["registers"]) for x in group]
+                local = [int(x["local"]) for x in group]
+                kernels.append([
+                    version, capability, kernel, f"{len(group)} of {wanted[kernel]}",
+                    f"{min(registers)}, {median(registers):.0f}, {max(registers)}",
+                    sum(x > 0 for x in local), max(local),
+                ])  # fmt: skip
+    head = ["Triton", "sm", "", "specialisations", "compiled", "failed"]
+    lines += ["", *table(head, [[str(x) for x in row] for row in counts])]
+    lines += ["", *(failures or ["None failed."])]
+    head = ["Triton", "sm", "kernel", "compiled", "registers: least, median, most",
+            "with local memory", "most bytes"]  # fmt: skip
+    return [*lines, "", *table(head, [[str(x) for x in row] for row in kernels]), ""]
+
+
 def main() -> None:
     """Compile, write, print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument(
+        "--processes", type=int, default=2, help="0, with --all, sums up what there is; default: 2"
+    )
     parser.add_argument("--only", default="", help="kernels whose description has this text")
     parser.add_argument("--table", type=Path, default=TABLE, metavar="FILE", help="default: above")
     parser.add_argument("--all", type=Path, metavar="FOLDER", help="every specialisation")
@@ -206,7 +265,9 @@ def main() -> None:
         import triton
 
         path = args.all / f"kernels-{triton.__version__}.csv"
-        complete(path, args.processes, args.only, in_order_of_interest(), attempted)
+        if args.processes:
+            complete(path, args.processes, args.only, in_order_of_interest(), attempted)
+        SUMMARY.write_text("\n".join(summed_up(args.all)), encoding="utf-8")
         return
     rows = complete(args.table, args.processes, args.only, one_of_each_body(), compiled)
     print(summary(rows))
