@@ -41,7 +41,7 @@ def _slopes(values: Iterable[Tensor], given: Iterable[Tensor]) -> list[Tensor]:
 def _image_step(device: Device, image: str, **options: Any) -> list[Tensor]:
     mesh, size = _coloured(_ball(device)), 16
     vertices = mesh.vertices.clone().requires_grad_()
-    renderer = gendr.Renderer(size, **{"scale": 2e-2, **options}).to(device)
+    renderer = gendr.Renderer(size, scale=2e-2, **options).to(device)
     out = getattr(renderer(mesh.with_vertices(vertices), _cameras(device)), image)
     return [out, *_slopes([out], [vertices, *renderer.parameters()])]
 
@@ -148,8 +148,8 @@ def surfaces(device: Device) -> list[Tensor]:
 
 def _masks(device: Device, size: int, count: int) -> tuple[Tensor, Tensor, gendr.Camera]:
     mesh, camera = _coloured(_ball(device, 2)), _cameras(device, count)
-    options = {"shading": "hard", "lighting": "none"}
-    out = gendr.Renderer(size, "heaviside", "max", **options).to(device)(mesh, camera)
+    renderer = gendr.Renderer(size, "heaviside", "max", shading="hard", lighting="none").to(device)
+    out = renderer(mesh, camera)
     return out.alpha, out.rgb, camera
 
 

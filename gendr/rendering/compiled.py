@@ -116,7 +116,7 @@ class Graphs:
                 unused[:] = [True] * len(asked)
                 return []
             # Kept for another replay: a call may be followed by several backward passes.
-            found = torch.autograd.grad(
+            found: Any = torch.autograd.grad(
                 held, asked, [self._grad], retain_graph=True, allow_unused=True
             )
             unused[:] = [x is None for x in found]

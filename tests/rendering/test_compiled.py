@@ -223,8 +223,9 @@ def test_other_images_are_the_renderer_s_own(graphs):
     mesh, camera = scene()
     renderer = gendr.Renderer(12, "logistic", scale=2e-2)
     fast = renderer.compiled()
-    for _ in range(3):
-        out = fast(mesh, camera)
+    for _ in range(2):
+        fast(mesh, camera)
+    out = fast(mesh, camera)
     want = renderer(mesh, camera)
     assert len(fast) == 1
     assert out.device == want.device
