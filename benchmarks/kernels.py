@@ -97,11 +97,13 @@ def attempted(x: Specialisation, capability: int) -> Row:
 
 
 def read(path: Path) -> dict[tuple[str, ...], Row]:
-    """The rows of a table, the later of two about the same."""
+    """The rows of a table, the later of two about the same; none of a table with other columns."""
     if not path.exists():
         return {}
     with path.open(newline="") as file:
-        return {key(row): row for row in csv.DictReader(file)}
+        table = csv.DictReader(file)
+        known = set(COLUMNS) <= set(table.fieldnames or ())
+        return {key(row): row for row in table} if known else {}
 
 
 def write(path: Path, rows: Iterable[Row], columns: list[str]) -> None:
@@ -137,7 +139,7 @@ def complete(
         if name not in known or known[name]["fingerprint"] != row["fingerprint"]
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
+    if not known:
         write(path, (), columns)
     with path.open("a", newline="") as file, ProcessPoolExecutor(processes) as pool:
         writer = csv.DictWriter(file, columns, lineterminator="\n")

@@ -369,8 +369,7 @@ class Compiled:
     ) -> Graphs:
         """The graphs of a kind of calls."""
         renderer, mesh, camera = self.renderer, mesh.detach(), camera.detach()
-        inputs = Inputs([*given, *parameters], len(parameters), torch.is_grad_enabled())
-        inputs.fill(given)
+        with_gradients = torch.is_grad_enabled()
 
         def alpha(tensors: list[Tensor]) -> Tensor:
             now = renderer.scale if learnt else number
@@ -381,5 +380,8 @@ class Compiled:
             # Without looking for NaN, also before the capture: kernels that look are others.
             return renderer._drawn(moved, view, renderer.dist, now, check=False).alpha
 
-        with torch.cuda.device(mesh.device):
+        # What is kept is written to in later calls too, which may be in another mode.
+        with torch.inference_mode(False), torch.cuda.device(mesh.device):
+            inputs = Inputs([*given, *parameters], len(parameters), with_gradients)
+            inputs.fill(given)
             return Graphs(alpha, inputs)

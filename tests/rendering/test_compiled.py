@@ -176,6 +176,19 @@ def test_what_changes_in_place_is_seen_and_what_is_needed_may_not_change(graphs)
         alpha.sum().backward()
 
 
+def test_graphs_of_inference_mode_serve_calls_outside_of_it(graphs):
+    mesh, camera = scene()
+    renderer = gendr.Renderer(12, "logistic", scale=2e-2)
+    fast, want = renderer.compiled(), renderer(mesh, camera).alpha
+    with torch.inference_mode():
+        for _ in range(4):
+            assert torch.equal(fast(mesh, camera).alpha, want)
+    there = moved(mesh, camera, 0, ())
+    with torch.no_grad():
+        assert torch.equal(fast(*there[:2]).alpha, renderer(*there[:2]).alpha)
+    assert len(fast) == 1
+
+
 def test_kinds_of_calls_are_told_apart(graphs):
     mesh, camera = scene()
     other = icosphere(1).scaled(0.5)
