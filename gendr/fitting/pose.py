@@ -137,7 +137,7 @@ def fit_pose(
         _check_cameras("intrinsics", intrinsics, (1, len(masks)))
         optics = intrinsics.detach().to(masks).expand(len(masks))
     else:
-        optics = Camera(fov=30.0 if fov is None else fov).to(masks.dtype).expand(len(masks))
+        optics = Camera(fov=30.0 if fov is None else fov).to(masks).expand(len(masks))
     if fov is not None:
         check_number("fov", fov, above=0, below=180)
     search = Search(mesh.detach(), settings, optics, is_free=fov is None and intrinsics is None)
@@ -162,7 +162,7 @@ def fit_pose(
         candidates = tuple(search.listed(each, b) for b, each in enumerate(found))
     return PoseResult(
         Camera.batch([each[0].camera for each in candidates]),
-        torch.tensor([each[0].iou for each in candidates], dtype=masks.dtype),
+        torch.tensor([each[0].iou for each in candidates]).to(masks),
         candidates,
         tuple(traces),
         tuple(searched),

@@ -67,7 +67,7 @@ def polished(
     cost = left.square().sum(1)
     damping = torch.full_like(cost, _DAMPING)
     best, best_scores = start, descent.scores(start)
-    rows = torch.arange(len(start))  # those that still become better
+    rows = torch.arange(len(start), device=cost.device)  # those that still become better
     for _ in range(steps):
         each = rows.repeat_interleave(2 * numbers)
         around = residuals(moved(now[each], probes.repeat(len(rows), 1)))

@@ -259,8 +259,10 @@ class Search:
         """
         centre, area = moments(self.seen)
         wanted_centre, wanted_area = moments(mask[None])
-        wanted = window(mask[None], wanted_centre, wanted_area, torch.zeros(1))[0].flatten()
-        turns = torch.arange(self.settings.turns) * (2 * math.pi / self.settings.turns)
+        wanted = window(mask[None], wanted_centre, wanted_area, mask.new_zeros(1))[0].flatten()
+        turns = torch.arange(self.settings.turns, device=mask.device) * (
+            2 * math.pi / self.settings.turns
+        )
         scores = []
         for turn in turns:
             shown = window(self.seen, centre, area, turn.expand(len(area))).flatten(1)
@@ -360,8 +362,8 @@ def moments(images: Tensor) -> tuple[Tensor, Tensor]:
     """Centroids [K, 2] and areas [K] of images [K, H, W], in NDC."""
     height, width = images.shape[1:]
     side = min(height, width)
-    x = (2 * torch.arange(width, dtype=images.dtype) + 1 - width) / side
-    y = (height - 1 - 2 * torch.arange(height, dtype=images.dtype)) / side
+    x = (2 * torch.arange(width).to(images) + 1 - width) / side
+    y = (height - 1 - 2 * torch.arange(height).to(images)) / side
     total = images.sum((1, 2)).clamp(min=1e-6)
     centre = torch.stack([(images.sum(1) * x).sum(1), (images.sum(2) * y).sum(1)], 1)
     return centre / total[:, None], total * (2 / side) ** 2
@@ -396,7 +398,7 @@ def distinct(rotation: Tensor, scores: Tensor, count: int, degrees: float) -> Te
             if bool((angles < degrees).any()):
                 continue
         kept.append(i)
-    return torch.tensor(kept, dtype=torch.int64)
+    return torch.tensor(kept, dtype=torch.int64, device=scores.device)
 
 
 def shrunk(mask: Tensor, size: int) -> Tensor:

@@ -131,7 +131,7 @@ def tracked(search: Search, masks: Tensor, tell: Tell) -> Track:
     ordered, traces = [], []
     for b, (each, first) in enumerate(zip(found, chosen, strict=True)):
         rest = [i for i in range(len(each.scores)) if i != first]
-        ordered.append(each[torch.tensor([first, *rest])])
+        ordered.append(each[torch.tensor([first, *rest], device=each.scores.device)])
         traces.append(Camera.batch([*ways[b], search.camera(ordered[b].poses, b)[0]]))
     return Track(tuple(ordered), tuple(traces), tuple(searched))
 
@@ -170,7 +170,7 @@ def _followed(
     search: Search, mask: Tensor, b: int, last: Found, motion: _Motion
 ) -> tuple[Found, _Motion]:
     """The poses of mask `b` near those of the mask before, and what they did since."""
-    rows = torch.arange(min(len(last.scores), _FOLLOWED))
+    rows = torch.arange(min(len(last.scores), _FOLLOWED), device=last.scores.device)
     before = last.poses[rows]
     before = Poses(
         before.rotation, before.place, before.size, search.optics.focal[b].expand(len(rows), 2)
@@ -181,7 +181,7 @@ def _followed(
     guesses = _aligned(search, near, small, b)
     scores = search.scores(guesses, small, principal, search.few)
     # Each pose goes on unturned, and the best of all turned ones are tried too.
-    parent = torch.arange(len(scores)) % len(rows)
+    parent = torch.arange(len(scores), device=scores.device) % len(rows)
     both = scores[: 2 * len(rows)].unflatten(0, (2, len(rows)))
     straight = both.argmax(0) * len(rows) + parent[: len(rows)]
     ranked = scores.clone()
@@ -201,9 +201,9 @@ def _followed(
 
 def _turned(poses: Poses) -> Poses:
     """Poses, and after them all again turned a little about each axis of the camera."""
-    axes = torch.eye(3, dtype=poses.size.dtype)
+    axes = torch.eye(3).to(poses.size)
     angles = [math.radians(sign * turn) for turn in _TURNS for sign in (1, -1)]
-    turns = [torch.zeros(3, dtype=poses.size.dtype), *(axis * x for axis in axes for x in angles)]
+    turns = [poses.size.new_zeros(3), *(axis * x for axis in axes for x in angles)]
     rotation = torch.cat([axis_angle_to_matrix(turn) @ poses.rotation for turn in turns])
     n = len(turns)
     return Poses(rotation, poses.place.repeat(n, 1), poses.size.repeat(n), poses.focal.repeat(n, 1))

@@ -172,6 +172,22 @@ class Camera:
         camera._fill(r, t, f, c, self.orthographic)
         return camera
 
+    def with_tensors(
+        self, rotation: Tensor, translation: Tensor, focal: Tensor, principal: Tensor
+    ) -> Camera:
+        """The same cameras with other tensors, which are not checked: for loops that must not wait.
+
+        Args:
+            rotation: [B, 3, 3] or [1, 3, 3], orthonormal, determinant -1.
+            translation: [B, 3] or [1, 3].
+            focal: [B, 2] or [1, 2], > 0.
+            principal: [B, 2] or [1, 2].
+
+        Raises:
+            ValueError: for batches that differ.
+        """
+        return self._with(rotation, translation, focal, principal)
+
     # -- the batch ----------------------------------------------------------------------------
 
     def __len__(self) -> int:
