@@ -11,11 +11,13 @@ import torch
 from PIL import Image
 
 import gendr
-from gendr import Mesh, Renderer, look_at, visual
+from gendr import Mesh, Renderer, fitting, look_at, visual
 from gendr.cli import colors, fit, main
 from gendr.cli.common import model_file
 from gendr.cli.parser import build_parser
+from gendr.cli.stages import Stages
 from gendr.fitting import FitState
+from gendr.fitting.job import Job
 from gendr.mesh import cube, icosphere
 from gendr.mesh.views import load_views, save_views
 from gendr.testing.processes import Python, run_python
@@ -355,8 +357,6 @@ def test_fit_saves_a_textured_start_beside_files_of_others(tmp_path, box):
 
 def interrupt_after(monkeypatch, step):
     """Raise KeyboardInterrupt inside the optimiser, after some steps."""
-    from gendr.fitting.job import Job
-
     real = Job.step
 
     def stop(self, state, seconds):
@@ -393,6 +393,86 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
         assert x.n_frames == y.n_frames
     assert run(*command, "-o", out, "--resume") == 2
     assert "is finished, with 12 steps; give --steps a larger number" in capsys.readouterr().err
+
+
+def test_refinements_and_colors_go_on_where_they_were(tmp_path, monkeypatch, capsys):
+    """Interrupted in each stage in turn; none that is finished is done again."""
+    photos(tmp_path / "photos")
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    options = ["--init", "hull", "--steps", 4, "--colors", "vertex", "--refine", "rgb", "cameras"]
+    command = ["fit", tmp_path / "photos", *options, "--quiet"]
+    called = []
+
+    def counted(owner, name, stage):
+        real = getattr(owner, name)
+
+        def call(*args, **kwargs):
+            called.append(stage)
+            if called.count(stage) == stops.get(stage):
+                raise KeyboardInterrupt
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counted(fitting.cameras, "Agreement", "cameras")
+    counted(Job, "step", "fit")
+    counted(fitting.refining, "disagreement", "refine")
+    counted(colors, "fit_colors", "colors")
+    counted(visual, "gif", "pictures")
+    stops = {}
+    assert run(*command, "-o", whole) == 0
+    wanted = {stage: called.count(stage) for stage in called}
+    assert wanted["cameras"] == 11
+    assert wanted["refine"] == 3
+    called.clear()
+    capsys.readouterr()
+    kept = []
+    for stage, number in (
+        ("cameras", 6), ("fit", 3), ("refine", 3), ("colors", 1), ("pictures", 1)
+    ):  # fmt: skip
+        stops = {stage: number}
+        assert run(*command, "-o", out, *(["--resume"] if kept else [])) == 130
+        assert "the same command with --resume goes on" in capsys.readouterr().err
+        kept.append({path.name for path in out.iterdir() if path.suffix == ".pt"})
+    fit_too = {"cameras.pt", "checkpoint.pt"}
+    assert kept == [{"cameras.pt"}, fit_too, *[{*fit_too, "refine.pt"}] * 2, kept[4]]
+    assert kept[4] == {*fit_too, "refine.pt", "colors.pt"}
+    stops = {}
+    assert run(*command, "-o", out, "--resume") == 0
+    # What was interrupted was called once more, but nothing else.
+    once_more = {stage: wanted[stage] + 1 for stage in wanted}
+    assert {stage: called.count(stage) for stage in called} == once_more
+    assert {p.name for p in out.iterdir()} == {p.name for p in whole.iterdir()}
+    for name in ("fit.ply", "fit.obj", "cameras.json"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+    a, b = (json.loads((folder / "metrics.json").read_text()) for folder in (out, whole))
+    for facts in (a, b):
+        facts.pop("seconds")
+    assert a == b
+    # More steps: another shape, and so other colours, of the same cameras.
+    called.clear()
+    assert run(*command, "-o", out, "--resume", "--steps", 5) == 0
+    assert set(called) == {"fit", "refine", "colors", "pictures"}
+
+
+def test_a_stage_of_other_photos_is_not_used(tmp_path):
+    given, values = (torch.arange(3.0),), {"size": 3}
+    stages = Stages(tmp_path, resume=True)
+    assert not stages.begun()
+
+    def result(given, options, number):
+        return stages.run(
+            "colors", given, options, lambda *_: number, lambda n: {"n": n}, lambda v: v["n"]
+        )
+
+    assert [result(given, values, n) for n in (1, 2)] == [1, 1]
+    assert stages.begun()
+    assert result(given, {"size": 4}, 3) == 3
+    assert result((torch.arange(4.0),), {"size": 4}, 4) == 4
+    (tmp_path / "colors.pt").write_text("hello")
+    with pytest.raises(ValueError, match=r"colors\.pt is no checkpoint of a stage of a fit"):
+        result(given, values, 5)
+    assert not Stages(tmp_path, resume=False).begun()
 
 
 def test_more_steps_after_an_interruption_and_after_the_end(box, tmp_path, monkeypatch, capsys):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gendr._runtime.checkpoint import digest
 from gendr._runtime.checks import check_like
 from gendr.fitting.frame import SPHERE, Frame
 from gendr.fitting.levels import Levels, pixel_at_middle, progress_of
@@ -98,10 +98,8 @@ class Job:
             set(range(often, settings.steps - often // 2, often)) if self.remeshed else set()
         )
         self._known: tuple[Tensor, _Surface] | None = None
-        digest = hashlib.sha256()
-        for tensor in (masks, *camera._tensors(), self.start.vertices, self.start.faces):
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        self.signature = {**settings.describe(), "input": digest.hexdigest()}
+        given = digest(masks, *camera._tensors(), self.start.vertices, self.start.faces)
+        self.signature = {**settings.describe(), "input": given}
 
     def _edge(self, wanted: float | None, pixel: float) -> float:
         """The length of edges at the end, from that asked for in pixels and the size of these."""
