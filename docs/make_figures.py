@@ -19,6 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -522,14 +523,15 @@ def figure_starts() -> None:
     rows = [
         [
             row["mesh"], f"{row['iou']:.3f}", f"{row['held_out']:.3f}", f"{row['chamfer']:.2%}",
-            f"{row['volume']:.3f}", f"{row['genus']}", f"{row['faces']:,}",
-            f"{row['smallest_angle']:.0f}°", f"{row['self_intersections']}",
+            f"{row['volume']:.3f}", f"{row['hull_volume']:.3f}", f"{row['genus']}",
+            f"{row['faces']:,}", f"{row['smallest_angle']:.0f}°", f"{row['self_intersections']}",
             f"{row['seconds']:.0f}",
         ]
         for row in found["rows"]
     ]  # fmt: skip
     head = ["mesh", "IoU", "IoU, held-out views", "chamfer / diagonal, where seen", "volume IoU",
-            "genus", "faces", "smallest angle", "faces cut", "seconds"]  # fmt: skip
+            "of the exact hull", "genus", "faces", "smallest angle", "faces cut",
+            "seconds"]  # fmt: skip
     write_block("fitting.md", "fit-quality", table(head, rows))
     found = json.loads((DOCS / "results" / "poses.json").read_text(encoding="utf-8"))
     rows = [
@@ -573,6 +575,26 @@ def figure_photos() -> None:
         for row in found["rows"]
     ]  # fmt: skip
     write_block("fitting.md", "photos", table(head, rows))
+
+
+def figure_costs() -> None:
+    """What benchmarks/fit_costs.py left in docs/results."""
+    found = json.loads((DOCS / "results" / "fit-costs.json").read_text(encoding="utf-8"))
+    head = ["views", "size", "edges", "faces", "seconds", "seconds a step", "peak memory", "IoU",
+            "texture: seconds", "peak memory"]  # fmt: skip
+
+    def of(row: dict[str, Any]) -> list[str]:
+        peaks = (row[name] for name in ("peak_bytes", "color_peak_bytes"))
+        memory = ["" if peak is None else f"{peak / 2**20:,.0f} MiB" for peak in peaks]
+        return [
+            f"{row['views']}", f"{row['size']}²",
+            "automatic" if row["edge"] is None else f"{row['edge']:g} pixels", f"{row['faces']:,}",
+            f"{row['seconds']:.0f}", f"{row['step_seconds']:.2f}", memory[0], f"{row['iou']:.3f}",
+            f"{row['color_seconds']:.0f}", memory[1],
+        ]  # fmt: skip
+
+    order = sorted(found["rows"], key=lambda row: (row["edge"] or 0, row["size"], row["views"]))
+    write_block("photos.md", "fit-costs", table(head, [of(row) for row in order]))
 
 
 def figure_bowl() -> None:
@@ -789,6 +811,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "fit": figure_fit,
     "starts": figure_starts,
     "photos": figure_photos,
+    "costs": figure_costs,
     "bowl": figure_bowl,
     "cameras": figure_cameras,
     "reconstruction": figure_reconstruction,
