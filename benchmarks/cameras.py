@@ -24,7 +24,7 @@ from torch import Tensor
 
 import gendr
 from gendr.experiments import script
-from gendr.fitting.cameras import aligned, refine_cameras
+from gendr.fitting.cameras import aligned
 from gendr.mesh import Camera, Mesh, axis_angle_to_matrix, load_texture, rotation_angle_between
 from gendr.mesh.examples import example, example_names
 
@@ -73,7 +73,7 @@ def measure(name: str, mesh: Mesh, size: int, seeds: int, ways: list[str]) -> li
         for way in ways:
             begun = time.perf_counter()
             used = (masks > 0.5).float() if way == "hard masks" else masks
-            found = refine_cameras(used, given, images if way == "colours" else None)
+            found = gendr.refine_cameras(used, given, images if way == "colours" else None)
             near = aligned(found.camera, camera)
             angle = rotation_angle_between(near.rotation, camera.rotation)
             apart = (near.eye - camera.eye).norm(dim=1) / camera.eye.norm(dim=1)
@@ -108,7 +108,7 @@ def main() -> None:
     )
     parser.add_argument("--texture", type=Path, metavar="IMAGE", help="of the meshes with UVs")
     parser.add_argument("--size", type=int, default=256, metavar="N", help="shorter side")
-    parser.add_argument("--seeds", type=int, default=2, metavar="N")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where cameras.json goes")
     args = parser.parse_args()

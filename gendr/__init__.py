@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         fit,
         fit_colors,
         fit_pose,
+        refine_cameras,
         refine_shape,
     )
     from gendr.mesh import (
@@ -75,6 +76,7 @@ __all__ = [
     "mesh",
     "optim",
     "pixels_to_ndc",
+    "refine_cameras",
     "refine_shape",
     "relax",
     "relaxed",
@@ -113,6 +115,7 @@ _MODULES = {
         "fit",
         "fit_colors",
         "fit_pose",
+        "refine_cameras",
         "refine_shape",
     ),
     "gendr.mesh": (

@@ -6,8 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gendr import Camera, look_at, visual
-from gendr.fitting import refine_cameras
+from gendr import Camera, look_at, refine_cameras, visual
 from gendr.fitting.cameras import aligned
 from gendr.fitting.tangents import Outlines, applied, equations, solved, spread
 from gendr.mesh import axis_angle_to_matrix, cube, rotation_angle_between
