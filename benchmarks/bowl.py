@@ -179,11 +179,10 @@ def main() -> None:
     for text in args.meshes:
         truth = example(text) if text in example_names() else Mesh.load(text)
         truth = truth.normalized()
-        textured = args.texture is not None and truth.uvs is not None
-        if textured:
+        if args.texture is not None and truth.uvs is not None:
             truth = truth.with_texture(load_texture(args.texture))
         for seed in range(args.seeds):
-            if not textured:
+            if truth.texture is None:
                 truth = truth.with_vertex_colors(pattern(truth.vertices, seed))
             row, _ = compared(
                 Path(text).stem, truth, None, views(seed), args.image_size, args.steps
