@@ -286,7 +286,8 @@ def _add_fit(commands: Any) -> None:
         "--scale",
         default="auto",
         help="how soft edges are: a number (NDC: the image is 2 wide), 1.5px, or START:END for a "
-        "geometric schedule; auto is 0.3px:0.05px for logistic and as soft for other laws",
+        "geometric schedule; auto is 0.3px:0.05px for logistic, from a hull fine, which is "
+        "0.1px:0.02px, and as soft for other laws",
     )
     _cutoff(group)
 

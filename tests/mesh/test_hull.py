@@ -6,7 +6,7 @@ import torch
 import trimesh
 
 from gendr import Camera, Mesh, Renderer
-from gendr.mesh import cube, icosphere, look_at, visual_hull
+from gendr.mesh import cube, icosphere, look_at, mesh_quality, visual_hull
 
 
 def around(count=20, distance=4.0, fov=40.0, orthographic=False):
@@ -62,6 +62,31 @@ def test_genus_is_that_of_the_object(shape, euler):
     found = visual_hull(camera, masks_of(target, camera, 96)).to_trimesh()
     assert found.is_watertight
     assert found.euler_number == euler
+
+
+def test_handles_that_rounding_makes_are_not_there(monkeypatch):
+    """Two plates a pixel apart, joined at one side: pixels see through in places only."""
+    camera = around(30)
+    pixel = 4 * math.tan(math.radians(20)) / 32
+    thick, gap = 0.12, 1.2 * pixel
+    parts = []
+    for size, x, y in (
+        ((1.2, thick, 1.0), 0.0, (gap + thick) / 2),
+        ((1.2, thick, 1.0), 0.0, -(gap + thick) / 2),
+        ((thick, gap + 2 * thick, 1.0), -0.6 - thick / 2, 0.0),
+    ):
+        part = trimesh.creation.box(size)
+        part.apply_translation([x, y, 0])
+        parts.append(part)
+    masks = masks_of(Mesh.from_trimesh(trimesh.util.concatenate(parts)), camera)
+    found = visual_hull(camera, masks)
+    assert mesh_quality(found)["genus"] == 0
+    monkeypatch.setattr("gendr.mesh.hull._HANDLES", (0.0,))
+    as_it_was = visual_hull(camera, masks)
+    assert mesh_quality(as_it_was)["genus"] == 1
+    # The surface is hardly further out.
+    volumes = [float(mesh.volumes) for mesh in (found, as_it_was)]
+    assert volumes[1] < volumes[0] < 1.1 * volumes[1]
 
 
 def test_thin_parts_are_there():
