@@ -2,7 +2,9 @@ import errno
 import json
 import os
 import signal
+import struct
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -980,6 +982,74 @@ def test_bad_input_is_one_line_and_exit_code_2(bad, argv, text, capsys, monkeypa
     # Nothing that only Python can say.
     assert not re.search(r"='|=True|=False|=None|\.to\(|dtype|use float64", shown.err)
     assert {p for p in bad.rglob("*") if p.is_file()} == before
+
+
+def header_of_png(width, height):
+    """The beginning of a PNG file, which says how large its image is."""
+    head = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    chunk = struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head))
+    return b"\x89PNG\r\n\x1a\n" + chunk + struct.pack(">I", 0) + b"IDAT"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("missing", "no mask for {photos}/images/002.png in {photos}/masks; want 002.png there"),
+        ("empty", "1 of 5 masks are empty (images/002.png); mend them, or leave out the frames"),
+        ("contradiction", "the masks contradict each other: no point lies within all of them"),
+        ("huge", "has 20000 x 20000 pixels, 400 megapixels, and at most 150 are read; shrink it"),
+        ("faces", "init has 12 faces, and at most 10 are fitted as they are; simplify it, or let"),
+    ],
+)
+def test_hard_input_is_one_line_that_says_what_to_do(
+    box, tmp_path, change, text, capsys, monkeypatch
+):
+    folder = tmp_path / "photos"
+    photos(folder)
+    options = ["--init", "hull", "--steps", 2, "--quiet", "--colors", "none"]
+    images = sorted((folder / "images").iterdir())
+    if change == "missing":
+        (folder / "masks").mkdir()
+        for number, path in enumerate(images):
+            with Image.open(path) as image:
+                if number != 2:
+                    image.getchannel("A").save(folder / "masks" / path.name)
+                image.convert("RGB").save(path)
+    elif change in ("empty", "contradiction"):
+        with Image.open(images[2]) as image:
+            alpha = Image.new("L", image.size, 0)
+            if change == "contradiction":
+                alpha.paste(255, (0, 0, 4, 4))
+            image.putalpha(alpha)
+            image.save(images[2])
+    elif change == "huge":
+        images[2].write_bytes(header_of_png(20_000, 20_000))
+    else:
+        monkeypatch.setattr("gendr.fitting.job.MOST_GIVEN", 10)
+        options[1] = box
+    assert run("fit", folder, "-o", tmp_path / "out", *options) == 2
+    shown = capsys.readouterr().err
+    assert text.format(photos=folder) in shown
+    assert shown.count("\n") == 1
+    if change == "contradiction":
+        assert "mend or leave out number 2 (the first is 0)" in shown
+
+
+@pytest.mark.filterwarnings("always:1 of 5 masks")
+def test_a_camera_inside_the_object_is_told(tmp_path, capsys):
+    """A mask that is full everywhere tells nothing; the other views are fitted."""
+    folder = tmp_path / "photos"
+    photos(folder)
+    path = sorted((folder / "images").iterdir())[2]
+    with Image.open(path) as image:
+        image.putalpha(255)
+        image.save(path)
+    options = ["--init", "hull", "--steps", 2, "--quiet", "--colors", "none"]
+    assert run("fit", folder, "-o", tmp_path / "out", *options) == 0
+    shown = capsys.readouterr().err
+    assert "1 of 5 masks fill their whole image (the first is 2)" in shown
+    assert "if the camera is inside the object, leave such views out" in shown
+    assert shown.count("\n") == 1
 
 
 def test_damaged_checkpoint(box, tmp_path, capsys):

@@ -84,4 +84,6 @@ def _check_outlines(masks: Tensor) -> None:
     if count == len(masks):
         raise ValueError(f"{what}; is the camera inside the object, or are the masks inverted?")
     if count:
-        warnings.warn(f"{what}; is the camera inside the object?", stacklevel=3)
+        warnings.warn(
+            f"{what}; if the camera is inside the object, leave such views out", stacklevel=3
+        )

@@ -167,26 +167,38 @@ class _Distance:
 
     def __call__(self, points: Tensor) -> Tensor:
         """Distances [P] of points [P, 3]."""
-        height, width = self.size
-        side = min(self.size)
         out = []
         for part in points.split(max(1, _BLOCK // len(self.images))):
             least = torch.full((len(part),), torch.inf)
             for b in range(len(self.images)):
-                xy, depth = self.camera[b].project(part[None])
-                x, y = xy[0].unbind(-1)
-                # Pixels of the padded image, as `grid_sample` counts them.
-                place = torch.stack([x * side / (width + 2), -y * side / (height + 2)], -1)
-                ahead = depth[0] > 0
-                place = torch.where(ahead[:, None], place, 0.0).float()
-                found = F.grid_sample(
-                    self.images[b : b + 1], place[None, None], padding_mode="border",
-                    align_corners=False,
-                )[0, 0, 0]  # fmt: skip
-                length = found * self._world(depth, slice(b, b + 1))[0].float()
-                least = torch.minimum(least, torch.where(ahead, length, torch.inf))
+                least = torch.minimum(least, self.to_cone(part, b))
             out.append(least)
         return torch.cat(out)
+
+    def to_cone(self, points: Tensor, b: int) -> Tensor:
+        """Distances [P] of points [P, 3] to the cone of one view; inf behind its camera."""
+        (height, width), side = self.size, min(self.size)
+        xy, depth = self.camera[b].project(points[None])
+        x, y = xy[0].unbind(-1)
+        # Pixels of the padded image, as `grid_sample` counts them.
+        place = torch.stack([x * side / (width + 2), -y * side / (height + 2)], -1)
+        ahead = depth[0] > 0
+        place = torch.where(ahead[:, None], place, 0.0).float()
+        found = F.grid_sample(
+            self.images[b : b + 1], place[None, None], padding_mode="border", align_corners=False
+        )[0, 0, 0]
+        length = found * self._world(depth, slice(b, b + 1))[0].float()
+        return torch.where(ahead, length, torch.inf)
+
+    def odd_one(self, points: Tensor) -> int | None:
+        """The view without which most of these points [P, 3] would be inside; None if none is."""
+        count = torch.zeros(len(points), dtype=torch.int64)
+        last = torch.zeros_like(count)
+        for b in range(len(self.images)):
+            out = self.to_cone(points, b) <= 0
+            count, last = count + out, torch.where(out, b, last)
+        alone = last[count == 1]
+        return int(alone.bincount().argmax()) if len(alone) else None
 
 
 def _to_the_other(region: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -217,15 +229,18 @@ def _finer_start(grid: _Grid, distance: _Distance) -> tuple[_Grid, Tensor]:
     Raises:
         ValueError: if there is none.
     """
-    field = distance(grid.points())
+    start = grid.points()
+    field = distance(start)
     for _ in range(3):
         field = _refined(field, grid, distance)
         grid = grid.halved()
         if bool((field > 0).any()):
             return grid, field.reshape(-1)
+    odd = distance.odd_one(start)
+    advice = "" if odd is None else f"mend or leave out number {odd} (the first is 0), or "
     raise ValueError(
         "the masks contradict each other: no point lies within all of them, as by a wrong pose, an "
-        "empty or an inverted mask; start from a sphere to fit what most of them show"
+        f"empty or an inverted mask; {advice}start from a sphere to fit what most of them show"
     )
 
 

@@ -156,9 +156,13 @@ def test_masks_that_contradict_each_other():
     camera = around(12)
     masks = masks_of(icosphere(3), camera)
     wrong = masks.clone()
-    wrong[0] = 0
-    wrong[0, :8, :8] = 1
-    with pytest.raises(ValueError, match="masks contradict each other"):
+    wrong[7] = 0
+    wrong[7, :8, :8] = 1
+    said = r"masks contradict each other.*mend or leave out number 7 \(the first is 0\), or start"
+    with pytest.raises(ValueError, match=said):
+        visual_hull(camera, wrong)
+    wrong[3] = wrong[7]  # two at once: nobody knows which
+    with pytest.raises(ValueError, match="an inverted mask; start from a sphere"):
         visual_hull(camera, wrong)
     with pytest.raises(ValueError, match="12 masks need as many cameras, got 3"):
         visual_hull(camera[:3], masks)
