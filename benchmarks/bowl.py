@@ -13,7 +13,6 @@ pattern too.
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from rows import Rows, make_parser
 from torch import Tensor
 
 import gendr
 from gendr import visual
-from gendr.experiments import script
 from gendr.losses import chamfer, iou, psnr
 from gendr.mesh import Camera, Mesh, load_texture
 from gendr.mesh.examples import example, example_names
@@ -158,24 +157,22 @@ def save_picture(truth: Mesh, meshes: list[Mesh], path: Path) -> None:
 
 def main() -> None:
     """Measure, print, and write files."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = make_parser(__doc__, "bowl.json")
     parser.add_argument("meshes", nargs="*", metavar="MESH")
     parser.add_argument("--texture", type=Path, metavar="IMAGE", help="of the meshes with UVs")
     parser.add_argument("--image-size", type=int, default=128, metavar="N")
     parser.add_argument("--steps", type=int, default=30, metavar="N", help="of the fit")
     parser.add_argument("--seeds", type=int, default=3, metavar="N")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where bowl.json goes")
     parser.add_argument("--picture", type=Path, metavar="PNG", help="of the first bowl")
     args = parser.parse_args()
-    rows = []
+    rows = Rows()
     for seed in range(args.seeds):
         truth, inside = bowl()
         truth = truth.with_vertex_colors(pattern(truth.vertices, seed))
         row, meshes = compared("bowl", truth, inside, views(seed), args.image_size, args.steps)
         if args.picture is not None and seed == 0:
             save_picture(truth, meshes, args.picture)
-        rows.append({**row, "seed": seed})
-        print(row, flush=True)
+        rows.add({**row, "seed": seed})
     for text in args.meshes:
         truth = example(text) if text in example_names() else Mesh.load(text)
         truth = truth.normalized()
@@ -187,14 +184,8 @@ def main() -> None:
             row, _ = compared(
                 Path(text).stem, truth, None, views(seed), args.image_size, args.steps
             )
-            rows.append({**row, "seed": seed})
-            print(row, flush=True)
-    if args.out is not None:
-        found = {
-            "image_size": args.image_size, "steps": args.steps, "version": gendr.__version__,
-            "rows": rows,
-        }  # fmt: skip
-        script.write_json(args.out / "bowl.json", found)
+            rows.add({**row, "seed": seed})
+    rows.write(args.out, "bowl.json", image_size=args.image_size, steps=args.steps)
 
 
 if __name__ == "__main__":

@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import fit_quality
 import torch
+from rows import Rows, make_parser
+from speed import peak_of, resident_bytes
 
 import gendr
 from gendr import visual
-from gendr.experiments import script
 from gendr.mesh import Mesh
 from gendr.mesh.examples import example, example_names
 from gendr.mesh.unwrapping import can_unwrap
@@ -37,15 +38,12 @@ ASSETS = Path(__file__).parents[1] / "assets"
 FILE = "fit-costs.json"
 
 
-def resident(field: str) -> int | None:
-    """A figure of this process's memory in bytes, by the Linux kernel's books; None elsewhere."""
+def peak(run: Callable[[], object]) -> int | None:
+    """The most bytes that this process holds during a run; None where they cannot be read."""
     status = Path("/proc/self/status")
-    if not status.exists():
-        return None
-    # Not ru_maxrss, which a process inherits from the one that started it.
-    match = re.search(rf"{field}:\s*(\d+) kB", status.read_text())
-    assert match
-    return int(match[1]) * 1024
+    before = resident_bytes("VmRSS") if status.exists() else 0
+    more = peak_of(run, "cpu")
+    return None if more is None else before + more
 
 
 def loaded(name: str) -> Mesh:
@@ -60,13 +58,6 @@ def pattern(mesh: Mesh) -> Mesh:
     """The mesh with colours that depend on the place."""
     turned = mesh.vertices @ torch.tensor([[1.0, 0.4, 0.2], [0.1, 1.0, 0.5], [0.6, 0.2, 1.0]])
     return Mesh(mesh.vertices, mesh.faces).with_vertex_colors(0.5 + 0.4 * torch.sin(12 * turned))
-
-
-def begin_peak() -> None:
-    """Let the peak of the resident memory begin anew."""
-    reset = Path("/proc/self/clear_refs")
-    if reset.exists():
-        reset.write_text("5")
 
 
 def warm() -> None:
@@ -84,28 +75,23 @@ def measure(name: str, views: int, size: int, edge: float | None) -> dict[str, A
     mesh = loaded(name)
     camera = fit_quality.spiral(mesh, views, 0.0)
     rgb, alpha = visual.render_views(pattern(mesh), camera, size, {"lighting": "none"})
-    begin_peak()
+    results: list[gendr.FitResult] = []
+    kind = "texture" if can_unwrap() else "vertex"
     row: dict[str, Any] = {"mesh": name, "views": views, "size": size, "edge": edge}
-    row["given_bytes"] = resident("VmRSS")
     begun, cpu = time.perf_counter(), time.process_time()
-    result = gendr.fit(alpha, camera, init="hull", edge=edge)
-    row |= {
-        "seconds": time.perf_counter() - begun,
-        "cpu_seconds": time.process_time() - cpu,
-        "step_seconds": result.state.seconds / len(result.history),
-        "peak_bytes": resident("VmHWM"),
-        "faces": result.mesh.face_counts[0],
-        "iou": result.iou,
-    }
-    begin_peak()
-    begun, kind = time.perf_counter(), "texture" if can_unwrap() else "vertex"
-    gendr.fit_colors(result.mesh, rgb, camera, alpha, kind=kind)
-    return {
-        **row,
-        "color_kind": kind,
-        "color_seconds": time.perf_counter() - begun,
-        "color_peak_bytes": resident("VmHWM"),
-    }
+    row["peak_bytes"] = peak(
+        lambda: results.append(gendr.fit(alpha, camera, init="hull", edge=edge))
+    )
+    row["seconds"] = time.perf_counter() - begun
+    row["cpu_seconds"] = time.process_time() - cpu
+    (result,) = results
+    row["step_seconds"] = result.state.seconds / len(result.history)
+    row |= {"faces": result.mesh.face_counts[0], "iou": result.iou, "color_kind": kind}
+    begun = time.perf_counter()
+    row["color_peak_bytes"] = peak(
+        lambda: gendr.fit_colors(result.mesh, rgb, camera, alpha, kind=kind)
+    )
+    return {**row, "color_seconds": time.perf_counter() - begun}
 
 
 def cells(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -126,37 +112,31 @@ def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def main() -> None:
     """Measure, print, and write a file after each cell."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = make_parser(__doc__, FILE)
     parser.add_argument("--meshes", nargs="+", default=list(MESHES), metavar="MESH")
     parser.add_argument("--views", nargs="*", type=int, default=list(VIEWS), metavar="N")
     parser.add_argument("--sizes", nargs="*", type=int, default=list(SIZES), metavar="N")
     parser.add_argument("--edges", nargs="*", type=float, default=list(EDGES), metavar="PIXELS")
     parser.add_argument("--anew", action="store_true", help="measure cells that are there again")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"where {FILE} goes")
     parser.add_argument("--cell", metavar="JSON", help="measure this one, and print it")
     args = parser.parse_args()
     if args.cell is not None:
         cell = json.loads(args.cell)
         row = measure(cell["mesh"], cell["views"], cell["size"], cell["edge"])
-        print(json.dumps({**row, "threads": torch.get_num_threads()}))
+        print(json.dumps(row))
         return
+    rows = Rows()
     path = None if args.out is None else args.out / FILE
-    rows: list[dict[str, Any]] = []
     if path is not None and path.exists() and not args.anew:
-        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    known = {key_of(row) for row in rows}
+        rows.rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    known = {key_of(row) for row in rows.rows}
     for cell in cells(args):
         if key_of(cell) in known:
             continue
         command = [sys.executable, __file__, "--cell", json.dumps(cell)]
         run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        row = json.loads(run.stdout.splitlines()[-1])
-        rows.append(row)
-        shown = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
-        print(" ".join(shown), flush=True)
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            script.write_json(path, {"version": gendr.__version__, "rows": rows})
+        rows.add(json.loads(run.stdout.splitlines()[-1]))
+        rows.write(args.out, FILE)
 
 
 if __name__ == "__main__":

@@ -122,6 +122,16 @@ def pytest_generate_tests(metafunc):
         option = metafunc.config.getoption
         chosen = sample(option("--seed"), every=option("--every"))
         metafunc.parametrize("any_instance", chosen, ids=[i.name for i in chosen])
+    if "signs" in metafunc.fixturenames:  # seeds of `gendr.testing.arithmetic`
+        metafunc.parametrize("signs", range(4) if metafunc.config.getoption("--every") else [0])
+
+
+@pytest.fixture
+def nan_in_new_tensors():
+    """Memory from `torch.empty` is NaN, not what happens to lie there: a kernel must write it."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
 
 
 @pytest.fixture

@@ -20,7 +20,13 @@ from gendr import visual
 from gendr._runtime.files import locked, write_all, write_whole
 from gendr.cli import colors, refine
 from gendr.cli.cameras import CAMERAS, camera_facts, opencv_file, refined
-from gendr.cli.common import check_device, check_writable, model_file, versions
+from gendr.cli.common import (
+    check_checkpoint,
+    check_device,
+    check_writable,
+    model_file,
+    versions,
+)
 from gendr.cli.stages import Stages
 from gendr.fitting import CameraResult, FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
@@ -152,9 +158,8 @@ def _folder(args: Namespace, out: Path) -> Path:
     Raises:
         ValueError: If it cannot be, or has nothing to go on from where that is asked for.
     """
-    begun = (out / CHECKPOINT).is_file() or Stages(out, resume=True).begun()
-    if args.resume and not begun:
-        raise ValueError(f"--resume: no {CHECKPOINT} in {out}; leave --resume out to start anew")
+    if args.resume and not Stages(out, resume=True).begun():
+        check_checkpoint(out, CHECKPOINT)
     return check_writable(out)
 
 

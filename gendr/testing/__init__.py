@@ -6,7 +6,7 @@ T-conorms beside their published forms in mpmath (`laws`, `tconorms`), a task fo
 experiments that costs nothing (`fake_grid`), Triton's interpreter at twice its speed
 (`interpreter`), with a detector of races (`races`), or with the arithmetic of a GPU (`arithmetic`),
 processes that need not import PyTorch first (`processes`), and kernels of Numba that only one
-process compiles (`compiling`).
+process compiles (`compiling`), and trainings that are interrupted and go on (`trainings`).
 """
 
 from __future__ import annotations

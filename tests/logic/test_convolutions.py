@@ -380,7 +380,7 @@ def test_the_text_of_a_layer():
 
 def test_places_outside_of_the_window_are_refused():
     wide, layer = LogicConv2d(1, 4, 30, seed=0), LogicConv2d(1, 4, 3, seed=0)
-    with pytest.raises(ValueError, match="places of the state dict must index the 9 inputs"):
+    with pytest.raises(ValueError, match="places of the state dict must index the 9 places"):
         layer.load_state_dict(wide.state_dict())
     layer = LogicConv2d(1, 4, 3, seed=0)
     layer.places[0] = 9

@@ -34,6 +34,7 @@ from gendr.sorting.losses import (
 )
 from gendr.sorting.networks import network
 from gendr.testing.scripts import imported, refusal, signalled
+from gendr.testing.trainings import resumed
 
 
 @dataclass(frozen=True)
@@ -361,32 +362,18 @@ def test_a_loss_that_is_not_finite(data):
 # -- interruptions ------------------------------------------------------------------------------
 
 
-class Interrupted(Exception):
-    pass
-
-
 @pytest.mark.parametrize(("at", "every"), [(1, 5), (5, 5), (7, 30), (12, 5)])
 def test_resuming_changes_nothing(data, tmp_path, at, every):
     settings = replace(SMALL, evaluate_every=every)  # 30: a row every third step
     whole = train(settings, data, sorter=Plain())
     file = tmp_path / "checkpoint.pt"
 
-    def stop(training):
-        if training.step == at:
-            raise Interrupted
+    def run(*, resume=False, **options):
+        if resume:
+            torch.rand(7)  # as if others had drawn meanwhile
+        return train(settings, data, sorter=Plain(), resume=resume, **options)
 
-    with pytest.raises(Interrupted):
-        train(settings, data, sorter=Plain(), checkpoint=file, callback=stop)
-    torch.rand(7)
-    steps = []
-    result = train(
-        settings,
-        data,
-        sorter=Plain(),
-        checkpoint=file,
-        resume=True,
-        callback=lambda training: steps.append(training.step),
-    )
+    result, steps = resumed(run, file, at)
     assert steps == list(range(at + 1, 13))
     assert rows_of(result) == rows_of(whole)
     assert torch.equal(weights_of(result.model), weights_of(whole.model))
