@@ -83,7 +83,7 @@ def refine_shape(
     camera: Camera,
     masks: Tensor,
     *,
-    steps: int = 10,
+    steps: int = 30,
     callback: Callable[[float], None] | None = None,
     keep: Callable[[dict[str, Any]], None] | None = None,
     resume: Mapping[str, Any] | None = None,
@@ -93,7 +93,8 @@ def refine_shape(
     First the vertices are tried at many depths below the surface, coarse to fine, and take a smooth
     displacement at which the photos that see them show one colour (`gendr.fitting.sweeps`). Then
     steps of Adam along the gradients of soft renderings (`shading="softmax"`) bring silhouettes and
-    colours to those of the photos. The mesh is remeshed on the way. If in the end the photos are
+    colours to those of the photos; colours and shape take turns, ten steps for each. The mesh is
+    remeshed on the way. If in the end the photos are
     not met better, the mesh is returned as it was.
 
     The surface needs a pattern, and the same colours from everywhere: without light that moves.
