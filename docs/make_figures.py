@@ -579,7 +579,12 @@ def figure_photos() -> None:
 
 def figure_costs() -> None:
     """What benchmarks/fit_costs.py left in docs/results."""
-    found = json.loads((DOCS / "results" / "fit-costs.json").read_text(encoding="utf-8"))
+    file = DOCS / "results" / "fit-costs.json"
+    if not file.exists():
+        line = "Not measured yet: `python benchmarks/fit_costs.py --out docs/results` does it."
+        write_block("photos.md", "fit-costs", [line])
+        return
+    found = json.loads(file.read_text(encoding="utf-8"))
     head = ["views", "size", "edges", "faces", "seconds", "seconds a step", "peak memory", "IoU",
             "texture: seconds", "peak memory"]  # fmt: skip
 
