@@ -24,7 +24,7 @@ from gendr.tnorms import TNorm
 
 __all__ = ["LogicConv2d"]
 
-# How many channels a tree reads if nobody says it (Petersen et al. 2024, section 3.4).
+# How many channels a tree reads by default (Petersen et al. 2024, section 3.4).
 CHANNELS = 2
 
 

@@ -22,7 +22,7 @@ from gendr.testing.ahead_of_time import CAPABILITIES, launches_compiled
 pytestmark = pytest.mark.usefixtures("nan_in_new_tensors")
 
 DEVICE = "cpu" if interpreted() else "cuda"
-# Relative: of half numbers a rounding each, which the interpreter does towards 0 in bfloat16.
+# Relative. Numbers of 16 bits are rounded once; the interpreter rounds bfloat16 towards 0.
 TOLERANCE = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}
 # Every loop turns, every grid has several programs.
 SMALL = backend.Launch(batch=4, held=8, held_tables=16)

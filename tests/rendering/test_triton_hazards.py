@@ -85,7 +85,7 @@ def rendered(name, dist="gaussian", near=1.0, **options):
 
 
 def user_law(name):
-    """Fragments, listed: what a law of the user's own needs."""
+    """A silhouette by a law of the user's own, for which fragments are listed."""
     law = gendr.distributions.from_callable(lambda z: ((1 + z) / 2).clamp(0, 1), support=(-1, 1))
     corners = leaf(soup(2, 4, 6, size=0.2), name)
     alpha = gendr.silhouette(corners, SIZE, law, "probabilistic", 0.1, backend=name)

@@ -1,4 +1,4 @@
-"""The grid: what it chooses, what it foretells, and that nothing is lost or done twice."""
+"""The grid: its choice of instances, its forecast, and that nothing is lost or done twice."""
 
 import csv
 import itertools
@@ -114,7 +114,7 @@ def test_jobs_are_the_instances_laws_first_and_then_the_slow_ones():
 
 
 def simulate(chosen, seconds, workers):
-    """Run jobs in a world of our own; yields (time, forecast) whenever one of them ends."""
+    """Run jobs in simulated time; yields (time, forecast) whenever one of them ends."""
     waiting, running, done, now = deque(chosen), {}, {}, 0.0
     while waiting or running:
         while waiting and len(running) < workers:
