@@ -211,7 +211,11 @@ class Camera:
         return self._with(*(x.detach() for x in self._tensors()))
 
     def expand(self, batch: int) -> Camera:
-        """One camera repeated `batch` times; a batch of this size is returned unchanged."""
+        """One camera repeated `batch` times; a batch of this size is returned unchanged.
+
+        Raises:
+            ValueError: for a batch of another size.
+        """
         if len(self) not in (1, batch):
             raise ValueError(f"{len(self)} cameras do not broadcast to {batch}")
         return self._with(*(x.expand(batch, *x.shape[1:]) for x in self._tensors()))
@@ -303,6 +307,10 @@ class Camera:
 
         Returns:
             [B, V, 3]; packed: [V, 3].
+
+        Raises:
+            TypeError: points of another dtype than the camera.
+            ValueError: another device or shape, or point sets that do not broadcast with cameras.
         """
         check_like("points", check_float("points", points), "the camera", self.rotation)
         if index is not None:

@@ -11,7 +11,8 @@
 | `compiling` | kernels of Numba that only one process compiles |
 | `processes`, `scripts` | processes that need not import PyTorch first; scripts of the repository |
 | `fake_grid`, `trainings` | a task for the grid that costs nothing; interrupted trainings |
-| `site`, `pages`, `explorer`, `javascript` | the documentation: checks, tables, a page that draws |
+| `site`, `pages`, `notebooks` | the documentation: checks, tables, runs of notebooks |
+| `explorer`, `javascript` | the page of the site that draws a renderer |
 """
 
 from gendr.testing.scenes import degenerate, soup, touching
