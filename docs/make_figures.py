@@ -19,6 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -522,14 +523,15 @@ def figure_starts() -> None:
     rows = [
         [
             row["mesh"], f"{row['iou']:.3f}", f"{row['held_out']:.3f}", f"{row['chamfer']:.2%}",
-            f"{row['volume']:.3f}", f"{row['genus']}", f"{row['faces']:,}",
-            f"{row['smallest_angle']:.0f}°", f"{row['self_intersections']}",
+            f"{row['volume']:.3f}", f"{row['hull_volume']:.3f}", f"{row['genus']}",
+            f"{row['faces']:,}", f"{row['smallest_angle']:.0f}°", f"{row['self_intersections']}",
             f"{row['seconds']:.0f}",
         ]
         for row in found["rows"]
     ]  # fmt: skip
     head = ["mesh", "IoU", "IoU, held-out views", "chamfer / diagonal, where seen", "volume IoU",
-            "genus", "faces", "smallest angle", "faces cut", "seconds"]  # fmt: skip
+            "of the exact hull", "genus", "faces", "smallest angle", "faces cut",
+            "seconds"]  # fmt: skip
     write_block("fitting.md", "fit-quality", table(head, rows))
 
 
@@ -658,36 +660,86 @@ def figure_photos() -> None:
     write_block("fitting.md", "photos", table(head, rows))
 
 
+def figure_costs() -> None:
+    """What benchmarks/fit_costs.py left in docs/results."""
+    file = DOCS / "results" / "fit-costs.json"
+    if not file.exists():
+        line = "Not measured yet: `python benchmarks/fit_costs.py --out docs/results` does it."
+        write_block("photos.md", "fit-costs", [line])
+        return
+    found = json.loads(file.read_text(encoding="utf-8"))
+    head = ["views", "size", "edges", "faces", "seconds", "seconds a step", "peak memory", "IoU",
+            "texture: seconds", "peak memory"]  # fmt: skip
+
+    def of(row: dict[str, Any]) -> list[str]:
+        peaks = (row[name] for name in ("peak_bytes", "color_peak_bytes"))
+        memory = ["" if peak is None else f"{peak / 2**20:,.0f} MiB" for peak in peaks]
+        return [
+            f"{row['views']}", f"{row['size']}²",
+            "automatic" if row["edge"] is None else f"{row['edge']:g} pixels", f"{row['faces']:,}",
+            f"{row['seconds']:.0f}", f"{row['step_seconds']:.2f}", memory[0], f"{row['iou']:.3f}",
+            f"{row['color_seconds']:.0f}", memory[1],
+        ]  # fmt: skip
+
+    order = sorted(found["rows"], key=lambda row: (row["edge"] or 0, row["size"], row["views"]))
+    write_block("photos.md", "fit-costs", table(head, [of(row) for row in order]))
+
+
+def grouped(rows: list[dict[str, Any]], *keys: str) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Rows by some of their values, in the order in which these come."""
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return found
+
+
+def spread(values: Sequence[float], form: str, unit: str = "") -> str:
+    """The mean of some values, and their standard deviation if they are several."""
+    mean = format(float(np.mean(values)), form)
+    if len(values) == 1:
+        return f"{mean}{unit}"
+    return f"{mean} ± {format(float(np.std(values, ddof=1)), form)}{unit}"
+
+
 def figure_bowl() -> None:
     """What benchmarks/bowl.py left in docs/results."""
     found = json.loads((DOCS / "results" / "bowl.json").read_text(encoding="utf-8"))
-    head = ["object", "depth error inside: silhouettes", "with colours", "chamfer: silhouettes",
-            "with colours", "IoU, held-out", "with colours", "PSNR, held-out", "with colours",
-            "moved", "seconds more"]  # fmt: skip
+    head = ["object", "seeds", "depth error inside: silhouettes", "with colours",
+            "chamfer: silhouettes", "with colours", "IoU, held-out", "with colours",
+            "PSNR, held-out", "with colours", "moved", "seconds more"]  # fmt: skip
     rows = []
-    for row in found["rows"]:
-        cells = [row["name"]]
-        for key, form in (("depth", ".2%"), ("chamfer", ".2%"), ("iou", ".3f"), ("psnr", ".1f")):
+    for (name,), group in grouped(found["rows"], "name").items():
+        cells = [name, f"{len(group)}"]
+        for key, factor, form, unit in (
+            ("depth", 100, ".2f", "%"), ("chamfer", 100, ".2f", "%"), ("iou", 1, ".3f", ""),
+            ("psnr", 1, ".1f", ""),
+        ):  # fmt: skip
             for state in ("before", "after"):
-                value = row[state][key]
-                cells.append("" if value is None else format(value, form))
-        rows.append([*cells, "yes" if row["improved"] else "no", f"{row['seconds']['refine']:.0f}"])
+                values = [row[state][key] for row in group]
+                known = values[0] is not None
+                cells.append(spread([factor * v for v in values], form, unit) if known else "")
+        moved = sum(row["improved"] for row in group)
+        more = np.mean([row["seconds"]["refine"] for row in group])
+        rows.append([*cells, f"{moved} of {len(group)}", f"{more:.0f}"])
     write_block("fitting.md", "bowl", table(head, rows))
 
 
 def figure_cameras() -> None:
     """What benchmarks/cameras.py left in docs/results."""
     found = json.loads((DOCS / "results" / "cameras.json").read_text(encoding="utf-8"))
-    head = ["mesh", "from", "error, mean", "median", "worst", "under 0.3°", "hull IoU, given",
-            "refined", "seconds"]  # fmt: skip
-    rows = [
-        [
-            row["mesh"], row["way"], f"{row['mean']:.2f}°", f"{row['median']:.2f}°",
-            f"{row['max']:.2f}°", f"{row['share']:.0%}", f"{row['iou'][0]:.3f}",
-            f"{row['iou'][1]:.3f}", f"{row['seconds']:.0f}",
-        ]
-        for row in found["rows"]
-    ]  # fmt: skip
+    head = ["mesh", "from", "draws", "error, mean", "median", "worst", "under 0.3°",
+            "hull IoU, given", "refined", "seconds"]  # fmt: skip
+    rows = []
+    for (mesh, way), group in grouped(found["rows"], "mesh", "way").items():
+        rows.append([
+            mesh, way, f"{len(group)}", spread([row["mean"] for row in group], ".2f", "°"),
+            spread([row["median"] for row in group], ".2f", "°"),
+            f"{max(row['max'] for row in group):.2f}°",
+            f"{np.mean([row['share'] for row in group]):.0%}",
+            spread([row["iou"][0] for row in group], ".3f"),
+            spread([row["iou"][1] for row in group], ".3f"),
+            f"{np.mean([row['seconds'] for row in group]):.0f}",
+        ])  # fmt: skip
     write_block("photos.md", "cameras", table(head, rows))
 
 
@@ -878,6 +930,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "photos": figure_photos,
     "sample": figure_sample,
     "objects": figure_objects,
+    "costs": figure_costs,
     "bowl": figure_bowl,
     "cameras": figure_cameras,
     "reconstruction": figure_reconstruction,

@@ -4,7 +4,9 @@ import errno
 import json
 import os
 import signal
+import struct
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +15,13 @@ import torch
 from PIL import Image
 
 import gendr
-from gendr import Mesh, Renderer, look_at, visual
+from gendr import Mesh, Renderer, fitting, look_at, visual
 from gendr.cli import colors, fit, main
 from gendr.cli.common import model_file
 from gendr.cli.parser import build_parser
+from gendr.cli.stages import Stages
 from gendr.fitting import FitState
+from gendr.fitting.job import Job
 from gendr.mesh import cube, icosphere
 from gendr.mesh.views import load_views, save_views
 from gendr.testing.processes import Python, run_python
@@ -463,8 +467,6 @@ def test_fit_saves_a_textured_start_beside_files_of_others(tmp_path, box):
 
 def interrupt_after(monkeypatch, step):
     """Raise KeyboardInterrupt inside the optimiser, after some steps."""
-    from gendr.fitting.job import Job
-
     real = Job.step
 
     def stop(self, state, seconds):
@@ -501,6 +503,86 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
         assert x.n_frames == y.n_frames
     assert run(*command, "-o", out, "--resume") == 2
     assert "is finished, with 12 steps; give --steps a larger number" in capsys.readouterr().err
+
+
+def test_refinements_and_colors_go_on_where_they_were(tmp_path, monkeypatch, capsys):
+    """Interrupted in each stage in turn; none that is finished is done again."""
+    photos(tmp_path / "photos")
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    options = ["--init", "hull", "--steps", 4, "--colors", "vertex", "--refine", "rgb", "cameras"]
+    command = ["fit", tmp_path / "photos", *options, "--quiet"]
+    called = []
+
+    def counted(owner, name, stage):
+        real = getattr(owner, name)
+
+        def call(*args, **kwargs):
+            called.append(stage)
+            if called.count(stage) == stops.get(stage):
+                raise KeyboardInterrupt
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counted(fitting.cameras, "Agreement", "cameras")
+    counted(Job, "step", "fit")
+    counted(fitting.refining, "disagreement", "refine")
+    counted(colors, "fit_colors", "colors")
+    counted(visual, "gif", "pictures")
+    stops = {}
+    assert run(*command, "-o", whole) == 0
+    wanted = {stage: called.count(stage) for stage in called}
+    assert wanted["cameras"] == 11
+    assert wanted["refine"] == 3
+    called.clear()
+    capsys.readouterr()
+    kept = []
+    for stage, number in (
+        ("cameras", 6), ("fit", 3), ("refine", 3), ("colors", 1), ("pictures", 1)
+    ):  # fmt: skip
+        stops = {stage: number}
+        assert run(*command, "-o", out, *(["--resume"] if kept else [])) == 130
+        assert "the same command with --resume goes on" in capsys.readouterr().err
+        kept.append({path.name for path in out.iterdir() if path.suffix == ".pt"})
+    fit_too = {"cameras.pt", "checkpoint.pt"}
+    assert kept == [{"cameras.pt"}, fit_too, *[{*fit_too, "refine.pt"}] * 2, kept[4]]
+    assert kept[4] == {*fit_too, "refine.pt", "colors.pt"}
+    stops = {}
+    assert run(*command, "-o", out, "--resume") == 0
+    # What was interrupted was called once more, but nothing else.
+    once_more = {stage: wanted[stage] + 1 for stage in wanted}
+    assert {stage: called.count(stage) for stage in called} == once_more
+    assert {p.name for p in out.iterdir()} == {p.name for p in whole.iterdir()}
+    for name in ("fit.ply", "fit.obj", "cameras.json"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+    a, b = (json.loads((folder / "metrics.json").read_text()) for folder in (out, whole))
+    for facts in (a, b):
+        facts.pop("seconds")
+    assert a == b
+    # More steps: another shape, and so other colours, of the same cameras.
+    called.clear()
+    assert run(*command, "-o", out, "--resume", "--steps", 5) == 0
+    assert set(called) == {"fit", "refine", "colors", "pictures"}
+
+
+def test_a_stage_of_other_photos_is_not_used(tmp_path):
+    given, values = (torch.arange(3.0),), {"size": 3}
+    stages = Stages(tmp_path, resume=True)
+    assert not stages.begun()
+
+    def result(given, options, number):
+        return stages.run(
+            "colors", given, options, lambda *_: number, lambda n: {"n": n}, lambda v: v["n"]
+        )
+
+    assert [result(given, values, n) for n in (1, 2)] == [1, 1]
+    assert stages.begun()
+    assert result(given, {"size": 4}, 3) == 3
+    assert result((torch.arange(4.0),), {"size": 4}, 4) == 4
+    (tmp_path / "colors.pt").write_text("hello")
+    with pytest.raises(ValueError, match=r"colors\.pt is no checkpoint of a stage of a fit"):
+        result(given, values, 5)
+    assert not Stages(tmp_path, resume=False).begun()
 
 
 def test_more_steps_after_an_interruption_and_after_the_end(box, tmp_path, monkeypatch, capsys):
@@ -546,7 +628,8 @@ def test_a_fit_that_ends_in_time(box, tmp_path, start, capsys):
     history = metrics["history"]
     scales = [entry["scale"] for entry in history]
     assert scales == sorted(scales, reverse=True)
-    assert scales[-1] == pytest.approx(0.05 * 2 / 16)  # the schedule ends with the time
+    last = 0.02 if start == "hull" else 0.05
+    assert scales[-1] == pytest.approx(last * 2 / 16)  # the schedule ends with the time
     assert "iou" in history[-1]
     capsys.readouterr()
     assert run(*command, "--budget", "0.5s", "--resume") == 2
@@ -1007,6 +1090,74 @@ def test_bad_input_is_one_line_and_exit_code_2(bad, argv, text, capsys, monkeypa
     # Nothing that only Python can say.
     assert not re.search(r"='|=True|=False|=None|\.to\(|dtype|use float64", shown.err)
     assert {p for p in bad.rglob("*") if p.is_file()} == before
+
+
+def header_of_png(width, height):
+    """The beginning of a PNG file, which says how large its image is."""
+    head = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    chunk = struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head))
+    return b"\x89PNG\r\n\x1a\n" + chunk + struct.pack(">I", 0) + b"IDAT"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("missing", "no mask for {photos}/images/002.png in {photos}/masks; want 002.png there"),
+        ("empty", "1 of 5 masks are empty (images/002.png); mend them, or leave out the frames"),
+        ("contradiction", "the masks contradict each other: no point lies within all of them"),
+        ("huge", "has 20000 x 20000 pixels, 400 megapixels, and at most 150 are read; shrink it"),
+        ("faces", "init has 12 faces, and at most 10 are fitted as they are; simplify it, or let"),
+    ],
+)
+def test_hard_input_is_one_line_that_says_what_to_do(
+    box, tmp_path, change, text, capsys, monkeypatch
+):
+    folder = tmp_path / "photos"
+    photos(folder)
+    options = ["--init", "hull", "--steps", 2, "--quiet", "--colors", "none"]
+    images = sorted((folder / "images").iterdir())
+    if change == "missing":
+        (folder / "masks").mkdir()
+        for number, path in enumerate(images):
+            with Image.open(path) as image:
+                if number != 2:
+                    image.getchannel("A").save(folder / "masks" / path.name)
+                image.convert("RGB").save(path)
+    elif change in ("empty", "contradiction"):
+        with Image.open(images[2]) as image:
+            alpha = Image.new("L", image.size, 0)
+            if change == "contradiction":
+                alpha.paste(255, (0, 0, 4, 4))
+            image.putalpha(alpha)
+            image.save(images[2])
+    elif change == "huge":
+        images[2].write_bytes(header_of_png(20_000, 20_000))
+    else:
+        monkeypatch.setattr("gendr.fitting.job.MOST_GIVEN", 10)
+        options[1] = box
+    assert run("fit", folder, "-o", tmp_path / "out", *options) == 2
+    shown = capsys.readouterr().err
+    assert text.format(photos=folder) in shown
+    assert shown.count("\n") == 1
+    if change == "contradiction":
+        assert "mend or leave out number 2 (the first is 0)" in shown
+
+
+@pytest.mark.filterwarnings("always:1 of 5 masks")
+def test_a_camera_inside_the_object_is_told(tmp_path, capsys):
+    """A mask that is full everywhere tells nothing; the other views are fitted."""
+    folder = tmp_path / "photos"
+    photos(folder)
+    path = sorted((folder / "images").iterdir())[2]
+    with Image.open(path) as image:
+        image.putalpha(255)
+        image.save(path)
+    options = ["--init", "hull", "--steps", 2, "--quiet", "--colors", "none"]
+    assert run("fit", folder, "-o", tmp_path / "out", *options) == 0
+    shown = capsys.readouterr().err
+    assert "1 of 5 masks fill their whole image (the first is 2)" in shown
+    assert "if the camera is inside the object, leave such views out" in shown
+    assert shown.count("\n") == 1
 
 
 def test_damaged_checkpoint(box, tmp_path, capsys):
