@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, final
 from gendr._runtime.checks import check_choice
 from gendr._runtime.files import write_whole
 from gendr.experiments.engine.store import Result, Run, Store
-from gendr.experiments.engine.tasks import Outcome, Progress, Task, Trial, canonical_json
+from gendr.experiments.engine.tasks import Outcome, Progress, Scoring, Trial, canonical_json
 from gendr.experiments.studies.pose import PoseProtocol, PoseTask
 from gendr.experiments.studies.scene import digest
 from gendr.experiments.studies.shape import ShapeProtocol, ShapeTask
@@ -98,7 +98,7 @@ class Block:
         scene = f"{self.number:+d}" if self.task == "shape" else f"-seed{self.number}"
         return f"{self.task}-{self.round}-{self.target}{scene}"
 
-    def make(self, assets: Path, starts: Mapping[str, float], device: str = "cpu") -> Task:
+    def make(self, assets: Path, starts: Mapping[str, float], device: str = "cpu") -> Scoring:
         """The task of this block.
 
         Args:
@@ -130,8 +130,8 @@ POSE = {1: _POSE, 2: replace(_POSE, pairs=96), 3: replace(_POSE, pairs=192)}
 # and one with a thin stem.
 BLOCKS: dict[str, tuple[Block, ...]] = {
     "shape": (
-        Block("shape", 1, "airplane", 30),
         Block("shape", 1, "chair", -30),
+        Block("shape", 1, "airplane", 30),
         Block("shape", 2, "teapot", 0),
         Block("shape", 2, "lamp", 30),
         Block("shape", 2, "airplane", -30),
@@ -187,13 +187,13 @@ class WalkTask:
     starts: Mapping[str, float]
 
     def protocol_json(self) -> str:
-        """See `Task`; instead of the scales of a grid it has the step and the ends of the walk."""
+        """See `Scoring`; instead of the scales of a grid it has the step and the ends of the walk."""
         p = self.inner.protocol
         walk = replace(p, exponents=(self.step, *LIMITS), squared_exponents=(2 * self.step,))
         return canonical_json("shape by a walk", walk, digest(self.inner.target))
 
     def run(self, instance: Instance, seed: int = 0, progress: Progress | None = None) -> Outcome:
-        """Score one renderer; see `Task.run`."""
+        """Score one renderer; see `Scoring.run`."""
         begun = time.perf_counter()
         (elevation,) = self.inner.protocol.elevations
         unit = 2 if instance.dist.is_squared else 1
@@ -258,7 +258,7 @@ class PairsTask:
     inner: PoseTask
 
     def protocol_json(self) -> str:
-        """See `Task`."""
+        """See `Scoring`."""
         p = self.inner.protocol
         return canonical_json("pose by pairs", p, digest(self.inner.target))
 
