@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from gendr import distributions
+from gendr.experiments.report.grids import TWICE, Grid, canonical
 from gendr.experiments.report.summary import TOP_SHARE, label
 from gendr.experiments.studies.pose import PoseProtocol
 from gendr.experiments.studies.ranking import DIST
@@ -60,81 +61,10 @@ EXTREME = (
     *("yager(p=4)", "aczel_alsina(p=2)", "aczel_alsina(p=4)", "dombi(p=2)", "dombi(p=4)"),
     *("schweizer_sklar(p=-2)", "schweizer_sklar(p=-4)"),
 )
-# One function under two names: it counts once where renderers are listed or compared.
-TWICE = {"schweizer_sklar(p=-1)": "dombi(p=1)"}
 UNITS = {"shape": "mean hard IoU", "pose": "fraction of poses found"}
 # Table 3.7 of the thesis: lists of five four-digit numbers in exactly the right order, percent.
 PUBLISHED = {"logistic": 77.2, "reciprocal": 85.0, "cauchy": 84.9, "optimal": 85.0}
 WHERE = {"shape": "thesis 5.4.1", "pose": "thesis 5.4.2: as for shapes"}
-
-
-@dataclass(frozen=True, eq=False)
-class Grid:
-    """The qualities of one task.
-
-    Attributes:
-        task: "shape" or "pose".
-        laws: the 27 distributions without squaring, by name.
-        conorms: the 23 T-conorms, by name.
-        quality: [2, laws, conorms], plain and squared.
-        scale: [2, laws, conorms], the best scales.
-        rates: the learning rates that were best, each once.
-        seconds: [2, laws, conorms], that each took.
-    """
-
-    task: str
-    laws: list[str]
-    conorms: list[str]
-    quality: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    rates: list[float]
-    seconds: NDArray[np.float64]
-
-    @classmethod
-    def read(cls, path: Path, task: str) -> Grid | None:
-        """The rows of one task, None if there are none.
-
-        Raises:
-            ValueError: if a renderer is missing.
-        """
-        with path.open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["task"] == task]
-        if not rows:
-            return None
-        laws = list(dict.fromkeys(row["dist"] for row in rows))
-        conorms = list(dict.fromkeys(canonical(row["tconorm"]) for row in rows))
-        quality = np.full((2, len(laws), len(conorms)), np.nan)
-        scale, seconds = quality.copy(), quality.copy()
-        for row in rows:
-            place = (
-                int(row["squared"] == "True"),
-                laws.index(row["dist"]),
-                conorms.index(canonical(row["tconorm"])),
-            )
-            score = float(row["score"])
-            quality[place] = 1 - score if task == "shape" else score
-            scale[place] = float(row["scale"])
-            seconds[place] = float(row["seconds"])
-        if np.isnan(quality).any():
-            raise ValueError(f"{path} has not all renderers of the task {task}")
-        rates = sorted({float(row["learning_rate"]) for row in rows})
-        return cls(task, laws, conorms, quality, scale, rates, seconds)
-
-    def law(self, half: int, *names: str) -> NDArray[np.float64]:
-        """[T-conorms]: the mean over some laws, for each function that is a T-conorm here."""
-        rows = [self.laws.index(name) for name in names]
-        columns = [j for j, conorm in enumerate(self.conorms) if conorm not in TWICE]
-        return self.quality[half][np.ix_(rows, columns)].mean(0)
-
-    def conorm(self, half: int, *names: str) -> NDArray[np.float64]:
-        """[laws]: the mean over some T-conorms."""
-        return self.quality[half][:, [self.conorms.index(canonical(n)) for n in names]].mean(1)
-
-    def best_tenth(self, half: int) -> NDArray[np.bool_]:
-        """[laws, conorms]: the best tenth of a half, with all that tie with the last of it."""
-        values = self.quality[half]
-        last = np.sort(values, axis=None)[-round(TOP_SHARE * values.size)]
-        return values >= last
 
 
 # ---------------------------------------------------------------------------------------------
@@ -197,8 +127,18 @@ class Claim:
 
 
 def mean(text: str, values: NDArray[np.float64]) -> Part:
-    """The mean of differences and its standard error."""
-    return Part(text, float(values.mean()), float(values.std(ddof=1) / math.sqrt(values.size)))
+    """The mean of differences and its standard error.
+
+    Args:
+        text: What differs.
+        values: [scenes, partners]. The error has a part for the partners, what the renderers that
+            are compared are joined with, and, of several scenes, one for the scenes.
+    """
+    count, partners = values.shape
+    spread = float(values.mean(0).var(ddof=1)) / partners
+    if count > 1:
+        spread += float(values.mean(1).var(ddof=1)) / count
+    return Part(text, float(values.mean()), math.sqrt(spread))
 
 
 def lead(text: str, counts: NDArray[np.int64], mine: int) -> Part:
@@ -243,15 +183,15 @@ def claims(grid: Grid, average: Sequence[float] = ()) -> list[Claim]:
         return part(0), part(1)
 
     # Distributions. The thesis speaks of tails in the plain half: squared, they are others.
-    gain = grid.quality[0] - grid.quality[1]
+    gain = grid.by_scene[:, 0] - grid.by_scene[:, 1]
     linear = [grid.laws.index(name) for name in TAILS["linear"]]
-    rest = np.delete(gain.mean(1), linear)
+    rest = np.delete(gain.mean((0, 2)), linear)
     count = f"plain ahead of squared, of the {rest.size} others ({rest.size / 2:g} by chance):"
     say(
         "plain typically better than squared, but for cauchy and reciprocal",
         # The error is that of as many tosses of a coin.
         Part(count, int((rest > 0).sum()), math.sqrt(rest.size) / 2, rest.size / 2, digits=1),
-        *(mean(f"squared − plain, {name}", -gain[grid.laws.index(name)])
+        *(mean(f"squared − plain, {name}", -gain[:, grid.laws.index(name)])
           for name in TAILS["linear"]),
     )  # fmt: skip
     fast, slow = grid.law(0, *TAILS["exponential"]), grid.law(0, *TAILS["linear"])
@@ -300,9 +240,10 @@ def claims(grid: Grid, average: Sequence[float] = ()) -> list[Claim]:
     columns = [grid.conorms.index(canonical(c)) for c in EXTREME]
 
     def with_extreme(half: int) -> Part:
-        values = grid.quality[half][:, columns]
-        own = values[[grid.laws.index(name) for name in reach]].mean(0)
-        return mean(HALVES[half], own - values[: len(SYMMETRIC)].mean(0))
+        values = grid.by_scene[:, half][:, :, columns]
+        own = values[:, [grid.laws.index(name) for name in reach]].mean(1)
+        others = values[:, [grid.laws.index(name) for name in SYMMETRIC]].mean(1)
+        return mean(HALVES[half], own - others)
 
     say(
         "reversed gamma and exponential good with the extreme T-conorms too: above the nine "
@@ -329,7 +270,7 @@ def alike(grid: Grid, half: int) -> Part:
     """How many pairs of T-conorms differ less than probabilistic and einstein do."""
     names = [c for c in grid.conorms if c not in TWICE]
     gap = {
-        (a, b): float(np.abs(grid.conorm(half, a) - grid.conorm(half, b)).mean())
+        (a, b): float(np.abs((grid.conorm(half, a) - grid.conorm(half, b)).mean(0)).mean())
         for i, a in enumerate(names)
         for b in names[:i]
     }
@@ -341,10 +282,8 @@ def alike(grid: Grid, half: int) -> Part:
 
 def ends(grid: Grid, half: int) -> Part:
     """How many best scales lie at the ends of the searched range: 0, says the claim."""
-    protocol = ShapeProtocol.named("laptop")
-    exponents = protocol.squared_exponents if half else protocol.exponents
-    found = np.log10(grid.scale[half])
-    count = int(((found >= max(exponents) - 1e-6) | (found <= min(exponents) + 1e-6)).sum())
+    (low, high), found = grid.limits[half], np.log10(grid.scale[half])
+    count = int(((found >= high - 1e-6) | (found <= low + 1e-6)).sum())
     text = f"{HALVES[half]}: best scales, of {found.size}, not at an end of the range:"
     return Part(text, found.size - count, 0, limit=found.size - 0.5, digits=0)
 
@@ -388,10 +327,11 @@ def details(shape: Grid, pose: Grid) -> list[str]:
         wins: dict[str, list[str]] = {}
         for name in TAILS["Levy, all four"]:
             against = [
-                int((grid.law(0, name) > grid.law(0, other)).sum()) for other in TAILS["linear"]
+                int((grid.law(0, name).mean(0) > grid.law(0, other).mean(0)).sum())
+                for other in TAILS["linear"]
             ]
             wins[name] = [f"{count}" for count in against]
-        number = grid.law(0, "levy").size
+        number = grid.law(0, "levy").shape[1]
         text = "; ".join(f"{short(name)} {' and '.join(counts)}" for name, counts in wins.items())
         out.append(
             f"- **Levy, {grid.task}**: of {number} different T-conorms, under so many better than "
@@ -420,7 +360,7 @@ def details(shape: Grid, pose: Grid) -> list[str]:
     place = shape.conorms.index("dombi(p=0.5)")
     for grid in (shape, pose):
         text = ", ".join(
-            f"{name} {1 + int((grid.law(0, name) > grid.quality[0, i, place]).sum())}"
+            f"{name} {1 + int((grid.law(0, name).mean(0) > grid.quality[0, i, place]).sum())}"
             for name in (*TAILS["finite"], *TAILS["exponential"])
             for i in [grid.laws.index(name)]
         )
@@ -433,9 +373,8 @@ def details(shape: Grid, pose: Grid) -> list[str]:
         f"- **gumbel_max, shape**: its best scale is {np.median(ratio):.1f} times that of "
         "gumbel_min, the median over the T-conorms."
     )
-    limits = ShapeProtocol.named("laptop").exponents
-    found = np.log10(shape.scale[0])
-    high, low = (found >= max(limits) - 1e-6), (found <= min(limits) + 1e-6)
+    (least, greatest), found = shape.limits[0], np.log10(shape.scale[0])
+    high, low = (found >= greatest - 1e-6), (found <= least + 1e-6)
     who = most([short(shape.laws[i]) for i, _ in np.argwhere(high | low)])
     out.append(
         f"- **The ends of the range, shape, plain**: {int(high.sum())} best scales at the upper "
@@ -449,11 +388,6 @@ def most(names: Sequence[str]) -> str:
     counts = Counter(names).most_common()
     least = counts[min(3, len(counts) - 1)][1]
     return ", ".join(f"{name} {count}" for name, count in counts if count >= least)
-
-
-def canonical(text: str) -> str:
-    """The text of a T-conorm as it prints itself."""
-    return str(tconorm(text))
 
 
 def short(text: str, *, conorm: bool = False) -> str:

@@ -187,7 +187,7 @@ class WalkTask:
     starts: Mapping[str, float]
 
     def protocol_json(self) -> str:
-        """See `Scoring`; instead of the scales of a grid it has the step and the ends of the walk."""
+        """See `Scoring`; for the scales of a grid stand the step and the ends of the walk."""
         p = self.inner.protocol
         walk = replace(p, exponents=(self.step, *LIMITS), squared_exponents=(2 * self.step,))
         return canonical_json("shape by a walk", walk, digest(self.inner.target))
