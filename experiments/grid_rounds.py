@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     """Do one block after the other."""
     from gendr.experiments.engine.grid import select
     from gendr.experiments.engine.store import Store
-    from gendr.experiments.studies.rounds import BLOCKS, chosen_for
+    from gendr.experiments.studies.rounds import BLOCKS, chosen_for, means
 
     script.device_of(args)
     names = [instance.name for instance in select(args.dist, args.tconorm)]
@@ -96,6 +96,8 @@ def run(args: argparse.Namespace) -> int:
     with Store(args.results, write=True) as store:
         for block in order:
             chosen = chosen_for(block, done, names)
+            if block.round == 1 and not (args.dist or args.tconorm):
+                chosen += means()
             left = _Left(args, store, block, chosen, done, older)
             if args.list:
                 if not left.say():

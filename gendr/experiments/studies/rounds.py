@@ -53,6 +53,7 @@ __all__ = [
     "block_named",
     "chosen_for",
     "file_of",
+    "means",
     "qualities",
     "read_block",
     "restore",
@@ -348,6 +349,13 @@ def chosen_for(
         best = sorted(half, key=lambda n: (-places[n], n))
         out += best[: math.ceil(SHARES[block.round] * count)]
     return out
+
+
+def means() -> list[str]:
+    """The plain distributions with the mean in place of a T-conorm, which round 1 has besides."""
+    from gendr.distributions import benchmark_distributions
+
+    return [f"{dist}/average" for dist in benchmark_distributions()]
 
 
 def _is_squared(name: str) -> bool:

@@ -1,0 +1,229 @@
+"""What the blocks of the grid in rounds came to so far; fills docs/experiments.md.
+
+    python docs/make_rounds.py
+
+It reads the tables in docs/results/rounds, which `experiments/grid_rounds.py --tables` writes, and
+says what they can say: a claim is held against all complete blocks of round 1, and the best are
+those of the last round that is complete. Blocks that are under way count in the first table only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gendr.experiments.report.claims import HALVES, Claim, claims, rank_correlation, short, together
+from gendr.experiments.report.grids import TWICE, Grid
+from gendr.experiments.studies.rounds import (
+    BLOCKS,
+    SHARES,
+    Block,
+    Scores,
+    best_exponent,
+    file_of,
+    qualities,
+    read_block,
+    read_table,
+)
+from gendr.testing.pages import fill, table
+
+DOCS = Path(__file__).parent
+TASKS = ("shape", "pose")
+EVERY = 1242
+# Differences from the best within so many of their errors are ties.
+TIE = 2.0
+
+
+def expected(block: Block) -> int:
+    """How many renderers a block has when it is complete, not counting the means of round 1."""
+    return 2 * math.ceil(SHARES[block.round] * EVERY / 2)
+
+
+def of_family(block: Block, folder: Path) -> dict[str, Scores]:
+    """The scores of a block so far, without those of the mean, which is no T-conorm."""
+    path = file_of(folder, block)
+    found = read_block(path) if path.exists() else {}
+    return {name: scores for name, scores in found.items() if not name.endswith("/average")}
+
+
+def state(folder: Path) -> list[tuple[str, ...]]:
+    """A row for each block: what it is, how far it is, how long it took."""
+    rows: list[tuple[str, ...]] = []
+    for task in TASKS:
+        for block in BLOCKS[task]:
+            done, path = len(of_family(block, folder)), file_of(folder, block)
+            hours = sum(row[1] for row in read_table(path)) / 3600 if path.exists() else 0.0
+            scene = f"elevation {block.number}°" if task == "shape" else f"seed {block.number}"
+            rows.append((
+                task, str(block.round), f"{block.target}, {scene}".replace("-", "−"),
+                f"{done} of {expected(block)}", f"{hours:.2f}" if done else "",
+            ))  # fmt: skip
+    return rows
+
+
+def complete(task: str, number: int, folder: Path) -> list[Block]:
+    """The blocks of a round that have all their renderers."""
+    return [
+        block
+        for block in BLOCKS[task]
+        if block.round == number and len(of_family(block, folder)) >= expected(block)
+    ]
+
+
+def grid_of(task: str, folder: Path) -> Grid | None:
+    """All renderers on the complete blocks of round 1."""
+    return Grid.of_blocks(folder, [block.name for block in complete(task, 1, folder)], task)
+
+
+def averages(task: str, folder: Path, laws: Sequence[str]) -> np.ndarray | None:
+    """[scenes, laws]: the qualities of plain laws with the mean, None where they are not there."""
+    tables = [read_block(file_of(folder, block)) for block in complete(task, 1, folder)]
+    names = [f"{law}/average" for law in laws]
+    if not tables or any(name not in table for table in tables for name in names):
+        return None
+    columns: list[list[float]] = []
+    for name in names:
+        scores = [table[name] for table in tables]
+        columns.append(qualities(task, scores)[best_exponent(task, scores)])
+    return np.array(columns).T
+
+
+def held(new: dict[str, Grid], folder: Path) -> list[Claim]:
+    """The claims, held against the new grids."""
+    out: list[Claim] = []
+    for task, grid in new.items():
+        average = averages(task, folder, grid.laws)
+        out += claims(grid, [] if average is None else average, rates(task, folder))
+    if len(new) == len(TASKS):
+        out += together(new["shape"], new["pose"])[:1]
+    return out
+
+
+def rates(task: str, folder: Path) -> tuple[int, int] | None:
+    """How many renderers of round 3 are best at the rate 10^-1.5, and how many there are."""
+    blocks = complete(task, 3, folder)
+    if task != "shape" or not blocks:
+        return None
+    tables = [of_family(block, folder) for block in blocks]
+    best = [best_exponent(task, [table[name] for table in tables])[1] for name in tables[0]]
+    return sum(rate == -1.5 for rate in best), len(best)
+
+
+def verdicts(new: Sequence[Claim], old: Sequence[Claim]) -> list[tuple[str, ...]]:
+    """The claims with their numbers in the new grid, and the verdict of both."""
+    before = {(claim.claim, claim.task): claim.verdict for claim in old}
+    rows: list[tuple[str, ...]] = []
+    for claim in new:
+        then = before.get((claim.claim, claim.task), "not tested")
+        numbers = "; ".join(map(str, claim.parts)) or "no number yet"
+        changed = claim.parts and claim.verdict != then
+        verdict = f"**{claim.verdict}**" if changed else claim.verdict
+        rows.append((claim.claim, claim.task, numbers, verdict if claim.parts else "—", then))
+    return rows
+
+
+def agreement(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
+    """How much scenes agree on the renderers."""
+    lines: list[str] = []
+    for task, grid in new.items():
+        seen = [*zip(grid.scenes, grid.by_scene, strict=True), ("laptop", old[task].quality)]
+        for k, (name, values) in enumerate(seen):
+            for other, others in seen[k + 1 :]:
+                found = [rank_correlation(values[half], others[half]) for half in (0, 1)]
+                text = ", ".join(
+                    f"{half} {value:.2f} ± {error:.2f}".replace("-", "−")
+                    for half, (value, error) in zip(HALVES, found, strict=True)
+                )
+                both = sum(int((best(values[half]) & best(others[half])).sum()) for half in (0, 1))
+                lines.append(
+                    f"- **{task}**, `{name}` against `{other}`: rank correlation {text}; of the "
+                    f"best tenth of each half, {both} of 124 renderers are the same (by chance 12)."
+                )
+        if len(grid.scenes) > 1:
+            lines.append(
+                f"- **{task}**: one renderer's mean over {len(grid.scenes)} scenes has the "
+                f"standard error {grid.scene_error():.3f} beside another one's, pooled over all."
+            )
+    return lines
+
+
+def best(values: np.ndarray) -> np.ndarray:
+    """The 62 largest of a half; of equal ones the first."""
+    order = np.argsort(-values, axis=None, kind="stable")[:62]
+    out = np.zeros(values.size, bool)
+    out[order] = True
+    return out.reshape(values.shape)
+
+
+def leaders(task: str, folder: Path, count: int) -> tuple[int, list[tuple[str, ...]]]:
+    """The best of the last complete round with errors; those that tie with the first share it.
+
+    Returns:
+        The number of the round, 0 if none has two scenes yet, and the rows.
+    """
+    for number in (3, 2, 1):
+        blocks = complete(task, number, folder)
+        if len(blocks) < sum(b.round == number for b in BLOCKS[task]) or len(blocks) < 2:
+            continue
+        tables = [of_family(block, folder) for block in blocks]
+        names = [name for name in tables[0] if name.split("/")[1] not in TWICE]
+        found: list[list[float]] = []
+        for name in names:
+            scores = [table[name] for table in tables]
+            found.append(qualities(task, scores)[best_exponent(task, scores)])
+        values = np.array(found)  # [renderers, scenes]
+        rest = values - values.mean(1, keepdims=True) - values.mean(0) + values.mean()
+        degrees = (len(names) - 1) * (len(blocks) - 1)
+        error = math.sqrt((rest**2).sum() / degrees / len(blocks))
+        means = values.mean(1)
+        order = np.argsort(-means, kind="stable")
+        ties = int((means >= means.max() - TIE * math.sqrt(2) * error).sum())
+        rows: list[tuple[str, ...]] = []
+        for k in order[:count]:
+            dist, conorm = names[k].split("/")
+            same = [name for name, other in TWICE.items() if other == conorm]
+            shown = " = ".join(short(each, conorm=True) for each in (conorm, *same))
+            tied = means[k] >= means.max() - TIE * math.sqrt(2) * error
+            scenes = ", ".join(f"{value:.3f}" for value in values[k])
+            rows.append((
+                f"1= (of {ties})" if tied and ties > 1 else str(1 + int((means > means[k]).sum())),
+                short(dist), shown, f"{means[k]:.3f} ± {error:.3f}", scenes,
+            ))  # fmt: skip
+        return number, rows
+    return 0, []
+
+
+def main() -> None:
+    """Read the tables, fill the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", type=Path, default=DOCS / "results" / "rounds")
+    parser.add_argument("--page", type=Path, default=DOCS / "experiments.md")
+    args = parser.parse_args()
+    old: dict[str, Grid] = {}
+    for task in TASKS:
+        grid = Grid.read(DOCS / "results" / "grid-laptop.csv", task)
+        assert grid is not None  # for the type checker
+        old[task] = grid
+    new = {task: grid for task in TASKS if (grid := grid_of(task, args.tables)) is not None}
+    head = ("task", "round", "scene", "renderers", "hours")
+    fill(args.page, "rounds-state", table(head, state(args.tables)))
+    before = [claim for grid in old.values() for claim in claims(grid)]
+    before += together(old["shape"], old["pose"])
+    head = ("claim", "task", "number in the new grid", "right?", "in the laptop grid")
+    rows = verdicts(held(new, args.tables), before)
+    fill(args.page, "rounds-claims", table(head, rows) if rows else ["No block is complete yet."])
+    lines = agreement(new, old) or ["No block is complete yet."]
+    for task in TASKS:
+        number, rows = leaders(task, args.tables, 8)
+        if number:
+            head = ("place", "distribution", "T-conorm", "quality", "by scene")
+            lines += ["", f"The best of round {number}, {task}:", "", *table(head, rows)]
+    fill(args.page, "rounds-agreement", lines)
+
+
+if __name__ == "__main__":
+    main()
