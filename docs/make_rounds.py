@@ -3,8 +3,8 @@
     python docs/make_rounds.py
 
 It reads the tables in docs/results/rounds, which `experiments/grid_rounds.py --tables` writes, and
-says what they can say: a claim is held against all complete blocks of round 1, and the best are
-those of the last round that is complete. Blocks that are under way count in the first table only.
+says what they can say: claims are held against those T-conorms that the blocks of round 1 have with
+all laws, and the best are those of the last round that is complete.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from gendr.experiments.report.claims import HALVES, Claim, claims, rank_correlation, short, together
 from gendr.experiments.report.grids import TWICE, Grid
+from gendr.experiments.report.summary import TOP_SHARE
 from gendr.experiments.studies.rounds import (
     BLOCKS,
     SHARES,
@@ -75,13 +76,24 @@ def complete(task: str, number: int, folder: Path) -> list[Block]:
 
 
 def grid_of(task: str, folder: Path) -> Grid | None:
-    """All renderers on the complete blocks of round 1."""
-    return Grid.of_blocks(folder, [block.name for block in complete(task, 1, folder)], task)
+    """Round 1 as far as it goes: the T-conorms that all its blocks have with all laws.
+
+    If there are not at least two, those of the blocks but the last, and so on.
+    """
+    blocks = [block.name for block in BLOCKS[task] if block.round == 1]
+    for count in range(len(blocks), 0, -1):
+        grid = Grid.of_blocks(folder, blocks[:count], task)
+        if grid and len(grid.conorms) > 1:
+            return grid
+    return None
 
 
-def averages(task: str, folder: Path, laws: Sequence[str]) -> np.ndarray | None:
+def averages(
+    task: str, folder: Path, scenes: Sequence[str], laws: Sequence[str]
+) -> np.ndarray | None:
     """[scenes, laws]: the qualities of plain laws with the mean, None where they are not there."""
-    tables = [read_block(file_of(folder, block)) for block in complete(task, 1, folder)]
+    blocks = [block for block in BLOCKS[task] if block.name in scenes]
+    tables = [read_block(file_of(folder, block)) for block in blocks]
     names = [f"{law}/average" for law in laws]
     if not tables or any(name not in table for table in tables for name in names):
         return None
@@ -96,9 +108,9 @@ def held(new: dict[str, Grid], folder: Path) -> list[Claim]:
     """The claims, held against the new grids."""
     out: list[Claim] = []
     for task, grid in new.items():
-        average = averages(task, folder, grid.laws)
+        average = averages(task, folder, grid.scenes, grid.laws)
         out += claims(grid, [] if average is None else average, rates(task, folder))
-    if len(new) == len(TASKS):
+    if len(new) == len(TASKS) and new["shape"].conorms == new["pose"].conorms:
         out += together(new["shape"], new["pose"])[:1]
     return out
 
@@ -113,26 +125,52 @@ def rates(task: str, folder: Path) -> tuple[int, int] | None:
     return sum(rate == -1.5 for rate in best), len(best)
 
 
-def verdicts(new: Sequence[Claim], old: Sequence[Claim]) -> list[tuple[str, ...]]:
-    """The claims with their numbers in the new grid, and the verdict of both."""
-    before = {(claim.claim, claim.task): claim.verdict for claim in old}
+def verdicts(
+    new: Sequence[Claim], same: Sequence[Claim], old: Sequence[Claim]
+) -> list[tuple[str, ...]]:
+    """The claims with their numbers in the new grid and in the laptop grid, and the verdicts.
+
+    Args:
+        new: In the new grid.
+        same: In the laptop grid with the T-conorms of the new one.
+        old: In the whole laptop grid.
+    """
+    beside, whole = ({(c.claim, c.task): c for c in each} for each in (same, old))
     rows: list[tuple[str, ...]] = []
     for claim in new:
-        then = before.get((claim.claim, claim.task), "not tested")
-        numbers = "; ".join(map(str, claim.parts)) or "no number yet"
-        changed = claim.parts and claim.verdict != then
-        verdict = f"**{claim.verdict}**" if changed else claim.verdict
-        rows.append((claim.claim, claim.task, numbers, verdict if claim.parts else "—", then))
+        key = claim.claim, claim.task
+        numbers = [
+            "; ".join(map(str, each.parts)) if each and each.parts else "no number yet"
+            for each in (claim, beside.get(key))
+        ]
+        then = whole[key].verdict if key in whole else "not tested"
+        verdict = claim.verdict if claim.parts else "—"
+        shown = f"**{verdict}**" if claim.parts and verdict != then else verdict
+        rows.append((claim.claim, claim.task, *numbers, shown, then))
     return rows
+
+
+def covered(new: dict[str, Grid]) -> list[str]:
+    """What the new grids have."""
+    return [
+        f"- **{task}**: all {2 * len(grid.laws)} distributions with {len(grid.conorms)} of 23 "
+        f"T-conorms ({', '.join(short(name, conorm=True) for name in grid.conorms)}) on "
+        + " and ".join(f"`{scene}`" for scene in grid.scenes)
+        + "."
+        for task, grid in new.items()
+    ]
 
 
 def agreement(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
     """How much scenes agree on the renderers."""
     lines: list[str] = []
     for task, grid in new.items():
-        seen = [*zip(grid.scenes, grid.by_scene, strict=True), ("laptop", old[task].quality)]
+        same = old[task].with_conorms(grid.conorms)
+        seen = [*zip(grid.scenes, grid.by_scene, strict=True), ("laptop", same.quality)]
         for k, (name, values) in enumerate(seen):
             for other, others in seen[k + 1 :]:
+                if values.shape[-1] < 2:
+                    continue
                 found = [rank_correlation(values[half], others[half]) for half in (0, 1)]
                 text = ", ".join(
                     f"{half} {value:.2f} ± {error:.2f}".replace("-", "−")
@@ -141,7 +179,8 @@ def agreement(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
                 both = sum(int((best(values[half]) & best(others[half])).sum()) for half in (0, 1))
                 lines.append(
                     f"- **{task}**, `{name}` against `{other}`: rank correlation {text}; of the "
-                    f"best tenth of each half, {both} of 124 renderers are the same (by chance 12)."
+                    f"best tenth of each half, {both} of {2 * top(values[0])} are the same (by "
+                    f"chance {2 * TOP_SHARE * top(values[0]):.0f})."
                 )
         if len(grid.scenes) > 1:
             lines.append(
@@ -151,9 +190,14 @@ def agreement(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
     return lines
 
 
+def top(values: np.ndarray) -> int:
+    """How many are the best tenth."""
+    return round(TOP_SHARE * values.size)
+
+
 def best(values: np.ndarray) -> np.ndarray:
-    """The 62 largest of a half; of equal ones the first."""
-    order = np.argsort(-values, axis=None, kind="stable")[:62]
+    """The best tenth of a half; of equal ones the first."""
+    order = np.argsort(-values, axis=None, kind="stable")[: top(values)]
     out = np.zeros(values.size, bool)
     out[order] = True
     return out.reshape(values.shape)
@@ -211,12 +255,16 @@ def main() -> None:
     new = {task: grid for task in TASKS if (grid := grid_of(task, args.tables)) is not None}
     head = ("task", "round", "scene", "renderers", "hours")
     fill(args.page, "rounds-state", table(head, state(args.tables)))
-    before = [claim for grid in old.values() for claim in claims(grid)]
-    before += together(old["shape"], old["pose"])
-    head = ("claim", "task", "number in the new grid", "right?", "in the laptop grid")
-    rows = verdicts(held(new, args.tables), before)
-    fill(args.page, "rounds-claims", table(head, rows) if rows else ["No block is complete yet."])
-    lines = agreement(new, old) or ["No block is complete yet."]
+    rows = verdicts(
+        held(new, args.tables),
+        [c for task, grid in new.items() for c in claims(old[task].with_conorms(grid.conorms))],
+        [c for grid in old.values() for c in claims(grid)] + together(old["shape"], old["pose"]),
+    )
+    head = ("claim", "task", "new grid", "laptop grid, the same T-conorms", "right? new",
+            "right? whole laptop grid")  # fmt: skip
+    none = ["Fewer than two T-conorms are whole yet."]
+    fill(args.page, "rounds-claims", table(head, rows) if rows else none)
+    lines = [*covered(new), *agreement(new, old)] or none
     for task in TASKS:
         number, rows = leaders(task, args.tables, 8)
         if number:

@@ -153,6 +153,8 @@ def claims(
 ) -> list[Claim]:
     """What the thesis says of a task, held against the grid.
 
+    Claims that a grid with some of the T-conorms cannot decide have no parts there.
+
     Args:
         grid: Of one task.
         average: Qualities of the 27 plain laws with the mean in place of a T-conorm, [laws] or
@@ -193,37 +195,42 @@ def claims(
         "gumbel_min and the reversed laws better than their mirror images",
         *(mean(short(good), grid.law(0, good) - grid.law(0, poor)) for good, poor in MIRRORED),
     )
+    whole = grid.is_whole
     tenth = [grid.best_tenth(half).astype(int) for half in (0, 1)]
     mine = grid.laws.index("gamma(shape=0.5).reversed")
     say(
         "gamma(0.5) reversed most often in the best tenth",
-        *halves(lambda h: lead(HALVES[h], tenth[h], mine)),
+        *(halves(lambda h: lead(HALVES[h], tenth[h], mine)) if whole else ()),
     )
 
     # T-conorms.
     for name in ("yager(p=2)", "dombi(p=0.5)"):
-        place = grid.conorms.index(name)
+        place = grid.conorms.index(name) if whole else 0
         say(
             f"{short(name, conorm=True)} most often in the best tenth",
-            *halves(lambda h, at=place: lead(HALVES[h], tenth[h].T, at)),
+            *(halves(lambda h, at=place: lead(HALVES[h], tenth[h].T, at)) if whole else ()),
         )
-    say("probabilistic and einstein alike", *halves(lambda h: alike(grid, h)))
+    say("probabilistic and einstein alike", *(halves(lambda h: alike(grid, h)) if whole else ()))
     usual = [c for c in grid.conorms if c not in (*EXTREME, *TWICE, "max")]
-    say(
-        "max poor",
-        *halves(lambda h: mean(HALVES[h], grid.conorm(h, *usual) - grid.conorm(h, "max"))),
-    )
+    extreme = [canonical(c) for c in EXTREME if canonical(c) in grid.conorms]
+
+    def behind_usual(*names: str) -> tuple[Part, ...]:
+        if not usual or not names or any(name not in grid.conorms for name in names):
+            return ()
+        return halves(lambda h: mean(HALVES[h], grid.conorm(h, *usual) - grid.conorm(h, *names)))
+
+    say("max poor", *behind_usual("max"))
     if len(average):
         others = grid.conorm(0, *usual) - np.array(average)
         say("average poor", mean("plain", others))
     say(
         "the extreme T-conorms poor (yager 4, aczel_alsina 2 and 4, dombi 2 and 4, "
         "schweizer_sklar −2 and −4)",
-        *halves(lambda h: mean(HALVES[h], grid.conorm(h, *usual) - grid.conorm(h, *EXTREME))),
-        *halves(lambda h: share(HALVES[h], grid, tenth[h])),
+        *behind_usual(*extreme),
+        *(halves(lambda h: share(HALVES[h], grid, tenth[h])) if whole else ()),
     )
     reach = [good for good, _ in MIRRORED[1:]]
-    columns = [grid.conorms.index(canonical(c)) for c in EXTREME]
+    columns = [grid.conorms.index(c) for c in extreme]
 
     def with_extreme(half: int) -> Part:
         values = grid.by_scene[:, half][:, :, columns]
@@ -234,7 +241,7 @@ def claims(
     say(
         "reversed gamma and exponential good with the extreme T-conorms too: above the nine "
         "symmetric laws",
-        *halves(with_extreme),
+        *(halves(with_extreme) if len(columns) > 1 else ()),
     )
     if task == "shape":
         share_of = () if rates is None else (almost_all(*rates),)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from gendr.experiments.studies.pose import PoseProtocol
 from gendr.experiments.studies.rounds import (
     BLOCKS,
     LIMITS,
-    Scores,
     best_exponent,
     file_of,
     qualities,
@@ -46,7 +45,7 @@ class Grid:
     Attributes:
         task: "shape" or "pose".
         laws: the 27 distributions without squaring, by name.
-        conorms: the 23 T-conorms, by name.
+        conorms: the 23 T-conorms, by name, or some of them.
         scenes: the names of what the renderers were scored on.
         by_scene: [scenes, 2, laws, conorms], plain and squared.
         scale: [2, laws, conorms], the best scales; for poses those of the first step.
@@ -105,7 +104,7 @@ class Grid:
 
     @classmethod
     def of_blocks(cls, folder: Path, names: Sequence[str], task: str) -> Grid | None:
-        """Some blocks of one task together; None if one of them has not all renderers.
+        """Some blocks of one task together, for the T-conorms that all of them have with all laws.
 
         Each renderer has the scale and the learning rate that are best on average over the blocks.
 
@@ -113,6 +112,9 @@ class Grid:
             folder: of the tables of the blocks.
             names: of the blocks.
             task: "shape" or "pose".
+
+        Returns:
+            None if a table is missing, or no T-conorm is whole.
         """
         blocks = [block for block in BLOCKS[task] if block.name in names]
         paths = [file_of(folder, block) for block in blocks]
@@ -120,19 +122,24 @@ class Grid:
             return None
         tables = [{row[0]: (row[1], row[3]) for row in read_table(path)} for path in paths]
         laws = [str(law) for law in distributions.benchmark_distributions()]
-        conorms = [str(conorm) for conorm in tnorms.benchmark_tconorms()]
-        by_scene = np.full((len(blocks), 2, len(laws), len(conorms)), np.nan)
-        scale, seconds = np.full((2, *by_scene.shape[1:]), np.nan)
+        dists = [law + square for square in ("", ".squared") for law in laws]
+        conorms = [
+            conorm
+            for conorm in map(str, tnorms.benchmark_tconorms())
+            if all(f"{dist}/{conorm}" in table for table in tables for dist in dists)
+        ]
+        if not conorms:
+            return None
+        by_scene = np.empty((len(blocks), 2, len(laws), len(conorms)))
+        scale, seconds = np.empty((2, *by_scene.shape[1:]))
         rates: set[float] = set()
         for place in np.ndindex(*by_scene.shape[1:]):
             half, i, j = place
-            name = f"{laws[i]}{'.squared' if half else ''}/{conorms[j]}"
-            if any(name not in table for table in tables):
-                return None
-            scores: list[Scores] = [table[name][1] for table in tables]
+            rows = [table[f"{dists[half * len(laws) + i]}/{conorms[j]}"] for table in tables]
+            scores = [row[1] for row in rows]
             best = best_exponent(task, scores)
             by_scene[(slice(None), *place)] = qualities(task, scores)[best]
-            scale[place], seconds[place] = 10 ** best[0], sum(table[name][0] for table in tables)
+            scale[place], seconds[place] = 10 ** best[0], sum(row[0] for row in rows)
             rates.add(10 ** best[1])
         pairs = 0
         if task == "pose":
@@ -141,6 +148,20 @@ class Grid:
         return cls(
             task, laws, conorms, [block.name for block in blocks], by_scene, scale, sorted(rates),
             seconds, pairs, (LIMITS, (2 * LIMITS[0], 2 * LIMITS[1])) if task == "shape" else (),
+        )  # fmt: skip
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all T-conorms of the benchmark."""
+        return len(self.conorms) == len(tnorms.benchmark_tconorms())
+
+    def with_conorms(self, names: Sequence[str]) -> Grid:
+        """The same with some of its T-conorms only."""
+        columns = [self.conorms.index(canonical(name)) for name in names]
+        return replace(
+            self, conorms=[self.conorms[j] for j in columns],
+            by_scene=self.by_scene[..., columns], scale=self.scale[..., columns],
+            seconds=self.seconds[..., columns],
         )  # fmt: skip
 
     @cached_property
