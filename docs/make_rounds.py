@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from gendr.experiments.report.claims import HALVES, Claim, claims, rank_correlation, short, together
-from gendr.experiments.report.grids import TWICE, Grid
+from gendr.experiments.report.grids import TWICE, Grid, disagreement
 from gendr.experiments.report.summary import TOP_SHARE
 from gendr.experiments.studies.rounds import (
     BLOCKS,
@@ -220,9 +220,7 @@ def leaders(task: str, folder: Path, count: int) -> tuple[int, list[tuple[str, .
             scores = [table[name] for table in tables]
             found.append(qualities(task, scores)[best_exponent(task, scores)])
         values = np.array(found)  # [renderers, scenes]
-        rest = values - values.mean(1, keepdims=True) - values.mean(0) + values.mean()
-        degrees = (len(names) - 1) * (len(blocks) - 1)
-        error = math.sqrt((rest**2).sum() / degrees / len(blocks))
+        error = disagreement(values.T)
         means = values.mean(1)
         order = np.argsort(-means, kind="stable")
         ties = int((means >= means.max() - TIE * math.sqrt(2) * error).sum())

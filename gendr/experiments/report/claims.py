@@ -93,7 +93,7 @@ class Claim:
         signs = {part.sign for part in self.parts}
         if not signs:
             return "not tested"
-        return {(1,): "yes", (-1,): "no"}.get(tuple(signs), "partly")
+        return "yes" if signs == {1} else "no" if signs == {-1} else "partly"
 
     def row(self) -> tuple[str, str, str, str, str]:
         """A row of the table."""
@@ -138,12 +138,11 @@ def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[fl
     """Spearman's rank correlation of two arrays, and its jackknife error over their first axis."""
     from scipy.stats import spearmanr
 
-    value = float(spearmanr(a.ravel(), b.ravel())[0])
-    left = [
-        float(spearmanr(np.delete(a, i, 0).ravel(), np.delete(b, i, 0).ravel())[0])
-        for i in range(len(a))
-    ]
-    return value, math.sqrt((len(a) - 1) * float(np.var(left)))
+    def correlation(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+        return float(np.asarray(spearmanr(x.ravel(), y.ravel()))[0])
+
+    left = [correlation(np.delete(a, i, 0), np.delete(b, i, 0)) for i in range(len(a))]
+    return correlation(a, b), math.sqrt((len(a) - 1) * float(np.var(left)))
 
 
 def claims(

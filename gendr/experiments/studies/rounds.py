@@ -47,6 +47,7 @@ __all__ = [
     "BLOCKS",
     "SHARES",
     "Block",
+    "BlockRow",
     "PairsTask",
     "WalkTask",
     "best_exponent",
@@ -75,6 +76,8 @@ Kind = Literal["shape", "pose"]
 # The scores of one renderer in a block: by the exponents of scale and learning rate, one score for
 # a shape, and one for each pair of poses.
 Scores = dict[tuple[float, float], tuple[float, ...]]
+# A row of the table of a block: instance, seconds, version and scores.
+BlockRow = tuple[str, float, str, Scores]
 
 
 @dataclass(frozen=True)
@@ -435,7 +438,7 @@ def _read_scores(text: str) -> tuple[float, ...]:
     return tuple(float(bit) for bit in f"{int(number, 16):0{int(count)}b}")
 
 
-def read_table(path: Path) -> list[tuple[str, float, str, Scores]]:
+def read_table(path: Path) -> list[BlockRow]:
     """The rows of a table that `write_block` wrote: instance, seconds, version and scores.
 
     Raises:
@@ -445,7 +448,7 @@ def read_table(path: Path) -> list[tuple[str, float, str, Scores]]:
         reader = csv.DictReader(file)
         if tuple(reader.fieldnames or ()) != HEAD:
             raise ValueError(f"{path} is no table of a block: its columns must be {HEAD}")
-        rows: list[tuple[str, float, str, Scores]] = []
+        rows: list[BlockRow] = []
         for row in reader:
             try:
                 scores: Scores = {}
