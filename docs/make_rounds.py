@@ -35,6 +35,18 @@ from gendr.testing.pages import fill, table
 DOCS = Path(__file__).parent
 TASKS = ("shape", "pose")
 EVERY = 1242
+# What docs/which-renderer.md names, as far as round 1 had it first.
+RECOMMENDED = (
+    ("logistic", "probabilistic"),
+    ("hyperbolic_secant", "probabilistic"),
+    ("uniform", "probabilistic"),
+    ("gaussian", "probabilistic"),
+    ("laplace", "probabilistic"),
+    ("gamma(shape=0.5).reversed", "probabilistic"),
+    ("hyperbolic_secant", "yager(p=2)"),
+    ("cubic_hermite", "yager(p=2)"),
+    ("uniform", "yager(p=2)"),
+)
 # Differences from the best within so many of their errors are ties.
 TIE = 2.0
 
@@ -190,6 +202,27 @@ def agreement(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
     return lines
 
 
+def check(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
+    """How the renderers that are recommended fare on the new scenes, beside the laptop grid."""
+    if not new:
+        return ["The grid in rounds has no complete T-conorms yet."]
+    head, columns = ["renderer"], list[list[str]]()
+    for task, grid in new.items():
+        for name, one in (("new scenes", grid), ("laptop", old[task].with_conorms(grid.conorms))):
+            head.append(f"{task}, {name} (place of {one.quality[0].size})")
+            column: list[str] = []
+            for law, conorm in RECOMMENDED:
+                if conorm not in one.conorms:
+                    column.append("—")
+                    continue
+                value = one.quality[0, one.laws.index(law), one.conorms.index(conorm)]
+                place = 1 + int((one.quality[0] > value).sum())
+                column.append(f"{value:.3f} ({place})")
+            columns.append(column)
+    names = [f"`{law}/{conorm}`" for law, conorm in RECOMMENDED]
+    return table(head, list(zip(names, *columns, strict=True)))
+
+
 def top(values: np.ndarray) -> int:
     """How many are the best tenth."""
     return round(TOP_SHARE * values.size)
@@ -269,6 +302,8 @@ def main() -> None:
             head = ("place", "distribution", "T-conorm", "quality", "by scene")
             lines += ["", f"The best of round {number}, {task}:", "", *table(head, rows)]
     fill(args.page, "rounds-agreement", lines)
+    if args.page == DOCS / "experiments.md":
+        fill(DOCS / "which-renderer.md", "rounds-check", check(new, old))
 
 
 if __name__ == "__main__":
