@@ -55,6 +55,7 @@ __all__ = [
     "chosen_for",
     "file_of",
     "means",
+    "place_of_tconorm",
     "qualities",
     "read_block",
     "restore",
@@ -71,6 +72,9 @@ LIMITS = (-6.0, 2.0)
 SHARES = {1: 1.0, 2: 0.5, 3: 0.1}
 # Scores are compared with so many digits, as the tables have them.
 DIGITS = 4
+
+# T-conorms that come first in a block: after these four, most claims have numbers.
+FIRST = ("probabilistic", "yager(p=2)", "yager(p=4)", "max", "einstein", "dombi(p=0.5)")
 
 Kind = Literal["shape", "pose"]
 # The scores of one renderer in a block: by the exponents of scale and learning rate, one score for
@@ -354,6 +358,15 @@ def chosen_for(
     return out
 
 
+def place_of_tconorm(name: str) -> int:
+    """The place of a renderer's T-conorm in the order in which a block is done."""
+    from gendr.tnorms import benchmark_tconorms
+
+    order = [*FIRST, *(str(conorm) for conorm in benchmark_tconorms())]
+    conorm = name.partition("/")[2]
+    return order.index(conorm) if conorm in order else len(order)
+
+
 def means() -> list[str]:
     """The plain distributions with the mean in place of a T-conorm, which round 1 has besides."""
     from gendr.distributions import benchmark_distributions
@@ -470,7 +483,7 @@ def read_block(path: Path) -> dict[str, Scores]:
 def restore(store: Store, run: Run, path: Path) -> int:
     """Put the rows of a table into a results file; returns how many were new there."""
     new = 0
-    for instance, seconds, _, scores in read_table(path):
+    for instance, seconds, version, scores in read_table(path):
         trials = tuple(
             Trial(10**scale, 10**rate, number, score)
             for (scale, rate), several in scores.items()
@@ -479,7 +492,7 @@ def restore(store: Store, run: Run, path: Path) -> int:
         key = best_exponent(run.task, [scores])
         mean = math.fsum(scores[key]) / len(scores[key])
         outcome = Outcome(instance, mean, 10 ** key[0], 10 ** key[1], seconds, trials, None)
-        new += store.record(run, outcome)
+        new += store.record(run, outcome, version)
     return new
 
 

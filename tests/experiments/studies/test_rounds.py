@@ -1,18 +1,20 @@
 """The grid in rounds: walks, blocks, tables, who comes into a round, and its script."""
 
 import importlib.util
+import itertools
 import math
 import random
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import gendr
 from gendr.experiments.engine.executors import Attempt
-from gendr.experiments.engine.store import Store
+from gendr.experiments.engine.store import Store, software_version
 from gendr.experiments.engine.tasks import Outcome, Trial
 from gendr.experiments.report.grids import Grid
 from gendr.experiments.studies import rounds
@@ -102,6 +104,16 @@ def test_where_walks_begin():
     assert rounds.starts_for(BLOCKS["pose"][0], {}, names, older) == {}
 
 
+def test_a_part_of_a_block_has_whole_tconorms():
+    names = [i.name for i in gendr.instances()] + rounds.means()
+    ordered = sorted(names, key=rounds.place_of_tconorm)
+    columns = [name.split("/")[1] for name in ordered]
+    assert columns[:216:54] == list(rounds.FIRST[:4])
+    for k in range(23):
+        assert len(set(columns[54 * k : 54 * k + 54])) == 1
+    assert columns[54 * 23 :] == ["average"] * 27
+
+
 def test_blocks_have_names_of_their_own():
     names = [block.name for blocks in BLOCKS.values() for block in blocks]
     assert len(set(names)) == len(names)
@@ -128,6 +140,7 @@ def test_a_table_is_enough_to_go_on_from(task, tmp_path):
             best = min(trial.score for trial in trials)
             store.record(run, Outcome(name, best, 0.1, RATE, 1.25, tuple(trials), None))
         assert rounds.write_block(path, store, run) == 2
+        path.write_text(path.read_text().replace(software_version(), "0.0.9+abc"))
         first = rounds.results_as_scores(store, run)
     again = tmp_path / "again.csv"
     with Store(tmp_path / "other.sqlite", write=True) as store:
@@ -136,9 +149,7 @@ def test_a_table_is_enough_to_go_on_from(task, tmp_path):
         assert rounds.restore(store, run, path) == 0
         assert rounds.results_as_scores(store, run) == first == rounds.read_block(path)
         rounds.write_block(again, store, run)
-    assert {line.split(",")[0] for line in again.read_text().splitlines()} == {
-        line.split(",")[0] for line in path.read_text().splitlines()
-    }
+    assert again.read_text() == path.read_text()
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", "instance,seconds,version,trials\nx,1,v,-1/1:z\n"])
@@ -228,6 +239,9 @@ class Here:
 
     def submit(self, instance):
         Here.ran.append(instance)
+        if instance == Here.broken:
+            self.ended.append(Attempt(instance, reason="out of ink"))
+            return
         outcome = self.task.run(gendr.instance(instance), seed=self.seed)
         self.ended.append(Attempt(instance, outcome))
 
@@ -238,7 +252,7 @@ class Here:
 
 @pytest.fixture
 def script(monkeypatch):
-    Here.ran = []
+    Here.ran, Here.broken = [], None
     monkeypatch.setattr("gendr.experiments.engine.executors.LocalExecutor", Here)
     path = ROOT / "experiments" / "grid_rounds.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -249,14 +263,21 @@ def script(monkeypatch):
     return module
 
 
-def test_the_script_goes_on_from_its_tables(script, tmp_path, capsys):
-    tables = tmp_path / "tables"
-    some = ["--dist", "uniform", "--tconorm", "max", "--tasks", "shape", "--rounds", "1"]
+@pytest.fixture
+def call(script, tmp_path, capsys):
+    """Calls the script for two renderers; returns its status and what it printed."""
 
-    def call(results, *extra):
-        code = script.main(["-r", str(tmp_path / results), "--tables", str(tables), *some, *extra])
+    def call_it(results, *extra):
+        some = ["--dist", "uniform", "--tconorm", "max", "--tasks", "shape", "--rounds", "1"]
+        files = ["-r", str(tmp_path / results), "--tables", str(tmp_path / "tables")]
+        code = script.main([*files, *some, *extra])
         return code, capsys.readouterr().out
 
+    return call_it
+
+
+def test_the_script_goes_on_from_its_tables(call, tmp_path):
+    tables = tmp_path / "tables"
     code, said = call("one.sqlite")
     assert code == 0
     names = [block.name for block in BLOCKS["shape"] if block.round == 1]
@@ -273,6 +294,30 @@ def test_the_script_goes_on_from_its_tables(script, tmp_path, capsys):
     code, said = call("other.sqlite", "--list")
     assert code == 0
     assert said.count(": 2 of 2, ") == 2
+
+
+def test_the_script_stops_in_time_and_goes_on(script, call, tmp_path, monkeypatch):
+    minutes = itertools.count()  # every look at the clock takes more than one
+    clock = SimpleNamespace(monotonic=lambda: 90 * next(minutes))
+    monkeypatch.setattr(script, "time", clock)
+    code, said = call("one.sqlite", "--minutes", "1")
+    assert (code, said.splitlines()[-1]) == (3, "the minutes are over; the same command goes on")
+    (table,) = (tmp_path / "tables").iterdir()
+    before = rounds.read_block(table)
+    assert len(before) == len(Here.ran) == 1
+    assert call("other.sqlite")[0] == 0
+    assert len(Here.ran) == len(set(Here.ran)) + 2 == 4
+    assert rounds.read_block(table).items() > before.items()
+
+
+def test_what_failed_is_said_and_tried_again(call):
+    Here.broken = "uniform.squared/max"
+    code, said = call("one.sqlite")
+    assert code == 1
+    assert "failed: uniform.squared/max: out of ink" in said
+    Here.broken = None
+    assert call("one.sqlite")[0] == 0
+    assert len(Here.ran) == 2 + 1 + 2
 
 
 def test_the_script_refuses_in_one_line(script, tmp_path, capsys):
