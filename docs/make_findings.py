@@ -31,7 +31,8 @@ from gendr.experiments.report.claims import (
     short,
     together,
 )
-from gendr.experiments.report.grids import TWICE, Grid
+from gendr.experiments.report.details import TWICE
+from gendr.experiments.report.grids import Grid
 from gendr.experiments.studies.pose import PoseProtocol
 from gendr.experiments.studies.ranking import DIST
 from gendr.experiments.studies.shape import ShapeProtocol

@@ -17,6 +17,7 @@ from typing import Any
 
 import gendr
 from gendr.distributions import Distribution, Law
+from gendr.experiments.report.details import TWICE
 from gendr.experiments.report.summary import Entry, HeatMap, Summary, group_starts, label
 from gendr.tnorms import Parametric, TConorm
 
@@ -134,8 +135,6 @@ def _result(entry: Entry) -> dict[str, Any]:
 
 def _same(tconorm: TConorm) -> str | None:
     """The other name of a T-conorm that is one function under two names: the one that counts."""
-    from gendr.experiments.report.grids import TWICE
-
     return TWICE.get(str(tconorm))
 
 

@@ -7,17 +7,15 @@ squared distributions make one heat map each.
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +24,8 @@ from gendr import distributions, tnorms
 from gendr._runtime.checks import check_choice
 from gendr.distributions import Distribution
 from gendr.experiments.engine.store import Failure, Result, Row, Run, Store
-from gendr.experiments.engine.tasks import PROTOCOLS, Trial
-from gendr.experiments.studies.pose import PoseProtocol
+from gendr.experiments.report.blocks import read_blocks
+from gendr.experiments.report.details import Detail, Found, curve_of, pose_error
 from gendr.experiments.studies.registry import TASKS
 from gendr.rendering.instances import Instance, instance
 from gendr.tnorms import TConorm
@@ -50,22 +48,6 @@ CLIPPED_SHARE = 0.05
 
 Better = Literal["lower", "higher"]
 _Member = TypeVar("_Member", Distribution, TConorm)
-# A run as it is read.
-Found: TypeAlias = "tuple[Run, list[Result], list[Failure], dict[str, Detail]]"
-
-
-@dataclass(frozen=True)
-class Detail:
-    """What is known of a renderer beside its result.
-
-    Attributes:
-        error: The standard error of its score beside others' scores; NaN if it is not known.
-        curve: For each scale that was tried, its decimal logarithm and the score at the best
-            learning rate; by scale.
-    """
-
-    error: float = math.nan
-    curve: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,8 +141,6 @@ def load_summaries(path: str | Path, ids: Collection[int] = ()) -> list[Summary]
             results, or holds a task or an instance that this version does not know.
     """
     if Path(path).is_dir():
-        from gendr.experiments.report.grids import read_blocks
-
         found = read_blocks(Path(path))
     elif Path(path).suffix.lower() == ".csv":
         found = _read_table(Path(path))
@@ -192,36 +172,6 @@ def _read_run(store: Store, run: Run) -> Found:
         trials = store.trials(run, result.instance) if run.task == "shape" else []
         details[result.instance] = Detail(pose_error(run, result.score), curve_of(trials, lower))
     return run, results, store.failures(run), details
-
-
-def curve_of(trials: Iterable[Trial], lower: bool) -> tuple[tuple[float, float], ...]:
-    """The score by scale, as a mean over independent runs, at the best learning rate for it.
-
-    Args:
-        trials: The candidates of one renderer.
-        lower: Whether the lower score is the better one.
-    """
-    scores: dict[float, dict[float, list[float]]] = {}
-    for trial in trials:
-        if trial.scale > 0 and math.isfinite(trial.score):
-            exponent = round(math.log10(trial.scale), 4)
-            scores.setdefault(exponent, {}).setdefault(trial.learning_rate, []).append(trial.score)
-    best = min if lower else max
-    return tuple(
-        (exponent, best(fmean(several) for several in rates.values()))
-        for exponent, rates in sorted(scores.items())
-    )
-
-
-def pose_error(run: Run, score: float) -> float:
-    """The standard error of a fraction of poses, NaN for other tasks or where it is not known."""
-    values = json.loads(run.protocol)
-    pairs = values.get("pairs") if isinstance(values, dict) else None
-    if not pairs and run.protocol_name in PROTOCOLS:
-        pairs = PoseProtocol.named(run.protocol_name).pairs
-    if run.task != "pose" or not pairs or not 0 <= score <= 1:
-        return math.nan
-    return math.sqrt(score * (1 - score) / pairs)
 
 
 def _read_table(path: Path) -> dict[int, Found]:

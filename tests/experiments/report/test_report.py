@@ -22,9 +22,9 @@ from gendr.cli import main
 from gendr.experiments.engine.store import Result, Run, Store, export
 from gendr.experiments.engine.tasks import Outcome, Trial
 from gendr.experiments.report import make_page
+from gendr.experiments.report.details import curve_of
 from gendr.experiments.report.page import VIRIDIS
 from gendr.experiments.report.summary import (
-    curve_of,
     group_starts,
     label,
     load_summaries,
