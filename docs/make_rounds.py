@@ -156,10 +156,12 @@ def verdicts(
             "; ".join(map(str, each.parts)) if each and each.parts else "no number yet"
             for each in (claim, beside.get(key))
         ]
-        then = whole[key].verdict if key in whole else "not tested"
-        verdict = claim.verdict if claim.parts else "—"
-        shown = f"**{verdict}**" if claim.parts and verdict != then else verdict
-        rows.append((claim.claim, claim.task, *numbers, shown, then))
+        here, there, then = (
+            each.verdict if each and each.parts else "—"
+            for each in (claim, beside.get(key), whole.get(key))
+        )
+        shown = f"**{here}**" if here != "—" and here != there else here
+        rows.append((claim.claim, claim.task, *numbers, shown, there, then))
     return rows
 
 
@@ -293,7 +295,7 @@ def main() -> None:
         [c for grid in old.values() for c in claims(grid)] + together(old["shape"], old["pose"]),
     )
     head = ("claim", "task", "new grid", "laptop grid, the same T-conorms", "right? new",
-            "right? whole laptop grid")  # fmt: skip
+            "laptop, the same", "laptop, whole")  # fmt: skip
     none = ["Fewer than two T-conorms are whole yet."]
     fill(args.page, "rounds-claims", table(head, rows) if rows else none)
     lines = [*covered(new), *agreement(new, old)] or none
