@@ -39,6 +39,7 @@ EVERY = 1242
 # What docs/which-renderer.md names, as far as round 1 had it first.
 RECOMMENDED = (
     ("logistic", "probabilistic"),
+    ("logistic.squared", "probabilistic"),  # Soft Rasterizer
     ("hyperbolic_secant", "probabilistic"),
     ("uniform", "probabilistic"),
     ("gaussian", "probabilistic"),
@@ -212,14 +213,15 @@ def check(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
     head, columns = ["renderer"], list[list[str]]()
     for task, grid in new.items():
         for name, one in (("new scenes", grid), ("laptop", old[task].with_conorms(grid.conorms))):
-            head.append(f"{task}, {name} (place of {one.quality[0].size})")
+            head.append(f"{task}, {name} (place of {one.quality.size})")
             column: list[str] = []
             for law, conorm in RECOMMENDED:
                 if conorm not in one.conorms:
                     column.append("—")
                     continue
-                value = one.quality[0, one.laws.index(law), one.conorms.index(conorm)]
-                place = 1 + int((one.quality[0] > value).sum())
+                half, plain = int(law.endswith(".squared")), law.removesuffix(".squared")
+                value = one.quality[half, one.laws.index(plain), one.conorms.index(conorm)]
+                place = 1 + int((one.quality > value).sum())
                 column.append(f"{value:.3f} ({place})")
             columns.append(column)
     names = [f"`{law}/{conorm}`" for law, conorm in RECOMMENDED]
