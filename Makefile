@@ -40,6 +40,8 @@ docs: $(STAMP)
 	$(BIN)/python docs/make_topk.py
 	$(BIN)/python docs/make_logic.py
 	$(BIN)/python docs/make_optim.py
+	$(BIN)/python docs/make_sorting.py
+	$(BIN)/python docs/make_examples.py
 
 # The site, with its API reference: build/site/index.html, to be opened as a file.
 docs-site: $(SITE)

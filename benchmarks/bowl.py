@@ -10,7 +10,6 @@ say whether the refinement does harm where silhouettes show almost all.
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from rows import Rows, make_parser
 from torch import Tensor
 
 import gendr
 from gendr import visual
-from gendr.experiments import script
 from gendr.losses import chamfer, iou, psnr
 from gendr.mesh import Camera, Mesh, load_texture
 
@@ -154,16 +153,15 @@ def save_picture(truth: Mesh, meshes: list[Mesh], path: Path) -> None:
 
 def main() -> None:
     """Measure, print, and write files."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = make_parser(__doc__, "bowl.json")
     parser.add_argument("meshes", nargs="*", type=Path, metavar="MESH")
     parser.add_argument("--texture", type=Path, metavar="IMAGE", help="of the meshes with UVs")
     parser.add_argument("--image-size", type=int, default=128, metavar="N")
     parser.add_argument("--steps", type=int, default=30, metavar="N", help="of the fit")
     parser.add_argument("--seeds", type=int, default=3, metavar="N")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where bowl.json goes")
     parser.add_argument("--picture", type=Path, metavar="PNG", help="of the first bowl")
     args = parser.parse_args()
-    rows = []
+    rows = Rows()
     for seed in range(args.seeds):
         truth, inside = bowl()
         truth = truth.with_vertex_colors(pattern(truth.vertices, seed))
@@ -172,21 +170,14 @@ def main() -> None:
         )
         if args.picture is not None and seed == 0:
             save_picture(truth, meshes, args.picture)
-        rows.append(row)
-        print(row, flush=True)
+        rows.add(row)
     for path in args.meshes:
         truth = Mesh.load(path).normalized()
         if args.texture is not None and truth.uvs is not None:
             truth = truth.with_texture(load_texture(args.texture))
         row, _ = compared(path.stem, truth, None, views(0), args.image_size, args.steps)
-        rows.append(row)
-        print(row, flush=True)
-    if args.out is not None:
-        found = {
-            "image_size": args.image_size, "steps": args.steps, "version": gendr.__version__,
-            "rows": rows,
-        }  # fmt: skip
-        script.write_json(args.out / "bowl.json", found)
+        rows.add(row)
+    rows.write(args.out, "bowl.json", image_size=args.image_size, steps=args.steps)
 
 
 if __name__ == "__main__":

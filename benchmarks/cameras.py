@@ -10,9 +10,9 @@ true ones. A mesh without a texture gets a pattern that depends on the place.
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,9 @@ import numpy as np
 import photos
 import torch
 import torch.nn.functional as F
+from rows import Rows, make_parser
 from torch import Tensor
 
-import gendr
-from gendr.experiments import script
 from gendr.fitting.cameras import aligned, refine_cameras
 from gendr.mesh import Camera, Mesh, axis_angle_to_matrix, load_texture, rotation_angle_between
 from gendr.mesh.examples import example, example_names
@@ -64,10 +63,11 @@ def scene(mesh: Mesh, size: int) -> tuple[Tensor, Tensor, Camera]:
     return images[..., :3].permute(0, 3, 1, 2).contiguous(), images[..., 3].contiguous(), camera
 
 
-def measure(name: str, mesh: Mesh, size: int, seeds: int, ways: list[str]) -> list[dict[str, Any]]:
+def measure(
+    name: str, mesh: Mesh, size: int, seeds: int, ways: list[str]
+) -> Iterator[dict[str, Any]]:
     """Errors of all ways and seeds."""
     images, masks, camera = scene(mesh, size)
-    rows = []
     for seed in range(seeds):
         given = perturbed(camera, seed)
         for way in ways:
@@ -77,7 +77,7 @@ def measure(name: str, mesh: Mesh, size: int, seeds: int, ways: list[str]) -> li
             near = aligned(found.camera, camera)
             angle = rotation_angle_between(near.rotation, camera.rotation)
             apart = (near.eye - camera.eye).norm(dim=1) / camera.eye.norm(dim=1)
-            row = {
+            yield {
                 "mesh": name,
                 "size": size,
                 "way": way,
@@ -93,16 +93,11 @@ def measure(name: str, mesh: Mesh, size: int, seeds: int, ways: list[str]) -> li
                 "refined": found.refined,
                 "seconds": time.perf_counter() - begun,
             }
-            rows.append(row)
-            print(
-                *(f"{k} {v:.4g}" if isinstance(v, float) else v for k, v in row.items()), flush=True
-            )
-    return rows
 
 
 def main() -> None:
     """Measure, print, and write a file."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = make_parser(__doc__, "cameras.json")
     parser.add_argument(
         "meshes", nargs="+", metavar="MESH", help="a file or the name of an example"
     )
@@ -110,9 +105,8 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=256, metavar="N", help="shorter side")
     parser.add_argument("--seeds", type=int, default=2, metavar="N")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where cameras.json goes")
     args = parser.parse_args()
-    rows = []
+    rows = Rows()
     whole = photos.HEIGHT, photos.WIDTH, photos.FOCAL, photos.MIDDLE
     for text in args.meshes:
         photos.HEIGHT, photos.WIDTH, photos.FOCAL, photos.MIDDLE = whole
@@ -120,10 +114,9 @@ def main() -> None:
         mesh = mesh.normalized()
         if args.texture is not None and mesh.uvs is not None:
             mesh = mesh.with_texture(load_texture(args.texture))
-        rows += measure(Path(text).stem, mesh, args.size, args.seeds, args.ways)
-    if args.out is not None:
-        found = {"degrees": DEGREES, "part": PART, "version": gendr.__version__, "rows": rows}
-        script.write_json(args.out / "cameras.json", found)
+        for row in measure(Path(text).stem, mesh, args.size, args.seeds, args.ways):
+            rows.add(row)
+    rows.write(args.out, "cameras.json", degrees=DEGREES, part=PART)
 
 
 if __name__ == "__main__":

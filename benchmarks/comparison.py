@@ -109,10 +109,43 @@ def measured(
     return {"run": about, "product_s": product, "rows": rows}
 
 
+def measured_on(run: dict[str, Any], threads: str | None = None) -> str:
+    """When, where and with what, and the load of the machine, as a sentence without its end.
+
+    Args:
+        run: of `about_run`.
+        threads: how many of a CPU; by default all that the kernels have.
+    """
+    cores = ""
+    if run["device"] == "cpu":
+        cores = f"{run['threads']} threads of " if threads is None else f"{threads} of "
+    return (
+        f"Measured on {run['date']} at commit {run['commit']} with {cores}{run['device_name']}, "
+        f"torch {run['torch']}, Python {run['python']}; load of the machine before "
+        f"{run['load']:.1f}"
+    )
+
+
+def product_time(report: dict[str, Any]) -> str:
+    """How fast the machine was in the run, as a part of a sentence."""
+    milliseconds = 1e3 * report["product_s"]
+    return f"a 2048³ float32 matrix product in the same run {milliseconds:.3g} ms"
+
+
 def publish(
-    report: dict[str, Any], lines: list[str], args: argparse.Namespace, script: str, mark: str
-) -> None:
-    """Print the lines; write them and the report where --docs and --out say."""
+    report: dict[str, Any], lines: list[str], args: argparse.Namespace, script: str, mark: str,
+    page: str | None = None,
+) -> None:  # fmt: skip
+    """Print the lines; write them and the report where --docs and --out say.
+
+    Args:
+        report: what is written to SCRIPT-DEVICE.json.
+        lines: what is written to the page.
+        args: with `out` and `docs`.
+        script: see `report`.
+        mark: of the block of the page.
+        page: of the documentation; by default that of the name of the script.
+    """
     print("\n".join(lines))
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
@@ -120,4 +153,4 @@ def publish(
         path = args.out / f"{script}-{report['run']['device']}.json"
         path.write_text(text, encoding="utf-8")
     if args.docs:
-        fill(speed.ROOT / "docs" / f"{script}.md", mark, lines)
+        fill(speed.ROOT / "docs" / f"{page or script}.md", mark, lines)

@@ -8,7 +8,6 @@ and the held-out ones. The torus, the double torus and the mug are made here.
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from pathlib import Path
@@ -18,11 +17,11 @@ import numpy as np
 import torch
 from fit_starts import volume_iou
 from numpy.typing import NDArray
+from rows import Rows, make_parser
 from torch import Tensor
 
 import gendr
 from gendr import visual
-from gendr.experiments import script
 from gendr.losses import iou
 from gendr.mesh import Camera, Mesh, look_at, mesh_quality
 
@@ -130,29 +129,14 @@ def measure(target: Mesh, **options: Any) -> dict[str, Any]:
 
 def main() -> None:
     """Measure, print, and write a file."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = make_parser(__doc__, "fit-quality.json")
     parser.add_argument("meshes", nargs="*", metavar="MESH", help="files, or names of those made")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where fit-quality.json goes")
     args = parser.parse_args()
-    rows = []
-    known = made()
+    rows, known = Rows(), made()
     for name in args.meshes or known:
         target = (known[name] if name in known else Mesh.load(name)).normalized()
-        row = {"mesh": Path(name).stem, **measure(target)}
-        rows.append(row)
-        shown = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
-        print(" ".join(shown), flush=True)
-    if args.out is not None:
-        args.out.mkdir(parents=True, exist_ok=True)
-        found = {
-            "views": VIEWS,
-            "size": SIZE,
-            "held_views": HELD_VIEWS,
-            "threads": torch.get_num_threads(),
-            "version": gendr.__version__,
-            "rows": rows,
-        }
-        script.write_json(args.out / "fit-quality.json", found)
+        rows.add({"mesh": Path(name).stem, **measure(target)})
+    rows.write(args.out, "fit-quality.json", views=VIEWS, size=SIZE, held_views=HELD_VIEWS)
 
 
 if __name__ == "__main__":

@@ -7,17 +7,15 @@ Images are rendered with hard edges. Held-out views are at another elevation tha
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from rows import Rows, make_parser
 
 import gendr
 from gendr import visual
-from gendr.experiments import script
 from gendr.losses import chamfer, iou
 from gendr.mesh import Mesh, mesh_quality
 
@@ -73,28 +71,16 @@ def measure(target: Mesh, start: str, steps: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure, print, and write a file."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = make_parser(__doc__, "fit-starts.json")
     parser.add_argument("meshes", nargs="+", type=Path, metavar="MESH")
     parser.add_argument("--steps", type=int, default=100, metavar="N")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where fit-starts.json goes")
     args = parser.parse_args()
-    rows = []
+    rows = Rows()
     for path in args.meshes:
         target = Mesh.load(path).normalized()
         for start in STARTS:
-            row = {"mesh": path.stem, "start": start, **measure(target, start, args.steps)}
-            rows.append(row)
-            print(
-                " ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{v}" for k, v in row.items())
-            )
-    if args.out is not None:
-        found = {
-            "steps": args.steps,
-            "threads": torch.get_num_threads(),
-            "version": gendr.__version__,
-            "rows": rows,
-        }
-        script.write_json(args.out / "fit-starts.json", found)
+            rows.add({"mesh": path.stem, "start": start, **measure(target, start, args.steps)})
+    rows.write(args.out, "fit-starts.json", steps=args.steps)
 
 
 if __name__ == "__main__":

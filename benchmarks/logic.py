@@ -23,7 +23,6 @@ passes and their checks. Both run on the CPU, and are left out with --device cud
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -43,7 +42,7 @@ from gendr._runtime.command_line import Parser
 from gendr._runtime.threads import torch_on_one_thread
 from gendr.logic import GATES, Binarize, Circuit, GroupSum, LogicLayer, harden
 from gendr.testing import relative_l2
-from gendr.testing.pages import fill, table
+from gendr.testing.pages import table
 
 AGREEMENT = 1e-3  # relative, of losses and gradients in float32
 MARK = "logic-speed"  # in docs/logic.md
@@ -201,12 +200,9 @@ def markdown(report: dict[str, Any]) -> list[str]:
     def each(key: str, row: dict[str, Any]) -> str:
         return speed.milliseconds(row[key])
 
-    threads = f"{run['threads']} threads of " if inference else ""
     target = f" (target: {STEP_MS:g} ms)" if inference else ""
     lines = [
-        f"Measured on {run['date']} at commit {run['commit']} with {threads}"
-        f"{run['device_name']}, torch {run['torch']}, Python {run['python']}; load of the machine "
-        f"before {run['load']:.1f}, which busy cores raise: then compare minima.",
+        f"{comparison.measured_on(run)}, which busy cores raise: then compare minima.",
         "",
         f"A training step, batch {BATCH}{target}:",
         "",
@@ -266,15 +262,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     if device == "cpu":
         report["inference"] = infer(layers, width, rows, args.repeat)
-    lines = markdown(report)
-    print("\n".join(lines))
-    if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-        path = args.out / f"logic-speed-{device}.json"
-        path.write_text(text, encoding="utf-8")
-    if args.docs:
-        fill(speed.ROOT / "docs" / "logic.md", MARK, lines)
+    comparison.publish(report, markdown(report), args, "logic-speed", MARK, "logic")
 
 
 if __name__ == "__main__":

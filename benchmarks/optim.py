@@ -141,12 +141,8 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 def markdown(report: dict[str, Any]) -> list[str]:
     """The report as lines of Markdown."""
-    run = report["run"]
-    cores = "1 thread of " if run["device"] == "cpu" else ""
     return [
-        f"Measured on {run['date']} at commit {run['commit']} with {cores}{run['device_name']}, "
-        f"torch {run['torch']}, Python {run['python']}; load of the machine before "
-        f"{run['load']:.1f}.",
+        f"{comparison.measured_on(report['run'], '1 thread')}.",
         "",
         *table(_HEAD, [cells(row) for row in report["rows"]]),
     ]

@@ -11,7 +11,6 @@ fitted, at other elevations.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import tempfile
@@ -23,11 +22,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from rows import Rows, make_parser
 
-import gendr
 from gendr import visual
 from gendr.cli import main as run_command
-from gendr.experiments import script
 from gendr.losses import iou, psnr
 from gendr.mesh import Camera, Mesh, load_texture, load_views
 
@@ -198,25 +196,21 @@ def save_picture(
 
 def main() -> None:
     """Measure, print, and write a file."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = make_parser(__doc__, "photos.json")
     parser.add_argument("meshes", nargs="+", type=Path, metavar="MESH")
     parser.add_argument("--texture", type=Path, metavar="IMAGE", help="of the meshes with UVs")
     parser.add_argument("--image-size", type=int, default=256, metavar="N", help="for the shape")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where photos.json goes")
     parser.add_argument("--picture", type=Path, metavar="PNG", help="of the first mesh")
     args = parser.parse_args()
-    rows = []
+    rows = Rows()
     for path in args.meshes:
         mesh = Mesh.load(path).normalized()
         if args.texture is not None and mesh.uvs is not None:
             mesh = mesh.with_texture(load_texture(args.texture))
         options = ["--image-size", str(args.image_size), "--quiet"]
-        row = {"mesh": path.stem, **measure(mesh, options, None if rows else args.picture)}
-        rows.append(row)
-        print(*(f"{k} {v:.4g}" if isinstance(v, float) else v for k, v in row.items()))
-    if args.out is not None:
-        found = {"image_size": args.image_size, "version": gendr.__version__, "rows": rows}
-        script.write_json(args.out / "photos.json", found)
+        picture = None if rows.rows else args.picture
+        rows.add({"mesh": path.stem, **measure(mesh, options, picture)})
+    rows.write(args.out, "photos.json", image_size=args.image_size)
 
 
 if __name__ == "__main__":

@@ -168,12 +168,8 @@ _HEAD = ["algorithm", "sizes", "implementation", "median", "minimum", "target", 
 def markdown(report: dict[str, Any]) -> list[str]:
     """The report as lines of Markdown."""
     run = report["run"]
-    cores = f"{run['threads']} threads of " if run["device"] == "cpu" else ""
     return [
-        f"Measured on {run['date']} at commit {run['commit']} with {cores}{run['device_name']}, "
-        f"torch {run['torch']}, Python {run['python']}; load of the machine before "
-        f"{run['load']:.1f}, a 2048³ float32 matrix product in the same run "
-        f"{report['product_s'] * 1e3:.3g} ms.",
+        f"{comparison.measured_on(run)}, {comparison.product_time(report)}.",
         "",
         *table(_HEAD, [cells(row, report["rows"]) for row in report["rows"]]),
     ]

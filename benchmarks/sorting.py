@@ -35,7 +35,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, TypeAlias
 from unittest import mock
 
@@ -319,18 +318,7 @@ def probe(case: Case, implementation: str, device: str) -> int | None:
         run = implementations(of, device)[implementation]
         if of is small:
             outcome(run, x, gradient)
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        outcome(run, x, gradient)
-        return torch.cuda.max_memory_allocated() - before
-    clear = Path("/proc/self/clear_refs")
-    if not clear.exists():
-        return None
-    clear.write_text("5")  # the peak begins anew
-    before = speed.resident_bytes("VmRSS")
-    outcome(run, x, gradient)
-    return speed.resident_bytes("VmHWM") - before
+    return speed.peak_of(lambda: outcome(run, x, gradient), device)
 
 
 # -- without a GPU
@@ -379,12 +367,8 @@ def about_run(device: str) -> dict[str, Any]:
 def markdown(report: dict[str, Any]) -> list[str]:
     """The report as lines of Markdown."""
     run = report["run"]
-    cores = f"{run['threads']} threads of " if run["device"] == "cpu" else ""
     lines = [
-        f"Measured on {run['date']} at commit {run['commit']} with {cores}{run['device_name']}, "
-        f"torch {run['torch']}, Python {run['python']}; load of the machine before "
-        f"{run['load']:.1f}, a 2048³ float32 matrix product in the same run "
-        f"{report['product_s'] * 1e3:.3g} ms.",
+        f"{comparison.measured_on(run)}, {comparison.product_time(report)}.",
         "",
         *table(_HEAD, [cells(row, report["rows"]) for row in report["rows"]]),
     ]

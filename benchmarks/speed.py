@@ -289,10 +289,7 @@ def peak_memory(case: Case, place: Place) -> int | None:
     """Bytes beyond mesh and cameras, forward + backward; None where a CPU's cannot be read."""
     if place.device == "cuda":
         scene = Scene(case, place)
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        scene.both(place.backend)
-        return torch.cuda.max_memory_allocated() - before
+        return peak_of(lambda: scene.both(place.backend), "cuda")
     # In a process of its own, because an allocator keeps what earlier cases gave back.
     command = [sys.executable, __file__, "--probe", case.name, "--device", "cpu"]
     command += ["--meshes", str(place.meshes)] if place.meshes else []
@@ -301,19 +298,34 @@ def peak_memory(case: Case, place: Place) -> int | None:
 
 
 def probe(case: Case, place: Place) -> int | None:
-    """`peak_memory` of this very process, which must be fresh; by the Linux kernel's books."""
-    if not Path("/proc/self/clear_refs").exists():
-        return None
+    """`peak_memory` of this very process, which must be fresh."""
     warm(case.dist, place)
     scene = Scene(case, place)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before = resident_bytes("VmRSS")
-    scene.both(place.backend)
+    return peak_of(lambda: scene.both(place.backend), "cpu")
+
+
+def peak_of(run: Callable[[], object], device: str) -> int | None:
+    """Bytes that a run takes beyond what is there before; None where they cannot be read.
+
+    On a CPU by the Linux kernel's books. There the process must be fresh, because an allocator
+    keeps what was given back.
+    """
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        run()
+        return torch.cuda.max_memory_allocated() - before
+    clear = Path("/proc/self/clear_refs")
+    if not clear.exists():
+        return None
+    clear.write_text("5")  # the peak begins anew
+    before = _resident_bytes("VmRSS")
+    run()
     # Not ru_maxrss, which a process inherits from the one that started it.
-    return resident_bytes("VmHWM") - before
+    return _resident_bytes("VmHWM") - before
 
 
-def resident_bytes(field: str) -> int:
+def _resident_bytes(field: str) -> int:
     """A figure of this process's memory, bytes."""
     match = re.search(rf"{field}:\s*(\d+) kB", Path("/proc/self/status").read_text())
     assert match

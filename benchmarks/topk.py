@@ -28,7 +28,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import comparison
@@ -321,18 +320,7 @@ def probe(name: str, implementation: str, device: str, quick: bool) -> int | Non
         n = case.x.shape[-1]
         NetworkSelection().network_of(n, 5)
         layers("splitter", n, 5, case.x.device)
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        outcome(run, case.x, case.gradient)
-        return torch.cuda.max_memory_allocated() - before
-    clear = Path("/proc/self/clear_refs")
-    if not clear.exists():
-        return None
-    clear.write_text("5")  # the peak begins anew
-    before = speed.resident_bytes("VmRSS")
-    outcome(run, case.x, case.gradient)
-    return speed.resident_bytes("VmHWM") - before
+    return speed.peak_of(lambda: outcome(run, case.x, case.gradient), device)
 
 
 # -- the report
@@ -341,11 +329,8 @@ def probe(name: str, implementation: str, device: str, quick: bool) -> int | Non
 def markdown(report: dict[str, Any]) -> list[str]:
     """The report as lines of Markdown."""
     run = report["run"]
-    cores = f"{run['threads']} threads of " if run["device"] == "cpu" else ""
     return [
-        f"Measured on {run['date']} at commit {run['commit']} with {cores}{run['device_name']}, "
-        f"torch {run['torch']}, Python {run['python']}; load of the machine before "
-        f"{run['load']:.1f}.",
+        f"{comparison.measured_on(run)}.",
         "",
         *table(
             ["case", "implementation", "median", "minimum", "memory", "minimum / first", "runs"],

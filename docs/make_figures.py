@@ -734,8 +734,9 @@ HOUSE = (
     (
         ("cli", "gendr fit, render, …"),
         ("experiments", "grids, studies"),
-        ("fitting", "mesh from masks"),
+        ("fitting", "meshes, colours, poses"),
         ("reconstruction", "mesh from one image"),
+        ("testing", "oracles, helpers"),
     ),
     (
         ("visual", "pictures"),
@@ -744,9 +745,11 @@ HOUSE = (
         ("data", "readers"),
     ),
     (
-        ("rendering", "silhouettes, colours"),
+        ("rendering", "images of meshes"),
         ("sorting", "sorts, ranks"),
+        ("topk", "made of sorting"),
         ("relaxed", "programs, paths"),
+        ("logic", "gate networks"),
         ("…", "the next system"),
     ),
     (("mesh", "meshes, cameras, files"), ("distributions", "F(z)"), ("tnorms", "or, and")),
@@ -758,7 +761,7 @@ def figure_house() -> None:
     """The parts of the package: a part imports from the floors below its own."""
     import matplotlib.pyplot as plt
 
-    figure, axis = plt.subplots(figsize=(7.5, 4.2))
+    figure, axis = plt.subplots(figsize=(8.6, 4.2))
     shades = ("#f3d9d3", "#f7e8c9", "#d3e4f3", "#d9ead6", "#e4e4e4")
     for floor, (parts, shade) in enumerate(zip(reversed(HOUSE), reversed(shades), strict=True)):
         width = 12 / len(parts)

@@ -79,7 +79,9 @@ GAMMA = 0.03
 
 
 def around(mesh: Mesh) -> tuple[Tensor, float]:
-    """Centre [3] and radius of a sphere around the used vertices; the centre is that of their box.
+    """Centre [3] and radius of a sphere around the used vertices of a mesh.
+
+    The centre is that of their box.
 
     Raises:
         ValueError: If all vertices coincide.
@@ -93,7 +95,7 @@ def around(mesh: Mesh) -> tuple[Tensor, float]:
 
 
 def diagonal(mesh: Mesh) -> float:
-    """Length of the diagonal of the box around the used vertices."""
+    """Length of the diagonal of the box around the used vertices of a mesh."""
     used = _used_vertices(mesh)
     return float((used.amax(0) - used.amin(0)).norm())
 
@@ -128,7 +130,7 @@ def orbit(
 
 
 def depths(mesh: Mesh, camera: Camera) -> tuple[float, float]:
-    """Depths of near and far planes that are close around a mesh."""
+    """Depths of near and far planes that are close around a mesh of every `camera` of a batch."""
     centre, radius = around(mesh)
     depth = camera.world_to_camera(centre[None])[..., 2]
     near = max(float(depth.min()) - 1.05 * radius, 1e-3 * radius)
@@ -235,7 +237,13 @@ def silhouettes(mesh: Mesh, camera: Camera, size: int | tuple[int, int]) -> Tens
 
 
 def composited(rgb: Tensor, alpha: Tensor, background: Color = PAPER) -> list[Pixels]:
-    """Compose colours over black, given with their alpha, with a background."""
+    """Compose colours over black with a background.
+
+    Args:
+        rgb: [B, 3, H, W] in [0, 1], over black.
+        alpha: [B, H, W] in [0, 1].
+        background: RGB in 0 .. 255.
+    """
     paper = torch.tensor(background, dtype=rgb.dtype, device=rgb.device)[:, None, None] / 255
     image = rgb + (1 - alpha[:, None]) * paper
     pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
@@ -245,7 +253,17 @@ def composited(rgb: Tensor, alpha: Tensor, background: Color = PAPER) -> list[Pi
 def shaded(
     mesh: Mesh, camera: Camera, size: int | tuple[int, int], color: Color | None = None
 ) -> list[Pixels]:
-    """Crisp shaded views on white, in one colour, or in those of the mesh."""
+    """Crisp shaded views on white, in one colour, or in those of the mesh.
+
+    Args:
+        mesh: one mesh, [V, 3].
+        camera: one camera or a batch of B.
+        size: pixels of a side, or (H, W).
+        color: RGB in 0 .. 255; None for the colours of the mesh.
+
+    Returns:
+        B pictures [H, W, 3] uint8.
+    """
     if color is not None:
         plain = Mesh(mesh.vertices, mesh.faces)
         tint = torch.tensor(color, dtype=mesh.dtype, device=mesh.device) / 255
@@ -334,7 +352,13 @@ class Closeup:
 
 
 def photo(views: Views, index: int, window: Closeup) -> Pixels:
-    """The window of one of the images on white, or of its mask in blue."""
+    """The window of one of the images on white, or of its mask in blue.
+
+    Args:
+        views: images, or masks alone.
+        index: of the image.
+        window: what is cut out of it.
+    """
     if views.rgb is None:
         return _flat(window.cut(views.masks[index], index), TARGET)
     alpha = window.cut(views.masks[index], index)[..., None]
@@ -371,7 +395,12 @@ def _font(size: int) -> ImageFont.ImageFont | ImageFont.FreeTypeFont:
 
 
 class Page:
-    """A white page to put tiles and text on."""
+    """A white page to put tiles and text on.
+
+    Args:
+        width: in pixels.
+        height: in pixels.
+    """
 
     def __init__(self, width: int, height: int) -> None:
         from PIL import Image, ImageDraw
@@ -527,7 +556,7 @@ def fit_sheet(
 
 
 def picture(pixels: Pixels, kind: str = "PNG") -> bytes:
-    """The content of an image file, PNG or JPEG."""
+    """The content of an image file of these `pixels`; `kind` is PNG or JPEG."""
     from PIL import Image
 
     file = io.BytesIO()

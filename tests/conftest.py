@@ -41,7 +41,7 @@ def pytest_configure(config):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """At the end rather than in the header, which -q leaves out."""
+    """Say the seed at the end, because -q leaves the header out."""
     if not config.getoption("--every"):
         seed = config.getoption("--seed")
         terminalreporter.write_line(f"samples drawn with --seed {seed}")
@@ -68,7 +68,7 @@ def _quick_interpreter(request):
 
 @pytest.fixture(autouse=True, scope="session")
 def _kernels_compiled_once(tmp_path_factory):
-    """On a new machine, xdist's workers need the same kernels at the same time."""
+    """One worker of xdist compiles at a time: on a new machine all need the same kernels."""
     if "PYTEST_XDIST_WORKER" not in os.environ or importlib.util.find_spec("fcntl") is None:
         yield
         return
@@ -80,7 +80,7 @@ def _kernels_compiled_once(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def seed(request):
-    """Of the samples that tests draw; another one with every `--seed N`."""
+    """The seed of the samples that tests draw: `--seed N`."""
     return request.config.getoption("--seed")
 
 
@@ -97,7 +97,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def rotated_out(items, seed):
-    """The cases of tests marked `rotating(n)` that are not among the n-th part which now runs.
+    """The cases of tests marked `rotating(n)` that do not run with this seed: all but an n-th.
 
     Cases are dealt in an order that their names decide, so that no part has all of one kind; n
     seeds in a row run every case once.
@@ -122,6 +122,16 @@ def pytest_generate_tests(metafunc):
         option = metafunc.config.getoption
         chosen = sample(option("--seed"), every=option("--every"))
         metafunc.parametrize("any_instance", chosen, ids=[i.name for i in chosen])
+    if "signs" in metafunc.fixturenames:  # seeds of `gendr.testing.arithmetic`
+        metafunc.parametrize("signs", range(4) if metafunc.config.getoption("--every") else [0])
+
+
+@pytest.fixture
+def nan_in_new_tensors():
+    """Memory from `torch.empty` is NaN, not what happens to lie there: a kernel must write it."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
 
 
 @pytest.fixture

@@ -185,3 +185,20 @@ def test_bad_options_end_in_one_line(speed, options, said, capsys, tmp_path, mon
     assert printed.out == ""
     assert said in printed.err
     assert printed.err.count("\n") == 1
+
+
+def test_the_published_distance_is_the_distance_in_float64_and_cancels_in_float32(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    rounding = importlib.import_module("rounding")
+    generator = torch.Generator().manual_seed(0)
+    faces = torch.rand(20, 3, 2, generator=generator, dtype=torch.float64) * 2 - 1
+    faces[10:, 2] = faces[10:, 1] + 1e-3 * (faces[10:, 2] - faces[10:, 0])  # thin ones
+    points = torch.rand(200, 2, generator=generator, dtype=torch.float64) * 2 - 1
+    want = signed_distance(points[None], faces[:, None])
+    found = rounding.published_distance(points, faces)
+    assert (found - want).abs().max() < 1e-9
+    corners, places = faces.float(), points.float()
+    rough = rounding.published_distance(places, corners).double()
+    exact = rounding.published_distance(places.double(), corners.double())
+    fine = signed_distance(places[None], corners[:, None]).double()
+    assert (rough - exact).abs()[10:].max() > 30 * (fine - exact).abs()[10:].max()

@@ -1,3 +1,5 @@
+"""Checkpoints: what is saved comes back, and other files are refused."""
+
 import pickle
 from pathlib import Path
 

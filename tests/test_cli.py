@@ -1,3 +1,5 @@
+"""The command line: pose, fit, render, list and help, and one line for bad input."""
+
 import errno
 import json
 import os

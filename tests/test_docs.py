@@ -1,17 +1,27 @@
 """The documentation: its code runs, its links and pictures exist, its tables are up to date."""
 
+import argparse
 import ast
 import re
+import runpy
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
 import gendr
+from gendr.cli.parser import build_parser
 from gendr.testing.pages import anchor
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 BLOCK = re.compile(r"(?:<!-- test: ?(?P<small>[^>]*?) ?-->\n)?```python\n(?P<code>.*?)```", re.S)
+WRITERS = sorted(
+    path
+    for folder in ("docs", "benchmarks", "experiments", "assets")
+    for path in (ROOT / folder).glob("*.py")
+)
 # What a comment `<!-- test: ... -->` above a block makes smaller, so that the tests stay fast.
 SMALLER = {
     "views": lambda n: (r"torch\.arange\(24\) \* 15\.0", f"torch.arange({n}) * {360 / int(n)}"),
@@ -41,6 +51,62 @@ def test_code_of_the_pages_runs(code, small, line, tmp_path, monkeypatch):
     file = tmp_path / "page.py"  # a relaxed program is rewritten from its file
     file.write_text("\n" * (line - 1) + code, encoding="utf-8")
     exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), {"__name__": "page"})
+
+
+def commands():
+    """(name, words) of the commands of the pages and of the docstrings of scripts, each once."""
+    texts = {}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        shells = re.findall(r"```sh\n(.*?)```", text, re.S)
+        inline = re.findall(r"`(python \S+\.py [^`\n]+)`", text)
+        texts[page] = "\n".join([*shells, *inline])
+    for script in WRITERS:
+        text = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
+        lines = re.findall(r"^ +((?:python|gendr) (?:.*\\\n)*.*)$", text, re.M)
+        # An explanation stands behind two spaces or more.
+        texts[script] = "\n".join(
+            re.sub(r"(?<=\S) {2,}[^\s\\].*$", "", x, flags=re.M) for x in lines
+        )
+    seen = set()
+    for path, text in texts.items():
+        for line in re.sub(r"\\\n\s*", " ", text).splitlines():
+            if "$" in line or "…" in line or "..." in line or "[" in line:
+                continue  # written for a shell or a reader
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["torchrun"]:
+                words = words[words.index("-m") + 1 :]
+            if words[:1] in (["gendr"], ["make"]) or (words[:1] == ["python"] and len(words) > 1):
+                if tuple(words) not in seen:
+                    seen.add(tuple(words))
+                    yield pytest.param(words, id=f"{path.name}: {' '.join(words)}")
+
+
+class Parsed(Exception):
+    """The arguments of a program were understood."""
+
+
+@pytest.mark.parametrize("words", list(commands()))
+def test_commands_of_the_pages_are_understood(words, monkeypatch):
+    program, *rest = words
+    if program == "gendr":
+        build_parser().parse_args(rest)
+    elif program == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
+        assert [word for word in rest if "=" not in word and word not in targets] == []
+    else:
+        parse = argparse.ArgumentParser.parse_args
+
+        def stop(parser, *args, **options):
+            parse(parser, *args, **options)
+            raise Parsed
+
+        script, *arguments = rest
+        monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
+        monkeypatch.setattr(sys, "argv", [script, *arguments])
+        monkeypatch.syspath_prepend(str((ROOT / script).parent))
+        with pytest.raises(Parsed):
+            runpy.run_path(str(ROOT / script), run_name="__main__")
 
 
 def anchors(text):
@@ -81,13 +147,6 @@ def test_the_tables_name_every_member():
     tconorms = (ROOT / "docs" / "tconorms.md").read_text(encoding="utf-8")
     assert [n for n in gendr.distributions.names() if f"| `{n}`" not in laws] == []
     assert [n for n in gendr.tnorms.names() if f"| `{n}` |" not in tconorms] == []
-
-
-WRITERS = sorted(
-    path
-    for folder in ("docs", "benchmarks", "experiments", "assets")
-    for path in (ROOT / folder).glob("*.py")
-)
 
 
 def blocks_of_scripts():

@@ -1,3 +1,5 @@
+"""The page of the explorer in a browser: its pictures are those of the reference."""
+
 import json
 import re
 import shutil

@@ -1,3 +1,5 @@
+"""The fit of a mesh: its parametrisation, frame, resuming, remeshing, coarse to fine."""
+
 import inspect
 import math
 import warnings

@@ -38,6 +38,12 @@ def test_public_names_have_docstrings(monkeypatch):
     assert site.undocumented() == ["gendr.losses.iou"]
 
 
+def test_every_parameter_is_explained(monkeypatch):
+    assert site.unexplained() == []
+    monkeypatch.setattr(gendr.losses.mse_loss, "__doc__", "Mean squared difference of an image.")
+    assert site.unexplained() == ["gendr.losses.mse_loss: target"]
+
+
 def test_the_index_orders_the_pages():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     pages = [page for _, pages in order(index) for _, page in pages]

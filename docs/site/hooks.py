@@ -4,6 +4,7 @@
   index does not link is an error.
 - README, CONTRIBUTING and CHANGELOG, which lie outside of docs, are pages too. Links that leave
   docs go to them, any other one is an error.
+- Every notebook of docs/examples is a page, with what its cells print and draw.
 - A module with `__all__` beside `gendr/__init__.py` gets a page of the API reference. A name that
   has no docstring or no entry in the finished page is an error.
 - No link of the finished site may lead nowhere, and no page may load anything from a network.
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from gendr.experiments.report import load_summaries, make_page  # noqa: E402
-from gendr.testing import explorer, site  # noqa: E402
+from gendr.testing import explorer, notebooks, site  # noqa: E402
 from gendr.testing.pages import anchor, order  # noqa: E402
 
 # Texts of the repository that are pages of the site: title, and their place there.
@@ -37,9 +38,13 @@ TEXTS = {
     "LICENSE": ("Licence", "project/license.md"),
     "CITATION.cff": ("CITATION.cff", "project/citation.md"),
 }
+# The page that lists the notebooks; they stand behind its section.
+EXAMPLES = "examples.md"
 FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 MARKER = re.compile(r"^(<!-- .*?-->)$\n?", re.M)
+# What is said to those who read the file and not the site.
+ONLY_THERE = re.compile(r"^<!-- only here: -->$.*?^<!-- up to here -->$", re.M | re.S)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -55,8 +60,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         )
     if silent := site.undocumented():
         raise PluginError(f"public names without a docstring: {', '.join(silent)}")
-    nav: list[Any] = [{"Contents": "index.md"}]
-    nav += [{title: [{name: page} for name, page in pages]} for title, pages in sections]
+    nav: list[Any] = [{"Start": "index.md"}]
+    for title, pages in sections:
+        nav += [{title: [{name: page} for name, page in pages]}]
+        if EXAMPLES in dict(pages).values():
+            made = _notebooks(docs)
+            nav += [{"Examples": [{notebooks.title(path): page} for page, path in made.items()]}]
     nav += [{"API reference": [{n: site.page_of(n)} for n in site.public_modules()]}]
     nav += [{"Project": [{title: page} for title, page in _texts().values()]}]
     config.nav = nav
@@ -70,6 +79,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, (title, page) in _texts().items():
         text = (ROOT / name).read_text(encoding="utf-8")
         made[page] = text if name.endswith(".md") else f"# {title}\n\n```text\n{text}```\n"
+    made |= {p: notebooks.as_markdown(f) for p, f in _notebooks(Path(config.docs_dir)).items()}
     for page, text in made.items():
         files.append(File.generated(config, page, content=text))
     return files
@@ -98,6 +108,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     def moved(match: re.Match[str]) -> str:
         target, mark, name = match[1].partition("#")
+        if target.endswith(".ipynb") and not here.startswith("examples/"):
+            target = target.removesuffix(".ipynb") + ".md"
         if "://" in target or target.startswith("mailto:") or not target:
             return match[0]
         there = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
@@ -109,7 +121,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             raise PluginError(f"{source} links to {target}, which is not part of the site")
         return f"]({posixpath.relpath(there, posixpath.dirname(here) or '.')}{mark}{name})"
 
-    parts = FENCED.split(markdown)
+    parts = FENCED.split(ONLY_THERE.sub("", markdown))
     for i in range(0, len(parts), 2):
         text = MARKER.sub(r"\n\1\n\n", LINK.sub(moved, parts[i]))
         rows = [_bars(row) if row.startswith("|") else row for row in text.split("\n")]
@@ -138,6 +150,16 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 def _texts() -> dict[str, tuple[str, str]]:
     return {name: page for name, page in TEXTS.items() if (ROOT / name).is_file()}
+
+
+def _notebooks(docs: Path) -> dict[str, Path]:
+    """The pages of the notebooks, and their files, in the order in which they are listed."""
+    links = LINK.findall((docs / EXAMPLES).read_text(encoding="utf-8"))
+    listed = [docs / link for link in dict.fromkeys(links) if link.endswith(".ipynb")]
+    if missing := set((docs / "examples").glob("*.ipynb")) - set(listed):
+        names = ", ".join(sorted(path.name for path in missing))
+        raise PluginError(f"docs/{EXAMPLES} does not list {names}; add a row")
+    return {f"examples/{path.stem}.md": path for path in listed}
 
 
 def _bars(row: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gendr.cli.common import model_file, percent_bar
 from gendr.fitting.cameras import CameraResult, refine_cameras
-from gendr.mesh.transforms_file import intrinsics_of, list_frames, read_cameras
+from gendr.mesh.camera_files.transforms import intrinsics_of, list_frames, read_cameras
 from gendr.mesh.views import Views
 
 __all__ = ["CAMERAS", "camera_facts", "opencv_file", "refined"]

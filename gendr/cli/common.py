@@ -10,7 +10,24 @@ from pathlib import Path
 from gendr._runtime.devices import usable_device as check_device
 from gendr._runtime.files import writable_folder as check_writable
 
-__all__ = ["check_device", "check_writable", "model_file", "percent_bar", "versions"]
+__all__ = [
+    "check_checkpoint",
+    "check_device",
+    "check_writable",
+    "model_file",
+    "percent_bar",
+    "versions",
+]
+
+
+def check_checkpoint(folder: Path, name: str) -> None:
+    """For --resume: find out whether there is something to go on with.
+
+    Raises:
+        ValueError: if the folder has no file of that name.
+    """
+    if not (folder / name).is_file():
+        raise ValueError(f"--resume: no {name} in {folder}; leave --resume out to start anew")
 
 
 def model_file(text: str) -> Path:

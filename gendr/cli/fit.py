@@ -20,7 +20,13 @@ from gendr import visual
 from gendr._runtime.files import locked, write_all, write_whole
 from gendr.cli import colors, refine
 from gendr.cli.cameras import CAMERAS, camera_facts, opencv_file, refined
-from gendr.cli.common import check_device, check_writable, model_file, versions
+from gendr.cli.common import (
+    check_checkpoint,
+    check_device,
+    check_writable,
+    model_file,
+    versions,
+)
 from gendr.fitting import CameraResult, FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
@@ -111,8 +117,8 @@ def run(args: Namespace) -> int:
     init: Any = kind
     if kind not in STARTS:
         init = _load_mesh(args, kind, device).relative_to(target.origin)
-    if args.resume and not (out / CHECKPOINT).is_file():
-        raise ValueError(f"--resume: no {CHECKPOINT} in {out}; leave --resume out to start anew")
+    if args.resume:
+        check_checkpoint(out, CHECKPOINT)
     with locked(check_writable(out)), _signals():
         resume = _checkpoint(out, settings, device) if args.resume else None
         report = _Report(args, settings, target, out, clock, kind, coloring)

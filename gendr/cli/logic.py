@@ -7,17 +7,22 @@ import io
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr._runtime.files import write_all, write_whole
-from gendr.cli.common import check_writable, versions
+from gendr._runtime.command_line import say
+from gendr._runtime.files import locked, write_all, write_whole
+from gendr.cli.common import check_checkpoint, check_writable, versions
 from gendr.logic import Circuit
 
-CIRCUIT, METRICS = "circuit.npz", "metrics.json"
+if TYPE_CHECKING:
+    from gendr.experiments.studies.logic import LogicTraining
+
+CHECKPOINT, CIRCUIT, METRICS = "checkpoint.pt", "circuit.npz", "metrics.json"
 # By the suffix of the file to write: how a circuit becomes text.
 EXPORTS = {
     ".c": Circuit.to_c,
@@ -76,8 +81,7 @@ def read_rows(path: Path, *, labels: bool) -> tuple[NDArray[Any], NDArray[np.int
 def _train(args: Namespace) -> None:
     import torch
 
-    from gendr.experiments.progress import watched
-    from gendr.experiments.studies.logic import LogicSettings, Samples, train_logic
+    from gendr.experiments.studies.logic import LogicSettings, LogicTraining, Samples
     from gendr.logic import Thermometer
 
     x, y = read_rows(Path(args.data), labels=True)
@@ -90,7 +94,9 @@ def _train(args: Namespace) -> None:
             f"{args.data}: y must be classes 0, 1, .., fewer than the {len(x)} rows, got "
             f"{classes - 1}; number them anew"
         )
-    out = check_writable(Path(args.output))
+    out = Path(args.output)
+    if args.resume:
+        check_checkpoint(out, CHECKPOINT)
     order = np.random.default_rng(args.seed).permutation(len(x))
     train, test = np.split(order, [len(x) - max(1, round(args.test_share * len(x)))])
     if not len(train):
@@ -110,21 +116,44 @@ def _train(args: Namespace) -> None:
         steps=args.steps, batch=args.batch, learning_rate=args.lr, decay=0.2, seed=args.seed,
         evaluate_every=max(1, args.steps // 10),
     )  # fmt: skip
-    if args.quiet:
-        result = train_logic(settings, *parts)
-    else:
-        with watched("logic", args.steps, None) as each_step:
-            result = train_logic(settings, *parts, callback=each_step)
-    limits = None if front is None else front.thresholds.numpy()
-    circuit = Circuit(result.circuit.netlist, limits, result.circuit.sums)
-    circuit.save(out / CIRCUIT)
-    metrics = {**result.describe(), "rows": [len(train), len(test)], "versions": versions()}
-    write_whole(out / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
+    training = LogicTraining(settings, parts[0], None, parts[1])
+    with locked(check_writable(out)):
+        _do_steps(training, out / CHECKPOINT, args)
+        result = training.result()
+        limits = None if front is None else front.thresholds.numpy()
+        circuit = Circuit(result.circuit.netlist, limits, result.circuit.sums)
+        circuit.save(out / CIRCUIT)
+        metrics = {**result.describe(), "rows": [len(train), len(test)], "versions": versions()}
+        write_whole(out / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
     if not args.quiet:
         sys.stdout.write(
-            f"{out}: {CIRCUIT}, {METRICS}; test accuracy {result.accuracy:.4f} on {len(test)} "
-            f"rows, {result.stats.gates:,} gates, depth {result.stats.depth}\n"
+            f"{out}: {CHECKPOINT}, {CIRCUIT}, {METRICS}; test accuracy {result.accuracy:.4f} on "
+            f"{len(test)} rows, {result.stats.gates:,} gates, depth {result.stats.depth}\n"
         )
+
+
+def _do_steps(training: LogicTraining, checkpoint: Path, args: Namespace) -> None:
+    """The steps that are left; after Ctrl-C and SIGTERM there is a checkpoint."""
+    from gendr.experiments.engine.training import drive
+    from gendr.experiments.progress import stoppable, watched
+
+    def run(callback: Callable[[LogicTraining], None]) -> None:
+        drive(training, checkpoint=checkpoint, resume=args.resume, callback=callback)
+
+    try:
+        if args.quiet:
+            with stoppable() as stop:
+                run(lambda training: stop())
+        else:
+            with watched("logic", args.steps, None) as each_step:
+                run(each_step)
+    except KeyboardInterrupt:
+        say(
+            "gendr",
+            f"stopped after step {training.step} of {args.steps}; the same command with --resume "
+            f"goes on from {checkpoint}",
+        )
+        raise
 
 
 def _run(args: Namespace) -> None:

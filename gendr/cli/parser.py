@@ -117,14 +117,16 @@ what is written to the output folder, for an image NAME.png:
 _LOGIC = """\
 examples:
   gendr logic train table.npz -o out                    arrays x [N, F] and y [N]
+  gendr logic train table.npz -o out --resume           go on, after an interruption
   gendr logic run out/circuit.npz rows.npy -o classes.csv
   gendr logic export out/circuit.npz net.c net.v        also .dot, .py (NumPy) and .txt
 
 Numbers become bits at quantiles of the training rows; rows of 0 and 1 are taken as they are.
 
 what gendr logic train writes to the output folder:
-  circuit.npz   the circuit, with its thresholds; it runs without torch
-  metrics.json  test accuracy, size, settings, history, versions
+  circuit.npz    the circuit, with its thresholds; it runs without torch
+  metrics.json   test accuracy, size, settings, history, versions
+  checkpoint.pt  the state after the last step; --resume goes on from it
 """
 
 _REPORT = """\
@@ -745,6 +747,11 @@ def _add_logic(commands: Any) -> None:
     )
     train.add_argument("data", metavar="DATA", help="a .npz file with arrays x [N, F] and y [N]")
     train.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where results go")
+    train.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from the folder's checkpoint; of the settings, --steps may differ",
+    )
     train.add_argument("--layers", type=count(1), default=4, metavar="N", help="of gates")
     train.add_argument("--width", type=count(2), default=512, metavar="N", help="gates per layer")
     train.add_argument(

@@ -19,7 +19,7 @@ from gendr import visual
 from gendr._runtime.command_line import INTERRUPTED, say
 from gendr._runtime.files import locked, write_whole
 from gendr._runtime.threads import num_threads, set_num_threads
-from gendr.cli.common import check_writable, versions
+from gendr.cli.common import check_checkpoint, check_writable, versions
 from gendr.reconstruction.evaluation import ClassScore, evaluate
 from gendr.reconstruction.pictures import silhouette_sheet
 from gendr.reconstruction.ranks import Ranks, joined
@@ -94,9 +94,9 @@ def _locked(out: Path, resume: bool) -> Generator[None, None, None]:
             process that trains there.
     """
     checkpoint = out / CHECKPOINT
-    if resume and not checkpoint.is_file():
-        raise ValueError(f"--resume: no {CHECKPOINT} in {out}; leave --resume out to start anew")
-    if checkpoint.is_file() and not resume:
+    if resume:
+        check_checkpoint(out, CHECKPOINT)
+    elif checkpoint.is_file():
         raise ValueError(
             f"{out} holds the {CHECKPOINT} of a training; go on from it with --resume, or choose "
             "another folder with -o"

@@ -62,6 +62,12 @@ def read_cifar100(path: str | Path) -> Examples:
 
     A record is the coarse label, the fine label, and 3,072 bytes of the image, plane by plane.
 
+    Args:
+        path: of the file.
+
+    Returns:
+        Images [N, 3, 32, 32] uint8, and labels [N] in 0 .. 99.
+
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: if its size or a label does not fit the format.

@@ -52,6 +52,9 @@ UNSIGNED_BYTE = 0x08  # the type of data in an idx file
 def read_idx(path: str | Path) -> Tensor:
     """The content of an idx file of bytes, compressed with gzip or not.
 
+    Args:
+        path: of the file, such as train-images-idx3-ubyte.gz.
+
     Returns:
         A uint8 tensor of the shape that the file states.
 

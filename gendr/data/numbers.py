@@ -55,7 +55,13 @@ class Numbers(ABC):
 
 
 class Splits(NamedTuple):
-    """Training data, validation data (which pick the best weights), and test data."""
+    """Training data, validation data (which pick the best weights), and test data.
+
+    Attributes:
+        train: what is trained with.
+        validation: says which weights are best.
+        test: what the final numbers are from.
+    """
 
     train: Numbers
     validation: Numbers

@@ -108,7 +108,12 @@ class BitTable:
 
 
 class TableSplits(NamedTuple):
-    """Rows for training and for the test."""
+    """Rows for training and for the test.
+
+    Attributes:
+        train: the rows to train with.
+        test: the rows to test with.
+    """
 
     train: BitTable
     test: BitTable

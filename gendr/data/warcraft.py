@@ -79,7 +79,13 @@ class TerrainMaps:
 
 
 class TerrainSplits(NamedTuple):
-    """Maps for training, for validation and for the test."""
+    """Maps for training, for validation and for the test.
+
+    Attributes:
+        train: the maps to train with.
+        val: the maps that say which weights are best.
+        test: the maps to test with.
+    """
 
     train: TerrainMaps
     val: TerrainMaps

@@ -140,6 +140,10 @@ def get(name: str, **params: Number) -> Distribution:
 def as_distribution(x: DistributionLike) -> Distribution:
     """A distribution from what users may pass: a name, a Distribution, a CDF or (CDF, support).
 
+    Args:
+        x: a text such as "gamma(shape=0.5).reversed", a `Distribution`, a function of z, or a pair
+            of such a function and its support (low, high).
+
     Raises:
         TypeError: it is none of these.
         ValueError: the name is unknown.

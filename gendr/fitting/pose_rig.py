@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from gendr.fitting.pose_descent import Descent, PoseRows
 from gendr.fitting.pose_search import (
     APART,
     FILL,
@@ -25,13 +26,11 @@ from gendr.fitting.pose_search import (
     distinct,
     moments,
     shrunk,
-    triangles,
     window,
 )
 from gendr.losses import iou
 from gendr.mesh import Camera, Mesh, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix, rigid
-from gendr.rendering import silhouette
 
 __all__ = ["RigFound", "fit_rig"]
 
@@ -61,7 +60,7 @@ class RigFound:
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _Placed(PoseRows):
     """Poses of the object in the world of the rig.
 
     Attributes:
@@ -73,12 +72,6 @@ class _Placed:
     turn: Tensor
     place: Tensor
     size: Tensor
-
-    def __len__(self) -> int:
-        return len(self.size)
-
-    def __getitem__(self, rows: Tensor) -> _Placed:
-        return _Placed(self.turn[rows], self.place[rows], self.size[rows])
 
 
 class _RigSearch:
@@ -177,60 +170,28 @@ class _RigSearch:
         tell: Callable[[float], None],
     ) -> _Placed:  # fmt: skip
         """Poses moved by Adam, those with the best hard silhouettes on the way."""
-        size = (masks.shape[1], masks.shape[2])
         count, views = len(placed), len(masks)
-        best, best_scores = placed, self.scores(placed, masks, mesh).mean(1)
-        self._keep(best, best_scores)
+        descent = Descent[_Placed](
+            mesh, masks, self.camera, lambda now: self.scores(now, masks, mesh).mean(1),
+            self.settings.dist, self.settings.tconorm, self.way,
+        )  # fmt: skip
         # Steps of the place are a pixel large, in the middle of the views.
-        pixel = 2 / min(size)
         depth = self.camera(placed).world_to_camera(self.centre[None])[:, 0, 2]
         depth = depth.reshape(count, views).abs().median(1).values * placed.size.exp()
         unit = (depth / self.rig.focal.mean())[:, None]
-        with torch.enable_grad():
-            turn = torch.zeros(count, 3, dtype=masks.dtype, requires_grad=True)
-            place = torch.zeros(count, 3, dtype=masks.dtype, requires_grad=True)
-            grow = torch.zeros(count, dtype=masks.dtype, requires_grad=True)
-            rates = [0.05, pixel, pixel if self.find_scale else 0.0]
-            optimizer = torch.optim.Adam(
-                [{"params": [p], "lr": r} for p, r in zip([turn, place, grow], rates, strict=True)],
-                betas=(0.8, 0.95),
-            )
-            wanted = masks.repeat(count, 1, 1)
-            for step in range(steps):
-                part = step / steps
-                for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                    group["lr"] = rate * 0.1**part
-                now = _Placed(
-                    placed.turn @ axis_angle_to_matrix(turn), placed.place + place * unit,
-                    placed.size + grow,
-                )  # fmt: skip
-                alpha = silhouette(
-                    triangles(mesh, self.camera(now)), size, self.settings.dist,
-                    self.settings.tconorm, pixels[0] * (pixels[1] / pixels[0]) ** part * pixel,
-                )  # fmt: skip
-                both = alpha * wanted
-                union = (alpha + wanted - both).sum((1, 2))
-                loss = (1 - both.sum((1, 2)) / union).sum() / views
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                tell((step + 1) / steps)
-                if (step + 1) % 10 == 0 or step + 1 == steps:
-                    with torch.no_grad():
-                        now = _Placed(*(getattr(now, f.name).detach() for f in fields(_Placed)))
-                        scores = self.scores(now, masks, mesh).mean(1)
-                        is_better = scores > best_scores
-                        best = _Placed(
-                            torch.where(is_better[:, None, None], now.turn, best.turn),
-                            torch.where(is_better[:, None], now.place, best.place),
-                            torch.where(is_better, now.size, best.size),
-                        )
-                        best_scores = torch.maximum(scores, best_scores)
-                        self._keep(best, best_scores)
-        return best
 
-    def _keep(self, placed: _Placed, scores: Tensor) -> None:
-        self.way.append(self.camera(placed[scores.argmax()[None]]))
+        def moved(turn: Tensor, place: Tensor, grow: Tensor) -> _Placed:
+            return _Placed(
+                placed.turn @ axis_angle_to_matrix(turn), placed.place + place * unit,
+                placed.size + grow,
+            )  # fmt: skip
+
+        moves = [
+            (torch.zeros_like(placed.turn[:, 0]), 0.05),
+            (torch.zeros_like(placed.place), descent.pixel),
+            (torch.zeros_like(placed.size), descent.pixel if self.find_scale else 0.0),
+        ]
+        return descent.descended(placed, moved, moves, steps, pixels, tell)
 
 
 def fit_rig(

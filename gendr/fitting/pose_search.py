@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_number
+from gendr.fitting.pose_descent import Descent, PoseRows
 from gendr.losses import iou
 from gendr.mesh import Camera, Mesh, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
 from gendr.mesh.simplification import simplified
-from gendr.rendering import silhouette
 from gendr.rendering.triangles import face_vertices, hard_silhouette
 
 __all__ = ["Found", "PoseCandidate", "PoseSettings", "Poses", "Search", "Tell", "shrunk"]
@@ -98,7 +98,7 @@ class PoseCandidate:
 
 
 @dataclass(frozen=True)
-class Poses:
+class Poses(PoseRows):
     """Poses of the object's centre before a camera, all [K, ...].
 
     Attributes:
@@ -112,17 +112,6 @@ class Poses:
     place: Tensor
     size: Tensor
     focal: Tensor
-
-    def __getitem__(self, rows: Tensor) -> Poses:
-        return Poses(self.rotation[rows], self.place[rows], self.size[rows], self.focal[rows])
-
-    def __len__(self) -> int:
-        return len(self.size)
-
-    @staticmethod
-    def joined(parts: Sequence[Poses]) -> Poses:
-        """All poses of some, in order."""
-        return Poses(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Poses)))
 
     def camera(self, centre: Tensor, radius: float, principal: Tensor) -> Camera:
         """Cameras [K] that see the object so."""
@@ -269,70 +258,26 @@ class Search:
         pixels: tuple[float, float], tell: Callable[[float], None],
     ) -> Poses:  # fmt: skip
         """Poses moved by Adam, those with the best hard silhouette on the way."""
-        size = (mask.shape[0], mask.shape[1])
-        count = len(poses.size)
-        with torch.enable_grad():
-            turn = torch.zeros(count, 3, dtype=mask.dtype, requires_grad=True)
-            place = torch.zeros_like(poses.place).requires_grad_()
-            grow = torch.zeros_like(poses.size).requires_grad_()
-            wide = torch.zeros_like(poses.size).requires_grad_()
-            pixel = 2 / min(size)
-            groups = [
-                {"params": [turn], "lr": 0.05},
-                {"params": [place, grow], "lr": 1.0 * pixel},
-                {"params": [wide], "lr": 0.02 if self.is_free else 0.0},
-            ]
-            optimizer = torch.optim.Adam(groups, betas=(0.8, 0.95))
-            rates = [group["lr"] for group in groups]
-            now = poses
-            best, best_scores = poses, self.scores(poses, mask, principal, mesh)
-            self._keep(best, best_scores, principal)
-            for step in range(steps):
-                part = step / steps
-                for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                    group["lr"] = rate * 0.1**part
-                scale = pixels[0] * (pixels[1] / pixels[0]) ** part * pixel
-                now = Poses(
-                    axis_angle_to_matrix(turn) @ poses.rotation, poses.place + place,
-                    poses.size + grow, poses.focal * wide.exp()[:, None],
-                )  # fmt: skip
-                camera = now.camera(self.centre, self.radius, principal)
-                alpha = silhouette(
-                    triangles(mesh, camera), size, self.settings.dist,
-                    self.settings.tconorm, scale,
-                )  # fmt: skip
-                both = alpha * mask
-                union = (alpha + mask - both).sum((1, 2))
-                loss = (1 - both.sum((1, 2)) / union).sum()
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                tell((step + 1) / steps)
-                if (step + 1) % 10 == 0 or step + 1 == steps:
-                    with torch.no_grad():
-                        best, best_scores = self._better(
-                            best, best_scores, now, mask, principal, mesh
-                        )
-                        self._keep(best, best_scores, principal)
-        return best
+        descent = Descent[Poses](
+            mesh, mask[None], lambda now: now.camera(self.centre, self.radius, principal),
+            lambda now: self.scores(now, mask, principal, mesh),
+            self.settings.dist, self.settings.tconorm, self._way,
+        )  # fmt: skip
 
-    def _keep(self, poses: Poses, scores: Tensor, principal: Tensor) -> None:
-        """Note the best pose for the trace."""
-        row = scores.argmax()[None]
-        self._way.append(poses[row].camera(self.centre, self.radius, principal))
+        def moved(turn: Tensor, place: Tensor, grow: Tensor, wide: Tensor) -> Poses:
+            return Poses(
+                axis_angle_to_matrix(turn) @ poses.rotation, poses.place + place,
+                poses.size + grow, poses.focal * wide.exp()[:, None],
+            )  # fmt: skip
 
-    def _better(
-        self, best: Poses, scores: Tensor, now: Poses, mask: Tensor, principal: Tensor, mesh: Mesh
-    ) -> tuple[Poses, Tensor]:
-        """Of each pair the pose with the better hard silhouette."""
-        now = Poses(*(getattr(now, f.name).detach() for f in fields(Poses)))
-        found = self.scores(now, mask, principal, mesh)
-        is_better = found > scores
-        joined = []
-        for f in fields(Poses):
-            new, old = getattr(now, f.name), getattr(best, f.name)
-            joined.append(torch.where(is_better.reshape(-1, *(1,) * (new.ndim - 1)), new, old))
-        return Poses(*joined), torch.maximum(found, scores)
+        zero = torch.zeros_like(poses.size)
+        moves = [
+            (torch.zeros_like(poses.rotation[:, 0]), 0.05),
+            (torch.zeros_like(poses.place), descent.pixel),
+            (zero, descent.pixel),
+            (zero, 0.02 if self.is_free else 0.0),
+        ]
+        return descent.descended(poses, moved, moves, steps, pixels, tell)
 
 
 def triangles(mesh: Mesh, camera: Camera) -> Tensor:

@@ -15,7 +15,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_count, check_index
+from gendr._runtime.checks import check_choice, check_count
 from gendr.logic.backends.wires import Wires
 from gendr.logic.images import Pair, Window, as_images, batch_last
 from gendr.logic.neurons import Estimator, Initialization, Neurons, Parametrization
@@ -24,7 +24,7 @@ from gendr.tnorms import TNorm
 
 __all__ = ["LogicConv2d"]
 
-# How many channels a tree reads if nobody says it (Petersen et al. 2024, section 3.4).
+# How many channels a tree reads by default (Petersen et al. 2024, section 3.4).
 CHANNELS = 2
 
 
@@ -148,7 +148,6 @@ class LogicConv2d(Neurons):
         self.in_channels, self.out_channels, self.depth = in_channels, out_channels, depth
         self.window, self.groups = window, groups
         self.register_buffer("places", places.to(device))
-        self._known: tuple[Tensor, tuple[int | None, int, int], _Plan] | None = None
         self.reset(init, seed=seed)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -208,19 +207,11 @@ class LogicConv2d(Neurons):
 
     def _plan_for(self, height: int, width: int) -> _Plan:
         """The wires for images of a size; those of the size before are kept."""
-        if torch.compiler.is_compiling():  # a graph takes the wires as they are when it runs
-            return self._planned(height, width)
-        places, version = self.places, self._wires_version()
-        known, key = self._known, (version, height, width)
-        if known is None or known[0] is not places or version is None or known[1] != key:
-            name, size = self._indices()
-            check_index(name, places, size, "places of the window")
-            with torch.inference_mode(False):  # what is kept may be needed for training
-                known = self._known = (places, key, self._planned(height, width))
-        return known[2]
+        return self._remembered(lambda: self._planned(height, width), (height, width))
 
-    def _indices(self) -> tuple[str, int]:
-        return "places", self.in_channels * self.window.size[0] * self.window.size[1]
+    def _indices(self) -> tuple[str, int, str]:
+        size = self.in_channels * self.window.size[0] * self.window.size[1]
+        return "places", size, "places of the window"
 
     def _planned(self, height: int, width: int) -> _Plan:
         """The wires for images of a size."""
@@ -237,10 +228,6 @@ class LogicConv2d(Neurons):
             levels.append(Wires(pairs, 2 * size))
         shape = self.window.positions(height, width)
         return _Plan(shape, levels, by_gate(outside) if any(self.window.padding) else None)
-
-    def __getstate__(self) -> dict[str, object]:
-        """Without what is found again when it is needed."""
-        return {**self.__dict__, "_known": None}
 
     def extra_repr(self) -> str:
         """What the text of a model shows."""

@@ -84,6 +84,9 @@ _BY_NAME = {gate.name: gate for gate in GATES}
 def gate(which: int | str) -> Gate:
     """The gate of an id 0 .. 15, or of a name such as "xor".
 
+    Args:
+        which: the id or the name.
+
     Raises:
         ValueError: if there is none.
     """

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from gendr._runtime.checks import (
     check_choice,
     check_count,
-    check_index,
     check_tensor,
     shape_text,
 )
@@ -128,7 +127,6 @@ class LogicLayer(Neurons):
             check_choice("wiring", wiring, ("random", "learnable"))
             wires = random_wiring(in_features, out_features, fan_in, seed=seed)
         self.register_buffer("candidates" if self.is_learnable else "wires", wires.to(device))
-        self._wires: tuple[Tensor, int | None, tuple[Wires, Wires]] | None = None
         self.reset(init, seed=seed)
 
     @torch.no_grad()
@@ -193,37 +191,26 @@ class LogicLayer(Neurons):
         return mixed(columns, candidates, shares.flatten(1)), places
 
     def _wiring(self) -> tuple[Wires, Wires]:
-        """The wires in the form that backends take; found again after they have changed.
+        """The wires in the form that backends take.
 
         With a learnable wiring these are the wires of all candidates [c, fan_in N], and those from
         the gates to their inputs, which stand in order.
         """
-        wires = self.candidates if self.is_learnable else self.wires
-        if torch.compiler.is_compiling():  # a graph takes the wires as they are when it runs
-            return self._found(wires)
-        known, version = self._wires, self._wires_version()
-        if known is None or known[0] is not wires or version is None or known[1] != version:
-            name, size = self._indices()
-            check_index(name, wires, size, "inputs of the layer")
-            with torch.inference_mode(False):  # what is kept may be needed for training
-                known = self._wires = (wires, version, self._found(wires))
-        return known[2]
+        return self._remembered(self._found)
 
-    def _indices(self) -> tuple[str, int]:
-        return "candidates" if self.is_learnable else "wires", self.in_features
+    def _indices(self) -> tuple[str, int, str]:
+        name = "candidates" if self.is_learnable else "wires"
+        return name, self.in_features, "inputs of the layer"
 
-    def _found(self, wires: Tensor) -> tuple[Wires, Wires]:
+    def _found(self) -> tuple[Wires, Wires]:
         """See `_wiring`; those without a learnable wiring are the same twice."""
+        wires = self.candidates if self.is_learnable else self.wires
         first = Wires(wires.flatten(1), self.in_features)
         if not self.is_learnable:
             return first, first
         size = self.fan_in * self.out_features
         places = torch.arange(size, device=wires.device).view(self.fan_in, -1)
         return first, Wires(places, size)
-
-    def __getstate__(self) -> dict[str, object]:
-        """Without what is found again when it is needed."""
-        return {**self.__dict__, "_wires": None}
 
     def extra_repr(self) -> str:
         """What the text of a model shows."""

@@ -11,8 +11,8 @@ Differentiable Logic Gate Networks, NeurIPS 2024.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,7 @@ RESIDUAL_GATE = 5.0
 # The corners of a table start this far on their side of 0: at 0.95 and 0.05 after the sigmoid.
 RESIDUAL_TABLE = 3.0
 
+T = TypeVar("T")
 Parametrization = Literal["gates", "table"]
 Estimator = Literal["expected", "straight_through", "gumbel", "gumbel_straight_through"]
 Initialization = Literal["residual", "normal"]
@@ -134,6 +135,7 @@ class Neurons(nn.Module, ABC):
         self.estimator = check_choice("estimator", estimator, ESTIMATORS)
         self.temperature = check_number("temperature", temperature, above=0)
         self.backend = backend
+        self._known: tuple[Tensor, tuple[int | None, Hashable], Any] | None = None
         self.tnorm = check_tnorm(tnorm, fan_in)
 
         tables = torch.as_tensor(truth_tables(self.gates)) if self.is_mixture else None
@@ -224,24 +226,38 @@ class Neurons(nn.Module, ABC):
 
     # -- wires
 
-    def _indices(self) -> tuple[str, int]:
-        """The name of the buffer of what gates read, and how many things it indexes."""
+    def _indices(self) -> tuple[str, int, str]:
+        """The name of the buffer of what gates read, and how many of which things it indexes."""
         raise NotImplementedError
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **options: Any
     ) -> None:
         """Refuse wires to features that are not there: kernels do not look where they read."""
-        name, size = self._indices()
+        name, size, things = self._indices()
         wires = state_dict.get(prefix + name)
         if isinstance(wires, Tensor) and wires.device.type != "meta":
-            check_index(f"{prefix}{name} of the state dict", wires, size, "inputs of the layer")
+            check_index(f"{prefix}{name} of the state dict", wires, size, things)
         super()._load_from_state_dict(state_dict, prefix, *args, **options)
 
-    def _wires_version(self) -> int | None:
-        """What tells that the wires were changed in place; None if nothing does."""
-        wires = getattr(self, self._indices()[0])
-        return None if wires.is_inference() else wires._version
+    def _remembered(self, find: Callable[[], T], key: Hashable = None) -> T:
+        """What `find` makes of the wires; found again if they have changed, or for another key."""
+        if torch.compiler.is_compiling():  # a graph takes the wires as they are when it runs
+            return find()
+        name, size, things = self._indices()
+        wires: Tensor = getattr(self, name)
+        # What tells that they were changed in place; None if nothing does.
+        version = None if wires.is_inference() else wires._version
+        known = self._known
+        if known is None or known[0] is not wires or version is None or known[1] != (version, key):
+            check_index(name, wires, size, things)
+            with torch.inference_mode(False):  # what is kept may be needed for training
+                known = self._known = (wires, (version, key), find())
+        return known[2]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without what is found again when it is needed."""
+        return {**self.__dict__, "_known": None}
 
     # -- outputs
 

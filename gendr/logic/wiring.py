@@ -27,7 +27,7 @@ __all__ = [
     "tree_wiring",
 ]  # fmt: skip
 
-# How many candidates an input has if nobody says it.
+# How many candidates an input of a gate has by default.
 CANDIDATES = 8
 
 # Wirings that use more than this part of all sets of inputs are drawn from a list of all of them:

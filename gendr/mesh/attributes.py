@@ -73,6 +73,58 @@ class Attributes:
         """The textures, each tensor once."""
         return list({id(t): t for t in self.textures or ()}.values())
 
+    def common_texture(self) -> Tensor | None:
+        """The texture that all meshes share, if they have one.
+
+        Raises:
+            ValueError: if the meshes have different textures.
+        """
+        distinct = self.distinct_textures
+        if len(distinct) > 1:
+            raise ValueError("the meshes of this batch have different textures; read .textures")
+        return distinct[0] if distinct else None
+
+    def with_uvs(
+        self,
+        uvs: Tensor | None,
+        face_uvs: Tensor | None,
+        vertices: Tensor,
+        face_counts: Sequence[int],
+    ) -> Attributes:
+        """With other UVs, or none, then without textures too.
+
+        The arguments are those of `_packed_uvs`. Without `face_uvs`, the indices stay if there are
+        any, and the UVs are packed, [ΣT, 2].
+        """
+        if uvs is not None and face_uvs is None and self.uvs is not None:
+            check_like("uvs", check_float("uvs", uvs), "vertices", vertices)
+            check_shape("uvs", uvs, "[T, 2]", T=len(self.uvs.values))
+            mapped = replace(self.uvs, values=check_finite("uvs", uvs))
+        else:
+            mapped = _packed_uvs(uvs, face_uvs, vertices, face_counts)
+        return replace(self, uvs=mapped, textures=None if mapped is None else self.textures)
+
+    def with_texture(
+        self, texture: Tensor | Sequence[Tensor] | None, vertices: Tensor, count: int
+    ) -> Attributes:
+        """With other textures, the arguments of `_one_per_mesh`, or none.
+
+        Raises:
+            ValueError: for textures without UVs, and what `_one_per_mesh` refuses.
+        """
+        if texture is None:
+            return replace(self, textures=None)
+        if self.uvs is None:
+            raise ValueError("a texture needs uvs and face_uvs, got none")
+        return replace(self, textures=_one_per_mesh(texture, vertices, count))
+
+    def with_colors(
+        self, name: str, colors: Tensor | None, vertices: Tensor, counts: Sequence[int]
+    ) -> Attributes:
+        """With other colours per vertex or per face, the arguments of `_packed_colors`, or none."""
+        found = None if colors is None else _packed_colors(name, colors, vertices, counts)
+        return replace(self, **{name: found})
+
     @staticmethod
     def joined(parts: Sequence[tuple[Attributes, Topology]], vertices: Tensor) -> Attributes:
         """Those of the meshes of several batches; what only some have is white for the others.
@@ -162,7 +214,7 @@ def _some_colors(colors: Tensor | None, counts: Sequence[int], vertices: Tensor)
     return vertices.new_ones(sum(counts), 3) if colors is None else colors
 
 
-def packed_uvs(
+def _packed_uvs(
     uvs: Tensor | None, face_uvs: Tensor | None, vertices: Tensor, face_counts: Sequence[int]
 ) -> UVs | None:
     """UVs given per mesh or for all meshes, packed; None if none are given.
@@ -207,7 +259,7 @@ def packed_uvs(
     return UVs(uvs.reshape(-1, 2), face_uvs, (size,) * batch)
 
 
-def one_per_mesh(
+def _one_per_mesh(
     texture: Tensor | Sequence[Tensor], vertices: Tensor, count: int
 ) -> tuple[Tensor, ...]:
     """One texture for each of `count` meshes; meshes that share a texture get the same tensor.
@@ -239,7 +291,26 @@ def one_per_mesh(
     return textures
 
 
-def packed_colors(name: str, colors: Tensor, vertices: Tensor, counts: Sequence[int]) -> Tensor:
+def packed(name: str, values: Tensor, letter: str, counts: Sequence[int]) -> Tensor:
+    """Three values for each vertex or face, given packed or per mesh, packed: [ΣN, 3].
+
+    Args:
+        name: What errors call them.
+        values: [ΣN, 3], or [B, N, 3] if all meshes have N vertices or faces.
+        letter: "V" or "F", for N in errors.
+        counts: N of each mesh.
+
+    Raises:
+        ValueError: for another shape.
+    """
+    if values.ndim == 3 and len(set(counts)) == 1:
+        check_shape(name, values, f"[B, {letter}, 3]", B=len(counts), **{letter: counts[0]})
+        values = values.reshape(-1, 3)
+    check_shape(name, values, f"[{letter}, 3]", **{letter: sum(counts)})
+    return values
+
+
+def _packed_colors(name: str, colors: Tensor, vertices: Tensor, counts: Sequence[int]) -> Tensor:
     """Pack colours that are given per mesh or once for all meshes: [ΣN, 3].
 
     Args:
@@ -254,14 +325,11 @@ def packed_colors(name: str, colors: Tensor, vertices: Tensor, counts: Sequence[
     """
     check_like(name, check_float(name, colors), "vertices", vertices)
     letter = "V" if name == "vertex_colors" else "F"
-    alike = len(set(counts)) == 1
-    if alike and len(counts) > 1 and colors.ndim == 2 and colors.shape[0] != sum(counts):
+    common = len(set(counts)) == 1 < len(counts)
+    if common and colors.ndim == 2 and colors.shape[0] != sum(counts):
         check_shape(name, colors, f"[{letter}, 3]", **{letter: counts[0]})
         colors = colors.repeat(len(counts), 1)
-    if alike and colors.ndim == 3:
-        check_shape(name, colors, f"[B, {letter}, 3]", B=len(counts), **{letter: counts[0]})
-        colors = colors.reshape(-1, 3)
-    check_shape(name, colors, f"[{letter}, 3]", **{letter: sum(counts)})
+    colors = packed(name, colors, letter, counts)
     _check_range(name, colors)
     return colors
 

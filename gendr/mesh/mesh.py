@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,33 +16,23 @@ from gendr._runtime.checks import (
     check_device,
     check_finite,
     check_float,
-    check_index,
-    check_integer,
     check_like,
-    check_number,
     check_shape,
     dtype_name,
 )
 from gendr._runtime.files import write_all
 from gendr._runtime.vectors import length, unit
-from gendr.mesh import moves, pytorch3d_objects
-from gendr.mesh.attributes import (
-    Attributes,
-    check_reach,
-    one_per_mesh,
-    packed_colors,
-    packed_uvs,
-)
+from gendr.mesh import moves
+from gendr.mesh.attributes import Attributes, check_reach, packed
 from gendr.mesh.corners import Lists, at_corners, needs_lists, sums_of_corners
-from gendr.mesh.files import formats, trimesh_objects
+from gendr.mesh.files import formats, pytorch3d_objects, trimesh_objects
 from gendr.mesh.files.reports import damage_named, warn_of
 from gendr.mesh.images import MAX_MEGAPIXELS
 from gendr.mesh.moves import per_vertex
 from gendr.mesh.parts import MeshParts
 from gendr.mesh.sampling import sample_points
 from gendr.mesh.subdivision import split_topology, with_midpoints
-from gendr.mesh.topology import Topology, offsets, owners
-from gendr.mesh.uvs import UVs
+from gendr.mesh.topology import Topology, checked_topology, offsets
 
 
 class Mesh:
@@ -98,33 +87,16 @@ class Mesh:
         vertex_colors: Tensor | None = None,
         face_colors: Tensor | None = None,
     ) -> None:
-        check_float("vertices", vertices)
-        faces = check_integer("faces", faces)
-        known = check_shape("vertices", vertices, "[V, 3] or [B, V, 3]")
-        batch, count = known.get("B", 1), known["V"]
-        if vertices.ndim == 2:
-            sizes = check_shape("faces", faces, "[F, 3]")
-        else:
-            sizes = check_shape("faces", faces, "[F, 3] or [B, F, 3]", B=batch)
-            if batch == 0:
-                raise ValueError("vertices must hold at least one mesh, got shape [0, V, 3]")
-        check_device("faces", faces, "vertices", vertices)
-        check_index("faces", faces, count, "vertices")
+        self._topology = checked_topology(vertices, faces)
         check_reach("vertices", check_finite("vertices", vertices), vertices.dtype)
-        if faces.ndim == 3:
-            start = count * torch.arange(batch, device=faces.device)
-            local = (faces + start[:, None, None]).reshape(-1, 3)
-            self._topology = Topology(local, (count,) * batch, (sizes["F"],) * batch, batch == 1)
-        else:
-            self._topology = Topology(faces, (count,), (sizes["F"],), True).repeated(batch)
         self._vertices = vertices.reshape(-1, 3)
         self._origin = None
-        mapped = packed_uvs(uvs, face_uvs, self._vertices, self.face_counts)
-        self._attributes = Attributes(
-            mapped,
-            self._checked_textures(texture, mapped),
-            self._checked_colors("vertex_colors", vertex_colors),
-            self._checked_colors("face_colors", face_colors),
+        self._attributes = (
+            Attributes()
+            .with_uvs(uvs, face_uvs, self._vertices, self.face_counts)
+            .with_texture(texture, self._vertices, len(self))
+            .with_colors("vertex_colors", vertex_colors, self._vertices, self.vertex_counts)
+            .with_colors("face_colors", face_colors, self._vertices, self.face_counts)
         )
 
     # -- what a mesh is made of ------------------------------------------------------------------
@@ -188,10 +160,7 @@ class Mesh:
         Raises:
             ValueError: if the meshes have different textures.
         """
-        distinct = self._attributes.distinct_textures
-        if len(distinct) > 1:
-            raise ValueError("the meshes of this batch have different textures; read .textures")
-        return distinct[0] if distinct else None
+        return self._attributes.common_texture()
 
     @property
     def vertex_colors(self) -> Tensor | None:
@@ -344,11 +313,7 @@ class Mesh:
         if vertices.ndim == 3 and len(self) == 1 and vertices.shape[0] > 1:
             check_shape("vertices", vertices, "[B, V, 3]", V=self.vertex_counts[0])
             return self.repeated(vertices.shape[0]).with_vertices(vertices.reshape(-1, 3))
-        if vertices.ndim == 3 and len(set(self.vertex_counts)) == 1:
-            n = self.vertex_counts[0]
-            check_shape("vertices", vertices, "[B, V, 3]", B=len(self), V=n)
-            vertices = vertices.reshape(-1, 3)
-        check_shape("vertices", vertices, "[V, 3]", V=sum(self.vertex_counts))
+        vertices = packed("vertices", vertices, "V", self.vertex_counts)
         out = self._moved(vertices)
         return out if vertices.dtype == self.dtype else out._like(vertices)
 
@@ -372,7 +337,7 @@ class Mesh:
             ValueError: for another shape, NaN or inf.
         """
         out = copy.copy(self)
-        origin = self._checked_origin(origin)
+        origin = moves.checked_origin(origin, len(self))
         out._origin = origin if bool(origin.any()) else None
         return out
 
@@ -389,68 +354,37 @@ class Mesh:
             TypeError: for what is no float tensor.
             ValueError: for another shape, NaN or inf.
         """
-        shift = (self.origin - self._checked_origin(origin)).to(self.device)
+        shift = (self.origin - moves.checked_origin(origin, len(self))).to(self.device)
         moved = (self._vertices.double() + per_vertex(shift, self.vertex_counts)).to(self.dtype)
         return self.with_vertices(moved).with_origin(origin)
 
-    def _checked_origin(self, origin: Tensor) -> Tensor:
-        """As float64 [B, 3] on the CPU."""
-        check_shape("origin", check_float("origin", origin), "[3] or [B, 3]", B=len(self))
-        check_finite("origin", origin)
-        return origin.detach().to("cpu", torch.float64).expand(len(self), 3)
-
     def with_vertex_colors(self, vertex_colors: Tensor | None) -> Mesh:
         """The same mesh with other colours per vertex: [ΣV, 3], [B, V, 3] or None."""
-        colors = self._checked_colors("vertex_colors", vertex_colors)
-        return self._with(replace(self._attributes, vertex_colors=colors))
+        given = ("vertex_colors", vertex_colors, self._vertices, self.vertex_counts)
+        return self._with(self._attributes.with_colors(*given))
 
     def with_face_colors(self, face_colors: Tensor | None) -> Mesh:
         """The same mesh with other colours per face: [ΣF, 3], [B, F, 3] or None."""
-        colors = self._checked_colors("face_colors", face_colors)
-        return self._with(replace(self._attributes, face_colors=colors))
+        given = ("face_colors", face_colors, self._vertices, self.face_counts)
+        return self._with(self._attributes.with_colors(*given))
 
     def with_texture(self, texture: Tensor | Sequence[Tensor] | None) -> Mesh:
         """The same mesh with another texture: [Ht, Wt, 3], [B, Ht, Wt, 3], a sequence or None."""
-        textures = self._checked_textures(texture, self._attributes.uvs)
-        return self._with(replace(self._attributes, textures=textures))
+        return self._with(self._attributes.with_texture(texture, self._vertices, len(self)))
 
     def with_uvs(self, uvs: Tensor | None, face_uvs: Tensor | None = None) -> Mesh:
         """The same mesh with other UVs: [T, 2] per mesh and indices [F, 3]; None removes them.
 
         Without `face_uvs` the indices stay. A texture needs UVs and goes with them.
         """
-        old = self._attributes
-        if uvs is not None and face_uvs is None and old.uvs is not None:
-            check_like("uvs", check_float("uvs", uvs), "vertices", self._vertices)
-            check_shape("uvs", uvs, "[T, 2]", T=len(old.uvs.values))
-            mapped = replace(old.uvs, values=check_finite("uvs", uvs))
-        else:
-            mapped = packed_uvs(uvs, face_uvs, self._vertices, self.face_counts)
-        textures = None if mapped is None else old.textures
-        return self._with(replace(old, uvs=mapped, textures=textures))
+        given = (uvs, face_uvs, self._vertices, self.face_counts)
+        return self._with(self._attributes.with_uvs(*given))
 
     def _with(self, attributes: Attributes) -> Mesh:
         """The same mesh with other attributes, unchecked."""
         out = copy.copy(self)
         out._attributes = attributes
         return out
-
-    def _checked_textures(
-        self, texture: Tensor | Sequence[Tensor] | None, uvs: UVs | None
-    ) -> tuple[Tensor, ...] | None:
-        """A texture per mesh, or none."""
-        if texture is None:
-            return None
-        if uvs is None:
-            raise ValueError("a texture needs uvs and face_uvs, got none")
-        return one_per_mesh(texture, self._vertices, len(self))
-
-    def _checked_colors(self, name: str, colors: Tensor | None) -> Tensor | None:
-        """`vertex_colors` or `face_colors`, packed, or none."""
-        if colors is None:
-            return None
-        counts = self.vertex_counts if name == "vertex_colors" else self.face_counts
-        return packed_colors(name, colors, self._vertices, counts)
 
     # -- moving, copying -------------------------------------------------------------------------
 
@@ -573,9 +507,7 @@ class Mesh:
 
         Means something for closed meshes only.
         """
-        a, b, c = self.face_vertices.unbind(1)
-        each = (a * torch.linalg.cross(b, c)).sum(-1) / 6
-        return each.new_zeros(len(self)).index_add(0, owners(self.face_counts, self.device), each)
+        return moves.volumes(self.face_vertices, self.face_counts)
 
     def bounding_box(self) -> tuple[Tensor, Tensor]:
         """Lowest and highest coordinates of the vertices of each mesh: [B, 3] and [B, 3].
@@ -592,13 +524,7 @@ class Mesh:
             TypeError: for a factor that is neither.
             ValueError: for a factor that is not positive, or another shape.
         """
-        if not isinstance(factor, Tensor):
-            return self.with_vertices(self._vertices * check_number("factor", factor, above=0))
-        moves.checked("factor", factor, "[] or [B]", self._vertices, len(self))
-        if not bool((factor > 0).all()):
-            raise ValueError(f"factor must be > 0, got {factor.min().item()}")
-        each = per_vertex(factor.expand(len(self))[:, None], self.vertex_counts)
-        return self.with_vertices(self._vertices * each)
+        return self.with_vertices(moves.scaled(self._vertices, factor, self.vertex_counts))
 
     def translated(self, offset: Tensor) -> Mesh:
         """Every mesh moved by [3], or by one offset per mesh [B, 3].
@@ -607,9 +533,7 @@ class Mesh:
             TypeError: for what is no float tensor.
             ValueError: for another shape, NaN or inf.
         """
-        moves.checked("offset", offset, "[3] or [B, 3]", self._vertices, len(self))
-        each = per_vertex(offset.expand(len(self), 3), self.vertex_counts)
-        return self.with_vertices(self._vertices + each)
+        return self.with_vertices(moves.translated(self._vertices, offset, self.vertex_counts))
 
     def transformed(self, matrix: Tensor) -> Mesh:
         """Every vertex as a column p turned into M·p; a mirror image turns the faces inside out.

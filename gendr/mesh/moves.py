@@ -7,7 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_finite, check_float, check_like, check_shape
+from gendr._runtime.checks import (
+    check_finite,
+    check_float,
+    check_like,
+    check_number,
+    check_shape,
+)
 from gendr._runtime.tracing import matmul
 from gendr._runtime.vectors import length
 from gendr.mesh.topology import owners
@@ -33,6 +39,18 @@ def boxes(vertices: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor]:
     return torch.stack([p.amin(0) for p in parts]), torch.stack([p.amax(0) for p in parts])
 
 
+def volumes(face_vertices: Tensor, counts: Sequence[int]) -> Tensor:
+    """Signed volume enclosed by each mesh: [B], > 0 if its faces [ΣF, 3, 3] look outwards.
+
+    Args:
+        face_vertices: Of all faces, packed.
+        counts: Faces per mesh.
+    """
+    a, b, c = face_vertices.unbind(1)
+    each = (a * torch.linalg.cross(b, c)).sum(-1) / 6
+    return each.new_zeros(len(counts)).index_add(0, owners(counts, each.device), each)
+
+
 def checked(name: str, values: Tensor, shape: str, vertices: Tensor, batch: int) -> Tensor:
     """A finite tensor that moves vertices.
 
@@ -43,6 +61,44 @@ def checked(name: str, values: Tensor, shape: str, vertices: Tensor, batch: int)
     check_like(name, check_float(name, values), "vertices", vertices)
     check_shape(name, values, shape, B=batch)
     return check_finite(name, values)
+
+
+def checked_origin(origin: Tensor, batch: int) -> Tensor:
+    """Where the coordinates of `batch` meshes count from: float64 [B, 3] on the CPU.
+
+    Raises:
+        TypeError: for what is no float tensor.
+        ValueError: for another shape than [3] or [B, 3], NaN or inf.
+    """
+    check_shape("origin", check_float("origin", origin), "[3] or [B, 3]", B=batch)
+    check_finite("origin", origin)
+    return origin.detach().to("cpu", torch.float64).expand(batch, 3)
+
+
+def scaled(vertices: Tensor, factor: float | Tensor, counts: Sequence[int]) -> Tensor:
+    """Every vertex times a factor > 0, a number or one per mesh [B].
+
+    Raises:
+        TypeError: for a factor that is neither.
+        ValueError: for a factor that is not positive, or another shape.
+    """
+    if not isinstance(factor, Tensor):
+        return vertices * check_number("factor", factor, above=0)
+    checked("factor", factor, "[] or [B]", vertices, len(counts))
+    if not bool((factor > 0).all()):
+        raise ValueError(f"factor must be > 0, got {factor.min().item()}")
+    return vertices * per_vertex(factor.expand(len(counts))[:, None], counts)
+
+
+def translated(vertices: Tensor, offset: Tensor, counts: Sequence[int]) -> Tensor:
+    """Every vertex moved by [3], or by the offset of its mesh, [B, 3].
+
+    Raises:
+        TypeError: for what is no float tensor.
+        ValueError: for another shape, NaN or inf.
+    """
+    checked("offset", offset, "[3] or [B, 3]", vertices, len(counts))
+    return vertices + per_vertex(offset.expand(len(counts), 3), counts)
 
 
 def transformed(vertices: Tensor, matrix: Tensor, counts: Sequence[int]) -> Tensor:

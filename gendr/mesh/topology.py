@@ -11,6 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gendr._runtime.checks import (
+    check_device,
+    check_float,
+    check_index,
+    check_integer,
+    check_shape,
+)
 from gendr._runtime.tracing import lazy
 
 
@@ -149,3 +156,33 @@ class Topology:
         if self.one is not None:
             return self.one.to(device).repeated(len(self.vertex_counts))
         return Topology(self.local.to(device), self.vertex_counts, self.face_counts, self.shared)
+
+
+def checked_topology(vertices: Tensor, faces: Tensor) -> Topology:
+    """The topology of the meshes whose vertices and faces a user gives, see `gendr.Mesh`.
+
+    Args:
+        vertices: [V, 3] or [B, V, 3]; their values do not matter here.
+        faces: [F, 3], common to all meshes, or [B, F, 3].
+
+    Raises:
+        TypeError: for what is no tensor or has the wrong dtype.
+        ValueError: for shapes, devices or indices that are not allowed.
+    """
+    check_float("vertices", vertices)
+    faces = check_integer("faces", faces)
+    known = check_shape("vertices", vertices, "[V, 3] or [B, V, 3]")
+    batch, count = known.get("B", 1), known["V"]
+    if vertices.ndim == 2:
+        sizes = check_shape("faces", faces, "[F, 3]")
+    else:
+        sizes = check_shape("faces", faces, "[F, 3] or [B, F, 3]", B=batch)
+        if batch == 0:
+            raise ValueError("vertices must hold at least one mesh, got shape [0, V, 3]")
+    check_device("faces", faces, "vertices", vertices)
+    check_index("faces", faces, count, "vertices")
+    if faces.ndim == 2:
+        return Topology(faces, (count,), (sizes["F"],), True).repeated(batch)
+    start = count * torch.arange(batch, device=faces.device)
+    local = (faces + start[:, None, None]).reshape(-1, 3)
+    return Topology(local, (count,) * batch, (sizes["F"],) * batch, batch == 1)

@@ -1,7 +1,7 @@
 """Reading and writing image folders with poses, in the format of NeRF tools.
 
-Models of COLMAP (`gendr.mesh.colmap`) and OpenCV's matrices (`gendr.mesh.opencv_file`) are read
-too.
+Models of COLMAP (`gendr.mesh.camera_files.colmap`) and OpenCV's matrices
+(`gendr.mesh.camera_files.opencv`) are read too.
 
 The layout: `transforms.json` beside the images, with `frames` that carry `file_path` and
 `transform_matrix` (camera to world, OpenGL: x right, y up, looking along -z), and intrinsics, for
@@ -34,10 +34,7 @@ from gendr._runtime.checks import (
     dtype_name,
 )
 from gendr._runtime.files import write_whole
-from gendr.mesh.cameras import Camera
-from gendr.mesh.images import MAX_MEGAPIXELS, Picture, Planes, open_image, resized
-from gendr.mesh.lines_of_sight import MASK_NOISE, view_volume, visual_sphere
-from gendr.mesh.transforms_file import (
+from gendr.mesh.camera_files.transforms import (
     TRANSFORMS,
     Frame,
     intrinsics_of,
@@ -46,6 +43,9 @@ from gendr.mesh.transforms_file import (
     read_cameras,
     size_text,
 )
+from gendr.mesh.cameras import Camera
+from gendr.mesh.images import MAX_MEGAPIXELS, Picture, Planes, open_image, resized
+from gendr.mesh.lines_of_sight import MASK_NOISE, view_volume, visual_sphere
 
 __all__ = ["Views", "load_views", "save_views", "view_sizes", "view_volume", "visual_sphere"]
 

@@ -30,12 +30,13 @@ __all__ = [
 
 # A loss of outputs [N, *event] and more, one number for each sample: [N].
 SampleLoss = Callable[..., Tensor]
-# How second derivatives come about.
+# How second derivatives are computed.
 Second: TypeAlias = Literal["autograd", "differences"]
 SECONDS: tuple[Second, ...] = ("autograd", "differences")
 # Up to this size the eigenvalues of a matrix cost less than two attempts by Cholesky.
 SMALL = 24
-# How far differences move an output, in units of the largest one or of 1; they are in float64.
+# The step of differences, in units of the largest number of the output, or of 1 if that is less.
+# Differences are taken in float64.
 MOVED = 2.0**-20
 # With differences, so many numbers pass through the loss at once.
 AT_ONCE = 1 << 20
@@ -90,20 +91,21 @@ def derivatives(
         *args: passed on to the loss.
         **kwargs: passed on to the loss.
         hessian: whether the Hessian is wanted too.
-        second: "autograd", exact, one column of all Hessians after the other; or "differences" of
-            gradients in float64, which are off by about 1e-5 of the Hessian, by more where the
-            gradient itself has lost digits. They need first derivatives only, and one pass over a
-            batch repeated m + 2 times: much less time where the gradient is a compiled kernel. The
-            loss then gets tensors and arrays of N entries repeated too, so that what belongs to a
-            sample must be an argument; and it must not draw random numbers.
-        chunk_size: columns at once, by default 1 for autograd, where more of them need a loss of
-            plain torch, for compiled kernels have no rule for torch's vmap; for differences all, if
-            these are not many millions of numbers.
+        second: "autograd", exact, one column of all Hessians after the other; or finite
+            "differences" of gradients in float64, which are off by about 1e-5 of the Hessian, by
+            more where the gradient itself has lost digits. They need first derivatives only, and
+            one pass over a batch repeated m + 2 times: much less time where the gradient is a
+            compiled kernel. The loss then gets tensors and arrays of N entries repeated too, so
+            that what belongs to a sample must be an argument; and it must not draw random numbers.
+        chunk_size: how many columns of the Hessian are computed at once. By default, autograd
+            computes one; more need a loss in plain torch, because compiled kernels have no rule for
+            torch's vmap. Differences compute as many as make a million numbers that pass through
+            the loss.
 
     Raises:
-        ValueError: if the loss is no number for each sample, if its value does not depend on the
-            output, or if a Hessian is wanted of a loss that is differentiable once only, or
-            differences of one that draws random numbers.
+        ValueError: if the loss does not return one number for each sample, if its value does not
+            depend on the output, if the Hessian is wanted of a loss that is differentiable only
+            once, or if differences are taken of a loss that draws random numbers.
     """
     if isinstance(loss, HasDerivatives) and not isinstance(loss, type):
         return Derivatives(*loss.derivatives(output.detach(), *args, hessian=hessian, **kwargs))

@@ -26,14 +26,15 @@ class NewtonLoss(nn.Module):
 
     Args:
         loss: takes outputs [N, *event] and more, and returns one number for each sample, [N];
-            differentiable twice, but for "fisher". A loss with a method `derivatives` gives its
-            own, see `HasDerivatives`: a closed form, or an estimate for a loss that is hard.
+            differentiable twice; once is enough for "fisher". A loss with a method `derivatives` is
+            asked for them instead, see `HasDerivatives`: such as one with a closed form, or one
+            without gradients whose derivatives are estimated.
         curvature: "hessian", the mean over the batch, "fisher" or "elementwise".
         tikhonov: >= 0; what is added to the eigenvalues of the curvature.
         lr: > 0; the length of the step, 1 is Newton's own.
-        second: how the Hessian comes about: by "autograd", exact, or by "differences" of gradients
-            in float64, which take far less time for losses with compiled kernels, such as those of
-            sorting networks; see `derivatives`.
+        second: how the Hessian is computed: by "autograd", exactly, or by finite "differences" of
+            gradients in float64, which take far less time for losses with compiled kernels, such as
+            those of sorting networks; see `derivatives`.
         chunk_size: columns of the Hessian at once, see `derivatives`.
 
     Attributes:
@@ -67,15 +68,15 @@ class NewtonLoss(nn.Module):
 
         Raises:
             TypeError: if the output is no tensor of floats.
-            ValueError: if it has no gradient, if the loss is not [N], or if a gradient or Hessian
-                is not finite.
+            ValueError: if the output has no gradient, if the loss does not return [N], or if a
+                gradient or Hessian is not finite.
         """
         target = self.step(checked_output(output), self.loss, *args, **kwargs)
         self.value = target.values.mean()
         return distance_to(target.z, output)
 
     def target(self, output: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Z* for outputs [N, *event], in their shape."""
+        """The targets z* of outputs [N, *event], in their shape."""
         with torch.no_grad():
             return self.step(checked_output(output), self.loss, *args, **kwargs).z
 

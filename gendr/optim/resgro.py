@@ -96,12 +96,12 @@ class RESGRO(nn.Module):
         Raises:
             TypeError: if the output is no tensor of floats.
             ValueError: if it has no gradient or is not finite, if an argument has not N entries, or
-                if the objective is no finite number.
+                if the objective returns something else than finite numbers.
         """
         return distance_to(self.target(checked_output(output), *args), output)
 
     def target(self, output: Tensor, *args: Any) -> Tensor:
-        """Z* for outputs [N, *event], in their shape."""
+        """The targets z* of outputs [N, *event], in their shape."""
         y = check_finite("output", output.detach())
         noise = self.dist.sample((self.m, *y.shape), generator=self._generator, dtype=y.dtype)
         samples = (y + self.scale * noise.to(y.device)).movedim(1, 0)  # [N, m, *event]

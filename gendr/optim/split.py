@@ -42,8 +42,8 @@ def split_step(
         The mean over the samples of 1/2 ||z* - y||^2; its gradient at y is (y - z*) / N.
 
     Raises:
-        TypeError: if the loss or the step is none.
-        ValueError: if the output has no gradient, or the loss is not [N].
+        TypeError: if the output is no tensor of floats, or the loss or the step is no function.
+        ValueError: if the output has no gradient, or the loss does not return [N].
     """
     y = checked_output(output)
     checked_loss(loss)
@@ -92,14 +92,16 @@ class SplitPoint(nn.Module):
 
     >>> model = nn.Sequential(first, SplitPoint(NewtonStep("fisher")), second)
 
-    Forward nothing happens. Backward the gradient by its value y is replaced by y - z*, where z* is
-    a step from y, so the layers before are trained on 1/2 ||z* - y||^2. Batches are [N, *event];
-    the loss behind is a mean over the N samples.
+    In the forward pass nothing happens to the value y. In the backward pass the gradient by y is
+    replaced by (y - z*) / N, where z* is a step from y, so that the layers before are trained on
+    the mean of 1/2 ||z* - y||^2. Batches are [N, *event]; the loss must be a mean over the N
+    samples.
 
     Args:
         step: one that needs gradients only: `GradientStep` or `NewtonStep("fisher")`.
 
     Raises:
+        TypeError: for something else than such a step.
         ValueError: for a step that needs the loss itself.
     """
 
@@ -114,7 +116,7 @@ class SplitPoint(nn.Module):
         self.step = step
 
     def forward(self, x: Tensor) -> Tensor:
-        """X itself, [N, *event]."""
+        """The input itself, [N, *event]."""
         return _Split.apply(x, self.step)  # pyright: ignore[reportReturnType]
 
     def extra_repr(self) -> str:

@@ -89,7 +89,7 @@ class NewtonStep:
         tikhonov: >= 0, in units of the curvature. The larger, the nearer to a gradient step of
             length 1 / tikhonov.
         lr: > 0; 1 is Newton's own.
-        second: how the Hessian comes about, by "autograd" or by "differences", see `derivatives`.
+        second: how the Hessian is computed, by "autograd" or by "differences", see `derivatives`.
         chunk_size: columns of the Hessian at once, see `derivatives`.
     """
 

@@ -53,7 +53,11 @@ DISTANCE, ELEVATION, FOV = 2.732, 30.0, 30.0
 
 
 def camera_of_view(view: Tensor) -> Camera:
-    """The cameras of views [B]: whole numbers from 0 to 23."""
+    """The cameras of views.
+
+    Args:
+        view: [B], whole numbers from 0 to 23: azimuths 15 degrees apart.
+    """
     azimuth = -(360.0 / VIEWS) * view.to(torch.float32)
     return look_at(DISTANCE, ELEVATION, azimuth, FOV, device=view.device)
 

@@ -95,7 +95,13 @@ class TrainingSettings:
 
 
 class Losses(NamedTuple):
-    """The losses of a step; what is minimised is their sum with the weights of the settings."""
+    """The losses of a step; what is minimised is their sum with the weights of the settings.
+
+    Attributes:
+        silhouette: `iou_loss` of rendered and true silhouettes.
+        laplacian: `LaplacianLoss`, the mean over the batch.
+        flatten: `FlattenLoss`, the mean over the batch.
+    """
 
     silhouette: float
     laplacian: float
@@ -350,6 +356,10 @@ class Training:
 
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> Reconstructor:
     """The model of a checkpoint, ready to predict.
+
+    Args:
+        path: of a checkpoint that `gendr train reconstruction` wrote.
+        device: that the model is put on.
 
     Raises:
         ValueError: for a file that is no checkpoint of a reconstruction.

@@ -167,7 +167,7 @@ def _place(values: Any, name: str | None, sign: int) -> Any:
 
 
 def absolute(x: Value, *, name: str | None = None) -> Value:
-    """X if x > 0 else -x: x (2 F(x / scale) - 1)."""
+    """X if x > 0 else -x: x (2 F(x / scale) - 1); `name` as in `greater`."""
     if isinstance(x, Array):
         p = current().rule(name).cdf(x.data, dims=x.ndim)
         return Array.dense(lerp(p, x.data, -x.data), x.ndim)
@@ -179,7 +179,7 @@ def absolute(x: Value, *, name: str | None = None) -> Value:
 
 
 def total(values: Any, start: Value = 0) -> Value:
-    """`sum(values)`; of all numbers of an array."""
+    """`sum(values)`, of all numbers of an array, added to `start`."""
     if isinstance(values, Array):
         return values.sum() + start
     members: Sequence[Value] = list(values)

@@ -68,14 +68,14 @@ def less(a: Value, b: Value, *, name: str | None = None) -> Value:
 
 
 def greater_equal(a: Value, b: Value, *, name: str | None = None) -> Value:
-    """The probability of a >= b: that of `greater`, but for a = b under heaviside."""
+    """The probability of a >= b, that of a > b but for a = b under heaviside. See `greater`."""
     if is_relaxed(a) or is_relaxed(b):
         return _greater(a, b, name, strict=False)
     return a >= b
 
 
 def less_equal(a: Value, b: Value, *, name: str | None = None) -> Value:
-    """The probability of a <= b: that of `less`, but for a = b under heaviside."""
+    """The probability of a <= b, that of a < b but for a = b under heaviside. See `greater`."""
     if is_relaxed(a) or is_relaxed(b):
         return _greater(b, a, name, strict=False)
     return a <= b
@@ -133,12 +133,12 @@ def _same_class(a: Value, b: Value) -> Value:
 
 
 def not_equal(a: Value, b: Value, *, name: str | None = None) -> Value:
-    """1 - `equal`."""
+    """The probability of a != b: one minus that of `equal`, whose `name` it has."""
     return not_(equal(a, b, name=name))
 
 
 def contains(container: Any, value: Value, *, name: str | None = None) -> Value:
-    """`value in container`: the 'or' of the equalities with each member."""
+    """`value in container`: the 'or' of the equalities with each member; `name` as in `greater`."""
     if not is_relaxed(value) and not isinstance(container, Array):
         if not isinstance(container, (list, tuple)) or not any(map(is_relaxed, container)):
             return value in container
@@ -204,7 +204,7 @@ def and_(first: Value, *others: Value, name: str | None = None) -> Value:
 
 
 def or_(first: Value, *others: Value, name: str | None = None) -> Value:
-    """`first or ...`: the T-conorm of probabilities, the dual of the T-norm. See `and_`."""
+    """`first or others`: the T-conorm of probabilities, dual to the T-norm. See `and_`."""
     return _chain(first, others, name, both=False)
 
 
@@ -225,12 +225,12 @@ def _chain(first: Value, others: tuple[Value, ...], name: str | None, both: bool
 
 
 def any_(values: Any, *, name: str | None = None) -> Value:
-    """`any(values)`: the 'or' of all of them."""
+    """`any(values)`: the 'or' of all of them; `name` as in `greater`."""
     return _all(values, name, both=False)
 
 
 def all_(values: Any, *, name: str | None = None) -> Value:
-    """`all(values)`: the 'and' of all of them."""
+    """`all(values)`: the 'and' of all of them; `name` as in `greater`."""
     return _all(values, name, both=True)
 
 
@@ -249,7 +249,7 @@ def _all(values: Any, name: str | None, both: bool) -> Value:
 
 
 def decided(value: Value) -> bool:
-    """A condition that must be plain, because it decides about a shape or an error.
+    """The `value` of a condition that must be plain, since a shape or an error depends on it.
 
     Raises:
         TypeError: it is relaxed.

@@ -30,7 +30,7 @@ class Undefined:
 
 
 def undefined(name: str) -> Any:
-    """The value of a variable before its first assignment."""
+    """The value of the variable `name` before its first assignment."""
     return Undefined(name)
 
 
@@ -180,7 +180,7 @@ def while_loop(
 
 
 def counted(*bounds: Any) -> range:
-    """`range(...)`, with an error that says why a bound cannot be relaxed."""
+    """`range(*bounds)`, with an error that says why a bound cannot be relaxed."""
     for bound in bounds:
         if is_relaxed(bound):
             raise TypeError(
@@ -190,7 +190,7 @@ def counted(*bounds: Any) -> range:
 
 
 def each(values: Any) -> Iterable[Any]:
-    """What a `for` loop goes through.
+    """What a `for` loop over `values` goes through.
 
     Raises:
         TypeError: a relaxed number.

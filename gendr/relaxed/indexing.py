@@ -272,10 +272,10 @@ def _filled(value: float, sizes: tuple[Any, ...]) -> Any:
 
 
 def zeros(*sizes: int) -> Any:
-    """An array of zeros: `zeros(n)`, `zeros(rows, columns)`. In plain Python one of NumPy."""
+    """An array of zeros of these sizes: `zeros(n)`, `zeros(rows, columns)`. Hard, one of NumPy."""
     return _filled(0.0, sizes)
 
 
 def full(*sizes: int, value: float) -> Any:
-    """An array of a number: `full(rows, columns, value=inf)`. In plain Python one of NumPy."""
+    """An array of these sizes of a number: `full(rows, columns, value=inf)`. Hard, one of NumPy."""
     return _filled(value, sizes)

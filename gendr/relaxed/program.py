@@ -507,7 +507,7 @@ _FOREIGN = {"torch", "numpy", "scipy", "math", "gendr"}
 
 
 def divided(a: Value, b: Value, symbol: str) -> Value:
-    """`a // b` and `a % b` of plain numbers.
+    """`a // b` or `a % b`, as `symbol` says, of plain numbers.
 
     Raises:
         TypeError: one of them is relaxed.
@@ -589,7 +589,10 @@ def relax(
 
 
 def array(values: Any) -> Any:
-    """An array of nested lists of numbers, or of a tensor without batch; hard, one of NumPy."""
+    """An array; `values` are nested lists of numbers, or a tensor without batch.
+
+    In a hard run it is an array of NumPy.
+    """
     if isinstance(values, Tensor):
         return (
             values.detach().numpy().copy() if current().hard else Array.dense(values, values.ndim)

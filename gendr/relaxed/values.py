@@ -90,6 +90,8 @@ class Array:
 
     Attributes:
         shape: the sizes of its own dimensions; those of the batch do not count.
+        data: [*batch, *shape], if the numbers are one tensor.
+        cells: the numbers one by one, row by row, if they are not.
     """
 
     __slots__ = ("_cells", "_data", "shape")

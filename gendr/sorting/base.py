@@ -53,7 +53,11 @@ class Sort(ABC):
 
 @dataclass(frozen=True)
 class PermutationSort(Sort):
-    """A differentiable sort with a relaxed permutation matrix, which gives values and ranks too."""
+    """A differentiable sort with a relaxed permutation matrix, which gives values and ranks too.
+
+    Args:
+        steepness: 1 / scale, positive; the larger, the nearer to the hard sort.
+    """
 
     @abstractmethod
     def permutation(self, x: Tensor) -> Tensor:

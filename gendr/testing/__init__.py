@@ -1,93 +1,20 @@
 """Helpers of tests and benchmarks: scenes, tolerances, the comparison of gradients.
 
-Beside them, each a module of its own: samples of the renderers (`instances`), kernels compiled
-without a GPU (`ahead_of_time`), tables in the pages of the documentation (`pages`), laws and
-T-conorms beside their published forms in mpmath (`laws`, `tconorms`), a task for the grid of
-experiments that costs nothing (`fake_grid`), Triton's interpreter at twice its speed
-(`interpreter`), with a detector of races (`races`), or with the arithmetic of a GPU (`arithmetic`),
-processes that need not import PyTorch first (`processes`), and kernels of Numba that only one
-process compiles (`compiling`).
+| module | holds |
+|---|---|
+| `scenes`, `cameras`, `tolerances` | what backends are compared on, and how far they may differ |
+| `instances` | samples of the 1242 renderers |
+| `laws`, `tconorms` | laws and T-conorms beside their published forms in mpmath |
+| `zero_one` | all inputs of zeros and ones, which prove that a network sorts |
+| `ahead_of_time` | Triton kernels compiled without a GPU |
+| `interpreter`, `races`, `arithmetic` | Triton's interpreter: faster, with a detector, as a GPU |
+| `compiling` | kernels of Numba that only one process compiles |
+| `processes`, `scripts` | processes that need not import PyTorch first; scripts of the repository |
+| `fake_grid`, `trainings` | a task for the grid that costs nothing; interrupted trainings |
+| `site`, `pages`, `explorer`, `javascript` | the documentation: checks, tables, a page that draws |
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from gendr.testing.scenes import degenerate, soup, touching
+from gendr.testing.tolerances import TOLERANCES, Tolerance, relative_l2
 
 __all__ = ["TOLERANCES", "Tolerance", "degenerate", "relative_l2", "soup", "touching"]
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """How far a backend may be from the reference.
-
-    Attributes:
-        alpha: largest absolute difference of alpha.
-        steep_alpha: the same for laws whose pdf is infinite at 0 (gamma with shape < 1).
-        gradient: relative L2 of gradients.
-    """
-
-    alpha: float
-    steep_alpha: float
-    gradient: float
-
-
-# One table for all backends; continuous integration uses the same.
-TOLERANCES = {
-    torch.float32: Tolerance(alpha=1e-5, steep_alpha=1e-4, gradient=1e-3),
-    torch.float64: Tolerance(alpha=1e-10, steep_alpha=1e-10, gradient=1e-8),
-}
-
-
-def relative_l2(got: Tensor, want: Tensor) -> float:
-    """|got - want| / |want| in float64; 0 if both are 0."""
-    got, want = got.detach().double(), want.detach().double()
-    difference, size = (got - want).norm().item(), want.norm().item()
-    return difference / size if size > 0 else float(difference > 0)
-
-
-def soup(
-    images: int, faces: int, seed: int, dtype: torch.dtype = torch.float64, size: float = 0.5
-) -> Tensor:
-    """Random overlapping triangles in general position: [B, F, 3, 3], NDC and depth in [1, 2]."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def uniform(*shape: int) -> Tensor:
-        return torch.rand(*shape, generator=generator, dtype=torch.float64)
-
-    centre = uniform(images, faces, 1, 2) * 1.6 - 0.8
-    corners = centre + (uniform(images, faces, 3, 2) * 2 - 1) * size
-    return torch.cat([corners, 1 + uniform(images, faces, 3, 1)], -1).to(dtype)
-
-
-def touching(seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """A fan of four triangles that share edges and a corner, none of them on a pixel centre."""
-    generator = torch.Generator().manual_seed(seed)
-    jitter = torch.rand(5, 3, generator=generator, dtype=torch.float64) * 0.2
-    rim = torch.tensor([[0, 0], [0.7, 0.1], [0, 0.8], [-0.75, 0], [0.1, -0.7]], dtype=torch.float64)
-    points = torch.cat([rim + jitter[:, :2], 1 + jitter[:, 2:]], -1)
-    fan = torch.tensor([[0, 1, 2], [0, 2, 3], [0, 3, 4], [0, 1, 4]])
-    return points[fan][None].to(dtype)
-
-
-def degenerate(dtype: torch.dtype = torch.float64) -> Tensor:
-    """Nine faces, [1, 9, 3, 3], most of which are hard to render.
-
-    Two are the same one; others are seen edge-on, have no area, lie behind the camera, on its plane
-    or outside the image. Corners and edges meet the pixel centres of an image of 5 x 5.
-    """
-    triangle = [[-0.3, -0.2, 2], [0.5, -0.1, 2], [0.1, 0.6, 2]]
-    faces = [
-        triangle,
-        triangle,
-        [[-0.5, 0.2, 2], [0.5, 0.2, 2], [0.0, 0.2, 3]],  # edge-on
-        [[0.4, 0.4, 2]] * 3,  # a point, on a pixel centre
-        [[0.0, 0.0, 2], [0.4, 0.4, 2], [0.4, 0.4, 2]],  # two corners in one, on pixel centres
-        [[0.1, 0.1, -1], [0.5, 0.1, 2], [0.1, 0.5, 2]],  # behind
-        [[0.1, 0.1, 0], [0.5, 0.1, 2], [0.1, 0.5, 2]],  # on the camera plane
-        [[9.0, 9.0, 2], [9.5, 9.0, 2], [9.0, 9.5, 2]],  # outside the image
-        [[-0.8, -0.8, 2], [0.8, -0.8, 2], [-0.8, 0.8, 2]],  # edges through pixel centres
-    ]
-    return torch.tensor([faces], dtype=dtype)

@@ -8,17 +8,22 @@ machine code of each one uses.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+from gendr.testing.processes import run_python
 
 if TYPE_CHECKING:
     from gendr.rendering.backends.triton.recipes import Recipe
@@ -31,8 +36,10 @@ __all__ = [
     "Usage",
     "compile_ahead",
     "compile_launch",
+    "compile_launches",
     "constants",
     "fingerprint",
+    "launches_compiled",
     "one_of_each_body",
     "signature",
     "specialisations",
@@ -353,6 +360,53 @@ def compile_launch(
     types |= {name: "constexpr" for name in values}
     options = {name: x for name, x in constants.items() if name not in values}
     return _compiled(ASTSource(kernel, types, values, aligned), capability, options)
+
+
+def compile_launches(backend: Any) -> list[Any]:
+    """In the process of `launches_compiled`: compile what a backend would launch from now on.
+
+    Args:
+        backend: a module whose `run` launches its kernels; it launches none any more.
+
+    Returns:
+        The cases.
+    """
+    warnings.simplefilter("error")
+    request = json.loads(sys.argv[1])
+
+    def compiled(kernel: Any, grid: Any, device: Any, *args: Any, **constants: Any) -> None:
+        for capability in request["capabilities"]:
+            usage = compile_launch(kernel, args, constants, capability)
+            found = [kernel.fn.__name__, capability, asdict(usage)]
+            sys.stdout.write(f"{json.dumps(found)}\n")
+
+    backend.run = compiled
+    return request["cases"]
+
+
+def launches_compiled(
+    script: str, cases: Sequence[Any], capabilities: Sequence[int]
+) -> list[tuple[str, int, Usage]]:
+    """Compile what a program would launch: kernels with the arguments of real launches.
+
+    Args:
+        script: the program, which begins with `cases = compile_launches(backend)`.
+        cases: for the program, of types that JSON knows.
+        capabilities: the compute capabilities of GPUs, times 10.
+
+    Returns:
+        The name of the kernel, the capability and what the machine code uses: for each launch, in
+        their order, and each capability.
+
+    Raises:
+        RuntimeError: if the program fails.
+    """
+    request = json.dumps({"capabilities": [*capabilities], "cases": [*cases]})
+    run = run_python(script, request, env={"TRITON_INTERPRET": "0"})
+    if run.returncode != 0:
+        raise RuntimeError(f"the program failed:\n{run.stderr[-3000:]}")
+    rows = [json.loads(line) for line in run.stdout.splitlines()]
+    return [(kernel, capability, Usage(**usage)) for kernel, capability, usage in rows]
 
 
 def _compiled(source: Any, capability: int, options: dict[str, Any]) -> Usage:

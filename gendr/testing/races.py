@@ -37,14 +37,15 @@ from collections.abc import Callable, Collection, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Finding", "RaceError", "Watch", "checked_launches", "random_grid_order"]
+__all__ = ["Finding", "RaceError", "Watch", "checked_launches", "in_any_order", "random_grid_order"]
 
+T = TypeVar("T")
 Ints = npt.NDArray[np.int64]
 
 _NOBODY, _SEVERAL = 0, -1  # instead of the number of a program, which count from 1
@@ -515,3 +516,14 @@ def random_grid_order(seed: int) -> Generator[None]:
         patch.object(builder, "set_grid_idx", begins),
     ):
         yield
+
+
+def in_any_order(run: Callable[[], T], seed: int = 5) -> tuple[Watch, T]:
+    """What was launched, watched by the detector and in a random order, and what `run` gave.
+
+    Raises:
+        RaceError: as of `checked_launches`.
+    """
+    with random_grid_order(seed), checked_launches() as watch:
+        found = run()
+    return watch, found

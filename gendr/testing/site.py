@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,11 +24,14 @@ __all__ = [
     "public_modules",
     "reference",
     "undocumented",
+    "unexplained",
     "wrong_links",
 ]
 
 # Not for users: the command line has a page of its own, `testing` is for tests.
 NOT_IN_THE_REFERENCE = ("cli", "testing")
+# Nobody but the package makes them; what they are made of is no matter of users.
+RESULTS = ("gendr.rendering.Output", "gendr.sorting.Sorted", "gendr.topk.Selected")
 # Public modules further down that the pages speak of.
 DEEPER = ("gendr.mesh.voxels", "gendr.experiments.report")
 
@@ -48,7 +52,7 @@ def public_modules() -> list[str]:
     ]
     named = [name for name in (*sorted(beside), *DEEPER) if hasattr(_load(name), "__all__")]
     inner = [f"{name}.{each}" for name in named for each in _inner(name)]
-    return ["gendr", *dict.fromkeys((*named, *inner))]
+    return ["gendr", *sorted({*named, *inner})]
 
 
 def home_of_names() -> dict[str, str]:
@@ -71,6 +75,44 @@ def undocumented() -> list[str]:
     """Public classes and functions without a docstring."""
     values = {path: _value(path) for path in home_of_names()}
     return [path for path, value in values.items() if _is_written(value) and not _doc(value)]
+
+
+def unexplained() -> list[str]:
+    """Parameters of public classes and functions that their docstring does not speak of.
+
+    A docstring that refers to another one, "See `maximum`", need not repeat it. What the package
+    alone makes (`RESULTS`), and *args, **kwargs and names with an underscore, do not count.
+    """
+    out: list[str] = []
+    for path in dict.fromkeys(home_of_names().values()):
+        value = _value(path)
+        if not _is_written(value) or path in RESULTS:
+            continue
+        text = _doc(value)
+        if inspect.isclass(value):
+            text += _doc(vars(value).get("__init__"))
+        if re.search(r"\b[Ss]ee `|\b[Ss]ee there\b", text) and "Args:" not in text:
+            continue
+        out += [
+            f"{path}: {name}"
+            for name in _parameters(value)
+            if not re.search(rf"\b{re.escape(name)}\b", text)
+        ]
+    return out
+
+
+def _parameters(value: Any) -> list[str]:
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):  # written in C
+        return []
+    catch_all = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return [
+        parameter.name
+        for parameter in parameters
+        if not parameter.name.startswith("_")
+        and not (parameter.kind in catch_all and parameter.name in {"args", "kwargs"})
+    ]
 
 
 def page_of(module: str) -> str:

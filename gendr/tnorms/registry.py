@@ -73,7 +73,7 @@ def tconorm(name: str, p: float | Tensor | None = None) -> TConorm:
 
 
 def tnorm(name: str, p: float | Tensor | None = None) -> TNorm:
-    """A T-norm by the name of its dual: 'max' gives the minimum; arguments as in `tconorm`."""
+    """A T-norm by the name of its dual: 'max' gives the minimum; `p` as in `tconorm`."""
     return tconorm(name, p).dual
 
 

@@ -46,7 +46,7 @@ _WORTH_THREADS = 32
 
 
 class TopKCrossEntropy(nn.Module):
-    """Cross-entropy of being among the k first, with k drawn from a distribution P_K.
+    """Cross-entropy of being among the k largest scores, with k drawn from a distribution P_K.
 
     With P[r, y] the probability that the true class y is the r-th largest of the scores, by a
     relaxed selection of the m largest ones,
@@ -56,10 +56,10 @@ class TopKCrossEntropy(nn.Module):
                                                                                     top1="softmax"
 
     Only the m largest scores of each row are ranked; where the true class is not among them it
-    takes the place of the least. Scores enter as they are: 1 / steepness is in units of logits. A
-    network gets the true class on its first wire and the others in ascending order, because what a
-    relaxed network makes of a value depends on its wire: in the order of all scores, the loss would
-    jump whenever the true class passes another.
+    takes the place of the least of them. Scores are not rescaled: 1 / steepness is in units of
+    logits. A network gets the true class on its first wire and the others in ascending order,
+    because the output of a relaxed network depends on which wire a value comes in by: with all
+    scores in ascending order, the loss would jump whenever the true class passes another.
 
     On the CPU a selection network and the softmax are one compiled kernel, which finds the gradient
     along with the loss. For other methods and targets, on other devices and for second derivatives

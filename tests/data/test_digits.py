@@ -199,7 +199,7 @@ def test_real_mnist():
     assert train.labels[:5].tolist() == [5, 0, 4, 1, 9]
     assert test.labels[:5].tolist() == [7, 2, 1, 0, 4]
     both = torch.cat([train.images, validation.images]).float() / 255
-    assert float(both.mean()) == pytest.approx(0.1307, abs=5e-5)  # as everybody normalises it
+    assert float(both.mean()) == pytest.approx(0.1307, abs=5e-5)  # the usual normalisation of MNIST
     assert float(both.std()) == pytest.approx(0.3081, abs=5e-5)
 
 

@@ -136,6 +136,6 @@ def test_files_that_are_not_whole_are_refused(tmp_path):
         (lambda: generate_terrain(1, 0), ValueError, "size"),
     ],
 )
-def test_errors_at_the_door(call, kind, said):
+def test_bad_arguments(call, kind, said):
     with pytest.raises(kind, match=said):
         call()

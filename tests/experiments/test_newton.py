@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from gendr.data import segment_splits
-from gendr.experiments.report.newton import PUBLISHED, Entry, case_of, spread, table
+from gendr.experiments.report.curves import spread
+from gendr.experiments.report.newton import PUBLISHED, Entry, case_of, table
 from gendr.experiments.studies import newton
 from gendr.experiments.studies.newton import (
     VARIANTS,
@@ -48,7 +49,7 @@ def maps():
 
 
 def gradients(training):
-    """Of the first step, flat."""
+    """All gradients of the first step, in one vector."""
     training.model.zero_grad()
     training.loss().backward()
     return torch.cat([p.grad.flatten() for p in training.model.parameters()])

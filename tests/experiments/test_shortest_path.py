@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import asdict, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from gendr.experiments.studies.shortest_path import (
     train,
 )
 from gendr.testing.scripts import advanced, imported, refusal, signalled
+from gendr.testing.trainings import resumed
 
 SMALL = PathSettings(steps=5, batch=2, samples=2, evaluate_every=2, maps=3)
 ALGORITHMS = [name for name, method in METHODS.items() if not method.is_baseline]
@@ -218,25 +220,12 @@ def test_the_learning_rate_falls_twice(data):
     assert rates == pytest.approx([0.5] * 6 + [0.05] * 2 + [0.005] * 2)
 
 
-class Interrupted(Exception):
-    pass
-
-
 @pytest.mark.parametrize("method", ["bellman_ford", "smoothing"])
 def test_resuming_changes_nothing(method, data, tmp_path):
     settings = replace(SMALL, method=method, samples=6, noise=2.0)
     whole = train(settings, data)
     file = tmp_path / "checkpoint.pt"
-
-    def stop(training):
-        if training.step == 3:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        train(settings, data, checkpoint=file, callback=stop)
-    steps = []
-    result = train(settings, data, checkpoint=file, resume=True,
-                   callback=lambda training: steps.append(training.step))  # fmt: skip
+    result, steps = resumed(partial(train, settings, data), file, at=3)
     assert steps == [4, 5]
     assert result.history == whole.history
     assert result.test == whole.test

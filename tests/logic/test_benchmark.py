@@ -30,7 +30,8 @@ def test_implementations_that_differ_are_not_timed(logic, monkeypatch):
 
 
 def test_a_table_without_inference(logic):
-    run = {"date": "a", "commit": "b", "device_name": "GPU", "torch": "1", "python": "3"}
+    run = {"date": "a", "commit": "b", "device": "cuda", "device_name": "GPU", "torch": "1"}
+    run["python"] = "3"
     row = {"implementation": "gendr", "median_s": 2e-3, "min_s": 1e-3, "runs": 5}
     text = "\n".join(logic.markdown({"run": {**run, "load": 0.0}, "training": [row]}))
     assert "b with GPU, torch 1" in text

@@ -24,7 +24,9 @@ from gendr.logic import (
     Thermometer,
     harden,
 )
+from gendr.logic.circuit.exports import c
 from gendr.logic.circuit.netlist import Netlist, netlist
+from gendr.testing.processes import Python
 
 
 def network(front=None, layers=((12, 20, 2), (20, 24, 2)), groups=3, tau=1.7, beta=0.0):
@@ -407,30 +409,103 @@ def test_verilog_in_a_simulator(tmp_path):
     assert np.array_equal(got, circuit.counts(circuit.pack(x)))
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
-@pytest.mark.parametrize("name", ["bits", "thermometer", "thresholds", "luts", "wide"])
-def test_c_source(name, tmp_path):
+HAS_GCC = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+GCC = ["gcc", "-O0", "-std=c99", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+
+
+def pointers(*arrays):
+    return [array.ctypes.data_as(ctypes.c_void_p) for array in arrays]
+
+
+@HAS_GCC
+@pytest.mark.parametrize(
+    ("name", "on_stack"),
+    [
+        *((name, 4096) for name in ("bits", "thermometer", "thresholds", "luts", "wide", "wires")),
+        *((name, 0) for name in ("bits", "wide")),
+    ],
+)
+def test_c_source(name, on_stack, tmp_path, monkeypatch):
+    monkeypatch.setattr(c, "_ON_STACK", on_stack)
     model = NETWORKS[name]()
     circuit, x = harden(model), rows_for(model, 64)
-    (tmp_path / "net.c").write_text(circuit.to_c("net"))
-    command = ["gcc", "-O0", "-std=c99", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run([*command, "-o", "net.so", "net.c"], cwd=tmp_path, check=True)
+    text = circuit.to_c("net")
+    assert ("static NET_LOCAL" in text) == (on_stack == 0)
+    (tmp_path / "net.c").write_text(text)
+    subprocess.run([*GCC, "-o", "net.so", "net.c"], cwd=tmp_path, check=True)
     library = ctypes.CDLL(str(tmp_path / "net.so"))
     words = np.zeros(circuit.netlist.inputs, np.uint64)
     if circuit.thresholds is not None:
         rows = np.ascontiguousarray(x.numpy(), circuit.thresholds.dtype)
-        at = [each.ctypes.data_as(ctypes.c_void_p) for each in (rows, words)]
+        at = pointers(rows, words)
         library.net_pack(at[0], 64, at[1])
         assert np.array_equal(words, circuit.pack(x).words[:, 0])
     words = np.ascontiguousarray(circuit.pack(x).words[:, 0])
-    at = words.ctypes.data_as(ctypes.c_void_p)
-    if circuit.sums is not None:
-        counts = np.zeros((64, circuit.sums.k), np.int32)
-        library.net_counts(at, counts.ctypes.data_as(ctypes.c_void_p))
-        assert np.array_equal(counts, circuit.counts(circuit.pack(x)))
-    out = np.zeros(len(circuit.netlist.outputs), np.uint64)
-    library.net(at, out.ctypes.data_as(ctypes.c_void_p))
-    assert np.array_equal(out, circuit.outputs(circuit.pack(x)).words[:, 0])
+    scratch = np.full(int(re.search(r"NET_SCRATCH (\d+)", text)[1]) + 1, 2**64 - 1, np.uint64)
+    for kind in ("", "_with"):
+        more = pointers(scratch) if kind else []
+        if circuit.sums is not None:
+            counts = np.zeros((64, circuit.sums.k), np.int32)
+            getattr(library, f"net_counts{kind}")(*pointers(words, counts), *more)
+            assert np.array_equal(counts, circuit.counts(circuit.pack(x)))
+        out = np.zeros(len(circuit.netlist.outputs), np.uint64)
+        getattr(library, f"net{kind}")(*pointers(words, out), *more)
+        assert np.array_equal(out, circuit.outputs(circuit.pack(x)).words[:, 0])
+    assert scratch[-1] == 2**64 - 1
+
+
+# As users run it: in several threads at once, whose stacks are small.
+IN_THREADS = """
+import ctypes, sys, threading
+import numpy as np
+
+path, groups, inputs = sys.argv[1], *map(int, sys.argv[2:])
+library = ctypes.CDLL(path)
+words = np.fromfile("words.bin", np.uint64).reshape(-1, inputs)
+counts = np.zeros((len(words), 64, groups), np.int32)
+
+def work(k):
+    for _ in range(20):
+        at = [array.ctypes.data_as(ctypes.c_void_p) for array in (words[k], counts[k])]
+        library.net_counts(*at)
+
+threading.stack_size(64 << 10)
+threads = [threading.Thread(target=work, args=(k,)) for k in range(len(words))]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+counts.tofile("counts.bin")
+"""
+
+
+@HAS_GCC
+@pytest.mark.parametrize("reach", [2000, 16_000])
+def test_a_large_circuit_as_c_needs_little_stack(reach, tmp_path):
+    """All its gates together have more words than the stack; with a long reach most are needed."""
+    inputs, gates, groups = 50, 16_000, 4
+    generator = np.random.default_rng(0)
+    own = np.arange(inputs, inputs + gates)
+    a, b = (np.maximum(own - generator.integers(1, reach, gates), 0) for _ in range(2))
+    a[:inputs] = np.arange(inputs)
+    outputs = generator.integers(gates - 400, gates, 400) + inputs
+    ids = generator.choice([1, 6, 7, 9, 11, 14], gates)
+    large = Circuit(
+        Netlist(inputs, ids.astype(np.uint8), *(x.astype(np.int32) for x in (a, b, outputs))),
+        sums=Sums(groups),
+    )
+    text = large.to_c("net")
+    assert ("static NET_LOCAL" in text) == (reach > 2000)
+    (tmp_path / "net.c").write_text(text)
+    subprocess.run([*GCC, "-o", "net.so", "net.c"], cwd=tmp_path, check=True)
+    words = generator.integers(0, 2**64, (4, inputs), np.uint64)
+    words.tofile(tmp_path / "words.bin")
+    process = Python(IN_THREADS, tmp_path / "net.so", groups, inputs, cwd=tmp_path)
+    assert process.wait() == 0, process.output()[1]
+    got = np.fromfile(tmp_path / "counts.bin", np.int32).reshape(4, 64, groups)
+    want = large.counts(PackedBits(np.ascontiguousarray(words.T), 256))
+    assert np.array_equal(got.reshape(256, groups), want)
+    assert len(np.unique(want)) > 10
 
 
 def test_graphs():

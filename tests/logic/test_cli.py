@@ -1,11 +1,15 @@
 """`gendr logic`: train, run, export; what is refused."""
 
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
+import torch
 
 from gendr.cli import main
+from gendr.experiments.studies.logic import LogicTraining
 from gendr.logic import Circuit
 
 
@@ -44,6 +48,65 @@ def test_train_run_export(tmp_path, capsys, numbers):
     assert np.array_equal(space["net"](rows), circuit(rows))
     assert "void net_counts(" in (out / "net.c").read_text()
     assert (out / "net.txt").read_text() == f"{circuit}\n"
+
+
+def interrupt_after(monkeypatch, step, number):
+    """Send a signal in the middle of a step."""
+    real = LogicTraining.advance
+
+    def advance(self):
+        if self.step == step - 1:
+            os.kill(os.getpid(), number)
+        real(self)
+
+    monkeypatch.setattr(LogicTraining, "advance", advance)
+
+
+@pytest.mark.parametrize(
+    ("number", "quiet"), [(signal.SIGINT, ["--quiet"]), (signal.SIGTERM, [])], ids=str
+)
+def test_an_interrupted_training_goes_on(tmp_path, monkeypatch, capsys, number, quiet):
+    table(tmp_path / "t.npz")
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    start = f"logic train {tmp_path}/t.npz --layers 2 --width 40 --bits 3".split()
+    command = [*start, *quiet, "--steps", "30"]
+    assert main([*command, "-o", str(whole)]) == 0
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 17, number)
+        assert main([*command, "-o", str(out)]) == 130
+    said = capsys.readouterr().err
+    assert "stopped after step 17 of 30; the same command with --resume goes on from" in said
+    assert {path.name for path in out.iterdir()} == {"checkpoint.pt"}
+    # What does not fit is refused, and nothing is lost by trying.
+    go_on = [*start, "--quiet", "--resume", "-o", str(out), "--steps"]
+    assert main([*go_on, "30", "--lr", "0.2"]) == 2
+    assert "with learning_rate = 0.03, now it is 0.2" in capsys.readouterr().err
+    assert main([*go_on, "16"]) == 2
+    assert "has 17 steps, more than the 16 asked for" in capsys.readouterr().err
+    assert main([*command, "-o", str(out), "--resume"]) == 0
+    for name in ("checkpoint.pt", "circuit.npz", "metrics.json"):
+        assert (out / name).is_file()
+    a, b = (torch.load(each / "checkpoint.pt", weights_only=True) for each in (out, whole))
+    for key, want in b["model"].items():
+        assert torch.equal(a["model"][key], want), key
+    assert a["step"] == 30
+    a, b = (json.loads((each / "metrics.json").read_text()) for each in (out, whole))
+    assert a["history"] == b["history"]
+    assert a["accuracy"] == b["accuracy"]
+    a, b = (Circuit.load(each / "circuit.npz") for each in (out, whole))
+    assert str(a) == str(b)
+    # More steps, after the end.
+    assert main([*go_on, "40"]) == 0
+    more = json.loads((out / "metrics.json").read_text())
+    assert more["step"] == 40
+    assert [row["step"] for row in more["history"]][-1] == 40
+
+
+def test_nothing_to_resume_from(tmp_path, capsys):
+    table(tmp_path / "t.npz")
+    command = f"logic train {tmp_path}/t.npz -o {tmp_path}/o --resume"
+    assert "--resume: no checkpoint.pt in" in refused(command, capsys)
+    assert not (tmp_path / "o").exists()
 
 
 def refused(argv, capsys):

@@ -25,7 +25,7 @@ CASES = [
 
 
 def slow(layer, x):
-    """Equation 3, number by number: no wire, no batch of positions."""
+    """Equation 3 of the paper, tree by tree and pixel by pixel, without wires."""
     (rows, columns), (down, right), (above, left) = layer.window
     batch, channels, height, width = x.shape
     padded = x.new_zeros(batch, channels, height + 2 * above, width + 2 * left)
@@ -53,7 +53,7 @@ def slow(layer, x):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("settings", CASES, ids=str)
-def test_it_is_equation_3(settings, backend, seed):
+def test_a_layer_is_equation_3_of_the_paper(settings, backend, seed):
     layer = LogicConv2d(4, 6, (3, 2), **settings, init="normal", seed=seed, backend=backend,
                         dtype=torch.float64)  # fmt: skip
     x = torch.rand(2, 4, 5, 6, dtype=torch.float64)
@@ -380,7 +380,7 @@ def test_the_text_of_a_layer():
 
 def test_places_outside_of_the_window_are_refused():
     wide, layer = LogicConv2d(1, 4, 30, seed=0), LogicConv2d(1, 4, 3, seed=0)
-    with pytest.raises(ValueError, match="places of the state dict must index the 9 inputs"):
+    with pytest.raises(ValueError, match="places of the state dict must index the 9 places"):
         layer.load_state_dict(wide.state_dict())
     layer = LogicConv2d(1, 4, 3, seed=0)
     layer.places[0] = 9

@@ -3,7 +3,6 @@
 Interpreted where there is no GPU.
 """
 
-import json
 from itertools import product
 
 import pytest
@@ -18,25 +17,18 @@ from gendr.logic.backends import choice, reference
 from gendr.logic.backends.triton import backend
 from gendr.logic.backends.wires import Wires
 from gendr.testing import relative_l2
-from gendr.testing.ahead_of_time import CAPABILITIES
-from gendr.testing.processes import run_python
+from gendr.testing.ahead_of_time import CAPABILITIES, launches_compiled
+
+pytestmark = pytest.mark.usefixtures("nan_in_new_tensors")
 
 DEVICE = "cpu" if interpreted() else "cuda"
-# Relative: of half numbers a rounding each, which the interpreter does towards 0 in bfloat16.
+# Relative. Numbers of 16 bits are rounded once; the interpreter rounds bfloat16 towards 0.
 TOLERANCE = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}
 # Every loop turns, every grid has several programs.
 SMALL = backend.Launch(batch=4, held=8, held_tables=16)
 LAUNCHES = {"usual": backend.LAUNCH, "small": SMALL, "gpu": backend.Launch()}
 # Features, gates, rows of the batch.
 SHAPES = [(9, 7, 1), (7, 1, 5), (20, 33, 37), (8, 40, 256), (6, 3, 257)]
-
-
-@pytest.fixture(autouse=True)
-def _nan_in_new_tensors():
-    """Memory that kernels do not write is NaN, not 0."""
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 def layer_of(fan_in, shape, dtype, seed=0):
@@ -252,34 +244,21 @@ def test_auto_on_a_gpu(dtype, monkeypatch):
 
 # -- ahead of time
 
-# The tests' own process may interpret kernels, and then Triton cannot compile. Kernels are
-# compiled as they would be launched, from the arguments of real launches.
+# In a process of its own: this one may interpret kernels, and then Triton cannot compile.
 SCRIPT = """
-import json, sys, warnings
-warnings.simplefilter("error")
-from dataclasses import asdict
 import torch
 from gendr.logic import random_wiring
 from gendr.logic.backends.triton import backend
 from gendr.logic.backends.wires import Wires
-from gendr.testing.ahead_of_time import compile_launch
+from gendr.testing.ahead_of_time import compile_launches
 
-request = json.loads(sys.argv[1])
-found = []
-
-def compiled(kernel, grid, device, *args, **constants):
-    for capability in request["capabilities"]:
-        usage = compile_launch(kernel, args, constants, capability)
-        found.append([kernel.fn.__name__, capability, asdict(usage)])
-
-backend.run = compiled
-for fan_in, batch, dtype in request["cases"]:
+cases = compile_launches(backend)
+for fan_in, batch, dtype in cases:
     wires = Wires(random_wiring(784, 8000, fan_in, seed=0), 784)
     x = torch.zeros(784, batch, dtype=getattr(torch, dtype))
     tables = torch.zeros(8000, 1 << fan_in, dtype=x.dtype)
     grad = backend.forward(x, wires, tables)
     backend.backward(x, wires, tables, grad, wants_x=True)
-json.dump(found, sys.stdout)
 """
 # Rows that are aligned and rows that are not, one row, the most inputs, half precision.
 CASES = [(2, 100, "float32"), (2, 1, "float32"), (1, 512, "float16"), (6, 256, "bfloat16")]
@@ -291,11 +270,8 @@ def test_kernels_compile_ahead_of_time_and_spill_nothing(request, seed):
     """For one of the architectures; with --every for both."""
     every = request.config.getoption("--every")
     drawn = CAPABILITIES if every else [CAPABILITIES[seed % len(CAPABILITIES)]]
-    asked = json.dumps({"capabilities": drawn, "cases": CASES})
-    run = run_python(SCRIPT, asked, env={"TRITON_INTERPRET": "0"})
-    assert run.returncode == 0, run.stderr[-3000:]
-    found = json.loads(run.stdout)
-    assert [x[:2] for x in found] == [[name, c] for name in KERNELS for c in drawn]
+    found = launches_compiled(SCRIPT, CASES, drawn)
+    assert [x[:2] for x in found] == [(name, c) for name in KERNELS for c in drawn]
     for *what, usage in found:
-        assert usage["local"] == 0, what
-        assert 0 < usage["registers"] <= 128, what
+        assert usage.local == 0, what
+        assert 0 < usage.registers <= 128, what

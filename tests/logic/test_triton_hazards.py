@@ -15,9 +15,12 @@ from gendr.logic.backends import reference
 from gendr.logic.backends.triton import backend
 from gendr.logic.backends.wires import Wires
 from gendr.testing.arithmetic import pessimistic_arithmetic
-from gendr.testing.races import checked_launches, random_grid_order
+from gendr.testing.races import in_any_order
 
-pytestmark = pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter")
+pytestmark = [
+    pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter"),
+    pytest.mark.usefixtures("nan_in_new_tensors"),
+]
 
 KERNELS = {"gates", "tables_gradients", "features_gradients"}
 # Every loop turns, every grid has several programs.
@@ -25,14 +28,6 @@ SMALL = backend.Launch(batch=4, held=8, held_tables=16)
 # Inputs of a gate, features, gates, rows of the batch.
 SCENES = {"one": (1, 5, 7, 9), "two": (2, 6, 11, 9), "six": (6, 7, 5, 6)}
 every_scene = pytest.mark.parametrize("scene", SCENES)
-
-
-@pytest.fixture(autouse=True)
-def _nan_in_new_tensors():
-    """What kernels leave out is NaN, not 0."""
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 def found_by(module, scene):
@@ -55,9 +50,7 @@ def found_by(module, scene):
 @functools.cache
 def watched(scene):
     """What was launched and what it gave, in a random order under the detector."""
-    with random_grid_order(5), checked_launches() as watch:
-        found = found_by(backend, scene)
-    return watch, found
+    return in_any_order(lambda: found_by(backend, scene))
 
 
 @every_scene
@@ -67,12 +60,6 @@ def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(scene):
     assert min(watch.programs) > 1
     for got, want in zip(shuffled, found_by(backend, scene), strict=True):
         assert torch.equal(got, want)
-
-
-def pytest_generate_tests(metafunc):
-    if "signs" in metafunc.fixturenames:
-        seeds = range(4) if metafunc.config.getoption("--every") else [0]
-        metafunc.parametrize("signs", seeds)
 
 
 @every_scene

@@ -1,3 +1,5 @@
+"""The visual hull: balls and rings from their masks, thin parts, cut and contradictory masks."""
+
 import math
 
 import numpy as np

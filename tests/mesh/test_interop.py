@@ -82,7 +82,7 @@ def test_a_trimesh_far_out():
     assert_close(back.vertices, icosphere(1).vertices)
 
 
-def test_the_door_of_trimesh():
+def test_bad_arguments_of_trimesh():
     trimesh = pytest.importorskip("trimesh")
     with pytest.raises(TypeError, match=r"trimesh\.Trimesh or a trimesh\.Scene, got .*Tensor"):
         Mesh.from_trimesh(torch.zeros(3, 3))

@@ -1,4 +1,4 @@
-"""Mesh files: what goes in comes out, and one line for what is no mesh."""
+"""Mesh files: round trips, files of other programs, and one-line errors for what is no mesh."""
 
 import os
 import re

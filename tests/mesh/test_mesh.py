@@ -1,4 +1,4 @@
-"""Mesh: packing, batches, the door, and everything that follows from vertices and faces."""
+"""Mesh: packing, batches, bad arguments, and all that follows from vertices and faces."""
 
 import itertools
 import math
@@ -284,7 +284,7 @@ def test_repr_says_what_it_is():
     assert "texture 5×3" in repr(full(cube()))
 
 
-# -- the door --------------------------------------------------------------------------------------
+# -- bad arguments -------------------------------------------------------------------------------
 
 V, F = torch.zeros(4, 3), torch.tensor([[0, 1, 2]])
 UVS = {"uvs": torch.zeros(3, 2), "face_uvs": torch.tensor([[0, 1, 2]])}
@@ -331,7 +331,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_the_door(case):
+def test_bad_arguments_of_a_mesh(case):
     args, attributes, error, message = BAD[case]
     with pytest.raises(error, match=message) as caught:
         Mesh(*args, **attributes)
@@ -352,7 +352,7 @@ def test_colors_that_are_learnt_may_leave_their_range(name):
         change(leaf * NAN)
 
 
-def test_the_door_of_batches():
+def test_bad_batches():
     with pytest.raises(ValueError, match="at least one mesh"):
         Mesh.batch([])
     with pytest.raises(TypeError, match="mesh 1 of the batch must be a Mesh, got Tensor"):
@@ -491,7 +491,7 @@ def test_moving():
         assert_close(low, -high)
 
 
-def test_the_door_of_moving():
+def test_bad_arguments_of_moves():
     mesh = triangle()
     for bad in (0.0, -1, math.nan, torch.tensor(0.0), torch.tensor([1.0, 1.0])):
         with pytest.raises(ValueError, match="factor"):
@@ -625,7 +625,7 @@ def test_counts_of_shapes(n):
 
 
 @pytest.mark.parametrize("make", [cube_sphere, cube, grid, icosphere])
-def test_the_door_of_shapes(make):
+def test_bad_arguments_of_shapes(make):
     with pytest.raises(ValueError, match="must be >= "):
         make(-1)
     with pytest.raises(TypeError, match="must be an int"):

@@ -1,3 +1,5 @@
+"""The quality of a mesh: closedness, genus, angles, and faces that cut each other."""
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from gendr import Mesh
 from gendr.mesh import cube, icosphere, mesh_quality
 
 
-def test_of_a_ball():
+def test_quality_of_a_ball():
     found = mesh_quality(icosphere(2))
     assert found["is_watertight"]
     assert (found["euler"], found["parts"], found["genus"]) == (2, 1, 0)

@@ -1,3 +1,5 @@
+"""Remeshing: the surface stays, its kind and its borders too, and faces become even."""
+
 import igl
 import numpy as np
 import pytest

@@ -1,3 +1,5 @@
+"""Fewer faces: by cells of a grid, and by quadrics."""
+
 from pathlib import Path
 
 import pytest

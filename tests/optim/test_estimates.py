@@ -1,3 +1,5 @@
+"""Derivatives estimated from samples: moments of the noise, Fenchel-Young losses, Newton losses."""
+
 import numpy as np
 import pytest
 import torch

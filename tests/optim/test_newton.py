@@ -1,3 +1,5 @@
+"""Newton losses: their targets by SciPy, Hessians by autograd and by differences, odd losses."""
+
 import itertools
 
 import numpy as np

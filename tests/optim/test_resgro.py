@@ -1,3 +1,5 @@
+"""RESGRO: against the enumeration of all samples, ties, learning from a metric, ways to run."""
+
 import itertools
 
 import numpy as np

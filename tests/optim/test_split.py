@@ -1,3 +1,5 @@
+"""The split step: theorems of the thesis, cuts of a network, any optimiser, mixed precision."""
+
 import copy
 import pickle
 

@@ -1,3 +1,5 @@
+"""Uniform Adam: Adam for one number, one step size per parameter, its state."""
+
 import copy
 import io
 

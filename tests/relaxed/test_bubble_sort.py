@@ -128,6 +128,6 @@ def test_any_batch_shape_and_dtype(backend):
         ({"backend": "triton"}, ValueError, "backend"),
     ],
 )
-def test_errors_at_the_door(options, kind, said):
+def test_bad_arguments(options, kind, said):
     with pytest.raises(kind, match=said):
         bubble_sort(**{"x": torch.ones(3), **options})

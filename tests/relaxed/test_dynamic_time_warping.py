@@ -156,6 +156,6 @@ def test_equal_steps_have_a_finite_gradient():
         ({"steepness": -1}, ValueError, "steepness"),
     ],
 )
-def test_errors_at_the_door(options, kind, said):
+def test_bad_arguments(options, kind, said):
     with pytest.raises(kind, match=said):
         dynamic_time_warping(**{"a": torch.ones(3), "b": torch.ones(4), **options})

@@ -1,4 +1,4 @@
-"""Estimated gradients: known expectations, variances, seeds, batches, workers, the door."""
+"""Estimated gradients: known expectations, variances, seeds, batches, workers, bad arguments."""
 
 import itertools
 
@@ -256,7 +256,7 @@ def test_the_shortest_path_is_learnt_by_every_estimator(seed):
         (lambda: BlackBox(0.0), ValueError, "strength"),
     ],
 )
-def test_errors_at_the_door(make, kind, said):
+def test_bad_arguments(make, kind, said):
     with pytest.raises(kind, match=said):
         make()
 

@@ -1,4 +1,4 @@
-"""Paths through graphs: SciPy, the grid as a graph, kernels against torch, gradients, the door."""
+"""Paths through graphs: SciPy, the grid as a graph, kernels against torch, gradients, errors."""
 
 import numpy as np
 import pytest
@@ -137,7 +137,7 @@ def test_any_batch_shape_and_dtype():
         ({"dist": "levy"}, ValueError, "symmetric"),
     ],
 )
-def test_errors_at_the_door(options, kind, said):
+def test_bad_arguments(options, kind, said):
     given = {"edges": EDGES, "costs": torch.ones(11), "source": 0, "target": 4}
     with pytest.raises(kind, match=said):
         shortest_path_graph(**{**given, **options})

@@ -1,4 +1,4 @@
-"""Edit distances: the hard limit against a textbook, kernels against torch, gradients, the door."""
+"""Edit distances: the hard limit against a textbook, kernels against torch, gradients, errors."""
 
 import numpy as np
 import pytest
@@ -157,6 +157,6 @@ def test_any_batch_shape_and_dtype(backend):
         ({"lengths": (torch.tensor([2, 2]), torch.tensor(1))}, ValueError, "shape of the batch"),
     ],
 )
-def test_errors_at_the_door(options, kind, said):
+def test_bad_arguments(options, kind, said):
     with pytest.raises(kind, match=said):
         levenshtein(**{"s": torch.ones(3, 2), "t": torch.ones(4, 2), **options})

@@ -1,4 +1,4 @@
-"""Shortest paths: the hard limit against SciPy, kernels against torch, gradients, the door."""
+"""Shortest paths: the hard limit against SciPy, kernels against torch, gradients, bad arguments."""
 
 import numpy as np
 import pytest
@@ -238,6 +238,6 @@ def test_other_tconorms_join_the_positions():
         ({"tconorm": "maximum"}, ValueError, "max"),
     ],
 )
-def test_errors_at_the_door(options, kind, said):
+def test_bad_arguments(options, kind, said):
     with pytest.raises(kind, match=said):
         shortest_path(**{"costs": torch.ones(3, 3), **options})

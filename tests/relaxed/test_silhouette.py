@@ -111,6 +111,6 @@ def test_any_batch_shape():
         ({"tconorm": "sum"}, ValueError, "T-conorm"),
     ],
 )
-def test_errors_at_the_door(options, kind, said):
+def test_bad_arguments(options, kind, said):
     with pytest.raises(kind, match=said):
         silhouette(**{"face_vertices": torch.ones(1, 3, 2), "image_size": 4, **options})

@@ -1,4 +1,4 @@
-"""The door: what comes in, what is refused, learnable parameters; and pose from one silhouette."""
+"""The renderer's arguments, bad ones and learnable ones; and a pose from one silhouette."""
 
 import math
 import os

@@ -70,7 +70,7 @@ def test_what_is_out_of_range_is_not_seen():
 
 @pytest.mark.parametrize("factor", [1e-3, 1.0, 1e3])
 def test_near_and_far_are_found_from_the_scene(factor):
-    """A scene of any size is seen, and the one that the contract's planes hold as they show it."""
+    """A scene of any size is seen; one between the planes at 1 and 100 looks as with these."""
     mesh, camera = icosphere(2), look_at(2.7 * factor, 20.0, 30.0)
     out = Renderer(24, "heaviside", "max")(mesh.scaled(factor), camera)
     want = Renderer(24, "heaviside", "max", near=1.0, far=100.0)(mesh, look_at(2.7, 20.0, 30.0))
@@ -81,7 +81,7 @@ def test_near_and_far_are_found_from_the_scene(factor):
 
 
 def test_a_scene_around_the_camera_is_cut_close_to_it():
-    """Walls nearer than 1 are seen; what is behind the camera is cut off and blows nothing up."""
+    """Walls nearer than 1 are seen; what is behind the camera is cut off, and nothing overflows."""
     room = cube().scaled(0.8)
     out = Renderer(16, "heaviside", "max")(room, look_at(0.01, 0.0, 0.0, fov=90.0))
     assert out.alpha.all()

@@ -42,7 +42,7 @@ OTHERS = [
 
 
 def others():
-    """Those, and families of neither the benchmark nor this list."""
+    """The members of `OTHERS`, and one of each family that is in neither."""
     named = [*map(gendr.instance, OTHERS)]
     known = {x.tconorm.name for x in (*gendr.instances(), *named)}
     unknown = [n for n in gendr.tnorms.names() if n not in known]

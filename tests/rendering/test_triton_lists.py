@@ -25,7 +25,7 @@ DEVICE = "cpu" if tiles.interpreted() else "cuda"
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    """Lists of few faces too; several chunks; rooms of their own for every test."""
+    """Few faces are listed too, in several chunks; no test finds the room that another one grew."""
     monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, walked=0))
     monkeypatch.setattr(tiles, "LEAST_CHUNK", 32)
     monkeypatch.setattr(tiles, "SEGMENT", 16)

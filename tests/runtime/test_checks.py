@@ -1,4 +1,4 @@
-"""The checks at the door: what passes, and the one line for what does not."""
+"""The checks of arguments: what passes, and the one-line errors for what does not."""
 
 import math
 

@@ -1,3 +1,5 @@
+"""Files that are written whole or not at all, and locks of folders."""
+
 import errno
 import os
 import subprocess

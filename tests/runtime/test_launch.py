@@ -1,4 +1,4 @@
-"""Launches past Triton's Python: the same compiled kernel and arguments as Triton itself picks."""
+"""Direct launches: the same compiled kernels and arguments as those that Triton picks."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The functions and the module that users call: words, orders, hard results, errors."""
+"""The functions and the module that users call: options, orders, hard results, errors."""
 
 import pytest
 import torch

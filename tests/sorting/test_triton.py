@@ -3,8 +3,6 @@
 Interpreted where there is no GPU.
 """
 
-import json
-
 import pytest
 import torch
 
@@ -18,8 +16,9 @@ from gendr.sorting.backends.triton import backend
 from gendr.sorting.networks import Network, network
 from gendr.sorting.relaxed import BitonicSort, OddEvenSort
 from gendr.testing import relative_l2
-from gendr.testing.ahead_of_time import CAPABILITIES
-from gendr.testing.processes import run_python
+from gendr.testing.ahead_of_time import CAPABILITIES, launches_compiled
+
+pytestmark = pytest.mark.usefixtures("nan_in_new_tensors")
 
 DEVICE = "cpu" if interpreted() else "cuda"
 TOLERANCE = 1e-5
@@ -38,14 +37,6 @@ LAUNCHES = {
     "small_lanes": SMALL_LANES,
     "small_memory": SMALL_MEMORY,
 }
-
-
-@pytest.fixture(autouse=True)
-def _nan_in_new_tensors():
-    """Memory that kernels do not write is NaN, not 0."""
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 @pytest.fixture(params=LAUNCHES)
@@ -357,29 +348,17 @@ def test_auto_on_a_gpu(dtype, module, monkeypatch):
 
 # -- ahead of time
 
-# The tests' own process may interpret kernels, and then Triton cannot compile. Kernels are
-# compiled as they would be launched, from the arguments of real launches.
+# In a process of its own: this one may interpret kernels, and then Triton cannot compile.
 SCRIPT = """
-import json, sys, warnings
-warnings.simplefilter("error")
-from dataclasses import asdict
 import torch
 from gendr import topk
 from gendr.distributions import get
 from gendr.sorting.backends.triton import backend
 from gendr.sorting.networks import network
-from gendr.testing.ahead_of_time import compile_launch
+from gendr.testing.ahead_of_time import compile_launches
 
-request = json.loads(sys.argv[1])
-found = []
-
-def compiled(kernel, grid, device, *args, **constants):
-    for capability in request["capabilities"]:
-        usage = compile_launch(kernel, args, constants, capability)
-        found.append([kernel.fn.__name__, capability, asdict(usage)])
-
-backend.run = compiled
-for law, (name, n, *k), width in request["cases"]:
+cases = compile_launches(backend)
+for law, (name, n, *k), width in cases:
     wires = topk.network(name, n, *k) if k else network(name, n)
     dist, x = get(law), torch.zeros(2, n)
     payload = None if width is None else torch.zeros(2, n, width)
@@ -387,7 +366,6 @@ for law, (name, n, *k), width in request["cases"]:
     backend.gates_backward(x, wires, dist, 1.0, saved, x, keep)
     grad = backend.carry_forward(keep, swap, wires, payload)
     backend.carry_backward(keep, swap, wires, payload, grad)
-json.dump(found, sys.stdout)
 """
 # Rows that are aligned and rows that are not; the candidates of a top-k loss.
 CASES = [
@@ -406,11 +384,8 @@ def test_kernels_compile_ahead_of_time_and_spill_nothing(request, seed):
     """For one of the architectures; with --every for both."""
     every = request.config.getoption("--every")
     drawn = CAPABILITIES if every else [CAPABILITIES[seed % len(CAPABILITIES)]]
-    asked = json.dumps({"capabilities": drawn, "cases": CASES})
-    run = run_python(SCRIPT, asked, env={"TRITON_INTERPRET": "0"})
-    assert run.returncode == 0, run.stderr[-3000:]
-    found = json.loads(run.stdout)
-    assert [x[:2] for x in found] == [[name, c] for name in KERNELS for c in drawn]
+    found = launches_compiled(SCRIPT, CASES, drawn)
+    assert [x[:2] for x in found] == [(name, c) for name in KERNELS for c in drawn]
     for *what, usage in found:
-        assert usage["local"] == 0, what
-        assert 0 < usage["registers"] <= 168, what
+        assert usage.local == 0, what
+        assert 0 < usage.registers <= 168, what

@@ -269,12 +269,18 @@ def drive(
             training after a checkpoint.
 
     Raises:
-        ValueError: if the loss is no longer finite, or there is nothing to resume from.
+        ValueError: if the loss is no longer finite, or there is nothing to resume from, or
+            more steps are done than there shall be.
     """
     if resume:
         if checkpoint is None:
             raise ValueError("resume needs a checkpoint; name its file")
         training.restore(checkpoint)
+        if training.step > training.settings.steps:
+            raise ValueError(
+                f"{checkpoint} has {training.step} steps, more than the {training.settings.steps} "
+                "asked for"
+            )
 
     def save() -> None:
         if checkpoint is not None:

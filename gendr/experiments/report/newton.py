@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any, NamedTuple
 
+from gendr.experiments.report.curves import curve, panels_of, spread
 from gendr.experiments.studies.newton import VARIANTS
 from gendr.experiments.studies.shortest_path import METHODS
 
-__all__ = ["METRICS", "PUBLISHED", "Entry", "case_of", "entry", "figure", "spread", "table"]
+__all__ = ["METRICS", "PUBLISHED", "Entry", "case_of", "entry", "figure", "table"]
 
 # By task the name of its score, in the history and in the test.
 METRICS = {"classification": "accuracy", "sorting": "em", "paths": "optimal"}
@@ -111,12 +112,6 @@ def entry(task: str, result: dict[str, Any]) -> Entry:
     )  # fmt: skip
 
 
-def spread(values: Sequence[float]) -> tuple[float, float]:
-    """The mean, and its standard error; nan for a single value."""
-    error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return mean(values), error
-
-
 def _groups(entries: Iterable[Entry]) -> dict[str, dict[str, list[Entry]]]:
     """By case and variant, in the order they come."""
     groups: dict[str, dict[str, list[Entry]]] = {}
@@ -178,31 +173,16 @@ def _error(value: float) -> str:
 
 def figure(entries: Iterable[Entry]) -> Any:
     """The metric on validation data over the steps, a panel for each case, with standard errors."""
-    from matplotlib.figure import Figure
-
     groups = _groups(entries)
-    across = min(3, len(groups))
-    down = -(-len(groups) // across)
-    whole: Any = Figure((4.2 * across, 3.4 * down), layout="constrained")
-    panels = whole.subplots(down, across, squeeze=False).ravel()
-    for ax in panels[len(groups) :]:
-        ax.set_axis_off()
-    for ax, (case, variants) in zip(panels, groups.items(), strict=False):
+    whole, panels = panels_of(len(groups))
+    for ax, (case, variants) in zip(panels, groups.items(), strict=True):
         metric = ""
         for variant, runs in variants.items():
             metric = runs[0].metric
-            rows = [[row for row in run.result["history"] if metric in row] for run in runs]
-            steps = [row["step"] for row in min(rows, key=len)]
-            values = [[100 * row[k][metric] for row in rows] for k in range(len(steps))]
-            points = [spread(each) for each in values]
-            colour = f"C{list(VARIANTS).index(variant)}"
-            ax.plot(
-                steps, [p[0] for p in points], color=colour, marker="o", markersize=2.5,
-                label=VARIANTS[variant],
+            curve(
+                ax, [run.result["history"] for run in runs], metric,
+                color=f"C{list(VARIANTS).index(variant)}", label=VARIANTS[variant],
             )  # fmt: skip
-            if len(runs) > 1:
-                low, high = ([p[0] + side * p[1] for p in points] for side in (-1, 1))
-                ax.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
         ax.set(title=case, xlabel="steps", ylabel=f"{LABELS[metric]}, validation, %")
         ax.legend(fontsize=8, loc="lower right")
     return whole

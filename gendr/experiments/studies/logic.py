@@ -334,6 +334,7 @@ class LogicTraining(Training[LogicSettings, nn.Sequential]):
     def signature(self) -> dict[str, Any]:
         """See `Training`."""
         values = self.signature_of(self._digest)
+        del values["evaluate_every"]  # an evaluation changes no step
         if not self.settings.kernels:  # as in checkpoints from before there were convolutions
             del values["kernels"]
         return {**values, "thresholds": list(self.settings.thresholds)}

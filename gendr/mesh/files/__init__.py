@@ -1,1 +1,1 @@
-"""Conversion of mesh files, and of trimesh objects, to and from plain parts."""
+"""Conversion of mesh files, and of meshes of other libraries, to and from plain parts."""

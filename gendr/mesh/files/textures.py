@@ -30,6 +30,12 @@ def load_texture(
 
     For meshes whose file does not name its texture: `mesh.with_texture(load_texture("x.png"))`.
 
+    Args:
+        path: of a PNG, JPEG or any other file that Pillow reads.
+        max_megapixels: larger ones are refused.
+        dtype: float32 or float64.
+        device: of the result.
+
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: if it is no image, or one of more than `max_megapixels` million pixels.

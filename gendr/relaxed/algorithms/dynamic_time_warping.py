@@ -117,7 +117,10 @@ def warping_of_costs(
     check: bool = True,
     backend: str = "auto",
 ) -> Tensor:
-    """As `dynamic_time_warping`, from the costs [..., n, m] of all pairs."""
+    """As `dynamic_time_warping`, from the costs [..., n, m] of all pairs.
+
+    All other arguments are those of `dynamic_time_warping`. See there.
+    """
     costs = check_float("costs", costs)
     if costs.ndim < 2 or 0 in costs.shape[-2:]:
         raise ValueError(

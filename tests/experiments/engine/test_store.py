@@ -1,4 +1,4 @@
-"""The results file: what goes in comes out, whatever else happens; what is not ours stays."""
+"""The results file: what is written is read back, whatever happens; other files are left alone."""
 
 import csv
 import math

@@ -11,7 +11,7 @@ from gendr.experiments.engine.training import Training
 
 @dataclass(frozen=True)
 class Settings:
-    """Of a line through points."""
+    """The settings of a line through points."""
 
     steps: int = 10
     learning_rate: float = 0.1
@@ -20,7 +20,7 @@ class Settings:
 
 
 class Line(Training):
-    """Its batches are noted."""
+    """The training of a line, which notes its batches."""
 
     kind, what = "line 1", "a line"
 

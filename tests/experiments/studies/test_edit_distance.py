@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from gendr.experiments.studies.edit_distance import (
 )
 from gendr.relaxed import levenshtein
 from gendr.testing.scripts import advanced, imported, refusal, signalled
+from gendr.testing.trainings import resumed
 
 SMALL = EditSettings(length=6, steps=5, batch=2, evaluate_every=2, images=10, learning_rate=0.01)
 
@@ -122,23 +124,10 @@ def test_a_network_learns_from_edit_distances(data):
     assert json.loads(json.dumps(plain)) == plain
 
 
-class Interrupted(Exception):
-    pass
-
-
 def test_resuming_changes_nothing(data, tmp_path):
     whole = train(SMALL, data)
     file = tmp_path / "checkpoint.pt"
-
-    def stop(training):
-        if training.step == 3:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        train(SMALL, data, checkpoint=file, callback=stop)
-    steps = []
-    result = train(SMALL, data, checkpoint=file, resume=True,
-                   callback=lambda training: steps.append(training.step))  # fmt: skip
+    result, steps = resumed(partial(train, SMALL, data), file, at=3)
     assert steps == [4, 5]
     assert rows_of(result) == rows_of(whole)
     assert result.confusion.tolist() == whole.confusion.tolist()

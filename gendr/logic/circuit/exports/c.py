@@ -4,7 +4,14 @@ The source has
 
 - `NAME(in, out)`, the gates, on 64 rows at a time: bit i of a word is its value in row i;
 - `NAME_counts(in, counts)`, the sums of groups of 64 rows, if the circuit has groups;
+- `NAME_with` and `NAME_counts_with`, the same with one more argument, `NAME_SCRATCH` words of the
+  caller's that hold what gates give to other gates;
 - `NAME_pack(x, rows, in)`, numbers as bits, if the circuit has thresholds.
+
+All of them may run in several threads at once. A word of a gate that nobody reads any more is given
+to a later gate, as in `gendr.logic.circuit.packed`, whose program this is. If there are more words
+than a stack should hold, `NAME` and `NAME_counts` have them in a variable of which each thread has
+its own.
 
 Gates are split into functions of a few hundred, because the time that compilers take grows faster
 than the length of a function.
@@ -12,17 +19,28 @@ than the length of a function.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gendr.logic.circuit.exports.names import check_name, expression
+from gendr.logic.circuit import packed
+from gendr.logic.circuit.exports.names import check_name
 
 if TYPE_CHECKING:
     from gendr.logic.circuit.circuit import Circuit
 
 __all__ = ["source"]
 
-# Gates of a function: gcc takes 2 s for 48,000 gates so, and minutes for them in one function.
+# Steps of a function: gcc -O0 takes 4 s for 48,000 gates so; in one function, minutes.
 _LENGTH = 500
+# Words that may be on the stack, 32 KiB: with some C libraries a thread has no more than 128 KiB.
+_ON_STACK = 4096
+# What the operations of a program are in C.
+_FORMS = {
+    packed.COPY: "{a}", packed.NOT: "~{a}", packed.AND: "{a} & {b}", packed.AND_NOT: "{a} & ~{b}",
+    packed.OR: "{a} | {b}", packed.OR_NOT: "{a} | ~{b}", packed.XOR: "{a} ^ {b}",
+    packed.NAND: "~({a} & {b})", packed.NOR: "~({a} | {b})", packed.XNOR: "~({a} ^ {b})",
+    packed.ZERO: "0", packed.ONE: "~(uint64_t)0",
+}  # fmt: skip
 
 
 def source(circuit: Circuit, name: str) -> str:
@@ -32,62 +50,116 @@ def source(circuit: Circuit, name: str) -> str:
         ValueError: if the name is none in C.
     """
     check_name(name)
-    netlist = circuit.netlist
-    inputs, gates, outputs = netlist.inputs, len(netlist), netlist.outputs.tolist()
-    upper = name.upper()
+    netlist, upper = circuit.netlist, name.upper()
+    program = packed.compiled(netlist)
+    inputs, outputs, words = netlist.inputs, len(netlist.outputs), program.slots
     lines = [
         "/* A logic gate circuit, made by gendr.",
-        f"   {gates} gates, {inputs} inputs, {len(outputs)} outputs. Bit i of a word is its value",
-        "   in row i: 64 rows are worked on at a time. */",
+        f"   {len(netlist)} gates, {inputs} inputs, {outputs} outputs. 64 rows are worked on at a",
+        "   time: bit i of a word is its value in row i. */",
         "#include <stdint.h>",
         "",
         f"#define {upper}_INPUTS {inputs}",
-        f"#define {upper}_OUTPUTS {len(outputs)}",
+        f"#define {upper}_OUTPUTS {outputs}",
+        f"#define {upper}_SCRATCH {words}",
+        *_thread_local(upper, words),
     ]
-
-    def word(signal: int) -> str:
-        return f"x[{signal}]" if signal < inputs else f"g[{signal - inputs}]"
-
-    rows = list(zip(netlist.ids.tolist(), netlist.a.tolist(), netlist.b.tolist(), strict=True))
-    parts = range(0, gates, _LENGTH)
+    steps = list(_steps(program))
+    parts = range(0, len(steps), _LENGTH)
     for part, first in enumerate(parts):
-        lines += ["", f"static void {name}_{part}(const uint64_t *x, uint64_t *g) {{"]
-        for k, (gate, a, b) in enumerate(rows[first : first + _LENGTH], first):
-            text = expression(gate, word(a), word(b), zero="0", one="~(uint64_t)0")
-            lines.append(f"  g[{k}] = {text};")
-        # A function that reads no input, or only constants, would have unused arguments.
-        lines += ["  (void)x;", "}"]
+        lines += ["", f"static void {name}_{part}(const uint64_t *x, uint64_t *s) {{"]
+        lines += [f"  {step};" for step in steps[first : first + _LENGTH]]
+        lines += ["  (void)x;", "}"]  # which a function may not read
     lines += [
         "",
-        f"void {name}(const uint64_t x[{inputs}], uint64_t out[{len(outputs)}]) {{",
-        f"  uint64_t g[{max(gates, 1)}];",
-        *(f"  {name}_{part}(x, g);" for part in range(len(parts))),
-        *(f"  out[{k}] = {word(signal)};" for k, signal in enumerate(outputs)),
-        "  (void)g;",
+        f"static const int32_t {name}_stores[{outputs}] = {{",
+        *_rows(program.stores.tolist()),
+        "};",
+        "",
+        f"static void {name}_gates(const uint64_t *x, uint64_t *s) {{",
+        *(f"  {name}_{part}(x, s);" for part in range(len(parts))),
+        "}",
+        "",
+        "/* What is in the words of scratch before does not matter. */",
+        f"void {name}_with(const uint64_t x[{inputs}], uint64_t out[{outputs}],",
+        f"                 uint64_t scratch[{words}]) {{",
+        f"  {name}_gates(x, scratch);",
+        f"  for (int32_t k = 0; k < {outputs}; k++) out[k] = scratch[{name}_stores[k]];",
+        "}",
+        "",
+        f"void {name}(const uint64_t x[{inputs}], uint64_t out[{outputs}]) {{",
+        _scratch(upper, words),
+        f"  {name}_with(x, out, scratch);",
         "}",
     ]
-    lines += _counts(circuit, name, upper) + _pack(circuit, name, upper)
+    lines += _counts(circuit, name, upper, words) + _pack(circuit, name, upper)
     return "\n".join(lines) + "\n"
 
 
-def _counts(circuit: Circuit, name: str, upper: str) -> list[str]:
+def _steps(program: packed.Program) -> Iterator[str]:
+    """The statements of a program, on words s[..] of which x[..] are the inputs."""
+    for signal, slot in enumerate(program.loads.tolist()):
+        if slot >= 0:
+            yield f"s[{slot}] = x[{signal}]"
+    gates = program.gates.tolist()
+    for operation, start, stop in program.runs.tolist():
+        form = _FORMS[operation]
+        for own, a, b in gates[start:stop]:
+            yield f"s[{own}] = {form.format(a=f's[{a}]', b=f's[{b}]')}"
+
+
+def _rows(numbers: Sequence[int]) -> Iterator[str]:
+    """The lines of a table."""
+    for start in range(0, len(numbers), 16):
+        yield "  " + "".join(f"{number}, " for number in numbers[start : start + 16]).rstrip()
+
+
+def _thread_local(upper: str, words: int) -> list[str]:
+    """What makes a variable one of each thread, if there is such a variable."""
+    if words <= _ON_STACK:
+        return []
+    return f"""
+/* The {8 * words} bytes of scratch are too many for some stacks: they are in a variable that each
+   thread has of its own. The functions "_with" take memory of the caller's instead. */
+#if !defined({upper}_LOCAL)
+#if defined(__cplusplus)
+#define {upper}_LOCAL thread_local
+#elif defined(__GNUC__)
+#define {upper}_LOCAL __thread
+#elif defined(_MSC_VER)
+#define {upper}_LOCAL __declspec(thread)
+#elif __STDC_VERSION__ >= 201112L && !defined(__STDC_NO_THREADS__)
+#define {upper}_LOCAL _Thread_local
+#else
+#error "define {upper}_LOCAL as what makes a variable thread-local, or as nothing for one thread"
+#endif
+#endif""".split("\n")
+
+
+def _scratch(upper: str, words: int) -> str:
+    """The words of a function that is given none."""
+    kind = f"static {upper}_LOCAL " if words > _ON_STACK else ""
+    return f"  {kind}uint64_t scratch[{words}];"
+
+
+def _counts(circuit: Circuit, name: str, upper: str, words: int) -> list[str]:
     if circuit.sums is None:
         return []
-    groups, outputs = circuit.sums.k, len(circuit.netlist.outputs)
-    each = outputs // groups
+    inputs, groups = circuit.netlist.inputs, circuit.sums.k
+    each = len(circuit.netlist.outputs) // groups
     digits = each.bit_length()
     return f"""
 #define {upper}_GROUPS {groups}
 
 /* How many outputs of each group are 1, in each of 64 rows; the class is the group with most.
    A word for each binary digit of the count takes one output after the other. */
-void {name}_counts(const uint64_t x[{circuit.netlist.inputs}], int32_t counts[64][{groups}]) {{
-  uint64_t out[{outputs}];
-  {name}(x, out);
-  for (int k = 0; k < {groups}; k++) {{
+void {name}_counts_with(const uint64_t x[{inputs}], int32_t counts[64][{groups}],
+                        uint64_t scratch[{words}]) {{
+  {name}_gates(x, scratch);
+  for (int32_t k = 0; k < {groups}; k++) {{
     uint64_t digit[{digits}] = {{0}};
-    for (int j = 0; j < {each}; j++) {{
-      uint64_t carry = out[{each} * k + j];
+    for (int32_t j = 0; j < {each}; j++) {{
+      uint64_t carry = scratch[{name}_stores[{each} * k + j]];
       for (int p = 0; carry && p < {digits}; p++) {{
         uint64_t next = digit[p] & carry;
         digit[p] ^= carry;
@@ -100,6 +172,11 @@ void {name}_counts(const uint64_t x[{circuit.netlist.inputs}], int32_t counts[64
       counts[i][k] = count;
     }}
   }}
+}}
+
+void {name}_counts(const uint64_t x[{inputs}], int32_t counts[64][{groups}]) {{
+{_scratch(upper, words)}
+  {name}_counts_with(x, counts, scratch);
 }}""".split("\n")
 
 

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gendr._runtime.checks import shape_text
-from gendr.mesh.colmap import find_model, read_model
+from gendr.mesh.camera_files.colmap import find_model, read_model
+from gendr.mesh.camera_files.opencv import OPENCV, from_opencv_json
 from gendr.mesh.images import read_size
-from gendr.mesh.opencv_file import OPENCV, from_opencv_json
 from gendr.mesh.rotations import ORTHONORMAL
 
 TRANSFORMS = ("transforms.json", "transforms_train.json")

@@ -1,0 +1,122 @@
+"""Sorting networks side by side: their rows, the tables, the script that trains them."""
+
+import json
+
+import pytest
+import torch
+
+from gendr.distributions import get
+from gendr.experiments.report.ranking import PUBLISHED, ROWS, figure, readings, table
+from gendr.experiments.studies.ranking import published_steepness
+from gendr.testing.scripts import imported, refusal
+
+
+def result(row, em, seed=0, factor=1.0, steps=10):
+    law = ROWS[row]
+    settings = {
+        "network": "digits", "method": "odd_even", "n": 5, "steps": steps, "batch": 100,
+        "learning_rate": 1e-3, "seed": seed, "steepness": 7.0 * factor, "dist": law.dist,
+    }  # fmt: skip
+    history = [{"step": k, "loss": 1.0, "em": em * k / steps} for k in (steps // 2, steps)]
+    return {
+        "settings": settings, "test": {"em": em, "ew": em, "em5": em}, "history": history,
+        "example": {"row": row, "factor": factor},
+    }  # fmt: skip
+
+
+def test_the_two_readings_of_the_reciprocal():
+    """(3.22) is beta x / (1 + 2 beta |x|) + 1/2, the code v / (2 + |v|) / 2 + 1/2, v = beta x."""
+    beta, law = 60.0, get("reciprocal")
+    d = torch.linspace(-0.2, 0.2, 11, dtype=torch.float64)
+    thesis = beta * d / (1 + 2 * beta * d.abs()) + 0.5
+    code = beta * d / (2 + (beta * d).abs()) / 2 + 0.5
+    for name, want in (("reciprocal", thesis), ("reciprocal-code", code)):
+        steepness = published_steepness("odd_even", 5, "reciprocal") * ROWS[name].factor
+        torch.testing.assert_close(law(d, 1 / steepness), want)
+    assert PUBLISHED["cauchy", "odd_even", 5] == 84.9
+    assert PUBLISHED["logistic-art", "bitonic", 16] == 19.0
+
+
+def test_tables_have_means_errors_and_paired_differences():
+    runs = [result("cauchy", 0.5), result("cauchy", 0.54, 1), result("optimal", 0.55, 1)]
+    runs += [result("optimal", 0.52), result("logistic", 0.3), result("logistic", 0.9, steps=20)]
+    lines = table(runs)
+    cauchy = next(line for line in lines if line.startswith("| cauchy"))
+    # The standard error of 50 and 54 is 4 / sqrt(2) / sqrt(2).
+    assert [c.strip() for c in cauchy.split("|")[3:6]] == ["2", "52.0 ± 2.0", ""]
+    optimal = next(line for line in lines if line.startswith("| optimal"))
+    assert "| 53.5 ± 1.5 | +1.5 ± 0.5 |" in optimal  # 2 and 1 more than cauchy with that seed
+    assert optimal.endswith("| 85.0 |")
+    # Another number of steps is another table.
+    heads = [line for line in lines if line.startswith("`odd_even`")]
+    assert ["10 steps" in heads[0], "20 steps" in heads[1]] == [True, True]
+    alone = next(line for line in lines if "90.0" in line)
+    assert "±" not in alone
+
+
+def test_readings_of_the_reciprocal_are_compared_with_equal_seeds():
+    runs = [result("reciprocal", 0.5), result("reciprocal", 0.54, 1)]
+    assert readings(runs) == []
+    code = {**result("reciprocal-code", 0.49), "settings": {**runs[0]["settings"], "steepness": 2}}
+    other = result("reciprocal", 0.6, factor=4.0)
+    (line,) = readings([*runs, code, other])
+    assert "(3.22) 52.0 ± 2.0 %, with that of the code 49.0 %" in line
+    assert "equal seeds +1.0 (1 seeds)" in line
+    assert "the best of 3 steepnesses is 28, with 60.0 %" in line
+
+
+def test_the_picture_has_curves_over_steps_and_over_steepness():
+    pytest.importorskip("matplotlib")
+    runs = [result("cauchy", 0.5), result("reciprocal", 0.4), result("reciprocal-code", 0.45)]
+    drawn = figure(runs)
+    assert [len(ax.lines) for ax in drawn.axes] == [3]
+    runs += [result("reciprocal", 0.2, factor=4.0), result("reciprocal", 0.3, factor=2.0)]
+    first, second = figure(runs).axes[:2]
+    assert len(first.lines) == 3
+    (curve,) = [line for line in second.lines if len(line.get_xdata()) > 2]
+    assert list(curve.get_xdata()) == [7.0, 14.0, 28.0]
+
+
+@pytest.fixture
+def script(monkeypatch, tmp_path):
+    module = imported(monkeypatch, "sorting_tables")
+    monkeypatch.setattr(module.script, "set_threads", lambda args: None)
+    common = ["--smoke", "--network", "digits", "--rows", "cauchy", "logistic-art"]
+    return lambda folder, *more: module.main([*common, "-o", str(tmp_path / folder), *more])
+
+
+def trainings(tmp_path, folder):
+    return json.loads((tmp_path / folder / "results.json").read_text())["trainings"]
+
+
+def test_what_is_known_is_not_trained_again(script, tmp_path, capsys):
+    assert script("first") == 0
+    first = trainings(tmp_path, "first")
+    assert [one["settings"]["steepness"] for one in first.values()] == [160.2, 20]
+    assert [one["settings"]["art"] for one in first.values()] == [0, 0.25]
+    assert "| cauchy | 160.2 | 1 |" in capsys.readouterr().out
+    known = str(tmp_path / "first" / "results.json")
+    assert script("second", "--known", known, "--runs", "2", "--factors", "1", "0.5") == 0
+    second = trainings(tmp_path, "second")
+    assert not set(first) & set(second)
+    assert len(second) == 6
+    assert "| cauchy | 160.2 | 2 |" in capsys.readouterr().out  # the known seed and the new one
+    assert (tmp_path / "second" / "picture.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--factors", "1", "1"], "--factors must be different numbers > 0"),
+        (["--factors", "-1"], "--factors must be different numbers > 0"),
+        (["--known", "nothing.json"], "nothing.json has no trainings with their histories"),
+        (["--rows", "sigmoid"], "unknown ROW 'sigmoid'; allowed: cauchy, logistic"),
+    ],
+)
+def test_bad_options(script, capsys, options, words):
+    try:
+        status = script("out", *options)
+    except SystemExit as end:  # of the parser
+        status = end.code
+    assert status == 2
+    assert words in refusal(capsys, "sorting_tables")
