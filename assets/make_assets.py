@@ -9,8 +9,8 @@ The chair comes with the package, in gendr/assets, unless another folder is name
     lamp.obj          a floor lamp with a thin stem, from the measures in `Lamp`
     chair.obj         a chair, from the measures in `Chair`
 
-All have y up and are centred. The spheres, the airplane, the lamp and the chair are closed, connected,
-without handles and oriented outwards, so a sphere can be deformed into any of them.
+All have y up and are centred. The spheres, the airplane, the lamp and the chair are closed,
+connected, without handles and oriented outwards, so a sphere can be deformed into any of them.
 """
 
 from __future__ import annotations

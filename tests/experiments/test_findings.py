@@ -264,6 +264,7 @@ class RoundsRecount(Recount):
             "pose": ("pose-1-teapot-seed0", "pose-1-chair-seed1"),
         }[task]
         tables = [self.table(folder / f"{name}.csv", task) for name in order]
+        shared, whole = set(), set()
         while tables:
             shared = set.intersection(*map(set, tables))
             parts = Counter(name.split("/")[1] for name in shared if "/average" not in name)
@@ -272,7 +273,9 @@ class RoundsRecount(Recount):
                 break
             tables.pop()
         self.scenes, self.scale = [{} for _ in tables], {}
-        for name in (name for name in shared if name.split("/")[1] in whole) if tables else ():
+        if not tables:
+            return
+        for name in (name for name in shared if name.split("/")[1] in whole):
             dist, conorm = name.split("/")
             key = dist.removesuffix(".squared"), self.name(conorm), dist.endswith(".squared")
             scales = set.intersection(*(set(table[name]) for table in tables))
@@ -280,8 +283,7 @@ class RoundsRecount(Recount):
             for q, table in zip(self.scenes, tables, strict=True):
                 q[key] = table[name][best]
             self.scale[key] = best
-        if tables:
-            self.count()
+        self.count()
 
     @staticmethod
     def table(path, task):
