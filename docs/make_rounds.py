@@ -124,9 +124,14 @@ def held(new: dict[str, Grid], folder: Path) -> list[Claim]:
     for task, grid in new.items():
         average = averages(task, folder, grid.scenes, grid.laws)
         out += claims(grid, [] if average is None else average, rates(task, folder))
-    if len(new) == len(TASKS) and new["shape"].conorms == new["pose"].conorms:
-        out += together(new["shape"], new["pose"])[:1]
-    return out
+    return out + of_both(new)
+
+
+def of_both(grids: dict[str, Grid]) -> list[Claim]:
+    """What is said of shapes and poses together, if both have the same renderers."""
+    if len(grids) < len(TASKS) or grids["shape"].conorms != grids["pose"].conorms:
+        return []
+    return together(grids["shape"], grids["pose"])[:1]
 
 
 def rates(task: str, folder: Path) -> tuple[int, int] | None:
@@ -291,9 +296,10 @@ def main() -> None:
     new = {task: grid for task in TASKS if (grid := grid_of(task, args.tables)) is not None}
     head = ("task", "round", "scene", "renderers", "hours")
     fill(args.page, "rounds-state", table(head, state(args.tables)))
+    beside = {task: old[task].with_conorms(grid.conorms) for task, grid in new.items()}
     rows = verdicts(
         held(new, args.tables),
-        [c for task, grid in new.items() for c in claims(old[task].with_conorms(grid.conorms))],
+        [c for grid in beside.values() for c in claims(grid)] + of_both(beside),
         [c for grid in old.values() for c in claims(grid)] + together(old["shape"], old["pose"]),
     )
     head = ("claim", "task", "new grid", "laptop grid, the same T-conorms", "right? new",
