@@ -6,10 +6,11 @@ The chair comes with the package, in gendr/assets, unless another folder is name
     sphere_1352.obj   unit sphere, a cube with 15 x 15 cells a side
     teapot.obj        the Utah teapot from its published control points (teapot_patches.txt)
     airplane.obj      a twin-engined airliner, from the measures in `Airliner`
+    lamp.obj          a floor lamp with a thin stem, from the measures in `Lamp`
     chair.obj         a chair, from the measures in `Chair`
 
-All have y up and are centred. The spheres, the airplane and the chair are closed, connected,
-without handles and oriented outwards, so a sphere can be deformed into any of them.
+All have y up and are centred. The spheres, the airplane, the lamp and the chair are closed,
+connected, without handles and oriented outwards, so a sphere can be deformed into any of them.
 """
 
 from __future__ import annotations
@@ -422,6 +423,44 @@ def chair(make: Chair = Chair()) -> tuple[Points, Faces]:
     return points / np.ptp(points, 0).max(), faces
 
 
+# -- lamp ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lamp:
+    """Measures in heights of the lamp."""
+
+    foot: float = 0.17  # radius
+    foot_thickness: float = 0.03
+    stem: float = 0.022  # radius
+    shade: tuple[float, float] = (0.24, 0.13)  # radii below and above
+    shade_height: float = 0.28
+    sides: int = 24
+
+
+def lamp(make: Lamp = Lamp()) -> tuple[Points, Faces]:
+    """Foot, stem and a massive shade as one surface of revolution about y."""
+    below, above = make.shade
+    neck = 1 - make.shade_height
+    # Radius and height, from the foot up; rings more make the cells of long parts less thin.
+    outline = [
+        (0.5 * make.foot, 0.0), (make.foot, 0.0), (make.foot, make.foot_thickness),
+        (0.5 * make.foot, make.foot_thickness), (make.stem, 1.5 * make.foot_thickness),
+        *((make.stem, y) for y in np.linspace(2 * make.foot_thickness, neck, 12)),
+        (0.5 * below, neck),
+        *(((1 - s) * below + s * above, neck + s * make.shade_height)
+          for s in np.linspace(0, 1, 7)),
+        (0.5 * above, 1.0),
+    ]  # fmt: skip
+    angle = 2 * np.pi * np.arange(make.sides) / make.sides
+    around = np.stack([np.sin(angle), np.zeros(make.sides), np.cos(angle)], 1)
+    body = Surface()
+    rings = body.tube([radius * around + [0.0, y - 0.5, 0.0] for radius, y in outline])
+    body.cap(rings[0][::-1])
+    body.cap(rings[-1])
+    return body.triangles()
+
+
 # -- teapot --------------------------------------------------------------------------------------
 
 
@@ -454,7 +493,7 @@ def teapot(cells: int = 8) -> tuple[Points, Faces]:
 
 
 def main(folder: Path = FOLDER) -> None:
-    """Write all five meshes."""
+    """Write all six meshes."""
     folder.mkdir(parents=True, exist_ok=True)
     packaged = PACKAGED if folder == FOLDER else folder
     for name, mesh in (("sphere_642", icosphere(3)), ("sphere_1352", cube_sphere(15))):
@@ -462,6 +501,7 @@ def main(folder: Path = FOLDER) -> None:
         write_obj(folder / f"{name}.obj", mesh.vertices.double().numpy(), mesh.faces.numpy(), title)
     write_obj(folder / "teapot.obj", *teapot(), "the Utah teapot (M. Newell, 1975)")
     write_obj(folder / "airplane.obj", *airplane(), "airliner, nose along +z")
+    write_obj(folder / "lamp.obj", *lamp(), "floor lamp, about the y axis")
     write_obj(packaged / "chair.obj", *chair(), "chair, front along +z")
 
 

@@ -6,11 +6,7 @@
 The table is what `experiments/grid_benchmark.py --export csv` writes. Everything is said in
 quality, larger is better: the mean hard IoU for shapes, the fraction of poses found for poses.
 Plain and squared distributions are counted apart, as in the thesis.
-
-What is compared is compared pair by pair: two laws with the same T-conorm, two T-conorms with the
-same law. The error of a mean of such differences is their standard deviation over the square root
-of their number. It says how much the choice of the other half of the renderer matters. It does not
-say how the numbers would change with another object or another elevation, for the grid has one.
+How claims are decided is said in `gendr.experiments.report.claims`.
 """
 
 from __future__ import annotations
@@ -21,345 +17,31 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import spearmanr
 
-from gendr import distributions
-from gendr.experiments.report.summary import TOP_SHARE, label
+from gendr.experiments.report.claims import (
+    HALVES,
+    TAILS,
+    Claim,
+    claims,
+    rank_correlation,
+    short,
+    together,
+)
+from gendr.experiments.report.details import TWICE
+from gendr.experiments.report.grids import Grid
 from gendr.experiments.studies.pose import PoseProtocol
 from gendr.experiments.studies.ranking import DIST
 from gendr.experiments.studies.shape import ShapeProtocol
 from gendr.testing.pages import fill, table
-from gendr.tnorms import tconorm
 
 DOCS = Path(__file__).parent
-HALVES = ("plain", "squared")
-SYMMETRIC = (
-    *("uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "laplace", "logistic"),
-    *("hyperbolic_secant", "cauchy", "reciprocal"),
-)
-TAILS = {
-    "finite": SYMMETRIC[:3],
-    "exponential": SYMMETRIC[3:7],
-    "linear": SYMMETRIC[7:],
-    "Levy, all four": ("levy", "levy.reversed", "levy.centred", "levy.reversed.centred"),
-}
-# The law whose tail points outwards beside its mirror image, whose tail points inwards.
-MIRRORED = (
-    ("gumbel_min", "gumbel_max"),
-    ("exponential.reversed", "exponential"),
-    ("gamma(shape=0.5).reversed", "gamma(shape=0.5)"),
-    ("gamma(shape=2.0).reversed", "gamma(shape=2.0)"),
-)
-EXTREME = (
-    *("yager(p=4)", "aczel_alsina(p=2)", "aczel_alsina(p=4)", "dombi(p=2)", "dombi(p=4)"),
-    *("schweizer_sklar(p=-2)", "schweizer_sklar(p=-4)"),
-)
-# One function under two names: it counts once where renderers are listed or compared.
-TWICE = {"schweizer_sklar(p=-1)": "dombi(p=1)"}
 UNITS = {"shape": "mean hard IoU", "pose": "fraction of poses found"}
 # Table 3.7 of the thesis: lists of five four-digit numbers in exactly the right order, percent.
 PUBLISHED = {"logistic": 77.2, "reciprocal": 85.0, "cauchy": 84.9, "optimal": 85.0}
-WHERE = {"shape": "thesis 5.4.1", "pose": "thesis 5.4.2: as for shapes"}
-
-
-@dataclass(frozen=True, eq=False)
-class Grid:
-    """The qualities of one task.
-
-    Attributes:
-        task: "shape" or "pose".
-        laws: the 27 distributions without squaring, by name.
-        conorms: the 23 T-conorms, by name.
-        quality: [2, laws, conorms], plain and squared.
-        scale: [2, laws, conorms], the best scales.
-        rates: the learning rates that were best, each once.
-        seconds: [2, laws, conorms], that each took.
-    """
-
-    task: str
-    laws: list[str]
-    conorms: list[str]
-    quality: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    rates: list[float]
-    seconds: NDArray[np.float64]
-
-    @classmethod
-    def read(cls, path: Path, task: str) -> Grid | None:
-        """The rows of one task, None if there are none.
-
-        Raises:
-            ValueError: if a renderer is missing.
-        """
-        with path.open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["task"] == task]
-        if not rows:
-            return None
-        laws = list(dict.fromkeys(row["dist"] for row in rows))
-        conorms = list(dict.fromkeys(canonical(row["tconorm"]) for row in rows))
-        quality = np.full((2, len(laws), len(conorms)), np.nan)
-        scale, seconds = quality.copy(), quality.copy()
-        for row in rows:
-            place = (
-                int(row["squared"] == "True"),
-                laws.index(row["dist"]),
-                conorms.index(canonical(row["tconorm"])),
-            )
-            score = float(row["score"])
-            quality[place] = 1 - score if task == "shape" else score
-            scale[place] = float(row["scale"])
-            seconds[place] = float(row["seconds"])
-        if np.isnan(quality).any():
-            raise ValueError(f"{path} has not all renderers of the task {task}")
-        rates = sorted({float(row["learning_rate"]) for row in rows})
-        return cls(task, laws, conorms, quality, scale, rates, seconds)
-
-    def law(self, half: int, *names: str) -> NDArray[np.float64]:
-        """[T-conorms]: the mean over some laws, for each function that is a T-conorm here."""
-        rows = [self.laws.index(name) for name in names]
-        columns = [j for j, conorm in enumerate(self.conorms) if conorm not in TWICE]
-        return self.quality[half][np.ix_(rows, columns)].mean(0)
-
-    def conorm(self, half: int, *names: str) -> NDArray[np.float64]:
-        """[laws]: the mean over some T-conorms."""
-        return self.quality[half][:, [self.conorms.index(canonical(n)) for n in names]].mean(1)
-
-    def best_tenth(self, half: int) -> NDArray[np.bool_]:
-        """[laws, conorms]: the best tenth of a half, with all that tie with the last of it."""
-        values = self.quality[half]
-        last = np.sort(values, axis=None)[-round(TOP_SHARE * values.size)]
-        return values >= last
-
-
-# ---------------------------------------------------------------------------------------------
-# claims
-
-
-@dataclass(frozen=True)
-class Part:
-    """A number that a claim says is above a limit.
-
-    Attributes:
-        text: what is counted.
-        value: the number.
-        error: its standard error, 0 of a count.
-        limit: what it is compared with.
-        digits: after the point.
-    """
-
-    text: str
-    value: float
-    error: float
-    limit: float = 0.0
-    digits: int = 3
-
-    @property
-    def sign(self) -> int:
-        """1 if the number is above the limit by more than two errors, -1 if below, else 0."""
-        away = self.value - self.limit
-        return 0 if abs(away) <= 2 * self.error else int(np.sign(away))
-
-    def __str__(self) -> str:
-        error = f" ± {self.error:.{self.digits}f}" if self.error else ""
-        plus = "+" if self.limit == 0 and self.digits else ""
-        return f"{self.text} {self.value:{plus}.{self.digits}f}{error}".replace(" -", " −")
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of the papers, and the numbers that it makes a statement about."""
-
-    claim: str
-    task: str
-    parts: tuple[Part, ...]
-    where: str = ""
-
-    @property
-    def verdict(self) -> str:
-        """Yes or no if all parts say so; without parts, "not tested"."""
-        signs = {part.sign for part in self.parts}
-        if not signs:
-            return "not tested"
-        return {(1,): "yes", (-1,): "no"}.get(tuple(signs), "partly")
-
-    def row(self) -> tuple[str, str, str, str, str]:
-        """A row of the table."""
-        numbers = "; ".join(map(str, self.parts)) or "the grid has no such number"
-        return (
-            self.claim, self.where or WHERE[self.task], self.task, numbers, f"**{self.verdict}**"
-        )  # fmt: skip
-
-
-def mean(text: str, values: NDArray[np.float64]) -> Part:
-    """The mean of differences and its standard error."""
-    return Part(text, float(values.mean()), float(values.std(ddof=1) / math.sqrt(values.size)))
-
-
-def lead(text: str, counts: NDArray[np.int64], mine: int) -> Part:
-    """By how many places one member leads the best other one, counted over what it is joined with.
-
-    Args:
-        text: What is counted.
-        counts: [members, partners], 1 where a renderer is in the best tenth.
-        mine: The member.
-    """
-    others = np.delete(counts, mine, 0)
-    best = others[others.sum(1).argmax()]
-    ahead = counts[mine] - best
-    error = float(ahead.std(ddof=1) * math.sqrt(ahead.size))
-    said = f"{text} {counts[mine].sum()}, the most of any other {best.sum()}: difference"
-    return Part(said, float(ahead.sum()), error, digits=1)
-
-
-def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float, float]:
-    """Spearman's rank correlation of two arrays, and its jackknife error over their first axis."""
-    value = float(spearmanr(a.ravel(), b.ravel())[0])
-    left = [
-        float(spearmanr(np.delete(a, i, 0).ravel(), np.delete(b, i, 0).ravel())[0])
-        for i in range(len(a))
-    ]
-    return value, math.sqrt((len(a) - 1) * float(np.var(left)))
-
-
-def claims(grid: Grid, average: Sequence[float] = ()) -> list[Claim]:
-    """What the thesis says of a task, held against the grid.
-
-    Args:
-        grid: Of one task.
-        average: Qualities of the 27 plain laws with the mean in place of a T-conorm.
-    """
-    task, out = grid.task, list[Claim]()
-
-    def say(claim: str, *parts: Part) -> None:
-        out.append(Claim(claim, task, parts))
-
-    def halves(part: Callable[[int], Part]) -> tuple[Part, Part]:
-        return part(0), part(1)
-
-    # Distributions. The thesis speaks of tails in the plain half: squared, they are others.
-    gain = grid.quality[0] - grid.quality[1]
-    linear = [grid.laws.index(name) for name in TAILS["linear"]]
-    rest = np.delete(gain.mean(1), linear)
-    count = f"plain ahead of squared, of the {rest.size} others ({rest.size / 2:g} by chance):"
-    say(
-        "plain typically better than squared, but for cauchy and reciprocal",
-        # The error is that of as many tosses of a coin.
-        Part(count, int((rest > 0).sum()), math.sqrt(rest.size) / 2, rest.size / 2, digits=1),
-        *(mean(f"squared − plain, {name}", -gain[grid.laws.index(name)])
-          for name in TAILS["linear"]),
-    )  # fmt: skip
-    fast, slow = grid.law(0, *TAILS["exponential"]), grid.law(0, *TAILS["linear"])
-    say("exponential tails better than linear ones", mean("plain", fast - slow))
-    finite = grid.law(0, *TAILS["finite"])
-    say("finite supports not very good: below exponential tails", mean("plain", fast - finite))
-    say(
-        "the Levy laws worse than linear tails",
-        *(mean(f"linear − {short(name)}", slow - grid.law(0, name))
-          for name in TAILS["Levy, all four"]),
-    )  # fmt: skip
-    say(
-        "gumbel_min and the reversed laws better than their mirror images",
-        *(mean(short(good), grid.law(0, good) - grid.law(0, poor)) for good, poor in MIRRORED),
-    )
-    tenth = [grid.best_tenth(half).astype(int) for half in (0, 1)]
-    mine = grid.laws.index("gamma(shape=0.5).reversed")
-    say(
-        "gamma(0.5) reversed most often in the best tenth",
-        *halves(lambda h: lead(HALVES[h], tenth[h], mine)),
-    )
-
-    # T-conorms.
-    for name in ("yager(p=2)", "dombi(p=0.5)"):
-        place = grid.conorms.index(name)
-        say(
-            f"{short(name, conorm=True)} most often in the best tenth",
-            *halves(lambda h, at=place: lead(HALVES[h], tenth[h].T, at)),
-        )
-    say("probabilistic and einstein alike", *halves(lambda h: alike(grid, h)))
-    usual = [c for c in grid.conorms if c not in (*EXTREME, *TWICE, "max")]
-    say(
-        "max poor",
-        *halves(lambda h: mean(HALVES[h], grid.conorm(h, *usual) - grid.conorm(h, "max"))),
-    )
-    if average:
-        others = grid.conorm(0, *usual) - np.array(average)
-        say("average poor", mean("plain", others))
-    say(
-        "the extreme T-conorms poor (yager 4, aczel_alsina 2 and 4, dombi 2 and 4, "
-        "schweizer_sklar −2 and −4)",
-        *halves(lambda h: mean(HALVES[h], grid.conorm(h, *usual) - grid.conorm(h, *EXTREME))),
-        *halves(lambda h: share(HALVES[h], grid, tenth[h])),
-    )
-    reach = [good for good, _ in MIRRORED[1:]]
-    columns = [grid.conorms.index(canonical(c)) for c in EXTREME]
-
-    def with_extreme(half: int) -> Part:
-        values = grid.quality[half][:, columns]
-        own = values[[grid.laws.index(name) for name in reach]].mean(0)
-        return mean(HALVES[half], own - values[: len(SYMMETRIC)].mean(0))
-
-    say(
-        "reversed gamma and exponential good with the extreme T-conorms too: above the nine "
-        "symmetric laws",
-        *halves(with_extreme),
-    )
-    if task == "shape":
-        say("the rate 10^−1.5 best in almost all cases")
-        say("extreme scales never optimal", *halves(lambda h: ends(grid, h)))
-    return out
-
-
-def share(half: str, grid: Grid, tenth: NDArray[np.int64]) -> Part:
-    """By how many places the extreme T-conorms hold less of the best tenth than their share."""
-    places = int(tenth.sum())
-    theirs = int(tenth[:, [grid.conorms.index(canonical(c)) for c in EXTREME]].sum())
-    part = len(EXTREME) / len(grid.conorms)
-    error = math.sqrt(places * part * (1 - part))
-    text = f"{half}, places in the best tenth {theirs} of {places}: below their share by"
-    return Part(text, part * places - theirs, error, digits=1)
-
-
-def alike(grid: Grid, half: int) -> Part:
-    """How many pairs of T-conorms differ less than probabilistic and einstein do."""
-    names = [c for c in grid.conorms if c not in TWICE]
-    gap = {
-        (a, b): float(np.abs(grid.conorm(half, a) - grid.conorm(half, b)).mean())
-        for i, a in enumerate(names)
-        for b in names[:i]
-    }
-    mine = gap["einstein", "probabilistic"]
-    closer = sum(other < mine for other in gap.values())
-    text = f"{HALVES[half]}: mean difference {mine:.3f}; pairs, of {len(gap)}, that differ more:"
-    return Part(text, len(gap) - 1 - closer, 0, limit=(1 - TOP_SHARE) * len(gap), digits=0)
-
-
-def ends(grid: Grid, half: int) -> Part:
-    """How many best scales lie at the ends of the searched range: 0, says the claim."""
-    protocol = ShapeProtocol.named("laptop")
-    exponents = protocol.squared_exponents if half else protocol.exponents
-    found = np.log10(grid.scale[half])
-    count = int(((found >= max(exponents) - 1e-6) | (found <= min(exponents) + 1e-6)).sum())
-    text = f"{HALVES[half]}: best scales, of {found.size}, not at an end of the range:"
-    return Part(text, found.size - count, 0, limit=found.size - 0.5, digits=0)
-
-
-def together(shape: Grid, pose: Grid) -> list[Claim]:
-    """What the thesis says about both tasks; "similar" is a rank correlation above one half."""
-    parts = [
-        Part(f"rank correlation, {HALVES[half]} (similar: above 0.5)", *found, limit=0.5, digits=2)
-        for half in (0, 1)
-        for found in [rank_correlation(shape.quality[half], pose.quality[half])]
-    ]
-    return [
-        Claim("the results for poses are similar to those for shapes", "pose", tuple(parts)),
-        Claim("uniform best on average", "reconstruction", (), "GenDR, abstract"),
-    ]
 
 
 # ---------------------------------------------------------------------------------------------
@@ -388,10 +70,11 @@ def details(shape: Grid, pose: Grid) -> list[str]:
         wins: dict[str, list[str]] = {}
         for name in TAILS["Levy, all four"]:
             against = [
-                int((grid.law(0, name) > grid.law(0, other)).sum()) for other in TAILS["linear"]
+                int((grid.law(0, name).mean(0) > grid.law(0, other).mean(0)).sum())
+                for other in TAILS["linear"]
             ]
             wins[name] = [f"{count}" for count in against]
-        number = grid.law(0, "levy").size
+        number = grid.law(0, "levy").shape[1]
         text = "; ".join(f"{short(name)} {' and '.join(counts)}" for name, counts in wins.items())
         out.append(
             f"- **Levy, {grid.task}**: of {number} different T-conorms, under so many better than "
@@ -420,7 +103,7 @@ def details(shape: Grid, pose: Grid) -> list[str]:
     place = shape.conorms.index("dombi(p=0.5)")
     for grid in (shape, pose):
         text = ", ".join(
-            f"{name} {1 + int((grid.law(0, name) > grid.quality[0, i, place]).sum())}"
+            f"{name} {1 + int((grid.law(0, name).mean(0) > grid.quality[0, i, place]).sum())}"
             for name in (*TAILS["finite"], *TAILS["exponential"])
             for i in [grid.laws.index(name)]
         )
@@ -433,9 +116,8 @@ def details(shape: Grid, pose: Grid) -> list[str]:
         f"- **gumbel_max, shape**: its best scale is {np.median(ratio):.1f} times that of "
         "gumbel_min, the median over the T-conorms."
     )
-    limits = ShapeProtocol.named("laptop").exponents
-    found = np.log10(shape.scale[0])
-    high, low = (found >= max(limits) - 1e-6), (found <= min(limits) + 1e-6)
+    (least, greatest), found = shape.limits[0], np.log10(shape.scale[0])
+    high, low = (found >= greatest - 1e-6), (found <= least + 1e-6)
     who = most([short(shape.laws[i]) for i, _ in np.argwhere(high | low)])
     out.append(
         f"- **The ends of the range, shape, plain**: {int(high.sum())} best scales at the upper "
@@ -449,16 +131,6 @@ def most(names: Sequence[str]) -> str:
     counts = Counter(names).most_common()
     least = counts[min(3, len(counts) - 1)][1]
     return ", ".join(f"{name} {count}" for name, count in counts if count >= least)
-
-
-def canonical(text: str) -> str:
-    """The text of a T-conorm as it prints itself."""
-    return str(tconorm(text))
-
-
-def short(text: str, *, conorm: bool = False) -> str:
-    """As figures write it."""
-    return label(tconorm(text) if conorm else distributions.get(text))
 
 
 def leaders(grid: Grid, count: int, pairs: int) -> list[tuple[str, ...]]:

@@ -14,8 +14,8 @@ from torch.testing import assert_close
 from gendr.mesh import Mesh, cube_sphere, example, example_file, example_names, icosphere
 
 ASSETS = Path(__file__).parents[1] / "assets"
-FILES = ["airplane", "chair", "sphere_642", "sphere_1352", "teapot"]
-CLOSED = ["airplane", "chair", "sphere_642", "sphere_1352"]
+FILES = ["airplane", "chair", "lamp", "sphere_642", "sphere_1352", "teapot"]
+CLOSED = ["airplane", "chair", "lamp", "sphere_642", "sphere_1352"]
 
 
 def file(name):
@@ -90,14 +90,16 @@ def test_spheres(name, made):
     assert_close(mesh.faces, made.faces)
 
 
-@pytest.mark.parametrize(("name", "counts"), [("airplane", (1000, 2000)), ("chair", (400, 2000))])
+@pytest.mark.parametrize(
+    ("name", "counts"), [("airplane", (1000, 2000)), ("chair", (400, 2000)), ("lamp", (400, 2000))]
+)
 def test_measures(name, counts):
     mesh = load(name)
     assert counts[0] <= len(mesh.vertices) <= counts[1]
     low, high = (x[0] for x in mesh.bounding_box())
     assert (high - low).max().item() == pytest.approx(1, abs=1e-5)
     assert_close(low, -high, rtol=0, atol=2e-6)
-    # Both are their own mirror image in x.
+    # All are their own mirror image in x.
     mirrored = mesh.vertices * torch.tensor([-1.0, 1, 1], dtype=torch.float64)
     assert torch.cdist(mirrored, mesh.vertices).amin(1).max() < 1e-5
 

@@ -88,12 +88,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_env(env: Any, config: MkDocsConfig, files: Files) -> None:
-    """The report of the grid, beside the pages."""
-    source = ROOT / "docs" / "results" / "grid-laptop.csv"
-    page = make_page(load_summaries(source), source.name)
-    path = Path(config.site_dir) / "results" / "grid-laptop.html"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    """The reports of the grids, beside the pages."""
+    results = ROOT / "docs" / "results"
+    for source in (results / "grid-laptop.csv", results / "rounds"):
+        page = make_page(load_summaries(source), source.name)
+        path = Path(config.site_dir) / "results" / f"{source.stem}.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

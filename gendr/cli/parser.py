@@ -809,7 +809,8 @@ def _add_report(commands: Any) -> None:
     parser.add_argument(
         "results",
         metavar="RESULTS",
-        help="a results file (.sqlite), or a table exported from one (.csv)",
+        help="a results file (.sqlite), a table exported from one (.csv), or the folder of the "
+        "tables of experiments/grid_rounds.py",
     )
     parser.add_argument(
         "-o", "--output", default="report.html", metavar="FILE", help="the page, replaced if there"

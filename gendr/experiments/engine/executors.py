@@ -30,7 +30,7 @@ from gendr._runtime.checks import check_count
 from gendr._runtime.cluster import connect, import_ray
 
 if TYPE_CHECKING:
-    from gendr.experiments.engine.tasks import Outcome, Task
+    from gendr.experiments.engine.tasks import Outcome, Scoring
 
 __all__ = ["Attempt", "Executor", "LocalExecutor", "RayExecutor"]
 
@@ -85,7 +85,7 @@ class Executor(Protocol):
 
 
 @lru_cache(maxsize=1)
-def _load(pickled: bytes) -> Task:
+def _load(pickled: bytes) -> Scoring:
     """The task of this worker, unpickled once, so that what it prepares is kept."""
     import torch
 
@@ -150,7 +150,7 @@ class LocalExecutor:
         seed: the seed of the task.
     """
 
-    def __init__(self, task: Task, workers: int, *, seed: int = 0) -> None:
+    def __init__(self, task: Scoring, workers: int, *, seed: int = 0) -> None:
         self._task, self._seed = pickle.dumps(task), seed
         self._count = check_count("workers", workers)
         self._workers: list[_Worker] = []
@@ -266,7 +266,7 @@ class RayExecutor:
 
     def __init__(
         self,
-        task: Task,
+        task: Scoring,
         *,
         address: str | None = None,
         workers: int | None = None,

@@ -324,8 +324,13 @@ class Store:
         """Give back all claims of this process."""
         self._db.execute("DELETE FROM claims WHERE owner = ?", (self.owner,))
 
-    def record(self, run: Run, outcome: Outcome) -> bool:
+    def record(self, run: Run, outcome: Outcome, version: str = "") -> bool:
         """Record the outcome of an instance and its trials.
+
+        Args:
+            run: a run of this file.
+            outcome: what to record.
+            version: the version of gendr that it is of, if it is not this one.
 
         Returns:
             False if the instance had a result already; nothing is changed then.
@@ -337,7 +342,7 @@ class Store:
             cursor = self._db.execute(
                 "INSERT OR IGNORE INTO results (run, instance, score, scale, learning_rate, "
                 "seconds, picture, version, finished) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*key, *values, software_version(), _now()),
+                (*key, *values, version or software_version(), _now()),
             )
             is_new = cursor.rowcount == 1
             if is_new:

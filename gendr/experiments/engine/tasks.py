@@ -27,6 +27,7 @@ __all__ = [
     "Meter",
     "Outcome",
     "Progress",
+    "Scoring",
     "Task",
     "Trial",
     "canonical_json",
@@ -78,8 +79,8 @@ class Outcome:
     picture: bytes | None
 
 
-class Task(Protocol):
-    """An experiment with its protocol and its target; it can be pickled.
+class Scoring(Protocol):
+    """What an executor needs of an experiment: it scores renderers, and can be pickled.
 
     Attributes:
         name: The name, such as "shape".
@@ -93,11 +94,6 @@ class Task(Protocol):
     better: ClassVar[Literal["lower", "higher"]]
     unit: ClassVar[str]
 
-    @classmethod
-    def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> Self:
-        """The task with a protocol of `PROTOCOLS`, some of whose fields may be replaced."""
-        ...
-
     def protocol_json(self) -> str:
         """Everything that the scores depend on, as canonical JSON; the target as a hash."""
         ...
@@ -110,6 +106,15 @@ class Task(Protocol):
             seed: The seed of the random draws, >= 0.
             progress: Called now and then with the part that is done, in [0, 1].
         """
+        ...
+
+
+class Task(Scoring, Protocol):
+    """An experiment with its protocol and its target, which can be made from their names."""
+
+    @classmethod
+    def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> Self:
+        """The task with a protocol of `PROTOCOLS`, some of whose fields may be replaced."""
         ...
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import gendr
 from gendr.distributions import Distribution, Law
+from gendr.experiments.report.details import TWICE
 from gendr.experiments.report.summary import Entry, HeatMap, Summary, group_starts, label
 from gendr.tnorms import Parametric, TConorm
 
@@ -125,8 +126,16 @@ def _result(entry: Entry) -> dict[str, Any]:
         "scale": _or_none(result.scale),
         "learning_rate": _or_none(result.learning_rate),
         "seconds": result.seconds,
+        "error": _or_none(entry.detail.error),
+        "curve": [[x, round(y, 4)] for x, y in entry.detail.curve],
+        "same": _same(entry.instance.tconorm),
         "picture": None if picture is None else base64.b64encode(picture).decode("ascii"),
     }
+
+
+def _same(tconorm: TConorm) -> str | None:
+    """The other name of a T-conorm that is one function under two names: the one that counts."""
+    return TWICE.get(str(tconorm))
 
 
 def _or_none(value: float) -> float | None:

@@ -10,6 +10,9 @@ const subjects = new WeakMap();
 const cells = new Map();
 // The cell or row whose card stays in view, or null.
 let pinned = null;
+// Renderers that stand side by side: {run, result}, in the order they were chosen.
+const compared = [];
+const MOST_COMPARED = 6;
 
 // -- helpers --------------------------------------------------------------------------------------
 
@@ -34,6 +37,33 @@ function digits(x) {
 
 function scoreText(result) {
   return result.score === null ? "diverged" : result.score.toFixed(4);
+}
+
+/** The score with its standard error, if that is known. */
+function scoreWithError(result) {
+  const known = result.score !== null && result.error !== null;
+  return known ? `${result.score.toFixed(3)} ± ${result.error.toFixed(3)}` : scoreText(result);
+}
+
+/** "yager(p=2)"; where one function has two names, both. */
+function conormText(result) {
+  const name = result.name.split("/")[1];
+  return result.same === null ? name : `${name} = ${result.same}`;
+}
+
+// The namespace of SVG, from the browser, so that the page names no address.
+const SVG = (() => {
+  const holder = document.createElement("div");
+  holder.innerHTML = "<svg></svg>";
+  return holder.firstChild.namespaceURI;
+})();
+
+/** An element of a drawing. */
+function draw(tag, attributes, text = "") {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.textContent = text;
+  return element;
 }
 
 function duration(seconds) {
@@ -217,12 +247,48 @@ function walk(cell, key) {
 
 // -- the card -------------------------------------------------------------------------------------
 
+/** Curves of the score over the scales that were tried, of one renderer or several. */
+function drawCurves(run, results, wide, high) {
+  const shown = results.filter((result) => result.curve.length > 1);
+  if (!shown.length) return null;
+  const [left, foot, head] = [34, 30, 8];
+  const xs = shown.flatMap((result) => result.curve.map(([x]) => x));
+  const ys = shown.flatMap((result) => result.curve.map(([, y]) => y));
+  const [low, top] = [Math.min(...ys), Math.max(...ys)];
+  const [first, last] = [Math.min(...xs), Math.max(...xs)];
+  const x = (v) => left + 6 + ((v - first) / (last - first)) * (wide - left - 16);
+  const y = (v) => high - foot - ((v - low) / (top - low || 1)) * (high - foot - head);
+  const svg = draw("svg", { viewBox: `0 0 ${wide} ${high}`, class: "curves", role: "img" });
+  const names = shown.map((result) => result.name).join(", ");
+  svg.append(draw("title", {}, `score against scale: ${names}`));
+  for (const v of top > low ? roundNumbers(low, top) : [low]) {
+    svg.append(draw("line", { x1: left, x2: wide - 4, y1: y(v), y2: y(v) }));
+    svg.append(draw("text", { x: left - 4, y: y(v) + 3, "text-anchor": "end" }, digits(v)));
+  }
+  for (const v of roundNumbers(first, last)) {
+    const place = { x: x(v), y: high - foot + 13, "text-anchor": "middle" };
+    svg.append(draw("text", place, digits(v).replace("-", "−")));
+  }
+  const axis = { x: (left + wide) / 2, y: high - 4, "text-anchor": "middle" };
+  svg.append(draw("text", axis, `log10 of the scale τ; score: ${run.better} is better`));
+  for (const result of shown) {
+    const hue = `hue${results.indexOf(result)}`;
+    const points = result.curve.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`);
+    svg.append(draw("polyline", { points: points.join(" "), class: `curve ${hue}` }));
+    for (const [a, b] of result.curve) {
+      const best = Math.abs(a - Math.log10(result.scale)) < 1e-3;
+      svg.append(draw("circle", { cx: x(a), cy: y(b), r: best ? 4 : 2.2, class: hue }));
+    }
+  }
+  return svg;
+}
+
 function fillCard({ run, result }) {
   const row = run.rows[result.row];
   const column = run.columns[result.column];
   const facts = make("dl");
   const fact = (name, value) => facts.append(make("dt", {}, name), make("dd", {}, value));
-  fact(run.unit, scoreText(result));
+  fact(run.unit, scoreWithError(result));
   if (result.rank !== null) fact("rank", `${result.rank} of ${run.results.length}`);
   if (result.score !== null) {
     fact(run.scale, `${digits(result.scale)} ${result.squared ? "NDC²" : "NDC"}`);
@@ -232,7 +298,7 @@ function fillCard({ run, result }) {
   const [distribution, tconorm] = result.name.split("/");
   const words = distribution.split(/(?=\.[a-z])/);
   const heading = make("h4", {}, ...words.flatMap((word) => [make("wbr"), word]));
-  heading.append(make("br"), tconorm);
+  heading.append(make("br"), result.same === null ? tconorm : conormText(result));
   const head = make("div", { class: "head" }, make("div", {}, heading, facts));
   if (result.picture !== null) {
     const source = `data:image/png;base64,${result.picture}`;
@@ -244,7 +310,64 @@ function fillCard({ run, result }) {
   }
   const close = make("button", { class: "close", type: "button", "aria-label": "Close" }, "×");
   close.addEventListener("click", unpin);
-  card.replaceChildren(close, head, formulas);
+  const beside = make("button", { type: "button", class: "beside" }, "compare");
+  beside.addEventListener("click", () => {
+    addCompared(run, result);
+    unpin();
+  });
+  const curves = drawCurves(run, [result], 300, 120);
+  card.replaceChildren(close, head, ...(curves ? [curves] : []), formulas, beside);
+}
+
+// -- side by side ---------------------------------------------------------------------------------
+
+function addCompared(run, result) {
+  const known = compared.some((each) => each.run === run && each.result === result);
+  if (!known) compared.push({ run, result });
+  if (compared.length > MOST_COMPARED) compared.shift();
+  drawCompared();
+}
+
+/** A line of the panel: name, bar with its error, score, and a button to remove it. */
+function drawSide(result, k, place) {
+  const bar = make("div", { class: "bar" });
+  if (result.score !== null) {
+    bar.append(make("i", { class: `hue${k}`, style: `width: ${place(result.score)}%` }));
+    if (result.error) {
+      const [left, right] = [result.score - result.error, result.score + result.error].map(place);
+      bar.append(make("u", { style: `left: ${left}%; width: ${right - left}%` }));
+    }
+  }
+  const rank = result.rank === null ? "" : `, rank ${result.rank}`;
+  const away = make("button", { type: "button", "aria-label": `Remove ${result.name}` }, "×");
+  away.addEventListener("click", () => {
+    compared.splice(compared.findIndex((each) => each.result === result), 1);
+    drawCompared();
+  });
+  const name = make("span", {}, `${result.name.split("/")[0]} / ${conormText(result)}`);
+  return [name, bar, make("b", {}, `${scoreWithError(result)}${rank}`), away];
+}
+
+/** The panel with the chosen renderers: bars with errors, pictures, and curves in one drawing. */
+function drawCompared() {
+  const panel = document.getElementById("compared");
+  panel.hidden = !compared.length;
+  const parts = [make("h2", {}, "Side by side")];
+  for (const run of data.runs) {
+    const mine = compared.filter((each) => each.run === run).map(({ result }) => result);
+    if (!mine.length) continue;
+    const ends = mine.filter((r) => r.score !== null).map((r) => r.score + (r.error ?? 0));
+    const most = Math.max(1e-9, ...ends);
+    const place = (v) => (100 * Math.max(v, 0)) / most;
+    const lines = mine.flatMap((result, k) => drawSide(result, k, place));
+    const pictures = mine.filter((result) => result.picture !== null).map((result) =>
+      make("img", { src: `data:image/png;base64,${result.picture}`, alt: result.name, width: 144 }));
+    const curves = drawCurves(run, mine, 460, 200);
+    parts.push(make("h3", {}, `${run.title}: ${run.unit}, ${run.better} is better`));
+    parts.push(make("div", { class: "sides" }, ...lines));
+    parts.push(make("div", {}, ...pictures), ...(curves ? [curves] : []));
+  }
+  panel.replaceChildren(...parts);
 }
 
 /** Beside its cell where there is room, else below it; a narrow screen has it at its foot. */
@@ -312,7 +435,7 @@ document.addEventListener("focusin", preview);
 document.addEventListener("click", (event) => {
   const element = subjectOf(event);
   if (element !== null && element !== pinned) pin(element);
-  else if (!card.contains(event.target)) unpin();
+  else if (!card.contains(event.target) && event.target.isConnected) unpin();
 });
 document.addEventListener("keydown", (event) => {
   const cell = event.target.closest(".cell");
@@ -330,8 +453,8 @@ document.addEventListener("keydown", (event) => {
 const COLUMNS = [
   ["rank", (r) => r.rank, (r) => (r.rank === null ? "–" : String(r.rank))],
   ["distribution", (r) => 2 * r.column + Number(r.squared), (r) => r.name.split("/")[0]],
-  ["T-conorm", (r) => r.row, (r) => r.name.split("/")[1]],
-  ["score", (r) => r.score, scoreText],
+  ["T-conorm", (r) => r.row, conormText],
+  ["score", (r) => r.score, scoreWithError],
   ["scale τ", (r) => r.scale, (r) => digits(r.scale)],
   ["learning rate", (r) => r.learning_rate, (r) => digits(r.learning_rate)],
   ["seconds", (r) => r.seconds, (r) => r.seconds.toFixed(1)],
@@ -394,11 +517,12 @@ function drawFilter(run, lines) {
   const count = make("span", { class: "faint", role: "status" });
   const apply = () => {
     const wanted = words.value.toLowerCase().split(/\s+/);
-    for (const line of lines) {
-      const { name, squared } = subjects.get(line).result;
-      const fits = half.value === "" || half.value === String(squared);
-      line.hidden = !(fits && wanted.every((word) => name.includes(word)));
-      cells.get(`${run.id} ${name}`).classList.toggle("dimmed", line.hidden);
+    const fits = ({ name, squared }) =>
+      (half.value === "" || half.value === String(squared)) &&
+      wanted.every((word) => name.includes(word));
+    for (const line of lines) line.hidden = !fits(subjects.get(line).result);
+    for (const result of run.results) {
+      cells.get(`${run.id} ${result.name}`).classList.toggle("dimmed", !fits(result));
     }
     count.textContent = `${lines.filter((line) => !line.hidden).length} of ${lines.length}`;
   };
@@ -409,7 +533,11 @@ function drawFilter(run, lines) {
 }
 
 function drawTable(run) {
-  const lines = run.results.map((result) => drawLine(run, result));
+  // One function under two names is one line; the maps have both.
+  const names = new Set(run.results.map((result) => result.name));
+  const other = (result) => `${result.name.split("/")[0]}/${result.same}`;
+  const kept = run.results.filter((r) => r.same === null || !names.has(other(r)));
+  const lines = kept.map((result) => drawLine(run, result));
   const body = make("tbody", {}, ...lines);
   const table = make("table", {}, drawTableHead(body, lines), body);
   return [drawFilter(run, lines), make("div", { class: "list", tabindex: 0 }, table)];
@@ -492,15 +620,6 @@ function drawBoth(one, other) {
     .map((result) => [result, known.get(result.name)])
     .filter(([a, b]) => b !== undefined && a.score !== null && b.score !== null);
   if (pairs.length < 3) return null;
-  const holder = make("div");
-  holder.innerHTML = "<svg></svg>";  // says the namespace, so that the page names no address
-  const space = holder.firstChild.namespaceURI;
-  const draw = (tag, attributes, text = "") => {
-    const element = document.createElementNS(space, tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    element.textContent = text;
-    return element;
-  };
   const axis = (run, k, length) => {
     const scores = pairs.map((pair) => pair[k].score);
     const [worst, best] = run.better === "lower"

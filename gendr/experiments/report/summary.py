@@ -11,7 +11,7 @@ import math
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
@@ -24,11 +24,22 @@ from gendr import distributions, tnorms
 from gendr._runtime.checks import check_choice
 from gendr.distributions import Distribution
 from gendr.experiments.engine.store import Failure, Result, Row, Run, Store
+from gendr.experiments.report.blocks import read_blocks
+from gendr.experiments.report.details import Detail, Found, curve_of, pose_error
 from gendr.experiments.studies.registry import TASKS
 from gendr.rendering.instances import Instance, instance
 from gendr.tnorms import TConorm
 
-__all__ = ["Entry", "HeatMap", "Summary", "group_starts", "label", "load_summaries", "summarise"]
+__all__ = [
+    "Detail",
+    "Entry",
+    "HeatMap",
+    "Summary",
+    "group_starts",
+    "label",
+    "load_summaries",
+    "summarise",
+]
 
 # The histograms beside a heat map count the best this-large share of its scores (Figure 5.4).
 TOP_SHARE = 0.1
@@ -49,6 +60,7 @@ class Entry:
         row: The row of its T-conorm.
         column: The column of its distribution (without squaring).
         rank: 1 + the number of better scores in the run; None if its score is NaN.
+        detail: What is known beside its result.
     """
 
     instance: Instance
@@ -56,6 +68,7 @@ class Entry:
     row: int
     column: int
     rank: int | None
+    detail: Detail
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,24 +132,25 @@ def load_summaries(path: str | Path, ids: Collection[int] = ()) -> list[Summary]
     """The runs of a results file that have results.
 
     Args:
-        path: The results file, or a table that `engine.store.export` made of it (.csv), which has
-            no pictures, protocols and failures.
+        path: The results file; or a table that `engine.store.export` made of it (.csv), which has
+            no pictures, protocols and failures; or a folder with the tables of a grid in rounds.
         ids: The ids of the runs to load; by default all.
 
     Raises:
         ValueError: If the file cannot be read (see `Store`) or is damaged, has no such run or no
             results, or holds a task or an instance that this version does not know.
     """
-    if Path(path).suffix.lower() == ".csv":
+    if Path(path).is_dir():
+        found = read_blocks(Path(path))
+    elif Path(path).suffix.lower() == ".csv":
         found = _read_table(Path(path))
-        runs = [run for run, _, _ in found.values()]
     else:
         try:
             with Store(path) as store:
-                runs = store.runs()
-                found = {run.id: (run, store.results(run), store.failures(run)) for run in runs}
+                found = {run.id: _read_run(store, run) for run in store.runs()}
         except sqlite3.Error as error:
             raise ValueError(f"cannot read {path} ({error})") from None
+    runs = [each[0] for each in found.values()]
     if missing := set(ids) - found.keys():
         listed = ", ".join(map(str, found)) or "none"
         raise ValueError(f"{path} has no run {min(missing)}; its runs: {listed}")
@@ -147,9 +161,22 @@ def load_summaries(path: str | Path, ids: Collection[int] = ()) -> list[Summary]
     return summaries
 
 
-def _read_table(path: Path) -> dict[int, tuple[Run, list[Result], list[Failure]]]:
+def _read_run(store: Store, run: Run) -> Found:
+    """A run of a results file."""
+    results = store.results(run)
+    task = TASKS.get(run.task)
+    lower = task is None or task.better == "lower"
+    details: dict[str, Detail] = {}
+    for result in results:
+        # For poses, the scale is that of a schedule: there is no curve.
+        trials = store.trials(run, result.instance) if run.task == "shape" else []
+        details[result.instance] = Detail(pose_error(run, result.score), curve_of(trials, lower))
+    return run, results, store.failures(run), details
+
+
+def _read_table(path: Path) -> dict[int, Found]:
     """The runs of an exported table by their ids."""
-    found: dict[int, tuple[Run, list[Result], list[Failure]]] = {}
+    found: dict[int, Found] = {}
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         if missing := {each.name for each in fields(Row)} - set(reader.fieldnames or ()):
@@ -160,7 +187,7 @@ def _read_table(path: Path) -> dict[int, tuple[Run, list[Result], list[Failure]]
                 if number not in found:
                     seed, protocol = int(row["seed"]), row["protocol"]
                     run = Run(number, row["task"], "{}", seed, version, "", protocol)
-                    found[number] = (run, [], [])
+                    found[number] = (run, [], [], {})
                 result = Result(
                     run=number,
                     instance=row["instance"],
@@ -173,18 +200,26 @@ def _read_table(path: Path) -> dict[int, tuple[Run, list[Result], list[Failure]]
                     finished="",
                 )
                 found[number][1].append(result)
+                error = pose_error(found[number][0], result.score)
+                found[number][3][result.instance] = Detail(error)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
     return found
 
 
-def summarise(run: Run, results: Sequence[Result], failures: Sequence[Failure] = ()) -> Summary:
+def summarise(
+    run: Run,
+    results: Sequence[Result],
+    failures: Sequence[Failure] = (),
+    details: Mapping[str, Detail] | None = None,
+) -> Summary:
     """Rank the results of a run and lay them out.
 
     Args:
         run: The run.
         results: Its results, in any order.
         failures: Its failures.
+        details: What else is known, by the name of the renderer.
 
     Raises:
         ValueError: If this version does not know the name of the task or of an instance.
@@ -200,7 +235,14 @@ def summarise(run: Run, results: Sequence[Result], failures: Sequence[Failure] =
     row_of = {str(tconorm): i for i, tconorm in enumerate(rows)}
     column_of = {str(dist): j for j, dist in enumerate(columns)}
     entries = tuple(
-        Entry(member, result, row_of[str(member.tconorm)], column_of[str(dist)], rank)
+        Entry(
+            member,
+            result,
+            row_of[str(member.tconorm)],
+            column_of[str(dist)],
+            rank,
+            (details or {}).get(result.instance, Detail()),
+        )
         for member, dist, result, rank in zip(found, plain, ordered, _ranks(ordered), strict=True)
     )
     size = len(rows), len(columns)

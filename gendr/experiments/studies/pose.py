@@ -101,6 +101,8 @@ class PoseProtocol:
             again.
         scales: First and last scale, NDC (NDC^2 for squared distributions); between them it falls
             geometrically.
+        squared_scales: The same for squared distributions, whose scales are those of squared
+            distances; None takes the same numbers.
         look: Steps between two comparisons of the hard silhouettes. Of every pair, the pose that
             looked most like the reference is kept.
         cutoff: Coverage at or below it counts as 0.
@@ -119,6 +121,7 @@ class PoseProtocol:
     learning_rates: tuple[float, ...] = (0.1, 0.3)
     final_rate: float = 0.01
     scales: tuple[float, float] = (1e-1, 1e-7)
+    squared_scales: tuple[float, float] | None = None
     look: int = 10
     cutoff: float = 1e-6
 
@@ -135,6 +138,12 @@ class PoseProtocol:
             check_number(name, getattr(self, name), above=0.0)
         if not self.learning_rates:
             raise ValueError("learning_rates must hold at least one number")
+
+    def scales_of(self, instance: Instance) -> tuple[float, float]:
+        """First and last scale of a renderer."""
+        if self.squared_scales is not None and instance.dist.is_squared:
+            return self.squared_scales
+        return self.scales
 
     @staticmethod
     def named(name: str) -> PoseProtocol:
@@ -317,9 +326,13 @@ class PoseTask:
     @classmethod
     def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> Self:
         """See `make_task`."""
-        settings = changed(PoseProtocol.named(protocol), overrides)
+        return cls.of(changed(PoseProtocol.named(protocol), overrides), target, device)
+
+    @classmethod
+    def of(cls, protocol: PoseProtocol, target: str | Path, device: str = "cpu") -> Self:
+        """The task with a protocol, of the mesh in a file."""
         mesh = load_target(target).normalized("sphere").scaled(RADIUS)
-        return cls(settings, clustered(mesh, settings.faces) if settings.faces else mesh, device)
+        return cls(protocol, clustered(mesh, protocol.faces) if protocol.faces else mesh, device)
 
     def protocol_json(self) -> str:
         """Everything that the scores depend on, as canonical JSON; the target as a hash."""
@@ -358,7 +371,7 @@ class PoseTask:
         adam = torch.optim.Adam([turn, size, angle], rate, p.betas)
         slower = torch.optim.lr_scheduler.ExponentialLR(adam, p.final_rate ** (1 / p.steps))
         kept = _Best(pairs, masks)
-        scales = geometric_schedule(*p.scales, p.steps)
+        scales = geometric_schedule(*p.scales_of(instance), p.steps)
         for step in range(p.steps + 1):
             opening = ANGLE_UNIT * angle
             poses = Poses(TURN_UNIT * turn, _distance(SIZE_UNIT * size, opening), opening)
@@ -395,7 +408,7 @@ class PoseTask:
         self, instance: Instance, recoveries: Sequence[Recovery], seed: int, seconds: float
     ) -> Outcome:
         """The outcome of a search."""
-        scale, within = self.protocol.scales[0], self.protocol.within
+        scale, within = self.protocol.scales_of(instance)[0], self.protocol.within
         best = self.best(recoveries)
         trials = (Trial(scale, r.learning_rate, seed, r.score(within)) for r in recoveries)
         return Outcome(

@@ -283,8 +283,12 @@ class ShapeTask:
     @classmethod
     def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> Self:
         """See `make_task`."""
-        settings = changed(ShapeProtocol.named(protocol), overrides)
-        return cls(settings, load_target(target).normalized("cube"), device)
+        return cls.of(changed(ShapeProtocol.named(protocol), overrides), target, device)
+
+    @classmethod
+    def of(cls, protocol: ShapeProtocol, target: str | Path, device: str = "cpu") -> Self:
+        """The task with a protocol, of the mesh in a file."""
+        return cls(protocol, load_target(target).normalized("cube"), device)
 
     def protocol_json(self) -> str:
         """Everything that the scores depend on, as canonical JSON; the target as a hash."""
@@ -301,6 +305,22 @@ class ShapeTask:
         mesh = mesh.to(device=self.device)
         triangles = face_vertices(mesh.vertices[None], mesh.faces, self.camera(elevation))
         return hard_silhouette(triangles, image_size or self.protocol.image_size)
+
+    def try_scales(
+        self, instance: Instance, elevation: float, scales: Sequence[float]
+    ) -> list[Fit]:
+        """Candidates at one elevation: every learning rate of the protocol with every scale.
+
+        Args:
+            instance: A distribution and a T-conorm.
+            elevation: Degrees; the protocol need not have it.
+            scales: All > 0, NDC (NDC^2 for squared distributions).
+
+        Returns:
+            By learning rate, then by scale.
+        """
+        scene = _Scene(self, elevation)
+        return scene.optimise(instance, self.protocol.learning_rates, scales, Meter(1, None))
 
     def search(self, instance: Instance, progress: Progress | None = None) -> tuple[Search, ...]:
         """One grid search per elevation.

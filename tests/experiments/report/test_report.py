@@ -22,8 +22,14 @@ from gendr.cli import main
 from gendr.experiments.engine.store import Result, Run, Store, export
 from gendr.experiments.engine.tasks import Outcome, Trial
 from gendr.experiments.report import make_page
+from gendr.experiments.report.details import curve_of
 from gendr.experiments.report.page import VIRIDIS
-from gendr.experiments.report.summary import group_starts, label, load_summaries, summarise
+from gendr.experiments.report.summary import (
+    group_starts,
+    label,
+    load_summaries,
+    summarise,
+)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 HOSTILE = "</script><script>document.title = 'broken'</script> & “quotes”"
@@ -41,9 +47,9 @@ def picture(seed):
 
 
 def outcome(name, score, seed=0):
-    trial = Trial(scale=0.1, learning_rate=0.03, seed=0, score=score)
+    trials = tuple(Trial(10.0**x, 0.03, 0, score + 0.05 * abs(x + 1)) for x in (0, -1, -2))
     scale = math.nan if math.isnan(score) else 10 ** -(1 + seed % 30 / 10)
-    return Outcome(name, score, scale, 0.03, 2.0 + seed % 7, (trial,), picture(seed))
+    return Outcome(name, score, scale, 0.03, 2.0 + seed % 7, trials, picture(seed))
 
 
 def scores_for(instances, digits, seed=0):
@@ -67,7 +73,7 @@ def results_file(tmp_path_factory):
         run = store.begin("shape", protocol, 0, "laptop")
         for k, (instance, score) in enumerate(zip(every, scores_for(every, 9), strict=True)):
             store.record(run, outcome(instance.name, score, k))
-        run = store.begin("pose", "{}", 3)
+        run = store.begin("pose", '{"pairs": 48}', 3)
         some = [*every[::5], gendr.instance("logistic.squared/average")]
         for k, (instance, score) in enumerate(zip(some, scores_for(some, 2), strict=True)):
             store.record(run, outcome(instance.name, math.nan if k % 40 == 3 else score, k))
@@ -453,7 +459,7 @@ press("ArrowDown");
 say("focused", card.querySelector("h4").innerText.replace("\\n", "/"));
 press("Enter");
 say("address", decodeURIComponent(location.hash));
-const section = document.querySelector("section");
+const section = document.querySelector("#runs section");
 const lines = () => [...section.querySelectorAll("tbody tr:not([hidden])")]
   .filter((line) => line.closest(".list")).map((line) => line.innerText.replace(/\\s+/g, " "));
 section.querySelectorAll(".list th button")[4].click();
@@ -467,6 +473,20 @@ say("dots", document.querySelectorAll(".dot").length);
 const bars = [...section.querySelectorAll(".bars")].map((list) =>
   [...list.querySelectorAll("b")].map((each) => each.textContent).join(","));
 say("bars", bars.join(" "));
+for (const name of ["logistic/yager(p=2)", "uniform/max", "logistic/yager(p=2)"]) {
+  pin(cells.get(`1 ${name}`));
+  card.querySelector(".beside").click();
+}
+pin(document.querySelectorAll("#runs section:nth-child(2) .cell:not(.missing):not(.diverged)")[0]);
+say("curves", card.querySelectorAll(".curve").length);
+card.querySelector(".beside").click();
+const sides = () => [...document.querySelectorAll("#compared .sides > span")]
+  .map((name) => name.textContent);
+say("sides", sides().join(";"));
+say("drawn", document.querySelectorAll("#compared .curve").length);
+say("errors", document.querySelectorAll("#compared .bar u").length);
+document.querySelector("#compared .sides button").click();
+say("left", sides().join(";"));
 say("overflow", document.documentElement.scrollWidth - innerWidth);
 </script>
 """
@@ -495,7 +515,7 @@ def test_browser_shows_maps_and_tables(visit):
     dom, said, complaints = visit
     assert complaints == []
     assert len(re.findall(r'class="cell[" ]', dom)) == 1242 + 2 * 27 * 24
-    assert dom.count("<tr") - dom.count('<tr class="tops"') > 1242 + 249
+    assert dom.count("<tr") - dom.count('<tr class="tops"') > 1242 - 54 + 249 - 54
     assert "missing" in dom
     assert "given up, &lt;/script" in dom
     assert "<title>gendr report</title>" in dom
@@ -541,3 +561,63 @@ def test_browser_shows_medians_and_both_tasks(visit, results_file):
     columns = np.sort(np.nanmedian(scores, 0))
     expected = [f"{x:.3f}" for x in (columns if shape.better == "lower" else columns[::-1])]
     assert said["bars"].split(" ")[0].split(",") == expected
+
+
+def test_browser_puts_renderers_side_by_side(visit):
+    said = visit[1]
+    one, two = "logistic / yager(p=2)", "uniform / max"
+    assert said["sides"].split(";")[:2] == [one, two]
+    assert said["sides"].count(";") == 2  # the second click on one of them adds nothing
+    # Poses follow a schedule of scales, so that they have no curve, but their error is known.
+    assert (said["drawn"], said["curves"], said["errors"]) == ("2", "0", "1")
+    assert said["left"].split(";")[0] == two
+
+
+def test_one_function_under_two_names_is_one_line(visit, page):
+    twins = [r["same"] for r in data_of(page)["runs"][0]["results"] if r["same"]]
+    assert twins == ["dombi(p=1)"] * 54
+    lists = visit[0].split('class="list"')[1].split("</table>")[0]
+    assert lists.count("schweizer_sklar(p=-1)") == 0
+    assert lists.count("<td>dombi(p=1)</td>") == 54
+
+
+def test_errors_and_curves(results_file):
+    shape, pose = load_summaries(results_file)
+    for entry in shape.entries[:40]:
+        score = entry.result.score
+        assert math.isnan(entry.detail.error)
+        expected = [(-2.0, score + 0.05), (-1.0, score), (0.0, score + 0.05)]
+        assert np.array(entry.detail.curve) == pytest.approx(np.array(expected))
+    for entry in pose.entries:
+        q = entry.result.score
+        expected = (q * (1 - q) / 48) ** 0.5
+        np.testing.assert_allclose(entry.detail.error, expected)
+        assert entry.detail.curve == ()
+    assert curve_of(
+        [Trial(0.1, 0.1, 0, 0.4), Trial(0.1, 0.1, 1, 0.2), Trial(0.1, 0.3, 0, 0.35)], lower=True
+    ) == ((-1.0, pytest.approx(0.3)),)
+
+
+def test_tables_of_rounds_have_a_report(tmp_path):
+    """Scores are means over the scenes, at one scale for all of them."""
+    rows = {
+        "shape-1-chair-30": ["a,1,v,-2/-1.25:0.50 -1/-1.25:0.40", "b,1,v,-2/-1.25:0.30"],
+        "shape-1-airplane+30": ["a,2,v,-1/-1.25:0.70 -2/-1.25:0.56", "b,2,v,-2/-1.25:0.50"],
+    }
+    names = {"a": "uniform/max", "b": '"levy/yager(p=2)"'}
+    for block, lines in rows.items():
+        text = "".join(f"{names[line[0]]}{line[1:]}\n" for line in lines)
+        (tmp_path / f"{block}.csv").write_text(f"instance,seconds,version,trials\n{text}")
+    (summary,) = load_summaries(tmp_path)
+    found = {entry.result.instance: entry for entry in summary.entries}
+    assert {n: round(e.result.score, 9) for n, e in found.items()} == {
+        "uniform/max": 0.53, "levy/yager(p=2)": 0.4,
+    }  # fmt: skip
+    assert found["uniform/max"].result.scale == pytest.approx(1e-2)
+    assert found["uniform/max"].detail.curve == ((-2.0, pytest.approx(0.53)), (-1.0, 0.55))
+    # The scenes differ by 0.06 and by 0.20: two renderers, two scenes, one degree of freedom.
+    error = ((4 * 0.035**2) / 1 / 2) ** 0.5
+    assert [e.detail.error for e in found.values()] == [pytest.approx(error)] * 2
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="no tables of a grid in rounds"):
+        load_summaries(tmp_path / "empty")

@@ -122,7 +122,7 @@ def plain_search(task, instance, pairs):
     hard = Renderer(p.image_size, "heaviside", "max", near=0.1)
     (rate,) = p.learning_rates
     adam = torch.optim.Adam(parameters, betas=p.betas)
-    first, last = p.scales
+    first, last = (instance.dist.is_squared and p.squared_scales) or p.scales
     seen = []
     for i in range(p.steps + 1):
         adam.param_groups[0]["lr"] = rate * p.final_rate ** (i / p.steps)
@@ -147,9 +147,17 @@ def plain_search(task, instance, pairs):
     return poses[:, :2], poses[:, 2], poses[:, 3]
 
 
-@pytest.mark.parametrize("name", ["uniform/yager(p=2)", "gaussian.squared/probabilistic"])
-def test_search_equals_one_by_the_public_classes(name):
-    instance, task = gendr.instance(name), small(pairs=8)
+@pytest.mark.parametrize(
+    ("name", "squared_scales"),
+    [
+        ("uniform/yager(p=2)", None),
+        ("uniform/yager(p=2)", (1e-2, 1e-8)),
+        ("gaussian.squared/probabilistic", None),
+        ("gaussian.squared/probabilistic", (1e-2, 1e-8)),
+    ],
+)
+def test_search_equals_one_by_the_public_classes(name, squared_scales):
+    instance, task = gendr.instance(name), small(pairs=8, squared_scales=squared_scales)
     pairs = Pairs.draw(task.target, task.protocol, 0)
     (recovery,) = task.search(instance)
     expected = plain_search(task, instance, pairs)

@@ -1,0 +1,78 @@
+"""The tables of a grid in rounds as runs of a report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from gendr.experiments.engine.store import Result, Run
+from gendr.experiments.engine.tasks import Trial
+from gendr.experiments.report.details import Detail, Found, curve_of, disagreement
+from gendr.experiments.studies.registry import TASKS
+from gendr.experiments.studies.rounds import BLOCKS, BlockRow, file_of, qualities, read_table
+
+__all__ = ["read_blocks"]
+
+
+def read_blocks(folder: Path) -> dict[int, Found]:
+    """A grid in rounds as runs: each round of each task, as far as its tables go.
+
+    A score is the mean over the scenes that have the renderer and all the others of the run, its
+    error that of the disagreement of the scenes; see `disagreement`. Of a round whose second
+    scene is not there yet, it is the score of the first one.
+
+    Raises:
+        ValueError: if the folder holds no tables of blocks.
+    """
+    found: dict[int, Found] = {}
+    for task, blocks in BLOCKS.items():
+        for number in sorted({block.round for block in blocks}):
+            mine = [b for b in blocks if b.round == number and file_of(folder, b).exists()]
+            tables = [{row[0]: row for row in read_table(file_of(folder, b))} for b in mine]
+            # A scene that has just begun would hide most of what the others have.
+            while len(tables) > 1 and 2 * len(set.intersection(*map(set, tables))) < len(tables[0]):
+                mine.pop()
+                tables.pop()
+            if tables and (names := sorted(set.intersection(*map(set, tables)))):
+                run = Run(
+                    len(found) + 1, task, "{}", 0, tables[0][names[0]][2], "",
+                    f"round {number}, {' and '.join(b.name for b in mine)}",
+                )  # fmt: skip
+                found[run.id] = _pooled(run, tables, names)
+    if not found:
+        raise ValueError(f"the folder {folder} has no tables of a grid in rounds")
+    return found
+
+
+def _pooled(run: Run, tables: Sequence[Mapping[str, BlockRow]], names: Sequence[str]) -> Found:
+    """Tables as one run, at the scale that is best on average for each renderer."""
+    lower = TASKS[run.task].better == "lower"
+    results: list[Result] = []
+    details: dict[str, Detail] = {}
+    values: list[list[float]] = []
+    for name in names:
+        rows = [table[name] for table in tables]
+        by_scale = qualities(run.task, [row[3] for row in rows])
+        best = max(by_scale, key=lambda key, found=by_scale: math.fsum(found[key]))
+        values.append(by_scale[best])
+        curve = curve_of(
+            (
+                Trial(10**scale, 10**rate, 0, (1 - fmean(each)) if lower else fmean(each))
+                for (scale, rate), each in by_scale.items()
+            ),
+            lower,
+        )
+        details[name] = Detail(curve=curve if run.task == "shape" else ())
+        score = (1 - fmean(values[-1])) if lower else fmean(values[-1])
+        seconds = sum(row[1] for row in rows)
+        where = 10 ** best[0], 10 ** best[1]
+        results.append(Result(run.id, name, score, *where, seconds, run.version, None, ""))
+    if len(tables) > 1 and len(names) > 1:
+        error = disagreement(np.array(values).T)
+        details = {name: replace(detail, error=error) for name, detail in details.items()}
+    return run, results, [], details

@@ -1,0 +1,204 @@
+"""All renderers of the family on one task, as arrays: from an exported table, or from blocks.
+
+Everything is said in quality, larger is better: the mean hard IoU for shapes, the fraction of poses
+found for poses.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gendr import distributions, tnorms
+from gendr.experiments.report.details import TWICE, disagreement
+from gendr.experiments.report.summary import TOP_SHARE
+from gendr.experiments.studies.pose import PoseProtocol
+from gendr.experiments.studies.rounds import (
+    BLOCKS,
+    LIMITS,
+    best_exponent,
+    file_of,
+    qualities,
+    read_table,
+)
+from gendr.experiments.studies.shape import ShapeProtocol
+from gendr.tnorms import tconorm
+
+__all__ = ["Grid", "canonical"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """The qualities of one task.
+
+    Attributes:
+        task: "shape" or "pose".
+        laws: the 27 distributions without squaring, by name.
+        conorms: the 23 T-conorms, by name, or some of them.
+        scenes: the names of what the renderers were scored on.
+        by_scene: [scenes, 2, laws, conorms], plain and squared.
+        scale: [2, laws, conorms], the best scales; for poses those of the first step.
+        rates: the learning rates that were best, each once.
+        seconds: [2, laws, conorms], that each took.
+        pairs: poses that a quality is a fraction of, all scenes together; 0 for shapes.
+        limits: for shapes the least and greatest exponent of a scale that could be best, plain and
+            squared.
+    """
+
+    task: str
+    laws: list[str]
+    conorms: list[str]
+    scenes: list[str]
+    by_scene: Array
+    scale: Array
+    rates: list[float]
+    seconds: Array
+    pairs: int = 0
+    limits: tuple[tuple[float, float], ...] = ()
+
+    @classmethod
+    def read(cls, path: Path, task: str) -> Grid | None:
+        """The rows of one task in an exported table, None if there are none.
+
+        Raises:
+            ValueError: if a renderer is missing.
+        """
+        with path.open(newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["task"] == task]
+        if not rows:
+            return None
+        laws = list(dict.fromkeys(row["dist"] for row in rows))
+        conorms = list(dict.fromkeys(canonical(row["tconorm"]) for row in rows))
+        quality = np.full((2, len(laws), len(conorms)), np.nan)
+        scale, seconds = quality.copy(), quality.copy()
+        for row in rows:
+            place = (
+                int(row["squared"] == "True"),
+                laws.index(row["dist"]),
+                conorms.index(canonical(row["tconorm"])),
+            )
+            score = float(row["score"])
+            quality[place] = 1 - score if task == "shape" else score
+            scale[place] = float(row["scale"])
+            seconds[place] = float(row["seconds"])
+        if np.isnan(quality).any():
+            raise ValueError(f"{path} has not all renderers of the task {task}")
+        rates = sorted({float(row["learning_rate"]) for row in rows})
+        shape, pose = ShapeProtocol.named("laptop"), PoseProtocol.named("laptop")
+        limits = tuple((min(e), max(e)) for e in (shape.exponents, shape.squared_exponents))
+        return cls(
+            task, laws, conorms, [path.stem], quality[None], scale, rates, seconds,
+            pose.pairs if task == "pose" else 0, limits if task == "shape" else (),
+        )  # fmt: skip
+
+    @classmethod
+    def of_blocks(cls, folder: Path, names: Sequence[str], task: str) -> Grid | None:
+        """Some blocks of one task together, for the T-conorms that all of them have with all laws.
+
+        Each renderer has the scale and the learning rate that are best on average over the blocks.
+
+        Args:
+            folder: of the tables of the blocks.
+            names: of the blocks.
+            task: "shape" or "pose".
+
+        Returns:
+            None if a table is missing, or no T-conorm is whole.
+        """
+        blocks = [block for block in BLOCKS[task] if block.name in names]
+        paths = [file_of(folder, block) for block in blocks]
+        if len(blocks) < len(names) or not names or not all(path.exists() for path in paths):
+            return None
+        tables = [{row[0]: (row[1], row[3]) for row in read_table(path)} for path in paths]
+        laws = [str(law) for law in distributions.benchmark_distributions()]
+        dists = [law + square for square in ("", ".squared") for law in laws]
+        conorms = [
+            conorm
+            for conorm in map(str, tnorms.benchmark_tconorms())
+            if all(f"{dist}/{conorm}" in table for table in tables for dist in dists)
+        ]
+        if not conorms:
+            return None
+        by_scene = np.empty((len(blocks), 2, len(laws), len(conorms)))
+        scale, seconds = np.empty((2, *by_scene.shape[1:]))
+        rates: set[float] = set()
+        for place in np.ndindex(*by_scene.shape[1:]):
+            half, i, j = place
+            rows = [table[f"{dists[half * len(laws) + i]}/{conorms[j]}"] for table in tables]
+            scores = [row[1] for row in rows]
+            best = best_exponent(task, scores)
+            by_scene[(slice(None), *place)] = qualities(task, scores)[best]
+            scale[place], seconds[place] = 10 ** best[0], sum(row[0] for row in rows)
+            rates.add(10 ** best[1])
+        pairs = 0
+        if task == "pose":
+            some = f"{laws[0]}/{conorms[0]}"
+            pairs = sum(len(next(iter(table[some][1].values()))) for table in tables)
+        return cls(
+            task, laws, conorms, [block.name for block in blocks], by_scene, scale, sorted(rates),
+            seconds, pairs, (LIMITS, (2 * LIMITS[0], 2 * LIMITS[1])) if task == "shape" else (),
+        )  # fmt: skip
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all T-conorms of the benchmark."""
+        return len(self.conorms) == len(tnorms.benchmark_tconorms())
+
+    def with_conorms(self, names: Sequence[str]) -> Grid:
+        """The same with some of its T-conorms only."""
+        columns = [self.conorms.index(canonical(name)) for name in names]
+        return replace(
+            self, conorms=[self.conorms[j] for j in columns],
+            by_scene=self.by_scene[..., columns], scale=self.scale[..., columns],
+            seconds=self.seconds[..., columns],
+        )  # fmt: skip
+
+    @cached_property
+    def quality(self) -> Array:
+        """[2, laws, conorms]: the mean over the scenes."""
+        return self.by_scene.mean(0)
+
+    def law(self, half: int, *names: str) -> Array:
+        """[scenes, T-conorms]: the mean over laws, for each function that is a T-conorm here."""
+        rows = [self.laws.index(name) for name in names]
+        columns = [j for j, conorm in enumerate(self.conorms) if conorm not in TWICE]
+        return self.by_scene[:, half][:, rows][:, :, columns].mean(1)
+
+    def conorm(self, half: int, *names: str) -> Array:
+        """[scenes, laws]: the mean over some T-conorms."""
+        return self.by_scene[:, half][:, :, [self.conorms.index(canonical(n)) for n in names]].mean(
+            2
+        )
+
+    def best_tenth(self, half: int) -> NDArray[np.bool_]:
+        """[laws, conorms]: the best tenth of a half, with all that tie with the last of it."""
+        values = self.quality[half]
+        last = np.sort(values, axis=None)[-round(TOP_SHARE * values.size)]
+        return values >= last
+
+    def scene_error(self) -> float:
+        """The standard error of a quality beside another one, pooled over all renderers.
+
+        It is how much the scenes disagree on the differences between renderers. What makes a scene
+        easy or hard for all alike is not in it.
+
+        Raises:
+            ValueError: if there is only one scene.
+        """
+        count = len(self.scenes)
+        if count < 2:
+            raise ValueError("one scene alone does not say how much scenes disagree")
+        return disagreement(self.by_scene.reshape(count, -1))
+
+
+def canonical(text: str) -> str:
+    """The text of a T-conorm as it prints itself."""
+    return str(tconorm(text))

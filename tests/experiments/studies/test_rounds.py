@@ -1,0 +1,357 @@
+"""The grid in rounds: walks, blocks, tables, who comes into a round, and its script."""
+
+import importlib.util
+import itertools
+import math
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import gendr
+from gendr.experiments.engine.executors import Attempt
+from gendr.experiments.engine.store import Store, software_version
+from gendr.experiments.engine.tasks import Outcome, Trial
+from gendr.experiments.report.grids import Grid
+from gendr.experiments.studies import rounds
+from gendr.experiments.studies.rounds import BLOCKS, Block
+
+ROOT = Path(__file__).parents[3]
+RATE = 10**-1.25
+
+
+def look_at(curve, calls):
+    """What a walk takes, of a function of the exponent."""
+
+    def look(exponents):
+        calls.extend(exponents)
+        return [Trial(10**x, RATE, 0, curve(x)) for x in exponents]
+
+    return look
+
+
+@pytest.mark.parametrize("start", [-4.0, -1.3, 0.2, 1.9])
+@pytest.mark.parametrize("peak", [-3.1, -0.6, 1.0])
+def test_a_walk_ends_between_two_worse_scales(start, peak):
+    calls = []
+    trials = rounds.walk(look_at(lambda x: abs(x - peak), calls), start, 0.5, (-6.0, 2.0))
+    assert len(calls) == len(set(calls)) == len(trials)
+    assert all(x * 2 == round(x * 2) for x in calls)
+    best = min(trials, key=lambda trial: trial.score)
+    x = round(math.log10(best.scale), 6)
+    assert abs(x - peak) <= 0.25  # the nearest point of the lattice
+    assert {x - 0.5, x + 0.5} <= set(calls)
+    # From the start it goes one way only, and no further than it must.
+    assert min(calls) >= min(start - 0.76, x - 0.5)
+    assert max(calls) <= max(start + 0.76, x + 0.5)
+
+
+@pytest.mark.parametrize(("slope", "end"), [(1.0, -6.0), (-1.0, 2.0)])
+def test_a_walk_stops_at_the_limits(slope, end):
+    calls = []
+    rounds.walk(look_at(lambda x: slope * x, calls), -1.0, 0.5, (-6.0, 2.0))
+    assert (min(calls) if slope > 0 else max(calls)) == end
+    assert all(-6 <= x <= 2 for x in calls)
+
+
+def shape_scores(*scores, rate=-1.25, first=-2.0):
+    """Scores at neighbouring exponents of the scale."""
+    return {(first + 0.5 * k, rate): (score,) for k, score in enumerate(scores)}
+
+
+def test_a_renderer_has_one_scale_for_all_scenes():
+    one, other = shape_scores(0.5, 0.3, 0.4), shape_scores(0.2, 0.6, 0.35, 0.1)
+    # Means: 0.35, 0.45, 0.375; the last one of the other scene was not tried in the first.
+    assert rounds.best_exponent("shape", [one, other]) == (-2.0, -1.25)
+    assert rounds.quality("shape", [one, other]) == pytest.approx(1 - 0.35)
+    assert rounds.best_exponent("shape", [one]) == (-1.5, -1.25)
+    hits = {(-1.0, -0.3): (1.0, 0.0, 1.0, 1.0)}
+    assert rounds.quality("pose", [hits]) == 0.75
+
+
+def test_who_comes_into_the_next_round():
+    every = [i.name for i in gendr.instances()]
+    draw = random.Random(3)
+    value = {name: draw.random() for name in every}
+    first, second = (b.name for b in BLOCKS["shape"] if b.round == 1)
+    scene = {name: shape_scores(1 - value[name]) for name in every}
+    scene["uniform/average"] = shape_scores(0.0)  # the best of all, but no member
+    done = {first: scene, second: scene}
+    block = next(b for b in BLOCKS["shape"] if b.round == 2)
+    chosen = rounds.chosen_for(block, done, every)
+    assert len(chosen) == len(set(chosen)) == 2 * 311
+    for squared in (False, True):
+        half = [n for n in every if n.split("/")[0].endswith(".squared") == squared]
+        mine = [n for n in chosen if n in half]
+        assert len(mine) == 311
+        assert min(value[n] for n in mine) > max(value[n] for n in set(half) - set(mine))
+    with pytest.raises(ValueError, match=re.escape(second)):
+        rounds.chosen_for(block, {first: scene}, every)
+    assert rounds.chosen_for(BLOCKS["shape"][0], {}, every) == every
+
+
+def test_where_walks_begin():
+    older = {"uniform/max": 10**-1.75}
+    first, second, *_ = BLOCKS["shape"]
+    names = ["uniform/max", "cauchy/max"]
+    assert rounds.starts_for(first, {}, names, older) == {"uniform/max": -1.75, "cauchy/max": -1.5}
+    done = {first.name: {"uniform/max": shape_scores(0.4, 0.3, 0.2)}}
+    assert rounds.starts_for(second, done, names, older)["uniform/max"] == -1.0
+    assert rounds.starts_for(BLOCKS["pose"][0], {}, names, older) == {}
+
+
+def test_a_part_of_a_block_has_whole_tconorms():
+    names = [i.name for i in gendr.instances()] + rounds.means()
+    ordered = sorted(names, key=rounds.place_of_tconorm)
+    columns = [name.split("/")[1] for name in ordered]
+    assert columns[:216:54] == list(rounds.FIRST[:4])
+    for k in range(23):
+        assert len(set(columns[54 * k : 54 * k + 54])) == 1
+    assert columns[54 * 23 :] == ["average"] * 27
+
+
+def test_blocks_have_names_of_their_own():
+    names = [block.name for blocks in BLOCKS.values() for block in blocks]
+    assert len(set(names)) == len(names)
+    assert rounds.block_named(names[3]).name == names[3]
+    with pytest.raises(ValueError, match="shape-1-chair-30"):
+        rounds.block_named("shape-1-chair-31")
+    for task, blocks in BLOCKS.items():
+        assert [b.round for b in blocks] == sorted(b.round for b in blocks)
+        scenes = [(b.target, b.number) for b in blocks]
+        assert len(set(scenes)) == len(scenes), task  # every round has scenes of its own
+
+
+@pytest.mark.parametrize("task", ["shape", "pose"])
+def test_a_table_is_enough_to_go_on_from(task, tmp_path):
+    draw = random.Random(5)
+    path = tmp_path / "block.csv"
+    with Store(tmp_path / "one.sqlite", write=True) as store:
+        run = store.begin(task, "{}", 0)
+        for name in ("uniform/max", "logistic.squared/yager(p=2)"):
+            if task == "shape":
+                trials = [Trial(10 ** (k / 4), RATE, 0, draw.random()) for k in range(-9, -4)]
+            else:
+                trials = [Trial(1e-2, 0.5, k, float(draw.random() < 0.3)) for k in range(47)]
+            best = min(trial.score for trial in trials)
+            store.record(run, Outcome(name, best, 0.1, RATE, 1.25, tuple(trials), None))
+        assert rounds.write_block(path, store, run) == 2
+        path.write_text(path.read_text().replace(software_version(), "0.0.9+abc"))
+        first = rounds.results_as_scores(store, run)
+    again = tmp_path / "again.csv"
+    with Store(tmp_path / "other.sqlite", write=True) as store:
+        run = store.begin(task, "{}", 0)
+        assert rounds.restore(store, run, path) == 2
+        assert rounds.restore(store, run, path) == 0
+        assert rounds.results_as_scores(store, run) == first == rounds.read_block(path)
+        rounds.write_block(again, store, run)
+    assert again.read_text() == path.read_text()
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "instance,seconds,version,trials\nx,1,v,-1/1:z\n"])
+def test_other_tables_are_refused(text, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"table\.csv"):
+        rounds.read_block(path)
+
+
+# -- grids of several scenes -----------------------------------------------------------------------
+
+
+def write_scene(folder, block, score):
+    """A block of all renderers whose scores are those of a function of the name."""
+    with Store(folder / "blocks.sqlite", write=True) as store:
+        run = store.begin("shape", f'{{"block": "{block.name}"}}', 0)
+        for instance in gendr.instances():
+            trial = Trial(10**-1.5, RATE, 0, score(instance))
+            row = (instance.name, trial.score, trial.scale, RATE, 2.0, (trial,), None)
+            store.record(run, Outcome(*row))
+        rounds.write_block(rounds.file_of(folder, block), store, run)
+
+
+@pytest.fixture(scope="module")
+def two_scenes(tmp_path_factory):
+    """Two blocks with known noise: sigma 0.04 in each, and the second scene is harder for all."""
+    folder = tmp_path_factory.mktemp("blocks")
+    noise = np.random.default_rng(1)
+    law = {str(i.dist): noise.uniform(0.3, 0.5) for i in gendr.instances()}
+    blocks = BLOCKS["shape"][:2]
+    for k, block in enumerate(blocks):
+        write_scene(
+            folder, block, lambda i, k=k: law[str(i.dist)] + 0.2 * k + noise.normal(0, 0.04)
+        )
+    return folder, [block.name for block in blocks], law
+
+
+def test_the_error_of_a_mean_is_how_much_scenes_disagree(two_scenes):
+    folder, names, law = two_scenes
+    grid = Grid.of_blocks(folder, names, "shape")
+    assert grid.is_whole
+    assert grid.by_scene.shape == (2, 2, 27, 23)
+    assert grid.scene_error() == pytest.approx(0.04 / math.sqrt(2), rel=0.1)
+    # The means are as far from the truth as that error says; what is hard for all is not in it.
+    truth = np.array([[law[name + square] for name in grid.laws] for square in ("", ".squared")])
+    rest = 1 - grid.quality - truth[..., None]
+    assert rest.std() == pytest.approx(grid.scene_error(), rel=0.1)
+    assert rest.mean() == pytest.approx(0.1, abs=0.01)
+    with pytest.raises(ValueError, match="one scene"):
+        Grid.of_blocks(folder, names[:1], "shape").scene_error()
+
+
+def test_only_whole_tconorms_count(two_scenes, tmp_path):
+    folder, names, _ = two_scenes
+    for name in names:
+        lines = (folder / f"{name}.csv").read_text().splitlines(keepends=True)
+        if name == names[1]:
+            lines = [line for line in lines if not line.startswith("levy/max,")]
+        (tmp_path / f"{name}.csv").write_text("".join(lines))
+    grid = Grid.of_blocks(tmp_path, names, "shape")
+    assert len(grid.conorms) == 22
+    assert "max" not in grid.conorms
+    assert not grid.is_whole
+    assert Grid.of_blocks(tmp_path, names[:1], "shape").is_whole
+    assert Grid.of_blocks(tmp_path, [*names, "shape-2-lamp+30"], "shape") is None
+
+
+# -- the script ------------------------------------------------------------------------------------
+
+
+class Here:
+    """An executor in this process, which notes what it ran."""
+
+    def __init__(self, task, workers, *, seed):
+        assert workers == 1
+        self.task, self.seed, self.ended = task, seed, []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def slots(self):
+        return 1
+
+    def submit(self, instance):
+        Here.ran.append(instance)
+        if instance == Here.broken:
+            self.ended.append(Attempt(instance, reason="out of ink"))
+            return
+        outcome = self.task.run(gendr.instance(instance), seed=self.seed)
+        self.ended.append(Attempt(instance, outcome))
+
+    def wait(self, seconds):
+        ended, self.ended = self.ended, []
+        return ended
+
+
+@pytest.fixture
+def script(monkeypatch):
+    Here.ran, Here.broken = [], None
+    monkeypatch.setattr("gendr.experiments.engine.executors.LocalExecutor", Here)
+    path = ROOT / "experiments" / "grid_rounds.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    tiny = {"image_size": 8, "views": 2, "subdivisions": 0, "steps": 2}
+    monkeypatch.setattr(rounds, "SHAPE", {k: replace(p, **tiny) for k, p in rounds.SHAPE.items()})
+    return module
+
+
+@pytest.fixture
+def call(script, tmp_path, capsys):
+    """Calls the script for two renderers; returns its status and what it printed."""
+
+    def call_it(results, *extra):
+        some = ["--dist", "uniform", "--tconorm", "max", "--tasks", "shape", "--rounds", "1"]
+        files = ["-r", str(tmp_path / results), "--tables", str(tmp_path / "tables")]
+        code = script.main([*files, *some, *extra])
+        return code, capsys.readouterr().out
+
+    return call_it
+
+
+def test_the_script_goes_on_from_its_tables(call, tmp_path):
+    tables = tmp_path / "tables"
+    code, said = call("one.sqlite")
+    assert code == 0
+    names = [block.name for block in BLOCKS["shape"] if block.round == 1]
+    assert [line.split(":")[0] for line in said.splitlines()] == names
+    assert all(": 2 of 2, " in line for line in said.splitlines())
+    before = {path.name: path.read_text() for path in tables.iterdir()}
+    assert set(before) == {f"{name}.csv" for name in names}
+
+    # The file is lost; only the tables are left.
+    assert len(Here.ran) == 4
+    assert call("other.sqlite")[0] == 0
+    assert len(Here.ran) == 4
+    assert {path.name: path.read_text() for path in tables.iterdir()} == before
+    code, said = call("other.sqlite", "--list")
+    assert code == 0
+    assert said.count(": 2 of 2, ") == 2
+
+
+def test_the_script_stops_in_time_and_goes_on(script, call, tmp_path, monkeypatch):
+    minutes = itertools.count()  # every look at the clock takes more than one
+    clock = SimpleNamespace(monotonic=lambda: 90 * next(minutes))
+    monkeypatch.setattr(script, "time", clock)
+    code, said = call("one.sqlite", "--minutes", "1")
+    assert (code, said.splitlines()[-1]) == (3, "the minutes are over; the same command goes on")
+    (table,) = (tmp_path / "tables").iterdir()
+    before = rounds.read_block(table)
+    assert len(before) == len(Here.ran) == 1
+    assert call("other.sqlite")[0] == 0
+    assert len(Here.ran) == len(set(Here.ran)) + 2 == 4
+    assert rounds.read_block(table).items() > before.items()
+
+
+def test_what_failed_is_said_and_tried_again(call):
+    Here.broken = "uniform.squared/max"
+    code, said = call("one.sqlite")
+    assert code == 1
+    assert "failed: uniform.squared/max: out of ink" in said
+    Here.broken = None
+    assert call("one.sqlite")[0] == 0
+    assert len(Here.ran) == 2 + 1 + 2
+
+
+def test_the_script_refuses_in_one_line(script, tmp_path, capsys):
+    bad = ["-r", str(tmp_path / "r.sqlite"), "--tables", str(tmp_path), "--dist", "unifrom"]
+    assert script.main(bad) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("grid_rounds.py: error: ")
+    assert said.count("\n") == 1
+
+
+def test_pose_blocks_record_every_pair():
+    small = replace(rounds.POSE[1], pairs=5, steps=4, image_size=8)
+    task = rounds.PairsTask(rounds.PoseTask.of(small, ROOT / "assets" / "teapot.obj"))
+    for name, start in (("uniform/max", 1e-1), ("uniform.squared/max", 1e-2)):
+        outcome = task.run(gendr.instance(name), seed=2)
+        assert [trial.seed for trial in outcome.trials] == list(range(5))
+        assert {trial.scale for trial in outcome.trials} == {start}
+        hits = [trial.score for trial in outcome.trials]
+        assert set(hits) <= {0.0, 1.0}
+        assert outcome.score == pytest.approx(sum(hits) / 5)
+        again = task.inner.search(gendr.instance(name), 2)[0].error <= small.within
+        assert again.double().tolist() == hits
+
+
+def test_shape_blocks_try_scales_at_their_elevation():
+    block = Block("shape", 1, "chair", -30)
+    task = block.make(ROOT / "assets", {"uniform/max": -1.2})
+    tiny = replace(task.inner.protocol, steps=2, image_size=8, views=2, subdivisions=0)
+    task = rounds.WalkTask(replace(task.inner, protocol=tiny), task.step, task.starts)
+    outcome = task.run(gendr.instance("uniform/max"))
+    tried = [round(math.log10(trial.scale), 6) for trial in outcome.trials]
+    assert {-1.5, -1.0, -0.5} <= set(tried)
+    search = replace(task.inner, protocol=replace(tiny, exponents=tuple(tried), finer=()))
+    (found,) = search.search(gendr.instance("uniform/max"))
+    assert found.elevation == -30
+    assert [f.loss for f in found.fits] == pytest.approx([t.score for t in outcome.trials])
+    assert outcome.score == min(t.score for t in outcome.trials)
