@@ -189,6 +189,7 @@ def refine(device: Device) -> list[Tensor]:
 # Poses are searched for among few.
 _FEW: dict[str, Any] = {
     "starts": 2, "finalists": 2, "steps": 1, "track_steps": 1, "directions": 16, "turns": 4,
+    "alike": 1e-4, "polish_steps": 1,
 }  # fmt: skip
 
 

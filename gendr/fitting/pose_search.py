@@ -38,8 +38,8 @@ APART = 12.0
 # other silhouette. Of so many times as many, quadrics would take minutes: they are clustered to
 # half of that, in cells smaller than a pixel.
 _FINE, _HUGE = 20_000, 10
-# Steps of least squares at the end, and the IoU that they gain at most.
-_POLISHING, _GAINED = 5, 0.015
+# The IoU that least squares gain at most.
+_GAINED = 0.015
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class PoseSettings:
         faces: at most so many faces of the mesh are used in the search and the first refinement.
         alike: poses whose hard IoU is within this of the best are given as candidates.
         track_steps: of the refinement of an image that follows another, >= 1.
+        polish_steps: of least squares at the end, >= 0.
         lost: an image that follows another is searched anew if its hard IoU is lower than the best
             since the last search by more than this part of it, in (0, 1).
         dist, tconorm: of the soft silhouettes.
@@ -70,13 +71,15 @@ class PoseSettings:
     faces: int = 600
     alike: float = 0.02
     track_steps: int = 24
+    polish_steps: int = 5
     lost: float = 0.03
     dist: str = "uniform"
     tconorm: str = "yager(p=2)"
 
     def __post_init__(self) -> None:
         least = {"directions": 8, "turns": 1, "starts": 1, "finalists": 1, "steps": 1,
-                 "image_size": 16, "faces": 8, "track_steps": 1}  # fmt: skip
+                 "image_size": 16, "faces": 8, "track_steps": 1,
+                 "polish_steps": 0}  # fmt: skip
         for name, number in least.items():
             check_count(name, getattr(self, name), least=number)
         check_number("alike", self.alike, above=0)
@@ -306,6 +309,9 @@ class Search:
 
     def polished(self, poses: Poses, mask: Tensor, principal: Tensor) -> Poses:
         """Those poses that may look alike, moved by least squares; see `pose_polish`."""
+        steps = self.settings.polish_steps
+        if not steps:
+            return poses
         scores = self.scores(poses, mask, principal, self.fine)
         rows = (scores >= scores.max() - self.settings.alike - _GAINED).nonzero()[:, 0]
         descent = self._descent(mask, principal, self.fine)
@@ -319,7 +325,7 @@ class Search:
                 now.size + by[:, 5], focal,
             )  # fmt: skip
 
-        new = polished(descent, poses[rows], moved, torch.tensor(units).to(mask), _POLISHING)
+        new = polished(descent, poses[rows], moved, torch.tensor(units).to(mask), steps)
         return poses.replaced(rows, new)
 
     def _descent(self, mask: Tensor, principal: Tensor, mesh: Mesh) -> Descent[Poses]:
