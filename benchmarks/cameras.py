@@ -23,7 +23,8 @@ import torch.nn.functional as F
 from rows import Rows, make_parser
 from torch import Tensor
 
-from gendr.fitting.cameras import aligned, refine_cameras
+import gendr
+from gendr.fitting.cameras import aligned
 from gendr.mesh import Camera, Mesh, axis_angle_to_matrix, load_texture, rotation_angle_between
 from gendr.mesh.examples import example, example_names
 
@@ -73,7 +74,7 @@ def measure(
         for way in ways:
             begun = time.perf_counter()
             used = (masks > 0.5).float() if way == "hard masks" else masks
-            found = refine_cameras(used, given, images if way == "colours" else None)
+            found = gendr.refine_cameras(used, given, images if way == "colours" else None)
             near = aligned(found.camera, camera)
             angle = rotation_angle_between(near.rotation, camera.rotation)
             apart = (near.eye - camera.eye).norm(dim=1) / camera.eye.norm(dim=1)
@@ -103,7 +104,7 @@ def main() -> None:
     )
     parser.add_argument("--texture", type=Path, metavar="IMAGE", help="of the meshes with UVs")
     parser.add_argument("--size", type=int, default=256, metavar="N", help="shorter side")
-    parser.add_argument("--seeds", type=int, default=2, metavar="N")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     args = parser.parse_args()
     rows = Rows()

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from fit_starts import volume_iou
+from fit_starts import grid_about, inside, volume_iou
 from numpy.typing import NDArray
 from rows import Rows, make_parser
 from torch import Tensor
@@ -23,9 +23,11 @@ from torch import Tensor
 import gendr
 from gendr import visual
 from gendr.losses import iou
-from gendr.mesh import Camera, Mesh, look_at, mesh_quality
+from gendr.mesh import Camera, Mesh, look_at, mesh_quality, visual_hull
 
 SIZE, VIEWS, HELD_VIEWS = 256, 48, 9
+# Of the masks that carve what silhouettes tell at best.
+FINE = 2048
 # Points on each surface for distances, and by which part of its radius a point may lie behind the
 # depth of its pixel and still count as seen.
 POINTS, BEHIND = 20_000, 0.02
@@ -80,6 +82,23 @@ def seen_distance(one: Mesh, other: Mesh, camera: Camera) -> float:
     return total
 
 
+def hull_volume(target: Mesh, camera: Camera) -> float:
+    """Volume IoU of a mesh and its visual hull, by masks far finer than those of the fit.
+
+    That is what the silhouettes of these views tell at best, if nothing is guessed.
+    """
+    points = grid_about(visual_hull(camera, visual.silhouettes(target, camera, SIZE)), target)
+    places, kept = torch.from_numpy(points).to(target.vertices), np.ones(len(points), bool)
+    for b in range(len(camera)):
+        shown = visual.silhouettes(target, camera[b], FINE)[0] > 0.5
+        left = np.flatnonzero(kept)
+        (xy,), _ = camera[b].project(places[left])
+        pixel = ((xy * torch.tensor([1.0, -1.0]) + 1) * FINE / 2).long().clamp(0, FINE - 1)
+        kept[left] = shown[pixel[:, 1], pixel[:, 0]].numpy()
+    true = inside(target, points)
+    return float((kept & true).sum() / (kept | true).sum())
+
+
 def made() -> dict[str, Mesh]:
     """Bodies with one, two and one handles."""
     import trimesh
@@ -117,6 +136,7 @@ def measure(target: Mesh, **options: Any) -> dict[str, Any]:
         "held_out": float(iou(shown, wanted).mean()),
         "chamfer": seen_distance(mesh, target, camera) / visual.diagonal(target),
         "volume": volume_iou(mesh, target),
+        "hull_volume": hull_volume(target, camera),
         "faces": mesh.face_counts[0],
         "is_watertight": quality["is_watertight"],
         "genus": quality["genus"],

@@ -22,22 +22,34 @@ from gendr.mesh import Mesh, mesh_quality
 STARTS = ("sphere", "hull")
 SIZE, VIEWS, ELEVATION = 128, 24, 30.0
 HELD_SIZE, HELD_VIEWS, HELD_ELEVATION = 256, 7, 10.0
-GRID = 64
+GRID = 96
+
+
+def grid_about(*meshes: Mesh) -> NDArray[np.float64]:
+    """Points [P, 3] in the middle of the cells of a grid over the box of all meshes.
+
+    So they lie on no side of a box, as the ends of the grid would.
+    """
+    boxes = [mesh.bounding_box() for mesh in meshes]
+    low = np.min([box[0][0].double().numpy() for box in boxes], 0)
+    high = np.max([box[1][0].double().numpy() for box in boxes], 0)
+    steps = (np.arange(GRID) + 0.5) / GRID
+    axes = [a + (b - a) * steps for a, b in zip(low, high, strict=True)]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 3)
+
+
+def inside(mesh: Mesh, points: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which points lie in a mesh, by winding numbers."""
+    import igl
+
+    vertices, faces = mesh.vertices.double().numpy(), mesh.faces.numpy()
+    return np.abs(igl.fast_winding_number(vertices, faces, points)) > 0.5
 
 
 def volume_iou(one: Mesh, other: Mesh) -> float:
-    """Of the insides on a grid about the second mesh, by winding numbers."""
-    import igl
-
-    low, high = (end[0].double().numpy() for end in other.bounding_box())
-    axes = [np.linspace(a, b, GRID) for a, b in zip(low, high, strict=True)]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 3)
-
-    def inside(mesh: Mesh) -> NDArray[np.bool_]:
-        vertices, faces = mesh.vertices.double().numpy(), mesh.faces.numpy()
-        return np.abs(igl.fast_winding_number(vertices, faces, points)) > 0.5
-
-    a, b = inside(one), inside(other)
+    """Of the insides, on a grid."""
+    points = grid_about(one, other)
+    a, b = inside(one, points), inside(other, points)
     return float((a & b).sum() / (a | b).sum())
 
 

@@ -43,15 +43,16 @@ GRACE = 5.0  # seconds of its time that a stage leaves to its end
 # Minutes of each stage, in their order, and what it does.
 STAGES: dict[str, tuple[float, str]] = {
     "smoke": (1.0, "arithmetic, a silhouette against the reference, float64 as torch's default, "
-              "a second stream, two runs bit for bit"),
+              "a second stream, a graph, two runs bit for bit"),
+    "entries": (2.0, "what users call, once each, with everything on the GPU"),
     "tests": (4.5, "the Triton tests, on the GPU"),
-    "memcheck": (2.0, "compute-sanitizer on small scenes, if it is there"),
+    "memcheck": (1.5, "compute-sanitizer on small scenes, if it is there"),
     "repeats": (0.5, "sorting again and again, for the same bits"),
     "targets": (1.5, "the two scenes with a target, forward + backward, and a profile"),
-    "sweeps": (4.5, "tiles, warps and blocks; writes the best ones"),
+    "sweeps": (3.5, "tiles, warps and blocks; writes the best ones"),
     "unbalanced": (1.0, "the two scenes whose work is hard to divide"),
-    "graphs": (1.5, "a step in a CUDA graph, and torch.compile's reduce-overhead"),
-    "rendering": (4.0, "the table of benchmarks/speed.py"),
+    "graphs": (1.5, "steps of `renderer.compiled()`, and torch.compile's reduce-overhead"),
+    "rendering": (3.5, "the table of benchmarks/speed.py"),
     "sorting": (1.5, "the table of benchmarks/sorting.py"),
     "logic": (1.0, "layers of gates against the reference, and the table of benchmarks/logic.py"),
     "instances": (2.0, "all 1242 renderers against the reference, as far as time allows"),

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import gpu_entries
 import numpy as np
 import torch
 import triton
@@ -268,8 +269,24 @@ def smoke(place: Place, report: Report) -> None:
         report.check("so has a second stream", same(second, first) and same(busy, first))
     else:
         report.note("There are no streams on a CPU.")
+    replayed(step, first, report)
     lit = _lit(step), _lit(step)
     report.check("lit colours and their gradients have the same bits twice", same(*lit))
+
+
+def replayed(step: Step, want: tuple[Tensor, ...], report: Report) -> None:
+    """Steps of `Renderer.compiled`: the third is captured, all have the bits of the renderer."""
+    renderer, step.renderer = step.renderer, step.renderer.compiled()
+    try:
+        reason = step.renderer.why_not(step.mesh, step.camera)
+        equal = [same(step.outcome(), want) for _ in range(5)]
+        report.check("compiled() has the same bits", all(equal), f"{equal.count(False)} differ")
+        report.check("it has made a graph", len(step.renderer) == (reason is None), reason or "")
+    except RuntimeError as error:
+        print(traceback.format_exc(), flush=True)
+        report.check("compiled() works", passed=False, detail=str(error)[:300])
+    finally:
+        step.renderer = renderer
 
 
 def _lit(step: Step) -> tuple[Tensor, ...]:
@@ -356,6 +373,28 @@ def instances(place: Place, report: Report) -> None:
     """Alpha and all gradients of every renderer against the reference."""
     test = "tests/rendering/test_triton.py::test_alpha_and_all_gradients_equal_the_reference"
     run_tests(place, report, "instances", test, *(() if place.dry else ("--every",)))
+
+
+# -- what users call
+
+
+def entries(place: Place, report: Report) -> None:
+    """Each of `gpu_entries.py`, the slow ones of a CPU left out in a dry run."""
+    device = torch.device(place.device)
+    for name, call in gpu_entries.ENTRIES.items():
+        if place.dry and name not in ("silhouette", "compiled", "losses", "gates"):
+            continue
+        start = time.perf_counter()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                wrong = gpu_entries.wrong_with(call(device), device)
+                synchronise(place)
+        except Exception as error:  # noqa: BLE001 (the others are called)
+            print(traceback.format_exc(), flush=True)
+            wrong = f"{type(error).__name__}: {error}"[:300]
+        report.row("seconds", entry=name, seconds=time.perf_counter() - start)
+        report.check(name, passed=not wrong, detail=wrong)
 
 
 # -- memcheck
@@ -701,23 +740,11 @@ def unbalanced(place: Place, report: Report) -> None:
 
 
 def captured(step: Step) -> Callable[[], tuple[Tensor, Tensor]]:
-    """A step as a CUDA graph."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            step.outcome()
-    torch.cuda.current_stream().wait_stream(stream)
-    step.vertices.grad = None
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        held = step.outcome()
-
-    def replay() -> tuple[Tensor, Tensor]:
-        graph.replay()
-        return held
-
-    return replay
+    """A step of `Renderer.compiled`, as CUDA graphs."""
+    step.renderer = step.renderer.compiled()
+    for _ in range(3):
+        step.outcome()
+    return step.outcome
 
 
 def compiled(step: Step, **options: Any) -> Callable[[], tuple[Tensor, Tensor]]:
@@ -739,12 +766,12 @@ def graphs(place: Place, report: Report) -> None:
     setup = setups(place)[0]
     ways: dict[str, Callable[[Step], Callable[[], tuple[Tensor, Tensor]]]] = {
         "as it is": lambda step: step.outcome,
-        "CUDA graph": captured,
+        "compiled()": captured,
         "torch.compile, reduce-overhead": lambda step: compiled(step, mode="reduce-overhead"),
     }
     if place.device != "cuda":
         report.note("There are no CUDA graphs on a CPU, and reduce-overhead makes them.")
-        del ways["CUDA graph"], ways["torch.compile, reduce-overhead"]
+        del ways["torch.compile, reduce-overhead"]
     for name, way in ways.items():
         step = Step(setup, INSTANCES[0], place.device)
         want = step.outcome()

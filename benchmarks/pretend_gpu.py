@@ -110,8 +110,34 @@ def values(x: Any) -> Any:
     return x.elem if isinstance(x, Pretended) else x
 
 
+# Operators that take tensors of the CPU beside those of a GPU: copies, and indices.
+_MIXING = {
+    "copy_",
+    "_to_copy",
+    "index",
+    "index_put",
+    "index_put_",
+    "_index_put_impl_",
+    "_copy_from",
+}
+_strict = False
+
+
+def _refuse_mixed(func: Any, args: Any, kwargs: Any) -> None:
+    found: list[Tensor] = []
+    tree_map(lambda x: found.append(x) if isinstance(x, Tensor) else None, (args, kwargs))
+    # A number on the CPU may be added to anything.
+    there = [x for x in found if x.ndim > 0]
+    name = func._schema.name.split("::")[1]
+    if name not in _MIXING and len({isinstance(x, Pretended) for x in there}) == 2:
+        kinds = [f"{tuple(x.shape)} on {x.device}" for x in found]
+        raise RuntimeError(f"tensors are not all on the same device: {name} of {kinds}")
+
+
 def _compute(func: Any, args: Any, kwargs: Any) -> tuple[Any, bool, bool]:
     """The result of an operator, whether it read the device, and whether it is on the device."""
+    if _strict:
+        _refuse_mixed(func, args, kwargs)
     read: list[Tensor] = []
     wanted: list[torch.device] = []
 
@@ -261,6 +287,8 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Note and compute."""
         kwargs = kwargs or {}
+        if func.namespace == "profiler":
+            return func(*args, **kwargs)
         if func.namespace not in ("aten", "prims"):
             return self._own(func, args, kwargs)
         if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), COMPOSITE):
@@ -462,6 +490,30 @@ def _numbers_by_way_of_cpu() -> Generator[None]:
 
 
 @contextlib.contextmanager
+def strict() -> Generator[None]:
+    """Within it, operators refuse to mix tensors of the pretended GPU and the CPU, as CUDA does.
+
+    The reference backends do the work: it is the code around kernels that is looked at. Backward
+    passes run in this thread, which the mode sees.
+    """
+    global _strict
+    before = _strict
+    with contextlib.ExitStack() as stack:
+        for system in ("rendering", "sorting", "logic"):
+            module = import_module(f"gendr.{system}.backends.triton.backend")
+            answer = partial(_answer, "left out")
+            stack.enter_context(mock.patch.object(module, "available", answer))
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+        stack.enter_context(_numbers_by_way_of_cpu())
+        stack.enter_context(Recorder(Record()))
+        _strict = True
+        try:
+            yield
+        finally:
+            _strict = before
+
+
+@contextlib.contextmanager
 def recorded(launch: Callable[[Launch], object] | None = None) -> Generator[Record]:
     """Within it, what a step on pretended tensors would do to a GPU is noted.
 
@@ -495,5 +547,5 @@ def recorded(launch: Callable[[Launch], object] | None = None) -> Generator[Reco
 
 __all__ = [
     "Event", "Launch", "Pretended", "Record", "Recorder", "device", "driver_replaced",
-    "launches_replaced", "recorded", "triton_forced", "upload", "values",
+    "launches_replaced", "recorded", "strict", "triton_forced", "upload", "values",
 ]  # fmt: skip

@@ -106,7 +106,8 @@ class Step:
         azimuths = torch.arange(setup.views) * 360.0 / setup.views
         self.mesh = setup.mesh().to(device, dtype)
         self.camera = gendr.look_at(2.732, 30.0, azimuths).to(device, dtype)
-        self.renderer = gendr.Renderer(setup.size, backend=backend, **instance.options)
+        # Or what is called in the same way.
+        self.renderer: Any = gendr.Renderer(setup.size, backend=backend, **instance.options)
         self.scale: Any = None
         if instance.scheduled:
             dist = instance.options["dist"]

@@ -319,13 +319,13 @@ def peak_of(run: Callable[[], object], device: str) -> int | None:
     if not clear.exists():
         return None
     clear.write_text("5")  # the peak begins anew
-    before = _resident_bytes("VmRSS")
+    before = resident_bytes("VmRSS")
     run()
     # Not ru_maxrss, which a process inherits from the one that started it.
-    return _resident_bytes("VmHWM") - before
+    return resident_bytes("VmHWM") - before
 
 
-def _resident_bytes(field: str) -> int:
+def resident_bytes(field: str) -> int:
     """A figure of this process's memory, bytes."""
     match = re.search(rf"{field}:\s*(\d+) kB", Path("/proc/self/status").read_text())
     assert match

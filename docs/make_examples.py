@@ -34,6 +34,8 @@ def example(notebook: Path) -> None:
             old.unlink()
     texts: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
+        # As in the repository, but for what they write.
+        (Path(folder) / "assets").symlink_to(DOCS.parent / "assets")
         before = Path.cwd()
         os.chdir(folder)
         try:

@@ -19,6 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -504,7 +505,7 @@ def figure_fit() -> None:
 
 
 def figure_starts() -> None:
-    """What benchmarks/fit_starts.py, fit_quality.py and poses.py left in docs/results."""
+    """What benchmarks/fit_starts.py and fit_quality.py left in docs/results."""
     found = json.loads((DOCS / "results" / "fit-starts.json").read_text(encoding="utf-8"))
     rows = [
         [
@@ -522,41 +523,125 @@ def figure_starts() -> None:
     rows = [
         [
             row["mesh"], f"{row['iou']:.3f}", f"{row['held_out']:.3f}", f"{row['chamfer']:.2%}",
-            f"{row['volume']:.3f}", f"{row['genus']}", f"{row['faces']:,}",
-            f"{row['smallest_angle']:.0f}°", f"{row['self_intersections']}",
+            f"{row['volume']:.3f}", f"{row['hull_volume']:.3f}", f"{row['genus']}",
+            f"{row['faces']:,}", f"{row['smallest_angle']:.0f}°", f"{row['self_intersections']}",
             f"{row['seconds']:.0f}",
         ]
         for row in found["rows"]
     ]  # fmt: skip
     head = ["mesh", "IoU", "IoU, held-out views", "chamfer / diagonal, where seen", "volume IoU",
-            "genus", "faces", "smallest angle", "faces cut", "seconds"]  # fmt: skip
+            "of the exact hull", "genus", "faces", "smallest angle", "faces cut",
+            "seconds"]  # fmt: skip
     write_block("fitting.md", "fit-quality", table(head, rows))
+
+
+def wilson(right: int, count: int) -> str:
+    """A share and the ends of its interval of 95 % by Wilson's score."""
+    z = 1.96
+    middle = (right + z * z / 2) / (count + z * z)
+    half = z / (count + z * z) * math.sqrt(right * (count - right) / count + z * z / 4)
+    return f"{right / count:.0%} ({middle - half:.1%} to {middle + half:.1%})"
+
+
+def figure_poses() -> None:
+    """What benchmarks/poses.py left in docs/results."""
     found = json.loads((DOCS / "results" / "poses.json").read_text(encoding="utf-8"))
-    rows = [
-        [
-            name, f"{row['views']}", f"{row['near']}", f"{row['alike']}",
-            f"{row['median_degrees']:.2f}°", f"{row['mean_iou']:.3f}",
-            f"{row['median_seconds']:.1f}",
-        ]
-        for name, row in found["rows"].items()
-    ]  # fmt: skip
-    head = ["mesh", "views", "within 3°", "same silhouette", "median error of the former",
-            "mean IoU", "seconds"]  # fmt: skip
-    write_block("pose.md", "poses", table(head, rows))
+    named = [*found["rows"].items()]
+    lines = []
+    for name, row in [*named, ("all", None)]:
+        some = [row] if row is not None else [each for _, each in named]
+        views, near, alike = (sum(each[key] for each in some) for key in ("views", "near", "alike"))
+        each = [view for part in some for view in part["each"]]
+        off = [view["angle"] for view in each if view["angle"] < found["near"]]
+        lines.append(
+            [
+                name, f"{views}", f"{near}", f"{alike}", wilson(near + alike, views),
+                f"{np.median(off):.2f}°", f"{np.mean([view['iou'] for view in each]):.3f}",
+                f"{np.median([view['seconds'] for view in each]):.1f}",
+                f"{max(view['seconds'] for view in each):.1f}",
+            ]
+        )  # fmt: skip
+    head = ["mesh", "views", "within 3°", "same silhouette", "one of both (95 % interval)",
+            "median error of the former", "mean IoU", "seconds", "most"]  # fmt: skip
+    write_block("pose.md", "poses", table(head, lines))
     found = json.loads((DOCS / "results" / "pose-track.json").read_text(encoding="utf-8"))
     rows = [
         [
-            name, words, f"{row['images']}", f"{row[how]['near']}",
+            name, words, f"{row[how]['images']}", f"{row[how]['near']}", f"{row[how]['alike']}",
             f"{row[how]['median_degrees']:.2f}°", f"{row[how]['mean_iou']:.3f}",
             f"{row[how]['jumps']}", f"{row[how]['seconds']:.2f}",
-            f"{row['ratio']:.1f} times" if how == "track" else "",
         ]
         for name, row in found["rows"].items()
         for how, words in (("track", "tracked"), ("search", "a search each"))
+        if how in row
     ]  # fmt: skip
-    head = ["mesh", "how", "images", "within 3°", "median error", "mean IoU", "jumps",
-            "seconds an image", "faster"]  # fmt: skip
+    head = ["mesh", "how", "images", "within 3°", "same silhouette", "median error", "mean IoU",
+            "jumps", "seconds an image"]  # fmt: skip
     write_block("pose.md", "pose-track", table(head, rows))
+
+
+def figure_sample() -> None:
+    """What the commands of photos.md and pose.md make of the sample photos."""
+    from gendr.cli import main as run_command
+
+    assets = DOCS.parent / "assets"
+    with tempfile.TemporaryDirectory() as name:
+        for words in (
+            ["fit", str(assets / "photos"), "-o", f"{name}/teapot"],
+            ["pose", str(assets / "teapot.obj"), str(assets / "photo.png"), "-o", f"{name}/pose"],
+        ):
+            if run_command([*words, "--quiet"]) != 0:
+                raise SystemExit(f"gendr {' '.join(words)} failed")
+        draw_sample(Path(name))
+
+
+def draw_sample(folder: Path) -> None:
+    """Of a folder with results `teapot` and `pose`: photos above the mesh found, and the pose."""
+    from gendr import visual
+    from gendr.testing.photographs import photographs
+
+    views = gendr.mesh.load_views(DOCS.parent / "assets" / "photos")
+    assert views.rgb is not None
+    shown = [0, 1, 2, 5, 9, 13]
+    found = gendr.Mesh.load(folder / "teapot" / "fit.glb")
+    rows = [
+        visual.composited(views.rgb[shown], views.masks[shown]),
+        visual.composited(*photographs(found, views.camera[shown], 128, lighting=None)),
+    ]
+    page = np.concatenate([np.concatenate([tile[16:112] for tile in row], 1) for row in rows])
+    save(Image.fromarray(page), "photos_sample.png", 64)
+    save(Image.open(folder / "pose" / "overlay.png").convert("RGB"), "pose_overlay.png", 32)
+
+
+def figure_objects() -> None:
+    """What benchmarks/six_objects.py left in docs/results/six-objects: a table and a picture."""
+    folder = DOCS / "results" / "six-objects"
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    found.sort(key=lambda row: -row["held_iou"])
+    head = ["object", "IoU, held-out", "PSNR, held-out", "volume IoU", "genus", "faces",
+            "seconds: shape", "texture"]  # fmt: skip
+    rows = [
+        [
+            row["object"], f"{row['held_iou']:.3f}", f"{row['held_psnr']:.1f}",
+            f"{row['volume']:.3f}", f"{row['genus']}", f"{row['faces']:,}",
+            f"{row['shape_seconds']:.0f}", f"{row['color_seconds']:.0f}",
+        ]
+        for row in found
+    ]  # fmt: skip
+    write_block("photos.md", "six-objects", table(head, rows))
+    columns = [Image.open(folder / f"{row['object'].replace(' ', '-')}.png") for row in found]
+    wide, tall = columns[0].size
+    left, top = 96, 26
+    page = Image.new("RGB", (left + wide * len(columns), top + tall), (255, 255, 255))
+    draw = ImageDraw.Draw(page)
+    for place, (row, column) in enumerate(zip(found, columns, strict=True)):
+        x = left + place * wide
+        page.paste(column, (x, top))
+        draw.text((x + wide / 2, 14), row["object"], TEXT, font(13), anchor="mm")
+    for number, words in enumerate(("a photo\nnot fitted", "texture\nfound", "shape\nfound")):
+        y = top + (number + 0.5) * tall / 3
+        draw.text((left / 2, y), words, TEXT, font(13), anchor="mm", align="center")
+    save(page, "six_objects.png", 128)
 
 
 def figure_photos() -> None:
@@ -575,36 +660,86 @@ def figure_photos() -> None:
     write_block("fitting.md", "photos", table(head, rows))
 
 
+def figure_costs() -> None:
+    """What benchmarks/fit_costs.py left in docs/results."""
+    file = DOCS / "results" / "fit-costs.json"
+    if not file.exists():
+        line = "Not measured yet: `python benchmarks/fit_costs.py --out docs/results` does it."
+        write_block("photos.md", "fit-costs", [line])
+        return
+    found = json.loads(file.read_text(encoding="utf-8"))
+    head = ["views", "size", "edges", "faces", "seconds", "seconds a step", "peak memory", "IoU",
+            "texture: seconds", "peak memory"]  # fmt: skip
+
+    def of(row: dict[str, Any]) -> list[str]:
+        peaks = (row[name] for name in ("peak_bytes", "color_peak_bytes"))
+        memory = ["" if peak is None else f"{peak / 2**20:,.0f} MiB" for peak in peaks]
+        return [
+            f"{row['views']}", f"{row['size']}²",
+            "automatic" if row["edge"] is None else f"{row['edge']:g} pixels", f"{row['faces']:,}",
+            f"{row['seconds']:.0f}", f"{row['step_seconds']:.2f}", memory[0], f"{row['iou']:.3f}",
+            f"{row['color_seconds']:.0f}", memory[1],
+        ]  # fmt: skip
+
+    order = sorted(found["rows"], key=lambda row: (row["edge"] or 0, row["size"], row["views"]))
+    write_block("photos.md", "fit-costs", table(head, [of(row) for row in order]))
+
+
+def grouped(rows: list[dict[str, Any]], *keys: str) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Rows by some of their values, in the order in which these come."""
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return found
+
+
+def spread(values: Sequence[float], form: str, unit: str = "") -> str:
+    """The mean of some values, and their standard deviation if they are several."""
+    mean = format(float(np.mean(values)), form)
+    if len(values) == 1:
+        return f"{mean}{unit}"
+    return f"{mean} ± {format(float(np.std(values, ddof=1)), form)}{unit}"
+
+
 def figure_bowl() -> None:
     """What benchmarks/bowl.py left in docs/results."""
     found = json.loads((DOCS / "results" / "bowl.json").read_text(encoding="utf-8"))
-    head = ["object", "depth error inside: silhouettes", "with colours", "chamfer: silhouettes",
-            "with colours", "IoU, held-out", "with colours", "PSNR, held-out", "with colours",
-            "moved", "seconds more"]  # fmt: skip
+    head = ["object", "seeds", "depth error inside: silhouettes", "with colours",
+            "chamfer: silhouettes", "with colours", "IoU, held-out", "with colours",
+            "PSNR, held-out", "with colours", "moved", "seconds more"]  # fmt: skip
     rows = []
-    for row in found["rows"]:
-        cells = [row["name"]]
-        for key, form in (("depth", ".2%"), ("chamfer", ".2%"), ("iou", ".3f"), ("psnr", ".1f")):
+    for (name,), group in grouped(found["rows"], "name").items():
+        cells = [name, f"{len(group)}"]
+        for key, factor, form, unit in (
+            ("depth", 100, ".2f", "%"), ("chamfer", 100, ".2f", "%"), ("iou", 1, ".3f", ""),
+            ("psnr", 1, ".1f", ""),
+        ):  # fmt: skip
             for state in ("before", "after"):
-                value = row[state][key]
-                cells.append("" if value is None else format(value, form))
-        rows.append([*cells, "yes" if row["improved"] else "no", f"{row['seconds']['refine']:.0f}"])
+                values = [row[state][key] for row in group]
+                known = values[0] is not None
+                cells.append(spread([factor * v for v in values], form, unit) if known else "")
+        moved = sum(row["improved"] for row in group)
+        more = np.mean([row["seconds"]["refine"] for row in group])
+        rows.append([*cells, f"{moved} of {len(group)}", f"{more:.0f}"])
     write_block("fitting.md", "bowl", table(head, rows))
 
 
 def figure_cameras() -> None:
     """What benchmarks/cameras.py left in docs/results."""
     found = json.loads((DOCS / "results" / "cameras.json").read_text(encoding="utf-8"))
-    head = ["mesh", "from", "error, mean", "median", "worst", "under 0.3°", "hull IoU, given",
-            "refined", "seconds"]  # fmt: skip
-    rows = [
-        [
-            row["mesh"], row["way"], f"{row['mean']:.2f}°", f"{row['median']:.2f}°",
-            f"{row['max']:.2f}°", f"{row['share']:.0%}", f"{row['iou'][0]:.3f}",
-            f"{row['iou'][1]:.3f}", f"{row['seconds']:.0f}",
-        ]
-        for row in found["rows"]
-    ]  # fmt: skip
+    head = ["mesh", "from", "draws", "error, mean", "median", "worst", "under 0.3°",
+            "hull IoU, given", "refined", "seconds"]  # fmt: skip
+    rows = []
+    for (mesh, way), group in grouped(found["rows"], "mesh", "way").items():
+        rows.append([
+            mesh, way, f"{len(group)}", spread([row["mean"] for row in group], ".2f", "°"),
+            spread([row["median"] for row in group], ".2f", "°"),
+            f"{max(row['max'] for row in group):.2f}°",
+            f"{np.mean([row['share'] for row in group]):.0%}",
+            spread([row["iou"][0] for row in group], ".3f"),
+            spread([row["iou"][1] for row in group], ".3f"),
+            f"{np.mean([row['seconds'] for row in group]):.0f}",
+        ])  # fmt: skip
     write_block("photos.md", "cameras", table(head, rows))
 
 
@@ -791,7 +926,11 @@ FIGURES: dict[str, Callable[[], None]] = {
     "tconorms": figure_tconorms,
     "fit": figure_fit,
     "starts": figure_starts,
+    "poses": figure_poses,
     "photos": figure_photos,
+    "sample": figure_sample,
+    "objects": figure_objects,
+    "costs": figure_costs,
     "bowl": figure_bowl,
     "cameras": figure_cameras,
     "reconstruction": figure_reconstruction,

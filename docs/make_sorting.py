@@ -5,15 +5,15 @@ r"""Make the table and the picture of sorting networks in docs/sorting.md.
 docs/results/sorting-tables.json has the trainings, joined by experiments/keep_results.py, of
 
     shared="--data data/mnist --network digits --steps 2000 --evaluate-every 500 --lists 500"
-    python experiments/sorting_tables.py $shared --threads 1 -n 5 --runs 2 -o runs/n5
+    python experiments/sorting_tables.py $shared --threads 1 -n 5 --runs 5 -o runs/n5
     python experiments/sorting_tables.py $shared --threads 1 -n 5 --rows reciprocal \
-        --factors 0.0625 0.125 0.5 2 4 -o runs/n5-reciprocal
+        --factors 0.0625 0.125 0.5 2 4 --runs 2 -o runs/n5-reciprocal
     python experiments/keep_results.py runs/n5 runs/n5-reciprocal \
         -o docs/results/sorting-tables.json
 
 as far as they were run. To go on from them, with more seeds or other lengths:
 
-    python experiments/sorting_tables.py $shared --threads 1 -n 5 3 7 --runs 3 -o runs/more \
+    python experiments/sorting_tables.py $shared --threads 1 -n 5 3 7 --runs 5 -o runs/more \
         --known docs/results/sorting-tables.json
     python experiments/keep_results.py --add runs/more -o docs/results/sorting-tables.json
 """

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         fit,
         fit_colors,
         fit_pose,
+        refine_cameras,
         refine_shape,
     )
     from gendr.mesh import (
@@ -77,6 +78,7 @@ __all__ = [
     "optim",
     "pixels_to_ndc",
     "reconstruction",
+    "refine_cameras",
     "refine_shape",
     "relax",
     "relaxed",
@@ -116,6 +118,7 @@ _MODULES = {
         "fit",
         "fit_colors",
         "fit_pose",
+        "refine_cameras",
         "refine_shape",
     ),
     "gendr.mesh": (

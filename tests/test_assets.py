@@ -1,6 +1,7 @@
 """The meshes of the project: made by their script, sound, and shaped as promised."""
 
 import importlib.util
+import json
 import math
 import re
 from pathlib import Path
@@ -195,3 +196,36 @@ def test_teapot_is_the_teapot():
     bottom = height < 0.05
     assert (normal[bottom][:, 1] < -0.7).all()
     assert math.isclose(high[1] - low[1], 3.15 / scale)
+
+
+def test_the_sample_photos_are_what_their_script_makes(tmp_path, monkeypatch):
+    """Three files of each kind; another machine may round a few pixels the other way."""
+    from PIL import Image
+
+    spec = importlib.util.spec_from_file_location("make_photos", ASSETS / "make_photos.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    every = module.cameras()
+    monkeypatch.setattr(module, "cameras", lambda: every[[0, 6]])
+    monkeypatch.setattr(module, "FRAMES", 2)
+    module.main(tmp_path)
+    for made, kept in (
+        ("photos/images/000.png", "photos/images/000.png"),
+        ("photos/images/001.png", "photos/images/006.png"),
+        ("photo.png", "photo.png"),
+        ("video/1.png", "video/1.png"),
+        ("video/2.png", "video/2.png"),
+    ):
+        new, old = (
+            np.asarray(Image.open(path).convert("RGBA"), float)
+            for path in (tmp_path / made, ASSETS / kept)
+        )
+        assert new.shape == old.shape == (128, 128, 4)
+        assert (np.abs(new - old).max(-1) > 3).mean() < 0.002
+    frames = json.loads((ASSETS / "photos" / "transforms.json").read_text())["frames"]
+    poses = np.array([frame["transform_matrix"] for frame in frames])
+    assert np.allclose(poses, every.camera_to_world, atol=1e-6)
+    sizes = (p.stat().st_size for p in ASSETS.rglob("*.png"))
+    assert sum(sizes) < 300_000

@@ -4,7 +4,9 @@ import errno
 import json
 import os
 import signal
+import struct
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +15,13 @@ import torch
 from PIL import Image
 
 import gendr
-from gendr import Mesh, Renderer, look_at, visual
+from gendr import Mesh, Renderer, fitting, look_at, visual
 from gendr.cli import colors, fit, main
 from gendr.cli.common import model_file
 from gendr.cli.parser import build_parser
+from gendr.cli.stages import Stages
 from gendr.fitting import FitState
+from gendr.fitting.job import Job
 from gendr.mesh import cube, icosphere
 from gendr.mesh.views import load_views, save_views
 from gendr.testing.processes import Python, run_python
@@ -103,6 +107,49 @@ def test_pose_of_what_shows_nothing(box, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def saved_mask(mask, path):
+    path.parent.mkdir(exist_ok=True)
+    Image.fromarray((torch.as_tensor(mask).numpy() * 255).astype("uint8")).save(path)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "said"), [(0, "2.png: the mask is empty"), (5, "2.png: the mask has 5 pixels")]
+)
+def test_pose_of_masks_that_tell_nothing(box, tmp_path, capsys, monkeypatch, pixels, said):
+    """All masks are looked at before the first is searched, and the file is named."""
+    from gendr.cli import pose
+
+    monkeypatch.setattr(pose, "fit_pose", lambda *a, **b: pytest.fail("it was searched"))
+    for name, count in (("1", 300), ("2", pixels)):
+        alpha = (torch.arange(400.0) < count).reshape(20, 20)
+        image = np.zeros((20, 20, 4), "uint8")
+        image[..., 3] = 255 * alpha.numpy()
+        (tmp_path / "in").mkdir(exist_ok=True)
+        Image.fromarray(image).save(tmp_path / "in" / f"{name}.png")
+    for more in ((), ("--track",)):
+        assert run("pose", box, tmp_path / "in", *more, "-o", tmp_path / "out") == 2
+        shown = capsys.readouterr().err
+        assert said in shown
+        assert shown.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_pose_says_what_it_cannot_rely_on(box, tmp_path, capsys):
+    """A mask that is cut off by the border, and of another object."""
+    mask = torch.zeros(48, 48)
+    mask[10:, 20:24] = 1
+    mask[30:34] = 1
+    saved_mask(mask, tmp_path / "in" / "cross.png")
+    (tmp_path / "in" / "._cross.png").write_bytes(b"a note of a file system")
+    assert run("pose", box, tmp_path / "in", "-o", tmp_path / "out", *LITTLE) == 0
+    said = capsys.readouterr().out
+    assert "cross.png: IoU 0." in said
+    assert "a poor agreement" in said
+    assert "cross.png: the object touches the border" in said
+    (found,) = json.loads((tmp_path / "out" / "camera.json").read_text())["images"]
+    assert found["touches_border"] is True
+
+
 @pytest.fixture(scope="module")
 def turning(tmp_path_factory):
     """A box of three sides, and the images of a video and of a rig around it."""
@@ -154,13 +201,76 @@ def test_pose_in_a_rig(turning, tmp_path, capsys):
     assert "all together: IoU" in capsys.readouterr().out
 
 
+def test_pose_by_a_lens_in_pixels_of_the_image(turning, tmp_path):
+    """The masks are shrunk to 256 pixels; what is said of the lens is not."""
+    mesh = Mesh.load(turning / "box.obj")
+    camera = look_at(6.0, 25.0, 35.0, fov=35.0)
+    camera = gendr.Camera(camera.rotation, camera.translation, camera.focal, [0.2, -0.1])
+    size = (320, 400)
+    saved_mask(visual.silhouettes(mesh, camera, size)[0], tmp_path / "in" / "a.png")
+    k = camera.intrinsics(size)[0]
+    lens = [float(x) for x in (k[0, 0], k[1, 1], k[0, 2], k[1, 2])]
+    words = ["pose", turning / "box.obj", tmp_path / "in", "-o", tmp_path / "out", *LITTLE]
+    assert run(*words, "--lens", *lens, "--quiet") == 0
+    (found,) = json.loads((tmp_path / "out" / "camera.json").read_text())["images"]
+    assert found["image_size"] == [320, 400]
+    np.testing.assert_allclose(found["opencv"]["K"], k, rtol=1e-4)
+    assert found["iou"] > 0.97
+
+
+def test_pose_conventions_by_their_definitions(turning, tmp_path):
+    """Vertices by each convention's own formula fall into the mask, and cover it.
+
+    OpenCV: x = K (R X + t), y down. OpenGL: the camera looks along -z, y up, as trimesh has it.
+    PyTorch3D: row vectors, X R + T, +x to the left and +y up, NDC of the shorter side.
+    """
+    import trimesh
+
+    mesh = Mesh.load(turning / "box.obj")
+    mask = visual.silhouettes(mesh, look_at(6.0, 25.0, 35.0, at=(0.5, 0.2, 0.0)), (60, 80))[0]
+    saved_mask(mask, tmp_path / "in" / "a.png")
+    assert run("pose", turning / "box.obj", tmp_path / "in", "-o", tmp_path / "out", "--quiet") == 0
+    (found,) = json.loads((tmp_path / "out" / "camera.json").read_text())["images"]
+    height, width = found["image_size"]
+    assert (height, width) == (60, 80)
+    points = mesh.vertices.double().numpy()
+    r, t, k = (np.array(found["opencv"][name]) for name in "RtK")
+    projected = (points @ r.T + t) @ k.T
+    opencv = projected[:, :2] / projected[:, 2:]
+
+    scene = trimesh.scene.Camera(resolution=(width, height), focal=(k[0, 0], k[1, 1]))
+    view = np.linalg.inv(np.array(found["opengl"]["camera_to_world"]))
+    seen = trimesh.transform_points(points, view)
+    assert (seen[:, 2] < 0).all()
+    calibration = scene.K  # focal lengths and the middle of the image, in pixels
+    opengl = seen[:, :2] / -seen[:, 2:] * np.diag(calibration)[:2] * [1, -1]
+    opengl = opengl + calibration[:2, 2]
+
+    numbers = found["pytorch3d"]
+    assert numbers["in_ndc"] is True
+    seen = points @ np.array(numbers["R"]) + np.array(numbers["T"])
+    ndc = seen[:, :2] / seen[:, 2:] * numbers["focal_length"] + numbers["principal_point"]
+    side = min(height, width)
+    pytorch3d = np.array([width, height]) / 2 - ndc * side / 2
+
+    np.testing.assert_allclose(opengl, opencv, atol=0.02)
+    np.testing.assert_allclose(pytorch3d, opencv, atol=0.02)
+    rows, columns = np.nonzero(mask.numpy())
+    box = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+    np.testing.assert_allclose([*opencv.min(0), *opencv.max(0)], box, atol=1)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("rig --rig --track", "--track cannot be given with --rig"),
         ("rig --rig --find-fov", "--find-fov cannot be given with --rig"),
+        ("rig --rig --lens 9 9 4 4", "--lens cannot be given with --rig"),
+        ("video --find-fov --lens 9 9 4 4", "--find-fov cannot be given with --lens"),
+        ("video --lens 0 9 4 4", "focal"),
         ("rig video --rig", "--rig takes one folder"),
         ("video --rig", "image folder without poses"),
+        ("video/8.png --rig", "--rig takes a folder with transforms.json, or that file, got the"),
         ("video --find-scale", "--find-scale is for --rig"),
         ("rig --track", "is a folder without images"),
     ],
@@ -357,8 +467,6 @@ def test_fit_saves_a_textured_start_beside_files_of_others(tmp_path, box):
 
 def interrupt_after(monkeypatch, step):
     """Raise KeyboardInterrupt inside the optimiser, after some steps."""
-    from gendr.fitting.job import Job
-
     real = Job.step
 
     def stop(self, state, seconds):
@@ -395,6 +503,86 @@ def test_interrupted_fit_goes_on(box, tmp_path, monkeypatch, capsys):
         assert x.n_frames == y.n_frames
     assert run(*command, "-o", out, "--resume") == 2
     assert "is finished, with 12 steps; give --steps a larger number" in capsys.readouterr().err
+
+
+def test_refinements_and_colors_go_on_where_they_were(tmp_path, monkeypatch, capsys):
+    """Interrupted in each stage in turn; none that is finished is done again."""
+    photos(tmp_path / "photos")
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    options = ["--init", "hull", "--steps", 4, "--colors", "vertex", "--refine", "rgb", "cameras"]
+    command = ["fit", tmp_path / "photos", *options, "--quiet"]
+    called = []
+
+    def counted(owner, name, stage):
+        real = getattr(owner, name)
+
+        def call(*args, **kwargs):
+            called.append(stage)
+            if called.count(stage) == stops.get(stage):
+                raise KeyboardInterrupt
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counted(fitting.cameras, "Agreement", "cameras")
+    counted(Job, "step", "fit")
+    counted(fitting.refining, "disagreement", "refine")
+    counted(colors, "fit_colors", "colors")
+    counted(visual, "gif", "pictures")
+    stops = {}
+    assert run(*command, "-o", whole) == 0
+    wanted = {stage: called.count(stage) for stage in called}
+    assert wanted["cameras"] == 11
+    assert wanted["refine"] == 3
+    called.clear()
+    capsys.readouterr()
+    kept = []
+    for stage, number in (
+        ("cameras", 6), ("fit", 3), ("refine", 3), ("colors", 1), ("pictures", 1)
+    ):  # fmt: skip
+        stops = {stage: number}
+        assert run(*command, "-o", out, *(["--resume"] if kept else [])) == 130
+        assert "the same command with --resume goes on" in capsys.readouterr().err
+        kept.append({path.name for path in out.iterdir() if path.suffix == ".pt"})
+    fit_too = {"cameras.pt", "checkpoint.pt"}
+    assert kept == [{"cameras.pt"}, fit_too, *[{*fit_too, "refine.pt"}] * 2, kept[4]]
+    assert kept[4] == {*fit_too, "refine.pt", "colors.pt"}
+    stops = {}
+    assert run(*command, "-o", out, "--resume") == 0
+    # What was interrupted was called once more, but nothing else.
+    once_more = {stage: wanted[stage] + 1 for stage in wanted}
+    assert {stage: called.count(stage) for stage in called} == once_more
+    assert {p.name for p in out.iterdir()} == {p.name for p in whole.iterdir()}
+    for name in ("fit.ply", "fit.obj", "cameras.json"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+    a, b = (json.loads((folder / "metrics.json").read_text()) for folder in (out, whole))
+    for facts in (a, b):
+        facts.pop("seconds")
+    assert a == b
+    # More steps: another shape, and so other colours, of the same cameras.
+    called.clear()
+    assert run(*command, "-o", out, "--resume", "--steps", 5) == 0
+    assert set(called) == {"fit", "refine", "colors", "pictures"}
+
+
+def test_a_stage_of_other_photos_is_not_used(tmp_path):
+    given, values = (torch.arange(3.0),), {"size": 3}
+    stages = Stages(tmp_path, resume=True)
+    assert not stages.begun()
+
+    def result(given, options, number):
+        return stages.run(
+            "colors", given, options, lambda *_: number, lambda n: {"n": n}, lambda v: v["n"]
+        )
+
+    assert [result(given, values, n) for n in (1, 2)] == [1, 1]
+    assert stages.begun()
+    assert result(given, {"size": 4}, 3) == 3
+    assert result((torch.arange(4.0),), {"size": 4}, 4) == 4
+    (tmp_path / "colors.pt").write_text("hello")
+    with pytest.raises(ValueError, match=r"colors\.pt is no checkpoint of a stage of a fit"):
+        result(given, values, 5)
+    assert not Stages(tmp_path, resume=False).begun()
 
 
 def test_more_steps_after_an_interruption_and_after_the_end(box, tmp_path, monkeypatch, capsys):
@@ -440,7 +628,8 @@ def test_a_fit_that_ends_in_time(box, tmp_path, start, capsys):
     history = metrics["history"]
     scales = [entry["scale"] for entry in history]
     assert scales == sorted(scales, reverse=True)
-    assert scales[-1] == pytest.approx(0.05 * 2 / 16)  # the schedule ends with the time
+    last = 0.02 if start == "hull" else 0.05
+    assert scales[-1] == pytest.approx(last * 2 / 16)  # the schedule ends with the time
     assert "iou" in history[-1]
     capsys.readouterr()
     assert run(*command, "--budget", "0.5s", "--resume") == 2
@@ -901,6 +1090,74 @@ def test_bad_input_is_one_line_and_exit_code_2(bad, argv, text, capsys, monkeypa
     # Nothing that only Python can say.
     assert not re.search(r"='|=True|=False|=None|\.to\(|dtype|use float64", shown.err)
     assert {p for p in bad.rglob("*") if p.is_file()} == before
+
+
+def header_of_png(width, height):
+    """The beginning of a PNG file, which says how large its image is."""
+    head = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    chunk = struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head))
+    return b"\x89PNG\r\n\x1a\n" + chunk + struct.pack(">I", 0) + b"IDAT"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("missing", "no mask for {photos}/images/002.png in {photos}/masks; want 002.png there"),
+        ("empty", "1 of 5 masks are empty (images/002.png); mend them, or leave out the frames"),
+        ("contradiction", "the masks contradict each other: no point lies within all of them"),
+        ("huge", "has 20000 x 20000 pixels, 400 megapixels, and at most 150 are read; shrink it"),
+        ("faces", "init has 12 faces, and at most 10 are fitted as they are; simplify it, or let"),
+    ],
+)
+def test_hard_input_is_one_line_that_says_what_to_do(
+    box, tmp_path, change, text, capsys, monkeypatch
+):
+    folder = tmp_path / "photos"
+    photos(folder)
+    options = ["--init", "hull", "--steps", 2, "--quiet", "--colors", "none"]
+    images = sorted((folder / "images").iterdir())
+    if change == "missing":
+        (folder / "masks").mkdir()
+        for number, path in enumerate(images):
+            with Image.open(path) as image:
+                if number != 2:
+                    image.getchannel("A").save(folder / "masks" / path.name)
+                image.convert("RGB").save(path)
+    elif change in ("empty", "contradiction"):
+        with Image.open(images[2]) as image:
+            alpha = Image.new("L", image.size, 0)
+            if change == "contradiction":
+                alpha.paste(255, (0, 0, 4, 4))
+            image.putalpha(alpha)
+            image.save(images[2])
+    elif change == "huge":
+        images[2].write_bytes(header_of_png(20_000, 20_000))
+    else:
+        monkeypatch.setattr("gendr.fitting.job.MOST_GIVEN", 10)
+        options[1] = box
+    assert run("fit", folder, "-o", tmp_path / "out", *options) == 2
+    shown = capsys.readouterr().err
+    assert text.format(photos=folder) in shown
+    assert shown.count("\n") == 1
+    if change == "contradiction":
+        assert "mend or leave out number 2 (the first is 0)" in shown
+
+
+@pytest.mark.filterwarnings("always:1 of 5 masks")
+def test_a_camera_inside_the_object_is_told(tmp_path, capsys):
+    """A mask that is full everywhere tells nothing; the other views are fitted."""
+    folder = tmp_path / "photos"
+    photos(folder)
+    path = sorted((folder / "images").iterdir())[2]
+    with Image.open(path) as image:
+        image.putalpha(255)
+        image.save(path)
+    options = ["--init", "hull", "--steps", 2, "--quiet", "--colors", "none"]
+    assert run("fit", folder, "-o", tmp_path / "out", *options) == 0
+    shown = capsys.readouterr().err
+    assert "1 of 5 masks fill their whole image (the first is 2)" in shown
+    assert "if the camera is inside the object, leave such views out" in shown
+    assert shown.count("\n") == 1
 
 
 def test_damaged_checkpoint(box, tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import argparse
 import ast
+import json
 import re
 import runpy
 import shlex
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import gendr
+from gendr.cli import main
 from gendr.cli.parser import build_parser
 from gendr.testing.pages import anchor
 
@@ -25,7 +27,7 @@ WRITERS = sorted(
 # What a comment `<!-- test: ... -->` above a block makes smaller, so that the tests stay fast.
 SMALLER = {
     "views": lambda n: (r"torch\.arange\(24\) \* 15\.0", f"torch.arange({n}) * {360 / int(n)}"),
-    "size": lambda n: (r"Renderer\(64", f"Renderer({n}"),
+    "size": lambda n: (r"(Renderer\(|size=)64", rf"\g<1>{n}"),
     "steps": lambda n: (r"steps=\d+", f"steps={n}"),
 }
 
@@ -51,6 +53,50 @@ def test_code_of_the_pages_runs(code, small, line, tmp_path, monkeypatch):
     file = tmp_path / "page.py"  # a relaxed program is rewritten from its file
     file.write_text("\n" * (line - 1) + code, encoding="utf-8")
     exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), {"__name__": "page"})
+
+
+COMMANDS = re.compile(r"<!-- test: commands -->\n```sh\n(.*?)```", re.S)
+# Options that make a command quick; what it is for stays.
+QUICK = {
+    "fit": "--image-size 48 --steps 2 --texture-size 64 --color-size 32 --quiet",
+    "pose": "--image-size 48 --steps 15 --starts 6 --quiet",
+}
+WRITTEN = {"fit": {"fit.obj", "fit.glb", "turntable.gif", "sheet.png"}, "pose": {"camera.json"}}
+
+
+def lessons():
+    for page in PAGES:
+        for number, block in enumerate(COMMANDS.findall(page.read_text(encoding="utf-8"))):
+            yield pytest.param(block, id=f"{page.stem}-{number}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", list(lessons()))
+def test_commands_of_the_pages_run(block, tmp_path, monkeypatch):
+    """In their order, in one folder: a later one may read what an earlier one wrote."""
+    pytest.importorskip("xatlas", reason="xatlas, of gendr[textures], is not installed")
+    (tmp_path / "assets").symlink_to(ROOT / "assets")
+    monkeypatch.chdir(tmp_path)
+    for line in block.strip().splitlines():
+        program, command, *words = shlex.split(line, comments=True)
+        assert program == "gendr"
+        out = tmp_path / words[words.index("-o") + 1]
+        assert main([command, *words, *QUICK[command].split()]) == 0
+        assert {path.name for path in out.iterdir()} >= WRITTEN[command]
+        if command == "pose":
+            found = json.loads((out / "camera.json").read_text(encoding="utf-8"))["images"]
+            assert min(each["iou"] for each in found) > 0.85
+
+
+def test_both_commands_are_taught():
+    taught = "".join(parameter.values[0] for parameter in lessons())
+    for words in ("gendr fit assets/", "gendr pose assets/", "--track", "--rig"):
+        assert words in taught
+    # Where else a page uses the sample photos, by the same commands.
+    said = {" ".join(shlex.split(line, comments=True)) for line in taught.splitlines()}
+    for page in PAGES:
+        for line in re.findall(r"^gendr .*assets/(?:photo|video).*$", page.read_text(), re.M):
+            assert " ".join(shlex.split(line, comments=True)) in said, f"{page.name}: {line}"
 
 
 def commands():

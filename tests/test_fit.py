@@ -384,6 +384,10 @@ def test_fit_from_the_visual_hull():
     assert quality["self_intersections"] == 0
     assert result.iou > 0.96
     assert result.settings.lr == 0.003
+    # Edges are hard from the start: soft ones would eat thin parts.
+    assert result.settings.scale == "fine"
+    ends = [result.history[i]["scale"] * 48 / 2 for i in (0, -1)]
+    assert ends == pytest.approx([0.1, 0.02])
     again = fit(masks, camera, init="hull", steps=16, resume=result.state)
     assert torch.equal(again.mesh.vertices, result.mesh.vertices)
     with pytest.raises(ValueError, match="unknown init 'hulk'"):

@@ -5,13 +5,13 @@ import torch
 
 from gendr import Camera, Mesh, fit_pose, look_at, visual
 from gendr.fitting import PoseSettings
-from gendr.fitting.pose_search import Found, Poses
-from gendr.fitting.pose_track import _chosen, _Motion
+from gendr.fitting.pose_search import Found, Poses, Search
+from gendr.fitting.pose_track import _chosen, _look_back, _Motion
 from gendr.mesh import axis_angle_to_matrix, cube, example, rotation_angle_between
 from gendr.testing.cameras import random_camera
 
-FAST = {"finalists": 4}
-FASTER = {"finalists": 3, "starts": 8, "steps": 30}
+# A search of a third of a second; one test has the default settings.
+FAST = {"directions": 250, "turns": 24, "starts": 8, "finalists": 3, "steps": 30}
 
 
 def chair():
@@ -28,13 +28,12 @@ def angle(found, camera):
     return float(rotation_angle_between(found.rotation, camera.rotation))
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_camera_of_a_mask(seed):
+def test_camera_of_a_mask():
     mesh = chair()
-    camera = camera_of(mesh, seed)
-    result = fit_pose(mesh, visual.silhouettes(mesh, camera, 96), **FAST)
-    assert angle(result.camera, camera) < 3
-    assert float(result.iou) > 0.97
+    camera = camera_of(mesh, 1)
+    result = fit_pose(mesh, visual.silhouettes(mesh, camera, 96))
+    assert angle(result.camera, camera) < 0.7
+    assert float(result.iou) > 0.985
     assert len(result.candidates) == 1
     first = result.candidates[0][0]
     assert first.angle == pytest.approx(0, abs=0.1)
@@ -75,7 +74,7 @@ def test_poses_that_look_alike_are_given():
     camera = camera_of(mesh, 5, apart=0.0)
     masks = visual.silhouettes(mesh, camera, 96)[0]
     (found,) = fit_pose(
-        mesh, masks, **{**FAST, "finalists": 8, "starts": 36}, alike=0.05
+        mesh, masks, **{**FAST, "finalists": 8, "starts": 24}, alike=0.05
     ).candidates
     assert len(found) >= 3
     ious = [each.iou for each in found]
@@ -89,7 +88,7 @@ def test_poses_that_look_alike_are_given():
 def test_several_masks_and_progress():
     mesh = chair()
     cameras = Camera.batch([camera_of(mesh, 6), camera_of(mesh, 7)])
-    masks = torch.cat([visual.silhouettes(mesh, cameras[i], 96) for i in range(2)])
+    masks = torch.cat([visual.silhouettes(mesh, cameras[i], 48) for i in range(2)])
     told = []
     result = fit_pose(mesh, masks, callback=lambda *said: told.append(said), **FAST)
     assert len(result.camera) == 2
@@ -101,19 +100,62 @@ def test_several_masks_and_progress():
     assert {stage for stage, _ in told} == {"search", "refine", "finish"}
 
 
+# -- the last steps --------------------------------------------------------------------------------
+
+
+def searching(mesh, **changes):
+    return Search(mesh, PoseSettings(**FAST).changed(changes), Camera(fov=30.0), is_free=False)
+
+
+def poses_of(search, camera, *turns):
+    """A camera turned by degrees about axes of the camera, as poses."""
+    turn = axis_angle_to_matrix(torch.tensor(turns) * (math.pi / 180))
+    depth = camera.world_to_camera(search.centre[None])[:, 0]
+    count = len(turns)
+    return Poses(
+        turn @ camera.rotation,
+        (depth[:, :2] / depth[:, 2:] * camera.focal).expand(count, 2),
+        (camera.focal.mean(1) * search.radius / depth[:, 2]).log().expand(count),
+        camera.focal.expand(count, 2),
+    )
+
+
+def test_least_squares_make_a_pose_exact():
+    """A pose two degrees off becomes as good as the pixels tell; one that is much worse stays."""
+    mesh = chair()
+    camera = camera_of(mesh, 8)
+    search = searching(mesh)
+    mask = visual.silhouettes(mesh, camera, 96)[0]
+    principal = search.optics.principal
+
+    def far(poses):
+        return rotation_angle_between(poses.rotation, camera.rotation.expand(len(poses), 3, 3))
+
+    for turn in ([1.4, 1.4, 0.0], [0.0, -1.0, 1.5]):
+        poses = poses_of(search, camera, turn)
+        assert float(search.scores(poses, mask, principal, mesh)) < 0.97
+        found = search.polished(poses, mask, principal)
+        assert float(search.scores(found, mask, principal, mesh)) > 0.98
+        assert float(far(found)) < 0.5
+    poses = poses_of(search, camera, [1.4, 1.4, 0.0], [0.0, 180.0, 0.0])
+    found = search.polished(poses, mask, principal)
+    assert float(far(found)[0]) < 0.3
+    assert torch.equal(found.rotation[1], poses.rotation[1])
+
+
 # -- videos ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def video():
     """A chair that turns by six degrees an image, drifts, and is cut after the third image."""
-    mesh, count = chair(), torch.arange(7.0)
+    mesh, count = chair(), torch.arange(5.0)
     azimuth = 30 + 6 * count + 130 * (count > 2)
     camera = look_at(4.0, 20 + 2 * count + 30 * (count > 2), azimuth)
     camera = camera.moved(0.03 * count[:, None] * camera.right)
     masks = visual.silhouettes(mesh, camera, 64)
     told = []
-    found = fit_pose(mesh, masks, track=True, callback=lambda *x: told.append(x), **FASTER)
+    found = fit_pose(mesh, masks, track=True, callback=lambda *x: told.append(x), **FAST)
     return mesh, camera, masks, found, told
 
 
@@ -148,18 +190,18 @@ def test_an_image_without_a_jump_is_found_from_the_last(video, monkeypatch):
     monkeypatch.setattr(
         pose_search.Search, "found", lambda *args: calls.append(args[2]) or search(*args)
     )
-    found = fit_pose(mesh, masks[3:6], track=True, **FASTER)
+    found = fit_pose(mesh, masks[3:], track=True, **FAST)
     assert calls == [0]
-    assert float(rotation_angle_between(found.camera.rotation, camera.rotation[3:6]).max()) < 3
+    assert float(rotation_angle_between(found.camera.rotation, camera.rotation[3:]).max()) < 3
 
 
 def test_video_of_a_symmetric_object_does_not_jump():
     """A slab looks the same after half a turn, and each image has poses that look alike."""
     mesh = cube(1)
     mesh = mesh.with_vertices(mesh.vertices * torch.tensor([1.0, 0.6, 0.3]))
-    camera = look_at(6.0, 25.0, 20 + 7 * torch.arange(4.0))
+    camera = look_at(6.0, 25.0, 20 + 7 * torch.arange(3.0))
     masks = visual.silhouettes(mesh, camera, 64)
-    found = fit_pose(mesh, masks, track=True, alike=0.03, **FASTER)
+    found = fit_pose(mesh, masks, track=True, alike=0.03, **FAST)
     assert found.searched == (0,)
     turned = rotation_angle_between(found.camera.rotation[1:], found.camera.rotation[:-1])
     true = rotation_angle_between(camera.rotation[1:], camera.rotation[:-1])
@@ -169,7 +211,7 @@ def test_video_of_a_symmetric_object_does_not_jump():
 
 def test_unknown_field_of_view_is_kept_in_a_video(video):
     mesh, _, masks, _, _ = video
-    found = fit_pose(mesh, masks[:2], track=True, fov=None, **FASTER)
+    found = fit_pose(mesh, masks[:2], track=True, fov=None, **FAST)
     assert torch.equal(found.camera.focal[0], found.camera.focal[1])
     assert float(found.camera.focal[0, 0]) != pytest.approx(1 / math.tan(math.radians(15)))
 
@@ -189,6 +231,29 @@ def test_poses_of_a_video_are_chosen_together():
     assert path([0.95, 0.945], [0.95, 0.945], [0.90, 0.96]) == [1, 1, 1]
     assert path([0.95, 0.94], [0.94, 0.95], [0.95, 0.94]) == [0, 0, 0]
     assert path([0.95, 0.80], [0.80, 0.95]) == [0, 1]
+
+
+def test_what_a_later_image_tells_is_brought_back():
+    """The first image has lost the right pose, and has two wrong ones of which none stands out."""
+    mesh = chair()
+    camera = look_at(4.0, 20.0, 30 + 4 * torch.arange(2.0))
+    masks = visual.silhouettes(mesh, camera, 64)
+    search = searching(mesh)
+    wrong = poses_of(search, camera[0], [0.0, 25.0, 0.0], [0.0, -25.0, 0.0])
+    right = poses_of(search, camera[1], [0.0, 0.0, 0.0])
+    found = [Found(wrong, torch.tensor([0.9, 0.899])), Found(right, torch.tensor([1.0]))]
+    motions = [_Motion.between(each.poses, each.poses) for each in found]
+    _look_back(search, masks, found, motions, [0])
+    assert float(rotation_angle_between(found[0].poses.rotation[:1], camera[0].rotation)) < 2
+    assert float(found[0].scores[0]) > 0.97
+    # It moves on as it was found to: into the pose that it came from.
+    on = motions[0].applied(found[0].poses)
+    assert float(rotation_angle_between(on.rotation[:1], camera[1].rotation)) < 0.1
+    # An image whose pose stands out is left as it is, and so is one before a cut.
+    for scores, searched in (([0.9, 0.8], [0]), ([0.9, 0.899], [0, 1])):
+        found[0] = Found(wrong, torch.tensor(scores))
+        _look_back(search, masks, found, motions, searched)
+        assert torch.equal(found[0].scores, torch.tensor(scores))
 
 
 def test_a_motion_is_followed():
@@ -236,10 +301,10 @@ def pair():
 
 def test_two_views_tell_what_one_cannot(pair):
     mesh, camera, masks = pair
-    alone = fit_pose(mesh, masks[1], fov=3.0, **FASTER).candidates[0]
+    alone = fit_pose(mesh, masks[1], fov=3.0, **FAST).candidates[0]
     assert any(each.angle > 60 for each in alone)
     rig, placement = rigged(camera, 1.0)
-    found = fit_pose(mesh, masks, rig=rig, **FASTER)
+    found = fit_pose(mesh, masks, rig=rig, **FAST)
     assert float(rotation_angle_between(found.camera.rotation, camera.rotation).max()) < 2
     assert float((found.camera.eye - camera.eye).norm(dim=1).max()) < 0.8
     ((best, *others),) = found.candidates
@@ -255,7 +320,7 @@ def test_unit_of_a_rig_is_found():
     camera = look_at(4.0, torch.tensor([20.0, 35.0]), torch.tensor([30.0, 110.0]))
     masks = visual.silhouettes(mesh, camera, 64)
     rig, placement = rigged(camera, 2.5)
-    found = fit_pose(mesh, masks, rig=rig, find_scale=True, **FASTER)
+    found = fit_pose(mesh, masks, rig=rig, find_scale=True, **FAST)
     assert float(rotation_angle_between(found.camera.rotation, camera.rotation).max()) < 2
     torch.testing.assert_close(found.placement, placement, rtol=0, atol=0.12)
     # The mesh, put into the world of the rig, is seen there as before.
@@ -299,5 +364,11 @@ def test_bad_input():
         fit_pose(mesh, mask[:1], fov=200.0)
     with pytest.raises(ValueError, match="steps must be >= 1"):
         PoseSettings(steps=0)
+    mask[1, 0, :9] = 1
+    with pytest.raises(ValueError, match="mask 1 has 9 pixels, too few to tell a pose"):
+        fit_pose(mesh, mask)
+    line = torch.tensor([[0.0, 0, 0], [1, 0, 0], [2, 0, 0]])
+    with pytest.raises(ValueError, match="no area"):
+        fit_pose(Mesh(line, torch.tensor([[0, 1, 2]])), mask[:1])
     with pytest.raises(ValueError, match="no extent"):
         fit_pose(Mesh(torch.zeros(3, 3), torch.tensor([[0, 1, 2]])), mask[:1])

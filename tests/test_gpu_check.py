@@ -71,7 +71,7 @@ def report_of(folder):
 # All stages, in two runs of which one is drawn.
 HALVES = [
     ["smoke", "memcheck", "repeats", "targets", "rendering", "instances"],
-    ["tests", "sweeps", "unbalanced", "graphs", "sorting", "logic"],
+    ["entries", "tests", "sweeps", "unbalanced", "graphs", "sorting", "logic"],
 ]
 
 

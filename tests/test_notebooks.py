@@ -33,6 +33,7 @@ def test_there_are_notebooks():
 @pytest.mark.rotating(2)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_run(path, tmp_path, monkeypatch):
+    (tmp_path / "assets").symlink_to(ROOT / "assets")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
     found = dict(notebooks.run(path))

@@ -156,6 +156,29 @@ def test_what_is_not_improved_is_returned(monkeypatch):
     assert result.moved == 0
 
 
+def test_goes_on_where_it_was(monkeypatch, tmp_path):
+    """After any sweep and any group of steps, and from a file."""
+    ball = icosphere(2)
+    camera = visual.orbit(ball, [0.0, 60.0, 120.0, 180.0, 240.0, 300.0], 20.0)
+    rgb, alpha = shots(ball.with_vertex_colors(pattern(ball.vertices)), camera, 32)
+    monkeypatch.setattr(refining, "LEAST_GAIN", -np.inf)
+    monkeypatch.setattr(refining, "MOST_LOST", np.inf)
+    monkeypatch.setattr(refining, "EVERY", 2)
+    kept = []
+    start = ball.scaled(0.9)
+    whole = refine_shape(start, rgb, camera, alpha, steps=3, keep=kept.append)
+    assert whole.improved
+    assert [values["parts"] for values in kept] == [1, 2, 3, 4, 5]
+    for i in (1, 3):
+        torch.save(kept[i], tmp_path / "values.pt")
+        values = torch.load(tmp_path / "values.pt", weights_only=True)
+        more = []
+        again = refine_shape(start, rgb, camera, alpha, steps=3, keep=more.append, resume=values)
+        assert len(more) == 4 - i
+        assert torch.equal(again.mesh.vertices, whole.mesh.vertices)
+        assert (again.psnr, again.iou, again.moved) == (whole.psnr, whole.iou, whole.moved)
+
+
 def test_bad_input():
     ball = icosphere(1)
     camera = look_at(4.0, 20.0, torch.arange(4) * 90.0)

@@ -6,8 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gendr import Camera, look_at, visual
-from gendr.fitting import refine_cameras
+from gendr import Camera, look_at, refine_cameras, visual
 from gendr.fitting.cameras import aligned
 from gendr.fitting.tangents import Outlines, applied, equations, solved, spread
 from gendr.mesh import axis_angle_to_matrix, cube, rotation_angle_between
@@ -53,6 +52,12 @@ def scene():
     camera = look_at(3.5, height, angle, 30.0, at=AT)
     rgb, alpha = visual.render_views(mesh, camera, 96, {"lighting": "none"})
     return camera, rgb, alpha
+
+
+@pytest.fixture
+def few_steps(monkeypatch):
+    """Colours in four steps instead of nine; benchmarks/cameras.py does all of them."""
+    monkeypatch.setattr("gendr.fitting.cameras._BLURS", (3.0, 2.0, 1.0, 0.7))
 
 
 def ball(count=5, size=(90, 120)):
@@ -116,6 +121,7 @@ def test_equations_are_those_of_the_gaps():
     assert start.step(1e-3, focal=True)[-1] != 0
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_poses_are_put_right_with_and_without_colors(scene):
     camera, rgb, alpha = scene
     bad = perturbed(camera, 1.5, 0.02)
@@ -145,17 +151,29 @@ def test_poses_are_put_right_with_and_without_colors(scene):
     torch.testing.assert_close(result.moved.mean(), moved.mean(), rtol=0.05, atol=0)
 
 
-def test_colors_decide_where_the_hull_is_as_good(scene, monkeypatch):
+@pytest.mark.usefixtures("few_steps")
+def test_colors_decide_where_the_hull_is_as_good(scene, monkeypatch, tmp_path):
     """Photos agree better then; how near the poses are to the truth, the benchmark says."""
     camera, rgb, alpha = scene
     bad = perturbed(camera, 1.5, 0.02)
-    scores = iter([0.5, 0.9, 0.9])
+    scores = iter(2 * [0.5, 0.9, 0.9])
     monkeypatch.setattr("gendr.fitting.cameras._hull_iou", lambda *_: next(scores))
-    result = refine_cameras(alpha, bad, rgb)
+    kept = []
+    result = refine_cameras(alpha, bad, rgb, keep=kept.append)
     assert result.refined
     assert result.iou == (0.5, 0.9)
     assert result.color_error[1] < 0.9 * result.color_error[0]
     assert angles(result.camera, camera).mean() < 0.7 * angles(bad, camera).mean()
+    # From a file it goes on where it was, with the same result.
+    assert [values["done"] for values in kept] == [1, 2, 3, 4]
+    torch.save(kept[2], tmp_path / "values.pt")
+    more = []
+    values = torch.load(tmp_path / "values.pt", weights_only=True)
+    again = refine_cameras(alpha, bad, rgb, keep=more.append, resume=values)
+    assert len(more) == 1
+    assert again.color_error == result.color_error
+    assert torch.equal(again.camera.rotation, result.camera.rotation)
+    assert torch.equal(again.camera.translation, result.camera.translation)
 
 
 def test_changes_beyond_slight_ones_are_not_kept(scene, monkeypatch):
@@ -214,6 +232,7 @@ def test_alignment_undoes_a_similarity():
     torch.testing.assert_close(back.eye, camera.eye)
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_without_colors_that_agree_the_outlines_decide(scene):
     """A colour that is the same all over tells nothing, and does no harm."""
     camera, _, alpha = scene

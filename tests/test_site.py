@@ -44,6 +44,16 @@ def test_every_parameter_is_explained(monkeypatch):
     assert site.unexplained() == ["gendr.losses.mse_loss: target"]
 
 
+def test_errors_are_declared(monkeypatch):
+    assert site.undeclared() == []
+    monkeypatch.setattr(gendr.losses.edge_length_loss, "__doc__", "Raises: ValueError.")
+    monkeypatch.setattr(gendr.Camera.expand, "__doc__", "One camera, often.")
+    assert set(site.undeclared()) == {
+        "gendr.losses.edge_length_loss: TypeError",
+        "gendr.mesh.Camera.expand: ValueError",
+    }
+
+
 def test_the_index_orders_the_pages():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     pages = [page for _, pages in order(index) for _, page in pages]

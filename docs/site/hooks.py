@@ -43,6 +43,8 @@ EXAMPLES = "examples.md"
 FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 MARKER = re.compile(r"^(<!-- .*?-->)$\n?", re.M)
+# The space between a number and its unit or error, in tables.
+TOGETHER = re.compile(r"(?<=[\d²]) (?=(?:[mµn]?s|[kMG]?B|%)\b|[±×])|(?<=[±×+]) (?=\d)")
 # What is said to those who read the file and not the site.
 ONLY_THERE = re.compile(r"^<!-- only here: -->$.*?^<!-- up to here -->$", re.M | re.S)
 
@@ -124,7 +126,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     parts = FENCED.split(ONLY_THERE.sub("", markdown))
     for i in range(0, len(parts), 2):
         text = MARKER.sub(r"\n\1\n\n", LINK.sub(moved, parts[i]))
-        rows = [_bars(row) if row.startswith("|") else row for row in text.split("\n")]
+        rows = [_row(row) if row.startswith("|") else row for row in text.split("\n")]
         parts[i] = "\n".join(rows)
     return "".join(parts)
 
@@ -162,5 +164,9 @@ def _notebooks(docs: Path) -> dict[str, Path]:
     return {f"examples/{path.stem}.md": path for path in listed}
 
 
-def _bars(row: str) -> str:
-    return re.sub(r"`[^`]*`", lambda code: code[0].replace(r"\|", "|"), row)
+def _row(row: str) -> str:
+    """A row of a table: bars in its code have no backslash, numbers stay with their units."""
+    parts = re.split(r"(`[^`]*`)", row)
+    parts[1::2] = [code.replace(r"\|", "|") for code in parts[1::2]]
+    parts[::2] = [TOGETHER.sub("\N{NO-BREAK SPACE}", text) for text in parts[::2]]
+    return "".join(parts)

@@ -5,6 +5,7 @@ A file names its format, and is read without running code from it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from gendr._runtime.files import write_whole
 
-__all__ = ["load_checkpoint", "save_checkpoint"]
+__all__ = ["digest", "load_checkpoint", "save_checkpoint"]
 
 # The key under which a file holds the name of its format.
 FORMAT = "format"
@@ -38,6 +39,14 @@ def save_checkpoint(path: str | Path, kind: str, values: Mapping[str, Any]) -> N
         raise ValueError(f"{FORMAT!r} is taken, it names the kind of a checkpoint")
     content = {FORMAT: kind, **_on_cpu(dict(values))}
     write_whole(Path(path), lambda file: torch.save(content, file))
+
+
+def digest(*tensors: Tensor) -> str:
+    """A text that tells tensors from others: the SHA-256 of their values."""
+    total = hashlib.sha256()
+    for tensor in tensors:
+        total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return total.hexdigest()
 
 
 def load_checkpoint(

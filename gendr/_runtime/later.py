@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
@@ -43,3 +46,27 @@ class Later:
 def capturing(device: torch.device) -> bool:
     """Whether a CUDA graph is being captured: then nothing may be read."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
+_held: list[object] | None = None
+
+
+@contextmanager
+def holding(kept: list[object]) -> Generator[None]:
+    """Within it, everything that `hold` is given is put into a list: for as long as a graph lives.
+
+    A CUDA graph reads its tensors by address. Those that a cache gave it would be gone once the
+    cache forgets them.
+    """
+    global _held
+    before, _held = _held, kept
+    try:
+        yield
+    finally:
+        _held = before
+
+
+def hold(x: object) -> None:
+    """Keep something that is read on a device as long as the graph that is being captured."""
+    if _held is not None:
+        _held.append(x)

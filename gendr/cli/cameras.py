@@ -6,11 +6,15 @@ import json
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from gendr.cli.common import model_file, percent_bar
+from gendr.cli.stages import Stages
 from gendr.fitting.cameras import CameraResult, refine_cameras
+from gendr.mesh import Camera
 from gendr.mesh.camera_files.transforms import intrinsics_of, list_frames, read_cameras
 from gendr.mesh.views import Views
 
@@ -20,14 +24,33 @@ __all__ = ["CAMERAS", "camera_facts", "opencv_file", "refined"]
 CAMERAS = "cameras.json"
 
 
-def refined(args: Namespace, views: Views) -> CameraResult:
+def refined(args: Namespace, views: Views, stages: Stages) -> CameraResult:
     """The cameras put right, with a progress bar, and a line about what was found."""
+    focal, given = "focal" in args.refine, views.camera
+    tensors = [views.masks, given.rotation, given.translation, given.focal, given.principal]
+    if views.rgb is not None:
+        tensors.append(views.rgb)
     with percent_bar("cameras", args.quiet) as tell:
-        focal = "focal" in args.refine
-        found = refine_cameras(views.masks, views.camera, views.rgb, focal=focal, callback=tell)
+
+        def compute(keep: Any, resume: Any) -> CameraResult:
+            return refine_cameras(
+                views.masks, given, views.rgb, focal=focal, callback=tell, keep=keep, resume=resume
+            )
+
+        def unpacked(values: Mapping[str, Any]) -> CameraResult:
+            camera = Camera(*(part.to(given.device) for part in values["camera"]))
+            return CameraResult(**dict(values, camera=camera))
+
+        found = stages.run("cameras", tuple(tensors), {"focal": focal}, compute, _packed, unpacked)
     if not args.quiet:
         sys.stderr.write(f"gendr: {_line(found)}\n")
     return found
+
+
+def _packed(found: CameraResult) -> dict[str, Any]:
+    camera = found.camera
+    parts = camera.rotation, camera.translation, camera.focal, camera.principal
+    return {**{f.name: getattr(found, f.name) for f in fields(found)}, "camera": parts}
 
 
 def _line(found: CameraResult) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gendr import visual
 from gendr.cli.common import percent_bar
+from gendr.cli.stages import Stages
 from gendr.fitting.colors import ColorResult, fit_colors
 from gendr.mesh import Mesh
 from gendr.mesh.io import mesh_files
@@ -49,20 +51,37 @@ def kind_of(args: Namespace, views: Views | None) -> str:
     return wanted or "texture"
 
 
-def colored(args: Namespace, mesh: Mesh, views: Views, kind: str) -> ColorResult:
+def colored(args: Namespace, mesh: Mesh, views: Views, kind: str, stages: Stages) -> ColorResult:
     """The mesh with the colours of the photos, with a progress bar."""
-    assert views.rgb is not None  # as `kind_of` found
+    rgb, camera, masks = views.rgb, views.camera, views.masks
+    assert rgb is not None  # as `kind_of` found
+    options: dict[str, Any] = {
+        "kind": kind,
+        "texture_size": args.texture_size,
+        "exposure": args.exposure,
+    }
+    poses = camera.rotation, camera.translation, camera.focal, camera.principal
     with percent_bar("colours", args.quiet) as tell:
-        return fit_colors(
-            mesh,
-            views.rgb,
-            views.camera,
-            views.masks,
-            kind=kind,
-            texture_size=args.texture_size,
-            exposure=args.exposure,
-            callback=tell,
-        )
+
+        def compute(*_: Any) -> ColorResult:
+            return fit_colors(mesh, rgb, camera, masks, callback=tell, **options)
+
+        def unpacked(values: Mapping[str, Any]) -> ColorResult:
+            there = {k: None if v is None else v.to(mesh.device) for k, v in values["mesh"].items()}
+            painted = mesh.with_uvs(there["uvs"], there["face_uvs"])
+            painted = painted.with_texture(there["texture"])
+            painted = painted.with_vertex_colors(there["vertex_colors"])
+            exposure, psnr = (values[name].to(mesh.device) for name in ("exposure", "psnr"))
+            return ColorResult(painted, exposure, psnr, values["seen"])
+
+        given = (mesh.vertices, mesh.faces, rgb, masks, *poses)
+        return stages.run("colors", given, options, compute, _packed, unpacked)
+
+
+def _packed(found: ColorResult) -> dict[str, Any]:
+    names = ("uvs", "face_uvs", "texture", "vertex_colors")
+    parts = {name: getattr(found.mesh, name) for name in names}
+    return {"mesh": parts, "exposure": found.exposure, "psnr": found.psnr, "seen": found.seen}
 
 
 def facts(result: ColorResult, views: Views, kind: str) -> dict[str, Any]:

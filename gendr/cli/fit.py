@@ -27,6 +27,7 @@ from gendr.cli.common import (
     model_file,
     versions,
 )
+from gendr.cli.stages import Stages
 from gendr.fitting import CameraResult, FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
@@ -117,12 +118,17 @@ def run(args: Namespace) -> int:
     init: Any = kind
     if kind not in STARTS:
         init = _load_mesh(args, kind, device).relative_to(target.origin)
-    if args.resume:
-        check_checkpoint(out, CHECKPOINT)
-    with locked(check_writable(out)), _signals():
-        resume = _checkpoint(out, settings, device) if args.resume else None
-        report = _Report(args, settings, target, out, clock, kind, coloring)
+    with locked(_folder(args, out)), _signals():
+        stages = Stages(out, resume=args.resume)
         clock.lap("load")
+        if _moves_cameras(args):
+            with _told("while the cameras were refined", out):
+                target = _with_cameras(args, target, stages)
+            clock.lap("cameras")
+        resume = None
+        if args.resume and (out / CHECKPOINT).is_file():
+            resume = _checkpoint(out, settings, device)
+        report = _Report(args, settings, target, stages, clock, kind, coloring)
         try:
             result = fit(
                 target.masks,
@@ -137,12 +143,24 @@ def run(args: Namespace) -> int:
             raise
         report.close()
         clock.lap("fit")
-        report.finish(result)
+        with _told("after the shape, before the results were written", out):
+            report.finish(result)
     return 0
 
 
 # ---------------------------------------------------------------------------------------------
 # input
+
+
+def _folder(args: Namespace, out: Path) -> Path:
+    """The output folder, which is made.
+
+    Raises:
+        ValueError: If it cannot be, or has nothing to go on from where that is asked for.
+    """
+    if args.resume and not Stages(out, resume=True).begun():
+        check_checkpoint(out, CHECKPOINT)
+    return check_writable(out)
 
 
 def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitState:
@@ -230,11 +248,18 @@ def _load_views(args: Namespace, path: Path, name: str, device: torch.device) ->
     if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > most:
         size = most
     views = _read(args, size, device)
-    found = None
-    if _moves_cameras(args):
-        found = refined(args, views)
-        views = replace(views, camera=found.camera)
-    return _Target(name, views.masks, views.camera, views=views, refined=found)
+    return _Target(name, views.masks, views.camera, views=views)
+
+
+def _with_cameras(args: Namespace, target: _Target, stages: Stages) -> _Target:
+    """The target with its cameras put right."""
+    assert target.views is not None  # for the type checker
+    if not args.resume:  # what an earlier fit left has other cameras
+        for name in (CHECKPOINT, PROGRESS):
+            (stages.out / name).unlink(missing_ok=True)
+    found = refined(args, target.views, stages)
+    views = replace(target.views, camera=found.camera)
+    return replace(target, camera=found.camera, views=views, refined=found)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -265,13 +290,14 @@ class _Report:
         args: Namespace,
         settings: FitSettings,
         target: _Target,
-        out: Path,
+        stages: Stages,
         clock: _Clock,
         start: str,
         coloring: str,
     ) -> None:
         self.args, self.coloring = args, coloring
-        self.settings, self.target, self.out, self.clock = settings, target, out, clock
+        self.settings, self.target, self.clock = settings, target, clock
+        self.stages, self.out = stages, stages.out
         self.quiet = args.quiet
         sphere = f"icosphere({settings.subdivisions})"
         self.source, self.init = str(args.target), sphere if start == "sphere" else start
@@ -417,7 +443,7 @@ class _Report:
         out, target = self.out, self.target
         refinement: dict[str, Any] = {}
         if target.views is not None and refine.check_rgb(self.args, target.views):
-            result, refinement = refine.refined(self.args, result, target.views)
+            result, refinement = refine.refined(self.args, result, target.views, self.stages)
             self.clock.lap("refine")
         mesh = result.mesh.with_origin(target.origin)
         metrics: dict[str, Any] = {"finished": True, **result.metrics, "chamfer": None}
@@ -430,7 +456,7 @@ class _Report:
         extra: list[str] = []
         if self.coloring != "none":
             views = self.photos()
-            result_colors = colors.colored(self.args, mesh, views, self.coloring)
+            result_colors = colors.colored(self.args, mesh, views, self.coloring, self.stages)
             mesh = result_colors.mesh
             metrics["colors"] = colors.facts(result_colors, views, self.coloring)
             note = f"PSNR {metrics['colors']['psnr']:.1f} dB"
@@ -453,6 +479,8 @@ class _Report:
         write_all({**files, out / METRICS: _json(metrics)})
         for name in (PROGRESS, PREVIEW):
             (out / name).unlink(missing_ok=True)
+        # More steps change the shape, but not the cameras.
+        self.stages.clear("refine", "colors")
         if not self.quiet:
             size = f"{target.masks.shape[2]} x {target.masks.shape[1]}"
             sys.stdout.write(
@@ -553,6 +581,18 @@ def _chamfer(mesh: Mesh, target: Mesh, seed: int) -> dict[str, float]:
 
 def _json(values: dict[str, Any]) -> bytes:
     return (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+@contextmanager
+def _told(when: str, out: Path) -> Generator[None, None, None]:
+    """Tell the user how to go on if what is done here is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write(
+            f"gendr: stopped {when}; the same command with --resume goes on with what is in {out}\n"
+        )
+        raise
 
 
 @contextmanager

@@ -28,6 +28,8 @@ what is written to the output folder (files of these names are replaced, togethe
   turntable.gif     of photos with colours: the coloured mesh
   metrics.json      IoU per view, chamfer distance, seconds, settings, versions
   checkpoint.pt     the state after the last steps; --resume goes on from it
+  cameras.pt refine.pt colors.pt    what comes before and after the shape, as far as it has come;
+                    --resume does not do it again
   progress.json     while the fit runs, and after an interruption: what is known of it by then
   preview.png       while the fit runs, every few seconds: the shape of now, beside its target
 
@@ -286,7 +288,8 @@ def _add_fit(commands: Any) -> None:
         "--scale",
         default="auto",
         help="how soft edges are: a number (NDC: the image is 2 wide), 1.5px, or START:END for a "
-        "geometric schedule; auto is 0.3px:0.05px for logistic and as soft for other laws",
+        "geometric schedule; auto is 0.3px:0.05px for logistic, from a hull fine, which is "
+        "0.1px:0.02px, and as soft for other laws",
     )
     _cutoff(group)
 
@@ -669,6 +672,14 @@ def _add_pose(commands: Any) -> None:
     )
     parser.add_argument(
         "--find-fov", action="store_true", help="search for the field of view too, from --fov on"
+    )
+    parser.add_argument(
+        "--lens",
+        nargs=4,
+        type=_number(),
+        metavar=("FX", "FY", "CX", "CY"),
+        help="instead of --fov: focal lengths and principal point, in pixels of the images, whose "
+        "first pixel has its centre at 0.5",
     )
     group = parser.add_argument_group("the search")
     group.add_argument(

@@ -19,7 +19,7 @@ from torch import Tensor
 from gendr import visual
 from gendr._runtime.files import write_all
 from gendr.cli.common import check_writable, model_file, versions
-from gendr.fitting.pose import PoseResult, fit_pose, shrunk
+from gendr.fitting.pose import PoseResult, fit_pose, outline_problem, shrunk
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.images import open_image
 from gendr.mesh.views import Views, load_views, view_sizes
@@ -30,6 +30,8 @@ CAMERA, OVERLAY, SEARCH, TRACK = "camera.json", "overlay.png", "search.gif", "tr
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 # Shorter side of the masks; images of the sheet and of the animation; how many of them it shows.
 SIDE, TILE, SHOWN = 256, 168, 4
+# An IoU below this is none to rely on.
+POOR = 0.85
 # How many of the other poses the sheet shows, and how many images of a video.
 OTHERS, ROWS = 3, 8
 # Width of the images of a video in its animation, and how many that has at most.
@@ -44,28 +46,33 @@ def run(args: Namespace) -> int:
     mesh = Mesh.load(model_file(args.mesh), max_megapixels=args.max_megapixels)
     rig: Camera | None = None
     if args.rig:
-        views = _views(Path(args.images[0]), args.max_megapixels)
+        views, sizes = _views(Path(args.images[0]), args.max_megapixels)
         names, read, rig = list(views.names), list(views.masks), views.camera
     else:
         paths = _files(args.images)
         names = [path.name for path in paths]
-        read = [_read(path, args.max_megapixels) for path in paths]
+        both = [_read(path, args.max_megapixels) for path in paths]
+        read, sizes = [mask for mask, _ in both], [size for _, size in both]
+    _check_outlines(names, read)
     if args.track:
         _check_sizes(names, read)
+    lenses = [_lens(args.lens, size) for size in sizes]
     out = check_writable(Path(args.output))
-    with tqdm(total=100, desc="pose", unit="%", disable=args.quiet) as bar:
+    # A bar that is left would make two lines of an error.
+    with tqdm(total=100, desc="pose", unit="%", disable=args.quiet, leave=False) as bar:
 
         def tell(stage: str, done: float) -> None:
             bar.set_postfix_str(stage, refresh=False)
             bar.update(int(100 * done) - bar.n)
 
-        results, whole = _results(args, mesh, names, read, rig, tell)
+        results, whole = _results(args, mesh, names, read, lenses, rig, tell)
     entries = [
-        _entry(name, mask, result) for name, mask, result in zip(names, read, results, strict=True)
+        _entry(name, size, mask, result)
+        for name, size, mask, result in zip(names, sizes, read, results, strict=True)
     ]
     facts: dict[str, Any] = {
         "mesh": str(args.mesh),
-        "fov": "found" if args.find_fov else args.fov,
+        "fov": "of the lens" if args.lens else "found" if args.find_fov else args.fov,
         "versions": versions(),
         "images": entries,
     }
@@ -94,16 +101,31 @@ def run(args: Namespace) -> int:
     )
     if not args.quiet:
         _say(names, results, whole, is_video=args.track)
+        cut = [entry["image"] for entry in entries if entry["touches_border"]]
+        if cut:
+            more = f" and {len(cut) - 3} more" if len(cut) > 3 else ""
+            sys.stdout.write(
+                f"{', '.join(cut[:3])}{more}: the object touches the border of the image; what is "
+                "cut off there counts against the right pose\n"
+            )
         sys.stdout.write(f"{out}: {CAMERA}, {OVERLAY}, {moving}\n")
     return 0
 
 
 def _check_options(args: Namespace) -> None:
     """Refuse options that do not go together."""
+    if args.lens and args.find_fov:
+        raise ValueError("--find-fov cannot be given with --lens, which says the field of view")
     if args.find_scale and not args.rig:
         raise ValueError("--find-scale is for --rig: it is the unit of its cameras")
     if args.rig:
-        for wrong, name in ((args.track, "--track"), (args.find_fov, "--find-fov")):
+        if Path(args.images[0]).suffix.lower() in SUFFIXES:
+            raise ValueError(
+                f"--rig takes a folder with transforms.json, or that file, got the image "
+                f"{args.images[0]}"
+            )
+        given = ((args.track, "--track"), (args.find_fov, "--find-fov"), (args.lens, "--lens"))
+        for wrong, name in given:
             if wrong:
                 raise ValueError(
                     f"{name} cannot be given with --rig: its images are of one moment, and their "
@@ -124,7 +146,12 @@ def _files(texts: list[str]) -> list[Path]:
         if not path.is_dir():
             found.append(path)
             continue
-        inside = [p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file()]
+        # Names that begin with a dot are notes of file systems, such as ._1.png.
+        inside = [
+            p
+            for p in path.iterdir()
+            if p.suffix.lower() in SUFFIXES and not p.name.startswith(".") and p.is_file()
+        ]
         if not inside:
             raise ValueError(f"{path} is a folder without images ({', '.join(SUFFIXES)})")
         found += sorted(inside, key=_in_order)
@@ -136,11 +163,28 @@ def _in_order(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
 
 
-def _views(path: Path, max_megapixels: float) -> Views:
-    """Images with cameras, at most `SIDE` pixels along their shorter sides."""
-    smallest = min(map(min, view_sizes(path, max_megapixels=max_megapixels)))
-    size = SIDE if smallest > SIDE else None
-    return load_views(path, size=size, max_megapixels=max_megapixels)
+def _views(path: Path, max_megapixels: float) -> tuple[Views, list[tuple[int, int]]]:
+    """Images with cameras, at most `SIDE` pixels along their shorter sides, and their sizes."""
+    sizes = view_sizes(path, max_megapixels=max_megapixels)
+    size = SIDE if min(map(min, sizes)) > SIDE else None
+    return load_views(path, size=size, max_megapixels=max_megapixels), sizes
+
+
+def _lens(numbers: list[float] | None, size: tuple[int, int]) -> Camera | None:
+    """Focal lengths and principal point in pixels of an image, as a camera at the origin."""
+    if numbers is None:
+        return None
+    fx, fy, cx, cy = numbers
+    k = torch.tensor([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+    return Camera.from_opencv(torch.eye(3), torch.zeros(3), k, size)
+
+
+def _check_outlines(names: list[str], masks: list[Tensor]) -> None:
+    """Refuse masks without an outline before the first is searched."""
+    for name, mask in zip(names, masks, strict=True):
+        problem = outline_problem(mask)
+        if problem is not None:
+            raise ValueError(f"{name}: the mask {problem}")
 
 
 def _check_sizes(names: list[str], masks: list[Tensor]) -> None:
@@ -154,8 +198,8 @@ def _check_sizes(names: list[str], masks: list[Tensor]) -> None:
 
 
 def _results(
-    args: Namespace, mesh: Mesh, names: list[str], masks: list[Tensor], rig: Camera | None,
-    tell: Callable[[str, float], None],
+    args: Namespace, mesh: Mesh, names: list[str], masks: list[Tensor],
+    lenses: list[Camera | None], rig: Camera | None, tell: Callable[[str, float], None],
 ) -> tuple[list[PoseResult], PoseResult | None]:  # fmt: skip
     """A result for each image, and that of all together, of a video or a rig."""
     options: dict[str, Any] = {
@@ -163,25 +207,18 @@ def _results(
         "starts": args.starts, "steps": args.steps, "image_size": args.image_size,
     }  # fmt: skip
     if not args.track and rig is None:
-        found = []
-        for i, (name, mask) in enumerate(zip(names, masks, strict=True)):
-            try:
-                one = fit_pose(
-                    mesh, mask, **options,
-                    callback=lambda s, done, i=i: tell(s, (i + done) / len(names)),
-                )  # fmt: skip
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
-            found.append(one)
+        found = [
+            fit_pose(
+                mesh, mask, **options, intrinsics=lenses[i],
+                callback=lambda s, done, i=i: tell(s, (i + done) / len(names)),
+            )
+            for i, mask in enumerate(masks)
+        ]  # fmt: skip
         return found, None
-    try:
-        whole = fit_pose(
-            mesh, torch.stack(masks), track=args.track, rig=rig, find_scale=args.find_scale,
-            callback=tell, **options,
-        )  # fmt: skip
-    except ValueError as error:
-        text = re.sub(r"^mask ([0-9]+)", lambda found: f"{names[int(found[1])]}:", str(error))
-        raise ValueError(text) from None
+    whole = fit_pose(
+        mesh, torch.stack(masks), track=args.track, rig=rig, find_scale=args.find_scale,
+        intrinsics=lenses[0], callback=tell, **options,
+    )  # fmt: skip
     apart = []
     for i in range(len(names)):
         if rig is None:
@@ -216,12 +253,13 @@ def _say(
     sys.stdout.write("".join(line + "\n" for line in lines))
 
 
-def _read(path: Path, max_megapixels: float) -> Tensor:
-    """The mask [H, W] of an image, at most `SIDE` pixels along its shorter side."""
+def _read(path: Path, max_megapixels: float) -> tuple[Tensor, tuple[int, int]]:
+    """The mask of an image, at most `SIDE` pixels along its shorter side, and the image's size."""
     with open_image(path, max_megapixels) as image:
         pixels = np.asarray(image.convert("RGBA"), np.float32) / 255
     try:
-        return shrunk(object_mask(torch.from_numpy(pixels).permute(2, 0, 1)), SIDE)
+        mask = shrunk(object_mask(torch.from_numpy(pixels).permute(2, 0, 1)), SIDE)
+        return mask, (pixels.shape[0], pixels.shape[1])
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -230,14 +268,21 @@ def _sure(result: PoseResult) -> str:
     """How sure a pose is, in words."""
     others = result.candidates[0][1:]
     text = f"IoU {float(result.iou):.3f}"
+    if float(result.iou) < POOR:
+        return f"{text}, a poor agreement: is it this mesh, whole and alone in the image?"
     if not others:
         return f"{text}, no other pose looks alike"
     angles = ", ".join(f"{each.angle:.0f}" for each in others)
     return f"{text}; {len(others)} more look alike, turned by {angles} degrees"
 
 
-def _entry(name: str, mask: Tensor, result: PoseResult) -> dict[str, Any]:
-    size = (mask.shape[0], mask.shape[1])
+def _touches_border(mask: Tensor) -> bool:
+    inside = mask > 0.5
+    return any(bool(side.any()) for side in (inside[0], inside[-1], inside[:, 0], inside[:, -1]))
+
+
+def _entry(name: str, size: tuple[int, int], mask: Tensor, result: PoseResult) -> dict[str, Any]:
+    """What camera.json says of an image of a size, in its own pixels."""
     camera = result.camera
     r, t, k = camera.to_opencv(size)
     names = ("R", "T", "focal_length", "principal_point")
@@ -247,6 +292,7 @@ def _entry(name: str, mask: Tensor, result: PoseResult) -> dict[str, Any]:
         "image": name,
         "image_size": list(size),
         "iou": float(result.iou),
+        "touches_border": _touches_border(mask),
         "fov": fov,
         "opengl": {"camera_to_world": camera.camera_to_world[0].tolist()},
         "opencv": {"R": r[0].tolist(), "t": t[0].tolist(), "K": k[0].tolist()},

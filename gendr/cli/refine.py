@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 from gendr import visual
 from gendr.cli.common import percent_bar
+from gendr.cli.stages import Stages
 from gendr.fitting import FitResult
 from gendr.fitting.refining import ShapeResult, refine_shape
 from gendr.fitting.sweeps import LEAST_VIEWS
 from gendr.losses import iou
+from gendr.mesh import Mesh
 from gendr.mesh.views import Views
 
 
@@ -34,11 +37,28 @@ def check_rgb(args: Namespace, views: Views | None) -> bool:
     return True
 
 
-def refined(args: Namespace, result: FitResult, views: Views) -> tuple[FitResult, dict[str, Any]]:
+def refined(
+    args: Namespace, result: FitResult, views: Views, stages: Stages
+) -> tuple[FitResult, dict[str, Any]]:
     """The result with its surface moved by colours, and what `metrics.json` says about that."""
     assert views.rgb is not None  # as `check_rgb` found
+    rgb, camera, masks, mesh = views.rgb, views.camera, views.masks, result.mesh
+    parts = mesh.vertices, mesh.faces, mesh.origin[0]
+    poses = camera.rotation, camera.translation, camera.focal, camera.principal
     with percent_bar("refine", args.quiet) as tell:
-        found = refine_shape(result.mesh, views.rgb, views.camera, views.masks, callback=tell)
+
+        def compute(keep: Any, resume: Any) -> ShapeResult:
+            return refine_shape(mesh, rgb, camera, masks, callback=tell, keep=keep, resume=resume)
+
+        def unpacked(values: Mapping[str, Any]) -> ShapeResult:
+            moved = mesh
+            if values["improved"]:
+                vertices, faces = (part.to(mesh.device) for part in values["mesh"])
+                moved = Mesh(vertices, faces).with_origin(mesh.origin[0])
+            return ShapeResult(**dict(values, mesh=moved))
+
+        given = (*parts, rgb, masks, *poses)
+        found = stages.run("refine", given, {}, compute, _packed, unpacked)
     if not found.improved:
         return result, facts(found)
     alpha = visual.silhouettes(found.mesh, views.camera, views.image_size)
@@ -49,6 +69,11 @@ def refined(args: Namespace, result: FitResult, views: Views) -> tuple[FitResult
         "iou_per_view": [float(x) for x in each],
     }
     return replace(result, mesh=found.mesh, metrics=metrics), facts(found)
+
+
+def _packed(found: ShapeResult) -> dict[str, Any]:
+    values = {f.name: getattr(found, f.name) for f in fields(found)}
+    return {**values, "mesh": (found.mesh.vertices, found.mesh.faces)}
 
 
 def facts(found: ShapeResult) -> dict[str, Any]:

@@ -41,6 +41,9 @@ class HouseNumbers(Numbers):
         images: [N, 3, 64, 64], uint8.
         values: [N], int64.
         window: side of the image that is drawn.
+
+    Raises:
+        ValueError: a window larger than the images, or images and values that do not fit.
     """
 
     channels: ClassVar[tuple[int, ...]] = (32, 64, 128, 256)

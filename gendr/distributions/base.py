@@ -11,12 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias, cast, final
+from typing import Any, Literal, TypeAlias, final
 
 import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_float, check_number
+from gendr._runtime.ranges import finite, ratio, saturated
 
 Number: TypeAlias = "float | Tensor"
 Part: TypeAlias = Literal["cdf", "sf"]
@@ -40,55 +41,6 @@ def widened(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def finite(x: Tensor) -> Tensor:
-    """Replace infinities by the largest finite numbers (0 * inf would be NaN); NaN stays NaN."""
-    limit = torch.finfo(x.dtype).max
-    return x.clamp(-limit, limit)
-
-
-class _Saturated(torch.autograd.Function):
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return x.view_as(x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:
-        (grad,) = grad_outputs
-        limit = torch.finfo(grad.dtype).max / 4
-        return grad.clamp(-limit, limit)
-
-
-def saturated(x: Tensor) -> Tensor:
-    """Return x; its gradient is clamped so that differences of gradients are finite too.
-
-    Where an algorithm makes a hard decision, a slope is 0, and 0 * inf would be NaN.
-    """
-    return cast("Tensor", _Saturated.apply(x))
-
-
-class _Ratio(torch.autograd.Function):
-    """y = x / scale for equal shapes, with gradients that stay finite even where y overflows."""
-
-    @staticmethod
-    def forward(x: Tensor, scale: Tensor) -> Tensor:
-        return x / scale
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[1], output)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor]:
-        (grad,) = grad_outputs
-        scale, y = ctx.saved_tensors
-        by_scale = -(grad * torch.where(y.isfinite(), y, 0.0)) / scale
-        return finite(grad / scale), finite(by_scale)
-
-
 def _checked_scale(scale: Number) -> Number:
     if not isinstance(scale, Tensor):
         return check_number("scale", scale, above=0)
@@ -98,15 +50,9 @@ def _checked_scale(scale: Number) -> Number:
 
 
 def _ratio(x: Tensor, scale: Number) -> Tensor:
-    """Return x / scale, with the scale at least the smallest normal number: 0 / 0 would be NaN."""
+    """Return x / scale."""
     scale = _checked_scale(scale)
-    if not isinstance(scale, Tensor):
-        return x if scale == 1 else saturated(x) / max(scale, torch.finfo(x.dtype).tiny)
-    dtype = torch.result_type(x, scale)
-    x, scale = x.to(dtype), scale.to(dtype).clamp(min=torch.finfo(dtype).tiny)
-    if not scale.requires_grad:
-        return saturated(x) / scale
-    return cast("Tensor", _Ratio.apply(*torch.broadcast_tensors(x, scale)))
+    return x if not isinstance(scale, Tensor) and scale == 1 else ratio(x, scale)
 
 
 def number_text(value: Number) -> str:
@@ -281,6 +227,9 @@ class Distribution(ABC):
 
         Returns:
             At least 0; inf when the tail has no end, and for a callable CDF without a support.
+
+        Raises:
+            ValueError: a cutoff outside of [0, 1).
         """
         if not 0 <= cutoff < 1:
             raise ValueError(f"cutoff must lie in [0, 1), got {cutoff}; 1e-6 is usual")

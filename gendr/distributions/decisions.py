@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_number
-from gendr.distributions.base import Distribution, finite
+from gendr._runtime.ranges import finite
+from gendr.distributions.base import Distribution
 from gendr.distributions.callable import CallableDistribution
 from gendr.distributions.laws.heaviside import Heaviside
 from gendr.distributions.registry import laws

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_float, check_number
+from gendr._runtime.ranges import finite
 from gendr._runtime.registry import members
 from gendr._runtime.tracing import constant
-from gendr.distributions.base import Base, Number, Part, finite, number_text
+from gendr.distributions.base import Base, Number, Part, number_text
 
 INF = float("inf")
 

@@ -57,7 +57,8 @@ def fit(
         TypeError: If an argument has the wrong type or dtype.
         ValueError: If shapes, values or settings are wrong, all masks are empty, all masks fill
             their image, masks contradict each other, so that their hull is empty, a camera is
-            inside the starting sphere, or `resume` belongs to another fit.
+            inside the starting sphere, `init` has more than 250,000 faces and is not remeshed, or
+            `resume` belongs to another fit.
 
     Warns:
         UserWarning: If some masks fill their image, as if the camera were inside the object.
@@ -84,4 +85,6 @@ def _check_outlines(masks: Tensor) -> None:
     if count == len(masks):
         raise ValueError(f"{what}; is the camera inside the object, or are the masks inverted?")
     if count:
-        warnings.warn(f"{what}; is the camera inside the object?", stacklevel=3)
+        warnings.warn(
+            f"{what}; if the camera is inside the object, leave such views out", stacklevel=3
+        )

@@ -10,8 +10,9 @@ given are not kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -80,6 +81,8 @@ def refine_cameras(
     *,
     focal: bool = False,
     callback: Callable[[float], None] | None = None,
+    keep: Callable[[dict[str, Any]], None] | None = None,
+    resume: Mapping[str, Any] | None = None,
 ) -> CameraResult:
     """Put poses right that are off by a degree or two and a few per cent of the distance.
 
@@ -94,6 +97,10 @@ def refine_cameras(
         images: [B, 3, H, W] in [0, 1], the object over black, if there are colours.
         focal: whether all focal lengths may change by one factor.
         callback: called with the part of the work that is done, in [0, 1].
+        keep: called after each step by colours, which take longest, with all that is needed to go
+            on, as numbers and tensors.
+        resume: what `keep` was called with, to go on from there with the same other arguments; the
+            result is that of an uninterrupted run, bit for bit.
 
     Raises:
         TypeError: if an argument has the wrong type.
@@ -110,11 +117,21 @@ def refine_cameras(
         check_shape("images", check_finite("images", images), "[B, 3, H, W]", **sizes)
         images = images.detach()
     with torch.no_grad():
-        return _refined(masks.detach(), camera.detach(), images, focal, callback or _silent)
+        walk = _Walk(callback or _silent, keep or _silent, resume)
+        return _refined(masks.detach(), camera.detach(), images, focal, walk)
 
 
-def _silent(done: float) -> None:
+def _silent(_: Any) -> None:
     """Tell nobody."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Walk:
+    """What the caller wants to know on the way, and where it goes on: see `refine_cameras`."""
+
+    tell: Callable[[float], None]
+    keep: Callable[[dict[str, Any]], None]
+    resume: Mapping[str, Any] | None
 
 
 def _refined(
@@ -122,7 +139,7 @@ def _refined(
     camera: Camera,
     images: Tensor | None,
     focal: bool,
-    tell: Callable[[float], None],
+    walk: _Walk,
 ) -> CameraResult:
     frame = Frame.of_masks(masks, camera)
     given = frame.camera(camera.to("cpu", torch.float64))
@@ -131,16 +148,16 @@ def _refined(
     now = given
     if focal or gap > _EXACT:
         now = solved(lines, given, focal=focal)
-    tell(0.1)
+    walk.tell(0.1)
     now, errors = aligned(now, given), None
     scores = _hull_iou(masks, given), _hull_iou(masks, now)
     if images is not None:
-        found, differ = _by_colors(lines, images, masks, now, lambda done: tell(0.1 + 0.8 * done))
+        found, differ = _by_colors(lines, images, masks, now, walk)
         found = aligned(found, given)
         if differ is not None and (score := _hull_iou(masks, found)) >= scores[1]:
             now, errors, scores = found, differ, (scores[0], score)
     better = scores[1] > scores[0] + _GAIN and _is_near(now, given)
-    tell(1.0)
+    walk.tell(1.0)
     kept = now if better else given
     change = (kept.eye - given.eye).norm(dim=1) / given.translation.norm(dim=1)
     return CameraResult(
@@ -156,28 +173,30 @@ def _refined(
 
 
 def _by_colors(
-    lines: Outlines,
-    images: Tensor,
-    masks: Tensor,
-    camera: Camera,
-    tell: Callable[[float], None],
+    lines: Outlines, images: Tensor, masks: Tensor, camera: Camera, walk: _Walk
 ) -> tuple[Camera, tuple[float, float] | None]:
     """Cameras moved until the photos agree, and by how much they differ before and after.
 
     None in place of the latter if colours do not tell the poses better than outlines do.
     """
-    start, best = camera, camera
+    start, best, done = camera, camera, 0
     widest = _LOOSER * spread(lines, start) + _LOOSER_PIXELS
     try:
-        first = least = Agreement(images, masks, start, _BLURS[-1]).error
-        for number, blur in enumerate(_BLURS):
+        if walk.resume is None:
+            first = least = Agreement(images, masks, start, _BLURS[-1]).error
+        else:
+            done, first, least = (walk.resume[name] for name in ("done", "first", "least"))
+            camera, best = (Camera(*walk.resume[name]).to(start.device) for name in ("now", "best"))
+        for number, blur in enumerate(_BLURS[done:], done + 1):
             agreement = Agreement(images, masks, camera, blur)
             if blur == _BLURS[-1] and agreement.error < least and spread(lines, camera) <= widest:
                 best, least = camera, agreement.error
             one, two = agreement.normals_of_step(), equations(lines, camera, _NOISE)
             both = Normals(one.matrix + two.matrix, one.vector + two.vector)
             camera = applied(camera, both.step(_DAMPING, focal=False))
-            tell((number + 1) / len(_BLURS))
+            poses = {"now": _parts(camera), "best": _parts(best)}
+            walk.keep({"done": number, "first": first, "least": least, **poses})
+            walk.tell(0.1 + 0.8 * number / len(_BLURS))
         last = Agreement(images, masks, camera, _BLURS[-1]).error
     except ValueError:  # no hull is left
         return start, None
@@ -186,6 +205,11 @@ def _by_colors(
     if least > _FALL * first:
         return start, None
     return best, (first, least)
+
+
+def _parts(camera: Camera) -> tuple[Tensor, ...]:
+    """What makes perspective cameras, for a file."""
+    return camera.rotation, camera.translation, camera.focal, camera.principal
 
 
 def _is_near(camera: Camera, given: Camera) -> bool:

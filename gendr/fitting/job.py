@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gendr._runtime.checkpoint import digest
 from gendr._runtime.checks import check_like
 from gendr.fitting.frame import SPHERE, Frame
 from gendr.fitting.levels import Levels, pixel_at_middle, progress_of
@@ -36,6 +36,8 @@ REMESHES, ITERATIONS = 8, 3
 STEP_IN_EDGES = 0.25
 # Edges are longer than asked for where there would be more faces than this.
 MOST_FACES = 40_000
+# A start that is not remeshed may have at most so many.
+MOST_GIVEN = 250_000
 # Lengths in pixels that edges have at the end if none is asked for: the first that costs the start
 # at most so much of its IoU when it is remeshed, or the last.
 EDGES, LOSS_BY_EDGES = (2.0, 1.4, 1.0, 0.7, 0.5), 0.01
@@ -68,6 +70,7 @@ class Job:
         else:
             check_single("init", init)
             check_like("init", init.vertices, "target_masks", masks)
+            _check_faces(init, settings)
             # Only the shape is fitted; colours and textures move along with it.
             self.start = init.detach().with_vertices(self.frame.inner(init.vertices.detach()))
         pixel = pixel_at_middle(self.camera, size)
@@ -98,10 +101,8 @@ class Job:
             set(range(often, settings.steps - often // 2, often)) if self.remeshed else set()
         )
         self._known: tuple[Tensor, _Surface] | None = None
-        digest = hashlib.sha256()
-        for tensor in (masks, *camera._tensors(), self.start.vertices, self.start.faces):
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        self.signature = {**settings.describe(), "input": digest.hexdigest()}
+        given = digest(masks, *camera._tensors(), self.start.vertices, self.start.faces)
+        self.signature = {**settings.describe(), "input": given}
 
     def _edge(self, wanted: float | None, pixel: float) -> float:
         """The length of edges at the end, from that asked for in pixels and the size of these."""
@@ -311,6 +312,16 @@ class Job:
     def world(self, vertices: Tensor, faces: Tensor) -> Mesh:
         """The mesh in the world of vertices [V, 3] of the frame."""
         return self.mesh(self.frame.world(vertices), faces)
+
+
+def _check_faces(init: Mesh, settings: FitSettings) -> None:
+    """Refuse a start with so many faces that each step would take minutes."""
+    count = init.face_counts[0]
+    if count > MOST_GIVEN and not settings.remesh:
+        raise ValueError(
+            f"init has {count:,} faces, and at most {MOST_GIVEN:,} are fitted as they are; "
+            "simplify it, or let the fit remesh it (remesh, on the command line --remesh)"
+        )
 
 
 def _slices(count: int, length: int = 24) -> list[list[int]]:

@@ -3,7 +3,7 @@
 1. The mesh is seen from directions all over the sphere, in small images. Shifted and scaled to the
    centroid and the area of the mask, and turned in their plane, they are compared with the mask.
 2. The best that differ are refined together, by soft silhouettes whose scale falls.
-3. The best of these are refined in larger images.
+3. The best of these are refined in larger images, and polished (`gendr.fitting.pose_polish`).
 
 Poses that look alike at the end are given too: a symmetric or flat object has several. The images
 of a video are found from those before (`gendr.fitting.pose_track`), and the images of several
@@ -32,7 +32,17 @@ from gendr.fitting.pose_search import PoseCandidate, PoseSettings, Search, shrun
 from gendr.fitting.pose_track import tracked
 from gendr.mesh import Camera, Mesh
 
-__all__ = ["PoseCandidate", "PoseResult", "PoseSettings", "fit_pose", "shrunk"]
+__all__ = [
+    "PoseCandidate",
+    "PoseResult",
+    "PoseSettings",
+    "fit_pose",
+    "outline_problem",
+    "shrunk",
+]
+
+# A mask with fewer pixels tells no pose.
+LEAST = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +105,8 @@ def fit_pose(
 
     Raises:
         TypeError: if an argument has the wrong type.
-        ValueError: if shapes or values are wrong, or a mask is empty or fills its image.
+        ValueError: if shapes or values are wrong, or a mask is empty, fills its image or has
+            fewer than 16 pixels.
     """
     settings = (settings or PoseSettings()).changed(changes)
     check_single("mesh", mesh)
@@ -126,7 +137,7 @@ def fit_pose(
         _check_cameras("intrinsics", intrinsics, (1, len(masks)))
         optics = intrinsics.detach().to(masks).expand(len(masks))
     else:
-        optics = Camera(fov=30.0 if fov is None else fov).to(masks.dtype).expand(len(masks))
+        optics = Camera(fov=30.0 if fov is None else fov).to(masks).expand(len(masks))
     if fov is not None:
         check_number("fov", fov, above=0, below=180)
     search = Search(mesh.detach(), settings, optics, is_free=fov is None and intrinsics is None)
@@ -151,7 +162,7 @@ def fit_pose(
         candidates = tuple(search.listed(each, b) for b, each in enumerate(found))
     return PoseResult(
         Camera.batch([each[0].camera for each in candidates]),
-        torch.tensor([each[0].iou for each in candidates], dtype=masks.dtype),
+        torch.tensor([each[0].iou for each in candidates]).to(masks),
         candidates,
         tuple(traces),
         tuple(searched),
@@ -167,9 +178,19 @@ def _check_cameras(name: str, camera: Any, counts: tuple[int, ...]) -> None:
 
 
 def _check_outlines(masks: Tensor) -> None:
-    inside = (masks > 0.5).flatten(1)
-    for what, wrong in (("is empty", ~inside.any(1)), ("fills its image", inside.all(1))):
-        if bool(wrong.any()):
-            raise ValueError(
-                f"mask {int(wrong.int().argmax())} {what}, so it has no outline to find a pose by"
-            )
+    for i, mask in enumerate(masks):
+        problem = outline_problem(mask)
+        if problem is not None:
+            raise ValueError(f"mask {i} {problem}")
+
+
+def outline_problem(mask: Tensor) -> str | None:
+    """Why no pose can be found by a mask [H, W], or None."""
+    inside = int((mask > 0.5).sum())
+    if inside == 0:
+        return "is empty, so it has no outline to find a pose by"
+    if inside == mask.numel():
+        return "fills its image, so it has no outline to find a pose by"
+    if inside < LEAST:
+        return f"has {inside} pixels, too few to tell a pose; at least {LEAST} are needed"
+    return None

@@ -14,7 +14,7 @@ from gendr.mesh import Camera, Mesh
 from gendr.rendering import silhouette
 from gendr.rendering.triangles import face_vertices
 
-__all__ = ["Descent", "PoseRows"]
+__all__ = ["Descent", "P", "PoseRows"]
 
 # After so many steps the hard silhouettes are compared, which takes about as long as a step.
 _COMPARED_EVERY = 10
@@ -42,6 +42,15 @@ class PoseRows:
     def detached(self) -> Self:
         """The same poses, without their graph."""
         return type(self)(*(tensor.detach() for tensor in self._tensors()))
+
+    def replaced(self, rows: Tensor, new: Self) -> Self:
+        """These poses, but in some rows, indices [N], others [N, ...]."""
+        return type(self)(
+            *(
+                mine.index_copy(0, rows, its)
+                for mine, its in zip(self._tensors(), new._tensors(), strict=True)
+            )
+        )
 
     def where(self, is_mine: Tensor, other: Self) -> Self:
         """These poses in the rows of `is_mine`, bool [K], those of `other` elsewhere."""

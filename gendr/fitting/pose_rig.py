@@ -126,7 +126,7 @@ class _RigSearch:
         seen = self.search.hard(self.search.few, camera, SEEN)
         centre, area = moments(seen)
         wanted_centre, wanted_area = moments(self.masks)
-        upright = torch.zeros(len(seen), dtype=seen.dtype)
+        upright = seen.new_zeros(len(seen))
         shown = window(seen, centre, area, upright).unflatten(0, (len(turn), views))
         wanted = window(self.masks, wanted_centre, wanted_area, upright[:views])
         both = torch.minimum(shown, wanted).sum((2, 3))
@@ -150,14 +150,14 @@ class _RigSearch:
         line = (rig.rotation.mT @ line[..., None])[..., 0]  # depth 1, [K, B, 3]
         unit = line / line.norm(dim=-1, keepdim=True)
         along = unit[..., None] * unit[..., None, :]
-        across = torch.eye(3, dtype=at.dtype) - along
+        across = torch.eye(3).to(at) - along
         depth = rig.focal.mean(1) * self.radius / seen  # at scale 1
         weight = across if self.find_scale else across + _BY_SIZE * along
         point = rig.eye + (0 if self.find_scale else 1) * depth[..., None] * line
         left = weight.sum(1)
         right = (weight @ point[..., None]).sum(1)
         place = torch.linalg.lstsq(left, right).solution[..., 0]
-        size = torch.zeros(len(turn), dtype=at.dtype)
+        size = at.new_zeros(len(turn))
         if self.find_scale:
             found = (rig.rotation @ place[:, None, :, None])[..., 2, 0] + rig.translation[:, 2]
             size = (found.clamp(min=1e-6) / depth).log().median(1).values
@@ -228,7 +228,7 @@ def fit_rig(
         rows = distinct(placed.turn, scores, settings.finalists, SAME)
         large = _all_shrunk(masks, settings.image_size)
         placed = each.refined(
-            placed[rows], large, mesh, max(1, settings.steps // 2), (0.8, 0.2),
+            placed[rows], large, each.search.fine, max(1, settings.steps // 2), (0.8, 0.2),
             lambda done: tell("finish", 0.6 + 0.4 * done),
         )  # fmt: skip
         by_view = each.scores(placed, masks, mesh)

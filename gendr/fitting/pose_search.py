@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
@@ -13,10 +13,11 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr.fitting.pose_descent import Descent, PoseRows
+from gendr.fitting.pose_polish import polished
 from gendr.losses import iou
 from gendr.mesh import Camera, Mesh, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
-from gendr.mesh.simplification import simplified
+from gendr.mesh.simplification import clustered, simplified
 from gendr.rendering.triangles import face_vertices, hard_silhouette
 
 __all__ = ["Found", "PoseCandidate", "PoseSettings", "Poses", "Search", "Tell", "shrunk"]
@@ -33,6 +34,12 @@ FILL = 0.7
 SAME = 3.0
 # The same for poses that the search proposes.
 APART = 12.0
+# With so many faces a mesh is refined, or as many as the images have pixels: more of them make no
+# other silhouette. Of so many times as many, quadrics would take minutes: they are clustered to
+# half of that, in cells smaller than a pixel.
+_FINE, _HUGE = 20_000, 10
+# Steps of least squares at the end, and the IoU that they gain at most.
+_POLISHING, _GAINED = 5, 0.015
 
 
 @dataclass(frozen=True)
@@ -134,8 +141,17 @@ class Found:
     poses: Poses
     scores: Tensor
 
+    def __len__(self) -> int:
+        return len(self.scores)
+
     def __getitem__(self, rows: Tensor) -> Found:
         return Found(self.poses[rows], self.scores[rows])
+
+    @staticmethod
+    def joined(parts: Sequence[Found]) -> Found:
+        """All poses of some, in order."""
+        poses = Poses.joined([part.poses for part in parts])
+        return Found(poses, torch.cat([part.scores for part in parts]))
 
 
 class Search:
@@ -150,7 +166,13 @@ class Search:
         self.radius = float((used - self.centre).norm(dim=1).max())
         if not self.radius > 0:
             raise ValueError("the mesh has no extent, all its vertices coincide")
-        self.few = simplified(mesh, settings.faces)
+        a, b, c = mesh.vertices[mesh.faces].unbind(1)
+        if not float(torch.linalg.cross(b - a, c - a).norm(dim=1).max()) > 1e-9 * self.radius**2:
+            raise ValueError("the mesh has no area, so no pose of it has a silhouette")
+        many = max(_FINE, settings.image_size**2)
+        is_huge = len(mesh.faces) > _HUGE * many
+        self.fine = clustered(mesh, _HUGE * many // 2) if is_huge else simplified(mesh, many)
+        self.few = simplified(self.fine, settings.faces)
         self._way: list[Camera] = []
         self.rotations = directions(settings.directions).to(mesh.vertices)
         focal = optics.focal[:1].mean(1, keepdim=True).expand(len(self.rotations), 2)
@@ -179,17 +201,22 @@ class Search:
         rows = distinct(poses.rotation, scores, settings.finalists, SAME)
         large = shrunk(mask, settings.image_size)
         poses = self.refined(
-            poses[rows], large, principal, self.mesh, max(1, settings.steps // 2), (0.8, 0.2),
-            lambda done: tell("finish", 0.6 + 0.4 * done),
+            poses[rows], large, principal, self.fine, max(1, settings.steps // 2), (0.8, 0.2),
+            lambda done: tell("finish", 0.6 + 0.3 * done),
         )  # fmt: skip
+        poses = self.polished(poses, large, principal)
+        tell("finish", 1.0)
         return self.alike(poses, mask, b)
 
     def alike(self, poses: Poses, mask: Tensor, b: int) -> Found:
         """Those of some poses that differ and are not worse than the best by much."""
-        scores = self.scores(poses, mask, self.optics[b].principal, self.mesh)
-        rows = distinct(poses.rotation, scores, len(scores), SAME)
-        rows = rows[scores[rows] >= scores[rows[0]] - self.settings.alike]
-        return Found(poses, scores)[rows]
+        found = Found(poses, self.scores(poses, mask, self.optics[b].principal, self.mesh))
+        return found[self.kept(found)]
+
+    def kept(self, found: Found) -> Tensor:
+        """The rows of those that differ and are not worse than the best by much, best first."""
+        rows = distinct(found.poses.rotation, found.scores, len(found), SAME)
+        return rows[found.scores[rows] >= found.scores[rows[0]] - self.settings.alike]
 
     def listed(self, found: Found, b: int) -> tuple[PoseCandidate, ...]:
         """Poses of mask `b` as candidates, with their angles to the first."""
@@ -232,8 +259,10 @@ class Search:
         """
         centre, area = moments(self.seen)
         wanted_centre, wanted_area = moments(mask[None])
-        wanted = window(mask[None], wanted_centre, wanted_area, torch.zeros(1))[0].flatten()
-        turns = torch.arange(self.settings.turns) * (2 * math.pi / self.settings.turns)
+        wanted = window(mask[None], wanted_centre, wanted_area, mask.new_zeros(1))[0].flatten()
+        turns = torch.arange(self.settings.turns, device=mask.device) * (
+            2 * math.pi / self.settings.turns
+        )
         scores = []
         for turn in turns:
             shown = window(self.seen, centre, area, turn.expand(len(area))).flatten(1)
@@ -258,11 +287,7 @@ class Search:
         pixels: tuple[float, float], tell: Callable[[float], None],
     ) -> Poses:  # fmt: skip
         """Poses moved by Adam, those with the best hard silhouette on the way."""
-        descent = Descent[Poses](
-            mesh, mask[None], lambda now: now.camera(self.centre, self.radius, principal),
-            lambda now: self.scores(now, mask, principal, mesh),
-            self.settings.dist, self.settings.tconorm, self._way,
-        )  # fmt: skip
+        descent = self._descent(mask, principal, mesh)
 
         def moved(turn: Tensor, place: Tensor, grow: Tensor, wide: Tensor) -> Poses:
             return Poses(
@@ -278,6 +303,31 @@ class Search:
             (zero, 0.02 if self.is_free else 0.0),
         ]
         return descent.descended(poses, moved, moves, steps, pixels, tell)
+
+    def polished(self, poses: Poses, mask: Tensor, principal: Tensor) -> Poses:
+        """Those poses that may look alike, moved by least squares; see `pose_polish`."""
+        scores = self.scores(poses, mask, principal, self.fine)
+        rows = (scores >= scores.max() - self.settings.alike - _GAINED).nonzero()[:, 0]
+        descent = self._descent(mask, principal, self.fine)
+        turn = descent.pixel * math.exp(-float(poses.size.mean()))
+        units = [turn] * 3 + [descent.pixel] * 2 + [turn] + [turn] * self.is_free
+
+        def moved(now: Poses, by: Tensor) -> Poses:
+            focal = now.focal * by[:, 6:].exp() if self.is_free else now.focal
+            return Poses(
+                axis_angle_to_matrix(by[:, :3]) @ now.rotation, now.place + by[:, 3:5],
+                now.size + by[:, 5], focal,
+            )  # fmt: skip
+
+        new = polished(descent, poses[rows], moved, torch.tensor(units).to(mask), _POLISHING)
+        return poses.replaced(rows, new)
+
+    def _descent(self, mask: Tensor, principal: Tensor, mesh: Mesh) -> Descent[Poses]:
+        return Descent(
+            mesh, mask[None], lambda now: now.camera(self.centre, self.radius, principal),
+            lambda now: self.scores(now, mask, principal, mesh),
+            self.settings.dist, self.settings.tconorm, self._way,
+        )  # fmt: skip
 
 
 def triangles(mesh: Mesh, camera: Camera) -> Tensor:
@@ -312,8 +362,8 @@ def moments(images: Tensor) -> tuple[Tensor, Tensor]:
     """Centroids [K, 2] and areas [K] of images [K, H, W], in NDC."""
     height, width = images.shape[1:]
     side = min(height, width)
-    x = (2 * torch.arange(width, dtype=images.dtype) + 1 - width) / side
-    y = (height - 1 - 2 * torch.arange(height, dtype=images.dtype)) / side
+    x = (2 * torch.arange(width).to(images) + 1 - width) / side
+    y = (height - 1 - 2 * torch.arange(height).to(images)) / side
     total = images.sum((1, 2)).clamp(min=1e-6)
     centre = torch.stack([(images.sum(1) * x).sum(1), (images.sum(2) * y).sum(1)], 1)
     return centre / total[:, None], total * (2 / side) ** 2
@@ -348,7 +398,7 @@ def distinct(rotation: Tensor, scores: Tensor, count: int, degrees: float) -> Te
             if bool((angles < degrees).any()):
                 continue
         kept.append(i)
-    return torch.tensor(kept, dtype=torch.int64)
+    return torch.tensor(kept, dtype=torch.int64, device=scores.device)
 
 
 def shrunk(mask: Tensor, size: int) -> Tensor:

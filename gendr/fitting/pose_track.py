@@ -3,10 +3,12 @@
 1. The first image is searched from anywhere.
 2. Every later one starts from each pose of the one before that looked alike, where it was or moved
    on at the same speed, whichever agrees better, shifted and scaled to the centroid and the area of
-   the mask. These are refined at full resolution, in a few steps.
+   the mask; and from the best of the same turned a little. These are refined at full resolution,
+   in a few steps.
 3. An image whose poses agree much worse than those before is searched from anywhere: the object
    was lost, or the video has a cut.
-4. At the end, one pose of each image is chosen. Of poses that look alike that is the nearest to its
+4. Images of which no pose stands out are looked back into, from the poses of the image after.
+5. At the end, one pose of each image is chosen. Of poses that look alike that is the nearest to its
    neighbours, over the whole video: what one image cannot tell, a later one may.
 """
 
@@ -18,7 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gendr.fitting.pose_search import SAME, Found, Poses, Search, Tell, distinct, moments, shrunk
+from gendr.fitting.pose_descent import PoseRows
+from gendr.fitting.pose_search import Found, Poses, Search, Tell, distinct, moments, shrunk
 from gendr.mesh import Camera, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
 
@@ -26,11 +29,13 @@ __all__ = ["Track", "tracked"]
 
 # So many poses of an image are followed into the next.
 _FOLLOWED = 4
+# An image is looked back into if no pose of it is better than all others by so much in IoU.
+_STANDS_OUT = 0.005
 # A jump by so many degrees or more costs as much as a loss of `alike` in the IoU.
 _FAR = 30.0
-# So many poses near them are refined, that differ by so many degrees: they are also turned by so
-# many degrees about each axis of the camera.
-_STARTS, _BETWEEN, _TURNS = 5, 3.0, (7.0, 15.0)
+# Beside each of them, so many that are turned by so many degrees about an axis of the camera are
+# refined; all differ by some degrees.
+_TURNED, _TURNS, _BETWEEN = 2, (7.0, 15.0), 3.0
 # Scales of the refinement, in pixels.
 _PIXELS = (1.5, 0.2)
 
@@ -51,7 +56,7 @@ class Track:
 
 
 @dataclass(frozen=True)
-class _Motion:
+class _Motion(PoseRows):
     """What each of some poses did since the image before.
 
     Attributes:
@@ -71,8 +76,9 @@ class _Motion:
             after.size - before.size,
         )  # fmt: skip
 
-    def __getitem__(self, rows: Tensor) -> _Motion:
-        return _Motion(self.turn[rows], self.place[rows], self.size[rows])
+    def back(self) -> _Motion:
+        """The way back."""
+        return _Motion(self.turn.mT, -self.place, -self.size)
 
     def applied(self, poses: Poses) -> Poses:
         return Poses(
@@ -90,7 +96,7 @@ def tracked(search: Search, masks: Tensor, tell: Tell) -> Track:
         tell: told the part of all the work that is done.
     """
     found: list[Found] = []
-    traces: list[Camera] = []
+    ways: list[list[Camera]] = []
     searched: list[int] = []
     motions: list[_Motion] = []
     best = 0.0
@@ -119,13 +125,34 @@ def tracked(search: Search, masks: Tensor, tell: Tell) -> Track:
         best = max(best, float(now.scores[0]))
         found.append(now)
         motions.append(motion)
-        traces.append(Camera.batch([*way, search.camera(now.poses, b)[0]]))
+        ways.append(way)
+    _look_back(search, masks, found, motions, searched)
     chosen = _chosen(found, motions, search.settings.alike)
-    ordered = []
-    for each, first in zip(found, chosen, strict=True):
+    ordered, traces = [], []
+    for b, (each, first) in enumerate(zip(found, chosen, strict=True)):
         rest = [i for i in range(len(each.scores)) if i != first]
-        ordered.append(each[torch.tensor([first, *rest])])
+        ordered.append(each[torch.tensor([first, *rest], device=each.scores.device)])
+        traces.append(Camera.batch([*ways[b], search.camera(ordered[b].poses, b)[0]]))
     return Track(tuple(ordered), tuple(traces), tuple(searched))
+
+
+def _look_back(
+    search: Search, masks: Tensor, found: list[Found], motions: list[_Motion], searched: list[int]
+) -> None:
+    """Follow the poses back, into images of which no pose stands out: add what is found.
+
+    The pose that goes on may be none of those kept there, but be one of a later image.
+    """
+    for b in reversed(range(len(found) - 1)):
+        scores = found[b].scores
+        if b + 1 in searched or len(scores) == 1 or scores[0] - scores[1] > _STANDS_OUT:
+            continue
+        now, back = _followed(search, masks[b], b, found[b + 1], motions[b + 1].back())
+        search.way()
+        both = Found.joined([found[b], now])
+        motion = _Motion.joined([motions[b], back.back()])
+        rows = search.kept(both)
+        found[b], motions[b] = both[rows], motion[rows]
 
 
 def _is_lost(now: Found, best: float, search: Search) -> bool:
@@ -143,7 +170,7 @@ def _followed(
     search: Search, mask: Tensor, b: int, last: Found, motion: _Motion
 ) -> tuple[Found, _Motion]:
     """The poses of mask `b` near those of the mask before, and what they did since."""
-    rows = torch.arange(min(len(last.scores), _FOLLOWED))
+    rows = torch.arange(min(len(last.scores), _FOLLOWED), device=last.scores.device)
     before = last.poses[rows]
     before = Poses(
         before.rotation, before.place, before.size, search.optics.focal[b].expand(len(rows), 2)
@@ -153,24 +180,30 @@ def _followed(
     small = shrunk(mask, search.settings.image_size // 2)
     guesses = _aligned(search, near, small, b)
     scores = search.scores(guesses, small, principal, search.few)
-    starts = distinct(guesses.rotation, scores, _STARTS, _BETWEEN)
+    # Each pose goes on unturned, and the best of all turned ones are tried too.
+    parent = torch.arange(len(scores), device=scores.device) % len(rows)
+    both = scores[: 2 * len(rows)].unflatten(0, (2, len(rows)))
+    straight = both.argmax(0) * len(rows) + parent[: len(rows)]
+    ranked = scores.clone()
+    ranked[straight] += 1
+    starts = distinct(guesses.rotation, ranked, len(rows) + _TURNED, _BETWEEN)
+    large = shrunk(mask, search.settings.image_size)
     poses = search.refined(
-        guesses[starts], shrunk(mask, search.settings.image_size), principal, search.mesh,
-        search.settings.track_steps, _PIXELS, lambda done: None,
+        guesses[starts], large, principal, search.fine, search.settings.track_steps, _PIXELS,
+        lambda done: None,
     )  # fmt: skip
+    poses = search.polished(poses, large, principal)
     poses = Poses(_orthonormal(poses.rotation), poses.place, poses.size, poses.focal)
-    scores = search.scores(poses, mask, principal, search.mesh)
-    kept = distinct(poses.rotation, scores, len(scores), SAME)
-    kept = kept[scores[kept] >= scores[kept[0]] - search.settings.alike]
-    parents = before[starts[kept] % len(rows)]
-    return Found(poses, scores)[kept], _Motion.between(parents, poses[kept])
+    found = Found(poses, search.scores(poses, mask, principal, search.mesh))
+    kept = search.kept(found)
+    return found[kept], _Motion.between(before[parent[starts[kept]]], poses[kept])
 
 
 def _turned(poses: Poses) -> Poses:
     """Poses, and after them all again turned a little about each axis of the camera."""
-    axes = torch.eye(3, dtype=poses.size.dtype)
+    axes = torch.eye(3).to(poses.size)
     angles = [math.radians(sign * turn) for turn in _TURNS for sign in (1, -1)]
-    turns = [torch.zeros(3, dtype=poses.size.dtype), *(axis * x for axis in axes for x in angles)]
+    turns = [poses.size.new_zeros(3), *(axis * x for axis in axes for x in angles)]
     rotation = torch.cat([axis_angle_to_matrix(turn) @ poses.rotation for turn in turns])
     n = len(turns)
     return Poses(rotation, poses.place.repeat(n, 1), poses.size.repeat(n), poses.focal.repeat(n, 1))

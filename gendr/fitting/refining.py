@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,15 +83,18 @@ def refine_shape(
     camera: Camera,
     masks: Tensor,
     *,
-    steps: int = 10,
+    steps: int = 30,
     callback: Callable[[float], None] | None = None,
+    keep: Callable[[dict[str, Any]], None] | None = None,
+    resume: Mapping[str, Any] | None = None,
 ) -> ShapeResult:
     """Move a surface to where photos agree about its colours, as in hollows no outline shows.
 
     First the vertices are tried at many depths below the surface, coarse to fine, and take a smooth
     displacement at which the photos that see them show one colour (`gendr.fitting.sweeps`). Then
     steps of Adam along the gradients of soft renderings (`shading="softmax"`) bring silhouettes and
-    colours to those of the photos. The mesh is remeshed on the way. If in the end the photos are
+    colours to those of the photos; colours and shape take turns, ten steps for each. The mesh is
+    remeshed on the way. If in the end the photos are
     not met better, the mesh is returned as it was.
 
     The surface needs a pattern, and the same colours from everywhere: without light that moves.
@@ -103,6 +106,10 @@ def refine_shape(
         masks: [B, H, W] in [0, 1].
         steps: >= 0, those after the sweeps.
         callback: Called with the part of the work that is done, in [0, 1].
+        keep: Called after each sweep and after every ten steps with all that is needed to go on,
+            as numbers and tensors.
+        resume: What `keep` was called with, to go on from there with the same other arguments; the
+            result is that of an uninterrupted run, bit for bit.
 
     Raises:
         TypeError: If an argument has the wrong type or dtype.
@@ -122,12 +129,22 @@ def refine_shape(
     given = Mesh(mesh.vertices.detach(), mesh.faces)
     photos = Photos(images.detach(), camera.detach(), masks.detach())
     refinement = _Refinement(given, photos)
-    found = given
-    with torch.no_grad():
-        for i, sweep in enumerate(SWEEPS):
-            found = refinement.swept(found, sweep)
-            tell(0.5 * (i + 1) / len(SWEEPS))
-    found = refinement.stepped(found, steps, lambda done: tell(0.5 + 0.4 * done))
+    found, parts = given, len(SWEEPS) + -(-steps // EVERY)
+    if resume is not None:
+        found = Mesh(*(resume[name].to(given.device) for name in ("vertices", "faces")))
+    for part in range(int(resume["parts"]) if resume is not None else 0, parts):
+        if part < len(SWEEPS):
+            with torch.no_grad():
+                found = refinement.swept(found, SWEEPS[part])
+            tell(0.5 * (part + 1) / len(SWEEPS))
+        else:
+            first = EVERY * (part - len(SWEEPS))
+            last = min(first + EVERY, steps)
+            found = refinement.stepped(
+                found, first, last, lambda done: tell(0.5 + 0.4 * done / steps)
+            )
+        if keep is not None:
+            keep({"parts": part + 1, "vertices": found.vertices, "faces": found.faces})
     found = without_cuts(remesh(found, refinement.edge(found)).mesh)
     before, after = refinement.measured(given), refinement.measured(found)
     improved = after[0] > before[0] + LEAST_GAIN and after[1] > before[1] - MOST_LOST
@@ -181,8 +198,15 @@ class _Refinement:
         down = displacement(mesh, cost, offsets, window=sweep.window, stiffness=STIFFNESS)
         return mesh.with_vertices(mesh.vertices - down[:, None] * mesh.vertex_normals)
 
-    def stepped(self, mesh: Mesh, steps: int, tell: Callable[[float], None]) -> Mesh:
-        """The mesh after steps along the gradients of soft renderings."""
+    def stepped(self, mesh: Mesh, first: int, last: int, tell: Callable[[int], None]) -> Mesh:
+        """The mesh after some steps along the gradients of soft renderings.
+
+        Args:
+            mesh: which is remeshed, and takes its colours from the photos, before the steps.
+            first: the number of the first of these steps.
+            last: that of the step after them.
+            tell: called with the number of the next step after each.
+        """
         photos = self.photos
         renderer = Renderer(
             photos.size, "logistic", "probabilistic", SCALE, shading="softmax", composite="alpha",
@@ -190,20 +214,13 @@ class _Refinement:
         )  # fmt: skip
         part = -(-len(photos.images) // -(-len(photos.images) // VIEWS_PER_STEP))
         groups = -(-len(photos.images) // part)
-        painted, shape, creases = mesh, SmoothParametrization(mesh), None
-        u = first = second = shape.u.detach()
-        lr = 0.0
-        for i in range(steps):
-            if i % EVERY == 0:
-                mesh = mesh if i == 0 else mesh.with_vertices(shape(u).detach())
-                mesh = remesh(mesh, self.edge(mesh), iterations=2).mesh
-                painted = self.painted(mesh)[0]
-                lr = STEP_IN_EDGES * self.edge(mesh)
-                shape = SmoothParametrization(mesh)
-                creases = FlattenLoss(mesh.faces, len(mesh.vertices))
-                u = shape.u.detach()
-                first = second = torch.zeros_like(u)
-            assert creases is not None  # for the type checker
+        mesh = remesh(mesh, self.edge(mesh), iterations=2).mesh
+        painted, shape = self.painted(mesh)[0], SmoothParametrization(mesh)
+        creases = FlattenLoss(mesh.faces, len(mesh.vertices))
+        lr = STEP_IN_EDGES * self.edge(mesh)
+        u = shape.u.detach()
+        means = torch.zeros_like(u), torch.zeros_like(u)
+        for i in range(first, last):
             rows = list(range(i % groups, len(photos.images), groups))
             u = u.clone().requires_grad_()
             vertices = shape(u)
@@ -214,12 +231,11 @@ class _Refinement:
             if creases.pairs.shape[1] > 0:
                 loss = loss + FLATNESS * (1 - creases.cosines(vertices)).square().mean()
             (grad,) = torch.autograd.grad(loss, u)
-            moved = uniform_adam_step(
-                u.detach(), grad, first, second, step=i % EVERY + 1, lr=lr, betas=BETAS
+            u, *means = uniform_adam_step(
+                u.detach(), grad, *means, step=i - first + 1, lr=lr, betas=BETAS
             )
-            u, first, second = moved
-            tell((i + 1) / steps)
-        return mesh.with_vertices(shape(u).detach()) if steps else mesh
+            tell(i + 1)
+        return mesh.with_vertices(shape(u).detach())
 
     def painted(self, mesh: Mesh) -> tuple[Mesh, float]:
         """The mesh with the best vertex colours, and their PSNR."""

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["FitSettings"]
 
-# What `scale="auto"` means for the logistic distribution: the first and last scale in pixels.
-AUTO_PIXELS = (0.3, 0.05)
+# What names of scales mean for the logistic distribution: the first and last scale in pixels. From
+# a visual hull, which is a fraction of a pixel away, softer edges would eat thin parts: soft faces
+# cover more than they should, so that the mesh shrinks, and at 0.3 pixels half a wing is gone in 20
+# steps.
+NAMED_PIXELS = {"auto": (0.3, 0.05), "fine": (0.1, 0.02)}
 # What `lr=None` means: from a sphere or a mesh, and from a visual hull with its faces or remeshed.
 LR, LR_HULL, LR_REMESHED = 0.1, 0.02, 0.003
 
@@ -31,9 +34,10 @@ class FitSettings:
         steps: Adam steps, >= 1.
         dist: The distribution: a name, an object or a callable CDF.
         tconorm: The T-conorm: a name or an object.
-        scale: How soft edges are: "auto", a number in NDC, "1.5px", or (start, end) or "start:end"
-            of these for a geometric schedule over the steps. "auto" is 0.3px:0.05px for logistic;
-            for other laws it is scaled so that their middle half is as wide as that of logistic.
+        scale: How soft edges are: "auto", "fine", a number in NDC, "1.5px", or (start, end) or
+            "start:end" of these for a geometric schedule over the steps. "auto" is 0.3px:0.05px for
+            logistic, and "fine", 0.1px:0.02px, from a visual hull that is remeshed; for other laws
+            both are scaled so that their middle half is as wide as that of logistic.
         lr: Step length of Adam, > 0, in units of the object's size: how far the vertex with the
             largest gradient moves. None is 0.1, and 0.003 from a visual hull, which is near already
             (0.02 if it is not remeshed). Where the mesh is remeshed, steps get as short as a
@@ -129,10 +133,11 @@ class FitSettings:
             ValueError: if it cannot be read or is not positive.
         """
         law, size = self.law, parse_image_size(image_size)
-        if isinstance(self.scale, str) and self.scale == "auto":
+        if isinstance(self.scale, str) and self.scale in NAMED_PIXELS:
             # The scale goes with this power of x, see the transforms `squared` and `art`.
+            named = NAMED_PIXELS[self.scale]
             power = 2.0 if law.is_squared else 1 - law.art_exponent
-            first, last = (pixels * 2 / size.side / _width(law) for pixels in AUTO_PIXELS)
+            first, last = (pixels * 2 / size.side / _width(law) for pixels in named)
             return first**power, last**power
         ends = self.scale.split(":") if isinstance(self.scale, str) else self.scale
         ends = list(ends) if isinstance(ends, (list, tuple)) else [ends]
@@ -157,7 +162,8 @@ class FitSettings:
         lr = self.lr
         if lr is None:
             lr = LR if not from_hull else LR_REMESHED if remesh else LR_HULL
-        return replace(self, lr=lr, remesh=remesh)
+        fine = from_hull and remesh and isinstance(self.scale, str) and self.scale == "auto"
+        return replace(self, lr=lr, remesh=remesh, scale="fine" if fine else self.scale)
 
     def changed(self, changes: dict[str, Any]) -> FitSettings:
         """The settings with some of them replaced.

@@ -235,6 +235,7 @@ def edge_length_loss(mesh: Mesh, target: float | None = None) -> Tensor:
         Scalar >= 0, world units squared; 0 without edges. Edges of length 0 have gradient 0.
 
     Raises:
+        TypeError: If the mesh is none.
         ValueError: If the target is negative or not finite.
     """
     if not isinstance(mesh, Mesh):

@@ -172,6 +172,22 @@ class Camera:
         camera._fill(r, t, f, c, self.orthographic)
         return camera
 
+    def with_tensors(
+        self, rotation: Tensor, translation: Tensor, focal: Tensor, principal: Tensor
+    ) -> Camera:
+        """The same cameras with other tensors, which are not checked: for loops that must not wait.
+
+        Args:
+            rotation: [B, 3, 3] or [1, 3, 3], orthonormal, determinant -1.
+            translation: [B, 3] or [1, 3].
+            focal: [B, 2] or [1, 2], > 0.
+            principal: [B, 2] or [1, 2].
+
+        Raises:
+            ValueError: for batches that differ.
+        """
+        return self._with(rotation, translation, focal, principal)
+
     # -- the batch ----------------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -211,7 +227,11 @@ class Camera:
         return self._with(*(x.detach() for x in self._tensors()))
 
     def expand(self, batch: int) -> Camera:
-        """One camera repeated `batch` times; a batch of this size is returned unchanged."""
+        """One camera repeated `batch` times; a batch of this size is returned unchanged.
+
+        Raises:
+            ValueError: for a batch of another size.
+        """
         if len(self) not in (1, batch):
             raise ValueError(f"{len(self)} cameras do not broadcast to {batch}")
         return self._with(*(x.expand(batch, *x.shape[1:]) for x in self._tensors()))
@@ -303,6 +323,10 @@ class Camera:
 
         Returns:
             [B, V, 3]; packed: [V, 3].
+
+        Raises:
+            TypeError: points of another dtype than the camera.
+            ValueError: another device or shape, or point sets that do not broadcast with cameras.
         """
         check_like("points", check_float("points", points), "the camera", self.rotation)
         if index is not None:

@@ -16,7 +16,7 @@ from gendr.mesh.libigl import libigl
 from gendr.mesh.lines_of_sight import visual_sphere
 from gendr.mesh.mesh import Mesh
 from gendr.mesh.simplification import simplified
-from gendr.mesh.topology import connected_parts
+from gendr.mesh.topology import connected_parts, euler_and_parts
 
 __all__ = ["visual_hull"]
 
@@ -32,6 +32,9 @@ _LEAST_HOLE = 8
 # How many pixels further out the outline of a hard mask is placed: of 0, 1/4, 0.4 and 1/2 this
 # gives hulls whose silhouettes agree best with their masks (a plane, a cow, a man).
 _OUTWARDS = 0.25
+# How many pixels further out the surface is tried if the hull has handles: the masks do not tell
+# whether those are there that are gone then.
+_HANDLES = (0.0, 0.125, 0.25)
 # Points that are projected at once, times views.
 _BLOCK = 4_000_000
 
@@ -52,7 +55,9 @@ def visual_hull(
     1997).
 
     Where a mask reaches the border of its image, the object is taken to go on behind it. Holes of a
-    mask of fewer than eight pixels are taken for noise.
+    mask of fewer than eight pixels are taken for noise. Handles that are gone when the surface lies
+    a quarter of a pixel further out come from rounding, as where a hand touches a hip: the surface
+    is then placed there.
 
     Args:
         camera: B cameras.
@@ -88,8 +93,7 @@ def visual_hull(
         while grid.cell > 1.01 * pixel and max(grid.shape) * 2 - 1 <= resolution:
             field = _refined(field, grid, distance)
             grid = grid.halved()
-    vertices, faces = _surface(field, grid)
-    vertices, faces = _large_parts(vertices, faces)
+    vertices, faces = _fewest_handles(field, grid, pixel)
     mesh = Mesh(torch.from_numpy(vertices), torch.from_numpy(faces))
     if edge is not None:
         # As many faces as equilateral ones of this edge have the same area.
@@ -163,26 +167,38 @@ class _Distance:
 
     def __call__(self, points: Tensor) -> Tensor:
         """Distances [P] of points [P, 3]."""
-        height, width = self.size
-        side = min(self.size)
         out = []
         for part in points.split(max(1, _BLOCK // len(self.images))):
             least = torch.full((len(part),), torch.inf)
             for b in range(len(self.images)):
-                xy, depth = self.camera[b].project(part[None])
-                x, y = xy[0].unbind(-1)
-                # Pixels of the padded image, as `grid_sample` counts them.
-                place = torch.stack([x * side / (width + 2), -y * side / (height + 2)], -1)
-                ahead = depth[0] > 0
-                place = torch.where(ahead[:, None], place, 0.0).float()
-                found = F.grid_sample(
-                    self.images[b : b + 1], place[None, None], padding_mode="border",
-                    align_corners=False,
-                )[0, 0, 0]  # fmt: skip
-                length = found * self._world(depth, slice(b, b + 1))[0].float()
-                least = torch.minimum(least, torch.where(ahead, length, torch.inf))
+                least = torch.minimum(least, self.to_cone(part, b))
             out.append(least)
         return torch.cat(out)
+
+    def to_cone(self, points: Tensor, b: int) -> Tensor:
+        """Distances [P] of points [P, 3] to the cone of one view; inf behind its camera."""
+        (height, width), side = self.size, min(self.size)
+        xy, depth = self.camera[b].project(points[None])
+        x, y = xy[0].unbind(-1)
+        # Pixels of the padded image, as `grid_sample` counts them.
+        place = torch.stack([x * side / (width + 2), -y * side / (height + 2)], -1)
+        ahead = depth[0] > 0
+        place = torch.where(ahead[:, None], place, 0.0).float()
+        found = F.grid_sample(
+            self.images[b : b + 1], place[None, None], padding_mode="border", align_corners=False
+        )[0, 0, 0]
+        length = found * self._world(depth, slice(b, b + 1))[0].float()
+        return torch.where(ahead, length, torch.inf)
+
+    def odd_one(self, points: Tensor) -> int | None:
+        """The view without which most of these points [P, 3] would be inside; None if none is."""
+        count = torch.zeros(len(points), dtype=torch.int64)
+        last = torch.zeros_like(count)
+        for b in range(len(self.images)):
+            out = self.to_cone(points, b) <= 0
+            count, last = count + out, torch.where(out, b, last)
+        alone = last[count == 1]
+        return int(alone.bincount().argmax()) if len(alone) else None
 
 
 def _to_the_other(region: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -213,15 +229,18 @@ def _finer_start(grid: _Grid, distance: _Distance) -> tuple[_Grid, Tensor]:
     Raises:
         ValueError: if there is none.
     """
-    field = distance(grid.points())
+    start = grid.points()
+    field = distance(start)
     for _ in range(3):
         field = _refined(field, grid, distance)
         grid = grid.halved()
         if bool((field > 0).any()):
             return grid, field.reshape(-1)
+    odd = distance.odd_one(start)
+    advice = "" if odd is None else f"mend or leave out number {odd} (the first is 0), or "
     raise ValueError(
         "the masks contradict each other: no point lies within all of them, as by a wrong pose, an "
-        "empty or an inverted mask; start from a sphere to fit what most of them show"
+        f"empty or an inverted mask; {advice}start from a sphere to fit what most of them show"
     )
 
 
@@ -263,6 +282,23 @@ def _surface(field: Tensor, grid: _Grid) -> tuple[NDArray[Any], NDArray[np.int64
         0.0,
     )[:2]
     return vertices, faces[:, ::-1]  # outwards
+
+
+def _fewest_handles(
+    field: Tensor, grid: _Grid, pixel: float
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The large parts of the surface, a little further out where they have fewer handles there."""
+    found, least = None, 0
+    for outwards in _HANDLES:
+        vertices, faces = _large_parts(*_surface(field + outwards * pixel, grid))
+        euler, parts = euler_and_parts(faces)
+        handles = parts - euler // 2
+        if found is None or handles < least:
+            found, least = (vertices, faces), handles
+        if not least:
+            break
+    assert found is not None  # for the type checker
+    return found
 
 
 def _large_parts(

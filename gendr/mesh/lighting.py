@@ -37,6 +37,10 @@ class Lighting:
         two_sided: light the side of a face that is seen, so that meshes that are inside out are lit
             too: if the eye is behind a face, its normals are flipped.
 
+    Raises:
+        TypeError: a number or a direction of the wrong type.
+        ValueError: a negative number, an unknown frame, or a direction of length 0.
+
     Source: Phong, Illumination for computer generated pictures (1975).
     """
 

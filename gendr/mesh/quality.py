@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gendr.mesh.mesh import Mesh
-from gendr.mesh.topology import connected_parts
+from gendr.mesh.topology import euler_and_parts
 
 __all__ = ["cut_faces", "mesh_quality"]
 
@@ -40,10 +40,7 @@ def mesh_quality(mesh: Mesh) -> dict[str, Any]:
         raise ValueError(f"one mesh is needed, got a batch of {len(mesh)}")
     vertices = mesh.vertices.detach().double().cpu().numpy()
     faces = mesh.faces.cpu().numpy()
-    used = np.unique(faces)
-    edges = np.unique(np.sort(faces[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2), 1), axis=0)
-    euler = len(used) - len(edges) + len(faces)
-    parts = len(np.unique(connected_parts(faces, len(vertices))[faces]))
+    euler, parts = euler_and_parts(faces)
     return {
         "is_watertight": mesh.is_watertight,
         "euler": euler,

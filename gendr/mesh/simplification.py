@@ -63,12 +63,15 @@ def clustered(mesh: Mesh, faces: int) -> Mesh:
         return mesh
     low, high = mesh.bounding_box()
     size = float((high - low).max())
-    best = None
-    for cells in range(2, faces):  # finer grids would keep too many faces
+    # Finer grids keep more faces: twice as fine until they are too many, then bisection.
+    best, few, many, cells = None, 1, None, 2
+    while cells > few and cells < faces:
         smaller = _in_cells(mesh, low[0], size / cells)
         if len(smaller.faces) > faces:
-            break
-        best = smaller
+            many = cells
+        else:
+            best, few = smaller, cells
+        cells = 2 * cells if many is None else (few + many) // 2
     if best is None or len(best.faces) == 0:
         raise ValueError(f"this mesh cannot be simplified to {faces} faces; allow more of them")
     return best

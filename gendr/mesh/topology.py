@@ -42,6 +42,16 @@ def connected_parts(faces: NDArray[np.int64], count: int) -> NDArray[np.int32]:
     return connected_components(graph, directed=False)[1]
 
 
+def euler_and_parts(faces: NDArray[np.int64]) -> tuple[int, int]:
+    """Vertices - edges + faces of what faces [F, 3] use, and the number of connected parts."""
+    used, compact = np.unique(faces, return_inverse=True)
+    compact = compact.reshape(-1, 3)
+    ends = np.sort(compact[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2), 1)
+    edges = len(np.unique(ends[:, 0] * len(used) + ends[:, 1]))
+    parts = len(np.unique(connected_parts(compact, len(used))))
+    return len(used) - edges + len(faces), parts
+
+
 @dataclass(frozen=True, eq=False)
 class Topology:
     """The connectivity that all meshes share which differ in vertex positions only.

@@ -149,6 +149,7 @@ def load_views(
         device: Where the tensors live.
 
     Raises:
+        TypeError: If `dtype` is neither float32 nor float64.
         ValueError: If the folder, the transforms file, an image or a mask is missing, unreadable or
             too large, sizes differ, `w` and `h` do not fit the image, a mask is empty, a pose is no
             rotation and translation, intrinsics are missing, or the lens is not a pinhole.

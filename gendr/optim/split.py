@@ -157,6 +157,9 @@ class SplitOptimizer(torch.optim.Optimizer):
         step: of the outputs.
         scaler: of gradients in mixed precision, if there is one: `backward` scales by it, and
             `scaler.step(optimizer)` and `scaler.update()` stay yours.
+
+    Raises:
+        TypeError: if there is no optimiser of torch, or no step.
     """
 
     def __init__(

@@ -150,6 +150,10 @@ class OptimizerStep:
     Args:
         make: takes a list of the one tensor of outputs, and returns the optimiser.
         steps: how many steps.
+
+    Raises:
+        TypeError: if `make` cannot be called, or `steps` is no int.
+        ValueError: if `steps` is < 1.
     """
 
     make: Callable[[Iterable[Tensor]], torch.optim.Optimizer]

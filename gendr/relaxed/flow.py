@@ -180,7 +180,11 @@ def while_loop(
 
 
 def counted(*bounds: Any) -> range:
-    """`range(*bounds)`, with an error that says why a bound cannot be relaxed."""
+    """`range(*bounds)`, with an error that says why a bound cannot be relaxed.
+
+    Raises:
+        TypeError: a bound is relaxed.
+    """
     for bound in bounds:
         if is_relaxed(bound):
             raise TypeError(

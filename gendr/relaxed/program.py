@@ -188,7 +188,11 @@ class Program:
         return rest, current().changed(**{**self._settings, **own})
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], settings: Settings) -> Any:
-        """Run the relaxed function with these settings, outside of other programs."""
+        """Run the relaxed function with these settings, outside of other programs.
+
+        Raises:
+            RecursionError: it calls itself without end, since both branches of a decision run.
+        """
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         arguments, settings = self._entered(bound.arguments, settings)
@@ -290,6 +294,9 @@ class Program:
 
         Returns:
             What Python returns; tensors [*batch, ...] if an argument is one. No gradient.
+
+        Raises:
+            ValueError: a batch without items.
         """
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()

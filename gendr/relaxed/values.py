@@ -212,6 +212,7 @@ class Array:
 
         Raises:
             IndexError: outside.
+            TypeError: a value for one cell that is no number.
             ValueError: the shape of the value does not fit.
         """
         if slice in map(type, places):
@@ -325,7 +326,11 @@ class Categorical:
 
     @classmethod
     def certain(cls, choice: int, count: int) -> Categorical:
-        """The class `choice` among `count`, with probability 1."""
+        """The class `choice` among `count`, with probability 1.
+
+        Raises:
+            IndexError: there is no such class.
+        """
         if not -count <= choice < count:
             raise IndexError(f"there is no class {choice} among {count}")
         return cls(Array((count,), cells=[float(i == choice % count) for i in range(count)]))

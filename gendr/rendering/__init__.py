@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import Any
 
 from gendr.rendering.api import silhouette
-from gendr.rendering.renderer import Output, Renderer
+from gendr.rendering.output import Output
+from gendr.rendering.renderer import Renderer
 
 __all__ = ["Output", "Renderer", "silhouette"]
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_finite, check_shape, check_tensor
-from gendr.distributions.base import finite
+from gendr._runtime.ranges import finite
 from gendr.distributions.decisions import Number, check_steepness
 
 

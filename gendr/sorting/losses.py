@@ -30,8 +30,8 @@ from gendr._runtime.checks import (
     dtype_name,
     shape_text,
 )
+from gendr._runtime.ranges import saturated
 from gendr.distributions import Distribution, as_distribution
-from gendr.distributions.base import saturated
 from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
 

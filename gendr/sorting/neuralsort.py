@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr.distributions.base import finite
+from gendr._runtime.ranges import finite
 from gendr.distributions.decisions import Number
 from gendr.sorting.rows import SHRINK, RowSort, launch
 

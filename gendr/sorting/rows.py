@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_number
+from gendr._runtime.ranges import finite, saturated
 from gendr._runtime.threads import run
-from gendr.distributions.base import finite, saturated
 from gendr.distributions.decisions import Number
 from gendr.sorting.base import PermutationSort, Sort
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr.distributions.base import saturated
+from gendr._runtime.ranges import saturated
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.base import PermutationSort
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_number
-from gendr.distributions.base import finite
+from gendr._runtime.ranges import finite
 from gendr.distributions.decisions import Number
 from gendr.sorting.rows import RowSort, launch
 

@@ -8,10 +8,12 @@
 | `zero_one` | all inputs of zeros and ones, which prove that a network sorts |
 | `ahead_of_time` | Triton kernels compiled without a GPU |
 | `interpreter`, `races`, `arithmetic` | Triton's interpreter: faster, with a detector, as a GPU |
+| `photographs` | pictures of meshes as a camera would take them |
 | `compiling` | kernels of Numba that only one process compiles |
 | `processes`, `scripts` | processes that need not import PyTorch first; scripts of the repository |
 | `fake_grid`, `trainings` | a task for the grid that costs nothing; interrupted trainings |
-| `site`, `pages`, `explorer`, `javascript` | the documentation: checks, tables, a page that draws |
+| `site`, `pages`, `notebooks` | the documentation: checks, tables, runs of notebooks |
+| `explorer`, `javascript` | the page of the site that draws a renderer |
 """
 
 from gendr.testing.scenes import degenerate, soup, touching

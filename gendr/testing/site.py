@@ -23,6 +23,7 @@ __all__ = [
     "page_of",
     "public_modules",
     "reference",
+    "undeclared",
     "undocumented",
     "unexplained",
     "wrong_links",
@@ -32,6 +33,8 @@ __all__ = [
 NOT_IN_THE_REFERENCE = ("cli", "testing")
 # Nobody but the package makes them; what they are made of is no matter of users.
 RESULTS = ("gendr.rendering.Output", "gendr.sorting.Sorted", "gendr.topk.Selected")
+# A docstring that leaves something to another one.
+REFERS = re.compile(r"\b[Ss]ee `|\b[Ss]ee there\b|\b[Aa]s `")
 # Public modules further down that the pages speak of.
 DEEPER = ("gendr.mesh.voxels", "gendr.experiments.report")
 
@@ -91,13 +94,53 @@ def unexplained() -> list[str]:
         text = _doc(value)
         if inspect.isclass(value):
             text += _doc(vars(value).get("__init__"))
-        if re.search(r"\b[Ss]ee `|\b[Ss]ee there\b", text) and "Args:" not in text:
+        if REFERS.search(text) and "Args:" not in text:
             continue
         out += [
             f"{path}: {name}"
             for name in _parameters(value)
             if not re.search(rf"\b{re.escape(name)}\b", text)
         ]
+    return out
+
+
+def undeclared() -> list[str]:
+    """Errors that public functions, classes and methods raise, and their docstring does not name.
+
+    Only what stands in the function itself counts; what others raise for it is not seen.
+    """
+    out: list[str] = []
+    for path in dict.fromkeys(home_of_names().values()):
+        value = _value(path)
+        bodies = [(path, value, _doc(value))] if inspect.isfunction(value) else []
+        if inspect.isclass(value):
+            bodies = _methods(path, value)
+        for name, function, text in bodies:
+            code = re.sub(r'""".*?"""', "", inspect.getsource(function), flags=re.S)
+            found = dict.fromkeys(re.findall(r"raise (\w*Error)\b", code))
+            if not REFERS.search(text):
+                out += [f"{name}: {error}" for error in found if error not in text]
+    return out
+
+
+def _methods(path: str, value: type) -> list[tuple[str, Any, str]]:
+    """(path, function, docstring) of the methods that a class has itself.
+
+    What is done when it is made is said by the class.
+    """
+    out: list[tuple[str, Any, str]] = []
+    for name, member in vars(value).items():
+        function: Any = inspect.unwrap(getattr(member, "__func__", member))
+        if isinstance(member, property):
+            function = member.fget
+        if not inspect.isfunction(function) or function.__module__ != value.__module__:
+            continue
+        if not Path(function.__code__.co_filename).is_file():  # made by @dataclass
+            continue
+        if name in {"__init__", "__post_init__"}:
+            out.append((path, function, _doc(value) + _doc(function)))
+        elif not name.startswith("_"):
+            out.append((f"{path}.{name}", function, _doc(getattr(value, name))))
     return out
 
 

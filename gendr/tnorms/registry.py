@@ -82,6 +82,7 @@ def as_tconorm(x: str | TConorm) -> TConorm:
 
     Raises:
         TypeError: x is neither; a T-norm has the T-conorm as its `dual`.
+        ValueError: there is no such family, or p is out of its range.
     """
     if isinstance(x, TConorm):
         return x

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_device, check_number, check_tensor, shape_text
 from gendr._runtime.numba.compilation import available
+from gendr._runtime.ranges import finite
 from gendr._runtime.threads import run
 from gendr.distributions import Distribution, Law, as_distribution
-from gendr.distributions.base import finite
 from gendr.distributions.laws.heaviside import Heaviside
 from gendr.distributions.laws.laplace import Laplace
 from gendr.distributions.laws.uniform import Uniform

@@ -17,9 +17,9 @@ from torch import Tensor
 from gendr import sorting
 from gendr._runtime.checks import check_choice
 from gendr._runtime.names import nearest
+from gendr._runtime.ranges import finite
 from gendr._runtime.tracing import constant, lazy
 from gendr.distributions import Distribution
-from gendr.distributions.base import finite
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.sorting.backends.choice import NAMES
@@ -236,6 +236,9 @@ class SortSelection(Selection):
 
     Args:
         sort: the method; its steepness counts.
+
+    Raises:
+        TypeError: `sort` is no method of `gendr.sorting`.
     """
 
     sort: Sort = field(default_factory=sorting.get)

@@ -1,6 +1,7 @@
 """Sorting networks side by side: their rows, the tables, the script that trains them."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from gendr.experiments.studies.ranking import published_steepness
 from gendr.testing.scripts import imported, refusal
 
 
-def result(row, em, seed=0, factor=1.0, steps=10):
+def result(row, em, seed=0, factor=1.0, steps=10) -> dict[str, Any]:
     law = ROWS[row]
     settings = {
         "network": "digits", "method": "odd_even", "n": 5, "steps": steps, "batch": 100,
@@ -57,7 +58,8 @@ def test_tables_have_means_errors_and_paired_differences():
 def test_readings_of_the_reciprocal_are_compared_with_equal_seeds():
     runs = [result("reciprocal", 0.5), result("reciprocal", 0.54, 1)]
     assert readings(runs) == []
-    code = {**result("reciprocal-code", 0.49), "settings": {**runs[0]["settings"], "steepness": 2}}
+    code = result("reciprocal-code", 0.49)
+    code["settings"]["steepness"] = 2.0
     other = result("reciprocal", 0.6, factor=4.0)
     (line,) = readings([*runs, code, other])
     assert "(3.22) 52.0 ± 2.0 %, with that of the code 49.0 %" in line

@@ -216,5 +216,5 @@ def figure(results: Iterable[Mapping[str, Any]]) -> Any:
         where = "validation" if over_steps else "test"
         ax.set(title=title, xlabel="steps" if over_steps else "steepness",
                ylabel=f"exact match, {where}, %")  # fmt: skip
-        ax.legend(fontsize=8, loc="lower right" if over_steps else "lower center")
+        ax.legend(fontsize=8, loc="lower right" if over_steps else "best")
     return whole

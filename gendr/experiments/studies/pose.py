@@ -106,6 +106,9 @@ class PoseProtocol:
         look: Steps between two comparisons of the hard silhouettes. Of every pair, the pose that
             looked most like the reference is kept.
         cutoff: Coverage at or below it counts as 0.
+
+    Raises:
+        ValueError: If a number is out of range, or nothing is there to search.
     """
 
     image_size: int = 64

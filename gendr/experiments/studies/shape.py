@@ -73,6 +73,9 @@ class ShapeProtocol:
         finer: For a second search at the best learning rate: what is added to the best exponent.
         squared_finer: The same for squared distributions.
         cutoff: Coverage at or below it counts as 0.
+
+    Raises:
+        ValueError: If a number is out of range, or nothing is there to search.
     """
 
     image_size: int = 64

@@ -25,9 +25,12 @@ class Backend(Protocol):
     Attributes:
         TAKES_ANY_CDF: whether its own operations evaluate CDFs of the user's, too; else these are
             evaluated by torch on the pairs that it lists, and it is not asked.
+        CAN_BE_CAPTURED: whether a steady step of alpha and its gradient, of float32 meshes and laws
+            of ours without learnt shapes, waits for nothing: it can be put into a CUDA graph.
     """
 
     TAKES_ANY_CDF: bool
+    CAN_BE_CAPTURED: bool
 
     def available(self) -> str | None:
         """None if usable here, else the reason."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gendr.rendering.shading import Appearance
 
 TAKES_ANY_CDF = True
+CAN_BE_CAPTURED = False
 
 
 def available() -> str | None:

@@ -12,8 +12,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from gendr._runtime.ranges import finite
 from gendr.distributions import Distribution, Law
-from gendr.distributions.base import finite
 from gendr.distributions.decisions import Number
 from gendr.sorting.backends import reference
 from gendr.sorting.backends.interface import Gated, Kernels

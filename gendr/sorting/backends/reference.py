@@ -11,8 +11,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from gendr._runtime.ranges import finite, saturated
 from gendr.distributions import Distribution
-from gendr.distributions.base import finite, saturated
 from gendr.distributions.decisions import Number, scale_of
 from gendr.sorting.backends.interface import Gated
 from gendr.sorting.networks import Network

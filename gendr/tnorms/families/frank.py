@@ -28,6 +28,9 @@ class Frank(Parametric):
 
     With L = log p: exp(g) - 1 = -expm1(aL) / expm1(-sL), which never cancels.
     Source: thesis table B.2. The limit p = 1, excluded here, is probabilistic.
+
+    Raises:
+        ValueError: p <= 0 or p = 1.
     """
 
     name = "frank"

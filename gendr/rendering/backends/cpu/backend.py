@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from gendr.rendering.shading import Appearance
 
 TAKES_ANY_CDF = False
+CAN_BE_CAPTURED = False
 project = reference.project
 
 

@@ -39,6 +39,7 @@ __all__ = [
 ]  # fmt: skip
 
 TAKES_ANY_CDF = False
+CAN_BE_CAPTURED = True
 
 
 def project(

@@ -246,7 +246,7 @@ def alpha_tiles(
     tile = tl.load(tile_of_segment + extra, extra >= 0, 0)
     tile = tl.where(extra < 0, program, tile)
     idle, tile = tile < 0, tl.maximum(tile, 0)
-    b, pixels, on, x, y = tile_pixels(tile, height, width, tl.float32, TILE_H, TILE_W, BLOCK_FACES)
+    b, _p, _o, x, y = tile_pixels(tile, height, width, tl.float32, TILE_H, TILE_W, BLOCK_FACES)
     row = images + b * IMAGE_COLUMNS
     image, p, cutoff = load_image(row), tl.load(row + FAMILY_P), tl.load(row + CUTOFF)
     k, stop, listed = list_of_tile(starts, stops, tile)
@@ -276,13 +276,15 @@ def alpha_tiles(
             k += BLOCK_FACES
         part, part_other = joined_block(part, part_other, KIND, BLOCK_FACES)
         total, other = joined_segments(total, other, part, part_other, KIND)
-    if extra >= 0:
-        at = of_segment(extra, TILE_H, TILE_W)
+    # What is found anew and read again need not be held over the loop, where registers are scarce.
+    if program >= every:
+        at = of_segment(program - every, TILE_H, TILE_W)
         tl.store(totals + at, total)
         tl.store(others + at, other.to(tl.float32))
     else:
+        _b, pixels, on, _x, _y = tile_pixels(program, height, width, tl.float32, TILE_H, TILE_W, 1)
         A, S = finished(total, other, p, INVERSE, KIND)
-        if segment >= 0:
+        if tl.load(segments + program) >= 0:
             A, S = total, other.to(tl.float32)
         tl.store(alpha + pixels, A, on)
         tl.store(rest + pixels, S, on)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
+from gendr._runtime.later import hold
 from gendr._runtime.tracing import constant, lazy
 
 if TYPE_CHECKING:
@@ -247,6 +248,7 @@ def image_table(text: str, table: Tensor, cutoff: float) -> Tensor:
             if name in values:
                 text = text.replace(f"{{{name}}}", repr(values[name]))
     constants, power = _constants(text, cutoff, len(table), table.device)
+    hold(constants)
     images = constants.clone()
     images[:, shared.RADIUS.value] *= table[:, 0] ** power
     places = {

@@ -244,7 +244,7 @@ def softmax_gradients(
     x0, y0, across, count = face_box(boxes, f)
     inverse = tl.div_rn(1.0, across.to(tl.float32))
     inverse_scale, squared, art, shift, mirrored, shape, constant = load_image(at)
-    cutoff, rate, psi = tl.load(at + CUTOFF), tl.load(at + RATE), tl.load(at + PSI)
+    rate, psi = tl.load(at + RATE), tl.load(at + PSI)
     base, here = corners + f * 6, attributes + f * ATTRIBUTES
     ax, ay, bx = _load_three(base)
     by, cx, cy = _load_three(base + 3)
@@ -267,12 +267,12 @@ def softmax_gradients(
     while k < last:
         valid = lanes < last - k
         pixels, x, y = box_pixels(row, column, lanes, b, x0, y0, across, inverse, height, width)
-        # Rows are read again for every block of pixels: registers are scarce here.
+        # Rows and the cutoff are read again for every block of pixels: registers are scarce here.
         d, feature = nearest_feature(x, y, load_face(edges, f, 3), 3)
         u, slope = argument(d, inverse_scale, squared, art)
         z_law = u + shift
         a, _ = coverage(z_law, mirrored, shape, constant, CDF)
-        kept = valid & (a > cutoff)
+        kept = valid & (a > tl.load(at + CUTOFF))
         weight = tl.load(totals + pixels, valid, 1.0)
         F_r, F_g, F_l = _load_colour(colours + pixels * 3, valid)
         on_r, on_g, on_l = _load_colour(grad_colours + pixels * 3, valid)
@@ -338,6 +338,8 @@ def softmax_gradients(
     out = row_of(grad_corners, program, share, 6, ATOMIC)
     put_three(out, to_ax, to_ay, to_bx, ATOMIC)
     put_three(out + 3, to_by, to_cx, to_cy, ATOMIC)
+    # Read again behind the stores: else the compiler holds them over the loop.
+    raw0, raw1, raw2 = _load_three(here + W)
     to_W0, to_W1 = tl.where(raw0 > 0.0, to_W0, 0.0), tl.where(raw1 > 0.0, to_W1, 0.0)
     to_W2 = tl.where(raw2 > 0.0, to_W2, 0.0)
     out = row_of(grad_attributes, program, share, ATTRIBUTES, ATOMIC)

@@ -1,0 +1,161 @@
+"""`Output`: the images of a batch, each computed when it is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.tracing import lazy
+from gendr.rendering.aggregation import Aggregation, alpha
+from gendr.rendering.shading import (
+    Blending,
+    Scene,
+    closest_faces,
+    depth_planes,
+    softmax_rgb,
+)
+
+PAIRS_AT_ONCE = 1_000_000  # fragments shaded together: about 0.5 GB of temporaries in float32
+
+T = TypeVar("T")
+
+
+def _image(function: Callable[[Output], T]) -> lazy[T]:
+    """A property that is computed at first access and kept, without `torch.autocast`."""
+
+    @wraps(function)
+    def compute(output: Output) -> T:
+        if not torch.is_autocast_enabled(output.device.type):
+            return function(output)
+        with torch.autocast(output.device.type, enabled=False):
+            return function(output)
+
+    return lazy(compute)
+
+
+class Output:
+    """The images of a batch. Each image is computed when it is first read, and kept.
+
+    Attributes:
+        alpha: [B, H, W] soft coverage in [0, 1].
+        rgb: [B, 3, H, W] colours over the background.
+        depth: [B, H, W] depth of the nearest covering face, +inf elsewhere.
+        normals: [B, 3, H, W] unit normal of that face, world frame, 0 elsewhere.
+        face_id: [B, H, W] int64, index of that face in its mesh, -1 elsewhere.
+        device: the device of the images.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        aggregation: Aggregation,
+        blended: Callable[[float, float], Blending],
+        shading: str,
+        composite: str,
+    ) -> None:
+        self._scene, self._aggregation, self._blended = scene, aggregation, blended
+        self._is_soft, self._over_alpha = shading == "softmax", composite == "alpha"
+        self.device = scene.mesh.device
+
+    @_image
+    def _blending(self) -> Blending:
+        return self._blended(*self._scene.geometry.planes)
+
+    @_image
+    def alpha(self) -> Tensor:
+        """Soft coverage [B, H, W]."""
+        scene = self._scene
+        return alpha(scene.backend, scene.faces, scene.size, self._aggregation)
+
+    @_image
+    def rgb(self) -> Tensor:
+        """Colours [B, 3, H, W]."""
+        blending = self._blending
+        if self._over_alpha:
+            blending = blending.without_background()
+        if self._is_soft:
+            image = softmax_rgb(self._scene, self._aggregation.coverage, blending, PAIRS_AT_ONCE)
+        else:
+            image = self._hard_rgb()
+        if self._over_alpha:
+            alpha = self.alpha.unsqueeze(-1)
+            image = image * alpha + self._blending.background * (1 - alpha)
+        return image.permute(0, 3, 1, 2)
+
+    @_image
+    def depth(self) -> Tensor:
+        """Depth [B, H, W] of the nearest covering face, +inf elsewhere."""
+        _, depth = self._surface
+        return self._spread(depth.unsqueeze(-1), math.inf)[..., 0]
+
+    @_image
+    def normals(self) -> Tensor:
+        """Unit normals [B, 3, H, W] of the nearest covering face, 0 elsewhere."""
+        scene, (_, face) = self._scene, self._covered
+        weights, _ = self._surface
+        return self._spread(scene.normals(scene.surfaces.source[face], weights), 0.0).permute(
+            0, 3, 1, 2
+        )
+
+    @_image
+    def face_id(self) -> Tensor:
+        """Index of the nearest covering face in its mesh, int64 [B, H, W], -1 elsewhere."""
+        mesh = self._scene.mesh
+        pixels, face = self._covered
+        number = self._scene.surfaces.source[face]
+        if len(mesh) > 1:
+            start = torch.tensor(mesh.face_offsets, device=number.device)
+            number = number - start[self._scene.size.image_of(pixels)]
+        empty = torch.full_like(self._nearest.reshape(-1), -1)
+        return empty.index_copy(0, pixels, number).reshape(self._nearest.shape)
+
+    @_image
+    def _nearest(self) -> Tensor:
+        scene, blend = self._scene, self._blending
+        planes, limits = depth_planes(scene, blend.near, blend.far)
+        return scene.backend.nearest(scene.faces, scene.size, planes, limits)
+
+    @_image
+    def _covered(self) -> tuple[Tensor, Tensor]:
+        """Covered pixels [K] and their packed faces [K]."""
+        nearest = self._nearest.reshape(-1)
+        pixels = (nearest >= 0).nonzero().squeeze(-1)
+        return pixels, nearest[pixels]
+
+    @_image
+    def _surface(self) -> tuple[Tensor, Tensor]:
+        """Weights [K, 3] and depth [K] of the covered pixels."""
+        pixels, face = self._covered
+        points = self._scene.size.centres(pixels, self._scene.faces.corners.dtype)
+        return self._scene.interpolation(points, face)
+
+    def _spread(self, values: Tensor, elsewhere: float | Tensor) -> Tensor:
+        """An image [B, H, W, C] of values [K, C] of the covered pixels."""
+        scene = self._scene
+        shape = (scene.faces.images, scene.size.height, scene.size.width, values.shape[-1])
+        other = torch.as_tensor(elsewhere, dtype=values.dtype, device=values.device)
+        image = other.expand(shape).reshape(-1, values.shape[-1])
+        return image.index_copy(0, self._covered[0], values).reshape(shape)
+
+    def _hard_rgb(self) -> Tensor:
+        """Colours [B, H, W, 3] of hard shading; for "alpha" not yet multiplied by alpha."""
+        scene, (pixels, face) = self._scene, self._covered
+        colours = scene.colours(pixels, face, self._surface[0])
+        image = self._spread(colours, self._blending.background)
+        if not self._over_alpha:
+            return image
+        pixels, face = self._fringe
+        weights, _ = scene.interpolation(scene.size.centres(pixels, image.dtype), face)
+        colours = scene.colours(pixels, face, weights)
+        return image.reshape(-1, 3).index_copy(0, pixels, colours).reshape(image.shape)
+
+    @_image
+    def _fringe(self) -> tuple[Tensor, Tensor]:
+        """Pixels [K] that no face covers but some reach softly, and the nearest face of each."""
+        wanted = (self._nearest.reshape(-1) < 0) & (self.alpha.detach().reshape(-1) > 0)
+        return closest_faces(self._scene, self._aggregation.coverage, wanted, PAIRS_AT_ONCE)
