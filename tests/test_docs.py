@@ -15,6 +15,7 @@ import gendr
 from gendr.cli import main
 from gendr.cli.parser import build_parser
 from gendr.testing.pages import anchor
+from gendr.testing.processes import run_python
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -128,6 +129,20 @@ def commands():
                     yield pytest.param(words, id=f"{path.name}: {' '.join(words)}")
 
 
+PARSED = """
+import argparse, pathlib, runpy, sys
+parse = argparse.ArgumentParser.parse_args
+def stop(parser, *args, **options):
+    parse(parser, *args, **options)
+    print("parsed", flush=True)
+    raise SystemExit
+argparse.ArgumentParser.parse_args = stop
+sys.argv = sys.argv[1:]
+sys.path.insert(0, str(pathlib.Path(sys.argv[0]).parent))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 class Parsed(Exception):
     """The arguments of a program were understood."""
 
@@ -148,6 +163,11 @@ def test_commands_of_the_pages_are_understood(words, monkeypatch):
             raise Parsed
 
         script, *arguments = rest
+        if "TRITON_INTERPRET" in (ROOT / script).read_text(encoding="utf-8"):
+            # It settles how Triton's kernels are made in all the process.
+            run = run_python(PARSED, ROOT / script, *arguments)
+            assert run.stdout.endswith("parsed\n"), run.stderr
+            return
         monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
         monkeypatch.setattr(sys, "argv", [script, *arguments])
         monkeypatch.syspath_prepend(str((ROOT / script).parent))
@@ -185,7 +205,7 @@ def test_pictures_are_used_and_small():
     assert [p.name for p in pictures if f"images/{p.name})" not in text] == []
     gallery = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
     assert [p.name for p in pictures if f"(images/{p.name})](" not in gallery] == []
-    assert sum(p.stat().st_size for p in pictures) < 2e6
+    assert sum(p.stat().st_size for p in pictures) < 2.5e6
 
 
 def test_the_tables_name_every_member():

@@ -86,11 +86,6 @@ def _result(trial: Trial, folder: Path, save_every: float) -> dict[str, Any]:
             training, checkpoint=file, resume=file.exists(), save_every=save_every,
             callback=each_step,
         )  # fmt: skip
-    if training.step > steps:
-        raise ValueError(
-            f"{folder} has done {training.step} steps already, more than the {steps} asked for; "
-            "name another folder with -o"
-        )
     found = training.result()
     result = {**found.describe(), "example": trial.example(training, found)}
     around = _around(training.device)

@@ -192,7 +192,7 @@ def test_script_goes_on_after_a_signal(script, tmp_path, capsys):
         for key in ("history", "confusion", "example", "settings"):
             assert one[key] == whole[name][key]
     assert script("--resume", "--steps", "2") == 2
-    assert "has done 4 steps already, more than the 2" in capsys.readouterr().err
+    assert "has 4 steps, more than the 2 asked for" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
