@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 import gendr
@@ -80,17 +81,24 @@ def measure(mesh: Mesh, camera: Camera) -> dict[str, Any]:
     }
 
 
+def agreement(far: NDArray[Any], ious: NDArray[Any]) -> dict[str, Any]:
+    """How many poses were found, by their angles and hard IoUs."""
+    near = far < NEAR
+    return {
+        "near": int(near.sum()),
+        "alike": int((~near & (ious >= ALIKE)).sum()),
+        "mean_iou": float(ious.mean()),
+    }
+
+
 def summary(views: list[dict[str, Any]]) -> dict[str, Any]:
     """What the views of a mesh say together."""
     far = np.array([view["angle"] for view in views])
-    ious = np.array([view["iou"] for view in views])
-    near = far < NEAR
+    near = far[far < NEAR]
     return {
         "views": len(views),
-        "near": int(near.sum()),
-        "alike": int((~near & (ious >= ALIKE)).sum()),
-        "median_degrees": float(np.median(far[near])) if near.any() else None,
-        "mean_iou": float(ious.mean()),
+        **agreement(far, np.array([view["iou"] for view in views])),
+        "median_degrees": float(np.median(near)) if near.size else None,
         "median_seconds": float(np.median([view["seconds"] for view in views])),
         "most_seconds": max(view["seconds"] for view in views),
         "each": views,
@@ -124,16 +132,12 @@ def measure_video(mesh: Mesh, camera: Camera, turn: float, how: str) -> dict[str
 def summary_of_videos(videos: list[dict[str, Any]]) -> dict[str, Any]:
     """What the videos of a mesh, found in one way, say together."""
     far = np.array([video["angles"] for video in videos])
-    ious = np.array([video["ious"] for video in videos])
-    near = far < NEAR
     return {
         "videos": len(videos),
         "images": far.size,
-        "near": int(near.sum()),
-        "alike": int((~near & (ious >= ALIKE)).sum()),
-        "whole": int(near.all(1).sum()),
+        **agreement(far, np.array([video["ious"] for video in videos])),
+        "whole": int((far < NEAR).all(1).sum()),
         "median_degrees": float(np.median(far)),
-        "mean_iou": float(ious.mean()),
         "jumps": sum(video["jumps"] for video in videos),
         "seconds": float(np.median([video["seconds"] for video in videos])),
         "each": videos,

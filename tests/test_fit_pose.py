@@ -141,6 +141,8 @@ def test_least_squares_make_a_pose_exact():
     found = search.polished(poses, mask, principal)
     assert float(far(found)[0]) < 0.3
     assert torch.equal(found.rotation[1], poses.rotation[1])
+    still = searching(mesh, polish_steps=0).polished(poses, mask, principal)
+    assert torch.equal(still.rotation, poses.rotation)
 
 
 # -- videos ----------------------------------------------------------------------------------------

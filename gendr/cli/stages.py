@@ -57,7 +57,6 @@ class Stages:
                 that was last called with by an earlier run, or None.
             packed: the result as plain values and tensors.
             unpacked: the opposite.
-
         """
         path = self.out / STAGES[name]
         signature = digest(*given) + json.dumps(dict(options), sort_keys=True)

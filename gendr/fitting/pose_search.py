@@ -309,9 +309,6 @@ class Search:
 
     def polished(self, poses: Poses, mask: Tensor, principal: Tensor) -> Poses:
         """Those poses that may look alike, moved by least squares; see `pose_polish`."""
-        steps = self.settings.polish_steps
-        if not steps:
-            return poses
         scores = self.scores(poses, mask, principal, self.fine)
         rows = (scores >= scores.max() - self.settings.alike - _GAINED).nonzero()[:, 0]
         descent = self._descent(mask, principal, self.fine)
@@ -325,7 +322,9 @@ class Search:
                 now.size + by[:, 5], focal,
             )  # fmt: skip
 
-        new = polished(descent, poses[rows], moved, torch.tensor(units).to(mask), steps)
+        new = polished(
+            descent, poses[rows], moved, torch.tensor(units).to(mask), self.settings.polish_steps
+        )
         return poses.replaced(rows, new)
 
     def _descent(self, mask: Tensor, principal: Tensor, mesh: Mesh) -> Descent[Poses]:
