@@ -34,14 +34,24 @@ SAMPLE = 1  # of the others, per architecture and run
 
 # The tests' own process may interpret kernels, and then Triton cannot compile.
 SCRIPT = """
-import json, sys, warnings
+import csv, json, os, sys, warnings
 from dataclasses import asdict
+from pathlib import Path
 warnings.simplefilter("error")
-from gendr.testing.ahead_of_time import Specialisation, compile_ahead
+import triton
+from gendr.testing.ahead_of_time import Specialisation, compile_ahead, fingerprint
 
+known = {}
+if folder := os.environ.get("GENDR_KERNELS"):
+    with (Path(folder) / f"kernels-{triton.__version__}.csv").open(newline="") as file:
+        known = {(row["fingerprint"], row["capability"]): row for row in csv.DictReader(file)}
 for row, capability, options in json.loads(sys.argv[1]):
-    usage = compile_ahead(Specialisation(*row), capability, **options)
-    print(json.dumps(asdict(usage)))
+    x = Specialisation(*row)
+    if not options and (found := known.get((fingerprint(x), str(capability)))):
+        assert not found["failed"], found
+        print(json.dumps({k: int(found[k]) for k in ("registers", "local", "shared", "size")}))
+    else:
+        print(json.dumps(asdict(compile_ahead(x, capability, **options))))
 """
 
 
@@ -63,7 +73,9 @@ def compiled(wanted):
 def test_kernels_compile_and_those_in_common_use_spill_nothing(request, seed):
     """The default for one of the architectures, others drawn.
 
-    With --every, all for both: 2,800 compilations of about a second each.
+    With --every, all for both: 2,800 compilations of about a second each. What the tables of
+    `benchmarks/kernels.py --all FOLDER` have, compiled from the same code, is taken from there if
+    the variable GENDR_KERNELS names FOLDER.
     """
     generator, every = random.Random(seed), request.config.getoption("--every")
     rest = [x for x in specialisations() if x not in (*DEFAULT, *SHOWN)]
@@ -93,6 +105,31 @@ def test_a_process_that_interprets_compiles_nothing(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     with pytest.raises(RuntimeError, match="TRITON_INTERPRET is set"):
         compile_ahead(DEFAULT[0], 80)
+
+
+def test_tables_of_compiled_kernels_are_used_if_the_code_is_the_same(tmp_path, monkeypatch):
+    monkeypatch.setenv("GENDR_KERNELS", str(tmp_path))
+    x = Specialisation("face_tables")
+    found = run_python(TABLE, str(tmp_path), env={"TRITON_INTERPRET": "0"})
+    assert found.returncode == 0, found.stderr[-3000:]
+    assert compiled([(x, 90, {})])[0]["size"] == 1
+    assert compiled([(x, 80, {})])[0]["size"] > 1  # the table has it from other code
+
+
+TABLE = """
+import csv, sys
+from pathlib import Path
+import triton
+from gendr.testing.ahead_of_time import Specialisation, fingerprint
+
+used = {"registers": 40, "local": 8, "shared": 0, "size": 1, "failed": ""}
+right = fingerprint(Specialisation("face_tables"))
+with (Path(sys.argv[1]) / f"kernels-{triton.__version__}.csv").open("w", newline="") as file:
+    writer = csv.DictWriter(file, ["fingerprint", "capability", *used])
+    writer.writeheader()
+    writer.writerow({"fingerprint": right, "capability": 90, **used})
+    writer.writerow({"fingerprint": right[::-1], "capability": 80, **used})
+"""
 
 
 SUMMARY = """

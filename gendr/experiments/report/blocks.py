@@ -13,6 +13,7 @@ import numpy as np
 from gendr.experiments.engine.store import Result, Run
 from gendr.experiments.engine.tasks import Trial
 from gendr.experiments.report.details import Detail, Found, curve_of, disagreement
+from gendr.experiments.report.pictures import pictures_of, read_pictures
 from gendr.experiments.studies.registry import TASKS
 from gendr.experiments.studies.rounds import BLOCKS, BlockRow, file_of, qualities, read_table
 
@@ -24,7 +25,8 @@ def read_blocks(folder: Path) -> dict[int, Found]:
 
     A score is the mean over the scenes that have the renderer and all the others of the run, its
     error that of the disagreement of the scenes; see `disagreement`. Of a round whose second
-    scene is not there yet, it is the score of the first one.
+    scene is not there yet, it is the score of the first one. Pictures are those that
+    `experiments/grid_pictures.py` has put beside the tables.
 
     Raises:
         ValueError: if the folder holds no tables of blocks.
@@ -43,7 +45,12 @@ def read_blocks(folder: Path) -> dict[int, Found]:
                     len(found) + 1, task, "{}", 0, tables[0][names[0]][2], "",
                     f"round {number}, {' and '.join(b.name for b in mine)}",
                 )  # fmt: skip
-                found[run.id] = _pooled(run, tables, names)
+                pictures = read_pictures(pictures_of(folder, task, number))
+                run, results, failures, details = _pooled(run, tables, names)
+                results = [
+                    replace(result, picture=pictures.get(result.instance)) for result in results
+                ]
+                found[run.id] = run, results, failures, details
     if not found:
         raise ValueError(f"the folder {folder} has no tables of a grid in rounds")
     return found

@@ -42,12 +42,7 @@ from gendr.experiments.engine.tasks import (
     canonical_json,
     changed,
 )
-from gendr.experiments.studies.scene import (
-    as_png,
-    digest,
-    load_target,
-    overlays,
-)
+from gendr.experiments.studies.scene import as_png, close_ups, digest, load_target
 from gendr.losses import iou, iou_loss
 from gendr.mesh import Camera, Mesh, look_at, rotation_angle_between
 from gendr.mesh.simplification import clustered
@@ -77,8 +72,9 @@ REFERENCE_SPREAD = 60.0
 TURN_UNIT, SIZE_UNIT, ANGLE_UNIT = 10.0, 0.3, 3.0
 # The limits of distance and viewing angle: cameras stay outside the object, and see something.
 DISTANCES, ANGLES = (1.0, 100.0), (2.0, 60.0)
-# Tiles per side of the picture in an outcome, and the side of a tile in pixels.
-TILES, TILE = 2, 48
+# Tiles per side of the picture in an outcome, the side of a tile in pixels, and that of the images
+# of which the tiles are parts.
+TILES, TILE, WHOLE = 2, 56, 168
 
 
 @dataclass(frozen=True)
@@ -339,11 +335,20 @@ class PoseTask:
         return canonical_json(self.name, self.protocol, digest(self.target))
 
     def search(
-        self, instance: Instance, seed: int = 0, progress: Progress | None = None
+        self,
+        instance: Instance,
+        seed: int = 0,
+        progress: Progress | None = None,
+        first: int | None = None,
     ) -> tuple[Recovery, ...]:
-        """Optimise all pairs with every learning rate; one result per rate."""
+        """Optimise all pairs, or so many of the first ones, with every learning rate.
+
+        Returns:
+            One result per rate.
+        """
         p = self.protocol
-        batches = list(Pairs.draw(self.target, p, seed).to(self.device).split(PAIRS_AT_ONCE))
+        pairs = next(Pairs.draw(self.target, p, seed).split(first or p.pairs))
+        batches = list(pairs.to(self.device).split(PAIRS_AT_ONCE))
         meter = Meter(len(p.learning_rates) * len(batches) * p.steps, progress)
         recoveries: list[Recovery] = []
         for rate in p.learning_rates:
@@ -428,9 +433,9 @@ class PoseTask:
     def picture(self, recovery: Recovery, seed: int = 0) -> bytes:
         """A small PNG: silhouettes of the first poses found, over those of their references."""
         pairs = next(Pairs.draw(self.target, self.protocol, seed).split(TILES**2))
-        target = self.silhouettes(pairs, pairs.reference, TILE)
-        found = self.silhouettes(pairs, recovery.found[: len(pairs)], TILE)
-        return as_png(overlays(target, found, TILES))
+        target = self.silhouettes(pairs, pairs.reference, WHOLE)
+        found = self.silhouettes(pairs, recovery.found[: len(pairs)], WHOLE)
+        return as_png(close_ups(target, found, TILES, TILE))
 
     def silhouettes(self, pairs: Pairs, poses: Poses, image_size: int) -> Tensor:
         """Hard masks [B, H, W] of the target from B poses, one of each pair."""

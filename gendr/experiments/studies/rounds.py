@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, final
 from gendr._runtime.checks import check_choice
 from gendr._runtime.files import write_whole
 from gendr.experiments.engine.store import Result, Run, Store
-from gendr.experiments.engine.tasks import Outcome, Progress, Scoring, Trial, canonical_json
-from gendr.experiments.studies.pose import PoseProtocol, PoseTask
+from gendr.experiments.engine.tasks import Outcome, Progress, Trial, canonical_json
+from gendr.experiments.studies.pose import TILES, PoseProtocol, PoseTask
 from gendr.experiments.studies.scene import digest
 from gendr.experiments.studies.shape import ShapeProtocol, ShapeTask
 
@@ -55,6 +55,7 @@ __all__ = [
     "chosen_for",
     "file_of",
     "means",
+    "pictured",
     "place_of_tconorm",
     "qualities",
     "read_block",
@@ -106,7 +107,9 @@ class Block:
         scene = f"{self.number:+d}" if self.task == "shape" else f"-seed{self.number}"
         return f"{self.task}-{self.round}-{self.target}{scene}"
 
-    def make(self, assets: Path, starts: Mapping[str, float], device: str = "cpu") -> Scoring:
+    def make(
+        self, assets: Path, starts: Mapping[str, float], device: str = "cpu"
+    ) -> WalkTask | PairsTask:
         """The task of this block.
 
         Args:
@@ -159,6 +162,14 @@ BLOCKS: dict[str, tuple[Block, ...]] = {
     ),
 }
 
+# Of whose scenes the reports have pictures: in each round the same object.
+PICTURED = {"shape": "airplane", "pose": "teapot"}
+
+
+def pictured(task: str, number: int) -> Block:
+    """The block of a round that a report has pictures of."""
+    return next(b for b in BLOCKS[task] if (b.round, b.target) == (number, PICTURED[task]))
+
 
 def block_named(name: str) -> Block:
     """The block with a name.
@@ -199,6 +210,13 @@ class WalkTask:
         p = self.inner.protocol
         walk = replace(p, exponents=(self.step, *LIMITS), squared_exponents=(2 * self.step,))
         return canonical_json("shape by a walk", walk, digest(self.inner.target))
+
+    def picture(self, instance: Instance, at: tuple[float, float], seed: int = 0) -> bytes:
+        """A small PNG of what a renderer fits, at the exponents of a scale and a learning rate."""
+        p = replace(self.inner.protocol, learning_rates=(10 ** at[1],))
+        task = replace(self.inner, protocol=p)
+        (fit,) = task.try_scales(instance, p.elevations[0], [10 ** at[0]])
+        return task.picture(fit.mesh)
 
     def run(self, instance: Instance, seed: int = 0, progress: Progress | None = None) -> Outcome:
         """Score one renderer; see `Scoring.run`."""
@@ -269,6 +287,13 @@ class PairsTask:
         """See `Scoring`."""
         p = self.inner.protocol
         return canonical_json("pose by pairs", p, digest(self.inner.target))
+
+    def picture(self, instance: Instance, at: tuple[float, float], seed: int = 0) -> bytes:
+        """A small PNG of the first poses that a renderer finds, over those that it looked for."""
+        p = replace(self.inner.protocol, learning_rates=(10 ** at[1],))
+        task = replace(self.inner, protocol=p)
+        (recovery,) = task.search(instance, seed, first=TILES**2)
+        return task.picture(recovery, seed)
 
     def run(self, instance: Instance, seed: int = 0, progress: Progress | None = None) -> Outcome:
         """Score one renderer; the trials are the pairs, whose numbers stand as their seeds."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from gendr.mesh import Mesh
-from gendr.visual import PAPER, Pixels, difference
+from gendr.visual import PAPER, Closeup, Pixels, difference
 
-__all__ = ["as_png", "digest", "load_target", "overlays"]
+__all__ = ["as_png", "close_ups", "digest", "load_target", "overlays"]
 
 
 def load_target(path: str | Path) -> Mesh:
@@ -47,8 +49,33 @@ def overlays(target: Tensor, found: Tensor, columns: int) -> Pixels:
         only the other is.
     """
     masks = (x.detach().double().cpu().numpy() for x in (target, found))
-    tiles = [difference(a, b) for a, b in zip(*masks, strict=True)]
-    tiles += [np.full_like(tiles[0], PAPER)] * (-len(tiles) % columns)
+    return _in_rows([difference(a, b) for a, b in zip(*masks, strict=True)], columns)
+
+
+def close_ups(target: Tensor, found: Tensor, columns: int, side: int) -> Pixels:
+    """`overlays` that are cut so that both masks of a pair fill their tile.
+
+    Args:
+        target: [B, H, W] in [0, 1], larger than the tiles.
+        found: [B, H, W] in [0, 1].
+        columns: >= 1, tiles in a row.
+        side: pixels of a tile.
+
+    Returns:
+        [R side, columns side, 3] uint8.
+    """
+    tiles: list[Pixels] = []
+    for pair in zip(target, found, strict=True):
+        window = Closeup.of(torch.maximum(*pair)[None], side)
+        across = max(window.half)
+        window = replace(window, half=(across, across), size=(side, side))
+        tiles.append(difference(*(window.cut(mask, 0) for mask in pair)))
+    return _in_rows(tiles, columns)
+
+
+def _in_rows(tiles: list[Pixels], columns: int) -> Pixels:
+    """Tiles in rows, of which the last is filled up with white."""
+    tiles = tiles + [np.full_like(tiles[0], PAPER)] * (-len(tiles) % columns)
     rows = [np.concatenate(tiles[i : i + columns], 1) for i in range(0, len(tiles), columns)]
     return np.concatenate(rows)
 

@@ -189,7 +189,7 @@ def test_outcome(outcome):
     assert outcome.score in {n / 5 for n in range(6)}
     assert outcome.scale == 0.1
     assert [(t.scale, t.learning_rate, t.seed) for t in outcome.trials] == [(0.1, 0.5, 0)]
-    assert Image.open(io.BytesIO(outcome.picture)).size == (96, 96)
+    assert Image.open(io.BytesIO(outcome.picture)).size == (112, 112)
 
 
 def test_score_counts_what_is_near_enough():

@@ -1,6 +1,7 @@
 """The grid in rounds: walks, blocks, tables, who comes into a round, and its script."""
 
 import importlib.util
+import io
 import itertools
 import math
 import random
@@ -11,14 +12,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from PIL import Image
 
 import gendr
 from gendr.experiments.engine.executors import Attempt
 from gendr.experiments.engine.store import Store, software_version
 from gendr.experiments.engine.tasks import Outcome, Trial
+from gendr.experiments.report.blocks import read_blocks
 from gendr.experiments.report.grids import Grid
+from gendr.experiments.report.pictures import read_pictures, write_pictures
 from gendr.experiments.studies import rounds
 from gendr.experiments.studies.rounds import BLOCKS, Block
+from gendr.experiments.studies.scene import as_png, close_ups
 
 ROOT = Path(__file__).parents[3]
 RATE = 10**-1.25
@@ -355,3 +361,84 @@ def test_shape_blocks_try_scales_at_their_elevation():
     assert found.elevation == -30
     assert [f.loss for f in found.fits] == pytest.approx([t.score for t in outcome.trials])
     assert outcome.score == min(t.score for t in outcome.trials)
+
+
+def png(color, side=4):
+    """A picture of one colour, with a white pixel at its upper left corner."""
+    pixels = np.full((side, side, 3), color, np.uint8)
+    pixels[0, 0] = 255
+    return as_png(pixels)
+
+
+def test_pictures_have_their_places(tmp_path):
+    path = tmp_path / "shape-1.png"
+    assert read_pictures(path) == {}
+    every = [i.name for i in gendr.instances()] + rounds.means()
+    drawn = [*random.Random(4).sample(every, 20), every[0], every[-1]]
+    kept = {name: png((10 * k, 200 - k, 7)) for k, name in enumerate(drawn)}
+    write_pictures(path, kept)
+    found = read_pictures(path)
+    assert set(found) == set(kept)
+    for name, picture in found.items():
+        one, other = (
+            np.asarray(Image.open(io.BytesIO(x)).convert("RGB")) for x in (picture, kept[name])
+        )
+        np.testing.assert_allclose(one, other, atol=2)
+    Image.new("RGB", (7, 9)).save(path)
+    with pytest.raises(ValueError, match="has no room for 24 x 54 pictures"):
+        read_pictures(path)
+
+
+def test_close_ups_fill_their_tiles():
+    masks = torch.zeros(2, 60, 60)
+    masks[0, 10:20, 20:30] = 1
+    masks[1, 40:50, 5:45] = 1
+    pixels = close_ups(masks, torch.zeros_like(masks), 2, 25)
+    assert pixels.shape == (25, 50, 3)
+    coloured = (pixels < 250).any(-1)
+    square, bar = coloured[:, :25], coloured[:, 25:]
+    # A margin of 12 per cent leaves 20.2 of 25 pixels, of which the ends may be smaller parts.
+    for extent in (square.any(0).sum(), square.any(1).sum(), bar.any(0).sum()):
+        assert 20 <= extent <= 21
+    assert 5 <= bar.any(1).sum() <= 6
+
+
+def test_the_report_has_pictures_and_none_is_made_twice(call, tmp_path, monkeypatch, capsys):
+    assert call("one.sqlite")[0] == 0
+    path = ROOT / "experiments" / "grid_pictures.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    tables, made = tmp_path / "tables", rounds.WalkTask.picture
+    # Those that were there when the work is cut off are kept.
+    drawn = []
+
+    def picture(self, instance, at, seed):
+        if drawn and len(drawn) < 2:
+            drawn.append("cut off")
+            raise KeyboardInterrupt
+        drawn.append((instance.name, at))
+        return made(self, instance, at, seed)
+
+    monkeypatch.setattr(rounds.WalkTask, "picture", picture)
+    assert script.main([str(tables)]) == 130
+    assert len(read_pictures(tables / "shape-1.png")) == 1
+    assert script.main([str(tables)]) == 0
+    assert [name for name, _ in (drawn[0], *drawn[2:])] == ["uniform.squared/max", "uniform/max"]
+    blocks = [rounds.read_block(tables / f"{b.name}.csv") for b in BLOCKS["shape"] if b.round == 1]
+    for name, at in (drawn[0], *drawn[2:]):
+        assert at == rounds.best_exponent("shape", [block[name] for block in blocks])
+    assert capsys.readouterr().out.count("2 pictures of shape-1-airplane+30") == 1
+    ((_, results, _, _),) = read_blocks(tables).values()
+    assert all(x.picture.startswith(b"\x89PNG") for x in results)
+    assert script.main([str(tmp_path / "nowhere")]) == 2
+
+
+def test_pictures_of_poses_show_the_first_pairs():
+    small = replace(rounds.POSE[1], pairs=6, steps=4, image_size=8)
+    task = rounds.PairsTask(rounds.PoseTask.of(small, ROOT / "assets" / "teapot.obj"))
+    member = gendr.instance("uniform/max")
+    few, every = (task.inner.search(member, 2, first=n)[0] for n in (4, None))
+    assert len(few.error) == 4
+    torch.testing.assert_close(few.error, every.error[:4])
+    assert task.picture(member, (-1.0, math.log10(0.5)), 2) == task.inner.picture(every, 2)
