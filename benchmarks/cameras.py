@@ -24,7 +24,7 @@ from rows import Rows, make_parser
 from torch import Tensor
 
 import gendr
-from gendr.fitting.cameras import aligned
+from gendr.fitting.cameras.refine import aligned
 from gendr.mesh import Camera, Mesh, axis_angle_to_matrix, load_texture, rotation_angle_between
 from gendr.mesh.examples import example, example_names
 

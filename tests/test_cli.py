@@ -15,13 +15,15 @@ import torch
 from PIL import Image
 
 import gendr
-from gendr import Mesh, Renderer, fitting, look_at, visual
+from gendr import Mesh, Renderer, look_at, visual
 from gendr.cli import colors, fit, main
 from gendr.cli.common import model_file
 from gendr.cli.parser import build_parser
 from gendr.cli.stages import Stages
 from gendr.fitting import FitState
-from gendr.fitting.job import Job
+from gendr.fitting.cameras import refine as refine_cameras
+from gendr.fitting.shape import refine as refine_shape
+from gendr.fitting.shape.job import Job
 from gendr.mesh import cube, icosphere
 from gendr.mesh.views import load_views, save_views
 from gendr.testing.processes import Python, run_python
@@ -524,9 +526,9 @@ def test_refinements_and_colors_go_on_where_they_were(tmp_path, monkeypatch, cap
 
         monkeypatch.setattr(owner, name, call)
 
-    counted(fitting.cameras, "Agreement", "cameras")
+    counted(refine_cameras, "Agreement", "cameras")
     counted(Job, "step", "fit")
-    counted(fitting.refining, "disagreement", "refine")
+    counted(refine_shape, "disagreement", "refine")
     counted(colors, "fit_colors", "colors")
     counted(visual, "gif", "pictures")
     stops = {}
@@ -1133,7 +1135,7 @@ def test_hard_input_is_one_line_that_says_what_to_do(
     elif change == "huge":
         images[2].write_bytes(header_of_png(20_000, 20_000))
     else:
-        monkeypatch.setattr("gendr.fitting.job.MOST_GIVEN", 10)
+        monkeypatch.setattr("gendr.fitting.shape.job.MOST_GIVEN", 10)
         options[1] = box
     assert run("fit", folder, "-o", tmp_path / "out", *options) == 2
     shown = capsys.readouterr().err

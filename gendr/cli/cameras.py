@@ -13,7 +13,7 @@ from typing import Any
 
 from gendr.cli.common import model_file, percent_bar
 from gendr.cli.stages import Stages
-from gendr.fitting.cameras import CameraResult, refine_cameras
+from gendr.fitting.cameras.refine import CameraResult, refine_cameras
 from gendr.mesh import Camera
 from gendr.mesh.camera_files.transforms import intrinsics_of, list_frames, read_cameras
 from gendr.mesh.views import Views

@@ -11,7 +11,7 @@ from typing import Any
 from gendr import visual
 from gendr.cli.common import percent_bar
 from gendr.cli.stages import Stages
-from gendr.fitting.colors import ColorResult, fit_colors
+from gendr.fitting.colors.fit import ColorResult, fit_colors
 from gendr.mesh import Mesh
 from gendr.mesh.io import mesh_files
 from gendr.mesh.unwrapping import INSTALL, can_unwrap

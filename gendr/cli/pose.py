@@ -19,7 +19,7 @@ from torch import Tensor
 from gendr import visual
 from gendr._runtime.files import write_all
 from gendr.cli.common import check_writable, model_file, versions
-from gendr.fitting.pose import PoseResult, fit_pose, outline_problem, shrunk
+from gendr.fitting.pose.fit import PoseResult, fit_pose, outline_problem, shrunk
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.images import open_image
 from gendr.mesh.views import Views, load_views, view_sizes

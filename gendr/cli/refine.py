@@ -11,8 +11,8 @@ from gendr import visual
 from gendr.cli.common import percent_bar
 from gendr.cli.stages import Stages
 from gendr.fitting import FitResult
-from gendr.fitting.refining import ShapeResult, refine_shape
-from gendr.fitting.sweeps import LEAST_VIEWS
+from gendr.fitting.shape.refine import ShapeResult, refine_shape
+from gendr.fitting.shape.sweeps import LEAST_VIEWS
 from gendr.losses import iou
 from gendr.mesh import Mesh
 from gendr.mesh.views import Views

@@ -16,19 +16,19 @@ The recipe, each part of which was chosen by trial on two airplanes:
 - everything happens in a frame whose unit is the size of the object, so that no setting depends on
   the units of the world;
 - from a visual hull, faces are made even on the way, with edges that shrink with the scale, and
-  large masks are shrunk at first (`gendr.mesh.remesh`, `gendr.fitting.levels`);
+  large masks are shrunk at first (`gendr.mesh.remesh`, `gendr.fitting.shape.levels`);
 - the result is the mesh that had the best hard silhouettes.
 """
 
-from gendr.fitting.api import fit
-from gendr.fitting.cameras import CameraResult, refine_cameras
-from gendr.fitting.colors import ColorResult, fit_colors
+from gendr.fitting.cameras.refine import CameraResult, refine_cameras
+from gendr.fitting.colors.fit import ColorResult, fit_colors
 from gendr.fitting.frame import Frame
 from gendr.fitting.parametrization import SmoothParametrization
-from gendr.fitting.pose import PoseCandidate, PoseResult, PoseSettings, fit_pose
-from gendr.fitting.refining import ShapeResult, refine_shape
-from gendr.fitting.settings import FitSettings
-from gendr.fitting.state import FitResult, FitState
+from gendr.fitting.pose.fit import PoseCandidate, PoseResult, PoseSettings, fit_pose
+from gendr.fitting.shape.fit import fit
+from gendr.fitting.shape.refine import ShapeResult, refine_shape
+from gendr.fitting.shape.settings import FitSettings
+from gendr.fitting.shape.state import FitResult, FitState
 
 __all__ = [
     "CameraResult",

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gendr.fitting.pose_descent import PoseRows
-from gendr.fitting.pose_search import Found, Poses, Search, Tell, distinct, moments, shrunk
+from gendr.fitting.pose.descent import PoseRows
+from gendr.fitting.pose.search import Found, Poses, Search, Tell, distinct, moments, shrunk
 from gendr.mesh import Camera, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
 

@@ -5,8 +5,8 @@ import torch
 
 from gendr import Camera, Mesh, fit_pose, look_at, visual
 from gendr.fitting import PoseSettings
-from gendr.fitting.pose_search import Found, Poses, Search
-from gendr.fitting.pose_track import _chosen, _look_back, _Motion
+from gendr.fitting.pose.search import Found, Poses, Search
+from gendr.fitting.pose.track import _chosen, _look_back, _Motion
 from gendr.mesh import axis_angle_to_matrix, cube, example, rotation_angle_between
 from gendr.testing.cameras import random_camera
 
@@ -185,7 +185,7 @@ def test_video_is_tracked_and_a_cut_is_searched_anew(video):
 def test_an_image_without_a_jump_is_found_from_the_last(video, monkeypatch):
     """That the search is not called: its results would hide that tracking does not work."""
     mesh, camera, masks, _, _ = video
-    from gendr.fitting import pose_search
+    from gendr.fitting.pose import search as pose_search
 
     calls = []
     search = pose_search.Search.found

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gendr._runtime.checkpoint import load_checkpoint, save_checkpoint
 from gendr.fitting.frame import Frame
-from gendr.fitting.settings import FitSettings
+from gendr.fitting.shape.settings import FitSettings
 from gendr.mesh import Mesh
 
 __all__ = ["FitResult", "FitState"]

@@ -32,9 +32,9 @@ from gendr._runtime.checks import (
     check_like,
     check_shape,
 )
-from gendr.fitting.canvases import Canvas, Texels, Vertices
 from gendr.fitting.checks import check_views
-from gendr.fitting.mixtures import Mixtures, gains_of, laplacian, trusted
+from gendr.fitting.colors.canvases import Canvas, Texels, Vertices
+from gendr.fitting.colors.mixtures import Mixtures, gains_of, laplacian, trusted
 from gendr.fitting.parametrization import check_single
 from gendr.fitting.sights import Sight, cosine_to_eye, look
 from gendr.losses import psnr

@@ -12,9 +12,9 @@ from torch import Tensor
 from gendr import visual
 from gendr._runtime.checks import check_count, check_finite, check_float, check_like, check_shape
 from gendr.fitting.checks import check_views
-from gendr.fitting.colors import fit_colors
+from gendr.fitting.colors.fit import fit_colors
 from gendr.fitting.parametrization import SmoothParametrization, check_single
-from gendr.fitting.sweeps import LEAST_VIEWS, Photos, disagreement, displacement
+from gendr.fitting.shape.sweeps import LEAST_VIEWS, Photos, disagreement, displacement
 from gendr.losses import FlattenLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, remesh
 from gendr.mesh.remeshing import without_cuts
@@ -91,11 +91,10 @@ def refine_shape(
     """Move a surface to where photos agree about its colours, as in hollows no outline shows.
 
     First the vertices are tried at many depths below the surface, coarse to fine, and take a smooth
-    displacement at which the photos that see them show one colour (`gendr.fitting.sweeps`). Then
-    steps of Adam along the gradients of soft renderings (`shading="softmax"`) bring silhouettes and
-    colours to those of the photos; colours and shape take turns, ten steps for each. The mesh is
-    remeshed on the way. If in the end the photos are
-    not met better, the mesh is returned as it was.
+    displacement at which the photos that see them show one colour. Then steps of Adam along the
+    gradients of soft renderings (`shading="softmax"`) bring silhouettes and colours to those of the
+    photos; colours and shape take turns, ten steps for each. The mesh is remeshed on the way. If in
+    the end the photos are not met better, the mesh is returned as it was.
 
     The surface needs a pattern, and the same colours from everywhere: without light that moves.
 

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr.fitting.pose_descent import Descent, P
+from gendr.fitting.pose.descent import Descent, P
 from gendr.rendering.triangles import face_vertices, hard_silhouette
 
 __all__ = ["polished"]

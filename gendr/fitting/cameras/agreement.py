@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gendr.fitting.cameras.tangents import Normals
 from gendr.fitting.sights import Sight, look
-from gendr.fitting.tangents import Normals
 from gendr.mesh import Camera, visual_hull
 from gendr.mesh.simplification import simplified
 

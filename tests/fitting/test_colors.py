@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from gendr import Camera, Mesh, Renderer, fit_colors, look_at, visual
-from gendr.fitting.canvases import Texels, Vertices
+from gendr.fitting.colors.canvases import Texels, Vertices
 from gendr.fitting.sights import look
 from gendr.losses import psnr
 from gendr.mesh import cube, example, icosphere, load_texture

@@ -12,8 +12,8 @@ import torch
 
 from gendr import Mesh, Renderer, distributions, look_at
 from gendr.fitting import FitSettings, FitState, Frame, SmoothParametrization, fit
-from gendr.fitting.job import Job
-from gendr.fitting.levels import Levels, pixel_at_middle, progress_of
+from gendr.fitting.shape.job import Job
+from gendr.fitting.shape.levels import Levels, pixel_at_middle, progress_of
 from gendr.losses import iou
 from gendr.mesh import cube, icosphere, mesh_quality
 

@@ -3,11 +3,11 @@
 1. The mesh is seen from directions all over the sphere, in small images. Shifted and scaled to the
    centroid and the area of the mask, and turned in their plane, they are compared with the mask.
 2. The best that differ are refined together, by soft silhouettes whose scale falls.
-3. The best of these are refined in larger images, and polished (`gendr.fitting.pose_polish`).
+3. The best of these are refined in larger images, and polished (`gendr.fitting.pose.polish`).
 
 Poses that look alike at the end are given too: a symmetric or flat object has several. The images
-of a video are found from those before (`gendr.fitting.pose_track`), and the images of several
-cameras of one moment together (`gendr.fitting.pose_rig`).
+of a video are found from those before (`gendr.fitting.pose.track`), and the images of several
+cameras of one moment together (`gendr.fitting.pose.rig`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from gendr._runtime.checks import (
     check_shape,
 )
 from gendr.fitting.parametrization import check_single
-from gendr.fitting.pose_rig import fit_rig
-from gendr.fitting.pose_search import PoseCandidate, PoseSettings, Search, shrunk
-from gendr.fitting.pose_track import tracked
+from gendr.fitting.pose.rig import fit_rig
+from gendr.fitting.pose.search import PoseCandidate, PoseSettings, Search, shrunk
+from gendr.fitting.pose.track import tracked
 from gendr.mesh import Camera, Mesh
 
 __all__ = [

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from gendr import Camera, Mesh, look_at, refine_shape, visual
-from gendr.fitting import refining
-from gendr.fitting.sweeps import Photos, disagreement, displacement
+from gendr.fitting.shape import refine as refining
+from gendr.fitting.shape.sweeps import Photos, disagreement, displacement
 from gendr.mesh import cube, icosphere, remesh
 
 
@@ -88,7 +88,7 @@ def test_looked_up_in_parts_the_same(plane, monkeypatch):
     photos, lid = plane
     offsets = torch.tensor([0.0, 0.1, 0.3])
     whole = disagreement(lid, photos, offsets)
-    monkeypatch.setattr("gendr.fitting.sweeps._SAMPLES", 1000)
+    monkeypatch.setattr("gendr.fitting.shape.sweeps._SAMPLES", 1000)
     assert torch.allclose(whole, disagreement(lid, photos, offsets), equal_nan=True)
 
 

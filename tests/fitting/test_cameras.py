@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from gendr import Camera, look_at, refine_cameras, visual
-from gendr.fitting.cameras import aligned
-from gendr.fitting.tangents import Outlines, applied, equations, solved, spread
+from gendr.fitting.cameras.refine import aligned
+from gendr.fitting.cameras.tangents import Outlines, applied, equations, solved, spread
 from gendr.mesh import axis_angle_to_matrix, cube, rotation_angle_between
 
 F64 = torch.float64
@@ -57,7 +57,7 @@ def scene():
 @pytest.fixture
 def few_steps(monkeypatch):
     """Colours in four steps instead of nine; benchmarks/cameras.py does all of them."""
-    monkeypatch.setattr("gendr.fitting.cameras._BLURS", (3.0, 2.0, 1.0, 0.7))
+    monkeypatch.setattr("gendr.fitting.cameras.refine._BLURS", (3.0, 2.0, 1.0, 0.7))
 
 
 def ball(count=5, size=(90, 120)):
@@ -157,7 +157,7 @@ def test_colors_decide_where_the_hull_is_as_good(scene, monkeypatch, tmp_path):
     camera, rgb, alpha = scene
     bad = perturbed(camera, 1.5, 0.02)
     scores = iter(2 * [0.5, 0.9, 0.9])
-    monkeypatch.setattr("gendr.fitting.cameras._hull_iou", lambda *_: next(scores))
+    monkeypatch.setattr("gendr.fitting.cameras.refine._hull_iou", lambda *_: next(scores))
     kept = []
     result = refine_cameras(alpha, bad, rgb, keep=kept.append)
     assert result.refined
@@ -179,9 +179,9 @@ def test_colors_decide_where_the_hull_is_as_good(scene, monkeypatch, tmp_path):
 def test_changes_beyond_slight_ones_are_not_kept(scene, monkeypatch):
     camera, _, alpha = scene
     far = perturbed(camera, 12.0, 0.02)
-    monkeypatch.setattr("gendr.fitting.cameras.solved", lambda *_, **__: camera_of(far))
+    monkeypatch.setattr("gendr.fitting.cameras.refine.solved", lambda *_, **__: camera_of(far))
     scores = iter([0.5, 0.9])
-    monkeypatch.setattr("gendr.fitting.cameras._hull_iou", lambda *_: next(scores))
+    monkeypatch.setattr("gendr.fitting.cameras.refine._hull_iou", lambda *_: next(scores))
     result = refine_cameras(alpha, perturbed(camera, 1.5, 0.02))
     assert not result.refined
     assert result.degrees.max() < 1e-4
@@ -202,7 +202,7 @@ def test_what_makes_hulls_worse_is_not_kept(scene, monkeypatch):
     camera, _, alpha = scene
     bad = perturbed(camera, 1.5, 0.02)
     worse = perturbed(camera, 4.0, 0.05, seed=1)
-    monkeypatch.setattr("gendr.fitting.cameras.solved", lambda *_, **__: camera_of(worse))
+    monkeypatch.setattr("gendr.fitting.cameras.refine.solved", lambda *_, **__: camera_of(worse))
     result = refine_cameras(alpha, bad)
     assert not result.refined
     assert torch.equal(result.camera.eye, bad.eye)

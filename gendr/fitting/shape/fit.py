@@ -12,9 +12,9 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_choice
 from gendr.fitting.checks import check_views
-from gendr.fitting.job import Job
-from gendr.fitting.settings import FitSettings
-from gendr.fitting.state import FitResult, FitState
+from gendr.fitting.shape.job import Job
+from gendr.fitting.shape.settings import FitSettings
+from gendr.fitting.shape.state import FitResult, FitState
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.hull import visual_hull
 

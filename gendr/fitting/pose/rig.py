@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gendr.fitting.pose_descent import Descent, PoseRows
-from gendr.fitting.pose_search import (
+from gendr.fitting.pose.descent import Descent, PoseRows
+from gendr.fitting.pose.search import (
     APART,
     FILL,
     SAME,

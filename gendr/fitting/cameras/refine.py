@@ -1,10 +1,9 @@
 """`refine_cameras`: poses that are slightly off, put right before a shape is fitted.
 
-First by the outlines, pair by pair, which needs no shape (`gendr.fitting.tangents`); then, if there
-are colours, by what the photos show on the hull (`gendr.fitting.agreement`), together with the
-outlines. No photo tells where the world is, how it is turned, and its scale: at the end the cameras
-are moved all together to where they were on average. Cameras that do not agree better than those
-given are not kept.
+First by the outlines, pair by pair, which needs no shape (`tangents.py`); then, if there are colours,
+by what the photos show on the hull (`agreement.py`), together with the outlines. No photo tells
+where the world is, how it is turned, and its scale: at the end the cameras are moved all together to
+where they were on average. Cameras that do not agree better than those given are not kept.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.checks import check_finite, check_float, check_like, check_shape
-from gendr.fitting.agreement import Agreement
+from gendr.fitting.cameras.agreement import Agreement
+from gendr.fitting.cameras.tangents import Normals, Outlines, applied, equations, solved, spread
 from gendr.fitting.checks import check_views
 from gendr.fitting.frame import Frame
-from gendr.fitting.tangents import Normals, Outlines, applied, equations, solved, spread
 from gendr.losses import iou
 from gendr.mesh import Camera, visual_hull
 

@@ -14,10 +14,10 @@ from torch import Tensor
 from gendr._runtime.checkpoint import digest
 from gendr._runtime.checks import check_like
 from gendr.fitting.frame import SPHERE, Frame
-from gendr.fitting.levels import Levels, pixel_at_middle, progress_of
 from gendr.fitting.parametrization import SmoothParametrization, check_single
-from gendr.fitting.settings import FitSettings
-from gendr.fitting.state import FitResult, FitState
+from gendr.fitting.shape.levels import Levels, pixel_at_middle, progress_of
+from gendr.fitting.shape.settings import FitSettings
+from gendr.fitting.shape.state import FitResult, FitState
 from gendr.losses import FlattenLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, icosphere, remesh
 from gendr.mesh.remeshing import without_cuts

@@ -1,4 +1,4 @@
-"""The search for the pose of a mesh in a mask, from anywhere; the steps: `gendr.fitting.pose`."""
+"""The search for the pose of a mesh in a mask, from anywhere; its steps: see `fit.py`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr.fitting.pose_descent import Descent, PoseRows
-from gendr.fitting.pose_polish import polished
+from gendr.fitting.pose.descent import Descent, PoseRows
+from gendr.fitting.pose.polish import polished
 from gendr.losses import iou
 from gendr.mesh import Camera, Mesh, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
@@ -308,7 +308,7 @@ class Search:
         return descent.descended(poses, moved, moves, steps, pixels, tell)
 
     def polished(self, poses: Poses, mask: Tensor, principal: Tensor) -> Poses:
-        """Those poses that may look alike, moved by least squares; see `pose_polish`."""
+        """Those poses that may look alike, moved by least squares (`polish.py`)."""
         scores = self.scores(poses, mask, principal, self.fine)
         rows = (scores >= scores.max() - self.settings.alike - _GAINED).nonzero()[:, 0]
         descent = self._descent(mask, principal, self.fine)

@@ -1,0 +1,1 @@
+"""Putting camera poses right that are slightly off."""

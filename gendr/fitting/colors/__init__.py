@@ -1,0 +1,1 @@
+"""Fitting the colours of a mesh whose shape is known, from photos."""
