@@ -1,9 +1,10 @@
 """`refine_cameras`: poses that are slightly off, put right before a shape is fitted.
 
-First by the outlines, pair by pair, which needs no shape (`tangents.py`); then, if there are colours,
-by what the photos show on the hull (`agreement.py`), together with the outlines. No photo tells
-where the world is, how it is turned, and its scale: at the end the cameras are moved all together to
-where they were on average. Cameras that do not agree better than those given are not kept.
+First by the outlines, pair by pair, which needs no shape (`tangents.py`); then, if there are
+colours, by what the photos show on the hull (`agreement.py`), together with the outlines. No photo
+tells where the world is, how it is turned, and its scale: at the end the cameras are moved all
+together to where they were on average. Cameras that do not agree better than those given are not
+kept.
 """
 
 from __future__ import annotations
