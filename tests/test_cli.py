@@ -262,9 +262,45 @@ def test_pose_conventions_by_their_definitions(turning, tmp_path):
     np.testing.assert_allclose([*opencv.min(0), *opencv.max(0)], box, atol=1)
 
 
+@pytest.mark.parametrize("extra", [[], ["--track"]])
+def test_pose_goes_on_where_it_was_stopped(turning, tmp_path, capsys, monkeypatch, extra):
+    from gendr.cli import pose
+
+    monkeypatch.setattr(pose, "EVERY", 0.0)
+    words = ["pose", turning / "box.obj", turning / "video", *LITTLE, *extra]
+    assert run(*words, "-o", tmp_path / "whole") == 0
+    real, out, done = pose.Kept.keep, tmp_path / "out", []
+
+    def keep(self, image, values):
+        real(self, image, values)
+        done.append(image)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pose.Kept, "keep", keep)
+        assert run(*words, "-o", out) == 130
+    assert "stopped after 2 images; the same command with --resume" in capsys.readouterr().err
+    assert {p.name for p in out.iterdir()} == {"poses.pt"}
+    assert run(*words, "-o", out, "--resume", "--steps", 21) == 2
+    assert "poses.pt is of another mesh, other images or other options" in capsys.readouterr().err
+    done.clear()
+    monkeypatch.setattr(
+        pose.Kept, "keep", lambda self, image, values: done.append(len(values["images"]))
+    )
+    assert run(*words, "-o", out, "--resume") == 0
+    assert done == ([3] if extra else [1])  # only the last image is left
+    one, other = (json.loads((x / "camera.json").read_text()) for x in (tmp_path / "whole", out))
+    assert one == other
+    assert not (out / "poses.pt").exists()
+    assert run(*words, "-o", out, "--resume") == 2
+    assert "no poses.pt in" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ("rig --rig --resume", "--resume cannot be given with --rig"),
         ("rig --rig --track", "--track cannot be given with --rig"),
         ("rig --rig --find-fov", "--find-fov cannot be given with --rig"),
         ("rig --rig --lens 9 9 4 4", "--lens cannot be given with --rig"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ __all__ = [
     "check_checkpoint",
     "check_device",
     "check_writable",
+    "interruptible",
     "model_file",
     "percent_bar",
     "versions",
@@ -70,3 +72,21 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "unknown"
     return found
+
+
+@contextmanager
+def interruptible() -> Generator[None, None, None]:
+    """Let SIGTERM interrupt what is done here as Ctrl-C does."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread: signals go to that one only
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
 from argparse import Namespace
@@ -24,6 +23,7 @@ from gendr.cli.common import (
     check_checkpoint,
     check_device,
     check_writable,
+    interruptible,
     model_file,
     versions,
 )
@@ -118,7 +118,7 @@ def run(args: Namespace) -> int:
     init: Any = kind
     if kind not in STARTS:
         init = _load_mesh(args, kind, device).relative_to(target.origin)
-    with locked(_folder(args, out)), _signals():
+    with locked(_folder(args, out)), interruptible():
         stages = Stages(out, resume=args.resume)
         clock.lap("load")
         if _moves_cameras(args):
@@ -593,21 +593,3 @@ def _told(when: str, out: Path) -> Generator[None, None, None]:
             f"gendr: stopped {when}; the same command with --resume goes on with what is in {out}\n"
         )
         raise
-
-
-@contextmanager
-def _signals() -> Generator[None, None, None]:
-    """Let SIGTERM interrupt the fit as Ctrl-C does."""
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not in the main thread: signals go to that one only
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -58,6 +58,7 @@ what is written to the output folder:
   overlay.png     each image, the mesh in its pose, their difference, and the other poses
   search.gif      the way to the poses, of up to four images
   track.gif       instead of it with --track: the mesh over the images of the video
+  poses.pt        until all are found: the images that are done, from which --resume goes on
 """
 
 _RENDER = """\
@@ -649,6 +650,11 @@ def _add_pose(commands: Any) -> None:
         "images", nargs="+", metavar="IMAGE", help="images or masks of any size, or folders of them"
     )
     parser.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where results go")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on after an interruption: with the images that are not done yet",
+    )
     parser.add_argument(
         "--track",
         action="store_true",

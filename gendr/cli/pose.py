@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,8 +18,15 @@ import torch
 from torch import Tensor
 
 from gendr import visual
+from gendr._runtime.checkpoint import digest, load_checkpoint, save_checkpoint
 from gendr._runtime.files import write_all
-from gendr.cli.common import check_writable, model_file, versions
+from gendr.cli.common import (
+    check_checkpoint,
+    check_writable,
+    interruptible,
+    model_file,
+    versions,
+)
 from gendr.fitting.pose.fit import PoseResult, fit_pose, outline_problem, shrunk
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.images import open_image
@@ -26,6 +34,10 @@ from gendr.mesh.views import Views, load_views, view_sizes
 from gendr.reconstruction.inputs import object_mask
 
 CAMERA, OVERLAY, SEARCH, TRACK = "camera.json", "overlay.png", "search.gif", "track.gif"
+# Images that are done, for --resume: the file, its format, the seconds between two times that it is
+# written, and the options that poses depend on.
+POSES, FORMAT, EVERY = "poses.pt", "gendr pose 1", 10.0
+OPTIONS = ("track", "rig", "find_scale", "fov", "find_fov", "lens", "starts", "steps", "image_size")
 # What counts as an image in a folder.
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 # Shorter side of the masks; images of the sheet and of the animation; how many of them it shows.
@@ -65,7 +77,8 @@ def run(args: Namespace) -> int:
             bar.set_postfix_str(stage, refresh=False)
             bar.update(int(100 * done) - bar.n)
 
-        results, whole = _results(args, mesh, names, read, lenses, rig, tell)
+        with interruptible(), Kept(args, out, mesh, names, read) as kept:
+            results, whole = _results(args, mesh, names, read, lenses, rig, tell, kept)
     entries = [
         _entry(name, size, mask, result)
         for name, size, mask, result in zip(names, sizes, read, results, strict=True)
@@ -99,6 +112,7 @@ def run(args: Namespace) -> int:
             out / CAMERA: text.encode(),
         }
     )
+    kept.clear()
     if not args.quiet:
         _say(names, results, whole, is_video=args.track)
         cut = [entry["image"] for entry in entries if entry["touches_border"]]
@@ -112,8 +126,67 @@ def run(args: Namespace) -> int:
     return 0
 
 
+class Kept:
+    """What `--resume` goes on from: the images that are done, in a file of the output folder.
+
+    Attributes:
+        found: what `fit_pose` kept, by the number of the image; of a video all under 0.
+    """
+
+    def __init__(
+        self, args: Namespace, out: Path, mesh: Mesh, names: list[str], masks: list[Tensor]
+    ) -> None:
+        self.path, self.found, self.saved = out / POSES, dict[int, Any](), time.monotonic()
+        options = {name: getattr(args, name) for name in OPTIONS}
+        tensors = (mesh.vertices, mesh.faces, *masks)
+        self.input = digest(*tensors) + json.dumps([names, [list(x.shape) for x in masks], options])
+        if not args.resume:
+            self.path.unlink(missing_ok=True)
+            return
+        check_checkpoint(out, POSES)
+        content = load_checkpoint(self.path, FORMAT, ("input", "found"), "poses")
+        if content["input"] != self.input:
+            raise ValueError(
+                f"--resume: {self.path} is of another mesh, other images or other options; leave "
+                "--resume away, or give another folder with -o"
+            )
+        self.found = content["found"]
+
+    def __enter__(self) -> Kept:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        """Write what is done if the work breaks off."""
+        if kind is None or not self.found:
+            return
+        self.write()
+        if issubclass(kind, KeyboardInterrupt):
+            done = sum(len(each["images"]) for each in self.found.values())
+            sys.stderr.write(
+                f"gendr: stopped after {done} images; the same command with --resume goes on from "
+                f"{self.path}\n"
+            )
+
+    def keep(self, image: int, values: dict[str, Any]) -> None:
+        """Take what `fit_pose` keeps; it is written every few seconds."""
+        self.found[image] = values
+        if time.monotonic() > self.saved + EVERY:
+            self.write()
+
+    def write(self) -> None:
+        """Write the file."""
+        save_checkpoint(self.path, FORMAT, {"input": self.input, "found": self.found})
+        self.saved = time.monotonic()
+
+    def clear(self) -> None:
+        """Remove the file."""
+        self.path.unlink(missing_ok=True)
+
+
 def _check_options(args: Namespace) -> None:
     """Refuse options that do not go together."""
+    if args.resume and args.rig:
+        raise ValueError("--resume cannot be given with --rig, whose one pose is found in seconds")
     if args.lens and args.find_fov:
         raise ValueError("--find-fov cannot be given with --lens, which says the field of view")
     if args.find_scale and not args.rig:
@@ -199,7 +272,7 @@ def _check_sizes(names: list[str], masks: list[Tensor]) -> None:
 
 def _results(
     args: Namespace, mesh: Mesh, names: list[str], masks: list[Tensor],
-    lenses: list[Camera | None], rig: Camera | None, tell: Callable[[str, float], None],
+    lenses: list[Camera | None], rig: Camera | None, tell: Callable[[str, float], None], kept: Kept,
 ) -> tuple[list[PoseResult], PoseResult | None]:  # fmt: skip
     """A result for each image, and that of all together, of a video or a rig."""
     options: dict[str, Any] = {
@@ -211,13 +284,15 @@ def _results(
             fit_pose(
                 mesh, mask, **options, intrinsics=lenses[i],
                 callback=lambda s, done, i=i: tell(s, (i + done) / len(names)),
+                keep=lambda values, i=i: kept.keep(i, values), resume=kept.found.get(i),
             )
             for i, mask in enumerate(masks)
         ]  # fmt: skip
         return found, None
     whole = fit_pose(
         mesh, torch.stack(masks), track=args.track, rig=rig, find_scale=args.find_scale,
-        intrinsics=lenses[0], callback=tell, **options,
+        intrinsics=lenses[0], callback=tell, keep=lambda values: kept.keep(0, values),
+        resume=kept.found.get(0), **options,
     )  # fmt: skip
     apart = []
     for i in range(len(names)):

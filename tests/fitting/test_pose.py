@@ -1,3 +1,4 @@
+import copy
 import math
 
 import pytest
@@ -211,10 +212,51 @@ def test_video_of_a_symmetric_object_does_not_jump():
     assert min(len(each) for each in found.candidates) > 1
 
 
+@pytest.mark.parametrize("stop", [1, 4])
+def test_video_goes_on_where_it_was_stopped(video, stop):
+    mesh, _, masks, whole, _ = video
+    kept = []
+
+    def keep(values):
+        kept.append(copy.deepcopy(values))
+        if len(kept) == stop:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_pose(mesh, masks, track=True, keep=keep, **FAST)
+    told = []
+    found = fit_pose(
+        mesh, masks, track=True, resume=kept[-1], callback=lambda *x: told.append(x), **FAST
+    )
+    assert told[0][1] >= stop / len(masks)
+    assert found.searched == whole.searched
+    assert torch.equal(found.camera.rotation, whole.camera.rotation)
+    assert torch.equal(found.camera.translation, whole.camera.translation)
+    for one, other in zip(found.trace, whole.trace, strict=True):
+        assert torch.equal(one.rotation, other.rotation)
+
+
+def test_images_go_on_where_they_were_stopped(video):
+    mesh, _, masks, _, _ = video
+    kept = []
+    whole = fit_pose(mesh, masks[:2], fov=None, keep=lambda x: kept.append(dict(x)), **FAST)
+    first = {"images": kept[0]["images"][:1]}
+    found = fit_pose(mesh, masks[:2], fov=None, resume=first, **FAST)
+    assert torch.equal(found.camera.rotation, whole.camera.rotation)
+    assert torch.equal(found.camera.focal, whole.camera.focal)
+    assert torch.equal(found.iou, whole.iou)
+
+
 def test_unknown_field_of_view_is_kept_in_a_video(video):
     mesh, _, masks, _, _ = video
-    found = fit_pose(mesh, masks[:2], track=True, fov=None, **FAST)
+    kept = []
+    found = fit_pose(
+        mesh, masks[:2], track=True, fov=None, keep=lambda x: kept.append(copy.deepcopy(x)), **FAST
+    )
     assert torch.equal(found.camera.focal[0], found.camera.focal[1])
+    again = fit_pose(mesh, masks[:2], track=True, fov=None, resume=kept[0], **FAST)
+    assert torch.equal(again.camera.focal, found.camera.focal)
+    assert torch.equal(again.camera.rotation, found.camera.rotation)
     assert float(found.camera.focal[0, 0]) != pytest.approx(1 / math.tan(math.radians(15)))
 
 

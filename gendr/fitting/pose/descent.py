@@ -26,29 +26,30 @@ class PoseRows:
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def __len__(self) -> int:
-        return len(self._tensors()[0])
+        return len(self.tensors()[0])
 
     def __getitem__(self, rows: Tensor) -> Self:
-        return type(self)(*(tensor[rows] for tensor in self._tensors()))
+        return type(self)(*(tensor[rows] for tensor in self.tensors()))
 
-    def _tensors(self) -> list[Tensor]:
+    def tensors(self) -> list[Tensor]:
+        """The fields, in order."""
         return [getattr(self, f.name) for f in fields(self)]
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """All poses of some, in order."""
-        return cls(*map(torch.cat, zip(*(part._tensors() for part in parts), strict=True)))
+        return cls(*map(torch.cat, zip(*(part.tensors() for part in parts), strict=True)))
 
     def detached(self) -> Self:
         """The same poses, without their graph."""
-        return type(self)(*(tensor.detach() for tensor in self._tensors()))
+        return type(self)(*(tensor.detach() for tensor in self.tensors()))
 
     def replaced(self, rows: Tensor, new: Self) -> Self:
         """These poses, but in some rows, indices [N], others [N, ...]."""
         return type(self)(
             *(
                 mine.index_copy(0, rows, its)
-                for mine, its in zip(self._tensors(), new._tensors(), strict=True)
+                for mine, its in zip(self.tensors(), new.tensors(), strict=True)
             )
         )
 
@@ -57,7 +58,7 @@ class PoseRows:
         return type(self)(
             *(
                 torch.where(is_mine.reshape(-1, *(1,) * (mine.ndim - 1)), mine, its)
-                for mine, its in zip(self._tensors(), other._tensors(), strict=True)
+                for mine, its in zip(self.tensors(), other.tensors(), strict=True)
             )
         )
 

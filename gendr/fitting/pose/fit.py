@@ -12,7 +12,7 @@ cameras of one moment together (`gendr.fitting.pose.rig`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from gendr._runtime.checks import (
 )
 from gendr.fitting.parametrization import check_single
 from gendr.fitting.pose.rig import fit_rig
-from gendr.fitting.pose.search import PoseCandidate, PoseSettings, Search, shrunk
+from gendr.fitting.pose.search import Found, PoseCandidate, PoseSettings, Search, shrunk
 from gendr.fitting.pose.track import tracked
 from gendr.mesh import Camera, Mesh
 
@@ -78,6 +78,8 @@ def fit_pose(
     find_scale: bool = False,
     settings: PoseSettings | None = None,
     callback: Callable[[str, float], None] | None = None,
+    keep: Callable[[dict[str, Any]], None] | None = None,
+    resume: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> PoseResult:
     """Find the cameras that saw an object in masks.
@@ -98,6 +100,10 @@ def fit_pose(
         find_scale: the unit of the rig is not that of the mesh, and is searched for too.
         settings: by default `PoseSettings()`.
         callback: called with the name of a stage and the part of the work that is done, in [0, 1].
+        keep: called after each mask, but not of a rig, with all that is needed to go on: a dict of
+            plain values and tensors, which the next call adds to.
+        resume: what `keep` was called with, to go on from there with the same other arguments; the
+            result is that of an uninterrupted call.
         **changes: fields of `settings` to replace.
 
     Returns:
@@ -121,6 +127,8 @@ def fit_pose(
                 f"{'track' if track else 'intrinsics'} cannot be given with rig: its cameras see "
                 "one moment, and have intrinsics of their own"
             )
+        if resume is not None:
+            raise ValueError("resume cannot be given with rig, whose one pose is found in seconds")
         _check_cameras("rig", rig, (len(masks),))
         found = fit_rig(
             mesh.detach(), masks, rig.detach().to(masks), settings, find_scale, callback
@@ -146,18 +154,21 @@ def fit_pose(
         if callback is not None:
             callback(stage, done)
 
+    keep = keep or (lambda values: None)
     with torch.no_grad():
         if track:
-            path = tracked(search, masks, tell)
+            path = tracked(search, masks, tell, keep, resume)
             found, traces, searched = path.found, path.traces, path.searched
         else:
-            found, traces = [], []
-            for b in range(len(masks)):
-                found.append(
-                    search.found(masks[b], b, lambda s, done, b=b: tell(s, (b + done) / len(masks)))
+            images: list[dict[str, Any]] = list(resume["images"]) if resume is not None else []
+            for b in range(len(images), len(masks)):
+                here = search.found(
+                    masks[b], b, lambda s, done, b=b: tell(s, (b + done) / len(masks))
                 )
-                best = search.camera(found[b].poses, b)[0]
-                traces.append(Camera.batch([*search.way(), best]))
+                images.append(here.packed([*search.way(), search.camera(here.poses, b)[0]]))
+                keep({"images": images})
+            found = [Found.unpacked(each) for each in images]
+            traces = [Camera.batch([Camera(*way) for way in each["way"]]) for each in images]
             searched = range(len(masks))
         candidates = tuple(search.listed(each, b) for b, each in enumerate(found))
     return PoseResult(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
@@ -149,6 +149,16 @@ class Found:
 
     def __getitem__(self, rows: Tensor) -> Found:
         return Found(self.poses[rows], self.scores[rows])
+
+    def packed(self, way: Sequence[Camera]) -> dict[str, Any]:
+        """The poses, and the cameras on the way to them, as tensors."""
+        cameras = [(x.rotation, x.translation, x.focal, x.principal) for x in way]
+        return {"poses": self.poses.tensors(), "scores": self.scores, "way": cameras}
+
+    @staticmethod
+    def unpacked(values: Mapping[str, Any]) -> Found:
+        """The poses that were packed."""
+        return Found(Poses(*values["poses"]), values["scores"])
 
     @staticmethod
     def joined(parts: Sequence[Found]) -> Found:

@@ -15,7 +15,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -87,20 +89,32 @@ class _Motion(PoseRows):
         )  # fmt: skip
 
 
-def tracked(search: Search, masks: Tensor, tell: Tell) -> Track:
+def tracked(
+    search: Search,
+    masks: Tensor,
+    tell: Tell,
+    keep: Callable[[dict[str, Any]], None],
+    resume: Mapping[str, Any] | None,
+) -> Track:
     """The poses of the masks [B, H, W] of a video.
 
     Args:
         search: of the mesh. If the focal length is free, it is found in the first image.
         masks: in their order.
         tell: told the part of all the work that is done.
+        keep: called after each image with all that is needed to go on.
+        resume: what `keep` was called with, to go on from there.
     """
-    found: list[Found] = []
-    ways: list[list[Camera]] = []
-    searched: list[int] = []
-    motions: list[_Motion] = []
-    best = 0.0
-    for b, mask in enumerate(masks):
+    images: list[dict[str, Any]] = list(resume["images"]) if resume is not None else []
+    found = [Found.unpacked(each) for each in images]
+    ways = [[Camera(*way) for way in each["way"]] for each in images]
+    motions = [_Motion(*each["motion"]) for each in images]
+    searched: list[int] = list(resume["searched"]) if resume is not None else []
+    best = float(resume["best"]) if resume is not None else 0.0
+    if found:
+        search.fix(found[0].poses.focal[0])
+    for b in range(len(found), len(masks)):
+        mask = masks[b]
 
         def part(stage: str, done: float, b: int = b) -> None:
             tell(stage, (b + done) / len(masks))
@@ -126,6 +140,8 @@ def tracked(search: Search, masks: Tensor, tell: Tell) -> Track:
         found.append(now)
         motions.append(motion)
         ways.append(way)
+        images.append({**now.packed(way), "motion": motion.tensors()})
+        keep({"images": images, "searched": searched, "best": best})
     _look_back(search, masks, found, motions, searched)
     chosen = _chosen(found, motions, search.settings.alike)
     ordered, traces = [], []
