@@ -24,9 +24,10 @@ def read_blocks(folder: Path) -> dict[int, Found]:
     """A grid in rounds as runs: each round of each task, as far as its tables go.
 
     A score is the mean over the scenes that have the renderer and all the others of the run, its
-    error that of the disagreement of the scenes; see `disagreement`. Of a round whose second
-    scene is not there yet, it is the score of the first one. Pictures are those that
-    `experiments/grid_pictures.py` has put beside the tables.
+    error that of the disagreement of the scenes; see `disagreement`. A round some of whose scenes
+    have just begun gives two runs: the complete scenes with all renderers, and all scenes with the
+    renderers that they share. Pictures are those that `experiments/grid_pictures.py` has put beside
+    the tables.
 
     Raises:
         ValueError: if the folder holds no tables of blocks.
@@ -35,25 +36,35 @@ def read_blocks(folder: Path) -> dict[int, Found]:
     for task, blocks in BLOCKS.items():
         for number in sorted({block.round for block in blocks}):
             mine = [b for b in blocks if b.round == number and file_of(folder, b).exists()]
-            tables = [{row[0]: row for row in read_table(file_of(folder, b))} for b in mine]
-            # A scene that has just begun would hide most of what the others have.
-            while len(tables) > 1 and 2 * len(set.intersection(*map(set, tables))) < len(tables[0]):
-                mine.pop()
-                tables.pop()
-            if tables and (names := sorted(set.intersection(*map(set, tables)))):
+            tables = {b.name: {r[0]: r for r in read_table(file_of(folder, b))} for b in mine}
+            pictures = read_pictures(pictures_of(folder, task, number))
+            for scenes in _runs({name: set(table) for name, table in tables.items()}):
+                chosen = [tables[name] for name in scenes]
+                names = sorted(set.intersection(*map(set, chosen)))
                 run = Run(
-                    len(found) + 1, task, "{}", 0, tables[0][names[0]][2], "",
-                    f"round {number}, {' and '.join(b.name for b in mine)}",
+                    len(found) + 1, task, "{}", 0, chosen[0][names[0]][2], "",
+                    f"round {number}, {' and '.join(scenes)}",
                 )  # fmt: skip
-                pictures = read_pictures(pictures_of(folder, task, number))
-                run, results, failures, details = _pooled(run, tables, names)
-                results = [
-                    replace(result, picture=pictures.get(result.instance)) for result in results
-                ]
+                run, results, failures, details = _pooled(run, chosen, names)
+                results = [replace(x, picture=pictures.get(x.instance)) for x in results]
                 found[run.id] = run, results, failures, details
     if not found:
         raise ValueError(f"the folder {folder} has no tables of a grid in rounds")
     return found
+
+
+def _runs(tables: Mapping[str, set[str]]) -> list[list[str]]:
+    """Which scenes of a round make a run, from the renderers that each of them has."""
+    scenes, runs = list(tables), list[list[str]]()
+    while scenes:
+        shared = len(set.intersection(*(tables[scene] for scene in scenes)))
+        if shared:
+            runs.append(list(scenes))
+        if 2 * shared >= len(tables[scenes[0]]):
+            break
+        # A scene that has just begun would hide most of what the others have.
+        scenes.pop()
+    return runs[::-1]
 
 
 def _pooled(run: Run, tables: Sequence[Mapping[str, BlockRow]], names: Sequence[str]) -> Found:

@@ -22,7 +22,17 @@ from gendr.experiments.report.grids import Grid, canonical
 from gendr.experiments.report.summary import TOP_SHARE, label
 from gendr.tnorms import tconorm
 
-__all__ = ["HALVES", "TAILS", "Claim", "Part", "claims", "rank_correlation", "short", "together"]
+__all__ = [
+    "HALVES",
+    "TAILS",
+    "Claim",
+    "Part",
+    "claims",
+    "mean",
+    "rank_correlation",
+    "short",
+    "together",
+]
 
 HALVES = ("plain", "squared")
 SYMMETRIC = (
@@ -42,6 +52,13 @@ MIRRORED = (
     ("gamma(shape=0.5).reversed", "gamma(shape=0.5)"),
     ("gamma(shape=2.0).reversed", "gamma(shape=2.0)"),
 )
+# The other laws that are not symmetric.
+ASYMMETRIC = (
+    ("gumbel_min", "gumbel_max"),
+    *((law, f"{law}.reversed", f"{law}.centred", f"{law}.reversed.centred")
+      for law in ("exponential", "levy")),
+)  # fmt: skip
+NEXT = ("probabilistic", "einstein")
 EXTREME = (
     *("yager(p=4)", "aczel_alsina(p=2)", "aczel_alsina(p=4)", "dombi(p=2)", "dombi(p=4)"),
     *("schweizer_sklar(p=-2)", "schweizer_sklar(p=-4)"),
@@ -195,9 +212,21 @@ def claims(
         "gumbel_min and the reversed laws better than their mirror images",
         *(mean(short(good), grid.law(0, good) - grid.law(0, poor)) for good, poor in MIRRORED),
     )
+    levy = TAILS["Levy, all four"]
+    say(
+        "the Levy laws slightly better squared",
+        mean("squared − plain", grid.law(1, *levy) - grid.law(0, *levy)),
+    )
+    gamma = "gamma(shape=0.5).reversed"
+    rivals = [max(laws, key=lambda law: grid.law(0, law).mean()) for laws in ASYMMETRIC]
+    say(
+        "of the asymmetric laws gamma the best: gamma(0.5) reversed above the best of each other",
+        *(mean(short(law), grid.law(0, gamma) - grid.law(0, law)) for law in rivals),
+    )
     whole = grid.is_whole
+    names = [grid.conorms[j] for j in grid.distinct]
     tenth = [grid.best_tenth(half).astype(int) for half in (0, 1)]
-    mine = grid.laws.index("gamma(shape=0.5).reversed")
+    mine = grid.laws.index(gamma)
     say(
         "gamma(0.5) reversed most often in the best tenth",
         *(halves(lambda h: lead(HALVES[h], tenth[h], mine)) if whole else ()),
@@ -205,11 +234,22 @@ def claims(
 
     # T-conorms.
     for name in ("yager(p=2)", "dombi(p=0.5)"):
-        place = grid.conorms.index(name) if whole else 0
+        place = names.index(name) if whole else 0
         say(
             f"{short(name, conorm=True)} most often in the best tenth",
             *(halves(lambda h, at=place: lead(HALVES[h], tenth[h].T, at)) if whole else ()),
         )
+    ahead = ("yager(p=2)", "dombi(p=0.5)", *NEXT)
+    rest = [j for j, name in enumerate(names) if name not in ahead]
+
+    def next_best(half: int, name: str) -> Part:
+        counts = tenth[half].T[[names.index(name), *rest]]
+        return lead(f"{HALVES[half]}, {name}", counts, 0)
+
+    say(
+        "next most often in the best tenth: probabilistic and einstein",
+        *([next_best(half, name) for half in (0, 1) for name in NEXT] if whole else ()),
+    )
     say("probabilistic and einstein alike", *(halves(lambda h: alike(grid, h)) if whole else ()))
     usual = [c for c in grid.conorms if c not in (*EXTREME, *TWICE, "max")]
     extreme = [canonical(c) for c in EXTREME if canonical(c) in grid.conorms]
@@ -261,8 +301,9 @@ def almost_all(count: int, of: int) -> Part:
 def share(half: str, grid: Grid, tenth: NDArray[np.int64]) -> Part:
     """By how many places the extreme T-conorms hold less of the best tenth than their share."""
     places = int(tenth.sum())
-    theirs = int(tenth[:, [grid.conorms.index(canonical(c)) for c in EXTREME]].sum())
-    part = len(EXTREME) / len(grid.conorms)
+    names = [grid.conorms[j] for j in grid.distinct]
+    theirs = int(tenth[:, [names.index(canonical(c)) for c in EXTREME]].sum())
+    part = len(EXTREME) / len(names)
     error = math.sqrt(places * part * (1 - part))
     text = f"{half}, places in the best tenth {theirs} of {places}: below their share by"
     return Part(text, part * places - theirs, error, digits=1)
@@ -278,8 +319,12 @@ def alike(grid: Grid, half: int) -> Part:
     }
     mine = gap["einstein", "probabilistic"]
     closer = sum(other < mine for other in gap.values())
-    text = f"{HALVES[half]}: mean difference {mine:.3f}; pairs, of {len(gap)}, that differ more:"
-    return Part(text, len(gap) - 1 - closer, 0, limit=(1 - TOP_SHARE) * len(gap), digits=0)
+    least = (1 - TOP_SHARE) * len(gap)
+    text = (
+        f"{HALVES[half]}: mean difference {mine:.3f}; pairs, of {len(gap)}, that differ more "
+        f"(alike: above {least:.0f}):"
+    )
+    return Part(text, len(gap) - 1 - closer, 0, limit=least, digits=0)
 
 
 def ends(grid: Grid, half: int) -> Part:

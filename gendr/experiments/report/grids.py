@@ -169,8 +169,7 @@ class Grid:
     def law(self, half: int, *names: str) -> Array:
         """[scenes, T-conorms]: the mean over laws, for each function that is a T-conorm here."""
         rows = [self.laws.index(name) for name in names]
-        columns = [j for j, conorm in enumerate(self.conorms) if conorm not in TWICE]
-        return self.by_scene[:, half][:, rows][:, :, columns].mean(1)
+        return self.by_scene[:, half][:, rows][:, :, self.distinct].mean(1)
 
     def conorm(self, half: int, *names: str) -> Array:
         """[scenes, laws]: the mean over some T-conorms."""
@@ -178,9 +177,14 @@ class Grid:
             2
         )
 
+    @property
+    def distinct(self) -> list[int]:
+        """The places of the T-conorms, without the second name of one function."""
+        return [j for j, conorm in enumerate(self.conorms) if conorm not in TWICE]
+
     def best_tenth(self, half: int) -> NDArray[np.bool_]:
-        """[laws, conorms]: the best tenth of a half, with all that tie with the last of it."""
-        values = self.quality[half]
+        """[laws, distinct T-conorms]: the best tenth of a half, with what ties with the last."""
+        values = self.quality[half][:, self.distinct]
         last = np.sort(values, axis=None)[-round(TOP_SHARE * values.size)]
         return values >= last
 

@@ -455,7 +455,7 @@ const COLUMNS = [
   ["distribution", (r) => 2 * r.column + Number(r.squared), (r) => r.name.split("/")[0]],
   ["T-conorm", (r) => r.row, conormText],
   ["score", (r) => r.score, scoreWithError],
-  ["scale τ", (r) => r.scale, (r) => digits(r.scale)],
+  ["first or best τ", (r) => r.scale, (r) => digits(r.scale)],
   ["learning rate", (r) => r.learning_rate, (r) => digits(r.learning_rate)],
   ["seconds", (r) => r.seconds, (r) => r.seconds.toFixed(1)],
 ];
