@@ -354,7 +354,8 @@ class Compiled:
             tuple((x.shape, x.dtype, x.device, asked and x.requires_grad) for x in given),
             tuple((x.data_ptr(), x.shape, asked and x.requires_grad) for x in parameters),
             None if isinstance(number, Tensor) else number,
-            renderer.near, renderer.far, renderer.cutoff, renderer.backend,
+            renderer.size, renderer.near, renderer.far, renderer.cutoff, renderer.backend,
+            choose(renderer.backend, mesh.vertices).settings(),
             torch.cuda.current_stream(mesh.device), torch.are_deterministic_algorithms_enabled(),
         )  # fmt: skip
 

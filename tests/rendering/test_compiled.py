@@ -6,6 +6,7 @@ results are written where those of the capture lie, which is what a graph does.
 
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ import gendr
 from gendr._runtime import later
 from gendr.mesh import icosphere
 from gendr.rendering import compiled as module
+from gendr.rendering.geometry import ImageSize
 
 KEYS = "vertices rotation translation focal principal".split()
 
@@ -211,6 +213,37 @@ def test_kinds_of_calls_are_told_apart(graphs):
     assert len(fast) == 8  # the one that was used least is gone
     fast.forget()
     assert len(fast) == 0
+    for size in (ImageSize(12, 12), ImageSize(9, 14), ImageSize(12, 12)):
+        renderer.size = size
+        for _ in range(4):
+            alpha = fast(mesh, camera).alpha
+            assert alpha.shape[1:] == (size.height, size.width)
+            assert torch.equal(alpha, renderer(mesh, camera).alpha)
+    assert len(fast) == 2
+
+
+def test_graphs_are_of_the_backend_s_settings(graphs, monkeypatch):
+    pytest.importorskip("triton", reason="Triton has no wheels for this platform")
+    from gendr.rendering.backends.triton import backend, project, tiles
+
+    mesh, camera = icosphere(0).scaled(0.5), gendr.look_at(2.7, 20.0, 0.0)
+    renderer = gendr.Renderer(8, "logistic", scale=2e-2, backend="triton")
+    fast = renderer.compiled()
+
+    def calls():
+        with torch.no_grad():
+            for _ in range(3):
+                assert torch.equal(fast(mesh, camera).alpha, renderer(mesh, camera).alpha)
+        return len(fast)
+
+    assert calls() == calls() == 1
+    monkeypatch.setattr(tiles, "_atomic", False)  # as it is, and as it shall be again
+    backend.set_atomic(True)
+    assert calls() == 2
+    monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, block_faces=2))
+    assert calls() == 3
+    monkeypatch.setattr(project, "LAUNCH", replace(project.LAUNCH, faces=512))
+    assert calls() == calls() == 4
 
 
 def test_a_scale_that_changes_at_every_call_is_never_captured_but_a_tensor_is(graphs):

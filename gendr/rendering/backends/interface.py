@@ -40,6 +40,10 @@ class Backend(Protocol):
         """Whether it works on the device, and with the dtype, of this tensor."""
         ...
 
+    def settings(self) -> object:
+        """Settings of the backend that its launches depend on: graphs with others are others."""
+        ...
+
     def project(
         self, mesh: Mesh, camera: Camera, near: float | None, far: float | None, check: bool
     ) -> ScreenFaces | None:

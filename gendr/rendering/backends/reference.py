@@ -36,6 +36,10 @@ def supports(tensor: Tensor) -> bool:
     return True
 
 
+def settings() -> None:
+    """None: there are no settings."""
+
+
 def project(mesh: Mesh, camera: Camera, near: float | None, far: float | None, check: bool) -> None:
     """None: the code that all backends share projects instead."""
 

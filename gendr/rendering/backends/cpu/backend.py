@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 TAKES_ANY_CDF = False
 CAN_BE_CAPTURED = False
-project = reference.project
+project, settings = reference.project, reference.settings
 
 
 # ---------------------------------------------------------------------------------------------

@@ -35,11 +35,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "alpha", "available", "distance", "gather", "interpreted", "nearest", "pairs", "project",
-    "set_atomic", "softmax", "supports",
+    "set_atomic", "settings", "softmax", "supports",
 ]  # fmt: skip
 
 TAKES_ANY_CDF = False
 CAN_BE_CAPTURED = True
+
+
+def settings() -> object:
+    """How kernels are launched, and whether they may use atomics."""
+    return tiles.LAUNCH, projecting.LAUNCH, tiles.atomic_now()
 
 
 def project(
