@@ -40,6 +40,7 @@ from scenes import INSTANCES, SETUPS, TINY, Setup, Step
 from torch import Tensor
 
 from gendr._runtime.triton import mathematics
+from gendr._runtime.triton.launch import Launcher
 from gendr.logic import random_wiring
 from gendr.logic.backends import reference as logic_reference
 from gendr.logic.backends.triton import backend as logic_backend
@@ -559,32 +560,74 @@ def targets(place: Place, report: Report) -> None:
 
 # -- sweeps
 
-# What is tried of the fields of a launch that there are.
-RENDERING_KNOBS: dict[str, tuple[Any, ...]] = {
-    "tile": ((8, 8), (8, 16), (16, 16), (16, 32), (32, 32)),
-    "warps": (1, 2, 4, 8),
-    "block_faces": (1, 2, 4, 8),
-    "block_pixels": (32, 64, 128, 256),
-    "programs": (1024, 4096, 16384),
-}
-SORTING_KNOBS: dict[str, tuple[Any, ...]] = {
-    "columns": (4, 8, 16, 32),
-    "pairs": (64, 128, 256, 512),
-    "held_back": (128, 256, 512),
-    "shares": (256, 512, 1024),
-    "programs": (512, 1024, 2048),
-}
-LOGIC_KNOBS: dict[str, tuple[Any, ...]] = {
-    "batch": (64, 128, 256, 512),
-    "held": (128, 256, 512, 1024, 2048),
-    "held_tables": (256, 512, 1024, 2048, 4096),
-    "thread": (1, 2, 4, 8),
-}
+
+def each(**values: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """A trial for every value of some fields, of one field after the other."""
+    return [{name: x} for name, every in values.items() for x in every]
+
+
+def _tiles(prefix: str, *sizes: tuple[int, int]) -> list[dict[str, Any]]:
+    """Tiles with four or more pixels for every thread."""
+    return [
+        {f"{prefix}tile": x, f"{prefix}tile_warps": max(1, min(4, x[0] * x[1] // 128))}
+        for x in sizes
+    ]
+
+
+def _blocks(pixels: str, warps: str, *sizes: int) -> list[dict[str, Any]]:
+    """Blocks with a pixel for every thread."""
+    return [{pixels: n, warps: n // 32} for n in sizes]
+
+
+# What is tried: other values of fields of a launch, in this order.
+RENDERING_TRIALS = [
+    *_tiles("", (8, 8), (8, 16), (16, 16), (16, 32), (32, 32)),
+    *_tiles("small_", (4, 8), (8, 8), (8, 16), (16, 16)),
+    *_blocks("block_pixels", "block_warps", 32, 64, 128, 256),
+    *_blocks("small_block", "small_block_warps", 32, 64, 128),
+    *each(
+        tile_warps=(1, 2, 4),
+        small_tile_warps=(1, 2, 4),
+        block_warps=(1, 2, 4, 8),
+        small_block_warps=(1, 2, 4),
+        block_faces=(1, 2, 4, 8),
+        programs=(1024, 4096, 16384),
+        warps=(1, 2, 4, 8),
+    ),
+]
+SORTING_TRIALS = each(
+    columns=(4, 8, 16, 32),
+    pairs=(64, 128, 256, 512),
+    held_back=(128, 256, 512),
+    shares=(256, 512, 1024),
+    programs=(512, 1024, 2048),
+)
+LOGIC_TRIALS = each(
+    batch=(64, 128, 256, 512),
+    held=(128, 256, 512, 1024, 2048),
+    held_tables=(256, 512, 1024, 2048, 4096),
+    thread=(1, 2, 4, 8),
+)
+
+Launched = list[tuple[Any, ...]]  # kernels with their grids, constants and options
+
+
+@contextmanager
+def recorded(seen: Launched) -> Generator[None]:
+    """Within it, a list gets all that is launched."""
+    launch = Launcher.__call__
+
+    def recording(launcher: Launcher, grid: tuple[int, ...], *args: Any) -> None:
+        seen.append((launcher.kernel, grid, *launcher.constants.items()))
+        launch(launcher, grid, *args)
+
+    with mock.patch.object(Launcher, "__call__", recording):
+        yield
 
 
 def descend(
     module: Any,
-    knobs: dict[str, tuple[Any, ...]],
+    trials: list[dict[str, Any]],
     runs: dict[str, Callable[[], object]],
     place: Place,
     report: Report,
@@ -592,64 +635,86 @@ def descend(
 ) -> Any:
     """Change one field of `module.LAUNCH` after the other, and keep what is fastest.
 
-    What counts is the mean over the scenes of the logarithm of the time.
+    What counts is the mean over the scenes of the logarithm of the time. Scenes for which a trial
+    launches nothing else are not timed again, and trials that do so for none are passed over.
 
     Args:
         module: whose launches are changed, and left as they were.
-        knobs: what is tried of each field; fields that there are not are passed over.
+        trials: other values of fields.
         runs: the scenes.
         place: where.
-        report: gets a row for everything that is tried.
+        report: gets a row for everything that is timed.
         until: the time, of `time.monotonic`, after which nothing more is tried.
 
     Returns:
         The best launch.
     """
     before = module.LAUNCH
-    known = {x.name for x in fields(before)}
     tables = f"sweep of {module.__name__.removeprefix('gendr.')}"
+    # Of the best launch: milliseconds of each scene, and what is launched.
+    milliseconds_of: dict[str, float] = {}
+    launched: dict[str, Launched] = {}
 
-    def times(launch: Any, changed: str) -> float | None:
+    def better(launch: Any, changed: str) -> bool:
         module.LAUNCH = launch
         row: dict[str, Any] = {"changed": changed}
+        found: dict[str, Launched] = {}
         try:
             for name, run in runs.items():
-                if not place.dry:
-                    run()  # compiles
-                row[name] = milliseconds(run, place, 0.1)["steady_ms"]
+                found[name] = []
+                with recorded(found[name]):
+                    if place.dry:
+                        row[name] = milliseconds(run, place)["steady_ms"]
+                    else:
+                        run()  # compiles
+                if found[name] == launched.get(name):
+                    row[name] = milliseconds_of[name]
+                elif not place.dry:
+                    row[name] = milliseconds(run, place, 0.1)["steady_ms"]
         except Exception as error:  # noqa: BLE001 (such as too many resources: it is out)
             synchronise(place)
             report.row(tables, **row, error=f"{type(error).__name__}: {error}"[:200])
-            return None
+            return False
         finally:
             module.LAUNCH = before
+        if found == launched:
+            return False
         report.row(tables, **row)
-        return statistics.fmean(float(np.log(row[name])) for name in runs)
+        if launched:
+            slower = statistics.fmean(math.log(row[x] / milliseconds_of[x]) for x in runs)
+            if slower >= -0.01:  # less than 1 % faster may be chance
+                return False
+        milliseconds_of.update({name: row[name] for name in runs})
+        launched.update(found)
+        return True
 
-    best, least = before, times(before, "nothing")
-    for knob, values in knobs.items():
-        if (
-            knob not in known
-            or least is None
-            or (place.dry and knob not in ("tile", "columns", "batch"))
-        ):
-            continue
-        others = [x for x in values if x != getattr(best, knob)]
-        for value in others[:1] if place.dry else others:
-            if time.monotonic() > until:
-                report.note(f"There was no time for all of {module.__name__}.")
-                return best
-            found = times(replace(best, **{knob: value}), f"{knob} = {value}")
-            if found is not None and found < least - 0.01:  # by 1 %, beyond chance
-                best, least = replace(best, **{knob: value}), found
+    best = before
+    if not better(before, "nothing"):
+        return best
+    others = (x for x in trials if any(getattr(best, name) != value for name, value in x.items()))
+    for values in itertools.islice(others, 1 if place.dry else None):
+        if time.monotonic() > until:
+            report.note(f"There was no time for all of {module.__name__}.")
+            return best
+        trial = replace(best, **values)
+        if better(trial, ", ".join(f"{name} = {value}" for name, value in values.items())):
+            best = trial
     return best
+
+
+def line_of(launch: Any) -> str:
+    """A launch as the code that makes it."""
+    values = {x.name: getattr(launch, x.name) for x in fields(launch)}
+    usual = type(launch)()
+    text = (f"{name}={x!r}" for name, x in values.items() if x != getattr(usual, name))
+    return f"Launch({', '.join(text)})"
 
 
 def sweeps(place: Place, report: Report) -> None:
     """Find the best launches; they are written as JSON, and as the line for the code."""
     start, seconds = time.monotonic(), place.seconds - GRACE
     step_of = {
-        x.name: Step(x, INSTANCES[0], place.device) for x in setups(place)[: 1 if place.dry else 2]
+        x.name: Step(x, INSTANCES[0], place.device) for x in setups(place)[: 1 if place.dry else 3]
     }
     sorts: dict[str, Callable[[], object]] = {}
     for kind, batch, n in (
@@ -668,23 +733,16 @@ def sweeps(place: Place, report: Report) -> None:
         name = f"{width} gates of {fan_in} inputs × {batch}"
         gates[name] = partial(outcome_of_gates, logic_backend, *given)
     chosen: dict[str, Any] = {}
-    for module, knobs, runs, part in (
-        (tiles, RENDERING_KNOBS, step_of, 0.65),
-        (sorting_backend, SORTING_KNOBS, sorts, 0.9),
-        (logic_backend, LOGIC_KNOBS, gates, 1.0),
+    for module, trials, runs, part in (
+        (tiles, RENDERING_TRIALS, step_of, 0.65),
+        (sorting_backend, SORTING_TRIALS, sorts, 0.9),
+        (logic_backend, LOGIC_TRIALS, gates, 1.0),
     ):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            best = descend(module, knobs, runs, place, report, start + part * seconds)  # type: ignore[arg-type]
+            best = descend(module, trials, runs, place, report, start + part * seconds)  # type: ignore[arg-type]
         chosen[module.__name__] = {x.name: getattr(best, x.name) for x in fields(best)}
-        changed = {
-            x.name: getattr(best, x.name)
-            for x in fields(best)
-            if getattr(best, x.name) != getattr(type(best)(), x.name)
-        }
-        text = ", ".join(f"{name}={value!r}" for name, value in changed.items())
-        line = f"Launch({text})"
-        report.note(f"Best in `{module.__name__}`: `{line}`")
+        report.note(f"Best in `{module.__name__}`: `{line_of(best)}`")
         write_json(place.out / "launch.json", chosen)
     _draw_sweeps(place, report)
 

@@ -111,6 +111,93 @@ def test_dry_run_passes_every_stage(tmp_path, half):
             assert picture in text
 
 
+@pytest.fixture
+def sweep(monkeypatch, tmp_path):
+    """Sweeps over scenes of a GPU, of which nothing is launched."""
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    stages = importlib.import_module("gpu_stages")
+    check, scenes = (importlib.import_module(name) for name in ("gpu_check", "scenes"))
+    tiles = stages.tiles
+    monkeypatch.setattr(stages.Launcher, "__call__", lambda *_: None)
+    monkeypatch.setattr(tiles, "interpreted", lambda: False)  # so that warps are constants
+    monkeypatch.setattr(tiles, "LAUNCH", tiles.Launch(fits=True, walked=1 << 30))
+    runs = {x.name: scenes.Step(x, scenes.INSTANCES[0], "cpu") for x in scenes.SETUPS[:3]}
+    for run in runs.values():  # the first looks at the scene
+        run()
+
+    def swept(trials, milliseconds):
+        """The best launch, and for every scene what was timed."""
+        timed = {name: [] for name in runs}
+
+        def measured(run, place, seconds=0.0):
+            name = next(key for key, value in runs.items() if value is run)
+            seen = []
+            with stages.recorded(seen):
+                run()
+            timed[name].append(seen)
+            return {"steady_ms": milliseconds(name, seen)}
+
+        monkeypatch.setattr(stages, "milliseconds", measured)
+        place = check.Place("cpu", False, tmp_path, 100.0)
+        report = check.Report(tmp_path / "report.json")
+        best = stages.descend(tiles, trials, runs, place, report, time.monotonic() + 100)
+        (table,) = report.found["tables"].values()
+        return best, timed, table
+
+    return stages, tiles, swept
+
+
+def options_of(seen, kernel, name):
+    """The values of an option of a kernel in what was launched."""
+    return {dict(options)[name] for k, _grid, *options in seen if k.fn.__name__ == kernel}
+
+
+def test_every_trial_of_a_sweep_launches_something_else(sweep):
+    stages, tiles, swept = sweep
+    best, timed, table = swept(stages.RENDERING_TRIALS, lambda name, seen: 1.0)
+    assert best is tiles.LAUNCH
+    assert not any("error" in row for row in table)
+    for name, launches in timed.items():
+        for k, seen in enumerate(launches):
+            assert seen not in launches[:k], (name, k)
+    changed = {name for row in table[1:] for name in row["changed"].replace(",", "").split()}
+    # Each of these scenes has more faces than share programs.
+    known = {x.name for x in stages.fields(tiles.LAUNCH)} - {"programs", "walked", "fits"}
+    assert known <= changed
+    small, large, wall = timed.values()
+    for kernel, launches, warps in (
+        ("alpha_tiles", small, {1, 2, 4}),
+        ("alpha_tiles", large, {1, 2, 4}),
+        ("alpha_gradients", small, {1, 2, 4}),
+        ("alpha_gradients", wall, {1, 2, 4, 8}),
+        ("face_tables", large, {1, 2, 4, 8}),
+    ):
+        assert set.union(*(options_of(x, kernel, "num_warps") for x in launches)) == warps
+    assert set.union(*(options_of(x, "alpha_tiles", "TILE_W") for x in large)) == {8, 16, 32}
+
+
+def test_what_a_sweep_chooses_is_launched(sweep):
+    stages, tiles, swept = sweep
+
+    def milliseconds(name, seen):
+        fast = options_of(seen, "alpha_tiles", "num_warps") == {4}
+        return 0.5 if name == next(iter(runs)) and fast else 1.0
+
+    runs = {x.name: x for x in stages.SETUPS}
+    best, timed, _ = swept(stages.RENDERING_TRIALS, milliseconds)
+    assert best.small_tile_warps == 4
+    again = eval(stages.line_of(best), {"Launch": tiles.Launch})
+    values = [getattr(best, x.name) for x in stages.fields(best)]
+    assert [getattr(again, x.name) for x in stages.fields(again)] == values
+    seen = []
+    tiles.LAUNCH = again
+    step = stages.Step(stages.SETUPS[0], stages.INSTANCES[0], "cpu")
+    with stages.recorded(seen):
+        step()
+    assert options_of(seen, "alpha_tiles", "num_warps") == {4}
+    assert options_of(timed[next(iter(runs))][0], "alpha_tiles", "num_warps") == {1}
+
+
 @pytest.mark.parametrize(
     ("function", "status", "kept"),
     [

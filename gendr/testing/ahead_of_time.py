@@ -16,7 +16,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -263,9 +263,9 @@ def _recipe(x: Specialisation) -> Recipe:
 
 
 def _launch(x: Specialisation) -> Launch:
-    from gendr.rendering.backends.triton.tiles import LAUNCH, SMALL_BLOCK, SMALL_TILE
+    from gendr.rendering.backends.triton.tiles import LAUNCH
 
-    return replace(LAUNCH, tile=SMALL_TILE, block_pixels=SMALL_BLOCK) if x.small else LAUNCH
+    return LAUNCH.with_small(tiles=x.small, blocks=x.small)
 
 
 def _options(x: Specialisation) -> dict[str, Any]:

@@ -289,19 +289,25 @@ def test_faces_agree_on_the_side_and_the_corners_they_share(device):
 
 
 @pytest.mark.parametrize(
-    ("images", "faces", "size", "tile", "pixels"),
+    ("images", "faces", "size", "tiles_are_small", "blocks_are_small"),
     [
-        (24, 30720, (64, 64), tiles.SMALL_TILE, tiles.SMALL_BLOCK),
-        (1, 40368, (1024, 1024), (16, 16), tiles.SMALL_BLOCK),
-        (1, 12, (1024, 1024), (16, 16), 128),
-        (0, 0, (64, 64), tiles.SMALL_TILE, tiles.SMALL_BLOCK),
+        (24, 30720, (64, 64), True, True),
+        (1, 40368, (1024, 1024), False, True),
+        (1, 12, (1024, 1024), False, False),
+        (0, 0, (64, 64), True, True),
     ],
 )
-def test_programs_are_as_small_as_images_and_faces(images, faces, size, tile, pixels):
-    fitted = tiles.Launch(fits=True).fitted(images, faces, ImageSize(*size))
-    assert (fitted.tile, fitted.block_pixels) == (tile, pixels)
+def test_programs_are_as_small_as_images_and_faces(
+    images, faces, size, tiles_are_small, blocks_are_small
+):
+    given = tiles.Launch(fits=True, small_tile=(4, 8), small_tile_warps=3, small_block_warps=5)
+    fitted = given.fitted(images, faces, ImageSize(*size))
+    forward, backward = (fitted.tile, fitted.tile_warps), (fitted.block_pixels, fitted.block_warps)
+    assert forward == (((4, 8), 3) if tiles_are_small else ((16, 16), 2))
+    assert backward == ((32, 5) if blocks_are_small else (128, 4))
+    assert fitted.fitted(images, faces, ImageSize(*size)) is fitted
     fixed = tiles.Launch((4, 8), 4, 16)
-    assert fixed.fitted(images, faces, ImageSize(*size)) == fixed
+    assert fixed.fitted(images, faces, ImageSize(*size)) is fixed
 
 
 def test_double_input_gives_double_output_of_single_accuracy(device):

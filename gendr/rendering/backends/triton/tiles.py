@@ -29,7 +29,13 @@ class Launch:
         programs: fewer faces than this are each shared by several programs of the backward pass.
         warps: of 32 threads, per program of the kernels that have neither tiles nor pixels.
         walked: no lists are made for so many faces, of all images together, or fewer.
-        fits: whether `fitted` may choose other sizes.
+        fits: whether `fitted` may choose the small sizes.
+        tile_warps: warps of a program of the forward pass; four pixels for every thread.
+        block_warps: warps of a program of the backward pass; a pixel for every thread.
+        small_tile: in place of `tile`, where there are too few of these to keep a GPU busy.
+        small_tile_warps: of its programs.
+        small_block: in place of `block_pixels`, where faces are many and their boxes small.
+        small_block_warps: of its programs.
     """
 
     tile: tuple[int, int] = (16, 16)
@@ -39,16 +45,28 @@ class Launch:
     warps: int = 4
     walked: int = 64
     fits: bool = False
+    tile_warps: int = 2
+    block_warps: int = 4
+    small_tile: tuple[int, int] = (8, 8)
+    small_tile_warps: int = 1
+    small_block: int = 32
+    small_block_warps: int = 1
 
-    @property
-    def tile_warps(self) -> int:
-        """Warps of a program of the forward pass: four or more pixels for every thread."""
-        return max(1, min(4, self.tile[0] * self.tile[1] // 128))
+    def with_small(self, *, tiles: bool, blocks: bool) -> Launch:
+        """The launch with small tiles, small blocks, or both, of which nothing is chosen any more.
 
-    @property
-    def block_warps(self) -> int:
-        """Warps of a program of the backward pass: a pixel for every thread."""
-        return max(1, min(4, self.block_pixels // 32))
+        Args:
+            tiles: whether tiles are small.
+            blocks: whether blocks of pixels are.
+        """
+        return replace(
+            self,
+            tile=self.small_tile if tiles else self.tile,
+            tile_warps=self.small_tile_warps if tiles else self.tile_warps,
+            block_pixels=self.small_block if blocks else self.block_pixels,
+            block_warps=self.small_block_warps if blocks else self.block_warps,
+            fits=False,
+        )
 
     def fitted(self, images: int, faces: int, size: ImageSize) -> Launch:
         """For a batch, by what the host knows of it.
@@ -58,18 +76,12 @@ class Launch:
         """
         if not self.fits:
             return self
-        large_tiles = images * runs(size.height, self.tile[0]) * runs(size.width, self.tile[1])
-        many = faces * _PIXELS_OF_SMALL_FACES >= images * size.pixels
-        return replace(
-            self,
-            tile=self.tile if large_tiles >= _LARGE_TILES else SMALL_TILE,
-            block_pixels=SMALL_BLOCK if many else self.block_pixels,
-        )
+        pixels = images * size.pixels
+        many = faces * _PIXELS_OF_SMALL_FACES >= pixels
+        return self.with_small(tiles=pixels < _PIXELS_OF_LARGE_TILES, blocks=many)
 
 
-SMALL_TILE = (8, 8)
-SMALL_BLOCK = 32
-_LARGE_TILES = 2048  # below, they would not be 16 for each of 132 multiprocessors
+_PIXELS_OF_LARGE_TILES = 2048 * 16 * 16  # below, they are not 16 for each of 132 multiprocessors
 _PIXELS_OF_SMALL_FACES = 64  # of an image, for each of its faces
 
 # The interpreter pays per operation, not per element.
