@@ -88,6 +88,21 @@ learnt = host_time.Instance(
 )
 steady = (*host_time.INSTANCES, learnt)
 out["steady"] = {x.name: host_time.counted(mesh, 2, 16, x).total() for x in steady}
+def third(call):
+    for _ in range(3):
+        with pretend_gpu.recorded() as record:
+            call()
+    return record.total()
+
+step = host_time.Step(mesh, 2, 16, host_time.INSTANCES[0], pretended=True)
+step.scale = pretend_gpu.upload(torch.tensor([1e-2, 2e-2])).requires_grad_()
+out["steady"]["scale"] = third(step)
+corners = pretend_gpu.upload(torch.rand(2, 5, 3, 3)).requires_grad_()
+grad = pretend_gpu.upload(torch.rand(2, 16, 16))
+out["steady"]["silhouette"] = third(
+    lambda: gendr.silhouette(corners, 16, scale=step.scale).backward(grad)
+)
+
 step = host_time.Step(mesh, 2, 16, host_time.INSTANCES[0], pretended=True)
 with pretend_gpu.recorded():
     step()
@@ -223,7 +238,10 @@ def test_rounds_of_faces_follow_from_their_extent(found):
         assert math.ceil(high * wide / block) <= total <= math.ceil((high + 2) * (wide + 2) / block)
 
 
-@pytest.mark.parametrize(("instance", "most"), [("default", 12), ("README", 13), ("learnt", 100)])
+@pytest.mark.parametrize(
+    ("instance", "most"),
+    [("default", 12), ("README", 13), ("learnt", 100), ("scale", 100), ("silhouette", 100)],
+)
 def test_a_steady_step_waits_for_nothing_and_launches_little(found, instance, most):
     launches, waits = found["steady"][instance]
     assert waits == 0

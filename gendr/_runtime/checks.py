@@ -9,6 +9,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
+from gendr._runtime.later import earlier
 from gendr._runtime.names import unknown
 
 FLOATS = (torch.float32, torch.float64)
@@ -126,6 +127,26 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
         at = f" at index {shape_text(first)}" if first else ""
         raise ValueError(
             f"{name} must be finite, got {len(bad)} NaN or inf values, the first ({value}){at}"
+        )
+    return tensor
+
+
+def check_finite_late(name: str, tensor: Tensor) -> Tensor:
+    """`check_finite`; on a GPU without waiting: a later call raises for the tensor of this one.
+
+    Raises:
+        ValueError: that names the tensor; on a GPU it says that it was that of an earlier call.
+    """
+    if not tensor.is_cuda:
+        return check_finite(name, tensor)
+    if torch.compiler.is_compiling() or not tensor.numel():
+        return tensor
+    # The largest magnitude: other than a sum it does not overflow.
+    largest = torch.linalg.vector_norm(tensor.detach(), torch.inf)
+    found = earlier(name, largest.reshape(1))
+    if found is not None and not math.isfinite(found[0]):
+        raise ValueError(
+            f"{name} must be finite, got NaN or inf in an earlier call on {tensor.device}"
         )
     return tensor
 

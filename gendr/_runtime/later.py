@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,19 +17,20 @@ class Later:
     Args:
         device: theirs. Those of the CPU are there at once.
         count: how many.
+        dtype: theirs.
     """
 
-    def __init__(self, device: torch.device, count: int) -> None:
+    def __init__(self, device: torch.device, count: int, dtype: torch.dtype = torch.int64) -> None:
         self.device = device
         self.pending = False
         if device.type == "cuda":
-            self.host = torch.empty(count, dtype=torch.int64, pin_memory=True)
+            self.host = torch.empty(count, dtype=dtype, pin_memory=True)
             self.event = torch.cuda.Event()
         else:
-            self.host = torch.empty(count, dtype=torch.int64)
+            self.host = torch.empty(count, dtype=dtype)
 
     def send(self, numbers: Tensor) -> None:
-        """Copy numbers [count] int64 to the host; not while others are on their way."""
+        """Copy numbers [count] to the host; not while others are on their way."""
         if self.pending:
             return
         self.host.copy_(numbers, non_blocking=True)
@@ -35,12 +38,37 @@ class Later:
             self.event.record(torch.cuda.current_stream(self.device))
         self.pending = True
 
-    def read(self) -> list[int] | None:
+    def read(self) -> list[Any] | None:
         """What was sent last, once; None if that is nothing new, or has not arrived."""
         if not self.pending or (self.device.type == "cuda" and not self.event.query()):
             return None
         self.pending = False
         return self.host.tolist()
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)  # it is kept, and calls outside of that mode write to it
+def _later_of(what: str, device: torch.device, count: int, dtype: torch.dtype) -> Later:
+    return Later(device, count, dtype)
+
+
+def earlier(what: str, numbers: Tensor) -> list[Any] | None:
+    """The numbers of an earlier call, for which nobody waits; those of this one are sent.
+
+    Args:
+        what: calls with the same text follow each other, if device, dtype and count are the same.
+        numbers: [count], which a later call gets.
+
+    Returns:
+        What an earlier call has sent, once; None if that is nothing new, or has not arrived, or
+        while a CUDA graph is being captured.
+    """
+    if capturing(numbers.device):
+        return None
+    later = _later_of(what, numbers.device, len(numbers), numbers.dtype)
+    found = later.read()
+    later.send(numbers)
+    return found
 
 
 def capturing(device: torch.device) -> bool:

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import (
-    check_finite,
+    check_finite_late,
     check_float,
     check_image_size,
     check_shape,
     check_tensor,
 )
+from gendr._runtime.later import earlier
 from gendr.rendering.aggregation import Aggregation, alpha
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.coverage import Coverage
@@ -42,8 +43,16 @@ def parse_image_size(image_size: int | Sequence[int]) -> ImageSize:
     return ImageSize(*check_image_size(image_size))
 
 
-def parse_scale(scale: Scale, size: ImageSize, squared: bool) -> float | Tensor:
+def parse_scale(
+    scale: Scale, size: ImageSize, squared: bool, *, late: bool = False
+) -> float | Tensor:
     """A number in NDC (NDC^2 for squared distributions) from a number, a tensor or "1.5px".
+
+    Args:
+        scale: as users give it.
+        size: of the images.
+        squared: whether the distribution is.
+        late: do not wait for a tensor on a GPU: a later call with `late` raises for its values.
 
     Raises:
         TypeError: for other types.
@@ -64,14 +73,7 @@ def parse_scale(scale: Scale, size: ImageSize, squared: bool) -> float | Tensor:
     if isinstance(scale, Tensor):
         check_float("scale", scale)
         check_shape("scale", scale, "[] or [B]")
-        values = scale.detach()
-        if not torch.compiler.is_compiling() and not bool(
-            ((values > 0) & torch.isfinite(values)).all()
-        ):
-            raise ValueError(
-                f"scale must be > 0 and finite, got a tensor with minimum {float(values.min())}; "
-                "for a hard edge use the distribution heaviside"
-            )
+        _check_scale(scale.detach(), late and scale.is_cuda)
         return scale
     if isinstance(scale, bool) or not isinstance(scale, Real):
         raise TypeError(f"scale must be a number, text or a tensor, got {type(scale).__name__}")
@@ -82,6 +84,27 @@ def parse_scale(scale: Scale, size: ImageSize, squared: bool) -> float | Tensor:
             "distribution heaviside"
         )
     return scale
+
+
+def _check_scale(values: Tensor, late: bool) -> None:
+    """Raise unless all values are positive and finite.
+
+    Args:
+        values: [] or [B].
+        late: whether those of an earlier call are looked at, for which nobody waits.
+    """
+    if torch.compiler.is_compiling():
+        return
+    found: Tensor | None = values
+    if late:
+        numbers = earlier("scale", values.reshape(-1))
+        found = None if numbers is None else torch.tensor(numbers)
+    if found is not None and not bool(((found > 0) & torch.isfinite(found)).all()):
+        where = f" in an earlier call on {values.device}" if late else ""
+        raise ValueError(
+            f"scale must be > 0 and finite, got a tensor with minimum {float(found.min()):g}"
+            f"{where}; for a hard edge use the distribution heaviside"
+        )
 
 
 def make_aggregation(
@@ -163,7 +186,9 @@ def silhouette(
 
     Raises:
         TypeError: for what is no tensor or has the wrong dtype.
-        ValueError: for wrong shapes, unknown names, parameters out of range, NaN or inf.
+        ValueError: for wrong shapes, unknown names, parameters out of range, NaN or inf. On a GPU
+            the host does not wait: values of tensors (face_vertices, scale) that are wrong are
+            reported by a later call.
 
     Source: thesis (5.1), (5.4), (5.5).
     """
@@ -177,10 +202,10 @@ def silhouette(
             face_vertices[None], image_size, dist, tconorm, scale, cutoff, backend, check=check
         )[0]
     if check:
-        check_finite("face_vertices", face_vertices)
+        check_finite_late("face_vertices", face_vertices)
     size = parse_image_size(image_size)
     law = as_distribution(dist)
-    number = parse_scale(scale, size, law.is_squared)
+    number = parse_scale(scale, size, law.is_squared, late=True)
     images, count = face_vertices.shape[:2]
     aggregation = make_aggregation(law, as_tconorm(tconorm), number, cutoff, images, face_vertices)
     corners = face_vertices[..., :2].reshape(-1, 3, 2)

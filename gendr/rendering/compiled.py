@@ -236,7 +236,8 @@ class Compiled:
     number) is captured when it comes for the third time; up to then, and wherever `why_not` has a
     reason, the renderer runs as it is: on a CPU always. Gradients go to the vertices, the tensors
     of the camera, a scale that is a tensor, and the renderer's parameters; there are no second
-    derivatives. Nobody looks for NaN and inf in calls that are replayed.
+    derivatives. Nobody looks for NaN and inf in calls that are replayed, but in a scale that is a
+    tensor; as in the renderer, a later call raises for it.
 
     A graph keeps the room for lists of faces that its scene needed. If a scene comes to need more,
     the images stay right but take longer: call `forget` then.
@@ -312,7 +313,7 @@ class Compiled:
         if scale is None:
             number = renderer.scale
         else:
-            number = parse_scale(scale, renderer.size, renderer.dist.is_squared)
+            number = parse_scale(scale, renderer.size, renderer.dist.is_squared, late=True)
         given = _read(mesh, camera)
         given += [number] if isinstance(number, Tensor) and not learnt else []
         parameters = list(renderer.parameters())

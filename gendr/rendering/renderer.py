@@ -77,7 +77,8 @@ class Renderer(nn.Module):
             an exponential. Read their values from `renderer.scale` and so on.
         check: whether to look for NaN and inf in vertices and cameras. On the CPU the call that
             has them raises; on a GPU, so that nobody waits, a later call does, once the GPU has
-            come across them. Code traced by `torch.compile`, and CUDA graphs, are not checked.
+            come across them, and so for a scale that is a tensor and not positive. Code traced by
+            `torch.compile`, and CUDA graphs, are not checked.
 
     Source: thesis, chapter 5.
     """
@@ -171,7 +172,7 @@ class Renderer(nn.Module):
     def scale(self, value: Scale) -> None:
         if "log_scale" in self._parameters:
             raise AttributeError("this renderer learns its scale; assign to log_scale.data instead")
-        self._scale = parse_scale(value, self.size, self._dist.is_squared)
+        self._scale = parse_scale(value, self.size, self._dist.is_squared, late=True)
 
     @property
     def dist(self) -> Distribution:
@@ -207,7 +208,8 @@ class Renderer(nn.Module):
 
         Raises:
             TypeError: for wrong types or dtypes.
-            ValueError: for batches that do not fit, devices that differ, NaN or inf.
+            ValueError: for batches that do not fit, devices that differ, NaN or inf. On a GPU
+                values of tensors that are wrong are reported by a later call.
         """
         from gendr.mesh import Camera, Mesh
 
@@ -221,7 +223,7 @@ class Renderer(nn.Module):
         if scale is None:
             number = self.scale
         else:
-            number = parse_scale(scale, self.size, dist.is_squared)
+            number = parse_scale(scale, self.size, dist.is_squared, late=True)
         return self._drawn(mesh, camera, dist, number, self.check)
 
     def _drawn(

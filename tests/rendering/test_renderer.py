@@ -328,3 +328,42 @@ def test_batches_that_do_not_fit_are_refused():
         Renderer(8)(pair, look_at(3, 20, torch.zeros(3)))
     with pytest.raises(ValueError, match="2 meshes and 0 cameras do not fit"):
         Renderer(8)(pair, look_at(3, 20, 0.0)[:0])
+
+
+def test_on_a_gpu_a_later_call_tells_of_wrong_values(monkeypatch):
+    """On the CPU, whose tensors claim to be on a GPU; the reference needs none."""
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    corners, wrong = torch.rand(2, 3, 3, 3) + 1, torch.rand(2, 3, 3, 3) + 1
+    wrong[1, 2, 0, 1] = -torch.inf
+    scale = torch.tensor([1e-2, 2e-2])
+    bad = torch.tensor([1e-2, torch.nan])
+
+    def silhouette(corners, scale, **options):
+        return gendr.silhouette(corners, 8, scale=scale, backend="reference", **options)
+
+    want = silhouette(corners, scale)
+    silhouette(wrong, scale)
+    with pytest.raises(ValueError, match=r"face_vertices must be finite, .* in an earlier call"):
+        silhouette(corners, scale)
+    assert torch.equal(silhouette(corners, scale), want)  # it is said once
+    silhouette(wrong, scale, check=False)
+    assert torch.equal(silhouette(corners, scale), want)
+    silhouette(3e38 * corners.sign(), scale)
+    assert torch.equal(silhouette(corners, scale), want)  # a sum would have overflowed
+    with pytest.raises(ValueError, match="got a tensor with minimum nan"):
+        silhouette(corners, bad)  # the distribution of the reference looks at once
+    with pytest.raises(ValueError, match=r"scale must be > 0 and finite, .* in an earlier call"):
+        silhouette(corners, scale)
+    assert torch.equal(silhouette(corners, scale), want)
+    renderer, camera = Renderer(8, backend="reference"), look_at(3, 20, torch.zeros(2))
+    for call in (renderer, renderer.compiled()):
+        alpha = call(BALL, camera, scale).alpha
+        call(BALL, camera, -scale)
+        with pytest.raises(ValueError, match=r"minimum -0\.02 in an earlier call"):
+            call(BALL, camera, scale)
+        assert torch.equal(call(BALL, camera, scale).alpha, alpha)
+    renderer.scale = bad
+    with pytest.raises(ValueError, match="in an earlier call"):
+        renderer.scale = scale
+    with pytest.raises(ValueError, match="minimum nan; "):
+        Renderer(8, scale=bad)  # made once: it waits
