@@ -76,6 +76,7 @@ def counted(
     step = Step(mesh, views, size, instance, pretended=True)
     record = Record()
     for _ in range(WARM + 1):
+        step.renderer.zero_grad()  # as an optimiser does
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of anomaly mode
             with pretend_gpu.recorded(launch) as record:

@@ -18,11 +18,14 @@ from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
 from gendr.testing import TOLERANCES, degenerate, relative_l2, soup, touching
+from gendr.tnorms import has_parameter
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from gendr._runtime.triton.launch import Launcher
+from gendr.rendering.backends.triton import alpha as silhouettes
 from gendr.rendering.backends.triton import backend, tiles
+from gendr.rendering.backends.triton import shared_kernels as shared
 from gendr.testing import ahead_of_time
 from gendr.testing.instances import covering_set, sample
 
@@ -269,8 +272,6 @@ def test_faces_far_outside_neither_show_nor_break_anything(device):
 
 def test_faces_agree_on_the_side_and_the_corners_they_share(device):
     """In every bit, whichever way round they go: else ties of the maximum would be missed."""
-    from gendr.rendering.backends.triton import shared_kernels as shared
-
     a, b = torch.tensor([-0.613, 0.117]), torch.tensor([0.591, 0.203])
     faces = [(a, b, torch.tensor([0.3, 0.9])), (b, a, torch.tensor([0.1, -0.7])), (b, b, a)]
     corners = torch.stack([torch.stack(x) for x in faces]).to(device)
@@ -308,6 +309,37 @@ def test_programs_are_as_small_as_images_and_faces(
     assert fitted.fitted(images, faces, ImageSize(*size)) is fitted
     fixed = tiles.Launch((4, 8), 4, 16)
     assert fixed.fitted(images, faces, ImageSize(*size)) is fixed
+
+
+LEARNT = [x for x in gendr.tnorms.names() if has_parameter(gendr.tnorms.family(x))]
+
+
+@pytest.mark.parametrize("family_of_p", [str(gendr.tnorms.family(x).examples()[0]) for x in LEARNT])
+def test_totals_take_their_own_share_from_the_gradient_of_p(family_of_p, device):
+    """For every image, of more pixels than a program takes, with totals at and next to 0 and 1."""
+    size, images = ImageSize(33, 41), 3
+    generator = torch.Generator().manual_seed(3)
+    A = torch.rand(images, size.pixels, generator=generator, dtype=torch.float64)
+    A[:, :8] = torch.tensor([0.0, 1.0, 1e-30, 1e-12, 1e-5, 0.5, 1.0, 0.0])
+    S = 1 - A
+    S[:, :8] = torch.tensor([1.0, 0.0, 1.0, 1.0, 1.0, 0.5, 1e-30, 0.0])
+    A, S = A.float(), S.float()
+    grad = torch.randn(images, size.height, size.width, generator=generator)
+    family = gendr.tnorms.tconorm(family_of_p)
+    table = torch.zeros(images, tiles.image_columns())
+    table[:, shared.FAMILY_P.value] = family.given_p
+    nothing = torch.empty(0)
+    shaped = A.reshape(images, size.height, size.width)
+    drawn = nothing, shaped, S.reshape(-1), nothing, nothing, nothing, table
+    drawn = silhouettes.Drawn(*(x.to(device) for x in drawn))
+    plan = silhouettes.plan_of(
+        f"uniform/{family.name}(p={{p}})", (0, 0, 0, 0), size, 3, device, tiles.LAUNCH
+    )
+    found = silhouettes._through_totals(plan, grad.to(device), drawn)
+    terms = grad.reshape(images, -1).double() * family.weight_p(A, S, A, S)
+    assert found.shape == (images,)
+    apart = (found.cpu().double() - terms.sum(1)).abs()
+    assert (apart <= 2e-6 * terms.abs().sum(1)).all()
 
 
 def test_double_input_gives_double_output_of_single_accuracy(device):

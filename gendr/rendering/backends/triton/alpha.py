@@ -59,6 +59,9 @@ def _tables(
     return kept
 
 
+_BLOCK = 1024  # pixels of a program of `through_totals`
+
+
 class Drawn(NamedTuple):
     """What the backward pass reads, as `_alpha` was given it or returned it."""
 
@@ -116,6 +119,7 @@ class Plan:
             INVERSE=functions["INVERSE"], KIND=functions["KIND"], **sizes,
         )  # fmt: skip
         self._gradients: dict[tuple[bool, bool], Launcher] = {}
+        self._totals: Launcher | None = None
 
     def gradients(self, with_table: bool, atomic: bool) -> Launcher:
         """The kernel of the backward pass."""
@@ -129,6 +133,19 @@ class Plan:
                 ATOMIC=atomic, N=self.sides, BLOCK=self.launch.block_pixels, **compiled,
             )  # fmt: skip
         return found
+
+    @property
+    def totals(self) -> Launcher:
+        """The kernel for what the totals have to do with the gradient of an open p."""
+        if self._totals is None:
+            from gendr.rendering.backends.triton import kernels
+
+            weight_p = self.recipe.backward(scalars=True)["WEIGHT_P"]
+            compiled = tiles.options(self.launch.warps)
+            self._totals = Launcher(
+                kernels.through_totals, self.device, WEIGHT_P=weight_p, BLOCK=_BLOCK, **compiled
+            )
+        return self._totals
 
 
 plan_of = lru_cache(maxsize=64)(Plan)
@@ -247,22 +264,19 @@ def _gradients(
     if "p" in plan.recipe.columns:
         from gendr.rendering.backends.triton import shared_kernels as shared
 
-        scalars[:, shared.GRAD_LAST.value] -= _through_totals(grad, Drawn(*drawn), plan.recipe)
+        scalars[:, shared.GRAD_LAST.value].sub_(_through_totals(plan, grad, Drawn(*drawn)))
     return grad_corners, plan.recipe.in_columns(scalars)
 
 
-def _through_totals(grad: Tensor, drawn: Drawn, recipe: Recipe) -> Tensor:
-    """What the pixels of every image take away from the gradient of p, [B]; see `weight_p`."""
-    from gendr.rendering.backends.triton import shared_kernels as shared
-    from gendr.tnorms import tconorm
-
-    images, a, s = drawn.images, drawn.alpha.reshape(-1), drawn.rest
-    if not len(images):
-        return images.new_empty(0)
-    # Numbers of the device may not be looked at.
-    family = tconorm(recipe.family, p=images[0, shared.FAMILY_P.value])
-    own = torch.where(s > 0, grad.reshape(-1), 0.0) * family.weight_p(a, s, a, s)
-    return own.reshape(len(images), -1).sum(1)
+def _through_totals(plan: Plan, grad: Tensor, drawn: Drawn) -> Tensor:
+    """What the pixels of every image take away from the gradient of p, [B]; see the kernel."""
+    images, pixels = len(drawn.images), plan.size.pixels
+    blocks = tiles.runs(pixels, _BLOCK)
+    parts = grad.new_empty(images, blocks)
+    plan.totals(
+        (images * blocks,), drawn.images, drawn.alpha, drawn.rest, grad, parts, pixels, blocks
+    )
+    return parts.sum(1)
 
 
 @torch.library.custom_op("gendr::alpha_gradients", mutates_args=(), tags=tiles.TAGS)

@@ -250,7 +250,8 @@ def image_table(text: str, table: Tensor, cutoff: float) -> Tensor:
     constants, power = _constants(text, cutoff, len(table), table.device)
     hold(constants)
     images = constants.clone()
-    images[:, shared.RADIUS.value] *= table[:, 0] ** power
+    scale = table[:, 0]
+    images[:, shared.RADIUS.value].mul_(scale if power == 1.0 else scale**power)
     places = {
         "scale": shared.SCALE,
         "shift": shared.SHIFT,
