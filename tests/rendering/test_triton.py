@@ -619,8 +619,9 @@ def test_what_is_compiled_ahead_of_time_is_what_is_launched(monkeypatch, device)
     with torch.no_grad():  # small faces: lists
         gendr.silhouette(grains(6).float().to(device), 64, scale=0.01, backend="triton", **learnt)
     for kernel, args, constants in launches:
-        law, family = "gamma" * ("CDF" in constants), "yager" * ("KIND" in constants)
-        scalars = constants.get("SCALARS", False)
+        of_p = kernel == "through_totals"
+        law, family = "gamma" * (of_p or "CDF" in constants), "yager" * (of_p or "KIND" in constants)
+        scalars = constants.get("SCALARS", of_p)
         sides = constants.get("N", 3)
         x = ahead_of_time.Specialisation(kernel, law, family, sides, scalars=scalars)
         want = ahead_of_time.constants(x)
@@ -636,6 +637,7 @@ def test_what_is_compiled_ahead_of_time_is_what_is_launched(monkeypatch, device)
     launched = {kernel for kernel, *_ in launches}
     # That all are launched somewhere is seen to by the tests of hazards.
     assert {"project_faces", "face_tables", "alpha_gradients", "softmax_gradients"} <= launched
+    assert "through_totals" in launched
     assert launched <= known
 
 
