@@ -52,7 +52,7 @@ USUAL = ("uniform", "probabilistic")  # law and family of the default renderer
 LISTING: dict[str, dict[str, int]] = {
     "count_faces": {"LOOK": 256, "BLOCK": 32, "num_warps": 1},
     "prefix_chunks": {"BLOCK_CHUNKS": 32, "BLOCK_TILES": 32, "num_warps": 4},
-    "scan_tiles": {"SEGMENT": 256, "BLOCK": 4096, "num_warps": 16},
+    "scan_tiles": {"SEGMENT": 256, "BLOCK": 2048, "num_warps": 8},
     "fill_lists": {"LOOK": 256, "BLOCK": 32, "SEGMENT": 256, "num_warps": 1},
     "count_pieces": {"PIECE": 2048, "BLOCK": 1024, "num_warps": 4},
     "list_pieces": {"PIECE": 2048, "BLOCK": 1024, "BLOCK_SUMS": 128, "num_warps": 4},

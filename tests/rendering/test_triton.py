@@ -620,7 +620,8 @@ def test_what_is_compiled_ahead_of_time_is_what_is_launched(monkeypatch, device)
         gendr.silhouette(grains(6).float().to(device), 64, scale=0.01, backend="triton", **learnt)
     for kernel, args, constants in launches:
         of_p = kernel == "through_totals"
-        law, family = "gamma" * (of_p or "CDF" in constants), "yager" * (of_p or "KIND" in constants)
+        law = "gamma" * (of_p or "CDF" in constants)
+        family = "yager" * (of_p or "KIND" in constants)
         scalars = constants.get("SCALARS", of_p)
         sides = constants.get("N", 3)
         x = ahead_of_time.Specialisation(kernel, law, family, sides, scalars=scalars)

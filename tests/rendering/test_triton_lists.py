@@ -98,6 +98,7 @@ CASES = {
     "one image": ((0, 150), (70, 90), (8, 8)),
     "several groups of tiles": ((0, 40), (40, 150), (4, 8)),
     "ragged, one image empty": ((0, 90, 90, 93, 300), (20, 33), (16, 16)),
+    "more tiles than are scanned at once": ((0, 9, 20), (130, 170), (4, 4)),
     "one tile": ((0, 70, 140), (7, 9), (16, 16)),
     "one face": ((0, 1), (30, 30), (8, 8)),
     "no images": ((0,), (30, 30), (8, 8)),

@@ -283,7 +283,7 @@ class Lister:
         self._prefix_chunks = _launcher(
             "prefix_chunks", device, BLOCK_CHUNKS=32, BLOCK_TILES=32, warps=4
         )
-        self._scan_tiles = _launcher("scan_tiles", device, SEGMENT=SEGMENT, BLOCK=4096, warps=16)
+        self._scan_tiles = _launcher("scan_tiles", device, SEGMENT=SEGMENT, BLOCK=2048, warps=8)
         self._fill_lists = _launcher("fill_lists", device, SEGMENT=SEGMENT, **tile)
 
     def __call__(self, boxes: Tensor) -> Lists:
