@@ -81,6 +81,7 @@ _INT32_POINTERS = {
 }  # fmt: skip
 _POINTERS = {
     torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int32: "*i32",
+    torch.float64: "*fp64", torch.int64: "*i64",
 }  # fmt: skip
 _OTHERS = {
     ("join_pieces", "parts"): "*fp32",
@@ -367,25 +368,26 @@ def compile_launch(
     return _compiled(ASTSource(kernel, types, values, aligned), capability, options)
 
 
-def compile_launches(backend: Any) -> list[Any]:
-    """In the process of `launches_compiled`: compile what a backend would launch from now on.
+def compile_launches() -> list[Any]:
+    """In the process of `launches_compiled`: compile what would be launched from now on.
 
-    Args:
-        backend: a module whose `run` launches its kernels; it launches none any more.
+    Nothing is launched any more, so that results are what was in memory.
 
     Returns:
         The cases.
     """
+    from gendr._runtime.triton.launch import Launcher
+
     warnings.simplefilter("error")
     request = json.loads(sys.argv[1])
 
-    def compiled(kernel: Any, grid: Any, device: Any, *args: Any, **constants: Any) -> None:
+    def compiled(launcher: Launcher, grid: tuple[int, ...], *args: Any) -> None:
         for capability in request["capabilities"]:
-            usage = compile_launch(kernel, args, constants, capability)
-            found = [kernel.fn.__name__, capability, asdict(usage)]
+            usage = compile_launch(launcher.kernel, args, launcher.constants, capability)
+            found = [launcher.kernel.fn.__name__, capability, asdict(usage)]
             sys.stdout.write(f"{json.dumps(found)}\n")
 
-    backend.run = compiled
+    Launcher.__call__ = compiled
     return request["cases"]
 
 
@@ -395,7 +397,7 @@ def launches_compiled(
     """Compile what a program would launch: kernels with the arguments of real launches.
 
     Args:
-        script: the program, which begins with `cases = compile_launches(backend)`.
+        script: the program, which begins with `cases = compile_launches()`.
         cases: for the program, of types that JSON knows.
         capabilities: the compute capabilities of GPUs, times 10.
 

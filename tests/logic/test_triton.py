@@ -252,7 +252,7 @@ from gendr.logic.backends.triton import backend
 from gendr.logic.backends.wires import Wires
 from gendr.testing.ahead_of_time import compile_launches
 
-cases = compile_launches(backend)
+cases = compile_launches()
 for fan_in, batch, dtype in cases:
     wires = Wires(random_wiring(784, 8000, fan_in, seed=0), 784)
     x = torch.zeros(784, batch, dtype=getattr(torch, dtype))

@@ -8,7 +8,13 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr.testing.ahead_of_time import CAPABILITIES, LISTING, Specialisation, specialisations
+from gendr.testing.ahead_of_time import (
+    CAPABILITIES,
+    LISTING,
+    Specialisation,
+    launches_compiled,
+    specialisations,
+)
 from gendr.testing.processes import run_python
 
 # The default instance, as it is compiled with and without gradients.
@@ -97,6 +103,39 @@ def test_kernels_compile_and_those_in_common_use_spill_nothing(request, seed):
         assert usage["local"] == 0 or index >= len(common), x
     assert narrowed["local"] > 0
     assert narrowed["registers"] <= 24
+
+
+# A float32 scene where float64 is the default, of which all parameters are learnt.
+DOUBLE = """
+import torch
+import gendr
+from gendr.rendering.backends.triton import backend
+from gendr.testing.ahead_of_time import compile_launches
+
+torch.set_default_dtype(torch.float64)
+cases = compile_launches()
+backend.available, backend.supports = lambda: None, lambda _: True
+for dist, tconorm, learnable in cases:
+    mesh, camera = (
+        x.to(torch.float32) for x in (gendr.mesh.icosphere(0), gendr.look_at(3.0, 20.0, 0.0))
+    )
+    vertices = mesh.vertices.requires_grad_()
+    renderer = gendr.Renderer(16, dist, tconorm, 0.1, backend="triton", learnable=learnable)
+    out = renderer(mesh.with_vertices(vertices), camera)
+    (out.alpha.sum() + out.rgb.sum()).backward()
+"""
+LAUNCHED = """depth_ranges project_faces face_tables alpha_tiles face_tables softmax_tiles
+softmax_gradients alpha_gradients project_gradients""".split()
+
+
+@pytest.mark.slow
+def test_float64_as_default_changes_no_kernel(seed):
+    capability = CAPABILITIES[seed % len(CAPABILITIES)]
+    case = "uniform", "probabilistic", ["scale"]
+    found = launches_compiled(DOUBLE, [case], [capability])
+    assert sorted(kernel for kernel, *_ in found) == sorted(LAUNCHED)
+    for *what, usage in found:
+        assert usage.local == 0, what
 
 
 def test_a_process_that_interprets_compiles_nothing(monkeypatch):

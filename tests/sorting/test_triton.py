@@ -357,7 +357,7 @@ from gendr.sorting.backends.triton import backend
 from gendr.sorting.networks import network
 from gendr.testing.ahead_of_time import compile_launches
 
-cases = compile_launches(backend)
+cases = compile_launches()
 for law, (name, n, *k), width in cases:
     wires = topk.network(name, n, *k) if k else network(name, n)
     dist, x = get(law), torch.zeros(2, n)

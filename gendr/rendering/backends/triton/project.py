@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
 
 RANGES = 64  # programs that look for the least and the largest depth
+_WARPS = 4  # of every program
 
 
 @dataclass(frozen=True, eq=False)  # told apart as objects: what is kept for one is found quickly
@@ -205,6 +206,7 @@ class Plan:
         self.image_of_face = None if self.shared else tiles.image_of_face(offsets, device)
         self.image_of_vertex = None if self.shared else tiles.image_of_face(vertex_offsets, device)
         known = {"SHARED": self.shared, "ONE_CAMERA": cameras == 1}
+        known |= tiles.options(_WARPS)
         self.find_ranges = Launcher(kernels.depth_ranges, device, **known, BLOCK=settings.depths)
         known |= {"HAS_NEAR": near is not None, "HAS_FAR": far is not None, "PARTS": RANGES}
         self.project = Launcher(
