@@ -381,10 +381,10 @@ def compile_launches() -> list[Any]:
     warnings.simplefilter("error")
     request = json.loads(sys.argv[1])
 
-    def compiled(launcher: Launcher, grid: tuple[int, ...], *args: Any) -> None:
+    def compiled(self: Launcher, grid: tuple[int, ...], *args: Any) -> None:
         for capability in request["capabilities"]:
-            usage = compile_launch(launcher.kernel, args, launcher.constants, capability)
-            found = [launcher.kernel.fn.__name__, capability, asdict(usage)]
+            usage = compile_launch(self.kernel, args, self.constants, capability)
+            found = [self.kernel.fn.__name__, capability, asdict(usage)]
             sys.stdout.write(f"{json.dumps(found)}\n")
 
     Launcher.__call__ = compiled
