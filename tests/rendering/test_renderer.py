@@ -308,9 +308,18 @@ def test_float32_is_close_to_float64_on_real_meshes(name, dist):
         assert (images[0] - images[1]).abs().max() <= bound
 
 
-@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def usable(backend):
+    """Skip if a backend is not usable here: on machines without a GPU Triton is interpreted."""
+    if backend == "triton":
+        pytest.importorskip("triton", reason="Triton has no wheels for this platform")
+        if os.environ.get("TRITON_INTERPRET") != "1":
+            pytest.skip("these tensors are on the CPU, and Triton is not interpreted")
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu", "triton"])
 @pytest.mark.parametrize("dist", ["logistic", torch.sigmoid], ids=["law", "callable"])
 def test_no_cameras_give_no_images(backend, dist):
+    usable(backend)
     vertices = BALL.vertices.clone().requires_grad_()
     cameras = look_at(3, 20, 0.0)[:0]
     out = Renderer((6, 8), dist=dist, backend=backend)(BALL.with_vertices(vertices), cameras)
@@ -320,6 +329,23 @@ def test_no_cameras_give_no_images(backend, dist):
     (out.alpha.sum() + out.rgb.sum()).backward()
     assert vertices.grad is not None
     assert torch.equal(vertices.grad, torch.zeros_like(vertices))
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu", "triton"])
+@pytest.mark.parametrize("scale", [0.1, torch.empty(0)], ids=["number", "tensor"])
+@pytest.mark.parametrize("tconorm", ["yager(p=2)", "average"])
+def test_a_silhouette_of_no_images_has_gradients(backend, scale, tconorm):
+    usable(backend)
+    corners = torch.empty(0, 5, 3, 3, requires_grad=True)
+    if isinstance(scale, torch.Tensor):
+        scale = scale.clone().requires_grad_()
+    alpha = gendr.silhouette(corners, (6, 8), "logistic", tconorm, scale, backend=backend)
+    assert alpha.shape == (0, 6, 8)
+    alpha.sum().backward()
+    assert corners.grad is not None
+    assert corners.grad.shape == corners.shape
+    none = gendr.silhouette(torch.rand(2, 0, 3, 3), (6, 8), tconorm=tconorm, backend=backend)
+    assert torch.equal(none, torch.zeros(2, 6, 8))
 
 
 def test_batches_that_do_not_fit_are_refused():

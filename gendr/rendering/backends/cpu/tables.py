@@ -133,7 +133,8 @@ def once(
 
 def sums_per_image(values: np.ndarray, offsets: np.ndarray) -> Tensor:
     """Sum values [T, K] of faces over the faces of each image: [B, K]."""
-    return torch.from_numpy(np.stack([values[a:b].sum(0) for a, b in pairwise(offsets)]))
+    sums = [values[a:b].sum(0) for a, b in pairwise(offsets)]
+    return torch.from_numpy(np.stack(sums) if sums else values[:0])
 
 
 def in_shape_of(parameter: Tensor, number: Tensor) -> Tensor:
