@@ -432,8 +432,10 @@ def test_parts_of_a_batch_are_whole_images_or_bands_of_one():
     assert covered == [(b, r) for b in range(len(totals)) for r in range(rows)]
     for x in parts:
         whole = x.rows == (0, rows)
-        assert sum(totals[slice(*x.images)]) <= limit if whole else x.images[1] == x.images[0] + 1
-    assert list(tiles.parts([0, 0], rows, limit)) == [tiles.Part((0, 2), (0, rows))]
+        total = sum(totals[slice(*x.images)])
+        assert total <= limit if whole else x.images[1] == x.images[0] + 1
+        assert x.total == (total if whole else None)
+    assert list(tiles.parts([0, 0], rows, limit)) == [tiles.Part((0, 2), (0, rows), 0)]
 
 
 @pytest.mark.usefixtures("small_launches")
@@ -473,14 +475,17 @@ def ball(near=1.0, views=2):
 
 
 @pytest.mark.parametrize("limit", [10**9, 300])
-def test_pairs_are_those_within_the_radius_and_nothing_else(limit):
+def test_pairs_are_those_within_the_radius_and_nothing_else(limit, monkeypatch):
     mesh, camera, size, near = ball()
     faces, _ = project_faces(mesh, camera, near, 100.0)
     radius = torch.tensor([0.05, 0.2])
+    counts, count = [], tiles.tile_counts
+    monkeypatch.setattr(tiles, "tile_counts", lambda *x: counts.append(x[2]) or count(*x))
     listed = [run() for run in backend.pairs(on_device(faces), size, radius.to(DEVICE), limit)]
     assert all(a.last == b.first for a, b in pairwise(listed))
     assert (listed[0].first, listed[-1].last) == (0, 2 * size.pixels)
     assert (len(listed) > 3) == (limit == 300)
+    assert len(counts) == (1 + len(listed) if limit == 300 else 1)  # again for bands of rows only
     got = torch.cat([torch.stack([run.pixels, run.faces]) for run in listed], 1).cpu()
     dense = reference.pairs(faces, size, radius, 10**9)
     every = torch.cat([torch.stack([x.pixels, x.faces]) for x in (run() for run in dense)], 1)

@@ -85,17 +85,18 @@ def pairs(
     tiling = tiles.Tiling.of(size, (1, 1))
 
     def listing(part: tiles.Part) -> Pairs:
-        first_tile, counts, listed = tiles.listed(tables, tiling, part)
-        pixels = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
+        first_tile, faces_of, listed = tiles.listed(tables, tiling, part, counts)
+        pixels = torch.arange(len(faces_of), device=listed.device).repeat_interleave(
+            faces_of, output_size=len(listed)
+        )
         pixels, face = pixels + first_tile, listed.to(torch.int64)
         with torch.no_grad():
             d = distance(faces, size, pixels, face)
             near = (d >= -radius[size.image_of(pixels)]).nonzero().squeeze(-1)
-        return Pairs(pixels[near], face[near], first_tile, first_tile + len(counts))
+        return Pairs(pixels[near], face[near], first_tile, first_tile + len(faces_of))
 
-    totals = tiles.per_image(
-        tiles.tile_counts(tables, tiling, (0, tiling.rows)), faces.offsets
-    ).tolist()
+    counts = tiles.tile_counts(tables, tiling, (0, tiling.rows))
+    totals = tiles.per_image(counts, faces.offsets).tolist()
     return [partial(listing, part) for part in tiles.parts(totals, tiling.rows, limit)]
 
 

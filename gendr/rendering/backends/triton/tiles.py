@@ -400,10 +400,17 @@ def _kept_launcher(
 
 @dataclass(frozen=True)
 class Part:
-    """Some tiles of a batch: those of a few images, or a band of the rows of tiles of one image."""
+    """Some tiles of a batch: those of a few images, or a band of the rows of tiles of one image.
 
-    images: tuple[int, int]  # first and last + 1
+    Attributes:
+        images: the first and the last + 1.
+        rows: of tiles, the first and the last + 1.
+        total: entries that it has, None if the host has yet to ask: for a band.
+    """
+
+    images: tuple[int, int]
     rows: tuple[int, int]
+    total: int | None
 
 
 def per_image(counts: Tensor, offsets: tuple[int, ...]) -> Tensor:
@@ -422,7 +429,8 @@ def parts(totals: list[int], rows: int, limit: int) -> Iterator[Part]:
             total, last = total + totals[last], last + 1
         bands = min(rows, max(1, runs(total, limit)))
         for band in range(bands):
-            yield Part((first, last), (rows * band // bands, rows * (band + 1) // bands))
+            edges = rows * band // bands, rows * (band + 1) // bands
+            yield Part((first, last), edges, total if bands == 1 else None)
         first = last
 
 
@@ -437,12 +445,26 @@ def tile_counts(tables: Tables, tiling: Tiling, rows: tuple[int, int]) -> Tensor
     return counts
 
 
-def listed(tables: Tables, tiling: Tiling, part: Part) -> tuple[int, Tensor, Tensor]:
-    """The first tile of a part, how many faces each of its tiles has, and these, tile by tile."""
+def listed(
+    tables: Tables, tiling: Tiling, part: Part, counts: Tensor
+) -> tuple[int, Tensor, Tensor]:
+    """The first tile of a part, how many faces each of its tiles has, and these, tile by tile.
+
+    The host waits for the entries of a band only; those of whole images it knows.
+
+    Args:
+        tables: of the faces.
+        tiling: of the images.
+        part: of the batch.
+        counts: `tile_counts` of all rows.
+    """
     first_face, last_face = (tables.offsets[b] for b in part.images)
-    counts = tile_counts(tables, tiling, part.rows)[first_face:last_face]
-    ends = counts.cumsum(0)  # int64
-    total = int(ends[-1]) if len(ends) else 0
+    if part.total is None:
+        counts = tile_counts(tables, tiling, part.rows)
+    ends = counts[first_face:last_face].cumsum(0)  # int64
+    total = part.total
+    if total is None:
+        total = int(ends[-1]) if len(ends) else 0
     device = tables.boxes.device
     tile, face = (torch.empty(total, dtype=torch.int32, device=device) for _ in range(2))
     _run(
