@@ -63,7 +63,7 @@ def softmax(
     faces: ScreenFaces, surfaces: Surfaces, appearance: Appearance, size: ImageSize,
     coverage: Coverage, rate: Tensor, backdrop: float,
 ) -> tuple[Tensor, Tensor] | None:  # fmt: skip
-    """The softmax of colours that are linear on every face; see `triton_softmax.softmax`.
+    """The softmax of colours that are linear on every face; see `softmax.softmax`.
 
     None for textures, smooth normals and highlights, and for faces cut by the near plane.
     """

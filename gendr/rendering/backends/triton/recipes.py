@@ -112,7 +112,7 @@ class Recipe:
     @staticmethod
     @lru_cache(maxsize=256)
     def of(text: str) -> Recipe:
-        """That of a text."""
+        """The recipe that a text describes."""
         dist, _, rule = text.partition("/")
         fields = (name for name in _FIELDS if f"{{{name}}}" in text)
         return Recipe(_first_word(dist), _first_word(rule), ("scale", *fields))

@@ -121,7 +121,7 @@ def atomic_now() -> bool:
 
 @lru_cache(maxsize=16)
 def image_of_face(offsets: tuple[int, ...], device: torch.device) -> Tensor:
-    """[T] int32."""
+    """The image of each face, [T] int32."""
     counts = [b - a for a, b in pairwise(offsets)]
     images = torch.arange(len(counts), dtype=torch.int32)
     return images.repeat_interleave(torch.tensor(counts, dtype=torch.int64)).to(device)
@@ -222,7 +222,7 @@ class Tiling:
 
     @property
     def tiles(self) -> int:
-        """Of an image."""
+        """How many tiles an image has."""
         return self.rows * self.columns
 
 
@@ -612,7 +612,7 @@ class Sums:
 
     @property
     def programs(self) -> tuple[int, int]:
-        """The grid."""
+        """The grid of the kernel: programs for faces and their extra pieces, times shares."""
         return len(self.pieces.boxes) + self.pieces.extra, self.shares
 
     def totals(self) -> tuple[Tensor, ...]:
