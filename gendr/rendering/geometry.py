@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 NEAR, FAR = 1.0, 100.0
 # Where faces that are not seen are moved if they are not left out, see `can_leave_out`.
 ABSENT = 1e18
+BEYOND = ABSENT / 10  # a face whose first corner has a larger x is not there
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class ScreenFaces:
 
         The others, with all corners at `ABSENT`, cover nothing, and do not count in a mean.
         """
-        return self.corners.detach()[:, 0, 0] < ABSENT / 10 if self.marked else self.kept
+        return self.corners.detach()[:, 0, 0] < BEYOND if self.marked else self.kept
 
     @property
     def images(self) -> int:

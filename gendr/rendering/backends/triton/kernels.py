@@ -357,7 +357,7 @@ def alpha_pixels(
         N: sides that a face may have.
 
     Returns:
-        The new sums; before `corner_sums` and `scalar_sums` they lack factors.
+        The new sums; they lack factors, which `alpha_gradients` puts in at the end.
     """
     corner_sums, of_scale, of_shift, of_shape, of_p = sums
     p, cutoff, psi = numbers

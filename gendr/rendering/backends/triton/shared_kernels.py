@@ -12,6 +12,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from gendr.rendering.geometry import BEYOND
+
 # Columns of the float32 table with one row per image.
 SCALE = tl.constexpr(0)
 SHIFT = tl.constexpr(1)
@@ -35,9 +37,8 @@ GRAD_SHAPE = tl.constexpr(2)
 GRAD_LAST = tl.constexpr(3)  # p for silhouettes, the rate for colours
 GRAD_COLUMNS = tl.constexpr(4)
 
-# Columns of the float32 table with one row per face: first four sides of SIDE_COLUMNS each, then
-# what is said of the whole face. Side k runs from corner k to the next one; its direction is turned
-# so that the face lies to its left.
+# Columns of the float32 table with one row per face: first four sides of SIDE_COLUMNS each. Side k
+# runs from corner k to the next one; its direction is turned so that the face lies to its left.
 CORNER = tl.constexpr(0)  # x, y of corner k
 MIDDLE = tl.constexpr(2)  # x, y of the middle of the side, rounded
 DIRECTION = tl.constexpr(4)  # x, y, of length 1; 0 for a side without length
@@ -55,9 +56,8 @@ MAXIMUM = tl.constexpr(1)
 MEAN = tl.constexpr(2)
 PRODUCT = tl.constexpr(3)
 
-# A face whose first corner lies beyond this is not there: the door moves those there that a camera
-# does not see, because dropping them would need the host to wait for their number.
-ABSENT = tl.constexpr(1e17)
+# A face whose first corner lies beyond this is not there; `geometry.can_leave_out` says why.
+ABSENT = tl.constexpr(BEYOND)
 SHORTEST = tl.constexpr(1e-36)  # an edge whose squared length is below it is a point
 _FAR = tl.constexpr(1e30)
 _CORNERS = tl.constexpr(4)  # the number of corner 0 among what may be nearest; sides come first
@@ -518,7 +518,7 @@ def nearest_feature(x, y, face, N: tl.constexpr):
     side, along = tl.where(h0 == low, 0, side), tl.where(h0 == low, t0, along)
     corner = _CORNERS + tl.where(q0 == square, 0, corner)
     # The direction of what is very near is lost.
-    which = tl.where((low >= 0.0) | (strip <= 0.0), side, tl.where(square > 1e-36, corner, -1))
+    which = tl.where((low >= 0.0) | (strip <= 0.0), side, tl.where(square > SHORTEST, corner, -1))
     return signed_distance(low, strip, square), (which, along, square)
 
 

@@ -51,6 +51,9 @@ W = tl.constexpr(0)
 DEPTH = tl.constexpr(3)
 COLOUR = tl.constexpr(6)
 ATTRIBUTES = tl.constexpr(15)
+# Just above the least normal float32: a GPU may take what is below it for 0, and a face whose area,
+# times 2, is no larger has no barycentric coordinates.
+_LEAST = tl.constexpr(1.2e-38)
 
 
 @triton.jit
@@ -98,7 +101,7 @@ def _screen_weights(x, y, corners, f):
     area_b = (ax - cx) * (y - cy) - (ay - cy) * (x - cx)
     area_c = (bx - ax) * (y - ay) - (by - ay) * (x - ax)
     area = area_a + area_b + area_c
-    flat = tl.abs(area) <= 1.2e-38
+    flat = tl.abs(area) <= _LEAST
     area = tl.where(flat, 1.0, area)
     third = 1 / 3
     return (
