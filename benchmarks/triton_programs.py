@@ -349,6 +349,8 @@ class Machine:
             return new
         if isinstance(new, Pointer) and isinstance(old, Pointer):
             return Pointer(new.base, self.merged(new.offset, old.offset))
+        if isinstance(new, list | tuple):
+            return [self.merged(x, before) for x, before in zip(new, old, strict=True)]
         return together(np.where, Block(self.mask), new, old)
 
     def branch(self, test: Any, x: ast.If, env: dict[str, Any], function: Any) -> None:
@@ -559,7 +561,11 @@ class Machine:
     def _to(self, x: Any, dtype: Any, bitcast: bool = False, **_: Any) -> Any:
         kind = _dtype(dtype)
         x = x if isinstance(x, Block) else Block(np.asarray([x]))
-        return Block(x.data.view(kind) if bitcast else x.data.astype(kind))
+        if not bitcast:
+            return Block(x.data.astype(kind))
+        # NumPy may have made wider numbers of them than Triton does.
+        same = np.dtype(f"{x.data.dtype.kind}{kind.itemsize}")
+        return Block(x.data.astype(same, copy=False).view(kind))
 
     _cast = _to
 
@@ -653,6 +659,7 @@ def _elementwise(function: Any) -> Any:
 
 for _function in ("floor", "ceil", "sqrt", "exp", "exp2", "log", "log2", "sin", "cos"):
     setattr(Machine, f"_{_function}", _elementwise(getattr(np, _function)))
+Machine._rsqrt = _elementwise(lambda x: 1 / np.sqrt(x))  # pyright: ignore
 for _function in ("sqrt_rn",):
     setattr(Machine, f"_{_function}", _elementwise(np.sqrt))
 Machine._div_rn = lambda self, x, y: binary(ast.Div, x, y)  # pyright: ignore

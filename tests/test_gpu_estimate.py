@@ -82,6 +82,12 @@ out["lines"] = [row[0] for row in record.by_line()]
 steady = observed[-len(record.launches):]
 out["step"] = {x.name: [n.tolist() for n in found.values()] for x, found in steady}
 out["block"] = {x.name: x.constants.get("BLOCK") for x, _ in steady}
+rounds = {}
+def launch(x):
+    rounds[x.name] = [n.tolist() for n in triton_programs.execute(x).values()]
+gamma = host_time.Instance("gamma", {"near": 1.0, "far": 100.0, "dist": "gamma(shape=2)"})
+host_time.counted(mesh, 1, 64, gamma, launch)
+out["gamma"] = rounds
 learnt = host_time.Instance(
     "learnt",
     {"near": 1.0, "far": 9.0, "tconorm": "yager(p=2)", "learnable": ("scale", "p", "gamma")},
@@ -242,6 +248,17 @@ def test_rounds_of_faces_follow_from_their_extent(found):
         total = sum(rounds[face + share * len(mesh.faces)] for share in range(shares))
         # The outermost row or column may hold no pixel that is within the radius.
         assert math.ceil(high * wide / block) <= total <= math.ceil((high + 2) * (wide + 2) / block)
+
+
+def test_programs_of_laws_with_bits_and_sums_of_their_own_are_counted(found):
+    """Those of a gamma law; the tiles of an image walk all of its faces, whatever the law is."""
+    assert found["gamma"].keys() == found["step"].keys()
+    loops = found["gamma"]["alpha_tiles"]  # the law has more of its own
+    assert all(rounds in loops for rounds in found["step"]["alpha_tiles"])
+    # It is 0 outside of a face: the boxes are smaller.
+    fewer, (rounds,) = found["gamma"]["alpha_gradients"][0], found["step"]["alpha_gradients"]
+    assert all(a <= b for a, b in zip(fewer, rounds, strict=True))
+    assert 0 < sum(fewer) < sum(rounds)
 
 
 @pytest.mark.parametrize(
