@@ -69,6 +69,7 @@ def state(folder: Path) -> list[tuple[str, ...]]:
     """A row for each block: what it is, how far it is, how long it took."""
     rows: list[tuple[str, ...]] = []
     for task in TASKS:
+        total = 0.0
         for block in BLOCKS[task]:
             done, path = len(of_family(block, folder)), file_of(folder, block)
             hours = sum(row[1] for row in read_table(path)) / 3600 if path.exists() else 0.0
@@ -77,6 +78,8 @@ def state(folder: Path) -> list[tuple[str, ...]]:
                 task, str(block.round), f"{block.target}, {scene}".replace("-", "−"),
                 f"{done} of {expected(block)}", f"{hours:.2f}" if done else "",
             ))  # fmt: skip
+            total += hours
+        rows.append((f"**{task}**", "", "so far", "", f"**{total:.2f}**"))
     return rows
 
 
@@ -218,7 +221,8 @@ def check(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
     head, columns = ["renderer"], list[list[str]]()
     for task, grid in new.items():
         for name, one in (("new scenes", grid), ("laptop", old[task].with_conorms(grid.conorms))):
-            head.append(f"{task}, {name} (place of {one.quality.size})")
+            error = f" ± {one.scene_error():.3f}" if len(one.scenes) > 1 else ""
+            head.append(f"{task}, {name}{error} (place of {one.quality.size})")
             column: list[str] = []
             for law, conorm in RECOMMENDED:
                 if conorm not in one.conorms:

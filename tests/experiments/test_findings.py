@@ -353,6 +353,26 @@ def test_verdicts_of_the_rounds_follow_from_their_tables(task):
         }
 
 
+# What the paragraphs "In words" of the page say. If a number moves one of these verdicts, the
+# paragraph has to be written anew.
+SAID = {
+    "claims": {
+        ("the Levy laws worse than linear tails", "shape"): "partly",
+        ("finite supports not very good: below exponential tails", "pose"): "no",
+        ("plain typically better than squared, but for cauchy and reciprocal", "pose"): "partly",
+        ("extreme scales never optimal", "shape"): "no",
+    },
+    "rounds-claims": {},
+}
+
+
+@pytest.mark.parametrize("block", SAID)
+def test_words_have_the_verdicts_of_the_numbers(block):
+    at = (2, -1) if block == "claims" else (1, 4)
+    page = verdicts_of_the_page(block, *at)
+    assert {key: page[key] for key in SAID[block]} == SAID[block]
+
+
 def test_how_similar_poses_are_to_shapes():
     shape, pose = Recount("shape"), Recount("pose")
 
