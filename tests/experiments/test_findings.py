@@ -362,7 +362,22 @@ SAID = {
         ("plain typically better than squared, but for cauchy and reciprocal", "pose"): "partly",
         ("extreme scales never optimal", "shape"): "no",
     },
-    "rounds-claims": {},
+    "rounds-claims": {
+        ("plain typically better than squared, but for cauchy and reciprocal", "shape"): "yes",
+        ("exponential tails better than linear ones", "shape"): "yes",
+        ("finite supports not very good: below exponential tails", "shape"): "yes",
+        ("gumbel_min and the reversed laws better than their mirror images", "shape"): "yes",
+        ("max poor", "shape"): "yes",
+        ("average poor", "shape"): "yes",
+        (
+            "reversed gamma and exponential good with the extreme T-conorms too: above the nine "
+            "symmetric laws",
+            "shape",
+        ): "partly",
+        ("extreme scales never optimal", "shape"): "partly",
+        ("plain typically better than squared, but for cauchy and reciprocal", "pose"): "partly",
+        ("finite supports not very good: below exponential tails", "pose"): "no",
+    },
 }
 
 
