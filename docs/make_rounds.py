@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -274,11 +275,11 @@ def best(values: np.ndarray) -> np.ndarray:
     return out.reshape(values.shape)
 
 
-def leaders(task: str, folder: Path, count: int) -> tuple[int, list[tuple[str, ...]]]:
+def leaders(task: str, folder: Path, count: int) -> tuple[int, list[tuple[str, ...]], str]:
     """The best of the last complete round with errors; those that tie with the first share it.
 
     Returns:
-        The number of the round, 0 if none has two scenes yet, and the rows.
+        The number of the round, 0 if none has two scenes yet; the rows; who ties with the first.
     """
     for number in (3, 2, 1):
         blocks = complete(task, number, folder)
@@ -294,20 +295,34 @@ def leaders(task: str, folder: Path, count: int) -> tuple[int, list[tuple[str, .
         error = disagreement(values.T)
         means = values.mean(1)
         order = np.argsort(-means, kind="stable")
-        ties = int((means >= means.max() - TIE * math.sqrt(2) * error).sum())
+        tying = means >= means.max() - TIE * math.sqrt(2) * error
+        ties = int(tying.sum())
+        first = [names[k].split("/") for k in np.flatnonzero(tying)]
+        laws, conorms = (most([each[part] for each in first]) for part in (0, 1))
+        who = (
+            f"{ties} of these {len(names)} tie with the first, within {TIE:g} errors of the "
+            f"difference. Of them: {laws}; {conorms}."
+        )
         rows: list[tuple[str, ...]] = []
         for k in order[:count]:
             dist, conorm = names[k].split("/")
             same = [name for name, other in TWICE.items() if other == conorm]
             shown = " = ".join(short(each, conorm=True) for each in (conorm, *same))
-            tied = means[k] >= means.max() - TIE * math.sqrt(2) * error
+            tied = tying[k]
             scenes = ", ".join(f"{value:.3f}" for value in values[k])
             rows.append((
                 f"1= (of {ties})" if tied and ties > 1 else str(1 + int((means > means[k]).sum())),
                 short(dist), shown, f"{means[k]:.3f} ± {error:.3f}", scenes,
             ))  # fmt: skip
-        return number, rows
-    return 0, []
+        return number, rows, who
+    return 0, [], ""
+
+
+def most(names: Sequence[str]) -> str:
+    """The names that come most often, at least six, with their numbers; ties are kept."""
+    counts = Counter(names).most_common()
+    least = counts[min(5, len(counts) - 1)][1]
+    return ", ".join(f"`{name}` {count}" for name, count in counts if count >= least)
 
 
 def main() -> None:
@@ -339,10 +354,10 @@ def main() -> None:
     fill(args.page, "rounds-claims", table(head, rows) if rows else none)
     lines = [*covered(new), *agreement(new, old)] or none
     for task in TASKS:
-        number, rows = leaders(task, args.tables, 8)
+        number, rows, who = leaders(task, args.tables, 8)
         if number:
             head = ("place", "distribution", "T-conorm", "quality", "by scene")
-            lines += ["", f"The best of round {number}, {task}:", "", *table(head, rows)]
+            lines += ["", f"The best of round {number}, {task}:", "", *table(head, rows), "", who]
     fill(args.page, "rounds-agreement", lines)
     if args.page == DOCS / "experiments.md":
         fill(DOCS / "which-renderer.md", "rounds-check", check(new, old))
