@@ -10,7 +10,6 @@ on CPU tensors, slowly: that is how they are tested without a GPU.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -22,7 +21,6 @@ from gendr._runtime.tracing import is_plain
 from gendr._runtime.triton import launch as _triton_launch
 from gendr._runtime.triton.launch import available, interpreted, run
 from gendr.logic.backends import differentiable
-from gendr.logic.backends.interface import Kernels
 from gendr.logic.backends.wires import Wires
 
 __all__ = ["available", "gates", "supports"]
@@ -59,8 +57,7 @@ def supports(tensor: Tensor) -> bool:
 def gates(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
     """See `Backend.gates`."""
     if is_plain(x) and is_plain(tables):
-        kernels = cast("Kernels", sys.modules[__name__])
-        return differentiable.gates(kernels, x, wires, tables)
+        return differentiable.gates(_KERNELS, x, wires, tables)
     return cast("Tensor", _gates(x, tables, wires.inputs))
 
 
@@ -106,6 +103,16 @@ def backward(
         K=_inputs(corners), **block, **options,
     )  # fmt: skip
     return grad_x, grad_tables
+
+
+class _Kernels:
+    """What `differentiable` calls, see `interface.Kernels`."""
+
+    forward = staticmethod(forward)
+    backward = staticmethod(backward)
+
+
+_KERNELS = _Kernels()
 
 
 def _inputs(corners: int) -> int:

@@ -10,7 +10,6 @@ on CPU tensors, slowly: that is how they are tested without a GPU.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
@@ -24,7 +23,7 @@ from gendr._runtime.triton.launch import available, interpreted, run
 from gendr.distributions import Distribution, Law
 from gendr.distributions.decisions import Number
 from gendr.sorting.backends import differentiable
-from gendr.sorting.backends.interface import Gated, Kernels
+from gendr.sorting.backends.interface import Gated
 from gendr.sorting.networks import Network
 
 __all__ = ["available", "carry", "gates", "supports"]
@@ -74,16 +73,12 @@ def supports(tensor: Tensor) -> bool:
 
 def gates(x: Tensor, network: Network, dist: Distribution, steepness: Number) -> Gated:
     """See `Backend.gates`."""
-    return differentiable.gates(_kernels(), x, network, dist, steepness)
+    return differentiable.gates(_KERNELS, x, network, dist, steepness)
 
 
 def carry(keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None) -> Tensor:
     """See `Backend.carry`."""
-    return differentiable.carry(_kernels(), keep, swap, network, payload)
-
-
-def _kernels() -> Kernels:
-    return cast("Kernels", sys.modules[__name__])
+    return differentiable.carry(_KERNELS, keep, swap, network, payload)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -187,6 +182,18 @@ def carry_backward(
         IDENTITY=payload is None, **block, **options,
     )  # fmt: skip
     return grad_keep[:, 0] if shares == 1 else grad_keep.sum(1), grad_payload
+
+
+class _Kernels:
+    """What `differentiable` calls, see `interface.Kernels`."""
+
+    gates_forward = staticmethod(gates_forward)
+    gates_backward = staticmethod(gates_backward)
+    carry_forward = staticmethod(carry_forward)
+    carry_backward = staticmethod(carry_backward)
+
+
+_KERNELS = _Kernels()
 
 
 # ---------------------------------------------------------------------------------------------
