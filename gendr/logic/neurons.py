@@ -50,7 +50,7 @@ def check_tnorm(tnorm: str | TNorm, fan_in: int) -> TNorm | None:
             another number of inputs than two.
     """
     found = tnorm if isinstance(tnorm, TNorm) else as_tconorm(tnorm).dual
-    if found.name == "probabilistic":
+    if found.dual.is_product:
         return None
     if fan_in != 2:
         raise ValueError(f"tnorm is for gates of two inputs, got fan_in = {fan_in}")
