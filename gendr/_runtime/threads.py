@@ -87,7 +87,9 @@ def run(kernel: Callable[..., None], units: int, *args: Any, pieces: int = 8) ->
                 return
             kernel(*args, start, stop)
 
-    pool = _pools.setdefault(threads, ThreadPoolExecutor(threads - 1, "gendr"))
+    pool = _pools.get(threads)
+    if pool is None:  # setdefault, as another thread may have made one meanwhile
+        pool = _pools.setdefault(threads, ThreadPoolExecutor(threads - 1, "gendr"))
     helpers = [pool.submit(work) for _ in range(min(threads, len(left)) - 1)]
     # This thread works too. Helpers that have not started when it is done are cancelled.
     work()
