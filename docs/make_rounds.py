@@ -18,7 +18,7 @@ import numpy as np
 
 from gendr.experiments.report.claims import HALVES, Claim, claims, rank_correlation, short, together
 from gendr.experiments.report.details import TWICE, disagreement
-from gendr.experiments.report.grids import Grid
+from gendr.experiments.report.qualities import Grid
 from gendr.experiments.report.summary import TOP_SHARE
 from gendr.experiments.studies.rounds import (
     BLOCKS,

@@ -35,7 +35,7 @@ from gendr.data.warcraft import (
     path_cost,
 )
 from gendr.experiments.engine.training import Row, Training, drive
-from gendr.experiments.studies.residual import CostNet, PathNet
+from gendr.experiments.studies.path_networks import CostNet, PathNet
 from gendr.relaxed import shortest_path
 from gendr.relaxed.backends.laws import check_law
 from gendr.relaxed.estimators import (

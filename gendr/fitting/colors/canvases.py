@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr.fitting.sights import AS_THEY_ARE, Sight
+from gendr.fitting.visibility import AS_THEY_ARE, Sight
 from gendr.mesh import Camera, Mesh
 from gendr.rendering import Renderer
 

@@ -36,7 +36,7 @@ from gendr.fitting.checks import check_views
 from gendr.fitting.colors.canvases import Canvas, Texels, Vertices
 from gendr.fitting.colors.mixtures import Mixtures, gains_of, laplacian, trusted
 from gendr.fitting.parametrization import check_single
-from gendr.fitting.sights import Sight, cosine_to_eye, look
+from gendr.fitting.visibility import Sight, cosine_to_eye, look
 from gendr.losses import psnr
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.unwrapping import unwrapped
