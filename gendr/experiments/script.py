@@ -265,7 +265,7 @@ def add_execution(
 
 
 def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Those of the options that were given, for what has defaults of its own."""
+    """The options that were given, for a function that has defaults of its own."""
     return {name: value for name in names if (value := getattr(args, name)) is not None}
 
 

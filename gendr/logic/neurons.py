@@ -256,7 +256,7 @@ class Neurons(nn.Module, ABC):
         return known[2]
 
     def __getstate__(self) -> dict[str, object]:
-        """Without what is found again when it is needed."""
+        """The attributes without what is found again when it is needed."""
         return {**self.__dict__, "_known": None}
 
     # -- outputs

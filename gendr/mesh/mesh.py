@@ -650,7 +650,7 @@ class Mesh:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> Mesh:
-        """From a `trimesh.Trimesh` or a scene; see `gendr.mesh.interop.from_trimesh`."""
+        """A mesh of a `trimesh.Trimesh` or a scene; see `gendr.mesh.interop.from_trimesh`."""
         notes: list[str] = []
         parts = trimesh_objects.from_trimesh(geometry, dtype, notes)
         mesh = Mesh._of(parts).to(device, dtype)
@@ -665,11 +665,11 @@ class Mesh:
 
     @staticmethod
     def from_pytorch3d(meshes: Any) -> Mesh:
-        """From the Meshes of PyTorch3D, with gradients; see `gendr.mesh.interop.from_pytorch3d`."""
+        """A batch of PyTorch3D's, with gradients; see `gendr.mesh.interop.from_pytorch3d`."""
         return Mesh.batch([Mesh._of(parts) for parts in pytorch3d_objects.from_pytorch3d(meshes)])
 
     def to_pytorch3d(self) -> Any:
-        """As the Meshes of PyTorch3D, with gradients; see `gendr.mesh.interop.to_pytorch3d`."""
+        """PyTorch3D's Meshes, with gradients; see `gendr.mesh.interop.to_pytorch3d`."""
         return pytorch3d_objects.to_pytorch3d([mesh._parts() for mesh in self])
 
     @staticmethod

@@ -155,7 +155,7 @@ def _in_npz(path: Path) -> list[Shape]:
 
 
 def _unique(shapes: list[Shape]) -> list[Shape]:
-    """The same with numbers behind the names that occur before."""
+    """The same shapes, with numbers behind the names that occur before."""
     seen: dict[str, int] = {}
     unique: list[Shape] = []
     for shape in shapes:

@@ -447,7 +447,7 @@ def from_odds(r: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _wide(x: Tensor) -> Tensor:
-    """In float64, where the device has it."""
+    """The values in float64, where the device has it."""
     return x if x.device.type == "mps" else x.double()
 
 

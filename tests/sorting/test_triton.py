@@ -252,7 +252,7 @@ def test_layers_in_segments(span, width, monkeypatch):
 
 
 def plan(name, n, batch=1, launch=None):
-    """That of the backward pass on a GPU, and its bytes: of scratch, of gradients of gates."""
+    """The plan of the backward pass on a GPU, and its bytes: of scratch, of gradients of gates."""
     wires, launch = network(name, n), launch or backend.Launch()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backend, "LAUNCH", launch)

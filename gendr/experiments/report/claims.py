@@ -349,5 +349,5 @@ def together(shape: Grid, pose: Grid) -> list[Claim]:
 
 
 def short(text: str, *, conorm: bool = False) -> str:
-    """As figures write it."""
+    """A distribution or T-conorm as figures write it."""
     return label(tconorm(text) if conorm else distributions.get(text))

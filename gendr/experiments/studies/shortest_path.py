@@ -415,7 +415,7 @@ class PathTraining(Training[PathSettings, nn.Module]):
         return torch.from_numpy(cheapest_paths(outputs.clamp(min=LEAST)))
 
     def scores(self, maps: TerrainMaps) -> Scores:
-        """Of the present network."""
+        """The scores of the present network."""
         return scored(self.predicted(self.outputs(maps)), maps)
 
     def evaluate(self, row: Row) -> None:

@@ -261,7 +261,7 @@ class _Photos:
         return torch.from_numpy(found.clip(0, 1)).to(colors), torch.from_numpy(g).to(gains)
 
     def _psnr(self, canvas: Canvas, colors: Tensor, i: int) -> Tensor:
-        """Of the rendering of photo i with these colours, over the pixels of the object."""
+        """The PSNR of photo i rendered with these colours, over the pixels of the object."""
         sight = self.sights[i]
         columns, values = canvas.mixing(sight)
         shown = (colors[columns] * values[..., None]).sum(1) * sight.share

@@ -161,7 +161,7 @@ def _wires(inputs: Tensor, features: int) -> Wires:
 
 @torch.library.custom_op("gendr::logic_gates", mutates_args=())
 def _gates(x: Tensor, tables: Tensor, inputs: Tensor) -> Tensor:
-    """As `gates`, with `Wires.inputs` for the wires."""
+    """Do what `gates` does, with `Wires.inputs` for the wires."""
     return forward(x.contiguous(), _wires(inputs, len(x)), tables.contiguous())
 
 
@@ -174,7 +174,7 @@ def _(x: Tensor, tables: Tensor, inputs: Tensor) -> Tensor:
 def _gradients(
     x: Tensor, tables: Tensor, inputs: Tensor, grad: Tensor, wants_x: bool
 ) -> tuple[Tensor, Tensor]:
-    """As `backward`; the gradient of x has no rows if it is not wanted."""
+    """Do what `backward` does; the gradient of x has no rows if it is not wanted."""
     of_x, of_tables = backward(
         x.contiguous(), _wires(inputs, len(x)), tables.contiguous(), grad.contiguous(),
         wants_x=wants_x,

@@ -150,7 +150,7 @@ class _ShortestPathGraph:
 
     @staticmethod
     def _as_given(edges: Tensor, settings: Any) -> Tensor:
-        """From the order by ends to the order in which the edges were given."""
+        """Values of edges ordered by ends, in the order in which the edges were given."""
         out = torch.empty_like(edges)
         out[:, settings.order] = edges
         return out
