@@ -50,4 +50,19 @@ def test_all_calls_share_one_pool(monkeypatch):
         seen = np.zeros(100)
         run(kernel, 100, seen)
         assert (seen == 1).all()
+    seen = np.zeros(100)
+    run(kernel, 100, seen, alone=True)
+    assert (seen == 1).all()
     assert made == [(6, "gendr")]
+
+
+def test_alone_is_one_call_by_this_thread():
+    calls = []
+    for alone in (True, False):
+        set_num_threads(2)
+        seen = []
+        run(lambda *args: seen.append(args), 10, "given", pieces=3, alone=alone)  # noqa: B023
+        calls.append(sorted(seen))
+    assert calls[0] == [("given", 0, 10)]
+    assert len(calls[1]) == 6
+    assert [stop for _, _, stop in calls[1][:-1]] == [start for _, start, _ in calls[1][1:]]

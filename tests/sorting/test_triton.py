@@ -246,7 +246,7 @@ def test_layers_in_segments(span, width, monkeypatch):
     whole = carried(backend, keep, swap, wires, payload)
     segments = -(-7 // span)
     cut = (span, segments, ((segments + 1) * 7, 3 * span))
-    monkeypatch.setattr(backend, "_segments", lambda network, most: cut)
+    monkeypatch.setattr(backend, "cut_layers", lambda network, most: cut)
     parts = carried(backend, keep, swap, wires, payload)
     assert all(map(torch.equal, parts, whole))
 
@@ -256,9 +256,9 @@ def plan(name, n, batch=1, launch=None):
     wires, launch = network(name, n), launch or backend.Launch()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backend, "LAUNCH", launch)
-        block = backend._carry_block(wires, n, launch.held_back)[1]
+        block = backend.carry_block(wires, n, launch.held_back)[1]
         columns = block["COLUMNS"]
-        found = backend._plan(wires, batch, -(-n // columns), columns, block.get("WIRES"))
+        found = backend.planned(wires, batch, -(-n // columns), columns, block.get("WIRES"))
     scratch = 4 * found.programs * sum(found.rows) * columns
     return found, scratch, 4 * batch * found.shares * wires.size
 
