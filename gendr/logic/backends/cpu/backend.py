@@ -101,7 +101,4 @@ def _work(x: Tensor, tables: Tensor) -> int:
 
 def _launch(kernel: Callable[..., None], units: int, work: int, *args: Any) -> None:
     """Run a kernel over 0 .. units - 1, on all threads if the work is worth it."""
-    if work > _SHARED:
-        run(kernel, units, *args, pieces=4)
-    elif units:
-        kernel(*args, 0, units)
+    run(kernel, units, *args, pieces=4, alone=work <= _SHARED)

@@ -152,10 +152,7 @@ _KERNELS = _Kernels()
 
 def _launch(kernel: Callable[..., None], units: int, work: float, *args: Any) -> None:
     """Run a kernel over 0 .. units - 1, on all threads if the work (nanoseconds) is worth it."""
-    if work > _SHARED:
-        run(kernel, units, *args, pieces=2)
-    elif units:
-        kernel(*args, 0, units)
+    run(kernel, units, *args, pieces=2, alone=work <= _SHARED)
 
 
 def _number(steepness: Number) -> float:
