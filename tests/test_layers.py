@@ -119,7 +119,7 @@ def test_the_picture_of_the_house_shows_every_part_on_its_floor():
 
 
 def test_there_are_no_circles():
-    """Also where an import stands inside a function."""
+    """Imports inside functions count too."""
     graph = {module: set() for module in MODULES}
     for source, target, _ in imports():
         if source != target:

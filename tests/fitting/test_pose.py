@@ -184,7 +184,7 @@ def test_video_is_tracked_and_a_cut_is_searched_anew(video):
 
 
 def test_an_image_without_a_jump_is_found_from_the_last(video, monkeypatch):
-    """That the search is not called: its results would hide that tracking does not work."""
+    """The search must not be called: its results would hide that tracking does not work."""
     mesh, camera, masks, _, _ = video
     from gendr.fitting.pose import search as pose_search
 

@@ -77,7 +77,7 @@ def test_outputs_and_gradients_equal_the_reference(fan_in, shape, dtype):
 @pytest.mark.rotating(2)
 @pytest.mark.parametrize("fan_in", range(1, 7))
 def test_any_launch_gives_the_same_bits(fan_in, monkeypatch):
-    """But for sums over the batch, which are cut into blocks."""
+    """Only sums over the batch may differ, which are cut into blocks."""
     given = layer_of(fan_in, (7, 5, 6), torch.float32)
     found = []
     for launch in LAUNCHES.values():
@@ -268,7 +268,7 @@ KERNELS = ["gates", "tables_gradients", "features_gradients"] * len(CASES)
 
 @pytest.mark.slow
 def test_kernels_compile_ahead_of_time_and_spill_nothing(request, seed):
-    """For one of the architectures; with --every for both."""
+    """One of the architectures is compiled for; with --every both are."""
     every = request.config.getoption("--every")
     drawn = CAPABILITIES if every else [CAPABILITIES[seed % len(CAPABILITIES)]]
     found = launches_compiled(SCRIPT, CASES, drawn)

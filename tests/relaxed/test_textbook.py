@@ -181,7 +181,7 @@ def edit_distance(s, t):
 
 
 def test_ten_thousand_inputs_hard():
-    """In one batch: decisions as Python takes them, against Python's own results."""
+    """One batch takes the decisions that Python takes; Python's own results are the oracle."""
     generator = torch.Generator().manual_seed(5)
     x = torch.rand(10_000, 5, generator=generator, dtype=torch.float64)
     values, swaps, _ = programs.bubble_sort(x, dist="heaviside")

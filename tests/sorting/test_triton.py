@@ -381,7 +381,7 @@ KERNELS = [
 
 @pytest.mark.slow
 def test_kernels_compile_ahead_of_time_and_spill_nothing(request, seed):
-    """For one of the architectures; with --every for both."""
+    """One of the architectures is compiled for; with --every both are."""
     every = request.config.getoption("--every")
     drawn = CAPABILITIES if every else [CAPABILITIES[seed % len(CAPABILITIES)]]
     found = launches_compiled(SCRIPT, CASES, drawn)

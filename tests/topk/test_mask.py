@@ -69,7 +69,7 @@ def test_it_is_that_of_a_bisection_in_many_digits(name):
 
 @pytest.mark.parametrize("name", [*ORACLE, *FORMS])
 def test_the_sum_is_k(name, way):
-    """Of clusters, ties and gaps, in scales from the hard to the flat limit."""
+    """The values have clusters, ties and gaps; scales go from the hard to the flat limit."""
     x = torch.cat([values(40), values(40, 1) * 1e-3 + 5, torch.full((20,), -7.0)])
     k = torch.tensor([1e-3, 0.5, 1, 39.5, 40, 60, 99.5], dtype=torch.float64)[:, None]
     scale = torch.tensor([1e-3, 0.1, 1.0, 50.0], dtype=torch.float64)
