@@ -251,7 +251,7 @@ def constants(x: Specialisation) -> dict[str, Any]:
 
 
 def _recipe(x: Specialisation) -> Recipe:
-    """The recipe of a renderer whose numbers are all learnt."""
+    """That of a renderer whose numbers are all learnt."""
     from gendr.distributions.bodies import bodies
     from gendr.rendering.backends.triton.recipes import SOFTMAX, Recipe
     from gendr.tnorms import family, has_parameter
@@ -363,7 +363,7 @@ def compile_launch(
 
 
 def compile_launches(backend: Any) -> list[Any]:
-    """Compile what a backend would launch from now on, in the process of `launches_compiled`.
+    """In the process of `launches_compiled`: compile what a backend would launch from now on.
 
     Args:
         backend: a module whose `run` launches its kernels; it launches none any more.
