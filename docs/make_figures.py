@@ -360,7 +360,7 @@ README_COLUMNS = (
 
 
 def short(dist: Distribution | TConorm) -> str:
-    """Its text with less punctuation."""
+    """The text of a member with less punctuation."""
     return re.sub(r"\((?:shape|p)=([-\d.]+?)(?:\.0)?\)", r"(\1)", str(dist))
 
 
@@ -597,7 +597,7 @@ def figure_sample() -> None:
 
 
 def draw_sample(folder: Path) -> None:
-    """Of a folder with results `teapot` and `pose`: photos above the mesh found, and the pose."""
+    """Draw results `teapot` and `pose` of a folder: photos above the mesh found, and the pose."""
     from gendr import visual
     from gendr.testing.photographs import photographs
 

@@ -27,7 +27,7 @@ from gendr.experiments.report.claims import (
     together,
 )
 from gendr.experiments.report.details import TWICE, disagreement
-from gendr.experiments.report.grids import Grid
+from gendr.experiments.report.qualities import Grid
 from gendr.experiments.report.summary import TOP_SHARE
 from gendr.experiments.studies.rounds import (
     BLOCKS,

@@ -91,7 +91,7 @@ class Recount:
 
     @staticmethod
     def sign(values):
-        """Of the mean of [partners][scenes], beside two errors of both kinds."""
+        """The sign of the mean of [partners][scenes], beside two errors of both kinds."""
         partners = [statistics.fmean(row) for row in values]
         scenes = [statistics.fmean(column) for column in zip(*values, strict=True)]
         middle, spread = statistics.fmean(partners), statistics.variance(partners) / len(partners)
@@ -212,7 +212,7 @@ def variants(law):
 
 
 def signs_of(again, task):
-    """By the first words of a claim, what gives the signs of its parts."""
+    """What gives the signs of the parts of a claim, by the first words of the claim."""
     both = (False, True)
     levy = variants("levy")
     mirrored = (
@@ -278,7 +278,7 @@ def test_verdicts_follow_from_the_file(task):
 
 
 class RoundsRecount(Recount):
-    """The same from the tables of the blocks of round 1, for the T-conorms that are whole."""
+    """A recount from the tables of the blocks of round 1, for the T-conorms that are whole."""
 
     LIMITS = ((1e-6, 1e2), (1e-12, 1e4))
 
