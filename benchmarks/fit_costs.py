@@ -95,7 +95,7 @@ def measure(name: str, views: int, size: int, edge: float | None) -> dict[str, A
 
 
 def cells(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Those that are asked for, the small ones first."""
+    """The cells that are asked for, the small ones first."""
     found: list[dict[str, Any]] = []
     for name in args.meshes:
         usual = {"mesh": name, "views": AMONG, "size": AT, "edge": None}

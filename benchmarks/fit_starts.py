@@ -47,7 +47,7 @@ def inside(mesh: Mesh, points: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def volume_iou(one: Mesh, other: Mesh) -> float:
-    """Of the insides, on a grid."""
+    """The IoU of the insides of two meshes, on a grid of points."""
     points = grid_about(one, other)
     a, b = inside(one, points), inside(other, points)
     return float((a & b).sum() / (a | b).sum())

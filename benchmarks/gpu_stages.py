@@ -72,7 +72,7 @@ def warm() -> None:
 
 
 def prepared(place: Place) -> AbstractContextManager[None]:
-    """Around every stage."""
+    """The context of every stage: Triton's interpreter is made quick where stages are tried out."""
     return quick_interpreter() if place.dry else nullcontext()
 
 

@@ -110,7 +110,7 @@ def host_seconds(views: int, instance: Instance, repeat: int) -> float:
 
 
 def triton_seconds(views: int, instance: Instance, repeat: int) -> float:
-    """Of these, seconds that Triton's own Python takes for all launches of a step."""
+    """Seconds of a step that Triton's own Python takes for all its launches."""
     from triton.runtime.jit import JITFunction
 
     step = _tiny(views, instance)
@@ -136,7 +136,7 @@ def triton_seconds(views: int, instance: Instance, repeat: int) -> float:
 
 
 def addition_seconds() -> float:
-    """Of adding two tensors of one number: a yardstick of the machine."""
+    """Seconds of adding two tensors of one number: a yardstick of the machine."""
     x, times = torch.ones(1), []
     for _ in range(100):
         start = time.process_time()

@@ -66,29 +66,29 @@ Job = Callable[[Specialisation, int], Row]
 
 
 def key(row: Row) -> tuple[str, ...]:
-    """What a row is about."""
+    """The columns that tell a row from all others."""
     return tuple(row[name] for name in KEY)
 
 
 def named(x: Specialisation, capability: int) -> Row:
-    """What a row is about."""
+    """The columns of a row that name a specialisation and a GPU."""
     return {name: str(value) for name, value in asdict(x).items()} | {"capability": str(capability)}
 
 
 def described(x: Specialisation, capability: int) -> Row:
-    """The row of a specialisation before it is compiled."""
+    """The row of a specialisation before it is compiled: its name and its fingerprint."""
     return {**named(x, capability), "fingerprint": fingerprint(x)}
 
 
 def compiled(x: Specialisation, capability: int) -> Row:
-    """Its row."""
+    """The row of a specialisation after it is compiled."""
     usage = asdict(compile_ahead(x, capability))
     usage["seconds"] = f"{usage['seconds']:.2f}"
     return described(x, capability) | {name: str(value) for name, value in usage.items()}
 
 
 def attempted(x: Specialisation, capability: int) -> Row:
-    """Its row, also if it does not compile."""
+    """The row of a specialisation, with the error if it does not compile."""
     try:
         return compiled(x, capability) | {FAILED: ""}
     except Exception as error:  # noqa: BLE001 (whatever the compiler raises is the answer)

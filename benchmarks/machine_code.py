@@ -68,7 +68,7 @@ _UNITS = (
 
 @dataclass(frozen=True)
 class Instruction:
-    """One of machine code.
+    """One instruction of machine code.
 
     Attributes:
         address: in bytes.
@@ -92,12 +92,12 @@ class Instruction:
 
     @property
     def opcode(self) -> str:
-        """With its suffixes."""
+        """The name of the operation, with its suffixes."""
         return self.text.split(None, 1)[0]
 
     @property
     def unit(self) -> tuple[str, float]:
-        """Where it runs, and for how many cycles of a scheduler."""
+        """The unit on which it runs, and for how many cycles of a scheduler."""
         return _unit(self.opcode)
 
 
@@ -248,7 +248,7 @@ class Code:
 
     @property
     def loops(self) -> tuple[Stretch, ...]:
-        """By address."""
+        """The loops, in the order of their addresses."""
         return self.parts[:-1]
 
     def resident(self) -> float:
@@ -369,7 +369,7 @@ class Cost:
 def cost(
     code: Code, trips: list[np.ndarray], programs: int, moved: int, given: Assumptions
 ) -> Cost:
-    """Of a launch.
+    """What a launch costs.
 
     Args:
         code: of its kernel.

@@ -62,7 +62,7 @@ def videos_of(mesh: Mesh, count: int) -> list[tuple[Camera, float]]:
 
 
 def angles(found: PoseResult, camera: Camera) -> list[float]:
-    """Of the poses found to the true ones, in degrees."""
+    """The angles of the poses found to the true ones, in degrees."""
     between = rotation_angle_between(found.camera.rotation, camera.rotation)
     return [round(x, 2) for x in between.tolist()]
 

@@ -91,7 +91,7 @@ class Pretended(Tensor):
         return True
 
     def tolist(self) -> Any:
-        """By way of the CPU: PyTorch refuses it for subclasses."""
+        """The numbers, by way of the CPU: PyTorch refuses it for subclasses."""
         return self.detach().to("cpu").tolist()
 
     @classmethod
@@ -199,7 +199,7 @@ class Launch:
 
     @property
     def name(self) -> str:
-        """Of the kernel."""
+        """The name of the kernel."""
         return self.kernel.fn.__name__
 
 
@@ -247,7 +247,7 @@ _FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<name>\S
 
 
 def _line_of(file: str, line: int, name: str) -> str | None:
-    """Of gendr, else None."""
+    """The line as text if it is one of gendr that asks for work, else None."""
     at = file.rfind("/gendr/")
     inside = at >= 0 and "site-packages" not in file and "/gendr/testing/" not in file
     # What only checks an argument, or launches, is not what asked: its caller is.
@@ -412,7 +412,7 @@ def _launch_anew() -> None:
 
 
 class _Driver:
-    """As much of a driver as a launch asks before it calls CUDA."""
+    """The part of a driver that a launch asks before it calls CUDA."""
 
     def get_current_device(self) -> int:
         return 0

@@ -58,7 +58,7 @@ class Case:
         return f"{self.algorithm}/{'x'.join(map(str, self.shapes[0]))}"
 
     def inputs(self, device: str) -> list[Tensor]:
-        """The same in every run: numbers in [0.2, 1.2], or distributions."""
+        """Inputs that are the same in every run: numbers in [0.2, 1.2], or distributions."""
         generator = torch.Generator().manual_seed(sum(self.shapes[0]))
         found = [torch.rand(shape, generator=generator) + 0.2 for shape in self.shapes]
         if self.softmax:

@@ -49,7 +49,7 @@ class Setup:
 
 
 def with_wall(faces: gendr.Mesh) -> gendr.Mesh:
-    """And one triangle that fills the screen, behind."""
+    """The faces and one triangle behind them that fills the screen."""
     wall = torch.tensor([[-9.0, -9.0, 1.0], [9.0, -9.0, 1.0], [0.0, 9.0, 1.0]])
     rotation = gendr.look_at(2.732, 30.0, 0.0).rotation[0]  # world to camera
     vertices = torch.cat([faces.vertices, wall @ rotation])

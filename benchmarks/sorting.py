@@ -139,7 +139,7 @@ def ours(method: Sort, n: int) -> Function:
 
 @cache
 def _layers(name: str, n: int, device: torch.device) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Of every layer the wires `low` and `high`, and 1 on the diagonal where no comparator is."""
+    """The wires `low` and `high` of each layer, and 1 on the diagonal where no comparator is."""
     layers: list[tuple[Tensor, Tensor, Tensor]] = []
     for comparators in network(name, n).layers:
         low, high = torch.tensor(comparators, device=device).unbind(-1)
@@ -235,7 +235,7 @@ def missing(package: str) -> str | None:
 
 
 def diffsort(method: NetworkSort, n: int, device: str) -> Function:
-    """Its P, whose columns are ranks."""
+    """The P of diffsort, whose columns are ranks, as a function of the keys."""
     package = importlib.import_module("diffsort")
     sorter = package.DiffSortNet(
         method.name, n, device=device, steepness=method.steepness, distribution="cauchy"
@@ -244,7 +244,7 @@ def diffsort(method: NetworkSort, n: int, device: str) -> Function:
 
 
 def torchsort(method: FastSort) -> Function:
-    """Its soft ranks."""
+    """The soft ranks of torchsort, as a function of the keys."""
     package = importlib.import_module("torchsort")
     return partial(package.soft_rank, regularization_strength=1 / method.steepness)
 
@@ -359,7 +359,7 @@ def plans() -> list[str]:
 
 
 def about_run(device: str) -> dict[str, Any]:
-    """As of all comparisons, and which packages are missing."""
+    """What all comparisons say of a run, and which packages are missing."""
     gone = {package: reason for package in PACKAGES if (reason := missing(package))}
     return {**comparison.about_run(device), "missing": gone}
 

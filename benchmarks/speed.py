@@ -407,7 +407,7 @@ def point(scene: Scene, limits: Limits, repeat: int) -> dict[str, Any]:
 
 
 def brute_force(scene: Scene, pairs: int, both: float, repeat: int) -> dict[str, Any]:
-    """Its time, and how far its image is from the culled one; None where it would take too long."""
+    """How long all pairs take, and how far their image is from the culled one; None if too long."""
     place = scene.place
     if scene.all_pairs > MOST[place.device]:
         return {"brute_s": None, "brute_difference": None}
@@ -639,7 +639,7 @@ def megabytes(count: float) -> str:
 
 
 def short(number: float) -> str:
-    """At least two digits, without an exponent."""
+    """The number with two digits or more, without an exponent."""
     return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 

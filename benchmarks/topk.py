@@ -50,7 +50,7 @@ MARKS = {"cpu": "topk-speed", "cuda": "topk-speed-cuda"}  # in docs/topk.md
 
 
 class Sizes(NamedTuple):
-    """Of the cases."""
+    """How large the cases are."""
 
     rows: int = 100
     classes: int = 1000
@@ -83,7 +83,7 @@ def loss_of(rows: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
 
 @cache
 def layers(name: str, n: int, k: int, device: torch.device) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Of every layer the wires `low` and `high`, and 1 on the diagonal where no comparator is."""
+    """The wires `low` and `high` of each layer, and 1 on the diagonal where no comparator is."""
     found: list[tuple[Tensor, Tensor, Tensor]] = []
     for comparators in network(name, n, k).layers:
         low, high = torch.tensor(comparators, device=device).unbind(-1)

@@ -53,11 +53,11 @@ class Block:
 
     @property
     def rank(self) -> int:
-        """Of the block: 0 for a scalar."""
+        """The number of axes of the block: 0 for a scalar."""
         return self.data.ndim - 1
 
     def raised(self, rank: int) -> np.ndarray:
-        """With axes of 1 before those of the block."""
+        """The array with axes of 1 before those of the block, so that they are `rank`."""
         ones = (1,) * (rank - self.rank)
         return self.data.reshape(self.data.shape[:1] + ones + self.data.shape[1:])
 
@@ -287,7 +287,7 @@ class Machine:
         self.entered: np.ndarray | None = None  # the mask when the running function began
 
     def run(self) -> None:
-        """From the first line to the last."""
+        """Run the kernel from its first line to its last."""
         kernel, constants = self.launch.kernel, self.launch.constants
         env = {n: _given(x) for n, x in zip(kernel.arg_names, self.launch.args, strict=False)}
         env |= {name: _given(x) for name, x in constants.items() if name in kernel.arg_names}
@@ -298,7 +298,7 @@ class Machine:
     # statements
 
     def body(self, body: list[ast.stmt], env: dict[str, Any], function: Any) -> None:
-        """One statement after the other."""
+        """Run one statement after the other."""
         for x in body:
             self.statement(x, env, function)
 
@@ -334,7 +334,7 @@ class Machine:
                 raise Unknown(ast.unparse(x))
 
     def assign(self, target: ast.expr, value: Any, env: dict[str, Any]) -> None:
-        """Where programs are active; elsewhere what was stays."""
+        """Set a name where programs are active; elsewhere its value stays."""
         if isinstance(target, ast.Tuple):
             for t, v in zip(target.elts, value, strict=True):
                 self.assign(t, v, env)
@@ -409,7 +409,7 @@ class Machine:
     # expressions
 
     def value(self, x: ast.expr, env: dict[str, Any], function: Any) -> Any:
-        """Of an expression."""
+        """The value of an expression."""
 
         def value(node: ast.expr) -> Any:
             return self.value(node, env, function)
@@ -628,7 +628,7 @@ class Machine:
         return pair[0], pair[1]
 
     def _atomic(self, where: Pointer, value: Any, mask: Any, join: Any) -> Block:
-        """In the order of programs and lanes; what was there before."""
+        """Join values with memory in the order of programs and lanes; return what was there."""
         offset, on = self._addresses(where, mask)
         given = together(lambda o, v: np.broadcast_arrays(o, v)[1], Block(offset), value).data
         before = np.zeros(given.shape, where.base.dtype)

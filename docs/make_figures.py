@@ -305,10 +305,11 @@ def figure_curves() -> None:
         for axis, ideal in zip(axes[:, column], (0, 1), strict=True):
             axis.axhline(ideal, color="0.6", lw=0.8)
             axis.axvline(1, color="#c43e28", lw=0.8)
+    axes[0, 0].plot([], [], color="#c43e28", lw=0.8, label="the suggestion")
     axes[0, 0].set(xscale="log", ylim=(-1, 1.5), ylabel="error of the area")
     axes[1, 0].set(ylim=(-1, 2.5), ylabel="gradient / exact gradient")
     figure.supxlabel("length of the scale / suggested", fontsize=10, y=0.09)
-    legend_below(figure, axes[0, 0], 3)
+    legend_below(figure, axes[0, 0], 4)
     save_plot(figure, "scale_curves.png")
     faces = [f"{20 * 4**n:,}" for n in (2, 3, 4)]
     head = ["distribution", *(f"{f}: {w}" for f in faces for w in ("area", "gradient"))]
@@ -359,7 +360,7 @@ README_COLUMNS = (
 
 
 def short(dist: Distribution | TConorm) -> str:
-    """Its text with less punctuation."""
+    """The text of a member with less punctuation."""
     return re.sub(r"\((?:shape|p)=([-\d.]+?)(?:\.0)?\)", r"(\1)", str(dist))
 
 
@@ -596,7 +597,7 @@ def figure_sample() -> None:
 
 
 def draw_sample(folder: Path) -> None:
-    """Of a folder with results `teapot` and `pose`: photos above the mesh found, and the pose."""
+    """Draw results `teapot` and `pose` of a folder: photos above the mesh found, and the pose."""
     from gendr import visual
     from gendr.testing.photographs import photographs
 

@@ -33,7 +33,7 @@ from gendr.experiments.report.claims import (
     together,
 )
 from gendr.experiments.report.details import TWICE
-from gendr.experiments.report.grids import Grid
+from gendr.experiments.report.qualities import Grid
 from gendr.experiments.studies.pose import PoseProtocol
 from gendr.experiments.studies.ranking import DIST
 from gendr.experiments.studies.shape import ShapeProtocol

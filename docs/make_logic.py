@@ -50,7 +50,7 @@ PUBLISHED_OTHERS = {
 
 
 def baselines() -> dict[str, list[dict[str, dict[str, float]]]]:
-    """By table, of each run: the methods of scikit-learn."""
+    """The results of the methods of scikit-learn: for each table, those of each run."""
     path = DOCS / "results" / "logic-baselines.json"
     return json.loads(path.read_text(encoding="utf-8"))
 

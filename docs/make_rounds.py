@@ -11,14 +11,23 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from gendr.experiments.report.claims import HALVES, Claim, claims, rank_correlation, short, together
+from gendr.experiments.report.claims import (
+    HALVES,
+    Claim,
+    claims,
+    mean,
+    rank_correlation,
+    short,
+    together,
+)
 from gendr.experiments.report.details import TWICE, disagreement
-from gendr.experiments.report.grids import Grid
+from gendr.experiments.report.qualities import Grid
 from gendr.experiments.report.summary import TOP_SHARE
 from gendr.experiments.studies.rounds import (
     BLOCKS,
@@ -69,6 +78,7 @@ def state(folder: Path) -> list[tuple[str, ...]]:
     """A row for each block: what it is, how far it is, how long it took."""
     rows: list[tuple[str, ...]] = []
     for task in TASKS:
+        total = 0.0
         for block in BLOCKS[task]:
             done, path = len(of_family(block, folder)), file_of(folder, block)
             hours = sum(row[1] for row in read_table(path)) / 3600 if path.exists() else 0.0
@@ -77,6 +87,8 @@ def state(folder: Path) -> list[tuple[str, ...]]:
                 task, str(block.round), f"{block.target}, {scene}".replace("-", "−"),
                 f"{done} of {expected(block)}", f"{hours:.2f}" if done else "",
             ))  # fmt: skip
+            total += hours
+        rows.append((f"**{task}**", "", "so far", "", f"**{total:.2f}**"))
     return rows
 
 
@@ -174,12 +186,18 @@ def verdicts(
 def covered(new: dict[str, Grid]) -> list[str]:
     """What the new grids have."""
     return [
-        f"- **{task}**: all {2 * len(grid.laws)} distributions with {len(grid.conorms)} of 23 "
-        f"T-conorms ({', '.join(short(name, conorm=True) for name in grid.conorms)}) on "
+        f"- **{task}**: all {2 * len(grid.laws)} distributions with {_conorms(grid)} on "
         + " and ".join(f"`{scene}`" for scene in grid.scenes)
         + "."
         for task, grid in new.items()
     ]
+
+
+def _conorms(grid: Grid) -> str:
+    if grid.is_whole:
+        return f"all {len(grid.conorms)} T-conorms"
+    names = ", ".join(short(name, conorm=True) for name in grid.conorms)
+    return f"{len(grid.conorms)} of 23 T-conorms ({names})"
 
 
 def agreement(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
@@ -218,7 +236,8 @@ def check(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
     head, columns = ["renderer"], list[list[str]]()
     for task, grid in new.items():
         for name, one in (("new scenes", grid), ("laptop", old[task].with_conorms(grid.conorms))):
-            head.append(f"{task}, {name} (place of {one.quality.size})")
+            error = f" ± {one.scene_error():.3f}" if len(one.scenes) > 1 else ""
+            head.append(f"{task}, {name}{error} (place of {one.quality.size})")
             column: list[str] = []
             for law, conorm in RECOMMENDED:
                 if conorm not in one.conorms:
@@ -231,6 +250,16 @@ def check(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
             columns.append(column)
     names = [f"`{law}/{conorm}`" for law, conorm in RECOMMENDED]
     return table(head, list(zip(names, *columns, strict=True)))
+
+
+def one_try(new: dict[str, Grid]) -> list[str]:
+    """The two laws that are recommended for a single try, on the new scenes."""
+    said: list[str] = []
+    for task, grid in new.items():
+        ahead = grid.law(0, "hyperbolic_secant") - grid.law(0, "logistic")
+        wins = int((ahead.mean(0) > 0).sum())
+        said.append(f"{task} {str(mean('', ahead)).strip()} (ahead under {wins} of {len(ahead.T)})")
+    return [f"The same on the scenes of the grid in rounds: {'; '.join(said)}."]
 
 
 def top(values: np.ndarray) -> int:
@@ -246,11 +275,11 @@ def best(values: np.ndarray) -> np.ndarray:
     return out.reshape(values.shape)
 
 
-def leaders(task: str, folder: Path, count: int) -> tuple[int, list[tuple[str, ...]]]:
+def leaders(task: str, folder: Path, count: int) -> tuple[int, list[tuple[str, ...]], str]:
     """The best of the last complete round with errors; those that tie with the first share it.
 
     Returns:
-        The number of the round, 0 if none has two scenes yet, and the rows.
+        The number of the round, 0 if none has two scenes yet; the rows; who ties with the first.
     """
     for number in (3, 2, 1):
         blocks = complete(task, number, folder)
@@ -266,20 +295,34 @@ def leaders(task: str, folder: Path, count: int) -> tuple[int, list[tuple[str, .
         error = disagreement(values.T)
         means = values.mean(1)
         order = np.argsort(-means, kind="stable")
-        ties = int((means >= means.max() - TIE * math.sqrt(2) * error).sum())
+        tying = means >= means.max() - TIE * math.sqrt(2) * error
+        ties = int(tying.sum())
+        first = [names[k].split("/") for k in np.flatnonzero(tying)]
+        laws, conorms = (most([each[part] for each in first]) for part in (0, 1))
+        who = (
+            f"{ties} of these {len(names)} tie with the first, within {TIE:g} errors of the "
+            f"difference. Of them: {laws}; {conorms}."
+        )
         rows: list[tuple[str, ...]] = []
         for k in order[:count]:
             dist, conorm = names[k].split("/")
             same = [name for name, other in TWICE.items() if other == conorm]
             shown = " = ".join(short(each, conorm=True) for each in (conorm, *same))
-            tied = means[k] >= means.max() - TIE * math.sqrt(2) * error
+            tied = tying[k]
             scenes = ", ".join(f"{value:.3f}" for value in values[k])
             rows.append((
                 f"1= (of {ties})" if tied and ties > 1 else str(1 + int((means > means[k]).sum())),
                 short(dist), shown, f"{means[k]:.3f} ± {error:.3f}", scenes,
             ))  # fmt: skip
-        return number, rows
-    return 0, []
+        return number, rows, who
+    return 0, [], ""
+
+
+def most(names: Sequence[str]) -> str:
+    """The names that come most often, at least six, with their numbers; ties are kept."""
+    counts = Counter(names).most_common()
+    least = counts[min(5, len(counts) - 1)][1]
+    return ", ".join(f"`{name}` {count}" for name, count in counts if count >= least)
 
 
 def main() -> None:
@@ -302,19 +345,23 @@ def main() -> None:
         [c for grid in beside.values() for c in claims(grid)] + of_both(beside),
         [c for grid in old.values() for c in claims(grid)] + together(old["shape"], old["pose"]),
     )
-    head = ("claim", "task", "new grid", "laptop grid, the same T-conorms", "right? new",
-            "laptop, the same", "laptop, whole")  # fmt: skip
+    head = ("claim", "task", "grid in rounds", "laptop grid, the same T-conorms",
+            "right? rounds", "laptop, the same", "laptop, whole")  # fmt: skip
+    if all(grid.is_whole for grid in new.values()):  # then the last two columns are the same
+        head = (*head[:3], "laptop grid", head[4], "laptop")
+        rows = [row[:-1] for row in rows]
     none = ["Fewer than two T-conorms are whole yet."]
     fill(args.page, "rounds-claims", table(head, rows) if rows else none)
     lines = [*covered(new), *agreement(new, old)] or none
     for task in TASKS:
-        number, rows = leaders(task, args.tables, 8)
+        number, rows, who = leaders(task, args.tables, 8)
         if number:
             head = ("place", "distribution", "T-conorm", "quality", "by scene")
-            lines += ["", f"The best of round {number}, {task}:", "", *table(head, rows)]
+            lines += ["", f"The best of round {number}, {task}:", "", *table(head, rows), "", who]
     fill(args.page, "rounds-agreement", lines)
     if args.page == DOCS / "experiments.md":
         fill(DOCS / "which-renderer.md", "rounds-check", check(new, old))
+        fill(DOCS / "which-renderer.md", "one-try-rounds", one_try(new))
 
 
 if __name__ == "__main__":

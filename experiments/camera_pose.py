@@ -36,13 +36,7 @@ COLUMNS, TILE = 8, 128
 def make_options() -> argparse.ArgumentParser:
     """The options of the script."""
     parser = script.make_parser(__file__, __doc__)
-    parser.add_argument(
-        "target",
-        nargs="?",
-        type=Path,
-        default=script.default_target(__file__, "pose"),
-        help="a mesh file",
-    )
+    script.add_target(parser, __file__, "pose")
     script.add_renderer(parser)
     script.add_protocol(parser)
     parser.add_argument("--steps", type=int, help="instead of those of the protocol")

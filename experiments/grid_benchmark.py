@@ -142,7 +142,7 @@ def _executor(args: argparse.Namespace, task: Task) -> Executor:
 
 
 def _cores() -> int:
-    """Those that this process may use."""
+    """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

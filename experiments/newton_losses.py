@@ -139,7 +139,7 @@ def _training(sub: argparse.ArgumentParser, task: str, **more: Any) -> Any:
 
 
 def variants(args: argparse.Namespace, allowed: Sequence[str]) -> list[str]:
-    """Those that were asked for, of what is possible here."""
+    """The variants that were asked for, of those that are possible here."""
     asked = args.variants or ("regular", "hessian", "fisher")
     return [name for name in asked if name in allowed]
 

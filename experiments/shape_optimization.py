@@ -19,7 +19,6 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import gendr
 from gendr import visual
@@ -33,13 +32,7 @@ COLUMNS, TILE = 6, 128
 def make_options() -> argparse.ArgumentParser:
     """The options of the script."""
     parser = script.make_parser(__file__, __doc__)
-    parser.add_argument(
-        "target",
-        nargs="?",
-        type=Path,
-        default=script.default_target(__file__, "shape"),
-        help="a mesh file",
-    )
+    script.add_target(parser, __file__, "shape")
     script.add_renderer(parser)
     script.add_protocol(parser)
     parser.add_argument("--steps", type=int, help="instead of those of the protocol")

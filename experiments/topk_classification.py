@@ -157,7 +157,7 @@ def data_of(args: argparse.Namespace, out: Path) -> ExampleSplits:
 
 
 def accuracies(args: argparse.Namespace, found: dict[str, Any], text: str) -> list[list[float]]:
-    """Of the runs of a row, in percent, for every place."""
+    """The accuracies of the runs of a row, in percent, for every place."""
     runs = [found[name_of(text, seed)]["test"] for seed in script.seeds_of(args)]
     return [[100 * run[k] for run in runs] for k in range(len(PLACES))]
 

@@ -74,7 +74,7 @@ def lessons():
 @pytest.mark.slow
 @pytest.mark.parametrize("block", list(lessons()))
 def test_commands_of_the_pages_run(block, tmp_path, monkeypatch):
-    """In their order, in one folder: a later one may read what an earlier one wrote."""
+    """They run in their order, in one folder: a later one may read what an earlier one wrote."""
     pytest.importorskip("xatlas", reason="xatlas, of gendr[textures], is not installed")
     (tmp_path / "assets").symlink_to(ROOT / "assets")
     monkeypatch.chdir(tmp_path)

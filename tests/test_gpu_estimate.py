@@ -290,7 +290,7 @@ WORDS = {"": 0x000FE20000000000, "sets 0": 0x000E220000000000, "awaits 0": 0x001
 
 
 def text_of(lines):
-    """As `cuobjdump -sass` prints it: 1 cycle after each, and barriers."""
+    """Instructions as `cuobjdump -sass` prints them: 1 cycle after each, and barriers."""
     out = ["\t\tFunction : f"]
     for i, (code, barrier) in enumerate(lines):
         out.append(f"        /*{16 * i:04x}*/  {code} ;  /* 0x0000000000000000 */")

@@ -2,12 +2,14 @@
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+import torch
 
 import gendr
 
@@ -117,7 +119,7 @@ def test_the_picture_of_the_house_shows_every_part_on_its_floor():
 
 
 def test_there_are_no_circles():
-    """Also where an import stands inside a function."""
+    """Imports inside functions count too."""
     graph = {module: set() for module in MODULES}
     for source, target, _ in imports():
         if source != target:
@@ -136,6 +138,31 @@ def test_private_names_stay_in_their_part():
             word.startswith("_") for word in target.split(".")[2:]
         )
         assert not (foreign and private), f"{source} imports {name or target} of {target}"
+
+
+def test_private_attributes_stay_in_their_part():
+    """x._name only in a part that defines _name, unless another library does."""
+    others = {*dir(torch.Tensor), *dir(torch.nn.Module()), *dir(ast.AST)}
+    homes, uses = {}, []
+    for module, path in MODULES.items():
+        home = part(module)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                homes.setdefault(node.name, set()).add(home)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                homes.setdefault(node.id, set()).add(home)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                if getattr(node.value, "id", "") == "self":
+                    homes.setdefault(node.attr, set()).add(home)
+            elif isinstance(node, ast.Attribute) and re.match("_[^_]", node.attr):
+                uses.append((node.attr, home, f"{module}:{node.lineno}"))
+    assert len(uses) > 100  # the test sees attributes at all
+    found = [
+        (name, at)
+        for name, home, at in uses
+        if home not in homes.get(name, {home}) and name not in others
+    ]
+    assert not found, f"private attributes of other parts: {found}"
 
 
 def test_import_is_light():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -33,48 +33,62 @@ def reason_of(load: Callable[[str], AnyBackend], name: str) -> str | None:
     return load(name).available()
 
 
-def choose_from(load: Callable[[str], B], names: tuple[str, ...], name: str, tensor: Tensor) -> B:
-    """The backend of that name, or for `auto` the first that serves the tensor's device.
+class Choice(Generic[B]):
+    """The choice of one system's backend.
 
     Args:
-        load: one of the names -> the module.
-        names: of the system's backends, in the order in which `auto` asks them.
-        name: one of them, or "auto".
-        tensor: an input of the computation; its device and dtype decide.
-
-    Raises:
-        ValueError: for an unknown name, or a backend that does not serve this device or dtype.
-        RuntimeError: for a backend that is not usable here, with its reason.
+        load: name of a backend -> the backend. It imports by plain statements, because
+            `torch.compile` cannot trace `import_module`.
+        names: of the backends, in the order in which `auto` asks them; the last takes every tensor.
     """
-    if name not in names:
-        check_choice("backend", name, ("auto", *names))
-    candidates = names if name == "auto" else (name,)
-    for candidate in candidates:
-        if name == "auto" and candidate == "triton" and tensor.device.type == "cpu":
-            continue  # only Triton's interpreter could: it is for tests, by name
-        module = load(candidate)
-        reason = reason_of(load, candidate)
-        if name != "auto" and reason is not None:
-            raise RuntimeError(reason)
-        if not module.supports(tensor):
-            if name != "auto":
-                raise ValueError(
-                    f"backend {name!r} does not serve tensors on {tensor.device} "
-                    f"of {dtype_name(tensor.dtype)}; use the backend auto, or move or convert them"
-                )
-            continue
-        if reason is not None:
-            warn_once(candidate, reason)
-            continue
-        return module
-    raise RuntimeError(f"no backend serves tensors on {tensor.device}")  # reference serves all
+
+    def __init__(self, load: Callable[[str], B], names: tuple[str, ...]) -> None:
+        self.load, self.names = load, names
+
+    def backends(self) -> dict[str, str | None]:
+        """Every backend's name -> None if it is usable here, else the reason why not."""
+        return {name: reason_of(self.load, name) for name in self.names}
+
+    def choose(self, name: str, tensor: Tensor) -> B:
+        """The backend of that name, or for `auto` the first that serves the tensor.
+
+        Args:
+            name: one of the names, or "auto".
+            tensor: an input of the computation; its device and dtype decide.
+
+        Raises:
+            ValueError: for an unknown name, or a backend that does not serve this device or dtype.
+            RuntimeError: for a backend that is not usable here, with its reason.
+        """
+        if name not in self.names:
+            check_choice("backend", name, ("auto", *self.names))
+        candidates = self.names if name == "auto" else (name,)
+        for candidate in candidates:
+            if name == "auto" and candidate == "triton" and tensor.device.type == "cpu":
+                continue  # only Triton's interpreter could: it is for tests, by name
+            module = self.load(candidate)
+            reason = reason_of(self.load, candidate)
+            if name != "auto" and reason is not None:
+                raise RuntimeError(reason)
+            if not module.supports(tensor):
+                if name != "auto":
+                    raise ValueError(
+                        f"backend {name!r} does not serve tensors on {tensor.device} of "
+                        f"{dtype_name(tensor.dtype)}; use the backend auto, or move or convert them"
+                    )
+                continue
+            if reason is not None:
+                warn_once(candidate, reason)
+                continue
+            return module
+        raise RuntimeError(f"no backend serves tensors on {tensor.device}")  # reference serves all
 
 
 def warn_once(name: str, reason: str) -> None:
     """Warn that a backend is not usable here; each backend once in a process."""
     if name not in warned:
         warned.add(name)
-        warnings.warn(f"{reason}; falling back to a slower backend", RuntimeWarning, stacklevel=5)
+        warnings.warn(f"{reason}; falling back to a slower backend", RuntimeWarning, stacklevel=4)
 
 
 warned: set[str] = set()  # names of backends that the user was told about

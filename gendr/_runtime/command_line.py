@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(BAD_INPUT)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """As argparse, but with the nearest names."""
+        """Refuse what is none of the choices, as argparse does, but name the nearest of them."""
         if action.choices is None or value in action.choices:
             return
         what = action.metavar or action.dest

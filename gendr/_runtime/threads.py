@@ -65,15 +65,24 @@ def torch_on_one_thread(kernels: int | None = None) -> Generator[None, None, Non
         set_num_threads(ours)
 
 
-def run(kernel: Callable[..., None], units: int, *args: Any, pieces: int = 8) -> None:
+def run(
+    kernel: Callable[..., None], units: int, *args: Any, pieces: int = 8, alone: bool = False
+) -> None:
     """Run kernel(*args, start, stop) over 0 .. units - 1 on all threads.
 
     Kernels write only what belongs to their units, so the result does not depend on the split.
+
+    Args:
+        kernel: a function that leaves the lock of Python.
+        units: how many there are.
+        args: what the kernel takes before the units.
+        pieces: for each thread, into which the units are cut.
+        alone: whether this thread does all of it: waking another one takes about 0.1 ms.
     """
     threads = num_threads()
     if units == 0:
         return
-    if threads == 1 or units == 1:
+    if alone or threads == 1 or units == 1:
         kernel(*args, 0, units)
         return
     bounds = np.linspace(0, units, min(units, threads * pieces) + 1).astype(np.int64).tolist()
@@ -87,7 +96,9 @@ def run(kernel: Callable[..., None], units: int, *args: Any, pieces: int = 8) ->
                 return
             kernel(*args, start, stop)
 
-    pool = _pools.setdefault(threads, ThreadPoolExecutor(threads - 1, "gendr"))
+    pool = _pools.get(threads)
+    if pool is None:  # setdefault, as another thread may have made one meanwhile
+        pool = _pools.setdefault(threads, ThreadPoolExecutor(threads - 1, "gendr"))
     helpers = [pool.submit(work) for _ in range(min(threads, len(left)) - 1)]
     # This thread works too. Helpers that have not started when it is done are cancelled.
     work()

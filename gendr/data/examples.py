@@ -41,7 +41,7 @@ class Examples:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one example."""
+        """The shape of one example."""
         return tuple(self.features.shape[1:])
 
     @property

@@ -67,7 +67,7 @@ def segment_digits(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def _distances(ends: Tensor) -> Tensor:
-    """Of the middles of the pixels from segments [count, 7, 2, 2]: [count, 7, 28 * 28]."""
+    """Distances [count, 7, 28 * 28] of the middles of all pixels from segments [count, 7, 2, 2]."""
     middles = torch.arange(SIDE) + 0.5
     y, x = torch.meshgrid(middles, middles, indexing="ij")
     points = torch.stack([x, y], -1).reshape(-1, 2)

@@ -42,7 +42,7 @@ class DigitStrings:
 
     @classmethod
     def of(cls, digits: MultiDigits, alphabet: Sequence[int]) -> DigitStrings:
-        """Those of the images of digits that show a digit of an alphabet.
+        """The strings made of those images of digits that show a digit of an alphabet.
 
         Raises:
             ValueError: if the alphabet has fewer than two digits, one twice, or one of which there

@@ -229,7 +229,7 @@ def _rows(path: Path, columns: Sequence[str]) -> list[list[str]]:
 
 
 def _thresholds(column: Sequence[str], bits: int, name: str) -> list[float]:
-    """At equal steps in the list of the distinct numbers; rare large ones count too."""
+    """Thresholds at equal steps in the list of the distinct numbers; rare large ones count too."""
     try:
         distinct = sorted({float(word) for word in column})
     except ValueError:

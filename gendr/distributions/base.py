@@ -382,7 +382,7 @@ class Distribution(ABC):
         return phi, slope
 
     def _argument(self, x: Tensor, scale: Number) -> Tensor:
-        """Where the base law is evaluated. x is finite; the result may overflow to infinity."""
+        """The argument of the base law for a finite x; it may overflow to infinity."""
         if self.is_squared:
             x = saturated(x * x.abs())
         elif self.art_exponent:
@@ -404,7 +404,7 @@ class Distribution(ABC):
         return tuple(v.to(x.dtype) for v in out) if x.dtype != widened(x).dtype else out
 
     def _placed(self, u: Tensor) -> Tensor:
-        """From the argument of the base law back to x / scale, before squaring."""
+        """The x / scale, before squaring, that has this argument of the base law."""
         shift = self.total_shift()
         if isinstance(shift, Tensor):
             shift = shift.to(u) if shift.ndim == 0 else shift.to(u.device)

@@ -46,6 +46,7 @@ __all__ = [
     "add_resume",
     "add_runs",
     "add_seed",
+    "add_target",
     "add_terrain",
     "add_terrain_training",
     "add_threads",
@@ -94,6 +95,12 @@ def make_parser(file: str, text: str | None) -> argparse.ArgumentParser:
         description=text,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+
+
+def add_target(options: Options, file: str, task: str) -> None:
+    """The argument `target`, a mesh file; by default the mesh of a task, see `default_target`."""
+    default = default_target(file, task)
+    options.add_argument("target", nargs="?", type=Path, default=default, help="a mesh file")
 
 
 def add_renderer(options: Options) -> None:
@@ -265,7 +272,7 @@ def add_execution(
 
 
 def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Those of the options that were given, for what has defaults of its own."""
+    """The options that were given, for a function that has defaults of its own."""
     return {name: value for name in names if (value := getattr(args, name)) is not None}
 
 

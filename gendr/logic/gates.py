@@ -50,7 +50,7 @@ class Gate:
 
     @property
     def coefficients(self) -> tuple[int, int, int, int]:
-        """Those of 1, a, b and ab."""
+        """The coefficients of 1, a, b and ab."""
         t00, t01, t10, t11 = self.table
         return t00, t10 - t00, t01 - t00, t11 - t10 - t01 + t00
 

@@ -50,7 +50,7 @@ def check_tnorm(tnorm: str | TNorm, fan_in: int) -> TNorm | None:
             another number of inputs than two.
     """
     found = tnorm if isinstance(tnorm, TNorm) else as_tconorm(tnorm).dual
-    if found.name == "probabilistic":
+    if found.dual.is_product:
         return None
     if fan_in != 2:
         raise ValueError(f"tnorm is for gates of two inputs, got fan_in = {fan_in}")
@@ -256,7 +256,7 @@ class Neurons(nn.Module, ABC):
         return known[2]
 
     def __getstate__(self) -> dict[str, object]:
-        """Without what is found again when it is needed."""
+        """The attributes without what is found again when it is needed."""
         return {**self.__dict__, "_known": None}
 
     # -- outputs

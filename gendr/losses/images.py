@@ -41,7 +41,7 @@ def _image_pair(name: str, image: Tensor, target: Tensor) -> Tensor:
 
 
 def _masks(alpha: Tensor, target: Tensor) -> Tensor:
-    """As `_image_pair`, for masks, which must lie in [0, 1]."""
+    """The target as `_image_pair` returns it, for masks, which must lie in [0, 1]."""
     target = _image_pair("alpha", alpha, target)
     if target.numel() and not torch.compiler.is_compiling():
         low, high = (float(x) for x in torch.aminmax(target.detach()))

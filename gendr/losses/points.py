@@ -78,7 +78,7 @@ def nearest_indices(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def nearest_in_chunks(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """As `nearest_indices`, by brute force on any device, `_CHUNK` distances at a time."""
+    """Find what `nearest_indices` finds, by brute force on any device, in bounded memory."""
     found = []
     for x, y in ((a, b), (b, a)):
         rows = max(1, _CHUNK // len(y))

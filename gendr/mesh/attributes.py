@@ -91,7 +91,7 @@ class Attributes:
         vertices: Tensor,
         face_counts: Sequence[int],
     ) -> Attributes:
-        """With other UVs, or none, then without textures too.
+        """The attributes with other UVs, or with none, then without textures too.
 
         The arguments are those of `_packed_uvs`. Without `face_uvs`, the indices stay if there are
         any, and the UVs are packed, [ΣT, 2].
@@ -107,7 +107,7 @@ class Attributes:
     def with_texture(
         self, texture: Tensor | Sequence[Tensor] | None, vertices: Tensor, count: int
     ) -> Attributes:
-        """With other textures, the arguments of `_one_per_mesh`, or none.
+        """The attributes with other textures, the arguments of `_one_per_mesh`, or none.
 
         Raises:
             ValueError: for textures without UVs, and what `_one_per_mesh` refuses.
@@ -121,13 +121,16 @@ class Attributes:
     def with_colors(
         self, name: str, colors: Tensor | None, vertices: Tensor, counts: Sequence[int]
     ) -> Attributes:
-        """With other colours per vertex or per face, the arguments of `_packed_colors`, or none."""
+        """The attributes with other colours per vertex or per face, or with none.
+
+        The arguments are those of `_packed_colors`.
+        """
         found = None if colors is None else _packed_colors(name, colors, vertices, counts)
         return replace(self, **{name: found})
 
     @staticmethod
     def joined(parts: Sequence[tuple[Attributes, Topology]], vertices: Tensor) -> Attributes:
-        """Those of the meshes of several batches; what only some have is white for the others.
+        """The attributes of several batches as one; what only some have is white for the others.
 
         Args:
             parts: Of each batch.
@@ -151,7 +154,7 @@ class Attributes:
         return Attributes(uvs, textures, vertex_colors, face_colors)
 
     def of_mesh(self, i: int, vertices: slice, faces: slice) -> Attributes:
-        """Those of mesh i, which has these vertices and faces."""
+        """The attributes of mesh i, which has these vertices and faces."""
         return Attributes(
             None if self.uvs is None else self.uvs.of_mesh(i, faces),
             None if self.textures is None else (self.textures[i],),
@@ -160,7 +163,7 @@ class Attributes:
         )
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Attributes:
-        """With `function` applied to every floating tensor, to shared textures once."""
+        """The attributes with `function` applied to floating tensors, to shared textures once."""
         textures = None
         if self.textures is not None:
             done = {id(t): function(t) for t in self.distinct_textures}
@@ -173,11 +176,11 @@ class Attributes:
         )
 
     def indices_to(self, device: torch.device) -> Attributes:
-        """With the indices on another device, where `map` has moved the rest."""
+        """The attributes with the indices on another device, where `map` has moved the rest."""
         return self if self.uvs is None else replace(self, uvs=self.uvs.to(device))
 
     def split(self, edges: Tensor, batch: int) -> Attributes:
-        """Those of the same faces split in four at the midpoints of `edges`, in B equal meshes."""
+        """The attributes when all faces are split in four at the midpoints of `edges`."""
         colors = self.vertex_colors
         return Attributes(
             None if self.uvs is None else split_uvs(self.uvs),

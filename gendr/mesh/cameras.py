@@ -199,13 +199,19 @@ class Camera:
             if not -len(self) <= index < len(self):
                 raise IndexError(f"camera {index} of {len(self)}")
             index = [index]
-        return self._with(*(x[index] for x in self._tensors()))
+        return self._with(*(x[index] for x in self.tensors()))
 
     def __repr__(self) -> str:
         kind = "orthographic" if self.orthographic else "perspective"
         return f"Camera({len(self)} {kind}, {self.dtype}, {self.device})"
 
-    def _tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """All that a camera consists of, in the order in which `with_tensors` takes it.
+
+        Returns:
+            Rotation [B, 3, 3], translation [B, 3], focal lengths [B, 2] and principal points
+            [B, 2], as the attributes of these names.
+        """
         return self.rotation, self.translation, self.focal, self.principal
 
     @property
@@ -220,11 +226,11 @@ class Camera:
 
     def to(self, *args: Any, **kwargs: Any) -> Camera:
         """The same cameras in another dtype or on another device, as `Tensor.to`."""
-        return self._with(*(x.to(*args, **kwargs) for x in self._tensors()))
+        return self._with(*(x.to(*args, **kwargs) for x in self.tensors()))
 
     def detach(self) -> Camera:
         """The same cameras without gradient history."""
-        return self._with(*(x.detach() for x in self._tensors()))
+        return self._with(*(x.detach() for x in self.tensors()))
 
     def expand(self, batch: int) -> Camera:
         """One camera repeated `batch` times; a batch of this size is returned unchanged.
@@ -234,7 +240,7 @@ class Camera:
         """
         if len(self) not in (1, batch):
             raise ValueError(f"{len(self)} cameras do not broadcast to {batch}")
-        return self._with(*(x.expand(batch, *x.shape[1:]) for x in self._tensors()))
+        return self._with(*(x.expand(batch, *x.shape[1:]) for x in self.tensors()))
 
     @staticmethod
     def batch(cameras: Sequence[Camera]) -> Camera:
@@ -252,7 +258,7 @@ class Camera:
         if len({camera.orthographic for camera in cameras}) > 1:
             raise ValueError("a batch is all perspective or all orthographic; got both")
         common_kind(**{f"camera {i}": camera.rotation for i, camera in enumerate(cameras)})
-        parts = zip(*(camera._tensors() for camera in cameras), strict=True)
+        parts = zip(*(camera.tensors() for camera in cameras), strict=True)
         return cameras[0]._with(*(torch.cat(list(part)) for part in parts))
 
     # -- the pose -----------------------------------------------------------------------------
@@ -351,7 +357,7 @@ class Camera:
         Differentiable. Kept as long as no tensor of the camera requires a gradient or is changed in
         place.
         """
-        tensors = self._tensors()
+        tensors = self.tensors()
         if torch.compiler.is_compiling() or any(
             x.requires_grad or x.is_inference() for x in tensors
         ):

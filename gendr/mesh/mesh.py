@@ -22,17 +22,16 @@ from gendr._runtime.checks import (
 )
 from gendr._runtime.files import write_all
 from gendr._runtime.vectors import length, unit
-from gendr.mesh import moves
+from gendr.mesh import measures, transforms
 from gendr.mesh.attributes import Attributes, check_reach, packed
 from gendr.mesh.corners import Lists, at_corners, needs_lists, sums_of_corners
 from gendr.mesh.files import formats, pytorch3d_objects, trimesh_objects
 from gendr.mesh.files.reports import damage_named, warn_of
 from gendr.mesh.images import MAX_MEGAPIXELS
-from gendr.mesh.moves import per_vertex
 from gendr.mesh.parts import MeshParts
 from gendr.mesh.sampling import sample_points
 from gendr.mesh.subdivision import split_topology, with_midpoints
-from gendr.mesh.topology import Topology, checked_topology, offsets
+from gendr.mesh.topology import Topology, checked_topology, offsets, per_vertex
 
 
 class Mesh:
@@ -337,7 +336,7 @@ class Mesh:
             ValueError: for another shape, NaN or inf.
         """
         out = copy.copy(self)
-        origin = moves.checked_origin(origin, len(self))
+        origin = transforms.checked_origin(origin, len(self))
         out._origin = origin if bool(origin.any()) else None
         return out
 
@@ -354,7 +353,7 @@ class Mesh:
             TypeError: for what is no float tensor.
             ValueError: for another shape, NaN or inf.
         """
-        shift = (self.origin - moves.checked_origin(origin, len(self))).to(self.device)
+        shift = (self.origin - transforms.checked_origin(origin, len(self))).to(self.device)
         moved = (self._vertices.double() + per_vertex(shift, self.vertex_counts)).to(self.dtype)
         return self.with_vertices(moved).with_origin(origin)
 
@@ -507,7 +506,7 @@ class Mesh:
 
         Means something for closed meshes only.
         """
-        return moves.volumes(self.face_vertices, self.face_counts)
+        return measures.volumes(self.face_vertices, self.face_counts)
 
     def bounding_box(self) -> tuple[Tensor, Tensor]:
         """Lowest and highest coordinates of the vertices of each mesh: [B, 3] and [B, 3].
@@ -515,7 +514,7 @@ class Mesh:
         Raises:
             ValueError: for a mesh without vertices.
         """
-        return moves.boxes(self._vertices, self.vertex_counts)
+        return measures.boxes(self._vertices, self.vertex_counts)
 
     def scaled(self, factor: float | Tensor) -> Mesh:
         """Every mesh times a factor > 0, a number or one per mesh [B], about its origin.
@@ -524,7 +523,7 @@ class Mesh:
             TypeError: for a factor that is neither.
             ValueError: for a factor that is not positive, or another shape.
         """
-        return self.with_vertices(moves.scaled(self._vertices, factor, self.vertex_counts))
+        return self.with_vertices(transforms.scaled(self._vertices, factor, self.vertex_counts))
 
     def translated(self, offset: Tensor) -> Mesh:
         """Every mesh moved by [3], or by one offset per mesh [B, 3].
@@ -533,7 +532,7 @@ class Mesh:
             TypeError: for what is no float tensor.
             ValueError: for another shape, NaN or inf.
         """
-        return self.with_vertices(moves.translated(self._vertices, offset, self.vertex_counts))
+        return self.with_vertices(transforms.translated(self._vertices, offset, self.vertex_counts))
 
     def transformed(self, matrix: Tensor) -> Mesh:
         """Every vertex as a column p turned into M·p; a mirror image turns the faces inside out.
@@ -547,7 +546,9 @@ class Mesh:
             TypeError: for what is no float tensor.
             ValueError: for another shape, NaN, inf, or a last row that is not 0 0 0 1.
         """
-        return self.with_vertices(moves.transformed(self._vertices, matrix, self.vertex_counts))
+        return self.with_vertices(
+            transforms.transformed(self._vertices, matrix, self.vertex_counts)
+        )
 
     def normalized(self, fit: str = "sphere") -> Mesh:
         """Every mesh with the centre of its bounding box at 0, and of unit size.
@@ -562,7 +563,7 @@ class Mesh:
             ValueError: for another `fit`, or a mesh of no extent.
         """
         check_choice("fit", fit, ("sphere", "cube"))
-        out = self.with_vertices(moves.normalized(self._vertices, self.vertex_counts, fit))
+        out = self.with_vertices(transforms.normalized(self._vertices, self.vertex_counts, fit))
         out._origin = None
         return out
 
@@ -649,7 +650,7 @@ class Mesh:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> Mesh:
-        """From a `trimesh.Trimesh` or a scene; see `gendr.mesh.interop.from_trimesh`."""
+        """A mesh of a `trimesh.Trimesh` or a scene; see `gendr.mesh.interop.from_trimesh`."""
         notes: list[str] = []
         parts = trimesh_objects.from_trimesh(geometry, dtype, notes)
         mesh = Mesh._of(parts).to(device, dtype)
@@ -664,11 +665,11 @@ class Mesh:
 
     @staticmethod
     def from_pytorch3d(meshes: Any) -> Mesh:
-        """From the Meshes of PyTorch3D, with gradients; see `gendr.mesh.interop.from_pytorch3d`."""
+        """A batch of PyTorch3D's, with gradients; see `gendr.mesh.interop.from_pytorch3d`."""
         return Mesh.batch([Mesh._of(parts) for parts in pytorch3d_objects.from_pytorch3d(meshes)])
 
     def to_pytorch3d(self) -> Any:
-        """As the Meshes of PyTorch3D, with gradients; see `gendr.mesh.interop.to_pytorch3d`."""
+        """PyTorch3D's Meshes, with gradients; see `gendr.mesh.interop.to_pytorch3d`."""
         return pytorch3d_objects.to_pytorch3d([mesh._parts() for mesh in self])
 
     @staticmethod

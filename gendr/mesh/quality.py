@@ -54,7 +54,7 @@ def mesh_quality(mesh: Mesh) -> dict[str, Any]:
 
 
 def _smallest_angle(corners: NDArray[np.float64]) -> float:
-    """In degrees, of triangles [F, 3, 3]; 0 where two corners coincide."""
+    """The smallest angle of triangles [F, 3, 3], in degrees; 0 where two corners coincide."""
     least = np.inf
     for i in range(3):
         u = corners[:, (i + 1) % 3] - corners[:, i]

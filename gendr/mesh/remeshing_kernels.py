@@ -237,7 +237,7 @@ def collapse(x, faces, twins, first, degree, fixed, limit, longest):
         a, b = faces[h], faces[_next(h)]
         if fixed[a] or fixed[b] or not _length(x, a, b) < limit:
             continue
-        if not _is_link(faces, twins, first, degree, seen, h):
+        if not is_link(faces, twins, first, degree, seen, h):
             continue
         px, py, pz = (
             0.5 * (x[a, 0] + x[b, 0]), 0.5 * (x[a, 1] + x[b, 1]), 0.5 * (x[a, 2] + x[b, 2])
@@ -261,7 +261,7 @@ def collapse(x, faces, twins, first, degree, fixed, limit, longest):
 
 
 @njit(**_OPTIONS)
-def _is_link(faces, twins, first, degree, seen, h):
+def is_link(faces, twins, first, degree, seen, h):
     """Whether the ends of an edge have no other common neighbours than those of its two faces."""
     a, b = faces[h], faces[_next(h)]
     c, d = faces[_previous(h)], faces[_previous(twins[h])]

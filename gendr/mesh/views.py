@@ -343,7 +343,7 @@ def _is_opaque(image: Picture) -> bool:
 def _cut_out(
     frame: Frame, image: Picture, size: tuple[int, int], plain: Backdrop
 ) -> tuple[Planes, float]:
-    """As `_masked`, where the mask is all that is not of the colour of the background."""
+    """What `_masked` gives, where the mask is all that is not of the colour of the background."""
     channels = [0, 1, 2] if image.channels > 2 else [0, 0, 0]
     highest = 0.0
 

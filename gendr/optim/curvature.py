@@ -327,7 +327,7 @@ def damped_solve(curvature: Tensor, gradient: Tensor, tikhonov: float) -> Tensor
 
 
 def _by_cholesky(matrix: Tensor, right: Tensor, tikhonov: float) -> Tensor:
-    """As `_by_eigenvalues`, which is asked for those matrices only that have negative ones."""
+    """Solve by Cholesky; only matrices with negative eigenvalues need `_by_eigenvalues`."""
     eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     size = matrix.diagonal(dim1=-2, dim2=-1).abs().amax(-1)[..., None, None]
     # Rounding makes the eigenvalue 0 of a singular matrix a small negative number.

@@ -215,7 +215,7 @@ class SplitOptimizer(torch.optim.Optimizer):
         self.optimizer.zero_grad(set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
-        """That of the optimiser inside; a step has no state."""
+        """The state of the optimiser inside; a step has none."""
         return self.optimizer.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

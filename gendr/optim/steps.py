@@ -47,7 +47,7 @@ class Step(Protocol):
     """One step of an optimiser on a loss, in the space of the outputs of a network."""
 
     def __call__(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Target:
-        """From outputs [N, *event]; the loss of them and the further arguments is [N]."""
+        """The target of outputs [N, *event], whose loss with the further arguments is [N]."""
         ...
 
 

@@ -155,7 +155,7 @@ def _in_npz(path: Path) -> list[Shape]:
 
 
 def _unique(shapes: list[Shape]) -> list[Shape]:
-    """The same with numbers behind the names that occur before."""
+    """The same shapes, with numbers behind the names that occur before."""
     seen: dict[str, int] = {}
     unique: list[Shape] = []
     for shape in shapes:
@@ -286,7 +286,7 @@ def make_dataset(
             splits[split_of(shape.name, shares, seed)].append(shape)
         for split, members in splits.items():
             _assemble(folder, shape_class.id, split, [_part(parts, shape, up) for shape in members])
-        _describe(folder, shape_class.id, shape_class.name, splits, skipped, shares, seed, up)
+        describe_class(folder, shape_class.id, shape_class.name, splits, skipped, shares, seed, up)
     shutil.rmtree(parts)
     with suppress(OSError):  # other classes may be on their way
         parts.parent.rmdir()
@@ -459,7 +459,7 @@ def _assemble(folder: Path, class_id: str, split: str, parts: Sequence[Path]) ->
             new.unlink(missing_ok=True)
 
 
-def _describe(
+def describe_class(
     folder: Path,
     class_id: str,
     name: str,

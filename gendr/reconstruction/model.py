@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_float, check_shape
-from gendr._runtime.residual import BasicBlock
+from gendr._runtime.resnet import BasicBlock
 from gendr.mesh import Mesh, icosphere
 
 __all__ = ["ENCODERS", "Decoder", "Encoder", "NoEncoder", "Reconstructor", "ResidualEncoder"]

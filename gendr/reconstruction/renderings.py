@@ -95,7 +95,7 @@ class Pairs(NamedTuple):
         return camera_of_view(self.views.reshape(-1))
 
     def to(self, device: torch.device | str) -> Pairs:
-        """The same on another device."""
+        """The same pairs on another device."""
         return Pairs(*(x.to(device) for x in self))
 
 
@@ -256,7 +256,7 @@ class ShapeNetRenderings:
         return seen_images(self.stored_images(shapes, views))
 
     def stored_images(self, shapes: Tensor, views: Tensor) -> Tensor:
-        """The same as the files hold them, uint8; `seen_images` of them are what `images` is."""
+        """The images as files hold them, uint8; `seen_images` of them are what `images` gives."""
         found = np.empty((len(shapes), 4, self.side, self.side), np.uint8)
         for k, (shape, view) in enumerate(zip(shapes.tolist(), views.tolist(), strict=True)):
             files, number = self._place(shape)

@@ -95,7 +95,7 @@ class Graphs:
         return list(_Run.apply(self, *inputs))  # pyright: ignore[reportArgumentType]
 
     def gradients(self, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Tensor | None]:
-        """Those of all inputs; None for inputs that require none."""
+        """The gradients of all inputs; None for inputs that require none."""
         found = iter(self.joint(*inputs, *(grad.contiguous() for grad in grads)))
         return [next(found) if wanted else None for wanted in self._wanted]
 

@@ -150,7 +150,7 @@ class Program:
         return {name: form.name for name, form in self._forms.items()}
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """In a class, the program as a method."""
+        """The program as a method, if it stands in a class."""
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:

@@ -107,12 +107,12 @@ class Array:
 
     @classmethod
     def dense(cls, data: Tensor, rank: int) -> Array:
-        """Of a tensor [*batch, *shape] with `rank` own dimensions."""
+        """An array of a tensor [*batch, *shape] with `rank` own dimensions."""
         return cls(tuple(data.shape[data.ndim - rank :]), data=data)
 
     @classmethod
     def of(cls, values: Any) -> Array:
-        """Of nested lists of numbers, or a NumPy array.
+        """An array of nested lists of numbers, or of a NumPy array.
 
         Raises:
             ValueError: rows of different lengths.

@@ -287,12 +287,12 @@ class Geometry:
 
 @dataclass(frozen=True, eq=False)
 class LateGeometry:
-    """The same for faces that a backend has projected: all else is computed when it is first read.
+    """`Geometry` of faces that a backend has projected: the rest is computed when it is first read.
 
     Attributes:
-        faces: on the screen, with none left out.
-        mesh: that was projected.
-        camera: that sees it.
+        faces: all faces on the screen, with none left out.
+        mesh: the mesh that was projected.
+        camera: the camera that sees it.
         near: as given, or None for what `depth_limits` finds; on a GPU the host waits for it.
         far: as given, or None.
     """
@@ -317,7 +317,7 @@ class LateGeometry:
 
     @lazy
     def surfaces(self) -> Surfaces:
-        """In space; on a GPU the host waits to know whether the near plane cuts some face."""
+        """The faces in space; on a GPU the host waits to know whether the near plane cuts some."""
         clip, depth, keep, crossing = _corners_in_space(self.space, *self.planes)
         clip = _moved_away(clip, keep)
         cut = torch.compiler.is_compiling() or bool(crossing.any())

@@ -502,7 +502,7 @@ def _float_like(x: Tensor) -> torch.dtype:
 
 
 def _floats(name: str, x: object) -> Tensor:
-    """As `_list`, in float32 or float64."""
+    """What `_list` gives, in float32 or float64."""
     x = _list(name, x)
     return x.to(_float_like(x))
 

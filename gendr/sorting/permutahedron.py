@@ -249,12 +249,12 @@ class _Blocks:
         return torch.zeros_like(x).scatter(-1, self.order, x)
 
     def sum(self, x: Tensor) -> Tensor:
-        """At every position, the sum of x [rows, n] over its block."""
+        """The sum of x [rows, n] over the block of every position."""
         sums = x.new_zeros(x.numel()).index_add(0, self._ids, x.flatten())
         return sums[self._ids].view_as(x)
 
     def sizes(self, like: Tensor) -> Tensor:
-        """At every position, the size of its block."""
+        """The size of the block of every position."""
         return self.sum(torch.ones_like(like))
 
     def normalised(self, x: Tensor) -> Tensor:

@@ -28,10 +28,7 @@ SMALL = 20_000  # with fewer entries in all matrices, threads cost more than the
 
 def launch(kernel: Callable[..., None], units: int, entries: int, *args: Any) -> None:
     """Run a kernel over 0 .. units - 1, on all threads if there are many entries to compute."""
-    if entries < SMALL:
-        kernel(*args, 0, units)
-    else:
-        run(kernel, units, *args, pieces=2)
+    run(kernel, units, *args, pieces=2, alone=entries < SMALL)
 
 
 @dataclass(frozen=True)

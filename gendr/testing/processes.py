@@ -47,7 +47,7 @@ def fork_server() -> ForkServerContext:
 
 
 def _run(code: str, argv: list[str], env: dict[str, str], folder: str, files: list[str]) -> None:
-    """In the child: what the interpreter would have set up, then the code."""
+    """Set up in the child what the interpreter would have, then run the code."""
     for stream, file in enumerate(files, start=1):
         written = os.open(file, os.O_WRONLY)
         os.dup2(written, stream)
@@ -151,7 +151,7 @@ def run_python(
     timeout: float = 300.0,
     check: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """As `subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True)`.
+    """Do what `subprocess.run([sys.executable, "-c", code, *argv], text=True)` does, and capture.
 
     Raises:
         subprocess.CalledProcessError: if `check` and the exit status is not 0.

@@ -35,12 +35,15 @@ class TConorm(ABC):
         formula: the pairwise form, for people.
         parameter: the range of p, for people; empty for a family without p.
         kind: how it folds: by a generator ("archimedean"), by the maximum or by the mean.
+        is_product: whether it is a + b - a b, whose dual is the product; callers have shorter
+            formulas for it.
     """
 
     name: ClassVar[str]
     formula: ClassVar[str]
     parameter: ClassVar[str] = ""
     kind: ClassVar[Literal["archimedean", "max", "mean"]]
+    is_product: ClassVar[bool] = False
 
     @classmethod
     def examples(cls) -> tuple[TConorm, ...]:
@@ -444,7 +447,7 @@ def from_odds(r: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _wide(x: Tensor) -> Tensor:
-    """In float64, where the device has it."""
+    """The values in float64, where the device has it."""
     return x if x.device.type == "mps" else x.double()
 
 

@@ -401,10 +401,7 @@ def _network(method: NetworkSelection, m: int, k: int) -> tuple[Network, Any]:
 
 
 def _launch(kernel: Callable[..., None], groups: int, *args: Any) -> None:
-    if groups < _WORTH_THREADS:
-        kernel(*args, 0, groups)
-    else:
-        run(kernel, groups, *args, pieces=4)
+    run(kernel, groups, *args, pieces=4, alone=groups < _WORTH_THREADS)
 
 
 class SmoothTopKSVM(nn.Module):

@@ -93,7 +93,7 @@ def soft_topk_mask(
     total, width = (value.expand(batch).reshape(-1, 1) for value in (total, width))
     if isinstance(law.law, Heaviside):
         p = _hard(rows.detach(), total).to(keys.dtype)
-    elif _has_kernel(law, rows):
+    elif has_kernel(law, rows):
         p = cast("Tensor", _Mask.apply(rows, total, _distance(law, width), law))
     else:
         p = _mask(rows, total, _distance(law, width), law).to(keys.dtype)
@@ -201,12 +201,12 @@ def _threshold(x: Tensor, k: Tensor, scale: Tensor, law: Distribution, tolerance
     is_plain = not (_learnt(law) or law.is_squared or law.art_exponent or law.total_shift())
     if closed is not None and is_plain:
         b = closed(x / scale, k) * scale
-        return _searched(x, k, scale, law, b, tolerance, steps=2)
+        return searched(x, k, scale, law, b, tolerance, steps=2)
     # Where the hard mask has its threshold, for small scales; others are found from anywhere.
     ordered = x.sort(dim=-1, descending=True).values
     place = k.ceil().long().clamp(1, x.shape[-1] - 1)
     b = 0.5 * ordered.gather(-1, place - 1) + 0.5 * ordered.gather(-1, place)
-    return _searched(x, k, scale, law, b - scale * law.icdf(torch.full_like(b, 0.5)), tolerance)
+    return searched(x, k, scale, law, b - scale * law.icdf(torch.full_like(b, 0.5)), tolerance)
 
 
 def _quantile(k: Tensor, n: int, law: Distribution) -> Tensor:
@@ -216,7 +216,7 @@ def _quantile(k: Tensor, n: int, law: Distribution) -> Tensor:
     return torch.where(front, law.icdf(k.clamp(max=0.5 * n) / n), law.isf(upper / n))
 
 
-def _searched(
+def searched(
     x: Tensor, k: Tensor, scale: Tensor, law: Distribution, b: Tensor, tolerance: float,
     steps: int = _STEPS,
 ) -> Tensor:  # fmt: skip
@@ -301,7 +301,7 @@ _CLOSED: dict[type, Callable[[Tensor, Tensor], Tensor]] = {Laplace: _laplace, Un
 # ---------------------------------------------------------------------------------------------
 
 
-def _has_kernel(law: Distribution, x: Tensor) -> bool:
+def has_kernel(law: Distribution, x: Tensor) -> bool:
     """Whether the kernel takes it: values on the CPU, and a law of the registry, but for powers."""
     if torch.compiler.is_compiling() or x.device.type != "cpu" or _learnt(law):
         return False
@@ -364,7 +364,4 @@ def _column(values: Tensor) -> Any:
 
 def _launch(kernel: Callable[..., None], x: Tensor, *args: Any) -> None:
     """Run a kernel over the rows of x, on all threads if there are many values."""
-    if x.numel() < _WORTH_THREADS:
-        kernel(*args, 0, len(x))
-    else:
-        run(kernel, len(x), *args, pieces=4)
+    run(kernel, len(x), *args, pieces=4, alone=x.numel() < _WORTH_THREADS)

@@ -268,7 +268,7 @@ def test_table_has_differences_of_pairs():
 
 
 def test_published_scores_have_cases():
-    """Those of the default options of the script, so that no name is spelled differently."""
+    """The default options of the script have published scores: no name is spelled differently."""
     sort = {
         case_of("sorting", {"method": m, "dist": d, "n": n, "variant": v})
         for m, d in (
@@ -358,7 +358,7 @@ def test_script_says_what_is_wrong(script, tmp_path, capsys, options, words):
 
 
 def test_directions_of_steps(digits, monkeypatch):
-    """As by hand at the first step, and the training goes on as without."""
+    """They are those made by hand at the first step, and the training goes on as without them."""
     module = imported(monkeypatch, "newton_directions")
     settings = replace(SORTING, method="neuralsort", variant="hessian")
     training = SortingTraining(settings, digits)

@@ -17,7 +17,7 @@ from gendr.data.warcraft import (
     path_cost,
 )
 from gendr.experiments.report.paths import PUBLISHED, table
-from gendr.experiments.studies.residual import CostNet, PathNet
+from gendr.experiments.studies.path_networks import CostNet, PathNet
 from gendr.experiments.studies.shortest_path import (
     METHODS,
     PathSettings,

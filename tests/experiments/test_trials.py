@@ -28,7 +28,7 @@ def keep(monkeypatch):
 
 
 def write_training(folder, result, **around):
-    """As `run_trials` writes it, with rows of the history that have the loss alone."""
+    """Write a training as `run_trials` does, with rows of the history that have the loss alone."""
     rows = result.get("history", [])
     apart = {"step": 0, "loss": 9.0}
     whole = [row for k, each in enumerate(rows) for row in ([apart, each] if k else [each])]

@@ -157,7 +157,7 @@ def test_colors_decide_where_the_hull_is_as_good(scene, monkeypatch, tmp_path):
     camera, rgb, alpha = scene
     bad = perturbed(camera, 1.5, 0.02)
     scores = iter(2 * [0.5, 0.9, 0.9])
-    monkeypatch.setattr("gendr.fitting.cameras.refine._hull_iou", lambda *_: next(scores))
+    monkeypatch.setattr("gendr.fitting.cameras.refine.hull_iou", lambda *_: next(scores))
     kept = []
     result = refine_cameras(alpha, bad, rgb, keep=kept.append)
     assert result.refined
@@ -181,7 +181,7 @@ def test_changes_beyond_slight_ones_are_not_kept(scene, monkeypatch):
     far = perturbed(camera, 12.0, 0.02)
     monkeypatch.setattr("gendr.fitting.cameras.refine.solved", lambda *_, **__: camera_of(far))
     scores = iter([0.5, 0.9])
-    monkeypatch.setattr("gendr.fitting.cameras.refine._hull_iou", lambda *_: next(scores))
+    monkeypatch.setattr("gendr.fitting.cameras.refine.hull_iou", lambda *_: next(scores))
     result = refine_cameras(alpha, perturbed(camera, 1.5, 0.02))
     assert not result.refined
     assert result.degrees.max() < 1e-4

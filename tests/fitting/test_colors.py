@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from gendr import Camera, Mesh, Renderer, fit_colors, look_at, visual
 from gendr.fitting.colors.canvases import Texels, Vertices
-from gendr.fitting.sights import look
+from gendr.fitting.visibility import look
 from gendr.losses import psnr
 from gendr.mesh import cube, example, icosphere, load_texture
 from gendr.mesh.unwrapping import unwrapped

@@ -7,7 +7,7 @@ import torch
 from gendr import Camera, Mesh, fit_pose, look_at, visual
 from gendr.fitting import PoseSettings
 from gendr.fitting.pose.search import Found, Poses, Search
-from gendr.fitting.pose.track import _chosen, _look_back, _Motion
+from gendr.fitting.pose.track import Motion, chosen_together, look_back
 from gendr.mesh import axis_angle_to_matrix, cube, example, rotation_angle_between
 from gendr.testing.cameras import random_camera
 
@@ -184,7 +184,7 @@ def test_video_is_tracked_and_a_cut_is_searched_anew(video):
 
 
 def test_an_image_without_a_jump_is_found_from_the_last(video, monkeypatch):
-    """That the search is not called: its results would hide that tracking does not work."""
+    """The search must not be called: its results would hide that tracking does not work."""
     mesh, camera, masks, _, _ = video
     from gendr.fitting.pose import search as pose_search
 
@@ -265,11 +265,11 @@ def test_poses_of_a_video_are_chosen_together():
     half = axis_angle_to_matrix(torch.tensor([0.0, 0.0, math.pi]))
     turn = torch.stack([torch.eye(3), half]) @ torch.diag(torch.tensor([1.0, 1.0, -1.0]))
     poses = Poses(turn, torch.zeros(2, 2), torch.zeros(2), torch.ones(2, 2))
-    still = _Motion.between(poses, poses)
+    still = Motion.between(poses, poses)
 
     def path(*scores):
         found = [Found(poses, torch.tensor(each)) for each in scores]
-        return _chosen(found, [still] * len(found), 0.02)
+        return chosen_together(found, [still] * len(found), 0.02)
 
     assert path([0.95, 0.94]) == [0]
     assert path([0.95, 0.945], [0.95, 0.945], [0.90, 0.96]) == [1, 1, 1]
@@ -286,8 +286,8 @@ def test_what_a_later_image_tells_is_brought_back():
     wrong = poses_of(search, camera[0], [0.0, 25.0, 0.0], [0.0, -25.0, 0.0])
     right = poses_of(search, camera[1], [0.0, 0.0, 0.0])
     found = [Found(wrong, torch.tensor([0.9, 0.899])), Found(right, torch.tensor([1.0]))]
-    motions = [_Motion.between(each.poses, each.poses) for each in found]
-    _look_back(search, masks, found, motions, [0])
+    motions = [Motion.between(each.poses, each.poses) for each in found]
+    look_back(search, masks, found, motions, [0])
     assert float(rotation_angle_between(found[0].poses.rotation[:1], camera[0].rotation)) < 2
     assert float(found[0].scores[0]) > 0.97
     # It moves on as it was found to: into the pose that it came from.
@@ -296,7 +296,7 @@ def test_what_a_later_image_tells_is_brought_back():
     # An image whose pose stands out is left as it is, and so is one before a cut.
     for scores, searched in (([0.9, 0.8], [0]), ([0.9, 0.899], [0, 1])):
         found[0] = Found(wrong, torch.tensor(scores))
-        _look_back(search, masks, found, motions, searched)
+        look_back(search, masks, found, motions, searched)
         assert torch.equal(found[0].scores, torch.tensor(scores))
 
 
@@ -309,7 +309,7 @@ def test_a_motion_is_followed():
         count = len(rotation)
         return Poses(rotation, torch.zeros(count, 2), torch.zeros(count), torch.ones(count, 2))
 
-    motion = _Motion.between(at(first), at(spin @ first))
+    motion = Motion.between(at(first), at(spin @ first))
     torch.testing.assert_close(motion.applied(at(spin @ first)).rotation, spin @ spin @ first)
     other = axis_angle_to_matrix(torch.tensor([0.9, 0.0, 0.0])) @ spin @ first
     # The pose that goes on is a little worse than one that turns aside.
@@ -317,7 +317,7 @@ def test_a_motion_is_followed():
         Found(at(spin @ first), torch.tensor([0.95])),
         Found(at(torch.cat([other, spin @ spin @ first])), torch.tensor([0.95, 0.94])),
     ]
-    assert _chosen(found, [motion, motion], 0.02) == [0, 1]
+    assert chosen_together(found, [motion, motion], 0.02) == [0, 1]
 
 
 # -- several cameras of one moment -----------------------------------------------------------------

@@ -69,7 +69,7 @@ def test_photos_that_do_not_see_a_place_do_not_count(plane):
 
 @pytest.mark.parametrize(("height", "faces_up"), [(0.4, False), (0.9, True)])
 def test_what_is_hidden_does_not_count(plane, height, faces_up):
-    """By what faces another way, or is too far above to move along."""
+    """What hides it faces another way, or is too far above to move along."""
     photos, lid = plane
     roof = board(height, fine=3)
     faces = roof.faces if faces_up else roof.faces.flip(1)

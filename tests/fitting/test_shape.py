@@ -396,7 +396,7 @@ def test_fit_from_the_visual_hull():
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_a_fit_that_remeshes_goes_on_as_if_uninterrupted(tmp_path, steps):
-    """Also right before and after the mesh is remeshed, which is after every second step."""
+    """It may stop right before or after the mesh is remeshed, after every second step."""
     masks, camera = ring_views(24, 12)
     options = {"init": "hull", "steps": 16, "views_per_step": 5, "frames": 16}
     stop = _Stop(steps)

@@ -92,7 +92,7 @@ def test_hard_equals_relaxed_at_one_hot_weights(seed):
 
 
 def test_one_gate_is_a_gate_of_two_shifted_images():
-    """By its truth table, with nothing of the layer but what it reads."""
+    """The truth table gives the outputs, with nothing of the layer but what it reads."""
     wiring = torch.tensor([[0], [3]])  # the pixel and its right lower neighbour
     x = (torch.rand(50, 1, 4, 5) > 0.5).long()
     for gate in GATES:

@@ -20,7 +20,7 @@ def test_bits_of_a_feature_are_neighbours():
 
 
 def test_bits_of_a_channel_are_channels():
-    """As thresholds of the last dimension, with that in the place of the channels."""
+    """They are thresholds of the last dimension, with that in the place of the channels."""
     x = torch.rand(3, 2, 4, 5, dtype=torch.float64)
     for thresholds in (torch.tensor([0.2, 0.6, 0.7]), torch.tensor([[0.2, 0.6], [0.5, 0.9]])):
         for learnable in (False, True):

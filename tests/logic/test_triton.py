@@ -22,6 +22,7 @@ from gendr.testing.ahead_of_time import CAPABILITIES, launches_compiled
 pytestmark = pytest.mark.usefixtures("nan_in_new_tensors")
 
 DEVICE = "cpu" if interpreted() else "cuda"
+OPERATORS = torch.ops.gendr
 # Relative. Numbers of 16 bits are rounded once; the interpreter rounds bfloat16 towards 0.
 TOLERANCE = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}
 # Every loop turns, every grid has several programs.
@@ -76,7 +77,7 @@ def test_outputs_and_gradients_equal_the_reference(fan_in, shape, dtype):
 @pytest.mark.rotating(2)
 @pytest.mark.parametrize("fan_in", range(1, 7))
 def test_any_launch_gives_the_same_bits(fan_in, monkeypatch):
-    """But for sums over the batch, which are cut into blocks."""
+    """Only sums over the batch may differ, which are cut into blocks."""
     given = layer_of(fan_in, (7, 5, 6), torch.float32)
     found = []
     for launch in LAUNCHES.values():
@@ -199,8 +200,8 @@ def test_a_network_is_one_graph(name, has_run):
 def test_operators_are_what_torch_takes_them_for(wants_x):
     x, tables, grad, wires = layer_of(2, (9, 7, 5), torch.float32)
     x, tables, grad = (t.requires_grad_() for t in (x, tables, grad))
-    torch.library.opcheck(backend._gates, (x, tables, wires.inputs))
-    first = backend._gradients, (x, tables, wires.inputs, grad, wants_x)
+    torch.library.opcheck(OPERATORS.logic_gates, (x, tables, wires.inputs))
+    first = OPERATORS.logic_gates_gradients, (x, tables, wires.inputs, grad, wants_x)
     torch.library.opcheck(*first, test_utils=("test_schema", "test_faketensor"))
 
 
@@ -212,7 +213,7 @@ def test_operators_have_the_derivatives_of_the_backend():
 
         @staticmethod
         def gates(x, wires, tables):
-            return backend._gates(x, tables, wires.inputs)
+            return OPERATORS.logic_gates(x, tables, wires.inputs)
 
     for function in (outcome, second):
         for a, b in zip(function(Operator, *given), function(backend, *given), strict=True):
@@ -267,7 +268,7 @@ KERNELS = ["gates", "tables_gradients", "features_gradients"] * len(CASES)
 
 @pytest.mark.slow
 def test_kernels_compile_ahead_of_time_and_spill_nothing(request, seed):
-    """For one of the architectures; with --every for both."""
+    """One of the architectures is compiled for; with --every both are."""
     every = request.config.getoption("--every")
     drawn = CAPABILITIES if every else [CAPABILITIES[seed % len(CAPABILITIES)]]
     found = launches_compiled(SCRIPT, CASES, drawn)

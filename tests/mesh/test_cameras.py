@@ -72,6 +72,19 @@ def test_look_at_sees_right_up_and_depth():
     close(depth[0], [3, 3, 4])
 
 
+def test_a_camera_from_its_fov_or_its_tensors_is_the_same():
+    camera = look_at(3.0, 20.0, [10.0, 50.0], fov=[30.0, 60.0], dtype=F64)
+    fov, principal = double([30.0, 60.0]), double([[0.1, 0.2]])
+    again = Camera.from_fov(
+        fov, rotation=camera.rotation, translation=camera.translation, principal=principal
+    )
+    expected = camera.rotation, camera.translation, camera.focal, principal.expand(2, 2)
+    for got, want in zip(again.tensors(), expected, strict=True):
+        torch.testing.assert_close(got, want)
+    copied = camera.with_tensors(*again.tensors())
+    assert all(map(torch.equal, copied.tensors(), again.tensors()))
+
+
 def test_fov_spans_the_shorter_side():
     camera = look_at(2.0, 10.0, 20.0, fov=[30.0, 60.0], dtype=F64)
     edge = (

@@ -15,7 +15,7 @@ EIGHT_BITS = 0.5 / 255 + 1e-6
 
 
 def textured(mesh):
-    """With a texture whose seams run along all edges."""
+    """A mesh with a texture whose seams run along all edges."""
     corner = torch.tensor([[0.0, 0], [1, 0], [1, 1]])
     uvs = torch.arange(3).repeat(len(mesh.faces), 1)
     texture = torch.tensor([[[1.0, 0, 0], [0, 1, 0]], [[0, 0, 1], [0, 0, 0]]])

@@ -112,7 +112,7 @@ def test_edges_that_may_collapse(sides):
     found, expected = [], []
     for h in range(len(faces)):
         a, b = int(faces[h]), int(faces[h - 2 if h % 3 == 2 else h + 1])
-        found.append(bool(kernels._is_link(faces, twins, first, degree, seen, h)))
+        found.append(bool(kernels.is_link(faces, twins, first, degree, seen, h)))
         expected.append(len(around[a] & around[b]) == 2)
     assert found == expected
     assert all(expected) == (sides == 4)

@@ -109,7 +109,7 @@ def test_workers_make_the_same(tmp_path, meshes, small, monkeypatch):
 
 @pytest.mark.slow
 def test_a_cluster_makes_the_same(tmp_path, meshes, small):
-    """Also what cannot be used is told, and an address that nobody answers is refused."""
+    """It tells what cannot be used too, and an address that nobody answers is refused."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'gendr[cluster]'")
     common = {"shares": (1, 0, 0), "progress": False}
     make_dataset([meshes], tmp_path / "local", "x", **common)
@@ -133,7 +133,7 @@ def test_classes_that_end_together_are_all_described(tmp_path, monkeypatch):
     write, others = making.write_whole, []
 
     def described(name):
-        making._describe(tmp_path, name, name, {}, {}, (1, 0, 0), 0, "y")
+        making.describe_class(tmp_path, name, name, {}, {}, (1, 0, 0), 0, "y")
 
     def slow(path, content):
         if not others:

@@ -47,7 +47,7 @@ def test_soft_dtw_is_a_member():
     b = b[:m]
 
     def costs(i, j):
-        """Of all ways from (0, 0) to (i, j), one number each."""
+        """The costs of all ways from (0, 0) to (i, j), one number each."""
         own = (a[i] - b[j]) ** 2
         if i == j == 0:
             return [own]

@@ -445,7 +445,7 @@ def test_a_small_scale_reads_the_nearest_cell(dist, scale):
 
 
 def test_gradients_of_indexing():
-    """But for the normaliser, which is a constant by definition: so that of a wide array."""
+    """The normaliser is a constant by definition; in the middle of a wide array it is one."""
     x, i, v = numbers(2, 40), torch.tensor([19.3, 20.1], dtype=torch.float64), numbers(2, seed=4)
     i.requires_grad_()
 

@@ -86,7 +86,7 @@ def test_shortest_path_hard(neighbourhood):
 
 @relaxed.relax
 def joined_path(costs: relaxed.Matrix):
-    """As the textbook, with the positions of the walk joined by `any`: here the T-norm counts."""
+    """The textbook's path, but with positions of the walk joined by `any`: the T-norm counts."""
     cells = [(i, j) for i in range(2) for j in range(3)]
     nodes = range(6)
     distance = [0.0 if v == 0 else inf for v in nodes]
@@ -181,7 +181,7 @@ def edit_distance(s, t):
 
 
 def test_ten_thousand_inputs_hard():
-    """In one batch: decisions as Python takes them, against Python's own results."""
+    """One batch takes the decisions that Python takes; Python's own results are the oracle."""
     generator = torch.Generator().manual_seed(5)
     x = torch.rand(10_000, 5, generator=generator, dtype=torch.float64)
     values, swaps, _ = programs.bubble_sort(x, dist="heaviside")

@@ -44,7 +44,7 @@ def parts(regularization, face, x, steepness):
 
 
 def slope(regularization, point, z):
-    """Of |point - z|^2 / 2, or of KL(point, exp(z)), in the point."""
+    """The slope of |point - z|^2 / 2, or of KL(point, exp(z)), in the point."""
     return point - z if regularization == "l2" else np.log(point) - z
 
 

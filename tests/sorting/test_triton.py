@@ -246,19 +246,19 @@ def test_layers_in_segments(span, width, monkeypatch):
     whole = carried(backend, keep, swap, wires, payload)
     segments = -(-7 // span)
     cut = (span, segments, ((segments + 1) * 7, 3 * span))
-    monkeypatch.setattr(backend, "_segments", lambda network, most: cut)
+    monkeypatch.setattr(backend, "cut_layers", lambda network, most: cut)
     parts = carried(backend, keep, swap, wires, payload)
     assert all(map(torch.equal, parts, whole))
 
 
 def plan(name, n, batch=1, launch=None):
-    """That of the backward pass on a GPU, and its bytes: of scratch, of gradients of gates."""
+    """The plan of the backward pass on a GPU, and its bytes: of scratch, of gradients of gates."""
     wires, launch = network(name, n), launch or backend.Launch()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backend, "LAUNCH", launch)
-        block = backend._carry_block(wires, n, launch.held_back)[1]
+        block = backend.carry_block(wires, n, launch.held_back)[1]
         columns = block["COLUMNS"]
-        found = backend._plan(wires, batch, -(-n // columns), columns, block.get("WIRES"))
+        found = backend.planned(wires, batch, -(-n // columns), columns, block.get("WIRES"))
     scratch = 4 * found.programs * sum(found.rows) * columns
     return found, scratch, 4 * batch * found.shares * wires.size
 
@@ -381,7 +381,7 @@ KERNELS = [
 
 @pytest.mark.slow
 def test_kernels_compile_ahead_of_time_and_spill_nothing(request, seed):
-    """For one of the architectures; with --every for both."""
+    """One of the architectures is compiled for; with --every both are."""
     every = request.config.getoption("--every")
     drawn = CAPABILITIES if every else [CAPABILITIES[seed % len(CAPABILITIES)]]
     found = launches_compiled(SCRIPT, CASES, drawn)

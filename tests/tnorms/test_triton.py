@@ -124,7 +124,7 @@ def tolerance(t, least):
 
 
 def inverse_tolerance(t, least):
-    """The same of an inverse, which takes t^(1/p), or exp(-u) with u up to L = -log(least).
+    """The tolerance of an inverse, which takes t^(1/p), or exp(-u) with u up to L = -log(least).
 
     That is wrong by L times the relative error of u. In units of the last place on a GPU: a power
     2.5 log(u) + 2, log1p 4, a hazard 3, a division 2, a product 1/2; 2 are for the rest.

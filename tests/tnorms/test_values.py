@@ -69,6 +69,16 @@ def test_both_ends_keep_their_digits(t):
     close(A + S, torch.ones_like(A), 1e-15)
 
 
+def test_one_family_is_the_product():
+    a, b = uniform(2, 100)
+    for t in TCONORMS:
+        if isinstance(t, tnorms.Parametric):
+            assert not t.is_product  # some members are, but by formulas of their own
+        else:
+            assert t.is_product == torch.allclose(t(a, b), a + b - a * b), t
+    assert tconorm("probabilistic").is_product
+
+
 @every_tconorm
 def test_axioms(t):
     a, b, c = uniform(3, 500)

@@ -33,7 +33,7 @@ SMOOTH = [
 def way(request, monkeypatch):
     """Compiled, and in the plain torch of other devices."""
     if request.param == "plain":
-        monkeypatch.setattr(module, "_has_kernel", lambda law, x: False)
+        monkeypatch.setattr(module, "has_kernel", lambda law, x: False)
     return request.param
 
 
@@ -60,16 +60,16 @@ def test_it_is_that_of_a_bisection_in_many_digits(name):
     law, x = get(name), 3 * values(9)
     k, scale = (2, 0.5) if len(name) % 2 else (6.5, 2.0)
     expected = torch.tensor(by_bisection(law, x, k, scale), dtype=torch.float64)
-    for has_kernel in (module._has_kernel, lambda law, x: False):
+    for has_kernel in (module.has_kernel, lambda law, x: False):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "_has_kernel", has_kernel)
+            patch.setattr(module, "has_kernel", has_kernel)
             p = soft_topk_mask(x, k, law, scale)
         torch.testing.assert_close(p, expected, rtol=1e-10, atol=1e-300)
 
 
 @pytest.mark.parametrize("name", [*ORACLE, *FORMS])
 def test_the_sum_is_k(name, way):
-    """Of clusters, ties and gaps, in scales from the hard to the flat limit."""
+    """The values have clusters, ties and gaps; scales go from the hard to the flat limit."""
     x = torch.cat([values(40), values(40, 1) * 1e-3 + 5, torch.full((20,), -7.0)])
     k = torch.tensor([1e-3, 0.5, 1, 39.5, 40, 60, 99.5], dtype=torch.float64)[:, None]
     scale = torch.tensor([1e-3, 0.1, 1.0, 50.0], dtype=torch.float64)
@@ -109,7 +109,7 @@ def test_closed_forms_are_what_the_search_finds(monkeypatch):
     for name in ("laplace", "uniform"):
         law = get(name)
         closed = module._CLOSED[type(law)](x / scale, k) * scale
-        b = module._searched(x, k, scale, law, closed + 3 * scale, 1e-13)
+        b = module.searched(x, k, scale, law, closed + 3 * scale, 1e-13)
         p, expected = (law.cdf((x - at) / scale) for at in (closed, b))
         torch.testing.assert_close(p, expected, rtol=1e-9, atol=1e-14)
 
@@ -180,9 +180,9 @@ def test_gradients_to_what_is_inside_a_law():
 
 def test_between_clusters_the_gradient_is_0():
     x = torch.tensor([0.0, 0.0, 9.0], dtype=torch.float64, requires_grad=True)
-    for has_kernel in (module._has_kernel, lambda law, x: False):
+    for has_kernel in (module.has_kernel, lambda law, x: False):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "_has_kernel", has_kernel)
+            patch.setattr(module, "has_kernel", has_kernel)
             p = soft_topk_mask(x, 1, "uniform", 0.5)
             (grad,) = torch.autograd.grad(p[2], x)
         assert p.tolist() == [0.0, 0.0, 1.0]

@@ -46,7 +46,7 @@ def ensure_cache() -> None:
 
     if config.CACHE_DIR:  # pyright: ignore[reportAttributeAccessIssue]  # made at run time
         return
-    if is_writable(Path(__file__).parents[2] / "rendering" / "backends" / "cpu" / "__pycache__"):
+    if is_writable(Path(__file__).parent / "__pycache__"):
         return
     if is_writable(Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "numba"):
         return

@@ -31,7 +31,7 @@ def _prefetch(typingctx: Any, array: Any, place: Any) -> Any:
         number, nothing = ir.IntType(32), ir.VoidType()
         kind = ir.FunctionType(nothing, [address.type, number, number, number])
         function = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
-        # To read, into the nearest cache, data.
+        # 0: it will be read; 3: keep it in the nearest cache; 1: it is data, not instructions.
         builder.call(function, [address, *(ir.Constant(number, k) for k in (0, 3, 1))])
         return context.get_dummy_value()
 

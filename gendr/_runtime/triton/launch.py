@@ -74,6 +74,16 @@ def supports(tensor: Tensor) -> bool:
     return tensor.is_cuda or (interpreted() and tensor.device.type == "cpu")
 
 
+def blocks_of(count: int, block: int) -> int:
+    """How many blocks of a size hold so many elements."""
+    return -(-count // block)
+
+
+def power_of_2(count: int) -> int:
+    """The least power of 2 that is not below a number: blocks of Triton have such sizes."""
+    return 1 << max(0, count - 1).bit_length()
+
+
 # ---------------------------------------------------------------------------------------------
 # Launches
 # ---------------------------------------------------------------------------------------------

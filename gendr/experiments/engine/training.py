@@ -37,7 +37,7 @@ class Schedule(Protocol):
 
     @property
     def seed(self) -> int:
-        """Of the initial weights and of what is drawn."""
+        """The seed of the initial weights and of what is drawn."""
         ...
 
     @property

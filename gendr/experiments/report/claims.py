@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gendr import distributions
 from gendr.experiments.report.details import TWICE
-from gendr.experiments.report.grids import Grid, canonical
+from gendr.experiments.report.qualities import Grid, canonical
 from gendr.experiments.report.summary import TOP_SHARE, label
 from gendr.tnorms import tconorm
 
@@ -349,5 +349,5 @@ def together(shape: Grid, pose: Grid) -> list[Claim]:
 
 
 def short(text: str, *, conorm: bool = False) -> str:
-    """As figures write it."""
+    """A distribution or T-conorm as figures write it."""
     return label(tconorm(text) if conorm else distributions.get(text))

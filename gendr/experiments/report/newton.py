@@ -113,7 +113,7 @@ def entry(task: str, result: dict[str, Any]) -> Entry:
 
 
 def _groups(entries: Iterable[Entry]) -> dict[str, dict[str, list[Entry]]]:
-    """By case and variant, in the order they come."""
+    """The entries by case and variant, in the order in which they come."""
     groups: dict[str, dict[str, list[Entry]]] = {}
     for entry in entries:
         groups.setdefault(entry.case, {}).setdefault(entry.variant, []).append(entry)

@@ -81,7 +81,7 @@ class _Group(NamedTuple):
 
 
 def _sets(results: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], list[_Group]]:
-    """By network, length, steps and batch: the groups, in the order they come."""
+    """The groups by network, length, steps and batch, in the order in which they come."""
     sets: dict[tuple[Any, ...], dict[tuple[str, float], _Group]] = {}
     for result in results:
         s, example = result["settings"], result["example"]
@@ -176,7 +176,7 @@ def readings(results: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def best_scores(groups: Sequence[_Group]) -> dict[float, tuple[float, float]]:
-    """By steepness, the mean exact match in per cent and its standard error."""
+    """The mean exact match in per cent, and its standard error, for each steepness."""
     return {
         group.settings["steepness"]: spread([100 * r["test"]["em"] for r in group.runs.values()])
         for group in sorted(groups, key=lambda group: group.settings["steepness"])

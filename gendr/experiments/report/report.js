@@ -524,6 +524,9 @@ function drawFilter(run, lines) {
     for (const result of run.results) {
       cells.get(`${run.id} ${result.name}`).classList.toggle("dimmed", !fits(result));
     }
+    for (const dot of document.querySelectorAll("#both .dot")) {
+      dot.classList.toggle("dimmed", !fits(subjects.get(dot).result));
+    }
     count.textContent = `${lines.filter((line) => !line.hidden).length} of ${lines.length}`;
   };
   words.addEventListener("input", apply);

@@ -24,8 +24,8 @@ from gendr import distributions, tnorms
 from gendr._runtime.checks import check_choice
 from gendr.distributions import Distribution
 from gendr.experiments.engine.store import Failure, Result, Row, Run, Store
-from gendr.experiments.report.blocks import read_blocks
 from gendr.experiments.report.details import Detail, Found, curve_of, pose_error
+from gendr.experiments.report.rounds import read_rounds
 from gendr.experiments.studies.registry import TASKS
 from gendr.rendering.instances import Instance, instance
 from gendr.tnorms import TConorm
@@ -141,7 +141,7 @@ def load_summaries(path: str | Path, ids: Collection[int] = ()) -> list[Summary]
             results, or holds a task or an instance that this version does not know.
     """
     if Path(path).is_dir():
-        found = read_blocks(Path(path))
+        found = read_rounds(Path(path))
     elif Path(path).suffix.lower() == ".csv":
         found = _read_table(Path(path))
     else:

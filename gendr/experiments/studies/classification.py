@@ -195,7 +195,7 @@ class ClassificationTraining(Training[ClassificationSettings, nn.Module]):
 
     @torch.no_grad()
     def accuracies(self, data: Examples) -> list[float]:
-        """Of the present weights, among the first 1 .. 5."""
+        """How often the true class is among the first 1 .. 5, with the present weights."""
         self.model.eval()
         parts = torch.arange(len(data.labels), device=data.device).split(AT_ONCE)
         scores = torch.cat([self.model(data.at(part)[0]) for part in parts])

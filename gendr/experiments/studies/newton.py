@@ -367,7 +367,7 @@ class ClassTraining(Training[ClassSettings, nn.Sequential]):
 
     @torch.no_grad()
     def accuracy(self, data: MultiDigits, most: int | None = None) -> float:
-        """Of the present network on the first images, in [0, 1]."""
+        """The accuracy of the present network on the first images, in [0, 1]."""
         right = 0
         chosen = torch.arange(len(data.images), device=self.device)[:most]
         for part in chosen.split(AT_ONCE):

@@ -35,7 +35,7 @@ from gendr.data.warcraft import (
     path_cost,
 )
 from gendr.experiments.engine.training import Row, Training, drive
-from gendr.experiments.studies.residual import CostNet, PathNet
+from gendr.experiments.studies.path_networks import CostNet, PathNet
 from gendr.relaxed import shortest_path
 from gendr.relaxed.backends.laws import check_law
 from gendr.relaxed.estimators import (
@@ -415,7 +415,7 @@ class PathTraining(Training[PathSettings, nn.Module]):
         return torch.from_numpy(cheapest_paths(outputs.clamp(min=LEAST)))
 
     def scores(self, maps: TerrainMaps) -> Scores:
-        """Of the present network."""
+        """The scores of the present network."""
         return scored(self.predicted(self.outputs(maps)), maps)
 
     def evaluate(self, row: Row) -> None:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gendr.fitting.cameras.tangents import Normals
-from gendr.fitting.sights import Sight, look
+from gendr.fitting.visibility import Sight, look
 from gendr.mesh import Camera, visual_hull
 from gendr.mesh.simplification import simplified
 

@@ -150,11 +150,11 @@ def _refined(
         now = solved(lines, given, focal=focal)
     walk.tell(0.1)
     now, errors = aligned(now, given), None
-    scores = _hull_iou(masks, given), _hull_iou(masks, now)
+    scores = hull_iou(masks, given), hull_iou(masks, now)
     if images is not None:
         found, differ = _by_colors(lines, images, masks, now, walk)
         found = aligned(found, given)
-        if differ is not None and (score := _hull_iou(masks, found)) >= scores[1]:
+        if differ is not None and (score := hull_iou(masks, found)) >= scores[1]:
             now, errors, scores = found, differ, (scores[0], score)
     better = scores[1] > scores[0] + _GAIN and _is_near(now, given)
     walk.tell(1.0)
@@ -219,7 +219,7 @@ def _is_near(camera: Camera, given: Camera) -> bool:
     return float(turn) <= _MOST_DEGREES and float(shift.mean()) <= _MOST_SHIFT
 
 
-def _hull_iou(masks: Tensor, camera: Camera) -> float:
+def hull_iou(masks: Tensor, camera: Camera) -> float:
     """Mean IoU of masks and the silhouettes of their hull; 0 if there is none."""
     camera = camera.to(masks.device, masks.dtype)
     try:

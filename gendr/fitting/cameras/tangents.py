@@ -114,7 +114,7 @@ class _Touches:
 
     @staticmethod
     def of(outlines: Outlines, camera: Camera) -> _Touches:
-        """Of all pairs of views that show the ends of the object; it is around the origin."""
+        """The planes of all pairs of views that show the ends of an object around the origin."""
         i, j = torch.triu_indices(len(camera), len(camera), 1)
         eye = camera.eye
         rays = _rays(
@@ -191,7 +191,7 @@ class _Gaps:
 
     @staticmethod
     def of(outlines: Outlines, camera: Camera) -> _Gaps:
-        """At some cameras: the angle about the line between the eyes, and its derivatives.
+        """The gaps at these cameras: angles about the line between the eyes, and their derivatives.
 
         With w along that line of length l, a and b the rays of the two outlines, and
         u_a = (w x a) / |w x a|^2, the angle from a to b grows by u_b . db - u_a . da + v . dl with
@@ -229,9 +229,9 @@ class _Gaps:
         return _Gaps(touches, scale[:, 0] * angle, slopes[0], slopes[1], scale[:, 0] * grow)
 
     def normals(self, count: int, scale: float, noise: float) -> Normals:
-        """Of the squares of the gaps of B = `count` views, weighted by Cauchy's loss of a scale.
+        """The normal equations of the squared gaps of B = `count` views.
 
-        Gaps are counted in units of the `noise`, in pixels.
+        Cauchy's loss of a scale weights them. Gaps are counted in units of the `noise`, in pixels.
         """
         weight = 1 / (1 + (self.pixels / scale).square()) / noise**2
         one, two, grow, like = self.one, self.two, self.grow, self.one.new_zeros

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr.fitting.sights import AS_THEY_ARE, Sight
+from gendr.fitting.visibility import AS_THEY_ARE, Sight
 from gendr.mesh import Camera, Mesh
 from gendr.rendering import Renderer
 
@@ -59,7 +59,7 @@ class Vertices:
 
     @staticmethod
     def of(mesh: Mesh) -> Vertices:
-        """Those of one mesh."""
+        """The vertices of one mesh."""
         return Vertices(mesh, mesh.vertices, mesh.vertex_normals, mesh.edges)
 
     def mixing(self, sight: Sight) -> tuple[Tensor, Tensor]:
@@ -67,7 +67,7 @@ class Vertices:
         return self.mesh.faces[sight.face], sight.weights
 
     def painted(self, colors: Tensor) -> Mesh:
-        """With vertex colours, without what was there before."""
+        """The mesh with vertex colours, without what was there before."""
         plain = self.mesh.with_uvs(None).with_face_colors(None)
         return plain.with_vertex_colors(colors.to(self.mesh.vertices))
 
@@ -93,7 +93,7 @@ class Texels:
 
     @staticmethod
     def of(mesh: Mesh, size: int) -> Texels:
-        """Those of one mesh with UVs in [0, 1], found by rendering its faces into the texture.
+        """The texels of a mesh with UVs in [0, 1], found by rendering its faces into the texture.
 
         Raises:
             ValueError: If no centre of a texel lies in a face.
@@ -159,7 +159,7 @@ class Texels:
         return torch.stack(columns, 1), torch.stack(weights, 1)
 
     def painted(self, colors: Tensor) -> Mesh:
-        """With a texture, all of whose texels are filled, without other colours."""
+        """The mesh with a texture, all of whose texels are filled, without other colours."""
         texture = colors[self.nearest].reshape(self.size, self.size, 3)
         plain = self.mesh.with_vertex_colors(None).with_face_colors(None)
         return plain.with_texture(texture.to(self.mesh.vertices))

@@ -36,7 +36,7 @@ from gendr.fitting.checks import check_views
 from gendr.fitting.colors.canvases import Canvas, Texels, Vertices
 from gendr.fitting.colors.mixtures import Mixtures, gains_of, laplacian, trusted
 from gendr.fitting.parametrization import check_single
-from gendr.fitting.sights import Sight, cosine_to_eye, look
+from gendr.fitting.visibility import Sight, cosine_to_eye, look
 from gendr.losses import psnr
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.unwrapping import unwrapped
@@ -261,7 +261,7 @@ class _Photos:
         return torch.from_numpy(found.clip(0, 1)).to(colors), torch.from_numpy(g).to(gains)
 
     def _psnr(self, canvas: Canvas, colors: Tensor, i: int) -> Tensor:
-        """Of the rendering of photo i with these colours, over the pixels of the object."""
+        """The PSNR of photo i rendered with these colours, over the pixels of the object."""
         sight = self.sights[i]
         columns, values = canvas.mixing(sight)
         shown = (colors[columns] * values[..., None]).sum(1) * sight.share

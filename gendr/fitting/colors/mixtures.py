@@ -74,7 +74,7 @@ class Mixtures:
 
     @staticmethod
     def of(blocks: list[tuple[Any, Array, Array]], smooth: Any) -> Mixtures:
-        """Those of several photos, each given as its mixing, photo and weight."""
+        """The mixtures of several photos, each given as its mixing, photo and weight."""
         from scipy import sparse
 
         mixing = sparse.vstack([block[0] for block in blocks]).tocsr()

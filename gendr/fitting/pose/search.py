@@ -222,7 +222,7 @@ class Search:
         return self.alike(poses, mask, b)
 
     def alike(self, poses: Poses, mask: Tensor, b: int) -> Found:
-        """Those of some poses that differ and are not worse than the best by much."""
+        """The poses of these that differ and are not worse than the best by much."""
         found = Found(poses, self.scores(poses, mask, self.optics[b].principal, self.mesh))
         return found[self.kept(found)]
 
@@ -318,7 +318,7 @@ class Search:
         return descent.descended(poses, moved, moves, steps, pixels, tell)
 
     def polished(self, poses: Poses, mask: Tensor, principal: Tensor) -> Poses:
-        """Those poses that may look alike, moved by least squares (`polish.py`)."""
+        """The poses of these that may look alike, moved by least squares (`polish.py`)."""
         scores = self.scores(poses, mask, principal, self.fine)
         rows = (scores >= scores.max() - self.settings.alike - _GAINED).nonzero()[:, 0]
         descent = self._descent(mask, principal, self.fine)

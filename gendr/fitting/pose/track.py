@@ -58,7 +58,7 @@ class Track:
 
 
 @dataclass(frozen=True)
-class _Motion(PoseRows):
+class Motion(PoseRows):
     """What each of some poses did since the image before.
 
     Attributes:
@@ -72,15 +72,15 @@ class _Motion(PoseRows):
     size: Tensor
 
     @staticmethod
-    def between(before: Poses, after: Poses) -> _Motion:
-        return _Motion(
+    def between(before: Poses, after: Poses) -> Motion:
+        return Motion(
             _orthonormal(after.rotation @ before.rotation.mT), after.place - before.place,
             after.size - before.size,
         )  # fmt: skip
 
-    def back(self) -> _Motion:
+    def back(self) -> Motion:
         """The way back."""
-        return _Motion(self.turn.mT, -self.place, -self.size)
+        return Motion(self.turn.mT, -self.place, -self.size)
 
     def applied(self, poses: Poses) -> Poses:
         return Poses(
@@ -108,7 +108,7 @@ def tracked(
     images: list[dict[str, Any]] = list(resume["images"]) if resume is not None else []
     found = [Found.unpacked(each) for each in images]
     ways = [[Camera(*way) for way in each["way"]] for each in images]
-    motions = [_Motion(*each["motion"]) for each in images]
+    motions = [Motion(*each["motion"]) for each in images]
     searched: list[int] = list(resume["searched"]) if resume is not None else []
     best = float(resume["best"]) if resume is not None else 0.0
     if found:
@@ -130,7 +130,7 @@ def tracked(
             else:
                 # What was followed may still be better: then the mask is to blame.
                 anew = search.alike(Poses.joined([now.poses, anew.poses]), mask, b)
-            now, motion = anew, _Motion.between(anew.poses, anew.poses)
+            now, motion = anew, Motion.between(anew.poses, anew.poses)
             searched.append(b)
             best = 0.0
             way += search.way()
@@ -142,8 +142,8 @@ def tracked(
         ways.append(way)
         images.append({**now.packed(way), "motion": motion.tensors()})
         keep({"images": images, "searched": searched, "best": best})
-    _look_back(search, masks, found, motions, searched)
-    chosen = _chosen(found, motions, search.settings.alike)
+    look_back(search, masks, found, motions, searched)
+    chosen = chosen_together(found, motions, search.settings.alike)
     ordered, traces = [], []
     for b, (each, first) in enumerate(zip(found, chosen, strict=True)):
         rest = [i for i in range(len(each.scores)) if i != first]
@@ -152,8 +152,8 @@ def tracked(
     return Track(tuple(ordered), tuple(traces), tuple(searched))
 
 
-def _look_back(
-    search: Search, masks: Tensor, found: list[Found], motions: list[_Motion], searched: list[int]
+def look_back(
+    search: Search, masks: Tensor, found: list[Found], motions: list[Motion], searched: list[int]
 ) -> None:
     """Follow the poses back, into images of which no pose stands out: add what is found.
 
@@ -166,7 +166,7 @@ def _look_back(
         now, back = _followed(search, masks[b], b, found[b + 1], motions[b + 1].back())
         search.way()
         both = Found.joined([found[b], now])
-        motion = _Motion.joined([motions[b], back.back()])
+        motion = Motion.joined([motions[b], back.back()])
         rows = search.kept(both)
         found[b], motions[b] = both[rows], motion[rows]
 
@@ -183,8 +183,8 @@ def _orthonormal(matrix: Tensor) -> Tensor:
 
 
 def _followed(
-    search: Search, mask: Tensor, b: int, last: Found, motion: _Motion
-) -> tuple[Found, _Motion]:
+    search: Search, mask: Tensor, b: int, last: Found, motion: Motion
+) -> tuple[Found, Motion]:
     """The poses of mask `b` near those of the mask before, and what they did since."""
     rows = torch.arange(min(len(last.scores), _FOLLOWED), device=last.scores.device)
     before = last.poses[rows]
@@ -212,7 +212,7 @@ def _followed(
     poses = Poses(_orthonormal(poses.rotation), poses.place, poses.size, poses.focal)
     found = Found(poses, search.scores(poses, mask, principal, search.mesh))
     kept = search.kept(found)
-    return found[kept], _Motion.between(before[parent[starts[kept]]], poses[kept])
+    return found[kept], Motion.between(before[parent[starts[kept]]], poses[kept])
 
 
 def _turned(poses: Poses) -> Poses:
@@ -239,7 +239,7 @@ def _aligned(search: Search, poses: Poses, mask: Tensor, b: int) -> Poses:
     )
 
 
-def _chosen(found: list[Found], motions: list[_Motion], alike: float) -> list[int]:
+def chosen_together(found: list[Found], motions: list[Motion], alike: float) -> list[int]:
     """The path through the images with the largest sum of IoUs, less the cost of its jumps.
 
     A jump is the angle to where the pose before was, or to where its motion leads, if that is

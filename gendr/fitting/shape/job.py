@@ -101,7 +101,7 @@ class Job:
             set(range(often, settings.steps - often // 2, often)) if self.remeshed else set()
         )
         self._known: tuple[Tensor, _Surface] | None = None
-        given = digest(masks, *camera._tensors(), self.start.vertices, self.start.faces)
+        given = digest(masks, *camera.tensors(), self.start.vertices, self.start.faces)
         self.signature = {**settings.describe(), "input": given}
 
     def _edge(self, wanted: float | None, pixel: float) -> float:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr import visual
-from gendr.fitting.sights import cosine_to_eye, footprint, sampling_grid
+from gendr.fitting.visibility import cosine_to_eye, footprint, sampling_grid
 from gendr.mesh import Camera, Mesh
 from gendr.rendering import Renderer
 

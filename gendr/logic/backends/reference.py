@@ -23,7 +23,7 @@ def supports(tensor: Tensor) -> bool:
 
 
 def joined_gates(x: Tensor, wires: Wires, tables: Tensor, tnorm: TNorm) -> Tensor:
-    """As `gates` for two inputs, with a T-norm in place of the product."""
+    """The outputs of gates of two inputs, with a T-norm in place of the product."""
     t00, t01, t10, t11 = tables.T[..., None]
     a, b = x[wires.inputs[0]], x[wires.inputs[1]]
     both = tnorm(a, b).to(x.dtype)

@@ -106,7 +106,7 @@ def load(
 
 
 def _digest(arrays: dict[str, NDArray[Any]]) -> str:
-    """Of all arrays: the sums of the archive do not tell that one is missing."""
+    """A digest of all arrays: the sums of the archive do not tell that one is missing."""
     found = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]

@@ -75,7 +75,7 @@ def aligned(
 def reference(
     matrix: Tensor, skips: Tensor, dist: Distribution, steepness: Number, settings: Settings
 ) -> Tensor:
-    """The same in torch; twice differentiable."""
+    """The costs [B] of the alignments, in torch; twice differentiable."""
     batch, n, m = matrix.shape
     lengths, warping, kind = settings
     row, column = skips.unbind()

@@ -117,7 +117,7 @@ def warping_of_costs(
     check: bool = True,
     backend: str = "auto",
 ) -> Tensor:
-    """As `dynamic_time_warping`, from the costs [..., n, m] of all pairs.
+    """Do what `dynamic_time_warping` does, for the costs [..., n, m] of all pairs.
 
     All other arguments are those of `dynamic_time_warping`. See there.
     """

@@ -95,9 +95,9 @@ def shortest_path(
     if check:
         check_finite("costs", costs)
     dist, steepness = check_law(dist), check_steepness(steepness)
-    join = None if tconorm == "probabilistic" else as_tconorm(tconorm)  # None: a + b - a b
-    if join is not None and str(join) == "probabilistic":
-        join = None
+    join = as_tconorm(tconorm)
+    if join.is_product:
+        join = None  # the kernel and the reference have a + b - a b of their own
     height, width = costs.shape[-2:]
     if isinstance(neighbourhood, bool) or neighbourhood not in (4, 8):
         raise ValueError(f"neighbourhood must be 4 or 8, got {neighbourhood!r}")

@@ -132,10 +132,10 @@ def _by_edges(points: Tensor, corners: Tensor, dist: Distribution, scale: Number
 
 
 def _sides(points: Tensor, corners: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of points [P, 1, 2] and triangles [F, 3, 2], for the three edges and the triangle.
+    """Where points [P, 1, 2] lie with respect to the sides of triangles [F, 3, 2].
 
-    The signed distance to the line, positive inside, [P, F, 3]; how far along the edge the foot of
-    the perpendicular lies, 0 to 1 within it; and twice the area, [F].
+    For each edge the signed distance to the line, positive inside, [P, F, 3]; how far along the
+    edge the foot of the perpendicular lies, 0 to 1 within it; and twice the area, [F].
     """
     edge = corners.roll(-1, -2) - corners
     to_point = points[..., None, :] - corners

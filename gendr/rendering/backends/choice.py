@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
-from torch import Tensor
-
-from gendr._runtime.backends import choose_from, reason_of
+from gendr._runtime.backends import Choice
 from gendr.rendering.backends.interface import Backend
 
 # In the order in which `auto` asks them; the reference, which takes every tensor, is the last.
 NAMES = ("cpu", "triton", "reference")
 
 
-def _module(name: str) -> Backend:
-    """Import a backend, by plain statements: `torch.compile` cannot trace `import_module`."""
+def _load(name: str) -> Backend:
     if name == "cpu":
         from gendr.rendering.backends.cpu import backend as module
     elif name == "triton":
@@ -24,16 +21,10 @@ def _module(name: str) -> Backend:
     return cast("Backend", module)
 
 
+_choice = Choice(_load, NAMES)
+choose = _choice.choose
+
+
 def backends() -> dict[str, str | None]:
     """Every backend's name -> None if it is usable here, else the reason why not."""
-    return {name: reason_of(_module, name) for name in NAMES}
-
-
-def choose(name: str, tensor: Tensor) -> Backend:
-    """The backend of that name, or for `auto` the first that serves the tensor's device.
-
-    Raises:
-        ValueError: for an unknown name, or a backend that does not serve this device.
-        RuntimeError: for a backend that is not usable here, with its reason.
-    """
-    return choose_from(_module, NAMES, name, tensor)
+    return _choice.backends()

@@ -20,6 +20,7 @@ class Probabilistic(Archimedean):
 
     name = "probabilistic"
     formula = "a + b - a b"
+    is_product = True
 
     def generator(self, a: Tensor, s: Tensor) -> Tensor:
         """-log(s), written so that small a keep their digits."""

@@ -470,6 +470,8 @@ filter.dispatchEvent(new Event("input"));
 say("filtered", lines().length);
 say("dimmed", section.querySelectorAll(".cell.dimmed").length);
 say("dots", document.querySelectorAll(".dot").length);
+say("clear", [...document.querySelectorAll(".dot:not(.dimmed) title")]
+  .map((title) => title.textContent.split(":")[0]).sort().join(" "));
 const bars = [...section.querySelectorAll(".bars")].map((list) =>
   [...list.querySelectorAll("b")].map((each) => each.textContent).join(","));
 say("bars", bars.join(" "));
@@ -557,6 +559,9 @@ def test_browser_shows_medians_and_both_tasks(visit, results_file):
     both = [entry for entry in shape.entries if entry.rank and entry.result.instance in known]
     assert int(said["dots"]) == len(both)
     assert int(said["dimmed"]) == 1242 - int(said["filtered"])
+    words = ("gamma", "yager", "reversed")
+    fitting = [e.result.instance for e in both if all(w in e.result.instance for w in words)]
+    assert said["clear"].split() == sorted(fitting)
     scores = shape.maps[0].scores
     columns = np.sort(np.nanmedian(scores, 0))
     expected = [f"{x:.3f}" for x in (columns if shape.better == "lower" else columns[::-1])]

@@ -32,7 +32,7 @@ def data():
 
 
 def test_hard_losses_count_wrong_pairs():
-    """At a high steepness: inversions, and whether there are any; for every order of four."""
+    """At a high steepness they count inversions, or say whether there are any; for all orders."""
     orders = torch.tensor([*itertools.permutations(range(4))])
     values = torch.arange(4).expand_as(orders)
     for order, truth in zip(orders, values, strict=True):

@@ -19,9 +19,9 @@ import gendr
 from gendr.experiments.engine.executors import Attempt
 from gendr.experiments.engine.store import Store, software_version
 from gendr.experiments.engine.tasks import Outcome, Trial
-from gendr.experiments.report.blocks import read_blocks
-from gendr.experiments.report.grids import Grid
 from gendr.experiments.report.pictures import read_pictures, write_pictures
+from gendr.experiments.report.qualities import Grid
+from gendr.experiments.report.rounds import read_rounds
 from gendr.experiments.studies import rounds
 from gendr.experiments.studies.rounds import BLOCKS, Block
 from gendr.experiments.studies.scene import as_png, close_ups
@@ -429,7 +429,7 @@ def test_the_report_has_pictures_and_none_is_made_twice(call, tmp_path, monkeypa
     for name, at in (drawn[0], *drawn[2:]):
         assert at == rounds.best_exponent("shape", [block[name] for block in blocks])
     assert capsys.readouterr().out.count("2 pictures of shape-1-airplane+30") == 1
-    ((_, results, _, _),) = read_blocks(tables).values()
+    ((_, results, _, _),) = read_rounds(tables).values()
     assert all(x.picture.startswith(b"\x89PNG") for x in results)
     assert script.main([str(tmp_path / "nowhere")]) == 2
 

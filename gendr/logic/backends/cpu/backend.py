@@ -6,9 +6,8 @@ kernels, second derivatives by the reference backend.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +18,6 @@ from gendr._runtime.numba.compilation import available as available
 from gendr._runtime.numba.compilation import supports as _is_on_cpu
 from gendr._runtime.threads import run
 from gendr.logic.backends import differentiable
-from gendr.logic.backends.interface import Kernels
 from gendr.logic.backends.wires import Wires
 
 __all__ = ["available", "gates", "supports"]
@@ -35,7 +33,7 @@ def supports(tensor: Tensor) -> bool:
 
 def gates(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
     """See `Backend.gates`."""
-    return differentiable.gates(cast("Kernels", sys.modules[__name__]), x, wires, tables)
+    return differentiable.gates(_KERNELS, x, wires, tables)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -87,13 +85,20 @@ def backward(
     return grad_x, grad_tables
 
 
+class _Kernels:
+    """What `differentiable` calls, see `interface.Kernels`."""
+
+    forward = staticmethod(forward)
+    backward = staticmethod(backward)
+
+
+_KERNELS = _Kernels()
+
+
 def _work(x: Tensor, tables: Tensor) -> int:
     return x.shape[1] * tables.numel() // 4
 
 
 def _launch(kernel: Callable[..., None], units: int, work: int, *args: Any) -> None:
     """Run a kernel over 0 .. units - 1, on all threads if the work is worth it."""
-    if work > _SHARED:
-        run(kernel, units, *args, pieces=4)
-    elif units:
-        kernel(*args, 0, units)
+    run(kernel, units, *args, pieces=4, alone=work <= _SHARED)

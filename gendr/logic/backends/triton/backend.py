@@ -10,7 +10,6 @@ on CPU tensors, slowly: that is how they are tested without a GPU.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,9 +19,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gendr._runtime.tracing import is_plain
 from gendr._runtime.triton import launch as _triton_launch
-from gendr._runtime.triton.launch import available, interpreted, run
+from gendr._runtime.triton.launch import available, blocks_of, interpreted, power_of_2, run
 from gendr.logic.backends import differentiable
-from gendr.logic.backends.interface import Kernels
 from gendr.logic.backends.wires import Wires
 
 __all__ = ["available", "gates", "supports"]
@@ -59,8 +57,7 @@ def supports(tensor: Tensor) -> bool:
 def gates(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
     """See `Backend.gates`."""
     if is_plain(x) and is_plain(tables):
-        kernels = cast("Kernels", sys.modules[__name__])
-        return differentiable.gates(kernels, x, wires, tables)
+        return differentiable.gates(_KERNELS, x, wires, tables)
     return cast("Tensor", _gates(x, tables, wires.inputs))
 
 
@@ -75,9 +72,9 @@ def forward(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
     (count, corners), batch = tables.shape, x.shape[1]
     y = x.new_empty(count, batch)
     block, options = _block(count, batch, 1)
-    blocks = _runs(count, block["ROWS"])
+    blocks = blocks_of(count, block["ROWS"])
     run(
-        kernels.gates, (blocks * _runs(batch, block["BLOCK"]),), x.device,
+        kernels.gates, (blocks * blocks_of(batch, block["BLOCK"]),), x.device,
         x, wires.compact, tables, y, count, batch, blocks, K=_inputs(corners), **block, **options,
     )  # fmt: skip
     return y
@@ -92,20 +89,30 @@ def backward(
     grad_tables = torch.empty_like(tables)
     block, options = _block(count, batch, corners)
     run(
-        kernels.tables_gradients, (_runs(count, block["ROWS"]),), x.device,
+        kernels.tables_gradients, (blocks_of(count, block["ROWS"]),), x.device,
         x, wires.compact, grad, grad_tables, count, batch, K=_inputs(corners), **block, **options,
     )  # fmt: skip
     if not wants_x:
         return None, grad_tables
     grad_x = torch.empty_like(x)
     block, options = _block(features, batch, 1)
-    blocks = _runs(features, block["ROWS"])
+    blocks = blocks_of(features, block["ROWS"])
     run(
-        kernels.features_gradients, (blocks * _runs(batch, block["BLOCK"]),), x.device,
+        kernels.features_gradients, (blocks * blocks_of(batch, block["BLOCK"]),), x.device,
         x, wires.compact, tables, *wires.readers, grad, grad_x, count, features, batch, blocks,
         K=_inputs(corners), **block, **options,
     )  # fmt: skip
     return grad_x, grad_tables
+
+
+class _Kernels:
+    """What `differentiable` calls, see `interface.Kernels`."""
+
+    forward = staticmethod(forward)
+    backward = staticmethod(backward)
+
+
+_KERNELS = _Kernels()
 
 
 def _inputs(corners: int) -> int:
@@ -113,21 +120,11 @@ def _inputs(corners: int) -> int:
     return corners.bit_length() - 1
 
 
-def _runs(count: int, block: int) -> int:
-    """How many blocks hold so many."""
-    return -(-count // block)
-
-
-def _power_of_2(count: int) -> int:
-    """The least that is not below."""
-    return 1 << max(0, count - 1).bit_length()
-
-
 def _block(count: int, batch: int, corners: int) -> tuple[dict[str, int], dict[str, Any]]:
     """Sizes of a block of gates or features, each with so many corners, and the options."""
     held = LAUNCH.held_tables if corners > 1 else LAUNCH.held
-    block = min(_power_of_2(batch), LAUNCH.batch)
-    rows = min(_power_of_2(count), max(1, held // (corners * block)))
+    block = min(power_of_2(batch), LAUNCH.batch)
+    rows = min(power_of_2(count), max(1, held // (corners * block)))
     warps = min(16, max(1, rows * corners * block // (32 * LAUNCH.thread)))
     options = {} if interpreted() else {"num_warps": warps, "enable_fp_fusion": True}
     return {"ROWS": rows, "BLOCK": block}, options
@@ -154,7 +151,7 @@ def _wires(inputs: Tensor, features: int) -> Wires:
 
 @torch.library.custom_op("gendr::logic_gates", mutates_args=())
 def _gates(x: Tensor, tables: Tensor, inputs: Tensor) -> Tensor:
-    """As `gates`, with `Wires.inputs` for the wires."""
+    """Do what `gates` does, with `Wires.inputs` for the wires."""
     return forward(x.contiguous(), _wires(inputs, len(x)), tables.contiguous())
 
 
@@ -167,7 +164,7 @@ def _(x: Tensor, tables: Tensor, inputs: Tensor) -> Tensor:
 def _gradients(
     x: Tensor, tables: Tensor, inputs: Tensor, grad: Tensor, wants_x: bool
 ) -> tuple[Tensor, Tensor]:
-    """As `backward`; the gradient of x has no rows if it is not wanted."""
+    """Do what `backward` does; the gradient of x has no rows if it is not wanted."""
     of_x, of_tables = backward(
         x.contiguous(), _wires(inputs, len(x)), tables.contiguous(), grad.contiguous(),
         wants_x=wants_x,

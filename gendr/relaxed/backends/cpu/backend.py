@@ -41,10 +41,7 @@ def _density(law: Law) -> int:
 
 def _launch(kernel: Callable[..., None], units: int, work: float, *args: Any) -> None:
     """Run a kernel over 0 .. units - 1, on all threads if the work (nanoseconds) is worth it."""
-    if work > _SHARED:
-        run(kernel, units, *args, pieces=2)
-    elif units:
-        kernel(*args, 0, units)
+    run(kernel, units, *args, pieces=2, alone=work <= _SHARED)
 
 
 class _ShortestPath:
@@ -150,7 +147,7 @@ class _ShortestPathGraph:
 
     @staticmethod
     def _as_given(edges: Tensor, settings: Any) -> Tensor:
-        """From the order by ends to the order in which the edges were given."""
+        """Values of edges ordered by ends, in the order in which the edges were given."""
         out = torch.empty_like(edges)
         out[:, settings.order] = edges
         return out

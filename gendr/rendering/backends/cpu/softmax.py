@@ -86,7 +86,7 @@ def softmax(
 
 @dataclass(frozen=True)
 class _Look:
-    """Those parts of an appearance that are not tensors with a gradient.
+    """The parts of an appearance that are not tensors with a gradient.
 
     Attributes:
         place: [B, 3], first texel, height and width of the texture of every image, or None.

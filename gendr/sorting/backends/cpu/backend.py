@@ -6,7 +6,6 @@ kernels, second derivatives by the reference backend.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, cast
@@ -22,7 +21,7 @@ from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number
 from gendr.distributions.law import Law
 from gendr.sorting.backends import differentiable
-from gendr.sorting.backends.interface import Gated, Kernels
+from gendr.sorting.backends.interface import Gated
 from gendr.sorting.networks import Network
 
 # The backward pass of `carry` sums over columns, for one row of the batch at a time. If rows are
@@ -39,16 +38,12 @@ _SHARED = 450_000
 
 def gates(x: Tensor, network: Network, dist: Distribution, steepness: Number) -> Gated:
     """See `Backend.gates`."""
-    return differentiable.gates(_kernels(), x, network, dist, steepness)
+    return differentiable.gates(_KERNELS, x, network, dist, steepness)
 
 
 def carry(keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None) -> Tensor:
     """See `Backend.carry`."""
-    return differentiable.carry(_kernels(), keep, swap, network, payload)
-
-
-def _kernels() -> Kernels:
-    return cast("Kernels", sys.modules[__name__])
+    return differentiable.carry(_KERNELS, keep, swap, network, payload)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -143,12 +138,21 @@ def carry_backward(
     return total, None if payload is None else grad_start
 
 
+class _Kernels:
+    """What `differentiable` calls, see `interface.Kernels`."""
+
+    gates_forward = staticmethod(gates_forward)
+    gates_backward = staticmethod(gates_backward)
+    carry_forward = staticmethod(carry_forward)
+    carry_backward = staticmethod(carry_backward)
+
+
+_KERNELS = _Kernels()
+
+
 def _launch(kernel: Callable[..., None], units: int, work: float, *args: Any) -> None:
     """Run a kernel over 0 .. units - 1, on all threads if the work (nanoseconds) is worth it."""
-    if work > _SHARED:
-        run(kernel, units, *args, pieces=2)
-    elif units:
-        kernel(*args, 0, units)
+    run(kernel, units, *args, pieces=2, alone=work <= _SHARED)
 
 
 def _number(steepness: Number) -> float:

@@ -10,7 +10,6 @@ on CPU tensors, slowly: that is how they are tested without a GPU.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
@@ -20,11 +19,11 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.triton import launch as _triton_launch
-from gendr._runtime.triton.launch import available, interpreted, run
+from gendr._runtime.triton.launch import available, blocks_of, interpreted, power_of_2, run
 from gendr.distributions import Distribution, Law
 from gendr.distributions.decisions import Number
 from gendr.sorting.backends import differentiable
-from gendr.sorting.backends.interface import Gated, Kernels
+from gendr.sorting.backends.interface import Gated
 from gendr.sorting.networks import Network
 
 __all__ = ["available", "carry", "gates", "supports"]
@@ -74,16 +73,12 @@ def supports(tensor: Tensor) -> bool:
 
 def gates(x: Tensor, network: Network, dist: Distribution, steepness: Number) -> Gated:
     """See `Backend.gates`."""
-    return differentiable.gates(_kernels(), x, network, dist, steepness)
+    return differentiable.gates(_KERNELS, x, network, dist, steepness)
 
 
 def carry(keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None) -> Tensor:
     """See `Backend.carry`."""
-    return differentiable.carry(_kernels(), keep, swap, network, payload)
-
-
-def _kernels() -> Kernels:
-    return cast("Kernels", sys.modules[__name__])
+    return differentiable.carry(_KERNELS, keep, swap, network, payload)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -104,7 +99,7 @@ def gates_forward(
     power = differentiable.power(dist)
     block = _gates_block(network)
     run(
-        kernels.gates, (_runs(batch, block["ROWS"]),), x.device,
+        kernels.gates, (blocks_of(batch, block["ROWS"]),), x.device,
         x, *_comparators(network, x.device), _scalar(steepness, x), values, keep, swap, differences,
         batch, n, size, network.depth, power,
         CDF=laws.tails(_name(dist)), PLAIN=power == 1.0, SAVE=save, **block,
@@ -130,7 +125,7 @@ def gates_backward(
     grad_x = torch.zeros_like(x) if grad_values is None else grad_values.clone()
     power = differentiable.power(dist)
     block = _gates_block(network)
-    programs = _runs(batch, block["ROWS"])
+    programs = blocks_of(batch, block["ROWS"])
     grad_steepness = x.new_empty(programs)
     run(
         kernels.gates_gradients, (programs,), x.device,
@@ -149,8 +144,8 @@ def carry_forward(keep: Tensor, swap: Tensor, network: Network, payload: Tensor 
     batch, n, size = len(keep), network.n, network.size
     width = n if payload is None else payload.shape[-1]
     out = keep.new_empty(batch, n, width)
-    lanes, block, options = _carry_block(network, width, LAUNCH.held)
-    blocks = _runs(width, block["COLUMNS"])
+    lanes, block, options = carry_block(network, width, LAUNCH.held)
+    blocks = blocks_of(width, block["COLUMNS"])
     tables = _wires if lanes else _comparators
     run(
         kernels.carry_lanes if lanes else kernels.carry, (batch * blocks,), out.device,
@@ -168,10 +163,10 @@ def carry_backward(
     batch, n, width = grad.shape
     size, depth = network.size, network.depth
     grad_payload = None if payload is None else torch.empty_like(payload)
-    lanes, block, options = _carry_block(network, width, LAUNCH.held_back)
+    lanes, block, options = carry_block(network, width, LAUNCH.held_back)
     columns = block["COLUMNS"]
-    blocks = _runs(width, columns)
-    plan = _plan(network, batch, blocks, columns, block.get("WIRES"))
+    blocks = blocks_of(width, columns)
+    plan = planned(network, batch, blocks, columns, block.get("WIRES"))
     # What `carry` calls wires and differences, or the differences of all lanes.
     scratch = [keep.new_empty(plan.programs, rows, columns) for rows in plan.rows]
     shares = plan.shares
@@ -189,24 +184,26 @@ def carry_backward(
     return grad_keep[:, 0] if shares == 1 else grad_keep.sum(1), grad_payload
 
 
+class _Kernels:
+    """What `differentiable` calls, see `interface.Kernels`."""
+
+    gates_forward = staticmethod(gates_forward)
+    gates_backward = staticmethod(gates_backward)
+    carry_forward = staticmethod(carry_forward)
+    carry_backward = staticmethod(carry_backward)
+
+
+_KERNELS = _Kernels()
+
+
 # ---------------------------------------------------------------------------------------------
 # Blocks and tables
 # ---------------------------------------------------------------------------------------------
 
 
-def _runs(count: int, block: int) -> int:
-    """How many blocks hold so many."""
-    return -(-count // block)
-
-
-def _power_of_2(count: int) -> int:
-    """The least that is not below."""
-    return 1 << max(0, count - 1).bit_length()
-
-
 def _widest(network: Network) -> int:
     """Comparators of the largest layer, rounded up to a power of 2."""
-    return _power_of_2(int(np.diff(network.offsets).max(initial=1)))
+    return power_of_2(int(np.diff(network.offsets).max(initial=1)))
 
 
 def _gates_block(network: Network) -> dict[str, int]:
@@ -214,15 +211,15 @@ def _gates_block(network: Network) -> dict[str, int]:
     return {"ROWS": max(1, LAUNCH.gates // pairs), "PAIRS": pairs}
 
 
-def _carry_block(
+def carry_block(
     network: Network, width: int, held: int
 ) -> tuple[bool, dict[str, int], dict[str, Any]]:
     """Whether wires are carried in lanes, and constants and options of the kernel."""
     if network.n <= LAUNCH.wires:
-        wires = _power_of_2(network.n)
-        columns = min(_power_of_2(width), max(1, held // wires))
+        wires = power_of_2(network.n)
+        columns = min(power_of_2(width), max(1, held // wires))
         return True, {"WIRES": wires, "COLUMNS": columns}, _options(1)
-    columns = min(_power_of_2(width), LAUNCH.columns)
+    columns = min(power_of_2(width), LAUNCH.columns)
     pairs = min(LAUNCH.pairs, _widest(network))
     # Four columns of a comparator per thread: what is loaded at once where rows are aligned.
     return False, {"PAIRS": pairs, "COLUMNS": columns}, _options(pairs * columns // 128)
@@ -247,7 +244,7 @@ class Plan:
     segments: int
 
 
-def _plan(network: Network, batch: int, blocks: int, columns: int, lanes: int | None) -> Plan:
+def planned(network: Network, batch: int, blocks: int, columns: int, lanes: int | None) -> Plan:
     """The plan for so many blocks of columns; `lanes` are the wires of a warp, if they are there.
 
     As many programs as `LAUNCH` wants, in as few segments as scratch has room for. Where it has not
@@ -261,16 +258,18 @@ def _plan(network: Network, batch: int, blocks: int, columns: int, lanes: int | 
     else:
         wanted = max(1, min(batch * shares, LAUNCH.programs))
         most = LAUNCH.scratch // (4 * columns * wanted)
-        span, segments, rows = _segments(network, most)
+        span, segments, rows = cut_layers(network, most)
     most = LAUNCH.scratch // (4 * columns * max(1, sum(rows)))
     programs = max(1, min(batch * shares, LAUNCH.programs, most))
     shares = max(1, min(shares, programs // max(1, batch)))
-    shares = _runs(blocks, _runs(blocks, shares)) if blocks else 1  # all take equally many blocks
+    shares = (
+        blocks_of(blocks, blocks_of(blocks, shares)) if blocks else 1
+    )  # all take equally many blocks
     return Plan(shares, max(1, min(programs, batch * shares)), rows, span, segments)
 
 
 @lru_cache(maxsize=64)
-def _segments(network: Network, most: int) -> tuple[int, int, tuple[int, int]]:
+def cut_layers(network: Network, most: int) -> tuple[int, int, tuple[int, int]]:
     """Layers of a segment, segments, and rows of scratch: `most`, or if need be as few as can be.
 
     More than one segment passes all layers once more; how many there are costs nothing else.
@@ -316,7 +315,7 @@ def _comparators(network: Network, device: torch.device) -> tuple[Tensor, Tensor
 @lru_cache(maxsize=64)
 def _wires(network: Network, device: torch.device) -> tuple[Tensor, Tensor]:
     """Partners and places of the wires; see `carry_lanes`."""
-    wires = np.arange(_power_of_2(network.n), dtype=np.int32)
+    wires = np.arange(power_of_2(network.n), dtype=np.int32)
     partners = np.tile(wires, (network.depth, 1))
     places = np.full_like(partners, -1)
     layer = np.repeat(np.arange(network.depth), np.diff(network.offsets))

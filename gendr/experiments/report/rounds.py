@@ -17,10 +17,10 @@ from gendr.experiments.report.pictures import pictures_of, read_pictures
 from gendr.experiments.studies.registry import TASKS
 from gendr.experiments.studies.rounds import BLOCKS, BlockRow, file_of, qualities, read_table
 
-__all__ = ["read_blocks"]
+__all__ = ["read_rounds"]
 
 
-def read_blocks(folder: Path) -> dict[int, Found]:
+def read_rounds(folder: Path) -> dict[int, Found]:
     """A grid in rounds as runs: each round of each task, as far as its tables go.
 
     A score is the mean over the scenes that have the renderer and all the others of the run, its
@@ -30,7 +30,7 @@ def read_blocks(folder: Path) -> dict[int, Found]:
     the tables.
 
     Raises:
-        ValueError: if the folder holds no tables of blocks.
+        ValueError: if the folder holds no tables of a grid in rounds.
     """
     found: dict[int, Found] = {}
     for task, blocks in BLOCKS.items():

@@ -1,4 +1,4 @@
-"""Networks for maps: the first block of ResNet18, which gives costs, and the whole of it.
+"""Networks for shortest paths on maps: the first block of ResNet18 gives costs, all of it a path.
 
 Source: He, Zhang, Ren, Sun, Deep Residual Learning, 2016; Vlastelica et al., Differentiation of
 Blackbox Combinatorial Solvers, 2020, for how it is cut; thesis, section 2.4.
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gendr._runtime.residual import BasicBlock
+from gendr._runtime.resnet import BasicBlock
 
 __all__ = ["CostNet", "PathNet"]
 

@@ -1,4 +1,4 @@
-"""Packed vertices in other places, and the sizes of meshes."""
+"""Meshes scaled, moved, turned and normalised: packed vertices before and after."""
 
 from __future__ import annotations
 
@@ -16,39 +16,8 @@ from gendr._runtime.checks import (
 )
 from gendr._runtime.tracing import matmul
 from gendr._runtime.vectors import length
-from gendr.mesh.topology import owners
-
-
-def per_vertex(values: Tensor, counts: Sequence[int]) -> Tensor:
-    """Values per mesh [B, ...] for each of its vertices: [ΣV, ...]."""
-    if len(counts) == 1:
-        return values.expand(counts[0], *values.shape[1:])
-    return values.index_select(0, owners(counts, values.device))
-
-
-def boxes(vertices: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Lowest and highest coordinates of the vertices of each mesh: [B, 3] and [B, 3].
-
-    Raises:
-        ValueError: for a mesh without vertices.
-    """
-    if 0 in counts:
-        empty = counts.index(0)
-        raise ValueError(f"mesh {empty} has no vertices, so it has no bounding box")
-    parts = vertices.split(list(counts))
-    return torch.stack([p.amin(0) for p in parts]), torch.stack([p.amax(0) for p in parts])
-
-
-def volumes(face_vertices: Tensor, counts: Sequence[int]) -> Tensor:
-    """Signed volume enclosed by each mesh: [B], > 0 if its faces [ΣF, 3, 3] look outwards.
-
-    Args:
-        face_vertices: Of all faces, packed.
-        counts: Faces per mesh.
-    """
-    a, b, c = face_vertices.unbind(1)
-    each = (a * torch.linalg.cross(b, c)).sum(-1) / 6
-    return each.new_zeros(len(counts)).index_add(0, owners(counts, each.device), each)
+from gendr.mesh.measures import boxes
+from gendr.mesh.topology import per_vertex
 
 
 def checked(name: str, values: Tensor, shape: str, vertices: Tensor, batch: int) -> Tensor:

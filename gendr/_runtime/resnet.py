@@ -1,4 +1,4 @@
-"""The basic block of residual networks, which more than one network is made of."""
+"""The basic block of ResNet18, of which networks for reconstruction and for maps are made."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class Grid:
         return len(self.conorms) == len(tnorms.benchmark_tconorms())
 
     def with_conorms(self, names: Sequence[str]) -> Grid:
-        """The same with some of its T-conorms only."""
+        """The same task with some of its T-conorms only."""
         columns = [self.conorms.index(canonical(name)) for name in names]
         return replace(
             self, conorms=[self.conorms[j] for j in columns],

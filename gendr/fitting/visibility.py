@@ -29,7 +29,7 @@ def footprint(camera: Camera, size: tuple[int, int], depth: Tensor) -> Tensor:
 
 
 def cosine_to_eye(camera: Camera, points: Tensor, normals: Tensor) -> Tensor:
-    """Of the angle between unit normals [N, 3] and the directions to the eye of one camera, [N]."""
+    """Cosine [N] of the angle between unit normals [N, 3] and the directions to a camera's eye."""
     if camera.orthographic:
         return -(normals @ camera.ahead[0])
     return (normals * F.normalize(camera.eye - points, dim=-1)).sum(-1)
