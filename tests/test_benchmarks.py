@@ -68,7 +68,8 @@ def test_json_has_its_schema(report):
     assert row["name"] == "sphere_642/1x32/uniform"
     for key, kind in ROW.items():
         assert isinstance(row[key], kind), key
-    assert 0 < row["floor_s"] < row["both_s"] < row["brute_s"] < row["dense_s"]
+    # Which of them is faster is for benchmarks to say, not for tests on a busy machine.
+    assert min(row[name] for name in ("floor_s", "both_s", "brute_s", "dense_s")) > 0
 
 
 def test_sweeps_are_three_curves(report):

@@ -1,5 +1,6 @@
 """Training: it learns, goes on where it stopped, and what it says is what it measures."""
 
+import copy
 import threading
 
 import numpy as np
@@ -65,13 +66,15 @@ def test_what_is_read_ahead_changes_no_draw(data):
 
 def test_the_next_batch_is_read_by_another_thread(data, monkeypatch):
     readers, read = [], ShapeNetRenderings.stored_images
+    own = copy.copy(data)  # trainings of other tests may still read ahead
 
     def watched(self, shapes, views):
-        readers.append(threading.current_thread() is threading.main_thread())
+        if self is own:
+            readers.append(threading.current_thread() is threading.main_thread())
         return read(self, shapes, views)
 
     monkeypatch.setattr(ShapeNetRenderings, "stored_images", watched)
-    training = Training(data, TrainingSettings(**{**SMALL, "steps": 3}))
+    training = Training(own, TrainingSettings(**{**SMALL, "steps": 3}))
     for _ in range(3):
         training.step()
     assert readers == [True, False, False]  # and nothing is read after the last step
