@@ -88,7 +88,7 @@ def state(folder: Path) -> list[tuple[str, ...]]:
                 f"{done} of {expected(block)}", f"{hours:.2f}" if done else "",
             ))  # fmt: skip
             total += hours
-        rows.append((f"**{task}**", "", "so far", "", f"**{total:.2f}**"))
+        rows.append((f"**{task}**", "", "sum", "", f"**{total:.2f}**"))
     return rows
 
 
