@@ -19,7 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -33,6 +33,9 @@ from gendr.rendering.geometry import project_faces
 from gendr.scale import pixels_to_ndc, suggest_scale
 from gendr.testing.pages import fill, table
 from gendr.tnorms import TConorm
+
+if TYPE_CHECKING:
+    from gendr.experiments.report.summary import Entry, Summary
 
 DOCS = Path(__file__).parent
 IMAGES = DOCS / "images"
@@ -843,6 +846,11 @@ def figure_sorting() -> None:
     write_block("sorting.md", "sorting-properties", table(head, rows))
 
 
+# How many renderers figure_rounds shows, and what their quality is.
+BEST = 30
+QUALITY = {"shape": "mean hard IoU", "pose": "fraction of poses found"}
+
+
 def figure_grids() -> None:
     """The heat maps of the laptop grid, of the table in docs/results."""
     from gendr.experiments.engine.store import Result, Run
@@ -861,9 +869,63 @@ def figure_grids() -> None:
             if row["task"] == task
         ]  # fmt: skip
         figure = heat_map_figure(summarise(Run(number, task, "", 0, "", "", "laptop"), results))
-        path = DOCS / "results" / f"grid-{task}.png"
-        figure.savefig(path, dpi=150, metadata={"Software": None})
-        print(f"{path.relative_to(DOCS.parent)}  {path.stat().st_size / 1e3:.0f} kB")
+        save_maps(figure, f"grid-{task}.png")
+
+
+def figure_rounds() -> None:
+    """The grid in rounds: heat maps of its first round, the best of its last one with errors."""
+    import matplotlib.pyplot as plt
+
+    from gendr.experiments.report.details import TWICE
+    from gendr.experiments.report.figure import heat_map_figure
+    from gendr.experiments.report.summary import load_summaries
+
+    last: dict[str, Summary] = {}
+    for summary in load_summaries(DOCS / "results" / "rounds"):
+        if summary.run.task not in last:
+            save_maps(heat_map_figure(summary), f"rounds-{summary.run.task}.png")
+        last[summary.run.task] = summary
+    figure, axes = plt.subplots(1, len(last), figsize=(12, 6.6))
+    for axis, (task, summary) in zip(axes, last.items(), strict=True):
+        once = [e for e in summary.entries if str(e.instance.tconorm) not in TWICE]
+        _best_with_errors(axis, once, summary)
+    legend_below(figure, axes[0], 2)
+    save_plot(figure, "rounds_best.png")
+
+
+def _best_with_errors(axis, entries: list[Entry], summary: Summary) -> None:
+    """The means of the best, with errors, over the range of what ties with the first."""
+    from gendr.experiments.report.summary import label
+
+    lower = summary.better == "lower"
+    scores = [1 - e.result.score if lower else e.result.score for e in entries]
+    error = entries[0].detail.error
+    limit = scores[0] - 2 * math.sqrt(2) * error  # two errors of a difference of two means
+    ties = sum(score >= limit for score in scores)
+    count = min(BEST, len(entries))
+    axis.axvspan(limit, scores[0], color="#e3ebf6", label="ties with the first", zorder=0)
+    axis.errorbar(
+        scores[:count], range(count), xerr=error, fmt="o", color="#2f6fb0", ecolor="#8fb0d3",
+        markersize=4.5, label="mean over the scenes, with its standard error beside others",
+    )  # fmt: skip
+    names = [f"{label(e.instance.dist)}, {label(e.instance.tconorm)}" for e in entries[:count]]
+    axis.set_yticks(range(count), names, fontsize=8)
+    axis.set_ylim(count - 0.4, -0.6)
+    where = summary.run.protocol_name.partition(",")[0]
+    axis.set_title(
+        f"{summary.run.task}, the first {count} of {where}\n"
+        f"{ties} of its {len(entries)} renderers tie with the first", loc="left", fontsize=10,
+    )  # fmt: skip
+    axis.set_xlabel(QUALITY[summary.run.task])
+    axis.grid(axis="x", color="#e5e5e5")
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def save_maps(figure, name: str) -> None:
+    """Write heat maps of a grid beside its tables."""
+    path = DOCS / "results" / name
+    figure.savefig(path, dpi=150, metadata={"Software": None})
+    print(f"{path.relative_to(DOCS.parent)}  {path.stat().st_size / 1e3:.0f} kB")
 
 
 HOUSE = (
@@ -938,6 +1000,7 @@ FIGURES: dict[str, Callable[[], None]] = {
     "composite": figure_composite,
     "sorting": figure_sorting,
     "grids": figure_grids,
+    "rounds": figure_rounds,
     "house": figure_house,
 }
 
