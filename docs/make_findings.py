@@ -228,16 +228,20 @@ def members(shape: Grid, pose: Grid, axis: int, count: int) -> list[tuple[str, .
 
 
 def for_both(shape: Grid, pose: Grid, count: int) -> list[tuple[str, ...]]:
-    """The plain renderers whose worse place in the two tasks is best, and some well-known ones."""
+    """The plain renderers whose worse place in the two tasks is best, and some well-known ones.
+
+    Of those with the same worse place, the one whose better place is best comes first.
+    """
     places = [
         1 + (grid.quality[0][None, None] > grid.quality[0][..., None, None]).sum((2, 3))
         for grid in (shape, pose)
     ]
     pairs = PoseProtocol.named("laptop").pairs
     worse = np.maximum(*places)
+    ordered = np.lexsort((np.minimum(*places).ravel(), worse.ravel()))
     order = [
         (i, j)
-        for i, j in zip(*np.unravel_index(np.argsort(worse, axis=None), worse.shape), strict=True)
+        for i, j in zip(*np.unravel_index(ordered, worse.shape), strict=True)
         if shape.conorms[j] not in TWICE
     ][:count]
     known = [
