@@ -96,7 +96,7 @@ def project(
 
 
 def _offsets(counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Running sums from 0 on."""
+    """Where each image begins in a packed batch, and where the last one ends."""
     return tuple(accumulate(counts, initial=0))
 
 
@@ -121,7 +121,7 @@ class Watch:
             self.found = torch.zeros(1, dtype=torch.int64, device=device)
 
     def send(self) -> None:
-        """Have it copied to the host."""
+        """Have what was found copied to the host."""
         self._later.send(self.found)
 
     def raise_found(self) -> None:
@@ -147,7 +147,7 @@ _watches: dict[torch.device, Watch] = {}
 
 
 def watch_of(device: torch.device) -> Watch:
-    """The one of a device."""
+    """Return the watch of a device, made when it is first asked for."""
     watch = _watches.get(device)
     if watch is None:
         watch = _watches[device] = Watch(device)
@@ -282,7 +282,10 @@ def _backward(
 
 
 def _projection_gradient(grad_clip: Tensor, vertices: Tensor, plan: Plan) -> Tensor:
-    """[C, 4, 4]: the sum over vertices of the gradient of clip coordinates times (x, y, z, 1)."""
+    """The gradient of the projection [C, 4, 4].
+
+    It is the sum over vertices of the gradient of clip coordinates times (x, y, z, 1).
+    """
     points = torch.cat([vertices, torch.ones_like(vertices[:, :1])], 1)
     products = grad_clip.unsqueeze(-1) * points.unsqueeze(1)  # [images or 1, V, 4, 4]
     if plan.shared:
@@ -311,7 +314,7 @@ def _project(
     far: float | None,
     check: bool,
 ) -> tuple[Tensor, Tensor]:
-    """As `_forward`; what it is given besides is for the backward pass."""
+    """Launch `_forward` as an operator; what else it is given is for the backward pass."""
     plan = _plan_of_operator(vertices, projection, vertex_offsets, offsets, near, far, check)
     corners, ranges = _forward(plan, vertices, projection, faces, starts)
     return corners, vertices.new_empty(0) if ranges is None else ranges
@@ -336,7 +339,7 @@ def _project_gradients(
     with_vertices: bool,
     with_camera: bool,
 ) -> tuple[Tensor, Tensor]:
-    """As `_backward`; without rows instead of None."""
+    """Launch `_backward` as an operator, which returns tensors without rows instead of None."""
     vertices, projection, faces, starts, entries, ranges = saved
     plan = _plan_of_operator(vertices, projection, vertex_offsets, offsets, near, far)
     given = vertices, projection, faces, starts, entries, ranges if len(ranges) else None
@@ -365,7 +368,7 @@ def _plan_of_operator(
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    """What the backward pass needs."""
+    """Keep what the backward pass of `_project` needs."""
     vertices, projection, faces, starts, entries, vertex_offsets, offsets, near, far, _ = inputs
     ctx.save_for_backward(vertices, projection, faces, starts, entries, output[1])
     ctx.given = vertex_offsets, offsets, near, far
@@ -373,7 +376,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 
 def _differentiate(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-    """The gradients of the inputs."""
+    """The gradients of `_project`'s inputs."""
     wanted = ctx.needs_input_grad[:2]
     if grad is None:
         return (None,) * 10

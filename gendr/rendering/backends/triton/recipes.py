@@ -138,7 +138,7 @@ class Recipe:
 
     @lazy
     def _found(self) -> dict[bool | None, dict[str, Any]]:
-        """Functions of the forward kernel (None), and of the backward kernel, when first used."""
+        """What `forward` (key None) and `backward` have found."""
         return {}
 
     def forward(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class Launch:
         )
 
     def fitted(self, images: int, faces: int, size: ImageSize) -> Launch:
-        """For a batch, by what the host knows of it.
+        """Choose the sizes for a batch by what the host knows of it.
 
         Small tiles where there are too few large ones to keep a GPU busy; and where faces are many,
         and their boxes therefore small, programs of a single warp: larger ones would idle.
@@ -143,7 +143,7 @@ class Tables:
     def of(
         cls, corners: Tensor, offsets: tuple[int, ...], images: Tensor, size: ImageSize
     ) -> Tables:
-        """Corners in float32, and the edges and boxes of the faces."""
+        """Make the tables of faces, whose corners become float32."""
         corners = corners.detach().to(torch.float32).contiguous()
         count = corners.shape[0]
         index = image_of_face(offsets, corners.device)
@@ -217,7 +217,7 @@ class Tiling:
 
     @classmethod
     def of(cls, size: ImageSize, tile: tuple[int, int]) -> Tiling:
-        """An image of some size in tiles of some height and width."""
+        """Cut an image into tiles of some height and width."""
         return cls(*tile, runs(size.height, tile[0]), runs(size.width, tile[1]))
 
     @property
@@ -244,7 +244,7 @@ class Lists(NamedTuple):
 
 
 def tile_lists(tables: Tables, tiling: Tiling) -> Lists:
-    """The faces of every tile.
+    """List the faces of every tile.
 
     The lists get the room that earlier steps of the same kind have needed (device, faces of each
     image, sizes of images and tiles), and a little more: the host waits in the first step only. A
@@ -254,7 +254,7 @@ def tile_lists(tables: Tables, tiling: Tiling) -> Lists:
 
 
 def lists_of(boxes: Tensor, offsets: tuple[int, ...], tiling: Tiling) -> Lists:
-    """As `tile_lists`, of boxes [T, 4]."""
+    """List the faces of every tile, of which only the boxes [T, 4] are given."""
     if offsets[-1] <= LAUNCH.walked:
         return Lists(*_walks(offsets, tiling.tiles, boxes.device))
     return lister_of(offsets, tiling, boxes.device)(boxes)
@@ -287,7 +287,7 @@ class Lister:
         self._fill_lists = _launcher("fill_lists", device, SEGMENT=SEGMENT, **tile)
 
     def __call__(self, boxes: Tensor) -> Lists:
-        """The lists of faces with such boxes."""
+        """List the faces with these boxes [T, 4]."""
         tiling, every, chunks = self._tiling, self._every, self._chunks
         rows, columns, empty = tiling.rows, tiling.columns, chunks.new_empty
         counts, totals, starts = empty(self._counts), empty(every), empty(every)
@@ -311,7 +311,7 @@ class Lister:
 
 @lru_cache(maxsize=64)
 def lister_of(offsets: tuple[int, ...], tiling: Tiling, device: torch.device) -> Lister:
-    """What makes lists of one kind."""
+    """Return what makes lists of one kind, which is kept."""
     return Lister(offsets, tiling, device)
 
 
@@ -334,7 +334,7 @@ def room_now(room: Room, totals: Tensor) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def chunk_size(offsets: tuple[int, ...], tiling: Tiling) -> int:
-    """Faces of a chunk: few enough to fill the GPU, so many that there are not too many counts."""
+    """How many faces a chunk has: few enough to fill the GPU, but so many that counts are few."""
     faces, images = offsets[-1], len(offsets) - 1
     most = max(b - a for a, b in pairwise(offsets))
     # However many tiles there are, a few chunks share the faces of an image.
@@ -345,7 +345,7 @@ def chunk_size(offsets: tuple[int, ...], tiling: Tiling) -> int:
 
 @lru_cache(maxsize=64)
 def chunks_of(offsets: tuple[int, ...], size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The chunks of faces [C, 4] int32, see `count_faces`; and the first of images [B + 1]."""
+    """Cut faces into chunks [C, 4] int32, see `count_faces`; the first of every image, [B + 1]."""
     chunks, firsts = [], [0]
     for image, (first, last) in enumerate(pairwise(offsets)):
         chunks += [(image, k, min(k + size, last), k == first) for k in range(first, last, size)]
@@ -358,7 +358,7 @@ def chunks_of(offsets: tuple[int, ...], size: int, device: torch.device) -> tupl
 def _walks(
     offsets: tuple[int, ...], tiles: int, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """What is in `Lists` without lists."""
+    """`Lists` that say that no tile has a list: programs walk all faces of the image."""
     ends = torch.tensor(offsets, dtype=torch.int32)
     starts, stops = (x.repeat_interleave(tiles).to(device) for x in (-1 - ends[:-1], ends[1:]))
     # What is not a list has an entry 0, which kernels load.
@@ -481,7 +481,7 @@ def listed(
 
 
 def options(warps: int | None = None, *, exact: bool = False) -> dict[str, Any]:
-    """How kernels are compiled.
+    """The options with which kernels are compiled.
 
     Args:
         warps: per program; as many as `LAUNCH` says if None.
@@ -523,7 +523,7 @@ class Pieces:
 
     @classmethod
     def of(cls, boxes: Tensor, pixels: int) -> Pieces:
-        """The boxes of faces, in images of so many pixels."""
+        """Cut the boxes of faces, in images of so many pixels."""
         faces = len(boxes)
         extra = extra_pieces(faces, pixels)
         if not extra:
@@ -545,7 +545,7 @@ class Pieces:
 
     @property
     def arguments(self) -> tuple[Tensor | int, ...]:
-        """The last ones of a kernel that calls `piece_of`."""
+        """The last arguments of a kernel that calls `piece_of`."""
         return *self.tables, len(self.boxes), self.extra
 
     def join(self, rows: Tensor) -> Tensor:
@@ -586,7 +586,7 @@ class Sums:
         like: Tensor,
         launch: Launch,
     ) -> Sums:
-        """For gradients of faces in such shapes, and of the scalars if wanted.
+        """Make room for gradients of faces in these shapes, and of the scalars if wanted.
 
         Args:
             boxes: of the faces.
@@ -629,7 +629,7 @@ def shares_of(faces: int, pixels: int, launch: Launch) -> int:
 
 
 def sum_per_image(values: Tensor, offsets: list[int]) -> Tensor:
-    """[T, C] -> [B, C], in a fixed order."""
+    """Sum rows [T, C] over the faces of each image, in a fixed order: [B, C]."""
     counts = [b - a for a, b in pairwise(offsets)]
     if len(set(counts)) <= 1:
         faces = counts[0] if counts else 0
