@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gendr._runtime.later import capturing
 from gendr._runtime.tracing import is_plain
-from gendr._runtime.triton.launch import Launcher
+from gendr._runtime.triton.launch import Launcher, blocks_of
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.recipes import (
@@ -101,7 +101,7 @@ class Plan:
         self.shape, self.pixels = (images, size.height, size.width), images * size.pixels
         self.columns, self.faces = tiles.face_columns(), faces
         self.tables = tiles.face_tables(sides, device, settings)
-        self.table_programs = (tiles.runs(faces, 128),)
+        self.table_programs = (blocks_of(faces, 128),)
         self.shares = tiles.shares_of(faces, size.pixels, self.launch)
         # Whether the backward pass has one program for each face, and nothing is left to add.
         self.is_whole = self.shares == 1 and not tiles.extra_pieces(faces, size.pixels)
@@ -271,7 +271,7 @@ def _gradients(
 def _through_totals(plan: Plan, grad: Tensor, drawn: Drawn) -> Tensor:
     """What the pixels of every image take away from the gradient of p, [B]; see the kernel."""
     images, pixels = len(drawn.images), plan.size.pixels
-    blocks = tiles.runs(pixels, _BLOCK)
+    blocks = blocks_of(pixels, _BLOCK)
     parts = grad.new_empty(images, blocks)
     plan.totals(
         (images * blocks,), drawn.images, drawn.alpha, drawn.rest, grad, parts, pixels, blocks

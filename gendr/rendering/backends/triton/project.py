@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gendr._runtime.later import Later, capturing
 from gendr._runtime.tracing import is_plain
-from gendr._runtime.triton.launch import Launcher, interpreted
+from gendr._runtime.triton.launch import Launcher, blocks_of, interpreted
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.geometry import FAR, NEAR, ScreenFaces, common_batch
 
@@ -166,7 +166,7 @@ def _range_programs(
     if near is not None and far is not None:
         return 0
     images = len(offsets) - 1 if len(vertex_offsets) == 2 else 1
-    return min(RANGES, tiles.runs(vertex_offsets[-1] * images, LAUNCH.depths))
+    return min(RANGES, blocks_of(vertex_offsets[-1] * images, LAUNCH.depths))
 
 
 class Plan:
@@ -196,7 +196,7 @@ class Plan:
         images = len(offsets) - 1
         self.images = images if self.shared else 1  # that a vertex is in
         self.seen = self.vertices * self.images
-        self.programs = (tiles.runs(self.faces, settings.faces),)
+        self.programs = (blocks_of(self.faces, settings.faces),)
         self.parts = _range_programs(vertex_offsets, offsets, near, far)
         start = near
         if start is None:
@@ -214,7 +214,7 @@ class Plan:
         )
         side_by_side = 1 << (max(1, min(self.images, settings.images)) - 1).bit_length()
         block = max(1, settings.lanes // (settings.corners * side_by_side))
-        self.gradient_programs = (tiles.runs(self.vertices, block),)
+        self.gradient_programs = (blocks_of(self.vertices, block),)
         self.gradients = {
             (with_vertices, with_camera): Launcher(
                 kernels.project_gradients, device, **known, WITH_VERTICES=with_vertices,

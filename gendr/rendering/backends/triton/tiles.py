@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.later import capturing
-from gendr._runtime.triton.launch import Launcher, interpreted
+from gendr._runtime.triton.launch import Launcher, blocks_of, interpreted
 from gendr.rendering.backends.triton.capacity import LEAST, Room
 from gendr.rendering.backends.triton.recipes import Recipe
 from gendr.rendering.geometry import ImageSize
@@ -150,7 +150,7 @@ class Tables:
         edges = corners.new_empty(count, face_columns())
         boxes = index.new_empty(count, 4)
         face_tables(corners.shape[1], corners.device, LAUNCH)(
-            (runs(count, 128),),
+            (blocks_of(count, 128),),
             corners, index, images, edges, boxes, count, size.height, size.width,
         )  # fmt: skip
         return cls(corners, offsets, index, images, edges, boxes, size)
@@ -163,11 +163,6 @@ def face_tables(sides: int, device: torch.device, settings: Launch) -> Launcher:
 
     compiled = options(settings.warps, exact=True)
     return Launcher(kernels.face_tables, device, N=sides, BLOCK=128, **compiled)
-
-
-def runs(count: int, block: int) -> int:
-    """How many blocks hold so many."""
-    return (count + block - 1) // block
 
 
 @cache
@@ -218,7 +213,7 @@ class Tiling:
     @classmethod
     def of(cls, size: ImageSize, tile: tuple[int, int]) -> Tiling:
         """Cut an image into tiles of some height and width."""
-        return cls(*tile, runs(size.height, tile[0]), runs(size.width, tile[1]))
+        return cls(*tile, blocks_of(size.height, tile[0]), blocks_of(size.width, tile[1]))
 
     @property
     def tiles(self) -> int:
@@ -276,8 +271,8 @@ class Lister:
         self._offsets = torch.tensor(offsets, dtype=torch.int32).to(device)
         chunks, self._first_chunks = chunks_of(offsets, chunk_size(offsets, tiling), device)
         self._chunks, self._counts = chunks, len(chunks) * tiling.tiles
-        self._groups = len(chunks), runs(tiling.rows, side) * runs(tiling.columns, side)
-        self._prefixes = runs(tiling.tiles, 32), images
+        self._groups = len(chunks), blocks_of(tiling.rows, side) * blocks_of(tiling.columns, side)
+        self._prefixes = blocks_of(tiling.tiles, 32), images
         tile = {"TILE_H": tiling.height, "TILE_W": tiling.width, "LOOK": _LOOK, "BLOCK": _BLOCK}
         self._count_faces = _launcher("count_faces", device, **tile)
         self._prefix_chunks = _launcher(
@@ -339,8 +334,8 @@ def chunk_size(offsets: tuple[int, ...], tiling: Tiling) -> int:
     most = max(b - a for a, b in pairwise(offsets))
     # However many tiles there are, a few chunks share the faces of an image.
     counts = max(COUNTS, 8 * images * tiling.tiles)
-    wanted = max(LEAST_CHUNK, runs(most, CHUNKS), runs(faces * tiling.tiles, counts))
-    return _BLOCK * runs(wanted, _BLOCK)
+    wanted = max(LEAST_CHUNK, blocks_of(most, CHUNKS), blocks_of(faces * tiling.tiles, counts))
+    return _BLOCK * blocks_of(wanted, _BLOCK)
 
 
 @lru_cache(maxsize=64)
@@ -427,7 +422,7 @@ def parts(totals: list[int], rows: int, limit: int) -> Iterator[Part]:
         last, total = first + 1, totals[first]
         while last < images and total + totals[last] <= limit:
             total, last = total + totals[last], last + 1
-        bands = min(rows, max(1, runs(total, limit)))
+        bands = min(rows, max(1, blocks_of(total, limit)))
         for band in range(bands):
             edges = rows * band // bands, rows * (band + 1) // bands
             yield Part((first, last), edges, total if bands == 1 else None)
@@ -439,7 +434,7 @@ def tile_counts(tables: Tables, tiling: Tiling, rows: tuple[int, int]) -> Tensor
     count = len(tables.boxes)
     counts = torch.empty(count, dtype=torch.int32, device=tables.boxes.device)
     _run(
-        "count_tiles", (runs(count, 128),), counts.device, tables.boxes, counts, count, *rows,
+        "count_tiles", (blocks_of(count, 128),), counts.device, tables.boxes, counts, count, *rows,
         TILE_H=tiling.height, TILE_W=tiling.width, BLOCK=128, warps=4,
     )  # fmt: skip
     return counts
@@ -505,7 +500,7 @@ _WHOLE = 4 * PIECE  # pixels of an image in which no box is cut
 
 def extra_pieces(faces: int, pixels: int) -> int:
     """Extra programs for boxes of many pixels, in images of so many."""
-    return min(PIECES, faces * (runs(pixels, PIECE) - 1)) if pixels > _WHOLE else 0
+    return min(PIECES, faces * (blocks_of(pixels, PIECE) - 1)) if pixels > _WHOLE else 0
 
 
 @dataclass(frozen=True)
@@ -528,7 +523,7 @@ class Pieces:
         extra = extra_pieces(faces, pixels)
         if not extra:
             return cls(boxes, 0, (boxes, boxes, boxes))
-        blocks = runs(faces, 1024)
+        blocks = blocks_of(faces, 1024)
         sums, *tables = (
             torch.empty(n, dtype=torch.int32, device=boxes.device)
             for n in (4 * blocks, faces, extra, 2)
@@ -625,7 +620,7 @@ class Sums:
 
 def shares_of(faces: int, pixels: int, launch: Launch) -> int:
     """How many programs of the backward pass share a face."""
-    return min(runs(launch.programs, max(faces, 1)), runs(pixels, launch.block_pixels))
+    return min(blocks_of(launch.programs, max(faces, 1)), blocks_of(pixels, launch.block_pixels))
 
 
 def sum_per_image(values: Tensor, offsets: list[int]) -> Tensor:
