@@ -202,7 +202,7 @@ class Reconstructor(nn.Module):
             return self.decoder(code.float())
 
     def mesh(self, images: Tensor) -> Mesh:
-        """The same as a batch of B meshes."""
+        """What `forward` makes of images, as a batch of B meshes."""
         return self.meshes(self(images))
 
     def meshes(self, vertices: Tensor) -> Mesh:

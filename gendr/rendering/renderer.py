@@ -80,6 +80,12 @@ class Renderer(nn.Module):
             come across them, and so for a scale that is a tensor and not positive. Code traced by
             `torch.compile`, and CUDA graphs, are not checked.
 
+    Raises:
+        TypeError: for what is no number, name or object of the kind that is wanted.
+        ValueError: for unknown names (the nearest are listed), numbers out of range, a background
+            that is not RGB, or `learnable` parameters that the distribution or the T-conorm does
+            not have.
+
     Source: thesis, chapter 5.
     """
 
