@@ -16,7 +16,6 @@ import csv
 import json
 import math
 import statistics
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,13 +26,13 @@ from gendr.experiments.report.claims import (
     TAILS,
     Claim,
     claims,
-    mean,
+    law_ahead,
     rank_correlation,
-    short,
     together,
 )
 from gendr.experiments.report.details import TWICE
 from gendr.experiments.report.qualities import Grid
+from gendr.experiments.report.words import all_names, most, short, with_error
 from gendr.experiments.studies.pose import PoseProtocol
 from gendr.experiments.studies.ranking import DIST
 from gendr.experiments.studies.shape import ShapeProtocol
@@ -58,8 +57,8 @@ def behind(grid: Grid) -> list[tuple[str, ...]]:
             values = grid.quality[half][[grid.laws.index(name) for name in names]]
             medians.append(f"{np.median(values):.3f}")
         top, names = grid.best_tenth(half), [grid.conorms[j] for j in grid.distinct]
-        laws = most([short(grid.laws[i]) for i, _ in np.argwhere(top)])
-        conorms = most([short(names[j], conorm=True) for _, j in np.argwhere(top)])
+        laws = most([short(grid.laws[i]) for i, _ in np.argwhere(top)], 4)
+        conorms = most([short(names[j], conorm=True) for _, j in np.argwhere(top)], 4)
         rows.append((f"{grid.task}, {HALVES[half]}", *medians, str(top.sum()), laws, conorms))
     return rows
 
@@ -119,19 +118,12 @@ def details(shape: Grid, pose: Grid) -> list[str]:
     )
     (least, greatest), found = shape.limits[0], np.log10(shape.scale[0])
     high, low = (found >= greatest - 1e-6), (found <= least + 1e-6)
-    who = most([short(shape.laws[i]) for i, _ in np.argwhere(high | low)])
+    who = most([short(shape.laws[i]) for i, _ in np.argwhere(high | low)], 4)
     out.append(
         f"- **The ends of the range, shape, plain**: {int(high.sum())} best scales at the upper "
         f"end, {int(low.sum())} at the lower one; {who}."
     )
     return out
-
-
-def most(names: Sequence[str]) -> str:
-    """The names that come most often, at least four, with their numbers; ties are kept."""
-    counts = Counter(names).most_common()
-    least = counts[min(3, len(counts) - 1)][1]
-    return ", ".join(f"{name} {count}" for name, count in counts if count >= least)
 
 
 def leaders(grid: Grid, count: int, pairs: int) -> list[tuple[str, ...]]:
@@ -150,13 +142,12 @@ def leaders(grid: Grid, count: int, pairs: int) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     values = [-each[0] for each in ordered]
     for value, (_, half, i, j) in zip(values[:count], ordered, strict=False):
-        same = [name for name, other in TWICE.items() if other == grid.conorms[j]]
-        conorm = " = ".join(short(name, conorm=True) for name in (grid.conorms[j], *same))
         error = f" ± {math.sqrt(value * (1 - value) / pairs):.3f}" if pairs else ""
         tied = values.count(value) > 1
         rows.append((
             f"{1 + values.index(value)}{'=' if tied else ''}",
-            short(grid.laws[i]) + (" squared" if half else ""), conorm, f"{value:.3f}{error}",
+            short(grid.laws[i]) + (" squared" if half else ""), all_names(grid.conorms[j]),
+            f"{value:.3f}{error}",
         ))  # fmt: skip
     return rows
 
@@ -166,7 +157,7 @@ def uncertainty(results: Path, shape: Grid, pose: Grid) -> list[str]:
     with (results / "shape-100-steps.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if not _is_twice(row["instance"])]
     now, then = (np.array([1 - float(row[key]) for row in rows]) for key in ("score", "grid_score"))
-    value, error = rank_correlation(then[:, None], now[:, None])
+    correlation = rank_correlation(then[:, None], now[:, None])
     paper = json.loads((results / "shape-paper.json").read_text())
     views = list(best_by_view(paper).values())
     pairs = PoseProtocol.named("laptop").pairs
@@ -176,8 +167,8 @@ def uncertainty(results: Path, shape: Grid, pose: Grid) -> list[str]:
         f"{len(views)} elevations, a standard deviation of {statistics.stdev(views):.3f}.",
         f"- **The winners**: run again with {rows[0]['steps']} steps, the {len(rows)} best "
         "different renderers of the grid do not keep their order: rank correlation "
-        + f"{value:.2f} ± {error:.2f}".replace("-", "−")
-        + ". The best of 1242 uncertain scores are in part the luckiest ones.",
+        f"{with_error(*correlation)}. The best of 1242 uncertain scores are in part the luckiest "
+        "ones.",
         f"- **Pose**: a fraction q of {pairs} pairs has the error √(q (1 − q) / {pairs}), at most "
         f"{0.5 / math.sqrt(pairs):.3f}. All renderers have the same pairs, so that differences "
         "between renderers are more certain than that.",
@@ -228,16 +219,20 @@ def members(shape: Grid, pose: Grid, axis: int, count: int) -> list[tuple[str, .
 
 
 def for_both(shape: Grid, pose: Grid, count: int) -> list[tuple[str, ...]]:
-    """The plain renderers whose worse place in the two tasks is best, and some well-known ones."""
+    """The plain renderers whose worse place in the two tasks is best, and some well-known ones.
+
+    Of those with the same worse place, the one whose better place is best comes first.
+    """
     places = [
         1 + (grid.quality[0][None, None] > grid.quality[0][..., None, None]).sum((2, 3))
         for grid in (shape, pose)
     ]
     pairs = PoseProtocol.named("laptop").pairs
     worse = np.maximum(*places)
+    ordered = np.lexsort((np.minimum(*places).ravel(), worse.ravel()))
     order = [
         (i, j)
-        for i, j in zip(*np.unravel_index(np.argsort(worse, axis=None), worse.shape), strict=True)
+        for i, j in zip(*np.unravel_index(ordered, worse.shape), strict=True)
         if shape.conorms[j] not in TWICE
     ][:count]
     known = [
@@ -261,10 +256,8 @@ def one_try(shape: Grid, pose: Grid) -> list[str]:
     """The two laws that are recommended for a single try, T-conorm by T-conorm."""
     said: list[str] = []
     for grid in (shape, pose):
-        ahead = grid.law(0, "hyperbolic_secant") - grid.law(0, "logistic")
-        wins = int((ahead.mean(0) > 0).sum())
-        number = str(mean("", ahead)).strip()
-        said.append(f"{number} in {UNITS[grid.task]} (ahead under {wins} of {ahead.shape[1]})")
+        gain, wins = law_ahead(grid, "hyperbolic_secant", "logistic")
+        said.append(f"{gain} in {UNITS[grid.task]} (ahead under {wins})")
     return [
         "`hyperbolic_secant` less `logistic`, plain, the mean over the T-conorms and its error: "
         + "; ".join(said) + "."

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,14 +20,14 @@ from gendr.experiments.report.claims import (
     HALVES,
     Claim,
     claims,
-    mean,
+    law_ahead,
     rank_correlation,
-    short,
     together,
 )
 from gendr.experiments.report.details import TWICE, disagreement
 from gendr.experiments.report.qualities import Grid
 from gendr.experiments.report.summary import TOP_SHARE
+from gendr.experiments.report.words import all_names, most, short, with_error
 from gendr.experiments.studies.rounds import (
     BLOCKS,
     SHARES,
@@ -212,8 +211,7 @@ def agreement(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
                     continue
                 found = [rank_correlation(values[half], others[half]) for half in (0, 1)]
                 text = ", ".join(
-                    f"{half} {value:.2f} ± {error:.2f}".replace("-", "−")
-                    for half, (value, error) in zip(HALVES, found, strict=True)
+                    f"{half} {with_error(*each)}" for half, each in zip(HALVES, found, strict=True)
                 )
                 both = sum(int((best(values[half]) & best(others[half])).sum()) for half in (0, 1))
                 lines.append(
@@ -256,9 +254,8 @@ def one_try(new: dict[str, Grid]) -> list[str]:
     """The two laws that are recommended for a single try, on the new scenes."""
     said: list[str] = []
     for task, grid in new.items():
-        ahead = grid.law(0, "hyperbolic_secant") - grid.law(0, "logistic")
-        wins = int((ahead.mean(0) > 0).sum())
-        said.append(f"{task} {str(mean('', ahead)).strip()} (ahead under {wins} of {len(ahead.T)})")
+        gain, wins = law_ahead(grid, "hyperbolic_secant", "logistic")
+        said.append(f"{task} {gain} (ahead under {wins})")
     return [f"The same on the scenes of the grid in rounds: {'; '.join(said)}."]
 
 
@@ -298,7 +295,7 @@ def leaders(task: str, folder: Path, count: int) -> tuple[int, list[tuple[str, .
         tying = means >= means.max() - TIE * math.sqrt(2) * error
         ties = int(tying.sum())
         first = [names[k].split("/") for k in np.flatnonzero(tying)]
-        laws, conorms = (most([each[part] for each in first]) for part in (0, 1))
+        laws, conorms = (most([f"`{each[part]}`" for each in first], 6) for part in (0, 1))
         who = (
             f"{ties} of these {len(names)} tie with the first, within {TIE:g} errors of the "
             f"difference. Of them: {laws}; {conorms}."
@@ -306,23 +303,14 @@ def leaders(task: str, folder: Path, count: int) -> tuple[int, list[tuple[str, .
         rows: list[tuple[str, ...]] = []
         for k in order[:count]:
             dist, conorm = names[k].split("/")
-            same = [name for name, other in TWICE.items() if other == conorm]
-            shown = " = ".join(short(each, conorm=True) for each in (conorm, *same))
             tied = tying[k]
             scenes = ", ".join(f"{value:.3f}" for value in values[k])
             rows.append((
                 f"1= (of {ties})" if tied and ties > 1 else str(1 + int((means > means[k]).sum())),
-                short(dist), shown, f"{means[k]:.3f} ± {error:.3f}", scenes,
+                short(dist), all_names(conorm), f"{means[k]:.3f} ± {error:.3f}", scenes,
             ))  # fmt: skip
         return number, rows, who
     return 0, [], ""
-
-
-def most(names: Sequence[str]) -> str:
-    """The names that come most often, at least six, with their numbers; ties are kept."""
-    counts = Counter(names).most_common()
-    least = counts[min(5, len(counts) - 1)][1]
-    return ", ".join(f"`{name}` {count}" for name, count in counts if count >= least)
 
 
 def main() -> None:

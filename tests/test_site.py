@@ -48,7 +48,9 @@ def test_errors_are_declared(monkeypatch):
     assert site.undeclared() == []
     monkeypatch.setattr(gendr.losses.edge_length_loss, "__doc__", "Raises: ValueError.")
     monkeypatch.setattr(gendr.Camera.expand, "__doc__", "One camera, often.")
+    monkeypatch.setattr(gendr.Renderer, "__doc__", "Args: cutoff: see `gendr.silhouette`.")
     assert set(site.undeclared()) == {
+        "gendr.rendering.Renderer: ValueError",
         "gendr.losses.edge_length_loss: TypeError",
         "gendr.mesh.Camera.expand: ValueError",
     }

@@ -53,6 +53,15 @@ def verdicts_of_the_page(block="claims", task=2, verdict=-1):
     return {(row[0].strip(), row[task]): row[verdict].strip(" *") for row in cells}
 
 
+def test_renderers_for_both_tasks_are_in_the_order_of_their_places():
+    text = (ROOT / "docs" / "which-renderer.md").read_text(encoding="utf-8")
+    block = re.search(r"<!-- begin both-tasks -->\n(.*?)<!-- end both-tasks -->", text, re.S)[1]
+    places = [[int(x) for x in re.findall(r"\((\d+)\) \|", row)] for row in block.splitlines()[2:]]
+    keys = [(max(pair), min(pair)) for pair in places]
+    assert keys[:8] == sorted(keys[:8])  # the others are there as they are well known
+    assert all(len(pair) == 2 for pair in places)
+
+
 class Recount:
     """The verdicts again, from the rows of the file alone, without the script of the page."""
 
