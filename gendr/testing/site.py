@@ -22,10 +22,12 @@ __all__ = [
     "missing_entries",
     "page_of",
     "public_modules",
+    "quotations",
     "reference",
     "undeclared",
     "undocumented",
     "unexplained",
+    "unquoted",
     "wrong_links",
 ]
 
@@ -33,6 +35,10 @@ __all__ = [
 NOT_IN_THE_REFERENCE = ("cli", "testing")
 # Nobody but the package makes them; what they are made of is no matter of users.
 RESULTS = ("gendr.rendering.Output", "gendr.sorting.Sorted", "gendr.topk.Selected")
+# What is typed at a prompt, up to the next empty line.
+PROMPT = re.compile(r"^>>> .*(?:\n.*\S.*)*", re.M)
+# "> 0" where a text begins: a line, or what is said of a parameter.
+GREATER = re.compile(r"^(\s*(?:\**\w+: )?)>(?!>> )", re.M)
 # A docstring that leaves something to another one.
 REFERS = re.compile(r"\b[Ss]ee `|\b[Ss]ee there\b|\b[Aa]s `")
 # Public modules further down that the pages speak of.
@@ -195,6 +201,15 @@ def reference(module: str, home: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
+def unquoted(text: str) -> str:
+    """A docstring for Markdown, to which `>` at the beginning of a text is a quotation.
+
+    Examples at a prompt become blocks of code, and "start: > 0" stays what it says.
+    """
+    text = GREATER.sub(r"\1\>", text)
+    return PROMPT.sub(lambda found: f"```pycon\n{found[0]}\n```", text)
+
+
 def _load(module: str) -> ModuleType:
     return importlib.import_module(module)
 
@@ -265,6 +280,13 @@ def missing_entries(site: Path) -> Iterator[str]:
     for path, home in home_of_names().items():
         if not {home, _source(home)} <= ids[home.rpartition(".")[0]]:
             yield f"{path} has no entry in the API reference"
+
+
+def quotations(site: Path) -> Iterator[str]:
+    """A line for each page of the API reference in which something stands as a quotation."""
+    for page in sorted((site / "api").glob("*.html")):
+        if count := page.read_text(encoding="utf-8").count("<blockquote>"):
+            yield f"{page.name} has {count} quotations, of docstrings with > where a text begins"
 
 
 def wrong_links(site: Path) -> Iterator[str]:
