@@ -105,10 +105,12 @@ def test_docstrings_hold_no_quotations(tmp_path):
     )
     text = "Args:\n    steps: >= 1, number\n        > 0.\n    **k: > 2"
     assert site.unquoted(text) == text.replace(" >", r" \>")
+    assert site.unquoted("Source: A,\n    B;\n    C.\n\nD") == "Source: A,\nB;\nC.\n\nD"
     (tmp_path / "api").mkdir()
-    (tmp_path / "api" / "gendr.html").write_text("<blockquote>f(1)</blockquote>")
-    (line,) = site.quotations(tmp_path)
-    assert line.startswith("gendr.html has 1 quotations")
+    (tmp_path / "api" / "gendr.html").write_text("<blockquote>f(1)</blockquote><details>")
+    quotations, boxes = site.quotations(tmp_path)
+    assert quotations.startswith("gendr.html has 1 quotations")
+    assert boxes.startswith("gendr.html has 1 boxes")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""An extension of Griffe: no `>` of a docstring makes a quotation of what follows."""
+"""An extension of Griffe: docstrings are texts, in which `>` quotes nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import griffe
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from gendr.testing import site  # noqa: E402
+from gendr.testing import site
 
 
 class Quotations(griffe.Extension):
-    """Examples at a prompt become code, and `> 0` stays what it is."""
+    """Examples at a prompt become code, `> 0` and long sources stay what they are."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Change the docstring of one object."""

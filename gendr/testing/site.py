@@ -39,6 +39,8 @@ RESULTS = ("gendr.rendering.Output", "gendr.sorting.Sorted", "gendr.topk.Selecte
 PROMPT = re.compile(r"^>>> .*(?:\n.*\S.*)*", re.M)
 # "> 0" where a text begins: a line, or what is said of a parameter.
 GREATER = re.compile(r"^(\s*(?:\**\w+: )?)>(?!>> )", re.M)
+# A source of several lines.
+SOURCE = re.compile(r"^Source: .*(?:\n +\S.*)+", re.M)
 # A docstring that leaves something to another one.
 REFERS = re.compile(r"\b[Ss]ee `|\b[Ss]ee there\b|\b[Aa]s `")
 # Public modules further down that the pages speak of.
@@ -204,8 +206,10 @@ def reference(module: str, home: dict[str, str]) -> str:
 def unquoted(text: str) -> str:
     """A docstring for Markdown, to which `>` at the beginning of a text is a quotation.
 
-    Examples at a prompt become blocks of code, and "start: > 0" stays what it says.
+    Examples at a prompt become blocks of code, and "start: > 0" stays what it says. A source of
+    several lines loses its indentation, which would make a box of it.
     """
+    text = SOURCE.sub(lambda found: re.sub(r"\n +", "\n", found[0]), text)
     text = GREATER.sub(r"\1\>", text)
     return PROMPT.sub(lambda found: f"```pycon\n{found[0]}\n```", text)
 
@@ -283,10 +287,13 @@ def missing_entries(site: Path) -> Iterator[str]:
 
 
 def quotations(site: Path) -> Iterator[str]:
-    """A line for each page of the API reference in which something stands as a quotation."""
+    """A line for each page of the API reference with quotations or boxes, which nobody meant."""
     for page in sorted((site / "api").glob("*.html")):
-        if count := page.read_text(encoding="utf-8").count("<blockquote>"):
+        text = page.read_text(encoding="utf-8")
+        if count := text.count("<blockquote>"):
             yield f"{page.name} has {count} quotations, of docstrings with > where a text begins"
+        if count := text.count("<details"):
+            yield f"{page.name} has {count} boxes, of `Word: text` with indented lines below"
 
 
 def wrong_links(site: Path) -> Iterator[str]:
