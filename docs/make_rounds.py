@@ -10,6 +10,7 @@ all laws, and the best are those of the last round that is complete.
 from __future__ import annotations
 
 import argparse
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,7 +58,10 @@ FEW = 4
 UNITS = {"shape": "mean hard IoU", "pose": "fraction of poses found"}
 NAMES = {"shape": "a mesh from silhouettes", "pose": "a pose"}
 # What docs/which-renderer.md names for a single try.
-ONE_TRY = ("hyperbolic_secant/probabilistic", "logistic/probabilistic", "uniform/probabilistic")
+ONE_TRY = tuple(
+    f"{law}/probabilistic"
+    for law in ("laplace", "hyperbolic_secant", "gaussian", "logistic", "uniform")
+)
 WELL_KNOWN = (
     ("logistic", "probabilistic"),
     ("logistic.squared", "probabilistic"),  # Soft Rasterizer
@@ -257,21 +261,31 @@ def quality_of(grid: Grid, name: str) -> float:
 
 
 def tries(found: dict[str, list[Ranking]]) -> list[str]:
-    """The renderers that may be taken for a single try, in the last round that has them."""
+    """The renderers that may be taken for a single try, in each round after the first.
+
+    Those first that are in the last rounds of both tasks, the less behind in its worse one first.
+    """
+
+    def far(name: str, last: int) -> float:
+        behind = (rounds[last].of(rounds[last].behind) for rounds in found.values())
+        return max(each.get(name, math.inf) for each in behind)
+
+    names = sorted(ONE_TRY, key=lambda name: (far(name, 0), far(name, 1)))
+    rounds = [one for each in found.values() for one in reversed(each) if one.number > 1]
     rows: list[tuple[str, ...]] = []
-    for name in ONE_TRY:
+    for name in names:
         cells: list[str] = []
-        for rounds in found.values():
-            one = next(each for each in rounds if name in each.names)
+        for one in rounds:
+            if name not in one.names:
+                cells.append("not in it")
+                continue
             value, behind = one.of(one.means)[name], one.of(one.behind)[name]
             place = 1 + int((one.means > value).sum())
-            far = "a tie" if behind <= TIE else f"{behind:.1f} errors behind the first"
-            cells.append(
-                f"round {one.number}: {value:.3f} ± {one.error:.3f}, place {place} of "
-                f"{len(one.names)}, {far}"
-            )
+            said = "a tie" if behind <= TIE else f"{behind:.1f} errors behind"
+            cells.append(f"{value:.3f} (place {place}), {said}")
         rows.append((f"`{name}`", *cells))
-    return table(("renderer", *(f"{task}, the last round it is in" for task in found)), rows)
+    heads = (f"{x.task}, round {x.number} ± {x.error:.3f} (of {len(x.names)})" for x in rounds)
+    return table(("renderer", *heads), rows)
 
 
 def one_try(new: dict[str, Grid]) -> list[str]:

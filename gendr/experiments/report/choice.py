@@ -116,15 +116,19 @@ class Ranking:
         return dict(zip(self.names, values.tolist(), strict=True))
 
     def often(self, part: int, least: int) -> list[tuple[str, int]]:
-        """What those that tie with the first have most often, with its number; ties are kept.
+        """What those that tie with the first have most often, with its number.
+
+        Equally many are all kept, but what comes once is left out if two come more often.
 
         Args:
             part: 0 for distributions, 1 for T-conorms.
-            least: how many at least.
+            least: how many, if there are so many.
         """
         tying = [self.names[k].split("/")[part] for k in np.flatnonzero(self.tying)]
         counts = Counter(tying).most_common()
         limit = counts[min(least, len(counts)) - 1][1]
+        if limit == 1 and len(counts) > 1 and counts[1][1] > 1:
+            limit = 2
         return [(name, count) for name, count in counts if count >= limit]
 
 
