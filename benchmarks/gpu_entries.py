@@ -47,7 +47,7 @@ def _image_step(device: Device, image: str, **options: Any) -> list[Tensor]:
 
 
 def silhouette(device: Device) -> list[Tensor]:
-    """The function of triangles."""
+    """Call the function that takes triangles."""
     faces = torch.rand(2, 5, 3, 3, generator=torch.Generator().manual_seed(0)) + 0.5
     faces = faces.to(device).requires_grad_()
     alpha = gendr.silhouette(faces, 12, "gamma(shape=2).reversed", "dombi(p=2)", "2px")
@@ -55,37 +55,37 @@ def silhouette(device: Device) -> list[Tensor]:
 
 
 def alpha(device: Device) -> list[Tensor]:
-    """With everything learnt that can be."""
+    """Render alpha with everything learnt that can be."""
     learnt = "scale", "shape", "p"
     options = {"dist": "gamma(shape=2).centred", "tconorm": "yager(p=2)", "learnable": learnt}
     return _image_step(device, "alpha", **options)
 
 
 def own_cdf(device: Device) -> list[Tensor]:
-    """A CDF of the user's."""
+    """Render alpha with a CDF of the user's own."""
     return _image_step(device, "alpha", dist=torch.sigmoid)
 
 
 def colours(device: Device) -> list[Tensor]:
-    """Fused: of vertices, flat."""
+    """Render colours of vertices, flat, which a GPU does in one fused kernel."""
     return _image_step(device, "rgb", dist="logistic")
 
 
 def colours_over_alpha(device: Device) -> list[Tensor]:
-    """Highlights, so from lists of pairs; over alpha."""
+    """Render highlights, which need lists of pairs, and put the colours over alpha."""
     light = gendr.Lighting(specular=0.5)
     return _image_step(device, "rgb", dist="logistic", lighting=light, composite="alpha")
 
 
 def hard_images(device: Device) -> list[Tensor]:
-    """All but alpha, of two meshes."""
+    """Render everything but alpha, of two meshes."""
     mesh = gendr.Mesh.batch([_coloured(_ball(device)), _coloured(_ball(device, 0))])
     out = gendr.Renderer(16, shading="hard").to(device)(mesh, _cameras(device))
     return [out.rgb, out.depth, out.normals, out.face_id]
 
 
 def textures(device: Device) -> list[Tensor]:
-    """A texture that learns."""
+    """Render a texture that learns."""
     mesh = gendr.mesh.unwrapped(_ball("cpu"), 32).to(device)
     texture = torch.full((32, 32, 3), 0.5, device=device, requires_grad=True)
     renderer = gendr.Renderer(16, "logistic", scale=2e-2).to(device)
@@ -94,7 +94,7 @@ def textures(device: Device) -> list[Tensor]:
 
 
 def compiled(device: Device) -> list[Tensor]:
-    """Often enough to be a graph."""
+    """Call a compiled renderer often enough for a graph."""
     mesh, renderer = _ball(device), gendr.Renderer(16, scale=2e-2).to(device)
     vertices, found = mesh.vertices.clone().requires_grad_(), []
     fast = renderer.compiled()
@@ -105,13 +105,13 @@ def compiled(device: Device) -> list[Tensor]:
 
 
 def scale_suggested(device: Device) -> list[Tensor]:
-    """`suggest_scale`."""
+    """Ask for a scale by `suggest_scale`."""
     gendr.suggest_scale(_ball(device), _cameras(device), 16, "logistic")
     return []
 
 
 def meshes(device: Device) -> list[Tensor]:
-    """What meshes know of themselves."""
+    """Read what meshes know of themselves, and change them."""
     mesh = _ball(device)
     fine = mesh.subdivided()
     return [
@@ -123,7 +123,7 @@ def meshes(device: Device) -> list[Tensor]:
 
 
 def losses(device: Device) -> list[Tensor]:
-    """Of images, meshes and points."""
+    """Compute the losses of images and of meshes."""
     from gendr import losses as of
 
     mesh = _ball(device)
@@ -139,7 +139,7 @@ def losses(device: Device) -> list[Tensor]:
 
 
 def surfaces(device: Device) -> list[Tensor]:
-    """Points that are drawn on the device."""
+    """Compare surfaces by points that are drawn on the device."""
     mesh = _ball(device)
     vertices = mesh.vertices.clone().requires_grad_()
     found = gendr.losses.chamfer(mesh.with_vertices(vertices), mesh.scaled(1.1), 50)
@@ -154,7 +154,7 @@ def _masks(device: Device, size: int, count: int) -> tuple[Tensor, Tensor, gendr
 
 
 def fit_from_a_sphere(device: Device) -> list[Tensor]:
-    """`fit`, and again from its state."""
+    """Fit a sphere to masks, and once more from a state on the way."""
     masks, _, camera = _masks(device, 24, 4)
     states: list[Any] = []
     settings = gendr.FitSettings(steps=3, subdivisions=1)
@@ -164,13 +164,13 @@ def fit_from_a_sphere(device: Device) -> list[Tensor]:
 
 
 def fit_from_the_hull(device: Device) -> list[Tensor]:
-    """`visual_hull`, with remeshing."""
+    """Fit the visual hull to masks, with remeshing."""
     masks, _, camera = _masks(device, 24, 4)
     return [gendr.fit(masks, camera, init="hull", steps=2).mesh.vertices]
 
 
 def fit_colours(device: Device) -> list[Tensor]:
-    """Of vertices and a texture."""
+    """Fit colours of vertices, and a texture."""
     masks, rgb, camera = _masks(device, 24, 4)
     mesh = _ball(device, 1)
     by = [
@@ -181,7 +181,7 @@ def fit_colours(device: Device) -> list[Tensor]:
 
 
 def refine(device: Device) -> list[Tensor]:
-    """`refine_shape`."""
+    """Refine a shape after photos."""
     masks, rgb, camera = _masks(device, 12, 3)
     return [gendr.refine_shape(_ball(device, 1), rgb, camera, masks, steps=1).mesh.vertices]
 
@@ -194,13 +194,13 @@ _FEW: dict[str, Any] = {
 
 
 def _brick(device: Device) -> gendr.Mesh:
-    """12 faces, and no side like another."""
+    """A box of 12 faces, none of whose sides is as long as another."""
     mesh = gendr.mesh.cube().to(device)
     return mesh.with_vertices(mesh.vertices * torch.tensor([1.0, 0.6, 0.3], device=device))
 
 
 def pose(device: Device) -> list[Tensor]:
-    """`fit_pose`."""
+    """Find the pose of a mask."""
     mesh, camera = _brick(device), gendr.look_at(8.0, 25.0, 40.0, device=device)
     mask = gendr.Renderer(24, "heaviside", "max", near=1e-2)(mesh, camera).alpha
     found = gendr.fit_pose(mesh, mask, **_FEW)
@@ -208,7 +208,7 @@ def pose(device: Device) -> list[Tensor]:
 
 
 def pose_of_a_video(device: Device) -> list[Tensor]:
-    """`fit_pose` with `track`, an unknown angle of view; and with a rig."""
+    """Find the poses of a video, whose angle of view is unknown, and of a rig."""
     mesh, turns = _brick(device), torch.tensor([40.0, 42.0], device=device)
     camera = gendr.look_at(8.0, 25.0, turns, device=device)
     masks = gendr.Renderer(24, "heaviside", "max", near=1e-2)(mesh, camera).alpha
@@ -218,7 +218,7 @@ def pose_of_a_video(device: Device) -> list[Tensor]:
 
 
 def sorting(device: Device) -> list[Tensor]:
-    """Every method."""
+    """Sort by every method."""
     found: list[Tensor] = []
     for name in gendr.sorting.methods():
         if name == "network":  # one of the user's, which there is none of
@@ -231,7 +231,7 @@ def sorting(device: Device) -> list[Tensor]:
 
 
 def topk(device: Device) -> list[Tensor]:
-    """Selection, the mask, the losses."""
+    """Select by every method, and compute the mask and the losses."""
     from gendr import topk as of
 
     x = torch.rand(3, 20, generator=torch.Generator().manual_seed(0)).to(device).requires_grad_()
@@ -249,7 +249,7 @@ def topk(device: Device) -> list[Tensor]:
 
 @gendr.relax
 def thermostat(temperature: Any, target: Any, steps: Any = 3) -> Any:
-    """The program of the documentation."""
+    """Heat or cool for some steps; the program of the documentation."""
     minutes = 0
     for _ in range(steps):
         if temperature < target:
@@ -261,7 +261,7 @@ def thermostat(temperature: Any, target: Any, steps: Any = 3) -> Any:
 
 
 def programs(device: Device) -> list[Tensor]:
-    """A relaxed program, and those of textbooks."""
+    """Run a relaxed program, and one of a textbook."""
     from gendr.relaxed import programs as of
 
     start = torch.tensor([14.0, 18.5], device=device, requires_grad=True)
@@ -272,7 +272,7 @@ def programs(device: Device) -> list[Tensor]:
 
 
 def algorithms(device: Device) -> list[Tensor]:
-    """The textbook programs as one operation."""
+    """Run the textbook programs, each as one operation."""
     from gendr import relaxed as of
 
     generator = torch.Generator().manual_seed(0)
@@ -290,7 +290,7 @@ def algorithms(device: Device) -> list[Tensor]:
 
 
 def estimators(device: Device) -> list[Tensor]:
-    """Gradients of a function of NumPy, and second-order losses of them."""
+    """Estimate gradients of a function of NumPy, and compute second-order losses of them."""
     from gendr.optim import RESGRO, NewtonLoss
     from gendr.relaxed.estimators import FenchelYoungLoss, SmoothedLoss
 
@@ -312,7 +312,7 @@ def estimators(device: Device) -> list[Tensor]:
 
 
 def optimisers(device: Device) -> list[Tensor]:
-    """Newton losses, split steps, Adam of equal steps."""
+    """Make a split step, a Newton loss and a step of Adam with equal steps."""
     from gendr.optim import (
         NewtonLoss,
         NewtonStep,
@@ -339,7 +339,7 @@ def optimisers(device: Device) -> list[Tensor]:
 
 
 def gates(device: Device) -> list[Tensor]:
-    """Logic layers for tables and images, a step of training, and their circuits."""
+    """Train logic layers for tables and images by a step, and compare them with their circuits."""
     from gendr import logic as of
 
     torch.manual_seed(0)
@@ -368,7 +368,7 @@ def gates(device: Device) -> list[Tensor]:
 
 
 def reconstruction(device: Device) -> list[Tensor]:
-    """The network, its meshes and their images, with gradients."""
+    """Reconstruct meshes by the network, and render them, with gradients."""
     from gendr.reconstruction import Reconstructor, camera_of_view
 
     torch.manual_seed(0)

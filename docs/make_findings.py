@@ -16,7 +16,6 @@ import csv
 import json
 import math
 import statistics
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,11 +27,11 @@ from gendr.experiments.report.claims import (
     Claim,
     claims,
     rank_correlation,
-    short,
     together,
 )
 from gendr.experiments.report.details import TWICE
 from gendr.experiments.report.qualities import Grid
+from gendr.experiments.report.words import all_names, most, short, with_error
 from gendr.experiments.studies.pose import PoseProtocol
 from gendr.experiments.studies.ranking import DIST
 from gendr.experiments.studies.shape import ShapeProtocol
@@ -58,8 +57,8 @@ def behind(grid: Grid) -> list[tuple[str, ...]]:
             values = values[:, grid.distinct]
             medians.append(f"{np.median(values):.3f}")
         top, names = grid.best_tenth(half), [grid.conorms[j] for j in grid.distinct]
-        laws = most([short(grid.laws[i]) for i, _ in np.argwhere(top)])
-        conorms = most([short(names[j], conorm=True) for _, j in np.argwhere(top)])
+        laws = most([short(grid.laws[i]) for i, _ in np.argwhere(top)], 4)
+        conorms = most([short(names[j], conorm=True) for _, j in np.argwhere(top)], 4)
         rows.append((f"{grid.task}, {HALVES[half]}", *medians, str(top.sum()), laws, conorms))
     return rows
 
@@ -119,19 +118,12 @@ def details(shape: Grid, pose: Grid) -> list[str]:
     )
     (least, greatest), found = shape.limits[0], np.log10(shape.scale[0][:, shape.distinct])
     high, low = (found >= greatest - 1e-6), (found <= least + 1e-6)
-    who = most([short(shape.laws[i]) for i, _ in np.argwhere(high | low)])
+    who = most([short(shape.laws[i]) for i, _ in np.argwhere(high | low)], 4)
     out.append(
         f"- **The ends of the range, shape, plain**: {int(high.sum())} best scales at the upper "
         f"end, {int(low.sum())} at the lower one; {who}."
     )
     return out
-
-
-def most(names: Sequence[str]) -> str:
-    """The names that come most often, at least four, with their numbers; ties are kept."""
-    counts = Counter(names).most_common()
-    least = counts[min(3, len(counts) - 1)][1]
-    return ", ".join(f"{name} {count}" for name, count in counts if count >= least)
 
 
 def leaders(grid: Grid, count: int, pairs: int) -> list[tuple[str, ...]]:
@@ -150,13 +142,12 @@ def leaders(grid: Grid, count: int, pairs: int) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     values = [-each[0] for each in ordered]
     for value, (_, half, i, j) in zip(values[:count], ordered, strict=False):
-        same = [name for name, other in TWICE.items() if other == grid.conorms[j]]
-        conorm = " = ".join(short(name, conorm=True) for name in (grid.conorms[j], *same))
         error = f" ± {math.sqrt(value * (1 - value) / pairs):.3f}" if pairs else ""
         tied = values.count(value) > 1
         rows.append((
             f"{1 + values.index(value)}{'=' if tied else ''}",
-            short(grid.laws[i]) + (" squared" if half else ""), conorm, f"{value:.3f}{error}",
+            short(grid.laws[i]) + (" squared" if half else ""), all_names(grid.conorms[j]),
+            f"{value:.3f}{error}",
         ))  # fmt: skip
     return rows
 
@@ -166,7 +157,7 @@ def uncertainty(results: Path, shape: Grid, pose: Grid) -> list[str]:
     with (results / "shape-100-steps.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if not _is_twice(row["instance"])]
     now, then = (np.array([1 - float(row[key]) for row in rows]) for key in ("score", "grid_score"))
-    value, error = rank_correlation(then[:, None], now[:, None])
+    correlation = rank_correlation(then[:, None], now[:, None])
     paper = json.loads((results / "shape-paper.json").read_text())
     views = list(best_by_view(paper).values())
     pairs = PoseProtocol.named("laptop").pairs
@@ -177,9 +168,8 @@ def uncertainty(results: Path, shape: Grid, pose: Grid) -> list[str]:
         f"{statistics.stdev(views):.3f}.",
         f"- **The winners**: run again with {rows[0]['steps']} steps, the {len(rows)} best "
         "different renderers of the grid do not keep their order: rank correlation "
-        + f"{value:.2f} ± {error:.2f}".replace("-", "−")
-        + ". Part of that may be the steps, and part is that the best of 1242 uncertain scores are "
-        "the luckier ones.",
+        f"{with_error(*correlation)}. Part of that may be the steps, and part is that the best of "
+        "1242 uncertain scores are the luckier ones.",
         f"- **Pose**: a fraction q of {pairs} pairs has the error √(q (1 − q) / {pairs}), at most "
         f"{0.5 / math.sqrt(pairs):.3f}. All renderers have the same pairs, so that differences "
         "between renderers are more certain than that.",

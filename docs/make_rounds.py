@@ -34,14 +34,15 @@ from gendr.experiments.report.claims import (
     Claim,
     Part,
     claims,
+    law_ahead,
     mean,
     rank_correlation,
-    short,
     together,
 )
 from gendr.experiments.report.details import TWICE
 from gendr.experiments.report.qualities import Grid, draws_of
 from gendr.experiments.report.summary import TOP_SHARE
+from gendr.experiments.report.words import all_names, short, with_error
 from gendr.experiments.studies.rounds import (
     BLOCKS,
     best_exponent,
@@ -210,8 +211,7 @@ def agreement(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
                     continue
                 found = [rank_correlation(values[half], others[half]) for half in (0, 1)]
                 text = ", ".join(
-                    f"{half} {value:.2f} ± {error:.2f}".replace("-", "−")
-                    for half, (value, error) in zip(HALVES, found, strict=True)
+                    f"{half} {with_error(*each)}" for half, each in zip(HALVES, found, strict=True)
                 )
                 both = sum(int((best(values[half]) & best(others[half])).sum()) for half in (0, 1))
                 lines.append(
@@ -292,9 +292,8 @@ def one_try(new: dict[str, Grid]) -> list[str]:
     """Two well-known laws, T-conorm by T-conorm, in round 1."""
     said: list[str] = []
     for task, grid in new.items():
-        ahead = grid.law(0, "hyperbolic_secant") - grid.law(0, "logistic")
-        wins, number = int((ahead.mean((0, 2)) > 0).sum()), str(mean("", ahead)).strip()
-        said.append(f"{task} {number} (ahead under {wins} of {ahead.shape[1]})")
+        gain, wins = law_ahead(grid, "hyperbolic_secant", "logistic")
+        said.append(f"{task} {gain} (ahead under {wins})")
     return [
         "`hyperbolic_secant` less `logistic`, plain, in round 1 of the grid in rounds, the mean "
         f"over the T-conorms and its error: {'; '.join(said)}."
@@ -513,12 +512,10 @@ def leaders(found: Ranking, count: int) -> tuple[list[tuple[str, ...]], str]:
     rows: list[tuple[str, ...]] = []
     for k in np.argsort(-means, kind="stable")[:count]:
         dist, conorm = found.names[k].split("/")
-        same = [name for name, other in TWICE.items() if other == conorm]
-        shown = " = ".join(short(each, conorm=True) for each in (conorm, *same))
         scenes = ", ".join(f"{value:.3f}" for value in found.by_scene[k])
         place = f"1= (of {ties})" if tying[k] and ties > 1 else f"{1 + (means > means[k]).sum()}"
         quality = f"{means[k]:.3f} ± {found.error:.3f}"
-        rows.append((place, short(dist), shown, quality, scenes))
+        rows.append((place, short(dist), all_names(conorm), quality, scenes))
     return rows, who
 
 

@@ -82,7 +82,8 @@ def draw(args: argparse.Namespace, task: str, number: int) -> None:
                 write_pictures(path, pictures)
                 written = time.monotonic()
     finally:
-        write_pictures(path, pictures)
+        if pictures:  # none if the first was cut off
+            write_pictures(path, pictures)
     print(f"{path.name}: {len(pictures)} pictures of {block.name}", flush=True)
 
 

@@ -91,13 +91,13 @@ def run(args: argparse.Namespace) -> int:
         for block in BLOCKS[task]
         if block.round == number
     ]
-    first = [block.name for block in order if block.round == 1]
     args.tables.mkdir(parents=True, exist_ok=True)
     done: dict[str, dict[str, Scores]] = {}
     with Store(args.results, write=True) as store:
         for block in order:
-            if args.list and block.round > 1 and not set(first) <= set(done):
-                break
+            before = [b.name for b in BLOCKS[block.task] if b.round == block.round - 1]
+            if args.list and not set(before) <= set(done):
+                continue  # its renderers are not chosen yet
             chosen = chosen_for(block, done, names)
             if block.round == 1 and not (args.dist or args.tconorm):
                 chosen += means()

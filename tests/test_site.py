@@ -48,7 +48,9 @@ def test_errors_are_declared(monkeypatch):
     assert site.undeclared() == []
     monkeypatch.setattr(gendr.losses.edge_length_loss, "__doc__", "Raises: ValueError.")
     monkeypatch.setattr(gendr.Camera.expand, "__doc__", "One camera, often.")
+    monkeypatch.setattr(gendr.Renderer, "__doc__", "Args: cutoff: see `gendr.silhouette`.")
     assert set(site.undeclared()) == {
+        "gendr.rendering.Renderer: ValueError",
         "gendr.losses.edge_length_loss: TypeError",
         "gendr.mesh.Camera.expand: ValueError",
     }
@@ -93,6 +95,22 @@ def test_missing_entries_are_found(tmp_path):
     for module in site.public_modules():
         (tmp_path / "api" / f"{module}.html").write_text("")
     assert "gendr.fit has no entry in the API reference" in set(site.missing_entries(tmp_path))
+
+
+def test_docstrings_hold_no_quotations(tmp_path):
+    text = "One.\n\n>>> f(1)\n2\n\n>>> f(2)\n3\n\nTwo:\n\n    >>> indented(1)"
+    assert site.unquoted(text) == (
+        "One.\n\n```pycon\n>>> f(1)\n2\n```\n\n```pycon\n>>> f(2)\n3\n```\n\nTwo:\n\n"
+        "    >>> indented(1)"
+    )
+    text = "Args:\n    steps: >= 1, number\n        > 0.\n    **k: > 2"
+    assert site.unquoted(text) == text.replace(" >", r" \>")
+    assert site.unquoted("Source: A,\n    B;\n    C.\n\nD") == "Source: A,\nB;\nC.\n\nD"
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api" / "gendr.html").write_text("<blockquote>f(1)</blockquote><details>")
+    quotations, boxes = site.quotations(tmp_path)
+    assert quotations.startswith("gendr.html has 1 quotations")
+    assert boxes.startswith("gendr.html has 1 boxes")
 
 
 @pytest.mark.slow

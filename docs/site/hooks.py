@@ -145,7 +145,8 @@ def on_post_build(config: MkDocsConfig) -> None:
         PluginError: that lists what is wrong.
     """
     folder = Path(config.site_dir)
-    if wrong := [*site.missing_entries(folder), *site.wrong_links(folder)]:
+    checks = (site.missing_entries, site.quotations, site.wrong_links)
+    if wrong := [line for check in checks for line in check(folder)]:
         raise PluginError("\n".join(("the site has faults:", *wrong)))
     sys.stdout.write(f"built; open {folder / 'index.html'}\n")
 

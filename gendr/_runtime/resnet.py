@@ -1,11 +1,11 @@
-"""The basic block of ResNet18, of which networks for reconstruction and for maps are made."""
+"""The blocks of ResNet18, of which networks for reconstruction and for maps are made."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["BasicBlock"]
+__all__ = ["BasicBlock", "first_blocks", "later_blocks"]
 
 
 class BasicBlock(nn.Module):
@@ -41,3 +41,16 @@ class BasicBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Features [B, after, H / stride, W / stride]."""
         return torch.relu(self.body(x) + self.beside(x))
+
+
+def first_blocks() -> list[BasicBlock]:
+    """The two blocks on features [B, 64, H, W], which stay of that size."""
+    return [BasicBlock(64, 64), BasicBlock(64, 64)]
+
+
+def later_blocks() -> list[BasicBlock]:
+    """The six blocks from features [B, 64, H, W] to [B, 512, H / 8, W / 8]."""
+    blocks: list[BasicBlock] = []
+    for before, after in ((64, 128), (128, 256), (256, 512)):
+        blocks += [BasicBlock(before, after, 2), BasicBlock(after, after)]
+    return blocks

@@ -73,7 +73,7 @@ class Distribution(ABC):
     x and scale, once in a shape. They are finite at every z, infinite ones included, and so are
     their gradients; where a pdf is infinite it counts as 0.
 
-    Source: spec of the project, section 2; Petersen (thesis), chapter 5 and appendix A.
+    Source: Petersen (thesis), chapter 5 and appendix A.
     """
 
     @property
@@ -138,11 +138,11 @@ class Distribution(ABC):
         return self._tails(x, scale, ("cdf",))[0]
 
     def cdf(self, z: object) -> Tensor:
-        """The CDF at scale 1."""
+        """The CDF at scale 1, of the shape of z: F(z) in [0, 1]."""
         return self._tails(z, 1.0, ("cdf",))[0]
 
     def sf(self, z: object) -> Tensor:
-        """The survival function 1 - cdf, computed without cancellation."""
+        """The survival function 1 - cdf, of the shape of z, computed without cancellation."""
         return self._tails(z, 1.0, ("sf",))[0]
 
     def coverage(self, x: object, scale: Number = 1.0) -> tuple[Tensor, Tensor]:
@@ -159,7 +159,7 @@ class Distribution(ABC):
         return a, s
 
     def pdf(self, z: object) -> Tensor:
-        """The slope of cdf(z); 0 where it is infinite."""
+        """The slope of cdf(z), of the shape of z: >= 0; 0 where it is infinite."""
         z = floating(z)
         x = finite(widened(z))
         out = self.law.density_at(self._argument(x, 1.0))
@@ -171,11 +171,14 @@ class Distribution(ABC):
         return out.to(z.dtype) if z.dtype != x.dtype else out
 
     def icdf(self, q: object) -> Tensor:
-        """The z with cdf(z) = q for q in [0, 1]; NaN outside."""
+        """The z with cdf(z) = q, of the shape of q in [0, 1]; NaN for a q outside."""
         return self._quantile(q, "cdf")
 
     def isf(self, q: object) -> Tensor:
-        """The z with sf(z) = q for q in [0, 1]; NaN outside. Exact for tiny q too."""
+        """The z with sf(z) = q, of the shape of q in [0, 1]; NaN for a q outside.
+
+        Exact for tiny q too.
+        """
         return self._quantile(q, "sf")
 
     def sample(

@@ -132,7 +132,8 @@ def from_callable(
     """A distribution from a CDF of your own, for use wherever a name is.
 
     Args:
-        cdf: elementwise and differentiable, torch to torch, non-decreasing from 0 to 1.
+        cdf: from a tensor z of any shape to F(z) of the same shape and dtype, elementwise and
+            differentiable, non-decreasing from 0 to 1. z is x / scale.
         support: (low, high), the interval outside of which the CDF is 0 or 1. Without it the
             renderer computes all pairs of pixel and face.
 

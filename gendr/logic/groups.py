@@ -39,6 +39,12 @@ class GroupSum(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Sum the groups.
 
+        Args:
+            x: [..., n], features in [0, 1], or bool; k divides n.
+
+        Returns:
+            [..., k], the sums / tau + beta.
+
         Raises:
             ValueError: if k does not divide the number of features.
         """

@@ -195,12 +195,32 @@ def _operator(kind: Callable[[Tensor, int], _Operator], mesh: Mesh) -> _Operator
 
 
 def laplacian_loss(mesh: Mesh) -> Tensor:
-    """`LaplacianLoss` of a mesh or a packed batch: sum over each mesh, mean over the batch."""
+    """`LaplacianLoss` of a mesh or a packed batch: sum over each mesh, mean over the batch.
+
+    Args:
+        mesh: one mesh, or a batch of different ones.
+
+    Returns:
+        Scalar >= 0, world units squared, differentiable in the vertices.
+
+    Raises:
+        TypeError: if it is no mesh.
+    """
     return _operator(LaplacianLoss, mesh)(mesh.vertices) / len(mesh)
 
 
 def flatten_loss(mesh: Mesh) -> Tensor:
-    """`FlattenLoss` of a mesh or a packed batch: sum over each mesh, mean over the batch."""
+    """`FlattenLoss` of a mesh or a packed batch: sum over each mesh, mean over the batch.
+
+    Args:
+        mesh: one mesh, or a batch of different ones.
+
+    Returns:
+        Scalar >= 0, at most 4 per inner edge, differentiable in the vertices.
+
+    Raises:
+        TypeError: if it is no mesh.
+    """
     return _operator(FlattenLoss, mesh)(mesh.vertices) / len(mesh)
 
 
@@ -215,6 +235,9 @@ def normal_consistency_loss(mesh: Mesh) -> Tensor:
 
     Returns:
         Scalar in [0, 2]; 0 without inner edges.
+
+    Raises:
+        TypeError: if it is no mesh.
 
     Source: PyTorch3D, `mesh_normal_consistency`.
     """

@@ -57,6 +57,10 @@ class GradientStep:
 
     Args:
         lr: > 0.
+
+    Raises:
+        TypeError: if it is no number.
+        ValueError: if it is not positive.
     """
 
     lr: float = 1.0

@@ -74,6 +74,9 @@ def evaluate(
         views: from which the shapes are seen, by default all 24.
         progress: show a bar if it takes more than two seconds.
         ranks: the processes that share the work; all of them call this, and get the same scores.
+
+    Returns:
+        A score for each class of `data`, in their order.
     """
     ranks = ranks or Ranks()
     model.eval()

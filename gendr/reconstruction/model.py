@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_float, check_shape
-from gendr._runtime.resnet import BasicBlock
+from gendr._runtime.resnet import first_blocks, later_blocks
 from gendr.mesh import Mesh, icosphere
 
 __all__ = ["ENCODERS", "Decoder", "Encoder", "NoEncoder", "Reconstructor", "ResidualEncoder"]
@@ -77,10 +77,7 @@ class ResidualEncoder(nn.Module):
         self.stem = nn.Sequential(
             nn.Conv2d(channels, 64, 5, 2, 2, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True)
         )
-        blocks = [BasicBlock(64, 64), BasicBlock(64, 64)]
-        for before, after in ((64, 128), (128, 256), (256, 512)):
-            blocks += [BasicBlock(before, after, 2), BasicBlock(after, after)]
-        self.blocks = nn.Sequential(*blocks)
+        self.blocks = nn.Sequential(*first_blocks(), *later_blocks())
         self.last = nn.Linear(512, CODE)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -205,7 +202,7 @@ class Reconstructor(nn.Module):
             return self.decoder(code.float())
 
     def mesh(self, images: Tensor) -> Mesh:
-        """The same as a batch of B meshes."""
+        """What `forward` makes of images, as a batch of B meshes."""
         return self.meshes(self(images))
 
     def meshes(self, vertices: Tensor) -> Mesh:

@@ -57,6 +57,9 @@ def camera_of_view(view: Tensor) -> Camera:
 
     Args:
         view: [B], whole numbers from 0 to 23: azimuths 15 degrees apart.
+
+    Returns:
+        B cameras, float32, on the device of `view`, which look at the middle of the shapes.
     """
     azimuth = -(360.0 / VIEWS) * view.to(torch.float32)
     return look_at(DISTANCE, ELEVATION, azimuth, FOV, device=view.device)

@@ -342,13 +342,13 @@ class Categorical:
 
     @property
     def unit(self) -> Tensor:
-        """The probabilities over their Euclidean length."""
+        """The probabilities over their Euclidean length, [*batch, n]."""
         if self._unit is None:
             self._unit = torch.nn.functional.normalize(self.probabilities, dim=-1)
         return self._unit
 
     def expected(self) -> Tensor:
-        """The mean of the class numbers: a real-valued index, if their order means something."""
+        """The mean of the class numbers, [*batch]: a real index, if their order means something."""
         p = self.probabilities
         return p @ torch.arange(len(self), dtype=p.dtype, device=p.device)
 

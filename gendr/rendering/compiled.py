@@ -83,7 +83,7 @@ class Inputs:
         self._last: list[tuple[Any, int] | None] = [None] * copied
 
     def fill(self, given: Sequence[Tensor]) -> None:
-        """Copy what has changed."""
+        """Copy the tensors that have changed since the last call to where the graph reads them."""
         with torch.no_grad():
             for i in range(self._copied):
                 x, last = given[i], self._last[i]
@@ -141,11 +141,11 @@ class Graphs:
         self._moving = [wanted and not next(idle) for wanted in inputs.wanted]
 
     def alpha(self, given: Sequence[Tensor]) -> Tensor:
-        """Of tensors of the same kind, with their gradients."""
+        """Find alpha of other tensors of the same kind, so that autograd knows their gradients."""
         return _Replay.apply(self, *given)  # pyright: ignore[reportReturnType]
 
     def forward(self, given: Sequence[Tensor]) -> Tensor:
-        """Replay the forward pass."""
+        """Replay the forward pass and return a copy of alpha."""
         self.inputs.fill(given)
         self._forward.replay()
         self.count += 1

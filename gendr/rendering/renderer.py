@@ -80,6 +80,12 @@ class Renderer(nn.Module):
             come across them, and so for a scale that is a tensor and not positive. Code traced by
             `torch.compile`, and CUDA graphs, are not checked.
 
+    Raises:
+        TypeError: for what is no number, name or object of the kind that is wanted.
+        ValueError: for unknown names (the nearest are listed), numbers out of range, a background
+            that is not RGB, or `learnable` parameters that the distribution or the T-conorm does
+            not have.
+
     Source: thesis, chapter 5.
     """
 
@@ -229,7 +235,7 @@ class Renderer(nn.Module):
     def _drawn(
         self, mesh: Mesh, camera: Camera, dist: Distribution, number: float | Tensor, check: bool
     ) -> Output:
-        """As `forward`, of a mesh and a camera of one kind, `self.dist` and a scale that is parsed.
+        """Render what `forward` has checked: a mesh and a camera of one dtype on one device.
 
         Args:
             mesh: B meshes or 1.
@@ -274,7 +280,10 @@ class Renderer(nn.Module):
     def _aggregation(
         self, dist: Distribution, scale: float | Tensor, images: int, like: Tensor
     ) -> Aggregation:
-        """That of the last call if nothing has changed; what a backend made of it is kept too."""
+        """What coverages are folded with: that of the last call, and what a backend made of it.
+
+        It is made anew if something has changed.
+        """
         tconorm = self.tconorm
         key = scale, self.cutoff, images, like.dtype, like.device
         number = not isinstance(scale, Tensor) and not torch.compiler.is_compiling()

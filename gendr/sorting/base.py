@@ -29,6 +29,10 @@ class Sort(ABC):
         steepness: inverse of the scale of the noise (of the temperature, of the regularisation):
             the larger, the nearer to the hard sort. Positive; a number or a tensor of a single one,
             through which gradients flow.
+
+    Raises:
+        TypeError: if it is neither.
+        ValueError: if it is not positive and finite.
     """
 
     name: ClassVar[str]
@@ -68,7 +72,7 @@ class PermutationSort(Sort):
         return self.permutation(x)[..., x.shape[-1] - count :, :]
 
     def values(self, x: Tensor) -> Tensor:
-        """P @ x."""
+        """P @ x: the sorted values [..., n], ascending, of x [..., n]."""
         return self.carried(x, x[..., None])[..., 0]
 
     def carried(self, x: Tensor, payload: Tensor) -> Tensor:
@@ -76,7 +80,7 @@ class PermutationSort(Sort):
         return finite(self.permutation(x) @ payload)  # a row's sum may be slightly above 1
 
     def ranks(self, x: Tensor) -> Tensor:
-        """The expected rank under each column of P."""
+        """The expected rank, from 1 to n, under each column of P: [..., n], shaped like x."""
         p = self.permutation(x)
         positions = torch.arange(1, p.shape[-2] + 1, dtype=p.dtype, device=p.device)
         return positions @ p

@@ -22,10 +22,12 @@ __all__ = [
     "missing_entries",
     "page_of",
     "public_modules",
+    "quotations",
     "reference",
     "undeclared",
     "undocumented",
     "unexplained",
+    "unquoted",
     "wrong_links",
 ]
 
@@ -33,6 +35,12 @@ __all__ = [
 NOT_IN_THE_REFERENCE = ("cli", "testing")
 # Nobody but the package makes them; what they are made of is no matter of users.
 RESULTS = ("gendr.rendering.Output", "gendr.sorting.Sorted", "gendr.topk.Selected")
+# What is typed at a prompt, up to the next empty line.
+PROMPT = re.compile(r"^>>> .*(?:\n.*\S.*)*", re.M)
+# "> 0" where a text begins: a line, or what is said of a parameter.
+GREATER = re.compile(r"^(\s*(?:\**\w+: )?)>(?!>> )", re.M)
+# A source of several lines.
+SOURCE = re.compile(r"^Source: .*(?:\n +\S.*)+", re.M)
 # A docstring that leaves something to another one.
 REFERS = re.compile(r"\b[Ss]ee `|\b[Ss]ee there\b|\b[Aa]s `")
 # Public modules further down that the pages speak of.
@@ -107,7 +115,8 @@ def unexplained() -> list[str]:
 def undeclared() -> list[str]:
     """Errors that public functions, classes and methods raise, and their docstring does not name.
 
-    Only what stands in the function itself counts; what others raise for it is not seen.
+    Only what stands in the function itself counts; what others raise for it is not seen. A
+    docstring without `Args:` that refers to another one leaves its errors to that.
     """
     out: list[str] = []
     for path in dict.fromkeys(home_of_names().values()):
@@ -118,7 +127,7 @@ def undeclared() -> list[str]:
         for name, function, text in bodies:
             code = re.sub(r'""".*?"""', "", inspect.getsource(function), flags=re.S)
             found = dict.fromkeys(re.findall(r"raise (\w*Error)\b", code))
-            if not REFERS.search(text):
+            if "Args:" in text or not REFERS.search(text):
                 out += [f"{name}: {error}" for error in found if error not in text]
     return out
 
@@ -194,6 +203,17 @@ def reference(module: str, home: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
+def unquoted(text: str) -> str:
+    """A docstring for Markdown, to which `>` at the beginning of a text is a quotation.
+
+    Examples at a prompt become blocks of code, and "start: > 0" stays what it says. A source of
+    several lines loses its indentation, which would make a box of it.
+    """
+    text = SOURCE.sub(lambda found: re.sub(r"\n +", "\n", found[0]), text)
+    text = GREATER.sub(r"\1\>", text)
+    return PROMPT.sub(lambda found: f"```pycon\n{found[0]}\n```", text)
+
+
 def _load(module: str) -> ModuleType:
     return importlib.import_module(module)
 
@@ -264,6 +284,16 @@ def missing_entries(site: Path) -> Iterator[str]:
     for path, home in home_of_names().items():
         if not {home, _source(home)} <= ids[home.rpartition(".")[0]]:
             yield f"{path} has no entry in the API reference"
+
+
+def quotations(site: Path) -> Iterator[str]:
+    """A line for each page of the API reference with quotations or boxes, which nobody meant."""
+    for page in sorted((site / "api").glob("*.html")):
+        text = page.read_text(encoding="utf-8")
+        if count := text.count("<blockquote>"):
+            yield f"{page.name} has {count} quotations, of docstrings with > where a text begins"
+        if count := text.count("<details"):
+            yield f"{page.name} has {count} boxes, of `Word: text` with indented lines below"
 
 
 def wrong_links(site: Path) -> Iterator[str]:

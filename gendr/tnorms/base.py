@@ -148,11 +148,27 @@ class TNorm:
         return self.dual.name
 
     def __call__(self, a: Tensor | float, b: Tensor | float) -> Tensor:
-        """Join a and b elementwise: values in [0, 1] that broadcast, true derivatives."""
+        """Join a and b elementwise.
+
+        Args:
+            a: values in [0, 1]; not checked.
+            b: the same, in any shape that broadcasts.
+
+        Returns:
+            The joined values, with true derivatives as those of the T-conorm.
+        """
         return self.reduce(_stacked(a, b))
 
     def reduce(self, values: Tensor, dim: int = -1) -> Tensor:
-        """Join all values along `dim`; an empty one gives 1, the neutral element."""
+        """Join all values along `dim`.
+
+        Args:
+            values: in [0, 1], any shape. Not checked.
+            dim: the dimension to join; an empty one gives 1, the neutral element.
+
+        Returns:
+            `values` without `dim`, with true derivatives.
+        """
         values = _floating(values)
         # The T-norm of the values is the complement of the T-conorm of theirs: small values
         # keep their digits.
@@ -165,8 +181,10 @@ class TNorm:
 class Archimedean(TConorm):
     """A T-conorm with a generator.
 
-    A family gives `generator`, `inverse`, `slope_at_one` and `_weight`, the plain formula of
-    `weight`, which is only asked for where a, s, A and S are positive (and a = 0 if not `steep`).
+    All formulas are elementwise on tensors of one shape: a in [0, 1] with its complement s = 1 - a,
+    and the joined A with S = 1 - A. A family gives `generator`, `inverse`, `slope_at_one` and
+    `_weight`, the plain formula of `weight`, which is only asked for where a, s, A and S are
+    positive (and a = 0 if not `steep`).
     """
 
     kind = "archimedean"

@@ -73,7 +73,16 @@ def tconorm(name: str, p: float | Tensor | None = None) -> TConorm:
 
 
 def tnorm(name: str, p: float | Tensor | None = None) -> TNorm:
-    """A T-norm by the name of its dual: 'max' gives the minimum; `p` as in `tconorm`."""
+    """A T-norm by the name of its dual: 'max' gives the minimum.
+
+    Args:
+        name: as for `tconorm`.
+        p: as for `tconorm`.
+
+    Raises:
+        TypeError: the name is no text, or p no number.
+        ValueError: an unknown name, a parameter that is missing, not wanted or out of range.
+    """
     return tconorm(name, p).dual
 
 

@@ -71,7 +71,13 @@ class Selection(ABC):
     """A differentiable selection.
 
     Args:
-        steepness: inverse of the scale of the noise (of the temperature, of the regularisation).
+        steepness: inverse of the scale of the noise (of the temperature, of the regularisation):
+            the larger, the nearer to the hard selection. Positive; a number or a tensor of a single
+            one, through which gradients flow.
+
+    Raises:
+        TypeError: if it is neither.
+        ValueError: if it is not positive and finite.
     """
 
     steepness: Number = 10.0

@@ -55,6 +55,13 @@ def verdicts_of_the_page(block="claims", task=2, verdict=-1):
     return {(row[0].strip(), row[task]): row[verdict].strip(" *") for row in cells}
 
 
+def test_renderers_for_both_tasks_are_in_the_order_of_how_far_they_are_behind():
+    rows = block_of("which-renderer.md", "both-tasks").split("\n\n")[0].splitlines()[2:]
+    behind = [[float(x) for x in re.findall(r"\(([\d.]+)\) \|", row)] for row in rows]
+    assert all(len(pair) == 2 for pair in behind)
+    assert [max(pair) for pair in behind] == sorted(max(pair) for pair in behind)
+
+
 class Recount:
     """The verdicts again, from the rows of the file alone, without the script of the page."""
 

@@ -45,12 +45,15 @@ OTHERS = [
 
 
 def others():
-    """The members of `OTHERS`, and one of each family that is in neither."""
+    """The members of `OTHERS`, and one of each law and of each family that is in neither."""
     named = [*map(gendr.instance, OTHERS)]
-    known = {x.tconorm.name for x in (*gendr.instances(), *named)}
-    unknown = [n for n in gendr.tnorms.names() if n not in known]
-    examples = [gendr.tnorms.family(n).examples()[0] for n in unknown]
-    return [*named, *(gendr.instance(f"logistic/{t}") for t in examples)]
+    known = [*gendr.instances(), *named]
+    laws = gendr.distributions.laws()
+    for name in sorted(laws.keys() - {x.dist.law.name for x in known}):
+        named.append(gendr.instance(f"{laws[name].examples()[0]}/probabilistic"))
+    for name in sorted({*gendr.tnorms.names()} - {x.tconorm.name for x in known}):
+        named.append(gendr.instance(f"logistic/{gendr.tnorms.family(name).examples()[0]}"))
+    return named
 
 
 @pytest.fixture

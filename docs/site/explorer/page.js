@@ -143,7 +143,7 @@
     context.putImageData(image, 0, 0);
   }
 
-  // Curves with their axes. x and y are ranges; `lines` lists [colour, points].
+  // Curves with their axes. x and y are ranges; `lines` lists [property that is a colour, points].
   function plot(name, x, y, lines, ticks) {
     const canvas = find(`[data-curve="${name}"]`);
     const width = canvas.clientWidth || 260, height = Math.round(width * 0.62);
@@ -175,7 +175,7 @@
     c.beginPath(); c.rect(left, top - 2, width - left - right, height - top - bottom + 4); c.clip();
     c.lineWidth = 2;
     for (const [colour, points] of lines) {
-      c.strokeStyle = colour;
+      c.strokeStyle = style.getPropertyValue(colour);
       c.beginPath();
       points.forEach(([u, v], i) => i ? c.lineTo(X(u), Y(v)) : c.moveTo(X(u), Y(v)));
       c.stroke();
@@ -183,7 +183,7 @@
     c.restore();
   }
 
-  const COLOUR = "#3f6fd8", OTHER = "#c2185b";
+  const COLOUR = "--explorer-generator", OTHER = "--explorer-join";
   const along = (from, to, f, n = 240) =>
     Array.from({length: n + 1}, (_, i) => from + (to - from) * i / n).map((v) => [v, f(v)]);
 
@@ -224,9 +224,17 @@
     if (a !== undefined) find('[data-of="pixel"]').textContent = `Here ${a.toPrecision(3)}.`;
   });
   find(".explorer-code button").addEventListener("click", (event) => {
-    navigator.clipboard?.writeText(find(".explorer-code code").textContent);
-    event.target.textContent = "Copied";
-    setTimeout(() => { event.target.textContent = "Copy"; }, 1500);
+    const button = event.target;
+    const say = (text) => {
+      button.textContent = text;
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    };
+    const line = find(".explorer-code code");
+    const copied = navigator.clipboard?.writeText(line.textContent) ?? Promise.reject();
+    copied.then(() => say("Copied"), () => {  // not allowed here: mark the line, to be copied by hand
+      getSelection().selectAllChildren(line);
+      say("Marked");
+    });
   });
   form.addEventListener("input", changed);
   form.addEventListener("submit", (event) => event.preventDefault());

@@ -370,7 +370,12 @@ class PathTraining(Training[PathSettings, nn.Module]):
         self.method = METHODS[settings.method]
         height, width = self.train.paths.shape[-2:]
         network = PathNet if self.method.is_baseline else CostNet
-        super().__init__(settings, device, lambda: network((height, width)))
+
+        def make() -> nn.Module:
+            # Faster on a CPU, measured with 70 images of 96 x 96: 0.43 against 0.56 s.
+            return network((height, width)).to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+
+        super().__init__(settings, device, make)
 
     def advance(self) -> None:
         """See `Training`; with the learning rate of this step."""

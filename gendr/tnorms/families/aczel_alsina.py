@@ -15,7 +15,7 @@ from gendr.tnorms.base import Norm
 class AczelAlsina(Norm):
     """1 - exp(-(|log(1-a)|^p + |log(1-b)|^p)^(1/p)); g(a) = (-log(1-a))^p.
 
-    Source: thesis table B.2. p = 1 is probabilistic.
+    The parameter is p > 0; p = 1 is probabilistic. Source: thesis table B.2.
     """
 
     name = "aczel_alsina"

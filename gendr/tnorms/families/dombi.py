@@ -15,7 +15,7 @@ from gendr.tnorms.base import Norm, from_odds
 class Dombi(Norm):
     """1 / (1 + (r_a^p + r_b^p)^(-1/p)), the p-norm of the odds r = a/(1-a); g(a) = r^p.
 
-    Source: thesis table B.2. p = 1 is Schweizer-Sklar at p = -1.
+    The parameter is p > 0; p = 1 is Schweizer-Sklar at p = -1. Source: thesis table B.2.
     """
 
     name = "dombi"

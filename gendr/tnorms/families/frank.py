@@ -27,7 +27,7 @@ class Frank(Parametric):
     """1 - log_p(1 + (p^(1-a) - 1)(p^(1-b) - 1)/(p-1)); g(a) = -log((p^(1-a) - 1)/(p-1)).
 
     With L = log p: exp(g) - 1 = -expm1(aL) / expm1(-sL), which never cancels.
-    Source: thesis table B.2. The limit p = 1, excluded here, is probabilistic.
+    The parameter is p > 0 but 1, whose limit is probabilistic. Source: thesis table B.2.
 
     Raises:
         ValueError: p <= 0 or p = 1.

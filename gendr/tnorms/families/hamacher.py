@@ -15,7 +15,7 @@ from gendr.tnorms.base import Parametric, from_odds
 class Hamacher(Parametric):
     """(a + b + (p-2)ab) / (1 + (p-1)ab); g(a) = log((1 + (p-1)a) / (1 - a)) = log(1 + p a/s).
 
-    Source: thesis table B.2. p = 1 is probabilistic, p = 2 Einstein.
+    The parameter is p > 0; p = 1 is probabilistic, p = 2 Einstein. Source: thesis table B.2.
     """
 
     name = "hamacher"

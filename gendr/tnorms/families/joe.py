@@ -22,7 +22,7 @@ from gendr.tnorms.base import Parametric
 class Joe(Parametric):
     """(a^p + b^p - (ab)^p)^(1/p), the probabilistic sum of powers; g(a) = -log(1 - a^p).
 
-    Strict. With u = -log(a), 1 - a^p = -expm1(-pu) keeps its digits. The plain sum takes a^p to be
+    p > 0. With u = -log(a), 1 - a^p = -expm1(-pu) keeps its digits. The plain sum takes a^p to be
     no less than the least number: a > 1e-30 for p = 10. The dual is the copula of Joe for p >= 1.
 
     Source: B. Schweizer and A. Sklar, Associative functions and statistical triangle inequalities,

@@ -18,7 +18,7 @@ class SchweizerSklar(Parametric):
     """1 - ((1-a)^p + (1-b)^p - 1)^(1/p); g(a) = (1-a)^p - 1.
 
     With x = -log(1-a) and q = -p > 0, g = expm1(q x), and x = log1p(t) / q brings t back.
-    Source: thesis table B.2, restricted to p < 0 as in table 5.2. p = -1 is Dombi at p = 1.
+    The parameter is p < 0, as in thesis table 5.2; p = -1 is Dombi at p = 1. Source: table B.2.
     """
 
     name = "schweizer_sklar"

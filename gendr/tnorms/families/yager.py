@@ -17,7 +17,7 @@ class Yager(Norm):
     """min(1, (a^p + b^p)^(1/p)), the p-norm itself; g(a) = a^p, nilpotent.
 
     Several members below 1 may reach 1 together; from there on all derivatives are 0. Next to it
-    S has absolute, not relative precision. Source: thesis table B.2.
+    S has absolute, not relative precision. p > 0. Source: thesis table B.2.
     """
 
     name = "yager"

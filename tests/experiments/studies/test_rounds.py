@@ -326,6 +326,17 @@ def test_what_failed_is_said_and_tried_again(call):
     assert len(Here.ran) == 2 + 1 + 2
 
 
+def test_the_list_says_how_far_a_round_is_that_is_not_complete(call):
+    assert call("one.sqlite")[0] == 0
+    Here.broken = "uniform.squared/max"
+    assert call("one.sqlite", "--rounds", "2")[0] == 1
+    code, said = call("one.sqlite", "--rounds", "3", "--list")
+    assert code == 0
+    names = [block.name for block in BLOCKS["shape"] if block.round < 3]
+    assert [line.split(":")[0] for line in said.splitlines()] == names
+    assert ": 1 of 2, " in said
+
+
 def test_the_script_refuses_in_one_line(script, tmp_path, capsys):
     bad = ["-r", str(tmp_path / "r.sqlite"), "--tables", str(tmp_path), "--dist", "unifrom"]
     assert script.main(bad) == 2
@@ -420,6 +431,14 @@ def test_the_report_has_pictures_and_none_is_made_twice(call, tmp_path, monkeypa
         drawn.append((instance.name, at))
         return made(self, instance, at, seed)
 
+    with monkeypatch.context() as first:
+
+        def stopped(self, instance, at, seed):
+            raise KeyboardInterrupt
+
+        first.setattr(rounds.WalkTask, "picture", stopped)
+        assert script.main([str(tables)]) == 130
+        assert not (tables / "shape-1.png").exists()
     monkeypatch.setattr(rounds.WalkTask, "picture", picture)
     assert script.main([str(tables)]) == 130
     assert len(read_pictures(tables / "shape-1.png")) == 1

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gendr._runtime.later import capturing
 from gendr._runtime.tracing import is_plain
-from gendr._runtime.triton.launch import Launcher
+from gendr._runtime.triton.launch import Launcher, blocks_of
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.recipes import (
@@ -43,7 +43,7 @@ def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tens
 def _tables(
     aggregation: Aggregation, images: int, device: torch.device
 ) -> tuple[str, Tensor, Tensor | None]:
-    """Text and table as `described` has them; and the image table if it holds numbers only."""
+    """What `described` returns, and the image table if it holds numbers only, else None."""
     coverage = aggregation.coverage
     if torch.compiler.is_compiling():
         return (*described(coverage, aggregation.tconorm), None)
@@ -101,7 +101,7 @@ class Plan:
         self.shape, self.pixels = (images, size.height, size.width), images * size.pixels
         self.columns, self.faces = tiles.face_columns(), faces
         self.tables = tiles.face_tables(sides, device, settings)
-        self.table_programs = (tiles.runs(faces, 128),)
+        self.table_programs = (blocks_of(faces, 128),)
         self.shares = tiles.shares_of(faces, size.pixels, self.launch)
         # Whether the backward pass has one program for each face, and nothing is left to add.
         self.is_whole = self.shares == 1 and not tiles.extra_pieces(faces, size.pixels)
@@ -154,9 +154,9 @@ plan_of = lru_cache(maxsize=64)(Plan)
 def _forward(
     plan: Plan, corners: Tensor, table: Tensor, images: Tensor | None, cutoff: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """All of `Drawn` but the corners; text and `table` as `described` has them.
+    """Launch the forward pass; all of `Drawn` but the corners is returned.
 
-    The image table is not returned, but None, if it is given.
+    In place of an image table that is given and not changed, None is returned.
     """
     recipe, size = plan.recipe, plan.size
     made = None
@@ -205,7 +205,7 @@ def _alpha(
     offsets: list[int],
     size: list[int],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """As `_forward`."""
+    """Launch `_forward` as an operator, which returns a tensor without rows instead of None."""
     plan = _plan_of_operator(corners, text, offsets, size)
     out, rest, ties, edges, boxes, made = _forward(plan, corners, table, images, cutoff)
     if made is None:
@@ -271,7 +271,7 @@ def _gradients(
 def _through_totals(plan: Plan, grad: Tensor, drawn: Drawn) -> Tensor:
     """What the pixels of every image take away from the gradient of p, [B]; see the kernel."""
     images, pixels = len(drawn.images), plan.size.pixels
-    blocks = tiles.runs(pixels, _BLOCK)
+    blocks = blocks_of(pixels, _BLOCK)
     parts = grad.new_empty(images, blocks)
     plan.totals(
         (images * blocks,), drawn.images, drawn.alpha, drawn.rest, grad, parts, pixels, blocks
@@ -288,7 +288,7 @@ def _alpha_gradients(
     size: list[int],
     with_table: bool,
 ) -> tuple[Tensor, Tensor]:
-    """As `_gradients`; the gradient of the table has no columns if it is not wanted."""
+    """Launch `_gradients` as an operator: the table's has no columns if it is not wanted."""
     plan = _plan_of_operator(drawn[0], text, offsets, size)
     corners, table = _gradients(plan, grad, drawn, with_table)
     if table is None:
@@ -317,7 +317,7 @@ def _plan_of_operator(corners: Tensor, text: str, offsets: list[int], size: list
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    """What the backward pass of `_alpha` needs."""
+    """Keep what the backward pass of `_alpha` needs."""
     corners, _table, images, text, _cutoff, offsets, size = inputs
     *rest, made = output
     used = images if images is not None and not len(made) else made

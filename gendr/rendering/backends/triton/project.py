@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gendr._runtime.later import Later, capturing
 from gendr._runtime.tracing import is_plain
-from gendr._runtime.triton.launch import Launcher, interpreted
+from gendr._runtime.triton.launch import Launcher, blocks_of, interpreted
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.geometry import FAR, NEAR, ScreenFaces, common_batch
 
@@ -96,7 +96,7 @@ def project(
 
 
 def _offsets(counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Running sums from 0 on."""
+    """Where each image begins in a packed batch, and where the last one ends."""
     return tuple(accumulate(counts, initial=0))
 
 
@@ -121,7 +121,7 @@ class Watch:
             self.found = torch.zeros(1, dtype=torch.int64, device=device)
 
     def send(self) -> None:
-        """Have it copied to the host."""
+        """Have what was found copied to the host."""
         self._later.send(self.found)
 
     def raise_found(self) -> None:
@@ -147,7 +147,7 @@ _watches: dict[torch.device, Watch] = {}
 
 
 def watch_of(device: torch.device) -> Watch:
-    """The one of a device."""
+    """Return the watch of a device, made when it is first asked for."""
     watch = _watches.get(device)
     if watch is None:
         watch = _watches[device] = Watch(device)
@@ -166,7 +166,7 @@ def _range_programs(
     if near is not None and far is not None:
         return 0
     images = len(offsets) - 1 if len(vertex_offsets) == 2 else 1
-    return min(RANGES, tiles.runs(vertex_offsets[-1] * images, LAUNCH.depths))
+    return min(RANGES, blocks_of(vertex_offsets[-1] * images, LAUNCH.depths))
 
 
 class Plan:
@@ -196,7 +196,7 @@ class Plan:
         images = len(offsets) - 1
         self.images = images if self.shared else 1  # that a vertex is in
         self.seen = self.vertices * self.images
-        self.programs = (tiles.runs(self.faces, settings.faces),)
+        self.programs = (blocks_of(self.faces, settings.faces),)
         self.parts = _range_programs(vertex_offsets, offsets, near, far)
         start = near
         if start is None:
@@ -214,7 +214,7 @@ class Plan:
         )
         side_by_side = 1 << (max(1, min(self.images, settings.images)) - 1).bit_length()
         block = max(1, settings.lanes // (settings.corners * side_by_side))
-        self.gradient_programs = (tiles.runs(self.vertices, block),)
+        self.gradient_programs = (blocks_of(self.vertices, block),)
         self.gradients = {
             (with_vertices, with_camera): Launcher(
                 kernels.project_gradients, device, **known, WITH_VERTICES=with_vertices,
@@ -282,7 +282,10 @@ def _backward(
 
 
 def _projection_gradient(grad_clip: Tensor, vertices: Tensor, plan: Plan) -> Tensor:
-    """[C, 4, 4]: the sum over vertices of the gradient of clip coordinates times (x, y, z, 1)."""
+    """The gradient of the projection [C, 4, 4].
+
+    It is the sum over vertices of the gradient of clip coordinates times (x, y, z, 1).
+    """
     points = torch.cat([vertices, torch.ones_like(vertices[:, :1])], 1)
     products = grad_clip.unsqueeze(-1) * points.unsqueeze(1)  # [images or 1, V, 4, 4]
     if plan.shared:
@@ -311,7 +314,7 @@ def _project(
     far: float | None,
     check: bool,
 ) -> tuple[Tensor, Tensor]:
-    """As `_forward`; what it is given besides is for the backward pass."""
+    """Launch `_forward` as an operator; what else it is given is for the backward pass."""
     plan = _plan_of_operator(vertices, projection, vertex_offsets, offsets, near, far, check)
     corners, ranges = _forward(plan, vertices, projection, faces, starts)
     return corners, vertices.new_empty(0) if ranges is None else ranges
@@ -336,7 +339,7 @@ def _project_gradients(
     with_vertices: bool,
     with_camera: bool,
 ) -> tuple[Tensor, Tensor]:
-    """As `_backward`; without rows instead of None."""
+    """Launch `_backward` as an operator, which returns tensors without rows instead of None."""
     vertices, projection, faces, starts, entries, ranges = saved
     plan = _plan_of_operator(vertices, projection, vertex_offsets, offsets, near, far)
     given = vertices, projection, faces, starts, entries, ranges if len(ranges) else None
@@ -365,7 +368,7 @@ def _plan_of_operator(
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    """What the backward pass needs."""
+    """Keep what the backward pass of `_project` needs."""
     vertices, projection, faces, starts, entries, vertex_offsets, offsets, near, far, _ = inputs
     ctx.save_for_backward(vertices, projection, faces, starts, entries, output[1])
     ctx.given = vertex_offsets, offsets, near, far
@@ -373,7 +376,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 
 def _differentiate(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-    """The gradients of the inputs."""
+    """The gradients of `_project`'s inputs."""
     wanted = ctx.needs_input_grad[:2]
     if grad is None:
         return (None,) * 10

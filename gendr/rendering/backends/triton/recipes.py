@@ -127,7 +127,9 @@ class Recipe:
     @lazy
     def is_product(self) -> bool:
         """Whether 1 - alpha is the product of 1 - a: then sums need neither logarithms nor exp."""
-        return self.family == "probabilistic"
+        from gendr import tnorms
+
+        return tnorms.family(self.family).is_product
 
     @lazy
     def is_exact(self) -> bool:
@@ -136,7 +138,7 @@ class Recipe:
 
     @lazy
     def _found(self) -> dict[bool | None, dict[str, Any]]:
-        """Functions of the forward kernel (None), and of the backward kernel, when first used."""
+        """What `forward` (key None) and `backward` have found."""
         return {}
 
     def forward(self) -> dict[str, Any]:

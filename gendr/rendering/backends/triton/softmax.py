@@ -188,7 +188,7 @@ def _(
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    """What the backward pass of `_softmax` needs."""
+    """Keep what the backward pass of `_softmax` needs."""
     corners, attributes, _table, text, _cutoff, _backdrop, offsets, size = inputs
     ctx.save_for_backward(*Drawn(corners, attributes, *output))
     ctx.text, ctx.offsets, ctx.size = text, offsets, size

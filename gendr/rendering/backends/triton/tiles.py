@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.later import capturing
-from gendr._runtime.triton.launch import Launcher, interpreted
+from gendr._runtime.triton.launch import Launcher, blocks_of, interpreted
 from gendr.rendering.backends.triton.capacity import LEAST, Room
 from gendr.rendering.backends.triton.recipes import Recipe
 from gendr.rendering.geometry import ImageSize
@@ -69,7 +69,7 @@ class Launch:
         )
 
     def fitted(self, images: int, faces: int, size: ImageSize) -> Launch:
-        """For a batch, by what the host knows of it.
+        """Choose the sizes for a batch by what the host knows of it.
 
         Small tiles where there are too few large ones to keep a GPU busy; and where faces are many,
         and their boxes therefore small, programs of a single warp: larger ones would idle.
@@ -143,14 +143,14 @@ class Tables:
     def of(
         cls, corners: Tensor, offsets: tuple[int, ...], images: Tensor, size: ImageSize
     ) -> Tables:
-        """Corners in float32, and the edges and boxes of the faces."""
+        """Make the tables of faces, whose corners become float32."""
         corners = corners.detach().to(torch.float32).contiguous()
         count = corners.shape[0]
         index = image_of_face(offsets, corners.device)
         edges = corners.new_empty(count, face_columns())
         boxes = index.new_empty(count, 4)
         face_tables(corners.shape[1], corners.device, LAUNCH)(
-            (runs(count, 128),),
+            (blocks_of(count, 128),),
             corners, index, images, edges, boxes, count, size.height, size.width,
         )  # fmt: skip
         return cls(corners, offsets, index, images, edges, boxes, size)
@@ -163,11 +163,6 @@ def face_tables(sides: int, device: torch.device, settings: Launch) -> Launcher:
 
     compiled = options(settings.warps, exact=True)
     return Launcher(kernels.face_tables, device, N=sides, BLOCK=128, **compiled)
-
-
-def runs(count: int, block: int) -> int:
-    """How many blocks hold so many."""
-    return (count + block - 1) // block
 
 
 @cache
@@ -217,8 +212,8 @@ class Tiling:
 
     @classmethod
     def of(cls, size: ImageSize, tile: tuple[int, int]) -> Tiling:
-        """An image of some size in tiles of some height and width."""
-        return cls(*tile, runs(size.height, tile[0]), runs(size.width, tile[1]))
+        """Cut an image into tiles of some height and width."""
+        return cls(*tile, blocks_of(size.height, tile[0]), blocks_of(size.width, tile[1]))
 
     @property
     def tiles(self) -> int:
@@ -244,7 +239,7 @@ class Lists(NamedTuple):
 
 
 def tile_lists(tables: Tables, tiling: Tiling) -> Lists:
-    """The faces of every tile.
+    """List the faces of every tile.
 
     The lists get the room that earlier steps of the same kind have needed (device, faces of each
     image, sizes of images and tiles), and a little more: the host waits in the first step only. A
@@ -254,7 +249,7 @@ def tile_lists(tables: Tables, tiling: Tiling) -> Lists:
 
 
 def lists_of(boxes: Tensor, offsets: tuple[int, ...], tiling: Tiling) -> Lists:
-    """As `tile_lists`, of boxes [T, 4]."""
+    """List the faces of every tile, of which only the boxes [T, 4] are given."""
     if offsets[-1] <= LAUNCH.walked:
         return Lists(*_walks(offsets, tiling.tiles, boxes.device))
     return lister_of(offsets, tiling, boxes.device)(boxes)
@@ -276,8 +271,8 @@ class Lister:
         self._offsets = torch.tensor(offsets, dtype=torch.int32).to(device)
         chunks, self._first_chunks = chunks_of(offsets, chunk_size(offsets, tiling), device)
         self._chunks, self._counts = chunks, len(chunks) * tiling.tiles
-        self._groups = len(chunks), runs(tiling.rows, side) * runs(tiling.columns, side)
-        self._prefixes = runs(tiling.tiles, 32), images
+        self._groups = len(chunks), blocks_of(tiling.rows, side) * blocks_of(tiling.columns, side)
+        self._prefixes = blocks_of(tiling.tiles, 32), images
         tile = {"TILE_H": tiling.height, "TILE_W": tiling.width, "LOOK": _LOOK, "BLOCK": _BLOCK}
         self._count_faces = _launcher("count_faces", device, **tile)
         self._prefix_chunks = _launcher(
@@ -287,7 +282,7 @@ class Lister:
         self._fill_lists = _launcher("fill_lists", device, SEGMENT=SEGMENT, **tile)
 
     def __call__(self, boxes: Tensor) -> Lists:
-        """The lists of faces with such boxes."""
+        """List the faces with these boxes [T, 4]."""
         tiling, every, chunks = self._tiling, self._every, self._chunks
         rows, columns, empty = tiling.rows, tiling.columns, chunks.new_empty
         counts, totals, starts = empty(self._counts), empty(every), empty(every)
@@ -311,7 +306,7 @@ class Lister:
 
 @lru_cache(maxsize=64)
 def lister_of(offsets: tuple[int, ...], tiling: Tiling, device: torch.device) -> Lister:
-    """What makes lists of one kind."""
+    """Return what makes lists of one kind, which is kept."""
     return Lister(offsets, tiling, device)
 
 
@@ -334,18 +329,18 @@ def room_now(room: Room, totals: Tensor) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def chunk_size(offsets: tuple[int, ...], tiling: Tiling) -> int:
-    """Faces of a chunk: few enough to fill the GPU, so many that there are not too many counts."""
+    """How many faces a chunk has: few enough to fill the GPU, but so many that counts are few."""
     faces, images = offsets[-1], len(offsets) - 1
     most = max(b - a for a, b in pairwise(offsets))
     # However many tiles there are, a few chunks share the faces of an image.
     counts = max(COUNTS, 8 * images * tiling.tiles)
-    wanted = max(LEAST_CHUNK, runs(most, CHUNKS), runs(faces * tiling.tiles, counts))
-    return _BLOCK * runs(wanted, _BLOCK)
+    wanted = max(LEAST_CHUNK, blocks_of(most, CHUNKS), blocks_of(faces * tiling.tiles, counts))
+    return _BLOCK * blocks_of(wanted, _BLOCK)
 
 
 @lru_cache(maxsize=64)
 def chunks_of(offsets: tuple[int, ...], size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The chunks of faces [C, 4] int32, see `count_faces`; and the first of images [B + 1]."""
+    """Cut faces into chunks [C, 4] int32, see `count_faces`; the first of every image, [B + 1]."""
     chunks, firsts = [], [0]
     for image, (first, last) in enumerate(pairwise(offsets)):
         chunks += [(image, k, min(k + size, last), k == first) for k in range(first, last, size)]
@@ -358,7 +353,7 @@ def chunks_of(offsets: tuple[int, ...], size: int, device: torch.device) -> tupl
 def _walks(
     offsets: tuple[int, ...], tiles: int, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """What is in `Lists` without lists."""
+    """`Lists` that say that no tile has a list: programs walk all faces of the image."""
     ends = torch.tensor(offsets, dtype=torch.int32)
     starts, stops = (x.repeat_interleave(tiles).to(device) for x in (-1 - ends[:-1], ends[1:]))
     # What is not a list has an entry 0, which kernels load.
@@ -427,7 +422,7 @@ def parts(totals: list[int], rows: int, limit: int) -> Iterator[Part]:
         last, total = first + 1, totals[first]
         while last < images and total + totals[last] <= limit:
             total, last = total + totals[last], last + 1
-        bands = min(rows, max(1, runs(total, limit)))
+        bands = min(rows, max(1, blocks_of(total, limit)))
         for band in range(bands):
             edges = rows * band // bands, rows * (band + 1) // bands
             yield Part((first, last), edges, total if bands == 1 else None)
@@ -439,7 +434,7 @@ def tile_counts(tables: Tables, tiling: Tiling, rows: tuple[int, int]) -> Tensor
     count = len(tables.boxes)
     counts = torch.empty(count, dtype=torch.int32, device=tables.boxes.device)
     _run(
-        "count_tiles", (runs(count, 128),), counts.device, tables.boxes, counts, count, *rows,
+        "count_tiles", (blocks_of(count, 128),), counts.device, tables.boxes, counts, count, *rows,
         TILE_H=tiling.height, TILE_W=tiling.width, BLOCK=128, warps=4,
     )  # fmt: skip
     return counts
@@ -481,7 +476,7 @@ def listed(
 
 
 def options(warps: int | None = None, *, exact: bool = False) -> dict[str, Any]:
-    """How kernels are compiled.
+    """The options with which kernels are compiled.
 
     Args:
         warps: per program; as many as `LAUNCH` says if None.
@@ -505,7 +500,7 @@ _WHOLE = 4 * PIECE  # pixels of an image in which no box is cut
 
 def extra_pieces(faces: int, pixels: int) -> int:
     """Extra programs for boxes of many pixels, in images of so many."""
-    return min(PIECES, faces * (runs(pixels, PIECE) - 1)) if pixels > _WHOLE else 0
+    return min(PIECES, faces * (blocks_of(pixels, PIECE) - 1)) if pixels > _WHOLE else 0
 
 
 @dataclass(frozen=True)
@@ -523,12 +518,12 @@ class Pieces:
 
     @classmethod
     def of(cls, boxes: Tensor, pixels: int) -> Pieces:
-        """The boxes of faces, in images of so many pixels."""
+        """Cut the boxes of faces, in images of so many pixels."""
         faces = len(boxes)
         extra = extra_pieces(faces, pixels)
         if not extra:
             return cls(boxes, 0, (boxes, boxes, boxes))
-        blocks = runs(faces, 1024)
+        blocks = blocks_of(faces, 1024)
         sums, *tables = (
             torch.empty(n, dtype=torch.int32, device=boxes.device)
             for n in (4 * blocks, faces, extra, 2)
@@ -545,7 +540,7 @@ class Pieces:
 
     @property
     def arguments(self) -> tuple[Tensor | int, ...]:
-        """The last ones of a kernel that calls `piece_of`."""
+        """The last arguments of a kernel that calls `piece_of`."""
         return *self.tables, len(self.boxes), self.extra
 
     def join(self, rows: Tensor) -> Tensor:
@@ -586,7 +581,7 @@ class Sums:
         like: Tensor,
         launch: Launch,
     ) -> Sums:
-        """For gradients of faces in such shapes, and of the scalars if wanted.
+        """Make room for gradients of faces in these shapes, and of the scalars if wanted.
 
         Args:
             boxes: of the faces.
@@ -625,11 +620,11 @@ class Sums:
 
 def shares_of(faces: int, pixels: int, launch: Launch) -> int:
     """How many programs of the backward pass share a face."""
-    return min(runs(launch.programs, max(faces, 1)), runs(pixels, launch.block_pixels))
+    return min(blocks_of(launch.programs, max(faces, 1)), blocks_of(pixels, launch.block_pixels))
 
 
 def sum_per_image(values: Tensor, offsets: list[int]) -> Tensor:
-    """[T, C] -> [B, C], in a fixed order."""
+    """Sum rows [T, C] over the faces of each image, in a fixed order: [B, C]."""
     counts = [b - a for a, b in pairwise(offsets)]
     if len(set(counts)) <= 1:
         faces = counts[0] if counts else 0
