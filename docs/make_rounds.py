@@ -11,31 +11,42 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from gendr.experiments.report.choice import (
+    TIE,
+    Ranking,
+    complete,
+    differences,
+    expected,
+    of_family,
+    rankings,
+    shared,
+    standings,
+)
 from gendr.experiments.report.claims import (
     HALVES,
+    TAILS,
     Claim,
+    Part,
     claims,
     law_ahead,
+    mean,
     rank_correlation,
     together,
 )
-from gendr.experiments.report.details import TWICE, disagreement
-from gendr.experiments.report.qualities import Grid
+from gendr.experiments.report.details import TWICE
+from gendr.experiments.report.qualities import Grid, draws_of
 from gendr.experiments.report.summary import TOP_SHARE
-from gendr.experiments.report.words import all_names, most, short, with_error
+from gendr.experiments.report.words import all_names, short, with_error
 from gendr.experiments.studies.rounds import (
     BLOCKS,
-    SHARES,
-    Block,
-    Scores,
     best_exponent,
     file_of,
-    qualities,
     read_block,
     read_table,
 )
@@ -43,9 +54,16 @@ from gendr.testing.pages import fill, table
 
 DOCS = Path(__file__).parent
 TASKS = ("shape", "pose")
-EVERY = 1242
-# What docs/which-renderer.md names, as far as round 1 had it first.
-RECOMMENDED = (
+# A mean over fewer T-conorms than these says little.
+FEW = 4
+UNITS = {"shape": "mean hard IoU", "pose": "fraction of poses found"}
+NAMES = {"shape": "a mesh from silhouettes", "pose": "a pose"}
+# What docs/which-renderer.md names for a single try.
+ONE_TRY = tuple(
+    f"{law}/probabilistic"
+    for law in ("laplace", "hyperbolic_secant", "gaussian", "logistic", "uniform")
+)
+WELL_KNOWN = (
     ("logistic", "probabilistic"),
     ("logistic.squared", "probabilistic"),  # Soft Rasterizer
     ("hyperbolic_secant", "probabilistic"),
@@ -57,20 +75,6 @@ RECOMMENDED = (
     ("cubic_hermite", "yager(p=2)"),
     ("uniform", "yager(p=2)"),
 )
-# Differences from the best within so many of their errors are ties.
-TIE = 2.0
-
-
-def expected(block: Block) -> int:
-    """How many renderers a block has when it is complete, not counting the means of round 1."""
-    return 2 * math.ceil(SHARES[block.round] * EVERY / 2)
-
-
-def of_family(block: Block, folder: Path) -> dict[str, Scores]:
-    """The scores of a block so far, without those of the mean, which is no T-conorm."""
-    path = file_of(folder, block)
-    found = read_block(path) if path.exists() else {}
-    return {name: scores for name, scores in found.items() if not name.endswith("/average")}
 
 
 def state(folder: Path) -> list[tuple[str, ...]]:
@@ -91,15 +95,6 @@ def state(folder: Path) -> list[tuple[str, ...]]:
     return rows
 
 
-def complete(task: str, number: int, folder: Path) -> list[Block]:
-    """The blocks of a round that have all their renderers."""
-    return [
-        block
-        for block in BLOCKS[task]
-        if block.round == number and len(of_family(block, folder)) >= expected(block)
-    ]
-
-
 def grid_of(task: str, folder: Path) -> Grid | None:
     """Round 1 as far as it goes: the T-conorms that all its blocks have with all laws.
 
@@ -116,17 +111,17 @@ def grid_of(task: str, folder: Path) -> Grid | None:
 def averages(
     task: str, folder: Path, scenes: Sequence[str], laws: Sequence[str]
 ) -> np.ndarray | None:
-    """[scenes, laws]: the qualities of plain laws with the mean, None where they are not there."""
+    """[scenes, laws, draws]: plain laws with the mean, None where they are not there."""
     blocks = [block for block in BLOCKS[task] if block.name in scenes]
     tables = [read_block(file_of(folder, block)) for block in blocks]
     names = [f"{law}/average" for law in laws]
     if not tables or any(name not in table for table in tables for name in names):
         return None
-    columns: list[list[float]] = []
+    columns: list[np.ndarray] = []
     for name in names:
         scores = [table[name] for table in tables]
-        columns.append(qualities(task, scores)[best_exponent(task, scores)])
-    return np.array(columns).T
+        columns.append(np.array(draws_of(task, scores, best_exponent(task, scores))))
+    return np.stack(columns, 1)
 
 
 def held(new: dict[str, Grid], folder: Path) -> list[Claim]:
@@ -134,7 +129,7 @@ def held(new: dict[str, Grid], folder: Path) -> list[Claim]:
     out: list[Claim] = []
     for task, grid in new.items():
         average = averages(task, folder, grid.scenes, grid.laws)
-        out += claims(grid, [] if average is None else average, rates(task, folder))
+        out += claims(grid, average, rates(task, folder))
     return out + of_both(new)
 
 
@@ -151,7 +146,8 @@ def rates(task: str, folder: Path) -> tuple[int, int] | None:
     if task != "shape" or not blocks:
         return None
     tables = [of_family(block, folder) for block in blocks]
-    best = [best_exponent(task, [table[name] for table in tables])[1] for name in tables[0]]
+    names = [name for name in tables[0] if name.split("/")[1] not in TWICE]
+    best = [best_exponent(task, [table[name] for table in tables])[1] for name in names]
     return sum(rate == -1.5 for rate in best), len(best)
 
 
@@ -204,7 +200,11 @@ def agreement(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
     lines: list[str] = []
     for task, grid in new.items():
         same = old[task].with_conorms(grid.conorms)
-        seen = [*zip(grid.scenes, grid.by_scene, strict=True), ("laptop", same.quality)]
+        seen = [
+            (name, values[..., grid.distinct])  # one function counts once
+            for name, values in (*zip(grid.scenes, grid.by_scene, strict=True),
+                                 ("laptop", same.quality))
+        ]  # fmt: skip
         for k, (name, values) in enumerate(seen):
             for other, others in seen[k + 1 :]:
                 if values.shape[-1] < 2:
@@ -228,35 +228,259 @@ def agreement(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
 
 
 def check(new: dict[str, Grid], old: dict[str, Grid]) -> list[str]:
-    """How the renderers that are recommended fare on the new scenes, beside the laptop grid."""
+    """How well-known renderers fare in round 1, which has all, beside the laptop grid."""
     if not new:
         return ["The grid in rounds has no complete T-conorms yet."]
     head, columns = ["renderer"], list[list[str]]()
     for task, grid in new.items():
-        for name, one in (("new scenes", grid), ("laptop", old[task].with_conorms(grid.conorms))):
+        for name, one in (("round 1", grid), ("laptop", old[task].with_conorms(grid.conorms))):
+            different = one.quality[..., one.distinct]
             error = f" ± {one.scene_error():.3f}" if len(one.scenes) > 1 else ""
-            head.append(f"{task}, {name}{error} (place of {one.quality.size})")
+            head.append(f"{task}, {name}{error} (place of {different.size})")
             column: list[str] = []
-            for law, conorm in RECOMMENDED:
+            for law, conorm in WELL_KNOWN:
                 if conorm not in one.conorms:
                     column.append("—")
                     continue
-                half, plain = int(law.endswith(".squared")), law.removesuffix(".squared")
-                value = one.quality[half, one.laws.index(plain), one.conorms.index(conorm)]
-                place = 1 + int((one.quality > value).sum())
-                column.append(f"{value:.3f} ({place})")
+                value = quality_of(one, f"{law}/{conorm}")
+                column.append(f"{value:.3f} ({1 + int((different > value).sum())})")
             columns.append(column)
-    names = [f"`{law}/{conorm}`" for law, conorm in RECOMMENDED]
+    names = [f"`{law}/{conorm}`" for law, conorm in WELL_KNOWN]
     return table(head, list(zip(names, *columns, strict=True)))
 
 
+def quality_of(grid: Grid, name: str) -> float:
+    """The quality of one renderer in a grid."""
+    dist, conorm = name.split("/")
+    half, law = int(dist.endswith(".squared")), dist.removesuffix(".squared")
+    return float(grid.quality[half, grid.laws.index(law), grid.conorms.index(conorm)])
+
+
+# ---------------------------------------------------------------------------------------------
+# which one to use
+
+
+def tries(found: dict[str, list[Ranking]]) -> list[str]:
+    """The renderers that may be taken for a single try, in each round after the first.
+
+    Those first that are in the last rounds of both tasks, the less behind in its worse one first.
+    """
+
+    def far(name: str, last: int) -> float:
+        behind = (rounds[last].of(rounds[last].behind) for rounds in found.values())
+        return max(each.get(name, math.inf) for each in behind)
+
+    names = sorted(ONE_TRY, key=lambda name: (far(name, 0), far(name, 1)))
+    rounds = [one for each in found.values() for one in reversed(each) if one.number > 1]
+    rows: list[tuple[str, ...]] = []
+    for name in names:
+        cells: list[str] = []
+        for one in rounds:
+            if name not in one.names:
+                cells.append("not in it")
+                continue
+            value, behind = one.of(one.means)[name], one.of(one.behind)[name]
+            place = 1 + int((one.means > value).sum())
+            said = "a tie" if behind <= TIE else f"{behind:.1f} errors behind"
+            cells.append(f"{value:.3f} (place {place}), {said}")
+        rows.append((f"`{name}`", *cells))
+    heads = (f"{x.task}, round {x.number} ± {x.error:.3f} (of {len(x.names)})" for x in rounds)
+    return table(("renderer", *heads), rows)
+
+
 def one_try(new: dict[str, Grid]) -> list[str]:
-    """The two laws that are recommended for a single try, on the new scenes."""
+    """Two well-known laws, T-conorm by T-conorm, in round 1."""
     said: list[str] = []
     for task, grid in new.items():
         gain, wins = law_ahead(grid, "hyperbolic_secant", "logistic")
         said.append(f"{task} {gain} (ahead under {wins})")
-    return [f"The same on the scenes of the grid in rounds: {'; '.join(said)}."]
+    return [
+        "`hyperbolic_secant` less `logistic`, plain, in round 1 of the grid in rounds, the mean "
+        f"over the T-conorms and its error: {'; '.join(said)}."
+    ]
+
+
+def both_tasks(shape: Ranking, pose: Ranking, old: dict[str, Grid], count: int) -> list[str]:
+    """The renderers that are in the last rounds of both tasks and least behind in the worse one."""
+    names = shared(shape, pose)
+    tie = [n for n in names if max(shape.of(shape.behind)[n], pose.of(pose.behind)[n]) <= TIE]
+    rows: list[tuple[str, ...]] = []
+    for name in names[:count]:
+        laptop = [
+            "—" if task == "pose" and ".squared/" in name else f"{quality_of(grid, name):.3f}"
+            for task, grid in old.items()
+        ]
+        rows.append((
+            f"`{name}`",
+            *(f"{one.of(one.means)[name]:.3f} ({one.of(one.behind)[name]:.1f})"
+              for one in (shape, pose)),
+            f"{shape.of(shape.scales)[name]:.2g}", *laptop,
+        ))  # fmt: skip
+    head = (
+        "renderer",
+        *(f"{one.task}, round {one.number} ± {one.error:.3f} (behind)" for one in (shape, pose)),
+        "best scale, shape", "laptop: shape", "pose",
+    )  # fmt: skip
+    parts = [listed(Counter(n.split("/")[k] for n in tie).most_common()) for k in (0, 1)]
+    who = f"{len(names)} renderers are in both of these rounds, and {len(tie)} of them tie with "
+    said = [who + "the first in both tasks" + (f": {'; '.join(parts)}." if tie else ".")]
+    return [*table(head, rows), "", *said]
+
+
+def places_of(grid: Grid, name: str, part: int) -> str:
+    """How often a distribution (part 0) or a T-conorm (part 1) is in the best tenth of a grid.
+
+    The squared half of a grid of poses with one schedule for both halves does not count.
+    """
+    fair = (0, 1) if grid.task == "shape" else (0,)
+    if part == 1:
+        column = [grid.conorms[j] for j in grid.distinct].index(name)
+        return str(sum(int(grid.best_tenth(half)[:, column].sum()) for half in fair))
+    half, law = int(name.endswith(".squared")), name.removesuffix(".squared")
+    return str(int(grid.best_tenth(half)[grid.laws.index(law)].sum())) if half in fair else "—"
+
+
+def by_task(found: dict[str, Ranking], old: dict[str, Grid]) -> list[str]:
+    """For each task, what those have most often that tie with its first."""
+    rows: list[tuple[str, ...]] = []
+    for task, one in found.items():
+        laws, joined = (
+            [f"`{name}` {count} ({places_of(old[task], name, part)})"
+             for name, count in one.often(part, least)]
+            for part, least in ((0, 4), (1, 3))
+        )  # fmt: skip
+        rows.append((
+            NAMES[task], ", ".join(laws), ", ".join(joined),
+            f"the {int(one.tying.sum())} of {len(one.names)} that tie with the first of round "
+            f"{one.number}, {one.by_scene.shape[1]} scenes",
+        ))  # fmt: skip
+    return table(("task", "law", "T-conorm", "counted over"), rows)
+
+
+def members(new: dict[str, Grid], old: dict[str, Grid], axis: int, count: int) -> list[str]:
+    """Distributions (axis 0) or T-conorms (axis 1) of round 1, with the time of the laptop grid."""
+    time, grid = old["shape"].seconds, old["shape"]
+    if axis == 0:
+        medians = np.median(time[..., grid.distinct], axis=2)
+        names = [law + square for square in ("", ".squared") for law in grid.laws]
+        seconds = dict(zip(names, medians.ravel(), strict=True))
+    else:
+        seconds = dict(zip(grid.conorms, np.median(time[0], axis=0), strict=True))
+    unit = seconds["uniform" if axis == 0 else "probabilistic"]
+    rows = [
+        (*row, f"{seconds[row[0].strip('`')] / unit:.1f}") for row in standings(new, axis, count)
+    ]
+    head = ["", *(word for task in new for word in (f"{task}: mean (place)", "behind the first",
+                                                    "in the best tenth")), "time"]  # fmt: skip
+    return table(head, rows)
+
+
+# ---------------------------------------------------------------------------------------------
+# what was found, in a few sentences
+
+
+def differs(part: Part, other: str) -> str:
+    """How a number stands beside 0, in words."""
+    if not part.sign:
+        return f"within two errors of {other} ({part.value:+.3f} ± {part.error:.3f})".replace(
+            "(-", "(−"
+        )
+    word = "above" if part.sign > 0 else "below"
+    return f"{abs(part.value):.3f} ± {part.error:.3f} {word} {other}"
+
+
+def summary(
+    new: dict[str, Grid], old: dict[str, Grid], found: dict[str, list[Ranking]], said: list[Claim]
+) -> list[str]:
+    """The findings, each with its numbers."""
+    parts = {(c.claim.split(":")[0], c.task): c.parts for c in said}
+    lines: list[str] = []
+    for task, (last, *_) in found.items():
+        first = last.names[int(last.means.argmax())].split("/")
+        name = f"{short(first[0])} with {short(first[1], conorm=True)}"
+        lines.append(
+            f"- **{task.capitalize()}: no single winner.** On the {last.by_scene.shape[1]} scenes "
+            f"of round {last.number}, {name} comes first, {UNITS[task]} "
+            f"{last.means.max():.3f} ± {last.error:.3f}, and {int(last.tying.sum())} of "
+            f"{len(last.names)} renderers tie with it, most often with {listed(last.often(0, 3))}, "
+            f"and with {listed(last.often(1, 3))}."
+        )
+    spreads = [
+        [float(np.std(v, ddof=1)) for v in (every.mean(1), every.mean(0))]
+        for grid in new.values()
+        for every in [np.concatenate(grid.quality[..., grid.distinct])]
+    ]
+    more = "The law matters more than the T-conorm" if all(a > b for a, b in spreads) else "Spread"
+    numbers = "; ".join(
+        f"{task} {law:.3f} and {conorm:.3f}"
+        for task, (law, conorm) in zip(new, spreads, strict=True)
+    )
+    lines.append(
+        f"- **{more}**: standard deviation of the means of the 54 distributions, and of the 22 "
+        f"T-conorms: {numbers}."
+    )
+
+    def both(claim: str, other: str, k: int = 0) -> str:
+        return ", ".join(f"{differs(parts[claim, task][k], other)} in {task}" for task in new)
+
+    tails = both("exponential tails better than linear ones", "linear ones")
+    finite = both("finite supports not very good", "finite supports")
+    lines.append(f"- **Tails.** Exponential tails are {tails}; they are {finite}.")
+    mirrored = both(
+        "gumbel_min and the reversed laws better than their mirror images", "gamma 0.5", 2
+    )
+    lines.append(
+        "- **One-sided laws must reach outwards.** gamma 0.5 reversed, whose faces grow, is "
+        f"{mirrored}, whose faces shrink."
+    )
+    plain = "plain typically better than squared, but for cauchy and reciprocal"
+    counts = " and ".join(f"{parts[plain, task][0].value:.0f} in {task}" for task in new)
+    gain = ", ".join(differs(parts[plain, task][1], "plain") + f" in {task}" for task in new)
+    lines.append(
+        f"- **Squaring.** Of the 25 distributions without a linear tail, plain is ahead of squared "
+        f"for {counts}; cauchy squared is {gain}."
+    )
+    poor = both("max poor", "max")
+    usual = both("average poor", "the mean")
+    lines.append(f"- **T-conorms.** The usual ones are {poor}, and {usual}.")
+    verdicts = Counter(claim.verdict for claim in said if claim.parts)
+    lines.append(
+        f"- **The thesis.** Of {sum(verdicts.values())} claims, by round 1, "
+        + ", ".join(f"{verdicts[word]} {word}" for word in ("yes", "partly", "no"))
+        + "; [one by one](#what-its-blocks-say-so-far)."
+    )
+    places: list[str] = []
+    chair = {task: [k for k, x in enumerate(g.scenes) if "chair" in x] for task, g in new.items()}
+    for task, grid in new.items():
+        best = old[task].quality[..., old[task].distinct]
+        half, i, j = (int(k) for k in np.unravel_index(int(best.argmax()), best.shape))
+        values = grid.by_scene[chair[task]].mean(0)[..., grid.distinct]
+        place = 1 + int((values > values[half, i, j]).sum())
+        places.append(f"{place} of {values.size} in {task}")
+    errors = " and ".join(f"{grid.scene_error():.3f} in {task}" for task, grid in new.items())
+    lines.append(
+        "- **How sure.** A renderer's mean over the two scenes of round 1 has the standard error "
+        f"{errors}; the first of the laptop grid has on the chair, which that grid has not seen, "
+        f"the place {' and '.join(places)}. Trust what holds over many renderers, not single ones."
+    )
+    return lines
+
+
+def later(found: dict[str, list[Ranking]]) -> list[str]:
+    """Tails in the rounds after the first, under the T-conorms that all laws concerned have."""
+    lines: list[str] = []
+    for task, rounds in found.items():
+        for one in sorted(rounds, key=lambda one: one.number):
+            for other in ("finite", "linear"):
+                names = TAILS["exponential"], TAILS[other]
+                values = differences(one, *names)
+                if one.number > 1 and values.shape[1] >= FEW:
+                    lines.append(
+                        f"- **{task}**, round {one.number}: exponential less {other}, plain, under "
+                        f"the {values.shape[1]} T-conorms whose {sum(map(len, names))} laws are "
+                        f"all in it: {str(mean('', values)).strip()}."
+                    )
+    return lines
 
 
 def top(values: np.ndarray) -> int:
@@ -272,45 +496,32 @@ def best(values: np.ndarray) -> np.ndarray:
     return out.reshape(values.shape)
 
 
-def leaders(task: str, folder: Path, count: int) -> tuple[int, list[tuple[str, ...]], str]:
-    """The best of the last complete round with errors; those that tie with the first share it.
+def leaders(found: Ranking, count: int) -> tuple[list[tuple[str, ...]], str]:
+    """The best of a round with errors; those that tie with the first share its place.
 
     Returns:
-        The number of the round, 0 if none has two scenes yet; the rows; who ties with the first.
+        The rows; who ties with the first.
     """
-    for number in (3, 2, 1):
-        blocks = complete(task, number, folder)
-        if len(blocks) < sum(b.round == number for b in BLOCKS[task]) or len(blocks) < 2:
-            continue
-        tables = [of_family(block, folder) for block in blocks]
-        names = [name for name in tables[0] if name.split("/")[1] not in TWICE]
-        found: list[list[float]] = []
-        for name in names:
-            scores = [table[name] for table in tables]
-            found.append(qualities(task, scores)[best_exponent(task, scores)])
-        values = np.array(found)  # [renderers, scenes]
-        error = disagreement(values.T)
-        means = values.mean(1)
-        order = np.argsort(-means, kind="stable")
-        tying = means >= means.max() - TIE * math.sqrt(2) * error
-        ties = int(tying.sum())
-        first = [names[k].split("/") for k in np.flatnonzero(tying)]
-        laws, conorms = (most([f"`{each[part]}`" for each in first], 6) for part in (0, 1))
-        who = (
-            f"{ties} of these {len(names)} tie with the first, within {TIE:g} errors of the "
-            f"difference. Of them: {laws}; {conorms}."
-        )
-        rows: list[tuple[str, ...]] = []
-        for k in order[:count]:
-            dist, conorm = names[k].split("/")
-            tied = tying[k]
-            scenes = ", ".join(f"{value:.3f}" for value in values[k])
-            rows.append((
-                f"1= (of {ties})" if tied and ties > 1 else str(1 + int((means > means[k]).sum())),
-                short(dist), all_names(conorm), f"{means[k]:.3f} ± {error:.3f}", scenes,
-            ))  # fmt: skip
-        return number, rows, who
-    return 0, [], ""
+    means, tying = found.means, found.tying
+    ties = int(tying.sum())
+    laws, conorms = (listed(found.often(part, 6)) for part in (0, 1))
+    who = (
+        f"{ties} of these {len(tying)} tie with the first, within {TIE:g} errors of the "
+        f"difference. Of them: {laws}; {conorms}."
+    )
+    rows: list[tuple[str, ...]] = []
+    for k in np.argsort(-means, kind="stable")[:count]:
+        dist, conorm = found.names[k].split("/")
+        scenes = ", ".join(f"{value:.3f}" for value in found.by_scene[k])
+        place = f"1= (of {ties})" if tying[k] and ties > 1 else f"{1 + (means > means[k]).sum()}"
+        quality = f"{means[k]:.3f} ± {found.error:.3f}"
+        rows.append((place, short(dist), all_names(conorm), quality, scenes))
+    return rows, who
+
+
+def listed(counts: Sequence[tuple[str, int]]) -> str:
+    """Names with their numbers."""
+    return ", ".join(f"`{name}` {count}" for name, count in counts)
 
 
 def main() -> None:
@@ -328,8 +539,9 @@ def main() -> None:
     head = ("task", "round", "scene", "renderers", "hours")
     fill(args.page, "rounds-state", table(head, state(args.tables)))
     beside = {task: old[task].with_conorms(grid.conorms) for task, grid in new.items()}
+    decided = held(new, args.tables)
     rows = verdicts(
-        held(new, args.tables),
+        decided,
         [c for grid in beside.values() for c in claims(grid)] + of_both(beside),
         [c for grid in old.values() for c in claims(grid)] + together(old["shape"], old["pose"]),
     )
@@ -340,16 +552,25 @@ def main() -> None:
         rows = [row[:-1] for row in rows]
     none = ["Fewer than two T-conorms are whole yet."]
     fill(args.page, "rounds-claims", table(head, rows) if rows else none)
-    lines = [*covered(new), *agreement(new, old)] or none
-    for task in TASKS:
-        number, rows, who = leaders(task, args.tables, 8)
-        if number:
-            head = ("place", "distribution", "T-conorm", "quality", "by scene")
-            lines += ["", f"The best of round {number}, {task}:", "", *table(head, rows), "", who]
+    found = {task: rounds for task in TASKS if (rounds := rankings(task, args.tables))}
+    lines = [*covered(new), *agreement(new, old), *later(found)] or none
+    for task, (last, *_) in found.items():
+        rows, who = leaders(last, 8)
+        head = ("place", "distribution", "T-conorm", "quality", "by scene")
+        lines += ["", f"The best of round {last.number}, {task}:", "", *table(head, rows), "", who]
     fill(args.page, "rounds-agreement", lines)
-    if args.page == DOCS / "experiments.md":
-        fill(DOCS / "which-renderer.md", "rounds-check", check(new, old))
-        fill(DOCS / "which-renderer.md", "one-try-rounds", one_try(new))
+    whole = len(new) == len(found) == len(TASKS) and all(grid.is_whole for grid in new.values())
+    if args.page == DOCS / "experiments.md" and whole:
+        last = {task: rounds[0] for task, rounds in found.items()}
+        fill(args.page, "summary", summary(new, old, found, decided))
+        page = DOCS / "which-renderer.md"
+        fill(page, "rounds-check", check(new, old))
+        fill(page, "one-try", tries(found))
+        fill(page, "one-try-rounds", one_try(new))
+        fill(page, "by-task", by_task(last, old))
+        fill(page, "both-tasks", both_tasks(last["shape"], last["pose"], old, 10))
+        fill(page, "laws-by-task", members(new, old, 0, 14))
+        fill(page, "tconorms-by-task", members(new, old, 1, 12))
 
 
 if __name__ == "__main__":

@@ -297,6 +297,25 @@ def test_pose_goes_on_where_it_was_stopped(turning, tmp_path, capsys, monkeypatc
     assert "no poses.pt in" in capsys.readouterr().err
 
 
+def test_poses_are_kept_until_their_files_are_written(turning, tmp_path, capsys, monkeypatch):
+    from gendr.cli import pose
+
+    monkeypatch.setattr(pose, "EVERY", 1e9)
+    words = ["pose", turning / "box.obj", turning / "video", *LITTLE, "-o", tmp_path / "out"]
+
+    def stopped(*_args, **_options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pose.visual, "gif", stopped)
+        assert run(*words) == 130
+    assert "stopped after 3 images; the same command with --resume" in capsys.readouterr().err
+    kept = []
+    monkeypatch.setattr(pose.Kept, "keep", lambda self, image, values: kept.append(image))
+    assert run(*words, "--resume") == 0
+    assert not kept  # nothing was searched again
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -3,8 +3,8 @@
 What is compared is compared pair by pair: two laws with the same T-conorm, two T-conorms with the
 same law. The error of a mean of such differences is their standard deviation over the square root
 of their number: how much the choice of the other half of the renderer matters. Where a grid has
-several scenes, how much the scenes disagree is added to it. A grid with one scene does not say how
-its numbers would change with another object or another elevation.
+several scenes, how much the scenes disagree is added to it, see `mean`. A grid with one scene does
+not say how its numbers would change with another object or another elevation.
 """
 
 from __future__ import annotations
@@ -51,12 +51,18 @@ MIRRORED = (
     ("gamma(shape=0.5).reversed", "gamma(shape=0.5)"),
     ("gamma(shape=2.0).reversed", "gamma(shape=2.0)"),
 )
-# The other laws that are not symmetric.
-ASYMMETRIC = (
-    ("gumbel_min", "gumbel_max"),
-    *((law, f"{law}.reversed", f"{law}.centred", f"{law}.reversed.centred")
-      for law in ("exponential", "levy")),
-)  # fmt: skip
+
+
+def _variants(*laws: str) -> tuple[str, ...]:
+    ends = ("", ".reversed", ".centred", ".reversed.centred")
+    return tuple(law + end for law in laws for end in ends)
+
+
+# Gamma, and the other laws that are not symmetric.
+GAMMA = _variants("gamma(shape=0.5)", "gamma(shape=2.0)")
+ASYMMETRIC = (("gumbel_min", "gumbel_max"), _variants("exponential"), _variants("levy"))
+# What the thesis puts first, and what next, among the T-conorms of the best tenth.
+FIRST = ("yager(p=2)", "dombi(p=0.5)")
 NEXT = ("probabilistic", "einstein")
 EXTREME = (
     *("yager(p=4)", "aczel_alsina(p=2)", "aczel_alsina(p=4)", "dombi(p=2)", "dombi(p=4)"),
@@ -125,14 +131,16 @@ def mean(text: str, values: NDArray[np.float64]) -> Part:
 
     Args:
         text: What differs.
-        values: [scenes, partners]. The error has a part for the partners, what the renderers that
-            are compared are joined with, and, of several scenes, one for the scenes.
+        values: [scenes, partners, draws]. The error has a part for the partners, what the renderers
+            that are compared are joined with, and one for the scenes: how much several of them
+            disagree, but not less than what their draws, such as pairs of poses, leave open. Few
+            scenes can agree by chance.
     """
-    count, partners = values.shape
-    spread = float(values.mean(0).var(ddof=1)) / partners
-    if count > 1:
-        spread += float(values.mean(1).var(ddof=1)) / count
-    return Part(text, float(values.mean()), math.sqrt(spread))
+    scenes, partners, draws = values.shape
+    spread = float(values.mean((0, 2)).var(ddof=1)) / partners
+    between = float(values.mean((1, 2)).var(ddof=1)) / scenes if scenes > 1 else 0.0
+    within = values.mean(1).var(1, ddof=1).sum() / draws / scenes**2 if draws > 1 else 0.0
+    return Part(text, float(values.mean()), math.sqrt(spread + max(between, float(within))))
 
 
 def law_ahead(grid: Grid, law: str, other: str) -> tuple[str, str]:
@@ -142,7 +150,7 @@ def law_ahead(grid: Grid, law: str, other: str) -> tuple[str, str]:
         The mean and its error; under how many of how many T-conorms it is better.
     """
     gain = grid.law(0, law) - grid.law(0, other)
-    return str(mean("", gain)).strip(), f"{int((gain.mean(0) > 0).sum())} of {gain.shape[1]}"
+    return str(mean("", gain)).strip(), f"{int((gain.mean((0, 2)) > 0).sum())} of {gain.shape[1]}"
 
 
 def lead(text: str, counts: NDArray[np.int64], mine: int) -> Part:
@@ -174,7 +182,7 @@ def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[fl
 
 def claims(
     grid: Grid,
-    average: Sequence[float] | NDArray[np.float64] = (),
+    average: NDArray[np.float64] | None = None,
     rates: tuple[int, int] | None = None,
 ) -> list[Claim]:
     """What the thesis says of a task, held against the grid.
@@ -183,8 +191,8 @@ def claims(
 
     Args:
         grid: Of one task.
-        average: Qualities of the 27 plain laws with the mean in place of a T-conorm, [laws] or
-            [scenes, laws].
+        average: Qualities of the 27 plain laws with the mean in place of a T-conorm,
+            [scenes, laws, draws].
         rates: How many renderers are best at the learning rate 10^-1.5, and of how many, where
             several rates were tried.
     """
@@ -197,9 +205,9 @@ def claims(
         return part(0), part(1)
 
     # Distributions. The thesis speaks of tails in the plain half: squared, they are others.
-    gain = grid.by_scene[:, 0] - grid.by_scene[:, 1]
+    gain = (grid.draws[:, 0] - grid.draws[:, 1])[:, :, grid.distinct]
     linear = [grid.laws.index(name) for name in TAILS["linear"]]
-    rest = np.delete(gain.mean((0, 2)), linear)
+    rest = np.delete(gain.mean((0, 2, 3)), linear)
     count = f"plain ahead of squared, of the {rest.size} others ({rest.size / 2:g} by chance):"
     say(
         "plain typically better than squared, but for cauchy and reciprocal",
@@ -226,38 +234,48 @@ def claims(
         "the Levy laws slightly better squared",
         mean("squared − plain", grid.law(1, *levy) - grid.law(0, *levy)),
     )
-    gamma = "gamma(shape=0.5).reversed"
-    rivals = [max(laws, key=lambda law: grid.law(0, law).mean()) for laws in ASYMMETRIC]
     say(
-        "of the asymmetric laws gamma the best: gamma(0.5) reversed above the best of each other",
-        *(mean(short(law), grid.law(0, gamma) - grid.law(0, law)) for law in rivals),
+        "the Levy laws squared still worse than linear tails",
+        mean("plain linear − squared Levy", slow - grid.law(1, *levy)),
     )
+
+    def best_of(laws: Sequence[str]) -> str:
+        return max(laws, key=lambda law: grid.law(0, law).mean())
+
+    gamma, rivals = best_of(GAMMA), [best_of(laws) for laws in ASYMMETRIC]
+    say(
+        "of the asymmetric laws gamma the best: the best gamma law above the best of each other",
+        *(mean(f"{short(gamma)} − {short(law)}", grid.law(0, gamma) - grid.law(0, law))
+          for law in rivals),
+    )  # fmt: skip
     whole = grid.is_whole
     names = [grid.conorms[j] for j in grid.distinct]
     tenth = [grid.best_tenth(half).astype(int) for half in (0, 1)]
-    mine = grid.laws.index(gamma)
+    mine = grid.laws.index("gamma(shape=0.5).reversed")
     say(
         "gamma(0.5) reversed most often in the best tenth",
         *(halves(lambda h: lead(HALVES[h], tenth[h], mine)) if whole else ()),
     )
 
-    # T-conorms.
-    for name in ("yager(p=2)", "dombi(p=0.5)"):
-        place = names.index(name) if whole else 0
+    # T-conorms. Two are said to be the first and two the next: no one is held against its equal.
+    rest = [j for j, name in enumerate(names) if name not in (*FIRST, *NEXT)]
+    others = {
+        **{name: [j for j, other in enumerate(names) if other not in FIRST] for name in FIRST},
+        **dict.fromkeys(NEXT, rest),
+    }
+
+    def beside(half: int, name: str, text: str = "") -> Part:
+        counts = tenth[half].T[[names.index(name), *others[name]]]
+        return lead(HALVES[half] + text, counts, 0)
+
+    for name in FIRST:
         say(
-            f"{short(name, conorm=True)} most often in the best tenth",
-            *(halves(lambda h, at=place: lead(HALVES[h], tenth[h].T, at)) if whole else ()),
+            f"yager 2 and dombi 0.5 most often in the best tenth: {short(name, conorm=True)}",
+            *(halves(lambda h, name=name: beside(h, name)) if whole else ()),
         )
-    ahead = ("yager(p=2)", "dombi(p=0.5)", *NEXT)
-    rest = [j for j, name in enumerate(names) if name not in ahead]
-
-    def next_best(half: int, name: str) -> Part:
-        counts = tenth[half].T[[names.index(name), *rest]]
-        return lead(f"{HALVES[half]}, {name}", counts, 0)
-
     say(
         "next most often in the best tenth: probabilistic and einstein",
-        *([next_best(half, name) for half in (0, 1) for name in NEXT] if whole else ()),
+        *([beside(h, name, f", {name}") for h in (0, 1) for name in NEXT] if whole else ()),
     )
     say("probabilistic and einstein alike", *(halves(lambda h: alike(grid, h)) if whole else ()))
     usual = [c for c in grid.conorms if c not in (*EXTREME, *TWICE, "max")]
@@ -269,9 +287,8 @@ def claims(
         return halves(lambda h: mean(HALVES[h], grid.conorm(h, *usual) - grid.conorm(h, *names)))
 
     say("max poor", *behind_usual("max"))
-    if len(average):
-        others = grid.conorm(0, *usual) - np.array(average)
-        say("average poor", mean("plain", others))
+    if average is not None:
+        say("average poor", mean("plain", grid.conorm(0, *usual) - average))
     say(
         "the extreme T-conorms poor (yager 4, aczel_alsina 2 and 4, dombi 2 and 4, "
         "schweizer_sklar −2 and −4)",
@@ -282,7 +299,7 @@ def claims(
     columns = [grid.conorms.index(c) for c in extreme]
 
     def with_extreme(half: int) -> Part:
-        values = grid.by_scene[:, half][:, :, columns]
+        values = grid.draws[:, half][:, :, columns]
         own = values[:, [grid.laws.index(name) for name in reach]].mean(1)
         others = values[:, [grid.laws.index(name) for name in SYMMETRIC]].mean(1)
         return mean(HALVES[half], own - others)
@@ -322,7 +339,7 @@ def alike(grid: Grid, half: int) -> Part:
     """How many pairs of T-conorms differ less than probabilistic and einstein do."""
     names = [c for c in grid.conorms if c not in TWICE]
     gap = {
-        (a, b): float(np.abs((grid.conorm(half, a) - grid.conorm(half, b)).mean(0)).mean())
+        (a, b): float(np.abs((grid.conorm(half, a) - grid.conorm(half, b)).mean((0, 2))).mean())
         for i, a in enumerate(names)
         for b in names[:i]
     }
@@ -338,7 +355,7 @@ def alike(grid: Grid, half: int) -> Part:
 
 def ends(grid: Grid, half: int) -> Part:
     """How many best scales lie at the ends of the searched range: 0, says the claim."""
-    (low, high), found = grid.limits[half], np.log10(grid.scale[half])
+    (low, high), found = grid.limits[half], np.log10(grid.scale[half][:, grid.distinct])
     count = int(((found >= high - 1e-6) | (found <= low + 1e-6)).sum())
     text = f"{HALVES[half]}: best scales, of {found.size}, not at an end of the range:"
     return Part(text, found.size - count, 0, limit=found.size - 0.5, digits=0)
@@ -349,9 +366,12 @@ def together(shape: Grid, pose: Grid) -> list[Claim]:
     parts = [
         Part(f"rank correlation, {HALVES[half]} (similar: above 0.5)", *found, limit=0.5, digits=2)
         for half in (0, 1)
-        for found in [rank_correlation(shape.quality[half], pose.quality[half])]
+        for found in [
+            rank_correlation(*(grid.quality[half][:, grid.distinct] for grid in (shape, pose)))
+        ]
     ]
     return [
         Claim("the results for poses are similar to those for shapes", "pose", tuple(parts)),
         Claim("uniform best on average", "reconstruction", (), "GenDR, abstract"),
+        Claim("logistic squared second best on average", "reconstruction", (), "thesis, Fig. 5.6"),
     ]

@@ -22,6 +22,7 @@ from gendr.experiments.studies.pose import PoseProtocol
 from gendr.experiments.studies.rounds import (
     BLOCKS,
     LIMITS,
+    Scores,
     best_exponent,
     file_of,
     qualities,
@@ -30,7 +31,7 @@ from gendr.experiments.studies.rounds import (
 from gendr.experiments.studies.shape import ShapeProtocol
 from gendr.tnorms import tconorm
 
-__all__ = ["Grid", "canonical"]
+__all__ = ["Grid", "canonical", "draws_of"]
 
 Array = NDArray[np.float64]
 
@@ -44,7 +45,8 @@ class Grid:
         laws: the 27 distributions without squaring, by name.
         conorms: the 23 T-conorms, by name, or some of them.
         scenes: the names of what the renderers were scored on.
-        by_scene: [scenes, 2, laws, conorms], plain and squared.
+        draws: [scenes, 2, laws, conorms, draws], plain and squared: one quality for a scene, or for
+            each pair of poses whether it was found, where a table says so.
         scale: [2, laws, conorms], the best scales; for poses those of the first step.
         rates: the learning rates that were best, each once.
         seconds: [2, laws, conorms], that each took.
@@ -57,7 +59,7 @@ class Grid:
     laws: list[str]
     conorms: list[str]
     scenes: list[str]
-    by_scene: Array
+    draws: Array
     scale: Array
     rates: list[float]
     seconds: Array
@@ -95,7 +97,7 @@ class Grid:
         shape, pose = ShapeProtocol.named("laptop"), PoseProtocol.named("laptop")
         limits = tuple((min(e), max(e)) for e in (shape.exponents, shape.squared_exponents))
         return cls(
-            task, laws, conorms, [path.stem], quality[None], scale, rates, seconds,
+            task, laws, conorms, [path.stem], quality[None, ..., None], scale, rates, seconds,
             pose.pairs if task == "pose" else 0, limits if task == "shape" else (),
         )  # fmt: skip
 
@@ -127,23 +129,22 @@ class Grid:
         ]
         if not conorms:
             return None
-        by_scene = np.empty((len(blocks), 2, len(laws), len(conorms)))
-        scale, seconds = np.empty((2, *by_scene.shape[1:]))
+        some = next(iter(tables[0][f"{laws[0]}/{conorms[0]}"][1].values()))
+        count = len(some) if task == "pose" else 1
+        draws = np.empty((len(blocks), 2, len(laws), len(conorms), count))
+        scale, seconds = np.empty((2, *draws.shape[1:-1]))
         rates: set[float] = set()
-        for place in np.ndindex(*by_scene.shape[1:]):
+        for place in np.ndindex(*draws.shape[1:-1]):
             half, i, j = place
             rows = [table[f"{dists[half * len(laws) + i]}/{conorms[j]}"] for table in tables]
             scores = [row[1] for row in rows]
             best = best_exponent(task, scores)
-            by_scene[(slice(None), *place)] = qualities(task, scores)[best]
+            draws[(slice(None), *place)] = draws_of(task, scores, best)
             scale[place], seconds[place] = 10 ** best[0], sum(row[0] for row in rows)
             rates.add(10 ** best[1])
-        pairs = 0
-        if task == "pose":
-            some = f"{laws[0]}/{conorms[0]}"
-            pairs = sum(len(next(iter(table[some][1].values()))) for table in tables)
+        pairs = count * len(blocks) if task == "pose" else 0
         return cls(
-            task, laws, conorms, [block.name for block in blocks], by_scene, scale, sorted(rates),
+            task, laws, conorms, [block.name for block in blocks], draws, scale, sorted(rates),
             seconds, pairs, (LIMITS, (2 * LIMITS[0], 2 * LIMITS[1])) if task == "shape" else (),
         )  # fmt: skip
 
@@ -157,9 +158,14 @@ class Grid:
         columns = [self.conorms.index(canonical(name)) for name in names]
         return replace(
             self, conorms=[self.conorms[j] for j in columns],
-            by_scene=self.by_scene[..., columns], scale=self.scale[..., columns],
+            draws=self.draws[..., columns, :], scale=self.scale[..., columns],
             seconds=self.seconds[..., columns],
         )  # fmt: skip
+
+    @cached_property
+    def by_scene(self) -> Array:
+        """[scenes, 2, laws, conorms]: the mean over the draws."""
+        return self.draws.mean(-1)
 
     @cached_property
     def quality(self) -> Array:
@@ -167,15 +173,14 @@ class Grid:
         return self.by_scene.mean(0)
 
     def law(self, half: int, *names: str) -> Array:
-        """[scenes, T-conorms]: the mean over laws, for each function that is a T-conorm here."""
+        """[scenes, T-conorms, draws]: the mean over laws, for each function that is a T-conorm."""
         rows = [self.laws.index(name) for name in names]
-        return self.by_scene[:, half][:, rows][:, :, self.distinct].mean(1)
+        return self.draws[:, half][:, rows][:, :, self.distinct].mean(1)
 
     def conorm(self, half: int, *names: str) -> Array:
-        """[scenes, laws]: the mean over some T-conorms."""
-        return self.by_scene[:, half][:, :, [self.conorms.index(canonical(n)) for n in names]].mean(
-            2
-        )
+        """[scenes, laws, draws]: the mean over some T-conorms."""
+        columns = [self.conorms.index(canonical(name)) for name in names]
+        return self.draws[:, half][:, :, columns].mean(2)
 
     @property
     def distinct(self) -> list[int]:
@@ -201,6 +206,21 @@ class Grid:
         if count < 2:
             raise ValueError("one scene alone does not say how much scenes disagree")
         return disagreement(self.by_scene.reshape(count, -1))
+
+
+def draws_of(
+    task: str, blocks: Sequence[Scores], best: tuple[float, float]
+) -> list[tuple[float, ...]]:
+    """What one renderer came to in each of some blocks with a candidate: for poses each pair.
+
+    Args:
+        task: "shape" or "pose".
+        blocks: Its scores in each of them.
+        best: The exponents of the candidate's scale and learning rate.
+    """
+    if task == "pose":
+        return [scores[best] for scores in blocks]
+    return [(quality,) for quality in qualities(task, blocks)[best]]
 
 
 def canonical(text: str) -> str:

@@ -262,9 +262,8 @@ def planned(network: Network, batch: int, blocks: int, columns: int, lanes: int 
     most = LAUNCH.scratch // (4 * columns * max(1, sum(rows)))
     programs = max(1, min(batch * shares, LAUNCH.programs, most))
     shares = max(1, min(shares, programs // max(1, batch)))
-    shares = (
-        blocks_of(blocks, blocks_of(blocks, shares)) if blocks else 1
-    )  # all take equally many blocks
+    # All take equally many blocks.
+    shares = blocks_of(blocks, blocks_of(blocks, shares)) if blocks else 1
     return Plan(shares, max(1, min(programs, batch * shares)), rows, span, segments)
 
 
