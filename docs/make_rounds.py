@@ -1,4 +1,4 @@
-"""What the blocks of the grid in rounds came to so far; fills docs/experiments.md.
+"""What the blocks of the grid in rounds came to so far; fills docs/study.md.
 
     python docs/make_rounds.py
 
@@ -447,7 +447,7 @@ def summary(
     lines.append(
         f"- **The thesis.** Of {sum(verdicts.values())} claims, by round 1, "
         + ", ".join(f"{verdicts[word]} {word}" for word in ("yes", "partly", "no"))
-        + "; [one by one](#what-its-blocks-say-so-far)."
+        + "; [one by one](#beside-the-thesis)."
     )
     places: list[str] = []
     chair = {task: [k for k, x in enumerate(g.scenes) if "chair" in x] for task, g in new.items()}
@@ -528,7 +528,7 @@ def main() -> None:
     """Read the tables, fill the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=Path, default=DOCS / "results" / "rounds")
-    parser.add_argument("--page", type=Path, default=DOCS / "experiments.md")
+    parser.add_argument("--page", type=Path, default=DOCS / "study.md")
     args = parser.parse_args()
     old: dict[str, Grid] = {}
     for task in TASKS:
@@ -560,7 +560,7 @@ def main() -> None:
         lines += ["", f"The best of round {last.number}, {task}:", "", *table(head, rows), "", who]
     fill(args.page, "rounds-agreement", lines)
     whole = len(new) == len(found) == len(TASKS) and all(grid.is_whole for grid in new.values())
-    if args.page == DOCS / "experiments.md" and whole:
+    if args.page == DOCS / "study.md" and whole:
         last = {task: rounds[0] for task, rounds in found.items()}
         fill(args.page, "summary", summary(new, old, found, decided))
         page = DOCS / "which-renderer.md"

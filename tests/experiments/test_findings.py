@@ -16,6 +16,7 @@ import pytest
 from scipy import stats
 
 ROOT = Path(__file__).parents[2]
+PAGES = "study.md", "experiments.md", "sorting.md", "which-renderer.md"
 
 
 def load(path):
@@ -29,13 +30,13 @@ def load(path):
 @pytest.mark.parametrize("script", ["make_findings", "make_rounds"])
 def test_pages_say_what_the_results_say(script, tmp_path, monkeypatch):
     module = load(ROOT / "docs" / f"{script}.py")
-    for name in ("experiments.md", "sorting.md", "which-renderer.md"):
+    for name in PAGES:
         shutil.copy(ROOT / "docs" / name, tmp_path / name)
     (tmp_path / "results").symlink_to(ROOT / "docs" / "results")
     monkeypatch.setattr(module, "DOCS", tmp_path)
     monkeypatch.setattr(sys, "argv", [f"{script}.py"])
     module.main()
-    for name in ("experiments.md", "sorting.md", "which-renderer.md"):
+    for name in PAGES:
         assert (tmp_path / name).read_text() == (ROOT / "docs" / name).read_text()
 
 
@@ -49,7 +50,8 @@ def test_all_1242_are_in_the_table():
 
 def verdicts_of_the_page(block="claims", task=2, verdict=-1):
     """(claim, task) -> verdict, as a table of the page prints them."""
-    text = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    page = "study.md" if block.startswith("rounds") else "experiments.md"
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     rows = re.search(rf"<!-- begin {block} -->\n(.*?)<!-- end {block} -->", text, re.S)[1]
     cells = [line.strip("|").split(" | ") for line in rows.splitlines()[2:]]
     return {(row[0].strip(), row[task]): row[verdict].strip(" *") for row in cells}
@@ -510,7 +512,7 @@ def quality(score):
 @pytest.mark.parametrize("task", ["shape", "pose"])
 def test_who_ties_with_the_first(task):
     again = LastRound(task)
-    text = next(line for line in block_of("experiments.md", "summary").splitlines()
+    text = next(line for line in block_of("study.md", "summary").splitlines()
                 if line.startswith(f"- **{task.capitalize()}"))  # fmt: skip
     assert f"of round {again.number}," in text
     assert f"{again.best:.3f} ± {again.error:.3f}" in text
@@ -561,7 +563,7 @@ def test_what_is_said_of_a_single_try():
              - statistics.fmean(again[f"{x}/{c}"] for x in finite) for c in both]  # fmt: skip
     assert statistics.fmean(ahead) > 0
     assert f"the {len(both)} T-conorms whose 7 laws are all in it: +{statistics.fmean(ahead):.3f}" \
-        in block_of("experiments.md", "rounds-agreement")  # fmt: skip
+        in block_of("study.md", "rounds-agreement")  # fmt: skip
 
 
 def test_the_best_rate_of_round_3():
