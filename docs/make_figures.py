@@ -916,7 +916,7 @@ def figure_rounds() -> None:
             save_maps(heat_map_figure(summary), f"rounds-{summary.run.task}.png")
         last[summary.run.task] = summary
     figure, axes = plt.subplots(1, len(last), figsize=(12, 6.6))
-    for axis, (task, summary) in zip(axes, last.items(), strict=True):
+    for axis, summary in zip(axes, last.values(), strict=True):
         once = [e for e in summary.entries if str(e.instance.tconorm) not in TWICE]
         _best_with_errors(axis, once, summary)
     legend_below(figure, axes[0], 2)

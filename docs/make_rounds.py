@@ -129,7 +129,8 @@ def held(new: dict[str, Grid], folder: Path) -> list[Claim]:
     out: list[Claim] = []
     for task, grid in new.items():
         average = averages(task, folder, grid.scenes, grid.laws)
-        out += claims(grid, average, rates(task, folder))
+        found = rates(task, folder).get("")
+        out += claims(grid, average, (found[-1.5], found.total()) if found else None)
     return out + of_both(new)
 
 
@@ -140,15 +141,40 @@ def of_both(grids: dict[str, Grid]) -> list[Claim]:
     return together(grids["shape"], grids["pose"])[:1]
 
 
-def rates(task: str, folder: Path) -> tuple[int, int] | None:
-    """How many renderers of round 3 are best at the rate 10^-1.5, and how many there are."""
+def rates(task: str, folder: Path) -> dict[str, Counter[float]]:
+    """How often each learning rate of round 3, as an exponent, is the best one of a renderer.
+
+    Returns:
+        On the mean over the complete scenes, as "", then on each of them. Empty if there is none.
+    """
     blocks = complete(task, 3, folder)
     if task != "shape" or not blocks:
-        return None
-    tables = [of_family(block, folder) for block in blocks]
-    names = [name for name in tables[0] if name.split("/")[1] not in TWICE]
-    best = [best_exponent(task, [table[name] for table in tables])[1] for name in names]
-    return sum(rate == -1.5 for rate in best), len(best)
+        return {}
+    tables = {block.name: of_family(block, folder) for block in blocks}
+    groups = {"": list(tables.values()), **{name: [table] for name, table in tables.items()}}
+    names = [name for name in groups[""][0] if name.split("/")[1] not in TWICE]
+    return {
+        scene: Counter(best_exponent(task, [table[name] for table in chosen])[1] for name in names)
+        for scene, chosen in groups.items()
+    }
+
+
+def rates_in_words(task: str, folder: Path) -> list[str]:
+    """A line on the learning rates of round 3, if any scene of it is complete."""
+    found = rates(task, folder)
+    if not found:
+        return []
+    every = sorted({rate for counts in found.values() for rate in counts}, reverse=True)
+    heads = " | ".join(f"10^{rate:g}" for rate in every).replace("-", "−")
+
+    def said(counts: Counter[float]) -> str:
+        return " | ".join(str(counts[rate]) for rate in every)
+
+    scenes = ", ".join(f"`{name}` {said(counts)}" for name, counts in found.items() if name)
+    return [
+        f"- **{task}**, round 3, renderers by their best learning rate, {heads}: on the mean over "
+        f"its scenes {said(found[''])}; {scenes}."
+    ]
 
 
 def verdicts(
@@ -553,7 +579,8 @@ def main() -> None:
     none = ["Fewer than two T-conorms are whole yet."]
     fill(args.page, "rounds-claims", table(head, rows) if rows else none)
     found = {task: rounds for task in TASKS if (rounds := rankings(task, args.tables))}
-    lines = [*covered(new), *agreement(new, old), *later(found)] or none
+    lines = [*covered(new), *agreement(new, old), *later(found)]
+    lines = [*lines, *(line for task in new for line in rates_in_words(task, args.tables))] or none
     for task, (last, *_) in found.items():
         rows, who = leaders(last, 8)
         head = ("place", "distribution", "T-conorm", "quality", "by scene")
