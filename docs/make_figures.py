@@ -36,7 +36,7 @@ from gendr.testing.pages import fill, table
 from gendr.tnorms import TConorm
 
 if TYPE_CHECKING:
-    from gendr.experiments.report.summary import Entry, Summary
+    from gendr.experiments.report.choice import Ranking
 
 DOCS = Path(__file__).parent
 IMAGES = DOCS / "images"
@@ -906,47 +906,47 @@ def figure_rounds() -> None:
     """The grid in rounds: heat maps of its first round, the best of its last one with errors."""
     import matplotlib.pyplot as plt
 
-    from gendr.experiments.report.details import TWICE
+    from gendr.experiments.report.choice import rankings
     from gendr.experiments.report.figure import heat_map_figure
     from gendr.experiments.report.summary import load_summaries
 
-    last: dict[str, Summary] = {}
-    for summary in load_summaries(DOCS / "results" / "rounds"):
-        if summary.run.task not in last:
+    folder, drawn = DOCS / "results" / "rounds", set[str]()
+    for summary in load_summaries(folder):
+        if summary.run.task not in drawn:  # round 1
             save_maps(heat_map_figure(summary), f"rounds-{summary.run.task}.png")
-        last[summary.run.task] = summary
-    figure, axes = plt.subplots(1, len(last), figsize=(12, 6.6))
-    for axis, summary in zip(axes, last.values(), strict=True):
-        once = [e for e in summary.entries if str(e.instance.tconorm) not in TWICE]
-        _best_with_errors(axis, once, summary)
+            drawn.add(summary.run.task)
+    figure, axes = plt.subplots(1, len(QUALITY), figsize=(12, 6.6))
+    for axis, (task, quality) in zip(axes, QUALITY.items(), strict=True):
+        _best_with_errors(axis, rankings(task, folder)[0])
+        axis.set_xlabel(quality)
     legend_below(figure, axes[0], 2)
     save_plot(figure, "rounds_best.png")
 
 
-def _best_with_errors(axis, entries: list[Entry], summary: Summary) -> None:
+def _best_with_errors(axis, one: Ranking) -> None:
     """The means of the best, with errors, over the range of what ties with the first."""
-    from gendr.experiments.report.summary import label
+    from gendr.experiments.report.choice import TIE
+    from gendr.experiments.report.words import short
 
-    lower = summary.better == "lower"
-    scores = [1 - e.result.score if lower else e.result.score for e in entries]
-    error = entries[0].detail.error
-    limit = scores[0] - 2 * math.sqrt(2) * error  # two errors of a difference of two means
-    ties = sum(score >= limit for score in scores)
-    count = min(BEST, len(entries))
-    axis.axvspan(limit, scores[0], color="#e3ebf6", label="ties with the first", zorder=0)
+    order = np.argsort(-one.means, kind="stable")[:BEST]
+    first, ties = one.means.max(), int(one.tying.sum())
+    axis.axvspan(
+        first - TIE * math.sqrt(2) * one.error, first, color="#e3ebf6",
+        label="ties with the first", zorder=0,
+    )  # fmt: skip
     axis.errorbar(
-        scores[:count], range(count), xerr=error, fmt="o", color="#2f6fb0", ecolor="#8fb0d3",
-        markersize=4.5, label="mean over the scenes, with its standard error beside others",
+        one.means[order], range(len(order)), xerr=one.error, fmt="o", color="#2f6fb0",
+        ecolor="#8fb0d3", markersize=4.5,
+        label="mean over the scenes, with its standard error beside others",
     )  # fmt: skip
-    names = [f"{label(e.instance.dist)}, {label(e.instance.tconorm)}" for e in entries[:count]]
-    axis.set_yticks(range(count), names, fontsize=8)
-    axis.set_ylim(count - 0.4, -0.6)
-    where = summary.run.protocol_name.partition(",")[0]
+    names = (one.names[k].split("/") for k in order)
+    names = [f"{short(dist)}, {short(conorm, conorm=True)}" for dist, conorm in names]
+    axis.set_yticks(range(len(order)), names, fontsize=8)
+    axis.set_ylim(len(order) - 0.4, -0.6)
     axis.set_title(
-        f"{summary.run.task}, the first {count} of {where}\n"
-        f"{ties} of its {len(entries)} renderers tie with the first", loc="left", fontsize=10,
+        f"{one.task}, the first {len(order)} of round {one.number}\n"
+        f"{ties} of its {len(one.names)} renderers tie with the first", loc="left", fontsize=10,
     )  # fmt: skip
-    axis.set_xlabel(QUALITY[summary.run.task])
     axis.grid(axis="x", color="#e5e5e5")
     axis.spines[["top", "right"]].set_visible(False)
 

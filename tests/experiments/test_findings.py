@@ -588,13 +588,15 @@ def test_the_best_rate_of_round_3():
     part, count = rates["-1.5"] / rates.total(), rates.total()
     error = (max(part * (1 - part), 0.25 / count) / count) ** 0.5
     assert Recount.verdict([(part > 0.9 + 2 * error) - (part < 0.9 - 2 * error)]) == verdict
-    # The object decides, as the words say.
+    # The object decides, as the words say; on average it is the largest rate.
+    assert rates.most_common(1)[0][0] == "-1.25"
     lines = block_of("study.md", "rounds-agreement")
     for scene, table in tables.items():
         rates = best_rates([table])
         counts = " | ".join(str(rates[rate]) for rate in ("-1.25", "-1.5", "-1.75"))
         assert f"`{scene}` {counts}" in lines
-        assert rates.most_common(1)[0][0] == ("-1.25" if "airplane" in scene else "-1.5"), scene
+        thin = any(name in scene for name in ("airplane", "lamp"))
+        assert rates.most_common(1)[0][0] == ("-1.25" if thin else "-1.5"), scene
 
 
 def test_how_similar_poses_are_to_shapes():

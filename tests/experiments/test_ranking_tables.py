@@ -61,10 +61,13 @@ def test_readings_of_the_reciprocal_are_compared_with_equal_seeds():
     code = result("reciprocal-code", 0.49)
     code["settings"]["steepness"] = 2.0
     other = result("reciprocal", 0.6, factor=4.0)
-    (line,) = readings([*runs, code, other])
-    assert "(3.22) 52.0 ± 2.0 %, with that of the code 49.0 %" in line
-    assert "equal seeds +1.0 (1 seeds)" in line
-    assert "the best of 3 steepnesses is 28, with 60.0 %" in line
+    cauchy = result("cauchy", 0.52)
+    (line,) = readings([*runs, code, other, cauchy])
+    assert "less that of the code +1.0 (1 seeds)" in line
+    assert "less cauchy -2.0 and -3.0, published +0.1; the best of 3 steepnesses is 28." in line
+    more = [result("reciprocal", 0.7, steps=20), result("reciprocal-code", 0.64, steps=20)]
+    *_, every = readings([*more, *runs, code])
+    assert every == "- All 2 pairs: +3.5 ± 2.5."  # 1 and 6
 
 
 def test_the_picture_has_curves_over_steps_and_over_steepness():

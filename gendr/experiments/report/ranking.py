@@ -81,7 +81,7 @@ class _Group(NamedTuple):
 
 
 def _sets(results: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], list[_Group]]:
-    """The groups by network, length, steps and batch, in the order in which they come."""
+    """The groups by network, method, length, steps, batch and rate, in this order."""
     sets: dict[tuple[Any, ...], dict[tuple[str, float], _Group]] = {}
     for result in results:
         s, example = result["settings"], result["example"]
@@ -90,7 +90,7 @@ def _sets(results: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], list[_G
         name = (example["row"], example["factor"])
         group = sets.setdefault(key, {}).setdefault(name, _Group(*name, s, {}))
         group.runs[s["seed"]] = dict(result)
-    return {key: list(groups.values()) for key, groups in sets.items()}
+    return {key: list(sets[key].values()) for key in sorted(sets)}
 
 
 def differences(group: _Group, other: _Group, metric: str = "em") -> list[float]:
@@ -154,24 +154,36 @@ def table(results: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def readings(results: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A line for each table that has both readings of the reciprocal's published steepness."""
+    """Which reading of the reciprocal's published steepness is the better one.
+
+    A line for each table that has both, and one for all of them together.
+    """
     lines: list[str] = []
+    every: list[float] = []
     for (_, method, n, steps, _, _), groups in _sets(results).items():
-        first, second = (
+        first, second, cauchy = (
             next((g for g in groups if g.row == row and g.factor == 1), None)
-            for row in ("reciprocal", "reciprocal-code")
+            for row in ("reciprocal", "reciprocal-code", "cauchy")
         )
         if first is None or second is None or not (apart := differences(first, second)):
             continue
+        every += apart
+        said = f"{_with_error(*spread(apart), '+')} ({len(apart)} seeds)"
+        if cauchy is not None:
+            two = (_with_error(*spread(differences(g, cauchy)), "+") for g in (first, second))
+            said += f"; less cauchy {' and '.join(two)}"
+            published = [PUBLISHED.get((row, method, n)) for row in ("reciprocal", "cauchy")]
+            if None not in published:
+                said += f", published {published[0] - published[1]:+.1f}"
         scores = best_scores([g for g in groups if g.row.startswith("reciprocal")])
-        best = max(scores, key=lambda steepness: scores[steepness][0])
+        if len(scores) > 2:
+            best = max(scores, key=lambda steepness: scores[steepness][0])
+            said += f"; the best of {len(scores)} steepnesses is {best:g}"
         lines.append(
-            f"- `{method}`, n = {n}, {steps:,} steps: with the β of (3.22) "
-            f"{_with_error(*scores[first.settings['steepness']])} %, with that of the code "
-            f"{_with_error(*scores[second.settings['steepness']])} %, difference with equal seeds "
-            f"{_with_error(*spread(apart), '+')} ({len(apart)} seeds); the best of "
-            f"{len(scores)} steepnesses is {best:g}, with {_with_error(*scores[best])} %."
+            f"- `{method}`, n = {n}, {steps:,} steps: the β of (3.22) less that of the code {said}."
         )
+    if len(lines) > 1:
+        lines.append(f"- All {len(every)} pairs: {_with_error(*spread(every), '+')}.")
     return lines
 
 
@@ -186,35 +198,47 @@ def best_scores(groups: Sequence[_Group]) -> dict[float, tuple[float, float]]:
 def figure(results: Iterable[Mapping[str, Any]]) -> Any:
     """Exact match on validation digits over the steps, and on test digits over the steepness.
 
-    A panel for each network and length, and one more where a law came with several steepnesses.
-    Bands and bars are standard errors.
+    A panel for each table, then one for each where a law came with several steepnesses. Bands and
+    bars are standard errors.
     """
-    panels: list[tuple[str, list[_Group]]] = []
-    for (_, method, n, steps, _, _), groups in _sets(results).items():
+    sets = _sets(results)
+    several = len({key[3] for key in sets}) > 1  # numbers of steps
+    curves: list[tuple[str, list[_Group]]] = []
+    steepnesses: list[tuple[str, list[_Group]]] = []
+    for (_, method, n, steps, _, _), groups in sets.items():
         title = f"{method}, n = {n}"
-        panels.append((title, [group for group in groups if group.factor == 1]))
+        curves.append((
+            f"{title}, {steps:,} steps" if several else title,
+            [group for group in groups if group.factor == 1],
+        ))  # fmt: skip
         if any(group.factor != 1 for group in groups):
-            panels.append((f"{title}, after {steps:,} steps", groups))
-    whole, axes = panels_of(len(panels))
-    for ax, (title, groups) in zip(axes, panels, strict=True):
-        over_steps = ", after" not in title
+            steepnesses.append((f"{title}, after {steps:,} steps", groups))
+    whole, axes = panels_of(len(curves) + len(steepnesses))
+    for ax, (title, groups) in zip(axes, curves, strict=False):
         for k, row in enumerate(ROWS):
             own = [group for group in groups if group.row == row]
-            style: dict[str, Any] = {"color": f"C{k}", "label": LABELS.get(row, row)}
-            if own and over_steps:
+            if own:
                 histories = [run["history"] for run in own[0].runs.values()]
-                curve(ax, histories, "em", **style)
-            elif len(own) > 1:
-                # A law at another steepness is the same law, whatever its row is called.
-                law = ROWS[row].dist, ROWS[row].art
-                own = [g for g in groups if (ROWS[g.row].dist, ROWS[g.row].art) == law]
-                style["label"] = ROWS[row].dist + (" with art" if ROWS[row].art else "")
-                points = best_scores(own)
-                means, errors = zip(*points.values(), strict=True)
-                ax.errorbar(list(points), means, errors, marker="o", markersize=3, **style)
-                ax.set_xscale("log")
-        where = "validation" if over_steps else "test"
-        ax.set(title=title, xlabel="steps" if over_steps else "steepness",
-               ylabel=f"exact match, {where}, %")  # fmt: skip
-        ax.legend(fontsize=8, loc="lower right" if over_steps else "best")
+                curve(ax, histories, "em", color=f"C{k}", label=LABELS.get(row, row))
+        ax.set(title=title, xlabel="steps", ylabel="exact match, validation, %")
+        ax.legend(fontsize=8, loc="lower right")
+    for ax, (title, groups) in zip(axes[len(curves) :], steepnesses, strict=True):
+        _over_steepness(ax, groups)
+        ax.set(title=title, xlabel="steepness", ylabel="exact match, test, %", xscale="log")
+        ax.legend(fontsize=8)
     return whole
+
+
+def _over_steepness(ax: Any, groups: Sequence[_Group]) -> None:
+    """The test's exact match of each law that came with several steepnesses."""
+    for k, row in enumerate(ROWS):
+        if sum(group.row == row for group in groups) < 2:
+            continue
+        # A law at another steepness is the same law, whatever its row is called.
+        law = ROWS[row].dist, ROWS[row].art
+        points = best_scores([g for g in groups if (ROWS[g.row].dist, ROWS[g.row].art) == law])
+        means, errors = zip(*points.values(), strict=True)
+        label = law[0] + (" with art" if law[1] else "")
+        ax.errorbar(
+            list(points), means, errors, marker="o", markersize=3, color=f"C{k}", label=label
+        )
