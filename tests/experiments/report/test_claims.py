@@ -14,11 +14,23 @@ def test_the_error_of_a_mean_is_its_spread(scenes, partners):
     for _ in range(2000):
         of_partners = noise.normal(0, 0.02, (1, partners))
         of_scenes = noise.normal(0, 0.05 if scenes > 1 else 0.0, (scenes, 1))
-        found.append(mean("x", 0.3 + of_partners + of_scenes))
+        found.append(mean("x", (0.3 + of_partners + of_scenes)[..., None]))
     values = np.array([part.value for part in found])
     errors = np.array([part.error for part in found])
     assert values.mean() == pytest.approx(0.3, abs=0.003)
     assert np.sqrt((errors**2).mean()) == pytest.approx(values.std(), rel=0.06)
+
+
+def test_scenes_that_agree_by_chance_keep_the_error_of_their_draws():
+    noise = np.random.default_rng(0)
+    found = []
+    for _ in range(2000):
+        of_draws = noise.normal(0, 0.5, (2, 1, 48))  # such as pairs of poses, hard or easy for all
+        found.append(mean("x", 0.3 + of_draws + noise.normal(0, 0.01, (1, 12, 1))))
+    errors = np.array([part.error for part in found])
+    actual = np.std([part.value for part in found])
+    assert np.quantile(errors, 0.01) > 0.8 * actual
+    assert np.median(errors) < 1.5 * actual
 
 
 def test_a_verdict_needs_two_errors():
