@@ -172,9 +172,9 @@ def readings(results: Iterable[Mapping[str, Any]]) -> list[str]:
         if cauchy is not None:
             two = (_with_error(*spread(differences(g, cauchy)), "+") for g in (first, second))
             said += f"; less cauchy {' and '.join(two)}"
-            published = [PUBLISHED.get((row, method, n)) for row in ("reciprocal", "cauchy")]
-            if None not in published:
-                said += f", published {published[0] - published[1]:+.1f}"
+            if (method, n) in _LENGTHS:
+                own, its = (PUBLISHED[row, method, n] for row in ("reciprocal", "cauchy"))
+                said += f", published {own - its:+.1f}"
         scores = best_scores([g for g in groups if g.row.startswith("reciprocal")])
         if len(scores) > 2:
             best = max(scores, key=lambda steepness: scores[steepness][0])
