@@ -30,7 +30,7 @@ from gendr.experiments.report.claims import (
     together,
 )
 from gendr.experiments.report.details import TWICE
-from gendr.experiments.report.qualities import Grid
+from gendr.experiments.report.qualities import Grid, averages
 from gendr.experiments.report.words import all_names, most, short, with_error
 from gendr.experiments.studies.pose import PoseProtocol
 from gendr.experiments.studies.ranking import DIST
@@ -268,13 +268,6 @@ def protocol() -> list[str]:
     )  # fmt: skip
 
 
-def qualities(task: str, path: Path) -> list[float]:
-    """The scores in a table of `experiments/best_again.py`."""
-    with path.open(newline="") as file:
-        scores = [float(row["score"]) for row in csv.DictReader(file)]
-    return [1 - score for score in scores] if task == "shape" else scores
-
-
 def longer(results: Path) -> list[str]:
     """What the best renderers reach with 100 steps, and a pose run at the size of the paper."""
     with (results / "shape-100-steps.csv").open(newline="") as file:
@@ -335,8 +328,7 @@ def main() -> None:
     for task, grid in grids.items():
         if grid is None:
             continue
-        again = args.csv.parent / f"{task}-average.csv"
-        average = np.array(qualities(task, again))[None, :, None] if again.exists() else None
+        average = averages(args.csv.parent / f"{task}-average.csv", task)
         found += claims(grid, average)
         numbers += behind(grid)
         pairs = PoseProtocol.named("laptop").pairs if task == "pose" else 0

@@ -40,7 +40,7 @@ from gendr.experiments.report.claims import (
     together,
 )
 from gendr.experiments.report.details import TWICE
-from gendr.experiments.report.qualities import Grid, draws_of
+from gendr.experiments.report.qualities import Grid, averages, draws_of
 from gendr.experiments.report.summary import TOP_SHARE
 from gendr.experiments.report.words import all_names, short, with_error
 from gendr.experiments.studies.rounds import (
@@ -108,7 +108,7 @@ def grid_of(task: str, folder: Path) -> Grid | None:
     return None
 
 
-def averages(
+def averages_of_blocks(
     task: str, folder: Path, scenes: Sequence[str], laws: Sequence[str]
 ) -> np.ndarray | None:
     """[scenes, laws, draws]: plain laws with the mean, None where they are not there."""
@@ -128,7 +128,7 @@ def held(new: dict[str, Grid], folder: Path) -> list[Claim]:
     """The claims, held against the new grids."""
     out: list[Claim] = []
     for task, grid in new.items():
-        average = averages(task, folder, grid.scenes, grid.laws)
+        average = averages_of_blocks(task, folder, grid.scenes, grid.laws)
         found = rates(task, folder).get("")
         out += claims(grid, average, (found[-1.5], found.total()) if found else None)
     return out + of_both(new)
@@ -565,11 +565,13 @@ def main() -> None:
     head = ("task", "round", "scene", "renderers", "hours")
     fill(args.page, "rounds-state", table(head, state(args.tables)))
     beside = {task: old[task].with_conorms(grid.conorms) for task, grid in new.items()}
+    means = {task: averages(DOCS / "results" / f"{task}-average.csv", task) for task in TASKS}
     decided = held(new, args.tables)
     rows = verdicts(
         decided,
-        [c for grid in beside.values() for c in claims(grid)] + of_both(beside),
-        [c for grid in old.values() for c in claims(grid)] + together(old["shape"], old["pose"]),
+        [c for task, grid in beside.items() for c in claims(grid, means[task])] + of_both(beside),
+        [c for task, grid in old.items() for c in claims(grid, means[task])]
+        + together(old["shape"], old["pose"]),
     )
     head = ("claim", "task", "grid in rounds", "laptop grid, the same T-conorms",
             "right? rounds", "laptop, the same", "laptop, whole")  # fmt: skip
