@@ -8,12 +8,15 @@ docs/results/sorting-tables.json has the trainings, joined by experiments/keep_r
     python experiments/sorting_tables.py $shared --threads 1 -n 5 --runs 5 -o runs/n5
     python experiments/sorting_tables.py $shared --threads 1 -n 5 --rows reciprocal \
         --factors 0.0625 0.125 0.5 2 4 --runs 2 -o runs/n5-reciprocal
-    python experiments/keep_results.py runs/n5 runs/n5-reciprocal \
+    python experiments/sorting_tables.py $shared --threads 1 -n 3 7 --runs 5 -o runs/n3-n7
+    shared="--data data/mnist --network digits --steps 10000 --evaluate-every 1000 --lists 500"
+    python experiments/sorting_tables.py $shared --threads 1 -n 5 --runs 2 -o runs/longer
+    python experiments/keep_results.py runs/n5 runs/n5-reciprocal runs/n3-n7 runs/longer \
         -o docs/results/sorting-tables.json
 
 as far as they were run. To go on from them, with more seeds or other lengths:
 
-    python experiments/sorting_tables.py $shared --threads 1 -n 5 3 7 --runs 5 -o runs/more \
+    python experiments/sorting_tables.py $shared --threads 1 -n 3 5 7 --runs 10 -o runs/more \
         --known docs/results/sorting-tables.json
     python experiments/keep_results.py --add runs/more -o docs/results/sorting-tables.json
 """
