@@ -81,7 +81,10 @@ class _Group(NamedTuple):
 
 
 def _sets(results: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], list[_Group]]:
-    """The groups by network, method, length, steps, batch and rate, in this order."""
+    """The groups by network, method, length, steps, batch and rate, in this order; rows in theirs.
+
+    Those with another steepness than the published one come last.
+    """
     sets: dict[tuple[Any, ...], dict[tuple[str, float], _Group]] = {}
     for result in results:
         s, example = result["settings"], result["example"]
@@ -90,7 +93,12 @@ def _sets(results: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], list[_G
         name = (example["row"], example["factor"])
         group = sets.setdefault(key, {}).setdefault(name, _Group(*name, s, {}))
         group.runs[s["seed"]] = dict(result)
-    return {key: list(sets[key].values()) for key in sorted(sets)}
+    order = {row: place for place, row in enumerate(ROWS)}
+
+    def place(group: _Group) -> tuple[Any, ...]:
+        return group.factor != 1, order.get(group.row, len(order)), group.factor
+
+    return {key: sorted(sets[key].values(), key=place) for key in sorted(sets)}
 
 
 def differences(group: _Group, other: _Group, metric: str = "em") -> list[float]:
