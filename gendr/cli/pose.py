@@ -79,39 +79,8 @@ def run(args: Namespace) -> int:
                 bar.update(int(100 * done) - bar.n)
 
             results, whole = _results(args, mesh, names, read, lenses, rig, tell, kept)
-        entries = [
-            _entry(name, size, mask, result)
-            for name, size, mask, result in zip(names, sizes, read, results, strict=True)
-        ]
-        facts: dict[str, Any] = {
-            "mesh": str(args.mesh),
-            "fov": "of the lens" if args.lens else "found" if args.find_fov else args.fov,
-            "versions": versions(),
-            "images": entries,
-        }
-        if args.track and whole is not None:
-            for i, entry in enumerate(entries):
-                entry["searched"] = i in whole.searched
-        if whole is not None and whole.placement is not None:
-            facts["fov"] = "of the rig"
-            facts["rig"] = {"file": str(args.images[0]), "mesh_to_world": whole.placement.tolist()}
-        text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
-        shown = visual.spread(len(names), ROWS) if args.track else range(len(names))
-        sheet = _sheet(
-            Path(args.mesh).name, [names[i] for i in shown], mesh, [read[i] for i in shown],
-            [results[i] for i in shown], len(names),
-        )  # fmt: skip
-        if args.track:
-            moving, frames, seconds = TRACK, list(_track_frames(names, mesh, read, results)), 0.1
-        else:
-            moving, frames, seconds = SEARCH, list(_frames(names, mesh, read, results)), 0.25
-        write_all(
-            {
-                out / OVERLAY: visual.picture(sheet),
-                out / moving: visual.gif(frames, seconds=seconds, hold=1.0 if args.track else 2.0),
-                out / CAMERA: text.encode(),
-            }
-        )
+        # Until these are written, what was found is kept.
+        entries, moving = _write(args, out, mesh, names, sizes, read, results, whole)
     kept.clear()
     if not args.quiet:
         _say(names, results, whole, is_video=args.track)
@@ -124,6 +93,53 @@ def run(args: Namespace) -> int:
             )
         sys.stdout.write(f"{out}: {CAMERA}, {OVERLAY}, {moving}\n")
     return 0
+
+
+def _write(
+    args: Namespace,
+    out: Path,
+    mesh: Mesh,
+    names: list[str],
+    sizes: list[tuple[int, int]],
+    read: list[Tensor],
+    results: list[PoseResult],
+    whole: PoseResult | None,
+) -> tuple[list[dict[str, Any]], str]:
+    """Write the poses and their pictures; what the file says of each image, and the animation."""
+    entries = [
+        _entry(name, size, mask, result)
+        for name, size, mask, result in zip(names, sizes, read, results, strict=True)
+    ]
+    facts: dict[str, Any] = {
+        "mesh": str(args.mesh),
+        "fov": "of the lens" if args.lens else "found" if args.find_fov else args.fov,
+        "versions": versions(),
+        "images": entries,
+    }
+    if args.track and whole is not None:
+        for i, entry in enumerate(entries):
+            entry["searched"] = i in whole.searched
+    if whole is not None and whole.placement is not None:
+        facts["fov"] = "of the rig"
+        facts["rig"] = {"file": str(args.images[0]), "mesh_to_world": whole.placement.tolist()}
+    text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+    shown = visual.spread(len(names), ROWS) if args.track else range(len(names))
+    sheet = _sheet(
+        Path(args.mesh).name, [names[i] for i in shown], mesh, [read[i] for i in shown],
+        [results[i] for i in shown], len(names),
+    )  # fmt: skip
+    if args.track:
+        moving, frames, seconds = TRACK, list(_track_frames(names, mesh, read, results)), 0.1
+    else:
+        moving, frames, seconds = SEARCH, list(_frames(names, mesh, read, results)), 0.25
+    write_all(
+        {
+            out / OVERLAY: visual.picture(sheet),
+            out / moving: visual.gif(frames, seconds=seconds, hold=1.0 if args.track else 2.0),
+            out / CAMERA: text.encode(),
+        }
+    )
+    return entries, moving
 
 
 class Kept:
