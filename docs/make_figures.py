@@ -876,9 +876,8 @@ def figure_sorting() -> None:
     write_block("sorting.md", "sorting-properties", table(head, rows))
 
 
-# How many renderers figure_rounds shows, and what their quality is.
+# How many renderers figure_rounds shows.
 BEST = 30
-QUALITY = {"shape": "mean hard IoU", "pose": "fraction of poses found"}
 
 
 def figure_grids() -> None:
@@ -909,16 +908,17 @@ def figure_rounds() -> None:
     from gendr.experiments.report.choice import rankings
     from gendr.experiments.report.figure import heat_map_figure
     from gendr.experiments.report.summary import load_summaries
+    from gendr.experiments.report.words import UNITS
 
     folder, drawn = DOCS / "results" / "rounds", set[str]()
     for summary in load_summaries(folder):
         if summary.run.task not in drawn:  # round 1
             save_maps(heat_map_figure(summary), f"rounds-{summary.run.task}.png")
             drawn.add(summary.run.task)
-    figure, axes = plt.subplots(1, len(QUALITY), figsize=(12, 6.6))
-    for axis, (task, quality) in zip(axes, QUALITY.items(), strict=True):
+    figure, axes = plt.subplots(1, len(UNITS), figsize=(12, 6.6))
+    for axis, (task, unit) in zip(axes, UNITS.items(), strict=True):
         _best_with_errors(axis, rankings(task, folder)[0])
-        axis.set_xlabel(quality)
+        axis.set_xlabel(unit)
     legend_below(figure, axes[0], 2)
     save_plot(figure, "rounds_best.png")
 

@@ -29,16 +29,15 @@ from gendr.experiments.report.claims import (
     rank_correlation,
     together,
 )
-from gendr.experiments.report.details import TWICE
+from gendr.experiments.report.details import TWICE, is_twice
 from gendr.experiments.report.qualities import Grid, averages
-from gendr.experiments.report.words import all_names, most, short, with_error
+from gendr.experiments.report.words import UNITS, all_names, most, short, with_error
 from gendr.experiments.studies.pose import PoseProtocol
 from gendr.experiments.studies.ranking import DIST
 from gendr.experiments.studies.shape import ShapeProtocol
 from gendr.testing.pages import fill, table
 
 DOCS = Path(__file__).parent
-UNITS = {"shape": "mean hard IoU", "pose": "fraction of poses found"}
 # Table 3.7 of the thesis: lists of five four-digit numbers in exactly the right order, percent.
 PUBLISHED = {"logistic": 77.2, "reciprocal": 85.0, "cauchy": 84.9, "optimal": 85.0}
 
@@ -155,7 +154,7 @@ def leaders(grid: Grid, count: int, pairs: int) -> list[tuple[str, ...]]:
 def uncertainty(results: Path, shape: Grid, pose: Grid) -> list[str]:
     """What is known of the error of a single score, and how long the grid takes."""
     with (results / "shape-100-steps.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if not _is_twice(row["instance"])]
+        rows = [row for row in csv.DictReader(file) if not is_twice(row["instance"])]
     now, then = (np.array([1 - float(row[key]) for row in rows]) for key in ("score", "grid_score"))
     correlation = rank_correlation(then[:, None], now[:, None])
     paper = json.loads((results / "shape-paper.json").read_text())
@@ -176,10 +175,6 @@ def uncertainty(results: Path, shape: Grid, pose: Grid) -> list[str]:
         f"- **Time**: the renderers of the grid took {shape.seconds.sum() / 3600:.1f} hours for "
         f"shapes and {pose.seconds.sum() / 3600:.1f} for poses, added up.",
     ]
-
-
-def _is_twice(instance: str) -> bool:
-    return any(instance.endswith("/" + name) for name in TWICE)
 
 
 def best_by_view(paper: dict[str, list[dict[str, float]]]) -> dict[float, float]:
@@ -272,7 +267,7 @@ def longer(results: Path) -> list[str]:
     """What the best renderers reach with 100 steps, and a pose run at the size of the paper."""
     with (results / "shape-100-steps.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    different = [row for row in rows if not _is_twice(row["instance"])]
+    different = [row for row in rows if not is_twice(row["instance"])]
     scores = [1 - float(row["score"]) for row in rows]
     grid = [1 - float(row["grid_score"]) for row in rows]
     poses = json.loads((results / "pose-paper.json").read_text())

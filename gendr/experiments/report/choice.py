@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gendr.experiments.report.claims import mean
-from gendr.experiments.report.details import TWICE, disagreement
+from gendr.experiments.report.details import disagreement, is_twice
 from gendr.experiments.report.qualities import Grid, draws_of
 from gendr.experiments.studies.rounds import (
     BLOCKS,
@@ -140,7 +140,7 @@ def rankings(task: str, folder: Path) -> list[Ranking]:
         if len(blocks) < sum(b.round == number for b in BLOCKS[task]) or len(blocks) < 2:
             continue
         tables = [of_family(block, folder) for block in blocks]
-        names = [name for name in tables[0] if name.split("/")[1] not in TWICE]
+        names = [name for name in tables[0] if not is_twice(name)]
         found: list[list[tuple[float, ...]]] = []
         scales: list[float] = []
         for name in names:

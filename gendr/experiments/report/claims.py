@@ -27,7 +27,6 @@ __all__ = [
     "Claim",
     "Part",
     "claims",
-    "law_ahead",
     "mean",
     "rank_correlation",
     "together",
@@ -141,16 +140,6 @@ def mean(text: str, values: NDArray[np.float64]) -> Part:
     between = float(values.mean((1, 2)).var(ddof=1)) / scenes if scenes > 1 else 0.0
     within = values.mean(1).var(1, ddof=1).sum() / draws / scenes**2 if draws > 1 else 0.0
     return Part(text, float(values.mean()), math.sqrt(spread + max(between, float(within))))
-
-
-def law_ahead(grid: Grid, law: str, other: str) -> tuple[str, str]:
-    """By how much a plain law is better than another one, as a mean over the T-conorms.
-
-    Returns:
-        The mean and its error; under how many of how many T-conorms it is better.
-    """
-    gain = grid.law(0, law) - grid.law(0, other)
-    return str(mean("", gain)).strip(), f"{int((gain.mean((0, 2)) > 0).sum())} of {gain.shape[1]}"
 
 
 def lead(text: str, counts: NDArray[np.int64], mine: int) -> Part:

@@ -16,10 +16,15 @@ from gendr.experiments.engine.store import Failure, Result, Run
 from gendr.experiments.engine.tasks import PROTOCOLS, Trial
 from gendr.experiments.studies.pose import PoseProtocol
 
-__all__ = ["TWICE", "Detail", "Found", "curve_of", "disagreement", "pose_error"]
+__all__ = ["TWICE", "Detail", "Found", "curve_of", "disagreement", "is_twice", "pose_error"]
 
 # One function under two names: it counts once where renderers are listed or compared.
 TWICE = {"schweizer_sklar(p=-1)": "dombi(p=1)"}
+
+
+def is_twice(instance: str) -> bool:
+    """Whether a renderer, by its name, is another one under the second name of its T-conorm."""
+    return instance.partition("/")[2] in TWICE
 
 
 @dataclass(frozen=True)

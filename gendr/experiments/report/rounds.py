@@ -12,7 +12,7 @@ import numpy as np
 
 from gendr.experiments.engine.store import Result, Run
 from gendr.experiments.engine.tasks import Trial
-from gendr.experiments.report.details import TWICE, Detail, Found, curve_of, disagreement
+from gendr.experiments.report.details import Detail, Found, curve_of, disagreement, is_twice
 from gendr.experiments.report.pictures import pictures_of, read_pictures
 from gendr.experiments.studies.registry import TASKS
 from gendr.experiments.studies.rounds import BLOCKS, BlockRow, file_of, qualities, read_table
@@ -92,7 +92,7 @@ def _pooled(run: Run, tables: Sequence[Mapping[str, BlockRow]], names: Sequence[
         results.append(Result(run.id, name, score, *where, seconds, run.version, None, ""))
     if len(tables) > 1 and len(names) > 1:
         # As on the pages: one function under two names counts once, and the mean is no T-conorm.
-        once = [x.split("/")[1] not in (*TWICE, "average") for x in names]
+        once = [not is_twice(name) and not name.endswith("/average") for name in names]
         error = disagreement(np.array(values)[once].T)
         details = {name: replace(detail, error=error) for name, detail in details.items()}
     return run, results, [], details

@@ -10,7 +10,10 @@ from gendr.experiments.report.details import TWICE
 from gendr.experiments.report.summary import label
 from gendr.tnorms import tconorm
 
-__all__ = ["all_names", "most", "short", "with_error"]
+__all__ = ["UNITS", "all_names", "most", "short", "with_error"]
+
+# What quality is in each task.
+UNITS = {"shape": "mean hard IoU", "pose": "fraction of poses found"}
 
 
 def short(text: str, *, conorm: bool = False) -> str:
