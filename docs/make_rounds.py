@@ -305,7 +305,7 @@ def tries(found: dict[str, list[Ranking]]) -> list[str]:
                 continue
             value, behind = one.of(one.means)[name], one.of(one.behind)[name]
             place = 1 + int((one.means > value).sum())
-            said = "a tie" if behind <= TIE else f"{behind:.1f} errors behind"
+            said = "a tie" if behind <= TIE else f"{behind:.2f} errors behind"
             cells.append(f"{value:.3f} (place {place}), {said}")
         rows.append((f"`{name}`", *cells))
     heads = (f"{x.task}, round {x.number} ± {x.error:.3f} (of {len(x.names)})" for x in rounds)

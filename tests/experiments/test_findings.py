@@ -600,8 +600,12 @@ def test_the_best_rate_of_round_3():
         assert rates.most_common(1)[0][0] == ("-1.25" if thin else "-1.5"), scene
 
 
-def test_how_similar_poses_are_to_shapes():
-    shape, pose = Recount("shape"), Recount("pose")
+@pytest.mark.parametrize(
+    ("kind", "block", "at"),
+    [(Recount, "claims", (2, -1)), (RoundsRecount, "rounds-claims", (1, 4))],
+)
+def test_how_similar_poses_are_to_shapes(kind, block, at):
+    shape, pose = kind("shape"), kind("pose")
 
     def correlation(squared, laws):
         keys = [(law, conorm, squared) for law in laws for conorm in shape.conorms]
@@ -616,7 +620,7 @@ def test_how_similar_poses_are_to_shapes():
         error = (26 * statistics.pvariance(left)) ** 0.5
         signs.append((value - 0.5 > 2 * error) - (value - 0.5 < -2 * error))
     claim = "the results for poses are similar to those for shapes", "pose"
-    assert verdicts_of_the_page()[claim] == Recount.verdict(signs)
+    assert verdicts_of_the_page(block, *at)[claim] == Recount.verdict(signs)
 
 
 @pytest.mark.parametrize("extra", [["--instances", "logistik/max"], ["--best", "0"], []])
