@@ -63,6 +63,10 @@ def test_renderers_for_both_tasks_are_in_the_order_of_how_far_they_are_behind():
     behind = [[float(x) for x in re.findall(r"\(([\d.]+)\) \|", row)] for row in rows]
     assert all(len(pair) == 2 for pair in behind)
     assert [max(pair) for pair in behind] == sorted(max(pair) for pair in behind)
+    shape, pose = LastRound("shape"), LastRound("pose")
+    both = shape.mean.keys() & pose.mean.keys()
+    order = sorted(both, key=lambda name: (max(shape.behind(name), pose.behind(name)), name))
+    assert [row.split("`")[1] for row in rows] == order[: len(rows)]
 
 
 class Recount:
