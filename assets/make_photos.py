@@ -10,6 +10,8 @@ that of teapot.obj, half as large as a unit; the painting is a function of the p
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import sys
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from torch import Tensor
 import gendr
 from gendr import visual
 from gendr.mesh import Camera, Mesh, example, save_views
-from gendr.testing.photographs import photographs
+from support.photographs import photographs
 
 FOLDER = Path(__file__).resolve().parent
 SIZE, VIEWS, FRAMES = 128, 16, 8

@@ -10,6 +10,8 @@ fastest of the runs; the ratio is what counts, for machines differ.
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import argparse
 import datetime
 import json
@@ -25,7 +27,7 @@ from torch import Tensor
 
 import gendr
 from gendr.rendering.backends.cpu import backend as cpu
-from gendr.testing.pages import fill, table
+from lab.pages import fill, table
 
 ROOT = Path(__file__).parent.parent
 SIZE, VIEWS = 256, 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import argparse
 import json
 import os
@@ -15,7 +17,7 @@ import torch
 from tqdm import tqdm
 
 from gendr._runtime.command_line import Parser
-from gendr.testing.pages import fill
+from lab.pages import fill
 
 BUDGET = 4.0  # seconds after which an implementation is not run any more, but for
 LEAST = 3  # rounds that there always are

@@ -18,6 +18,8 @@ that the program works, not that the GPU does. Tests are then collected and not 
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import argparse
 import json
 import os
@@ -299,7 +301,7 @@ def write(report: dict[str, Any], out: Path) -> None:
 
 def markdown(report: dict[str, Any]) -> list[str]:
     """The report as lines of Markdown."""
-    from gendr.testing.pages import table  # imports torch
+    from lab.pages import table  # imports torch
 
     run, stages = report["run"], report["stages"]
     lines = [

@@ -8,6 +8,8 @@ Imported once TRITON_INTERPRET is as it shall be.
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import importlib
 import importlib.util
 import itertools
@@ -49,9 +51,9 @@ from gendr.mesh import icosphere
 from gendr.rendering.backends.triton import tiles
 from gendr.sorting.backends.triton import backend as sorting_backend
 from gendr.sorting.relaxed import BitonicSort, OddEvenSort
-from gendr.testing import TOLERANCES, relative_l2
-from gendr.testing.arithmetic import ULP
-from gendr.testing.interpreter import quick_interpreter
+from support import TOLERANCES, relative_l2
+from support.arithmetic import ULP
+from support.interpreter import quick_interpreter
 
 TOLERANCE = TOLERANCES[torch.float32]
 FAMILIES = ("uniform", "logistic", "cauchy.squared"), ("probabilistic", "max", "yager")
@@ -204,7 +206,7 @@ def _ulp(got: np.ndarray, want: np.ndarray) -> float:
 
 
 def arithmetic(place: Place, report: Report) -> None:
-    """Whether the GPU computes as `gendr.testing.arithmetic` says that it does."""
+    """Whether the GPU computes as `support.arithmetic` says that it does."""
     integers = np.arange(-126.0, 128.0)
     exact = np.exp2(integers)
     wrong = _launched("exp2", integers, integers, place) != exact

@@ -23,6 +23,8 @@ docs/results/kernels-all.md.
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import argparse
 import csv
 import os
@@ -39,7 +41,8 @@ os.environ["TRITON_INTERPRET"] = "0"  # before the first import of Triton
 
 from tqdm import tqdm
 
-from gendr.testing.ahead_of_time import (
+from lab.pages import table
+from support.ahead_of_time import (
     CAPABILITIES,
     USUAL,
     Specialisation,
@@ -49,7 +52,6 @@ from gendr.testing.ahead_of_time import (
     one_of_each_body,
     specialisations,
 )
-from gendr.testing.pages import table
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 TABLE = RESULTS / "kernels.csv"

@@ -22,6 +22,8 @@ passes and their checks. Both run on the CPU, and are left out with --device cud
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import argparse
 import statistics
 import time
@@ -41,8 +43,8 @@ from torch.nn import functional
 from gendr._runtime.command_line import Parser
 from gendr._runtime.threads import torch_on_one_thread
 from gendr.logic import GATES, Binarize, Circuit, GroupSum, LogicLayer, harden
-from gendr.testing import relative_l2
-from gendr.testing.pages import table
+from lab.pages import table
+from support import relative_l2
 
 AGREEMENT = 1e-3  # relative, of losses and gradients in float32
 MARK = "logic-speed"  # in docs/logic.md

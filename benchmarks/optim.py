@@ -16,6 +16,8 @@ the minima. The targets are those of the project.
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -33,8 +35,8 @@ from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
 from gendr.sorting.neuralsort import NeuralSort
 from gendr.sorting.relaxed import BitonicSort, OddEvenSort
 from gendr.sorting.softsort import SoftSort
-from gendr.testing import relative_l2
-from gendr.testing.pages import table
+from lab.pages import table
+from support import relative_l2
 
 AGREEMENT = 1e-3  # relative, of the Hessians by autograd and by differences
 MARK = "newton-speed"  # in docs/optim.md

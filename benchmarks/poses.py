@@ -16,6 +16,8 @@ Seconds are those of the processor, of all threads together, which a busy machin
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import argparse
 import json
 import math
@@ -30,10 +32,10 @@ from tqdm import tqdm
 
 import gendr
 from gendr import visual
-from gendr.experiments import script
 from gendr.fitting import PoseResult, fit_pose
 from gendr.mesh import Camera, Mesh, example, rotation_angle_between
-from gendr.testing.cameras import random_camera
+from lab import script
+from support.cameras import random_camera
 
 SIZE, FOV = 128, 30.0
 IMAGES, TURNS = 10, (3.0, 8.0)  # of a video; degrees from image to image

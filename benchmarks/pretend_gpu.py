@@ -249,7 +249,7 @@ _FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<name>\S
 def _line_of(file: str, line: int, name: str) -> str | None:
     """The line as text if it is one of gendr that asks for work, else None."""
     at = file.rfind("/gendr/")
-    inside = at >= 0 and "site-packages" not in file and "/gendr/testing/" not in file
+    inside = at >= 0 and "site-packages" not in file and "/tests/support/" not in file
     # What only checks an argument, or launches, is not what asked: its caller is.
     if not inside or file.endswith(("_runtime/checks.py", "triton/launch.py")):
         return None

@@ -12,6 +12,8 @@ are of the sum of the parts.
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import argparse
 import datetime
 import json
@@ -32,7 +34,7 @@ from gendr._runtime.threads import num_threads, set_num_threads
 from gendr.mesh import icosphere
 from gendr.reconstruction import ShapeNetRenderings, Training, TrainingSettings, camera_of_view
 from gendr.reconstruction.renderings import SIDE, VIEWS, VOXELS, published_images
-from gendr.testing.pages import fill, table
+from lab.pages import fill, table
 
 ROOT = Path(__file__).parent.parent
 SHAPES = 16

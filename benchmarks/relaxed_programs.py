@@ -17,6 +17,8 @@ the machine does meets all of them.
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import argparse
 import statistics
 from collections.abc import Callable, Sequence
@@ -32,8 +34,8 @@ from torch import Tensor
 from gendr import relaxed
 from gendr._runtime.command_line import Parser, count
 from gendr.relaxed import programs
-from gendr.testing import relative_l2
-from gendr.testing.pages import fill, table
+from lab.pages import fill, table
+from support import relative_l2
 
 Run: TypeAlias = "Callable[..., Tensor]"
 

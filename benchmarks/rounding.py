@@ -11,6 +11,8 @@ rounded to float32, and each is compared with itself in float64.
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import argparse
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from torch import Tensor
 import gendr
 from gendr._runtime.command_line import Parser
 from gendr.rendering.geometry import project_faces
-from gendr.testing.pages import fill, table
+from lab.pages import fill, table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "rendering.md"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import argparse
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import torch
 
 import gendr
-from gendr.experiments import script
+from lab import script
 
 __all__ = ["Rows", "make_parser"]
 

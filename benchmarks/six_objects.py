@@ -13,6 +13,8 @@ JSON), and with --resume what is there is kept. Seconds are those of the process
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import argparse
 import json
 import time
@@ -26,10 +28,10 @@ from fit_starts import volume_iou
 import gendr
 from gendr import visual
 from gendr._runtime.files import write_whole
-from gendr.experiments import script
 from gendr.losses import iou, psnr
 from gendr.mesh import Mesh, example, mesh_quality
-from gendr.testing.photographs import photographs
+from lab import script
+from support.photographs import photographs
 
 ASSETS = Path(__file__).parents[1] / "assets"
 SIZE, VIEWS, HELD_VIEWS = 256, 24, 9

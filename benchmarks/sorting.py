@@ -24,6 +24,8 @@ allocator on a GPU.
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import importlib
 import json
 import math
@@ -51,8 +53,8 @@ from gendr.sorting.permutahedron import FastSort
 from gendr.sorting.relaxed import BitonicSort, NetworkSort, OddEvenSort
 from gendr.sorting.sinkhorn import SinkhornSort
 from gendr.sorting.softsort import SoftSort
-from gendr.testing import relative_l2
-from gendr.testing.pages import table
+from lab.pages import table
+from support import relative_l2
 
 Function: TypeAlias = "Callable[[Tensor], Tensor]"
 

@@ -31,6 +31,8 @@ pair is a (pixel, face) pair within the search radius.
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import argparse
 import datetime
 import importlib
@@ -62,7 +64,7 @@ from gendr.mesh import cube_sphere, icosphere
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.backends.triton.backend import interpreted
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
-from gendr.testing.pages import fill, table
+from lab.pages import fill, table
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS = {"cpu": "cpu", "cuda": "triton"}  # the backend of a device

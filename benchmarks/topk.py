@@ -21,6 +21,8 @@ Then they take turns. Memory is the peak beyond the input, of a fresh process.
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import json
 import math
 import statistics
@@ -37,9 +39,9 @@ from torch import Tensor
 from torch.nn import functional
 from tqdm import tqdm
 
-from gendr.testing import relative_l2
-from gendr.testing.pages import table
 from gendr.topk import NetworkSelection, TopKCrossEntropy, network, soft_topk, soft_topk_mask
+from lab.pages import table
+from support import relative_l2
 
 Function: TypeAlias = "Callable[[Tensor], Tensor]"
 

@@ -8,6 +8,8 @@ The site shows them as pages with these outputs; the notebooks are kept without.
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import json
 import os
 import tempfile
@@ -18,7 +20,7 @@ from pathlib import Path
 from make_figures import DOCS, main
 from PIL import Image
 
-from gendr.testing.notebooks import run
+from support.notebooks import run
 
 EXAMPLES = DOCS / "examples"
 # Enough for smooth shading.

@@ -9,6 +9,8 @@ Pictures go to docs/images. Tables go into the pages, between the comments `<!--
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import argparse
 import csv
 import functools
@@ -32,11 +34,11 @@ from gendr.distributions import Distribution
 from gendr.mesh import icosphere
 from gendr.rendering.geometry import project_faces
 from gendr.scale import pixels_to_ndc, suggest_scale
-from gendr.testing.pages import fill, table
 from gendr.tnorms import TConorm
+from lab.pages import fill, table
 
 if TYPE_CHECKING:
-    from gendr.experiments.report.choice import Ranking
+    from lab.report.choice import Ranking
 
 DOCS = Path(__file__).parent
 IMAGES = DOCS / "images"
@@ -632,7 +634,7 @@ def figure_sample() -> None:
 def draw_sample(folder: Path) -> None:
     """Draw results `teapot` and `pose` of a folder: photos above the mesh found, and the pose."""
     from gendr import visual
-    from gendr.testing.photographs import photographs
+    from support.photographs import photographs
 
     views = gendr.mesh.load_views(DOCS.parent / "assets" / "photos")
     assert views.rgb is not None
@@ -882,9 +884,9 @@ BEST = 30
 
 def figure_grids() -> None:
     """The heat maps of the laptop grid, of the table in docs/results."""
-    from gendr.experiments.engine.store import Result, Run
-    from gendr.experiments.report.figure import heat_map_figure
-    from gendr.experiments.report.summary import summarise
+    from lab.engine.store import Result, Run
+    from lab.report.figure import heat_map_figure
+    from lab.report.summary import summarise
 
     with (DOCS / "results" / "grid-laptop.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -905,10 +907,10 @@ def figure_rounds() -> None:
     """The grid in rounds: heat maps of its first round, the best of its last one with errors."""
     import matplotlib.pyplot as plt
 
-    from gendr.experiments.report.choice import rankings
-    from gendr.experiments.report.figure import heat_map_figure
-    from gendr.experiments.report.summary import load_summaries
-    from gendr.experiments.report.words import UNITS
+    from lab.report.choice import rankings
+    from lab.report.figure import heat_map_figure
+    from lab.report.summary import load_summaries
+    from lab.report.words import UNITS
 
     folder, drawn = DOCS / "results" / "rounds", set[str]()
     for summary in load_summaries(folder):
@@ -925,8 +927,8 @@ def figure_rounds() -> None:
 
 def _best_with_errors(axis, one: Ranking) -> None:
     """The means of the best, with errors, over the range of what ties with the first."""
-    from gendr.experiments.report.choice import TIE
-    from gendr.experiments.report.words import short
+    from lab.report.choice import TIE
+    from lab.report.words import short
 
     order = np.argsort(-one.means, kind="stable")[:BEST]
     first, ties = one.means.max(), int(one.tying.sum())
@@ -961,16 +963,13 @@ def save_maps(figure, name: str) -> None:
 HOUSE = (
     (
         ("cli", "gendr fit, render, …"),
-        ("experiments", "grids, studies"),
         ("fitting", "meshes, colours, poses"),
         ("reconstruction", "mesh from one image"),
-        ("testing", "oracles, helpers"),
     ),
     (
         ("visual", "pictures"),
         ("losses", "images, meshes"),
         ("optim", "optimisers"),
-        ("data", "readers"),
     ),
     (
         ("rendering", "images of meshes"),
@@ -980,7 +979,12 @@ HOUSE = (
         ("logic", "gate networks"),
         ("…", "the next system"),
     ),
-    (("mesh", "meshes, cameras, files"), ("distributions", "F(z)"), ("tnorms", "or, and")),
+    (
+        ("mesh", "meshes, cameras, files"),
+        ("distributions", "F(z)"),
+        ("tnorms", "or, and"),
+        ("data", "readers"),
+    ),
     (("_runtime", "checks, registry, files, threads, choice of a backend, Numba and Triton"),),
 )
 

@@ -6,10 +6,12 @@
 The table is what `experiments/grid_benchmark.py --export csv` writes. Everything is said in
 quality, larger is better: the mean hard IoU for shapes, the fraction of poses found for poses.
 Plain and squared distributions are counted apart, as in the thesis.
-How claims are decided is said in `gendr.experiments.report.claims`.
+How claims are decided is said in `lab.report.claims`.
 """
 
 from __future__ import annotations
+
+import _clone  # noqa: F401  # before what it makes importable
 
 import argparse
 import csv
@@ -21,7 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gendr.experiments.report.claims import (
+from lab.pages import fill, table
+from lab.report.claims import (
     HALVES,
     TAILS,
     Claim,
@@ -29,13 +32,12 @@ from gendr.experiments.report.claims import (
     rank_correlation,
     together,
 )
-from gendr.experiments.report.details import TWICE, is_twice
-from gendr.experiments.report.qualities import Grid, averages
-from gendr.experiments.report.words import UNITS, all_names, most, short, with_error
-from gendr.experiments.studies.pose import PoseProtocol
-from gendr.experiments.studies.ranking import DIST
-from gendr.experiments.studies.shape import ShapeProtocol
-from gendr.testing.pages import fill, table
+from lab.report.details import TWICE, is_twice
+from lab.report.qualities import Grid, averages
+from lab.report.words import UNITS, all_names, most, short, with_error
+from lab.studies.pose import PoseProtocol
+from lab.studies.ranking import DIST
+from lab.studies.shape import ShapeProtocol
 
 DOCS = Path(__file__).parent
 # Table 3.7 of the thesis: lists of five four-digit numbers in exactly the right order, percent.

@@ -21,6 +21,8 @@ others are joined by
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import json
 from collections.abc import Callable
 from statistics import mean, stdev
@@ -30,7 +32,7 @@ import numpy as np
 from make_figures import DOCS, main, save_plot, write_block
 
 from gendr.logic import GATES
-from gendr.testing.pages import table
+from lab.pages import table
 
 PUBLISHED = {
     "monk-1": 100.0, "monk-2": 90.9, "monk-3": 97.7, "adult": 84.8, "breast-cancer": 76.1,

@@ -58,13 +58,15 @@ docs/results/newton-directions.json is from
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import json
 from collections.abc import Callable
 
 from make_figures import DOCS, main, save_plot, write_block
 
-from gendr.experiments.report.newton import entry, figure, table
-from gendr.testing.pages import table as table_of
+from lab.pages import table as table_of
+from lab.report.newton import entry, figure, table
 
 
 def figure_newton() -> None:

@@ -23,6 +23,8 @@ with the seeds 1 and 2 of bellman_ford besides, joined by
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import json
 from collections.abc import Callable
 from typing import Any
@@ -34,9 +36,9 @@ from torch import Tensor
 import gendr
 from gendr import relaxed
 from gendr.data import cheapest_paths
-from gendr.experiments.report import paths
-from gendr.experiments.studies.shortest_path import generated_splits, scored
 from gendr.relaxed import Vector, programs, smoothing
+from lab.report import paths
+from lab.studies.shortest_path import generated_splits, scored
 
 BLUE, RED, GREY = "#16345c", "#c43e28", "0.55"
 SCALES = ("#16345c", "#3f7fbf", "#9cc3e6")  # from small to large

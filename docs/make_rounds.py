@@ -9,6 +9,8 @@ all laws, and the best are those of the last round that is complete.
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import argparse
 import math
 from collections import Counter
@@ -17,7 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gendr.experiments.report.choice import (
+from lab.pages import fill, table
+from lab.report.choice import (
     TIE,
     Ranking,
     complete,
@@ -28,7 +31,7 @@ from gendr.experiments.report.choice import (
     shared,
     standings,
 )
-from gendr.experiments.report.claims import (
+from lab.report.claims import (
     HALVES,
     TAILS,
     Claim,
@@ -38,18 +41,17 @@ from gendr.experiments.report.claims import (
     rank_correlation,
     together,
 )
-from gendr.experiments.report.details import is_twice
-from gendr.experiments.report.qualities import Grid, averages, draws_of
-from gendr.experiments.report.summary import TOP_SHARE
-from gendr.experiments.report.words import UNITS, all_names, short, with_error
-from gendr.experiments.studies.rounds import (
+from lab.report.details import is_twice
+from lab.report.qualities import Grid, averages, draws_of
+from lab.report.summary import TOP_SHARE
+from lab.report.words import UNITS, all_names, short, with_error
+from lab.studies.rounds import (
     BLOCKS,
     best_exponent,
     file_of,
     read_block,
     read_table,
 )
-from gendr.testing.pages import fill, table
 
 DOCS = Path(__file__).parent
 TASKS = ("shape", "pose")

@@ -23,15 +23,17 @@ as far as they were run. To go on from them, with more seeds or other lengths:
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import json
 from collections.abc import Callable
 
 import torch
 from make_figures import DOCS, main, save_plot, write_block
 
-from gendr.experiments.report.ranking import figure, readings, table
 from gendr.sorting import soft_sort
-from gendr.testing.pages import table as table_of
+from lab.pages import table as table_of
+from lab.report.ranking import figure, readings, table
 
 # The rows of Table 3.2: what it calls them, our method and its settings.
 OPERATORS = (

@@ -18,6 +18,8 @@ joined by
 
 from __future__ import annotations
 
+import _clone  # noqa: F401  # before what it makes importable
+
 import json
 from collections.abc import Callable
 from typing import Any
@@ -27,8 +29,8 @@ from make_figures import DOCS, main, save_plot, write_block
 from make_relaxed import BLUE, GREY, RED, plots
 
 from gendr.sorting import draw
-from gendr.testing.pages import table
 from gendr.topk import TopKCrossEntropy, network
+from lab.pages import table
 
 # P_K, as labels and numbers; the last four are rows of the paper's tables.
 ROWS = {

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gendr.experiments import script
+from lab import script
 
 
 def make_options() -> argparse.ArgumentParser:
@@ -39,8 +39,8 @@ def make_options() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     """Run them one after the other; the table grows with each."""
     import gendr
-    from gendr.experiments import make_task
-    from gendr.experiments.report.summary import load_summaries
+    from lab import make_task
+    from lab.report.summary import load_summaries
 
     script.device_of(args)
     for instance in args.instances or ():

@@ -26,9 +26,9 @@ import torch
 
 import gendr
 from gendr import visual
-from gendr.experiments import script
-from gendr.experiments.studies.pose import Pairs, PoseTask, Recovery
-from gendr.experiments.studies.scene import overlays
+from lab import script
+from lab.studies.pose import Pairs, PoseTask, Recovery
+from lab.studies.scene import overlays
 
 COLUMNS, TILE = 8, 128
 

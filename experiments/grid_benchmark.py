@@ -23,13 +23,13 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from gendr.experiments import script
+from lab import script
 
 if TYPE_CHECKING:
-    from gendr.experiments.engine.executors import Executor
-    from gendr.experiments.engine.grid import Status
-    from gendr.experiments.engine.store import Failure, Run, Store
-    from gendr.experiments.engine.tasks import Task
+    from lab.engine.executors import Executor
+    from lab.engine.grid import Status
+    from lab.engine.store import Failure, Run, Store
+    from lab.engine.tasks import Task
 
 FAILED = 1
 # Failures that the summary spells out; the file has all.
@@ -100,9 +100,9 @@ def make_options() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     """The grid, and its summary."""
     # These load torch, for which --help does not wait.
-    from gendr.experiments import make_task
-    from gendr.experiments.engine.grid import Progress, jobs, run_grid, select
-    from gendr.experiments.engine.store import Store, check_export, export
+    from lab import make_task
+    from lab.engine.grid import Progress, jobs, run_grid, select
+    from lab.engine.store import Store, check_export, export
 
     chosen = jobs(select(args.dist, args.tconorm, args.limit))
     if args.export:
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _executor(args: argparse.Namespace, task: Task) -> Executor:
-    from gendr.experiments.engine.executors import LocalExecutor, RayExecutor
+    from lab.engine.executors import LocalExecutor, RayExecutor
 
     if args.executor == "ray":
         return RayExecutor(

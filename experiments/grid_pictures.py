@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gendr.experiments import script
+from lab import script
 
 TASKS = ("shape", "pose")
 SECONDS = 60  # between two times that an image is written
@@ -53,8 +53,8 @@ def draw(args: argparse.Namespace, task: str, number: int) -> None:
     from tqdm import tqdm
 
     import gendr
-    from gendr.experiments.report.pictures import pictures_of, read_pictures, write_pictures
-    from gendr.experiments.studies.rounds import (
+    from lab.report.pictures import pictures_of, read_pictures, write_pictures
+    from lab.studies.rounds import (
         BLOCKS,
         best_exponent,
         file_of,

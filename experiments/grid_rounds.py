@@ -4,7 +4,7 @@ r"""The grid of all renderers in rounds, with errors: all cheaply, the better on
     python experiments/grid_rounds.py -r rounds.sqlite --tables docs/results/rounds --minutes 30
     python experiments/grid_rounds.py -r rounds.sqlite --tables docs/results/rounds --list
 
-The blocks of `gendr.experiments.studies.rounds` are done one after the other: round 1 of shapes,
+The blocks of `lab.studies.rounds` are done one after the other: round 1 of shapes,
 round 1 of poses, round 2 of shapes and so on; in a block, one T-conorm with all distributions after
 the other, so that a part of it says something. The command may be stopped in any way and given
 again; it goes on where it was. Each block becomes a table in the folder of --tables, which is also
@@ -26,12 +26,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gendr.experiments import script
+from lab import script
 
 if TYPE_CHECKING:
-    from gendr.experiments.engine.grid import Status
-    from gendr.experiments.engine.store import Failure, Run, Store
-    from gendr.experiments.studies.rounds import Block, Scores
+    from lab.engine.grid import Status
+    from lab.engine.store import Failure, Run, Store
+    from lab.studies.rounds import Block, Scores
 
 FAILED, LATER = 1, 3
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,9 +76,9 @@ def make_options() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     """Do one block after the other."""
-    from gendr.experiments.engine.grid import select
-    from gendr.experiments.engine.store import Store
-    from gendr.experiments.studies.rounds import BLOCKS, chosen_for, means
+    from lab.engine.grid import select
+    from lab.engine.store import Store
+    from lab.studies.rounds import BLOCKS, chosen_for, means
 
     script.device_of(args)
     names = [instance.name for instance in select(args.dist, args.tconorm)]
@@ -128,7 +128,7 @@ class _Left:
         done: dict[str, dict[str, Scores]],
         older: dict[str, float],
     ) -> None:
-        from gendr.experiments.studies.rounds import file_of, restore, starts_for
+        from lab.studies.rounds import file_of, restore, starts_for
 
         self.args, self.store, self.block, self.done = args, store, block, done
         self.chosen = chosen
@@ -145,7 +145,7 @@ class _Left:
 
     def _note(self) -> int:
         """Take what there is for done if it is the whole block; how many are missing."""
-        from gendr.experiments.studies.rounds import results_as_scores
+        from lab.studies.rounds import results_as_scores
 
         found = results_as_scores(self.store, self.run)
         missing = sum(name not in found for name in self.chosen)
@@ -163,9 +163,9 @@ class _Left:
     def work(self, ends: float | None) -> list[Failure]:
         """Run what is missing, and write the table; what failed."""
         import gendr
-        from gendr.experiments.engine.executors import LocalExecutor
-        from gendr.experiments.engine.grid import Progress, jobs, run_grid
-        from gendr.experiments.studies.rounds import place_of_tconorm, write_block
+        from lab.engine.executors import LocalExecutor
+        from lab.engine.grid import Progress, jobs, run_grid
+        from lab.studies.rounds import place_of_tconorm, write_block
 
         if not self._note():
             write_block(self.table, self.store, self.run)

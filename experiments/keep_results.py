@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gendr.experiments import script
+from lab import script
 
 
 def make_options() -> argparse.ArgumentParser:
@@ -51,7 +51,7 @@ def make_options() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Read, join and write."""
-    from gendr.experiments.trials import joined, kept_results
+    from lab.trials import joined, kept_results
 
     if bool(args.folders) == bool(args.sets):
         raise ValueError("name folders, or name sets of them with --set NAME FOLDER ...")

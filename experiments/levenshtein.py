@@ -33,8 +33,8 @@ import torch
 
 from gendr._runtime.command_line import count
 from gendr.data import Splits
-from gendr.experiments import script
-from gendr.experiments.studies.edit_distance import (
+from lab import script
+from lab.studies.edit_distance import (
     METHODS,
     EditResult,
     EditSettings,
@@ -42,7 +42,7 @@ from gendr.experiments.studies.edit_distance import (
     matched,
     true_distances,
 )
-from gendr.experiments.trials import Trial, run_trials, write_results
+from lab.trials import Trial, run_trials, write_results
 
 # The published pairs of neighbours AB .. EF, the hardest pair, and two alphabets of four.
 ALPHABETS = ("01", "12", "23", "34", "45", "49", "0123", "3589")

@@ -33,9 +33,9 @@ from statistics import mean, stdev
 from typing import Any
 
 from gendr.data import MultiDigits, cifar10
-from gendr.experiments import script
-from gendr.experiments.studies.logic import LogicSettings, LogicTraining, Samples
-from gendr.experiments.trials import Trial, run_trials, write_results
+from gendr.logic.training import LogicSettings, LogicTraining, Samples
+from lab import script
+from lab.trials import Trial, run_trials, write_results
 
 # By images and name: layers, gates per layer, tau, bits per number; Table 6.6.
 NETWORKS = {

@@ -42,9 +42,9 @@ import torch
 
 from gendr._runtime.command_line import count
 from gendr.data import BitTable, TableSplits, read_adult, read_breast_cancer, read_monk
-from gendr.experiments import script
-from gendr.experiments.studies.logic import LogicSettings, LogicTraining, Samples
-from gendr.experiments.trials import Trial, run_trials, write_results
+from gendr.logic.training import LogicSettings, LogicTraining, Samples
+from lab import script
+from lab.trials import Trial, run_trials, write_results
 
 # By table: the settings of its network, and the accuracy that the thesis reports. Layers and widths
 # are those of Table 6.6, but for monk-2 (there 12 gates a layer), monk-3 (there 6 layers of 12) and

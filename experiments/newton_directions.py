@@ -29,12 +29,12 @@ from tqdm import tqdm
 
 from gendr._runtime.command_line import count
 from gendr.data import Splits
-from gendr.experiments import script
-from gendr.experiments.studies.newton import SortingSettings, SortingTraining
 from gendr.optim import NewtonStep, derivatives
 from gendr.sorting.base import PermutationSort
 from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
-from gendr.testing import relative_l2
+from lab import script
+from lab.studies.newton import SortingSettings, SortingTraining
+from support import relative_l2
 
 METHODS = ("neuralsort", "odd_even/logistic")
 AT = (0, 100, 300, 700, 1400)

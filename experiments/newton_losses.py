@@ -34,10 +34,10 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from gendr._runtime.command_line import count
-from gendr.experiments import script
-from gendr.experiments.engine.training import Training
-from gendr.experiments.report.newton import case_of, entry, figure, table
-from gendr.experiments.studies.newton import (
+from gendr._runtime.training import Training
+from lab import script
+from lab.report.newton import case_of, entry, figure, table
+from lab.studies.newton import (
     HESSIANS,
     MODELS,
     NETWORKS,
@@ -50,8 +50,8 @@ from gendr.experiments.studies.newton import (
     SortingSettings,
     SortingTraining,
 )
-from gendr.experiments.studies.shortest_path import METHODS as PATH_METHODS
-from gendr.experiments.trials import Trial, run_trials, write_results
+from lab.studies.shortest_path import METHODS as PATH_METHODS
+from lab.trials import Trial, run_trials, write_results
 
 SORTERS = ("neuralsort", "softsort", "odd_even/logistic", "odd_even/cauchy", "resgro")
 PATHS = ("bellman_ford", "smoothing_loss", "smoothing", "fenchel_young", "resgro")

@@ -31,10 +31,10 @@ from typing import Any, NamedTuple
 from gendr import cli, visual
 from gendr._runtime.command_line import INTERRUPTED, count
 from gendr._runtime.files import write_whole
-from gendr.experiments import script
 from gendr.reconstruction import ClassScore, ShapeNetRenderings, evaluate, load_model
 from gendr.reconstruction.pictures import evaluation_sheet
 from gendr.reconstruction.renderings import VIEWS
+from lab import script
 
 BASELINE = "mean shape"
 RENDERERS = ("uniform/probabilistic", "logistic.squared/probabilistic",

@@ -36,9 +36,9 @@ import torch
 
 from gendr._runtime.command_line import count
 from gendr.data import Splits
-from gendr.experiments import script
-from gendr.experiments.studies.ranking import RankingResult, RankingSettings, RankingTraining
-from gendr.experiments.trials import Trial, run_trials, write_results
+from lab import script
+from lab.studies.ranking import RankingResult, RankingSettings, RankingTraining
+from lab.trials import Trial, run_trials, write_results
 
 METHODS = ("bubble_sort", "odd_even", "bitonic")
 LENGTHS = (3, 5, 7)

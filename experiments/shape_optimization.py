@@ -22,9 +22,9 @@ from collections.abc import Sequence
 
 import gendr
 from gendr import visual
-from gendr.experiments import script
-from gendr.experiments.studies.scene import overlays
-from gendr.experiments.studies.shape import Search, ShapeTask
+from lab import script
+from lab.studies.scene import overlays
+from lab.studies.shape import Search, ShapeTask
 
 COLUMNS, TILE = 6, 128
 

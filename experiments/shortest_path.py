@@ -30,15 +30,15 @@ from functools import partial
 from typing import Any
 
 from gendr._runtime.command_line import count
-from gendr.experiments import script
-from gendr.experiments.report.paths import example, figure, table
-from gendr.experiments.studies.shortest_path import (
+from lab import script
+from lab.report.paths import example, figure, table
+from lab.studies.shortest_path import (
     METHODS,
     PathResult,
     PathSettings,
     PathTraining,
 )
-from gendr.experiments.trials import Trial, run_trials, write_results
+from lab.trials import Trial, run_trials, write_results
 
 SMOKE: dict[str, Any] = {"steps": 4, "batch": 4, "evaluate_every": 2, "maps": 10}
 EXAMPLES = 2  # test maps of the picture

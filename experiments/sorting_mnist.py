@@ -30,11 +30,11 @@ from typing import Any
 
 import torch
 
+from gendr._runtime.progress import watched
 from gendr.data import Splits, svhn_splits
-from gendr.experiments import script
-from gendr.experiments.engine.store import software_version
-from gendr.experiments.progress import watched
-from gendr.experiments.studies.ranking import RankingResult, RankingSettings, train
+from lab import script
+from lab.engine.store import software_version
+from lab.studies.ranking import RankingResult, RankingSettings, train
 
 CHECKPOINT, RESULTS, TENSORBOARD = "checkpoint.pt", "results.json", "tensorboard"
 # What --smoke stands for. In minutes, many rough steps lead further than few smooth ones.

@@ -33,11 +33,11 @@ from pathlib import Path
 from typing import Any
 
 from gendr._runtime.command_line import count
-from gendr.experiments import script
-from gendr.experiments.report.ranking import ROWS, figure, table
-from gendr.experiments.studies.newton import NETWORKS, SortingSettings, SortingTraining
-from gendr.experiments.studies.ranking import RankingSettings, published_steepness
-from gendr.experiments.trials import Trial, run_trials, write_results
+from lab import script
+from lab.report.ranking import ROWS, figure, table
+from lab.studies.newton import NETWORKS, SortingSettings, SortingTraining
+from lab.studies.ranking import RankingSettings, published_steepness
+from lab.trials import Trial, run_trials, write_results
 
 SMOKE: dict[str, Any] = {
     "steps": 4, "batch": 4, "evaluate_every": 2, "lists": 20, "test_lists": 20,

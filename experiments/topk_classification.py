@@ -39,16 +39,16 @@ import torch
 from gendr._runtime.command_line import count
 from gendr.data import Examples, ExampleSplits, cifar100_splits, download_cifar100, read_embeddings
 from gendr.data.examples import split_by_group
-from gendr.experiments import script
-from gendr.experiments.studies.classification import (
+from lab import script
+from lab.studies.classification import (
     LOSSES,
     MODELS,
     PLACES,
     ClassificationSettings,
     ClassificationTraining,
 )
-from gendr.experiments.studies.silhouettes import silhouette_splits
-from gendr.experiments.trials import Trial, run_trials, write_results
+from lab.studies.silhouettes import silhouette_splits
+from lab.trials import Trial, run_trials, write_results
 
 # The rows: the baselines, the P_K of Tables 2 to 4 of the paper, and the other methods.
 ROWS = (

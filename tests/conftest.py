@@ -23,7 +23,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--pessimistic",
         action="store_true",
-        help="Triton's interpreter computes as badly as a GPU may: gendr.testing.arithmetic",
+        help="Triton's interpreter computes as badly as a GPU may: support.arithmetic",
     )
     parser.addoption(
         "--seed",
@@ -57,8 +57,8 @@ def _quick_interpreter(request):
     if importlib.util.find_spec("triton") is None or os.environ.get("TRITON_INTERPRET") != "1":
         yield
         return
-    from gendr.testing.arithmetic import pessimistic_arithmetic
-    from gendr.testing.interpreter import quick_interpreter
+    from support.arithmetic import pessimistic_arithmetic
+    from support.interpreter import quick_interpreter
 
     option = request.config.getoption
     worst = pessimistic_arithmetic(option("--seed")) if option("--pessimistic") else nullcontext()
@@ -72,7 +72,7 @@ def _kernels_compiled_once(tmp_path_factory):
     if "PYTEST_XDIST_WORKER" not in os.environ or importlib.util.find_spec("fcntl") is None:
         yield
         return
-    from gendr.testing.compiling import one_process_compiles
+    from support.compiling import one_process_compiles
 
     with one_process_compiles(tmp_path_factory.getbasetemp().parent / "numba.lock"):
         yield
@@ -117,12 +117,12 @@ def rotated_out(items, seed):
 
 def pytest_generate_tests(metafunc):
     if "any_instance" in metafunc.fixturenames:
-        from gendr.testing.instances import sample
+        from support.instances import sample
 
         option = metafunc.config.getoption
         chosen = sample(option("--seed"), every=option("--every"))
         metafunc.parametrize("any_instance", chosen, ids=[i.name for i in chosen])
-    if "signs" in metafunc.fixturenames:  # seeds of `gendr.testing.arithmetic`
+    if "signs" in metafunc.fixturenames:  # seeds of `support.arithmetic`
         metafunc.parametrize("signs", range(4) if metafunc.config.getoption("--every") else [0])
 
 

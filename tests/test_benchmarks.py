@@ -12,7 +12,7 @@ import gendr
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, project_faces
-from gendr.testing.processes import run_python
+from support.processes import run_python
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "benchmarks" / "speed.py"

@@ -26,7 +26,7 @@ from gendr.fitting.shape import refine as refine_shape
 from gendr.fitting.shape.job import Job
 from gendr.mesh import cube, icosphere
 from gendr.mesh.views import load_views, save_views
-from gendr.testing.processes import Python, run_python
+from support.processes import Python, run_python
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["--image-size", "16", "--views", "4", "--steps", "12", "--subdivisions", "2", "--quiet"]
@@ -978,7 +978,7 @@ def test_the_step_of_a_soft_picture_goes_with_the_cutoff_that_help_names(tmp_pat
 
 def test_examples_of_the_help_parse(capsys):
     parser, texts = build_parser(), []
-    for command in ([], ["fit"], ["render"], ["report"], ["list"]):
+    for command in ([], ["fit"], ["render"], ["list"]):
         run(*command, "--help")
         texts.append(capsys.readouterr().out)
     import shlex

@@ -14,8 +14,8 @@ import pytest
 import gendr
 from gendr.cli import main
 from gendr.cli.parser import build_parser
-from gendr.testing.pages import anchor
-from gendr.testing.processes import run_python
+from lab.pages import anchor
+from support.processes import run_python
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

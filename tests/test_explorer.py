@@ -11,8 +11,8 @@ import torch
 
 import gendr
 from gendr import distributions, tnorms
-from gendr.testing import explorer
-from gendr.testing.javascript import Translation
+from support import explorer
+from support.javascript import Translation
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 SIZE = 24

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gendr.testing.processes import run_python
+from support.processes import run_python
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 # The pretended device has no random numbers of its own.

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import gendr
-from gendr.testing.processes import run_python
+from support.processes import run_python
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.slow

@@ -28,24 +28,14 @@ ALLOWED = {
     "sorting": {*GROUND, "distributions"},
     "topk": {*GROUND, "distributions", "sorting"},  # networks, kernels, methods, the drawing
     "relaxed": {*GROUND, "distributions", "tnorms"},
-    "logic": {*GROUND, "distributions", "tnorms"},
+    "logic": {*GROUND, "distributions", "tnorms", "data"},
     "scale": {"rendering"},  # known by this name from the first release
-    "testing": {
-        *GROUND,
-        "distributions",
-        "tnorms",
-        "mesh",
-        "rendering",
-        "sorting",
-        "experiments",
-    },
 }
-SYSTEMS = set(ALLOWED) - {"scale", "testing"}
+SYSTEMS = set(ALLOWED) - {"scale"}
 ALLOWED["visual"] = {*GROUND, "mesh", "rendering"}
 ALLOWED["fitting"] = {*SYSTEMS, "visual"}
 ALLOWED["reconstruction"] = {*SYSTEMS, "visual"}
-ALLOWED["experiments"] = {*SYSTEMS, "visual", "__init__"}
-ALLOWED["cli"] = {*SYSTEMS, "visual", "fitting", "reconstruction", "experiments", "__init__"}
+ALLOWED["cli"] = {*SYSTEMS, "visual", "fitting", "reconstruction", "__init__"}
 MODULES = {
     ".".join(("gendr", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
         ".__init__"

@@ -26,9 +26,9 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from gendr.experiments.report import load_summaries, make_page  # noqa: E402
-from gendr.testing import explorer, notebooks, site  # noqa: E402
-from gendr.testing.pages import anchor, order  # noqa: E402
+from lab.pages import anchor, order  # noqa: E402
+from lab.report import load_summaries, make_page  # noqa: E402
+from support import explorer, notebooks, site  # noqa: E402
 
 # Texts of the repository that are pages of the site: title, and their place there.
 TEXTS = {

@@ -10,7 +10,7 @@ import griffe
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from gendr.testing import site
+from support import site
 
 
 class Quotations(griffe.Extension):

@@ -1,4 +1,4 @@
-"""The command line: fit, pose, render, dataset, train, predict, logic, report and list."""
+"""The command line: fit, pose, render, dataset, train, predict, logic and list."""
 
 from __future__ import annotations
 
@@ -51,8 +51,6 @@ def _run(args: argparse.Namespace) -> int:
             from gendr.cli.predict import run
         elif args.command == "logic":
             from gendr.cli.logic import run
-        elif args.command == "report":
-            from gendr.cli.report import run
         else:
             from gendr.cli.listing import run
         from gendr._runtime.threads import torch_on_one_thread

@@ -20,7 +20,7 @@ from gendr.cli.common import check_checkpoint, check_writable, versions
 from gendr.logic import Circuit
 
 if TYPE_CHECKING:
-    from gendr.experiments.studies.logic import LogicTraining
+    from gendr.logic.training import LogicTraining
 
 CHECKPOINT, CIRCUIT, METRICS = "checkpoint.pt", "circuit.npz", "metrics.json"
 # By the suffix of the file to write: how a circuit becomes text.
@@ -81,8 +81,8 @@ def read_rows(path: Path, *, labels: bool) -> tuple[NDArray[Any], NDArray[np.int
 def _train(args: Namespace) -> None:
     import torch
 
-    from gendr.experiments.studies.logic import LogicSettings, LogicTraining, Samples
     from gendr.logic import Thermometer
+    from gendr.logic.training import LogicSettings, LogicTraining, Samples
 
     x, y = read_rows(Path(args.data), labels=True)
     assert y is not None
@@ -134,8 +134,8 @@ def _train(args: Namespace) -> None:
 
 def _do_steps(training: LogicTraining, checkpoint: Path, args: Namespace) -> None:
     """The steps that are left; after Ctrl-C and SIGTERM there is a checkpoint."""
-    from gendr.experiments.engine.training import drive
-    from gendr.experiments.progress import stoppable, watched
+    from gendr._runtime.progress import stoppable, watched
+    from gendr._runtime.training import drive
 
     def run(callback: Callable[[LogicTraining], None]) -> None:
         drive(training, checkpoint=checkpoint, resume=args.resume, callback=callback)

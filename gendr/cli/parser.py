@@ -132,15 +132,6 @@ what gendr logic train writes to the output folder:
   checkpoint.pt  the state after the last step; --resume goes on from it
 """
 
-_REPORT = """\
-examples:
-  gendr report results.sqlite                          report.html, all runs of the file
-  gendr report results.sqlite -o both.html --run 1 2   some of them
-  gendr report results.sqlite --png figures            and their heat maps for a paper
-
-results.sqlite is what experiments/grid_benchmark.py writes; it may still be running.
-"""
-
 _LIST = """\
 examples:
   gendr list                     everything
@@ -188,7 +179,6 @@ def build_parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_predict(commands)
     _add_logic(commands)
-    _add_report(commands)
     _add_list(commands)
     return parser
 
@@ -801,33 +791,6 @@ def _add_logic(commands: Any) -> None:
     for each in (train, run, export):
         each.add_argument("--threads", type=count(1), metavar="N", help="on the CPU")
         _quiet(each)
-
-
-def _add_report(commands: Any) -> None:
-    parser = commands.add_parser(
-        "report",
-        help="a page about the results of the benchmark of all renderers",
-        description="Show a results file as one page that needs no network: heat maps of the plain "
-        "and the\nsquared distributions, a table, and what every renderer fitted.",
-        epilog=_REPORT,
-        formatter_class=_Help,
-    )
-    parser.add_argument(
-        "results",
-        metavar="RESULTS",
-        help="a results file (.sqlite), a table exported from one (.csv), or the folder of the "
-        "tables of experiments/grid_rounds.py",
-    )
-    parser.add_argument(
-        "-o", "--output", default="report.html", metavar="FILE", help="the page, replaced if there"
-    )
-    parser.add_argument(
-        "--png", metavar="FOLDER", help="where figures go as well, 300 dpi (needs Matplotlib)"
-    )
-    parser.add_argument(
-        "--run", type=count(1), nargs="+", metavar="ID", help="only these runs of the file"
-    )
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
 
 def _add_list(commands: Any) -> None:

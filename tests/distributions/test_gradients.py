@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from gendr import distributions
-from gendr.testing.laws import EXAMPLES, SMOOTH, forms
+from support.laws import EXAMPLES, SMOOTH, forms
 
 F64 = torch.float64
 INF = float("inf")

@@ -10,7 +10,7 @@ import torch
 
 from gendr import distributions
 from gendr.distributions import as_distribution, benchmark_distributions, from_callable, get, names
-from gendr.testing.laws import EXAMPLES, forms
+from support.laws import EXAMPLES, forms
 
 FOLDER = Path(distributions.__file__).parent / "laws"
 

@@ -9,7 +9,7 @@ import torch
 from gendr import distributions
 from gendr.distributions import numba as compiled
 from gendr.distributions.laws.gamma import Gamma
-from gendr.testing.laws import EXAMPLES, points
+from support.laws import EXAMPLES, points
 
 DOUBLES = ctypes.POINTER(ctypes.c_double)
 # Beyond the class' examples, beside the branches of gamma.

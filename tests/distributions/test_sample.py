@@ -6,7 +6,7 @@ import scipy.stats
 import torch
 
 from gendr import distributions
-from gendr.testing.laws import SMOOTH, forms
+from support.laws import SMOOTH, forms
 
 LAWS = [*SMOOTH, *forms(distributions.get("gamma", shape=2.0))]
 

@@ -8,7 +8,7 @@ import torch
 
 from gendr import distributions
 from gendr.distributions.laws.gamma import Gamma
-from gendr.testing.laws import EXAMPLES, points
+from support.laws import EXAMPLES, points
 
 triton = pytest.importorskip("triton")
 

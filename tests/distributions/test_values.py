@@ -6,7 +6,7 @@ import scipy.stats
 import torch
 
 from gendr import distributions
-from gendr.testing.laws import EXAMPLES, SMOOTH, exact_cdf, exact_pdf, exact_sf, forms, points
+from support.laws import EXAMPLES, SMOOTH, exact_cdf, exact_pdf, exact_sf, forms, points
 
 F64 = torch.float64
 INF = float("inf")

@@ -11,10 +11,12 @@ import torch
 import torch.nn.functional as F
 
 from gendr.data import segment_splits
-from gendr.experiments.report.curves import spread
-from gendr.experiments.report.newton import PUBLISHED, Entry, case_of, table
-from gendr.experiments.studies import newton
-from gendr.experiments.studies.newton import (
+from gendr.optim import NewtonLoss, NewtonStep
+from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
+from lab.report.curves import spread
+from lab.report.newton import PUBLISHED, Entry, case_of, table
+from lab.studies import newton
+from lab.studies.newton import (
     VARIANTS,
     ClassSettings,
     ClassTraining,
@@ -26,10 +28,8 @@ from gendr.experiments.studies.newton import (
     halved,
     kendall_of,
 )
-from gendr.experiments.studies.shortest_path import generated_splits
-from gendr.optim import NewtonLoss, NewtonStep
-from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
-from gendr.testing.scripts import imported, refusal
+from lab.studies.shortest_path import generated_splits
+from support.scripts import imported, refusal
 
 SORTING = SortingSettings(
     n=4, network="digits", steps=3, batch=6, evaluate_every=2, lists=10, test_lists=10
@@ -292,7 +292,7 @@ def test_published_scores_have_cases():
 
 @pytest.fixture
 def script(monkeypatch):
-    monkeypatch.setattr("gendr.experiments.trials.has_tensorboard", lambda: False)
+    monkeypatch.setattr("lab.trials.has_tensorboard", lambda: False)
     return imported(monkeypatch, "newton_losses").main
 
 

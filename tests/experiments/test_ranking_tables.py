@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from gendr.distributions import get
-from gendr.experiments.report.ranking import PUBLISHED, ROWS, figure, readings, table
-from gendr.experiments.studies.ranking import published_steepness
-from gendr.testing.scripts import imported, refusal
+from lab.report.ranking import PUBLISHED, ROWS, figure, readings, table
+from lab.studies.ranking import published_steepness
+from support.scripts import imported, refusal
 
 
 def result(row, em, seed=0, factor=1.0, steps=10) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from gendr._runtime import threads
-from gendr.experiments import script
-from gendr.experiments.studies.registry import TASKS
-from gendr.testing.scripts import imported
+from lab import script
+from lab.studies.registry import TASKS
+from support.scripts import imported
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.py"))
 
@@ -139,7 +139,7 @@ def test_json_is_written_whole(tmp_path):
 
 
 def test_the_module_does_not_wait_for_torch():
-    code = "import sys, gendr.experiments.script; print('torch' in sys.modules)"
+    code = "import sys, lab.script; print('torch' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "False\n"
 

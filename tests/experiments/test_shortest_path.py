@@ -16,9 +16,9 @@ from gendr.data.warcraft import (
     generate_terrain,
     path_cost,
 )
-from gendr.experiments.report.paths import PUBLISHED, table
-from gendr.experiments.studies.path_networks import CostNet, PathNet
-from gendr.experiments.studies.shortest_path import (
+from lab.report.paths import PUBLISHED, table
+from lab.studies.path_networks import CostNet, PathNet
+from lab.studies.shortest_path import (
     METHODS,
     PathSettings,
     PathTraining,
@@ -29,8 +29,8 @@ from gendr.experiments.studies.shortest_path import (
     scored,
     train,
 )
-from gendr.testing.scripts import advanced, imported, refusal, signalled
-from gendr.testing.trainings import resumed
+from support.scripts import advanced, imported, refusal, signalled
+from support.trainings import resumed
 
 SMALL = PathSettings(steps=5, batch=2, samples=2, evaluate_every=2, maps=3)
 ALGORITHMS = [name for name, method in METHODS.items() if not method.is_baseline]
@@ -282,7 +282,7 @@ def test_the_table_has_means_and_spreads():
 
 @pytest.fixture
 def script(monkeypatch, tmp_path):
-    monkeypatch.setattr("gendr.experiments.trials.has_tensorboard", lambda: False)
+    monkeypatch.setattr("lab.trials.has_tensorboard", lambda: False)
     module = imported(monkeypatch, "shortest_path")
     return lambda *options: module.main(
         ["--smoke", "--size", "4", "--training-maps", "8", "-o", str(tmp_path / "out"), *options]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gendr.experiments.trials import kept_results
-from gendr.testing.scripts import imported, refusal
+from lab.trials import kept_results
+from support.scripts import imported, refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results"

@@ -9,7 +9,7 @@ from gendr.fitting import PoseSettings
 from gendr.fitting.pose.search import Found, Poses, Search
 from gendr.fitting.pose.track import Motion, chosen_together, look_back
 from gendr.mesh import axis_angle_to_matrix, cube, example, rotation_angle_between
-from gendr.testing.cameras import random_camera
+from support.cameras import random_camera
 
 # A search of a third of a second; one test has the default settings.
 FAST = {"directions": 250, "turns": 24, "starts": 8, "finalists": 3, "steps": 30}

@@ -26,7 +26,7 @@ from gendr.logic import (
 )
 from gendr.logic.circuit.exports import c
 from gendr.logic.circuit.netlist import Netlist, netlist
-from gendr.testing.processes import Python
+from support.processes import Python
 
 
 def network(front=None, layers=((12, 20, 2), (20, 24, 2)), groups=3, tau=1.7, beta=0.0):

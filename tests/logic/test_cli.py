@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from gendr.cli import main
-from gendr.experiments.studies.logic import LogicTraining
 from gendr.logic import Circuit
+from gendr.logic.training import LogicTraining
 
 
 def table(path, numbers=True, rows=300):

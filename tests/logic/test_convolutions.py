@@ -10,7 +10,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gendr.logic import GATES, LogicConv2d, LogicLayer, OrPool2d
-from gendr.testing import TOLERANCES, relative_l2
+from support import TOLERANCES, relative_l2
 
 BACKENDS = ["reference", "cpu"]
 CASES = [

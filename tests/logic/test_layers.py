@@ -12,8 +12,8 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from gendr.logic import GATES, GroupSum, LogicLayer, random_wiring
 from gendr.logic.backends.choice import backends
-from gendr.testing import TOLERANCES, relative_l2
 from gendr.tnorms import as_tconorm
+from support import TOLERANCES, relative_l2
 
 BACKENDS = ["reference", "cpu"]
 

@@ -16,8 +16,8 @@ from gendr.logic import GATES, GroupSum, LogicLayer, random_wiring
 from gendr.logic.backends import choice, reference
 from gendr.logic.backends.triton import backend
 from gendr.logic.backends.wires import Wires
-from gendr.testing import relative_l2
-from gendr.testing.ahead_of_time import CAPABILITIES, launches_compiled
+from support import relative_l2
+from support.ahead_of_time import CAPABILITIES, launches_compiled
 
 pytestmark = pytest.mark.usefixtures("nan_in_new_tensors")
 
@@ -251,7 +251,7 @@ import torch
 from gendr.logic import random_wiring
 from gendr.logic.backends.triton import backend
 from gendr.logic.backends.wires import Wires
-from gendr.testing.ahead_of_time import compile_launches
+from support.ahead_of_time import compile_launches
 
 cases = compile_launches()
 for fan_in, batch, dtype in cases:

@@ -5,7 +5,7 @@ import functools
 import pytest
 import torch
 
-from gendr.testing import relative_l2
+from support import relative_l2
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
@@ -14,8 +14,8 @@ from gendr.logic import random_wiring
 from gendr.logic.backends import reference
 from gendr.logic.backends.triton import backend
 from gendr.logic.backends.wires import Wires
-from gendr.testing.arithmetic import pessimistic_arithmetic
-from gendr.testing.races import in_any_order
+from support.arithmetic import pessimistic_arithmetic
+from support.races import in_any_order
 
 pytestmark = [
     pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter"),

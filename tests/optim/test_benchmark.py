@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from gendr.testing.scripts import imported
+from support.scripts import imported
 
 
 @pytest.fixture(scope="module")

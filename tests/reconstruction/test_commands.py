@@ -29,7 +29,7 @@ from gendr.reconstruction.inputs import read_image
 from gendr.reconstruction.model import ENCODERS
 from gendr.reconstruction.pictures import best_view, silhouette_sheet
 from gendr.rendering import Renderer
-from gendr.testing.processes import run_python
+from support.processes import run_python
 
 
 def run(*argv):

@@ -14,7 +14,7 @@ import torch
 from gendr.mesh import cube, icosphere
 from gendr.reconstruction import ShapeNetRenderings, making, voxel_iou
 from gendr.reconstruction.making import find_shapes, make_dataset, split_of
-from gendr.testing.processes import fork_server
+from support.processes import fork_server
 
 
 @pytest.fixture

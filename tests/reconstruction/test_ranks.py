@@ -12,7 +12,7 @@ from torch import nn
 from gendr.cli import main
 from gendr.reconstruction import ShapeNetRenderings, Training, TrainingSettings
 from gendr.reconstruction.ranks import GlobalBatchNorm2d, Ranks, joined, with_global_batch_norm
-from gendr.testing.processes import Python
+from support.processes import Python
 
 STEPS = 2
 TRAINED = "published", "none"

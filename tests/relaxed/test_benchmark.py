@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gendr.testing.scripts import imported
+from support.scripts import imported
 
 
 @pytest.fixture(scope="module")

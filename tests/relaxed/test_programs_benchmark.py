@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gendr.testing.scripts import imported
+from support.scripts import imported
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import torch
 import gendr
 from gendr.mesh import icosphere
 from gendr.rendering import api, renderer
-from gendr.testing import soup
+from support import soup
 
 BACKENDS = ["reference", "cpu", "triton"]
 

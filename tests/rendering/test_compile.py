@@ -5,7 +5,7 @@ import torch
 
 import gendr
 from gendr.mesh import icosphere
-from gendr.testing import soup
+from support import soup
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DISTS = ["logistic", "gamma(shape=0.5).reversed.centred.squared"]

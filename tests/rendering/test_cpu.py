@@ -18,8 +18,8 @@ from gendr.rendering.backends.cpu import backend as cpu
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
-from gendr.testing import relative_l2, soup
-from gendr.testing.processes import run_python
+from support import relative_l2, soup
+from support.processes import run_python
 
 
 def ball(views=3, size=40):

@@ -11,7 +11,7 @@ from gendr import Camera, Mesh, look_at
 from gendr.mesh import cube, icosphere
 from gendr.rendering.fragments import interpolation_weights, signed_distance
 from gendr.rendering.geometry import ImageSize, project_faces
-from gendr.testing import soup
+from support import soup
 
 
 def brute_distance(point, corners, steps=20001):

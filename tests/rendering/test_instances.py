@@ -7,8 +7,8 @@ from torch.autograd import gradcheck
 import gendr
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize
-from gendr.testing import TOLERANCES, degenerate, relative_l2, soup, touching
-from gendr.testing.instances import sample
+from support import TOLERANCES, degenerate, relative_l2, soup, touching
+from support.instances import sample
 
 SIZE = ImageSize(4, 5)
 

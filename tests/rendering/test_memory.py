@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gendr.testing.processes import run_python
+from support.processes import run_python
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

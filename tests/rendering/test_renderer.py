@@ -13,7 +13,7 @@ from gendr import Mesh, Renderer, look_at
 from gendr.losses import iou, iou_loss
 from gendr.mesh import icosphere
 from gendr.rendering.geometry import ImageSize
-from gendr.testing import soup
+from support import soup
 
 BALL = icosphere(1).scaled(0.5)
 

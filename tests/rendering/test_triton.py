@@ -17,8 +17,8 @@ from gendr.rendering.backends import reference
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
-from gendr.testing import TOLERANCES, degenerate, relative_l2, soup, touching
 from gendr.tnorms import has_parameter
+from support import TOLERANCES, degenerate, relative_l2, soup, touching
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
@@ -26,8 +26,8 @@ from gendr._runtime.triton.launch import Launcher
 from gendr.rendering.backends.triton import alpha as silhouettes
 from gendr.rendering.backends.triton import backend, tiles
 from gendr.rendering.backends.triton import shared_kernels as shared
-from gendr.testing import ahead_of_time
-from gendr.testing.instances import covering_set, sample
+from support import ahead_of_time
+from support.instances import covering_set, sample
 
 DEVICE = "cpu" if tiles.interpreted() else "cuda"
 TOLERANCE = TOLERANCES[torch.float32]
@@ -616,7 +616,7 @@ TYPES = {
 
 
 def test_what_is_compiled_ahead_of_time_is_what_is_launched(monkeypatch, device):
-    """Types and constants of all launches, as `gendr.testing.ahead_of_time` has them."""
+    """Types and constants of all launches, as `support.ahead_of_time` has them."""
     launches, original = [], Launcher.__call__
 
     def recorder(launcher, grid, *args):

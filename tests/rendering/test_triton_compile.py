@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from gendr.testing.ahead_of_time import (
+from support.ahead_of_time import (
     CAPABILITIES,
     LISTING,
     PROJECTING,
@@ -17,7 +17,7 @@ from gendr.testing.ahead_of_time import (
     launches_compiled,
     specialisations,
 )
-from gendr.testing.processes import run_python
+from support.processes import run_python
 
 
 def drawing(*member):
@@ -63,7 +63,7 @@ from dataclasses import asdict
 from pathlib import Path
 warnings.simplefilter("error")
 import triton
-from gendr.testing.ahead_of_time import Specialisation, compile_ahead, fingerprint
+from support.ahead_of_time import Specialisation, compile_ahead, fingerprint
 
 known = {}
 if folder := os.environ.get("GENDR_KERNELS"):
@@ -135,7 +135,7 @@ DOUBLE = """
 import torch
 import gendr
 from gendr.rendering.backends.triton import backend
-from gendr.testing.ahead_of_time import compile_launches
+from support.ahead_of_time import compile_launches
 
 torch.set_default_dtype(torch.float64)
 cases = compile_launches()
@@ -164,7 +164,7 @@ def test_float64_as_default_changes_no_kernel(seed):
 
 
 def test_a_process_that_interprets_compiles_nothing(monkeypatch):
-    from gendr.testing.ahead_of_time import compile_ahead
+    from support.ahead_of_time import compile_ahead
 
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     with pytest.raises(RuntimeError, match="TRITON_INTERPRET is set"):
@@ -184,7 +184,7 @@ TABLE = """
 import csv, sys
 from pathlib import Path
 import triton
-from gendr.testing.ahead_of_time import Specialisation, fingerprint
+from support.ahead_of_time import Specialisation, fingerprint
 
 used = {"registers": 40, "local": 8, "shared": 0, "size": 1, "failed": ""}
 right = fingerprint(Specialisation("face_tables"))

@@ -8,15 +8,15 @@ import torch
 
 import gendr
 from gendr.mesh import icosphere
-from gendr.testing import TOLERANCES, relative_l2, soup
+from support import TOLERANCES, relative_l2, soup
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from gendr._runtime.triton.launch import Launcher
 from gendr.rendering.backends.triton import backend, tiles
-from gendr.testing import ahead_of_time
-from gendr.testing.arithmetic import pessimistic_arithmetic
-from gendr.testing.races import RaceError, checked_launches, in_any_order
+from support import ahead_of_time
+from support.arithmetic import pessimistic_arithmetic
+from support.races import RaceError, checked_launches, in_any_order
 
 pytestmark = [
     pytest.mark.skipif(not tiles.interpreted(), reason="it hooks the interpreter"),

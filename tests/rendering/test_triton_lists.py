@@ -14,8 +14,8 @@ from gendr._runtime.triton.launch import Launcher
 from gendr.mesh import icosphere
 from gendr.rendering.backends.triton import capacity, recipes, tiles
 from gendr.rendering.geometry import ImageSize
-from gendr.testing import soup
-from gendr.testing.races import checked_launches, random_grid_order
+from support import soup
+from support.races import checked_launches, random_grid_order
 
 pytestmark = pytest.mark.skipif(
     not tiles.interpreted() and not torch.cuda.is_available(), reason="needs a GPU or interpreter"

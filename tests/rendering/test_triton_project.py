@@ -6,7 +6,7 @@ import torch
 from gendr import Camera, Mesh, Renderer, look_at
 from gendr.mesh import cube, icosphere
 from gendr.rendering.geometry import camera_space, depth_limits, screen_surfaces
-from gendr.testing import relative_l2
+from support import relative_l2
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 

@@ -8,7 +8,7 @@ from gendr.mesh import icosphere
 from gendr.rendering import shading
 from gendr.rendering.backends.triton import softmax as triton_softmax
 from gendr.rendering.backends.triton import tiles as triton_tiles
-from gendr.testing import TOLERANCES, relative_l2
+from support import TOLERANCES, relative_l2
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOLERANCE = TOLERANCES[torch.float32]

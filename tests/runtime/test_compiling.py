@@ -7,7 +7,7 @@ import pytest
 
 fcntl = pytest.importorskip("fcntl", reason="locks of files of POSIX")
 
-from gendr.testing.compiling import one_process_compiles  # noqa: E402  (after the skip)
+from support.compiling import one_process_compiles  # noqa: E402  (after the skip)
 
 
 def test_who_compiles_waits_for_another_process_that_does(tmp_path):

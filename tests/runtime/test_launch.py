@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gendr.testing.processes import run_python
+from support.processes import run_python
 
 pytest.importorskip("triton")
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gendr.testing.processes import Python, run_python
+from support.processes import Python, run_python
 
 PROGRAM = """
 import atexit, os, sys
@@ -43,7 +43,7 @@ def test_what_takes_long_to_import_is_there():
 def test_children_of_a_child_come_from_the_same_server():
     program = """
 import os, pathlib, signal
-from gendr.testing.processes import fork_server
+from support.processes import fork_server
 
 inner = fork_server().Process(target=signal.pause)
 inner.start()

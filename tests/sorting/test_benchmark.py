@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gendr.testing.scripts import imported
+from support.scripts import imported
 
 CPU = "cpu"
 

@@ -8,8 +8,8 @@ import torch
 
 from gendr.sorting.networks import NETWORKS, Network, bitonic, network, odd_even
 from gendr.sorting.plot import columns_of, draw
-from gendr.testing.zero_one import every_zero_one_input
-from gendr.testing.zero_one import sent as run
+from support.zero_one import every_zero_one_input
+from support.zero_one import sent as run
 
 GENERATORS = sorted(NETWORKS)
 each = pytest.mark.parametrize("name", GENERATORS)

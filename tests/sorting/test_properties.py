@@ -11,7 +11,7 @@ import torch
 
 from gendr import distributions
 from gendr.sorting.properties import error_bound, is_monotonic
-from gendr.testing.laws import exact_cdf, exact_pdf
+from support.laws import exact_cdf, exact_pdf
 
 PI = math.pi
 F64 = torch.float64
@@ -30,7 +30,7 @@ TRANSFORMS = {
 }
 
 
-# -- oracles: the CDFs of `gendr.testing.laws`, which are not from gendr
+# -- oracles: the CDFs of `support.laws`, which are not from gendr
 
 
 @functools.cache

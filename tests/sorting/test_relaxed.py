@@ -21,9 +21,9 @@ from gendr.sorting.relaxed import (
     OddEvenMergeSort,
     OddEvenSort,
 )
-from gendr.testing import relative_l2
-from gendr.testing.laws import exact_cdf
-from gendr.testing.processes import run_python
+from support import relative_l2
+from support.laws import exact_cdf
+from support.processes import run_python
 
 METHODS = (BitonicSort, OddEvenSort, OddEvenMergeSort)
 SYMMETRIC = tuple(name for name, law in distributions.laws().items() if law.is_symmetric is True)
@@ -66,7 +66,7 @@ PAPER = {
 
 
 def published(name):
-    """The CDF of a law as a paper prints it, else as `gendr.testing.laws` defines it."""
+    """The CDF of a law as a paper prints it, else as `support.laws` defines it."""
     law = distributions.get(name)
     return PAPER.get(name, lambda x: float(exact_cdf(law, x)))
 

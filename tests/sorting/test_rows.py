@@ -11,7 +11,7 @@ from gendr._runtime.threads import set_num_threads
 from gendr.sorting.backends.cpu import row_kernels as _numba_rows
 from gendr.sorting.neuralsort import NeuralSort
 from gendr.sorting.softsort import SoftSort
-from gendr.testing import relative_l2
+from support import relative_l2
 
 COMPILED = [NeuralSort(), SoftSort(), SoftSort(power=2.0)]
 SORTS = [*COMPILED, SoftSort(power=0.5), SoftSort(power=3.5)]

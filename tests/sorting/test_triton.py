@@ -15,8 +15,8 @@ from gendr.sorting.backends import reference
 from gendr.sorting.backends.triton import backend
 from gendr.sorting.networks import Network, network
 from gendr.sorting.relaxed import BitonicSort, OddEvenSort
-from gendr.testing import relative_l2
-from gendr.testing.ahead_of_time import CAPABILITIES, launches_compiled
+from support import relative_l2
+from support.ahead_of_time import CAPABILITIES, launches_compiled
 
 pytestmark = pytest.mark.usefixtures("nan_in_new_tensors")
 
@@ -355,7 +355,7 @@ from gendr import topk
 from gendr.distributions import get
 from gendr.sorting.backends.triton import backend
 from gendr.sorting.networks import network
-from gendr.testing.ahead_of_time import compile_launches
+from support.ahead_of_time import compile_launches
 
 cases = compile_launches()
 for law, (name, n, *k), width in cases:

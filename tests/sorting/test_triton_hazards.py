@@ -6,7 +6,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from gendr.testing import relative_l2
+from support import relative_l2
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
@@ -15,8 +15,8 @@ from gendr.distributions import get
 from gendr.sorting.backends import reference
 from gendr.sorting.backends.triton import backend
 from gendr.sorting.networks import Network, network
-from gendr.testing.arithmetic import pessimistic_arithmetic
-from gendr.testing.races import RaceError, checked_launches, in_any_order
+from support.arithmetic import pessimistic_arithmetic
+from support.races import RaceError, checked_launches, in_any_order
 
 pytestmark = [
     pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter"),

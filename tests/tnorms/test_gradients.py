@@ -8,9 +8,9 @@ from mpmath import mp
 from torch.autograd import gradcheck, gradgradcheck
 
 from gendr.distributions import get
-from gendr.testing.tconorms import ARCHIMEDEAN, EVERY, PARAMETRIC, TCONORMS, folded, is_nilpotent
 from gendr.tnorms import AczelAlsina, Frank, Yager, tconorm
 from gendr.tnorms.groups import Along, Segments
+from support.tconorms import ARCHIMEDEAN, EVERY, PARAMETRIC, TCONORMS, folded, is_nilpotent
 
 ROW = Along(-1)
 every_tconorm = pytest.mark.parametrize("t", TCONORMS, ids=str)

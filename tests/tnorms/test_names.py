@@ -7,8 +7,8 @@ import pickle
 import pytest
 import torch
 
-from gendr.testing.tconorms import EVERY, PARAMETRIC
 from gendr.tnorms import as_tconorm, benchmark_tconorms, family, names, tconorm, tnorm
+from support.tconorms import EVERY, PARAMETRIC
 
 
 def test_names():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from gendr.testing.tconorms import ARCHIMEDEAN, PARAMETRIC
 from gendr.tnorms import numba as functions
+from support.tconorms import ARCHIMEDEAN, PARAMETRIC
 
 DOUBLES = ctypes.POINTER(ctypes.c_double)
 

@@ -8,15 +8,15 @@ import pytest
 import torch
 from mpmath import mp
 
-from gendr.testing.tconorms import ARCHIMEDEAN, ORACLES, PARAMETRIC, is_nilpotent
+from support.tconorms import ARCHIMEDEAN, ORACLES, PARAMETRIC, is_nilpotent
 
 triton = pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 import triton.language as tl  # noqa: E402  (after the skip)
 
-from gendr.testing.arithmetic import pessimistic_arithmetic  # noqa: E402
 from gendr.tnorms import Frank  # noqa: E402
 from gendr.tnorms import triton as functions  # noqa: E402
+from support.arithmetic import pessimistic_arithmetic  # noqa: E402
 
 DEVICE = "cpu" if triton.knobs.runtime.interpret else "cuda"
 BLOCK = 1024

@@ -7,7 +7,9 @@ import torch
 from mpmath import mp
 
 from gendr import tnorms
-from gendr.testing.tconorms import (
+from gendr.tnorms import as_tconorm, tconorm, tnorm
+from gendr.tnorms.groups import Along, Segments
+from support.tconorms import (
     ARCHIMEDEAN,
     EVERY,
     ORACLES,
@@ -16,8 +18,6 @@ from gendr.testing.tconorms import (
     folded,
     is_nilpotent,
 )
-from gendr.tnorms import as_tconorm, tconorm, tnorm
-from gendr.tnorms.groups import Along, Segments
 
 every_tconorm = pytest.mark.parametrize("t", TCONORMS, ids=str)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gendr.testing.scripts import imported
+from support.scripts import imported
 
 
 @pytest.fixture(scope="module")

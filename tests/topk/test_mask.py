@@ -6,9 +6,9 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from gendr.distributions import get
-from gendr.testing.laws import exact_cdf
 from gendr.topk import mask as module
 from gendr.topk import soft_topk_mask
+from support.laws import exact_cdf
 
 ORACLE = [
     "laplace", "logistic", "gaussian", "cauchy", "reciprocal", "uniform", "cubic_hermite",

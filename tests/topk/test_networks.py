@@ -6,9 +6,9 @@ import torch
 
 from gendr.sorting import draw, soft_sort
 from gendr.sorting.networks import Network, pruned
-from gendr.testing.zero_one import every_zero_one_input, sent
 from gendr.topk import network
 from gendr.topk.networks import NETWORKS
+from support.zero_one import every_zero_one_input, sent
 
 each = pytest.mark.parametrize("name", sorted(NETWORKS))
 # Petersen et al. (ICLR 2022), Table 6: layers for k = 1 .. 8.

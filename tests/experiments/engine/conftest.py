@@ -2,7 +2,7 @@
 
 import pytest
 
-from gendr.experiments.engine.store import Store
+from lab.engine.store import Store
 
 
 @pytest.fixture

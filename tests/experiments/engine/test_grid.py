@@ -18,14 +18,14 @@ import torch
 
 import gendr
 from gendr import distributions, tnorms
-from gendr.experiments.engine import executors
-from gendr.experiments.engine import grid as grid_module
-from gendr.experiments.engine.executors import Attempt, LocalExecutor
-from gendr.experiments.engine.grid import Job, Progress, Status, forecast, jobs, run_grid, select
-from gendr.experiments.engine.store import Store
-from gendr.testing.fake_grid import FakeTask, attempts, is_running, outcome_of, results_of
-from gendr.testing.processes import Python, fork_server, run_python
-from gendr.testing.scripts import imported
+from lab.engine import executors
+from lab.engine import grid as grid_module
+from lab.engine.executors import Attempt, LocalExecutor
+from lab.engine.grid import Job, Progress, Status, forecast, jobs, run_grid, select
+from lab.engine.store import Store
+from support.fake_grid import FakeTask, attempts, is_running, outcome_of, results_of
+from support.processes import Python, fork_server, run_python
+from support.scripts import imported
 
 HERE = Path(__file__).parent
 NAMES = [instance.name for instance in gendr.instances()[::50]]
@@ -344,7 +344,7 @@ def test_progress_is_a_bar_on_a_terminal(capsys, monkeypatch):
 
 # A program's first lines: its workers need not import PyTorch.
 QUICK_WORKERS = (
-    "from gendr.experiments.engine import executors; from gendr.testing import processes; "
+    "from lab.engine import executors; from support import processes; "
     "executors.get_context = lambda _: processes.fork_server()"
 )
 # Runs a script in a session of its own; it finds the modules that lie beside it.
@@ -407,7 +407,7 @@ def test_ten_kills_at_random_moments_lose_nothing(path, tmp_path):
         "pairs": kills // 2,
         "seed": 20261120,
     }
-    code = f"{QUICK_WORKERS}; from gendr.testing import fake_grid; fake_grid.main()"
+    code = f"{QUICK_WORKERS}; from support import fake_grid; fake_grid.main()"
     driver = run_python(code, json.dumps(arguments))
     assert driver.returncode == 0, driver.stderr
     rounds = json.loads(driver.stdout)
@@ -432,7 +432,7 @@ def test_worker_does_not_outlive_its_driver(path, tmp_path):
     folder = tmp_path / "marks"
     folder.mkdir()
     code = (
-        "from gendr.testing import fake_grid as f\n"
+        "from support import fake_grid as f\n"
         f"task = f.FakeTask({str(folder)!r}, seconds=60.0)\n"
         f"f.drive({str(path)!r}, [{NAMES[0]!r}], task, 1)"
     )
@@ -462,7 +462,7 @@ def script(monkeypatch, tmp_path):
     (tmp_path / "marks").mkdir()
     module = imported(monkeypatch, "grid_benchmark")
     task = FakeTask(str(tmp_path / "marks"))
-    monkeypatch.setattr("gendr.experiments.make_task", lambda *_, **__: task)
+    monkeypatch.setattr("lab.make_task", lambda *_, **__: task)
 
     failing = ["uniform/max"]
 
@@ -474,7 +474,7 @@ def script(monkeypatch, tmp_path):
             failing.clear()
         return module.main(options)
 
-    monkeypatch.setattr("gendr.experiments.engine.executors.LocalExecutor", executor)
+    monkeypatch.setattr("lab.engine.executors.LocalExecutor", executor)
     return main
 
 

@@ -7,10 +7,10 @@ import time
 import pytest
 
 import gendr
-from gendr.experiments.engine.executors import RayExecutor
-from gendr.experiments.engine.grid import Job, run_grid
-from gendr.experiments.engine.store import Store
-from gendr.testing.fake_grid import FakeTask, attempts, outcome_of
+from lab.engine.executors import RayExecutor
+from lab.engine.grid import Job, run_grid
+from lab.engine.store import Store
+from support.fake_grid import FakeTask, attempts, outcome_of
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'gendr[cluster]'")
 

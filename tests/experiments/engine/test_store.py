@@ -12,8 +12,8 @@ from dataclasses import fields, replace
 import pytest
 
 import gendr
-from gendr.experiments.engine import store as store_module
-from gendr.experiments.engine.store import (
+from lab.engine import store as store_module
+from lab.engine.store import (
     Row,
     Store,
     StoreError,
@@ -21,7 +21,7 @@ from gendr.experiments.engine.store import (
     export,
     software_version,
 )
-from gendr.testing.fake_grid import outcome_of
+from support.fake_grid import outcome_of
 
 NAMES = [instance.name for instance in gendr.instances()[::101]]
 

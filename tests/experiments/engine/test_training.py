@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from gendr.experiments.engine.training import Training
+from gendr._runtime.training import Training
 
 
 @dataclass(frozen=True)

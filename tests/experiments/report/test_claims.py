@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gendr.experiments.report.claims import Claim, Part, almost_all, mean
+from lab.report.claims import Claim, Part, almost_all, mean
 
 
 @pytest.mark.parametrize(("scenes", "partners"), [(1, 12), (4, 12), (12, 4)])

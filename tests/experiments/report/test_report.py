@@ -1,6 +1,7 @@
 """The report of a results file: what it says of the scores, and whether a browser shows it."""
 
 import base64
+import importlib
 import io
 import json
 import math
@@ -18,13 +19,12 @@ from scipy.stats import rankdata
 
 import gendr
 from gendr import distributions, tnorms
-from gendr.cli import main
-from gendr.experiments.engine.store import Result, Run, Store, export
-from gendr.experiments.engine.tasks import Outcome, Trial
-from gendr.experiments.report import make_page
-from gendr.experiments.report.details import curve_of
-from gendr.experiments.report.page import VIRIDIS
-from gendr.experiments.report.summary import (
+from lab.engine.store import Result, Run, Store, export
+from lab.engine.tasks import Outcome, Trial
+from lab.report import make_page
+from lab.report.details import curve_of
+from lab.report.page import VIRIDIS
+from lab.report.summary import (
     group_starts,
     label,
     load_summaries,
@@ -249,7 +249,7 @@ def test_formulas_of_coverage_are_true(page):
 @pytest.mark.parametrize("name", ["logistic.shifted(-0.5)", "levy.shifted(2).reversed",
                                   "cauchy.art(0.5)"])  # fmt: skip
 def test_formulas_know_all_transforms(name):
-    from gendr.experiments.report.page import coverage_formula
+    from lab.report.page import coverage_formula
 
     dist = distributions.get(name)
     d = torch.linspace(-2, 2, 41, dtype=torch.float64)[1:]
@@ -272,7 +272,7 @@ def test_colours_are_those_of_matplotlib():
 
 
 def report(*argv):
-    return main(["report", *map(str, argv)])
+    return importlib.import_module("report").main([*map(str, argv)])
 
 
 def test_command_writes_page_and_figures(results_file, tmp_path, capsys):

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from gendr.data import MultiDigits, Splits
-from gendr.experiments.studies.bubble import BUBBLES, BubbleOrder
-from gendr.experiments.studies.ranking import RankingSettings, RankingTraining, train
-from gendr.testing.scripts import advanced, imported, refusal, signalled
+from lab.studies.bubble import BUBBLES, BubbleOrder
+from lab.studies.ranking import RankingSettings, RankingTraining, train
+from support.scripts import advanced, imported, refusal, signalled
 
 
 def bright(seed, count=40):
@@ -99,7 +99,7 @@ def script(monkeypatch, tmp_path):
 
 
 def test_script(script, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("gendr.experiments.trials.has_tensorboard", lambda: False)
+    monkeypatch.setattr("lab.trials.has_tensorboard", lambda: False)
     methods = ["bubble_sort", "odd_even/logistic@8", "softsort"]
     assert script("--methods", *methods, "-n", "2", "3", "--runs", "2") == 0
     found = json.loads((tmp_path / "out" / "results.json").read_text())["trainings"]
@@ -118,7 +118,7 @@ def test_script(script, tmp_path, capsys, monkeypatch):
 
 
 def test_script_goes_on_after_a_signal(script, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("gendr.experiments.trials.has_tensorboard", lambda: False)
+    monkeypatch.setattr("lab.trials.has_tensorboard", lambda: False)
     methods = ["--methods", "bubble_sort", "odd_even"]
     assert script(*methods, "-o", str(tmp_path / "whole")) == 0
 
@@ -173,7 +173,7 @@ def test_script_says_what_is_wrong(script, tmp_path, capsys, options, words):
 
 
 def test_script_without_matplotlib(script, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("gendr.experiments.trials.has_tensorboard", lambda: False)
+    monkeypatch.setattr("lab.trials.has_tensorboard", lambda: False)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert script("--methods", "bubble_sort") == 0
     assert "no picture, which needs Matplotlib" in capsys.readouterr().out

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from gendr.data import Examples, ExampleSplits
-from gendr.experiments.studies.classification import (
+from lab.studies.classification import (
     ClassificationSettings,
     ClassificationTraining,
     ResNet18,
     train,
 )
-from gendr.experiments.studies.silhouettes import read_meshes, silhouette_splits
-from gendr.testing.scripts import imported, refusal
+from lab.studies.silhouettes import read_meshes, silhouette_splits
+from support.scripts import imported, refusal
 
 SMALL = ClassificationSettings(steps=30, batch=20, evaluate_every=5, learning_rate=0.05)
 

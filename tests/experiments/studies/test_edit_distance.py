@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from gendr.data import HouseNumbers, MultiDigits, Splits
-from gendr.experiments.studies.edit_distance import (
+from gendr.relaxed import levenshtein
+from lab.studies.edit_distance import (
     EditSettings,
     EditTraining,
     Scores,
@@ -20,9 +21,8 @@ from gendr.experiments.studies.edit_distance import (
     train,
     true_distances,
 )
-from gendr.relaxed import levenshtein
-from gendr.testing.scripts import advanced, imported, refusal, signalled
-from gendr.testing.trainings import resumed
+from support.scripts import advanced, imported, refusal, signalled
+from support.trainings import resumed
 
 SMALL = EditSettings(length=6, steps=5, batch=2, evaluate_every=2, images=10, learning_rate=0.01)
 
@@ -165,7 +165,7 @@ def test_data_must_be_digits(data):
 
 @pytest.fixture
 def script(monkeypatch, tmp_path):
-    monkeypatch.setattr("gendr.experiments.trials.has_tensorboard", lambda: False)
+    monkeypatch.setattr("lab.trials.has_tensorboard", lambda: False)
     module = imported(monkeypatch, "levenshtein")
     return lambda *options: module.main(["--smoke", "-o", str(tmp_path / "out"), *options])
 

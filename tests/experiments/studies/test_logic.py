@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gendr.experiments.engine.training import drive
-from gendr.experiments.studies.logic import (
+from gendr._runtime.training import drive
+from gendr.logic import Circuit
+from gendr.logic.training import (
     LogicSettings,
     LogicTraining,
     Samples,
@@ -17,8 +18,7 @@ from gendr.experiments.studies.logic import (
     member,
     train_logic,
 )
-from gendr.logic import Circuit
-from gendr.testing.scripts import imported
+from support.scripts import imported
 
 SMALL = LogicSettings(layers=2, width=12, tau=1.0, steps=60, batch=50, learning_rate=0.1,
                       evaluate_every=20)  # fmt: skip

@@ -11,12 +11,12 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 
 import gendr
-from gendr.experiments import PoseProtocol, PoseTask, make_task
-from gendr.experiments.studies import pose
-from gendr.experiments.studies.pose import Pairs, Poses
 from gendr.mesh import Mesh, example_file, icosphere, look_at
 from gendr.rendering import Renderer
-from gendr.testing.scripts import imported
+from lab import PoseProtocol, PoseTask, make_task
+from lab.studies import pose
+from lab.studies.pose import Pairs, Poses
+from support.scripts import imported
 
 ROOT = Path(__file__).resolve().parents[3]
 TEAPOT = ROOT / "assets" / "teapot.obj"

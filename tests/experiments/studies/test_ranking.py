@@ -15,9 +15,16 @@ import torch
 from torch.nn import functional
 
 from gendr.data import HouseNumbers, MultiDigits, Splits, mnist
-from gendr.experiments.engine import training as engine
-from gendr.experiments.studies import ranking
-from gendr.experiments.studies.ranking import (
+from gendr.sorting.base import PermutationSort, Sort
+from gendr.sorting.losses import (
+    hard_ranks,
+    permutation_matrix,
+    ranking_cross_entropy,
+)
+from gendr.sorting.networks import network
+from gendr._runtime import training as engine
+from lab.studies import ranking
+from lab.studies.ranking import (
     Metrics,
     RankingNet,
     RankingSettings,
@@ -26,15 +33,8 @@ from gendr.experiments.studies.ranking import (
     published_steepness,
     train,
 )
-from gendr.sorting.base import PermutationSort, Sort
-from gendr.sorting.losses import (
-    hard_ranks,
-    permutation_matrix,
-    ranking_cross_entropy,
-)
-from gendr.sorting.networks import network
-from gendr.testing.scripts import imported, refusal, signalled
-from gendr.testing.trainings import resumed
+from support.scripts import imported, refusal, signalled
+from support.trainings import resumed
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,15 @@ import torch
 from PIL import Image
 
 import gendr
-from gendr.experiments.engine.executors import Attempt
-from gendr.experiments.engine.store import Store, software_version
-from gendr.experiments.engine.tasks import Outcome, Trial
-from gendr.experiments.report.pictures import read_pictures, write_pictures
-from gendr.experiments.report.qualities import Grid
-from gendr.experiments.report.rounds import read_rounds
-from gendr.experiments.studies import rounds
-from gendr.experiments.studies.rounds import BLOCKS, Block
-from gendr.experiments.studies.scene import as_png, close_ups
+from lab.engine.executors import Attempt
+from lab.engine.store import Store, software_version
+from lab.engine.tasks import Outcome, Trial
+from lab.report.pictures import read_pictures, write_pictures
+from lab.report.qualities import Grid
+from lab.report.rounds import read_rounds
+from lab.studies import rounds
+from lab.studies.rounds import BLOCKS, Block
+from lab.studies.scene import as_png, close_ups
 
 ROOT = Path(__file__).parents[3]
 RATE = 10**-1.25
@@ -259,7 +259,7 @@ class Here:
 @pytest.fixture
 def script(monkeypatch):
     Here.ran, Here.broken = [], None
-    monkeypatch.setattr("gendr.experiments.engine.executors.LocalExecutor", Here)
+    monkeypatch.setattr("lab.engine.executors.LocalExecutor", Here)
     path = ROOT / "experiments" / "grid_rounds.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)

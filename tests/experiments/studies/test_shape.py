@@ -11,13 +11,13 @@ import torch
 from PIL import Image
 
 import gendr
-from gendr.experiments import ShapeProtocol, ShapeTask, make_task
-from gendr.experiments.studies.scene import overlays
-from gendr.experiments.studies.shape import Deformation
 from gendr.mesh import Mesh, cube, icosphere
 from gendr.rendering import Renderer
 from gendr.rendering.triangles import face_vertices
-from gendr.testing.scripts import imported
+from lab import ShapeProtocol, ShapeTask, make_task
+from lab.studies.scene import overlays
+from lab.studies.shape import Deformation
+from support.scripts import imported
 
 ROOT = Path(__file__).resolve().parents[3]
 AIRPLANE = ROOT / "assets" / "airplane.obj"

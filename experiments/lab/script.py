@@ -1,0 +1,443 @@
+"""What the scripts in the repository's folder experiments have in common.
+
+A script makes a parser, adds the shared options that it has and its own, and hands both to
+`run_script`, which gives all scripts the same behaviour:
+
+    parser = make_parser(__file__, __doc__)
+    add_renderer(parser)
+    add_output(parser, "shape")
+
+    def run(args): ...
+
+    sys.exit(run_script(parser, run))
+
+How a script ends is said in `gendr/_runtime/command_line.py`. Nothing here imports torch before it
+is needed, so that --help is instant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gendr._runtime.command_line import Parser, count, run_program
+from gendr._runtime.files import writable_folder, write_whole
+from lab.engine.protocols import PROTOCOLS
+
+if TYPE_CHECKING:
+    import torch
+
+    from gendr.data import Splits, TerrainSplits
+    from lab.engine.tasks import Outcome, Task
+
+__all__ = [
+    "add_device",
+    "add_digits",
+    "add_execution",
+    "add_output",
+    "add_protocol",
+    "add_renderer",
+    "add_resume",
+    "add_runs",
+    "add_seed",
+    "add_target",
+    "add_terrain",
+    "add_terrain_training",
+    "add_threads",
+    "add_training",
+    "count",
+    "data_folder",
+    "default_target",
+    "described",
+    "device_of",
+    "digits_in",
+    "digits_of",
+    "given",
+    "make_parser",
+    "output_folder",
+    "progress_bar",
+    "run_script",
+    "seeds_of",
+    "set_threads",
+    "terrain_of",
+    "torch_on_one_thread",
+    "write_json",
+    "write_whole",
+]
+
+# The meshes of the repository's folder assets that a task has if none is named.
+TARGETS = {"shape": "airplane.obj", "pose": "teapot.obj"}
+# Of generated maps: cells of a side, for training, and for validation as well as for the test.
+GENERATED, GENERATED_SMOKE = (12, 10_000, 1000), (6, 40, 10)
+
+Options: TypeAlias = "argparse._ActionsContainer"  # a parser, or a group of its options
+
+
+# ---------------------------------------------------------------------------------------------
+# options
+
+
+def make_parser(file: str, text: str | None) -> argparse.ArgumentParser:
+    """A parser without options.
+
+    Args:
+        file: Of the script, whose name goes before its messages.
+        text: What --help says, as it is; the docstring of the script.
+    """
+    return Parser(
+        prog=Path(file).name,
+        description=text,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_target(options: Options, file: str, task: str) -> None:
+    """The argument `target`, a mesh file; by default the mesh of a task, see `default_target`."""
+    default = default_target(file, task)
+    options.add_argument("target", nargs="?", type=Path, default=default, help="a mesh file")
+
+
+def add_renderer(options: Options) -> None:
+    """--dist and --tconorm, one renderer of the family."""
+    options.add_argument("--dist", default="logistic", help="a distribution, see `gendr list`")
+    options.add_argument("--tconorm", default="probabilistic", help="a T-conorm")
+
+
+def add_protocol(options: Options) -> None:
+    """--protocol, at which a task is done."""
+    options.add_argument(
+        "--protocol",
+        choices=PROTOCOLS,
+        default=PROTOCOLS[0],
+        help="reduced, for two cores and an hour or two (default), or as published, for a GPU",
+    )
+
+
+def add_seed(options: Options) -> None:
+    """--seed, of all that is drawn at random."""
+    options.add_argument(
+        "--seed", type=count(0), default=0, metavar="N", help="of random draws (default: 0)"
+    )
+
+
+def add_device(options: Options) -> None:
+    """--device; `device_of` checks it."""
+    options.add_argument("--device", default="cpu", help="such as cpu or cuda")
+
+
+def add_digits(options: Options, smoke: str) -> None:
+    """--data, --download and --smoke; `digits_of` reads them.
+
+    Args:
+        options: What they are added to.
+        smoke: What --smoke makes small.
+    """
+    options.add_argument(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="with the files of MNIST; default: mnist in $GENDR_DATA, or in the folder data",
+    )
+    options.add_argument("--download", action="store_true", help="get MNIST if it is not there")
+    options.add_argument(
+        "--smoke",
+        action="store_true",
+        help=f"{smoke}; without --data, on digits of seven segments that are made for it",
+    )
+
+
+def add_terrain(options: Options) -> None:
+    """--data, --smoke, --size and --training-maps; `terrain_of` reads them."""
+    options.add_argument(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="with the Warcraft files, such as 12x12/train_maps.npy (default: generated maps)",
+    )
+    options.add_argument("--smoke", action="store_true", help="few steps with few small maps")
+    options.add_argument("--size", type=count(2), help="cells of a side (default: 12; --smoke: 6)")
+    options.add_argument(
+        "--training-maps", type=count(4), metavar="N", help="to generate (default: 10,000)"
+    )
+
+
+def add_terrain_training(options: Options) -> None:
+    """--loss, --maps and --precision of a training with terrain."""
+    options.add_argument("--loss", choices=("l1", "l2"), help="of paths (default: l2)")
+    options.add_argument("--maps", type=count(1), help="of an evaluation (default: 1000)")
+    options.add_argument(
+        "--precision", choices=("float32", "bfloat16"), help="of convolutions (default: float32)"
+    )
+
+
+def add_threads(options: Options) -> None:
+    """--threads, of torch; `set_threads` sets them."""
+    options.add_argument("--threads", type=int, help="of torch on the CPU")
+
+
+def add_resume(options: Options, what: str) -> None:
+    """--resume; after an interruption `run_script` points to it.
+
+    Args:
+        options: What it is added to.
+        what: It goes on with, such as "the checkpoint of -o".
+    """
+    options.add_argument("--resume", action="store_true", help=f"go on with {what}")
+
+
+def add_output(options: Options, default: str) -> None:
+    """-o, the folder of all files; `output_folder` makes it."""
+    options.add_argument(
+        "-o",
+        "--output",
+        default=default,
+        type=Path,
+        metavar="FOLDER",
+        help=f"that the files are written to (default: {default})",
+    )
+
+
+def add_runs(
+    options: Options, default: int | None = 1, text: str = "of each, with --seed and on"
+) -> None:
+    """--runs; `seeds_of` gives the seeds that they have, with those of `add_seed`."""
+    options.add_argument("--runs", type=count(1), default=default, help=text)
+
+
+def add_training(
+    options: Options,
+    *,
+    steps: str,
+    batch: str,
+    rate: str | None,
+    every: str,
+    least: int = 1,
+    optimizer: str = "Adam",
+) -> None:
+    """--steps, --batch, --learning-rate, --evaluate-every and --seed of a training by steps.
+
+    None of the first four has a default of its own: see `given`.
+
+    Args:
+        options: What they are added to.
+        steps: The default of the steps, in words.
+        batch: Of what a step has a batch, with its default.
+        rate: What is said of the learning rate; None for a script with an option of its own.
+        every: The default of the steps between evaluations.
+        least: The smallest batch.
+        optimizer: Whose steps they are.
+    """
+    options.add_argument("--steps", type=count(1), help=f"of {optimizer} (default: {steps})")
+    options.add_argument("--batch", type=count(least), help=batch)
+    if rate is not None:
+        options.add_argument("--learning-rate", type=float, help=rate)
+    options.add_argument(
+        "--evaluate-every", type=count(1), metavar="STEPS", help=f"default: {every}"
+    )
+    add_seed(options)
+
+
+def add_execution(
+    parser: argparse.ArgumentParser, folder: str, what: str = "the checkpoints of -o"
+) -> Any:
+    """The group "how it runs": --device, --threads, --save-every, --resume and -o.
+
+    Args:
+        parser: What it is added to.
+        folder: The default of -o.
+        what: `--resume` goes on with.
+
+    Returns:
+        The group.
+    """
+    group = parser.add_argument_group("how it runs")
+    add_device(group)
+    add_threads(group)
+    group.add_argument(
+        "--save-every",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="between checkpoints (default: 60)",
+    )
+    add_resume(group, what)
+    add_output(group, folder)
+    return group
+
+
+def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The options that were given, for a function that has defaults of its own."""
+    return {name: value for name in names if (value := getattr(args, name)) is not None}
+
+
+def seeds_of(args: argparse.Namespace) -> range:
+    """The seeds of the runs, from --seed on."""
+    return range(args.seed, args.seed + args.runs)
+
+
+def default_target(file: str, task: str) -> Path:
+    """The mesh of a task if none is named, in the repository that a script stands in."""
+    return Path(file).resolve().parents[1] / "assets" / TARGETS[task]
+
+
+def device_of(args: argparse.Namespace) -> torch.device:
+    """The device that was asked for.
+
+    Raises:
+        ValueError: If it does not work here, with those that do.
+    """
+    from gendr._runtime.devices import usable_device
+
+    return usable_device(args.device)
+
+
+def set_threads(args: argparse.Namespace) -> None:
+    """Give torch the threads that were asked for.
+
+    Raises:
+        ValueError: If there is less than one.
+    """
+    import torch
+
+    if args.threads is not None:
+        if args.threads < 1:
+            raise ValueError(f"--threads must be >= 1, got {args.threads}")
+        torch.set_num_threads(args.threads)
+
+
+def data_folder(name: str) -> Path:
+    """Where a data set is if no folder is named: in $GENDR_DATA, or in the folder data."""
+    return Path(os.environ.get("GENDR_DATA", "data")) / name
+
+
+def digits_in(folder: Path, *, download: bool = False) -> Splits:
+    """MNIST, from a folder named with --data.
+
+    Args:
+        folder: With the four idx files.
+        download: Whether to get what is missing.
+
+    Raises:
+        ValueError: If something is missing or damaged.
+        OSError: If the download fails.
+    """
+    from gendr.data import download_mnist, mnist_splits
+
+    if download:
+        download_mnist(writable_folder(folder, "--data"))
+    try:
+        return mnist_splits(folder)
+    except FileNotFoundError as error:
+        raise ValueError(f"{error}; name its folder with --data, or add --download") from None
+
+
+def digits_of(args: argparse.Namespace) -> Splits:
+    """The digits that were asked for: MNIST, or with --smoke alone digits of seven segments.
+
+    Raises:
+        ValueError: If something is missing or damaged.
+        OSError: If a download fails.
+    """
+    from gendr.data import segment_splits
+
+    if args.smoke and args.data is None and not args.download:
+        return segment_splits()
+    return digits_in(args.data or data_folder("mnist"), download=args.download)
+
+
+def terrain_of(args: argparse.Namespace) -> TerrainSplits:
+    """The maps that were asked for: those of a folder, or generated ones.
+
+    Raises:
+        ValueError: If something is missing or damaged.
+    """
+    from gendr.data import read_warcraft
+    from lab.studies.shortest_path import generated_splits
+
+    size, train, held_out = GENERATED_SMOKE if args.smoke else GENERATED
+    size = args.size or size
+    if args.data is None:
+        return generated_splits(args.training_maps or train, held_out, size)
+    try:
+        return read_warcraft(args.data, size)
+    except FileNotFoundError as error:
+        raise ValueError(f"{error}; name the folder of the Warcraft files with --data") from None
+
+
+def output_folder(args: argparse.Namespace) -> Path:
+    """The folder -o, made if it is not there.
+
+    Raises:
+        ValueError: If nothing can be written to it.
+    """
+    return writable_folder(args.output)
+
+
+# ---------------------------------------------------------------------------------------------
+# how a script runs
+
+
+def run_script(
+    parser: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace], int | None],
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Read the options and run a script with them.
+
+    Args:
+        parser: Of `make_parser`.
+        run: The script; may return an exit status.
+        argv: The arguments without the name of the script; by default those of the process.
+
+    Returns:
+        The exit status.
+    """
+    return run_program(parser, run, argv, resumes=lambda args: hasattr(args, "resume"))
+
+
+@contextmanager
+def torch_on_one_thread() -> Generator[None, None, None]:
+    """The kernels keep all cores, torch has one: its tensors are small in the tasks."""
+    from gendr._runtime import threads
+
+    with threads.torch_on_one_thread():
+        yield
+
+
+@contextmanager
+def progress_bar(name: str) -> Generator[Callable[[float], None], None, None]:
+    """A bar with a name, and a function that sets the part of it that is done, in [0, 1]."""
+    from tqdm import tqdm
+
+    layout = "{l_bar}{bar}| {elapsed}<{remaining}"
+    with tqdm(total=1.0, desc=name, bar_format=layout) as bar:
+
+        def show(done: float) -> None:
+            bar.update(done - bar.n)
+
+        yield show
+
+
+# ---------------------------------------------------------------------------------------------
+# files
+
+
+def described(outcome: Outcome, task: Task) -> dict[str, Any]:
+    """All of an outcome but its picture, and the protocol of its task, as plain values."""
+    values = {key: value for key, value in asdict(outcome).items() if key != "picture"}
+    return {**values, "protocol": json.loads(task.protocol_json())}
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Write plain values; a file that is there is replaced when the new one is whole.
+
+    Raises:
+        OSError: With the path, if that fails.
+    """
+    write_whole(path, (json.dumps(values, indent=1) + "\n").encode())

@@ -1,0 +1,290 @@
+"""Learning to tell symbols apart from nothing but the edit distance of strings.
+
+A network maps every image of two strings to a distribution over symbols. Relaxed `levenshtein` of
+the two strings is compared with their true edit distance. Nothing ever tells the network what an
+image shows, so that its classes have no names: for the test they are matched with the symbols, each
+with one, so that as many images as possible are right.
+
+    >>> result = train(EditSettings(alphabet=(0, 1)), mnist_splits("data/mnist"))
+    >>> result.test.accuracy
+
+Source: thesis, section 2.6 and Table 2.4, with letters of EMNIST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gendr._runtime.checks import check_choice, check_count, check_number
+from gendr._runtime.training import Row, Training, drive
+from gendr.data import DigitStrings, MultiDigits, Splits
+from gendr.relaxed import levenshtein
+from gendr.relaxed.backends.laws import check_law
+from lab.studies.convolution import ConvolutionNet
+
+__all__ = [
+    "METHODS",
+    "EditResult",
+    "EditSettings",
+    "EditTraining",
+    "Scores",
+    "classify",
+    "matched",
+    "scored",
+    "train",
+    "true_distances",
+]
+
+# By the name of the method, the distance of two strings that is compared with the true one.
+METHODS = {
+    "levenshtein": "relaxed edit distance",
+    "l1": "sum of |differences| at equal places, the baseline",
+}
+# How many images pass through the network together outside training.
+AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class EditSettings:
+    """The settings of a training; the defaults are published, but for the batch.
+
+    Attributes:
+        alphabet: the digits of the strings, two or more.
+        method: a name of `METHODS`.
+        length: of the strings, >= 4.
+        dist: the law of the relaxed minimum.
+        steepness: 1 / scale of the law.
+        steps: steps of Adam; a resumed training may have more.
+        batch: pairs of strings per step; the thesis does not say how many.
+        learning_rate: of Adam.
+        evaluate_every: steps between evaluations.
+        images: how many images of the validation part, at most, are classified for an evaluation.
+        seed: of the initial weights and of the strings.
+    """
+
+    alphabet: tuple[int, ...] = (0, 1)
+    method: str = "levenshtein"
+    length: int = 32
+    dist: str = "logistic"
+    steepness: float = 9.0
+    steps: int = 512
+    batch: int = 16
+    learning_rate: float = 1e-4
+    evaluate_every: int = 64
+    images: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("method", self.method, METHODS)
+        for name in ("steps", "batch", "evaluate_every", "images"):
+            check_count(name, getattr(self, name))
+        check_count("length", self.length, least=4)
+        check_count("seed", self.seed, least=0)
+        for name in ("steepness", "learning_rate"):
+            check_number(name, getattr(self, name), above=0)
+        check_law(self.dist)
+
+
+class Scores(NamedTuple):
+    """How well the classes of a network, after the best matching, fit the symbols, in [0, 1].
+
+    Attributes:
+        accuracy: the part of the images that are classified correctly.
+        f1: the mean over symbols of the harmonic mean of precision and recall; 0 for a symbol that
+            no image is taken for.
+    """
+
+    accuracy: float
+    f1: float
+
+    def __str__(self) -> str:
+        return f"{self.accuracy:.3f} | {self.f1:.3f}"
+
+
+def matched(confusion: Tensor) -> Tensor:
+    """The symbol that each class stands for, [A], so that most images are right.
+
+    Args:
+        confusion: [A, A], at (s, c) how many images of symbol s are in class c.
+
+    Source: Kuhn, The Hungarian Method for the Assignment Problem, 1955.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    symbols, classes = linear_sum_assignment(confusion.cpu().numpy(), maximize=True)
+    found = torch.empty(len(classes), dtype=torch.int64)
+    found[torch.as_tensor(classes)] = torch.as_tensor(symbols)
+    return found
+
+
+def scored(confusion: Tensor) -> Scores:
+    """The scores of a confusion matrix [A, A], (symbol, class), after matching."""
+    confusion = confusion.cpu().double()
+    table = torch.zeros_like(confusion)
+    table[:, matched(confusion)] = confusion  # (symbol, symbol)
+    right = table.diagonal()
+    f1 = 2 * right / (table.sum(0) + table.sum(1)).clamp(min=1)
+    return Scores(float(right.sum() / table.sum().clamp(min=1)), float(f1.mean()))
+
+
+@torch.no_grad()
+def classify(model: nn.Module, strings: DigitStrings, most: int | None = None) -> Tensor:
+    """The confusion matrix [A, A], (symbol, class), of a network.
+
+    Args:
+        model: images [N, 1, H, W] -> logits [N, A].
+        strings: whose images are classified, on the device of the model.
+        most: at most so many of them, taken at equal distances.
+    """
+    count, size = len(strings.symbols), len(strings.alphabet)
+    chosen = torch.arange(count, device=strings.device)
+    if most is not None and most < count:
+        chosen = chosen[:most] * count // most
+    classes = torch.cat(
+        [model(strings.pictures(part)).argmax(-1) for part in chosen.split(AT_ONCE)]
+    )
+    pairs = strings.symbols[chosen] * size + classes
+    return pairs.bincount(minlength=size * size).reshape(size, size)
+
+
+class EditTraining(Training[EditSettings, ConvolutionNet]):
+    """A training with edit distances in progress: its state between two steps; see `Training`.
+
+    The metrics in its history are accuracy and f1 on validation images. No weights are chosen by
+    them, as that would be a supervision by labels: the test is one of the last weights.
+
+    Args:
+        settings: the settings of the training.
+        data: training, validation and test data.
+        device: the device to train on.
+
+    Raises:
+        TypeError: if the data are no digits.
+        ValueError: if there is no image of a digit of the alphabet.
+    """
+
+    kind = "gendr edit distance 1"
+    what = "a training with edit distances"
+
+    def __init__(
+        self, settings: EditSettings, data: Splits, device: torch.device | str = "cpu"
+    ) -> None:
+        parts: list[DigitStrings] = []
+        for part in data:
+            if not isinstance(part, MultiDigits):
+                raise TypeError(f"the data must be MultiDigits, got {type(part).__name__}")
+            parts.append(DigitStrings.of(part, settings.alphabet))
+        self._digests = [part.digest() for part in parts]
+        self.train, self.validation, self.test = (part.to(device) for part in parts)
+        shape, outputs = self.train.shape, len(settings.alphabet)
+        super().__init__(settings, device, lambda: ConvolutionNet(shape, outputs=outputs))
+
+    def distances(self, images: Tensor) -> Tensor:
+        """The distance of each pair of strings by the method, [P].
+
+        Args:
+            images: [2, P, n, 1, H, W].
+        """
+        s, t = self.model(images).softmax(-1)
+        if self.settings.method == "l1":
+            return (s - t).abs().sum((-2, -1))
+        return levenshtein(s, t, dist=self.settings.dist, steepness=self.settings.steepness)
+
+    def loss(self) -> Tensor:
+        """Draw pairs of strings; the mean squared error of their distances."""
+        images, symbols = self.train.draw(self.settings.batch, self.settings.length, self.generator)
+        found = self.distances(images)
+        return functional.mse_loss(found, true_distances(symbols).to(found))
+
+    def evaluate(self, row: Row) -> None:
+        """Write accuracy and F1 of validation images into a row."""
+        found = scored(classify(self.model, self.validation, self.settings.images))
+        row.update(found._asdict())
+
+    def signature(self) -> dict[str, Any]:
+        """See `Training`."""
+        return self.signature_of(self._digests)
+
+    def result(self) -> EditResult:
+        """Test the present weights on all test images; the training itself is not changed."""
+        history = self.evaluated_history("accuracy")
+        confusion = classify(self.model, self.test)
+        return EditResult(
+            self.settings, self.step, scored(confusion), confusion, history, self.seconds,
+            self.model,
+        )  # fmt: skip
+
+
+def true_distances(symbols: Tensor) -> Tensor:
+    """The edit distances [P] of pairs of strings of symbols [2, P, n]."""
+    return levenshtein(symbols[0], symbols[1], dist="heaviside")
+
+
+@dataclass(frozen=True, eq=False)
+class EditResult:
+    """The result of a training.
+
+    Attributes:
+        settings: as given.
+        step: steps done; fewer than in the settings if the training was stopped.
+        test: the scores on all test images.
+        confusion: [A, A], at (s, c) how many test images of symbol s are in class c.
+        history: rows as in `EditTraining`, the last one evaluated.
+        seconds: the time spent on the steps.
+        model: the network.
+    """
+
+    settings: EditSettings
+    step: int
+    test: Scores
+    confusion: Tensor
+    history: tuple[Row, ...]
+    seconds: float
+    model: ConvolutionNet
+
+    def describe(self) -> dict[str, Any]:
+        """All but the weights, as plain values."""
+        return {
+            "settings": {**asdict(self.settings), "alphabet": list(self.settings.alphabet)},
+            "step": self.step,
+            "test": self.test._asdict(),
+            "confusion": self.confusion.tolist(),
+            "seconds": self.seconds,
+            "history": list(self.history),
+        }
+
+
+def train(
+    settings: EditSettings,
+    data: Splits,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    callback: Callable[[EditTraining], None] | None = None,
+) -> EditResult:
+    """Train a network with edit distances, and test it.
+
+    Args:
+        settings: the settings of the training.
+        data: training, validation and test data, `MultiDigits` of any number of digits.
+        device: the device to train on.
+        checkpoint: a file that is written every minute and at the end.
+        resume: whether to continue from that file.
+        callback: called after every step; see `drive`.
+
+    Raises:
+        TypeError: if the data are no digits.
+        ValueError: if there is no image of a digit of the alphabet, the loss is no longer finite,
+            or there is nothing to resume from.
+    """
+    training = EditTraining(settings, data, device)
+    drive(training, checkpoint=checkpoint, resume=resume, callback=callback)
+    return training.result()

@@ -1,0 +1,552 @@
+"""Newton losses and RESGRO beside the plain losses: classification, sorting, shortest paths.
+
+The trainings are those of the other studies. What changes is the loss: its gradient by the output
+of the network is replaced by a Newton step, see `gendr.optim`. Network, data, their order and the
+initial weights are those of the plain training with the same seed, so that pairs can be compared.
+
+    >>> settings = SortingSettings(method="neuralsort", variant="hessian", steps=1000)
+    >>> training = SortingTraining(settings, mnist_splits("data/mnist"))
+
+Source: thesis, section 7.5, Tables 7.1 to 7.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gendr._runtime.checks import check_choice, check_count, check_number
+from gendr._runtime.training import Row, Training
+from gendr.data import MultiDigits, Splits, TerrainSplits
+from gendr.optim import RESGRO, NewtonLoss, NewtonStep, SoftmaxCrossEntropy, SplitPoint
+from gendr.relaxed.estimators import FenchelYoungLoss, SmoothedLoss
+from gendr.sorting.base import PermutationSort
+from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
+from lab.studies.ranking import RankingNet, RankingSettings, RankingTraining
+from lab.studies.shortest_path import PathSettings, PathTraining, hard_paths
+
+__all__ = [
+    "TIKHONOV",
+    "VARIANTS",
+    "ClassSettings",
+    "ClassTraining",
+    "DigitsNet",
+    "NewtonPathSettings",
+    "NewtonPathTraining",
+    "SortingSettings",
+    "SortingTraining",
+    "halved",
+    "kendall_of",
+    "tikhonov_of",
+]
+
+# How the thesis names them.
+VARIANTS: Mapping[str, str] = MappingProxyType(
+    {
+        "regular": "Regular",
+        "hessian": "NL (Hessian)",
+        "fisher": "NL (Fisher)",
+        "elementwise": "NL (e.w. H)",
+        "resgro": "RESGRO",
+    }
+)
+# Damping by what is trained and the variant, from short runs with seeds of their own.
+TIKHONOV: Mapping[tuple[str, str], float] = MappingProxyType(
+    {
+        ("neuralsort", "hessian"): 0.01,
+        ("neuralsort", "fisher"): 0.01,
+        ("softsort", "hessian"): 0.01,
+        ("softsort", "fisher"): 0.01,
+        ("odd_even/logistic", "hessian"): 100.0,
+        ("odd_even/logistic", "fisher"): 0.01,
+        ("classification", "hessian"): 0.3,
+    }
+)
+# Elsewhere.
+DAMPING = 0.1
+
+
+def check_variant(variant: str, tikhonov: float | None) -> None:
+    """Raise ValueError if there is no such variant, or the damping is out of range."""
+    check_choice("variant", variant, VARIANTS)
+    if tikhonov is not None:
+        check_number("tikhonov", tikhonov, least=0)
+
+
+def tikhonov_of(what: str, variant: str, tikhonov: float | None) -> float:
+    """The damping that was asked for, or else the one that was found for it."""
+    return TIKHONOV.get((what, variant), DAMPING) if tikhonov is None else tikhonov
+
+
+# ---------------------------------------------------------------------------------------------
+# sorting
+
+
+@dataclass(frozen=True)
+class SortingSettings(RankingSettings):
+    """The settings of a training to rank with a Newton loss; the defaults are those of 7.5.2.
+
+    Attributes:
+        method: a name of `gendr.sorting` with a permutation matrix; for "resgro" it is not used.
+        variant: a name of `VARIANTS`; "resgro" makes Kendall's tau large.
+        tikhonov: damping; None is that of `TIKHONOV`.
+        network: "published", or "digits", `DigitsNet` on images of half the size.
+        samples: of RESGRO, of which the best is taken.
+        drawn: of RESGRO, samples in all, out of which sets are made.
+        scale: of RESGRO, of its Gaussian noise.
+    """
+
+    method: str = "neuralsort"
+    steps: int = 100_000
+    learning_rate: float = 1e-3
+    variant: str = "regular"
+    tikhonov: float | None = None
+    network: str = "published"
+    samples: int = 10
+    drawn: int = 100
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_variant(self.variant, self.tikhonov)
+        check_choice("network", self.network, NETWORKS)
+        check_count("samples", self.samples)
+        check_count("drawn", self.drawn, least=self.samples)
+        check_number("scale", self.scale, above=0)
+        if not isinstance(self.sorter(), PermutationSort):
+            raise ValueError(f"a method with a permutation matrix is needed, got {self.method}")
+
+    @property
+    def damping(self) -> float:
+        """`tikhonov`, or what was found for the method."""
+        what = f"{self.method}/{self.dist}" if self.dist else self.method
+        return tikhonov_of(what, self.variant, self.tikhonov)
+
+
+class DigitsNet(nn.Module):
+    """A small network for numbers whose images stand side by side: it sees each digit by itself.
+
+    All digits go through the same two layers of 64 and 32, and all of a number through one of 64.
+
+    Args:
+        shape: (C, H, W) of the images of numbers, W a multiple of H.
+        channels: not used; as for `RankingNet`.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], channels: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        colours, height, width = shape
+        self.digits = width // height
+        self.digit = nn.Sequential(
+            nn.Linear(colours * height * height, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU()
+        )
+        self.number = nn.Sequential(nn.Linear(32 * self.digits, 64), nn.ReLU(), nn.Linear(64, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Scores [...] of images [..., C, H, W]."""
+        parts = images.unflatten(-1, (self.digits, -1)).movedim(-2, -4)  # [..., digits, C, H, H]
+        return self.number(self.digit(parts.flatten(-3)).flatten(-2)).squeeze(-1)
+
+
+NETWORKS: Mapping[str, Callable[[tuple[int, int, int], tuple[int, ...]], nn.Module]] = (
+    MappingProxyType({"published": RankingNet, "digits": DigitsNet})
+)
+
+
+def halved(data: Splits) -> Splits:
+    """The same numbers of digits with half as many pixels a side, the means of four.
+
+    Raises:
+        TypeError: if the data are no `MultiDigits`.
+    """
+    parts: list[MultiDigits] = []
+    for part in map(digits_of, data):
+        images = functional.avg_pool2d(part.images[:, None].float(), 2)[:, 0]
+        parts.append(replace(part, images=images.round().byte()))
+    return Splits(*parts)
+
+
+def kendall_of(scores: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+    """Kendall's tau of scores and values [N, n]: [N], in [-1, 1]."""
+    i, j = np.triu_indices(scores.shape[-1], 1)
+    signs = np.sign(scores[:, i] - scores[:, j]) * np.sign(values[:, i] - values[:, j])
+    return signs.mean(-1)
+
+
+class SortingTraining(RankingTraining):
+    """A training to rank with a Newton loss, or with RESGRO; see `RankingTraining`.
+
+    Args:
+        settings: the settings of the training.
+        data: training, validation and test data.
+        device: the device to train on.
+    """
+
+    kind = "gendr newton ranking 1"
+    what = "a training to rank with a Newton loss"
+
+    def __init__(
+        self, settings: SortingSettings, data: Splits, device: torch.device | str = "cpu"
+    ) -> None:
+        self._criterion: RESGRO | NewtonLoss | None = None
+        if settings.variant == "resgro":
+            self._criterion = RESGRO(
+                kendall_of, settings.samples, settings.drawn, scale=settings.scale, maximize=True,
+                batched=True,
+            )  # fmt: skip
+        elif settings.variant != "regular":
+            self._criterion = NewtonLoss(
+                self._each,
+                settings.variant,  # pyright: ignore[reportArgumentType]
+                tikhonov=settings.damping,
+                second="differences",  # the gradients are compiled kernels
+            )
+        self._damping = settings.damping
+        if settings.network == "digits":
+            data = halved(data)
+        super().__init__(settings, data, device, network=NETWORKS[settings.network])
+
+    def loss_of(self, scores: Tensor, values: Tensor) -> Tensor:
+        """See `RankingTraining`."""
+        if isinstance(self._criterion, RESGRO):
+            return self._criterion(scores, values)
+        q = permutation_matrix(values)
+        if self._criterion is None:
+            return self._each(scores, q).mean()
+        return self._criterion(scores, q)
+
+    def _each(self, scores: Tensor, q: Tensor) -> Tensor:
+        """The loss of each list."""
+        p = self.sorter.permutation(scores)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        return ranking_cross_entropy(p, q, binary=self.settings.binary, reduction="none")
+
+    def signature(self) -> dict[str, Any]:
+        """See `Training`."""
+        # A damping that is found anew makes another training.
+        return {**super().signature(), "tikhonov": self._damping}
+
+
+# ---------------------------------------------------------------------------------------------
+# classification
+
+# Of one hidden layer; M4 and M5 are convolutional.
+WIDTHS = {"M1": 100, "M2": 400, "M3": 1600}
+LENETS: dict[str, type[nn.Module]] = {"M4": nn.Sigmoid, "M5": nn.ReLU}
+MODELS = (*WIDTHS, *LENETS)
+# The learning rates, on which the thesis is silent.
+RATES = {"sgd": 0.1, "adam": 1e-3}
+# How many images an evaluation passes through the network together.
+AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class ClassSettings:
+    """The settings of a training to classify digits; the defaults are one epoch of Table 7.1.
+
+    Attributes:
+        model: M1, M2, M3: fully connected, 5 layers of 100, 400, 1600; M4, M5: LeNet-5 with
+            sigmoids or ReLU.
+        optimizer: "sgd" or "adam".
+        variant: a name of `VARIANTS` but "resgro".
+        tikhonov: damping; None is that of `TIKHONOV`.
+        steps: an epoch of 55,000 digits has 550 of a batch of 100.
+        batch: digits per step; the thesis does not say how many.
+        rate: the learning rate; None is that of `RATES`.
+        evaluate_every: steps between evaluations.
+        images: how many validation images, at most, an evaluation has.
+        seed: of the initial weights and of the order of the images.
+    """
+
+    model: str = "M1"
+    optimizer: str = "adam"
+    variant: str = "regular"
+    tikhonov: float | None = None
+    steps: int = 550
+    batch: int = 100
+    rate: float | None = None
+    evaluate_every: int = 55
+    images: int = 5000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("model", self.model, MODELS)
+        check_choice("optimizer", self.optimizer, RATES)
+        check_variant(self.variant, self.tikhonov)
+        if self.variant == "resgro":
+            raise ValueError("classification has no variant resgro")
+        for name in ("steps", "batch", "evaluate_every", "images"):
+            check_count(name, getattr(self, name))
+        check_count("seed", self.seed, least=0)
+        if self.rate is not None:
+            check_number("rate", self.rate, above=0)
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate."""
+        return RATES[self.optimizer] if self.rate is None else self.rate
+
+    @property
+    def damping(self) -> float:
+        """`tikhonov`, or what was found for it."""
+        return tikhonov_of("classification", self.variant, self.tikhonov)
+
+
+def classifier(name: str, side: int = 28, classes: int = 10) -> nn.Sequential:
+    """A model of Table 7.1: images [N, 1, side, side] -> scores [N, classes]."""
+    if name in WIDTHS:
+        width = WIDTHS[name]
+        sizes = [side * side, *[width] * 4]
+        layers: list[nn.Module] = [nn.Flatten()]
+        for a, b in pairwise(sizes):
+            layers += [nn.Linear(a, b), nn.ReLU()]
+        return nn.Sequential(*layers, nn.Linear(width, classes))
+    bend = LENETS[name]
+    left = (side // 2 - 4) // 2
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2), bend(), nn.AvgPool2d(2),
+        nn.Conv2d(6, 16, 5), bend(), nn.AvgPool2d(2), nn.Flatten(),
+        nn.Linear(16 * left * left, 120), bend(), nn.Linear(120, 84), bend(),
+        nn.Linear(84, classes),
+    )  # fmt: skip
+
+
+class ClassTraining(Training[ClassSettings, nn.Sequential]):
+    """A training to classify digits in progress; see `Training`.
+
+    The metric in its history is the accuracy on validation images. The test is one of the last
+    weights.
+
+    Args:
+        settings: the settings of the training.
+        data: training, validation and test data, `MultiDigits` of any number of digits.
+        device: the device to train on.
+
+    Raises:
+        TypeError: if the data are no digits.
+    """
+
+    kind = "gendr newton classification 1"
+    what = "a training to classify with a Newton loss"
+
+    def __init__(
+        self, settings: ClassSettings, data: Splits, device: torch.device | str = "cpu"
+    ) -> None:
+        self._digests = [part.digest() for part in data]
+        self.train, self.validation, self.test = (digits_of(part).to(device) for part in data)
+        side = self.train.images.shape[-1]
+        self._criterion: nn.Module = SoftmaxCrossEntropy()
+        if settings.variant != "regular":
+            self._criterion = NewtonLoss(
+                SoftmaxCrossEntropy(),
+                settings.variant,  # pyright: ignore[reportArgumentType]
+                tikhonov=settings.damping,
+            )
+        super().__init__(settings, device, lambda: classifier(settings.model, side))
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """See `Training`."""
+        rate = self.settings.learning_rate
+        if self.settings.optimizer == "sgd":
+            return torch.optim.SGD(self.model.parameters(), rate)
+        return torch.optim.Adam(self.model.parameters(), rate)
+
+    def loss(self) -> Tensor:
+        """The next images of the epoch; their mean loss."""
+        chosen = self.batch_of_epoch(len(self.train.images), self.settings.batch)
+        images, labels = pixels(self.train, chosen)
+        return self._criterion(self.model(images), labels).mean()
+
+    @torch.no_grad()
+    def accuracy(self, data: MultiDigits, most: int | None = None) -> float:
+        """The accuracy of the present network on the first images, in [0, 1]."""
+        right = 0
+        chosen = torch.arange(len(data.images), device=self.device)[:most]
+        for part in chosen.split(AT_ONCE):
+            images, labels = pixels(data, part)
+            right += int((self.model(images).argmax(1) == labels).sum())
+        return right / len(chosen)
+
+    def evaluate(self, row: Row) -> None:
+        """Write the accuracy on validation images into a row."""
+        row["accuracy"] = self.accuracy(self.validation, self.settings.images)
+
+    def signature(self) -> dict[str, Any]:
+        """See `Training`."""
+        return {**self.signature_of(self._digests), "tikhonov": self.settings.damping}
+
+    def result(self) -> ClassResult:
+        """Test the present weights on all test images; the training itself is not changed."""
+        history = self.evaluated_history("accuracy")
+        return ClassResult(
+            self.settings, self.step, self.accuracy(self.test), history, self.seconds
+        )
+
+
+def digits_of(part: object) -> MultiDigits:
+    """The data if they are digits.
+
+    Raises:
+        TypeError: if not.
+    """
+    if not isinstance(part, MultiDigits):
+        raise TypeError(f"the data must be MultiDigits, got {type(part).__name__}")
+    return part
+
+
+def pixels(data: MultiDigits, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """Images [N, 1, H, W] in [0, 1], and labels [N], of some digits."""
+    return data.images[chosen][:, None].float() / 255, data.labels[chosen].long()
+
+
+@dataclass(frozen=True, eq=False)
+class ClassResult:
+    """The result of a training.
+
+    Attributes:
+        settings: as given.
+        step: steps done.
+        accuracy: on all test images.
+        history: rows as in `ClassTraining`, the last one evaluated.
+        seconds: the time spent on the steps.
+    """
+
+    settings: ClassSettings
+    step: int
+    accuracy: float
+    history: tuple[Row, ...]
+    seconds: float
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "settings": asdict(self.settings),
+            "step": self.step,
+            "test": {"accuracy": self.accuracy},
+            "seconds": self.seconds,
+            "history": list(self.history),
+        }
+
+
+# ---------------------------------------------------------------------------------------------
+# shortest paths
+
+
+@dataclass(frozen=True)
+class NewtonPathSettings(PathSettings):
+    """The settings of a training with shortest paths and a Newton loss; see `PathSettings`.
+
+    Attributes:
+        variant: a name of `VARIANTS`. "hessian" and "elementwise" need a loss that estimates its
+            Hessian, "smoothing_loss" or "fenchel_young"; for "resgro" the method is not used.
+        tikhonov: damping; None is that of `TIKHONOV`.
+        drawn: of RESGRO, samples in all, out of which sets of `samples` are made; the scale of its
+            Gaussian noise is `noise`.
+    """
+
+    variant: str = "regular"
+    tikhonov: float | None = None
+    drawn: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_variant(self.variant, self.tikhonov)
+        check_count("drawn", self.drawn)
+        if self.variant == "resgro":
+            check_count("drawn", self.drawn, least=self.samples)
+        if self.variant in ("hessian", "elementwise") and self.method not in HESSIANS:
+            raise ValueError(
+                f"variant {self.variant} needs a Hessian, which {self.method} has not, but "
+                f"{' and '.join(HESSIANS)} have; use fisher"
+            )
+
+    @property
+    def damping(self) -> float:
+        """`tikhonov`, or what was found for the method."""
+        return tikhonov_of(self.method, self.variant, self.tikhonov)
+
+
+def _apart(stack: NDArray[Any], wanted: NDArray[Any], loss: str) -> NDArray[Any]:
+    """How far the cheapest paths of costs [S, H, W] are from others, [S]."""
+    off = hard_paths(stack) - wanted
+    return (off * off if loss == "l2" else abs(off)).sum((-2, -1))
+
+
+def _smoothed(settings: PathSettings, seed: int) -> SmoothedLoss:
+    return SmoothedLoss(
+        lambda stack, wanted: _apart(stack, wanted, settings.loss),
+        samples=settings.samples, scale=settings.noise, batched=True, seed=seed,
+    )  # fmt: skip
+
+
+def _fenchel_young(settings: PathSettings, seed: int) -> FenchelYoungLoss:
+    return FenchelYoungLoss(
+        hard_paths, minimize=True, samples=settings.samples, scale=settings.noise, batched=True,
+        seed=seed,
+    )  # fmt: skip
+
+
+# Losses of each map that know their Hessian, by the method.
+HESSIANS: dict[str, Callable[[PathSettings, int], SmoothedLoss | FenchelYoungLoss]] = {
+    "smoothing_loss": _smoothed,
+    "fenchel_young": _fenchel_young,
+}
+
+
+class NewtonPathTraining(PathTraining):
+    """A training with shortest paths and a Newton loss, or RESGRO; see `PathTraining`.
+
+    Args:
+        settings: the settings of the training.
+        data: training, validation and test maps.
+        device: the device to train on.
+    """
+
+    kind = "gendr newton paths 1"
+    what = "a training with shortest paths and a Newton loss"
+
+    def __init__(
+        self,
+        settings: NewtonPathSettings,
+        data: TerrainSplits,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self._own = settings
+        # The Fisher matrix needs gradients alone, so it comes behind any method.
+        self._cut = SplitPoint(NewtonStep("fisher", settings.damping))
+        super().__init__(settings, data, device)
+
+    def loss(self) -> Tensor:
+        """See `PathTraining`."""
+        own = self._own
+        images, paths, _ = self.next_batch()
+        seed = (own.seed << 32) + self.step
+        costs = self._run(images)
+        if own.variant == "resgro":
+            criterion = RESGRO(
+                lambda stack, wanted: _apart(stack, wanted, own.loss), own.samples, own.drawn,
+                scale=own.noise, batched=True, seed=seed,
+            )  # fmt: skip
+            return criterion(costs, paths)
+        if own.variant in ("hessian", "elementwise"):
+            criterion = NewtonLoss(
+                HESSIANS[own.method](own, seed),
+                own.variant,  # pyright: ignore[reportArgumentType]
+                tikhonov=own.damping,
+            )
+            return criterion(costs, paths)
+        return self.method.loss(
+            self._cut(costs) if own.variant == "fisher" else costs, paths, own, seed
+        )
+
+    def signature(self) -> dict[str, Any]:
+        """See `Training`."""
+        return {**super().signature(), "tikhonov": self._own.damping}

@@ -1,6 +1,0 @@
-"""Views of the results of a grid: a ranking, figures for papers, and a page."""
-
-from gendr.experiments.report.page import make_page
-from gendr.experiments.report.summary import Summary, load_summaries
-
-__all__ = ["Summary", "load_summaries", "make_page"]

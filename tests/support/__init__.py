@@ -1,0 +1,22 @@
+"""Helpers of tests and benchmarks: scenes, tolerances, the comparison of gradients.
+
+| module | holds |
+|---|---|
+| `scenes`, `cameras`, `tolerances` | what backends are compared on, and how far they may differ |
+| `instances` | samples of the 1242 renderers |
+| `laws`, `tconorms` | laws and T-conorms beside their published forms in mpmath |
+| `zero_one` | all inputs of zeros and ones, which prove that a network sorts |
+| `ahead_of_time` | Triton kernels compiled without a GPU |
+| `interpreter`, `races`, `arithmetic` | Triton's interpreter: faster, with a detector, as a GPU |
+| `photographs` | pictures of meshes as a camera would take them |
+| `compiling` | kernels of Numba that only one process compiles |
+| `processes`, `scripts` | processes that need not import PyTorch first; scripts of the repository |
+| `fake_grid`, `trainings` | a task for the grid that costs nothing; interrupted trainings |
+| `site`, `pages`, `notebooks` | the documentation: checks, tables, runs of notebooks |
+| `explorer`, `javascript` | the page of the site that draws a renderer |
+"""
+
+from support.scenes import degenerate, soup, touching
+from support.tolerances import TOLERANCES, Tolerance, relative_l2
+
+__all__ = ["TOLERANCES", "Tolerance", "degenerate", "relative_l2", "soup", "touching"]

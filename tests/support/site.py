@@ -1,0 +1,322 @@
+"""The site of the documentation: which modules its API reference has, and what is checked.
+
+It knows nothing of the program that makes the site; docs/site/hooks.py does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+__all__ = [
+    "Links",
+    "home_of_names",
+    "missing_entries",
+    "page_of",
+    "public_modules",
+    "quotations",
+    "reference",
+    "undeclared",
+    "undocumented",
+    "unexplained",
+    "unquoted",
+    "wrong_links",
+]
+
+# Not for users: the command line has a page of its own, `testing` is for tests.
+NOT_IN_THE_REFERENCE = ("cli", "testing")
+# Nobody but the package makes them; what they are made of is no matter of users.
+RESULTS = ("gendr.rendering.Output", "gendr.sorting.Sorted", "gendr.topk.Selected")
+# What is typed at a prompt, up to the next empty line.
+PROMPT = re.compile(r"^>>> .*(?:\n.*\S.*)*", re.M)
+# "> 0" where a text begins: a line, or what is said of a parameter.
+GREATER = re.compile(r"^(\s*(?:\**\w+: )?)>(?!>> )", re.M)
+# A source of several lines.
+SOURCE = re.compile(r"^Source: .*(?:\n +\S.*)+", re.M)
+# A docstring that leaves something to another one.
+REFERS = re.compile(r"\b[Ss]ee `|\b[Ss]ee there\b|\b[Aa]s `")
+# Public modules further down that the pages speak of.
+DEEPER = ("gendr.mesh.voxels", "lab.report")
+
+
+# ---------------------------------------------------------------------------------------------
+# the API reference
+
+
+def public_modules() -> list[str]:
+    """`gendr`, the modules beside it that have `__all__`, and some further down.
+
+    A module that another one has in its `__all__` is public too.
+    """
+    beside = [
+        f"gendr.{found.name}"
+        for found in pkgutil.iter_modules(_load("gendr").__path__)
+        if not found.name.startswith("_") and found.name not in NOT_IN_THE_REFERENCE
+    ]
+    named = [name for name in (*sorted(beside), *DEEPER) if hasattr(_load(name), "__all__")]
+    inner = [f"{name}.{each}" for name in named for each in _inner(name)]
+    return ["gendr", *sorted({*named, *inner})]
+
+
+def home_of_names() -> dict[str, str]:
+    """Where each public object is described: "gendr.Camera" -> "gendr.mesh.Camera".
+
+    The page of `gendr` describes only what no other module offers.
+    """
+    out: dict[str, str] = {}
+    first: dict[int, str] = {}
+    listed = public_modules()
+    for module in (*listed[1:], listed[0]):
+        for name in _load(module).__all__:
+            value, path = getattr(_load(module), name), f"{module}.{name}"
+            if not inspect.ismodule(value):
+                out[path] = first.setdefault(id(value), path) if _is_written(value) else path
+    return out
+
+
+def undocumented() -> list[str]:
+    """Public classes and functions without a docstring."""
+    values = {path: _value(path) for path in home_of_names()}
+    return [path for path, value in values.items() if _is_written(value) and not _doc(value)]
+
+
+def unexplained() -> list[str]:
+    """Parameters of public classes and functions that their docstring does not speak of.
+
+    A docstring that refers to another one, "See `maximum`", need not repeat it. What the package
+    alone makes (`RESULTS`), and *args, **kwargs and names with an underscore, do not count.
+    """
+    out: list[str] = []
+    for path in dict.fromkeys(home_of_names().values()):
+        value = _value(path)
+        if not _is_written(value) or path in RESULTS:
+            continue
+        text = _doc(value)
+        if inspect.isclass(value):
+            text += _doc(vars(value).get("__init__"))
+        if REFERS.search(text) and "Args:" not in text:
+            continue
+        out += [
+            f"{path}: {name}"
+            for name in _parameters(value)
+            if not re.search(rf"\b{re.escape(name)}\b", text)
+        ]
+    return out
+
+
+def undeclared() -> list[str]:
+    """Errors that public functions, classes and methods raise, and their docstring does not name.
+
+    Only what stands in the function itself counts; what others raise for it is not seen. A
+    docstring without `Args:` that refers to another one leaves its errors to that.
+    """
+    out: list[str] = []
+    for path in dict.fromkeys(home_of_names().values()):
+        value = _value(path)
+        bodies = [(path, value, _doc(value))] if inspect.isfunction(value) else []
+        if inspect.isclass(value):
+            bodies = _methods(path, value)
+        for name, function, text in bodies:
+            code = re.sub(r'""".*?"""', "", inspect.getsource(function), flags=re.S)
+            found = dict.fromkeys(re.findall(r"raise (\w*Error)\b", code))
+            if "Args:" in text or not REFERS.search(text):
+                out += [f"{name}: {error}" for error in found if error not in text]
+    return out
+
+
+def _methods(path: str, value: type) -> list[tuple[str, Any, str]]:
+    """(path, function, docstring) of the methods that a class has itself.
+
+    What is done when it is made is said by the class.
+    """
+    out: list[tuple[str, Any, str]] = []
+    for name, member in vars(value).items():
+        function: Any = inspect.unwrap(getattr(member, "__func__", member))
+        if isinstance(member, property):
+            function = member.fget
+        if not inspect.isfunction(function) or function.__module__ != value.__module__:
+            continue
+        if not Path(function.__code__.co_filename).is_file():  # made by @dataclass
+            continue
+        if name in {"__init__", "__post_init__"}:
+            out.append((path, function, _doc(value) + _doc(function)))
+        elif not name.startswith("_"):
+            out.append((f"{path}.{name}", function, _doc(getattr(value, name))))
+    return out
+
+
+def _parameters(value: Any) -> list[str]:
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):  # written in C
+        return []
+    catch_all = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return [
+        parameter.name
+        for parameter in parameters
+        if not parameter.name.startswith("_")
+        and not (parameter.kind in catch_all and parameter.name in {"args", "kwargs"})
+    ]
+
+
+def page_of(module: str) -> str:
+    """The place of a module's page, below docs and, but for the suffix, in the site."""
+    return f"api/{module}.md"
+
+
+def reference(module: str, home: dict[str, str]) -> str:
+    """The Markdown of a module's page: mkdocstrings puts the docstrings in.
+
+    Args:
+        module: One of `public_modules`.
+        home: What `home_of_names` says.
+    """
+    inner = {name: f"[`{name}`]({module}.{name}.md)" for name in _inner(module)}
+    own: list[str] = []
+    lent: dict[str, str] = {}
+    for name in _load(module).__all__:
+        path = f"{module}.{name}"
+        if home.get(path) == path:
+            own.append(name)
+        elif name not in inner:
+            lent[name] = f"[`{name}`][{home[path]}]"
+    lines = [f"# `{module}`", "", f"::: {module}", "    options:", "      members: false"]
+    lines += ["      show_root_heading: false", "      show_root_toc_entry: false", ""]
+    if inner or lent:
+        lines += ["| name | |", "| --- | --- |"]
+        for name, link in (inner | lent).items():
+            text = _doc(_value(f"{module}.{name}")).partition("\n")[0].replace("|", r"\|")
+            lines += [f"| {link} | {text} |"]
+        lines += [""]
+    for name in own:
+        path = f"{module}.{name}"
+        lines += [f"[](){{ #{path} }}", "", f"::: {_source(path)}"]
+        lines += ["    options:", f"      heading: {path}", f"      toc_label: {name}", ""]
+    return "\n".join(lines)
+
+
+def unquoted(text: str) -> str:
+    """A docstring for Markdown, to which `>` at the beginning of a text is a quotation.
+
+    Examples at a prompt become blocks of code, and "start: > 0" stays what it says. A source of
+    several lines loses its indentation, which would make a box of it.
+    """
+    text = SOURCE.sub(lambda found: re.sub(r"\n +", "\n", found[0]), text)
+    text = GREATER.sub(r"\1\>", text)
+    return PROMPT.sub(lambda found: f"```pycon\n{found[0]}\n```", text)
+
+
+def _load(module: str) -> ModuleType:
+    return importlib.import_module(module)
+
+
+def _value(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(_load(module), name)
+
+
+def _inner(module: str) -> list[str]:
+    """The modules that a module offers."""
+    return [n for n in _load(module).__all__ if inspect.ismodule(_value(f"{module}.{n}"))]
+
+
+def _is_written(value: object) -> bool:
+    """Whether it is a class or a function, which know where they are written."""
+    return inspect.isclass(value) or inspect.isfunction(value)
+
+
+def _source(path: str) -> str:
+    """The path by which an object is found in the files: where it is written."""
+    value = _value(path)
+    return f"{value.__module__}.{value.__qualname__}" if _is_written(value) else path
+
+
+def _doc(value: object) -> str:
+    return inspect.getdoc(value) or ""
+
+
+# ---------------------------------------------------------------------------------------------
+# checks of the finished site
+
+
+class Links(HTMLParser):
+    """The ids and the links of a page.
+
+    Attributes:
+        ids: of all elements.
+        links: all targets.
+        loaded: the targets that the page loads by itself.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Collect what one tag has."""
+        values = dict(attrs)
+        if identifier := values.get("id"):
+            self.ids.add(identifier)
+        target = values.get("href") or values.get("src")
+        if target:
+            self.links.append(target)
+            if tag in {"img", "iframe", "link", "script", "source"}:
+                self.loaded.append(target)
+
+
+def missing_entries(site: Path) -> Iterator[str]:
+    """A line for each public name without an entry in the API reference of a site."""
+    ids = {
+        module: _page((site / page_of(module)).with_suffix(".html")).ids
+        for module in public_modules()
+    }
+    for path, home in home_of_names().items():
+        if not {home, _source(home)} <= ids[home.rpartition(".")[0]]:
+            yield f"{path} has no entry in the API reference"
+
+
+def quotations(site: Path) -> Iterator[str]:
+    """A line for each page of the API reference with quotations or boxes, which nobody meant."""
+    for page in sorted((site / "api").glob("*.html")):
+        text = page.read_text(encoding="utf-8")
+        if count := text.count("<blockquote>"):
+            yield f"{page.name} has {count} quotations, of docstrings with > where a text begins"
+        if count := text.count("<details"):
+            yield f"{page.name} has {count} boxes, of `Word: text` with indented lines below"
+
+
+def wrong_links(site: Path) -> Iterator[str]:
+    """A line for each link of a site that leads nowhere, and for what comes from a network."""
+    pages = {path.resolve(): _page(path) for path in sorted(site.rglob("*.html"))}
+    for page, found in pages.items():
+        name = page.relative_to(site.resolve())
+        if name.name == "404.html":  # its links are those of a server
+            continue
+        for target in found.loaded:
+            if urlsplit(target).netloc:
+                yield f"{name} loads {target} from a network"
+        for target in dict.fromkeys(found.links):
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                continue
+            file = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            if not file.is_file():
+                yield f"{name} links to {target}, which is not there"
+            elif parts.fragment and file in pages:
+                if unquote(parts.fragment) not in pages[file].ids:
+                    yield f"{name} links to {target}, whose anchor is not there"
+
+
+def _page(path: Path) -> Links:
+    return Links(path.read_text(encoding="utf-8"))
