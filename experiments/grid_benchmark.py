@@ -6,7 +6,7 @@ r"""Every renderer of the family, or some of them, on one task; Figures 5.4 and 
     python experiments/grid_benchmark.py shape -r results.sqlite --protocol paper \
         --device cuda --executor ray --address auto --gpus-per-task 0.25
 
-The results go into one SQLite file, which `gendr report` turns into a page. The grid may be stopped
+The results go into one SQLite file, which report.py turns into a page. The grid may be stopped
 in any way, even by pulling the plug; --resume goes on where it was, and tries again what had
 failed. Two of these commands may work on one file at once, if the second one has --resume.
 
