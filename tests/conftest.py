@@ -15,6 +15,12 @@ if not torch.cuda.is_available():
 
 SEED = "GENDR_TEST_SEED"
 
+# Programs that tests start find the packages lab and support as the tests do.
+ROOT = Path(__file__).parents[1]
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(ROOT / "experiments"), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+).rstrip(os.pathsep)
+
 
 def pytest_addoption(parser):
     parser.addoption(

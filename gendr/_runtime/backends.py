@@ -28,28 +28,30 @@ B = TypeVar("B", bound=AnyBackend)
 
 
 @constant
-def reason_of(load: Callable[[str], AnyBackend], name: str) -> str | None:
+def reason_of(load: Callable[[str], AnyBackend | None], name: str) -> str | None:
     """Why the backend that `load` gives for a name is not usable here, None if it is."""
-    return load(name).available()
+    backend = load(name)
+    return None if backend is None else backend.available()
 
 
 class Choice(Generic[B]):
     """The choice of one system's backend.
 
     Args:
-        load: name of a backend -> the backend. It imports by plain statements, because
-            `torch.compile` cannot trace `import_module`.
+        load: name of a backend -> the backend; None where there are no kernels, but definitions
+            in plain torch. It imports by plain statements, because `torch.compile` cannot trace
+            `import_module`.
         names: of the backends, in the order in which `auto` asks them; the last takes every tensor.
     """
 
-    def __init__(self, load: Callable[[str], B], names: tuple[str, ...]) -> None:
+    def __init__(self, load: Callable[[str], B | None], names: tuple[str, ...]) -> None:
         self.load, self.names = load, names
 
     def backends(self) -> dict[str, str | None]:
         """Every backend's name -> None if it is usable here, else the reason why not."""
         return {name: reason_of(self.load, name) for name in self.names}
 
-    def choose(self, name: str, tensor: Tensor) -> B:
+    def choose(self, name: str, tensor: Tensor) -> B | None:
         """The backend of that name, or for `auto` the first that serves the tensor.
 
         Args:
@@ -70,7 +72,7 @@ class Choice(Generic[B]):
             reason = reason_of(self.load, candidate)
             if name != "auto" and reason is not None:
                 raise RuntimeError(reason)
-            if not module.supports(tensor):
+            if module is not None and not module.supports(tensor):
                 if name != "auto":
                     raise ValueError(
                         f"backend {name!r} does not serve tensors on {tensor.device} of "

@@ -7,12 +7,11 @@ of them. What is kept for the backward pass are the features and the shares.
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from gendr._runtime.operator import Operator
 from gendr.logic.backends.wires import Wires
 
 __all__ = ["mixed"]
@@ -28,51 +27,49 @@ def mixed(x: Tensor, wires: Wires, shares: Tensor) -> Tensor:
 
     Differentiable twice in x and shares.
     """
-    if torch.compiler.is_compiling():  # whose code makes no copies
-        return _sums(x, wires, shares)
-    return cast("Tensor", _Mixed.apply(x, shares, wires))
+    return _MIXED(_Bags, wires, x, shares)
 
 
-def _sums(x: Tensor, wires: Wires, shares: Tensor) -> Tensor:
+def _sums(wires: Wires, x: Tensor, shares: Tensor) -> Tensor:
     """The definition, differentiable any number of times; it copies the rows of all candidates."""
     return (shares[..., None] * x[wires.inputs]).sum(0)
 
 
-def _bags(x: Tensor, wires: Wires, shares: Tensor) -> Tensor:
+_MIXED = Operator("logic.mixed", reference=_sums)
+
+
+def _bags(wires: Wires, x: Tensor, shares: Tensor) -> Tensor:
     return embedding_bag(
         wires.inputs.T.contiguous(), x, mode="sum", per_sample_weights=shares.T.contiguous()
     )
 
 
-class _Mixed(torch.autograd.Function):
-    @staticmethod
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, x: Tensor, shares: Tensor, wires: Wires
-    ) -> Tensor:
-        ctx.save_for_backward(x, shares)
-        ctx.wires = wires
-        return _bags(x.detach().contiguous(), wires, shares.detach())
+class _Bags:
+    """The kernels: bags of embeddings of PyTorch."""
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        x, shares = ctx.saved_tensors
-        wanted = [t for t in (x, shares) if t.requires_grad]
-        if torch.is_grad_enabled():  # a graph of the backward pass is wanted
-            y = _sums(x, ctx.wires, shares)
-            found = iter(torch.autograd.grad(y, wanted, grad, create_graph=True))
-            return *(next(found) if t.requires_grad else None for t in (x, shares)), None
-        grad = grad.contiguous()
+    def forward(
+        wires: Wires, x: Tensor, shares: Tensor, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[()]]:
+        return (_bags(wires, x, shares),), ()
+
+    @staticmethod
+    def backward(
+        wires: Wires, inputs: tuple[Tensor, Tensor], saved: tuple[()], grads: tuple[Tensor],
+        wanted: tuple[bool, ...],
+    ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+        (x, shares), (grad,) = inputs, grads
         grad_x = grad_shares = None
-        if ctx.needs_input_grad[0]:
+        if wanted[0]:
             # The transposed product: each feature adds up the gradients of its readers.
-            offsets, gates, slots = ctx.wires.readers
-            own = shares.detach()[slots.long(), gates.long()]
+            offsets, gates, slots = wires.readers
+            own = shares[slots.long(), gates.long()]
             grad_x = embedding_bag(
                 gates, grad, offsets, mode="sum", per_sample_weights=own, include_last_offset=True
             )
-        if ctx.needs_input_grad[1]:
+        if wanted[1]:
             with torch.enable_grad():
-                own = shares.detach().requires_grad_()
-                y = _bags(x.detach().contiguous(), ctx.wires, own)
+                own = shares.requires_grad_()
+                y = _bags(wires, x, own)
             (grad_shares,) = torch.autograd.grad(y, own, grad)
-        return grad_x, grad_shares, None
+        return grad_x, grad_shares

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_index, check_number, dtype_name
 from gendr._runtime.tracing import matmul
-from gendr.logic.backends import reference
 from gendr.logic.backends.choice import choose
+from gendr.logic.backends.reference import SOFT_GATES, joined_gates
 from gendr.logic.backends.wires import Wires
 from gendr.logic.gates import MAX_FAN_IN, gate_ids, truth_tables
 from gendr.tnorms import TNorm, as_tconorm
@@ -264,8 +264,8 @@ class Neurons(nn.Module, ABC):
     def _outputs(self, columns: Tensor, wires: Wires, tables: Tensor) -> Tensor:
         """The outputs [N, B] of gates for features [F, B]."""
         if self.tnorm is None or not self.training:  # on bits all T-norms agree
-            return choose(self.backend, columns).gates(columns, wires, tables)
-        return reference.joined_gates(columns, wires, tables, self.tnorm)
+            return SOFT_GATES(choose(self.backend, columns), wires, columns, tables)
+        return joined_gates(columns, wires, tables, self.tnorm)
 
     def _check_dtype(self, x: Tensor) -> None:
         if x.dtype != self.weight.dtype:

@@ -13,7 +13,8 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from gendr._runtime.triton.launch import interpreted
 from gendr.logic import GATES, GroupSum, LogicLayer, random_wiring
-from gendr.logic.backends import choice, reference
+from gendr.logic.backends import choice
+from gendr.logic.backends.reference import SOFT_GATES
 from gendr.logic.backends.triton import backend
 from gendr.logic.backends.wires import Wires
 from support import relative_l2
@@ -43,13 +44,13 @@ def layer_of(fan_in, shape, dtype, seed=0):
     return [*(t.to(DEVICE, dtype) for t in (x, tables, grad)), Wires(wires, features)]
 
 
-def outcome(module, x, tables, grad, wires):
+def outcome(kernels, x, tables, grad, wires):
     """Outputs and the gradients of features and tables, by the reference in float64 on the CPU."""
-    if module is reference:
+    if kernels is None:
         x, tables, grad = (t.double().cpu() for t in (x, tables, grad))
         wires = Wires(wires.inputs.cpu(), wires.features)
     x, tables = (t.clone().requires_grad_() for t in (x, tables))
-    y = module.gates(x, wires, tables)
+    y = SOFT_GATES(kernels, wires, x, tables)
     return [y.detach(), *torch.autograd.grad(y, (x, tables), grad)]
 
 
@@ -71,7 +72,7 @@ def test_outputs_and_gradients_equal_the_reference(fan_in, shape, dtype):
     given = layer_of(fan_in, shape, dtype)
     got = outcome(backend, *given)
     assert all(t.dtype == dtype for t in got)
-    assert_equal(got, outcome(reference, *given), TOLERANCE[dtype])
+    assert_equal(got, outcome(None, *given), TOLERANCE[dtype])
 
 
 @pytest.mark.rotating(2)
@@ -94,7 +95,7 @@ def test_a_feature_of_many_readers_and_one_of_none():
     x, tables, grad, _ = layer_of(2, (4, 22, 9), torch.float32)
     given = x, tables, grad, Wires(wires, 4)
     got = outcome(backend, *given)
-    assert_equal(got, outcome(reference, *given), 1e-6)
+    assert_equal(got, outcome(None, *given), 1e-6)
     assert (got[1][3] == 0).all()
 
 
@@ -103,7 +104,7 @@ def test_gates_of_bits_are_exact():
     tables = torch.tensor([gate.table for gate in GATES], dtype=torch.float32, device=DEVICE)
     wires = Wires(torch.tensor([[0] * 16, [1] * 16], device=DEVICE), 2)
     for dtype in TOLERANCE:
-        out = backend.gates(x.to(dtype), wires, tables.to(dtype))
+        out = SOFT_GATES(backend, wires, x.to(dtype), tables.to(dtype))
         assert torch.equal(out, tables.to(dtype))
 
 
@@ -111,16 +112,20 @@ def test_only_what_is_wanted():
     x, tables, grad, wires = layer_of(3, (20, 33, 37), torch.float32)
     _, of_x, of_tables = outcome(backend, x, tables, grad, wires)
     leaf = tables.clone().requires_grad_()
-    assert torch.equal(torch.autograd.grad(backend.gates(x, wires, leaf), leaf, grad)[0], of_tables)
+    assert torch.equal(
+        torch.autograd.grad(SOFT_GATES(backend, wires, x, leaf), leaf, grad)[0], of_tables
+    )
     leaf = x.clone().requires_grad_()
-    assert torch.equal(torch.autograd.grad(backend.gates(leaf, wires, tables), leaf, grad)[0], of_x)
+    assert torch.equal(
+        torch.autograd.grad(SOFT_GATES(backend, wires, leaf, tables), leaf, grad)[0], of_x
+    )
 
 
-def second(module, x, tables, grad, wires):
+def second(kernels, x, tables, grad, wires):
     """Gradients of a curved function of gradients."""
-    dtype, on = (torch.float64, "cpu") if module is reference else (x.dtype, x.device)
+    dtype, on = (torch.float64, "cpu") if kernels is None else (x.dtype, x.device)
     x, tables, grad = (t.to(on, dtype).requires_grad_() for t in (x, tables, grad))
-    y = module.gates(x, Wires(wires.inputs.to(on), wires.features), tables)
+    y = SOFT_GATES(kernels, Wires(wires.inputs.to(on), wires.features), x, tables)
     first = torch.autograd.grad(y, (x, tables), grad, create_graph=True)
     return torch.autograd.grad(sum((t**3).sum() for t in first), (x, tables, grad))
 
@@ -128,7 +133,7 @@ def second(module, x, tables, grad, wires):
 @pytest.mark.parametrize("fan_in", [2, 3])
 def test_second_derivatives_are_those_of_the_reference(fan_in):
     given = layer_of(fan_in, (9, 7, 5), torch.float32)
-    assert_equal(second(backend, *given), second(reference, *given), 1e-6)
+    assert_equal(second(backend, *given), second(None, *given), 1e-6)
 
 
 # -- layers
@@ -208,16 +213,14 @@ def test_operators_are_what_torch_takes_them_for(wants_x):
 def test_operators_have_the_derivatives_of_the_backend():
     given = layer_of(3, (9, 7, 5), torch.float32)
 
-    class Operator:
-        """The module of the backend, by its operator."""
-
-        @staticmethod
-        def gates(x, wires, tables):
-            return OPERATORS.logic_gates(x, tables, wires.inputs)
-
-    for function in (outcome, second):
-        for a, b in zip(function(Operator, *given), function(backend, *given), strict=True):
-            torch.testing.assert_close(a, b)
+    traced = [t.clone().requires_grad_() for t in given[:3]]
+    y = backend.traced(given[3], *traced[:2])
+    first = torch.autograd.grad(y, traced[:2], traced[2], create_graph=True)
+    again = torch.autograd.grad(sum((t**3).sum() for t in first), traced)
+    for a, b in zip([y, *first], outcome(backend, *given), strict=True):
+        torch.testing.assert_close(a, b)
+    for a, b in zip(again, second(backend, *given), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 # -- choice
@@ -240,7 +243,7 @@ def test_auto_on_a_gpu(dtype, monkeypatch):
 
     OnGpu.dtype = dtype
     monkeypatch.setattr(backend, "available", lambda: None)
-    assert choice.choose("auto", OnGpu()) is (backend if dtype in TOLERANCE else reference)
+    assert choice.choose("auto", OnGpu()) is (backend if dtype in TOLERANCE else None)
 
 
 # -- ahead of time
@@ -258,8 +261,8 @@ for fan_in, batch, dtype in cases:
     wires = Wires(random_wiring(784, 8000, fan_in, seed=0), 784)
     x = torch.zeros(784, batch, dtype=getattr(torch, dtype))
     tables = torch.zeros(8000, 1 << fan_in, dtype=x.dtype)
-    grad = backend.forward(x, wires, tables)
-    backend.backward(x, wires, tables, grad, wants_x=True)
+    (grad,), _ = backend.forward(wires, x, tables, save=True)
+    backend.backward(wires, (x, tables), (), (grad,), (True, True))
 """
 # Rows that are aligned and rows that are not, one row, the most inputs, half precision.
 CASES = [(2, 100, "float32"), (2, 1, "float32"), (1, 512, "float16"), (6, 256, "bfloat16")]

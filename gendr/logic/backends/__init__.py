@@ -1,4 +1,4 @@
-"""The implementations of a layer of gates: `reference`, `cpu` and `triton`.
+"""The operator of a layer of gates, its definition (`reference`), and its kernels.
 
-`interface` defines what a backend must offer, `choice` selects one.
+`choice` selects them.
 """

@@ -1,25 +1,27 @@
-"""The reference backend of layers of gates: plain PyTorch, differentiable any number of times.
+"""The one operator of a layer of gates, by its definition in plain PyTorch.
 
-Read it beside the thesis: for two inputs, a gate is a row of Table 6.1, and the layer (6.2) with
-the sum over the gates taken first.
+It evaluates N gates of k inputs each on a batch: gate j reads the features wires[:, j] and has a
+table of 2^k outputs, one for each corner of {0, 1}^k, in the order of binary numbers whose first
+digit is the first input. With independent inputs x in [0, 1], its expected output is
+
+    y_j = sum over corners c of table[j, c] prod_i (x_i if c_i else 1 - x_i),
+
+which for two inputs is c_0 + c_a a + c_b b + c_ab a b: a gate is a row of the thesis' Table 6.1,
+and the layer its (6.2) with the sum over the gates taken first. How a table comes about (a mixture
+of gates, one number for each corner, a hard choice) is no matter of a backend.
+
+The batch is the last dimension, so that the numbers that a gate reads are neighbours in memory.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
+from gendr._runtime.operator import Operator
 from gendr.logic.backends.wires import Wires
 from gendr.tnorms import TNorm
 
-
-def available() -> str | None:
-    """None: it needs nothing but torch."""
-    return None
-
-
-def supports(tensor: Tensor) -> bool:
-    """True: it works on every device of torch, in every floating dtype."""
-    return True
+__all__ = ["SOFT_GATES", "gates", "joined_gates"]
 
 
 def joined_gates(x: Tensor, wires: Wires, tables: Tensor, tnorm: TNorm) -> Tensor:
@@ -30,8 +32,14 @@ def joined_gates(x: Tensor, wires: Wires, tables: Tensor, tnorm: TNorm) -> Tenso
     return t00 + (t10 - t00) * a + (t01 - t00) * b + (t11 - t10 - t01 + t00) * both
 
 
-def gates(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
-    """See `Backend.gates`."""
+def gates(wires: Wires, x: Tensor, tables: Tensor) -> Tensor:
+    """The outputs [N, B] of gates.
+
+    Args:
+        wires: of the gates.
+        x: features [F, B] in [0, 1], not checked.
+        tables: [N, 2^k], in the dtype of x.
+    """
     values = tables.T[..., None]  # [2^k, N, 1]: the outputs at corners, then at edges, faces, ..
     if len(wires.inputs) == 2:
         t00, t01, t10, t11 = values
@@ -41,3 +49,6 @@ def gates(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
         low, high = values.chunk(2)  # the first input is the first digit of a corner
         values = low + (high - low) * x[row]
     return values[0]
+
+
+SOFT_GATES = Operator("logic.gates", reference=gates)

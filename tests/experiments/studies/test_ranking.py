@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from gendr._runtime import training as engine
 from gendr.data import HouseNumbers, MultiDigits, Splits, mnist
 from gendr.sorting.base import PermutationSort, Sort
 from gendr.sorting.losses import (
@@ -22,7 +23,6 @@ from gendr.sorting.losses import (
     ranking_cross_entropy,
 )
 from gendr.sorting.networks import network
-from gendr._runtime import training as engine
 from lab.studies import ranking
 from lab.studies.ranking import (
     Metrics,

@@ -7,7 +7,7 @@ kernels, second derivatives by the reference backend.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,10 +17,11 @@ from gendr._runtime.checks import FLOATS
 from gendr._runtime.numba.compilation import available as available
 from gendr._runtime.numba.compilation import supports as _is_on_cpu
 from gendr._runtime.threads import run
-from gendr.logic.backends import differentiable
 from gendr.logic.backends.wires import Wires
 
-__all__ = ["available", "gates", "supports"]
+__all__ = ["available", "backward", "forward", "supports"]
+
+Tensors: TypeAlias = "tuple[Tensor, ...]"
 
 # Numbers of the batch times gates below which a second thread is not worth waking: 0.1 ms of work.
 _SHARED = 200_000
@@ -31,17 +32,13 @@ def supports(tensor: Tensor) -> bool:
     return _is_on_cpu(tensor) and tensor.dtype in FLOATS
 
 
-def gates(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
-    """See `Backend.gates`."""
-    return differentiable.gates(_KERNELS, x, wires, tables)
-
-
 # ---------------------------------------------------------------------------------------------
-# Kernels, see `interface.Kernels`
+# Kernels of `gates`, see `gendr._runtime.operator.Kernels`
 # ---------------------------------------------------------------------------------------------
 
 
-def forward(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
+def forward(wires: Wires, x: Tensor, tables: Tensor, *, save: bool) -> tuple[Tensors, Tensors]:
+    """The outputs of gates; nothing is saved."""
     from gendr.logic.backends.cpu import kernels
 
     y = memory.empty((len(tables), x.shape[1]), x.dtype)
@@ -50,19 +47,21 @@ def forward(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
         kernel, len(tables), _work(x, tables), x.numpy(), wires.compact.numpy(), tables.numpy(),
         y.numpy(),
     )  # fmt: skip
-    return y
+    return (y,), ()
 
 
 def backward(
-    x: Tensor, wires: Wires, tables: Tensor, grad: Tensor, *, wants_x: bool
+    wires: Wires, inputs: Tensors, saved: Tensors, grads: Tensors, wanted: tuple[bool, ...]
 ) -> tuple[Tensor | None, Tensor]:
+    """The gradients of x, if it is wanted, and of the tables."""
     from gendr.logic.backends.cpu import kernels
 
-    work, inputs = 2 * _work(x, tables), wires.compact.numpy()
+    (x, tables), (grad,), wants_x = inputs, grads, wanted[0]
+    work, read = 2 * _work(x, tables), wires.compact.numpy()
     grad_tables = torch.empty_like(tables)
     if tables.shape[1] == 4 and not wants_x:
         _launch(
-            kernels.pairs_tables_back, len(tables), work, x.numpy(), inputs, grad.numpy(),
+            kernels.pairs_tables_back, len(tables), work, x.numpy(), read, grad.numpy(),
             grad_tables.numpy(),
         )  # fmt: skip
         return None, grad_tables
@@ -70,29 +69,19 @@ def backward(
     grad_x = memory.empty_like(x)
     if tables.shape[1] == 4:
         _launch(
-            kernels.pairs_back, len(x), work, x.numpy(), inputs, tables.numpy(), *readers,
+            kernels.pairs_back, len(x), work, x.numpy(), read, tables.numpy(), *readers,
             grad.numpy(), grad_x.numpy(), grad_tables.numpy(),
         )  # fmt: skip
         return grad_x, grad_tables
-    grad_wires = memory.empty((len(inputs), *grad.shape), x.dtype)
+    grad_wires = memory.empty((len(read), *grad.shape), x.dtype)
     _launch(
-        kernels.many_back, len(tables), work, x.numpy(), inputs, tables.numpy(), grad.numpy(),
+        kernels.many_back, len(tables), work, x.numpy(), read, tables.numpy(), grad.numpy(),
         grad_wires.numpy(), grad_tables.numpy(),
     )  # fmt: skip
     if not wants_x:
         return None, grad_tables
     _launch(kernels.gather, len(x), work, *readers, grad_wires.numpy(), grad_x.numpy())
     return grad_x, grad_tables
-
-
-class _Kernels:
-    """What `differentiable` calls, see `interface.Kernels`."""
-
-    forward = staticmethod(forward)
-    backward = staticmethod(backward)
-
-
-_KERNELS = _Kernels()
 
 
 def _work(x: Tensor, tables: Tensor) -> int:

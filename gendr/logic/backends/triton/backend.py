@@ -11,19 +11,20 @@ on CPU tensors, slowly: that is how they are tested without a GPU.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from gendr._runtime.tracing import is_plain
 from gendr._runtime.triton import launch as _triton_launch
 from gendr._runtime.triton.launch import available, blocks_of, interpreted, power_of_2, run
-from gendr.logic.backends import differentiable
+from gendr.logic.backends.reference import SOFT_GATES
 from gendr.logic.backends.wires import Wires
 
-__all__ = ["available", "gates", "supports"]
+__all__ = ["available", "backward", "forward", "supports", "traced"]
+
+Tensors: TypeAlias = "tuple[Tensor, ...]"
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -54,19 +55,18 @@ def supports(tensor: Tensor) -> bool:
     return tensor.dtype in _DTYPES and _triton_launch.supports(tensor)
 
 
-def gates(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
-    """See `Backend.gates`."""
-    if is_plain(x) and is_plain(tables):
-        return differentiable.gates(_KERNELS, x, wires, tables)
+def traced(wires: Wires, x: Tensor, tables: Tensor) -> Tensor:
+    """The outputs of gates as one operator of a graph."""
     return cast("Tensor", _gates(x, tables, wires.inputs))
 
 
 # ---------------------------------------------------------------------------------------------
-# Kernels, see `interface.Kernels`
+# Kernels of `gates`, see `gendr._runtime.operator.Kernels`
 # ---------------------------------------------------------------------------------------------
 
 
-def forward(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
+def forward(wires: Wires, x: Tensor, tables: Tensor, *, save: bool) -> tuple[Tensors, Tensors]:
+    """The outputs of gates; nothing is saved."""
     from gendr.logic.backends.triton import kernels
 
     (count, corners), batch = tables.shape, x.shape[1]
@@ -77,14 +77,16 @@ def forward(x: Tensor, wires: Wires, tables: Tensor) -> Tensor:
         kernels.gates, (blocks * blocks_of(batch, block["BLOCK"]),), x.device,
         x, wires.compact, tables, y, count, batch, blocks, K=_inputs(corners), **block, **options,
     )  # fmt: skip
-    return y
+    return (y,), ()
 
 
 def backward(
-    x: Tensor, wires: Wires, tables: Tensor, grad: Tensor, *, wants_x: bool
+    wires: Wires, inputs: Tensors, saved: Tensors, grads: Tensors, wanted: tuple[bool, ...]
 ) -> tuple[Tensor | None, Tensor]:
+    """The gradients of x, if it is wanted, and of the tables."""
     from gendr.logic.backends.triton import kernels
 
+    (x, tables), (grad,), wants_x = inputs, grads, wanted[0]
     (count, corners), (features, batch) = tables.shape, x.shape
     grad_tables = torch.empty_like(tables)
     block, options = _block(count, batch, corners)
@@ -103,16 +105,6 @@ def backward(
         K=_inputs(corners), **block, **options,
     )  # fmt: skip
     return grad_x, grad_tables
-
-
-class _Kernels:
-    """What `differentiable` calls, see `interface.Kernels`."""
-
-    forward = staticmethod(forward)
-    backward = staticmethod(backward)
-
-
-_KERNELS = _Kernels()
 
 
 def _inputs(corners: int) -> int:
@@ -152,7 +144,8 @@ def _wires(inputs: Tensor, features: int) -> Wires:
 @torch.library.custom_op("gendr::logic_gates", mutates_args=())
 def _gates(x: Tensor, tables: Tensor, inputs: Tensor) -> Tensor:
     """Do what `gates` does, with `Wires.inputs` for the wires."""
-    return forward(x.contiguous(), _wires(inputs, len(x)), tables.contiguous())
+    (y,), _ = forward(_wires(inputs, len(x)), x.contiguous(), tables.contiguous(), save=False)
+    return y
 
 
 @_gates.register_fake
@@ -166,8 +159,8 @@ def _gradients(
 ) -> tuple[Tensor, Tensor]:
     """Do what `backward` does; the gradient of x has no rows if it is not wanted."""
     of_x, of_tables = backward(
-        x.contiguous(), _wires(inputs, len(x)), tables.contiguous(), grad.contiguous(),
-        wants_x=wants_x,
+        _wires(inputs, len(x)), (x.contiguous(), tables.contiguous()), (), (grad.contiguous(),),
+        (wants_x, True),
     )  # fmt: skip
     return x.new_empty(0, x.shape[1]) if of_x is None else of_x, of_tables
 
@@ -197,7 +190,7 @@ def _backward_again(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
     x, tables, inputs, grad = ctx.saved_tensors
     wanted = [t for t in (x, tables, grad) if t.requires_grad]
     with torch.enable_grad():
-        first = differentiable.again(x, tables, Wires(inputs, len(x)), grad)
+        first = SOFT_GATES.again(Wires(inputs, len(x)), (x, tables), (grad,))
         pairs = [(f, g) for f, g in zip(first, grads, strict=True) if f is not None]
         outputs, given = zip(*pairs, strict=True)
         of = iter(torch.autograd.grad(outputs, wanted, given, allow_unused=True))

@@ -1,0 +1,180 @@
+"""The one layer between kernels and autograd.
+
+An operator is a function of tensors and of a `spec`, everything else that it needs. It is declared
+once: its definition in plain torch, and where a backend keeps its kernels. This layer owns the
+rest: detached, contiguous inputs for kernels; first derivatives by a kernel; derivatives of any
+higher order, and everything that `torch.func` and `torch.compile` do, by the definition; gradients
+in the shape and dtype of their inputs.
+
+    GATES = Operator("gates", reference=gates)
+    y = GATES(kernels, wires, x, tables)     # kernels: what a backend has for it, or None
+
+A system asks `gendr._runtime.backends.Choice` for the backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from gendr._runtime.ranges import finite
+from gendr._runtime.tracing import is_plain
+
+__all__ = ["Kernels", "Operator"]
+
+Tensors: TypeAlias = "tuple[Tensor, ...]"
+Input: TypeAlias = "Tensor | float | None"
+
+
+class Kernels(Protocol):
+    """What a backend has for an operator: functions of detached, contiguous tensors.
+
+    A third one, `traced(spec, *inputs)`, may stand beside them: the operator in graphs of
+    `torch.compile`, where without it the definition is traced.
+    """
+
+    @property
+    def forward(self) -> Callable[..., tuple[Tensors, tuple[Any, ...]]]:
+        """(spec, *inputs, save) -> the results, and what `backward` wants to have saved.
+
+        Without `save` nothing need be.
+        """
+        ...
+
+    @property
+    def backward(self) -> Callable[..., tuple[Tensor | None, ...]]:
+        """(spec, inputs, saved, grads, wanted) -> the gradients of the inputs.
+
+        Those not `wanted` may be None. That of a number may come in parts, a tensor of any shape
+        whose sum it is. Of the `grads` of several results some, but not all, may be None, which
+        stands for zeros.
+        """
+        ...
+
+
+class Operator:
+    """A differentiable function of tensors and a spec, with kernels beside its definition.
+
+    Args:
+        name: for messages and tests.
+        reference: (spec, *inputs) -> the result, or a tuple of them, in plain torch.
+        constant: the places of results that have no gradient.
+        wide: whether kernels take and give float64, whatever the dtype of the inputs.
+    """
+
+    known: ClassVar[dict[str, Operator]] = {}
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        reference: Callable[..., Any],
+        constant: Sequence[int] = (),
+        wide: bool = False,
+    ) -> None:
+        self.name, self.reference, self.constant, self.wide = name, reference, constant, wide
+        self.known[name] = self
+
+    def __call__(self, kernels: Kernels | None, spec: Any, *inputs: Input) -> Any:
+        """The result, or a tuple of them.
+
+        Args:
+            kernels: of a backend; None for the definition.
+            spec: what is no tensor.
+            inputs: tensors that may get gradients, the first of which decides the dtype; numbers
+                in place of 0-dim ones; None where one is optional.
+        """
+        if kernels is None:
+            return self.reference(spec, *inputs)
+        traced = getattr(kernels, "traced", None)
+        if traced is None:
+            if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+                return self.reference(spec, *inputs)
+        elif not all(is_plain(x) for x in inputs if isinstance(x, Tensor)):
+            return traced(spec, *inputs)
+        results = _Applied.apply(self, kernels, spec, *inputs)
+        return results[0] if len(results) == 1 else results  # pyright: ignore[reportArgumentType, reportIndexIssue, reportOptionalSubscript]
+
+    def plain(self, value: Any) -> Any:
+        """An input as kernels take it."""
+        if not isinstance(value, Tensor):
+            return value
+        value = value.detach()
+        return (value.double() if self.wide else value).contiguous()
+
+    def again(
+        self, spec: Any, inputs: Sequence[Input], grads: Sequence[Tensor | None]
+    ) -> tuple[Tensor | None, ...]:
+        """The gradients of the inputs through the definition, with a graph."""
+        wanted = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
+        with torch.enable_grad():
+            results = self.reference(spec, *inputs)
+            results = (results,) if isinstance(results, Tensor) else results
+            # The zero keeps a result that depends on no input in the graph.
+            zero = sum(t.sum() for t in wanted) * 0
+            pairs = [
+                (result + zero, grad)
+                for result, grad in zip(results, grads, strict=True)
+                if grad is not None
+            ]
+            outputs, given = zip(*pairs, strict=True)
+            found = iter(
+                torch.autograd.grad(
+                    outputs, wanted, given, create_graph=True, materialize_grads=True
+                )
+            )
+        return tuple(
+            next(found) if isinstance(t, Tensor) and t.requires_grad else None for t in inputs
+        )
+
+
+def _in_place_of(value: Any, grad: Tensor | None) -> Tensor | None:
+    """A gradient in the shape and dtype of its input; None if that is no tensor."""
+    if grad is None or not isinstance(value, Tensor):
+        return None
+    if value.ndim == 0 and grad.shape != value.shape:
+        return finite(grad.sum().to(value.dtype))
+    return grad.reshape(value.shape).to(value.dtype)
+
+
+class _Applied(torch.autograd.Function):
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, operator: Operator, kernels: Kernels, spec: Any, *inputs: Input
+    ) -> Tensors:
+        save = any(ctx.needs_input_grad)
+        results, saved = kernels.forward(spec, *map(operator.plain, inputs), save=save)
+        if operator.wide:
+            dtype = next(t.dtype for t in inputs if isinstance(t, Tensor))
+            results = tuple(result.to(dtype) for result in results)
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(results[i] for i in operator.constant))
+        if save:
+            ctx.call = operator, kernels, spec
+            ctx.rest = [None if isinstance(x, Tensor) else x for x in (*inputs, *saved)]
+            ctx.count = len(inputs)
+            ctx.save_for_backward(
+                *(x if isinstance(x, Tensor) else None for x in (*inputs, *saved))
+            )
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        operator, kernels, spec = ctx.call
+        if all(grad is None for grad in grads):
+            return (None,) * (3 + ctx.count)
+        values = tuple(
+            rest if tensor is None else tensor
+            for tensor, rest in zip(ctx.saved_tensors, ctx.rest, strict=True)
+        )
+        inputs, saved = values[: ctx.count], values[ctx.count :]
+        if torch.is_grad_enabled():  # a graph of the backward pass is wanted
+            return None, None, None, *operator.again(spec, inputs, grads)
+        found = kernels.backward(
+            spec, tuple(map(operator.plain, inputs)), saved, tuple(map(operator.plain, grads)),
+            ctx.needs_input_grad[3:],
+        )  # fmt: skip
+        return None, None, None, *map(_in_place_of, inputs, found)
