@@ -1,0 +1,106 @@
+"""Every operator alike: kernels beside the definition, derivatives, transforms, graphs, threads."""
+
+import pytest
+import torch
+
+import gendr
+from gendr._runtime.numba.compilation import available
+from support.operators import example, operators
+
+NAMES = sorted(operators())
+pytestmark = pytest.mark.skipif(available() is not None, reason="needs Numba")
+
+
+@pytest.fixture(params=NAMES)
+def case(request):
+    """(the operator with the kernels of the CPU, the same by its definition, the example)."""
+    operator, one = operators()[request.param], example(request.param)
+
+    def by(kernels):
+        return lambda *inputs: operator(kernels, one.spec, *inputs)
+
+    return by(one.kernels["cpu"]), by(None), one
+
+
+def flat(results):
+    """The results that have gradients."""
+    results = (results,) if isinstance(results, torch.Tensor) else results
+    return [result for result in results if result.requires_grad]
+
+
+def outcome(function, inputs):
+    """Results and the gradients of a curved function of them."""
+    results = flat(function(*inputs))
+    loss = sum((result * torch.linspace(1, 2, result.numel()).view_as(result)).square().sum()
+               for result in results)  # fmt: skip
+    return [*(r.detach() for r in results), *torch.autograd.grad(loss, inputs)]
+
+
+def assert_equal(got, want, **tolerance):
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, **tolerance)
+
+
+def test_kernels_equal_the_definition(case):
+    kernel, definition, one = case
+    want = outcome(definition, one.inputs)
+    assert_equal(outcome(kernel, one.inputs), want, rtol=1e-9, atol=1e-10)
+    strided = [torch.stack([t, t], -1).detach()[..., 0].requires_grad_() for t in one.inputs]
+    assert_equal(outcome(kernel, strided), want, rtol=1e-9, atol=1e-10)
+    if one.empty is not None:
+        assert_equal(outcome(kernel, one.empty), outcome(definition, one.empty))
+
+
+def test_derivatives_are_those_of_the_values(case):
+    kernel, _, one = case
+    assert torch.autograd.gradcheck(lambda *t: flat(kernel(*t)), one.inputs)
+    assert torch.autograd.gradgradcheck(lambda *t: flat(kernel(*t)), one.inputs)
+
+
+def test_transforms_of_torch_func(case):
+    kernel, _, one = case
+    plain = [t.detach() for t in one.inputs]
+    places = tuple(range(len(plain)))
+
+    def loss(*inputs):
+        results = kernel(*inputs)
+        results = (results,) if isinstance(results, torch.Tensor) else results
+        return sum(result.square().sum() for result in results)
+
+    def by_hand(*inputs):
+        inputs = [t.detach().requires_grad_() for t in inputs]
+        return torch.autograd.grad(loss(*inputs), inputs, materialize_grads=True)
+
+    assert_equal(torch.func.grad(loss, places)(*plain), by_hand(*plain))
+    dims = tuple(0 if i in one.batched else None for i in places)
+    twice = [torch.stack([t, 0.9 * t]) if i in one.batched else t for i, t in enumerate(plain)]
+    got = torch.func.vmap(torch.func.grad(loss, places), dims)(*twice)
+    for row in range(2):
+        inputs = [t[row] if i in one.batched else t for i, t in enumerate(twice)]
+        assert_equal([g[row] for g in got], by_hand(*inputs))
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_one_graph(case):
+    kernel, _, one = case
+    torch._dynamo.reset()
+    graph = torch.compile(kernel, backend="aot_eager", fullgraph=True)
+    assert_equal(outcome(graph, one.inputs), outcome(kernel, one.inputs))
+
+
+def test_threads_do_not_change_a_bit(case):
+    kernel, _, one = case
+    found = []
+    try:
+        for threads in (1, 2, 8):
+            gendr.set_num_threads(threads)
+            found.append(outcome(kernel, one.inputs))
+    finally:
+        gendr.set_num_threads(None)
+    for other in found[1:]:
+        assert all(map(torch.equal, found[0], other))
+
+
+def test_every_operator_has_an_example():
+    for name in NAMES:
+        example(name)
