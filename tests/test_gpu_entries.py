@@ -36,18 +36,20 @@ def test_all_entries_are_listed(entries):
 ENTRY = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import gpu_entries, pretend_gpu
-device = pretend_gpu.device()
-with pretend_gpu.strict():
+import gpu_entries
+from support import strict_device
+device = strict_device.device()
+with strict_device.strict():
     found = gpu_entries.ENTRIES[sys.argv[2]](device)
     print("wrong:", gpu_entries.wrong_with(found, device))
 """
 REFUSALS = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import pretend_gpu, torch
-there, here = pretend_gpu.upload(torch.ones(2)), torch.ones(2)
-with pretend_gpu.strict():
+import torch
+from support import strict_device
+there, here = strict_device.upload(torch.ones(2)), torch.ones(2)
+with strict_device.strict():
     try:
         torch.add(there, here)
     except RuntimeError as error:
