@@ -12,7 +12,7 @@ from gendr.experiments.engine.grid import Job, run_grid
 from gendr.experiments.engine.store import Store
 from gendr.testing.fake_grid import FakeTask, attempts, outcome_of
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'gendr[cluster]'")
+pytest.importorskip("ray", reason="Ray is not installed: pip install '.[cluster]'")
 
 NAMES = [instance.name for instance in gendr.instances()[:10]]
 
