@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from gendr.mesh.views import load_views, view_sizes
+from gendr.mesh.views import load_views, view_sizes, visual_sphere
 
 HEIGHT, WIDTH = 12, 20
 FX, FY, CX, CY = 30.0, 33.0, 11.5, 4.25  # the principal point is not in the middle
@@ -188,6 +188,52 @@ def test_opencv_matrices(tmp_path):
     assert load(tmp_path / "other.json").masks.sum() == COUNT
 
 
+def projections(skew=0.0, mirrored=False):
+    """P = K [R | t] of the poses, each with a factor and a sign of its own; in another world."""
+    k = np.array([[FX, skew, CX], [0, FY, CY], [0, 0, 1]])
+    world = np.diag([1, 1, -1, 1] if mirrored else [1, 1, 1, 1])
+    factors = (2.5, -0.01, 1e4)
+    return [f * k @ np.c_[r, t] @ world for f, (_, r, t) in zip(factors, poses(), strict=True)]
+
+
+def write_projections(root, **options):
+    images = [
+        {"file": f"images/view {i}.png", "P": p.tolist()}
+        for i, p in enumerate(projections(**options))
+    ]
+    (root / "cameras.json").write_text(json.dumps({"images": images}))
+
+
+def test_projection_matrices(tmp_path):
+    save_images(tmp_path)
+    write_projections(tmp_path)
+    check_cameras(load(tmp_path))
+    write_projections(tmp_path, skew=1e-3)  # less than a quarter of a pixel
+    assert len(load(tmp_path)) == COUNT
+    write_projections(tmp_path, skew=2.0)
+    with pytest.raises(ValueError, match=r"skew 2 .* 0.47 pixels .*shear the images first"):
+        load(tmp_path)
+    write_projections(tmp_path, mirrored=True)
+    views = load(tmp_path)
+    with pytest.raises(ValueError, match=r"behind the cameras.*negate the third column of each"):
+        visual_sphere(views.camera, views.masks)
+    for image, words in (
+        ({"P": np.eye(4)[:3, :3].tolist()}, "P must be 3 x 4"),
+        ({"P": np.diag([1, 1, 0, 1])[:3].tolist()}, "P is no perspective camera"),
+        ({"R": np.eye(3).tolist()}, "P says all that K, R, t and world_to_camera say"),
+        (
+            {"P": None, "world_to_camera": projections()[1].tolist()},
+            "give a projection matrix as P",
+        ),
+    ):
+        write_projections(tmp_path)
+        edit_opencv(tmp_path, image=image)
+        if "world_to_camera" in image:
+            edit_opencv(tmp_path, K=[[FX, 0, CX], [0, FY, CY], [0, 0, 1]])
+        with pytest.raises(ValueError, match=words):
+            load(tmp_path)
+
+
 def edit_opencv(root, image=None, **change):
     meta = json.loads((root / "cameras.json").read_text())
     meta |= change
@@ -198,7 +244,9 @@ def edit_opencv(root, image=None, **change):
 BAD_OPENCV = {
     "no K; give the 3 x 3": lambda r: edit_opencv(r, K=None, image={"K": None}),
     r"K must be 3 x 3, got shape \[2, 2\]": lambda r: edit_opencv(r, K=[[1, 0], [0, 1]]),
-    "without skew": lambda r: edit_opencv(r, K=[[1, 2, 3], [0, 1, 3], [0, 0, 1]]),
+    "cameras here have none: shear the images": lambda r: edit_opencv(
+        r, K=[[1, 2, 3], [0, 1, 3], [0, 0, 1]]
+    ),
     "K must hold numbers": lambda r: edit_opencv(r, K="no"),
     "K holds NaN": lambda r: edit_opencv(r, K=[[1, 0, float("nan")], [0, 1, 3], [0, 0, 1]]),
     r"image 1 .*no pose; give R and t": lambda r: edit_opencv(r, image={"world_to_camera": None}),

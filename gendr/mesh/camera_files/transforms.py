@@ -33,7 +33,7 @@ _LAYOUT = (
 _PINHOLES = ("PINHOLE", "SIMPLE_PINHOLE", "PERSPECTIVE", "OPENCV", "FULL_OPENCV", "RADIAL",
              "SIMPLE_RADIAL")  # fmt: skip
 
-# Lens distortion below this many pixels at the image's corner is treated as none.
+# Lens distortion, or skew, below this many pixels at the image's corner is treated as none.
 _DISTORTION_PIXELS = 0.25
 
 
@@ -220,6 +220,14 @@ def intrinsics_of(
     _check_undistorted(number, math.hypot(w / fx, h / fy) / 2, max(fx, fy), where)
     cx, cy = number("cx"), number("cy")
     cx, cy = w / 2 if cx is None else cx, h / 2 if cy is None else cy
+    skew = number("skew") or 0.0
+    shear = abs(skew) / fy * max(abs(cy), abs(h - cy))
+    if shear > _DISTORTION_PIXELS:
+        raise ValueError(
+            f"{where}: skew {skew:.3g} shears the image, by up to {shear:.2g} pixels from the "
+            "principal point; cameras here have none: shear the images first, by "
+            "u - skew / fl_y (v - cy), and set it to 0"
+        )
     sx, sy = target[1] / w, target[0] / h
     return fx * sx, fy * sy, cx * sx, cy * sy
 
