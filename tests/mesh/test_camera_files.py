@@ -49,7 +49,15 @@ MODELS = {
     "OPENCV": (4, [FX, FY, CX, CY, 0.0, 0.0, 0.0, 0.0]),
     "FULL_OPENCV": (6, [FX, FY, CX, CY, *[0.0] * 8]),
 }
-FISHEYE = {"OPENCV_FISHEYE": (5, [FX, FY, CX, CY, 0.1, 0, 0, 0]), "FOV": (7, [FX, FY, CX, CY, 0.9])}
+# No pinholes, also where all that is called distortion is 0.
+FISHEYE = {
+    "OPENCV_FISHEYE": (5, [FX, FY, CX, CY, 0.1, 0, 0, 0]),
+    "FOV": (7, [FX, FY, CX, CY, 0.9]),
+    "SIMPLE_RADIAL_FISHEYE": (8, [FX, CX, CY, 0.0]),
+    "RADIAL_FISHEYE": (9, [FX, CX, CY, 0.0, 0.0]),
+    "THIN_PRISM_FISHEYE": (10, [FX, FY, CX, CY, *[0.0] * 8]),
+    "RAD_TAN_THIN_PRISM_FISHEYE": (11, [FX, FY, CX, CY, *[0.0] * 12]),
+}
 
 
 def write_text(root, model, numbers, width=WIDTH, height=HEIGHT):
@@ -138,12 +146,14 @@ def test_lens_models_of_colmap(tmp_path, model):
     save_images(tmp_path / "b", folder=".")  # without a folder images
     write_binary(tmp_path / "b" / "sparse/0", number, numbers)
     check_cameras(load(tmp_path / "b"), fy)
-    if len(numbers) > 4 or model == "SIMPLE_RADIAL":
+    for place in range(3 if "SIMPLE" in model or model == "RADIAL" else 4, len(numbers)):
         bent = [*numbers]
-        bent[3 if "RADIAL" in model else 4] = 0.3
+        bent[place] = -40.0
         write_binary(tmp_path / "b" / "sparse/0", number, bent)
-        with pytest.raises(ValueError, match=r"lens distortion .* undistort the images"):
-            load(tmp_path / "b")
+        write_text(tmp_path / "a" / "sparse/0", model, bent)
+        for root in (tmp_path / "a", tmp_path / "b"):
+            with pytest.raises(ValueError, match=r"lens distortion .* undistort the images"):
+                load(root)
 
 
 @pytest.mark.parametrize("model", FISHEYE)
@@ -170,8 +180,9 @@ def test_opencv_matrices(tmp_path):
     write_opencv(tmp_path)
     check_cameras(load(tmp_path))
     check_cameras(load(tmp_path / "cameras.json"))
-    write_opencv(tmp_path, dist=[0.0] * 5)
-    check_cameras(load(tmp_path))
+    for count in (5, 8, 14):
+        write_opencv(tmp_path, dist=[0.0] * count)
+        check_cameras(load(tmp_path))
     write_opencv(tmp_path, pixel_centre=0)
     check_cameras(load(tmp_path), shift=0.5)
     write_opencv(tmp_path, width=None, height=None)
@@ -260,7 +271,9 @@ BAD_OPENCV = {
     "has no images": lambda r: (r / "cameras.json").write_text('{"images": []}'),
     "pixel_centre must be 0 or 0.5, got 1": lambda r: edit_opencv(r, pixel_centre=1),
     "lens distortion": lambda r: edit_opencv(r, dist=[0.5, 0, 0, 0]),
-    "dist must be at most 8": lambda r: edit_opencv(r, dist=[0.0] * 12),
+    "dist must be at most 14": lambda r: edit_opencv(r, dist=[0.0] * 15),
+    "s3": lambda r: edit_opencv(r, dist=[*[0.0] * 10, 0.3]),
+    "distCoeffs": lambda r: edit_opencv(r, image={"distCoeffs": [[0.3, 0, 0, 0]]}),
     "no such image": lambda r: edit_opencv(r, image={"file": "images/none.png"}),
     "is outside of the folder": lambda r: edit_opencv(r, image={"file": "../view 1.png"}),
     "w must be a finite number": lambda r: edit_opencv(r, width="wide"),

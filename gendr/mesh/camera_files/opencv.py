@@ -5,9 +5,10 @@
 
 `R` and `t` take points from the world to the camera, x right, y down, z ahead; `world_to_camera`,
 4 x 4 or 3 x 4, may stand for both, and `P`, the 3 x 4 projection matrix K [R | t] times any number
-but 0, for these and `K`. `K`, `dist` (k1 k2 p1 p2 k3 k4 k5 k6, as many as there are),
-`width` and `height` may stand in an image too. `mask` names the mask of an image. `pixel_centre` is
-where K counts the centre of the first pixel: 0.5, or 0 for what cv2.calibrateCamera returns.
+but 0, for these and `K`. `K`, `dist` (k1 k2 p1 p2 k3 k4 k5 k6 s1 s2 s3 s4 tx ty, as many as there
+are), `width` and `height` may stand in an image too. `mask` names the mask of an image.
+`pixel_centre` is where K counts the centre of the first pixel: 0.5, or 0 for what
+cv2.calibrateCamera returns.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ __all__ = ["OPENCV", "from_opencv_json"]
 
 # The name of the file in a folder.
 OPENCV = "cameras.json"
-_DISTORTION = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
+_DISTORTION = tuple("k1 k2 p1 p2 k3 k4 k5 k6 s1 s2 s3 s4 tx ty".split())
+# Other names of it, which are passed on to be refused.
+_LISTS = ("distCoeffs", "dist_coeffs", "distortion", "distortion_coefficients")
 
 Matrix = npt.NDArray[np.float64]
 
@@ -100,6 +103,9 @@ def _lens(meta: dict[str, Any], image: dict[str, Any], where: str) -> dict[str, 
         size = image.get(key, meta.get(key))
         if size is not None:
             entries[ours] = size
+    for key in _LISTS:
+        if image.get(key, meta.get(key)) is not None:
+            entries[key] = image.get(key, meta.get(key))
     bend = image.get("dist", meta.get("dist"))
     if bend is not None:
         flat = _numbers(bend, None, "dist", where).reshape(-1)

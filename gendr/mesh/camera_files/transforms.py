@@ -33,6 +33,10 @@ _LAYOUT = (
 _PINHOLES = ("PINHOLE", "SIMPLE_PINHOLE", "PERSPECTIVE", "OPENCV", "FULL_OPENCV", "RADIAL",
              "SIMPLE_RADIAL")  # fmt: skip
 
+# What makes a lens no pinhole, if it is not 0, an empty list or false: for all frames or for one.
+_KINDS = ("is_fisheye", "ftheta_p0", "latlong", "equirectangular")
+_BENT = ("s1", "s2", "s3", "s4", "tx", "ty", "sx1", "sy1", "b1", "b2", "omega", "distortion_params",
+         "distortion", "distortion_coefficients", "dist", "distCoeffs", "dist_coeffs")  # fmt: skip
 # Lens distortion, or skew, below this many pixels at the image's corner is treated as none.
 _DISTORTION_PIXELS = 0.25
 
@@ -177,9 +181,15 @@ def _find_mask(root: Path, image: Path) -> Path | None:
     raise ValueError(f"no mask for {image} in {folders[0]}; want {stem}.png there")
 
 
+def _given(meta: dict[str, Any], frame: dict[str, Any], key: str) -> Any:
+    """What the entry of the frame says, or else the top level of the file; None if neither does."""
+    value = frame.get(key)
+    return meta.get(key) if value is None else value
+
+
 def _number(meta: dict[str, Any], frame: dict[str, Any], key: str, where: str) -> float | None:
-    """A number from the entry of the frame, or else from the top level of the file."""
-    value = frame.get(key, meta.get(key))
+    """A number that is `_given`."""
+    value = _given(meta, frame, key)
     if value is None:
         return None
     finite = isinstance(value, (int, float)) and abs(value) <= sys.float_info.max
@@ -197,10 +207,21 @@ def intrinsics_of(
     def number(key: str) -> float | None:
         return _number(meta, entry, key, where)
 
-    model = entry.get("camera_model", meta.get("camera_model", "PINHOLE"))
-    if model not in _PINHOLES or entry.get("is_fisheye", meta.get("is_fisheye", False)):
-        kind = model if model not in _PINHOLES else "fisheye"
-        raise ValueError(f"{where}: the lens is {kind}, not a pinhole; undistort the images first")
+    model = _given(meta, entry, "camera_model") or "PINHOLE"
+    kinds = [kind for kind in _KINDS if _given(meta, entry, kind)]
+    if str(model).upper() not in _PINHOLES:
+        kinds.insert(0, f"{model:.40}" if isinstance(model, str) else f"{model!r:.40}")
+    if kinds:
+        raise ValueError(
+            f"{where}: the lens is {kinds[0].removeprefix('is_')}, not a pinhole; undistort the "
+            "images first"
+        )
+    for key in _BENT:
+        if _is_bent(_given(meta, entry, key)):
+            raise ValueError(
+                f"{where}: lens distortion ({key}) is not supported; undistort the images first "
+                "and set it to 0"
+            )
     w, h = _calibrated_size(frame, number("w"), number("h"))
     fx, fy = number("fl_x"), number("fl_y")
     for axis, key, side in (("x", "camera_angle_x", w), ("y", "camera_angle_y", h)):
@@ -217,9 +238,10 @@ def intrinsics_of(
         raise ValueError(f"{where}: no intrinsics; give camera_angle_x or fl_x (fl_y, cx, cy)")
     if min(fx, fy) <= 0:
         raise ValueError(f"{where}: focal lengths must be > 0, got {fx:g}, {fy:g}")
-    _check_undistorted(number, math.hypot(w / fx, h / fy) / 2, max(fx, fy), where)
     cx, cy = number("cx"), number("cy")
     cx, cy = w / 2 if cx is None else cx, h / 2 if cy is None else cy
+    corner = math.hypot(max(abs(cx), abs(w - cx)) / fx, max(abs(cy), abs(h - cy)) / fy)
+    _check_undistorted(number, corner, max(fx, fy), where)
     skew = number("skew") or 0.0
     shear = abs(skew) / fy * max(abs(cy), abs(h - cy))
     if shear > _DISTORTION_PIXELS:
@@ -260,11 +282,20 @@ def _is_multiple(size: tuple[float, float], image: tuple[int, int]) -> bool:
     return low < high
 
 
+def _is_bent(value: Any) -> bool:
+    """Whether a coefficient, or any of a list of them, is not 0."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_bent, value))
+    return value not in (None, 0)
+
+
 def _check_undistorted(number: Any, radius: float, focal: float, where: str) -> None:
     """Raise if the lens bends the corner, at `radius` from the axis, by a visible amount."""
-    radial = [number(f"k{i}") or 0.0 for i in (1, 2, 3, 4, 5, 6)]
-    bend = sum(abs(k) * radius ** (2 * i + 3) for i, k in enumerate(radial[:3]))
-    bend += sum(abs(k) * radius ** (2 * i + 3) for i, k in enumerate(radial[3:]))
+    bend, radius = 0.0, min(radius, 1e20)  # whose powers are finite
+    for i in (1, 2, 3, 4, 5, 6):
+        # k4 to k6 are of a denominator, like k1 to k3, or of the next powers.
+        powers = (2 * i + 1,) if i < 4 else (2 * i - 5, 2 * i + 1)
+        bend += abs(number(f"k{i}") or 0.0) * max(radius**power for power in powers)
     bend += sum(3 * abs(number(key) or 0.0) * radius**2 for key in ("p1", "p2"))
     if bend * focal > _DISTORTION_PIXELS:
         raise ValueError(
