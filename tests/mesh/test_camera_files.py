@@ -388,6 +388,40 @@ def test_nothing_outside_of_the_folder_is_read(tmp_path):
     assert len(load(flat)) == COUNT
 
 
+def test_no_link_leads_out_of_the_folder(tmp_path):
+    """Neither that of an image, a mask or a folder of them, nor that of a file of cameras."""
+    outside, matrices, model = (tmp_path / name for name in ("outside", "matrices", "model"))
+    for root in (outside, matrices, model):
+        save_images(root)
+        save_images(root, folder="masks")
+        if root != model:
+            write_opencv(root)
+        if root != matrices:
+            write_text(root / "sparse" / "0", "PINHOLE", MODELS["PINHOLE"][1])
+    kept = tmp_path / "kept"
+    for root, part in (
+        *(
+            (matrices, part)
+            for part in ("images/view 1.png", "images", "masks/view 1.png", "masks")
+        ),
+        (matrices, "cameras.json"),
+        *((model, f"sparse{part}") for part in ("/0/cameras.txt", "/0/images.txt", "/0", "")),
+    ):
+        assert len(load(root)) == COUNT
+        (root / part).rename(kept)
+        (root / part).symlink_to(outside / part)
+        with pytest.raises(ValueError, match=r"is a link out of the folder .*; copy") as caught:
+            load(root)
+        assert "\n" not in str(caught.value)
+        (root / part).unlink()
+        kept.rename(root / part)
+    # The folder itself may be reached by a link, and links may stay inside.
+    (matrices / "more").symlink_to("images")
+    edit_opencv(matrices, image={"file": "more/view 1.png"})
+    (tmp_path / "link").symlink_to(matrices)
+    assert len(load(tmp_path / "link")) == COUNT
+
+
 @pytest.mark.parametrize("background", ["#f0f8ff", "aliceblue", (240 / 255, 248 / 255, 1.0)])
 def test_plain_backgrounds(tmp_path, background):
     rng = np.random.default_rng(2)

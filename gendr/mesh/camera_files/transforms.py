@@ -1,7 +1,7 @@
 """Reading the cameras of an image folder: its frames, their files, lenses and poses.
 
 `gendr.mesh.views` describes the format of transforms files. Other formats are turned into it. No
-file outside the folder is read.
+file outside the folder is read, neither by its name nor through a link.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gendr._runtime.checks import shape_text
-from gendr.mesh.camera_files.colmap import find_model, read_model
+from gendr.mesh.camera_files.colmap import find_model, lenses_of, read_model
 from gendr.mesh.camera_files.opencv import OPENCV, from_opencv_json
 from gendr.mesh.images import read_size
 from gendr.mesh.rotations import ORTHONORMAL
@@ -91,12 +91,14 @@ def read_cameras(path: Path) -> Cameras:
         return _json_cameras(path)
     for name in TRANSFORMS:
         if (path / name).is_file():
-            return _json_cameras(path / name)
+            return _json_cameras(_within(path / name, path))
     model = find_model(path)
     if model is not None:
+        for file in (model, lenses_of(model)):
+            _within(file, path)
         return Cameras(model, path, read_model(model, path))
     if (path / OPENCV).is_file():
-        return _json_cameras(path / OPENCV)
+        return _json_cameras(_within(path / OPENCV, path))
     count = sum(p.suffix.lower() in _IMAGES for p in path.rglob("*"))
     raise ValueError(
         f"image folder without poses: {path} holds {count} images but no transforms.json, model of "
@@ -143,9 +145,23 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[Frame]:
 
 
 def _is_inside(path: Path, root: Path) -> bool:
-    """Whether a path is in a folder by its name; links are followed, as who made it made them."""
+    """Whether a path is in a folder by its name."""
     inside = os.path.normpath(root.absolute())
     return Path(os.path.normpath(path.absolute())).is_relative_to(inside)
+
+
+def _within(file: Path, root: Path) -> Path:
+    """The file, which is in the folder also when links are followed.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    if not file.resolve().is_relative_to(root.resolve()):
+        raise ValueError(
+            f"{file} is a link out of the folder {root}, from which alone files are read; copy "
+            "what it points to into the folder"
+        )
+    return file
 
 
 def _find_image(root: Path, name: str, where: str) -> Path:
@@ -156,7 +172,7 @@ def _find_image(root: Path, name: str, where: str) -> Path:
         )
     for candidate in (root / name, *(root / (name + suffix) for suffix in _IMAGES)):
         if candidate.is_file():
-            return candidate
+            return _within(candidate, root)
     raise ValueError(f"{where}: no such image: {root / name} (nor with .png, .jpg, ...)")
 
 
@@ -177,7 +193,7 @@ def _find_mask(root: Path, image: Path) -> Path | None:
         for place in (folder, folder / inside, folder / Path(*inside.parts[1:])):
             for name in (*(stem + s for s in _IMAGES), *(image.name + s for s in _IMAGES)):
                 if (place / name).is_file():
-                    return place / name
+                    return _within(place / name, root)
     raise ValueError(f"no mask for {image} in {folders[0]}; want {stem}.png there")
 
 
