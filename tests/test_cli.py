@@ -417,7 +417,9 @@ def test_colors_of_a_fit(tmp_path, capsys):
     assert found["exposure"] != [[1.0] * 3] * 5
     assert len(found["psnr_per_view"]) == len(found["exposure"]) == 5
     for name in ("fit.glb", "fit.obj"):
-        texture = Mesh.load(out / name).texture
+        mesh = Mesh.load(out / name)
+        assert mesh.unlit  # the light of the photos is in its colours
+        texture = mesh.texture
         assert texture.shape == (64, 64, 3)
         # The object is red all over.
         assert texture[..., 0].mean() > 1.5 * texture[..., 1].mean()
@@ -433,7 +435,7 @@ def test_colors_that_move_the_surface(tmp_path):
     options = ["--steps", 3, "--init", "hull", "--colors", "none", "--quiet", "--refine", "rgb"]
     assert run("fit", tmp_path / "photos", "-o", out, *options) == 0
     found = json.loads((out / "metrics.json").read_text())
-    assert set(found["refine"]["rgb"]) == {"improved", "psnr", "iou", "moved"}
+    assert set(found["refine"]["rgb"]) == {"improved", "psnr", "iou", "moved", "finished"}
     assert found["refine"]["rgb"]["improved"] == (found["refine"]["rgb"]["moved"] > 0)
 
 

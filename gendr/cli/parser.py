@@ -301,7 +301,8 @@ def _add_fit(commands: Any) -> None:
         "--budget",
         type=_seconds,
         metavar="TIME",
-        help="end after 90s, 2m or 1h of steps, however many they are; less time, less quality",
+        help="end after 90s, 2m or 1h of steps, however many they are, and --refine rgb after as "
+        "long again; less time, less quality",
     )
     group.add_argument(
         "--lr",
@@ -465,11 +466,12 @@ def _add_render(commands: Any) -> None:
     group.add_argument("--frames", type=count(1), default=36, metavar="N", help="of a turntable")
     group.add_argument(
         "--lighting",
-        choices=("lambert", "phong", "headlight", "none"),
-        default="lambert",
+        choices=("auto", "lambert", "phong", "headlight", "none"),
+        default="auto",
         metavar="KIND",
         help="lambert (flat faces), phong (smooth, with highlights), headlight (a lamp at the "
-        "camera), or none: colours as they are",
+        "camera), or none: colours as they are; by default lambert, and none for a file that says "
+        "that its colours hold the light (unlit), such as fit.glb",
     )
     group.add_argument(
         "--background", default="white", metavar="COLOUR", help="a name, #rrggbb, or transparent"
