@@ -346,7 +346,11 @@ def test_pose_options_that_do_not_go_together(turning, tmp_path, capsys, monkeyp
 
 def test_fit_of_a_mesh_leaves_everything(box, tmp_path, capsys):
     out = tmp_path / "deep" / "out"
-    assert run("fit", box, "-o", out, *SMALL[:-1], "--seed", 3) == 0
+    gendr.set_num_threads(3)
+    try:
+        assert run("fit", box, "-o", out, *SMALL[:-1], "--seed", 3) == 0
+    finally:
+        gendr.set_num_threads(None)
     assert {p.name for p in out.iterdir()} == RESULTS
     shown = capsys.readouterr()
     assert "mean IoU" in shown.out
@@ -357,6 +361,8 @@ def test_fit_of_a_mesh_leaves_everything(box, tmp_path, capsys):
     assert metrics["instance"] == "logistic/probabilistic"
     assert gendr.instance(metrics["instance"])
     assert metrics["seed"] == 3
+    assert metrics["threads"] == 3  # of the kernels; torch has one
+    assert metrics["best_iou"] == metrics["iou"]  # it is not remeshed at the end
     assert len(metrics["iou_per_view"]) == metrics["views"] == 4
     assert metrics["iou"] > 0.6
     assert 0 < metrics["chamfer_relative"] < 0.2
