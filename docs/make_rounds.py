@@ -41,7 +41,7 @@ from lab.report.claims import (
     rank_correlation,
     together,
 )
-from lab.report.details import is_twice
+from lab.report.details import is_twice, means_of
 from lab.report.qualities import Grid, averages, draws_of
 from lab.report.summary import TOP_SHARE
 from lab.report.words import UNITS, all_names, short, with_error
@@ -319,7 +319,7 @@ def one_try(new: dict[str, Grid]) -> list[str]:
     said: list[str] = []
     for task, grid in new.items():
         gain = grid.law(0, "hyperbolic_secant") - grid.law(0, "logistic")
-        wins = int((gain.mean((0, 2)) > 0).sum())
+        wins = int((means_of(gain, (0, 2)) > 0).sum())
         number = str(mean("", gain)).strip()
         said.append(f"{task} {number} (ahead under {wins} of {gain.shape[1]})")
     return [
@@ -482,7 +482,7 @@ def summary(
     for task, grid in new.items():
         best = old[task].quality[..., old[task].distinct]
         half, i, j = (int(k) for k in np.unravel_index(int(best.argmax()), best.shape))
-        values = grid.by_scene[chair[task]].mean(0)[..., grid.distinct]
+        values = means_of(grid.by_scene[chair[task]])[..., grid.distinct]
         place = 1 + int((values > values[half, i, j]).sum())
         places.append(f"{place} of {values.size} in {task}")
     errors = " and ".join(f"{grid.scene_error():.3f} in {task}" for task, grid in new.items())

@@ -222,7 +222,7 @@ def table_of(
         "other parameter.",
     ]
     if not any(others.values()):
-        lines.append('No baselines, for want of scikit-learn: pip install "gendr[baselines]"')
+        lines.append('No baselines, for want of scikit-learn: pip install ".[baselines]"')
     return "\n".join([*lines, ""])
 
 

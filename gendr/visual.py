@@ -157,11 +157,15 @@ def render_views(
         camera: B cameras.
         size: Pixels.
         options: Arguments of `Renderer`, such as dist, scale, gamma (between planes close around
-            the mesh) and lighting (a name). Without a dist the picture is hard and antialiased;
-            with one it has soft edges that fade with alpha.
+            the mesh) and lighting (a name; "auto" is lambert, or none for an unlit mesh). Without
+            a dist the picture is hard and antialiased; with one it has soft edges that fade with
+            alpha.
     """
     options = {"composite": "alpha", "gamma": GAMMA, **(options or {})}
-    light = lighting(options.pop("lighting", "lambert"))
+    name = options.pop("lighting", "auto")
+    if name == "auto":
+        name = "none" if mesh.unlit else "lambert"
+    light = lighting(name)
     size = (size, size) if isinstance(size, int) else size
     crisp = "dist" not in options
     if crisp:

@@ -1,6 +1,7 @@
 """Checkpoints: what is saved comes back, and other files are refused."""
 
 import pickle
+import warnings
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,16 @@ def test_what_is_no_checkpoint_ends_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="is no checkpoint of a test"):
         load(path)
     assert not Path("was-run").exists()
+    for write in (
+        lambda: path.write_bytes(pickle.dumps({"a": 1})),
+        lambda: torch.save([1], path, pickle_protocol=4),
+    ):
+        write()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            with pytest.raises(ValueError, match="is no checkpoint of a test"):
+                load(path)
+        assert not told
     torch.save([1, 2], path)
     with pytest.raises(ValueError, match=r"no checkpoint of a test \(another format\)"):
         load(path)

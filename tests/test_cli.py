@@ -346,7 +346,11 @@ def test_pose_options_that_do_not_go_together(turning, tmp_path, capsys, monkeyp
 
 def test_fit_of_a_mesh_leaves_everything(box, tmp_path, capsys):
     out = tmp_path / "deep" / "out"
-    assert run("fit", box, "-o", out, *SMALL[:-1], "--seed", 3) == 0
+    gendr.set_num_threads(3)
+    try:
+        assert run("fit", box, "-o", out, *SMALL[:-1], "--seed", 3) == 0
+    finally:
+        gendr.set_num_threads(None)
     assert {p.name for p in out.iterdir()} == RESULTS
     shown = capsys.readouterr()
     assert "mean IoU" in shown.out
@@ -357,6 +361,8 @@ def test_fit_of_a_mesh_leaves_everything(box, tmp_path, capsys):
     assert metrics["instance"] == "logistic/probabilistic"
     assert gendr.instance(metrics["instance"])
     assert metrics["seed"] == 3
+    assert metrics["threads"] == 3  # of the kernels; torch has one
+    assert metrics["best_iou"] == metrics["iou"]  # it is not remeshed at the end
     assert len(metrics["iou_per_view"]) == metrics["views"] == 4
     assert metrics["iou"] > 0.6
     assert 0 < metrics["chamfer_relative"] < 0.2
@@ -417,7 +423,9 @@ def test_colors_of_a_fit(tmp_path, capsys):
     assert found["exposure"] != [[1.0] * 3] * 5
     assert len(found["psnr_per_view"]) == len(found["exposure"]) == 5
     for name in ("fit.glb", "fit.obj"):
-        texture = Mesh.load(out / name).texture
+        mesh = Mesh.load(out / name)
+        assert mesh.unlit  # the light of the photos is in its colours
+        texture = mesh.texture
         assert texture.shape == (64, 64, 3)
         # The object is red all over.
         assert texture[..., 0].mean() > 1.5 * texture[..., 1].mean()
@@ -433,7 +441,7 @@ def test_colors_that_move_the_surface(tmp_path):
     options = ["--steps", 3, "--init", "hull", "--colors", "none", "--quiet", "--refine", "rgb"]
     assert run("fit", tmp_path / "photos", "-o", out, *options) == 0
     found = json.loads((out / "metrics.json").read_text())
-    assert set(found["refine"]["rgb"]) == {"improved", "psnr", "iou", "moved"}
+    assert set(found["refine"]["rgb"]) == {"improved", "psnr", "iou", "moved", "finished"}
     assert found["refine"]["rgb"]["improved"] == (found["refine"]["rgb"]["moved"] > 0)
 
 

@@ -274,3 +274,17 @@ def test_written_blocks_are_found():
     text = "<!-- begin a-b -->\n| x |\n<!-- end a-b -->\n<!-- begin c -->\n<!-- end d -->"
     assert dict(written(text)) == {"a-b": "\n| x |\n", "c": None, "d": None}
     assert dict(written("between `<!-- begin … -->` and `<!-- end … -->`")) == {}
+
+
+def test_no_text_installs_the_package_of_that_name_on_the_index():
+    """It is another package: the extras of this one are installed from the repository."""
+    named = re.compile(r"pip3? install (?:-\S+ )*\W{0,2}gendr\b")
+    sources = [*(ROOT / "gendr").rglob("*.py"), *WRITERS, *ROOT.glob("tests/**/test_*.py")]
+    texts = [*PAGES, *ROOT.glob("docs/examples/*.ipynb"), ROOT / "pyproject.toml", *sources]
+    for path in texts:
+        # What a line break or the end of a string parts belongs together.
+        text = re.sub(r"\\?[\"']?,?\s*\n\s*f?[\"']?", " ", path.read_text(encoding="utf-8"))
+        found = named.search(re.sub(r"\s+", " ", text))
+        assert found is None, f"{path.relative_to(ROOT)}: {found and found[0]}"
+    assert named.search("pip install 'GENDR[docs]'".lower())
+    assert not named.search("pip install '.[docs]'")

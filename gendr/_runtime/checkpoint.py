@@ -6,6 +6,7 @@ A file names its format, and is read without running code from it.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,9 @@ def load_checkpoint(
     if not path.is_file():
         raise ValueError(f"no checkpoint to resume from at {path}; start without resuming")
     try:
-        content = torch.load(path, map_location=device, weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of PyTorch, about the pickles of other programs
+            content = torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # noqa: BLE001 (unpicklers raise anything on a foreign file)
         raise ValueError(_foreign(path, what, type(error).__name__)) from None
     if not isinstance(content, dict) or content.pop(FORMAT, None) != kind:

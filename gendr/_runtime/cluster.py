@@ -21,7 +21,9 @@ def import_ray() -> Any:
     try:
         return import_module("ray")
     except ImportError:
-        raise RuntimeError("the executor ray needs Ray: pip install 'gendr[cluster]'") from None
+        raise RuntimeError(
+            "the executor ray needs Ray: pip install '.[cluster]' in the repository"
+        ) from None
 
 
 def connect(ray: Any, address: str | None, workers: int | None) -> None:

@@ -54,7 +54,9 @@ class Board:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise ValueError("--tensorboard needs it: pip install 'gendr[training]'") from None
+            raise ValueError(
+                "--tensorboard needs it: pip install '.[training]' in the repository"
+            ) from None
         self._folder, self._make = folder, SummaryWriter
         self._writer: Any = None
         self._rows = 0

@@ -70,7 +70,7 @@ def colored(args: Namespace, mesh: Mesh, views: Views, kind: str, stages: Stages
             there = {k: None if v is None else v.to(mesh.device) for k, v in values["mesh"].items()}
             painted = mesh.with_uvs(there["uvs"], there["face_uvs"])
             painted = painted.with_texture(there["texture"])
-            painted = painted.with_vertex_colors(there["vertex_colors"])
+            painted = painted.with_vertex_colors(there["vertex_colors"]).with_unlit()
             exposure, psnr = (values[name].to(mesh.device) for name in ("exposure", "psnr"))
             return ColorResult(painted, exposure, psnr, values["seen"])
 

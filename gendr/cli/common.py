@@ -50,10 +50,13 @@ def model_file(text: str) -> Path:
 
 @contextmanager
 def percent_bar(name: str, quiet: bool) -> Generator[Callable[[float], None], None, None]:
-    """A bar that goes away at the end, and a function that sets what is done, in [0, 1]."""
+    """A bar that goes away at the end, and a function that sets what is done, in [0, 1].
+
+    It tells the time left, by the mean speed so far.
+    """
     from tqdm import tqdm
 
-    with tqdm(total=100, desc=name, unit="%", disable=quiet, leave=False) as bar:
+    with tqdm(total=100, desc=name, unit="%", disable=quiet, leave=False, smoothing=0) as bar:
 
         def tell(done: float) -> None:
             bar.update(int(100 * done) - bar.n)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.files import locked, write_all, write_whole
+from gendr._runtime.threads import num_threads
 from gendr.cli import colors, refine
 from gendr.cli.cameras import CAMERAS, camera_facts, opencv_file, refined
 from gendr.cli.common import (
@@ -433,7 +434,7 @@ class _Report:
             "seed": settings.seed,
             "settings": settings.describe(),
             "device": str(target.masks.device),
-            "threads": torch.get_num_threads(),
+            "threads": num_threads(),
             "versions": versions(),
             "history": list(state.history),
         }

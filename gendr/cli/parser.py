@@ -37,7 +37,8 @@ a folder of images holds their cameras in one of these, the first that is there:
   transforms.json   of NeRF tools: frames with file_path and transform_matrix (camera to world,
                     OpenGL axes), and camera_angle_x or fl_x fl_y cx cy w h
   sparse/0          a model of COLMAP, text or binary, of the images in images/, undistorted
-  cameras.json      OpenCV's matrices: images with file, K, and R and t, or world_to_camera
+  cameras.json      OpenCV's matrices: images with file, and P = K [R | t], or K, and R and
+                    t, or world_to_camera
 the mask of an image is its mask_path, the file of its name in masks/, its alpha channel, all that
 is not of the colour --background, or the image itself if it is grey. Soft edges are used as they
 are. No file outside the folder is read.
@@ -290,7 +291,8 @@ def _add_fit(commands: Any) -> None:
         "--budget",
         type=_seconds,
         metavar="TIME",
-        help="end after 90s, 2m or 1h of steps, however many they are; less time, less quality",
+        help="end after 90s, 2m or 1h of steps, however many they are, and --refine rgb after as "
+        "long again; less time, less quality",
     )
     group.add_argument(
         "--lr",
@@ -454,11 +456,12 @@ def _add_render(commands: Any) -> None:
     group.add_argument("--frames", type=count(1), default=36, metavar="N", help="of a turntable")
     group.add_argument(
         "--lighting",
-        choices=("lambert", "phong", "headlight", "none"),
-        default="lambert",
+        choices=("auto", "lambert", "phong", "headlight", "none"),
+        default="auto",
         metavar="KIND",
         help="lambert (flat faces), phong (smooth, with highlights), headlight (a lamp at the "
-        "camera), or none: colours as they are",
+        "camera), or none: colours as they are; by default lambert, and none for a file that says "
+        "that its colours hold the light (unlit), such as fit.glb",
     )
     group.add_argument(
         "--background", default="white", metavar="COLOUR", help="a name, #rrggbb, or transparent"

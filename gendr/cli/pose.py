@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,7 +28,7 @@ from gendr.cli.common import (
 )
 from gendr.fitting.pose.fit import PoseResult, fit_pose, outline_problem, shrunk
 from gendr.mesh import Camera, Mesh
-from gendr.mesh.images import open_image
+from gendr.mesh.images import open_image, rgba
 from gendr.mesh.views import Views, load_views, view_sizes
 from gendr.reconstruction.inputs import object_mask
 
@@ -347,10 +346,10 @@ def _say(
 def _read(path: Path, max_megapixels: float) -> tuple[Tensor, tuple[int, int]]:
     """The mask of an image, at most `SIDE` pixels along its shorter side, and the image's size."""
     with open_image(path, max_megapixels) as image:
-        pixels = np.asarray(image.convert("RGBA"), np.float32) / 255
+        pixels = rgba(image)
     try:
-        mask = shrunk(object_mask(torch.from_numpy(pixels).permute(2, 0, 1)), SIDE)
-        return mask, (pixels.shape[0], pixels.shape[1])
+        mask = shrunk(object_mask(torch.from_numpy(pixels)), SIDE)
+        return mask, (pixels.shape[1], pixels.shape[2])
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

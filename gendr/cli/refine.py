@@ -48,7 +48,10 @@ def refined(
     with percent_bar("refine", args.quiet) as tell:
 
         def compute(keep: Any, resume: Any) -> ShapeResult:
-            return refine_shape(mesh, rgb, camera, masks, callback=tell, keep=keep, resume=resume)
+            return refine_shape(
+                mesh, rgb, camera, masks, budget=args.budget, callback=tell, keep=keep,
+                resume=resume,
+            )  # fmt: skip
 
         def unpacked(values: Mapping[str, Any]) -> ShapeResult:
             moved = mesh
@@ -84,5 +87,6 @@ def facts(found: ShapeResult) -> dict[str, Any]:
             "psnr": {"before": found.psnr[0], "after": found.psnr[1]},
             "iou": {"before": found.iou[0], "after": found.iou[1]},
             "moved": found.moved,
+            "finished": found.finished,
         }
     }

@@ -137,8 +137,8 @@ def download_cifar100(folder: str | Path) -> None:
         pooch: Any = import_module("pooch")
     except ImportError:
         raise RuntimeError(
-            "downloading CIFAR-100 needs pooch: pip install 'gendr[training]'; or unpack "
-            f"{URL} in {folder} yourself"
+            "downloading CIFAR-100 needs pooch: pip install '.[training]' in the repository; or "
+            f"unpack {URL} in {folder} yourself"
         ) from None
     pooch.retrieve(
         URL, known_hash=f"md5:{MD5}", fname=Path(URL).name, path=folder,

@@ -137,8 +137,8 @@ def download_mnist(folder: str | Path) -> None:
         pooch: Any = import_module("pooch")
     except ImportError:
         raise RuntimeError(
-            "downloading MNIST needs pooch: pip install 'gendr[training]'; or put its four "
-            f"files into {folder} yourself"
+            "downloading MNIST needs pooch: pip install '.[training]' in the repository; or put "
+            f"its four files into {folder} yourself"
         ) from None
     for name in missing:
         pooch.retrieve(

@@ -210,7 +210,9 @@ def read_boxes(content: bytes) -> dict[str, Box]:
     try:
         h5py: Any = import_module("h5py")
     except ImportError:
-        raise RuntimeError("reading SVHN needs h5py: pip install 'gendr[svhn]'") from None
+        raise RuntimeError(
+            "reading SVHN needs h5py: pip install '.[svhn]' in the repository"
+        ) from None
     with h5py.File(io.BytesIO(content), "r") as file:
         names, digits = file["digitStruct/name"], file["digitStruct/bbox"]
         return {

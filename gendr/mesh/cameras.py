@@ -474,7 +474,8 @@ class Camera:
                 tools; the image is [0, W]), or 0 (cv2.calibrateCamera, cv2.projectPoints).
 
         Raises:
-            ValueError: If K is not of that form (skew, last row), or as for `Camera`.
+            ValueError: If K is not of that form (skew, last row), a focal length is not > 0, or as
+                for `Camera`.
         """
         return Camera._of(
             conventions.from_intrinsics(

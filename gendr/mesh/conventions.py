@@ -25,6 +25,9 @@ from gendr.mesh.camera_arguments import (
 )
 from gendr.mesh.rotations import check_orthonormal, rigid, signs
 
+# Skew of a camera matrix that a decomposition leaves, in parts of the focal length.
+_ROUNDING = 1e-6
+
 
 @dataclass(frozen=True)
 class CameraParts:
@@ -82,8 +85,18 @@ def from_intrinsics(
         last = k.detach()[:, 2] - signs(k, 0, 0, 1)
         if bool((k.detach()[:, 1, 0] != 0).any()) or bool((last != 0).any()):
             raise ValueError("K must be [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]; is it transposed?")
-        if bool((k.detach()[:, 0, 1] != 0).any()):
-            raise ValueError("K has skew (K[0, 1] != 0), which cameras here do not have")
+        diagonal = k.detach()[:, (0, 1), (0, 1)]
+        if bool((diagonal <= 0).any()):
+            raise ValueError(
+                f"K must have focal lengths > 0, got {float(diagonal.min()):g}; if a decomposition "
+                "of P = K [R | t] made it negative, negate that column of K and that row of R and t"
+            )
+        skew = k.detach()[:, 0, 1]
+        if bool((skew.abs() > _ROUNDING * diagonal[:, 0]).any()):
+            raise ValueError(
+                f"K has skew {float(skew[skew.abs().argmax()]):g} (K[0, 1]), which cameras here do "
+                "not have; shear the images first, by u - skew / fy (v - cy), and set it to 0"
+            )
         fx, fy, cx, cy = k[:, 0, 0], k[:, 1, 1], k[:, 0, 2], k[:, 1, 2]
     unit = 2 / min(height, width)  # NDC units per pixel
     shift = 0.5 - pixel_centre

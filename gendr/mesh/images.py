@@ -30,6 +30,7 @@ __all__ = [
     "open_image",
     "read_size",
     "resized",
+    "rgba",
     "without_pillow_limit",
 ]
 
@@ -207,6 +208,16 @@ class Picture:
             if not (np.array_equal(red, green) and np.array_equal(red, blue)):
                 return False
         return True
+
+
+def rgba(image: Image) -> Planes:
+    """A decoded image of any depth as [4, H, W] in [0, 1]; opaque if it has no transparency."""
+    picture = Picture(image)
+    if picture.white == 255:
+        return np.asarray(image.convert("RGBA"), np.float32).transpose(2, 0, 1) / np.float32(255)
+    # Pillow would cut these to 8 bits.
+    grey = (picture.rows(0, image.height)[0] / picture.white).astype(np.float32)
+    return np.stack([grey, grey, grey, np.ones_like(grey)])
 
 
 def _plain_mode(image: Image) -> str:

@@ -14,6 +14,9 @@ What the formats keep beside vertices and faces:
 | stl    | no              | no             | no | no |
 | glb    | yes             | 8 bits         | as vertex colours; vertices repeat | yes |
 
+GLB and OBJ also keep whether a mesh is `unlit`: its colours hold the light, as those of photographs
+do (KHR_materials_unlit of glTF, `illum 0` of mtl).
+
 OBJ and PLY keep every digit and OFF 17 decimals; the others store positions as float32, and GLB
 stores the origin beside them. Vertices keep their order and number, except in STL, textured PLY and
 GLB, which repeat vertices: there, vertices of equal position and colour are merged. An OBJ file

@@ -69,8 +69,11 @@ class Lighting:
 
     @staticmethod
     def from_name(name: str) -> Lighting | None:
-        """`lambert`, `phong`, `headlight` (at the camera), or `none`: colours as they are."""
-        check_choice("lighting", name, ("lambert", "phong", "headlight", "none"))
+        """`lambert`, `phong`, `headlight` (at the camera), or `none`: colours as they are.
+
+        `auto`, of renderers, is `lambert` for every mesh that is not unlit.
+        """
+        check_choice("lighting", name, ("auto", "lambert", "phong", "headlight", "none"))
         if name == "none":
             return None
         if name == "headlight":

@@ -114,7 +114,8 @@ def _check_ahead(depth: Tensor) -> None:
     if float((depth > 0).double().mean()) <= 0.5:
         raise ValueError(
             "the lines of sight meet behind the cameras; is transform_matrix camera to world, "
-            "in OpenGL's convention (the camera looks along -z)?"
+            "in OpenGL's convention (the camera looks along -z)? If they were projection "
+            "matrices, their world is mirrored: negate the third column of each"
         )
 
 

@@ -74,6 +74,7 @@ class Mesh:
     _vertices: Tensor
     _attributes: Attributes
     _origin: Tensor | None
+    _unlit: bool
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class Mesh:
         check_reach("vertices", check_finite("vertices", vertices), vertices.dtype)
         self._vertices = vertices.reshape(-1, 3)
         self._origin = None
+        self._unlit = False
         self._attributes = (
             Attributes()
             .with_uvs(uvs, face_uvs, self._vertices, self.face_counts)
@@ -181,6 +183,15 @@ class Mesh:
         return zero if self._origin is None else self._origin
 
     @property
+    def unlit(self) -> bool:
+        """Whether the colours hold the light already, as those of photographs do.
+
+        The default lighting of a `Renderer` then leaves them as they are. GLB and OBJ files keep
+        it. See `with_unlit`.
+        """
+        return self._unlit
+
+    @property
     def dtype(self) -> torch.dtype:
         """float32 or float64."""
         return self._vertices.dtype
@@ -205,6 +216,7 @@ class Mesh:
         elif self.uvs is not None:
             parts.append("uvs")
         parts += [n for n in ("vertex_colors", "face_colors") if getattr(self, n) is not None]
+        parts += ["unlit"] * self._unlit
         if self._origin is not None:
             parts.append(f"origin {self._origin.squeeze(0).tolist()}")
         return f"Mesh({', '.join(parts)}, {dtype_name(self.dtype)}, {self.device})"
@@ -219,7 +231,7 @@ class Mesh:
 
         Raises:
             TypeError: if something is no mesh, or the dtypes differ.
-            ValueError: if there is none, or the devices differ.
+            ValueError: if there is none, the devices differ, or only some are unlit.
         """
         meshes = list(meshes)
         if not meshes:
@@ -230,6 +242,11 @@ class Mesh:
             check_like(f"mesh {i} of the batch", mesh.vertices, "mesh 0", meshes[0].vertices)
         if len(meshes) == 1:
             return meshes[0]
+        if len({m.unlit for m in meshes}) > 1:
+            raise ValueError(
+                "some of these meshes are unlit, and a batch is as a whole; make them alike by "
+                "with_unlit(True) or with_unlit(False)"
+            )
         out = copy.copy(meshes[0])
         out._topology = Topology.joined([m._topology for m in meshes])
         out._vertices = torch.cat([m.vertices for m in meshes])
@@ -378,6 +395,12 @@ class Mesh:
         """
         given = (uvs, face_uvs, self._vertices, self.face_counts)
         return self._with(self._attributes.with_uvs(*given))
+
+    def with_unlit(self, unlit: bool = True) -> Mesh:
+        """The same mesh, whose colours hold the light already, or do not; see `unlit`."""
+        out = copy.copy(self)
+        out._unlit = bool(unlit)
+        return out
 
     def _with(self, attributes: Attributes) -> Mesh:
         """The same mesh with other attributes, unchecked."""
@@ -683,7 +706,7 @@ class Mesh:
             texture=parts.texture,
             vertex_colors=parts.vertex_colors,
             face_colors=parts.face_colors,
-        )
+        ).with_unlit(parts.unlit)
         return mesh if parts.origin is None else mesh.with_origin(parts.origin)
 
     def _parts(self) -> MeshParts:
@@ -697,4 +720,5 @@ class Mesh:
             vertex_colors=self.vertex_colors,
             face_colors=self.face_colors,
             origin=self.origin[0],
+            unlit=self.unlit,
         )

@@ -23,6 +23,7 @@ class MeshParts:
     vertex_colors: Tensor | None = None  # [V, 3]
     face_colors: Tensor | None = None  # [F, 3]
     origin: Tensor | None = None  # float64 [3]; None is 0
+    unlit: bool = False
 
     @property
     def has_origin(self) -> bool:

@@ -14,7 +14,7 @@ from gendr.mesh.mesh import Mesh
 
 __all__ = ["can_unwrap", "unwrapped"]
 
-INSTALL = "pip install 'gendr[textures]'"
+INSTALL = "pip install '.[textures]' in the repository"
 # Texels between two charts, so that a bilinear lookup in one does not reach the other.
 _PADDING = 3
 

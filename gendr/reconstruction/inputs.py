@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gendr.mesh.images import MAX_MEGAPIXELS, open_image
+from gendr.mesh.images import MAX_MEGAPIXELS, open_image, rgba
 
 __all__ = ["FILL", "network_input", "object_mask", "read_image"]
 
@@ -35,9 +35,9 @@ def read_image(
         ValueError: if it is no image, is too large, or shows no object; the message names it.
     """
     with open_image(Path(path), max_megapixels) as image:
-        pixels = np.asarray(image.convert("RGBA"), np.float32) / 255
+        pixels = rgba(image)
     try:
-        return network_input(torch.from_numpy(pixels).permute(2, 0, 1), side, fill=fill)
+        return network_input(torch.from_numpy(pixels), side, fill=fill)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

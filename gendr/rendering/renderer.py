@@ -60,7 +60,8 @@ class Renderer(nn.Module):
             take the colour of the face that is nearest to them in the image. Soft edges then look
             as in ordinary pictures, and colours are differentiable through alpha.
         lighting: a `Lighting`, its name ("lambert", "phong", "headlight"), or "none" for unlit
-            colours.
+            colours. "auto" is "lambert", and "none" for a mesh that is `unlit`: whose colours hold
+            the light already, as those found from photographs.
         near: > 0, nearest depth; triangles that cross it are clipped. By default 1, or less if the
             scene begins nearer.
         far: > near; faces wholly beyond it contribute nothing. By default 100, or more if the scene
@@ -98,7 +99,7 @@ class Renderer(nn.Module):
         shading: str = "softmax",
         *,
         composite: str = "depth",
-        lighting: str | Lighting = "lambert",
+        lighting: str | Lighting = "auto",
         near: float | None = None,
         far: float | None = None,
         gamma: float | Tensor = 1e-3,
@@ -119,6 +120,8 @@ class Renderer(nn.Module):
         self._tconorm: TConorm = as_tconorm(tconorm)
         self.shading = check_choice("shading", shading, ("softmax", "hard"))
         self.lighting = Lighting.from_name(lighting) if isinstance(lighting, str) else lighting
+        automatic = isinstance(lighting, str) and lighting == "auto"
+        self._default_lighting = self.lighting if automatic else None
         self.composite = check_choice("composite", composite, ("depth", "alpha"))
         self.near = None if near is None else check_number("near", near, above=0.0)
         self.far = None if far is None else check_number("far", far, above=self.near or 0.0)
@@ -255,7 +258,8 @@ class Renderer(nn.Module):
             check_finite("the translation of the camera", camera.translation)
         aggregation = self._aggregation(dist, number, images, mesh.vertices)
         geometry = self._geometry(mesh, camera, faces)
-        scene = Scene(mesh, camera, geometry, self.size, backend, self.lighting)
+        light = None if mesh.unlit and self.lighting is self._default_lighting else self.lighting
+        scene = Scene(mesh, camera, geometry, self.size, backend, light)
         gamma, background = self.gamma, self.background
 
         def blended(near: float, far: float) -> Blending:

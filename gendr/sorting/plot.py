@@ -48,7 +48,7 @@ def draw(network: Network, values: Values | None = None, ax: Axes | None = None)
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
-            "drawing a network needs Matplotlib; install it with: pip install 'gendr[docs]'"
+            "drawing a network needs Matplotlib: pip install '.[docs]' in the repository"
         ) from error
     states = None if values is None else [*network.states(_checked(values, network.n))]
     gap = GAP if states is None else GAP_WITH_VALUES

@@ -257,7 +257,7 @@ def test_download_without_a_mirror(mirror, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="404"):
         download_mnist(tmp_path / "data")
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(RuntimeError, match=r"needs pooch: pip install 'gendr\[training\]'"):
+    with pytest.raises(RuntimeError, match=r"needs pooch: pip install '\.\[training\]'"):
         download_mnist(tmp_path / "data")
 
 
@@ -431,5 +431,5 @@ def test_damaged_svhn(tmp_path):
 def test_svhn_without_h5py(tmp_path, monkeypatch):
     path = write_svhn(tmp_path, "train", as_archive=True)
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(RuntimeError, match=r"needs h5py: pip install 'gendr\[svhn\]'"):
+    with pytest.raises(RuntimeError, match=r"needs h5py: pip install '\.\[svhn\]'"):
         house_numbers(path)

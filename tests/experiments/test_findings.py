@@ -656,3 +656,19 @@ def test_what_is_said_of_the_readings_of_the_reciprocals_steepness():
     keys = ahead.keys() & cauchy.keys()
     far = [statistics.fmean(each[key] - cauchy[key] for key in keys) for each in (first, second)]
     assert far[1] < far[0] < 0
+
+
+def test_equal_counts_have_one_place():
+    """However their sum was rounded: means are as many different numbers as the counts are."""
+    module = load(ROOT / "docs" / "make_rounds.py")
+    folder = ROOT / "docs" / "results" / "rounds"
+    for one in module.rankings("pose", folder):
+        counts = one.draws.sum((1, 2)).astype(int)
+        assert len(np.unique(one.means)) == len(np.unique(counts)), one.number
+    grid = module.grid_of("pose", folder)
+    counts = grid.draws.sum((0, -1)).astype(int)
+    assert len(np.unique(grid.quality)) == len(np.unique(counts))
+    rows = block_of("which-renderer.md", "one-try").splitlines()
+    same = [re.search(r"0\.526 \(place (\d+)\)", row)[1] for row in rows if "0.526" in row]
+    assert len(same) > 1
+    assert len(set(same)) == 1

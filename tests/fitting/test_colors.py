@@ -283,7 +283,7 @@ def test_missing_xatlas_says_what_to_install(chair, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "xatlas", None)
-    with pytest.raises(RuntimeError, match=r"pip install 'gendr\[textures\]'"):
+    with pytest.raises(RuntimeError, match=r"pip install '\.\[textures\]'"):
         unwrapped(chair)
 
 

@@ -1,5 +1,8 @@
 """Colours move a surface: photos agree at the true depth only, and a lid becomes a hollow."""
 
+from itertools import pairwise
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -177,6 +180,43 @@ def test_goes_on_where_it_was(monkeypatch, tmp_path):
         assert len(more) == 4 - i
         assert torch.equal(again.mesh.vertices, whole.mesh.vertices)
         assert (again.psnr, again.iou, again.moved) == (whole.psnr, whole.iou, whole.moved)
+
+
+def test_a_budget_ends_it_and_the_work_is_told_on_the_way(monkeypatch):
+    ball = icosphere(2)
+    camera = visual.orbit(ball, [0.0, 60.0, 120.0, 180.0, 240.0, 300.0], 20.0)
+    rgb, alpha = shots(ball.with_vertex_colors(pattern(ball.vertices)), camera, 32)
+    monkeypatch.setattr(refining, "LEAST_GAIN", -np.inf)
+    monkeypatch.setattr(refining, "MOST_LOST", np.inf)
+    monkeypatch.setattr(refining, "EVERY", 4)
+    start, seconds, done = ball.scaled(0.9), [0.0], []
+
+    def tell(share):  # which takes a second
+        seconds[0] += 1
+        done.append(share)
+
+    clock = SimpleNamespace(perf_counter=lambda: seconds[0])
+    monkeypatch.setattr(refining, "time", clock)
+    whole = refine_shape(start, rgb, camera, alpha, steps=6, callback=tell)
+    assert whole.finished
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0.0, 1.0)
+    assert max(b - a for a, b in pairwise(done)) < 0.15  # so that the time left can be told
+    total = seconds[0]
+    found = []
+    for part in (0.01, 0.7, 0.85):
+        seconds[0] = 0.0
+        found.append(
+            refine_shape(start, rgb, camera, alpha, steps=6, callback=tell, budget=part * total)
+        )
+        assert seconds[0] <= part * total + 2 or part < 0.3
+        assert not found[-1].finished
+        assert found[-1].improved == (part > 0.3), part
+    assert found[0].mesh is start
+    assert found[0].psnr[0] == found[0].psnr[1] == whole.psnr[0]
+    more = refine_shape(start, rgb, camera, alpha, steps=6, budget=2 * total)
+    assert more.finished
+    assert torch.equal(more.mesh.vertices, whole.mesh.vertices)
 
 
 def test_bad_input():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from gendr.mesh.views import load_views, view_sizes
+from gendr.mesh.views import load_views, view_sizes, visual_sphere
 
 HEIGHT, WIDTH = 12, 20
 FX, FY, CX, CY = 30.0, 33.0, 11.5, 4.25  # the principal point is not in the middle
@@ -49,7 +49,15 @@ MODELS = {
     "OPENCV": (4, [FX, FY, CX, CY, 0.0, 0.0, 0.0, 0.0]),
     "FULL_OPENCV": (6, [FX, FY, CX, CY, *[0.0] * 8]),
 }
-FISHEYE = {"OPENCV_FISHEYE": (5, [FX, FY, CX, CY, 0.1, 0, 0, 0]), "FOV": (7, [FX, FY, CX, CY, 0.9])}
+# No pinholes, also where all that is called distortion is 0.
+FISHEYE = {
+    "OPENCV_FISHEYE": (5, [FX, FY, CX, CY, 0.1, 0, 0, 0]),
+    "FOV": (7, [FX, FY, CX, CY, 0.9]),
+    "SIMPLE_RADIAL_FISHEYE": (8, [FX, CX, CY, 0.0]),
+    "RADIAL_FISHEYE": (9, [FX, CX, CY, 0.0, 0.0]),
+    "THIN_PRISM_FISHEYE": (10, [FX, FY, CX, CY, *[0.0] * 8]),
+    "RAD_TAN_THIN_PRISM_FISHEYE": (11, [FX, FY, CX, CY, *[0.0] * 12]),
+}
 
 
 def write_text(root, model, numbers, width=WIDTH, height=HEIGHT):
@@ -138,12 +146,14 @@ def test_lens_models_of_colmap(tmp_path, model):
     save_images(tmp_path / "b", folder=".")  # without a folder images
     write_binary(tmp_path / "b" / "sparse/0", number, numbers)
     check_cameras(load(tmp_path / "b"), fy)
-    if len(numbers) > 4 or model == "SIMPLE_RADIAL":
+    for place in range(3 if "SIMPLE" in model or model == "RADIAL" else 4, len(numbers)):
         bent = [*numbers]
-        bent[3 if "RADIAL" in model else 4] = 0.3
+        bent[place] = -40.0
         write_binary(tmp_path / "b" / "sparse/0", number, bent)
-        with pytest.raises(ValueError, match=r"lens distortion .* undistort the images"):
-            load(tmp_path / "b")
+        write_text(tmp_path / "a" / "sparse/0", model, bent)
+        for root in (tmp_path / "a", tmp_path / "b"):
+            with pytest.raises(ValueError, match=r"lens distortion .* undistort the images"):
+                load(root)
 
 
 @pytest.mark.parametrize("model", FISHEYE)
@@ -170,8 +180,9 @@ def test_opencv_matrices(tmp_path):
     write_opencv(tmp_path)
     check_cameras(load(tmp_path))
     check_cameras(load(tmp_path / "cameras.json"))
-    write_opencv(tmp_path, dist=[0.0] * 5)
-    check_cameras(load(tmp_path))
+    for count in (5, 8, 14):
+        write_opencv(tmp_path, dist=[0.0] * count)
+        check_cameras(load(tmp_path))
     write_opencv(tmp_path, pixel_centre=0)
     check_cameras(load(tmp_path), shift=0.5)
     write_opencv(tmp_path, width=None, height=None)
@@ -188,6 +199,52 @@ def test_opencv_matrices(tmp_path):
     assert load(tmp_path / "other.json").masks.sum() == COUNT
 
 
+def projections(skew=0.0, mirrored=False):
+    """P = K [R | t] of the poses, each with a factor and a sign of its own; in another world."""
+    k = np.array([[FX, skew, CX], [0, FY, CY], [0, 0, 1]])
+    world = np.diag([1, 1, -1, 1] if mirrored else [1, 1, 1, 1])
+    factors = (2.5, -0.01, 1e4)
+    return [f * k @ np.c_[r, t] @ world for f, (_, r, t) in zip(factors, poses(), strict=True)]
+
+
+def write_projections(root, **options):
+    images = [
+        {"file": f"images/view {i}.png", "P": p.tolist()}
+        for i, p in enumerate(projections(**options))
+    ]
+    (root / "cameras.json").write_text(json.dumps({"images": images}))
+
+
+def test_projection_matrices(tmp_path):
+    save_images(tmp_path)
+    write_projections(tmp_path)
+    check_cameras(load(tmp_path))
+    write_projections(tmp_path, skew=1e-3)  # less than a quarter of a pixel
+    assert len(load(tmp_path)) == COUNT
+    write_projections(tmp_path, skew=2.0)
+    with pytest.raises(ValueError, match=r"skew 2 .* 0.47 pixels .*shear the images first"):
+        load(tmp_path)
+    write_projections(tmp_path, mirrored=True)
+    views = load(tmp_path)
+    with pytest.raises(ValueError, match=r"behind the cameras.*negate the third column of each"):
+        visual_sphere(views.camera, views.masks)
+    for image, words in (
+        ({"P": np.eye(4)[:3, :3].tolist()}, "P must be 3 x 4"),
+        ({"P": np.diag([1, 1, 0, 1])[:3].tolist()}, "P is no perspective camera"),
+        ({"R": np.eye(3).tolist()}, "P says all that K, R, t and world_to_camera say"),
+        (
+            {"P": None, "world_to_camera": projections()[1].tolist()},
+            "give a projection matrix as P",
+        ),
+    ):
+        write_projections(tmp_path)
+        edit_opencv(tmp_path, image=image)
+        if "world_to_camera" in image:
+            edit_opencv(tmp_path, K=[[FX, 0, CX], [0, FY, CY], [0, 0, 1]])
+        with pytest.raises(ValueError, match=words):
+            load(tmp_path)
+
+
 def edit_opencv(root, image=None, **change):
     meta = json.loads((root / "cameras.json").read_text())
     meta |= change
@@ -198,7 +255,9 @@ def edit_opencv(root, image=None, **change):
 BAD_OPENCV = {
     "no K; give the 3 x 3": lambda r: edit_opencv(r, K=None, image={"K": None}),
     r"K must be 3 x 3, got shape \[2, 2\]": lambda r: edit_opencv(r, K=[[1, 0], [0, 1]]),
-    "without skew": lambda r: edit_opencv(r, K=[[1, 2, 3], [0, 1, 3], [0, 0, 1]]),
+    "cameras here have none: shear the images": lambda r: edit_opencv(
+        r, K=[[1, 2, 3], [0, 1, 3], [0, 0, 1]]
+    ),
     "K must hold numbers": lambda r: edit_opencv(r, K="no"),
     "K holds NaN": lambda r: edit_opencv(r, K=[[1, 0, float("nan")], [0, 1, 3], [0, 0, 1]]),
     r"image 1 .*no pose; give R and t": lambda r: edit_opencv(r, image={"world_to_camera": None}),
@@ -212,7 +271,9 @@ BAD_OPENCV = {
     "has no images": lambda r: (r / "cameras.json").write_text('{"images": []}'),
     "pixel_centre must be 0 or 0.5, got 1": lambda r: edit_opencv(r, pixel_centre=1),
     "lens distortion": lambda r: edit_opencv(r, dist=[0.5, 0, 0, 0]),
-    "dist must be at most 8": lambda r: edit_opencv(r, dist=[0.0] * 12),
+    "dist must be at most 14": lambda r: edit_opencv(r, dist=[0.0] * 15),
+    "s3": lambda r: edit_opencv(r, dist=[*[0.0] * 10, 0.3]),
+    "distCoeffs": lambda r: edit_opencv(r, image={"distCoeffs": [[0.3, 0, 0, 0]]}),
     "no such image": lambda r: edit_opencv(r, image={"file": "images/none.png"}),
     "is outside of the folder": lambda r: edit_opencv(r, image={"file": "../view 1.png"}),
     "w must be a finite number": lambda r: edit_opencv(r, width="wide"),
@@ -325,6 +386,40 @@ def test_nothing_outside_of_the_folder_is_read(tmp_path):
     flat = save_images(tmp_path / "flat", folder=".")
     write_text(flat / "sparse/0", "PINHOLE", MODELS["PINHOLE"][1])
     assert len(load(flat)) == COUNT
+
+
+def test_no_link_leads_out_of_the_folder(tmp_path):
+    """Neither that of an image, a mask or a folder of them, nor that of a file of cameras."""
+    outside, matrices, model = (tmp_path / name for name in ("outside", "matrices", "model"))
+    for root in (outside, matrices, model):
+        save_images(root)
+        save_images(root, folder="masks")
+        if root != model:
+            write_opencv(root)
+        if root != matrices:
+            write_text(root / "sparse" / "0", "PINHOLE", MODELS["PINHOLE"][1])
+    kept = tmp_path / "kept"
+    for root, part in (
+        *(
+            (matrices, part)
+            for part in ("images/view 1.png", "images", "masks/view 1.png", "masks")
+        ),
+        (matrices, "cameras.json"),
+        *((model, f"sparse{part}") for part in ("/0/cameras.txt", "/0/images.txt", "/0", "")),
+    ):
+        assert len(load(root)) == COUNT
+        (root / part).rename(kept)
+        (root / part).symlink_to(outside / part)
+        with pytest.raises(ValueError, match=r"is a link out of the folder .*; copy") as caught:
+            load(root)
+        assert "\n" not in str(caught.value)
+        (root / part).unlink()
+        kept.rename(root / part)
+    # The folder itself may be reached by a link, and links may stay inside.
+    (matrices / "more").symlink_to("images")
+    edit_opencv(matrices, image={"file": "more/view 1.png"})
+    (tmp_path / "link").symlink_to(matrices)
+    assert len(load(tmp_path / "link")) == COUNT
 
 
 @pytest.mark.parametrize("background", ["#f0f8ff", "aliceblue", (240 / 255, 248 / 255, 1.0)])

@@ -444,7 +444,12 @@ BAD = {
     "skew": (
         lambda: Camera.from_intrinsics([[9, 1, 4], [0, 9, 4], [0, 0, 1]], 8),
         ValueError,
-        "skew",
+        "skew 1 .K.0, 1.., which cameras here do not have; shear the images first",
+    ),
+    "signs of a decomposition": (
+        lambda: Camera.from_opencv(torch.eye(3), [0, 0, 1], [[-9, 0, 4], [0, 9, 4], [0, 0, 1]], 8),
+        ValueError,
+        "K must have focal lengths > 0, got -9; .* negate that column of K and that row of R",
     ),
     "size": (lambda: Camera.from_intrinsics(fx=9.0, image_size=(8, 0)), ValueError, "image_size"),
     "no size": (lambda: Camera.from_intrinsics(fx=9.0), ValueError, "image_size"),

@@ -9,10 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
-from gendr.cli import main
+from gendr.cli import main, pose
 from gendr.cli.parser import build_parser
 from gendr.mesh import Mesh, grid, load_texture
 from gendr.mesh.images import MAX_MEGAPIXELS, open_image, without_pillow_limit
+from gendr.reconstruction.inputs import read_image
 
 SIZE = "20000 x 30000 pixels, 600 megapixels, and at most 150 are read"
 
@@ -131,3 +132,19 @@ def test_a_damaged_texture_of_a_glb_is_left_out(textured):
 def test_the_command_line_has_the_same_limit():
     for words in (["fit", "x"], ["render", "x", "-o", "y"]):
         assert build_parser().parse_args(words).max_megapixels == MAX_MEGAPIXELS
+
+
+def test_grey_images_of_any_depth_are_one_image(tmp_path):
+    """16 bits, 32 bits and fractions in [0, 1] are not cut to 8 bits by any reader."""
+    steps = np.zeros((24, 24), np.float32)
+    steps[6:18, 4:16] = np.linspace(0.2, 1, 12)
+    deep = np.round(steps * 65535)
+    grey = {"f.tif": steps, "i.png": deep.astype(np.uint16), "j.tif": deep.astype(np.int32)}
+    Image.fromarray(np.round(steps * 255).astype(np.uint8)).save(tmp_path / "a.png")
+    load = load_texture, lambda path: read_image(path, 16), lambda path: pose._read(path, 1)[0]
+    wanted = [each(tmp_path / "a.png") for each in load]
+    assert all(float(each.max()) == 1 and float(each.min()) == 0 for each in wanted)
+    for name, values in grey.items():
+        Image.fromarray(values).save(tmp_path / name)
+        for each, want in zip(load, wanted, strict=True):
+            torch.testing.assert_close(each(tmp_path / name), want, atol=3e-3, rtol=0, msg=name)

@@ -1,5 +1,6 @@
 """Mesh files: round trips, files of other programs, and one-line errors for what is no mesh."""
 
+import json
 import os
 import re
 import struct
@@ -12,8 +13,9 @@ import torch
 from PIL import Image
 from torch.testing import assert_close
 
-from gendr.mesh import Mesh, cube, grid, icosphere, load_texture
+from gendr.mesh import Mesh, cube, grid, icosphere, load_texture, look_at
 from gendr.mesh.io import FORMATS, load_mesh, save_mesh
+from gendr.rendering import Renderer
 
 ENDINGS = [f[1:] for f in FORMATS]
 EIGHT_BITS = 0.5 / 255 + 1e-6
@@ -717,3 +719,54 @@ def test_real_files(name, tmp_path):
 def test_a_folder_that_is_missing_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere to save m\.obj"):
         icosphere(0).save(tmp_path / "nowhere" / "m.obj")
+
+
+def test_colours_that_hold_their_light_are_drawn_as_they_are_again(tmp_path):
+    """A GLB and an OBJ keep that a mesh is unlit, whatever carries its colours."""
+    ball = icosphere(1)
+    uvs = ball.vertices[:, :2] / 2 + 0.5
+    colors = 0.5 + 0.4 * torch.sin(4 * ball.vertices)
+    textured = ball.with_uvs(uvs, ball.faces).with_texture(torch.rand(8, 8, 3))
+    camera = look_at(3.0, 20.0, 30.0)
+    lit, as_it_is = (
+        Renderer(24, "heaviside", "max", shading="hard", **options)
+        for options in ({}, {"lighting": "none"})
+    )
+    painted = ball.with_vertex_colors(colors), ball.with_face_colors(colors[ball.faces[:, 0]])
+    for mesh in (textured, *painted):
+        assert not mesh.unlit
+        assert not torch.equal(lit(mesh, camera).rgb, as_it_is(mesh, camera).rgb)
+        for kind in ("glb", "obj"):
+            for unlit in (False, True):
+                given = mesh.with_unlit(unlit)
+                given.save(tmp_path / f"a.{kind}")
+                found = Mesh.load(tmp_path / f"a.{kind}")
+                assert found.unlit == unlit
+                want = (as_it_is if unlit else lit)(given, camera).rgb
+                torch.testing.assert_close(lit(found, camera).rgb, want, atol=5e-3, rtol=0)
+    # Each mesh made of it is unlit as well; another light is used as it is given.
+    made = (given.to(torch.float64), given.scaled(2.0), given.subdivided(), given.detach(),
+            given.repeated(2)[1], given.with_vertices(given.vertices),
+            Mesh.batch([given] * 2))  # fmt: skip
+    assert all(each.unlit for each in made)
+    strong = Renderer(24, "heaviside", "max", shading="hard", lighting="lambert")
+    assert not torch.equal(strong(given, camera).rgb, lit(given, camera).rgb)
+    with pytest.raises(ValueError, match=r"some of these meshes are unlit.*with_unlit"):
+        Mesh.batch([given, ball])
+
+
+def test_a_file_with_some_unlit_materials_is_lit_with_a_word(tmp_path):
+    ball = icosphere(0).with_uvs(icosphere(0).vertices[:, :2], icosphere(0).faces)
+    ball.with_texture(torch.rand(2, 2, 3)).with_unlit().save(tmp_path / "a.glb")
+    data = (tmp_path / "a.glb").read_bytes()
+    (length,) = struct.unpack("<I", data[12:16])
+    tree = json.loads(data[20 : 20 + length])
+    assert tree["extensionsUsed"] == ["KHR_materials_unlit"]
+    tree["materials"].append({})
+    text = json.dumps(tree).encode()
+    text += b" " * (-len(text) % 4)
+    rest = data[20 + length :]
+    header = struct.pack("<4sIII", b"glTF", 2, 20 + len(text) + len(rest), len(text))
+    (tmp_path / "b.glb").write_bytes(header + b"JSON" + text + rest)
+    with pytest.warns(UserWarning, match="only some of its materials are unlit"):
+        assert not Mesh.load(tmp_path / "b.glb").unlit

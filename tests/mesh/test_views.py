@@ -493,6 +493,38 @@ def test_invisible_distortion_is_ignored(tmp_path):
     np.testing.assert_allclose(views.camera.focal, 20 / 6, rtol=1e-6)
 
 
+BENT = {
+    **dict.fromkeys(("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2"), (0.3, 0.0)),
+    **dict.fromkeys(("s1", "s4", "tx", "ty", "b1", "b2", "sx1", "sy1", "omega"), (0.3, 0.0)),
+    "distortion_params": ([0, 0, 0, 0.1], [0, 0, 0, 0]),
+    "distortion_coefficients": ([[0.1]], [[0]]),
+    "camera_model": ("THIN_PRISM_FISHEYE", "opencv"),
+    "is_fisheye": (True, False),
+    "ftheta_p0": (0.1, None),
+    "latlong": (True, False),
+    "equirectangular": (True, False),
+}
+
+
+def test_no_lens_that_bends_is_taken_for_a_pinhole(tmp_path):
+    """Whatever NeRF tools call it, for all frames or for one."""
+    root = folder(tmp_path, fl_x=6.0)
+    for key, (bent, straight) in BENT.items():
+        edit(root, **{key: straight})
+        load_views(root)
+        edit(root, frame={key: bent})
+        with pytest.raises(ValueError, match="undistort the images first"):
+            load_views(root)
+        edit(root, frame={key: None}, **{key: bent})
+        with pytest.raises(ValueError, match="undistort the images first"):
+            load_views(root)
+        root = folder(tmp_path, fl_x=6.0)
+    # 90 degrees from the axis to the corner: the eighth power of the radius is more than the second
+    wide = folder(tmp_path, fl_x=1.0, k4=1e-4)
+    with pytest.raises(ValueError, match="lens distortion"):
+        load_views(wide)
+
+
 # -- where the object is -----------------------------------------------------------------------
 
 

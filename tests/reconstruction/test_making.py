@@ -110,7 +110,7 @@ def test_workers_make_the_same(tmp_path, meshes, small, monkeypatch):
 @pytest.mark.slow
 def test_a_cluster_makes_the_same(tmp_path, meshes, small):
     """It tells what cannot be used too, and an address that nobody answers is refused."""
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'gendr[cluster]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install '.[cluster]'")
     common = {"shares": (1, 0, 0), "progress": False}
     make_dataset([meshes], tmp_path / "local", "x", **common)
     found = make_dataset([meshes], tmp_path / "ray", "x", executor="ray", workers=2, **common)

@@ -676,7 +676,7 @@ def compiling(fresh, monkeypatch):
 
 def test_no_triton(fresh, monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", None)
-    assert "pip install 'gendr[triton]'" in fresh()
+    assert "pip install '.[triton]'" in fresh()
     assert gendr.backends()["triton"] == fresh()
 
 

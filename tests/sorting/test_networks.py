@@ -222,5 +222,5 @@ def test_a_drawing_refuses_values_that_do_not_fit(values):
 
 def test_a_drawing_asks_for_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"pip install 'gendr\[docs\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[docs\]'"):
         draw(odd_even(3))

@@ -544,7 +544,7 @@ def check_export(kind: str, path: str | Path) -> None:
     if kind not in _WRITERS:
         raise StoreError(f"unknown format {kind!r}; allowed: {', '.join(_WRITERS)}")
     if kind == "parquet" and find_spec("pyarrow") is None:
-        raise StoreError("parquet needs pyarrow: pip install 'gendr[parquet]'")
+        raise StoreError("parquet needs pyarrow: pip install '.[parquet]' in the repository")
     if path.is_dir():
         raise StoreError(f"{path} is a folder; name a file")
     if not os.access(path.parent, os.W_OK):

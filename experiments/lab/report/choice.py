@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.report.claims import mean
-from lab.report.details import disagreement, is_twice
+from lab.report.details import disagreement, is_twice, means_of
 from lab.report.qualities import Grid, draws_of
 from lab.studies.rounds import (
     BLOCKS,
@@ -99,7 +99,7 @@ class Ranking:
     @property
     def means(self) -> NDArray[np.float64]:
         """[renderers]: the means over the scenes."""
-        return self.by_scene.mean(1)
+        return means_of(self.by_scene, 1)
 
     @property
     def behind(self) -> NDArray[np.float64]:
@@ -197,7 +197,7 @@ def standings(grids: Mapping[str, Grid], axis: int, count: int) -> list[tuple[st
             names = [grid.conorms[j] for j in grid.distinct]
             members = np.concatenate(values, 1).swapaxes(1, 2)
             top = np.concatenate(tenth, 0).T
-        means = members.mean((0, 2, 3))
+        means = means_of(members, (0, 2, 3))
         best = int(means.argmax())
         places.append([1 + int((means > value).sum()) for value in means])
         columns.append([

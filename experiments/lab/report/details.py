@@ -16,7 +16,16 @@ from lab.engine.store import Failure, Result, Run
 from lab.engine.tasks import PROTOCOLS, Trial
 from lab.studies.pose import PoseProtocol
 
-__all__ = ["TWICE", "Detail", "Found", "curve_of", "disagreement", "is_twice", "pose_error"]
+__all__ = [
+    "TWICE",
+    "Detail",
+    "Found",
+    "curve_of",
+    "disagreement",
+    "is_twice",
+    "means_of",
+    "pose_error",
+]
 
 # One function under two names: it counts once where renderers are listed or compared.
 TWICE = {"schweizer_sklar(p=-1)": "dombi(p=1)"}
@@ -73,6 +82,11 @@ def pose_error(run: Run, score: float) -> float:
     if run.task != "pose" or not pairs or not 0 <= score <= 1:
         return math.nan
     return math.sqrt(score * (1 - score) / pairs)
+
+
+def means_of(values: NDArray[np.float64], axis: int | tuple[int, ...] = 0) -> NDArray[np.float64]:
+    """Means that are equal where counts are: without the digits that the order of a sum decides."""
+    return np.round(values.mean(axis), 12)
 
 
 def disagreement(values: NDArray[np.float64]) -> float:

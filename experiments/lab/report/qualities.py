@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gendr import distributions, tnorms
 from gendr.tnorms import tconorm
-from lab.report.details import TWICE, disagreement
+from lab.report.details import TWICE, disagreement, means_of
 from lab.report.summary import TOP_SHARE
 from lab.studies.pose import PoseProtocol
 from lab.studies.rounds import (
@@ -170,7 +170,7 @@ class Grid:
     @cached_property
     def quality(self) -> Array:
         """[2, laws, conorms]: the mean over the scenes."""
-        return self.by_scene.mean(0)
+        return means_of(self.by_scene)
 
     def law(self, half: int, *names: str) -> Array:
         """[scenes, T-conorms, draws]: the mean over laws, for each function that is a T-conorm."""

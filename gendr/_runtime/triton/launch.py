@@ -33,7 +33,8 @@ def available() -> str | None:
     except ImportError as error:
         return (
             f"the triton backend needs Triton, which failed to import ({error}); "
-            "pip install 'gendr[triton]' (Linux; PyTorch built for CUDA brings it along)"
+            "pip install '.[triton]' in the repository (Linux; PyTorch built for CUDA brings it "
+            "along)"
         )
     if _version(triton) < _OLDEST:
         return f"the triton backend needs Triton >= 3.4, found {triton.__version__}"

@@ -61,7 +61,7 @@ class ColorResult:
     """A mesh with the colours of photographs.
 
     Attributes:
-        mesh: With UVs and a texture, or with vertex colours.
+        mesh: With UVs and a texture, or with vertex colours; `unlit`, as they hold the light.
         exposure: [B, 3], the factor of each channel of every photo over the colours of the mesh,
             with a mean of 1; all 1 unless it was asked for.
         psnr: [B], of renderings and photos over the pixels of the object (in the mask or in the
@@ -171,7 +171,7 @@ class _Photos:
         colors = _filled(canvas, colors, seen)
         self.tell(0.6)
         colors, gains = self._corrected(canvas, colors, gains, exposure)
-        mesh = canvas.painted(colors)
+        mesh = canvas.painted(colors).with_unlit()
         self.tell(0.95)
         psnr = torch.stack(
             [self._psnr(canvas, colors * gains[i], i) for i in range(len(self.images))]

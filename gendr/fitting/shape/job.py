@@ -299,6 +299,7 @@ class Job:
             "iou": float(per_view.double().mean()),
             "iou_per_view": [float(x) for x in per_view],
             "best_step": state.best_step,
+            "best_iou": state.best_iou,
             "final_iou": next((h["iou"] for h in reversed(state.history) if "iou" in h), None),
             "seconds": state.seconds,
         }

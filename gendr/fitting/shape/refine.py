@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,14 @@ import torch
 from torch import Tensor
 
 from gendr import visual
-from gendr._runtime.checks import check_count, check_finite, check_float, check_like, check_shape
+from gendr._runtime.checks import (
+    check_count,
+    check_finite,
+    check_float,
+    check_like,
+    check_number,
+    check_shape,
+)
 from gendr.fitting.checks import check_views
 from gendr.fitting.colors.fit import fit_colors
 from gendr.fitting.parametrization import SmoothParametrization, check_single
@@ -52,6 +60,9 @@ STIFFNESS = 0.1
 SCALE, STEP_IN_EDGES, COLORS, FLATNESS, EVERY = "0.05px", 0.05, 1.0, 0.02, 10
 # As for a fit.
 MOST_FACES, VIEWS_PER_STEP, BETAS = 40_000, 12, (0.9, 0.99)
+# The work of a part, for each photo that it looks at, in parts of that of finding colours: of a
+# sweep, of a step, and of measuring a mesh.
+SWEEP, DESCENT, MEASURE = 0.5, 0.4, 1.4
 # Decibels by which photos must be met better, and the IoU that may be lost, or nothing is changed.
 LEAST_GAIN, MOST_LOST = 0.1, 0.005
 
@@ -68,6 +79,7 @@ class ShapeResult:
         iou: Before and after: the mean of the hard silhouettes.
         moved: The mean distance of the new vertices from the surface given, world units; 0 if it
             was not improved.
+        finished: Whether all was done; False if the `budget` was over before.
     """
 
     mesh: Mesh
@@ -75,6 +87,64 @@ class ShapeResult:
     psnr: tuple[float, float]
     iou: tuple[float, float]
     moved: float
+    finished: bool = True
+
+
+class _OverError(Exception):
+    """The budget is over in the midst of a part.
+
+    Args:
+        found: What the part has come to; None if it is to be left out.
+    """
+
+    def __init__(self, found: Mesh | None = None) -> None:
+        super().__init__()
+        self.found = found
+
+
+class _Clock:
+    """How much is done, and whether the time is over.
+
+    Args:
+        tell: called with the part of the work that is done.
+        total: the work of all parts.
+        budget: seconds, or None.
+        spent: those of an earlier run.
+    """
+
+    def __init__(
+        self, tell: Callable[[float], None], total: float, budget: float | None, spent: float
+    ) -> None:
+        self.tell, self.total, self.budget = tell, total, budget
+        self.start = time.perf_counter() - spent
+        self.done = self.reserve = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The seconds spent so far."""
+        return time.perf_counter() - self.start
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is only time left for what is reserved."""
+        return self.budget is not None and self.seconds + self.reserve >= self.budget
+
+    def part(self, work: float, *, stops: bool = True) -> Callable[[float], None]:
+        """What is to be called with the part of some work that is done; it counts as done now.
+
+        Args:
+            work: the whole of it.
+            stops: whether a call raises `_OverError` once the time is over.
+        """
+        before = self.done
+        self.done += work
+
+        def tell(share: float) -> None:
+            self.tell(min((before + share * work) / self.total, 1.0))
+            if stops and self.is_over:
+                raise _OverError
+
+        return tell
 
 
 def refine_shape(
@@ -84,6 +154,7 @@ def refine_shape(
     masks: Tensor,
     *,
     steps: int = 30,
+    budget: float | None = None,
     callback: Callable[[float], None] | None = None,
     keep: Callable[[dict[str, Any]], None] | None = None,
     resume: Mapping[str, Any] | None = None,
@@ -104,6 +175,9 @@ def refine_shape(
         camera: B cameras.
         masks: [B, H, W] in [0, 1].
         steps: >= 0, those after the sweeps.
+        budget: Seconds, > 0, after which it ends with what it has come to. Only the comparison of
+            the photos before and after is always made; its time is kept free, as far as there is
+            enough.
         callback: Called with the part of the work that is done, in [0, 1].
         keep: Called after each sweep and after every ten steps with all that is needed to go on,
             as numbers and tensors.
@@ -124,34 +198,63 @@ def refine_shape(
     check_like("masks", check_float("masks", masks), "images", images)
     check_shape("masks", check_finite("masks", masks), "[B, H, W]", **sizes)
     check_count("steps", steps, least=0)
-    tell = callback or (lambda done: None)
+    if budget is not None:
+        check_number("budget", budget, above=0)
     given = Mesh(mesh.vertices.detach(), mesh.faces)
     photos = Photos(images.detach(), camera.detach(), masks.detach())
-    refinement = _Refinement(given, photos)
-    found, parts = given, len(SWEEPS) + -(-steps // EVERY)
+    before: Mapping[str, Any] = resume or {"parts": 0, "seconds": 0.0}
+    part, parts = int(before["parts"]), len(SWEEPS) + -(-steps // EVERY)
+    work = 2 * MEASURE * sizes["B"] + sum(_work(i, steps, sizes["B"]) for i in range(part, parts))
+    clock = _Clock(callback or (lambda done: None), work, budget, before["seconds"])
+    refinement = _Refinement(given, photos, clock)
+    clock.tell(0.0)
+    began = clock.seconds
+    first = refinement.measured(given)
+    clock.reserve = clock.seconds - began
+    found = given
     if resume is not None:
         found = Mesh(*(resume[name].to(given.device) for name in ("vertices", "faces")))
-    for part in range(int(resume["parts"]) if resume is not None else 0, parts):
-        if part < len(SWEEPS):
-            with torch.no_grad():
-                found = refinement.swept(found, SWEEPS[part])
-            tell(0.5 * (part + 1) / len(SWEEPS))
-        else:
-            first = EVERY * (part - len(SWEEPS))
-            last = min(first + EVERY, steps)
-            found = refinement.stepped(
-                found, first, last, lambda done: tell(0.5 + 0.4 * done / steps)
-            )
+    while part < parts and not clock.is_over:
+        try:
+            if part < len(SWEEPS):
+                with torch.no_grad():
+                    found = refinement.swept(found, SWEEPS[part])
+            else:
+                begin = EVERY * (part - len(SWEEPS))
+                found = refinement.stepped(found, begin, min(begin + EVERY, steps))
+        except _OverError as over:
+            found = over.found or found
+            break
+        part += 1
         if keep is not None:
-            keep({"parts": part + 1, "vertices": found.vertices, "faces": found.faces})
+            kept = {"vertices": found.vertices, "faces": found.faces}
+            keep({"parts": part, "seconds": clock.seconds, **kept})
+    finished = part == parts
+    if found is given:
+        clock.tell(1.0)
+        return ShapeResult(mesh, False, (first[0], first[0]), (first[1], first[1]), 0.0, finished)
     found = without_cuts(remesh(found, refinement.edge(found)).mesh)
-    before, after = refinement.measured(given), refinement.measured(found)
-    improved = after[0] > before[0] + LEAST_GAIN and after[1] > before[1] - MOST_LOST
-    tell(1.0)
-    both = (before[0], after[0]), (before[1], after[1])
+    last = refinement.measured(found)
+    improved = last[0] > first[0] + LEAST_GAIN and last[1] > first[1] - MOST_LOST
+    clock.tell(1.0)
+    both = (first[0], last[0]), (first[1], last[1])
     if not improved:
-        return ShapeResult(mesh, False, *both, 0.0)
-    return ShapeResult(found.with_origin(mesh.origin[0]), True, *both, _distance(found, given))
+        return ShapeResult(mesh, False, *both, 0.0, finished)
+    moved = _distance(found, given)
+    return ShapeResult(found.with_origin(mesh.origin[0]), True, *both, moved, finished)
+
+
+def _together(count: int) -> int:
+    """How many of some photos a step looks at: all take turns."""
+    return -(-count // -(-count // VIEWS_PER_STEP))
+
+
+def _work(part: int, steps: int, count: int) -> float:
+    """That of a sweep over `count` photos, or of a group of steps with their colours."""
+    if part < len(SWEEPS):
+        return SWEEP * count
+    some = min(EVERY, steps - EVERY * (part - len(SWEEPS)))
+    return count + some * DESCENT * _together(count)
 
 
 def _distance(mesh: Mesh, other: Mesh) -> float:
@@ -166,8 +269,8 @@ def _distance(mesh: Mesh, other: Mesh) -> float:
 class _Refinement:
     """What stays the same while a shape is refined."""
 
-    def __init__(self, mesh: Mesh, photos: Photos) -> None:
-        self.photos, self.camera = photos, photos.camera
+    def __init__(self, mesh: Mesh, photos: Photos, clock: _Clock) -> None:
+        self.photos, self.camera, self.clock = photos, photos.camera, clock
         low, high = mesh.bounding_box()[0], mesh.bounding_box()[1]
         self.diagonal = float((high - low).norm())
         middle = ((low + high) / 2).reshape(1, 1, 3)
@@ -188,37 +291,38 @@ class _Refinement:
 
     def swept(self, mesh: Mesh, sweep: _Sweep) -> Mesh:
         """The mesh where photos agree best, among displacements of it."""
+        tell = self.clock.part(SWEEP * len(self.camera))
         mesh = remesh(mesh, self.edge(mesh), iterations=3).mesh
         depth = sweep.depth * self.diagonal
         shrunk = min(sweep.shrunk, max(1, min(self.photos.size) // 24))
         below = max(2, min(MOST, round(depth / (STEP * shrunk * self.pixel))))
         offsets = torch.arange(-max(2, below // 4), below + 1).to(mesh.vertices) * (depth / below)
-        cost = disagreement(mesh, self.photos.smaller(shrunk), offsets)
+        cost = disagreement(mesh, self.photos.smaller(shrunk), offsets, tell)
         down = displacement(mesh, cost, offsets, window=sweep.window, stiffness=STIFFNESS)
         return mesh.with_vertices(mesh.vertices - down[:, None] * mesh.vertex_normals)
 
-    def stepped(self, mesh: Mesh, first: int, last: int, tell: Callable[[int], None]) -> Mesh:
+    def stepped(self, mesh: Mesh, first: int, last: int) -> Mesh:
         """The mesh after some steps along the gradients of soft renderings.
 
         Args:
             mesh: which is remeshed, and takes its colours from the photos, before the steps.
             first: the number of the first of these steps.
             last: that of the step after them.
-            tell: called with the number of the next step after each.
         """
         photos = self.photos
         renderer = Renderer(
             photos.size, "logistic", "probabilistic", SCALE, shading="softmax", composite="alpha",
             lighting="none", cutoff=1e-3, check=False, **self.planes,
         )  # fmt: skip
-        part = -(-len(photos.images) // -(-len(photos.images) // VIEWS_PER_STEP))
+        part = _together(len(photos.images))
         groups = -(-len(photos.images) // part)
         mesh = remesh(mesh, self.edge(mesh), iterations=2).mesh
-        painted, shape = self.painted(mesh)[0], SmoothParametrization(mesh)
+        painted, shape = self.painted(mesh, 1.0)[0], SmoothParametrization(mesh)
         creases = FlattenLoss(mesh.faces, len(mesh.vertices))
         lr = STEP_IN_EDGES * self.edge(mesh)
         u = shape.u.detach()
         means = torch.zeros_like(u), torch.zeros_like(u)
+        tell = self.clock.part((last - first) * DESCENT * part)
         for i in range(first, last):
             rows = list(range(i % groups, len(photos.images), groups))
             u = u.clone().requires_grad_()
@@ -233,13 +337,25 @@ class _Refinement:
             u, *means = uniform_adam_step(
                 u.detach(), grad, *means, step=i - first + 1, lr=lr, betas=BETAS
             )
-            tell(i + 1)
+            try:
+                tell((i + 1 - first) / (last - first))
+            except _OverError:
+                raise _OverError(mesh.with_vertices(shape(u).detach())) from None
         return mesh.with_vertices(shape(u).detach())
 
-    def painted(self, mesh: Mesh) -> tuple[Mesh, float]:
-        """The mesh with the best vertex colours, and their PSNR."""
+    def painted(self, mesh: Mesh, work: float, *, stops: bool = True) -> tuple[Mesh, float]:
+        """The mesh with the best vertex colours, and their PSNR.
+
+        Args:
+            mesh: whose colours are not used.
+            work: for each photo, as which it counts.
+            stops: whether it ends with `_OverError` once the time is over.
+        """
         photos = self.photos
-        found = fit_colors(mesh, photos.images, photos.camera, photos.masks, kind="vertex")
+        tell = self.clock.part(work * len(self.camera), stops=stops)
+        found = fit_colors(
+            mesh, photos.images, photos.camera, photos.masks, kind="vertex", callback=tell
+        )
         return found.mesh, float(found.psnr.double().mean())
 
     def measured(self, mesh: Mesh) -> tuple[float, float]:
@@ -251,4 +367,4 @@ class _Refinement:
                 iou(hard(even, self.camera[i]).alpha, self.photos.masks[i : i + 1])
                 for i in range(len(self.camera))
             ]
-        return self.painted(even)[1], float(torch.cat(scores).double().mean())
+        return self.painted(even, MEASURE, stops=False)[1], float(torch.cat(scores).double().mean())

@@ -9,6 +9,7 @@ chosen by an exhaustive search and a smoothing that take turns and are coupled e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,7 +71,9 @@ class Photos:
         return Photos(images, self.camera, masks)
 
 
-def disagreement(mesh: Mesh, photos: Photos, offsets: Tensor) -> Tensor:
+def disagreement(
+    mesh: Mesh, photos: Photos, offsets: Tensor, tell: Callable[[float], None] | None = None
+) -> Tensor:
     """How much photos disagree about the places below the vertices, [V, J] in [0, 1].
 
     That is the mean over photos, weighted by the cosine at which they see the vertex, of
@@ -82,18 +85,22 @@ def disagreement(mesh: Mesh, photos: Photos, offsets: Tensor) -> Tensor:
         mesh: One mesh.
         photos: Of it.
         offsets: [J], depths below the surface, along the normals.
+        tell: Called with the part of the work that is done, in [0, 1].
 
     Returns:
         nan for places that fewer than three photos see.
     """
     step = max(1, _SAMPLES // (len(photos.images) * len(offsets)))
-    sights = [_maps(mesh, photos, i) for i in range(len(photos.images))]
-    found = [
-        _agreed(photos, sights, points, normals, offsets)
-        for points, normals in zip(
-            mesh.vertices.split(step), mesh.vertex_normals.split(step), strict=True
-        )
-    ]
+    count, sights, found = len(photos.images), list[Tensor](), list[Tensor]()
+    for i in range(count):
+        sights.append(_maps(mesh, photos, i))
+        if tell is not None:
+            tell(0.2 * (i + 1) / count)
+    parts = zip(mesh.vertices.split(step), mesh.vertex_normals.split(step), strict=True)
+    for points, normals in parts:
+        found.append(_agreed(photos, sights, points, normals, offsets))
+        if tell is not None:
+            tell(0.2 + 0.8 * step * len(found) / max(len(mesh.vertices), step * len(found)))
     return torch.cat(found)
 
 

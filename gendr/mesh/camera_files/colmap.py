@@ -15,7 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
-__all__ = ["find_model", "read_model"]
+__all__ = ["find_model", "lenses_of", "read_model"]
 
 # Where a model may lie in the folder of images, the first that is there.
 _PLACES = ("sparse/0", "sparse", "colmap/sparse/0", "")
@@ -65,6 +65,11 @@ def find_model(folder: Path) -> Path | None:
     return None
 
 
+def lenses_of(images: Path) -> Path:
+    """The file of the cameras beside that of the images of a model."""
+    return images.with_name("cameras" + images.suffix)
+
+
 def read_model(images: Path, folder: Path) -> dict[str, Any]:
     """The model as the content of a transforms file.
 
@@ -76,7 +81,7 @@ def read_model(images: Path, folder: Path) -> dict[str, Any]:
     Raises:
         ValueError: If a file is missing, damaged or empty.
     """
-    cameras = images.with_name("cameras" + images.suffix)
+    cameras = lenses_of(images)
     if not cameras.is_file():
         raise ValueError(f"{images} needs {cameras.name} beside it, which is not there")
     if images.suffix == ".bin":

@@ -4,9 +4,11 @@
      "images": [{"file": "images/0.png", "R": [[..], [..], [..]], "t": [x, y, z]}, ...]}
 
 `R` and `t` take points from the world to the camera, x right, y down, z ahead; `world_to_camera`,
-4 x 4 or 3 x 4, may stand for both. `K`, `dist` (k1 k2 p1 p2 k3 k4 k5 k6, as many as there are),
-`width` and `height` may stand in an image too. `mask` names the mask of an image. `pixel_centre` is
-where K counts the centre of the first pixel: 0.5, or 0 for what cv2.calibrateCamera returns.
+4 x 4 or 3 x 4, may stand for both, and `P`, the 3 x 4 projection matrix K [R | t] times any number
+but 0, for these and `K`. `K`, `dist` (k1 k2 p1 p2 k3 k4 k5 k6 s1 s2 s3 s4 tx ty, as many as there
+are), `width` and `height` may stand in an image too. `mask` names the mask of an image.
+`pixel_centre` is where K counts the centre of the first pixel: 0.5, or 0 for what
+cv2.calibrateCamera returns.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ __all__ = ["OPENCV", "from_opencv_json"]
 
 # The name of the file in a folder.
 OPENCV = "cameras.json"
-_DISTORTION = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
+_DISTORTION = tuple("k1 k2 p1 p2 k3 k4 k5 k6 s1 s2 s3 s4 tx ty".split())
+# Other names of it, which are passed on to be refused.
+_LISTS = ("distCoeffs", "dist_coeffs", "distortion", "distortion_coefficients")
 
 Matrix = npt.NDArray[np.float64]
 
@@ -43,6 +47,8 @@ def from_opencv_json(file: Path, meta: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(image, dict) or not isinstance(image.get("file"), str):
             raise ValueError(f"{file}: image {i} has no file")
         where = f"{file}: image {i} ({image['file']})"
+        if image.get("P") is not None:
+            image = _with_parts(image, where)
         entry: dict[str, Any] = {"file_path": image["file"], **_lens(meta, image, where)}
         entry["transform_matrix"] = _camera_to_world(image, where)
         if image.get("mask") is not None:
@@ -51,15 +57,37 @@ def from_opencv_json(file: Path, meta: dict[str, Any]) -> dict[str, Any]:
     return {"frames": frames}
 
 
+def _with_parts(image: dict[str, Any], where: str) -> dict[str, Any]:
+    """An entry with K, R and t in place of the projection matrix P = K [R | t]."""
+    if any(image.get(key) is not None for key in ("K", "R", "t", "world_to_camera")):
+        raise ValueError(f"{where}: P says all that K, R, t and world_to_camera say; give P alone")
+    p = _numbers(image["P"], ((3, 4),), "P", where)
+    p = p / np.abs(p).max().clip(np.finfo(p.dtype).tiny)
+    size = np.linalg.det(p[:, :3])
+    if abs(size) <= np.finfo(p.dtype).eps * np.prod(np.linalg.norm(p[:, :3], axis=1)):
+        raise ValueError(
+            f"{where}: P is no perspective camera: its left 3 x 3 part, K R, has no inverse"
+        )
+    p = np.sign(size) * p  # so that R is no mirror
+    # K R = (upper triangle) (orthonormal): the QR decomposition of its rows from below.
+    q, upper = np.linalg.qr(p[::-1, :3].T)
+    k, rotation = upper.T[::-1, ::-1], q.T[::-1]
+    signs = np.sign(np.diag(k))
+    k, rotation = k * signs, signs[:, None] * rotation
+    shift = np.linalg.solve(k, p[:, 3])
+    k = np.triu(k / k[2, 2])
+    return {**image, "K": k.tolist(), "R": rotation.tolist(), "t": shift.tolist()}
+
+
 def _lens(meta: dict[str, Any], image: dict[str, Any], where: str) -> dict[str, Any]:
     """The intrinsics of a transforms file."""
     given = meta.get("K") if image.get("K") is None else image["K"]
     if given is None:
         raise ValueError(f"{where}: no K; give the 3 x 3 camera matrix, for all images or for each")
     k = _numbers(given, ((3, 3),), "K", where)
-    upper = np.array([[k[0, 0], 0, k[0, 2]], [0, k[1, 1], k[1, 2]], [0, 0, 1]])
+    upper = np.array([k[0], [0, k[1, 1], k[1, 2]], [0, 0, 1]])
     if not np.array_equal(k, upper):
-        raise ValueError(f"{where}: K must be [[fx, 0, cx], [0, fy, cy], [0, 0, 1]], without skew")
+        raise ValueError(f"{where}: K must be [[fx, skew, cx], [0, fy, cy], [0, 0, 1]]")
     first = image.get("pixel_centre", meta.get("pixel_centre", 0.5))
     if isinstance(first, bool) or first not in (0, 0.5):
         raise ValueError(f"{where}: pixel_centre must be 0 or 0.5, got {first!r:.40}")
@@ -67,6 +95,7 @@ def _lens(meta: dict[str, Any], image: dict[str, Any], where: str) -> dict[str, 
     entries: dict[str, Any] = {
         "fl_x": float(k[0, 0]),
         "fl_y": float(k[1, 1]),
+        "skew": float(k[0, 1]),
         "cx": float(k[0, 2]) + shift,
         "cy": float(k[1, 2]) + shift,
     }
@@ -74,6 +103,9 @@ def _lens(meta: dict[str, Any], image: dict[str, Any], where: str) -> dict[str, 
         size = image.get(key, meta.get(key))
         if size is not None:
             entries[ours] = size
+    for key in _LISTS:
+        if image.get(key, meta.get(key)) is not None:
+            entries[key] = image.get(key, meta.get(key))
     bend = image.get("dist", meta.get("dist"))
     if bend is not None:
         flat = _numbers(bend, None, "dist", where).reshape(-1)
@@ -103,7 +135,7 @@ def _camera_to_world(image: dict[str, Any], where: str) -> list[list[float]]:
         raise ValueError(
             f"{where}: the pose is no rotation: R R^T differs from the identity by {error:.2g}, "
             f"its determinant is {np.linalg.det(rotation):.3g}; it must take the world to the "
-            "camera, x right, y down, z ahead"
+            "camera, x right, y down, z ahead; give a projection matrix as P"
         )
     pose = np.eye(4)
     pose[:3, :3] = rotation.T * [1, -1, -1]

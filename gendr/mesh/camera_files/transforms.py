@@ -1,7 +1,7 @@
 """Reading the cameras of an image folder: its frames, their files, lenses and poses.
 
 `gendr.mesh.views` describes the format of transforms files. Other formats are turned into it. No
-file outside the folder is read.
+file outside the folder is read, neither by its name nor through a link.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gendr._runtime.checks import shape_text
-from gendr.mesh.camera_files.colmap import find_model, read_model
+from gendr.mesh.camera_files.colmap import find_model, lenses_of, read_model
 from gendr.mesh.camera_files.opencv import OPENCV, from_opencv_json
 from gendr.mesh.images import read_size
 from gendr.mesh.rotations import ORTHONORMAL
@@ -33,7 +33,11 @@ _LAYOUT = (
 _PINHOLES = ("PINHOLE", "SIMPLE_PINHOLE", "PERSPECTIVE", "OPENCV", "FULL_OPENCV", "RADIAL",
              "SIMPLE_RADIAL")  # fmt: skip
 
-# Lens distortion below this many pixels at the image's corner is treated as none.
+# What makes a lens no pinhole, if it is not 0, an empty list or false: for all frames or for one.
+_KINDS = ("is_fisheye", "ftheta_p0", "latlong", "equirectangular")
+_BENT = ("s1", "s2", "s3", "s4", "tx", "ty", "sx1", "sy1", "b1", "b2", "omega", "distortion_params",
+         "distortion", "distortion_coefficients", "dist", "distCoeffs", "dist_coeffs")  # fmt: skip
+# Lens distortion, or skew, below this many pixels at the image's corner is treated as none.
 _DISTORTION_PIXELS = 0.25
 
 
@@ -87,12 +91,14 @@ def read_cameras(path: Path) -> Cameras:
         return _json_cameras(path)
     for name in TRANSFORMS:
         if (path / name).is_file():
-            return _json_cameras(path / name)
+            return _json_cameras(_within(path / name, path))
     model = find_model(path)
     if model is not None:
+        for file in (model, lenses_of(model)):
+            _within(file, path)
         return Cameras(model, path, read_model(model, path))
     if (path / OPENCV).is_file():
-        return _json_cameras(path / OPENCV)
+        return _json_cameras(_within(path / OPENCV, path))
     count = sum(p.suffix.lower() in _IMAGES for p in path.rglob("*"))
     raise ValueError(
         f"image folder without poses: {path} holds {count} images but no transforms.json, model of "
@@ -139,9 +145,23 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[Frame]:
 
 
 def _is_inside(path: Path, root: Path) -> bool:
-    """Whether a path is in a folder by its name; links are followed, as who made it made them."""
+    """Whether a path is in a folder by its name."""
     inside = os.path.normpath(root.absolute())
     return Path(os.path.normpath(path.absolute())).is_relative_to(inside)
+
+
+def _within(file: Path, root: Path) -> Path:
+    """The file, which is in the folder also when links are followed.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    if not file.resolve().is_relative_to(root.resolve()):
+        raise ValueError(
+            f"{file} is a link out of the folder {root}, from which alone files are read; copy "
+            "what it points to into the folder"
+        )
+    return file
 
 
 def _find_image(root: Path, name: str, where: str) -> Path:
@@ -152,7 +172,7 @@ def _find_image(root: Path, name: str, where: str) -> Path:
         )
     for candidate in (root / name, *(root / (name + suffix) for suffix in _IMAGES)):
         if candidate.is_file():
-            return candidate
+            return _within(candidate, root)
     raise ValueError(f"{where}: no such image: {root / name} (nor with .png, .jpg, ...)")
 
 
@@ -173,13 +193,19 @@ def _find_mask(root: Path, image: Path) -> Path | None:
         for place in (folder, folder / inside, folder / Path(*inside.parts[1:])):
             for name in (*(stem + s for s in _IMAGES), *(image.name + s for s in _IMAGES)):
                 if (place / name).is_file():
-                    return place / name
+                    return _within(place / name, root)
     raise ValueError(f"no mask for {image} in {folders[0]}; want {stem}.png there")
 
 
+def _given(meta: dict[str, Any], frame: dict[str, Any], key: str) -> Any:
+    """What the entry of the frame says, or else the top level of the file; None if neither does."""
+    value = frame.get(key)
+    return meta.get(key) if value is None else value
+
+
 def _number(meta: dict[str, Any], frame: dict[str, Any], key: str, where: str) -> float | None:
-    """A number from the entry of the frame, or else from the top level of the file."""
-    value = frame.get(key, meta.get(key))
+    """A number that is `_given`."""
+    value = _given(meta, frame, key)
     if value is None:
         return None
     finite = isinstance(value, (int, float)) and abs(value) <= sys.float_info.max
@@ -197,10 +223,21 @@ def intrinsics_of(
     def number(key: str) -> float | None:
         return _number(meta, entry, key, where)
 
-    model = entry.get("camera_model", meta.get("camera_model", "PINHOLE"))
-    if model not in _PINHOLES or entry.get("is_fisheye", meta.get("is_fisheye", False)):
-        kind = model if model not in _PINHOLES else "fisheye"
-        raise ValueError(f"{where}: the lens is {kind}, not a pinhole; undistort the images first")
+    model = _given(meta, entry, "camera_model") or "PINHOLE"
+    kinds = [kind for kind in _KINDS if _given(meta, entry, kind)]
+    if str(model).upper() not in _PINHOLES:
+        kinds.insert(0, f"{model:.40}" if isinstance(model, str) else f"{model!r:.40}")
+    if kinds:
+        raise ValueError(
+            f"{where}: the lens is {kinds[0].removeprefix('is_')}, not a pinhole; undistort the "
+            "images first"
+        )
+    for key in _BENT:
+        if _is_bent(_given(meta, entry, key)):
+            raise ValueError(
+                f"{where}: lens distortion ({key}) is not supported; undistort the images first "
+                "and set it to 0"
+            )
     w, h = _calibrated_size(frame, number("w"), number("h"))
     fx, fy = number("fl_x"), number("fl_y")
     for axis, key, side in (("x", "camera_angle_x", w), ("y", "camera_angle_y", h)):
@@ -217,9 +254,18 @@ def intrinsics_of(
         raise ValueError(f"{where}: no intrinsics; give camera_angle_x or fl_x (fl_y, cx, cy)")
     if min(fx, fy) <= 0:
         raise ValueError(f"{where}: focal lengths must be > 0, got {fx:g}, {fy:g}")
-    _check_undistorted(number, math.hypot(w / fx, h / fy) / 2, max(fx, fy), where)
     cx, cy = number("cx"), number("cy")
     cx, cy = w / 2 if cx is None else cx, h / 2 if cy is None else cy
+    corner = math.hypot(max(abs(cx), abs(w - cx)) / fx, max(abs(cy), abs(h - cy)) / fy)
+    _check_undistorted(number, corner, max(fx, fy), where)
+    skew = number("skew") or 0.0
+    shear = abs(skew) / fy * max(abs(cy), abs(h - cy))
+    if shear > _DISTORTION_PIXELS:
+        raise ValueError(
+            f"{where}: skew {skew:.3g} shears the image, by up to {shear:.2g} pixels from the "
+            "principal point; cameras here have none: shear the images first, by "
+            "u - skew / fl_y (v - cy), and set it to 0"
+        )
     sx, sy = target[1] / w, target[0] / h
     return fx * sx, fy * sy, cx * sx, cy * sy
 
@@ -252,11 +298,20 @@ def _is_multiple(size: tuple[float, float], image: tuple[int, int]) -> bool:
     return low < high
 
 
+def _is_bent(value: Any) -> bool:
+    """Whether a coefficient, or any of a list of them, is not 0."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_bent, value))
+    return value not in (None, 0)
+
+
 def _check_undistorted(number: Any, radius: float, focal: float, where: str) -> None:
     """Raise if the lens bends the corner, at `radius` from the axis, by a visible amount."""
-    radial = [number(f"k{i}") or 0.0 for i in (1, 2, 3, 4, 5, 6)]
-    bend = sum(abs(k) * radius ** (2 * i + 3) for i, k in enumerate(radial[:3]))
-    bend += sum(abs(k) * radius ** (2 * i + 3) for i, k in enumerate(radial[3:]))
+    bend, radius = 0.0, min(radius, 1e20)  # whose powers are finite
+    for i in (1, 2, 3, 4, 5, 6):
+        # k4 to k6 are of a denominator, like k1 to k3, or of the next powers.
+        powers = (2 * i + 1,) if i < 4 else (2 * i - 5, 2 * i + 1)
+        bend += abs(number(f"k{i}") or 0.0) * max(radius**power for power in powers)
     bend += sum(3 * abs(number(key) or 0.0) * radius**2 for key in ("p1", "p2"))
     if bend * focal > _DISTORTION_PIXELS:
         raise ValueError(

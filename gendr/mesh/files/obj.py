@@ -11,7 +11,7 @@ import torch
 
 from gendr.mesh.files import obj_text
 from gendr.mesh.files.reports import damage_named, note
-from gendr.mesh.files.soup import Array, Material, Soup
+from gendr.mesh.files.soup import Array, Material, Soup, note_unlit
 from gendr.mesh.files.textures import pixels, to_image
 from gendr.mesh.images import UnreadableImageError, open_image
 from gendr.mesh.parts import MeshParts
@@ -32,7 +32,7 @@ def read_obj(path: Path, notes: list[str], max_megapixels: float) -> Soup:
     missing = [name for name in text.materials if library and name not in library]
     if missing:
         note(notes, f"its material {missing[0]!r} is not in its mtl")
-    return Soup(
+    soup = Soup(
         vertices=text.vertices,
         faces=text.faces,
         uvs=text.uvs,
@@ -41,6 +41,9 @@ def read_obj(path: Path, notes: list[str], max_megapixels: float) -> Soup:
         face_material=text.face_material,
         vertex_colors=text.vertex_colors,
     )
+    used = np.unique(soup.face_material).tolist()
+    note_unlit(soup, [i >= 0 and soup.materials[i].unlit for i in used], notes)
+    return soup
 
 
 def _read_mtl(
@@ -64,6 +67,8 @@ def _read_mtl(
                 current.color = np.array([float(x) for x in rest.split()[:3]]).reshape(3)
             except ValueError:
                 note(notes, f"the colour {rest!r} in {name} is no RGB")
+        elif key == "illum":
+            current.unlit = rest == "0"  # a constant colour
         elif key.lower() == "map_kd":
             # The name may hold spaces, or come after options such as -s 1 1 1.
             choices = [rest, rest.replace("\\", "/"), rest.split()[-1] if rest else ""]
@@ -106,6 +111,10 @@ def obj_files(parts: MeshParts, path: Path) -> dict[Path, bytes]:
             materials += [f"newmtl color{i}\n", obj_text.rows("Kd", unique[i : i + 1])]
         starts = [0, *((which[1:] != which[:-1]).nonzero().reshape(-1) + 1).tolist()]
         uses = [(i, f"color{int(which[i])}") for i in starts]
+    elif parts.unlit:
+        materials, uses = ["newmtl plain\n", "Kd 1 1 1\n"], [(0, "plain")]
+    if parts.unlit:
+        materials = [f"{x}illum 0\n" if x.startswith("newmtl") else x for x in materials]
     lines = ["# gendr\n"]
     if materials:
         library = _free(path.with_suffix(".mtl"), own)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor
-
 from gendr._runtime.checks import check_tensor
 from gendr.mesh.files.reports import warn_caller
 from gendr.mesh.parts import MeshParts
@@ -25,7 +23,7 @@ def from_pytorch3d(meshes: Any) -> list[MeshParts]:
     return [MeshParts(v, f, **look) for v, f, look in zip(vertices, faces, looks, strict=True)]
 
 
-def _looks(textures: Any, count: int) -> list[dict[str, Tensor]]:
+def _looks(textures: Any, count: int) -> list[dict[str, Any]]:
     """The textures or colours of each mesh, as arguments of `MeshParts`."""
     if textures is None:
         return [{} for _ in range(count)]

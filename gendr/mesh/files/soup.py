@@ -19,10 +19,11 @@ Array = NDArray[Any]
 
 @dataclass
 class Material:
-    """The look of a face: an image [H, W, 3], or None, times a colour [3]."""
+    """The look of a face: an image [H, W, 3], or None, times a colour [3]; lit or not."""
 
     image: Array | None = None
     color: Array = field(default_factory=lambda: np.ones(3))
+    unlit: bool = False
 
 
 @dataclass
@@ -37,6 +38,7 @@ class Soup:
     face_material: Array  # [F], -1 for no material
     vertex_colors: Array | None = None  # [V, 3]
     face_colors: Array | None = None  # [F, 3]
+    unlit: bool = False
 
 
 def to_parts(soup: Soup, dtype: torch.dtype, notes: list[str]) -> MeshParts:
@@ -89,6 +91,7 @@ def to_parts(soup: Soup, dtype: torch.dtype, notes: list[str]) -> MeshParts:
         vertex_colors=tensor(soup.vertex_colors),
         face_colors=tensor(face_colors),
         origin=torch.from_numpy(origin),
+        unlit=soup.unlit,
     )
 
 
@@ -123,6 +126,13 @@ def joined(parts: list[Soup]) -> Soup:
         vertex_colors=colors("vertex_colors", "vertices"),
         face_colors=colors("face_colors", "faces"),
     )
+
+
+def note_unlit(soup: Soup, parts: list[bool], notes: list[str]) -> None:
+    """Make a soup unlit if all its parts are, with a note if only some are."""
+    soup.unlit = bool(parts) and all(parts)
+    if any(parts) and not soup.unlit:
+        notes.append("only some of its materials are unlit; a mesh is lit as a whole")
 
 
 def merge(soup: Soup) -> None:

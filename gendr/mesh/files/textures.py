@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr.mesh.files.reports import note, warn_of
-from gendr.mesh.images import MAX_MEGAPIXELS, open_image
+from gendr.mesh.images import MAX_MEGAPIXELS, Picture, open_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -52,9 +52,10 @@ def load_texture(
 
 def pixels(image: Image, notes: list[str]) -> Array:
     """The pixels of an image: RGB in [0, 1], [H, W, 3], row 0 at the top."""
-    if image.mode.startswith("I;16") or image.mode == "I":
-        grey = np.array(image, np.float64)
-        grey /= 65535  # in place, here and below: copies of a large image are expensive
+    picture = Picture(image)
+    if picture.white != 255:  # grey, deeper than 8 bits
+        grey = picture.rows(0, image.height)[0].astype(np.float64)
+        grey /= picture.white  # in place, here and below: copies of a large image are expensive
         return np.repeat(grey[:, :, None], 3, axis=2)
     if image.has_transparency_data:
         image = image.convert("RGBA")

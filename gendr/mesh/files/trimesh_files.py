@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import warnings
 from pathlib import Path
@@ -13,10 +14,13 @@ import torch
 from gendr.mesh.files.origins import origin_of
 from gendr.mesh.files.ply import strip_faces
 from gendr.mesh.files.reports import damage_named
-from gendr.mesh.files.soup import Soup, merge
+from gendr.mesh.files.soup import Soup, merge, note_unlit
 from gendr.mesh.files.trimesh_objects import scene_soup, texture_image, to_trimesh
 from gendr.mesh.images import check_megapixels, without_pillow_limit
 from gendr.mesh.parts import MeshParts
+
+# The extension of glTF for colours that no light changes.
+_UNLIT = "KHR_materials_unlit"
 
 
 def read_with_trimesh(path: Path, notes: list[str], max_megapixels: float) -> Soup:
@@ -44,9 +48,31 @@ def read_with_trimesh(path: Path, notes: list[str], max_megapixels: float) -> So
             check_megapixels(f"the texture of {path}", image.size, max_megapixels)
     with damage_named(path):
         soup = scene_soup(scene, notes)
+        if kind == "GLB":
+            note_unlit(soup, _unlit_materials(path), notes)
     if kind in ("STL", "GLB") or (kind == "PLY" and len(soup.uvs)):
         merge(soup)
     return soup
+
+
+def _unlit_materials(path: Path) -> list[bool]:
+    """Whether each material of a GLB file that trimesh has read is unlit."""
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<I", file.read(20)[12:16])
+        tree: Any = json.loads(file.read(length))
+    return [_UNLIT in material.get("extensions", {}) for material in tree.get("materials", [])]
+
+
+def _make_unlit(tree: Any) -> None:
+    """Make all materials of a GLB unlit, and give one to what has none."""
+    materials = tree.setdefault("materials", [])
+    for primitive in (each for mesh in tree["meshes"] for each in mesh["primitives"]):
+        if "material" not in primitive:
+            primitive["material"] = len(materials)
+            materials.append({})
+    for material in materials:
+        material["extensions"] = {_UNLIT: {}}
+    tree["extensionsUsed"] = [_UNLIT]
 
 
 def _fill_strips(scene: Any) -> None:
@@ -104,5 +130,7 @@ def trimesh_bytes(parts: MeshParts, kind: str) -> bytes:
         scene.add_geometry(geometry, transform=place)
         geometry = scene
     options: dict[str, Any] = {"digits": 17} if kind == ".off" else {}
+    if kind == ".glb" and parts.unlit:
+        options["tree_postprocessor"] = _make_unlit
     data: str | bytes = geometry.export(file_type=kind[1:], **options)
     return data.encode() if isinstance(data, str) else data

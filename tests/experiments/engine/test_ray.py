@@ -12,7 +12,7 @@ from lab.engine.grid import Job, run_grid
 from lab.engine.store import Store
 from support.fake_grid import FakeTask, attempts, outcome_of
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'gendr[cluster]'")
+pytest.importorskip("ray", reason="Ray is not installed: pip install '.[cluster]'")
 
 NAMES = [instance.name for instance in gendr.instances()[:10]]
 

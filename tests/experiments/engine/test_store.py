@@ -346,5 +346,5 @@ def test_export_that_cannot_work_is_found_out_beforehand(tmp_path, kind, name, s
 
 def test_parquet_needs_its_library(tmp_path, monkeypatch):
     monkeypatch.setattr(store_module, "find_spec", lambda name: None)
-    with pytest.raises(StoreError, match=r"pip install 'gendr\[parquet\]'"):
+    with pytest.raises(StoreError, match=r"pip install '\.\[parquet\]'"):
         check_export("parquet", tmp_path / "a")
