@@ -82,7 +82,7 @@ def run_program(
     except BrokenPipeError:  # such as `gendr list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (OSError, RuntimeError, TypeError, ValueError, sqlite3.Error) as error:
+    except (MemoryError, OSError, RuntimeError, TypeError, ValueError, sqlite3.Error) as error:
         if getattr(args, "debug", False):
             raise
         say(parser.prog, f"error: {_one_line(error)}")

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+import zipfile
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gendr._runtime.arrays import read_array, read_arrays
 from gendr._runtime.command_line import say
 from gendr._runtime.files import locked, write_all, write_whole
 from gendr.cli.common import check_checkpoint, check_writable, versions
@@ -56,13 +58,7 @@ def read_rows(path: Path, *, labels: bool) -> tuple[NDArray[Any], NDArray[np.int
     """
     if not path.is_file():
         raise ValueError(f"no such file: {path}")
-    try:
-        content = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
-        found = {"x": content} if isinstance(content, np.ndarray) else dict(content)
-    except Exception as error:  # noqa: BLE001 (readers raise anything on a foreign file)
-        raise ValueError(
-            f"{path} is no .npy or .npz file that can be read ({type(error).__name__})"
-        ) from None
+    found = read_arrays(path) if zipfile.is_zipfile(path) else {"x": read_array(path)}
     if "x" not in found or (labels and "y" not in found):
         wanted = "x [N, F] and y [N]" if labels else "x [N, F]"
         raise ValueError(f"{path} must hold {wanted}, got {', '.join(found) or 'nothing'}")

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._runtime.arrays import read_arrays
 from gendr._runtime.checks import check_index, check_integer, check_shape
 from gendr.data.numbers import digest
 
@@ -125,17 +126,13 @@ def read_embeddings(path: str | Path, seed: int = 0) -> ExampleSplits:
         ValueError: if it is no npz file, lacks an array, or holds something else.
     """
     path = Path(path)
-    try:
-        with np.load(path) as file:
-            missing = [name for name in ("features", "labels") if name not in file]
-            if missing:
-                raise ValueError(f"it holds no {' and no '.join(missing)}")
-            features, labels = file["features"], file["labels"]
-            part = file["part"] if "part" in file else None
-    except (ValueError, OSError, EOFError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        raise ValueError(f"{path} is no npz file of embeddings: {error}") from None
+    file = read_arrays(path, ("features", "labels", "part"))
+    missing = [name for name in ("features", "labels") if name not in file]
+    if missing:
+        raise ValueError(
+            f"{path} is no npz file of embeddings: it holds no {' and no '.join(missing)}"
+        )
+    features, labels, part = file["features"], file["labels"], file.get("part")
     if features.ndim != 2 or features.dtype.kind != "f" or not np.isfinite(features).all():
         raise ValueError(f"features in {path} must be finite floating numbers [N, D]")
     if labels.shape != features.shape[:1] or labels.dtype.kind not in "iu" or not len(labels):

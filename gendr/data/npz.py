@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import struct
 import zipfile
-import zlib
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from gendr._runtime.arrays import damage_named, read_header
+
 __all__ = ["map_array"]
 
 CACHE = ".gendr-unpacked"  # the folder of unpacked copies, beside the files
 CHUNK = 1 << 24  # bytes that are unpacked at once
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a file within a zip file: signature, two lengths
-# What a damaged or foreign file raises, somewhere below numpy and zipfile.
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, struct.error, NotImplementedError)
 
 
 def map_array(path: str | Path, cache: str | Path | None = None) -> NDArray[Any]:
@@ -45,17 +44,14 @@ def map_array(path: str | Path, cache: str | Path | None = None) -> NDArray[Any]
         OSError: if the copy cannot be written.
     """
     path = Path(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
-            if not members:
-                raise ValueError("it holds no array")
-            member = members[0]
-            if member.compress_type == zipfile.ZIP_STORED:
-                return _mapped(path, _start(path, member), member.file_size)
-            return _unpacked(path, archive, member, Path(cache) if cache else path.parent / CACHE)
-    except _BROKEN as error:
-        raise ValueError(f"{path} is not a complete npz file: {error}") from None
+    with damage_named(path, "npz"), zipfile.ZipFile(path) as archive:
+        members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+        if not members:
+            raise ValueError("it holds no array")
+        member = members[0]
+        if member.compress_type == zipfile.ZIP_STORED:
+            return _mapped(path, _start(path, member), member.file_size)
+        return _unpacked(path, archive, member, Path(cache) if cache else path.parent / CACHE)
 
 
 def _start(path: Path, member: zipfile.ZipInfo) -> int:
@@ -71,27 +67,13 @@ def _start(path: Path, member: zipfile.ZipInfo) -> int:
 def _mapped(path: Path, start: int, size: int) -> NDArray[Any]:
     """The array in the npy format that begins at a byte of a file and is `size` bytes long."""
     with path.open("rb") as file:
+        size = min(size, file.seek(0, os.SEEK_END) - start)
         file.seek(start)
-        shape, fortran, dtype = _header(file)
-        offset = file.tell()
-        file.seek(0, os.SEEK_END)
-        if dtype.hasobject:
-            raise ValueError("it holds Python objects, not numbers")
-        wanted = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        if file.tell() < offset + wanted or size < offset - start + wanted:
-            raise ValueError("its array is cut short")
-    if wanted == 0:
+        shape, fortran, dtype, offset = read_header(file, size)
+    if 0 in shape:
         return np.zeros(shape, dtype)  # an empty part of a file cannot be mapped
     order = "F" if fortran else "C"
-    return np.memmap(path, dtype, "r", offset, shape, order)
-
-
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and dtype of an array in the npy format."""
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(file)
-    return np.lib.format.read_array_header_2_0(file)
+    return np.memmap(path, dtype, "r", start + offset, shape, order)
 
 
 def _unpacked(
@@ -101,6 +83,8 @@ def _unpacked(
     status = path.stat()
     copy = cache / f"{path.stem}-{status.st_size}-{status.st_mtime_ns}.npy"
     if not copy.exists():
+        with archive.open(member) as source:
+            read_header(source, member.file_size)
         cache.mkdir(parents=True, exist_ok=True)
         part = copy.with_name(f".new-{os.getpid()}-{copy.name}")
         try:

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gendr._runtime.arrays import read_array
 from gendr._runtime.checks import check_count, check_image_size
 from gendr.data.numbers import digest
 
@@ -115,10 +116,7 @@ def _read_part(folder: Path, part: str, size: int) -> TerrainMaps:
         path = folder / f"{part}_{what}.npy"
         if not path.is_file():
             raise FileNotFoundError(f"there is no {path.name} in {folder}")
-        try:
-            found = np.load(path, allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
-            raise ValueError(f"{path} is not a complete npy file: {error}") from None
+        found = read_array(path)
         if found.shape[1:] != shape:
             raise ValueError(
                 f"{path} must have shape [N, {', '.join(map(str, shape))}] for maps of {size} x "

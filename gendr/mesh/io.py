@@ -66,7 +66,10 @@ def load_mesh(
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: for a folder, an unknown extension, a file that is no mesh or is damaged, a mesh
-            without faces, coordinates too large for the dtype, and a texture that is too large.
+            without faces, coordinates too large for the dtype, a texture that is too large, and a
+            file that claims far more than it holds: a face with more corners than twice the
+            vertices (and 1,000), or a GLB of more than 512 MB and 16 times its size once its
+            meshes are in all their places, of more than 100,000 such places, or nested too deeply.
     """
     return Mesh.load(path, max_megapixels=max_megapixels, dtype=dtype, device=device)
 

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
+from gendr._runtime.arrays import read_arrays
 from gendr._runtime.checks import check_choice, check_count
 from gendr._runtime.cluster import connect, import_ray
 from gendr._runtime.files import locked, updating, writable_folder, write_whole
@@ -103,11 +104,9 @@ class Shape(NamedTuple):
 
 
 def _of_npz(path: Path, number: int) -> Mesh:
-    with np.load(path) as file:
-        (a, b), (c, d) = (
-            file[name][number : number + 2] for name in ("vert_offset", "face_offset")
-        )
-        vertices, faces = file["verts"][a:b], file["faces"][c:d]
+    file = read_arrays(path, ("vert_offset", "face_offset", "verts", "faces"))
+    (a, b), (c, d) = (file[name][number : number + 2] for name in ("vert_offset", "face_offset"))
+    vertices, faces = file["verts"][a:b], file["faces"][c:d]
     return Mesh(torch.from_numpy(vertices.astype(np.float32)), torch.from_numpy(faces).long())
 
 
@@ -143,15 +142,10 @@ def _name(path: Path) -> str:
 
 def _in_npz(path: Path) -> list[Shape]:
     wanted = {"names", "verts", "faces", "vert_offset", "face_offset"}
-    try:
-        with np.load(path) as file:
-            missing = wanted - set(file.files)
-            names = [str(name) for name in file["names"]] if not missing else []
-    except Exception as error:  # noqa: BLE001 (NumPy raises anything on a foreign file)
-        raise ValueError(f"{path} is not a complete npz file: {error}") from None
-    if missing:
+    file = read_arrays(path, wanted)
+    if missing := wanted - set(file):
         raise ValueError(f"{path} holds no meshes: it lacks {', '.join(sorted(missing))}")
-    return [Shape(name, path, k) for k, name in enumerate(names)]
+    return [Shape(str(name), path, k) for k, name in enumerate(file["names"])]
 
 
 def _unique(shapes: list[Shape]) -> list[Shape]:
@@ -452,8 +446,8 @@ def _assemble(folder: Path, class_id: str, split: str, parts: Sequence[Path]) ->
             ):
                 np.lib.format.write_array_header_1_0(whole, header)
                 for part in parts:
-                    with np.load(part) as file:
-                        whole.write(file[kind].astype(np.uint8, copy=False).tobytes())
+                    array = read_arrays(part, (kind,))[kind]
+                    whole.write(array.astype(np.uint8, copy=False).tobytes())
             new.replace(path)
         finally:
             new.unlink(missing_ok=True)

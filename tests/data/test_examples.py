@@ -90,7 +90,7 @@ def test_bad_embeddings_are_refused(tmp_path, arrays, message):
 
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "text.npz").write_text("no")
-    with pytest.raises(ValueError, match="is no npz file of embeddings"):
+    with pytest.raises(ValueError, match="is not a complete npz file"):
         read_embeddings(tmp_path / "text.npz")
     with pytest.raises(FileNotFoundError):
         read_embeddings(tmp_path / "none.npz")

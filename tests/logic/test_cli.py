@@ -128,7 +128,7 @@ def test_what_is_refused(tmp_path, capsys):
     train = f"logic train -o {tmp_path}/o {tmp_path}/"
     assert "no such file" in refused(train + "none.npz", capsys)
     assert "must hold x [N, F] and y [N], got x" in refused(train + "x.npy", capsys)
-    assert "is no .npy or .npz file" in refused(train + "text.npz", capsys)
+    assert "text.npz is not a complete npy file" in refused(train + "text.npz", capsys)
     assert "y must be classes 0, 1, .. [3]" in refused(train + "y.npz", capsys)
     assert "two classes or more, got 1" in refused(train + "one.npz", capsys)
     assert "number them anew" in refused(train + "many.npz", capsys)

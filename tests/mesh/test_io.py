@@ -1,6 +1,7 @@
 """Mesh files: round trips, files of other programs, and one-line errors for what is no mesh."""
 
 import json
+import math
 import os
 import re
 import struct
@@ -555,12 +556,75 @@ def test_coordinates_too_large(tmp_path):
     fails(tmp_path / "m.obj", "vertices must be finite")
 
 
-def test_json_nested_too_deeply(tmp_path):
-    text = b'{"asset":{"version":"2.0"},"extras":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-    text += b" " * (-len(text) % 4)
-    head = b"glTF" + struct.pack("<II", 2, 20 + len(text)) + struct.pack("<I4s", len(text), b"JSON")
-    (tmp_path / "m.glb").write_bytes(head + text)
-    fails(tmp_path / "m.glb", "is no readable GLB file .it is nested too deeply")
+def glb_of(header, data=b""):
+    """A GLB file of a text of JSON and the bytes of its buffer."""
+    chunks = []
+    for kind, content in ((b"JSON", header.encode()), (b"BIN\0", data)):
+        content += b" " * (-len(content) % 4)
+        chunks.append(struct.pack("<I4s", len(content), kind) + content)
+    whole = b"".join(chunks)
+    return b"glTF" + struct.pack("<II", 2, 12 + len(whole)) + whole
+
+
+def triangle_glb(nodes=({"mesh": 0},), meshes=1, views=1, view=True, **position):
+    """A GLB of one triangle, each with its own entries, of which some are taken several times."""
+    floats, integers = {"componentType": 5126}, {"componentType": 5125}
+    header = {
+        "asset": {"version": "2.0"}, "scenes": [{"nodes": [0]}], "nodes": list(nodes),
+        "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1}] * meshes}],
+        "accessors": [
+            {"bufferView": 0, **floats, "count": 3, "type": "VEC3"} | position,
+            {"bufferView": 1, **integers, "count": 3, "type": "SCALAR"},
+        ],
+        "bufferViews": [{"buffer": 0, "byteLength": 36},
+                        {"buffer": 0, "byteOffset": 36, "byteLength": 12}]
+                       + [{"buffer": 0, "byteLength": 48}] * (views - 1),
+        "buffers": [{"byteLength": 48}],
+    }  # fmt: skip
+    if not view:
+        del header["accessors"][0]["bufferView"]
+    points = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], "<f4")
+    return glb_of(json.dumps(header), points.tobytes() + np.arange(3, dtype="<u4").tobytes())
+
+
+def test_what_claims_more_than_it_holds_is_refused_before_it_is_made(tmp_path, monkeypatch):
+    """Within a fraction of a second and of the memory that these files would become."""
+    monkeypatch.setattr("gendr.mesh.files.bounds._ROOM", 10_000)
+    monkeypatch.setattr("gendr.mesh.files.bounds._TIMES", 1)
+    deep, many = 12_000, 200
+    chain = [{"children": [k + 1]} for k in range(deep)] + [{"mesh": 0}]
+    leaves = [{"children": [*range(1, many + 1)]}] + [{"mesh": 0}] * many
+    nested = '{"extras":' + "[" * 100_000 + "]" * 100_000 + "}"
+    plain = "v 0 0 0\nv 1 0 0\nv 0 1 0\n"
+    points, face = plain.replace("v ", "").encode(), b"60000" + b" 0 1 2" * 20_000
+    ascii_ply = (
+        b"ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\nproperty float y\n"
+        b"property float z\nelement face %d\nproperty list int int vertex_indices\nend_header\n"
+    )
+    (tmp_path / "m.glb").write_bytes(triangle_glb())
+    assert Mesh.load(tmp_path / "m.glb").face_counts == (1,)
+    for ending, content, message in (
+        ("glb", triangle_glb(view=False, count=300_000), "claims arrays of 1.08e[+]07 byt"),
+        ("glb", triangle_glb(leaves), "claims arrays of"),
+        ("glb", triangle_glb(meshes=2_000), "claims arrays of"),
+        ("glb", triangle_glb(views=2_000), "claims arrays of"),
+        ("glb", triangle_glb(chain), r"nested too deeply \(12001 levels\)"),
+        ("glb", triangle_glb([{"mesh": 0, "children": [0]}]), "no tree: node 0 has two parents"),
+        ("glb", triangle_glb([{"mesh": 0, "scale": [math.nan, 1, 1]}]), "must be finite, got 9"),
+        ("glb", triangle_glb([{"mesh": 0, "scale": [1e300, 1e300, 1]}]), "must lie within"),
+        ("glb", glb_of(nested), "is no readable GLB file .it is nested too deeply"),
+        ("obj", (plain + "f" + " 1 2 3" * 20_000).encode(), "line 4 is a face of more than 1000"),
+        ("off", b"OFF\n3 1 0\n" + points + face, "more than 1000 corners, of 3 vertices"),
+        ("off", b"OFF\n3 9000 0\n" + points + b"0\n" * 9000, "fewer lines than"),
+        ("off", b"OFF\n3 1 0\n" + points + b"3 0 1 2\n" + b"#\n" * 99_000, "far more lines than"),
+        ("ply", ascii_ply % 1 + points + face, "more than 1000 corners, of 3 vertices"),
+        ("ply", ascii_ply % 3 + points + b"3 0 1 2\n", "fewer lines than"),
+    ):
+        (tmp_path / f"m.{ending}").write_bytes(content)
+        fails(tmp_path / f"m.{ending}", message)
+    monkeypatch.setattr("gendr.mesh.files.bounds._NODES", many - 1)
+    (tmp_path / "m.glb").write_bytes(triangle_glb(leaves))
+    fails(tmp_path / "m.glb", "200 of its nodes have a mesh, at most 199")
 
 
 def test_what_cannot_be_saved(tmp_path):

@@ -11,6 +11,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import gendr
+from gendr._runtime.arrays import read_arrays
 from gendr.data import Examples, ExampleSplits
 from gendr.data.examples import split_by_group
 
@@ -32,12 +33,12 @@ def read_meshes(path: str | Path) -> list[tuple[Tensor, Tensor]]:
     Raises:
         ValueError: if an array is missing.
     """
-    with np.load(path) as file:
-        missing = {"verts", "faces", "vert_offset", "face_offset"} - {*file.files}
-        if missing:
-            raise ValueError(f"{path} holds no {', '.join(sorted(missing))}")
-        vertices, faces = torch.from_numpy(file["verts"]), torch.from_numpy(file["faces"])
-        starts = zip(file["vert_offset"].tolist(), file["face_offset"].tolist(), strict=True)
+    wanted = ("verts", "faces", "vert_offset", "face_offset")
+    file = read_arrays(Path(path), wanted)
+    if missing := {*wanted} - {*file}:
+        raise ValueError(f"{path} holds no {', '.join(sorted(missing))}")
+    vertices, faces = torch.from_numpy(file["verts"]), torch.from_numpy(file["faces"])
+    starts = zip(file["vert_offset"].tolist(), file["face_offset"].tolist(), strict=True)
     cuts = [*starts]
     return [(vertices[v:w].float(), faces[f:g].long()) for (v, f), (w, g) in pairwise(cuts)]
 
@@ -92,12 +93,11 @@ def silhouette_splits(
         if cache is not None:
             np.savez_compressed(cache, images=found[0], labels=found[1], asked=asked)
     else:
-        with np.load(cache) as file:
-            found = file["images"], file["labels"]
+        file = read_arrays(cache, ("images", "labels"))
+        found = file["images"], file["labels"]
     examples = Examples(torch.from_numpy(found[0]), torch.from_numpy(found[1]), len(files))
     return split_by_group(examples, torch.arange(len(found[1])) // views, seed)
 
 
 def _is_same(cache: Path, asked: np.ndarray) -> bool:
-    with np.load(cache) as file:
-        return np.array_equal(file["asked"], asked)
+    return np.array_equal(read_arrays(cache, ("asked",))["asked"], asked)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import zipfile
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gendr._runtime.arrays import read_arrays
 from gendr._runtime.files import write_whole
 from gendr.logic.circuit.netlist import Netlist
 
@@ -25,9 +24,6 @@ FORMAT = "gendr circuit 1"
 # The arrays of a file and their types; thresholds may have either of two.
 _ARRAYS = {"ids": "uint8", "a": "int32", "b": "int32", "outputs": "int32"}
 _FLOATS = ("float32", "float64")
-# What NumPy and zipfile raise on a file that is cut short or foreign.
-_ERRORS = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error,
-           NotImplementedError, RuntimeError, TypeError)  # fmt: skip
 
 
 def header(circuit: Circuit) -> list[str]:
@@ -71,13 +67,11 @@ def load(
     if not path.is_file():
         raise FileNotFoundError(f"there is no circuit at {path}")
     try:
-        # From memory: a file that NumPy finds damaged would stay open.
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as content:
-            arrays = {name: content[name] for name in content.files}
+        arrays = read_arrays(path)
         about = json.loads(arrays["about"].tobytes())
         format_, inputs, sums = about["format"], about["inputs"], about["sums"]
         digest = about.get("sha256")  # older files have none
-    except _ERRORS as error:
+    except (KeyError, OSError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path} is no circuit, or cut short ({type(error).__name__}); save it again"
         ) from None

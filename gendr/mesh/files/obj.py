@@ -27,7 +27,7 @@ def read_obj(path: Path, notes: list[str], max_megapixels: float) -> Soup:
     if text.some_colors:
         note(notes, "only some vertices have colours, which are dropped")
     library: dict[str, Material] = {}
-    for name in text.libraries if text.materials else ():
+    for name in dict.fromkeys(text.libraries) if text.materials else ():
         library |= _read_mtl(path.parent, name, notes, max_megapixels)
     missing = [name for name in text.materials if library and name not in library]
     if missing:
@@ -56,6 +56,7 @@ def _read_mtl(
         return {}
     materials: dict[str, Material] = {}
     images: dict[str, Array] = {}
+    absent: set[str] = set()
     current = Material()
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         key, _, rest = line.strip().partition(" ")
@@ -70,6 +71,8 @@ def _read_mtl(
         elif key == "illum":
             current.unlit = rest == "0"  # a constant colour
         elif key.lower() == "map_kd":
+            if rest in absent:
+                continue
             # The name may hold spaces, or come after options such as -s 1 1 1.
             choices = [rest, rest.replace("\\", "/"), rest.split()[-1] if rest else ""]
             choices += [Path(c).name for c in choices[1:]]
@@ -77,6 +80,7 @@ def _read_mtl(
             file = next((place for place in places if place.is_file()), None)
             if file is None:
                 note(notes, f"its texture {rest} is not there")
+                absent.add(rest)
                 continue
             try:
                 if str(file) not in images:

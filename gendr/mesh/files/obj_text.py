@@ -16,6 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gendr.mesh.files.bounds import is_too_long, most_corners
+
 Array = NDArray[Any]
 
 # How many lines are read together: enough to hide the work per block, few enough for the memory.
@@ -73,6 +75,12 @@ def parse(text: str) -> ObjText:
     uvs, uv_widths = _read(_floats, 1, found["vt"], lines)
     first_uv = np.cumsum(uv_widths) - uv_widths
     second_uv = np.where(uv_widths > 1, np.append(uvs, 0.0)[first_uv + 1], 0.0)
+    most = most_corners(len(widths))
+    for number, body in zip(found["f"].numbers, found["f"].bodies, strict=True):
+        if is_too_long(body, most) and is_too_long(body.partition("#")[0], most):
+            raise ValueError(
+                f"line {number} is a face of more than {most} corners, of {len(widths)} vertices"
+            )
     corners, sizes = _read(_corners, 3, found["f"], lines)
     corners = corners.reshape(-1, 2)
     face_lines = np.array(found["f"].numbers, np.int64)
