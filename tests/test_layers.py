@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import gendr
+from gendr.testing.processes import run_python
 
 ROOT = Path(gendr.__file__).parent
 GROUND = {"_runtime"}
@@ -165,6 +166,40 @@ def test_import_is_light():
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == ""
+
+
+ON_WINDOWS = """
+import importlib, os, pkgutil, signal, sys
+
+def load():
+    import gendr
+    for module in pkgutil.walk_packages(gendr.__path__, "gendr."):
+        if module.name != "gendr.__main__":  # which runs
+            importlib.import_module(module.name)
+
+load()  # other libraries, which see to their own systems
+for name in "fcntl grp posix pty pwd resource syslog termios tty".split():
+    sys.modules[name] = None
+every = {"SIGABRT", "SIGFPE", "SIGILL", "SIGINT", "SIGSEGV", "SIGTERM", "SIG_DFL", "SIG_IGN"}
+lacking = {name for name in dir(signal) if name.startswith("SIG")} - every
+for name in lacking | {"alarm", "pause", "pthread_kill", "pthread_sigmask", "setitimer"}:
+    delattr(signal, name)
+lacking = set(
+    "O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_NONBLOCK O_SYNC chown fork forkpty getegid geteuid getgid "
+    "getloadavg getpgid getuid killpg mkfifo nice pread pwrite register_at_fork "
+    "sched_getaffinity sendfile setsid statvfs sysconf uname wait".split()
+)
+for name in lacking & set(dir(os)):
+    delattr(os, name)
+for name in [name for name in sys.modules if name.partition(".")[0] == "gendr"]:
+    del sys.modules[name]
+load()
+"""
+
+
+def test_nothing_at_import_is_of_one_system_only():
+    run = run_python(ON_WINDOWS)
+    assert run.returncode == 0, run.stderr
 
 
 def test_every_public_name_exists():

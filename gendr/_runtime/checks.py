@@ -208,7 +208,7 @@ def check_choice(name: str, value: object, allowed: Iterable[str]) -> str:
     """Return `value` if it is one of the allowed strings.
 
     Raises:
-        ValueError: with the nearest names.
+        ValueError: with the allowed names; with the nearest if they are more than a dozen.
     """
     names = list(allowed)
     if isinstance(value, str) and value in names:

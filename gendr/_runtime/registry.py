@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 
 class _Named(Protocol):
@@ -14,6 +15,54 @@ class _Named(Protocol):
 
 
 T = TypeVar("T", bound=_Named)
+_PACKAGE = __name__.partition(".")[0]
+_REFUSED = -1
+
+
+class Registered:
+    """What the root of a family derives from, if users may add members to it.
+
+    A class of the user's own takes the place of an earlier one of the same name: a cell of a
+    notebook may run again. The names and aliases of the package's members are kept, unless a class
+    says that it takes one: `class Mine(Law, replace=True)`.
+
+    Attributes:
+        place: of the class in the order of their definition; negative if it was refused.
+        defined: how many there are; what is kept by a name is kept as long as this is the same.
+
+    Raises:
+        ValueError: when a class is defined that takes such a name without the word.
+    """
+
+    place: ClassVar[int] = 0
+    defined: ClassVar[int] = 0
+
+    def __init_subclass__(cls, *, replace: bool = False, **rest: Any) -> None:
+        """Check the name."""
+        super().__init_subclass__(**rest)
+        Registered.defined += 1
+        cls.place = Registered.defined
+        if "name" not in vars(cls) or is_of_package(cls) or replace:
+            return
+        root: Any = next(base for base in reversed(cls.__mro__) if Registered in base.__bases__)
+        for other in members(root, _PACKAGE).values():
+            taken = sorted({*_names(cls)} & {*_names(other)})
+            if taken:
+                cls.place = _REFUSED  # the class lives on, at least in the traceback
+                raise ValueError(
+                    f"the name {taken[0]!r} belongs to {other.__module__}.{other.__qualname__}; "
+                    f"give {cls.__qualname__} another, or take it for the whole process by "
+                    f"class {cls.__qualname__}(..., replace=True)"
+                )
+
+
+def _names(cls: Any) -> tuple[str, ...]:
+    return (cls.name, *getattr(cls, "aliases", ()))
+
+
+def is_of_package(cls: type) -> bool:
+    """Whether a class is one of this package, not the user's own."""
+    return cls.__module__.startswith(f"{_PACKAGE}.")
 
 
 def import_all(package: ModuleType) -> None:
@@ -22,20 +71,36 @@ def import_all(package: ModuleType) -> None:
         import_module(f"{package.__name__}.{module.name}")
 
 
+def subclasses(base: type[T]) -> Iterator[type[T]]:
+    """All classes below a class, each before those that derive from it."""
+    for cls in base.__subclasses__():
+        yield cls
+        yield from subclasses(cls)
+
+
+def is_member(cls: type) -> bool:
+    """Whether a class of a family is a member: it is not abstract and says its own name."""
+    return "name" in vars(cls) and not inspect.isabstract(cls) and _place(cls) != _REFUSED
+
+
 def members(base: type[T], package: str | None = None) -> dict[str, type[T]]:
     """The concrete classes below a class by their `name`, in the order of their definition.
 
     One rule for all: a class is a member if it is not abstract and says its own name. A class of
-    the user's own is one as soon as it is defined.
+    the user's own is one as soon as it is defined. Of two with one name the later one counts.
 
     Args:
         base: The class that they derive from.
         package: If given, only the classes of its modules count, and users' own do not.
     """
     found: dict[str, type[T]] = {}
-    for cls in base.__subclasses__():
-        inside = package is None or cls.__module__.startswith(f"{package}.")
-        if inside and "name" in vars(cls) and not inspect.isabstract(cls):
+    for cls in subclasses(base):
+        if not is_member(cls) or (package and not cls.__module__.startswith(f"{package}.")):
+            continue
+        if cls.name not in found or _place(found[cls.name]) <= _place(cls):
             found[cls.name] = cls
-        found |= members(cls, package)
     return found
+
+
+def _place(cls: type) -> int:
+    return getattr(cls, "place", 0)

@@ -15,7 +15,8 @@ import numpy as np
 
 _own_threads: int | None = None
 _pools: dict[int, ThreadPoolExecutor] = {}
-os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
+if hasattr(os, "register_at_fork"):  # Windows has no forks
+    os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive one
 
 
 def set_num_threads(threads: int | None) -> None:

@@ -1,5 +1,7 @@
 """The bodies of a law: the functions in its file, beside the class, that the compilers take.
 
+Where a file holds two laws, each class names its own: `bodies = {"tails": …, "density": …}`.
+
     tails(z) -> (cdf, sf)
     density(z) -> pdf
 
@@ -19,35 +21,41 @@ and may use its language `tl`, and `<name>` is for Numba alone and may branch an
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-from gendr._runtime.bodies import Bodies
-from gendr.distributions.registry import laws
+from gendr._runtime.bodies import Bodies, Kernels
+from gendr._runtime.tracing import constant
+from gendr.distributions.law import Law
 
 Kind: TypeAlias = Literal["tails", "density", "shape_slope", "constant", "slope_constant"]
+LawBodies: TypeAlias = Bodies[type[Law]]
+
+_KERNELS = Kernels("law", Law, get_args(Kind))
 
 
-@dataclass(frozen=True)
-class LawBodies(Bodies):
-    """The bodies of one law.
+@constant
+def kernel_name(cls: type[Law]) -> str:
+    """The name under which a law's compiled functions are found and kept, by its class and code.
 
-    Attributes:
-        has_shape: whether they take a shape.
+    Raises:
+        TypeError: its `bodies` are no mapping from names to functions.
+        ValueError: nobody knows which bodies belong to it; see `Kernels.name`.
     """
-
-    has_shape: bool
+    return _KERNELS.name(cls)
 
 
 def bodies(name: str) -> LawBodies:
     """The bodies of a law.
 
+    Args:
+        name: by `kernel_name`, or that of a law of the package.
+
     Raises:
         ValueError: there is no law of that name.
     """
-    cls = laws().get(name)
-    if cls is None:
-        raise ValueError(f"there is no law {name!r}; there are {', '.join(laws())}")
-    has_shape = "shape" in cls.__match_args__  # pyright: ignore[reportAttributeAccessIssue]  # laws are dataclasses
-    return LawBodies(f"the law {name}", sys.modules[cls.__module__], has_shape)
+    return _KERNELS.bodies(name)
+
+
+def has_shape(of: LawBodies) -> bool:
+    """Whether the bodies of a law take a shape."""
+    return "shape" in of.cls.__match_args__  # pyright: ignore[reportAttributeAccessIssue]  # laws are dataclasses

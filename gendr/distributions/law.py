@@ -5,6 +5,7 @@ A law only writes formulas for values: no `where` and no overflow in them can re
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar, cast
@@ -14,14 +15,14 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_float, check_number
 from gendr._runtime.ranges import finite
-from gendr._runtime.registry import members
+from gendr._runtime.registry import Registered
 from gendr._runtime.tracing import constant
 from gendr.distributions.base import Base, Number, Part, number_text
 
 INF = float("inf")
 
 
-class Law(Base):
+class Law(Registered, Base):
     """A law of z alone; scale, shift and reversal are applied outside of it.
 
     A subclass is a frozen dataclass with the class attributes below and the hooks `_cdf`, `_sf`,
@@ -36,9 +37,15 @@ class Law(Base):
         support: the smallest closed interval outside of which F is 0 or 1.
         is_symmetric: whether F(z) = 1 - F(-z).
         in_float64: whether its formulas need float64 whatever the input.
+        bodies: the functions that compiled kernels take, by name (`gendr.distributions.bodies`);
+            None for those that stand in the file of the class. Two laws in one file name theirs.
+
+    Raises:
+        ValueError: when a subclass is defined that takes a name of the package's; `Registered`.
     """
 
     name: ClassVar[str]
+    bodies: ClassVar[Mapping[str, Callable[..., Any]] | None] = None
     aliases: ClassVar[tuple[str, ...]] = ()
     formula: ClassVar[str]
     support: ClassVar[tuple[float, float]] = (-INF, INF)  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]  # a constant fills the property
@@ -113,7 +120,7 @@ class Law(Base):
         if isinstance(self.shape_parameter, Tensor):
             half = torch.tensor(0.5, dtype=torch.float64, device=self.shape_parameter.device)
             return self.quantile_at(half, "cdf")
-        return _constant_median(self.name, self.shape_parameter)
+        return _constant_median(type(self), self.shape_parameter)
 
     def __str__(self) -> str:
         names = [f.name for f in fields(cast("Any", self))]
@@ -181,14 +188,13 @@ class Shaped:
 
 
 @constant
-def _constant_median(name: str, shape: float | None) -> float:
+def _constant_median(cls: type[Law], shape: float | None) -> float:
     """The median of a law whose parameters are numbers."""
-    return _medians(name, shape)
+    return _medians(cls, shape)
 
 
 @lru_cache(maxsize=256)
-def _medians(name: str, shape: float | None) -> float:
-    cls = members(Law)[name]
+def _medians(cls: type[Law], shape: float | None) -> float:
     law = cls() if shape is None else cls(shape)  # pyright: ignore[reportCallIssue]  # laws are dataclasses
     return float(law.quantile_at(torch.tensor(0.5, dtype=torch.float64), "cdf"))
 

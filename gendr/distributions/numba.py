@@ -16,18 +16,13 @@ are free of branches and calls, so that LLVM vectorises them: they bound the spe
 
 from __future__ import annotations
 
-import inspect
 from functools import cache
 from typing import Any
 
-from numba import cfunc, types
+from numba import types
 
-from gendr._runtime.bodies import moved, rebound
-from gendr._runtime.numba.bodies import compiled
-from gendr._runtime.numba.compilation import ensure_cache
-from gendr.distributions.bodies import Kind, bodies
-
-ensure_cache()
+from gendr._runtime.numba.bodies import compiled, compiled_loop
+from gendr.distributions.bodies import Kind, bodies, has_shape
 
 _P = types.CPointer(types.float64)
 _TWO = types.void(_P, types.int64, types.float64, _P, _P)
@@ -81,25 +76,23 @@ _LOOPS = {
 def loop(name: str, kind: Kind) -> Any:
     """The compiled loop over a body of a law; kept alive, since its address is valid only so long.
 
-    Numba's disk cache files it under the law's file: it is compiled anew when that file changes,
-    but not when this file or `mathematics` does. After such a change touch the law's file.
+    Args:
+        name: by `kernel_name`.
+        kind: of the body.
 
     Raises:
         ValueError: the law has no such body.
     """
     of = bodies(name)
     body = of.for_float64(kind)
-    shaped = of.has_shape
+    shaped = has_shape(of)
     bound = {"BODY": compiled(body, inlined=not shaped)}
     if shaped:
         bound["CONSTANT"] = compiled(of.for_float64("constant"))
     if kind == "shape_slope":
         bound["PSI"] = compiled(of.for_float64("slope_constant"))
-    function = rebound(_LOOPS[kind, shaped], lambda _, value: value, **bound)
-    function = moved(function, body.__module__, f"{name}_{kind}", inspect.getfile(body))
-    # With "numpy" a division by zero gives an infinity, without a branch that raises.
     signature = _TWO if kind == "tails" else _ONE
-    return cfunc(signature, cache=True, error_model="numpy")(function)
+    return compiled_loop(_LOOPS[kind, shaped], signature, of, kind, **bound)
 
 
 def tails_address(name: str) -> int:

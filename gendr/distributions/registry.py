@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from torch import Tensor
@@ -112,6 +112,18 @@ def get(name: str, **params: Number) -> Distribution:
     """
     if not isinstance(name, str):
         raise TypeError(f"a distribution's name must be text, got {type(name).__name__}")
+    return read(name, _law_class, params)
+
+
+def read(
+    name: str, law_of: Callable[[str], type[Law]], params: Mapping[str, Number] | None = None
+) -> Distribution:
+    """The distribution of a text whose first word stands for a law as a caller says.
+
+    Raises:
+        ValueError: as `get`.
+    """
+    params = params or {}
     words: list[tuple[str, str | None]] = []
     position = 0
     while position < len(name) or not words:
@@ -123,7 +135,7 @@ def get(name: str, **params: Number) -> Distribution:
             )
         words.append((match[1], match[2]))
         position = match.end()
-    cls = _law_class(words[0][0])
+    cls = law_of(words[0][0])
     given = _arguments(words[0][1], cls)
     if twice := given.keys() & params.keys():
         raise ValueError(f"{name!r} sets {twice.pop()} already; give it in one place")

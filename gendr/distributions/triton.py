@@ -17,12 +17,10 @@ from functools import cache
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
 
-from gendr._runtime.bodies import moved, rebound
-from gendr._runtime.triton.bodies import ANNOTATIONS, compiled
-from gendr.distributions.bodies import Kind, bodies
+from gendr._runtime.bodies import rebound
+from gendr._runtime.triton.bodies import compiled
+from gendr.distributions.bodies import Kind, bodies, has_shape
 
 BODY: Any = None  # stands for the body of a law; copies of functions bind it to one
 
@@ -35,17 +33,18 @@ def _without_shape(z: Any, shape: Any, constant: Any) -> Any:
 def function(name: str, kind: Kind) -> Any:
     """The JIT function of a body of a law, which kernels take as a constexpr.
 
+    Args:
+        name: by `kernel_name`.
+        kind: of the body.
+
     Raises:
         ValueError: the law has no such body.
     """
     of = bodies(name)
     body = of.for_float32(kind)
-    if of.has_shape:
-        return compiled(body)
-    names = {"BODY": compiled(body), "tl": tl, **ANNOTATIONS}
-    adapter = rebound(_without_shape, lambda _, value: value, **names)
-    # Triton tells functions apart by their full names.
-    return triton.jit(moved(adapter, body.__module__, f"{name}_{kind}"))
+    if not has_shape(of):
+        body = rebound(_without_shape, lambda _, value: value, BODY=body)
+    return compiled(body, f"{name}_{kind}")
 
 
 def tails(name: str) -> Any:

@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from gendr._runtime.registry import Registered
 from gendr.tnorms.groups import Along, Grouping
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class TConorm(ABC):
+class TConorm(Registered, ABC):
     """A real-valued 'or' on [0, 1] (thesis definition 5.1).
 
     Attributes:
@@ -37,9 +39,15 @@ class TConorm(ABC):
         kind: how it folds: by a generator ("archimedean"), by the maximum or by the mean.
         is_product: whether it is a + b - a b, whose dual is the product; callers have shorter
             formulas for it.
+        bodies: the functions that compiled kernels take, by name (`gendr.tnorms.bodies`); None for
+            those that stand in the file of the class. Two families in one file name theirs.
+
+    Raises:
+        ValueError: when a subclass is defined that takes a name of the package's; `Registered`.
     """
 
     name: ClassVar[str]
+    bodies: ClassVar[Mapping[str, Callable[..., Any]] | None] = None
     formula: ClassVar[str]
     parameter: ClassVar[str] = ""
     kind: ClassVar[Literal["archimedean", "max", "mean"]]

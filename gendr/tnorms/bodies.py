@@ -5,6 +5,8 @@
     weight(a, s, A, S, p) -> g'(a) / g'(A)
     weight_p(a, s, A, S, p) -> (dg/dp)(a) / g'(A), for families with p
 
+Where a file holds two families, each class names its own: `bodies = {"generator": …, …}`.
+
 p comes last, and a body that does not need it leaves it out. What happens on the edges is one rule
 for all, see `body`; bodies only matter where a, s, A and S are positive. A family of norms gives
 `measure(a, s)` and `unmeasure(u)`, as its class does, in the place of the first two. Numba takes no
@@ -18,19 +20,19 @@ class is the oracle of all of them.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import cache
 from types import FunctionType
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
-from gendr._runtime.bodies import Bodies, moved, rebound
-from gendr._runtime.registry import members
+from gendr._runtime.bodies import Bodies, Kernels, moved, rebound
+from gendr._runtime.tracing import constant
 from gendr._runtime.vocabulary import Block, fabs, power, where
 from gendr.tnorms.base import Norm, TConorm
 
 Kind: TypeAlias = Literal["generator", "inverse", "measure", "unmeasure", "weight", "weight_p"]
 
+_KERNELS = Kernels("T-conorm", TConorm, get_args(Kind))
 _INFINITY = float("inf")
 
 # What every family binds to its own. Its value comes before the conditions of the edges, which
@@ -112,6 +114,29 @@ _OF_NORMS: dict[str, tuple[Kind, Any]] = {
 }
 
 
+@constant
+def kernel_name(cls: type[TConorm]) -> str:
+    """The name under which a family's compiled functions are found and kept.
+
+    Raises:
+        TypeError: its `bodies` are no mapping from names to functions.
+        ValueError: nobody knows which bodies belong to it; see `Kernels.name`.
+    """
+    return _KERNELS.name(cls)
+
+
+def bodies(name: str) -> Bodies[type[TConorm]]:
+    """The class of a family and its bodies.
+
+    Args:
+        name: by `kernel_name`, or that of a family of the package.
+
+    Raises:
+        ValueError: there is no family of that name.
+    """
+    return _KERNELS.bodies(name)
+
+
 @cache
 def body(name: str, kind: Kind, *, float32: bool = False) -> Callable[..., Any]:
     """A body of a family for a compiler, with p and with its edges.
@@ -120,14 +145,14 @@ def body(name: str, kind: Kind, *, float32: bool = False) -> Callable[..., Any]:
     are 0 where a, s, A or S is not positive, or where one would not be finite.
 
     Args:
-        name: of the family.
+        name: of the family, by `kernel_name`.
         kind: which of its bodies.
         float32: whether it is for Triton.
 
     Raises:
         ValueError: there is no such family, or it has no such body.
     """
-    cls, _ = _family(name)
+    cls = bodies(name).cls
     whole = _with_p(name, kind, float32)
     linear = cls.kind == "mean" and kind == "generator"
     edges = None if linear else _EDGES.get((kind, float32))
@@ -136,7 +161,7 @@ def body(name: str, kind: Kind, *, float32: bool = False) -> Callable[..., Any]:
 
 def _with_p(name: str, kind: Kind, float32: bool) -> Callable[..., Any]:
     """A body with p, without its edges."""
-    _, of = _family(name)
+    of = bodies(name)
     if derives(name, kind):
         source, wrapper = _OF_NORMS[kind]
         return _around(wrapper, _with_p(name, source, float32), name, kind)
@@ -159,14 +184,5 @@ def derives(name: str, kind: Kind) -> bool:
     Raises:
         ValueError: there is no such family.
     """
-    cls, of = _family(name)
-    return kind in _OF_NORMS and issubclass(cls, Norm) and not of.has(kind)
-
-
-def _family(name: str) -> tuple[type[TConorm], Bodies]:
-    """The class of a family, and the bodies beside it."""
-    known = members(TConorm)
-    if name not in known:
-        raise ValueError(f"there is no T-conorm {name!r}; there are {', '.join(sorted(known))}")
-    cls = known[name]
-    return cls, Bodies(f"the T-conorm {name}", sys.modules[cls.__module__])
+    of = bodies(name)
+    return kind in _OF_NORMS and issubclass(of.cls, Norm) and not of.has(kind)

@@ -13,19 +13,13 @@ torch classes to 1e-13; the edges are those of `gendr.tnorms.bodies`.
 
 from __future__ import annotations
 
-import inspect
-import sys
 from functools import cache
 from typing import Any
 
-from numba import cfunc, types
+from numba import types
 
-from gendr._runtime.bodies import moved, rebound
-from gendr._runtime.numba.bodies import compiled
-from gendr._runtime.numba.compilation import ensure_cache
-from gendr.tnorms.bodies import Kind, body, derives, of_norm
-
-ensure_cache()
+from gendr._runtime.numba.bodies import compiled, compiled_loop
+from gendr.tnorms.bodies import Kind, bodies, body, derives, of_norm
 
 _P = types.CPointer(types.float64)
 _GENERATOR = types.void(_P, _P, types.int64, types.float64, _P)
@@ -58,8 +52,9 @@ def _weight(a, s, A, S, n, p, w):
 def loop(name: str, kind: Kind) -> Any:
     """The compiled loop over a body of a family; kept, for its address dies with it.
 
-    Numba's disk cache keeps it as part of the family's file: it is compiled anew when that changes,
-    but not when the machinery or the mathematics does (touch the family's file after that).
+    Args:
+        name: by `kernel_name`.
+        kind: of the body.
 
     Raises:
         ValueError: the family has no such body.
@@ -68,13 +63,8 @@ def loop(name: str, kind: Kind) -> Any:
     bound: dict[str, Any] = {}
     if derives(name, kind):
         function, bound["OF_NORM"], kind = _norm_generator, compiled(of_norm), "measure"
-    own = body(name, kind)
-    bound["BODY"] = compiled(own, inlined=True)
-    function = rebound(function, lambda _, value: value, **bound)
-    file = inspect.getfile(sys.modules[own.__module__])
-    function = moved(function, own.__module__, f"{name}_{kind}", file)
-    # numpy: a division by zero gives an infinity instead of a branch that raises.
-    return cfunc(signature, cache=True, error_model="numpy")(function)
+    bound["BODY"] = compiled(body(name, kind), inlined=True)
+    return compiled_loop(function, signature, bodies(name), kind, **bound)
 
 
 def generator_address(name: str) -> int:

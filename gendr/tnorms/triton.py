@@ -29,10 +29,14 @@ from gendr.tnorms.bodies import Kind, body
 def function(name: str, kind: Kind) -> Any:
     """The JIT function of a body of a family, for kernels to take as a constexpr.
 
+    Args:
+        name: by `kernel_name`.
+        kind: of the body.
+
     Raises:
         ValueError: the family has no such body: "max" has none, and some families have no p.
     """
-    return compiled(body(name, kind, float32=True))
+    return compiled(body(name, kind, float32=True), f"{name}_{kind}")
 
 
 def generator_function(name: str) -> Any:

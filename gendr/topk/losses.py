@@ -31,6 +31,7 @@ from gendr._runtime.checks import (
 from gendr._runtime.numba.compilation import available
 from gendr._runtime.threads import run
 from gendr.distributions import Law
+from gendr.distributions.bodies import kernel_name
 from gendr.sorting.backends.differentiable import has_kernel, power
 from gendr.sorting.losses import LEAST, safe_log
 from gendr.sorting.networks import Network
@@ -347,7 +348,7 @@ class _Losses(torch.autograd.Function):
         from gendr.topk.backends.cpu import loss_kernels
 
         wires, outputs = _network(method, m, places.shape[-1])
-        name = cast("Law", method.law.law).name
+        name = kernel_name(type(cast("Law", method.law.law)))
         # Kernels are compiled for contiguous arrays.
         keys = np.ascontiguousarray(logits.detach().numpy())
         numbers = (labels.numpy(), first, rest, places)

@@ -14,6 +14,7 @@ from gendr._runtime.numba.compilation import available
 from gendr._runtime.ranges import finite
 from gendr._runtime.threads import run
 from gendr.distributions import Distribution, Law, as_distribution
+from gendr.distributions.bodies import kernel_name
 from gendr.distributions.laws.heaviside import Heaviside
 from gendr.distributions.laws.laplace import Laplace
 from gendr.distributions.laws.uniform import Uniform
@@ -321,7 +322,7 @@ class _Mask(torch.autograd.Function):
         keys = x.detach().contiguous()
         p = torch.empty_like(keys)
         b = keys.new_empty(len(keys), dtype=torch.float64)
-        name = cast("Law", law.law).name
+        name = kernel_name(type(cast("Law", law.law)))
         numbers = (-1.0 if law.is_reversed else 1.0, float(cast("Any", law.total_shift())))
         shape = float(cast("Any", law.shape_parameter or 0.0))
         with torch.no_grad():

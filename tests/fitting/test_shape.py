@@ -286,7 +286,7 @@ def test_resume_refuses_another_fit(tmp_path):
     [
         ({"dist": "logistc"}, ValueError, "unknown distribution 'logistc'; the nearest: logistic"),
         ({"dist": "heaviside"}, ValueError, "no gradient|without gradient"),
-        ({"tconorm": "yagger(p=2)"}, ValueError, "unknown T-conorm 'yagger'; the nearest: yager"),
+        ({"tconorm": "yagger(p=2)"}, ValueError, "unknown T-conorm 'yagger'; allowed: yager"),
         ({"tconorm": "yager(p=-1)"}, ValueError, "-1"),
         ({"scale": -1.0}, ValueError, "scale must be > 0"),
         ({"scale": "1cm"}, ValueError, "text such as '1.5px', got '1cm'"),

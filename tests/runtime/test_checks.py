@@ -102,8 +102,12 @@ def test_kinds_of_tensor():
         check_like("x", torch.zeros(2), "y", torch.zeros(2, device="meta"))
 
 
-def test_unknown_choice_names_the_nearest():
-    names = ["gaussian", "logistic", "laplace", "cauchy", "uniform"]
+def test_unknown_choice_names_all_of_a_few_and_the_nearest_of_many():
+    with pytest.raises(ValueError, match=r"allowed: lambert, flat, phong, smooth$"):
+        check_choice("lighting", "ambient", ["lambert", "phong", "flat", "smooth"])
+    with pytest.raises(ValueError, match=r"allowed: .*\bc11\b"):
+        check_choice("c", "c", [f"c{i}" for i in range(12)])
+    names = ["gaussian", "logistic", "laplace", "cauchy", "uniform", *map(str, range(8))]
     assert check_choice("law", "cauchy", names) == "cauchy"
     with pytest.raises(ValueError, match="unknown law 'gausian'; the nearest: gaussian"):
         check_choice("law", "gausian", names)

@@ -23,7 +23,7 @@ def parser():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--kind", "squard"], "unknown kind 'squard'; the nearest: squared"),
+        (["--kind", "squard"], "unknown kind 'squard'; allowed: squared, both, none, plain"),
         (["--steps", "1"], "argument --steps: must be a whole number >= 2, got '1'"),
         (["--steps", "2.0"], "argument --steps: must be a whole number >= 2, got '2.0'"),
         (["--step5"], "unrecognized arguments: --step5"),

@@ -258,12 +258,12 @@ def constants(x: Specialisation) -> dict[str, Any]:
 
 def _recipe(x: Specialisation) -> Recipe:
     """That of a renderer whose numbers are all learnt."""
-    from gendr.distributions.bodies import bodies
+    from gendr.distributions.bodies import bodies, has_shape
     from gendr.rendering.backends.triton.recipes import SOFTMAX, Recipe
     from gendr.tnorms import family, has_parameter
 
     columns = ["scale", "shift"]
-    columns += ["shape"] if bodies(x.law).has_shape else []
+    columns += ["shape"] if has_shape(bodies(x.law)) else []
     columns += ["p"] if x.family and has_parameter(family(x.family)) else []
     return Recipe(x.law, x.family or SOFTMAX, tuple(columns))
 

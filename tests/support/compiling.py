@@ -7,7 +7,6 @@ compiled.
 
 from __future__ import annotations
 
-import fcntl
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -50,6 +49,8 @@ class _Held(threading.local):
 
     def enter(self) -> None:
         if self._depth == 0:
+            import fcntl  # which Windows does not have
+
             self._file = self._path.open("wb")
             fcntl.flock(self._file, fcntl.LOCK_EX)
         self._depth += 1

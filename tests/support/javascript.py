@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from gendr.distributions.bodies import bodies
+from gendr.distributions.bodies import bodies, has_shape
 from gendr.distributions.registry import laws
 from gendr.tnorms.base import Parametric
 from gendr.tnorms.bodies import body
@@ -251,11 +251,11 @@ def formulas() -> str:
         of = bodies(name)
         facts = {
             "formula": cls.formula,
-            "shape": float(cls().shape) if of.has_shape else None,  # pyright: ignore[reportAttributeAccessIssue]
+            "shape": float(cls().shape) if has_shape(of) else None,  # pyright: ignore[reportAttributeAccessIssue]
             "isSymmetric": cls.is_symmetric,
         }
         names = {"tails": made.name(of.for_float64("tails"))}
-        if of.has_shape:
+        if has_shape(of):
             names["constant"] = made.name(of.for_float64("constant"))
         out.append(_entry("laws", name, facts, names))
     for name in tconorms():

@@ -103,7 +103,7 @@ def test_one_wire_and_bad_numbers(name):
 
 
 def test_an_unknown_name_lists_the_nearest():
-    with pytest.raises(ValueError, match="unknown network 'spliter'; the nearest: splitter"):
+    with pytest.raises(ValueError, match="unknown network 'spliter'; allowed: splitter"):
         network("spliter", 8, 2)
 
 

@@ -223,10 +223,11 @@ class LocalExecutor:
         worker.process.join()
         code = worker.process.exitcode or 0
         worker.process.close()
-        if code == -signal.SIGKILL:
+        name = signal.Signals(-code).name if code < 0 else ""
+        if name == "SIGKILL":  # which Windows does not have
             return "its worker was killed, perhaps for want of memory"
-        if code < 0:
-            return f"its worker died of {signal.Signals(-code).name}"
+        if name:
+            return f"its worker died of {name}"
         return f"its worker ended with exit status {code}"
 
 

@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from numba import njit
+from numba import cfunc, njit
 from numba.extending import register_jitable
 
-from gendr._runtime.bodies import is_word, rebound
+from gendr._runtime.bodies import Bodies, code_of, is_word, moved, rebound
 from gendr._runtime.numba import mathematics
+from gendr._runtime.numba.compilation import ensure_cache
+
+ensure_cache()
 
 
 @register_jitable
@@ -94,7 +98,6 @@ _WORDS = {
 }
 
 
-@cache
 def compiled(body: Any, *, inlined: bool = False) -> Any:
     """Compile a body, and what it calls, into a function that other compiled functions may call.
 
@@ -109,3 +112,24 @@ def compiled(body: Any, *, inlined: bool = False) -> Any:
         return compiled(value, inlined=inlined) if isinstance(value, FunctionType) else value
 
     return njit(error_model="numpy", forceinline=inlined)(rebound(body, global_of))
+
+
+def compiled_loop(loop: Any, signature: Any, of: Bodies[Any], kind: str, **bound: Any) -> Any:
+    """A loop over a body as a C function; keep it, since its address is valid only so long.
+
+    Numba's cache on disk has it beside the bodies, under the code of all that it calls: no two
+    share an entry. Bodies without a file, of a notebook, are compiled by every process.
+
+    Args:
+        loop: an undecorated function.
+        signature: of the loop.
+        of: the bodies of the member.
+        kind: of the body that the loop is about.
+        **bound: what stands for globals of the loop.
+    """
+    function = rebound(loop, lambda _, value: value, **bound)
+    digest = sha256(repr(code_of(function)).encode()).hexdigest()[:16]
+    file = next(iter(of.functions.values())).__code__.co_filename
+    function = moved(function, of.cls.__module__, f"{of.cls.__name__}_{kind}_{digest}", file)
+    # With "numpy" a division by zero gives an infinity, without a branch that raises.
+    return cfunc(signature, cache=Path(file).is_file(), error_model="numpy")(function)

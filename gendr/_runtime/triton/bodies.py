@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
-from types import FunctionType
+import ast
+import inspect
+from collections.abc import Iterator
+from types import CodeType, FunctionType
 from typing import Any
 
 import triton
 import triton.language as tl
 
-from gendr._runtime.bodies import is_word, rebound
+from gendr._runtime.bodies import is_word, moved, plain_code, rebound
 from gendr._runtime.triton import mathematics
 from gendr._runtime.triton.launch import interpreted
 
@@ -37,15 +39,55 @@ _WORDS = {
 ANNOTATIONS = {"Any": tl.tensor, "Block": tl.tensor, "Number": tl.tensor}
 
 
-@cache
-def compiled(body: Any) -> Any:
+def compiled(body: Any, name: str = "") -> Any:
     """Make a JIT function of a body and of what it calls.
 
     Numbers of its module become compile-time constants. Names that its module lacks are looked up
     in `gendr._runtime.triton.mathematics`, so that a body for Triton alone need not import them,
     except for type checkers; `tl` is at hand as well.
+
+    Args:
+        body: an undecorated function.
+        name: that it gets in the place of its own: Triton tells functions apart by full names.
+
+    Raises:
+        ValueError: the source text of the body is not known, or has become another one.
     """
-    return triton.jit(rebound(body, _compiled_global, tl=tl, **ANNOTATIONS))
+    if not body.__module__.startswith("gendr."):
+        _check_source(body)
+    function = rebound(body, _compiled_global, tl=tl, **ANNOTATIONS)
+    return triton.jit(moved(function, body.__module__, name) if name else function)
+
+
+def _check_source(body: Any) -> None:
+    """Look whether the text that Triton will read is that of the function that Python has."""
+    whose = f"the source text of {body.__qualname__} of {body.__module__}"
+    try:
+        lines, start = inspect.findsource(body)
+    except OSError:
+        raise ValueError(
+            f"Triton needs {whose}, which stands in no file; write it into one, or use another "
+            "backend"
+        ) from None
+    try:
+        # The whole file, because bytecode depends on what is imported around a function.
+        code = compile("".join(lines), "", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+    except SyntaxError:
+        found = []
+    else:
+        found = [plain_code(c) for c in _codes(code) if c.co_firstlineno == start + 1]
+    if plain_code(body.__code__) not in found:
+        raise ValueError(
+            f"Triton reads {whose}, which was edited after it was imported; reload the module "
+            "(importlib.reload), or start again"
+        )
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _codes(value)
 
 
 def _compiled_global(name: str, value: Any) -> Any:

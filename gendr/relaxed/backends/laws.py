@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from gendr._runtime.registry import Registered
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions import Law as RegisteredLaw
+from gendr.distributions.bodies import kernel_name
 from gendr.distributions.decisions import Number, check_symmetric
 from gendr.distributions.laws.logistic import Logistic
 from gendr.distributions.registry import DistributionLike
@@ -20,7 +22,7 @@ class Law(NamedTuple):
     """A law as kernels take it.
 
     Attributes:
-        name: of the base law, by which its compiled functions are found.
+        name: of the base law, by `kernel_name`: so its compiled functions are found.
         shape: its parameter, 0 if it has none.
         steepness: 1 / scale.
         is_softmax: whether the odds sf(z) / cdf(z) are exp(-z), as for the logistic law: then the
@@ -42,12 +44,14 @@ def check_law(dist: DistributionLike) -> Distribution:
         TypeError: it is no distribution.
         ValueError: it is not symmetric; the message lists distributions that are.
     """
-    return _named(dist) if isinstance(dist, str) else check_symmetric(as_distribution(dist), WHAT)
+    if isinstance(dist, str):
+        return _named(dist, Registered.defined)
+    return check_symmetric(as_distribution(dist), WHAT)
 
 
 @lru_cache(maxsize=256)
-def _named(name: str) -> Distribution:
-    """A law by its name, which is found and checked once."""
+def _named(name: str, _defined: int) -> Distribution:
+    """A law by its name, which is found and checked once, as long as no class is defined."""
     return check_symmetric(as_distribution(name), WHAT)
 
 
@@ -67,4 +71,5 @@ def for_kernels(dist: Distribution, steepness: Number) -> Law | None:
     if dist.is_squared or dist.art_exponent or (dist.is_reversed and not law.is_symmetric):
         return None
     number = float(steepness.detach()) if isinstance(steepness, Tensor) else float(steepness)
-    return Law(law.name, 0.0 if shape is None else float(shape), number, is_softmax(dist))
+    name = kernel_name(type(law))
+    return Law(name, 0.0 if shape is None else float(shape), number, is_softmax(dist))

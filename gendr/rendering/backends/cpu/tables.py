@@ -81,20 +81,23 @@ class Compiled:
         cls, dist: Distribution, tconorm: TConorm, *, scalars: bool, shape: bool, p: bool
     ) -> Compiled:
         """Look both up, with the functions for gradients of scalars, shape and p if wanted."""
+        from gendr.distributions import bodies as of_laws
         from gendr.distributions import numba as laws
         from gendr.distributions.law import Law
+        from gendr.tnorms import bodies as of_families
         from gendr.tnorms import numba as families
 
         idempotent = tconorm.kind == "max"
         assert isinstance(dist.law, Law)  # callers handle other CDFs
-        name = dist.law.name
+        name = of_laws.kernel_name(type(dist.law))
+        family = of_families.kernel_name(type(tconorm))
         addresses = [
             laws.tails_address(name),
             laws.density_address(name),
             laws.shape_slope_address(name) if shape else 0,
-            0 if idempotent else families.generator_address(tconorm.name),
-            0 if idempotent else families.weight_address(tconorm.name),
-            families.weight_p_address(tconorm.name) if p else 0,
+            0 if idempotent else families.generator_address(family),
+            0 if idempotent else families.weight_address(family),
+            families.weight_p_address(family) if p else 0,
         ]
         flags = [dist.is_reversed, dist.is_squared, idempotent, scalars]
         shapes = [number_of(dist.shape_parameter), number_of(dist.art_exponent)]

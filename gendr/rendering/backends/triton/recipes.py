@@ -1,9 +1,11 @@
 """One renderer as the operators take it: a text that names it, and a table of numbers per image.
 
 The text is that of an instance, such as "gamma(shape=0.5).reversed.squared/yager(p=2.0)", so that
-operators of PyTorch, which know tensors, numbers and text, can carry it. What is a tensor stands in
-it as "{shift}", "{shape}", "{p}" or "{rate}", and its value is a column of the table, through which
-gradients come back. In place of a T-conorm, colours have "softmax(rate={rate})".
+operators of PyTorch, which know tensors, numbers and text, can carry it. Laws and families go by
+their `kernel_name`, which says which class and code is meant if they are the user's own. What is a
+tensor stands in it as "{shift}", "{shape}", "{p}" or "{rate}", and its value is a column of the
+table, through which gradients come back. In place of a T-conorm, colours have
+"softmax(rate={rate})".
 
 The text chooses the compiled kernels (`Recipe`), and what it says about numbers is put into a row
 of the image table once and kept on the device (`image_table`).
@@ -21,6 +23,9 @@ from torch import Tensor
 
 from gendr._runtime.later import hold
 from gendr._runtime.tracing import constant, lazy
+from gendr.distributions import bodies as laws
+from gendr.distributions.registry import read
+from gendr.tnorms import bodies as families
 
 if TYPE_CHECKING:
     from gendr.rendering.coverage import Coverage
@@ -47,9 +52,11 @@ def described(
         rate: [], of the softmax of colours.
     """
     dist = coverage.dist
-    law = cast("Any", dist.law).name
+    law = laws.kernel_name(type(cast("Any", dist.law)))
     shape, shift = dist.shape_parameter, dist.total_shift()
-    family, p = (SOFTMAX, None) if tconorm is None else (tconorm.name, tconorm.given_p)
+    family, p = SOFTMAX, None
+    if tconorm is not None:
+        family, p = families.kernel_name(type(tconorm)), tconorm.given_p
     tensors = [x for x in (shift, shape, p, rate) if isinstance(x, Tensor)]
     scale = coverage.scale.to(torch.float32)
     # A part that is a tensor leaves its field open.
@@ -100,8 +107,8 @@ class Recipe:
     """What the text of a renderer says about kernels and the table.
 
     Attributes:
-        law: name of the base law.
-        family: name of the family, or `SOFTMAX`.
+        law: name of the base law, by its `kernel_name`.
+        family: name of the family, by its `kernel_name`, or `SOFTMAX`.
         columns: names of the table's columns: "scale" and the fields that are open.
     """
 
@@ -120,16 +127,12 @@ class Recipe:
     @lazy
     def kind(self) -> str:
         """How the family joins faces: by a generator, by the maximum or by the mean."""
-        from gendr import tnorms
-
-        return tnorms.family(self.family).kind
+        return families.bodies(self.family).cls.kind
 
     @lazy
     def is_product(self) -> bool:
         """Whether 1 - alpha is the product of 1 - a: then sums need neither logarithms nor exp."""
-        from gendr import tnorms
-
-        return tnorms.family(self.family).is_product
+        return families.bodies(self.family).cls.is_product
 
     @lazy
     def is_exact(self) -> bool:
@@ -154,36 +157,36 @@ class Recipe:
         return self._found[scalars]
 
     def _forward(self) -> dict[str, Any]:
-        from gendr.distributions import triton as laws
-        from gendr.tnorms import triton as families
+        from gendr.distributions import triton as of_laws
+        from gendr.tnorms import triton as of_families
 
-        functions: dict[str, Any] = {"CDF": laws.tails(self.law)}
+        functions: dict[str, Any] = {"CDF": of_laws.tails(self.law)}
         if self.family == SOFTMAX:
             return functions
         joined = self.kind == "archimedean" and not self.is_product
         return functions | {
-            "GENERATOR": families.generator_function(self.family) if joined else None,
-            "INVERSE": families.inverse_function(self.family) if joined else None,
+            "GENERATOR": of_families.generator_function(self.family) if joined else None,
+            "INVERSE": of_families.inverse_function(self.family) if joined else None,
             "KIND": self._kind_number(),
         }
 
     def _backward(self, scalars: bool) -> dict[str, Any]:
-        from gendr.distributions import triton as laws
-        from gendr.tnorms import triton as families
+        from gendr.distributions import triton as of_laws
+        from gendr.tnorms import triton as of_families
 
         with_shape, with_p = (scalars and x in self.columns for x in ("shape", "p"))
         functions: dict[str, Any] = {
-            "CDF": laws.tails(self.law),
-            "PDF": laws.density(self.law),
-            "DSHAPE": laws.shape_slope(self.law) if with_shape else None,
+            "CDF": of_laws.tails(self.law),
+            "PDF": of_laws.density(self.law),
+            "DSHAPE": of_laws.shape_slope(self.law) if with_shape else None,
             "SCALARS": scalars,
         }
         if self.family == SOFTMAX:
             return functions
         joined = self.kind == "archimedean"
         return functions | {
-            "WEIGHT": families.weight_function(self.family) if joined else None,
-            "WEIGHT_P": families.weight_p_function(self.family) if with_p else None,
+            "WEIGHT": of_families.weight_function(self.family) if joined else None,
+            "WEIGHT_P": of_families.weight_p_function(self.family) if with_p else None,
             "KIND": self._kind_number(),
         }
 
@@ -293,21 +296,19 @@ def _constants(text: str, cutoff: float, images: int, device: torch.device) -> t
         images: B.
         device: where the table is to be.
     """
-    from gendr.distributions import get
-    from gendr.distributions import triton as laws
+    from gendr.distributions.triton import parameters
     from gendr.rendering.backends.triton import shared_kernels as shared
-    from gendr.tnorms import tconorm
 
     dist_text, _, rule = text.partition("/")
-    dist = get(dist_text)
+    dist = read(dist_text, lambda name: laws.bodies(name).cls)
     given = dist.shape_parameter
     law = Recipe.of(text).law
-    shape, constant, psi = (0.0, 0.0, 0.0) if given is None else laws.parameters(law, float(given))
-    with_p = not rule.startswith(SOFTMAX) and "{" not in rule
+    shape, constant, psi = (0.0, 0.0, 0.0) if given is None else parameters(law, float(given))
+    p = re.search(r"\(p=([^{}]*)\)", rule)
     columns = {
         shared.SHIFT: dist.total_shift(),
         shared.RADIUS: float(dist.radius(1.0, cutoff)),
-        shared.FAMILY_P: (tconorm(rule).given_p or 0.0) if with_p else 0.0,
+        shared.FAMILY_P: float(p[1]) if p else 0.0,
         shared.SHAPE: shape,
         shared.CONSTANT: constant,
         shared.PSI: psi,

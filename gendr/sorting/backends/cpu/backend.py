@@ -18,6 +18,7 @@ from gendr._runtime.numba.compilation import available as available
 from gendr._runtime.numba.compilation import supports as supports
 from gendr._runtime.threads import run
 from gendr.distributions import Distribution
+from gendr.distributions.bodies import kernel_name
 from gendr.distributions.decisions import Number
 from gendr.distributions.law import Law
 from gendr.sorting.backends import differentiable
@@ -160,7 +161,7 @@ def _number(steepness: Number) -> float:
 
 
 def _name(dist: Distribution) -> str:
-    return cast("Law", dist.law).name
+    return kernel_name(type(cast("Law", dist.law)))
 
 
 @lru_cache(maxsize=256)

@@ -21,6 +21,7 @@ from torch import Tensor
 from gendr._runtime.triton import launch as _triton_launch
 from gendr._runtime.triton.launch import available, blocks_of, interpreted, power_of_2, run
 from gendr.distributions import Distribution, Law
+from gendr.distributions.bodies import kernel_name
 from gendr.distributions.decisions import Number
 from gendr.sorting.backends import differentiable
 from gendr.sorting.backends.interface import Gated
@@ -300,7 +301,7 @@ def _scalar(steepness: Number, like: Tensor) -> Tensor:
 
 
 def _name(dist: Distribution) -> str:
-    return cast("Law", dist.law).name
+    return kernel_name(type(cast("Law", dist.law)))
 
 
 @lru_cache(maxsize=64)
