@@ -345,8 +345,10 @@ def test_what_cannot_be_copied_or_loaded_says_so():
 
 
 def test_weights_of_places_that_are_assigned_count():
-    loss, logits, target = TopKCrossEntropy([1.0, 0.0]), torch.rand(3, 5), torch.tensor([0, 4, 1])
-    loss(logits, target)
-    loss.p_k = torch.tensor([0.0, 1.0])  # as new as the first one was
-    want = TopKCrossEntropy([0.0, 1.0])(logits, target)
-    torch.testing.assert_close(loss(logits, target), want)
+    logits, target = torch.rand(3, 5), torch.tensor([0, 4, 1])
+    for first in ([1.0], [0.8, 0.2]):
+        loss = TopKCrossEntropy(first)
+        loss(logits, target)
+        loss.p_k = torch.tensor([0.3, 0.7])  # as new as the first one was
+        want = TopKCrossEntropy([0.3, 0.7])(logits, target)
+        torch.testing.assert_close(loss(logits, target), want)

@@ -121,12 +121,16 @@ class TopKCrossEntropy(nn.Module):
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
         self.check = check
-        self._is_softmax = top1 == "softmax" and self.p_k.ndim == 1 and len(self.p_k) == 1
         self._kept: tuple[Tensor, int | None, list[Any]] | None = None
 
     def __getstate__(self) -> dict[str, object]:
         """The attributes without what is found again when it is needed."""
         return {**self.__dict__, "_kept": None}
+
+    @property
+    def _is_softmax(self) -> bool:
+        """Whether the loss is that of the softmax alone."""
+        return self.top1 == "softmax" and self.p_k.ndim == 1 and len(self.p_k) == 1
 
     def extra_repr(self) -> str:
         """The method and the options that matter."""
