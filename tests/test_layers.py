@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import gendr
-from gendr.testing.processes import run_python
+from support.processes import run_python
 
 ROOT = Path(gendr.__file__).parent
 GROUND = {"_runtime"}

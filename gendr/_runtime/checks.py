@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from numbers import Real
 
 import torch
@@ -131,8 +131,13 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
     return tensor
 
 
-def check_finite_late(name: str, tensor: Tensor) -> Tensor:
+def check_finite_late(name: str, tensor: Tensor, owner: Hashable) -> Tensor:
     """`check_finite`; on a GPU without waiting: a later call raises for the tensor of this one.
+
+    Args:
+        name: of the tensor in the message.
+        tensor: of floats.
+        owner: whose later call; see `earlier`.
 
     Raises:
         ValueError: that names the tensor; on a GPU it says that it was that of an earlier call.
@@ -143,7 +148,7 @@ def check_finite_late(name: str, tensor: Tensor) -> Tensor:
         return tensor
     # The largest magnitude: other than a sum it does not overflow.
     largest = torch.linalg.vector_norm(tensor.detach(), torch.inf)
-    found = earlier(name, largest.reshape(1))
+    found = earlier(owner, name, largest.reshape(1))
     if found is not None and not math.isfinite(found[0]):
         raise ValueError(
             f"{name} must be finite, got NaN or inf in an earlier call on {tensor.device}"

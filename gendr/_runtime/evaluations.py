@@ -128,6 +128,10 @@ class Evaluations:
         chunk = max(1, len(inputs[0]) // (4 * self.workers))
         return list(self._pool.map(self.function, *inputs, chunksize=chunk))
 
+    def __getstate__(self) -> dict[str, object]:
+        """The attributes without the threads or processes: a copy starts its own."""
+        return {**self.__dict__, "_pool": None}
+
     def close(self) -> None:
         """End the threads or processes; they start again when they are needed."""
         if self._pool is not None:

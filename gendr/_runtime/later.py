@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Hashable
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from gendr._runtime.tracing import lasting
 
 
 class Later:
@@ -46,17 +48,21 @@ class Later:
         return self.host.tolist()
 
 
-@lru_cache(maxsize=64)
-@torch.inference_mode(False)  # it is kept, and calls outside of that mode write to it
-def _later_of(what: str, device: torch.device, count: int, dtype: torch.dtype) -> Later:
+@lru_cache(maxsize=256)
+@lasting()
+def _later_of(
+    owner: Hashable, what: str, device: torch.device, count: int, dtype: torch.dtype
+) -> Later:
     return Later(device, count, dtype)
 
 
-def earlier(what: str, numbers: Tensor) -> list[Any] | None:
+def earlier(owner: Hashable, what: str, numbers: Tensor) -> list[Any] | None:
     """The numbers of an earlier call, for which nobody waits; those of this one are sent.
 
     Args:
-        what: calls with the same text follow each other, if device, dtype and count are the same.
+        owner: whose calls follow each other, a weak reference to an object or what else tells it
+            from others: a call must not be blamed for what another one was given.
+        what: of the owner the numbers are; device, dtype and count belong to it.
         numbers: [count], which a later call gets.
 
     Returns:
@@ -65,7 +71,7 @@ def earlier(what: str, numbers: Tensor) -> list[Any] | None:
     """
     if capturing(numbers.device):
         return None
-    later = _later_of(what, numbers.device, len(numbers), numbers.dtype)
+    later = _later_of(owner, what, numbers.device, len(numbers), numbers.dtype)
     found = later.read()
     later.send(numbers)
     return found

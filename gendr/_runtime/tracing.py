@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar, overload
 
 import torch
@@ -23,8 +24,23 @@ def constant(function: F) -> F:
     return function
 
 
-class lazy(Generic[T]):  # used like property
-    """`functools.cached_property` without its lock (Python < 3.12), which torch cannot trace."""
+@contextmanager
+def lasting() -> Generator[None]:
+    """Within it, or within a function it decorates, tensors are made that a cache may keep.
+
+    What `torch.inference_mode` makes cannot be used for training later. Here ordinary tensors are
+    made in it too; gradients stay as off, or on, as they are.
+    """
+    graded = torch.is_grad_enabled()
+    with torch.inference_mode(False), torch.set_grad_enabled(graded):
+        yield
+
+
+class once(Generic[T]):  # used like property
+    """A property that has no gradient, computed at first access and kept.
+
+    `functools.cached_property` without its lock (Python < 3.12), which torch cannot trace.
+    """
 
     def __init__(self, function: Callable[[Any], T]) -> None:
         self.function = function
@@ -35,12 +51,49 @@ class lazy(Generic[T]):  # used like property
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
     def __get__(self, instance: object | None, owner: type) -> Self | T:
+        """What the instance keeps."""
+        return self if instance is None else self.read(instance)
+
+    def read(self, instance: object) -> T:
         """Compute the value and store it in the instance, where the next access finds it first."""
-        if instance is None:
-            return self
-        value = self.function(instance)
+        value = self.found(instance)
         object.__setattr__(instance, self.function.__name__, value)
         return value
+
+    def found(self, instance: Any) -> T:
+        """The value, made of ordinary tensors."""
+        if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
+            return self.function(instance)
+        with lasting():
+            return self.function(instance)
+
+
+class lazy(once[T]):
+    """`once` for what may have a gradient: it does not matter in which mode it is first read.
+
+    What was computed without gradients serves readers without; for others it is computed again. A
+    tensor that was computed with gradients is detached for readers without.
+    """
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        super().__init__(function)
+        self.place = f"_kept_{function.__name__}"
+
+    def read(self, instance: object) -> T:
+        """The value for the mode of the reader, computed if the instance keeps none for it."""
+        graded = torch.is_grad_enabled() and self.allows_graph(instance)
+        kept: tuple[bool, T] | None = getattr(instance, self.place, None)
+        if kept is None or (graded and not kept[0]):
+            kept = graded, self.found(instance)
+            object.__setattr__(instance, self.place, kept)
+        value = kept[1]
+        if not graded and isinstance(value, Tensor) and value.requires_grad:
+            return value.detach()  # pyright: ignore[reportReturnType]
+        return value
+
+    def allows_graph(self, instance: Any) -> bool:
+        """Whether gradients may be wanted of this instance at all."""
+        return True
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:

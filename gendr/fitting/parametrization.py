@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from gendr._runtime.checks import check_number
 from gendr.mesh import Mesh
@@ -41,6 +43,9 @@ class SmoothParametrization(nn.Module):
     The matrix is factorised once, in float64, by SciPy; a solve takes time in proportion to the
     number of vertices. It runs on the CPU, wherever `u` is. Twice differentiable.
 
+    The state dict holds `u` and what gives it its meaning, the faces and the smoothness: a
+    parametrization with others refuses to load it.
+
     Args:
         mesh: One mesh to start from; it is reproduced up to rounding.
         smoothness: lambda >= 0; 0 makes u the vertices themselves.
@@ -56,29 +61,34 @@ class SmoothParametrization(nn.Module):
 
     def __init__(self, mesh: Mesh, smoothness: float = 2.0) -> None:
         super().__init__()
-        import numpy as np
-        from scipy.sparse import coo_matrix
-        from scipy.sparse.linalg import splu
-
         check_single("mesh", mesh)
         if check_number("smoothness", smoothness) < 0:
             raise ValueError(f"smoothness must be >= 0, got {smoothness!r}")
-        self.start = mesh.detach()
-        count = mesh.vertex_counts[0]
-        a, b = mesh.edges.cpu().numpy().T
+        self.start, self._smoothness = mesh.detach(), float(smoothness)
+        matrix = self._matrix()
+        self._factor: Any = _factorised(matrix)
+        vertices = mesh.vertices.detach()
+        u = torch.from_numpy(matrix @ vertices.double().cpu().numpy()).to(vertices)
+        self.u = nn.Parameter(u)
+
+    def _matrix(self) -> Any:
+        """I + smoothness L, a sparse matrix of SciPy."""
+        import numpy as np
+        from scipy.sparse import coo_matrix
+
+        count, smoothness = self.start.vertex_counts[0], self._smoothness
+        a, b = self.start.edges.cpu().numpy().T
         a, b = a[a != b], b[a != b]
         degree = np.bincount(np.concatenate([a, b]), minlength=count)
         every = np.arange(count)
         rows, columns = np.concatenate([every, a, b]), np.concatenate([every, b, a])
         values = np.concatenate([1 + smoothness * degree, np.full(2 * len(a), -smoothness)])
-        matrix = coo_matrix((values, (rows, columns)), shape=(count, count)).tocsc()
-        self._factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
-        vertices = mesh.vertices.detach()
-        u = torch.from_numpy(matrix @ vertices.double().cpu().numpy()).to(vertices)
-        self.u = nn.Parameter(u)
+        return coo_matrix((values, (rows, columns)), shape=(count, count)).tocsc()
 
     def forward(self, u: Tensor | None = None) -> Tensor:
         """The vertices [V, 3] of the parameter, or of another `u` [V, 3]."""
+        if self._factor is None:
+            self._factor = _factorised(self._matrix())
         solved = _Solve.apply(self.u if u is None else u, self._factor)
         assert isinstance(solved, Tensor)  # for the type checker
         return solved
@@ -86,6 +96,43 @@ class SmoothParametrization(nn.Module):
     def mesh(self) -> Mesh:
         """The mesh of the current vertices, differentiable in `u`."""
         return self.start.with_vertices(self())
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move the mesh along with `u`."""
+        super()._apply(fn, recurse)
+        self.start = self.start.to(self.u.device, self.u.dtype)
+        return self
+
+    def __getstate__(self) -> dict[str, object]:
+        """The attributes without the factors, which are found again when they are needed."""
+        return {**self.__dict__, "_factor": None}
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What `u` means nothing without."""
+        return {"faces": self.start.faces.cpu(), "smoothness": self._smoothness}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Look whether a state dict is of these faces and this smoothness.
+
+        Raises:
+            ValueError: If it is of others.
+        """
+        if not torch.equal(state["faces"].cpu(), self.start.faces.cpu()):
+            raise ValueError(
+                "the state dict is of a mesh with other faces; load it into a "
+                "SmoothParametrization of the mesh that it was made of"
+            )
+        if state["smoothness"] != self._smoothness:
+            raise ValueError(
+                f"the state dict is of smoothness {state['smoothness']:g}, this parametrization "
+                f"has {self._smoothness:g}; make it with the other"
+            )
+
+
+def _factorised(matrix: Any) -> Any:
+    from scipy.sparse.linalg import splu
+
+    return splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
 
 
 def check_single(name: str, mesh: Mesh) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_index, check_number, dtype_name
-from gendr._runtime.tracing import matmul
+from gendr._runtime.tracing import lasting, matmul
 from gendr.logic.backends.choice import choose
 from gendr.logic.backends.reference import SOFT_GATES, joined_gates
 from gendr.logic.backends.wires import Wires
@@ -251,7 +251,7 @@ class Neurons(nn.Module, ABC):
         known = self._known
         if known is None or known[0] is not wires or version is None or known[1] != (version, key):
             check_index(name, wires, size, things)
-            with torch.inference_mode(False):  # what is kept may be needed for training
+            with lasting():
                 known = self._known = (wires, (version, key), find())
         return known[2]
 

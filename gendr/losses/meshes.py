@@ -18,6 +18,7 @@ from gendr._runtime.checks import (
     check_number,
     check_shape,
 )
+from gendr._runtime.tracing import lasting
 from gendr._runtime.vectors import unit
 from gendr.losses.means import mean
 from gendr.mesh import Mesh
@@ -190,7 +191,8 @@ def _operator(kind: Callable[[Tensor, int], _Operator], mesh: Mesh) -> _Operator
         raise TypeError(f"mesh must be a Mesh, got {type(mesh).__name__}")
     known = _operators.setdefault(kind, WeakIdKeyDictionary())  # pyright: ignore
     if mesh.faces not in known:
-        known[mesh.faces] = kind(mesh.faces.clone(), sum(mesh.vertex_counts))
+        with lasting():
+            known[mesh.faces] = kind(mesh.faces.clone(), sum(mesh.vertex_counts))
     return known[mesh.faces]
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_float, check_like, check_shape, dtype_name
 from gendr._runtime.later import capturing
-from gendr._runtime.tracing import matmul
+from gendr._runtime.tracing import lasting, matmul
 from gendr.mesh import conventions
 from gendr.mesh.camera_arguments import (
     batched,
@@ -366,7 +366,7 @@ class Camera:
         kept: tuple[Any, Tensor] | None = self.__dict__.get("_kept_projection")
         # A CUDA graph computes it anew at every replay.
         if kept is None or kept[0] != versions or capturing(self.device):
-            with torch.inference_mode(False):
+            with lasting():
                 kept = versions, self._projection_of(*tensors)
             if not capturing(self.device):
                 object.__setattr__(self, "_kept_projection", kept)

@@ -18,7 +18,7 @@ from gendr._runtime.checks import (
     check_integer,
     check_shape,
 )
-from gendr._runtime.tracing import lazy
+from gendr._runtime.tracing import once
 
 
 def offsets(counts: Sequence[int]) -> tuple[int, ...]:
@@ -74,7 +74,7 @@ class Topology:
     shared: bool
     one: Topology | None = None
 
-    @lazy
+    @once
     def faces(self) -> Tensor:
         """Packed indices [ΣF, 3]."""
         if not self.shared or len(self.vertex_counts) == 1:
@@ -82,7 +82,7 @@ class Topology:
         start = torch.tensor(offsets(self.vertex_counts), device=self.local.device)
         return (self.local + start[:, None, None]).reshape(-1, 3)
 
-    @lazy
+    @once
     def local_edges(self) -> tuple[Tensor, Tensor]:
         """Unique undirected edges [E, 2], smaller index first, and the edges of each face [F, 3].
 
@@ -97,7 +97,7 @@ class Topology:
         key, of_face = torch.unique(low * base + high, return_inverse=True)
         return torch.stack((key // base, key % base), -1), of_face.reshape(-1, 3)
 
-    @lazy
+    @once
     def vertex_corners(self) -> tuple[Tensor, Tensor]:
         """The corners of faces that are each vertex, in the order of the faces, all packed.
 
@@ -105,12 +105,11 @@ class Topology:
             Int32 [ΣV + 1], where the list of each vertex starts, and int32 [3 ΣF], the lists one
             after the other; an entry is 3 times the face plus the corner.
         """
-        with torch.inference_mode(False):  # they are kept, and gradients need them later
-            corners, entries = torch.sort(self.faces.reshape(-1), stable=True)
-            numbers = torch.arange(sum(self.vertex_counts) + 1, device=corners.device)
-            return torch.searchsorted(corners, numbers, out_int32=True), entries.to(torch.int32)
+        corners, entries = torch.sort(self.faces.reshape(-1), stable=True)
+        numbers = torch.arange(sum(self.vertex_counts) + 1, device=corners.device)
+        return torch.searchsorted(corners, numbers, out_int32=True), entries.to(torch.int32)
 
-    @lazy
+    @once
     def edges(self) -> Tensor:
         """Unique undirected edges, packed: [ΣE, 2]."""
         edges = self.local_edges[0]
@@ -119,7 +118,7 @@ class Topology:
         start = torch.tensor(offsets(self.vertex_counts), device=edges.device)
         return (edges + start[:, None, None]).reshape(-1, 2)
 
-    @lazy
+    @once
     def closed(self) -> bool:
         """Whether every edge is traversed once in each direction, as on a closed surface."""
         if self.local.numel() == 0:
@@ -130,7 +129,7 @@ class Topology:
         ahead = torch.bincount(of_face.reshape(-1)[forward], minlength=len(edges))
         return bool((count == 2).all()) and bool((ahead == 1).all())
 
-    @lazy
+    @once
     def _copies(self) -> dict[int, Topology]:
         return {1: self}
 

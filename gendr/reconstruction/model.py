@@ -199,7 +199,7 @@ class Reconstructor(nn.Module):
         code = self.encoder(images)
         # The decoder is small, and the shape of a mesh needs the digits of float32.
         with torch.autocast(images.device.type, enabled=False):
-            return self.decoder(code.float())
+            return self.decoder(code.to(self.decoder.base.dtype))
 
     def mesh(self, images: Tensor) -> Mesh:
         """What `forward` makes of images, as a batch of B meshes."""

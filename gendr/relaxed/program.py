@@ -602,7 +602,9 @@ def array(values: Any) -> Any:
     """
     if isinstance(values, Tensor):
         return (
-            values.detach().numpy().copy() if current().hard else Array.dense(values, values.ndim)
+            values.detach().cpu().numpy().copy()
+            if current().hard
+            else Array.dense(values, values.ndim)
         )
     if current().hard:
         return np.array(values, dtype=float)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -44,7 +44,7 @@ def parse_image_size(image_size: int | Sequence[int]) -> ImageSize:
 
 
 def parse_scale(
-    scale: Scale, size: ImageSize, squared: bool, *, late: bool = False
+    scale: Scale, size: ImageSize, squared: bool, *, owner: Hashable = None
 ) -> float | Tensor:
     """A number in NDC (NDC^2 for squared distributions) from a number, a tensor or "1.5px".
 
@@ -52,7 +52,8 @@ def parse_scale(
         scale: as users give it.
         size: of the images.
         squared: whether the distribution is.
-        late: do not wait for a tensor on a GPU: a later call with `late` raises for its values.
+        owner: do not wait for a tensor on a GPU: a later call with this owner raises for its
+            values; None waits.
 
     Raises:
         TypeError: for other types.
@@ -73,7 +74,7 @@ def parse_scale(
     if isinstance(scale, Tensor):
         check_float("scale", scale)
         check_shape("scale", scale, "[] or [B]")
-        _check_scale(scale.detach(), late and scale.is_cuda)
+        _check_scale(scale.detach(), owner if scale.is_cuda else None)
         return scale
     if isinstance(scale, bool) or not isinstance(scale, Real):
         raise TypeError(f"scale must be a number, text or a tensor, got {type(scale).__name__}")
@@ -86,21 +87,21 @@ def parse_scale(
     return scale
 
 
-def _check_scale(values: Tensor, late: bool) -> None:
+def _check_scale(values: Tensor, owner: Hashable) -> None:
     """Raise unless all values are positive and finite.
 
     Args:
         values: [] or [B].
-        late: whether those of an earlier call are looked at, for which nobody waits.
+        owner: if there is one, its values of an earlier call are looked at, for which nobody waits.
     """
     if torch.compiler.is_compiling():
         return
     found: Tensor | None = values
-    if late:
-        numbers = earlier("scale", values.reshape(-1))
+    if owner is not None:
+        numbers = earlier(owner, "scale", values.reshape(-1))
         found = None if numbers is None else torch.tensor(numbers)
     if found is not None and not bool(((found > 0) & torch.isfinite(found)).all()):
-        where = f" in an earlier call on {values.device}" if late else ""
+        where = f" in an earlier call on {values.device}" if owner is not None else ""
         raise ValueError(
             f"scale must be > 0 and finite, got a tensor with minimum {float(found.min()):g}"
             f"{where}; for a hard edge use the distribution heaviside"
@@ -188,7 +189,7 @@ def silhouette(
         TypeError: for what is no tensor or has the wrong dtype.
         ValueError: for wrong shapes, unknown names, parameters out of range, NaN or inf. On a GPU
             the host does not wait: values of tensors (face_vertices, scale) that are wrong are
-            reported by a later call.
+            reported by a later call for this image size, kind of distribution and T-conorm.
 
     Source: thesis (5.1), (5.4), (5.5).
     """
@@ -201,13 +202,14 @@ def silhouette(
         return silhouette(
             face_vertices[None], image_size, dist, tconorm, scale, cutoff, backend, check=check
         )[0]
-    if check:
-        check_finite_late("face_vertices", face_vertices)
-    size = parse_image_size(image_size)
+    size, join = parse_image_size(image_size), as_tconorm(tconorm)
     law = as_distribution(dist)
-    number = parse_scale(scale, size, law.is_squared, late=True)
+    owner = size, type(law.law), law.is_squared, type(join), backend  # what tells calls apart
+    if check:
+        check_finite_late("face_vertices", face_vertices, owner)
+    number = parse_scale(scale, size, law.is_squared, owner=owner)
     images, count = face_vertices.shape[:2]
-    aggregation = make_aggregation(law, as_tconorm(tconorm), number, cutoff, images, face_vertices)
+    aggregation = make_aggregation(law, join, number, cutoff, images, face_vertices)
     corners = face_vertices[..., :2].reshape(-1, 3, 2)
     offsets = tuple(range(0, images * count + 1, count)) if count else (0,) * (images + 1)
     keep = (face_vertices[..., 2] > 0).all(-1).reshape(-1)

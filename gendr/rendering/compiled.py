@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.later import capturing, holding
-from gendr._runtime.tracing import is_plain, lazy
+from gendr._runtime.tracing import is_plain
 from gendr.distributions.law import Law
 from gendr.rendering.api import Scale, parse_scale
 from gendr.rendering.backends.choice import choose
-from gendr.rendering.output import Output
+from gendr.rendering.output import Output, image
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
@@ -197,32 +197,33 @@ class CompiledOutput(Output):
         self, of_alpha: Callable[[], Tensor], as_it_is: Callable[[], Output], device: torch.device
     ) -> None:
         self._of_alpha, self._as_it_is, self.device = of_alpha, as_it_is, device
+        self.allows_graph = torch.is_grad_enabled()
 
-    @lazy
+    @image
     def _plain(self) -> Output:
         return self._as_it_is()
 
-    @lazy
+    @image
     def alpha(self) -> Tensor:
         """Soft coverage [B, H, W]."""
         return self._of_alpha()
 
-    @lazy
+    @image
     def rgb(self) -> Tensor:
         """Colours [B, 3, H, W]."""
         return self._plain.rgb
 
-    @lazy
+    @image
     def depth(self) -> Tensor:
         """Depth [B, H, W] of the nearest covering face, +inf elsewhere."""
         return self._plain.depth
 
-    @lazy
+    @image
     def normals(self) -> Tensor:
         """Unit normals [B, 3, H, W] of the nearest covering face, 0 elsewhere."""
         return self._plain.normals
 
-    @lazy
+    @image
     def face_id(self) -> Tensor:
         """Index of the nearest covering face in its mesh, int64 [B, H, W], -1 elsewhere."""
         return self._plain.face_id
@@ -313,7 +314,8 @@ class Compiled:
         if scale is None:
             number = renderer.scale
         else:
-            number = parse_scale(scale, renderer.size, renderer.dist.is_squared, late=True)
+            squared = renderer.dist.is_squared
+            number = parse_scale(scale, renderer.size, squared, owner=renderer.owner)
         given = _read(mesh, camera)
         given += [number] if isinstance(number, Tensor) and not learnt else []
         parameters = list(renderer.parameters())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import lazy
+from gendr._runtime.tracing import lazy, once
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
@@ -308,7 +308,7 @@ class LateGeometry:
         """The scene before the cameras."""
         return camera_space(self.mesh, self.camera)
 
-    @lazy
+    @once
     def planes(self) -> tuple[float, float]:
         """Depths of the near and far planes."""
         if torch.compiler.is_compiling() or (self.near is not None and self.far is not None):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import wraps
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,21 +24,33 @@ PAIRS_AT_ONCE = 1_000_000  # fragments shaded together: about 0.5 GB of temporar
 T = TypeVar("T")
 
 
-def _image(function: Callable[[Output], T]) -> lazy[T]:
-    """A property that is computed at first access and kept, without `torch.autocast`."""
+class image(lazy[T]):
+    """A part of an `Output`, without `torch.autocast`.
 
-    @wraps(function)
-    def compute(output: Output) -> T:
-        if not torch.is_autocast_enabled(output.device.type):
-            return function(output)
-        with torch.autocast(output.device.type, enabled=False):
-            return function(output)
+    The mode of the call is a bound: what was rendered without gradients has none, whenever it is
+    read.
+    """
 
-    return lazy(compute)
+    def found(self, instance: Output) -> T:
+        """The part, in full precision."""
+        device = instance.device.type
+        with torch.set_grad_enabled(torch.is_grad_enabled() and instance.allows_graph):
+            if not torch.is_autocast_enabled(device):
+                return super().found(instance)
+            with torch.autocast(device, enabled=False):
+                return super().found(instance)
+
+    def allows_graph(self, instance: Output) -> bool:
+        """Whether the call that rendered was one with gradients."""
+        return instance.allows_graph
 
 
 class Output:
     """The images of a batch. Each image is computed when it is first read, and kept.
+
+    In which order and in which mode images are read does not matter: one that is read under
+    `torch.no_grad`, as for a progress bar, has gradients when it is read again without. What was
+    rendered under `torch.no_grad` has none.
 
     Attributes:
         alpha: [B, H, W] soft coverage in [0, 1].
@@ -48,6 +59,7 @@ class Output:
         normals: [B, 3, H, W] unit normal of that face, world frame, 0 elsewhere.
         face_id: [B, H, W] int64, index of that face in its mesh, -1 elsewhere.
         device: the device of the images.
+        allows_graph: whether gradients were on when the batch was rendered.
     """
 
     def __init__(
@@ -61,18 +73,26 @@ class Output:
         self._scene, self._aggregation, self._blended = scene, aggregation, blended
         self._is_soft, self._over_alpha = shading == "softmax", composite == "alpha"
         self.device = scene.mesh.device
+        self.allows_graph = torch.is_grad_enabled()
 
-    @_image
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """What copies and pickles are made of, which an output has none of."""
+        raise TypeError(
+            "an Output can be neither copied nor pickled: its images are computed when they are "
+            "read; take the images, such as out.rgb.detach()"
+        )
+
+    @image
     def _blending(self) -> Blending:
         return self._blended(*self._scene.geometry.planes)
 
-    @_image
+    @image
     def alpha(self) -> Tensor:
         """Soft coverage [B, H, W]."""
         scene = self._scene
         return alpha(scene.backend, scene.faces, scene.size, self._aggregation)
 
-    @_image
+    @image
     def rgb(self) -> Tensor:
         """Colours [B, 3, H, W]."""
         blending = self._blending
@@ -87,13 +107,13 @@ class Output:
             image = image * alpha + self._blending.background * (1 - alpha)
         return image.permute(0, 3, 1, 2)
 
-    @_image
+    @image
     def depth(self) -> Tensor:
         """Depth [B, H, W] of the nearest covering face, +inf elsewhere."""
         _, depth = self._surface
         return self._spread(depth.unsqueeze(-1), math.inf)[..., 0]
 
-    @_image
+    @image
     def normals(self) -> Tensor:
         """Unit normals [B, 3, H, W] of the nearest covering face, 0 elsewhere."""
         scene, (_, face) = self._scene, self._covered
@@ -102,7 +122,7 @@ class Output:
             0, 3, 1, 2
         )
 
-    @_image
+    @image
     def face_id(self) -> Tensor:
         """Index of the nearest covering face in its mesh, int64 [B, H, W], -1 elsewhere."""
         mesh = self._scene.mesh
@@ -114,20 +134,20 @@ class Output:
         empty = torch.full_like(self._nearest.reshape(-1), -1)
         return empty.index_copy(0, pixels, number).reshape(self._nearest.shape)
 
-    @_image
+    @image
     def _nearest(self) -> Tensor:
         scene, blend = self._scene, self._blending
         planes, limits = depth_planes(scene, blend.near, blend.far)
         return scene.backend.nearest(scene.faces, scene.size, planes, limits)
 
-    @_image
+    @image
     def _covered(self) -> tuple[Tensor, Tensor]:
         """Covered pixels [K] and their packed faces [K]."""
         nearest = self._nearest.reshape(-1)
         pixels = (nearest >= 0).nonzero().squeeze(-1)
         return pixels, nearest[pixels]
 
-    @_image
+    @image
     def _surface(self) -> tuple[Tensor, Tensor]:
         """Weights [K, 3] and depth [K] of the covered pixels."""
         pixels, face = self._covered
@@ -154,7 +174,7 @@ class Output:
         colours = scene.colours(pixels, face, weights)
         return image.reshape(-1, 3).index_copy(0, pixels, colours).reshape(image.shape)
 
-    @_image
+    @image
     def _fringe(self) -> tuple[Tensor, Tensor]:
         """Pixels [K] that no face covers but some reach softly, and the nearest face of each."""
         wanted = (self._nearest.reshape(-1) < 0) & (self.alpha.detach().reshape(-1) > 0)

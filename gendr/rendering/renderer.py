@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+import weakref
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_finite, check_like, check_number
 from gendr._runtime.later import capturing
+from gendr._runtime.tracing import lasting
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.api import Dist, Scale, make_aggregation, parse_image_size, parse_scale
 from gendr.rendering.backends.choice import NAMES, choose
@@ -173,6 +175,14 @@ class Renderer(nn.Module):
         return -raw.exp() if self._negative[name] else raw.exp()
 
     @property
+    def owner(self) -> Hashable:
+        """Whose late checks follow each other: a call is not blamed for those of another renderer.
+
+        None in code that is traced, where nothing is looked at.
+        """
+        return None if torch.compiler.is_compiling() else weakref.ref(self)
+
+    @property
     def scale(self) -> float | Tensor:
         """The scale in NDC (NDC^2 for squared distributions); assign for a schedule."""
         return self._value("scale", self._scale)
@@ -181,7 +191,7 @@ class Renderer(nn.Module):
     def scale(self, value: Scale) -> None:
         if "log_scale" in self._parameters:
             raise AttributeError("this renderer learns its scale; assign to log_scale.data instead")
-        self._scale = parse_scale(value, self.size, self._dist.is_squared, late=True)
+        self._scale = parse_scale(value, self.size, self._dist.is_squared, owner=self.owner)
 
     @property
     def dist(self) -> Distribution:
@@ -232,7 +242,7 @@ class Renderer(nn.Module):
         if scale is None:
             number = self.scale
         else:
-            number = parse_scale(scale, self.size, dist.is_squared, late=True)
+            number = parse_scale(scale, self.size, dist.is_squared, owner=self.owner)
         return self._drawn(mesh, camera, dist, number, self.check)
 
     def _drawn(
@@ -251,7 +261,8 @@ class Renderer(nn.Module):
         backend = choose(self.backend, mesh.vertices)
         # On a GPU, looking for NaN means waiting: a backend that projects by itself tells later.
         late = mesh.vertices.is_cuda
-        faces = backend.project(mesh, camera, self.near, self.far, check and late)
+        owner = self.owner if check and late else None
+        faces = backend.project(mesh, camera, self.near, self.far, owner)
         if check and (faces is None or not late):
             check_finite("the vertices of the mesh", mesh.vertices)
             check_finite("the rotation of the camera", camera.rotation)
@@ -296,8 +307,11 @@ class Renderer(nn.Module):
             last = kept[1]
             if last.coverage.dist is dist and last.tconorm is tconorm:
                 return last
-        made = make_aggregation(dist, tconorm, scale, self.cutoff, images, like)
-        if number and not capturing(like.device):
+        if not number:
+            return make_aggregation(dist, tconorm, scale, self.cutoff, images, like)
+        with lasting():
+            made = make_aggregation(dist, tconorm, scale, self.cutoff, images, like)
+        if not capturing(like.device):
             self._last_aggregation = key, made
         return made
 
@@ -348,13 +362,19 @@ class Renderer(nn.Module):
 
     def _moved(self, background: Tensor, like: Tensor) -> Tensor:
         """The background in the dtype and on the device of a tensor; moved once and kept."""
-        if torch.compiler.is_compiling() or background.requires_grad:
+        compiling = torch.compiler.is_compiling()
+        if compiling or background.requires_grad or background.is_inference():
             return background.to(like)
         key = background._version, like.dtype, like.device
         kept = self._moved_background
         if kept is None or kept[0] is not background or kept[1] != key:
-            kept = self._moved_background = background, key, background.to(like)
+            with lasting():
+                kept = self._moved_background = background, key, background.to(like)
         return kept[2]
+
+    def __getstate__(self) -> dict[str, object]:
+        """The attributes without what is made again when it is needed."""
+        return {**self.__dict__, "_last_aggregation": None, "_moved_background": None}
 
     def extra_repr(self) -> str:
         """The settings as text, with learnt values as they are now."""

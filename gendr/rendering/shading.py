@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import lazy
+from gendr._runtime.tracing import lazy, once
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import Pairs, interpolation_weights, recomputed
 from gendr.rendering.geometry import Geometry, ImageSize, LateGeometry, ScreenFaces, Surfaces
@@ -209,7 +209,7 @@ class Scene:
         """Unit normals of the vertices of the mesh."""
         return self.mesh.vertex_normals
 
-    @lazy
+    @once
     def image(self) -> Tensor:
         """The image [T] of every face."""
         source = self.surfaces.source
@@ -220,10 +220,7 @@ class Scene:
     @lazy
     def away(self) -> Tensor:
         """[T] bool, whether the eye is behind a face, on the side opposite to its normal."""
-        all_normals, viewpoints = (
-            self.face_normals,
-            self.viewpoints,
-        )  # they are kept, so keep gradients too
+        all_normals, viewpoints = self.face_normals, self.viewpoints  # read as others will
         with torch.no_grad():
             source = self.surfaces.source
             normals = all_normals.index_select(0, source)

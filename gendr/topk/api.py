@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import lazy
+from gendr._runtime.tracing import lazy, once
 from gendr.sorting.base import check_keys, check_payload, straight_through
 from gendr.topk.networks import check_k
 from gendr.topk.selection import Found, Method, Selection, get
@@ -76,7 +76,7 @@ class Selected:
     def _found(self) -> Found:
         return self.method.select(self._keys if self.largest else -self._keys, self.k)
 
-    @lazy
+    @once
     def _hard(self) -> Tensor:
         """The indices of the hard selection [..., k]; of equal values the first one first."""
         order = self._keys.detach().sort(dim=-1, descending=self.largest, stable=True).indices

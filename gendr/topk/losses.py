@@ -122,8 +122,16 @@ class TopKCrossEntropy(nn.Module):
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
         self.check = check
-        self._is_softmax = top1 == "softmax" and self.p_k.ndim == 1 and len(self.p_k) == 1
-        self._tables: dict[Any, Any] = {}
+        self._kept: tuple[Tensor, int | None, list[Any]] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """The attributes without what is found again when it is needed."""
+        return {**self.__dict__, "_kept": None}
+
+    @property
+    def _is_softmax(self) -> bool:
+        """Whether the loss is that of the softmax alone."""
+        return self.top1 == "softmax" and self.p_k.ndim == 1 and len(self.p_k) == 1
 
     def extra_repr(self) -> str:
         """The method and the options that matter."""
@@ -311,11 +319,13 @@ class TopKCrossEntropy(nn.Module):
     def _fused(self, logits: Tensor, labels: Tensor, given: Tensor | None) -> Tensor:
         labels = check_integer("target", labels)
         if given is None and self.p_k.ndim == 1:
-            key = ("weights", logits.dtype, self.p_k._version)
-            if key not in self._tables:
+            # What tells that it was changed in place; None if nothing does.
+            version = None if self.p_k.is_inference() else self.p_k._version
+            kept = self._kept
+            if kept is None or kept[0] is not self.p_k or version is None or kept[1] != version:
                 weights = self._weights(self.p_k.reshape(1, -1).double())
-                self._tables = {key: tuple(w.numpy() for w in weights)}
-            first, rest, places = self._tables[key]
+                kept = self._kept = self.p_k, version, [w.numpy() for w in weights]
+            first, rest, places = kept[2]
         else:
             p_k = given
             if p_k is None:

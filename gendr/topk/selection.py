@@ -18,7 +18,7 @@ from gendr import sorting
 from gendr._runtime.checks import check_choice
 from gendr._runtime.names import nearest
 from gendr._runtime.ranges import finite
-from gendr._runtime.tracing import constant, lazy
+from gendr._runtime.tracing import constant, lasting, lazy
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
@@ -176,6 +176,7 @@ def _both(name: str, n: int, k: int) -> tuple[Network, Network]:
 
 
 @lru_cache(maxsize=64)
+@lasting()
 def _kept_outputs(wires: Network, device: torch.device) -> Tensor:
     return torch.tensor(wires.outputs[::-1], device=device)
 

@@ -15,9 +15,9 @@ import torch
 import gendr
 from gendr._runtime.registry import subclasses
 from gendr.distributions import Law, get
-from gendr.testing.scenes import soup
 from gendr.tnorms import tconorm
 from gendr.tnorms.base import TConorm
+from support.scenes import soup
 
 BACKENDS = ["cpu"]
 if importlib.util.find_spec("triton") is not None and os.environ.get("TRITON_INTERPRET") == "1":

@@ -388,6 +388,15 @@ def test_on_a_gpu_a_later_call_tells_of_wrong_values(monkeypatch):
         with pytest.raises(ValueError, match=r"minimum -0\.02 in an earlier call"):
             call(BALL, camera, scale)
         assert torch.equal(call(BALL, camera, scale).alpha, alpha)
+    other = Renderer(8, backend="reference")  # is not blamed for what the first one was given
+    renderer(BALL, camera, -scale)
+    assert torch.equal(other(BALL, camera, scale).alpha, alpha)
+    with pytest.raises(ValueError, match=r"minimum -0\.02 in an earlier call"):
+        renderer(BALL, camera, scale)
+    silhouette(wrong, scale)
+    gendr.silhouette(corners, 9, scale=scale, backend="reference")  # another size
+    with pytest.raises(ValueError, match=r"face_vertices must be finite, .* in an earlier call"):
+        silhouette(corners, scale)
     renderer.scale = bad
     with pytest.raises(ValueError, match="in an earlier call"):
         renderer.scale = scale

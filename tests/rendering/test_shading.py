@@ -1,6 +1,7 @@
 """Colours: the softmax over depth, textures, lights, and their gradients."""
 
 import math
+from itertools import permutations
 
 import pytest
 import torch
@@ -571,3 +572,58 @@ def test_repr_shows_learnt_values():
     assert "scale=0.02" in text
     assert "Parameter" not in text
     assert "tensor" not in text
+
+
+MODES = {
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+}
+
+
+@pytest.mark.parametrize("composite", ["depth", "alpha"])
+@pytest.mark.parametrize("shading", ["softmax", "hard"])
+def test_parts_are_the_same_in_whatever_order_and_mode_they_are_read(shading, composite):
+    parts = ("alpha", "rgb", "depth", "normals")
+    renderer = Renderer(
+        7, "logistic", scale=0.05, shading=shading, composite=composite, learnable="scale",
+        background=(0.2, 0.4, 0.6),
+    )  # fmt: skip
+    mesh, camera = icosphere(0), look_at(2.7, 20.0, 30.0)
+    leaves = [mesh.vertices.clone().requires_grad_(), torch.rand(12, 3).requires_grad_()]
+    scene = mesh.with_vertices(leaves[0]).with_vertex_colors(leaves[1])
+    leaves += renderer.parameters()
+    weights = torch.rand(8, 7, 7)
+
+    def read(out):
+        return {name: getattr(out, name) for name in parts}
+
+    def gradients(images):
+        sums = [torch.where(x.isfinite(), x, 0.0).reshape(-1, 7, 7) for x in images.values()]
+        return torch.autograd.grad((torch.cat(sums) * weights).sum(), leaves, retain_graph=True)
+
+    images = read(renderer(scene, camera))
+    want = gradients(images)
+    for order in permutations(parts):
+        for name, mode in MODES.items():
+            out = renderer(scene, camera)
+            with mode():
+                first = getattr(out, order[0])
+                assert first.requires_grad == (name == "autocast")
+            for part in order[1:]:
+                getattr(out, part)
+            got = read(out)
+            for part in parts:
+                assert got[part].dtype == torch.float32
+                assert torch.equal(got[part], images[part]), (order, name, part)
+            for a, b in zip(gradients(got), want, strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5, msg=f"{order} {name}")
+            with mode():  # and what has a graph shows none there
+                assert getattr(out, order[0]).requires_grad == (name == "autocast")
+    for name in ("no_grad", "inference_mode"):
+        with MODES[name]():
+            out = renderer(scene, camera)
+            _ = out.depth
+        for part, image in read(out).items():  # the mode of the call holds later, too
+            assert not image.requires_grad, (name, part)
+            (leaves[1].sum() * torch.where(image.isfinite(), image, 0.0)).sum().backward()

@@ -43,11 +43,11 @@ def copies(vertices):
 
 
 SCENES = {
-    "three cameras": (one_mesh, TURNS, 2.7, 1.0, 100.0, False),
+    "three cameras": (one_mesh, TURNS, 2.7, 1.0, 100.0, None),
     "clipped": (one_mesh, TURNS, 2.7, 2.5, 100.0, False),
     "orthographic": (one_mesh, TURNS, 2.7, 2.6, None, True),
     "many meshes": (three_meshes, TURNS, 2.7, 2.4, 3.0, False),
-    "many meshes, one camera": (three_meshes, TURNS[:1], 2.7, 1.0, 100.0, False),
+    "many meshes, one camera": (three_meshes, TURNS[:1], 2.7, 1.0, 100.0, None),
     "copies of a mesh": (copies, TURNS, 2.7, None, 2.8, False),
     "the eye is inside": (one_mesh, TURNS, 0.3, None, None, False),
     "the scene is near": (one_mesh, TURNS, 0.9, None, None, False),
@@ -62,7 +62,7 @@ def projected(scene, dtype):
     turn = torch.tensor(turns, dtype=dtype, device=DEVICE, requires_grad=True)
     mesh, camera = make(vertices), look_at(distance, 30.0, turn, orthographic=orthographic)
     if dtype == torch.float32:
-        faces = project.project(mesh, camera, near, far, check=False)
+        faces = project.project(mesh, camera, near, far, owner=None)
     else:
         space = camera_space(mesh, camera)
         planes = depth_limits(near, far, *space.depths())
@@ -98,7 +98,7 @@ def test_the_same_input_gives_the_same_bits(scene):
 def test_faces_that_share_a_vertex_have_the_very_same_corner():
     camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
     mesh = BALL.to(DEVICE)
-    faces = project.project(mesh, camera, 1.0, 100.0, check=False)
+    faces = project.project(mesh, camera, 1.0, 100.0, owner=None)
     images = faces.corners[:, :3].reshape(3, -1, 2)
     index = mesh.faces.reshape(-1)
     for corners in images:
@@ -110,18 +110,18 @@ def test_faces_that_share_a_vertex_have_the_very_same_corner():
 def test_float64_is_left_to_the_shared_code():
     mesh = BALL.to(DEVICE, torch.float64)
     camera = look_at(2.7, 30.0, torch.tensor(TURNS, dtype=torch.float64, device=DEVICE))
-    assert project.project(mesh, camera, 1.0, 100.0, check=False) is None
+    assert project.project(mesh, camera, 1.0, 100.0, owner=None) is None
 
 
 def test_no_cameras_and_no_faces():
     camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
     vertices = BALL.vertices.to(DEVICE).clone().requires_grad_()
-    faces = project.project(one_mesh(vertices), camera[:0], None, None, check=False)
+    faces = project.project(one_mesh(vertices), camera[:0], None, None, owner=None)
     assert faces.corners.shape == (0, 4, 2)
     faces.corners.sum().backward()
     assert torch.equal(vertices.grad, torch.zeros_like(vertices))
     nothing = Mesh(torch.rand(3, 3, device=DEVICE), torch.empty(0, 3, dtype=torch.int64).to(DEVICE))
-    faces = project.project(nothing, camera, None, None, check=False)
+    faces = project.project(nothing, camera, None, None, owner=None)
     assert faces.offsets == (0, 0, 0, 0)
 
 
@@ -129,7 +129,7 @@ def test_only_what_is_wanted_gets_a_gradient():
     for of_vertices, of_camera in ((True, False), (False, True)):
         vertices = BALL.vertices.to(DEVICE).clone().requires_grad_(of_vertices)
         turn = torch.tensor(TURNS, device=DEVICE, requires_grad=of_camera)
-        faces = project.project(one_mesh(vertices), look_at(2.7, 30.0, turn), 1.0, 100.0, False)
+        faces = project.project(one_mesh(vertices), look_at(2.7, 30.0, turn), 1.0, 100.0, None)
         wanted = vertices if of_vertices else turn
         (grad,) = torch.autograd.grad(faces.corners.square().sum(), wanted)
         assert grad.abs().sum() > 0
@@ -140,26 +140,27 @@ def test_nan_is_reported_by_a_later_call():
     camera = look_at(2.7, 30.0, 0.0, device=DEVICE)
     mesh = one_mesh(vertices)
     broken = mesh.with_vertices(vertices.index_fill(0, torch.tensor([3], device=DEVICE), torch.nan))
-    project.project(broken, camera, 1.0, 100.0, check=False)
-    project.project(mesh, camera, 1.0, 100.0, check=True)  # the one before was not asked for
-    faces = project.project(broken, camera, 1.0, 100.0, check=True)
+    project.project(broken, camera, 1.0, 100.0, owner=None)
+    project.project(mesh, camera, 1.0, 100.0, owner=0)  # the one before was not asked for
+    faces = project.project(broken, camera, 1.0, 100.0, owner=0)
     seen = (mesh.faces != 3).all(1)
     assert torch.equal(faces.present, seen)  # faces with NaN are not seen
     if DEVICE == "cuda":
         torch.cuda.synchronize()
+    project.project(mesh, camera, 1.0, 100.0, owner=1)  # who had no NaN is not blamed
     with pytest.raises(ValueError, match="vertices of a mesh must be finite"):
-        project.project(mesh, camera, 1.0, 100.0, check=True)
-    project.project(mesh, camera, 1.0, 100.0, check=True)
+        project.project(mesh, camera, 1.0, 100.0, owner=0)
+    project.project(mesh, camera, 1.0, 100.0, owner=0)
 
 
 def test_a_broken_camera_is_told_from_broken_vertices():
     camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
     camera.translation[1, 0] = torch.inf
-    project.project(BALL.to(DEVICE), camera, 1.0, 100.0, check=True)
+    project.project(BALL.to(DEVICE), camera, 1.0, 100.0, owner=0)
     if DEVICE == "cuda":
         torch.cuda.synchronize()
     with pytest.raises(ValueError, match="matrices of a camera must be finite"):
-        project.project(BALL.to(DEVICE), camera[:1], 1.0, 100.0, check=True)
+        project.project(BALL.to(DEVICE), camera[:1], 1.0, 100.0, owner=0)
 
 
 @pytest.mark.parametrize("orthographic", [False, True])
@@ -182,9 +183,9 @@ def test_projection_is_kept_until_the_camera_changes(orthographic):
 def test_projection_under_inference_mode_serves_gradients_later():
     camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
     with torch.inference_mode():
-        project.project(BALL.to(DEVICE), camera, 1.0, 100.0, check=False)
+        project.project(BALL.to(DEVICE), camera, 1.0, 100.0, owner=None)
     vertices = BALL.vertices.to(DEVICE).clone().requires_grad_()
-    project.project(one_mesh(vertices), camera, 1.0, 100.0, False).corners.sum().backward()
+    project.project(one_mesh(vertices), camera, 1.0, 100.0, None).corners.sum().backward()
     assert torch.isfinite(vertices.grad).all()
 
 
@@ -207,7 +208,7 @@ def test_second_derivatives_are_refused():
     vertices = BOX.vertices.to(DEVICE).clone().requires_grad_()
     faces = project.project(
         BOX.to(DEVICE).with_vertices(vertices), look_at(2.7, 30.0, 0.0, device=DEVICE), 1.0, 9.0,
-        check=False,
+        owner=None,
     )  # fmt: skip
     (grad,) = torch.autograd.grad(faces.corners.square().sum(), vertices, create_graph=True)
     with pytest.raises(RuntimeError, match="no second derivatives"):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import lazy
+from gendr._runtime.tracing import once
 
 __all__ = ["Readers", "Wires"]
 
@@ -45,7 +45,7 @@ class Wires:
     def __init__(self, inputs: Tensor, features: int) -> None:
         self.inputs, self.features = inputs, features
 
-    @lazy
+    @once
     def readers(self) -> Readers:
         """The transpose: with it, a sum over the readers of a feature belongs to one thread."""
         flat = self.inputs.T.reshape(-1)  # by gate, then by slot
@@ -55,7 +55,7 @@ class Wires:
         offsets[1:] = torch.bincount(flat, minlength=self.features).cumsum(0)
         return Readers(offsets.int(), (order // fan_in).int(), (order % fan_in).int())
 
-    @lazy
+    @once
     def compact(self) -> Tensor:
         """`inputs` as int32, which kernels read: half the bytes."""
         return self.inputs.int().contiguous()

@@ -104,7 +104,7 @@ class FenchelYoungLoss(nn.Module):
         value = sign * (best - (x.detach() * wanted).flatten(1).sum(1))
         gradient = sign * (mean - wanted)
         variance = solutions.var(0) / self.samples if self.samples > 1 else None
-        self.report = Report(self._function.count, variance, gradient)
+        self.report = Report(self._function.count, variance, gradient.detach())
         self._function.count = 0
         second = None
         if hessian:

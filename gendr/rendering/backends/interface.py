@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
@@ -45,7 +45,7 @@ class Backend(Protocol):
         ...
 
     def project(
-        self, mesh: Mesh, camera: Camera, near: float | None, far: float | None, check: bool
+        self, mesh: Mesh, camera: Camera, near: float | None, far: float | None, owner: Hashable
     ) -> ScreenFaces | None:
         """The faces of a batch on the screen by a fused kernel, for which the host never waits.
 
@@ -56,7 +56,7 @@ class Backend(Protocol):
             camera: B cameras or 1.
             near: depth of the near plane; None for what `geometry.depth_limits` finds.
             far: depth of the far plane, or None.
-            check: whether to look for NaN and inf, which a later call with `check` reports.
+            owner: if there is one, NaN and inf are looked for, which its later call reports.
 
         Raises:
             ValueError: if an earlier call found some.

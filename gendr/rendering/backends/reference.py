@@ -5,7 +5,7 @@ Read it beside the thesis: `alpha` is (5.4), A = T-conorm over the faces t of F(
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,9 @@ def settings() -> None:
     """None: there are no settings."""
 
 
-def project(mesh: Mesh, camera: Camera, near: float | None, far: float | None, check: bool) -> None:
+def project(
+    mesh: Mesh, camera: Camera, near: float | None, far: float | None, owner: Hashable
+) -> None:
     """None: the code that all backends share projects instead."""
 
 

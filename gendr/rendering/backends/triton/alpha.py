@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.later import capturing
-from gendr._runtime.tracing import is_plain
+from gendr._runtime.tracing import is_plain, lasting
 from gendr._runtime.triton.launch import Launcher, blocks_of
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends.triton import tiles
@@ -49,7 +49,8 @@ def _tables(
         return (*described(coverage, aggregation.tconorm), None)
     kept = aggregation.kept.get("triton alpha")
     if kept is None:
-        text, table = described(coverage, aggregation.tconorm)
+        with lasting():
+            text, table = described(coverage, aggregation.tconorm)
         if coverage.number is None or len(Recipe.of(text).columns) > 1:
             return text, table, None
         numbers = numbered_table(text, coverage.number, coverage.cutoff, images, device)

@@ -10,7 +10,7 @@ on CPU tensors, slowly: that is how they are tested without a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -48,10 +48,10 @@ def settings() -> object:
 
 
 def project(
-    mesh: Mesh, camera: Camera, near: float | None, far: float | None, check: bool
+    mesh: Mesh, camera: Camera, near: float | None, far: float | None, owner: Hashable
 ) -> ScreenFaces | None:
     """The faces of a float32 batch on the screen, by one kernel; see `project.project`."""
-    return projecting.project(mesh, camera, near, far, check)
+    return projecting.project(mesh, camera, near, far, owner)
 
 
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:

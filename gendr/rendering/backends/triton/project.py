@@ -6,7 +6,7 @@ polygons have four corners, and triangles repeat the last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.later import Later, capturing
-from gendr._runtime.tracing import is_plain
+from gendr._runtime.tracing import is_plain, lasting
 from gendr._runtime.triton.launch import Launcher, blocks_of, interpreted
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.geometry import FAR, NEAR, ScreenFaces, common_batch
@@ -53,7 +53,7 @@ LAUNCH = Launch(1024, 1024, 4096) if interpreted() else Launch()
 
 
 def project(
-    mesh: Mesh, camera: Camera, near: float | None, far: float | None, check: bool
+    mesh: Mesh, camera: Camera, near: float | None, far: float | None, owner: Hashable
 ) -> ScreenFaces | None:
     """The faces of a batch on the screen, clipped at the near plane; see `geometry.project_faces`.
 
@@ -62,10 +62,11 @@ def project(
         camera: B cameras or 1.
         near: depth of the near plane; None as in `geometry.depth_limits`, without waiting.
         far: depth of the far plane, or None.
-        check: whether to look for NaN and inf: the call after the one that has them raises.
+        owner: if there is one, NaN and inf are looked for: its call after the one that has them
+            raises.
 
     Raises:
-        ValueError: if an earlier call with `check` had NaN or inf, and the GPU has got there.
+        ValueError: if an earlier call of the owner had NaN or inf, and the GPU has got there.
     """
     if mesh.dtype != torch.float32:
         return None
@@ -76,9 +77,12 @@ def project(
     face_counts = mesh.face_counts * images if len(mesh) == 1 else mesh.face_counts
     offsets = (_offsets if tracing else _kept_offsets)(face_counts)
     vertex_offsets = (_offsets if tracing else _kept_offsets)(mesh.vertex_counts)
-    check = check and not tracing and not capturing(vertices.device)
-    if check:
-        watch_of(vertices.device).raise_found()
+    watch = None
+    if owner is not None and not tracing and not capturing(vertices.device):
+        # An operator knows no objects: all its calls share what was found.
+        watch = watch_of(vertices.device, owner if is_plain(vertices) else None)
+        watch.raise_found()
+    check = watch is not None
     if tracing:  # it cannot look at the scene
         near, far = NEAR if near is None else near, FAR if far is None else far
     starts, entries = mesh.vertex_corners
@@ -86,7 +90,7 @@ def project(
         cameras = projection.shape[0]
         plan = plan_of(vertex_offsets, offsets, cameras, near, far, check, vertices.device, LAUNCH)
         topology = mesh.faces, starts, entries
-        corners = cast(Tensor, _Project.apply(vertices, projection, topology, plan))
+        corners = cast(Tensor, _Project.apply(vertices, projection, topology, plan, watch))
     else:
         corners, _ = _project(
             vertices, projection, mesh.faces, starts, entries,
@@ -109,7 +113,7 @@ _kept_offsets = lru_cache(maxsize=64)(_offsets)
 
 
 class Watch:
-    """What kernels found wrong with the vertices and cameras of a device.
+    """What kernels found wrong with the vertices and cameras of an owner on a device.
 
     Attributes:
         found: [1] int64 on the device, bits of `project_kernels`.
@@ -117,8 +121,7 @@ class Watch:
 
     def __init__(self, device: torch.device) -> None:
         self.device, self._later = device, Later(device, 1)
-        with torch.inference_mode(False):
-            self.found = torch.zeros(1, dtype=torch.int64, device=device)
+        self.found = torch.zeros(1, dtype=torch.int64, device=device)
 
     def send(self) -> None:
         """Have what was found copied to the host."""
@@ -143,15 +146,11 @@ class Watch:
         )
 
 
-_watches: dict[torch.device, Watch] = {}
-
-
-def watch_of(device: torch.device) -> Watch:
-    """Return the watch of a device, made when it is first asked for."""
-    watch = _watches.get(device)
-    if watch is None:
-        watch = _watches[device] = Watch(device)
-    return watch
+@lru_cache(maxsize=256)
+@lasting()
+def watch_of(device: torch.device, owner: Hashable) -> Watch:
+    """Return the watch of an owner on a device, made when it is first asked for."""
+    return Watch(device)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -229,8 +228,9 @@ plan_of = lru_cache(maxsize=64)(Plan)
 
 
 def _forward(
-    plan: Plan, vertices: Tensor, projection: Tensor, faces: Tensor, starts: Tensor
-) -> tuple[Tensor, Tensor | None]:
+    plan: Plan, vertices: Tensor, projection: Tensor, faces: Tensor, starts: Tensor,
+    watch: Watch | None,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """The corners [T, 4, 2], and the depth ranges [programs, 2], None if both planes are given."""
     corners = vertices.new_empty(plan.faces, 4, 2)
     vertices, projection = vertices.contiguous(), projection.contiguous()
@@ -241,7 +241,6 @@ def _forward(
         plan.find_ranges(
             (parts,), vertices, projection, index, ranges, plan.seen, plan.vertices
         )  # fmt: skip
-    watch = watch_of(plan.device) if plan.check else None
     plan.project(
         plan.programs, vertices, projection, faces, starts if plan.shared else plan.image_of_face,
         vertices if ranges is None else ranges, corners, starts if watch is None else watch.found,
@@ -316,7 +315,8 @@ def _project(
 ) -> tuple[Tensor, Tensor]:
     """Launch `_forward` as an operator; what else it is given is for the backward pass."""
     plan = _plan_of_operator(vertices, projection, vertex_offsets, offsets, near, far, check)
-    corners, ranges = _forward(plan, vertices, projection, faces, starts)
+    watch = watch_of(plan.device, None) if check else None
+    corners, ranges = _forward(plan, vertices, projection, faces, starts, watch)
     return corners, vertices.new_empty(0) if ranges is None else ranges
 
 
@@ -393,10 +393,11 @@ class _Project(torch.autograd.Function):
 
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, vertices: Tensor, projection: Tensor, topology: tuple[Tensor, ...], plan: Plan
-    ) -> Tensor:
+        ctx: Any, vertices: Tensor, projection: Tensor, topology: tuple[Tensor, ...], plan: Plan,
+        watch: Watch | None,
+    ) -> Tensor:  # fmt: skip
         faces, starts, _ = topology
-        corners, ranges = _forward(plan, vertices, projection, faces, starts)
+        corners, ranges = _forward(plan, vertices, projection, faces, starts, watch)
         ctx.save_for_backward(vertices, projection, *topology, ranges)
         ctx.plan = plan
         ctx.set_materialize_grads(False)
@@ -405,7 +406,7 @@ class _Project(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         if grad is None:
-            return None, None, None, None
+            return None, None, None, None, None
         of_vertices, of_camera, *_ = ctx.needs_input_grad
         saved, plan = ctx.saved_tensors, ctx.plan
         if is_plain(grad) and not torch.is_grad_enabled():
@@ -417,4 +418,5 @@ class _Project(torch.autograd.Function):
                 grad, given, list(plan.vertex_offsets), list(plan.offsets), plan.near, plan.far,
                 of_vertices, of_camera,
             )  # fmt: skip
-        return vertices if of_vertices else None, projection if of_camera else None, None, None
+        grads = vertices if of_vertices else None, projection if of_camera else None
+        return *grads, None, None, None

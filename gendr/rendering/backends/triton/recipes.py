@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.later import hold
-from gendr._runtime.tracing import constant, lazy
+from gendr._runtime.tracing import constant, lasting, once
 from gendr.distributions import bodies as laws
 from gendr.distributions.registry import read
 from gendr.tnorms import bodies as families
@@ -124,22 +124,22 @@ class Recipe:
         fields = (name for name in _FIELDS if f"{{{name}}}" in text)
         return Recipe(_first_word(dist), _first_word(rule), ("scale", *fields))
 
-    @lazy
+    @once
     def kind(self) -> str:
         """How the family joins faces: by a generator, by the maximum or by the mean."""
         return families.bodies(self.family).cls.kind
 
-    @lazy
+    @once
     def is_product(self) -> bool:
         """Whether 1 - alpha is the product of 1 - a: then sums need neither logarithms nor exp."""
         return families.bodies(self.family).cls.is_product
 
-    @lazy
+    @once
     def is_exact(self) -> bool:
         """Whether forward and backward kernels must find the same bits: for ties of the maximum."""
         return self.family != SOFTMAX and self.kind == "max"
 
-    @lazy
+    @once
     def _found(self) -> dict[bool | None, dict[str, Any]]:
         """What `forward` (key None) and `backward` have found."""
         return {}
@@ -277,7 +277,7 @@ def numbered_table(
 
     if not images:
         return torch.empty(0, shared.IMAGE_COLUMNS.value, dtype=torch.float32, device=device)
-    with torch.inference_mode(False):
+    with lasting():
         constants, power = _constants(text, cutoff, images, device)
         table = constants.clone()
         table[:, shared.SCALE.value] = scale
@@ -286,7 +286,7 @@ def numbered_table(
 
 
 @lru_cache(maxsize=64)
-@torch.inference_mode(False)  # it is kept, and gradients need it later
+@lasting()
 def _constants(text: str, cutoff: float, images: int, device: torch.device) -> tuple[Tensor, float]:
     """The image table at scale 1 without open fields, and the power of the scale in the radius.
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.later import capturing
+from gendr._runtime.tracing import lasting
 from gendr._runtime.triton.launch import Launcher, blocks_of, interpreted
 from gendr.rendering.backends.triton.capacity import LEAST, Room
 from gendr.rendering.backends.triton.recipes import Recipe
@@ -120,6 +121,7 @@ def atomic_now() -> bool:
 
 
 @lru_cache(maxsize=16)
+@lasting()
 def image_of_face(offsets: tuple[int, ...], device: torch.device) -> Tensor:
     """The image of each face, [T] int32."""
     counts = [b - a for a, b in pairwise(offsets)]
@@ -305,6 +307,7 @@ class Lister:
 
 
 @lru_cache(maxsize=64)
+@lasting()
 def lister_of(offsets: tuple[int, ...], tiling: Tiling, device: torch.device) -> Lister:
     """Return what makes lists of one kind, which is kept."""
     return Lister(offsets, tiling, device)
@@ -339,6 +342,7 @@ def chunk_size(offsets: tuple[int, ...], tiling: Tiling) -> int:
 
 
 @lru_cache(maxsize=64)
+@lasting()
 def chunks_of(offsets: tuple[int, ...], size: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Cut faces into chunks [C, 4] int32, see `count_faces`; the first of every image, [B + 1]."""
     chunks, firsts = [], [0]
@@ -350,6 +354,7 @@ def chunks_of(offsets: tuple[int, ...], size: int, device: torch.device) -> tupl
 
 
 @lru_cache(maxsize=64)
+@lasting()
 def _walks(
     offsets: tuple[int, ...], tiles: int, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

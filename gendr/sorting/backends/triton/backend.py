@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._runtime.tracing import lasting
 from gendr._runtime.triton import launch as _triton_launch
 from gendr._runtime.triton.launch import available, blocks_of, interpreted, power_of_2, run
 from gendr.distributions import Distribution, Law
@@ -305,6 +306,7 @@ def _name(dist: Distribution) -> str:
 
 
 @lru_cache(maxsize=64)
+@lasting()
 def _comparators(network: Network, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Low and high wires [C] of the comparators, offsets [L + 1] of the layers; int32."""
     low, high = network.pairs.T.copy()
@@ -313,6 +315,7 @@ def _comparators(network: Network, device: torch.device) -> tuple[Tensor, Tensor
 
 
 @lru_cache(maxsize=64)
+@lasting()
 def _wires(network: Network, device: torch.device) -> tuple[Tensor, Tensor]:
     """Partners and places of the wires; see `carry_lanes`."""
     wires = np.arange(power_of_2(network.n), dtype=np.int32)
