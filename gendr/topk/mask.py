@@ -57,7 +57,7 @@ def soft_topk_mask(
     Args:
         x: [..., n], n >= 2, finite.
         k: the sum, any real number of (0, n); or a tensor, one for every row, which broadcasts with
-            the batch dimensions of x.
+            the batch dimensions of x. It may have a last dimension of size 1 in the place of n.
         dist: a name, a `Distribution` or a CDF of your own. It may be one-sided. heaviside gives
             the hard mask, in which equal values at the threshold have equal shares; no gradient.
         scale: of the law, positive: the smaller, the harder. In units of x, squared units for
@@ -113,7 +113,15 @@ def _parameter(
         below = f" and < {high:g}" if high < math.inf else ""
         low, high = (f"{end.item():g}" for end in value.detach().aminmax())
         raise ValueError(f"{name} must be > 0{below}, got values from {low} to {high}")
+    batch = x.shape[:-1]
+    if value.ndim == x.ndim and value.shape[-1] == 1 and _widens(value.shape[:-1], batch):
+        value = value[..., 0]
     return value.double()
+
+
+def _widens(shape: torch.Size, batch: torch.Size) -> bool:
+    """Whether a shape broadcasts to that of the batch, of as many dimensions."""
+    return all(size in (1, wanted) for size, wanted in zip(shape, batch, strict=True))
 
 
 def _distance(law: Distribution, scale: Tensor) -> Tensor:
