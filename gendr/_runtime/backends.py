@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, dtype_name
-from gendr._runtime.tracing import constant
+from gendr._runtime.tracing import constant, is_transformed, refuse_transforms
 
 
 class AnyBackend(Protocol):
@@ -52,6 +52,8 @@ class Choice(Generic[B]):
     def choose(self, name: str, tensor: Tensor) -> B:
         """The backend of that name, or for `auto` the first that serves the tensor.
 
+        Inside a transform of `torch.func` it is the last, for others are kernels.
+
         Args:
             name: one of the names, or "auto".
             tensor: an input of the computation; its device and dtype decide.
@@ -62,6 +64,10 @@ class Choice(Generic[B]):
         """
         if name not in self.names:
             check_choice("backend", name, ("auto", *self.names))
+        if name != self.names[-1] and is_transformed():
+            if name != "auto":
+                refuse_transforms(f"backend {name!r}")
+            name = self.names[-1]
         candidates = self.names if name == "auto" else (name,)
         for candidate in candidates:
             if name == "auto" and candidate == "triton" and tensor.device.type == "cpu":

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from gendr._runtime.tracing import is_traced
 from gendr.logic.backends.wires import Wires
 
 __all__ = ["mixed"]
@@ -28,7 +29,7 @@ def mixed(x: Tensor, wires: Wires, shares: Tensor) -> Tensor:
 
     Differentiable twice in x and shares.
     """
-    if torch.compiler.is_compiling():  # whose code makes no copies
+    if is_traced():  # whose code makes no copies
         return _sums(x, wires, shares)
     return cast("Tensor", _Mixed.apply(x, shares, wires))
 

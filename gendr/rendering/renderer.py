@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_finite, check_like, check_number
 from gendr._runtime.later import capturing
+from gendr._runtime.tracing import is_traced
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.api import Dist, Scale, make_aggregation, parse_image_size, parse_scale
 from gendr.rendering.backends.choice import NAMES, choose
@@ -286,7 +287,7 @@ class Renderer(nn.Module):
         """
         tconorm = self.tconorm
         key = scale, self.cutoff, images, like.dtype, like.device
-        number = not isinstance(scale, Tensor) and not torch.compiler.is_compiling()
+        number = not isinstance(scale, Tensor) and not is_traced()
         kept = self._last_aggregation
         if number and kept is not None and kept[0] == key:
             last = kept[1]
@@ -310,7 +311,7 @@ class Renderer(nn.Module):
         # On a GPU, reading depths means waiting for them: if nothing else needs them, do it once.
         given = self.near is not None and self.far is not None
         once = self._has_looked and mesh.vertices.is_cuda
-        tracing = torch.compiler.is_compiling()  # and then it cannot look at the scene
+        tracing = is_traced()  # and then it cannot look at the scene
         if faces is not None:
             late = LateGeometry(faces, mesh, camera, self.near, self.far)
             if not (once or tracing):
@@ -344,7 +345,7 @@ class Renderer(nn.Module):
 
     def _moved(self, background: Tensor, like: Tensor) -> Tensor:
         """The background in the dtype and on the device of a tensor; moved once and kept."""
-        if torch.compiler.is_compiling() or background.requires_grad:
+        if is_traced() or background.requires_grad:
             return background.to(like)
         key = background._version, like.dtype, like.device
         kept = self._moved_background
