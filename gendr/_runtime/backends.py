@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, dtype_name
-from gendr._runtime.tracing import constant
+from gendr._runtime.tracing import constant, is_transformed, refuse_transforms
 
 
 class AnyBackend(Protocol):
@@ -24,7 +24,7 @@ class AnyBackend(Protocol):
         ...
 
 
-B = TypeVar("B", bound=AnyBackend)
+B = TypeVar("B", bound=AnyBackend | None)
 
 
 @constant
@@ -44,15 +44,17 @@ class Choice(Generic[B]):
         names: of the backends, in the order in which `auto` asks them; the last takes every tensor.
     """
 
-    def __init__(self, load: Callable[[str], B | None], names: tuple[str, ...]) -> None:
+    def __init__(self, load: Callable[[str], B], names: tuple[str, ...]) -> None:
         self.load, self.names = load, names
 
     def backends(self) -> dict[str, str | None]:
         """Every backend's name -> None if it is usable here, else the reason why not."""
         return {name: reason_of(self.load, name) for name in self.names}
 
-    def choose(self, name: str, tensor: Tensor) -> B | None:
+    def choose(self, name: str, tensor: Tensor) -> B:
         """The backend of that name, or for `auto` the first that serves the tensor.
+
+        Inside a transform of `torch.func` it is the last, for others are kernels.
 
         Args:
             name: one of the names, or "auto".
@@ -64,6 +66,10 @@ class Choice(Generic[B]):
         """
         if name not in self.names:
             check_choice("backend", name, ("auto", *self.names))
+        if name != self.names[-1] and is_transformed():
+            if name != "auto":
+                refuse_transforms(f"backend {name!r}")
+            name = self.names[-1]
         candidates = self.names if name == "auto" else (name,)
         for candidate in candidates:
             if name == "auto" and candidate == "triton" and tensor.device.type == "cpu":

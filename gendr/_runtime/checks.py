@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gendr._runtime.later import earlier
 from gendr._runtime.names import unknown
+from gendr._runtime.tracing import is_traced, is_transformed
 
 FLOATS = (torch.float32, torch.float64)
 INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
@@ -109,12 +110,12 @@ def check_shape(name: str, tensor: Tensor, pattern: str, **known: int) -> dict[s
 def check_finite(name: str, tensor: Tensor) -> Tensor:
     """Return `tensor` if it holds neither NaN nor inf.
 
-    Tensors that `torch.compile` traces have no values yet, so they are not checked.
+    Tensors that `torch.compile` or `torch.func` traces have no values yet: they are not checked.
 
     Raises:
         ValueError: that names the tensor, how many values are wrong, and where the first is.
     """
-    if torch.compiler.is_compiling():
+    if is_traced():
         return tensor
     # If the sum is finite, all values are. If it is not, it may also have overflowed: look again.
     if math.isfinite(float(tensor.detach().sum())):
@@ -144,7 +145,7 @@ def check_finite_late(name: str, tensor: Tensor, owner: Hashable) -> Tensor:
     """
     if not tensor.is_cuda:
         return check_finite(name, tensor)
-    if torch.compiler.is_compiling() or not tensor.numel():
+    if is_traced() or not tensor.numel():
         return tensor
     # The largest magnitude: other than a sum it does not overflow.
     largest = torch.linalg.vector_norm(tensor.detach(), torch.inf)
@@ -168,7 +169,7 @@ def check_index(name: str, tensor: Tensor, size: int, what: str) -> Tensor:
     Raises:
         ValueError: if an index is negative or too large.
     """
-    if tensor.numel():
+    if tensor.numel() and not is_transformed():
         low, high = (int(x) for x in torch.aminmax(tensor))
         if low < 0 or high >= size:
             worst = low if low < 0 else high

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.ranges import finite
-from gendr._runtime.tracing import is_plain
+from gendr._runtime.tracing import is_plain, is_traced
 
 __all__ = ["Kernels", "Operator"]
 
@@ -91,7 +91,7 @@ class Operator:
             return self.reference(spec, *inputs)
         traced = getattr(kernels, "traced", None)
         if traced is None:
-            if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+            if is_traced():
                 return self.reference(spec, *inputs)
         elif not all(is_plain(x) for x in inputs if isinstance(x, Tensor)):
             return traced(spec, *inputs)

@@ -17,6 +17,8 @@ def finite(x: Tensor) -> Tensor:
 
 
 class _Saturated(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         return x.view_as(x)
@@ -42,6 +44,8 @@ def saturated(x: Tensor) -> Tensor:
 
 class _Ratio(torch.autograd.Function):
     """y = x / scale for equal shapes, with gradients that stay finite even where y overflows."""
+
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, scale: Tensor) -> Tensor:

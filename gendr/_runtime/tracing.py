@@ -1,9 +1,10 @@
-"""Helpers that let our code run under `torch.compile` and `torch.autocast`."""
+"""Helpers that let our code run under `torch.compile`, `torch.func` and `torch.autocast`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Generic, TypeVar, overload
 
 import torch
@@ -22,6 +23,65 @@ def constant(function: F) -> F:
     """
     function._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
     return function
+
+
+def is_traced() -> bool:
+    """Whether somebody looks over the shoulder of every operator, so that only PyTorch's may run.
+
+    So it is while `torch.compile` traces, while we do (`tracing`), and inside the transforms of
+    `torch.func`. Then values of tensors decide nothing, for they may not exist, or be those of a
+    whole batch; nothing is kept, and kernels are not called.
+    """
+    return torch.compiler.is_compiling() or _TRACED.get() or is_transformed()
+
+
+def is_transformed() -> bool:
+    """Whether a transform of `torch.func` (`grad`, `vmap`, ...) is at work, outside of a graph."""
+    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+
+
+def all_hold(conditions: Tensor) -> bool:
+    """Whether all conditions hold, as far as anybody may look: while traced, they do."""
+    return is_traced() or bool(conditions.all())
+
+
+def refuse_transforms(what: str) -> None:
+    """Raise for something that has no form of which `torch.func` finds derivatives or batches.
+
+    Raises:
+        RuntimeError: a transform of `torch.func` is at work.
+    """
+    if is_transformed():
+        raise RuntimeError(
+            f"{what} is not made for the transforms of torch.func (grad, vmap, ...); use "
+            "torch.autograd.grad, and batches of inputs"
+        )
+
+
+def refuse_vmap(what: str) -> None:
+    """Raise for something with results whose number depends on values, or with its own batches.
+
+    Raises:
+        RuntimeError: `torch.func.vmap` is at work.
+    """
+    if is_transformed():
+        functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+        stack = functorch.get_interpreter_stack() or []
+        if any(level.key() == functorch.TransformType.Vmap for level in stack):
+            raise RuntimeError(f"{what} is not made for torch.func.vmap; give it a batch instead")
+
+
+_TRACED: ContextVar[bool] = ContextVar("gendr.traced", default=False)
+
+
+@contextmanager
+def tracing() -> Generator[None]:
+    """`is_traced` holds inside the block, in this thread."""
+    token = _TRACED.set(True)
+    try:
+        yield
+    finally:
+        _TRACED.reset(token)
 
 
 @contextmanager
@@ -62,7 +122,7 @@ class once(Generic[T]):  # used like property
 
     def found(self, instance: Any) -> T:
         """The value, made of ordinary tensors."""
-        if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
+        if is_traced() or not torch.is_inference_mode_enabled():
             return self.function(instance)
         with lasting():
             return self.function(instance)
@@ -106,7 +166,6 @@ def is_plain(tensor: Tensor) -> bool:
     """Whether an operator may be called past PyTorch's dispatcher: a tensor of no special kind."""
     return (
         type(tensor) in (Tensor, torch.nn.Parameter)
-        and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()  # those of torch.func
+        and not is_traced()
         and torch._C._len_torch_dispatch_stack() == 0  # nobody looks at every operator
     )

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_float, check_number
 from gendr._runtime.ranges import finite, ratio, saturated
+from gendr._runtime.tracing import all_hold
 
 Number: TypeAlias = "float | Tensor"
 Part: TypeAlias = Literal["cdf", "sf"]
@@ -44,7 +45,7 @@ def widened(x: Tensor) -> Tensor:
 def _checked_scale(scale: Number) -> Number:
     if not isinstance(scale, Tensor):
         return check_number("scale", scale, above=0)
-    if not torch.compiler.is_compiling() and not bool((scale > 0).all()):
+    if not all_hold(scale > 0):
         raise ValueError(f"scale must be > 0, got a tensor with minimum {scale.min().item():g}")
     return scale
 

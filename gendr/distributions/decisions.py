@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_number
 from gendr._runtime.ranges import finite
+from gendr._runtime.tracing import is_traced
 from gendr.distributions.base import Distribution
 from gendr.distributions.callable import CallableDistribution
 from gendr.distributions.laws.heaviside import Heaviside
@@ -38,11 +39,14 @@ def check_steepness(value: object) -> Number:
             "steepness must be a number or a tensor of a single floating number, "
             f"got {value.dtype} of shape {list(value.shape)}"
         )
-    check_number("steepness", float(value.detach()), above=0.0)
+    if not is_traced():
+        check_number("steepness", float(value.detach()), above=0.0)
     return value.reshape(())
 
 
 class _Inverse(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         return finite(1 / x)

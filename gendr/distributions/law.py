@@ -16,7 +16,7 @@ from torch import Tensor
 from gendr._runtime.checks import check_float, check_number
 from gendr._runtime.ranges import finite
 from gendr._runtime.registry import Registered
-from gendr._runtime.tracing import constant
+from gendr._runtime.tracing import all_hold, constant
 from gendr.distributions.base import Base, Number, Part, number_text
 
 INF = float("inf")
@@ -170,7 +170,7 @@ class Shaped:
         if isinstance(shape, Tensor):
             check_float(what, shape)
             # On a GPU, to look would mean to wait.
-            if not shape.is_cuda and not bool(((shape > 0) & (shape < INF)).all()):
+            if not shape.is_cuda and not all_hold((shape > 0) & (shape < INF)):
                 raise ValueError(f"{what} must be > 0 and finite, got {shape.tolist()}")
         else:
             object.__setattr__(self, "shape", check_number(what, shape, above=0))
@@ -208,6 +208,8 @@ def _density(law: Law, z: Tensor) -> Tensor:
 class _Tails(torch.autograd.Function):
     """cdf and / or sf of a law; the slope in z is +-pdf, in the shape +-dF/dshape."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(
         law: Law, parts: tuple[Part, ...], z: Tensor, shape: Tensor | None
@@ -238,6 +240,8 @@ class _Tails(torch.autograd.Function):
 class _ShapeSlope(torch.autograd.Function):
     """dF/dshape; its slope in z is dpdf/dshape, in the shape a central difference (1e-7 off)."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(law: Law, z: Tensor, shape: Tensor) -> Tensor:
         return law._bound(shape)._shape_slope(z)
@@ -264,6 +268,8 @@ class _ShapeSlope(torch.autograd.Function):
 
 class _Quantile(torch.autograd.Function):
     """The inverse of cdf or sf; its slope is +-1 / pdf, 0 where the pdf vanishes."""
+
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(law: Law, part: Part, q: Tensor, shape: Tensor | None) -> Tensor:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_index, check_number, dtype_name
-from gendr._runtime.tracing import lasting, matmul
+from gendr._runtime.tracing import is_traced, lasting, matmul
 from gendr.logic.backends.choice import choose
 from gendr.logic.backends.reference import SOFT_GATES, joined_gates
 from gendr.logic.backends.wires import Wires
@@ -242,7 +242,7 @@ class Neurons(nn.Module, ABC):
 
     def _remembered(self, find: Callable[[], T], key: Hashable = None) -> T:
         """What `find` makes of the wires; found again if they have changed, or for another key."""
-        if torch.compiler.is_compiling():  # a graph takes the wires as they are when it runs
+        if is_traced():  # a graph takes the wires as they are when it runs
             return find()
         name, size, things = self._indices()
         wires: Tensor = getattr(self, name)

@@ -13,6 +13,7 @@ from gendr._runtime.checks import (
     check_tensor,
     shape_text,
 )
+from gendr._runtime.tracing import is_traced
 from gendr.losses.means import mean
 
 __all__ = ["iou", "iou_loss", "mse_loss", "psnr"]
@@ -43,7 +44,7 @@ def _image_pair(name: str, image: Tensor, target: Tensor) -> Tensor:
 def _masks(alpha: Tensor, target: Tensor) -> Tensor:
     """The target as `_image_pair` returns it, for masks, which must lie in [0, 1]."""
     target = _image_pair("alpha", alpha, target)
-    if target.numel() and not torch.compiler.is_compiling():
+    if target.numel() and not is_traced():
         low, high = (float(x) for x in torch.aminmax(target.detach()))
         if low < -_ROUNDING or high > 1 + _ROUNDING:
             raise ValueError(

@@ -20,6 +20,7 @@ from gendr._runtime.checks import (
     check_tensor,
     dtype_name,
 )
+from gendr._runtime.tracing import is_traced
 from gendr.mesh.corners import Lists, at_corners
 from gendr.mesh.subdivision import split_uvs, with_midpoints
 from gendr.mesh.topology import Topology, owners
@@ -35,7 +36,7 @@ def check_reach(name: str, vertices: Tensor, dtype: torch.dtype) -> None:
     Raises:
         ValueError: if they are.
     """
-    if torch.compiler.is_compiling() or vertices.numel() == 0 or vertices.is_meta:
+    if is_traced() or vertices.numel() == 0 or vertices.is_meta:
         return
     largest = float(vertices.detach().abs().max())
     if _reach(dtype) < largest < math.inf:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_float, check_like, check_shape, dtype_name
 from gendr._runtime.later import capturing
-from gendr._runtime.tracing import lasting, matmul
+from gendr._runtime.tracing import is_traced, lasting, matmul
 from gendr.mesh import conventions
 from gendr.mesh.camera_arguments import (
     batched,
@@ -358,9 +358,7 @@ class Camera:
         place.
         """
         tensors = self.tensors()
-        if torch.compiler.is_compiling() or any(
-            x.requires_grad or x.is_inference() for x in tensors
-        ):
+        if is_traced() or any(x.requires_grad or x.is_inference() for x in tensors):
             return self._projection_of(*tensors)
         versions = tuple(x._version for x in tensors)
         kept: tuple[Any, Tensor] | None = self.__dict__.get("_kept_projection")

@@ -12,12 +12,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from gendr._runtime.tracing import is_traced
+
 Lists = tuple[Tensor, Tensor]  # starts and entries of `Topology.vertex_corners`
 
 
 def needs_lists(values: Tensor) -> bool:
     """Whether adding up would depend on the order in which threads run."""
-    return values.is_cuda and not torch.compiler.is_compiling()
+    return values.is_cuda and not is_traced()
 
 
 def at_corners(values: Tensor, faces: Tensor, lists: Lists | None = None) -> Tensor:

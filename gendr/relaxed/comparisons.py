@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gendr._runtime.tracing import is_traced
 from gendr.relaxed.settings import Rule, current
 from gendr.relaxed.values import (
     Array,
@@ -157,7 +158,7 @@ def truth(value: Value) -> Value:
     """
     if isinstance(value, Tensor):
         value = as_float(value)
-        if not value.numel() or torch.compiler.is_compiling():
+        if not value.numel() or is_traced():
             return value
         low, high = torch.aminmax(value.detach())
         if not (low >= -1e-5 and high <= 1 + 1e-5):

@@ -7,8 +7,7 @@ autograd makes of the program, with the gradients that its functions define them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,23 +16,13 @@ from torch import Tensor
 from torch.utils import _pytree as tree
 
 from gendr._runtime.checks import check_finite
+from gendr._runtime.tracing import tracing
 from gendr.relaxed.settings import Settings, current
 
 if TYPE_CHECKING:
     from gendr.relaxed.program import Program
 
 Function: TypeAlias = "Callable[[list[Tensor]], list[Tensor]]"
-
-
-@contextmanager
-def _compiling() -> Generator[None]:
-    """`torch.compiler.is_compiling()` holds for a while, so that no check looks at values."""
-    before = torch.compiler._is_compiling_flag  # pyright: ignore[reportPrivateUsage]
-    torch.compiler._is_compiling_flag = True  # pyright: ignore[reportPrivateUsage]
-    try:
-        yield
-    finally:
-        torch.compiler._is_compiling_flag = before  # pyright: ignore[reportPrivateUsage]
 
 
 class Graphs:
@@ -82,7 +71,7 @@ class Graphs:
             )  # fmt: skip
 
         options = {"dynamic": False, **options}
-        with torch.no_grad(), _compiling():
+        with torch.no_grad(), tracing():  # no check looks at values
             traced = make_fx(forward)(*plain)
             if any(self._wanted):
                 grads = [torch.ones_like(result) for result in forward(*plain)]

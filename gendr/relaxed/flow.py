@@ -6,9 +6,9 @@ import builtins
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-import torch
 from torch import Tensor
 
+from gendr._runtime.tracing import is_traced
 from gendr.relaxed.settings import PATIENCE, TRACED, current
 from gendr.relaxed.values import Array, Value, as_float, blend, is_relaxed, kind
 
@@ -136,7 +136,7 @@ def while_loop(
     bound = settings.max_iterations
     kept = len(state) if keep is None else keep
     before: list[tuple[Tensor, tuple[Value, ...]]] = []
-    traced = torch.compiler.is_compiling()  # then values decide nothing
+    traced = is_traced()  # then values decide nothing
     patience = TRACED if traced else PATIENCE
     alive: Tensor | None = None
     count = 0
@@ -157,8 +157,9 @@ def while_loop(
                     break
                 if traced:
                     raise RuntimeError(
-                        "a compiled loop makes all its iterations, since their number cannot "
-                        "depend on values; bound it by max_iterations"
+                        "a loop that is compiled, or transformed by torch.func, makes all its "
+                        "iterations, since their number cannot depend on values; bound it by "
+                        "max_iterations"
                     )
                 raise RuntimeError(
                     f"the loop still goes on with a probability of {likely:.2g} after {count} "

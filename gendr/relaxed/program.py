@@ -9,9 +9,11 @@ import inspect
 import itertools
 import math
 import sys
+import sysconfig
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, overload
 
 import numpy as np
@@ -174,9 +176,9 @@ class Program:
             TypeError, ValueError: arguments or settings that do not fit.
         """
         outer = current()
-        if outer.hard:
-            return self.function(*args, **kwargs)
         own = {key: kwargs.pop(key) for key in RESERVED if key in kwargs}
+        if outer.hard:  # which has no use for settings
+            return self.function(*args, **kwargs)
         if outer.running:
             return self._inside(outer, own, args, kwargs)
         return self.run(args, kwargs, outer.changed(**{**self._settings, **own}))
@@ -453,8 +455,9 @@ _CONVERTED: dict[int, tuple[Any, Callable[..., Any]]] = {}
 def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Call a function from a program.
 
-    Functions of `math` are those of torch where an argument is relaxed. A function of the same
-    package, which is not decorated, is relaxed as if it were. Any other runs as it is.
+    Functions of `math` are those of torch where an argument is relaxed. A function of the user's,
+    which is not decorated, is relaxed as if it were. One of an installed package runs as it is,
+    unless the program stands in the same package.
 
     Raises:
         TypeError: a builtin that makes a hard decision about a relaxed value.
@@ -462,9 +465,9 @@ def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     if isinstance(function, Program):
         return function(*args, **kwargs)
     if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
-        return _helper(function.__func__)(function.__self__, *args, **kwargs)
+        return _helper(function.__func__, sys._getframe(1))(function.__self__, *args, **kwargs)
     if isinstance(function, types.FunctionType):
-        return _helper(function)(*args, **kwargs)
+        return _helper(function, sys._getframe(1))(*args, **kwargs)
     relaxed = next(filter(None, map(_relaxed_in, (*args, *kwargs.values()))), None)
     if relaxed is None:
         return function(*args, **kwargs)
@@ -493,24 +496,32 @@ def _relaxed_in(value: Any) -> str | None:
     return kind(value) if is_relaxed(value) else None
 
 
-def _helper(function: types.FunctionType) -> Callable[..., Any]:
-    """A function of the user's as it is called from a program."""
+def _helper(function: types.FunctionType, program: types.FrameType) -> Callable[..., Any]:
+    """A function as the code of a program calls it: relaxed if it is the user's."""
+    if is_rewritten(function) or _is_foreign(function, program.f_globals.get("__name__", "")):
+        return function
     found = _CONVERTED.get(id(function))
     if found is not None and found[0] is function:
         return found[1]
-    if is_rewritten(function):
-        return function
-    package = (function.__module__ or "").split(".")[0]
-    caller: Callable[..., Any] = function
-    if package not in _FOREIGN:
-        caller = Program(function)
+    caller: Callable[..., Any] = Program(function)
     if len(_CONVERTED) > 1000:  # functions that are made again and again
         _CONVERTED.clear()
     _CONVERTED[id(function)] = (function, caller)
     return caller
 
 
-_FOREIGN = {"torch", "numpy", "scipy", "math", "gendr"}
+def _is_foreign(function: types.FunctionType, caller: str) -> bool:
+    """Whether a function belongs to an installed package other than that of the calling module."""
+    package = (function.__module__ or "").split(".")[0]
+    if package == "gendr":  # also where it is not installed but read from its repository
+        return True
+    file = function.__code__.co_filename
+    installed = file.startswith(_INSTALLED) or not _PACKAGES.isdisjoint(Path(file).parts)
+    return installed and package != caller.split(".")[0]
+
+
+_INSTALLED = ("<frozen ", sysconfig.get_paths()["stdlib"])
+_PACKAGES = {"site-packages", "dist-packages"}
 
 
 def divided(a: Value, b: Value, symbol: str) -> Value:

@@ -20,6 +20,7 @@ from torch import Tensor
 from gendr import tnorms
 from gendr._runtime.checks import check_count, check_number
 from gendr._runtime.names import unknown
+from gendr._runtime.tracing import all_hold
 from gendr.distributions import Distribution, Heaviside, Logistic
 from gendr.distributions.decisions import Number
 from gendr.distributions.registry import DistributionLike, as_distribution
@@ -186,7 +187,7 @@ def check_scale(name: str, value: Any) -> Number:
         return check_number(name, value, above=0)
     if not value.is_floating_point():
         raise TypeError(f"{name} must be a number or a floating tensor, got {value.dtype}")
-    if not bool((value > 0).all()):
+    if not all_hold(value > 0):
         raise ValueError(f"{name} must be > 0, got a tensor with minimum {value.min().item():g}")
     return value
 

@@ -18,6 +18,7 @@ from gendr._runtime.checks import (
     check_tensor,
 )
 from gendr._runtime.later import earlier
+from gendr._runtime.tracing import all_hold, is_traced
 from gendr.rendering.aggregation import Aggregation, alpha
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.coverage import Coverage
@@ -94,13 +95,13 @@ def _check_scale(values: Tensor, owner: Hashable) -> None:
         values: [] or [B].
         owner: if there is one, its values of an earlier call are looked at, for which nobody waits.
     """
-    if torch.compiler.is_compiling():
+    if is_traced():
         return
     found: Tensor | None = values
     if owner is not None:
         numbers = earlier(owner, "scale", values.reshape(-1))
         found = None if numbers is None else torch.tensor(numbers)
-    if found is not None and not bool(((found > 0) & torch.isfinite(found)).all()):
+    if found is not None and not all_hold((found > 0) & torch.isfinite(found)):
         where = f" in an earlier call on {values.device}" if owner is not None else ""
         raise ValueError(
             f"scale must be > 0 and finite, got a tensor with minimum {float(found.min()):g}"

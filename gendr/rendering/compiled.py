@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.later import capturing, holding
-from gendr._runtime.tracing import is_plain
+from gendr._runtime.tracing import is_plain, is_traced
 from gendr.distributions.law import Law
 from gendr.rendering.api import Scale, parse_scale
 from gendr.rendering.backends.choice import choose
@@ -308,7 +308,7 @@ class Compiled:
 
         renderer = self.renderer
         typed = isinstance(mesh, Mesh) and isinstance(camera, Camera)
-        if torch.compiler.is_compiling() or not typed or self.why_not(mesh, camera, scale):
+        if is_traced() or not typed or self.why_not(mesh, camera, scale):
             return renderer(mesh, camera, scale)
         learnt = scale is None and "log_scale" in renderer._parameters
         if scale is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from gendr._runtime.tracing import lazy, once
+from gendr._runtime.tracing import is_traced, lazy, once
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
@@ -107,7 +107,7 @@ def can_leave_out(tensor: Tensor) -> bool:
     On an accelerator the host would have to wait for their number, and `torch.compile` cannot ask
     for it; there they stay among the others, and `ScreenFaces.present` says which are there.
     """
-    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+    return tensor.device.type == "cpu" and not is_traced()
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def screen_surfaces(
         offsets = _cumulative(counts)
         clip, depth, source = clip[kept], depth[kept], source[kept]
         crossing = crossing[kept]
-    if torch.compiler.is_compiling():
+    if is_traced():
         polygon = _clip_near_everywhere(clip, depth, crossing, near)
     elif bool(crossing.any()):
         polygon = _clip_near(clip, depth, crossing, near)
@@ -311,7 +311,7 @@ class LateGeometry:
     @once
     def planes(self) -> tuple[float, float]:
         """Depths of the near and far planes."""
-        if torch.compiler.is_compiling() or (self.near is not None and self.far is not None):
+        if is_traced() or (self.near is not None and self.far is not None):
             return depth_limits(self.near, self.far, NEAR, FAR)
         return depth_limits(self.near, self.far, *self.space.depths())
 
@@ -320,7 +320,7 @@ class LateGeometry:
         """The faces in space; on a GPU the host waits to know whether the near plane cuts some."""
         clip, depth, keep, crossing = _corners_in_space(self.space, *self.planes)
         clip = _moved_away(clip, keep)
-        cut = torch.compiler.is_compiling() or bool(crossing.any())
+        cut = is_traced() or bool(crossing.any())
         return Surfaces(self.space.source, clip, depth, crossing if cut else None)
 
 

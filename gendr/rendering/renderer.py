@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice, check_finite, check_like, check_number
 from gendr._runtime.later import capturing
-from gendr._runtime.tracing import lasting
+from gendr._runtime.tracing import is_traced, lasting
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.api import Dist, Scale, make_aggregation, parse_image_size, parse_scale
 from gendr.rendering.backends.choice import NAMES, choose
@@ -301,7 +301,7 @@ class Renderer(nn.Module):
         """
         tconorm = self.tconorm
         key = scale, self.cutoff, images, like.dtype, like.device
-        number = not isinstance(scale, Tensor) and not torch.compiler.is_compiling()
+        number = not isinstance(scale, Tensor) and not is_traced()
         kept = self._last_aggregation
         if number and kept is not None and kept[0] == key:
             last = kept[1]
@@ -328,7 +328,7 @@ class Renderer(nn.Module):
         # On a GPU, reading depths means waiting for them: if nothing else needs them, do it once.
         given = self.near is not None and self.far is not None
         once = self._has_looked and mesh.vertices.is_cuda
-        tracing = torch.compiler.is_compiling()  # and then it cannot look at the scene
+        tracing = is_traced()  # and then it cannot look at the scene
         if faces is not None:
             late = LateGeometry(faces, mesh, camera, self.near, self.far)
             if not (once or tracing):
@@ -362,8 +362,7 @@ class Renderer(nn.Module):
 
     def _moved(self, background: Tensor, like: Tensor) -> Tensor:
         """The background in the dtype and on the device of a tensor; moved once and kept."""
-        compiling = torch.compiler.is_compiling()
-        if compiling or background.requires_grad or background.is_inference():
+        if is_traced() or background.requires_grad or background.is_inference():
             return background.to(like)
         key = background._version, like.dtype, like.device
         kept = self._moved_background

@@ -89,6 +89,8 @@ class PermutationSort(Sort):
 class StraightThrough(torch.autograd.Function):
     """The hard value forward, exactly; the gradient of the soft value backward."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(hard: Tensor, soft: Tensor) -> Tensor:
         """The hard value."""

@@ -31,6 +31,7 @@ from gendr._runtime.checks import (
     shape_text,
 )
 from gendr._runtime.ranges import saturated
+from gendr._runtime.tracing import all_hold
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
@@ -438,7 +439,7 @@ def ndcg_of_ranks(ranks: Tensor, relevance: Tensor, gain: str = "exponential") -
             large that its gain overflows, or NaN or inf are among them.
     """
     ranks = _floats("ranks", ranks)
-    if ranks.numel() and not bool((ranks > 0).all()):
+    if ranks.numel() and not all_hold(ranks > 0):
         raise ValueError(f"ranks must be > 0, got {ranks.min().item():g}; they count from 1")
     gains = _gains(relevance, ranks, gain)
     return _normalised((gains / torch.log2(1 + ranks)).sum(-1), gains, _discounts(ranks))
@@ -452,11 +453,11 @@ def _gains(relevance: Tensor, like: Tensor, gain: str) -> Tensor:
         raise ValueError(
             f"relevance must have shape {shape_text(like.shape)}, got {shape_text(relevance.shape)}"
         )
-    if relevance.numel() and bool((relevance < 0).any()):
+    if relevance.numel() and not all_hold(relevance >= 0):
         raise ValueError(f"relevance must be >= 0, got {relevance.min().item():g}")
     relevance = check_device("relevance", relevance, "the others", like).to(like.dtype)
     gains = torch.exp2(relevance) - 1 if gain == "exponential" else relevance
-    if not bool(torch.isfinite(gains).all()):
+    if not all_hold(torch.isfinite(gains)):
         raise ValueError(
             f"gain {gain!r} of a relevance of {relevance.max().item():g} is beyond the range of "
             f"{dtype_name(gains.dtype)}; give relevance in smaller units"

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from gendr._runtime.checks import check_choice
 from gendr._runtime.threads import run
+from gendr._runtime.tracing import is_traced, refuse_transforms
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.base import Sort
 
@@ -91,7 +92,8 @@ class FastSort(Sort):
 
     def _project(self, function: type[torch.autograd.Function], x: Tensor) -> Tensor:
         """Apply the function to x; `torch.compile` cannot trace it and breaks the graph here."""
-        if torch.compiler.is_compiling():
+        refuse_transforms("the sort 'permutahedron'")
+        if is_traced():
             return torch.compiler.disable(FastSort._run)(self, function, x)  # pyright: ignore[reportCallIssue]
         return self._run(function, x)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_number
-from gendr._runtime.tracing import constant
+from gendr._runtime.tracing import constant, is_traced
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_symmetric
 from gendr.distributions.registry import DistributionLike
@@ -73,7 +73,7 @@ class Walk:
 def walk(x: Tensor, wires: Network, law: Distribution, steepness: Number, backend: str) -> Walk:
     """Send keys x [B, n] through the relaxed comparators of a network."""
     # `torch.compile` traces the reference backend, which its own compiler makes fast.
-    chosen = choose("reference" if torch.compiler.is_compiling() else backend, x)
+    chosen = choose("reference" if is_traced() else backend, x)
     if isinstance(steepness, Tensor):
         steepness = steepness.reshape(()).to(x.device)
     return Walk(wires, chosen, *chosen.gates(x, wires, law, steepness))
@@ -147,7 +147,7 @@ class NetworkSort(PermutationSort):
 
     def ranks(self, x: Tensor) -> Tensor:
         """The expected rank under each column of P, without P."""
-        if torch.compiler.is_compiling():  # it cannot build a network
+        if is_traced():  # it cannot build a network
             return super().ranks(x)
         found = self._walk(x)
         # The ranks are P^T @ positions.

@@ -19,6 +19,7 @@ from torch import Tensor
 from gendr._runtime.checks import check_number
 from gendr._runtime.ranges import finite, saturated
 from gendr._runtime.threads import run
+from gendr._runtime.tracing import is_traced
 from gendr.distributions.decisions import Number
 from gendr.sorting.base import PermutationSort, Sort
 
@@ -73,7 +74,7 @@ class RowSort(PermutationSort):
         steepness = self.steepness
         if isinstance(steepness, Tensor):
             steepness = saturated(steepness.reshape(()))
-        plain = x.device.type != "cpu" or torch.compiler.is_compiling()
+        plain = x.device.type != "cpu" or is_traced()
         if plain or not self.has_kernel:
             return self.reference(keys, steepness, count)
         return cast(Tensor, _Rows.apply(keys, steepness, self, count))

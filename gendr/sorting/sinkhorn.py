@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr._runtime.ranges import saturated
+from gendr._runtime.tracing import refuse_transforms
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.base import PermutationSort
 
@@ -87,6 +88,7 @@ class SinkhornSort(PermutationSort):
 
     @override
     def permutation(self, x: Tensor) -> Tensor:
+        refuse_transforms("the sort 'sinkhorn'")
         steepness = check_steepness(self.steepness)
         if isinstance(steepness, Tensor):
             steepness = saturated(steepness)

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.registry import Registered
+from gendr._runtime.tracing import is_traced
 from gendr.tnorms.groups import Along, Grouping
 
 if TYPE_CHECKING:
@@ -366,9 +367,10 @@ class _Fold(torch.autograd.Function):
     `weight`, a differentiable function of the inputs and outputs.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any,
         a: Tensor,
         s: Tensor,
         p: Tensor | None,
@@ -378,10 +380,13 @@ class _Fold(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         # + 0: a complement of -0 is one of 0, and not the sign of an infinity.
         A, S = (total.to(a.dtype) for total in family.fold(_wide(a), _wide(s) + 0.0, group))
-        # p is saved for its version check only; the formulas read it from the family.
-        ctx.save_for_backward(a, s, p, A, S)
-        ctx.family, ctx.group, ctx.partials = family, group, partials
         return A, S
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        a, s, p, ctx.family, ctx.group, ctx.partials = inputs
+        # p is saved for its version check only; the formulas read it from the family.
+        ctx.save_for_backward(a, s, p, *output)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -454,7 +459,7 @@ def _weights(
         a, s, total, _ = members
         w = torch.where(total > 0, w, 1.0)  # all are 0, and t(a, 0) = a
         full = s <= 0
-        if bool(full.any()):
+        if is_traced() or bool(full.any()):
             with torch.no_grad():
                 # Only the sole saturated member can lower the total; the others decide how fast.
                 sole = full & (group.expand(group.sum(full.to(s.dtype))) == 1)

@@ -23,7 +23,8 @@ from gendr.topk.selection import Found, Method, Selection, get
 class Selected:
     """The result of `soft_topk`; each part is computed when it is first read.
 
-    `values, attribution = soft_topk(x, k)` works too.
+    `values, attribution = soft_topk(x, k)` works too, and with a payload, as for `soft_sort`,
+    `values, payload = soft_topk(x, k, payload=payload)`.
     """
 
     method: Selection
@@ -36,7 +37,7 @@ class Selected:
 
     def __iter__(self) -> Iterator[Tensor]:
         yield self.values
-        yield self.attribution
+        yield self.attribution if self._payload is None else self.payload
 
     @lazy
     def values(self) -> Tensor:
@@ -124,7 +125,8 @@ def soft_topk(
         **options: settings of the method, such as `steepness`, which is 1 / scale, and `dist`.
 
     Returns:
-        values [..., k], attribution [..., k, n], payload [..., k, c]; see `Selected`.
+        values [..., k], attribution [..., k, n], payload [..., k, c]; see `Selected`. It unpacks to
+        values and attribution, with a payload to values and payload.
 
     Raises:
         TypeError: no tensor, k no int, or a setting of the wrong type or that the method has not.

@@ -30,6 +30,7 @@ from gendr._runtime.checks import (
 )
 from gendr._runtime.numba.compilation import available
 from gendr._runtime.threads import run
+from gendr._runtime.tracing import is_traced
 from gendr.distributions import Law
 from gendr.distributions.bodies import kernel_name
 from gendr.sorting.backends.differentiable import has_kernel, power
@@ -198,7 +199,7 @@ class TopKCrossEntropy(nn.Module):
 
     def _mean(self, losses: Tensor, labels: Tensor) -> Tensor:
         # Where nobody may look at the labels, the rows that count are counted.
-        blind = torch.compiler.is_compiling() or labels.device.type != "cpu"
+        blind = is_traced() or labels.device.type != "cpu"
         if self.weight is None and not blind and not self._has_ignored(labels):
             return losses.mean()
         counts = (labels != self.ignore_index).to(losses.dtype)
@@ -308,7 +309,7 @@ class TopKCrossEntropy(nn.Module):
 
     def _is_fused(self, logits: Tensor, given: Tensor | None) -> bool:
         method = self.method
-        if logits.device.type != "cpu" or torch.compiler.is_compiling():
+        if logits.device.type != "cpu" or is_traced():
             return False
         if not isinstance(method, NetworkSelection) or method.backend not in ("auto", "cpu"):
             return False

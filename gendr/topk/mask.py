@@ -13,6 +13,7 @@ from gendr._runtime.checks import check_device, check_number, check_tensor, shap
 from gendr._runtime.numba.compilation import available
 from gendr._runtime.ranges import finite
 from gendr._runtime.threads import run
+from gendr._runtime.tracing import all_hold, is_traced
 from gendr.distributions import Distribution, Law, as_distribution
 from gendr.distributions.bodies import kernel_name
 from gendr.distributions.laws.heaviside import Heaviside
@@ -58,7 +59,7 @@ def soft_topk_mask(
     Args:
         x: [..., n], n >= 2, finite.
         k: the sum, any real number of (0, n); or a tensor, one for every row, which broadcasts with
-            the batch dimensions of x.
+            the batch dimensions of x. It may have a last dimension of size 1 in the place of n.
         dist: a name, a `Distribution` or a CDF of your own. It may be one-sided. heaviside gives
             the hard mask, in which equal values at the threshold have equal shares; no gradient.
         scale: of the law, positive: the smaller, the harder. In units of x, squared units for
@@ -110,11 +111,19 @@ def _parameter(
         number = check_number(name, value, above=low, below=high)
         return torch.full((), number, dtype=torch.float64, device=x.device)
     check_device(name, check_tensor(name, value), "x", x)
-    if check and not bool(((value > low) & (value < high)).all()):
+    if check and not all_hold((value > low) & (value < high)):
         below = f" and < {high:g}" if high < math.inf else ""
         low, high = (f"{end.item():g}" for end in value.detach().aminmax())
         raise ValueError(f"{name} must be > 0{below}, got values from {low} to {high}")
+    batch = x.shape[:-1]
+    if value.ndim == x.ndim and value.shape[-1] == 1 and _widens(value.shape[:-1], batch):
+        value = value[..., 0]
     return value.double()
+
+
+def _widens(shape: torch.Size, batch: torch.Size) -> bool:
+    """Whether a shape broadcasts to that of the batch, of as many dimensions."""
+    return all(size in (1, wanted) for size, wanted in zip(shape, batch, strict=True))
 
 
 def _distance(law: Distribution, scale: Tensor) -> Tensor:
@@ -171,6 +180,8 @@ def _mask_at(x: Tensor, k: Tensor, scale: Tensor, law: Distribution, b: Tensor) 
 
 class _Threshold(torch.autograd.Function):
     """The threshold as the solution of sum F((x - b) / scale) = k, of any order of gradients."""
+
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -239,7 +250,7 @@ def searched(
         best = torch.where((error.abs() < least) & ~is_found, b, best)
         is_slow = error.abs() > 0.5 * before
         is_found = is_found | (error.abs() <= tolerance) | (is_slow & (before <= _NOISE))
-        if x.device.type == "cpu" and not torch.compiler.is_compiling() and bool(is_found.all()):
+        if x.device.type == "cpu" and not is_traced() and bool(is_found.all()):
             break
         low, high = torch.where(error > 0, b, low), torch.where(error > 0, high, b)
         after = b + error / rate
@@ -304,7 +315,7 @@ _CLOSED: dict[type, Callable[[Tensor, Tensor], Tensor]] = {Laplace: _laplace, Un
 
 def has_kernel(law: Distribution, x: Tensor) -> bool:
     """Whether the kernel takes it: values on the CPU, and a law of the registry, but for powers."""
-    if torch.compiler.is_compiling() or x.device.type != "cpu" or _learnt(law):
+    if is_traced() or x.device.type != "cpu" or _learnt(law):
         return False
     return not (law.is_squared or law.art_exponent) and available() is None
 

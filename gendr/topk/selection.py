@@ -18,7 +18,7 @@ from gendr import sorting
 from gendr._runtime.checks import check_choice
 from gendr._runtime.names import nearest
 from gendr._runtime.ranges import finite
-from gendr._runtime.tracing import constant, lasting, lazy
+from gendr._runtime.tracing import constant, is_traced, lasting, lazy
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
@@ -183,7 +183,7 @@ def _kept_outputs(wires: Network, device: torch.device) -> Tensor:
 
 def _outputs(wires: Network, device: torch.device) -> Tensor:
     """The wires on which the k largest leave, largest first; int64 [k]."""
-    if torch.compiler.is_compiling():  # it does not know caches
+    if is_traced():  # it does not know caches
         return torch.tensor(wires.outputs[::-1], device=device)
     return _kept_outputs(wires, device)
 

@@ -1,10 +1,14 @@
 """Programs compiled by `torch.compile`: the values and gradients of the program as it is."""
 
+import threading
+
 import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
+from gendr._runtime.tracing import is_traced
 from gendr.relaxed import programs, relax
+from gendr.relaxed.compiled import Graphs
 
 TREE = torch.tensor([2.5, 1.75, 4.95], dtype=torch.float64)
 
@@ -75,6 +79,25 @@ def test_a_loop_makes_all_its_iterations():
     same(compiled, halved, [x], below=0.3, scale=0.1, max_iterations=6, tolerance=0)
     with pytest.raises(RuntimeError, match="max_iterations"):
         compiled(x, 0.3, scale=0.1)
+
+
+def test_a_trace_is_seen_by_its_own_thread_alone():
+    here, elsewhere = [], []
+
+    def look(seen):
+        seen.append((torch.compiler.is_compiling(), is_traced()))
+
+    def function(inputs):
+        look(here)
+        thread = threading.Thread(target=look, args=[elsewhere])
+        thread.start()
+        thread.join()
+        return [inputs[0].exp()]
+
+    Graphs(function, [numbers(3)], {"backend": "eager"})
+    look(elsewhere)
+    assert set(here) == {(False, True)}
+    assert set(elsewhere) == {(False, False)}
 
 
 def test_what_cannot_be_compiled():

@@ -12,6 +12,7 @@ from gendr.relaxed.estimators import (
     BlackBox,
     FenchelYoungLoss,
     Smoothing,
+    StraightThrough,
     estimated,
     estimators,
 )
@@ -171,8 +172,23 @@ def test_straight_through_takes_a_soft_gradient():
     (grad,) = torch.autograd.grad(result, costs, g)
     (truth,) = torch.autograd.grad(shortest_path(costs), costs, g)
     torch.testing.assert_close(grad, truth)
-    identity = estimated(hard, "straight_through", batched=True)(costs)
-    assert torch.equal(torch.autograd.grad(identity, costs, g)[0], g)
+
+
+def test_straight_through_goes_downhill_around_either_kind_of_solver():
+    """A step makes what is wanted cheaper for a solver that minimises, dearer for the other."""
+    x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    wanted = torch.tensor([[0.0, 1.0, 0.0]])
+    for minimize in (True, False):
+        sign = -1.0 if minimize else 1.0
+        solver = estimated(lambda c, sign=sign: one_hot(sign * c), "straight_through",
+                           minimize=minimize)  # fmt: skip
+        (grad,) = torch.autograd.grad((solver(x) - wanted).square().sum(), x)
+        better = solver(x - 2 * grad)
+        assert torch.equal(better, wanted)
+    with pytest.raises(ValueError, match="minimize=True for a solver that minimises"):
+        estimated(one_hot, "straight_through")
+    with pytest.raises(ValueError, match="its own sign"):
+        estimated(one_hot, "straight_through", soft=torch.sigmoid, minimize=True)
 
 
 def test_finite_differences_of_a_smooth_function():
@@ -267,7 +283,7 @@ def test_bad_arguments(make, kind, said):
         (np.sort, "black_box", torch.full((1, 2), torch.nan), "finite"),
         (np.sort, "black_box", torch.ones(0, 2), "empty"),
         (np.sum, "black_box", torch.ones(1, 2), "shape of its costs"),
-        (np.sum, "straight_through", torch.ones(1, 2), "shape of the hard ones"),
+        (np.sum, StraightThrough(minimize=False), torch.ones(1, 2), "shape of the hard ones"),
         (lambda x: x * np.nan, "black_box", torch.ones(1, 2), "result of the function"),
         (lambda x: x[: int(x[0])], "black_box", torch.tensor([[1.0, 0], [2, 0]]), "one shape"),
     ],

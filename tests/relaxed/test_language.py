@@ -8,6 +8,7 @@ import functools
 import inspect
 import itertools
 import math
+import statistics
 import traceback
 from typing import NamedTuple
 
@@ -346,6 +347,35 @@ def test_a_called_program_may_have_its_own_scale():
     p = sigmoid(-X, 0.1)
     want = (1 - p) * X + sigmoid(-X, 3.0) * X
     torch.testing.assert_close(softened(X, scale=0.1), want)
+
+    hard = [max(v, 0.0) + min(v, 0.0) for v in X.tolist()]
+    assert softened.hard(X).tolist() == hard  # a hard run has no use for the scale
+    assert [softened.hard(v) for v in X.tolist()] == hard
+
+
+def test_functions_of_installed_packages_run_as_they_are(tmp_path, monkeypatch):
+    """Except for those of the package of the program itself."""
+    for name in ("theirs", "ours"):
+        package = tmp_path / "site-packages" / name
+        package.mkdir(parents=True)
+        # What cannot be relaxed, and what is wrong unless it is.
+        (package / "__init__.py").write_text(
+            "def guarded(x):\n    try:\n        return x + 1\n    finally:\n        pass\n\n\n"
+            "def sign(x):\n    return 1.0 if x > 0 else -1.0\n"
+        )
+    (tmp_path / "site-packages" / "ours" / "programs.py").write_text(
+        "import gendr, ours\n\n\n@gendr.relax\ndef program(x):\n    return ours.sign(x)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    import theirs  # pyright: ignore[reportMissingImports]
+    from ours.programs import program  # pyright: ignore[reportMissingImports]
+
+    @gendr.relax
+    def outer(x):
+        return theirs.guarded(x) + statistics.mean([1.0, 3.0])
+
+    torch.testing.assert_close(outer(X), X + 3)
+    torch.testing.assert_close(program(X), 2 * sigmoid(X) - 1)
 
 
 @gendr.relax(scale=0.3, dist="cauchy")

@@ -196,6 +196,10 @@ def test_any_batch_shape_and_dtype():
     for i in range(2):
         for j in range(3):
             torch.testing.assert_close(p[i, j], soft_topk_mask(x[i, j], k[j].item()))
+        # Columns, as sums with keepdim=True are, belong to the rows too.
+        columns = soft_topk_mask(x[i], k[:, None], scale=torch.full((3, 1), 0.1, dtype=x.dtype))
+        assert torch.equal(columns, p[i])
+    assert soft_topk_mask(x, k[:2, None, None]).shape == (2, 3, 5)
     assert soft_topk_mask(x.bfloat16(), 2).dtype == torch.float32
     assert soft_topk_mask(torch.arange(6), 2).dtype == torch.float32
     assert soft_topk_mask(x[:0], 2).shape == (0, 3, 5)

@@ -222,3 +222,12 @@ def test_a_method_without_attribution_says_so():
             getattr(out, part)
     with pytest.raises(ValueError, match="there is no payload"):
         _ = soft_topk(torch.zeros(5), 2).payload
+
+
+def test_a_result_unpacks_like_that_of_soft_sort():
+    x, payload = values(3, 6), values(6, 2)
+    found, carried = soft_topk(x, 2, payload=payload)
+    out = soft_topk(x, 2)
+    assert torch.equal(found, out.values)
+    torch.testing.assert_close(carried, out.attribution @ payload)
+    assert all(torch.equal(a, b) for a, b in zip(out, (out.values, out.attribution), strict=True))

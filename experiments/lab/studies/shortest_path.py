@@ -210,9 +210,8 @@ def _of_loss(estimator: Callable[[PathSettings, int], Estimator]) -> PathLoss:
 
 
 def _straight_through(costs: Tensor, paths: Tensor, settings: PathSettings, seed: int) -> Tensor:
-    # A higher cost means less of a path: the identity is that of negative costs.
-    solve = estimated(lambda gains: hard_paths(-gains), StraightThrough(), batched=True, seed=seed)
-    return _differences(solve(-costs), paths, settings.loss).mean()
+    solve = estimated(hard_paths, StraightThrough(minimize=True), batched=True, seed=seed)
+    return _differences(solve(costs), paths, settings.loss).mean()
 
 
 def _fenchel_young(costs: Tensor, paths: Tensor, settings: PathSettings, seed: int) -> Tensor:

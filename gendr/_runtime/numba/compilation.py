@@ -11,9 +11,11 @@ Compiling takes some seconds, which a line on stderr explains. It is a warning o
 from __future__ import annotations
 
 import atexit
+import inspect
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from functools import cache
 from importlib import import_module
@@ -39,9 +41,33 @@ def supports(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu"
 
 
-@cache
 def ensure_cache() -> None:
     """Give Numba a cache folder that it can write to, if it has none; call before compiling."""
+    _find_cache()
+    if "torch" in sys.modules:
+        _leave_out_dynamo()
+
+
+@cache
+def _leave_out_dynamo() -> None:
+    """Let `torch.compile` trace no frame of Numba's compiler.
+
+    Around code that it cannot trace it looks at every function that this calls. In the compiler
+    that takes minutes and ends in a RecursionError.
+    """
+    from numba.core.ccallback import CFunc
+    from numba.core.dispatcher import Dispatcher
+    from torch._C._dynamo import eval_frame
+
+    skip = eval_frame._FrameAction.SKIP
+    strategy = eval_frame._FrameExecStrategy(skip, skip)  # of the frame, and of all that it calls
+    dispatcher: Any = Dispatcher
+    for method in (dispatcher._compile_for_args, dispatcher.typeof_pyval, CFunc.compile):
+        eval_frame.set_code_exec_strategy(inspect.unwrap(method).__code__, strategy)
+
+
+@cache
+def _find_cache() -> None:
     from numba import config
 
     if config.CACHE_DIR:  # pyright: ignore[reportAttributeAccessIssue]  # made at run time

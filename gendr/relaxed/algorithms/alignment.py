@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_integer, shape_text
+from gendr._runtime.tracing import all_hold
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number
 from gendr.relaxed.algorithms.minimum import Minimum, minimum, weigh
@@ -141,7 +142,7 @@ def check_lengths(
     for name, value, most in (("first", lengths[0], n), ("second", lengths[1], m)):
         what = f"the lengths of the {name} sequences"
         tensor = check_integer(what, value)
-        if not bool(((tensor >= 0) & (tensor <= most)).all()):
+        if not all_hold((tensor >= 0) & (tensor <= most)):
             raise ValueError(
                 f"{what} must lie in 0 .. {most}, got {tensor.min().item()} .. "
                 f"{tensor.max().item()}"

@@ -23,6 +23,7 @@ from gendr._runtime.checks import (
     check_like,
     shape_text,
 )
+from gendr._runtime.tracing import all_hold
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.algorithms.alignment import aligned, check_lengths
@@ -133,7 +134,7 @@ def warping_of_costs(
     kind = check_minimum(minimum, dist)
     *batch, n, m = costs.shape
     rows = check_lengths(lengths, batch, n, m, costs.device)
-    if lengths is not None and bool((rows < 1).any()):
+    if lengths is not None and not all_hold(rows >= 1):
         raise ValueError("lengths must be at least 1, got 0; an empty sequence has no partner")
     flat = shaped(costs, (costs.shape[:-2].numel(), n, m))
     value = aligned(

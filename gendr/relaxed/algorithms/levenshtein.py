@@ -26,6 +26,7 @@ from gendr._runtime.checks import (
     check_tensor,
     shape_text,
 )
+from gendr._runtime.tracing import is_traced
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.algorithms.alignment import aligned, check_lengths
@@ -141,7 +142,8 @@ def _price(name: str, value: object, like: Tensor) -> Tensor:
         ValueError: it is negative or not finite.
     """
     if isinstance(value, Tensor) and value.numel() == 1 and value.is_floating_point():
-        number, price = float(value.detach()), value.reshape(()).to(like)
+        number = 0.0 if is_traced() else float(value.detach())
+        price = value.reshape(()).to(like)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         number, price = float(value), like.new_tensor(float(value))
     else:

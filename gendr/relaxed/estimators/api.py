@@ -16,6 +16,7 @@ from gendr._runtime.checks import check_choice, check_count, check_finite, check
 from gendr._runtime.evaluations import Evaluations, Parallel
 from gendr._runtime.names import nearest
 from gendr._runtime.registry import members
+from gendr._runtime.tracing import refuse_transforms
 from gendr.relaxed.estimators.base import Estimator
 
 # The modules that contain the estimators; importing one makes its class known.
@@ -131,6 +132,7 @@ class Estimated:
             TypeError: x is no float32 or float64 tensor.
             ValueError: x has fewer dimensions than one input, holds NaN or inf, or is empty.
         """
+        refuse_transforms("an estimated gradient")
         x = check_finite("x", check_float("x", x))
         event = max(x.ndim - 1, 0) if self._event_dims is None else self._event_dims
         if x.ndim < event or (self._event_dims is None and x.ndim == 0):

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from gendr._runtime.checks import check_count, check_finite, check_float, check_number
 from gendr._runtime.evaluations import Evaluations, Parallel
+from gendr._runtime.tracing import refuse_transforms
 from gendr.distributions import as_distribution
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.estimators.fenchel_young import with_gradient
@@ -86,6 +87,7 @@ class SmoothedLoss(nn.Module):
         self, x: Tensor, *args: Any, hessian: bool = True
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The loss [N], its gradient [N, m] and its Hessian [N, m, m], of the same samples."""
+        refuse_transforms("an estimated gradient")
         x = check_finite("x", check_float("x", x))
         noise = drawn(self.dist, self.samples, x, self._generator)
         samples = (x + self.scale * noise).movedim(0, 1)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
+from torch import Tensor
+
 from gendr._runtime.backends import Choice
+from gendr._runtime.tracing import refuse_vmap
 from gendr.rendering.backends.interface import Backend
 
 # In the order in which `auto` asks them; the reference, which takes every tensor, is the last.
@@ -22,7 +25,16 @@ def _load(name: str) -> Backend:
 
 
 _choice = Choice(_load, NAMES)
-choose = _choice.choose
+
+
+def choose(name: str, tensor: Tensor) -> Backend:
+    """See `Choice.choose`.
+
+    Raises:
+        RuntimeError: also inside `torch.func.vmap`: pictures have batches of their own.
+    """
+    refuse_vmap("rendering")
+    return _choice.choose(name, tensor)
 
 
 def backends() -> dict[str, str | None]:

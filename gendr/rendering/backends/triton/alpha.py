@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.later import capturing
-from gendr._runtime.tracing import is_plain, lasting
+from gendr._runtime.tracing import is_plain, is_traced, lasting
 from gendr._runtime.triton.launch import Launcher, blocks_of
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends.triton import tiles
@@ -45,7 +45,7 @@ def _tables(
 ) -> tuple[str, Tensor, Tensor | None]:
     """What `described` returns, and the image table if it holds numbers only, else None."""
     coverage = aggregation.coverage
-    if torch.compiler.is_compiling():
+    if is_traced():
         return (*described(coverage, aggregation.tconorm), None)
     kept = aggregation.kept.get("triton alpha")
     if kept is None:

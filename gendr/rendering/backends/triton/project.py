@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.later import Later, capturing
-from gendr._runtime.tracing import is_plain, lasting
+from gendr._runtime.tracing import is_plain, is_traced, lasting
 from gendr._runtime.triton.launch import Launcher, blocks_of, interpreted
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.geometry import FAR, NEAR, ScreenFaces, common_batch
@@ -72,7 +72,7 @@ def project(
         return None
     images = common_batch(len(mesh), len(camera))
     vertices, projection = mesh.vertices, camera.projection
-    tracing = torch.compiler.is_compiling()
+    tracing = is_traced()
     # A batch of no images has no mesh, or one that nobody looks at.
     face_counts = mesh.face_counts * images if len(mesh) == 1 else mesh.face_counts
     offsets = (_offsets if tracing else _kept_offsets)(face_counts)
