@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Hashable, Iterable
 from numbers import Real
 
@@ -258,6 +259,32 @@ def check_count(name: str, value: object, *, least: int = 1) -> int:
     if value < least:
         raise ValueError(f"{name} must be >= {least}, got {value}")
     return value
+
+
+def check_room(what: str, size: int, instead: str) -> None:
+    """Refuse what does not fit into the memory of this machine, before it is begun.
+
+    Args:
+        what: needs it, as the message begins.
+        size: bytes.
+        instead: what to do.
+
+    Raises:
+        MemoryError: it has less, as far as the system tells.
+    """
+    there = memory()
+    if there is not None and size > there:
+        raise MemoryError(
+            f"{what} needs {size / 1e9:,.0f} GB, this machine has {there / 1e9:,.0f} GB; {instead}"
+        )
+
+
+def memory() -> int | None:
+    """The bytes of memory of this machine; None where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return None
 
 
 def check_image_size(value: object, name: str = "image_size") -> tuple[int, int]:

@@ -137,10 +137,14 @@ def soft_sort(
     Returns:
         The sorted values, shaped like x; with a payload also the sorted payload.
 
+    Networks are made in Python when an n first comes, at about 2.5 seconds for a million
+    comparators: 20 seconds for "bitonic" and 100,000 values, of which a line on stderr warns.
+
     Raises:
         TypeError: no tensor, or a setting of the wrong type or that the method does not have.
         ValueError: bad shapes, NaN or inf, an unknown method, a setting out of range, or a payload
             for a method without a permutation matrix.
+        MemoryError: a network or a permutation matrix does not fit into memory.
     """
     sorter = SoftSorter(method, descending=descending, hard=hard, check=check, **options)
     result = sorter(x, payload)

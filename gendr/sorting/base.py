@@ -14,9 +14,11 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_finite, check_shape, check_tensor
+from gendr._runtime.checks import check_finite, check_room, check_shape, check_tensor, shape_text
 from gendr._runtime.ranges import finite
+from gendr._runtime.tracing import is_traced
 from gendr.distributions.decisions import Number, check_steepness
+from gendr.sorting.networks import INSTEAD
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,18 @@ def check_keys(x: object, *, check: bool = True) -> Tensor:
     elif x.dtype not in (torch.float32, torch.float64):
         x = x.float()
     return check_finite("x", x) if check else x
+
+
+def check_matrices(method: str, x: Tensor, count: int) -> None:
+    """Refuse permutation matrices [..., count, n] of x [..., n] for which there is no memory.
+
+    Raises:
+        MemoryError: they are on the CPU and need more than this machine has.
+    """
+    if x.device.type == "cpu" and not is_traced():
+        shape = shape_text([*x.shape[:-1], count, x.shape[-1]])
+        what = f"the permutation matrix of {method!r}, {shape},"
+        check_room(what, x.numel() * count * x.element_size(), INSTEAD)
 
 
 def check_payload(payload: object, x: Tensor) -> Tensor:

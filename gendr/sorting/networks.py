@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property, wraps
@@ -11,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr._runtime.checks import check_choice, check_count
+from gendr._runtime.checks import check_choice, check_count, check_room
 
 Comparator: TypeAlias = "tuple[int, int]"
 Layer: TypeAlias = "tuple[Comparator, ...]"
@@ -156,6 +157,7 @@ def _generator(comparators: Callable[[int], Iterable[Comparator]]) -> Callable[[
 
     @cache
     def built(n: int) -> Network:
+        _announce(comparators.__name__, n)
         return Network(n, layered(comparators(n)), f"{comparators.__name__}({n})")
 
     # The check comes before the cache, in which 1, 1.0 and True would be equal keys.
@@ -164,6 +166,28 @@ def _generator(comparators: Callable[[int], Iterable[Comparator]]) -> Callable[[
         return built(check_count("n", n))
 
     return generator
+
+
+# What a comparator takes while a network is made: seconds of one core, and bytes.
+_SECONDS, _BYTES = 2.5e-6, 150
+_LONG = 5.0  # seconds of which users are told
+INSTEAD = "the method 'permutahedron' takes O(n log n) time and O(n) memory"
+
+
+def _announce(name: str, n: int) -> None:
+    """Log how long it takes to make a large network, once for each n.
+
+    Raises:
+        MemoryError: it does not fit into memory.
+    """
+    rounds = (n - 1).bit_length()
+    count = n * (n - 1) // 2 if name == "odd_even" else n * rounds * (rounds + 1) // 4  # at most
+    what = f"the network {name} for {n:,} values, of about {count:,} comparators,"
+    check_room(what, _BYTES * count, INSTEAD)
+    if _SECONDS * count > _LONG:
+        logging.getLogger("gendr").warning(
+            f"gendr: {what} takes about {_SECONDS * count:.0f} seconds to make, once; {INSTEAD}"
+        )
 
 
 @_generator

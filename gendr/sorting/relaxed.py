@@ -17,7 +17,7 @@ from gendr.distributions.decisions import Number, check_symmetric
 from gendr.distributions.registry import DistributionLike
 from gendr.sorting.backends.choice import NAMES, choose
 from gendr.sorting.backends.interface import Backend
-from gendr.sorting.base import PermutationSort
+from gendr.sorting.base import PermutationSort, check_matrices
 from gendr.sorting.networks import Network, network
 
 
@@ -133,6 +133,7 @@ class NetworkSort(PermutationSort):
 
     def permutation(self, x: Tensor) -> Tensor:
         """P [..., rank, input] of x [..., n]; rows and columns sum to 1."""
+        check_matrices(self.name, x, x.shape[-1])
         return self._walk(x).carried(None).reshape(*x.shape, x.shape[-1])
 
     def values(self, x: Tensor) -> Tensor:

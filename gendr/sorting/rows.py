@@ -21,7 +21,7 @@ from gendr._runtime.ranges import finite, saturated
 from gendr._runtime.threads import run
 from gendr._runtime.tracing import is_traced
 from gendr.distributions.decisions import Number
-from gendr.sorting.base import PermutationSort, Sort
+from gendr.sorting.base import PermutationSort, Sort, check_matrices
 
 SHRINK = 2.0**-40  # makes room for sums over 2^38 values
 SMALL = 20_000  # with fewer entries in all matrices, threads cost more than they save
@@ -70,6 +70,7 @@ class RowSort(PermutationSort):
 
     def last_rows(self, x: Tensor, count: int) -> Tensor:
         """The last rows of P, [..., count, n]; no others are computed."""
+        check_matrices(self.name, x, count)
         keys = self.perturbed(x)
         steepness = self.steepness
         if isinstance(steepness, Tensor):

@@ -16,7 +16,7 @@ from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr._runtime.ranges import saturated
 from gendr._runtime.tracing import refuse_transforms
 from gendr.distributions.decisions import Number, check_steepness
-from gendr.sorting.base import PermutationSort
+from gendr.sorting.base import PermutationSort, check_matrices
 
 Gradient: TypeAlias = Literal["implicit", "unrolled"]
 GRADIENTS = ("implicit", "unrolled")
@@ -89,6 +89,7 @@ class SinkhornSort(PermutationSort):
     @override
     def permutation(self, x: Tensor) -> Tensor:
         refuse_transforms("the sort 'sinkhorn'")
+        check_matrices(self.name, x, x.shape[-1])
         steepness = check_steepness(self.steepness)
         if isinstance(steepness, Tensor):
             steepness = saturated(steepness)

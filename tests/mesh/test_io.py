@@ -797,6 +797,7 @@ def test_colours_that_hold_their_light_are_drawn_as_they_are_again(tmp_path):
         for options in ({}, {"lighting": "none"})
     )
     painted = ball.with_vertex_colors(colors), ball.with_face_colors(colors[ball.faces[:, 0]])
+    given = textured
     for mesh in (textured, *painted):
         assert not mesh.unlit
         assert not torch.equal(lit(mesh, camera).rgb, as_it_is(mesh, camera).rgb)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from gendr._runtime import checks
+from gendr.sorting import networks, permutation
 from gendr.sorting.networks import NETWORKS, Network, bitonic, network, odd_even
 from gendr.sorting.plot import columns_of, draw
 from support.zero_one import every_zero_one_input
@@ -224,3 +226,26 @@ def test_a_drawing_asks_for_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"pip install '\.\[docs\]'"):
         draw(odd_even(3))
+
+
+def test_a_large_network_says_beforehand_what_it_takes(caplog, monkeypatch):
+    monkeypatch.setattr(networks, "layered", lambda _: ())  # nothing is made
+    monkeypatch.setattr(checks, "memory", lambda: 10**10)
+    bitonic(99_999)
+    (line,) = caplog.messages
+    assert "bitonic for 99,999 values" in line
+    assert "takes about 19 seconds" in line
+    assert "permutahedron" in line
+    bitonic(10_001)
+    assert len(caplog.messages) == 1
+    with pytest.raises(MemoryError, match=r"needs 750 GB, .* has 10 GB; .*'permutahedron' takes"):
+        odd_even(99_999)
+
+
+@pytest.mark.parametrize("name", ["bitonic", "neuralsort", "softsort", "sinkhorn"])
+def test_matrices_for_which_there_is_no_memory_are_refused(name, monkeypatch):
+    monkeypatch.setattr(checks, "memory", lambda: 10_000)
+    with pytest.raises(MemoryError, match=rf"of '{name}', \[3, 50, 50\], needs .*permutahedron"):
+        permutation(torch.zeros(3, 50), name)
+    monkeypatch.setattr(checks, "memory", lambda: None)
+    assert permutation(torch.zeros(3, 50), name).shape == (3, 50, 50)
