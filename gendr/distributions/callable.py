@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import final
+from types import MethodType
+from typing import Any, final
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
+from gendr._runtime.checks import FLOATS
+from gendr._runtime.tracing import is_plain
 from gendr.distributions.base import Base, Part
 from gendr.distributions.law import INF
 
 _DOUBLINGS = 1030  # from 1 to the largest float64
 _HALVINGS = 1100  # to adjacent floats, also next to 0
+_NEAR = 1e4  # up to where a formula such as z^8 / (1 + z^8) must give numbers
+_NEARLY = 0.1  # from 0 and 1, at some sample: tails may be heavy, and the scale be anything
+# What was found to be a CDF: by callable, in which dtypes and whether with its slope.
+_SEEN: WeakKeyDictionary[Any, set[Any]] = WeakKeyDictionary()
 
 
 @final
@@ -50,7 +59,78 @@ class CallableDistribution(Base):
                 f"{self} must map a tensor to a float tensor of the same sizes, "
                 f"got {got} for {list(u.shape)}"
             )
+        self._check_once(u)
         return out
+
+    def _check_once(self, u: Tensor) -> None:
+        """Look whether it is a CDF, when a callable is met first in a dtype, or with gradients."""
+        capturing = u.is_cuda and torch.cuda.is_current_stream_capturing()
+        if capturing or u.is_meta or not is_plain(u):
+            return
+        with_slope = u.requires_grad and torch.is_grad_enabled()
+        function = self.cdf_function
+        of_method = isinstance(function, MethodType)  # a new object whenever it is read
+        item = (function.__func__ if of_method else None, self.ends, u.dtype, with_slope)
+        try:
+            seen = _SEEN.setdefault(function.__self__ if of_method else function, set())
+        except TypeError:  # without a hash, or without weak references
+            seen = set[Any]()
+        if item not in seen:
+            self._check(u, with_slope)
+            seen.add(item)
+
+    def _check(self, like: Tensor, with_slope: bool) -> None:
+        """Look at a sample of values: all tests are such that no CDF fails them, however wide.
+
+        Raises:
+            ValueError: the callable is no CDF, or its slope is NaN.
+        """
+        low, high = self.support
+        most = int(math.log10(torch.finfo(like.dtype).max))
+        exponents = torch.cat([torch.linspace(-4, 4, 65), torch.arange(5, most + 1)])
+        sizes = (10.0 ** exponents.double()).to(like.device)
+        z = torch.cat([-sizes.flip(0), sizes.new_zeros(1), sizes]).to(like.dtype)
+        z = z[z.isfinite()].clamp(low, high)
+        near = z.abs() <= (_NEAR if like.dtype in FLOATS else 100.0)
+        with torch.no_grad():
+            values = self.cdf_function(z.clone()).double()
+        tolerance = max(1e-4, 8 * torch.finfo(like.dtype).eps)
+        falls = torch.zeros_like(near)
+        falls[1:] = values[1:] < values[:-1] - tolerance
+        for rule, wrong in (
+            ("a CDF must be a number", values.isnan()),
+            ("a CDF must be at least 0", values < -tolerance),
+            ("a CDF must be at most 1", values > 1 + tolerance),
+            ("a CDF must never fall", falls),
+        ):
+            where = (wrong & near).nonzero()
+            if len(where):
+                k = int(where[0])
+                raise ValueError(f"{self}: {rule}, got {values[k]:.4g} at z = {z[k]:.4g}")
+        starts = low > -INF or bool((values <= _NEARLY).any())
+        ends = high < INF or bool((values >= 1 - _NEARLY).any())
+        if not (starts and ends):
+            raise ValueError(
+                f"{self}: a CDF must rise from 0 to 1, got {values[0]:.4g} at z = {z[0]:.4g} and "
+                f"{values[-1]:.4g} at z = {z[-1]:.4g}; if it does so between two numbers only, "
+                "give its support: (cdf, (low, high))"
+            )
+        if not with_slope:
+            return
+        with torch.enable_grad():
+            z = z[z.abs() <= 100].requires_grad_()
+            values = self.cdf_function(z)
+            if not values.requires_grad:
+                return
+            (slope,) = torch.autograd.grad(
+                values.sum(), z, allow_unused=True, materialize_grads=True
+            )
+        if bool(slope.isnan().any()):
+            k = int(slope.isnan().nonzero()[0])
+            raise ValueError(
+                f"{self}: its slope is NaN at z = {z[k]:.4g}; clamp what overflows there, also "
+                "in the branch of a `where` that is not chosen"
+            )
 
     def tails_at(self, u: Tensor, parts: tuple[Part, ...]) -> tuple[Tensor, ...]:
         """See `Base`."""
@@ -136,6 +216,9 @@ def from_callable(
             differentiable, non-decreasing from 0 to 1. z is x / scale.
         support: (low, high), the interval outside of which the CDF is 0 or 1. Without it the
             renderer computes all pairs of pixel and face.
+
+    When it is first evaluated, a sample of its values is looked at: what is no CDF, or has a slope
+    of NaN where gradients are asked for, raises a ValueError then.
 
     Raises:
         TypeError: it is not callable, or the support is no pair.

@@ -86,8 +86,8 @@ class Renderer(nn.Module):
     Raises:
         TypeError: for what is no number, name or object of the kind that is wanted.
         ValueError: for unknown names (the nearest are listed), numbers out of range, a background
-            that is not RGB, or `learnable` parameters that the distribution or the T-conorm does
-            not have.
+            that is not RGB in [0, 1], or `learnable` parameters that the distribution or the
+            T-conorm does not have.
 
     Source: thesis, chapter 5.
     """
@@ -138,7 +138,11 @@ class Renderer(nn.Module):
             colour = torch.empty(0)
         if colour.shape != (3,):
             raise ValueError(f"background must be three numbers (RGB), got {background!r}")
-        self.register_buffer("background", check_finite("background", colour))
+        check_finite("background", colour)
+        if bool(((colour < -1e-6) | (colour > 1 + 1e-6)).any()):
+            hint = "; divide values of 0 .. 255 by 255" if bool((colour > 1).any()) else ""
+            raise ValueError(f"background must be RGB in [0, 1], got {background!r}{hint}")
+        self.register_buffer("background", colour)
         self.cutoff, self.backend, self.check = cutoff, backend, check
         check_choice("backend", backend, ("auto", *NAMES))
         self._scale = parse_scale(scale, self.size, self._dist.is_squared)

@@ -1,8 +1,11 @@
 """A CDF of the user's own: the logistic written as one must behave like the logistic."""
 
+import math
+
 import pytest
 import torch
 
+import gendr
 from gendr.distributions import CallableDistribution, from_callable, get
 
 F64 = torch.float64
@@ -75,6 +78,57 @@ def test_identity_and_text():
     assert from_callable(tent) != from_callable(tent, (-1, 1))
     assert isinstance(from_callable(tent).squared().law, CallableDistribution)
     assert str(from_callable(tent).squared()) == "callable(tent).squared"
+
+
+class Learnt(torch.nn.Module):
+    """A CDF with float32 parameters, which takes no other dtype; it counts its calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.calls = torch.nn.Linear(1, 1), 0
+        torch.nn.init.constant_(self.layer.weight, 1e-5)  # wide
+
+    def forward(self, z):
+        self.calls += 1
+        return torch.sigmoid(self.layer(z[..., None])[..., 0])
+
+
+def test_what_is_no_cdf_is_refused():
+    z = torch.zeros(2)
+    for function, words in (
+        (torch.relu, "at most 1, got"), (torch.tanh, "at least 0"), (torch.log, "number, got nan"),
+        (lambda z: torch.sigmoid(-z), "never fall"), (lambda z: 0.5 + 0 * z, "from 0 to 1"),
+        (lambda z: 0.5 + 0.3 * z / (1 + z.abs()), "from 0 to 1"),
+    ):  # fmt: skip
+        for call in (lambda d: d.cdf(z), lambda d: d.pdf(z), lambda d: d.icdf(z + 0.3)):
+            with pytest.raises(ValueError, match=words):
+                call(from_callable(function))
+    with pytest.raises(ValueError, match="at most 1, got"):
+        gendr.silhouette(torch.rand(1, 1, 3, 3) + 1, 4, dist=torch.relu)
+    trap = from_callable(lambda z: torch.where(z > 0, 1 - torch.exp(-z), 0.0))
+    assert trap.cdf(z).tolist() == [0, 0]
+    with pytest.raises(ValueError, match="slope is NaN at z = -"):
+        trap.cdf(z.clone().requires_grad_())
+
+
+def test_every_cdf_is_taken_and_looked_at_once():
+    z = torch.linspace(-3, 3, 7)
+    for function, support in (
+        (lambda z: (z >= 1e7).to(z.dtype), None), (lambda z: torch.sigmoid(1e9 * z), None),
+        (lambda z: 0.5 + torch.atan(z.sign() * z.abs().log1p()) / math.pi, None),
+        (lambda z: z**8 / (1 + z**8) * (z > 0), None), (torch.sqrt, (0, 1)),
+        (lambda z: 0.5 + 0.5 * z, (0, 1)), (lambda z: z.clamp(0, 1), None),
+        (torch.special.ndtr, None), (Learnt().forward, None),
+    ):  # fmt: skip
+        for x in (z, z.clone().requires_grad_()):
+            assert from_callable(function, support).cdf(x).isfinite().all()
+    learnt = Learnt()
+    for _ in range(5):
+        gendr.distributions.as_distribution(learnt).cdf(z)
+        gendr.distributions.as_distribution(learnt.forward).cdf(z)
+    assert learnt.calls == 10 + 2  # one for each, the module and its method
+    compiled = torch.compile(from_callable(torch.sigmoid).cdf, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(z), torch.sigmoid(z))
 
 
 def test_bad_callables():

@@ -199,6 +199,8 @@ def test_bad_input_of_silhouette_ends_in_one_line(arguments, error, words):
         ({"lighting": "sun"}, ValueError, "unknown lighting 'sun'"),
         ({"background": (1.0, 2.0)}, ValueError, "three numbers"),
         ({"background": "white"}, ValueError, "three numbers"),
+        ({"background": (255, 0, 0)}, ValueError, "RGB in .0, 1., got .* divide .* by 255"),
+        ({"background": (0.5, -0.1, 0)}, ValueError, r"RGB in .0, 1., got \(0.5, -0.1, 0\)$"),
         ({"backend": "tpu"}, ValueError, "unknown backend"),
     ],
 )
