@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.later import earlier
+from gendr._runtime.memory import physical_memory
 from gendr._runtime.names import unknown
 
 FLOATS = (torch.float32, torch.float64)
@@ -27,17 +28,33 @@ def shape_text(shape: Iterable[int]) -> str:
 
 
 def check_tensor(name: str, value: object) -> Tensor:
-    """Return `value` if it is a tensor.
+    """Return `value` if it is a dense tensor with values.
 
     Raises:
-        TypeError: if it is anything else.
+        TypeError: if it is anything else, also a sparse, nested or meta tensor.
     """
     if not isinstance(value, Tensor):
         raise TypeError(
             f"{name} must be a torch.Tensor, got {type(value).__name__}; "
             "convert it with torch.as_tensor"
         )
-    return value
+    return _check_dense(name, value)
+
+
+def _check_dense(name: str, tensor: Tensor) -> Tensor:
+    """Return `tensor` if its values lie in memory one by one, as all that is computed here needs.
+
+    Raises:
+        TypeError: if they do not.
+    """
+    if tensor.is_meta:
+        raise TypeError(f"{name} must have values, got a tensor on the device meta, which has none")
+    if tensor.is_nested:
+        raise TypeError(f"{name} must be dense, got a nested tensor; use .to_padded_tensor(0)")
+    if tensor.layout is not torch.strided:
+        kind = str(tensor.layout).removeprefix("torch.")
+        raise TypeError(f"{name} must be dense, got the layout {kind}; use .to_dense()")
+    return tensor
 
 
 def check_float(name: str, value: object) -> Tensor:
@@ -112,8 +129,10 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
     Tensors that `torch.compile` traces have no values yet, so they are not checked.
 
     Raises:
+        TypeError: if it is sparse, nested, or has no values.
         ValueError: that names the tensor, how many values are wrong, and where the first is.
     """
+    _check_dense(name, tensor)
     if torch.compiler.is_compiling():
         return tensor
     # If the sum is finite, all values are. If it is not, it may also have overflowed: look again.
@@ -265,7 +284,7 @@ def check_image_size(value: object, name: str = "image_size") -> tuple[int, int]
 
     Raises:
         TypeError: if it is neither one whole number nor two.
-        ValueError: if a side is below 1.
+        ValueError: if a side is below 1, or one image of float32 is larger than the memory.
     """
     if isinstance(value, Tensor):
         value = value.tolist()
@@ -282,4 +301,20 @@ def check_image_size(value: object, name: str = "image_size") -> tuple[int, int]
         raise TypeError(f"{name} must be an int or (height, width), got {value!r}")
     if min(sides) < 1:
         raise ValueError(f"{name} must be >= 1, got {value!r}")
+    if not torch.compiler.is_compiling():
+        check_room(f"an image of {name} {value!r}", 4 * sides[0] * sides[1])
     return sides[0], sides[1]
+
+
+def check_room(what: str, size: int) -> None:
+    """Raise for what would not even fit if the machine had nothing else in its memory.
+
+    Args:
+        what: is to be made, for the message.
+        size: its bytes.
+
+    Raises:
+        ValueError: that says how many bytes it needs and there are.
+    """
+    if size > (room := physical_memory()):
+        raise ValueError(f"{what} needs {size:.3g} bytes, and the memory has {room:.3g}")

@@ -14,6 +14,7 @@ from gendr._runtime.checks import (
     check_finite_late,
     check_float,
     check_image_size,
+    check_room,
     check_shape,
     check_tensor,
 )
@@ -41,6 +42,17 @@ def parse_image_size(image_size: int | Sequence[int]) -> ImageSize:
         ValueError: for sizes below 1.
     """
     return ImageSize(*check_image_size(image_size))
+
+
+def check_batch(images: int, size: ImageSize, like: Tensor) -> None:
+    """Raise for a batch of images that the memory could not hold, before it is made.
+
+    Raises:
+        ValueError: that says how many bytes they need and there are.
+    """
+    if like.device.type == "cpu" and not torch.compiler.is_compiling():
+        what = f"a batch of {images} images of {size.height} x {size.width} pixels"
+        check_room(what, images * size.pixels * like.element_size())
 
 
 def parse_scale(
@@ -207,6 +219,7 @@ def silhouette(
     law = as_distribution(dist)
     number = parse_scale(scale, size, law.is_squared, late=True)
     images, count = face_vertices.shape[:2]
+    check_batch(images, size, face_vertices)
     aggregation = make_aggregation(law, as_tconorm(tconorm), number, cutoff, images, face_vertices)
     corners = face_vertices[..., :2].reshape(-1, 3, 2)
     offsets = tuple(range(0, images * count + 1, count)) if count else (0,) * (images + 1)
