@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Hashable, Iterable
 from numbers import Real
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.later import earlier
+from gendr._runtime.memory import physical_memory
 from gendr._runtime.names import unknown
 from gendr._runtime.tracing import is_traced, is_transformed
 
@@ -29,17 +29,33 @@ def shape_text(shape: Iterable[int]) -> str:
 
 
 def check_tensor(name: str, value: object) -> Tensor:
-    """Return `value` if it is a tensor.
+    """Return `value` if it is a dense tensor with values.
 
     Raises:
-        TypeError: if it is anything else.
+        TypeError: if it is anything else, also a sparse, nested or meta tensor.
     """
     if not isinstance(value, Tensor):
         raise TypeError(
             f"{name} must be a torch.Tensor, got {type(value).__name__}; "
             "convert it with torch.as_tensor"
         )
-    return value
+    return _check_dense(name, value)
+
+
+def _check_dense(name: str, tensor: Tensor) -> Tensor:
+    """Return `tensor` if its values lie in memory one by one, as all that is computed here needs.
+
+    Raises:
+        TypeError: if they do not.
+    """
+    if tensor.is_meta:
+        raise TypeError(f"{name} must have values, got a tensor on the device meta, which has none")
+    if tensor.is_nested:
+        raise TypeError(f"{name} must be dense, got a nested tensor; use .to_padded_tensor(0)")
+    if tensor.layout is not torch.strided:
+        kind = str(tensor.layout).removeprefix("torch.")
+        raise TypeError(f"{name} must be dense, got the layout {kind}; use .to_dense()")
+    return tensor
 
 
 def check_float(name: str, value: object) -> Tensor:
@@ -114,8 +130,10 @@ def check_finite(name: str, tensor: Tensor) -> Tensor:
     Tensors that `torch.compile` or `torch.func` traces have no values yet: they are not checked.
 
     Raises:
+        TypeError: if it is sparse, nested, or has no values.
         ValueError: that names the tensor, how many values are wrong, and where the first is.
     """
+    _check_dense(name, tensor)
     if is_traced():
         return tensor
     # If the sum is finite, all values are. If it is not, it may also have overflowed: look again.
@@ -261,32 +279,6 @@ def check_count(name: str, value: object, *, least: int = 1) -> int:
     return value
 
 
-def check_room(what: str, size: int, instead: str) -> None:
-    """Refuse what does not fit into the memory of this machine, before it is begun.
-
-    Args:
-        what: needs it, as the message begins.
-        size: bytes.
-        instead: what to do.
-
-    Raises:
-        MemoryError: it has less, as far as the system tells.
-    """
-    there = memory()
-    if there is not None and size > there:
-        raise MemoryError(
-            f"{what} needs {size / 1e9:,.0f} GB, this machine has {there / 1e9:,.0f} GB; {instead}"
-        )
-
-
-def memory() -> int | None:
-    """The bytes of memory of this machine; None where the system does not tell."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not on Windows
-        return None
-
-
 def check_image_size(value: object, name: str = "image_size") -> tuple[int, int]:
     """(H, W) of a number of pixels, which stands for a square, or of a pair (H, W).
 
@@ -299,6 +291,7 @@ def check_image_size(value: object, name: str = "image_size") -> tuple[int, int]
     Raises:
         TypeError: if it is neither one whole number nor two.
         ValueError: if a side is below 1.
+        MemoryError: one image of float32 is larger than the memory.
     """
     if isinstance(value, Tensor):
         value = value.tolist()
@@ -315,4 +308,24 @@ def check_image_size(value: object, name: str = "image_size") -> tuple[int, int]
         raise TypeError(f"{name} must be an int or (height, width), got {value!r}")
     if min(sides) < 1:
         raise ValueError(f"{name} must be >= 1, got {value!r}")
+    if not torch.compiler.is_compiling():
+        check_room(f"an image of {name} {value!r}", 4 * sides[0] * sides[1])
     return sides[0], sides[1]
+
+
+def check_room(what: str, size: int, instead: str = "") -> None:
+    """Raise for what would not even fit if the machine had nothing else in its memory.
+
+    Args:
+        what: is to be made, for the message.
+        size: its bytes.
+        instead: what to do, if there is something.
+
+    Raises:
+        MemoryError: the machine has less, as far as the system tells.
+    """
+    if size > (room := physical_memory()):
+        advice = f"; {instead}" if instead else ""
+        raise MemoryError(
+            f"{what} needs {size / 1e9:,.3g} GB, this machine has {room / 1e9:,.3g} GB{advice}"
+        )

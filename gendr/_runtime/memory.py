@@ -9,6 +9,7 @@ the same size.
 from __future__ import annotations
 
 import math
+import os
 import weakref
 from collections import defaultdict
 
@@ -17,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["LARGE", "Memory", "empty", "empty_like"]
+__all__ = ["LARGE", "Memory", "empty", "empty_like", "physical_memory"]
 
 # Bytes from which memory is worth keeping: below, the C library keeps it anyway.
 LARGE = 1 << 17
@@ -64,6 +65,14 @@ class Memory:
         if self.idle + size <= self._most:
             self._free[size].append(block)
             self.idle += size
+
+
+def physical_memory() -> float:
+    """Bytes of memory that the machine has; inf where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # on Windows there is no sysconf
+        return math.inf
 
 
 _shared = Memory()

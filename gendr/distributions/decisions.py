@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_number
+from gendr._runtime.checks import check_number, check_tensor
 from gendr._runtime.ranges import finite
 from gendr._runtime.tracing import is_traced
 from gendr.distributions.base import Distribution
@@ -34,7 +34,7 @@ def check_steepness(value: object) -> Number:
     """
     if not isinstance(value, Tensor):
         return check_number("steepness", value, above=0.0)
-    if value.numel() != 1 or not value.is_floating_point():
+    if check_tensor("steepness", value).numel() != 1 or not value.is_floating_point():
         raise TypeError(
             "steepness must be a number or a tensor of a single floating number, "
             f"got {value.dtype} of shape {list(value.shape)}"

@@ -14,6 +14,7 @@ from gendr._runtime.checks import (
     check_finite_late,
     check_float,
     check_image_size,
+    check_room,
     check_shape,
     check_tensor,
 )
@@ -42,6 +43,17 @@ def parse_image_size(image_size: int | Sequence[int]) -> ImageSize:
         ValueError: for sizes below 1.
     """
     return ImageSize(*check_image_size(image_size))
+
+
+def check_batch(images: int, size: ImageSize, like: Tensor) -> None:
+    """Raise for a batch of images that the memory could not hold, before it is made.
+
+    Raises:
+        MemoryError: that says how much they need and there is.
+    """
+    if like.device.type == "cpu" and not is_traced():
+        what = f"a batch of {images} images of {size.height} x {size.width} pixels"
+        check_room(what, images * size.pixels * like.element_size())
 
 
 def parse_scale(
@@ -210,6 +222,7 @@ def silhouette(
         check_finite_late("face_vertices", face_vertices, owner)
     number = parse_scale(scale, size, law.is_squared, owner=owner)
     images, count = face_vertices.shape[:2]
+    check_batch(images, size, face_vertices)
     aggregation = make_aggregation(law, join, number, cutoff, images, face_vertices)
     corners = face_vertices[..., :2].reshape(-1, 3, 2)
     offsets = tuple(range(0, images * count + 1, count)) if count else (0,) * (images + 1)

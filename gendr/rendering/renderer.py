@@ -14,7 +14,14 @@ from gendr._runtime.checks import check_choice, check_finite, check_like, check_
 from gendr._runtime.later import capturing
 from gendr._runtime.tracing import is_traced, lasting
 from gendr.rendering.aggregation import Aggregation
-from gendr.rendering.api import Dist, Scale, make_aggregation, parse_image_size, parse_scale
+from gendr.rendering.api import (
+    Dist,
+    Scale,
+    check_batch,
+    make_aggregation,
+    parse_image_size,
+    parse_scale,
+)
 from gendr.rendering.backends.choice import NAMES, choose
 from gendr.rendering.geometry import (
     FAR,
@@ -262,6 +269,7 @@ class Renderer(nn.Module):
             check: whether to look for NaN and inf.
         """
         images = common_batch(len(mesh), len(camera))
+        check_batch(images, self.size, mesh.vertices)
         backend = choose(self.backend, mesh.vertices)
         # On a GPU, looking for NaN means waiting: a backend that projects by itself tells later.
         late = mesh.vertices.is_cuda

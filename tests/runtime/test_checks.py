@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import gendr
 from gendr._runtime.checks import (
     check_choice,
     check_count,
@@ -95,6 +96,17 @@ def test_kinds_of_tensor():
     for dtype in (torch.float32, torch.bool):
         with pytest.raises(TypeError, match="must hold integers"):
             check_integer("x", torch.zeros(2, dtype=dtype))
+    for wrong, said in (
+        (torch.zeros(2, device="meta"), "must have values, got a tensor on the device meta"),
+        (torch.eye(2).to_sparse(), r"must be dense, got the layout sparse_coo; use \.to_dense"),
+        (
+            torch.nested.nested_tensor([torch.zeros(2)], layout=torch.jagged),
+            "must be dense, got a nested tensor",
+        ),
+    ):
+        for check in (check_tensor, check_float, check_integer, check_finite):
+            with pytest.raises(TypeError, match=f"^x {said}|^x must .*{said}"):
+                check("x", wrong)
     assert check_integer("x", torch.zeros(2, dtype=torch.int32)).dtype == torch.int64
     with pytest.raises(TypeError, match="dtype of y, float64, got float32"):
         check_like("x", torch.zeros(2), "y", torch.zeros(2, dtype=torch.float64))
@@ -180,3 +192,22 @@ def test_image_sizes(size, want):
 def test_no_image_sizes(size, error):
     with pytest.raises(error, match=r"^edge must be .*, got "):
         check_image_size(size, "edge")
+
+
+def test_images_that_no_memory_holds_are_refused_before_they_are_made(monkeypatch):
+    for size, said in ((10**9, r"4e\+09"), ((2**40, 2**20), r"4\.61e\+09")):
+        for make in (
+            gendr.Renderer,
+            lambda n: gendr.silhouette(torch.zeros(1, 3, 3), n),
+            lambda n: gendr.relaxed.silhouette(torch.zeros(1, 3, 2), n),
+        ):
+            with pytest.raises(MemoryError, match=rf"an image of .* needs {said} GB, this"):
+                make(size)
+    monkeypatch.setattr("gendr._runtime.checks.physical_memory", lambda: 10_000)
+    mesh, cameras = gendr.mesh.cube(), gendr.look_at(3.0, 0.0, torch.zeros(3))
+    for draw in (
+        lambda: gendr.silhouette(torch.zeros(3, 1, 3, 3), 32),
+        lambda: gendr.Renderer(32)(mesh, cameras).alpha,
+    ):
+        with pytest.raises(MemoryError, match=r"3 images of 32 x 32 pixels needs 1\.23e-05 GB"):
+            draw()

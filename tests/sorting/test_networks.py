@@ -1,5 +1,6 @@
 """Networks sort, by the 0-1 principle and by numbers; their shape, messages and drawings."""
 
+import math
 import sys
 
 import numpy as np
@@ -230,7 +231,7 @@ def test_a_drawing_asks_for_matplotlib(monkeypatch):
 
 def test_a_large_network_says_beforehand_what_it_takes(caplog, monkeypatch):
     monkeypatch.setattr(networks, "layered", lambda _: ())  # nothing is made
-    monkeypatch.setattr(checks, "memory", lambda: 10**10)
+    monkeypatch.setattr(checks, "physical_memory", lambda: 10**10)
     bitonic(99_999)
     (line,) = caplog.messages
     assert "bitonic for 99,999 values" in line
@@ -244,8 +245,8 @@ def test_a_large_network_says_beforehand_what_it_takes(caplog, monkeypatch):
 
 @pytest.mark.parametrize("name", ["bitonic", "neuralsort", "softsort", "sinkhorn"])
 def test_matrices_for_which_there_is_no_memory_are_refused(name, monkeypatch):
-    monkeypatch.setattr(checks, "memory", lambda: 10_000)
+    monkeypatch.setattr(checks, "physical_memory", lambda: 10_000)
     with pytest.raises(MemoryError, match=rf"of '{name}', \[3, 50, 50\], needs .*permutahedron"):
         permutation(torch.zeros(3, 50), name)
-    monkeypatch.setattr(checks, "memory", lambda: None)
+    monkeypatch.setattr(checks, "physical_memory", lambda: math.inf)
     assert permutation(torch.zeros(3, 50), name).shape == (3, 50, 50)
