@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from gendr._runtime.bodies import rebound
+from gendr._runtime.bodies import moved, rebound
 from gendr._runtime.triton.bodies import compiled
 from gendr.distributions.bodies import Kind, bodies, has_shape
 
@@ -43,7 +43,8 @@ def function(name: str, kind: Kind) -> Any:
     of = bodies(name)
     body = of.for_float32(kind)
     if not has_shape(of):
-        body = rebound(_without_shape, lambda _, value: value, BODY=body)
+        adapter = rebound(_without_shape, lambda _, value: value, BODY=body)
+        body = moved(adapter, body.__module__, f"{name}_{kind}")
     return compiled(body, f"{name}_{kind}")
 
 

@@ -214,7 +214,7 @@ def test_cells_of_a_notebook(monkeypatch, written):
     assert (drawn(cells["Mine"](), "reference")[0] - changed).abs().max() < 1e-5
     assert (drawn(get("mine"), "cpu")[0] - changed).abs().max() < 1e-5
     if "triton" in BACKENDS:
-        with pytest.raises(ValueError, match="source text of tails"):
+        with pytest.raises(ValueError, match="source text of tail"):
             drawn(get("mine"), "triton")
 
 

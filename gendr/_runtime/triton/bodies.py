@@ -48,15 +48,16 @@ def compiled(body: Any, name: str = "") -> Any:
 
     Args:
         body: an undecorated function.
-        name: that it gets in the place of its own: Triton tells functions apart by full names.
+        name: that a body of the user's own gets, as Triton tells functions apart by full names.
 
     Raises:
         ValueError: the source text of the body is not known, or has become another one.
     """
-    if not body.__module__.startswith("gendr."):
+    own = not body.__module__.startswith("gendr.")
+    if own:
         _check_source(body)
     function = rebound(body, _compiled_global, tl=tl, **ANNOTATIONS)
-    return triton.jit(moved(function, body.__module__, name) if name else function)
+    return triton.jit(moved(function, body.__module__, name) if own and name else function)
 
 
 def _check_source(body: Any) -> None:
