@@ -5,7 +5,7 @@ import torch
 
 import gendr
 from gendr._runtime.numba.compilation import available
-from support.operators import example, operators
+from support.operator_examples import example, operators
 
 NAMES = sorted(operators())
 pytestmark = pytest.mark.skipif(available() is not None, reason="needs Numba")
