@@ -37,6 +37,10 @@ ALLOWED = {
         "mesh",
         "rendering",
         "sorting",
+        "topk",
+        "relaxed",
+        "logic",
+        "losses",
         "experiments",
     },
 }

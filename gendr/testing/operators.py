@@ -12,7 +12,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-import gendr
+from gendr import distributions, logic, losses, mesh, relaxed, rendering, sorting, topk
 
 __all__ = ["Calls", "all_work_shared", "from_threads", "operators"]
 
@@ -35,7 +35,7 @@ def _graded(function: Callable[..., Tensor], *given: Tensor) -> list[Tensor]:
     return [out.detach(), *torch.autograd.grad((out * weights).sum(), leaves)]
 
 
-@gendr.relax
+@relaxed.relax
 def _scan(x: Any) -> Any:
     best = x[0]
     for i in range(1, 6):
@@ -58,44 +58,43 @@ def operators(seed: int) -> Calls:
     def random(*shape: int) -> Tensor:
         return torch.rand(shape, generator=draw)
 
-    ball = gendr.mesh.icosphere(2).scaled(0.5)
-    cameras = gendr.look_at(2.7, 20.0, torch.tensor([0.0, 100.0]))
+    ball = mesh.icosphere(2).scaled(0.5)
+    cameras = mesh.look_at(2.7, 20.0, torch.tensor([0.0, 100.0]))
     colours = random(len(ball.vertices), 3)
     corners = torch.cat([2 * random(2, 40, 3, 2) - 1, 1 + random(2, 40, 3, 1)], -1)
-    logic, few = (
-        gendr.logic.LogicLayer(200, 800, seed=seed),
-        gendr.logic.LogicConv2d(2, 20, 3, seed=seed),
+    layer, few = logic.LogicLayer(200, 800, seed=seed), logic.LogicConv2d(2, 20, 3, seed=seed)
+    circuit = logic.harden(logic.LogicLayer(200, 800, seed=seed))
+    renderer = rendering.Renderer(40, "logistic", scale=0.03, gamma=0.1)
+    squared = rendering.Renderer(
+        40, "cauchy", "yager(p=2)", scale=0.03, composite="alpha", gamma=0.1
     )
-    circuit = gendr.logic.harden(gendr.logic.LogicLayer(200, 800, seed=seed))
-    renderer = gendr.Renderer(40, "logistic", scale=0.03, gamma=0.1)
-    squared = gendr.Renderer(40, "cauchy", "yager(p=2)", scale=0.03, composite="alpha", gamma=0.1)
-    law = gendr.distributions.get("gamma(shape=0.5).reversed.centred")
+    law = distributions.get("gamma(shape=0.5).reversed.centred")
     x, bits, labels = random(60, 40), (random(300, 200) > 0.5).float(), torch.arange(60) % 40
-    cross = gendr.topk.TopKCrossEntropy([0.5, 0.5])
+    cross = topk.TopKCrossEntropy([0.5, 0.5])
 
-    def drawn(use: gendr.Renderer, vertices: Tensor, colours: Tensor) -> Tensor:
+    def drawn(use: rendering.Renderer, vertices: Tensor, colours: Tensor) -> Tensor:
         return use(ball.with_vertices(vertices).with_vertex_colors(colours), cameras).rgb
 
     calls: dict[str, tuple[Any, ...]] = {
         "alpha": (lambda v: renderer(ball.with_vertices(v), cameras).alpha, ball.vertices),
         "rgb": (lambda *leaves: drawn(renderer, *leaves), ball.vertices, colours),
         "composite": (lambda *leaves: drawn(squared, *leaves), ball.vertices, colours),
-        "silhouette": (lambda f: gendr.silhouette(f, 40, law, scale=0.05), corners),
-        "mask": (lambda x: gendr.topk.soft_topk_mask(x, 5), x),
-        "selection": (lambda x: gendr.topk.soft_topk(x, 3).values, x),
+        "silhouette": (lambda f: rendering.silhouette(f, 40, law, scale=0.05), corners),
+        "mask": (lambda x: topk.soft_topk_mask(x, 5), x),
+        "selection": (lambda x: topk.soft_topk(x, 3).values, x),
         "top-k loss": (lambda x: cross(x, labels), x),
-        "rank": (lambda x: gendr.sorting.soft_rank(x), x),
+        "rank": (lambda x: sorting.soft_rank(x), x),
         "program": (lambda x: _scan(x, scale=0.1), x[0]),
-        "path": (lambda x: gendr.relaxed.shortest_path(x), random(20, 6, 6)),
-        "edit": (lambda s: gendr.relaxed.dynamic_time_warping(s, x[:8, :9]), x[:8, 9:18]),
-        "logic": (logic, random(300, 200)),
+        "path": (lambda x: relaxed.shortest_path(x), random(20, 6, 6)),
+        "edit": (lambda s: relaxed.dynamic_time_warping(s, x[:8, :9]), x[:8, 9:18]),
+        "logic": (layer, random(300, 200)),
         "convolution": (few, random(20, 2, 8, 8)),
-        "iou": (lambda a: gendr.losses.iou_loss(a, (x > 0.5).float()), x),
-        "chamfer": (lambda p: gendr.losses.chamfer_distance(p, random_points), random(2, 50, 3)),
+        "iou": (lambda a: losses.iou_loss(a, (x > 0.5).float()), x),
+        "chamfer": (lambda p: losses.chamfer_distance(p, random_points), random(2, 50, 3)),
     }
     random_points = random(2, 60, 3)
     for name in ("bitonic", "neuralsort", "softsort", "sinkhorn", "permutahedron"):
-        calls[name] = (lambda x, name=name: gendr.sorting.soft_sort(x, method=name), x)
+        calls[name] = (lambda x, name=name: sorting.soft_sort(x, method=name), x)
     found = {name: (lambda call=call: _graded(*call)) for name, call in calls.items()}
     return found | {"circuit": lambda: [circuit(bits.bool())]}
 
