@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,19 @@ def test_what_is_no_checkpoint_ends_in_one_line(tmp_path, monkeypatch):
         load(path)
     with pytest.raises(ValueError, match="'format' is taken"):
         save_checkpoint(path, "gendr test 1", {"format": 1})
+
+
+def test_what_would_unpack_to_far_more_is_refused_before_it_does(tmp_path, monkeypatch):
+    monkeypatch.setattr("gendr._runtime.arrays.ROOM", 1 << 16)
+    save_checkpoint(tmp_path / "c.pt", "gendr test 1", {"zeros": torch.zeros(1 << 20)})
+    assert (
+        load_checkpoint(tmp_path / "c.pt", "gendr test 1", ["zeros"], "a test")["zeros"].sum() == 0
+    )
+    with (
+        zipfile.ZipFile(tmp_path / "c.pt") as plain,
+        zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
+        for member in plain.infolist():
+            packed.writestr(member.filename, plain.read(member))
+    with pytest.raises(ValueError, match=r"bomb\.pt would unpack from \d{4} to 419\d{4} bytes"):
+        load_checkpoint(tmp_path / "bomb.pt", "gendr test 1", ["zeros"], "a test")

@@ -21,7 +21,14 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["damage_named", "read_array", "read_arrays", "read_header"]
+__all__ = [
+    "UnpackingError",
+    "check_unpacked",
+    "damage_named",
+    "read_array",
+    "read_arrays",
+    "read_header",
+]
 
 # Bytes that a small file may unpack to, and how many times its own size a large one.
 ROOM, TIMES = 1 << 28, 50
@@ -36,6 +43,10 @@ _BROKEN = (
 )  # fmt: skip
 
 
+class UnpackingError(ValueError):
+    """A compressed file would become far more than such files do."""
+
+
 @contextmanager
 def damage_named(path: Path, kind: str) -> Generator[None, None, None]:
     """Turn whatever a damaged file raises into a `ValueError` of one line with its path.
@@ -46,11 +57,27 @@ def damage_named(path: Path, kind: str) -> Generator[None, None, None]:
     """
     try:
         yield
+    except UnpackingError:
+        raise
     except (*_BROKEN, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # no file, no permission
             raise
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise ValueError(f"{path} is not a complete {kind} file: {reason}") from None
+
+
+def check_unpacked(path: Path, unpacked: int) -> None:
+    """Raise for a compressed file that would become far more than such files do.
+
+    Raises:
+        UnpackingError: for more than 256 MB and 50 times its size.
+    """
+    size = path.stat().st_size
+    if unpacked > max(ROOM, TIMES * size):
+        raise UnpackingError(
+            f"{path} would unpack from {size} to {unpacked} bytes; if that is right, save it "
+            "without compression"
+        )
 
 
 def read_array(path: Path) -> NDArray[Any]:
@@ -83,12 +110,7 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
             if member.filename.endswith(".npy")
         }
         members = {n: member for n, member in members.items() if names is None or n in names}
-        total, size = sum(m.file_size for m in members.values()), path.stat().st_size
-        if total > max(ROOM, TIMES * size):
-            raise ValueError(
-                f"its {size} bytes unpack to {total}; so much must be saved by numpy.savez, not "
-                "compressed"
-            )
+        check_unpacked(path, sum(member.file_size for member in members.values()))
         found: dict[str, NDArray[Any]] = {}
         for name, member in members.items():
             with archive.open(member) as file:

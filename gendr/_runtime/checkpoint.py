@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gendr._runtime.arrays import UnpackingError, check_unpacked
 from gendr._runtime.files import write_whole
 
 __all__ = ["digest", "load_checkpoint", "save_checkpoint"]
@@ -76,9 +78,14 @@ def load_checkpoint(
     if not path.is_file():
         raise ValueError(f"no checkpoint to resume from at {path}; start without resuming")
     try:
+        if zipfile.is_zipfile(path):  # PyTorch would unpack whatever a compressed file claims
+            with zipfile.ZipFile(path) as archive:
+                check_unpacked(path, sum(member.file_size for member in archive.infolist()))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of PyTorch, about the pickles of other programs
             content = torch.load(path, map_location=device, weights_only=True)
+    except UnpackingError:
+        raise
     except Exception as error:  # noqa: BLE001 (unpicklers raise anything on a foreign file)
         raise ValueError(_foreign(path, what, type(error).__name__)) from None
     if not isinstance(content, dict) or content.pop(FORMAT, None) != kind:

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._runtime.arrays import check_unpacked
 from gendr._runtime.checks import check_count, check_shape
 from gendr.data.numbers import Numbers, Splits, digest
 
@@ -66,7 +67,12 @@ def read_idx(path: str | Path) -> Tensor:
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         try:
-            data = gzip.decompress(data)
+            with gzip.open(path) as file:
+                head = file.read(4 + 4 * 255)  # the longest there is
+                size = _size(head)
+                check_unpacked(path, size)
+                # What is beyond the shape need not be unpacked to be refused.
+                data = head + file.read(max(0, size + 1 - len(head)))
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path} is a damaged gzip file ({error}); get it again") from None
     if len(data) < 4 or data[:2] != b"\0\0" or data[3] == 0:
@@ -83,6 +89,13 @@ def read_idx(path: str | Path) -> Tensor:
             f"got {len(data) - start}; get it again"
         )
     return torch.from_numpy(np.frombuffer(data, np.uint8, offset=start).copy()).reshape(shape)
+
+
+def _size(head: bytes) -> int:
+    """Bytes of an idx file whose header this is; 0 if it is none."""
+    if len(head) < 4 or len(head) < 4 + 4 * head[3]:
+        return 0
+    return 4 + 4 * head[3] + math.prod(struct.unpack(f">{head[3]}I", head[4 : 4 + 4 * head[3]]))
 
 
 def mnist_digits(folder: str | Path, part: str) -> tuple[Tensor, Tensor]:

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._runtime.arrays import check_unpacked
 from gendr._runtime.checks import check_count, check_shape
 from gendr.data.numbers import Numbers, Splits, digest
 
@@ -198,6 +199,7 @@ def _members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
         with tarfile.open(path) as archive:
             for member in archive:
                 if member.isfile() and member.name.endswith(suffix):
+                    check_unpacked(path, member.size)
                     content = archive.extractfile(member)
                     assert content is not None  # for the type checker
                     yield Path(member.name).name, content.read()

@@ -83,6 +83,8 @@ DAMAGED = {
     "floats": (idx(ARRAY, b"\0\0\x0d"), "must hold bytes .*, got type 0x0d"),
     "header": (idx(ARRAY)[:9], "ends within its header"),
     "short": (idx(ARRAY)[:-1], r"must hold 12 bytes for its shape \[3, 4\], got 11"),
+    "claim": (gzip.compress(b"\0\0\x08\3" + b"\xff" * 12), "would unpack from .* to 792281624"),
+    "beyond": (gzip.compress(idx(ARRAY) + bytes(1 << 28)), "for its shape .3, 4., got 1012"),
     "long": (idx(ARRAY) + b"\0", "got 13"),
     "gzip": (gzip.compress(idx(ARRAY))[:-9], "damaged gzip file"),
     "gzip header": (gzip.compress(idx(ARRAY))[:5], "damaged gzip file"),
@@ -410,12 +412,18 @@ def test_svhn_splits(tmp_path, monkeypatch, with_extra):
     assert sorted(test) == [7, 10, 42]
 
 
-def test_damaged_svhn(tmp_path):
+def test_damaged_svhn(tmp_path, monkeypatch):
     path = write_svhn(tmp_path, "train", as_archive=True)
     whole = path.read_bytes()
     for data in (whole[: len(whole) // 2], b"no archive"):
         path.write_bytes(data)
         with pytest.raises(ValueError, match="damaged archive"):
+            house_numbers(path)
+    path.write_bytes(whole)
+    with monkeypatch.context() as small:
+        small.setattr("gendr._runtime.arrays.ROOM", 0)
+        small.setattr("gendr._runtime.arrays.TIMES", 0)
+        with pytest.raises(ValueError, match=r"train.tar.gz would unpack from"):
             house_numbers(path)
     folder = write_svhn(tmp_path, "test", as_archive=False)
     (folder / "2.png").unlink()

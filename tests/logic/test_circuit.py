@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import nn
 
-import gendr
 from gendr.logic import (
     Binarize,
     Circuit,
@@ -115,17 +114,6 @@ def test_bits_of_any_type():
     circuit, x = harden(model), rows_for(model)
     for dtype in (torch.bool, torch.uint8, torch.int64, torch.float64):
         assert torch.equal(circuit(x.to(dtype)), model(x))
-
-
-def test_threads_do_not_matter():
-    model = NETWORKS["wide"]()
-    circuit, x = harden(model), rows_for(model, 5000)
-    for threads in (1, 3):
-        gendr.set_num_threads(threads)
-        try:
-            assert torch.equal(circuit(x), model(x))
-        finally:
-            gendr.set_num_threads(None)
 
 
 def test_packed_rows():

@@ -139,22 +139,6 @@ def test_kernels_match_the_reference(dtype, fan_in, width, batch):
         assert relative_l2(got, want) < limit.gradient
 
 
-def test_threads_do_not_change_a_bit():
-    from gendr import set_num_threads
-
-    found = []
-    for threads in (1, 3):
-        set_num_threads(threads)
-        try:
-            layers = nn.Sequential(LogicLayer(300, 4000, seed=0), LogicLayer(4000, 500, 4, seed=1))
-            x = torch.rand(300, 300, generator=torch.Generator().manual_seed(0)).requires_grad_()
-            y = layers(x)
-            found.append([y, *torch.autograd.grad(y.sum(), (x, *layers.parameters()))])
-        finally:
-            set_num_threads(None)
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
-
-
 def test_any_batch_shape_and_layout():
     layer = LogicLayer(6, 5, init="normal")
     x = torch.rand(2, 3, 4, 6)

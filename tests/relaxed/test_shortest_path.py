@@ -6,7 +6,6 @@ import scipy.sparse
 import torch
 from scipy.sparse.csgraph import dijkstra
 
-from gendr._runtime.threads import set_num_threads
 from gendr.relaxed import shortest_path
 from gendr.relaxed.algorithms.shortest_path import STEPS
 
@@ -193,19 +192,6 @@ def test_small_grids(shape):
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_a_single_cell_is_its_path(backend):
     assert shortest_path(torch.tensor([[[3.0]]]), backend=backend).tolist() == [[[1.0]]]
-
-
-def test_threads_do_not_change_a_bit():
-    x, g = costs(40, 9, 9), torch.randn(40, 9, 9, dtype=torch.float64)
-    found = []
-    try:
-        for threads in (1, 3):
-            set_num_threads(threads)
-            path = shortest_path(x, iterations=20)
-            found.append((path, *torch.autograd.grad(path, x, g)))
-    finally:
-        set_num_threads(None)
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
 def test_other_tconorms_join_the_positions():

@@ -1,11 +1,15 @@
 """Threads of the compiled kernels."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
 
 from gendr._runtime import threads
 from gendr._runtime.threads import num_threads, run, set_num_threads, torch_on_one_thread
+from support.operators import all_work_shared, from_threads, operators
+from support.processes import run_python
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +70,36 @@ def test_alone_is_one_call_by_this_thread():
     assert calls[0] == [("given", 0, 10)]
     assert len(calls[1]) == 6
     assert [stop for _, _, stop in calls[1][:-1]] == [start for _, start, _ in calls[1][1:]]
+
+
+# In a process that has not drawn or sorted yet: what is compiled, loaded or kept at the first call
+# is for eight threads to share.
+COLD = """
+import sys, torch
+from support.operators import all_work_shared, from_threads, operators
+
+with all_work_shared():
+    torch.save(from_threads([operators(0), operators(1)] * 4), sys.argv[1])
+"""
+
+
+def test_every_operator_gives_the_bits_of_a_serial_run_from_eight_threads(tmp_path, request):
+    """Whatever else runs, whichever call is first, and however many threads the kernels have."""
+    # With --every also where nothing is compiled yet, which takes minutes.
+    cold = {"NUMBA_CACHE_DIR": str(tmp_path)} if request.config.getoption("--every") else {}
+    run_python(COLD, tmp_path / "cold.pt", env={**os.environ, **cold}, check=True, timeout=3000)
+    # Of two kinds, so that a thread which reads or writes what is another's is seen.
+    calls = [operators(0), operators(1)]
+
+    def serial(threads):
+        set_num_threads(threads)
+        return [{name: call() for name, call in some.items()} for some in calls]
+
+    wanted = serial(1)
+    others = torch.load(tmp_path / "cold.pt")
+    with all_work_shared():
+        others += [*serial(2), *serial(8), *from_threads(calls * 4)]
+    assert len(others) == 20
+    for k, found in enumerate(others):
+        for name, tensors in wanted[k % 2].items():
+            assert all(map(torch.equal, tensors, found[name])), name
