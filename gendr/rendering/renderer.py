@@ -9,10 +9,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_choice, check_finite, check_like, check_number
+from gendr._runtime.checks import (
+    check_choice,
+    check_finite,
+    check_float,
+    check_like,
+    check_number,
+    check_shape,
+)
 from gendr._runtime.later import capturing
 from gendr.rendering.aggregation import Aggregation
-from gendr.rendering.api import Dist, Scale, make_aggregation, parse_image_size, parse_scale
+from gendr.rendering.api import (
+    Dist,
+    Scale,
+    check_positive,
+    make_aggregation,
+    parse_image_size,
+    parse_scale,
+)
 from gendr.rendering.backends.choice import NAMES, choose
 from gendr.rendering.geometry import (
     FAR,
@@ -122,7 +136,10 @@ class Renderer(nn.Module):
         self.composite = check_choice("composite", composite, ("depth", "alpha"))
         self.near = None if near is None else check_number("near", near, above=0.0)
         self.far = None if far is None else check_number("far", far, above=self.near or 0.0)
-        if not isinstance(gamma, Tensor):
+        if isinstance(gamma, Tensor):
+            check_shape("gamma", check_float("gamma", gamma), "[]")
+            check_positive("gamma", gamma.detach())
+        else:
             check_number("gamma", gamma, above=0.0)
         self._gamma = gamma
         self.eps = check_number("eps", eps, above=-1e-9, below=1 + 1e-9)
@@ -331,7 +348,7 @@ class Renderer(nn.Module):
         self._has_looked = True
         lowest, farthest = space.depths()
         near, far = depth_limits(self.near, self.far, lowest, farthest)
-        unseen = len(space.faces) > 0 and (farthest <= near or lowest > far)
+        unseen = len(space.faces) > 0 and (farthest < near or lowest > far)
         if unseen and not self._has_warned:
             self._has_warned = True
             where = "behind the camera" if farthest <= 0 else f"not between {near:g} and {far:g}"
