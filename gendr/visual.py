@@ -130,9 +130,20 @@ def orbit(
 
 
 def depths(mesh: Mesh, camera: Camera) -> tuple[float, float]:
-    """Depths of near and far planes that are close around a mesh of every `camera` of a batch."""
+    """Depths of near and far planes that are close around a mesh of every `camera` of a batch.
+
+    Raises:
+        ValueError: if a camera is so far away that the mesh is one point.
+    """
     centre, radius = around(mesh)
     depth = camera.world_to_camera(centre[None])[..., 2]
+    farthest = int(depth.abs().argmax())
+    away = float(depth.abs().amax())
+    if not radius > torch.finfo(depth.dtype).eps * away:
+        raise ValueError(
+            f"camera {farthest} is {away:.3g} away from a mesh of radius {radius:.3g}, too far to "
+            "see it; correct its translation or leave it out"
+        )
     near = max(float(depth.min()) - 1.05 * radius, 1e-3 * radius)
     return near, max(float(depth.max()), near) + 1.05 * radius
 

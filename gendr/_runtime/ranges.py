@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-__all__ = ["finite", "ratio", "saturated"]
+__all__ = ["finite", "quotient", "ratio", "saturated"]
 
 
 def finite(x: Tensor) -> Tensor:
@@ -20,30 +20,38 @@ class _Saturated(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor) -> Tensor:
+    def forward(x: Tensor, limit: float) -> Tensor:
         return x.view_as(x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
+        ctx.limit = inputs[1]
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
         (grad,) = grad_outputs
-        limit = torch.finfo(grad.dtype).max / 4
-        return grad.clamp(-limit, limit)
+        return grad.clamp(-ctx.limit, ctx.limit), None
 
 
-def saturated(x: Tensor) -> Tensor:
+def saturated(x: Tensor, *, factors: int = 1) -> Tensor:
     """Return x; its gradient is clamped so that differences of gradients are finite too.
 
     Where an algorithm makes a hard decision, a slope is 0, and 0 * inf would be NaN.
+
+    Args:
+        x: any tensor of floats.
+        factors: how many numbers of that size can be multiplied: with 2, gradients up to the square
+            root of the largest number pass, and products with numbers below it are finite.
     """
-    return cast("Tensor", _Saturated.apply(x))
+    limit = (torch.finfo(x.dtype).max / 4) ** (1 / factors)
+    return cast("Tensor", _Saturated.apply(x, limit))
 
 
 class _Ratio(torch.autograd.Function):
-    """y = x / scale for equal shapes, with gradients that stay finite even where y overflows."""
+    """y = x / scale for equal shapes, with gradients that stay finite even where y overflows.
+
+    The product grad * y comes first: where grad is 0, y / scale may overflow, and 0 * inf be NaN.
+    """
 
     generate_vmap_rule = True
 
@@ -60,7 +68,13 @@ class _Ratio(torch.autograd.Function):
         (grad,) = grad_outputs
         scale, y = ctx.saved_tensors
         by_scale = -(grad * torch.where(y.isfinite(), y, 0.0)) / scale
-        return finite(grad / scale), finite(by_scale)
+        limit = torch.finfo(grad.dtype).max / 4  # of sums of a few, too
+        return (grad / scale).clamp(-limit, limit), by_scale.clamp(-limit, limit)
+
+
+def quotient(x: Tensor, y: Tensor) -> Tensor:
+    """Return x / y for y other than 0, with finite gradients; shapes broadcast."""
+    return cast("Tensor", _Ratio.apply(*torch.broadcast_tensors(x, y)))
 
 
 def ratio(x: Tensor, scale: float | Tensor) -> Tensor:
@@ -74,4 +88,4 @@ def ratio(x: Tensor, scale: float | Tensor) -> Tensor:
     x, scale = x.to(dtype), scale.to(dtype).clamp(min=torch.finfo(dtype).tiny)
     if not scale.requires_grad:
         return saturated(x) / scale
-    return cast("Tensor", _Ratio.apply(*torch.broadcast_tensors(x, scale)))
+    return quotient(x, scale)

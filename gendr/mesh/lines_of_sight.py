@@ -82,7 +82,9 @@ def visual_sphere(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
         Centre [3] and radius [] in world units, without gradient.
 
     Raises:
-        ValueError: If shapes do not fit, all masks are empty, or the lines meet behind the cameras.
+        ValueError: If shapes do not fit, no mask shows more than one pixel, a camera is so far from
+            the others that nothing of their size can be told, all are at one place, or the lines
+            meet behind the cameras.
     """
     with torch.no_grad():
         check_finite("masks", check_float("masks", masks))
@@ -90,14 +92,23 @@ def visual_sphere(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
         exact = camera.expand(sizes["B"]).to(torch.float64)
         alpha = masks.to(exact.device, torch.float64)
         alpha = torch.where(alpha < MASK_NOISE, 0.0, alpha)
-        seen = alpha.flatten(1).amax(1) >= 0.5
+        # One pixel has a place, but no size.
+        seen = (alpha.flatten(1).amax(1) >= 0.5) & ((alpha > 0).flatten(1).sum(1) > 1)
         if not bool(seen.any()):
-            raise ValueError(f"all {len(masks)} masks are empty; no view shows the object")
+            which = "empty" if not bool((alpha >= 0.5).any()) else "empty or of one pixel"
+            raise ValueError(f"all {len(masks)} masks are {which}; no view shows the object")
+        # Along its line of sight an orthographic camera may be anywhere.
+        together = not exact.orthographic and _check_places(exact.eye, camera.dtype)
         exact, alpha = exact[seen], alpha[seen]
         whole = ~_is_cut(alpha)
         direction, origin, spread = _lines(exact, alpha)
         weights = torch.where(whole, 1.0, _CUT_WEIGHT).to(torch.float64)
         centre, depthless = _meeting_point(origin, direction, weights)
+        if depthless is None and together and len(masks) > 1:
+            raise ValueError(
+                f"all {len(masks)} cameras are at one place, so nothing says how far away the "
+                "object is; give views from several places"
+            )
         if depthless is not None:
             # Depth and size cannot both be found: choose the radius, or the distance.
             away = 1 / spread if not exact.orthographic else 1 + 3 * spread
@@ -107,6 +118,30 @@ def visual_sphere(camera: Camera, masks: Tensor) -> tuple[Tensor, Tensor]:
         radii = spread if exact.orthographic else distance * spread
         radius = radii[whole].quantile(0.5) if bool(whole.any()) else radii.amax()
         return centre.to(camera.dtype), radius.to(camera.dtype)
+
+
+def _check_places(eye: Tensor, dtype: torch.dtype) -> bool:
+    """Check that no eye [B, 3] is so far from most others that these are one point beside it.
+
+    Args:
+        eye: float64, world units.
+        dtype: that the cameras are given in.
+
+    Returns:
+        Whether all are at one place.
+
+    Raises:
+        ValueError: if one is.
+    """
+    away = torch.linalg.vector_norm(eye - eye.median(0).values, dim=-1)
+    precision = torch.finfo(dtype).eps
+    typical, farthest = float(away.median()), float(away.amax())
+    if 0 < typical < precision * farthest:
+        raise ValueError(
+            f"camera {int(away.argmax())} is {farthest:.3g} away from the others, half of which "
+            f"are within {typical:.3g} of their middle; correct its translation or leave it out"
+        )
+    return farthest <= precision * float(eye.abs().amax())
 
 
 def _check_ahead(depth: Tensor) -> None:

@@ -87,7 +87,8 @@ def parse_scale(
     if isinstance(scale, Tensor):
         check_float("scale", scale)
         check_shape("scale", scale, "[] or [B]")
-        _check_scale(scale.detach(), owner if scale.is_cuda else None)
+        hint = "; for a hard edge use the distribution heaviside"
+        check_positive("scale", scale.detach(), owner if scale.is_cuda else None, hint)
         return scale
     if isinstance(scale, bool) or not isinstance(scale, Real):
         raise TypeError(f"scale must be a number, text or a tensor, got {type(scale).__name__}")
@@ -100,24 +101,29 @@ def parse_scale(
     return scale
 
 
-def _check_scale(values: Tensor, owner: Hashable) -> None:
+def check_positive(name: str, values: Tensor, owner: Hashable = None, hint: str = "") -> None:
     """Raise unless all values are positive and finite.
 
     Args:
+        name: what the values are called in the message.
         values: [] or [B].
         owner: if there is one, its values of an earlier call are looked at, for which nobody waits.
+        hint: the end of the message.
+
+    Raises:
+        ValueError: if one is not; NaN is none.
     """
     if is_traced():
         return
     found: Tensor | None = values
     if owner is not None:
-        numbers = earlier(owner, "scale", values.reshape(-1))
+        numbers = earlier(owner, name, values.reshape(-1))
         found = None if numbers is None else torch.tensor(numbers)
     if found is not None and not all_hold((found > 0) & torch.isfinite(found)):
         where = f" in an earlier call on {values.device}" if owner is not None else ""
         raise ValueError(
-            f"scale must be > 0 and finite, got a tensor with minimum {float(found.min()):g}"
-            f"{where}; for a hard edge use the distribution heaviside"
+            f"{name} must be > 0 and finite, got a tensor with minimum {float(found.min()):g}"
+            f"{where}{hint}"
         )
 
 

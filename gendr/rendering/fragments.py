@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from gendr._runtime.ranges import quotient
+
 
 class Pairs(NamedTuple):
     """Some of the (pixel, face) pairs of a batch: all those of a run of pixels.
@@ -138,8 +140,11 @@ def interpolation_weights(
     )
     area = parts.sum(-1, keepdim=True)
     flat = area.abs() <= torch.finfo(area.dtype).tiny
-    screen = torch.where(flat, 1 / 3, parts / torch.where(flat, 1.0, area))
-    weights = _normalised(screen) / _safe_positive(clip[..., 2])
+    screen = torch.where(flat, 1 / 3, quotient(parts, torch.where(flat, 1.0, area)))
+    w = clip[..., 2]
+    if was_clipped is not None:  # then 1 / w may overflow, which nobody needs
+        w = torch.where(was_clipped.unsqueeze(-1), 1.0, w)
+    weights = quotient(_normalised(screen), _safe_positive(w))
     if was_clipped is not None:
         ray = torch.cat([points, torch.ones_like(points[:, :1])], -1)
         sides = torch.stack(
@@ -149,9 +154,9 @@ def interpolation_weights(
         volume = (sides[:, 0] * clip[:, 0]).sum(-1, keepdim=True)
         space = space * torch.where(volume < 0, -1.0, 1.0)
         total = space.sum(-1, keepdim=True)  # <= 0 only beyond the horizon of the face's plane
-        cut = _normalised(space / torch.where(total > 0, total, 1.0))
+        cut = _normalised(quotient(space, torch.where(total > 0, total, 1.0)))
         weights = torch.where(was_clipped.unsqueeze(-1), cut, weights)
-    weights = weights / weights.sum(-1, keepdim=True)
+    weights = quotient(weights, weights.sum(-1, keepdim=True))
     return weights, (weights * depth).sum(-1)
 
 
@@ -159,7 +164,7 @@ def _normalised(weights: Tensor) -> Tensor:
     """Clamp to [0, 1] and divide by the sum; thirds where nothing is left."""
     weights = weights.clamp(0, 1)
     total = weights.sum(-1, keepdim=True)
-    return torch.where(total > 0, weights / torch.where(total > 0, total, 1.0), 1 / 3)
+    return torch.where(total > 0, quotient(weights, torch.where(total > 0, total, 1.0)), 1 / 3)
 
 
 def _safe_positive(w: Tensor) -> Tensor:

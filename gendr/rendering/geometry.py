@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from gendr._runtime.ranges import saturated
 from gendr._runtime.tracing import is_traced, lazy, once
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ NEAR, FAR = 1.0, 100.0
 # Where faces that are not seen are moved if they are not left out, see `can_leave_out`.
 ABSENT = 1e18
 BEYOND = ABSENT / 10  # a face whose first corner has a larger x is not there
+# Corners of faces that are there are at most so far from the middle of the image along x and y:
+# squares of lengths and areas are finite in float32, and float64 sees no pixel at this distance.
+REACH = 1e16
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,7 @@ class CameraSpace(NamedTuple):
         faces: [T, 3] indices of the corners.
         offsets: image b owns the faces offsets[b] .. offsets[b + 1] - 1.
         source: [T] the packed index of the face in the mesh.
+        orthographic: whether w is 1; else it is the depth.
     """
 
     clip: Tensor
@@ -180,6 +185,7 @@ class CameraSpace(NamedTuple):
     faces: Tensor
     offsets: tuple[int, ...]
     source: Tensor
+    orthographic: bool
 
     def depths(self) -> tuple[float, float]:
         """The least and the largest depth of all vertices; (inf, -inf) if there are none."""
@@ -219,11 +225,16 @@ def depth_limits(
 def _corners_in_space(
     space: CameraSpace, near: float, far: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Clip coordinates and depths of corners; which faces are seen, and cross the near plane."""
-    clip, depth = space.clip[space.faces], space.depth[space.faces]
+    """Clip coordinates and depths of corners; which faces are seen, and cross the near plane.
+
+    A face that touches the plane is seen if it lies in it, and not if the rest is behind it.
+    Gradients are saturated here: a vertex and a camera sum up those of many faces.
+    """
+    clip = saturated(space.clip[space.faces], factors=2)
+    depth = saturated(space.depth[space.faces], factors=2)
     with torch.no_grad():
         low, high = depth.amin(-1), depth.amax(-1)
-        keep = (high > near) & (low <= far)
+        keep = ((high > near) | (low >= near)) & (low <= far)
         crossing = keep & (low < near)
     return clip, depth, keep, crossing
 
@@ -232,7 +243,7 @@ def screen_surfaces(
     space: CameraSpace, near: float, far: float, leave_out: bool = True
 ) -> tuple[ScreenFaces, Surfaces]:
     """`project_faces` for vertices that are in camera space already."""
-    _, _, _, offsets, source = space
+    offsets, source = space.offsets, space.source
     images = len(offsets) - 1
     clip, depth, keep, crossing = _corners_in_space(space, near, far)
     present = None
@@ -249,15 +260,26 @@ def screen_surfaces(
         offsets = _cumulative(counts)
         clip, depth, source = clip[kept], depth[kept], source[kept]
         crossing = crossing[kept]
+    cut_w = 1.0 if space.orthographic else near
     if is_traced():
-        polygon = _clip_near_everywhere(clip, depth, crossing, near)
+        polygon = _clip_near_everywhere(clip, depth, crossing, near, cut_w)
     elif bool(crossing.any()):
-        polygon = _clip_near(clip, depth, crossing, near)
+        polygon = _clip_near(clip, depth, crossing, near, cut_w)
     else:
-        corners = clip[..., :2] / clip[..., 2:]
-        return ScreenFaces(corners, offsets, present), Surfaces(source, clip, depth, None)
-    corners = polygon[..., :2] / polygon[..., 2:]
+        polygon, crossing = clip, None
+    corners = _on_screen(polygon, present)
     return ScreenFaces(corners, offsets, present), Surfaces(source, clip, depth, crossing)
+
+
+def _on_screen(polygon: Tensor, present: Tensor | None) -> Tensor:
+    """NDC [T, N, 2] of homogeneous corners [T, N, 3] with w > 0, at `ABSENT` if not `present`.
+
+    Corners beyond `REACH` are pulled in to it, towards the middle of the image.
+    """
+    xy, w = polygon[..., :2], polygon[..., 2:]
+    least = xy.detach().abs().amax(-1, keepdim=True) / REACH
+    corners = saturated(xy / torch.maximum(w, least), factors=2)
+    return corners if present is None else torch.where(present[:, None, None], corners, ABSENT)
 
 
 def _moved_away(clip: Tensor, keep: Tensor) -> Tensor:
@@ -347,7 +369,8 @@ def camera_space(mesh: Mesh, camera: Camera) -> CameraSpace:
         all_faces = (faces.unsqueeze(0) + step[:, None, None]).reshape(-1, 3)
         offsets = _cumulative([faces.shape[0]] * images)
         source = torch.arange(faces.shape[0], device=faces.device).repeat(images)
-        return CameraSpace(clip.flatten(0, 1), depth.flatten(0, 1), all_faces, offsets, source)
+        clip, depth = clip.flatten(0, 1), depth.flatten(0, 1)
+        return CameraSpace(clip, depth, all_faces, offsets, source, camera.orthographic)
     source = torch.arange(mesh.faces.shape[0], device=mesh.faces.device)
     offsets = _cumulative(mesh.face_counts)
     index = torch.repeat_interleave(
@@ -355,26 +378,33 @@ def camera_space(mesh: Mesh, camera: Camera) -> CameraSpace:
         torch.tensor(mesh.vertex_counts, dtype=torch.int64, device=source.device),
     )
     clip, depth = camera.clip_coordinates(mesh.vertices, index if len(camera) > 1 else index * 0)
-    return CameraSpace(clip, depth, mesh.faces, offsets, source)
+    return CameraSpace(clip, depth, mesh.faces, offsets, source, camera.orthographic)
 
 
-def _clip_near(clip: Tensor, depth: Tensor, crossing: Tensor, near: float) -> Tensor:
+def _clip_near(clip: Tensor, depth: Tensor, crossing: Tensor, near: float, cut_w: float) -> Tensor:
     """Polygons [T, 4, 3] in homogeneous coordinates, cut where `crossing` at depth = near."""
     polygon = torch.cat([clip, clip[:, 2:]], 1)
     cut = crossing.nonzero().squeeze(-1)
-    return polygon.index_copy(0, cut, _visible_part(clip[cut], depth[cut], near))
+    return polygon.index_copy(0, cut, _visible_part(clip[cut], depth[cut], near, cut_w))
 
 
-def _clip_near_everywhere(clip: Tensor, depth: Tensor, crossing: Tensor, near: float) -> Tensor:
+def _clip_near_everywhere(
+    clip: Tensor, depth: Tensor, crossing: Tensor, near: float, cut_w: float
+) -> Tensor:
     """`_clip_near` without asking how many faces are cut, for `torch.compile`."""
     polygon = torch.cat([clip, clip[:, 2:]], 1)
     # Faces that do not cross get made-up depths that do, so that their unused result is finite.
     depth = torch.where(crossing[:, None], depth, depth.new_tensor([near - 1, near + 1, near + 1]))
-    return torch.where(crossing[:, None, None], _visible_part(clip, depth, near), polygon)
+    visible = _visible_part(clip, depth, near, cut_w)
+    return torch.where(crossing[:, None, None], visible, polygon)
 
 
-def _visible_part(corner: Tensor, z: Tensor, near: float) -> Tensor:
-    """The parts beyond depth = near of triangles [K, 3, 3] that cross it: polygons [K, 4, 3]."""
+def _visible_part(corner: Tensor, z: Tensor, near: float, cut_w: float) -> Tensor:
+    """The parts beyond depth = near of triangles [K, 3, 3] that cross it: polygons [K, 4, 3].
+
+    All points at this depth have the w `cut_w`. Between corners of which one is far away, w would
+    cancel, to a number that may be 0 or negative, and its gradient with it.
+    """
     ahead = z >= near
     two_ahead = ahead.sum(-1) == 2
     # Rotate the corners so that the one that is alone on its side of the plane comes first.
@@ -385,7 +415,8 @@ def _visible_part(corner: Tensor, z: Tensor, near: float) -> Tensor:
 
     def cross(to: int) -> Tensor:
         t = (near - z[:, 0]) / (z[:, to] - z[:, 0])
-        return corner[:, 0] + t.unsqueeze(-1) * (corner[:, to] - corner[:, 0])
+        xy = corner[:, 0, :2] + t.unsqueeze(-1) * (corner[:, to, :2] - corner[:, 0, :2])
+        return torch.cat([xy, torch.full_like(xy[:, :1], cut_w)], -1)
 
     first, second = cross(1), cross(2)
     quad = torch.stack([first, corner[:, 1], corner[:, 2], second], 1)

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from gendr._runtime.checks import check_choice, check_finite, check_like, check_number
+from gendr._runtime.checks import (
+    check_choice,
+    check_finite,
+    check_float,
+    check_like,
+    check_number,
+    check_shape,
+)
 from gendr._runtime.later import capturing
 from gendr._runtime.tracing import is_traced, lasting
 from gendr.rendering.aggregation import Aggregation
@@ -18,6 +25,7 @@ from gendr.rendering.api import (
     Dist,
     Scale,
     check_batch,
+    check_positive,
     make_aggregation,
     parse_image_size,
     parse_scale,
@@ -134,7 +142,10 @@ class Renderer(nn.Module):
         self.composite = check_choice("composite", composite, ("depth", "alpha"))
         self.near = None if near is None else check_number("near", near, above=0.0)
         self.far = None if far is None else check_number("far", far, above=self.near or 0.0)
-        if not isinstance(gamma, Tensor):
+        if isinstance(gamma, Tensor):
+            check_shape("gamma", check_float("gamma", gamma), "[]")
+            check_positive("gamma", gamma.detach())
+        else:
             check_number("gamma", gamma, above=0.0)
         self._gamma = gamma
         self.eps = check_number("eps", eps, above=-1e-9, below=1 + 1e-9)
@@ -361,7 +372,7 @@ class Renderer(nn.Module):
         self._has_looked = True
         lowest, farthest = space.depths()
         near, far = depth_limits(self.near, self.far, lowest, farthest)
-        unseen = len(space.faces) > 0 and (farthest <= near or lowest > far)
+        unseen = len(space.faces) > 0 and (farthest < near or lowest > far)
         if unseen and not self._has_warned:
             self._has_warned = True
             where = "behind the camera" if farthest <= 0 else f"not between {near:g} and {far:g}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from gendr._runtime.ranges import quotient, saturated
 from gendr._runtime.tracing import lazy, once
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import Pairs, interpolation_weights, recomputed
@@ -367,15 +368,27 @@ def softmax_rgb(scene: Scene, coverage: Coverage, blending: Blending, limit: int
         group = Segments(pixels - first, last - first)
         top = group.max(zeta.detach()).clamp(min=blend.eps)
         top = torch.where(group.count(zeta) > 0, top, blend.eps)
-        share = a * torch.exp((zeta - group.expand(top)) / blend.gamma)
+        height = torch.exp((zeta - group.expand(top)) / blend.gamma)
         background = torch.exp((blend.eps - top) / blend.gamma).unsqueeze(-1)
+        lift = _lift(group.sum((a * height).detach()) + background.detach().squeeze(-1))
+        share = saturated(a) * group.expand(lift) * height
+        background = background * lift.unsqueeze(-1)
         weighted = group.sum(share.unsqueeze(-1) * colours) + background * blend.background
-        return weighted / (group.sum(share).unsqueeze(-1) + background)
+        return quotient(weighted, group.sum(share).unsqueeze(-1) + background)
 
     runs = scene.backend.pairs(faces, size, coverage.radius(), limit)
     none = faces.corners.reshape(-1)[:0].reshape(0, 3)  # what a batch of 0 images is made of
     rgb = torch.cat([none, *recomputed(run, runs)])
     return rgb.reshape(faces.images, size.height, size.width, 3)
+
+
+def _lift(total: Tensor) -> Tensor:
+    """A power of 2 for every pixel that makes a tiny sum of weights larger, else 1.
+
+    Where faces cover a pixel hardly at all and the background is far behind, 1 / sum overflows.
+    """
+    power = 100 if total.dtype == torch.float32 else 900
+    return torch.where(total < 2.0**-power, 2.0**power, torch.ones_like(total))
 
 
 def _fused_softmax(scene: Scene, coverage: Coverage, blending: Blending) -> Tensor | None:
@@ -432,10 +445,10 @@ def closest_faces(
             pixels, face = pixels[kept], face[kept]
             d = scene.backend.distance(faces, size, pixels, face)
             group = Segments(pixels - first, last - first)
-            nearest = torch.full_like(d[:1], -torch.inf).expand(last - first)
+            nearest = d.new_full((last - first,), -torch.inf)
             nearest = nearest.scatter_reduce(0, group.index, d, "amax")
             tied = (d == group.expand(nearest)).nonzero().squeeze(-1)
-            best = torch.full_like(rank[:1], 2 * count).expand(last - first)
+            best = rank.new_full((last - first,), 2 * count)
             best = best.scatter_reduce(0, group.index[tied], rank[face[tied]], "amin")
             some = (best < 2 * count).nonzero().squeeze(-1)
             found.append((some + first, best[some] % count))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from gendr.mesh import images
+from gendr.mesh import icosphere, images
 from gendr.mesh.cameras import Camera, look_at
 from gendr.mesh.views import (
     Views,
@@ -21,6 +21,7 @@ from gendr.mesh.views import (
     view_volume,
     visual_sphere,
 )
+from gendr.visual import depths
 
 F64 = torch.float64
 IDENTITY = np.eye(4).tolist()
@@ -561,6 +562,31 @@ def test_visual_sphere_distrusts_cut_masks():
     # Frames that do not show the object say nothing about it.
     found, radius = visual_sphere(both, torch.cat([masks, 0 * cut]))
     np.testing.assert_allclose(found, [0, 0, 0], atol=2e-3)
+
+
+def test_visual_sphere_names_the_camera_that_is_wrong():
+    camera = look_at(2.7, 20.0, torch.arange(6) * 60.0)
+    mask = torch.zeros(16, 16)
+    mask[4:12, 5:11] = 1
+    masks = mask.repeat(6, 1, 1)
+    for away in ([0.0, 0.0, 1e30], [1e30, 0.0, 0.0], [1e30] * 3):
+        moved = camera.translation.clone()
+        moved[2] = torch.tensor(away)
+        far = camera.with_tensors(camera.rotation, moved, camera.focal, camera.principal)
+        with pytest.raises(ValueError, match=r"camera 2 is 1.*e\+30 away from the others"):
+            visual_sphere(far, masks)
+        if away[2]:
+            with pytest.raises(ValueError, match=r"camera 2 is 1e\+30 away from a mesh of radius"):
+                depths(icosphere(1), far)
+    same = camera[[0] * 6]
+    point = torch.zeros(6, 16, 16)
+    point[:, 8, 8] = 1
+    for cameras in (same, look_at(2.7, 0.0, torch.zeros(6), orthographic=True)):
+        with pytest.raises(ValueError, match="all 6 masks are empty or of one pixel"):
+            visual_sphere(cameras, point)
+    masks[3:] = masks[3:].roll(6, 2)
+    with pytest.raises(ValueError, match="all 6 cameras are at one place"):
+        visual_sphere(same, masks)
 
 
 def test_visual_sphere_without_parallax_fills_the_mask():

@@ -89,6 +89,23 @@ def test_a_scene_around_the_camera_is_cut_close_to_it():
     assert 0.5 < out.depth.min() < out.depth.max() < 1.0
 
 
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_faces_at_the_nearest_depth_are_seen(backend, recwarn):
+    """The near plane is found there; a face that touches it from behind is not seen."""
+    camera = Camera(torch.diag(torch.tensor([-1.0, 1.0, 1.0])), fov=60.0)
+    square = torch.tensor([[-1.0, -1, 0], [1, -1, 0], [1, 1, 0], [-1, 1, 0]])
+    faces = torch.tensor([[0, 1, 2], [0, 2, 3]])
+    mesh = Mesh(square + torch.tensor([0, 0, 0.99]), faces)
+    for near in (None, float(torch.tensor(0.99))):
+        depth = Renderer(4, "heaviside", "max", backend=backend, near=near)(mesh, camera).depth
+        torch.testing.assert_close(depth, torch.full((1, 4, 4), 0.99))
+    box = Renderer(9, "heaviside", "max", backend=backend)(cube().scaled(0.1), look_at(0.6, 0.0, 0))
+    assert box.depth[0, 4, 4].item() == pytest.approx(0.5, abs=1e-6)
+    assert not recwarn
+    touching = Mesh(square + torch.tensor([[0, 0, 1.0], *[[0, 0, 0.5]] * 3]), faces)
+    assert not Renderer(4, backend=backend, near=1.0)(touching, camera).alpha.any()
+
+
 def test_behind_the_camera_warns_once():
     renderer = Renderer(8)
     away = ahead().to(torch.float32)
@@ -536,6 +553,24 @@ def test_over_alpha_a_fringe_takes_the_colour_of_the_face_next_to_it():
         assert (pure[0, :, 4, -1] - torch.tensor([1.0, 0, 0])).abs().max() < 1e-12
         images.append(out.rgb)
     torch.testing.assert_close(images[0], images[1])
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_over_alpha_where_no_face_reaches_an_uncovered_pixel(backend):
+    """No fringe, no face at all, or an image full of faces."""
+    none = Mesh(torch.zeros(3, 3), torch.empty(0, 3, dtype=torch.int64))
+    scenes = [(icosphere(1), 6.0, 16), (none, 3.0, 4), (cube(), 2.2, 8)]
+    for mesh, distance, size in scenes:
+        vertices = mesh.vertices.clone().requires_grad_()
+        renderer = Renderer(
+            size, shading="hard", composite="alpha", backend=backend, background=(0.1, 0.2, 0.3)
+        )
+        out = renderer(mesh.with_vertices(vertices), look_at(distance, 30.0, 20.0))
+        empty = (out.alpha == 0).unsqueeze(1)
+        backdrop = torch.tensor([0.1, 0.2, 0.3])[:, None, None].expand_as(out.rgb)
+        torch.testing.assert_close(torch.where(empty, out.rgb, backdrop), backdrop)
+        (grad,) = torch.autograd.grad(out.rgb.sum(), vertices)
+        assert grad.isfinite().all()
 
 
 @pytest.mark.parametrize("shading", ["softmax", "hard"])

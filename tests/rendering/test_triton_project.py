@@ -6,7 +6,7 @@ import torch
 from gendr import Camera, Mesh, Renderer, look_at
 from gendr.mesh import cube, icosphere
 from gendr.rendering.geometry import camera_space, depth_limits, screen_surfaces
-from support import relative_l2
+from support import around_the_eye, relative_l2
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
@@ -105,6 +105,31 @@ def test_faces_that_share_a_vertex_have_the_very_same_corner():
         of_vertex = torch.empty(len(mesh.vertices), 2, device=DEVICE)
         of_vertex[index] = corners
         assert torch.equal(of_vertex[index], corners)
+
+
+def test_no_gradient_is_nan_with_the_eye_among_faces(seed):
+    """As tests/rendering/test_eye.py; few, because an interpreter renders them."""
+    for k, options in enumerate(({}, {"cutoff": 0.0, "near": 1e-6}, {"composite": "alpha"})):
+        corners, moved, _ = around_the_eye(12, 4, 10 * seed + k, torch.float32)
+        vertices = corners.reshape(12, 12, 3).to(DEVICE).requires_grad_()
+        moved = moved.to(DEVICE).requires_grad_()
+        mesh = Mesh(
+            torch.zeros(12, 3, device=DEVICE), torch.arange(12, device=DEVICE).reshape(4, 3)
+        )
+        camera = Camera(torch.diag(torch.tensor([1.0, 1.0, -1.0], device=DEVICE)), moved, fov=90.0)
+        renderer = Renderer(8, "logistic", scale=0.03, backend="triton", **options)
+        out = renderer(mesh.with_vertices(vertices), camera)
+        image = torch.cat([out.alpha.flatten(), out.rgb.flatten()])
+        assert image.isfinite().all()
+        assert image.max() > 0
+        for grad in torch.autograd.grad(image.sum(), (vertices, moved)):
+            assert grad.isfinite().all()
+
+
+def test_faces_at_the_nearest_depth_are_seen():
+    box, camera = BOX.to(DEVICE), look_at(0.9, 0.0, 0.0, device=DEVICE)
+    depth = Renderer(9, "heaviside", "max", backend="triton")(box, camera).depth
+    assert depth[0, 4, 4].item() == pytest.approx(0.6, abs=1e-6)
 
 
 def test_float64_is_left_to_the_shared_code():

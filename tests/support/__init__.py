@@ -16,7 +16,15 @@
 | `explorer`, `javascript` | the page of the site that draws a renderer |
 """
 
-from support.scenes import degenerate, soup, touching
+from support.scenes import around_the_eye, degenerate, soup, touching
 from support.tolerances import TOLERANCES, Tolerance, relative_l2
 
-__all__ = ["TOLERANCES", "Tolerance", "degenerate", "relative_l2", "soup", "touching"]
+__all__ = [
+    "TOLERANCES",
+    "Tolerance",
+    "around_the_eye",
+    "degenerate",
+    "relative_l2",
+    "soup",
+    "touching",
+]

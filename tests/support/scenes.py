@@ -1,11 +1,11 @@
-"""Triangles on the screen for tests of renderers: at random, touching, and degenerate."""
+"""Triangles for tests of renderers: on the screen, at random, touching and degenerate; in space."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-__all__ = ["degenerate", "soup", "touching"]
+__all__ = ["around_the_eye", "degenerate", "soup", "touching"]
 
 
 def soup(
@@ -51,3 +51,52 @@ def degenerate(dtype: torch.dtype = torch.float64) -> Tensor:
         [[-0.8, -0.8, 2], [0.8, -0.8, 2], [-0.8, 0.8, 2]],  # edges through pixel centres
     ]
     return torch.tensor([faces], dtype=dtype)
+
+
+def around_the_eye(
+    scenes: int, faces: int, seed: int, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Scenes in which the eye is among the faces, on them, or beside them: the hardest to project.
+
+    By turns of a scene, the eye lies anywhere, on all faces, at a corner or on an edge of each of
+    them, nearly in their planes, or the faces are slivers. Sizes go from 1e-3 to 1e6, the same for
+    all scenes of an even seed; corners of every fifth scene have sizes of their own, and every
+    third camera is moved.
+
+    Returns:
+        Corners [scenes, faces, 3, 3], with the eye at 0; translations [scenes, 3] of cameras, most
+        of them 0; and fields of view [scenes], degrees.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    anywhere, part = normal(scenes, faces, 3, 3), uniform(scenes, faces, 1)
+    weights = uniform(scenes, faces, 3, 1)
+    weights = weights / weights.sum(2, keepdim=True)
+    a, b, _ = anywhere.unbind(2)
+    kinds = [
+        anywhere,
+        anywhere - (weights * anywhere).sum(2, keepdim=True),
+        anywhere - a.unsqueeze(2),
+        anywhere - (part * a + (1 - part) * b).unsqueeze(2),
+        anywhere * torch.tensor([1.0, 1.0, 1e-6], dtype=torch.float64),
+        torch.stack([a, b, a + 1e-7 * anywhere[:, :, 2]], 2),
+    ]
+    number = torch.arange(scenes)
+    corners = torch.stack(kinds)[number % len(kinds), number]
+    corners = corners * torch.where(
+        (number % 5 == 0)[:, None, None, None], 10 ** (6 * uniform(scenes, faces, 3, 1) - 3), 1.0
+    )
+    size = 10 ** (9 * uniform(scenes, 1, 1, 1) - 3)
+    size = size[:1] if seed % 2 == 0 else size
+    moved = normal(scenes, 3) * 10 ** (6 * uniform(scenes, 1) - 3) * (number % 3 == 0)[:, None]
+    return (
+        (corners * size).clamp(-1e6, 1e6).to(dtype),
+        moved.to(dtype),
+        (1 + 150 * uniform(scenes)).to(dtype),
+    )

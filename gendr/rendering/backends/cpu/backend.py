@@ -28,6 +28,7 @@ from gendr.rendering.backends import reference
 from gendr.rendering.backends.cpu.tables import (
     Compiled,
     in_shape_of,
+    narrowed,
     number_of,
     once,
     pixel_grid,
@@ -135,10 +136,10 @@ class _Alpha(torch.autograd.Function):
             compiled.shape, aggregation.coverage.cutoff, pixel_grads.numpy(), a.numpy(), s.numpy(),
             ties.numpy(), grad_corners, grad_scalars,
         )  # fmt: skip
-        grads: list[Tensor | None] = [torch.from_numpy(grad_corners).to(corners.dtype)] + [None] * 4
+        grads: list[Tensor | None] = [narrowed(grad_corners, corners.dtype)] + [None] * 4
         if scalars:
             per_image = sums_per_image(grad_scalars, tables.offsets)
-            grads[1] = per_image[:, kernels.GRAD_SCALE].to(scale.dtype)
+            grads[1] = narrowed(per_image[:, kernels.GRAD_SCALE], scale.dtype)
             grads[2] = in_shape_of(shift, per_image[:, kernels.GRAD_SHIFT].sum())
             grads[3] = in_shape_of(shape, per_image[:, kernels.GRAD_SHAPE].sum())
             if ctx.needs_input_grad[4]:
@@ -238,7 +239,7 @@ class _Distance(torch.autograd.Function):
         out = torch.zeros(corners.shape, dtype=torch.float64)
         flat = grad.detach().to(torch.float64).contiguous()
         kernels.pair_gradients(face.numpy(), feet.numpy(), flat.numpy(), out.numpy())
-        return *once((out.to(corners.dtype),), (grad, corners)), None, None, None
+        return *once((narrowed(out, corners.dtype),), (grad, corners)), None, None, None
 
 
 def gather(values: Tensor, index: Tensor) -> Tensor:
@@ -264,7 +265,7 @@ class _Gather(torch.autograd.Function):
         out = torch.zeros(ctx.shape, dtype=torch.float64).reshape(-1, width)
         flat = grad.detach().to(torch.float64).reshape(-1, width).contiguous()
         kernels.scatter_rows(index.numpy(), flat.numpy(), out.numpy())
-        (result,) = once((out.reshape(ctx.shape).to(grad.dtype),), (grad,))
+        (result,) = once((narrowed(out.reshape(ctx.shape), grad.dtype),), (grad,))
         assert result is not None
         return result, None
 

@@ -14,6 +14,7 @@ from gendr._runtime.threads import run
 from gendr.rendering.backends.cpu.tables import (
     Compiled,
     Tables,
+    narrowed,
     number_of,
     once,
     sums_per_image,
@@ -170,7 +171,7 @@ class _Softmax(torch.autograd.Function):
         results = call.gradients(tuple(p.numpy() for p in (found, top, grad, taken)), wanted)
         # In the order of the inputs; gradients of scalars are numbers here.
         results = tuple(
-            None if g is None else g.to(x.dtype).reshape(x.shape)
+            None if g is None else narrowed(g, x.dtype).reshape(x.shape)
             for g, x in zip(results, sources, strict=True)
         )
         return *once(results, (*grads, *sources)), None

@@ -91,6 +91,8 @@ _G_FACTOR, _G_HIGHLIGHT, _G_COVERAGE = (k * ROOM for k in range(20, 23))
 _NX, _NY, _NZ, _N_INVERSE = (k * ROOM for k in range(23, 27))
 _SLOPE_X, _SLOPE_Y = 27 * ROOM, 30 * ROOM
 _PARTS = 33 * ROOM
+# No height divided by the sum of its pixel is larger: gradients of coverages are multiplied by it.
+_HIGHEST = 2.0**1000
 
 
 # ---------------------------------------------------------------------------------------------
@@ -190,8 +192,8 @@ def _weights_backward(
         g0 = g0 * i0 if (v0 >= 0.0) & (v0 <= 1.0) else 0.0
         g1 = g1 * i1 if (v1 >= 0.0) & (v1 <= 1.0) else 0.0
         g2 = g2 * i2 if (v2 >= 0.0) & (v2 <= 1.0) else 0.0
-        # v_k = part_k / (sum of parts)
-        mean = g0 * v0 + g1 * v1 + g2 * v2
+        # v_k = part_k / (sum of parts); v_k = s_k where g_k is not 0, and elsewhere it may be inf
+        mean = g0 * s0 + g1 * s1 + g2 * s2
         g0, g1, g2 = g0 - mean, g1 - mean, g2 - mean
         of_ax += g1 * (y - cy) + g2 * (by - y)
         of_ay += g1 * (cx - x) + g2 * (x - bx)
@@ -739,6 +741,7 @@ def _shares(n, block, a, cutoff, pixels, parts):
         parts[_H0 + k] = sums[p, 3]
     for k in range(n):
         height = parts[_HEIGHT + k] * power_of_two(min(parts[_POWER + k], 0.0)) / parts[_H0 + k]
+        height = min(height, _HIGHEST)  # a sum of coverages that are almost 0 has no inverse
         parts[_HEIGHT + k] = height if (a[k] > cutoff) & (a[k] * height > 0.0) else 0.0
 
 

@@ -140,6 +140,12 @@ def sums_per_image(values: np.ndarray, offsets: np.ndarray) -> Tensor:
     return torch.from_numpy(np.stack(sums) if sums else values[:0])
 
 
+def narrowed(values: Any, dtype: torch.dtype) -> Tensor:
+    """An array or tensor of float64 in a dtype, in which it is finite, as sums of a few are."""
+    limit = torch.finfo(dtype).max / 4
+    return torch.as_tensor(values).clamp(-limit, limit).to(dtype)
+
+
 def in_shape_of(parameter: Tensor, number: Tensor) -> Tensor:
     """A number in the shape and dtype of a parameter."""
-    return number.to(parameter.dtype).reshape(parameter.shape)
+    return narrowed(number, parameter.dtype).reshape(parameter.shape)

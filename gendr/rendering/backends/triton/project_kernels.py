@@ -18,7 +18,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-_MOVED = tl.constexpr(1e18)  # where the corners of faces go that are not seen
+from gendr.rendering.geometry import ABSENT, REACH
+
+_MOVED = tl.constexpr(ABSENT)  # where the corners of faces go that are not seen
+_REACH = tl.constexpr(REACH)  # how far the others may be from the middle of the image
+# The square root of a quarter of the largest number: as in `geometry`, no gradient is larger.
+_STEEPEST = tl.constexpr(9.2e18)
 # What is wrong with the input, as bits.
 BAD_VERTICES = tl.constexpr(1)
 BAD_CAMERA = tl.constexpr(2)
@@ -153,7 +158,7 @@ def clipped_face(vertices, faces, f, camera, near, far, on):
     all_good = all_good & is_finite(bx) & is_finite(by) & is_finite(bw) & is_finite(bd)
     all_good = all_good & is_finite(cx) & is_finite(cy) & is_finite(cw) & is_finite(cd)
     low, high = tl.minimum(tl.minimum(ad, bd), cd), tl.maximum(tl.maximum(ad, bd), cd)
-    seen = on & good & all_good & (high > near) & (low <= far)
+    seen = on & good & all_good & ((high > near) | (low >= near)) & (low <= far)
     crosses = seen & (low < near)
     a_ahead, b_ahead, c_ahead = ad >= near, bd >= near, cd >= near
     ahead = a_ahead.to(tl.int32) + b_ahead.to(tl.int32) + c_ahead.to(tl.int32)
@@ -174,26 +179,40 @@ def clipped_face(vertices, faces, f, camera, near, far, on):
 
 
 @triton.jit
-def polygon(ax, ay, aw, bx, by, bw, cx, cy, cw, t1, t2, crosses, two_ahead):
+def polygon(ax, ay, aw, bx, by, bw, cx, cy, cw, t1, t2, near, crosses, two_ahead):
     """The four corners (X, Y, W) of what the near plane leaves of a face, as `clipped_face` has it.
 
-    Triangles repeat their last corner.
+    Triangles repeat their last corner. Where the plane cuts, W is `near`, or 1 for orthographic
+    cameras; between corners of which one is far away it would cancel, and its gradient with it.
     """
-    fx, fy, fw = ax + t1 * (bx - ax), ay + t1 * (by - ay), aw + t1 * (bw - aw)
-    sx, sy, sw = ax + t2 * (cx - ax), ay + t2 * (cy - ay), aw + t2 * (cw - aw)
+    fx, fy = ax + t1 * (bx - ax), ay + t1 * (by - ay)
+    sx, sy = ax + t2 * (cx - ax), ay + t2 * (cy - ay)
+    cut_w = tl.where(aw == bw, aw, near)
     one_ahead = crosses & (two_ahead == 0)
     return (
-        tl.where(two_ahead, fx, ax), tl.where(two_ahead, fy, ay), tl.where(two_ahead, fw, aw),
-        tl.where(one_ahead, fx, bx), tl.where(one_ahead, fy, by), tl.where(one_ahead, fw, bw),
-        tl.where(one_ahead, sx, cx), tl.where(one_ahead, sy, cy), tl.where(one_ahead, sw, cw),
-        tl.where(crosses, sx, cx), tl.where(crosses, sy, cy), tl.where(crosses, sw, cw),
+        tl.where(two_ahead, fx, ax), tl.where(two_ahead, fy, ay), tl.where(two_ahead, cut_w, aw),
+        tl.where(one_ahead, fx, bx), tl.where(one_ahead, fy, by), tl.where(one_ahead, cut_w, bw),
+        tl.where(one_ahead, sx, cx), tl.where(one_ahead, sy, cy), tl.where(one_ahead, cut_w, cw),
+        tl.where(crosses, sx, cx), tl.where(crosses, sy, cy), tl.where(crosses, cut_w, cw),
     )  # fmt: skip
+
+
+@triton.jit
+def reached(x, y, w):
+    """W, or what pulls a corner in to REACH."""
+    return tl.maximum(w, tl.maximum(tl.abs(x), tl.abs(y)) / _REACH)
+
+
+@triton.jit
+def saturated(g):
+    """A gradient at most as large as that products with others are finite; NaN stays NaN."""
+    return tl.where(tl.abs(g) > _STEEPEST, tl.where(g > 0.0, _STEEPEST, -_STEEPEST), g)
 
 
 @triton.jit
 def put_corner(where, x, y, w, seen, valid):
     """Divide and store a corner."""
-    w = tl.where(seen, w, 1.0)
+    w = tl.where(seen, reached(x, y, w), 1.0)
     tl.store(where, tl.where(seen, x / w, _MOVED), valid)
     tl.store(where + 1, tl.where(seen, y / w, _MOVED), valid)
 
@@ -224,7 +243,7 @@ def project_faces(
         _lone, seen, crosses, two_ahead, bad_vertices, bad_camera,
     ) = clipped_face(vertices, faces, f, camera, near, far, valid)  # fmt: skip
     px, py, pw, qx, qy, qw, rx, ry, rw, sx, sy, sw = polygon(
-        ax, ay, aw, bx, by, bw, cx, cy, cw, t1, t2, crosses, two_ahead
+        ax, ay, aw, bx, by, bw, cx, cy, cw, t1, t2, near, crosses, two_ahead
     )
     where = corners + t.to(tl.int64) * 8
     put_corner(where, px, py, pw, seen, valid)
@@ -246,10 +265,12 @@ def project_faces(
 @triton.jit
 def point_gradient(grads, x, y, w, seen):
     """The gradient of a point's (X, Y, W) from that of (X / W, Y / W)."""
-    inverse = 1.0 / tl.where(seen, w, 1.0)
-    gx = tl.load(grads, seen, 0.0) * inverse
-    gy = tl.load(grads + 1, seen, 0.0) * inverse
-    return gx, gy, -(gx * x + gy * y) * inverse
+    whole = tl.where(seen, reached(x, y, w), 1.0)
+    inverse = 1.0 / whole
+    gx = saturated(tl.load(grads, seen, 0.0)) * inverse
+    gy = saturated(tl.load(grads + 1, seen, 0.0)) * inverse
+    gw = -(gx * (x * inverse) + gy * (y * inverse))
+    return gx, gy, tl.where(w < whole, 0.0, gw)
 
 
 @triton.jit
@@ -272,7 +293,7 @@ def corner_gradient(grads, vertices, faces, f, corner, camera, near, far, on):
         lone, seen, crosses, two_ahead, _bad_vertices, _bad_camera,
     ) = clipped_face(vertices, faces, f, camera, near, far, on)  # fmt: skip
     px, py, pw, qx, qy, qw, rx, ry, rw, sx, sy, sw = polygon(
-        ax, ay, aw, bx, by, bw, cx, cy, cw, t1, t2, crosses, two_ahead
+        ax, ay, aw, bx, by, bw, cx, cy, cw, t1, t2, near, crosses, two_ahead
     )
     px, py, pw = point_gradient(grads, px, py, pw, seen)
     qx, qy, qw = point_gradient(grads + 2, qx, qy, qw, seen)
@@ -282,10 +303,8 @@ def corner_gradient(grads, vertices, faces, f, corner, camera, near, far, on):
     one_ahead = crosses & (two_ahead == 0)
     ex = tl.where(two_ahead, px, tl.where(one_ahead, qx, 0.0))
     ey = tl.where(two_ahead, py, tl.where(one_ahead, qy, 0.0))
-    ew = tl.where(two_ahead, pw, tl.where(one_ahead, qw, 0.0))
     hx = tl.where(crosses, sx, 0.0) + tl.where(one_ahead, rx, 0.0)
     hy = tl.where(crosses, sy, 0.0) + tl.where(one_ahead, ry, 0.0)
-    hw = tl.where(crosses, sw, 0.0) + tl.where(one_ahead, rw, 0.0)
     px, py, pw = (
         tl.where(two_ahead, 0.0, px), tl.where(two_ahead, 0.0, py), tl.where(two_ahead, 0.0, pw),
     )  # fmt: skip
@@ -295,9 +314,10 @@ def corner_gradient(grads, vertices, faces, f, corner, camera, near, far, on):
     rx = tl.where(one_ahead, 0.0, rx) + tl.where(crosses, 0.0, sx)
     ry = tl.where(one_ahead, 0.0, ry) + tl.where(crosses, 0.0, sy)
     rw = tl.where(one_ahead, 0.0, rw) + tl.where(crosses, 0.0, sw)
-    # A cut a + t (b - a) moves with both ends, and its t = (near - za) / (zb - za) with the depths.
-    of_t1 = ex * (bx - ax) + ey * (by - ay) + ew * (bw - aw)
-    of_t2 = hx * (cx - ax) + hy * (cy - ay) + hw * (cw - aw)
+    # A cut a + t (b - a) moves with both ends, and its t = (near - za) / (zb - za) with the depths;
+    # its W does not.
+    of_t1 = ex * (bx - ax) + ey * (by - ay)
+    of_t2 = hx * (cx - ax) + hy * (cy - ay)
     of_t1 /= tl.where(crosses, bd - ad, 1.0)
     of_t2 /= tl.where(crosses, cd - ad, 1.0)
     # Which of the turned corners is wanted.
@@ -308,13 +328,12 @@ def corner_gradient(grads, vertices, faces, f, corner, camera, near, far, on):
                   tl.where(second, qx + t1 * ex, rx + t2 * hx))  # fmt: skip
     gy = tl.where(first, py + (1.0 - t1) * ey + (1.0 - t2) * hy,
                   tl.where(second, qy + t1 * ey, ry + t2 * hy))  # fmt: skip
-    gw = tl.where(first, pw + (1.0 - t1) * ew + (1.0 - t2) * hw,
-                  tl.where(second, qw + t1 * ew, rw + t2 * hw))  # fmt: skip
+    gw = tl.where(first, pw, tl.where(second, qw, rw))
     gd = tl.where(first, (t1 - 1.0) * of_t1 + (t2 - 1.0) * of_t2,
                   tl.where(second, -t1 * of_t1, -t2 * of_t2))  # fmt: skip
     return (
-        tl.where(seen, gx, 0.0), tl.where(seen, gy, 0.0),
-        tl.where(seen, gw, 0.0), tl.where(seen, gd, 0.0),
+        tl.where(seen, saturated(gx), 0.0), tl.where(seen, saturated(gy), 0.0),
+        tl.where(seen, saturated(gw), 0.0), tl.where(seen, saturated(gd), 0.0),
     )  # fmt: skip
 
 

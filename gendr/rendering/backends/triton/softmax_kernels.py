@@ -54,6 +54,7 @@ ATTRIBUTES = tl.constexpr(15)
 # Just above the least normal float32: a GPU may take what is below it for 0, and a face whose area,
 # times 2, is no larger has no barycentric coordinates.
 _LEAST = tl.constexpr(1.2e-38)
+_HIGHEST = tl.constexpr(2.0**120)
 
 
 @triton.jit
@@ -285,7 +286,8 @@ def softmax_gradients(
         w0, w1, w2, q0, q1, q2, clamped_sum, whole = _corner_weights(b0, b1, b2, W0, W1, W2)
         z = _dot(w0, w1, w2, z0, z1, z2)
         past = tl.where(kept, tl.load(nearest + pixels, valid, 0.0) - z, 0.0)
-        shine = tl.exp(past * rate) / weight
+        # A sum of coverages that are almost 0 has no inverse.
+        shine = tl.minimum(tl.exp(past * rate) / weight, _HIGHEST)
         s = tl.where(kept, a * shine, 0.0)  # the share of this fragment in the pixel
         on_c = on_r * (_dot(w0, w1, w2, r0, r1, r2) - F_r)
         on_c += on_g * (_dot(w0, w1, w2, g0, g1, g2) - F_g)
