@@ -28,7 +28,7 @@ __all__ = ["LogicConv2d"]
 CHANNELS = 2
 
 
-class _Plan(NamedTuple):
+class _ConvolutionPlan(NamedTuple):
     """The wires of a layer for one size of images.
 
     Attributes:
@@ -205,7 +205,7 @@ class LogicConv2d(Neurons):
         shape = (*self.places.shape, -1)
         return features.view(shape), outside.view(shape)
 
-    def _plan_for(self, height: int, width: int) -> _Plan:
+    def _plan_for(self, height: int, width: int) -> _ConvolutionPlan:
         """The wires for images of a size; those of the size before are kept."""
         return self._remembered(lambda: self._planned(height, width), (height, width))
 
@@ -213,7 +213,7 @@ class LogicConv2d(Neurons):
         size = self.in_channels * self.window.size[0] * self.window.size[1]
         return "places", size, "places of the window"
 
-    def _planned(self, height: int, width: int) -> _Plan:
+    def _planned(self, height: int, width: int) -> _ConvolutionPlan:
         """The wires for images of a size."""
         features, outside = self.leaves(height, width)
 
@@ -227,7 +227,9 @@ class LogicConv2d(Neurons):
             pairs = torch.arange(2 * size, device=self.places.device).view(size, 2).T
             levels.append(Wires(pairs, 2 * size))
         shape = self.window.positions(height, width)
-        return _Plan(shape, levels, by_gate(outside) if any(self.window.padding) else None)
+        return _ConvolutionPlan(
+            shape, levels, by_gate(outside) if any(self.window.padding) else None
+        )
 
     def extra_repr(self) -> str:
         """What the text of a model shows."""

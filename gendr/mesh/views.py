@@ -36,7 +36,7 @@ from gendr._runtime.checks import (
 from gendr._runtime.files import write_whole
 from gendr.mesh.camera_files.transforms import (
     TRANSFORMS,
-    Frame,
+    TransformsFrame,
     intrinsics_of,
     list_frames,
     pose_of,
@@ -206,7 +206,7 @@ def view_sizes(
 
 def _read_frames(
     file: Path,
-    frames: Sequence[Frame],
+    frames: Sequence[TransformsFrame],
     size: tuple[int, int],
     max_megapixels: float,
     plain: Backdrop | None,
@@ -251,7 +251,7 @@ def _read_frames(
 
 
 def _read_planes(
-    frame: Frame, size: tuple[int, int], max_megapixels: float, plain: Backdrop | None
+    frame: TransformsFrame, size: tuple[int, int], max_megapixels: float, plain: Backdrop | None
 ) -> tuple[Planes, float]:
     """The mask and, unless the image is only a mask, RGB over black: [1 or 4, *size] in [0, 1].
 
@@ -269,7 +269,7 @@ def _read_planes(
 
 
 def _masked(
-    frame: Frame, image: Picture, mask: Picture, size: tuple[int, int]
+    frame: TransformsFrame, image: Picture, mask: Picture, size: tuple[int, int]
 ) -> tuple[Planes, float]:
     """`_read_planes` for decoded pictures: colours are multiplied by the mask, then shrunk."""
     alpha = _mask_channel(frame, mask)
@@ -341,7 +341,7 @@ def _is_opaque(image: Picture) -> bool:
 
 
 def _cut_out(
-    frame: Frame, image: Picture, size: tuple[int, int], plain: Backdrop
+    frame: TransformsFrame, image: Picture, size: tuple[int, int], plain: Backdrop
 ) -> tuple[Planes, float]:
     """What `_masked` gives, where the mask is all that is not of the colour of the background."""
     channels = [0, 1, 2] if image.channels > 2 else [0, 0, 0]
@@ -363,7 +363,7 @@ def _cut_out(
     return resized(rows, frame.size, size).clip(0, 1), highest
 
 
-def _mask_channel(frame: Frame, picture: Picture) -> int:
+def _mask_channel(frame: TransformsFrame, picture: Picture) -> int:
     """The channel that is the mask: alpha, or the first of a grey picture."""
     if picture.channels in (2, 4):
         return picture.channels - 1

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gendr.rendering.coverage import Coverage
-from gendr.rendering.fragments import Pairs, recomputed
+from gendr.rendering.fragments import PixelPairs, recomputed
 from gendr.tnorms.groups import Grouping, Segments
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def alpha(
         return backend.alpha(faces, size, aggregation)
     coverage = aggregation.coverage
 
-    def run(listing: Callable[[], Pairs]) -> Tensor:
+    def run(listing: Callable[[], PixelPairs]) -> Tensor:
         pixels, face, first, last = listing()
         d = backend.distance(faces, size, pixels, face)
         a, s = coverage.of(d, backend.gather(coverage.scale, size.image_of(pixels)))

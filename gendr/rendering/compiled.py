@@ -92,7 +92,7 @@ class Inputs:
                     self._last[i] = weakref.ref(x), x._version
 
 
-class Graphs:
+class RendererGraphs:
     """The two graphs of calls of one kind.
 
     Args:
@@ -162,7 +162,7 @@ class Graphs:
 
 class _Replay(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, graphs: Graphs, *given: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(ctx: Any, graphs: RendererGraphs, *given: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx.graphs = graphs
         ctx.save_for_backward(*given)
         alpha = graphs.forward(given)
@@ -229,7 +229,7 @@ class CompiledOutput(Output):
         return self._plain.face_id
 
 
-class Compiled:
+class CompiledRenderer:
     """A renderer that replays its steps of alpha as CUDA graphs; `Renderer.compiled` makes it.
 
     It is called like the renderer, and gives the same bits. Every kind of call (topology of the
@@ -249,7 +249,7 @@ class Compiled:
 
     def __init__(self, renderer: Renderer) -> None:
         self.renderer = renderer
-        self._graphs: OrderedDict[Any, Graphs] = OrderedDict()
+        self._graphs: OrderedDict[Any, RendererGraphs] = OrderedDict()
         self._seen: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -370,7 +370,7 @@ class Compiled:
         learnt: bool,
         given: list[Tensor],
         parameters: list[Any],
-    ) -> Graphs:
+    ) -> RendererGraphs:
         """The graphs of a kind of calls."""
         renderer, mesh, camera = self.renderer, mesh.detach(), camera.detach()
         with_gradients = torch.is_grad_enabled()
@@ -388,4 +388,4 @@ class Compiled:
         with torch.inference_mode(False), torch.cuda.device(mesh.device):
             inputs = Inputs([*given, *parameters], len(parameters), with_gradients)
             inputs.fill(given)
-            return Graphs(alpha, inputs)
+            return RendererGraphs(alpha, inputs)

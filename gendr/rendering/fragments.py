@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from gendr._runtime.ranges import quotient
 
 
-class Pairs(NamedTuple):
+class PixelPairs(NamedTuple):
     """Some of the (pixel, face) pairs of a batch: all those of a run of pixels.
 
     Attributes:
@@ -32,7 +32,7 @@ class Pairs(NamedTuple):
 
 
 def recomputed(
-    function: Callable[[Callable[[], Pairs]], Any], runs: list[Callable[[], Pairs]]
+    function: Callable[[Callable[[], PixelPairs]], Any], runs: list[Callable[[], PixelPairs]]
 ) -> list[Any]:
     """Call function(run) for every run; if there are several, backward computes each of them again.
 

@@ -50,7 +50,7 @@ from gendr.rendering.shading import Blending, Scene
 if TYPE_CHECKING:
     from gendr.distributions import Distribution
     from gendr.mesh import Camera, Lighting, Mesh
-    from gendr.rendering.compiled import Compiled
+    from gendr.rendering.compiled import CompiledRenderer
     from gendr.tnorms import TConorm
 
 _LEARNABLE = ("scale", "shape", "p", "gamma")
@@ -301,19 +301,19 @@ class Renderer(nn.Module):
 
         return Output(scene, aggregation, blended, self.shading, self.composite)
 
-    def compiled(self) -> Compiled:
+    def compiled(self) -> CompiledRenderer:
         """The renderer, with its steps of alpha as CUDA graphs; it is called in the same way.
 
         It pays on a GPU where the same sizes come hundreds of times, as in a fit: a step then costs
         the host a few launches. On a CPU, and where a step cannot be captured, the renderer runs as
-        it is, so that the same code runs everywhere. See `Compiled`.
+        it is, so that the same code runs everywhere. See `CompiledRenderer`.
 
         >>> fast = renderer.compiled()
         >>> fast(mesh.with_vertices(vertices), camera).alpha.sum().backward()
         """
-        from gendr.rendering.compiled import Compiled
+        from gendr.rendering.compiled import CompiledRenderer
 
-        return Compiled(self)
+        return CompiledRenderer(self)
 
     def _aggregation(
         self, dist: Distribution, scale: float | Tensor, images: int, like: Tensor

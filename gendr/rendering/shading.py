@@ -16,7 +16,7 @@ from torch import Tensor
 from gendr._runtime.ranges import quotient, saturated
 from gendr._runtime.tracing import lazy, once
 from gendr.rendering.coverage import Coverage
-from gendr.rendering.fragments import Pairs, interpolation_weights, recomputed
+from gendr.rendering.fragments import PixelPairs, interpolation_weights, recomputed
 from gendr.rendering.geometry import Geometry, ImageSize, LateGeometry, ScreenFaces, Surfaces
 from gendr.tnorms.groups import Segments
 
@@ -355,7 +355,7 @@ def softmax_rgb(scene: Scene, coverage: Coverage, blending: Blending, limit: int
     faces, size, blend = scene.faces, scene.size, blending
     _prepare(scene)
 
-    def run(listing: Callable[[], Pairs]) -> Tensor:
+    def run(listing: Callable[[], PixelPairs]) -> Tensor:
         pixels, face, first, last = listing()
         scale = scene.gather(coverage.scale, size.image_of(pixels))
         a, _ = coverage.of(scene.backend.distance(faces, size, pixels, face), scale)

@@ -6,7 +6,7 @@ import torch
 
 from gendr import Camera, Mesh, fit_pose, look_at, visual
 from gendr.fitting import PoseSettings
-from gendr.fitting.pose.search import Found, Poses, Search
+from gendr.fitting.pose.search import FoundPose, Poses, Search
 from gendr.fitting.pose.track import Motion, chosen_together, look_back
 from gendr.mesh import axis_angle_to_matrix, cube, example, rotation_angle_between
 from support.cameras import random_camera
@@ -268,7 +268,7 @@ def test_poses_of_a_video_are_chosen_together():
     still = Motion.between(poses, poses)
 
     def path(*scores):
-        found = [Found(poses, torch.tensor(each)) for each in scores]
+        found = [FoundPose(poses, torch.tensor(each)) for each in scores]
         return chosen_together(found, [still] * len(found), 0.02)
 
     assert path([0.95, 0.94]) == [0]
@@ -285,7 +285,7 @@ def test_what_a_later_image_tells_is_brought_back():
     search = searching(mesh)
     wrong = poses_of(search, camera[0], [0.0, 25.0, 0.0], [0.0, -25.0, 0.0])
     right = poses_of(search, camera[1], [0.0, 0.0, 0.0])
-    found = [Found(wrong, torch.tensor([0.9, 0.899])), Found(right, torch.tensor([1.0]))]
+    found = [FoundPose(wrong, torch.tensor([0.9, 0.899])), FoundPose(right, torch.tensor([1.0]))]
     motions = [Motion.between(each.poses, each.poses) for each in found]
     look_back(search, masks, found, motions, [0])
     assert float(rotation_angle_between(found[0].poses.rotation[:1], camera[0].rotation)) < 2
@@ -295,7 +295,7 @@ def test_what_a_later_image_tells_is_brought_back():
     assert float(rotation_angle_between(on.rotation[:1], camera[1].rotation)) < 0.1
     # An image whose pose stands out is left as it is, and so is one before a cut.
     for scores, searched in (([0.9, 0.8], [0]), ([0.9, 0.899], [0, 1])):
-        found[0] = Found(wrong, torch.tensor(scores))
+        found[0] = FoundPose(wrong, torch.tensor(scores))
         look_back(search, masks, found, motions, searched)
         assert torch.equal(found[0].scores, torch.tensor(scores))
 
@@ -314,8 +314,8 @@ def test_a_motion_is_followed():
     other = axis_angle_to_matrix(torch.tensor([0.9, 0.0, 0.0])) @ spin @ first
     # The pose that goes on is a little worse than one that turns aside.
     found = [
-        Found(at(spin @ first), torch.tensor([0.95])),
-        Found(at(torch.cat([other, spin @ spin @ first])), torch.tensor([0.95, 0.94])),
+        FoundPose(at(spin @ first), torch.tensor([0.95])),
+        FoundPose(at(torch.cat([other, spin @ spin @ first])), torch.tensor([0.95, 0.94])),
     ]
     assert chosen_together(found, [motion, motion], 0.02) == [0, 1]
 

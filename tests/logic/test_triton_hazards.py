@@ -24,7 +24,7 @@ pytestmark = [
 
 KERNELS = {"gates", "tables_gradients", "features_gradients"}
 # Every loop turns, every grid has several programs.
-SMALL = backend.Launch(batch=4, held=8, held_tables=16)
+SMALL = backend.GateLaunch(batch=4, held=8, held_tables=16)
 # Inputs of a gate, features, gates, rows of the batch.
 SCENES = {"one": (1, 5, 7, 9), "two": (2, 6, 11, 9), "six": (6, 7, 5, 6)}
 every_scene = pytest.mark.parametrize("scene", SCENES)

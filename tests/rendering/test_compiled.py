@@ -55,7 +55,7 @@ def graphs(monkeypatch):
     Graph.captures = 0
     monkeypatch.setattr(module, "capture", capture)
     monkeypatch.setattr(module, "warm", lambda run, device: run())
-    monkeypatch.setattr(module.Compiled, "why_not", lambda *_: None)
+    monkeypatch.setattr(module.CompiledRenderer, "why_not", lambda *_: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: 0)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     return Graph

@@ -64,7 +64,7 @@ def device():
 @pytest.fixture
 def small_launches(monkeypatch):
     """Small tiles and blocks: every loop turns, every grid has more than one program."""
-    small = tiles.Launch((4, 8), 4, 16, 20, tiles.LAUNCH.warps, walked=0)
+    small = tiles.TileLaunch((4, 8), 4, 16, 20, tiles.LAUNCH.warps, walked=0)
     monkeypatch.setattr(tiles, "LAUNCH", small)
 
 
@@ -279,7 +279,7 @@ def test_faces_agree_on_the_side_and_the_corners_they_share(device):
     faces = [(a, b, torch.tensor([0.3, 0.9])), (b, a, torch.tensor([0.1, -0.7])), (b, b, a)]
     corners = torch.stack([torch.stack(x) for x in faces]).to(device)
     images = tiles.bare_images(1, torch.zeros(1, device=device))
-    tables = tiles.Tables.of(corners, (0, 3), images, ImageSize(8, 8))
+    tables = tiles.TileTables.of(corners, (0, 3), images, ImageSize(8, 8))
     first, second, flat = tables.edges.cpu()
     side = slice(shared.DIRECTION.value, shared.DIRECTION.value + 2)
     middle = slice(shared.MIDDLE.value, shared.MIDDLE.value + 2)
@@ -304,13 +304,13 @@ def test_faces_agree_on_the_side_and_the_corners_they_share(device):
 def test_programs_are_as_small_as_images_and_faces(
     images, faces, size, tiles_are_small, blocks_are_small
 ):
-    given = tiles.Launch(fits=True, small_tile=(4, 8), small_tile_warps=3, small_block_warps=5)
+    given = tiles.TileLaunch(fits=True, small_tile=(4, 8), small_tile_warps=3, small_block_warps=5)
     fitted = given.fitted(images, faces, ImageSize(*size))
     forward, backward = (fitted.tile, fitted.tile_warps), (fitted.block_pixels, fitted.block_warps)
     assert forward == (((4, 8), 3) if tiles_are_small else ((16, 16), 2))
     assert backward == ((32, 5) if blocks_are_small else (128, 4))
     assert fitted.fitted(images, faces, ImageSize(*size)) is fitted
-    fixed = tiles.Launch((4, 8), 4, 16)
+    fixed = tiles.TileLaunch((4, 8), 4, 16)
     assert fixed.fitted(images, faces, ImageSize(*size)) is fixed
 
 
@@ -334,7 +334,7 @@ def test_totals_take_their_own_share_from_the_gradient_of_p(family_of_p, device)
     nothing = torch.empty(0)
     shaped = A.reshape(images, size.height, size.width)
     drawn = nothing, shaped, S.reshape(-1), nothing, nothing, nothing, table
-    drawn = silhouettes.Drawn(*(x.to(device) for x in drawn))
+    drawn = silhouettes.DrawnAlpha(*(x.to(device) for x in drawn))
     plan = silhouettes.plan_of(
         f"uniform/{family.name}(p={{p}})", (0, 0, 0, 0), size, 3, device, tiles.LAUNCH
     )
@@ -402,7 +402,7 @@ def test_lists_walks_and_lists_without_room_give_the_same_image(monkeypatch, dev
     scene = grains(24).float().to(device)
 
     def image(walked):
-        launch = tiles.Launch((8, 8), 16, 1024, 1, tiles.LAUNCH.warps, walked=walked)
+        launch = tiles.TileLaunch((8, 8), 16, 1024, 1, tiles.LAUNCH.warps, walked=walked)
         monkeypatch.setattr(tiles, "LAUNCH", launch)
         return gendr.silhouette(scene, (24, 17), scale=0.02, backend="triton")
 

@@ -139,7 +139,7 @@ def test_every_kernel_was_watched():
 def test_the_arithmetic_of_a_gpu_is_accurate_enough(launched, monkeypatch):
     scene, where = launched
     if where == "on GPUs":
-        monkeypatch.setattr(tiles, "LAUNCH", tiles.Launch())
+        monkeypatch.setattr(tiles, "LAUNCH", tiles.TileLaunch())
     # The maximum asks bit by bit who reached it: its kernels are compiled without fusion.
     with pessimistic_arithmetic(3, fused=scene != "max"):
         got = SCENES[scene]("triton")

@@ -55,7 +55,7 @@ def tables_of(boxes, offsets, size):
     images = torch.zeros(len(offsets) - 1, tiles.image_columns(), device=DEVICE)
     index = tiles.image_of_face(offsets, on.device)
     empty = images[:0]
-    return tiles.Tables(empty, offsets, index, images, empty, on, size)
+    return tiles.TileTables(empty, offsets, index, images, empty, on, size)
 
 
 def searched(boxes, offsets, tiling):

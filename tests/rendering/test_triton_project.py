@@ -24,7 +24,7 @@ TURNS = (10.0, 80.0, 200.0)
 def launch(request, monkeypatch):
     """Grids of several programs, and loops that turn more than once."""
     if request.param == "small":
-        small = project.Launch(faces=32, depths=16, lanes=16, corners=2, images=2)
+        small = project.ProjectLaunch(faces=32, depths=16, lanes=16, corners=2, images=2)
         monkeypatch.setattr(project, "LAUNCH", small)
 
 

@@ -98,7 +98,9 @@ def test_orthographic_unlit_and_a_background_in_front():
 @pytest.mark.usefixtures("fused")
 @pytest.mark.parametrize("atomic", [False, True])
 def test_many_tiles_lists_and_shares(monkeypatch, atomic):
-    small = triton_tiles.Launch(tile=(8, 16), block_faces=2, block_pixels=64, programs=64, walked=0)
+    small = triton_tiles.TileLaunch(
+        tile=(8, 16), block_faces=2, block_pixels=64, programs=64, walked=0
+    )
     monkeypatch.setattr(triton_tiles, "LAUNCH", small)
     triton_tiles.set_atomic(atomic)
     try:

@@ -27,7 +27,7 @@ from support.processes import run_python
 
 if TYPE_CHECKING:
     from gendr.rendering.backends.triton.recipes import Recipe
-    from gendr.rendering.backends.triton.tiles import Launch
+    from gendr.rendering.backends.triton.tiles import TileLaunch
 
 __all__ = [
     "CAPABILITIES",
@@ -268,7 +268,7 @@ def _recipe(x: Specialisation) -> Recipe:
     return Recipe(x.law, x.family or SOFTMAX, tuple(columns))
 
 
-def _launch(x: Specialisation) -> Launch:
+def _launch(x: Specialisation) -> TileLaunch:
     from gendr.rendering.backends.triton.tiles import LAUNCH
 
     return LAUNCH.with_small(tiles=x.small, blocks=x.small)

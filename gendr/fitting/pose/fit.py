@@ -28,7 +28,7 @@ from gendr._runtime.checks import (
 )
 from gendr.fitting.parametrization import check_single
 from gendr.fitting.pose.rig import fit_rig
-from gendr.fitting.pose.search import Found, PoseCandidate, PoseSettings, Search, shrunk
+from gendr.fitting.pose.search import FoundPose, PoseCandidate, PoseSettings, Search, shrunk
 from gendr.fitting.pose.track import tracked
 from gendr.mesh import Camera, Mesh
 
@@ -167,7 +167,7 @@ def fit_pose(
                 )
                 images.append(here.packed([*search.way(), search.camera(here.poses, b)[0]]))
                 keep({"images": images})
-            found = [Found.unpacked(each) for each in images]
+            found = [FoundPose.unpacked(each) for each in images]
             traces = [Camera.batch([Camera(*way) for way in each["way"]]) for each in images]
             searched = range(len(masks))
         candidates = tuple(search.listed(each, b) for b, each in enumerate(found))

@@ -20,7 +20,7 @@ from gendr.mesh.rotations import axis_angle_to_matrix
 from gendr.mesh.simplification import clustered, simplified
 from gendr.rendering.triangles import face_vertices, hard_silhouette
 
-__all__ = ["Found", "PoseCandidate", "PoseSettings", "Poses", "Search", "Tell", "shrunk"]
+__all__ = ["FoundPose", "PoseCandidate", "PoseSettings", "Poses", "Search", "Tell", "shrunk"]
 
 # Told the name of a stage and the part of the work on a mask that is done, in [0, 1].
 Tell: TypeAlias = Callable[[str, float], None]
@@ -133,7 +133,7 @@ class Poses(PoseRows):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundPose:
     """Poses of one mask that look alike, the best first.
 
     Attributes:
@@ -147,8 +147,8 @@ class Found:
     def __len__(self) -> int:
         return len(self.scores)
 
-    def __getitem__(self, rows: Tensor) -> Found:
-        return Found(self.poses[rows], self.scores[rows])
+    def __getitem__(self, rows: Tensor) -> FoundPose:
+        return FoundPose(self.poses[rows], self.scores[rows])
 
     def packed(self, way: Sequence[Camera]) -> dict[str, Any]:
         """The poses, and the cameras on the way to them, as tensors."""
@@ -156,15 +156,15 @@ class Found:
         return {"poses": self.poses.tensors(), "scores": self.scores, "way": cameras}
 
     @staticmethod
-    def unpacked(values: Mapping[str, Any]) -> Found:
+    def unpacked(values: Mapping[str, Any]) -> FoundPose:
         """The poses that were packed."""
-        return Found(Poses(*values["poses"]), values["scores"])
+        return FoundPose(Poses(*values["poses"]), values["scores"])
 
     @staticmethod
-    def joined(parts: Sequence[Found]) -> Found:
+    def joined(parts: Sequence[FoundPose]) -> FoundPose:
         """All poses of some, in order."""
         poses = Poses.joined([part.poses for part in parts])
-        return Found(poses, torch.cat([part.scores for part in parts]))
+        return FoundPose(poses, torch.cat([part.scores for part in parts]))
 
 
 class Search:
@@ -198,7 +198,7 @@ class Search:
         parts = [camera[i : i + 50] for i in range(0, len(camera), 50)]
         return torch.cat([hard_silhouette(triangles(mesh, part), size) for part in parts])
 
-    def found(self, mask: Tensor, b: int, tell: Tell) -> Found:
+    def found(self, mask: Tensor, b: int, tell: Tell) -> FoundPose:
         """The poses of mask `b` that look alike, searched for from anywhere."""
         settings, optics = self.settings, self.optics[b]
         principal = optics.principal
@@ -221,17 +221,17 @@ class Search:
         tell("finish", 1.0)
         return self.alike(poses, mask, b)
 
-    def alike(self, poses: Poses, mask: Tensor, b: int) -> Found:
+    def alike(self, poses: Poses, mask: Tensor, b: int) -> FoundPose:
         """The poses of these that differ and are not worse than the best by much."""
-        found = Found(poses, self.scores(poses, mask, self.optics[b].principal, self.mesh))
+        found = FoundPose(poses, self.scores(poses, mask, self.optics[b].principal, self.mesh))
         return found[self.kept(found)]
 
-    def kept(self, found: Found) -> Tensor:
+    def kept(self, found: FoundPose) -> Tensor:
         """The rows of those that differ and are not worse than the best by much, best first."""
         rows = distinct(found.poses.rotation, found.scores, len(found), SAME)
         return rows[found.scores[rows] >= found.scores[rows[0]] - self.settings.alike]
 
-    def listed(self, found: Found, b: int) -> tuple[PoseCandidate, ...]:
+    def listed(self, found: FoundPose, b: int) -> tuple[PoseCandidate, ...]:
         """Poses of mask `b` as candidates, with their angles to the first."""
         camera = self.camera(found.poses, b)
         angles = rotation_angle_between(camera.rotation[:1], camera.rotation).reshape(-1)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from gendr.fitting.pose.descent import PoseRows
-from gendr.fitting.pose.search import Found, Poses, Search, Tell, distinct, moments, shrunk
+from gendr.fitting.pose.search import FoundPose, Poses, Search, Tell, distinct, moments, shrunk
 from gendr.mesh import Camera, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
 
@@ -52,7 +52,7 @@ class Track:
         searched: the images that were searched from anywhere; the first is one.
     """
 
-    found: tuple[Found, ...]
+    found: tuple[FoundPose, ...]
     traces: tuple[Camera, ...]
     searched: tuple[int, ...]
 
@@ -106,7 +106,7 @@ def tracked(
         resume: what `keep` was called with, to go on from there.
     """
     images: list[dict[str, Any]] = list(resume["images"]) if resume is not None else []
-    found = [Found.unpacked(each) for each in images]
+    found = [FoundPose.unpacked(each) for each in images]
     ways = [[Camera(*way) for way in each["way"]] for each in images]
     motions = [Motion(*each["motion"]) for each in images]
     searched: list[int] = list(resume["searched"]) if resume is not None else []
@@ -153,7 +153,11 @@ def tracked(
 
 
 def look_back(
-    search: Search, masks: Tensor, found: list[Found], motions: list[Motion], searched: list[int]
+    search: Search,
+    masks: Tensor,
+    found: list[FoundPose],
+    motions: list[Motion],
+    searched: list[int],
 ) -> None:
     """Follow the poses back, into images of which no pose stands out: add what is found.
 
@@ -165,13 +169,13 @@ def look_back(
             continue
         now, back = _followed(search, masks[b], b, found[b + 1], motions[b + 1].back())
         search.way()
-        both = Found.joined([found[b], now])
+        both = FoundPose.joined([found[b], now])
         motion = Motion.joined([motions[b], back.back()])
         rows = search.kept(both)
         found[b], motions[b] = both[rows], motion[rows]
 
 
-def _is_lost(now: Found, best: float, search: Search) -> bool:
+def _is_lost(now: FoundPose, best: float, search: Search) -> bool:
     """Whether the poses of an image agree much worse than those since the last search."""
     return float(now.scores[0]) < (1 - search.settings.lost) * best
 
@@ -183,8 +187,8 @@ def _orthonormal(matrix: Tensor) -> Tensor:
 
 
 def _followed(
-    search: Search, mask: Tensor, b: int, last: Found, motion: Motion
-) -> tuple[Found, Motion]:
+    search: Search, mask: Tensor, b: int, last: FoundPose, motion: Motion
+) -> tuple[FoundPose, Motion]:
     """The poses of mask `b` near those of the mask before, and what they did since."""
     rows = torch.arange(min(len(last.scores), _FOLLOWED), device=last.scores.device)
     before = last.poses[rows]
@@ -210,7 +214,7 @@ def _followed(
     )  # fmt: skip
     poses = search.polished(poses, large, principal)
     poses = Poses(_orthonormal(poses.rotation), poses.place, poses.size, poses.focal)
-    found = Found(poses, search.scores(poses, mask, principal, search.mesh))
+    found = FoundPose(poses, search.scores(poses, mask, principal, search.mesh))
     kept = search.kept(found)
     return found[kept], Motion.between(before[parent[starts[kept]]], poses[kept])
 
@@ -239,7 +243,7 @@ def _aligned(search: Search, poses: Poses, mask: Tensor, b: int) -> Poses:
     )
 
 
-def chosen_together(found: list[Found], motions: list[Motion], alike: float) -> list[int]:
+def chosen_together(found: list[FoundPose], motions: list[Motion], alike: float) -> list[int]:
     """The path through the images with the largest sum of IoUs, less the cost of its jumps.
 
     A jump is the angle to where the pose before was, or to where its motion leads, if that is

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gendr.logic.circuit import exports, files
 from gendr.logic.circuit.netlist import Netlist
-from gendr.logic.circuit.packed import PackedBits, Program, compiled, unpacked
+from gendr.logic.circuit.packed import PackedBits, PackedProgram, compiled, unpacked
 from gendr.logic.circuit.passes import simplify
 
 __all__ = ["Circuit", "Floats", "Stats", "Sums"]
@@ -201,11 +201,11 @@ class Circuit:
         return PackedBits(out, bits.rows)
 
     @cached_property
-    def _program(self) -> Program:
+    def _program(self) -> PackedProgram:
         return compiled(self.netlist, 0 if self.sums is None else self.sums.k)
 
     @cached_property
-    def _plain(self) -> Program:
+    def _plain(self) -> PackedProgram:
         return self._program if self.sums is None else compiled(self.netlist)
 
     def _blocks(self, bits: PackedBits) -> int:

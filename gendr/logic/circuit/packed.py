@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from gendr.logic.circuit.netlist import Netlist, Words
 
-__all__ = ["PackedBits", "Program", "compiled", "unpacked"]
+__all__ = ["PackedBits", "PackedProgram", "compiled", "unpacked"]
 
 Indices = NDArray[np.int32]
 
@@ -48,7 +48,7 @@ class PackedBits(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class PackedProgram:
     """What the kernel walks.
 
     Attributes:
@@ -79,7 +79,7 @@ def unpacked(bits: PackedBits) -> NDArray[np.bool_]:
     return np.ascontiguousarray(found.T).astype(bool)
 
 
-def compiled(circuit: Netlist, groups: int = 0) -> Program:
+def compiled(circuit: Netlist, groups: int = 0) -> PackedProgram:
     """The program of a circuit, with the sums of `groups` groups of its outputs, or 0 for none."""
     builder = _Slots(circuit)
     order, operations = _order(circuit)
@@ -103,7 +103,7 @@ def compiled(circuit: Netlist, groups: int = 0) -> Program:
         runs = np.concatenate([runs, [[COPY, len(gates), len(gates) + len(copies)]]])
         gates = gates + copies
     width = max([1, *(len(each) for each in sums)])  # all outputs may be constants
-    return Program(
+    return PackedProgram(
         slots=builder.count,
         loads=np.array(builder.slot[: circuit.inputs], np.int32),
         runs=_table(runs, 3),

@@ -43,7 +43,7 @@ _DISTORTION_PIXELS = 0.25
 
 @final
 @dataclass(frozen=True)
-class Frame:
+class TransformsFrame:
     """A frame of the transforms file, and the sizes from the headers of its images.
 
     Attributes:
@@ -121,10 +121,10 @@ def _json_cameras(file: Path) -> Cameras:
     return Cameras(file, file.parent, meta)
 
 
-def list_frames(cameras: Cameras, max_megapixels: float) -> list[Frame]:
+def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame]:
     """All frames; checks that their files exist and that image and mask have one size."""
     file, root = cameras.file, cameras.root
-    frames: list[Frame] = []
+    frames: list[TransformsFrame] = []
     for i, entry in enumerate(cameras.meta["frames"]):
         if not isinstance(entry, dict) or not isinstance(entry.get("file_path"), str):
             raise ValueError(f"{file}: frame {i} has no file_path; {_LAYOUT}")
@@ -140,7 +140,7 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[Frame]:
                 f"masks must be as large as their image, got {size_text(of_mask)} in {mask} "
                 f"and {size_text(size)} in {image}"
             )
-        frames.append(Frame(entry, name, where, image, mask, size))
+        frames.append(TransformsFrame(entry, name, where, image, mask, size))
     return frames
 
 
@@ -215,7 +215,7 @@ def _number(meta: dict[str, Any], frame: dict[str, Any], key: str, where: str) -
 
 
 def intrinsics_of(
-    meta: dict[str, Any], frame: Frame, target: tuple[int, int]
+    meta: dict[str, Any], frame: TransformsFrame, target: tuple[int, int]
 ) -> tuple[float, float, float, float]:
     """(fx, fy, cx, cy) in pixels at the target size; the centre of the first pixel is at 0.5."""
     entry, where = frame.entry, frame.where
@@ -270,7 +270,9 @@ def intrinsics_of(
     return fx * sx, fy * sy, cx * sx, cy * sy
 
 
-def _calibrated_size(frame: Frame, w: float | None, h: float | None) -> tuple[float, float]:
+def _calibrated_size(
+    frame: TransformsFrame, w: float | None, h: float | None
+) -> tuple[float, float]:
     """The width and height that the intrinsics refer to: the size of the image or a multiple."""
     height, width = frame.size
     for key, side in (("w", w), ("h", h)):
@@ -320,7 +322,7 @@ def _check_undistorted(number: Any, radius: float, focal: float, where: str) -> 
         )
 
 
-def pose_of(frame: Frame) -> npt.NDArray[np.float64]:
+def pose_of(frame: TransformsFrame) -> npt.NDArray[np.float64]:
     """The [4, 4] camera-to-world matrix of a frame, its rotation made exactly orthonormal."""
     where = frame.where
     try:

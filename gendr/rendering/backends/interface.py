@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.coverage import Coverage
-from gendr.rendering.fragments import Pairs
+from gendr.rendering.fragments import PixelPairs
 from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Backend(Protocol):
 
     def pairs(
         self, faces: ScreenFaces, size: ImageSize, radius: Tensor, limit: int
-    ) -> list[Callable[[], Pairs]]:
+    ) -> list[Callable[[], PixelPairs]]:
         """The (pixel, face) pairs within the radius [B] (NDC), in runs of about `limit` pairs.
 
         A run is a function that lists its pairs when it is called.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.coverage import Coverage
-from gendr.rendering.fragments import Pairs, signed_distance
+from gendr.rendering.fragments import PixelPairs, signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 from gendr.tnorms.groups import Along
 
@@ -66,17 +66,19 @@ def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tens
 
 def pairs(
     faces: ScreenFaces, size: ImageSize, radius: Tensor, limit: int
-) -> list[Callable[[], Pairs]]:
+) -> list[Callable[[], PixelPairs]]:
     """All (pixel, face) pairs in runs of rows, at most about `limit` in each."""
     device = faces.corners.device
 
-    def run(b: int, first: int, last: int) -> Pairs:
+    def run(b: int, first: int, last: int) -> PixelPairs:
         first_face, last_face = faces.offsets[b], faces.offsets[b + 1]
         face = torch.arange(first_face, last_face, device=device)
         if faces.present is not None:
             face = face[faces.present[first_face:last_face]]
         pixel = torch.arange(first, last, device=device)
-        return Pairs(pixel.repeat_interleave(len(face)), face.repeat(last - first), first, last)
+        return PixelPairs(
+            pixel.repeat_interleave(len(face)), face.repeat(last - first), first, last
+        )
 
     runs = []
     for b, count in enumerate(faces.counts):

@@ -30,7 +30,7 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True)
-class Launch:
+class GateLaunch:
     """How the work is cut into programs; powers of 2.
 
     Attributes:
@@ -47,7 +47,7 @@ class Launch:
 
 
 # The interpreter pays per operation, not per element.
-LAUNCH = Launch(held=1 << 16, held_tables=1 << 17) if interpreted() else Launch()
+LAUNCH = GateLaunch(held=1 << 16, held_tables=1 << 17) if interpreted() else GateLaunch()
 
 
 def supports(tensor: Tensor) -> bool:

@@ -96,7 +96,7 @@ def source(circuit: Circuit, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _steps(program: packed.Program) -> Iterator[str]:
+def _steps(program: packed.PackedProgram) -> Iterator[str]:
     """The statements of a program, on words s[..] of which x[..] are the inputs."""
     for signal, slot in enumerate(program.loads.tolist()):
         if slot >= 0:

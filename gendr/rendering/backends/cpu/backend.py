@@ -26,7 +26,7 @@ from gendr._runtime.threads import (
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.cpu.tables import (
-    Compiled,
+    CompiledFormulas,
     in_shape_of,
     narrowed,
     number_of,
@@ -36,7 +36,7 @@ from gendr.rendering.backends.cpu.tables import (
     tables_of,
 )
 from gendr.rendering.coverage import Coverage
-from gendr.rendering.fragments import Pairs
+from gendr.rendering.fragments import PixelPairs
 from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class _Alpha(torch.autograd.Function):
         from gendr.rendering.backends.cpu import kernels
 
         wanted = ctx.needs_input_grad
-        compiled = Compiled.of(
+        compiled = CompiledFormulas.of(
             aggregation.coverage.dist, aggregation.tconorm, scalars=any(wanted[1:]),
             shape=wanted[3], p=wanted[4],
         )  # fmt: skip
@@ -155,7 +155,7 @@ class _Alpha(torch.autograd.Function):
 
 def pairs(
     faces: ScreenFaces, size: ImageSize, radius: Tensor, limit: int
-) -> list[Callable[[], Pairs]]:
+) -> list[Callable[[], PixelPairs]]:
     """The (pixel, face) pairs within the radius, in runs of rows with about `limit` pairs each.
 
     Pairs are ordered by row, and within a row by face. A run is a function that lists its pairs
@@ -169,7 +169,7 @@ def pairs(
     common = (tables.corners, tables.offsets, tables.boxes, tables.images, tables.grid)
     run(kernels.count_rows, rows, *common, counts)
 
-    def listing(first: int, last: int) -> Pairs:
+    def listing(first: int, last: int) -> PixelPairs:
         slots = np.cumsum(counts[first:last]) - counts[first:last]
         room = int(counts[first:last].sum())
         pixels, face = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -183,7 +183,7 @@ def pairs(
 
         run(kernel, last - first)
         filled = np.repeat(slots, used) + _ranges(used)
-        return Pairs(
+        return PixelPairs(
             torch.from_numpy(pixels[filled]),
             torch.from_numpy(face[filled]),
             first * size.width,
@@ -208,10 +208,10 @@ def _ranges(counts: np.ndarray) -> np.ndarray:
 
 def distance(faces: ScreenFaces, size: ImageSize, pixels: Tensor, face: Tensor) -> Tensor:
     """Signed distance [K] of listed pairs, differentiable in the corners."""
-    return cast(Tensor, _Distance.apply(faces.corners, pixels, face, size))
+    return cast(Tensor, _PairDistance.apply(faces.corners, pixels, face, size))
 
 
-class _Distance(torch.autograd.Function):
+class _PairDistance(torch.autograd.Function):
     """`fragments.signed_distance` of listed pairs, in one pass and without temporaries."""
 
     @staticmethod

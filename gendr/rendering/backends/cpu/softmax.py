@@ -12,8 +12,8 @@ from torch import Tensor
 
 from gendr._runtime.threads import run
 from gendr.rendering.backends.cpu.tables import (
-    Compiled,
-    Tables,
+    CompiledFormulas,
+    FaceTables,
     narrowed,
     number_of,
     once,
@@ -189,7 +189,7 @@ class _Call:
     """
 
     task: _Task
-    tables: Tables
+    tables: FaceTables
     law: tuple[np.ndarray, np.ndarray, np.ndarray]
     paint: tuple[np.ndarray, ...]
 
@@ -207,7 +207,7 @@ class _Call:
         from gendr.rendering.backends.cpu import kernels
 
         faces, size, coverage, look = task
-        compiled = Compiled.of(coverage.dist, Max(), scalars=False, shape=shape, p=False)
+        compiled = CompiledFormulas.of(coverage.dist, Max(), scalars=False, shape=shape, p=False)
         columns = {
             kernels.SCALE: coverage.scale.detach().to(torch.float64).numpy(),
             kernels.SHIFT: number_of(coverage.dist.total_shift()),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tables:
+class FaceTables:
     """The arrays that describe faces, images and the renderer to the kernels."""
 
     corners: np.ndarray  # [T, N, 2] float64
@@ -32,7 +32,7 @@ class Tables:
 
 def tables_of(
     faces: ScreenFaces, size: ImageSize, radius: Tensor, columns: dict[int, Any] | None = None
-) -> Tables:
+) -> FaceTables:
     """The tables of a batch of images; `columns` are further columns of `images`."""
     from gendr.rendering.backends.cpu import kernels
 
@@ -50,7 +50,7 @@ def tables_of(
     )  # fmt: skip
     if faces.present is not None:
         boxes[~faces.present.numpy()] = 0  # kernels walk the boxes
-    return Tables(corners, offsets, image_of_face, boxes, images, pixel_grid(size))
+    return FaceTables(corners, offsets, image_of_face, boxes, images, pixel_grid(size))
 
 
 def pixel_grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +68,7 @@ def number_of(value: Any) -> float:
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledFormulas:
     """A law and a T-conorm family as the kernels take them: flags, addresses and parameters."""
 
     law: np.ndarray
@@ -79,7 +79,7 @@ class Compiled:
     @classmethod
     def of(
         cls, dist: Distribution, tconorm: TConorm, *, scalars: bool, shape: bool, p: bool
-    ) -> Compiled:
+    ) -> CompiledFormulas:
         """Look both up, with the functions for gradients of scalars, shape and p if wanted."""
         from gendr.distributions import bodies as of_laws
         from gendr.distributions import numba as laws

@@ -33,7 +33,7 @@ def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tens
     cutoff = aggregation.coverage.cutoff
     if is_plain(corners):
         plan = plan_of(text, offsets, size, corners.shape[1], corners.device, tiles.LAUNCH)
-        out = cast(Tensor, _Alpha.apply(corners, table, images, cutoff, plan))
+        out = cast(Tensor, _AlphaOperator.apply(corners, table, images, cutoff, plan))
     else:
         shape = [size.height, size.width]
         out, *_ = _alpha(corners, table, images, text, cutoff, list(offsets), shape)
@@ -63,7 +63,7 @@ def _tables(
 _BLOCK = 1024  # pixels of a program of `through_totals`
 
 
-class Drawn(NamedTuple):
+class DrawnAlpha(NamedTuple):
     """What the backward pass reads, as `_alpha` was given it or returned it."""
 
     corners: Tensor  # [T, N, 2]
@@ -75,7 +75,7 @@ class Drawn(NamedTuple):
     images: Tensor  # [B, IMAGE_COLUMNS]
 
 
-class Plan:
+class AlphaPlan:
     """What the host knows before it looks at corners: kept from step to step.
 
     Args:
@@ -89,7 +89,7 @@ class Plan:
 
     def __init__(
         self, text: str, offsets: tuple[int, ...], size: ImageSize, sides: int,
-        device: torch.device, settings: tiles.Launch,
+        device: torch.device, settings: tiles.TileLaunch,
     ) -> None:  # fmt: skip
         from gendr.rendering.backends.triton import kernels
 
@@ -149,13 +149,13 @@ class Plan:
         return self._totals
 
 
-plan_of = lru_cache(maxsize=64)(Plan)
+plan_of = lru_cache(maxsize=64)(AlphaPlan)
 
 
 def _forward(
-    plan: Plan, corners: Tensor, table: Tensor, images: Tensor | None, cutoff: float
+    plan: AlphaPlan, corners: Tensor, table: Tensor, images: Tensor | None, cutoff: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Launch the forward pass; all of `Drawn` but the corners is returned.
+    """Launch the forward pass; all of `DrawnAlpha` but the corners is returned.
 
     In place of an image table that is given and not changed, None is returned.
     """
@@ -239,7 +239,7 @@ def _(
 
 
 def _gradients(
-    plan: Plan, grad: Tensor, drawn: Sequence[Tensor], with_table: bool
+    plan: AlphaPlan, grad: Tensor, drawn: Sequence[Tensor], with_table: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Gradients of the corners [T, N, 2] and, if wanted, of the table [B, columns]."""
     corners, alpha, rest, ties, edges, boxes, images = drawn
@@ -252,7 +252,7 @@ def _gradients(
             height, width, 1, boxes, boxes, boxes, plan.faces, 0,
         )  # fmt: skip
         return grad_corners, None
-    sums = tiles.Sums.of(
+    sums = tiles.GradientSums.of(
         boxes, [height, width], with_table, (plan.sides, 2), like=grad, launch=plan.launch
     )
     plan.gradients(with_table, sums.atomic)(
@@ -265,11 +265,11 @@ def _gradients(
     if "p" in plan.recipe.columns:
         from gendr.rendering.backends.triton import shared_kernels as shared
 
-        scalars[:, shared.GRAD_LAST.value].sub_(_through_totals(plan, grad, Drawn(*drawn)))
+        scalars[:, shared.GRAD_LAST.value].sub_(_through_totals(plan, grad, DrawnAlpha(*drawn)))
     return grad_corners, plan.recipe.in_columns(scalars)
 
 
-def _through_totals(plan: Plan, grad: Tensor, drawn: Drawn) -> Tensor:
+def _through_totals(plan: AlphaPlan, grad: Tensor, drawn: DrawnAlpha) -> Tensor:
     """What the pixels of every image take away from the gradient of p, [B]; see the kernel."""
     images, pixels = len(drawn.images), plan.size.pixels
     blocks = blocks_of(pixels, _BLOCK)
@@ -306,13 +306,13 @@ def _(
     size: list[int],
     with_table: bool,
 ) -> tuple[Tensor, Tensor]:
-    corners = Drawn(*drawn).corners
+    corners = DrawnAlpha(*drawn).corners
     return corners.new_empty(corners.shape), tiles.empty_table_gradient(
         corners, text, offsets, with_table
     )
 
 
-def _plan_of_operator(corners: Tensor, text: str, offsets: list[int], size: list[int]) -> Plan:
+def _plan_of_operator(corners: Tensor, text: str, offsets: list[int], size: list[int]) -> AlphaPlan:
     on, sides = corners.device, corners.shape[1]
     return plan_of(text, tuple(offsets), ImageSize(*size), sides, on, tiles.LAUNCH)
 
@@ -322,7 +322,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     corners, _table, images, text, _cutoff, offsets, size = inputs
     *rest, made = output
     used = images if images is not None and not len(made) else made
-    ctx.save_for_backward(corners, *rest, used)  # `Drawn`
+    ctx.save_for_backward(corners, *rest, used)  # `DrawnAlpha`
     ctx.given = text, offsets, size
     ctx.set_materialize_grads(False)
 
@@ -340,17 +340,22 @@ _alpha.register_autograd(_backward, setup_context=_keep)
 _alpha_gradients.register_autograd(tiles.no_second_derivative)
 
 
-class _Alpha(torch.autograd.Function):
+class _AlphaOperator(torch.autograd.Function):
     """The operator without PyTorch's dispatcher, which takes the host as long again."""
 
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, corners: Tensor, table: Tensor, images: Tensor | None, cutoff: float, plan: Plan
+        ctx: Any,
+        corners: Tensor,
+        table: Tensor,
+        images: Tensor | None,
+        cutoff: float,
+        plan: AlphaPlan,
     ) -> Tensor:
         *drawn, made = _forward(plan, corners, table, images, cutoff)
         used = images if made is None else made
         assert used is not None  # one of both is there
-        ctx.save_for_backward(corners, *drawn, used)  # `Drawn`
+        ctx.save_for_backward(corners, *drawn, used)  # `DrawnAlpha`
         ctx.plan = plan
         ctx.set_materialize_grads(False)
         return drawn[0]
@@ -363,7 +368,7 @@ class _Alpha(torch.autograd.Function):
         if is_plain(grad) and not torch.is_grad_enabled():
             corners, table = _gradients(ctx.plan, grad, ctx.saved_tensors, of_table)
         else:
-            plan: Plan = ctx.plan
+            plan: AlphaPlan = ctx.plan
             corners, table = _alpha_gradients(
                 grad, list(ctx.saved_tensors), plan.text, list(plan.offsets),
                 [plan.size.height, plan.size.width], of_table,

@@ -26,7 +26,7 @@ from gendr.rendering.backends.triton import softmax as colours
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.tiles import set_atomic
 from gendr.rendering.coverage import Coverage
-from gendr.rendering.fragments import Pairs
+from gendr.rendering.fragments import PixelPairs
 from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
 
 if TYPE_CHECKING:
@@ -74,17 +74,17 @@ def softmax(
 
 def pairs(
     faces: ScreenFaces, size: ImageSize, radius: Tensor, limit: int
-) -> list[Callable[[], Pairs]]:
+) -> list[Callable[[], PixelPairs]]:
     """The (pixel, face) pairs within the radius in runs of rows, about `limit` in each.
 
     A run is listed when it is called, so that only one needs to be in memory: the tile lists of
     tiles that are a pixel each, less those that are too far away.
     """
     images = tiles.bare_images(faces.images, radius)
-    tables = tiles.Tables.of(faces.corners, faces.offsets, images, size)
+    tables = tiles.TileTables.of(faces.corners, faces.offsets, images, size)
     tiling = tiles.Tiling.of(size, (1, 1))
 
-    def listing(part: tiles.Part) -> Pairs:
+    def listing(part: tiles.Part) -> PixelPairs:
         first_tile, faces_of, listed = tiles.listed(tables, tiling, part, counts)
         pixels = torch.arange(len(faces_of), device=listed.device).repeat_interleave(
             faces_of, output_size=len(listed)
@@ -93,7 +93,7 @@ def pairs(
         with torch.no_grad():
             d = distance(faces, size, pixels, face)
             near = (d >= -radius[size.image_of(pixels)]).nonzero().squeeze(-1)
-        return Pairs(pixels[near], face[near], first_tile, first_tile + len(faces_of))
+        return PixelPairs(pixels[near], face[near], first_tile, first_tile + len(faces_of))
 
     counts = tiles.tile_counts(tables, tiling, (0, tiling.rows))
     totals = tiles.per_image(counts, faces.offsets).tolist()
@@ -110,7 +110,7 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
 
     corners = faces.corners.detach().to(torch.float64).contiguous()
     images = tiles.bare_images(faces.images, corners.new_zeros(faces.images))
-    tables = tiles.Tables.of(corners, faces.offsets, images, size)
+    tables = tiles.TileTables.of(corners, faces.offsets, images, size)
     launch = tiles.LAUNCH.fitted(faces.images, len(corners), size)
     tiling = tiles.Tiling.of(size, launch.tile)
     out = torch.empty(faces.images * size.pixels, dtype=torch.int64, device=corners.device)

@@ -29,7 +29,7 @@ _WARPS = 4  # of every program
 
 
 @dataclass(frozen=True, eq=False)  # told apart as objects: what is kept for one is found quickly
-class Launch:
+class ProjectLaunch:
     """How the work is cut into programs.
 
     Attributes:
@@ -49,7 +49,7 @@ class Launch:
 
 
 # The interpreter pays per operation, not per element.
-LAUNCH = Launch(1024, 1024, 4096) if interpreted() else Launch()
+LAUNCH = ProjectLaunch(1024, 1024, 4096) if interpreted() else ProjectLaunch()
 
 
 def project(
@@ -168,7 +168,7 @@ def _range_programs(
     return min(RANGES, blocks_of(vertex_offsets[-1] * images, LAUNCH.depths))
 
 
-class Plan:
+class ProjectPlan:
     """What the host knows before it looks at vertices: kept from step to step.
 
     Args:
@@ -184,7 +184,8 @@ class Plan:
 
     def __init__(
         self, vertex_offsets: tuple[int, ...], offsets: tuple[int, ...], cameras: int,
-        near: float | None, far: float | None, check: bool, device: torch.device, settings: Launch,
+        near: float | None, far: float | None, check: bool, device: torch.device,
+        settings: ProjectLaunch,
     ) -> None:  # fmt: skip
         from gendr.rendering.backends.triton import project_kernels as kernels
 
@@ -224,11 +225,11 @@ class Plan:
         }  # fmt: skip
 
 
-plan_of = lru_cache(maxsize=64)(Plan)
+plan_of = lru_cache(maxsize=64)(ProjectPlan)
 
 
 def _forward(
-    plan: Plan, vertices: Tensor, projection: Tensor, faces: Tensor, starts: Tensor,
+    plan: ProjectPlan, vertices: Tensor, projection: Tensor, faces: Tensor, starts: Tensor,
     watch: Watch | None,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """The corners [T, 4, 2], and the depth ranges [programs, 2], None if both planes are given."""
@@ -252,7 +253,7 @@ def _forward(
 
 
 def _backward(
-    plan: Plan, grad: Tensor, saved: Sequence[Any], with_vertices: bool, with_camera: bool
+    plan: ProjectPlan, grad: Tensor, saved: Sequence[Any], with_vertices: bool, with_camera: bool
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of the vertices [V, 3] and of the projection; None if not wanted.
 
@@ -280,7 +281,7 @@ def _backward(
     return grad_vertices, _projection_gradient(grad_clip, vertices, plan)
 
 
-def _projection_gradient(grad_clip: Tensor, vertices: Tensor, plan: Plan) -> Tensor:
+def _projection_gradient(grad_clip: Tensor, vertices: Tensor, plan: ProjectPlan) -> Tensor:
     """The gradient of the projection [C, 4, 4].
 
     It is the sum over vertices of the gradient of clip coordinates times (x, y, z, 1).
@@ -362,7 +363,7 @@ def _(*given: Any) -> tuple[Tensor, Tensor]:
 def _plan_of_operator(
     vertices: Tensor, projection: Tensor, vertex_offsets: list[int], offsets: list[int],
     near: float | None, far: float | None, check: bool = False,
-) -> Plan:  # fmt: skip
+) -> ProjectPlan:  # fmt: skip
     cameras, on = len(projection), vertices.device
     return plan_of(tuple(vertex_offsets), tuple(offsets), cameras, near, far, check, on, LAUNCH)
 
@@ -393,8 +394,8 @@ class _Project(torch.autograd.Function):
 
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, vertices: Tensor, projection: Tensor, topology: tuple[Tensor, ...], plan: Plan,
-        watch: Watch | None,
+        ctx: Any, vertices: Tensor, projection: Tensor, topology: tuple[Tensor, ...],
+        plan: ProjectPlan, watch: Watch | None,
     ) -> Tensor:  # fmt: skip
         faces, starts, _ = topology
         corners, ranges = _forward(plan, vertices, projection, faces, starts, watch)

@@ -53,7 +53,7 @@ def softmax(
     return fore.to(faces.corners.dtype), share.to(faces.corners.dtype)
 
 
-class Drawn(NamedTuple):
+class DrawnSoftmax(NamedTuple):
     """What the backward pass reads, as `_softmax` was given it or returned it."""
 
     corners: Tensor  # [T, 3, 2]
@@ -78,14 +78,14 @@ def _softmax(
     offsets: list[int],
     size: list[int],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """All of `Drawn` but what is given; `text` and `table` as `described` has them."""
+    """All of `DrawnSoftmax` but what is given; `text` and `table` as `described` has them."""
     from gendr.rendering.backends.triton import shared_kernels as shared
     from gendr.rendering.backends.triton import softmax_kernels as kernels
 
     recipe, image_size = Recipe.of(text), ImageSize(*size)
     images = image_table(text, table, cutoff)
     images[:, shared.BACKDROP.value] = backdrop
-    tables = tiles.Tables.of(corners, tuple(offsets), images, image_size)
+    tables = tiles.TileTables.of(corners, tuple(offsets), images, image_size)
     launch = tiles.LAUNCH.fitted(len(images), len(corners), image_size)
     tiling = tiles.Tiling.of(image_size, launch.tile)
     pixels = len(images) * image_size.pixels
@@ -141,11 +141,13 @@ def _softmax_gradients(
     from gendr.rendering.backends.triton import shared_kernels as shared
     from gendr.rendering.backends.triton import softmax_kernels as kernels
 
-    recipe, x = Recipe.of(text), Drawn(*drawn)
+    recipe, x = Recipe.of(text), DrawnSoftmax(*drawn)
     count = len(x.corners)
     columns = x.attributes.shape[1:]
     launch = tiles.LAUNCH.fitted(len(x.images), count, ImageSize(*size))
-    sums = tiles.Sums.of(x.boxes, size, with_table, (3, 2), columns, like=grad, launch=launch)
+    sums = tiles.GradientSums.of(
+        x.boxes, size, with_table, (3, 2), columns, like=grad, launch=launch
+    )
     run(
         kernels.softmax_gradients, sums.programs, grad.device,
         x.corners.contiguous(), x.edges, x.attributes.contiguous(),
@@ -179,7 +181,7 @@ def _(
     size: list[int],
     with_table: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    x = Drawn(*drawn)
+    x = DrawnSoftmax(*drawn)
     return (
         x.corners.new_empty(x.corners.shape),
         x.attributes.new_empty(x.attributes.shape),
@@ -190,7 +192,7 @@ def _(
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     """Keep what the backward pass of `_softmax` needs."""
     corners, attributes, _table, text, _cutoff, _backdrop, offsets, size = inputs
-    ctx.save_for_backward(*Drawn(corners, attributes, *output))
+    ctx.save_for_backward(*DrawnSoftmax(corners, attributes, *output))
     ctx.text, ctx.offsets, ctx.size = text, offsets, size
 
 

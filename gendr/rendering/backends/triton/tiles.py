@@ -20,7 +20,7 @@ from gendr.rendering.geometry import ImageSize
 
 
 @dataclass(frozen=True, eq=False)  # told apart as objects: what is kept for one is found quickly
-class Launch:
+class TileLaunch:
     """How the work is cut into programs.
 
     Attributes:
@@ -53,7 +53,7 @@ class Launch:
     small_block: int = 32
     small_block_warps: int = 1
 
-    def with_small(self, *, tiles: bool, blocks: bool) -> Launch:
+    def with_small(self, *, tiles: bool, blocks: bool) -> TileLaunch:
         """The launch with small tiles, small blocks, or both, of which nothing is chosen any more.
 
         Args:
@@ -69,7 +69,7 @@ class Launch:
             fits=False,
         )
 
-    def fitted(self, images: int, faces: int, size: ImageSize) -> Launch:
+    def fitted(self, images: int, faces: int, size: ImageSize) -> TileLaunch:
         """Choose the sizes for a batch by what the host knows of it.
 
         Small tiles where there are too few large ones to keep a GPU busy; and where faces are many,
@@ -86,7 +86,7 @@ _PIXELS_OF_LARGE_TILES = 2048 * 16 * 16  # below, they are not 16 for each of 13
 _PIXELS_OF_SMALL_FACES = 64  # of an image, for each of its faces
 
 # The interpreter pays per operation, not per element.
-LAUNCH = Launch((32, 32), 16, 1024, 1) if interpreted() else Launch(fits=True)
+LAUNCH = TileLaunch((32, 32), 16, 1024, 1) if interpreted() else TileLaunch(fits=True)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def image_of_face(offsets: tuple[int, ...], device: torch.device) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Tables:
+class TileTables:
     """The tensors that describe faces and images to the kernels."""
 
     corners: Tensor  # [T, N, 2] float32
@@ -144,7 +144,7 @@ class Tables:
     @classmethod
     def of(
         cls, corners: Tensor, offsets: tuple[int, ...], images: Tensor, size: ImageSize
-    ) -> Tables:
+    ) -> TileTables:
         """Make the tables of faces, whose corners become float32."""
         corners = corners.detach().to(torch.float32).contiguous()
         count = corners.shape[0]
@@ -159,7 +159,7 @@ class Tables:
 
 
 @lru_cache(maxsize=16)
-def face_tables(sides: int, device: torch.device, settings: Launch) -> Launcher:
+def face_tables(sides: int, device: torch.device, settings: TileLaunch) -> Launcher:
     """The kernel that writes edges and boxes of polygons with so many corners."""
     from gendr.rendering.backends.triton import kernels
 
@@ -240,7 +240,7 @@ class Lists(NamedTuple):
     tile_of_segment: Tensor  # [extra] int32, -1 for programs without work
 
 
-def tile_lists(tables: Tables, tiling: Tiling) -> Lists:
+def tile_lists(tables: TileTables, tiling: Tiling) -> Lists:
     """List the faces of every tile.
 
     The lists get the room that earlier steps of the same kind have needed (device, faces of each
@@ -434,7 +434,7 @@ def parts(totals: list[int], rows: int, limit: int) -> Iterator[Part]:
         first = last
 
 
-def tile_counts(tables: Tables, tiling: Tiling, rows: tuple[int, int]) -> Tensor:
+def tile_counts(tables: TileTables, tiling: Tiling, rows: tuple[int, int]) -> Tensor:
     """How many tiles of some rows of tiles every face touches, [T] int32."""
     count = len(tables.boxes)
     counts = torch.empty(count, dtype=torch.int32, device=tables.boxes.device)
@@ -446,7 +446,7 @@ def tile_counts(tables: Tables, tiling: Tiling, rows: tuple[int, int]) -> Tensor
 
 
 def listed(
-    tables: Tables, tiling: Tiling, part: Part, counts: Tensor
+    tables: TileTables, tiling: Tiling, part: Part, counts: Tensor
 ) -> tuple[int, Tensor, Tensor]:
     """The first tile of a part, how many faces each of its tiles has, and these, tile by tile.
 
@@ -561,7 +561,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Sums:
+class GradientSums:
     """Where the programs of a backward pass put what they add up for a face.
 
     Attributes:
@@ -584,8 +584,8 @@ class Sums:
         with_scalars: bool,
         *shapes: tuple[int, ...],
         like: Tensor,
-        launch: Launch,
-    ) -> Sums:
+        launch: TileLaunch,
+    ) -> GradientSums:
         """Make room for gradients of faces in these shapes, and of the scalars if wanted.
 
         Args:
@@ -623,7 +623,7 @@ class Sums:
         return tuple(self.pieces.join(x) for x in rows)
 
 
-def shares_of(faces: int, pixels: int, launch: Launch) -> int:
+def shares_of(faces: int, pixels: int, launch: TileLaunch) -> int:
     """How many programs of the backward pass share a face."""
     return min(blocks_of(launch.programs, max(faces, 1)), blocks_of(pixels, launch.block_pixels))
 
