@@ -348,7 +348,9 @@ def plans() -> list[str]:
         wires = network(name, n)
         keep = torch.empty(batch, wires.size, device="meta")
         with mock.patch.object(backend, "run", noted):
-            backend.carry_backward(keep, keep, wires, None, keep.new_empty(batch, n, n))
+            backend.carry_backward(
+                wires, (keep, keep, None), (), (keep.new_empty(batch, n, n),), (True, False, False)
+            )
         x = found[-1]
         counts = (x["COLUMNS"], x["shares"], x["programs"], x.get("segments", 1))
         megabytes = (f"{x[key] / 1e6:,.1f}" for key in ("scratch", "gates"))

@@ -61,6 +61,9 @@ class Operator:
     Args:
         name: for messages and tests.
         reference: (spec, *inputs) -> the result, or a tuple of them, in plain torch.
+        replay: (spec, saved, *inputs) -> what `reference` gives, with what `forward` saved in place
+            of what the definition would search for, such as an order or a threshold; higher
+            derivatives are then those of the result that kernels found. None for the reference.
         constant: the places of results that have no gradient.
         wide: whether kernels take and give float64, whatever the dtype of the inputs.
     """
@@ -72,10 +75,12 @@ class Operator:
         name: str,
         *,
         reference: Callable[..., Any],
+        replay: Callable[..., Any] | None = None,
         constant: Sequence[int] = (),
         wide: bool = False,
     ) -> None:
-        self.name, self.reference, self.constant, self.wide = name, reference, constant, wide
+        self.name, self.reference, self.replay = name, reference, replay
+        self.constant, self.wide = constant, wide
         self.known[name] = self
 
     def __call__(self, kernels: Kernels | None, spec: Any, *inputs: Input) -> Any:
@@ -106,17 +111,23 @@ class Operator:
         return (value.double() if self.wide else value).contiguous()
 
     def again(
-        self, spec: Any, inputs: Sequence[Input], grads: Sequence[Tensor | None]
+        self,
+        spec: Any,
+        inputs: Sequence[Input],
+        grads: Sequence[Tensor | None],
+        saved: Sequence[Any] = (),
     ) -> tuple[Tensor | None, ...]:
-        """The gradients of the inputs through the definition, with a graph."""
+        """The gradients of the inputs through the definition, or its replay, with a graph."""
         wanted = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
         with torch.enable_grad():
-            results = self.reference(spec, *inputs)
+            if self.replay is None:
+                results = self.reference(spec, *inputs)
+            else:
+                results = self.replay(spec, saved, *inputs)
             results = (results,) if isinstance(results, Tensor) else results
-            # The zero keeps a result that depends on no input in the graph.
-            zero = sum(t.sum() for t in wanted) * 0
             pairs = [
-                (result + zero, grad)
+                # The zero keeps a result that depends on no input in the graph.
+                (result if result.requires_grad else result + 0 * wanted[0].sum(), grad)
                 for result, grad in zip(results, grads, strict=True)
                 if grad is not None
             ]
@@ -172,7 +183,7 @@ class _Applied(torch.autograd.Function):
         )
         inputs, saved = values[: ctx.count], values[ctx.count :]
         if torch.is_grad_enabled():  # a graph of the backward pass is wanted
-            return None, None, None, *operator.again(spec, inputs, grads)
+            return None, None, None, *operator.again(spec, inputs, grads, saved)
         found = kernels.backward(
             spec, tuple(map(operator.plain, inputs)), saved, tuple(map(operator.plain, grads)),
             ctx.needs_input_grad[3:],

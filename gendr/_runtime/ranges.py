@@ -84,7 +84,11 @@ def ratio(x: Tensor, scale: float | Tensor) -> Tensor:
     """
     if not isinstance(scale, Tensor):
         return saturated(x) / max(scale, torch.finfo(x.dtype).tiny)
-    dtype = torch.result_type(x, scale)
+    # As `torch.result_type`, which `torch.compile` cannot trace: dtypes of 0-dim tensors yield.
+    if (x.ndim == 0) == (scale.ndim == 0):
+        dtype = torch.promote_types(x.dtype, scale.dtype)
+    else:
+        dtype = scale.dtype if x.ndim == 0 and scale.is_floating_point() else x.dtype
     x, scale = x.to(dtype), scale.to(dtype).clamp(min=torch.finfo(dtype).tiny)
     if not scale.requires_grad:
         return saturated(x) / scale

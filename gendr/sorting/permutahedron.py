@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from gendr._runtime.checks import check_choice
+from gendr._runtime.operator import Operator
 from gendr._runtime.threads import run
-from gendr._runtime.tracing import is_traced, refuse_transforms
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.base import Sort
 
@@ -55,6 +55,8 @@ class FastSort(Sort):
 
     The projection is computed on the CPU in compiled code, in float64 inside, by all threads over
     the rows of the batch; tensors on other devices go to the CPU and back, and so do gradients.
+    `torch.compile` breaks its graph here; inside transforms of `torch.func` plain torch computes
+    it, in O(n^2) memory.
 
     Descending order: values are -values(-x), ranks are ranks(-x). With "l2" these are the flipped
     values, and n + 1 - ranks; with "entropic" they are not, since the divergence is not symmetric.
@@ -83,124 +85,217 @@ class FastSort(Sort):
     @override
     def values(self, x: Tensor) -> Tensor:
         if self.regularization == "entropic":  # ascending is the mirror image of descending
-            return -self._project(_Values, -x).flip(-1)
-        return self._project(_Values, x)
+            return -self._projected(VALUES, -x).flip(-1)
+        return self._projected(VALUES, x)
 
     @override
     def ranks(self, x: Tensor) -> Tensor:
-        return self._project(_Ranks, x)
+        return self._projected(RANKS, x)
 
-    def _project(self, function: type[torch.autograd.Function], x: Tensor) -> Tensor:
-        """Apply the function to x; `torch.compile` cannot trace it and breaks the graph here."""
-        refuse_transforms("the sort 'permutahedron'")
-        if is_traced():
-            return torch.compiler.disable(FastSort._run)(self, function, x)  # pyright: ignore[reportCallIssue]
-        return self._run(function, x)
+    def _projected(self, operator: Operator, x: Tensor) -> Tensor:
+        """Apply the operator to x; what `torch.compile` could trace has no room for long lists."""
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable(FastSort._on_cpu)(self, operator, x)  # pyright: ignore[reportCallIssue]
+        return self._on_cpu(operator, x)
 
-    def _run(self, function: type[torch.autograd.Function], x: Tensor) -> Tensor:
+    def _on_cpu(self, operator: Operator, x: Tensor) -> Tensor:
         steepness = check_steepness(self.steepness)
         if isinstance(steepness, Tensor):
-            number = float(steepness.detach())
-            steepness = steepness.to("cpu", x.dtype)
-        else:
-            number = steepness
+            steepness = steepness.cpu()
+        kernels = _Ranks if operator is RANKS else _Values
         entropic = self.regularization == "entropic"
-        return cast("Tensor", function.apply(x.cpu(), steepness, number, entropic)).to(x.device)
+        return operator(kernels, entropic, x.cpu(), steepness).to(x.device)
 
 
-class _Ranks(torch.autograd.Function):
-    """Soft ranks."""
+# ---------------------------------------------------------------------------------------------
+# The definitions
+# ---------------------------------------------------------------------------------------------
+
+
+class _Blocks:
+    """The order of the values and their blocks, held constant: the parts that are not smooth.
+
+    Args:
+        order: [..., n] int64, which sorts the values.
+        starts: [..., n] int64, the first position of the block of every sorted position.
+    """
+
+    def __init__(self, order: Tensor, starts: Tensor) -> None:
+        self.order, self.starts = order, starts
+        n = order.shape[-1]
+        positions = torch.arange(n, device=order.device).expand_as(order)
+        self.ends = torch.zeros_like(starts).scatter_reduce(-1, starts, positions, "amax")
+        self.ends = self.ends.gather(-1, starts)
+
+    def sum(self, x: Tensor) -> Tensor:
+        """The sum of x over the block of every position."""
+        sums = torch.zeros_like(x).scatter_add(-1, self.starts, x)
+        return sums.gather(-1, self.starts)
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The mean of x over the block of every position."""
+        return self.sum(x / (self.ends - self.starts + 1))
+
+    def from_end(self, x: Tensor) -> Tensor:
+        """How far x is above the last of its block, which has no gradient; infinite at most."""
+        return x - x.detach().gather(-1, self.ends)
+
+
+def _ranks_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number) -> Tensor:
+    """The soft ranks of x, given the blocks."""
+    w = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device).expand_as(x)
+    # Only differences of x within a block matter; those of halves do not overflow.
+    s = 2 * steepness * blocks.from_end(0.5 * x.gather(-1, blocks.order))
+    if entropic:
+        share = s.exp()
+        ranks = share / blocks.sum(share) * blocks.sum(w)
+    else:
+        ranks = s - blocks.mean(s) + blocks.mean(w)
+    return torch.zeros_like(x).scatter(-1, blocks.order, ranks)
+
+
+def _values_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number) -> Tensor:
+    """The soft sorted values of x, given the blocks."""
+    w = x.gather(-1, blocks.order)
+    below = blocks.from_end(torch.arange(x.shape[-1], dtype=x.dtype, device=x.device).expand_as(x))
+    s = steepness * below
+    if not entropic:
+        return s - blocks.mean(s) + blocks.mean(w)
+    last = w.detach().gather(-1, blocks.ends)
+    return s - blocks.sum(s.exp()).log() + last + blocks.sum(blocks.from_end(w).exp()).log()
+
+
+def _blocks(order: Tensor, s: Tensor, w: Tensor, entropic: bool) -> _Blocks:
+    """The blocks of the projection, by the minimax formula of isotonic regression: O(n^2) memory.
+
+    The level of position i is max over j <= i of min over k >= i of m(j, k), the difference of the
+    means (logarithms of sums of exponentials) of s and w at j .. k; its block begins at that j.
+    """
+    n = s.shape[-1]
+    j, k = torch.arange(n, device=s.device)[:, None], torch.arange(n, device=s.device)
+    if entropic:
+        s, w = (torch.where(k < j, -torch.inf, t[..., None, :]).logcumsumexp(-1) for t in (s, w))
+        levels = s - w
+    else:
+        levels = torch.where(k < j, 0.0, (s - w)[..., None, :]).cumsum(-1) / (k - j + 1)
+    levels = torch.where(k < j, torch.inf, levels).flip(-1).cummin(-1).values.flip(-1)
+    starts = torch.where(k < j, -torch.inf, levels).argmax(-2)
+    # By rounding, a position may name a start that names another one.
+    return _Blocks(order, torch.where(starts == k, k, 0).cummax(-1).values)
+
+
+def _ranks(entropic: bool, x: Tensor, steepness: Number) -> Tensor:
+    with torch.no_grad():
+        keys = x.detach().double()
+        order = keys.argsort(-1)
+        s = steepness * keys.gather(-1, order)
+        w = torch.arange(1.0, x.shape[-1] + 1, dtype=s.dtype, device=x.device).expand_as(s)
+        blocks = _blocks(order, s, w.log() if entropic else w, entropic)
+    return _ranks_within(blocks, entropic, x, steepness)
+
+
+def _values(entropic: bool, x: Tensor, steepness: Number) -> Tensor:
+    with torch.no_grad():
+        keys = x.detach().double()
+        order = keys.argsort(-1)
+        s = steepness * torch.arange(x.shape[-1], dtype=keys.dtype, device=x.device)
+        blocks = _blocks(order, s.expand_as(keys), keys.gather(-1, order), entropic)
+    return _values_within(blocks, entropic, x, steepness)
+
+
+def _replayed(within: Any) -> Any:
+    """The definition with the blocks that a kernel found."""
+
+    def replay(entropic: bool, saved: tuple[Any, ...], x: Tensor, steepness: Number) -> Tensor:
+        order, starts = (torch.from_numpy(part).reshape(x.shape) for part in saved[:2])
+        return within(_Blocks(order, starts.long()), entropic, x, steepness)
+
+    return replay
+
+
+RANKS = Operator("sorting.ranks", reference=_ranks, replay=_replayed(_ranks_within))
+VALUES = Operator("sorting.values", reference=_values, replay=_replayed(_values_within))
+
+
+# ---------------------------------------------------------------------------------------------
+# The kernels
+# ---------------------------------------------------------------------------------------------
+
+
+class _Ranks:
+    """The kernels of `RANKS`."""
 
     @staticmethod
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, x: Tensor, steepness: Number, number: float, entropic: bool
-    ) -> Tensor:
+    def forward(
+        entropic: bool, x: Tensor, steepness: Number, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
         from gendr.sorting.backends.cpu import isotonic_kernels as kernels
 
-        ranks, order, starts = _forward(kernels.rank_rows, x, number, entropic)
-        ctx.save_for_backward(x, steepness if isinstance(steepness, Tensor) else None, ranks)
-        ctx.blocks, ctx.number, ctx.entropic = (order, starts), number, entropic
-        return ranks
+        ranks, *blocks = _forward(kernels.rank_rows, x, float(steepness), entropic)
+        return (ranks,), (*blocks, ranks)
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Any, ...],
+        grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
         from gendr.sorting.backends.cpu import isotonic_kernels as kernels
 
-        (grad,) = grad_outputs
-        x, steepness, ranks = ctx.saved_tensors
-        order, starts = ctx.blocks
-        if not torch.is_grad_enabled() and not ctx.needs_input_grad[1]:
-            to_x = torch.empty_like(x, memory_format=torch.contiguous_format)
-            _run(
-                kernels.rank_gradients, _rows(grad), _rows(ranks), order, starts,
-                ctx.number, ctx.entropic, _rows(to_x),
-            )  # fmt: skip
-            return to_x, None, None, None
-        steepness = ctx.number if steepness is None else steepness
-        blocks = _Blocks(order, starts)
-        g = blocks.sorted(grad)
-        if ctx.entropic:
-            r = blocks.sorted(ranks)
-            to_s = r * (g - blocks.sum(r * g) / blocks.sum(blocks.positions(r) + 1))
-        else:
-            to_s = g - blocks.sum(g) / blocks.sizes(g)
-        to_steepness = None
-        if ctx.needs_input_grad[1]:
-            # Within a block the gradient of s sums to 0, so only differences of x matter.
-            z = blocks.sorted(x)
-            to_steepness = (to_s * (z - z.gather(-1, blocks.starts))).sum()
-        return steepness * blocks.unsorted(to_s).reshape(x.shape), to_steepness, None, None
+        if wanted[1]:
+            return _by_replay(RANKS, entropic, inputs, saved, grads)
+        (x, steepness), (order, starts, ranks) = inputs, saved
+        to_x = torch.empty_like(x)
+        _run(
+            kernels.rank_gradients, _rows(grads[0]), _rows(ranks), order, starts,
+            float(steepness), entropic, _rows(to_x),
+        )  # fmt: skip
+        return to_x, None
 
 
-class _Values(torch.autograd.Function):
-    """Soft sorted values."""
+class _Values:
+    """The kernels of `VALUES`."""
 
     @staticmethod
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, x: Tensor, steepness: Number, number: float, entropic: bool
-    ) -> Tensor:
+    def forward(
+        entropic: bool, x: Tensor, steepness: Number, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
         from gendr.sorting.backends.cpu import isotonic_kernels as kernels
 
-        values, order, starts = _forward(kernels.value_rows, x, number, entropic)
-        ctx.save_for_backward(x, steepness if isinstance(steepness, Tensor) else None)
-        ctx.blocks, ctx.number, ctx.entropic = (order, starts), number, entropic
-        return values
+        values, *blocks = _forward(kernels.value_rows, x, float(steepness), entropic)
+        return (values,), tuple(blocks)
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Any, ...],
+        grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
         from gendr.sorting.backends.cpu import isotonic_kernels as kernels
 
-        (grad,) = grad_outputs
-        x, steepness = ctx.saved_tensors
-        order, starts = ctx.blocks
-        if not torch.is_grad_enabled() and not ctx.needs_input_grad[1]:
-            to_x = torch.empty_like(x, memory_format=torch.contiguous_format)
-            _run(
-                kernels.value_gradients, _rows(grad), _rows(x), order, starts,
-                ctx.entropic, _rows(to_x),
-            )  # fmt: skip
-            return to_x, None, None, None
-        steepness = ctx.number if steepness is None else steepness
-        blocks = _Blocks(order, starts)
-        g = grad.reshape(order.shape)
-        total, sizes = blocks.sum(g), blocks.sizes(g)
-        below_last = (blocks.positions(g) - blocks.starts) + 1 - sizes  # 0 at the last, else < 0
-        if ctx.entropic:
-            z = blocks.sorted(x)
-            last = (blocks.starts + sizes.long() - 1).clamp_(max=z.shape[-1] - 1)
-            share_of_w = blocks.normalised((z - z.detach().gather(-1, last)).exp())
-            share_of_s = blocks.normalised((steepness * below_last).exp())
-        else:
-            share_of_w = share_of_s = 1 / sizes
-        to_steepness = None
-        if ctx.needs_input_grad[1]:
-            to_steepness = ((g - share_of_s * total) * below_last).sum()
-        return blocks.unsorted(share_of_w * total).reshape(x.shape), to_steepness, None, None
+        if wanted[1]:
+            return _by_replay(VALUES, entropic, inputs, saved, grads)
+        (x, _), (order, starts) = inputs, saved
+        to_x = torch.empty_like(x)
+        _run(
+            kernels.value_gradients, _rows(grads[0]), _rows(x), order, starts, entropic,
+            _rows(to_x),
+        )  # fmt: skip
+        return to_x, None
+
+
+def _by_replay(
+    operator: Operator, entropic: bool, inputs: tuple[Any, ...], saved: tuple[Any, ...],
+    grads: tuple[Tensor],
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """The gradients of x and of the steepness, for which there is no kernel."""
+    leaves = [t.requires_grad_() for t in inputs]
+    with torch.enable_grad():
+        result = operator.replay(entropic, saved, *leaves)  # pyright: ignore[reportOptionalCall]
+    return torch.autograd.grad(result, leaves, grads)
 
 
 def _rows(x: Tensor) -> np.ndarray[Any, Any]:
-    """[..., n] as a contiguous array [rows, n]."""
-    return x.detach().contiguous().view(-1, x.shape[-1]).numpy()
+    """A contiguous x [..., n] as an array [rows, n]."""
+    return x.detach().view(-1, x.shape[-1]).numpy()
 
 
 def _run(kernel: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
@@ -217,8 +312,7 @@ def _forward(
     """The result of the kernel [..., n], the order that sorts x [rows, n], and the blocks."""
     import numpy as np
 
-    rows = _rows(x)
-    result = torch.empty_like(x, memory_format=torch.contiguous_format)
+    rows, result = _rows(x), torch.empty_like(x)
     order, starts = np.empty(rows.shape, np.int64), np.empty(rows.shape, np.int32)
 
     def sort_and_project(rows: np.ndarray[Any, Any], start: int, stop: int) -> None:
@@ -228,41 +322,3 @@ def _forward(
 
     _run(sort_and_project, rows)
     return result, order, starts
-
-
-class _Blocks:
-    """The order of the values and their blocks, held constant: the parts that are not smooth.
-
-    Given these, the gradient is written in torch, so that it can be differentiated again.
-    """
-
-    def __init__(self, order: np.ndarray[Any, Any], starts: np.ndarray[Any, Any]) -> None:
-        self.order = torch.from_numpy(order)
-        self.starts = torch.from_numpy(starts).long()
-        rows, n = order.shape
-        self._ids = (self.starts + torch.arange(rows)[:, None] * n).flatten()
-
-    def sorted(self, x: Tensor) -> Tensor:
-        """Bring x [..., n] into the order of ranks, as [rows, n]."""
-        return x.reshape(self.order.shape).gather(-1, self.order)
-
-    def unsorted(self, x: Tensor) -> Tensor:
-        """Bring x [rows, n] from the order of ranks back to that of the input."""
-        return torch.zeros_like(x).scatter(-1, self.order, x)
-
-    def sum(self, x: Tensor) -> Tensor:
-        """The sum of x [rows, n] over the block of every position."""
-        sums = x.new_zeros(x.numel()).index_add(0, self._ids, x.flatten())
-        return sums[self._ids].view_as(x)
-
-    def sizes(self, like: Tensor) -> Tensor:
-        """The size of the block of every position."""
-        return self.sum(torch.ones_like(like))
-
-    def normalised(self, x: Tensor) -> Tensor:
-        """Divide x [rows, n] > 0 by its sum over the block."""
-        return x / self.sum(x)
-
-    def positions(self, like: Tensor) -> Tensor:
-        """The positions 0 .. n - 1 for every row."""
-        return torch.arange(like.shape[-1], dtype=like.dtype).expand(self.order.shape)

@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice, check_number
+from gendr._runtime.operator import Kernels
 from gendr._runtime.tracing import constant, is_traced
 from gendr.distributions import Distribution, as_distribution
 from gendr.distributions.decisions import Number, check_symmetric
 from gendr.distributions.registry import DistributionLike
 from gendr.sorting.backends.choice import NAMES, choose
-from gendr.sorting.backends.interface import Backend
+from gendr.sorting.backends.comparators import Comparators, has_kernel
+from gendr.sorting.backends.reference import CARRY, GATES
 from gendr.sorting.base import PermutationSort, check_matrices
 from gendr.sorting.networks import Network, network
 
@@ -44,21 +46,21 @@ class Walk:
 
     Attributes:
         wires: the network.
-        backend: that they went through.
+        kernels: of `carry`; None for its definition.
         values: [B, n], on the wires at the end.
         keep: [B, C], the probability with which each comparator kept its two keys in place.
         swap: [B, C], 1 - keep.
     """
 
     wires: Network
-    backend: Backend
+    kernels: Kernels | None
     values: Tensor
     keep: Tensor
     swap: Tensor
 
     def carried(self, payload: Tensor | None) -> Tensor:
         """P @ payload, of a payload [B, n, c], or P [B, n, n] itself for None."""
-        return self.backend.carry(self.keep, self.swap, self.wires, payload)
+        return CARRY(self.kernels, self.wires, self.keep, self.swap, payload)
 
     def returned(self, payload: Tensor, back: Network) -> Tensor:
         """P^T @ payload [B, n, c]: layers are symmetric, so P^T is the network in reverse.
@@ -67,16 +69,18 @@ class Walk:
             payload: what stands on the wires at the end.
             back: `backwards` of the network.
         """
-        return self.backend.carry(self.keep.flip(-1), self.swap.flip(-1), back, payload)
+        return CARRY(self.kernels, back, self.keep.flip(-1), self.swap.flip(-1), payload)
 
 
 def walk(x: Tensor, wires: Network, law: Distribution, steepness: Number, backend: str) -> Walk:
     """Send keys x [B, n] through the relaxed comparators of a network."""
-    # `torch.compile` traces the reference backend, which its own compiler makes fast.
+    # `torch.compile` traces the definitions, which its own compiler makes fast.
     chosen = choose("reference" if is_traced() else backend, x)
     if isinstance(steepness, Tensor):
         steepness = steepness.reshape(()).to(x.device)
-    return Walk(wires, chosen, *chosen.gates(x, wires, law, steepness))
+    kernels = chosen.Gates if chosen is not None and has_kernel(law) else None
+    walked = GATES(kernels, Comparators(wires, law), x, steepness)
+    return Walk(wires, None if chosen is None else chosen.Carry, *walked)
 
 
 def expanded(x: Tensor, payload: Tensor) -> tuple[Tensor, Tensor]:

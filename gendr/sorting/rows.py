@@ -1,8 +1,8 @@
 """Sorts whose permutation matrix is a softmax of every row: NeuralSort and SoftSort.
 
 On the CPU a fused kernel computes the matrix, and the gradient is computed from the matrix alone,
-so that no other tensor of that size exists. On other devices, under `torch.compile`, and for second
-derivatives, the formula of the paper is evaluated in plain torch.
+so that no other tensor of that size exists. The operator's definition, which other devices run, is
+the formula of the paper in plain torch.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_number
-from gendr._runtime.ranges import finite, saturated
+from gendr._runtime.operator import Operator
+from gendr._runtime.ranges import saturated
 from gendr._runtime.threads import run
-from gendr._runtime.tracing import is_traced
 from gendr.distributions.decisions import Number
 from gendr.sorting.base import PermutationSort, Sort, check_matrices
 
@@ -75,10 +75,8 @@ class RowSort(PermutationSort):
         steepness = self.steepness
         if isinstance(steepness, Tensor):
             steepness = saturated(steepness.reshape(()))
-        plain = x.device.type != "cpu" or is_traced()
-        if plain or not self.has_kernel:
-            return self.reference(keys, steepness, count)
-        return cast(Tensor, _Rows.apply(keys, steepness, self, count))
+        kernels = _Kernels if x.device.type == "cpu" and self.has_kernel else None
+        return ROWS(kernels, (self, count), keys, steepness)
 
     def perturbed(self, x: Tensor) -> Tensor:
         """The inputs with a fresh sample of the noise."""
@@ -119,46 +117,39 @@ class RowSort(PermutationSort):
         """From g = dL/dp: dL/dx [B, n], and each matrix's part of dL/dsteepness [B]; float64."""
 
 
-def _number(value: Number) -> float:
-    return float(value.detach() if isinstance(value, Tensor) else value)
+def _reference(spec: tuple[RowSort, int], x: Tensor, steepness: Number) -> Tensor:
+    sort, count = spec
+    return sort.reference(x, steepness, count)
 
 
-class _Rows(torch.autograd.Function):
-    """The kernels, which also give first derivatives; higher ones come from the reference."""
+ROWS = Operator("sorting.rows", reference=_reference)
+
+
+class _Kernels:
+    """The kernels of `ROWS`, on tensors [..., n]."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, steepness: Number, sort: RowSort, count: int) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(
+        spec: tuple[RowSort, int], x: Tensor, steepness: Number, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[Tensor, Tensor]]:
+        sort, count = spec
         n = x.shape[-1]
-        keys = x.detach().reshape(-1, n).contiguous()
+        keys = x.reshape(-1, n)
         order = keys.sort(dim=-1, stable=True).indices
         p = keys.new_empty(len(keys), count, n)
-        sort.run_forward(keys.numpy(), order.numpy(), _number(steepness), p.numpy())
+        sort.run_forward(keys.numpy(), order.numpy(), float(steepness), p.numpy())
         p = p.reshape(*x.shape[:-1], count, n)
-        ctx.sort, ctx.number = sort, _number(steepness)
-        ctx.save_for_backward(x, p, order, steepness if isinstance(steepness, Tensor) else None)
-        return p
+        return (p,), (p, order)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        x, p, order, steepness = ctx.saved_tensors
-        sort: RowSort = ctx.sort
-        if torch.is_grad_enabled():  # a graph of the backward pass is wanted
-            wanted = ctx.needs_input_grad[:2]
-            inputs = [t for t, w in zip((x, steepness), wanted, strict=True) if w]
-            p = sort.reference(x, ctx.number if steepness is None else steepness, p.shape[-2])
-            grads = iter(torch.autograd.grad(p, inputs, g, create_graph=True))
-            by_x, by_steepness = (next(grads) if w else None for w in wanted)
-            return by_x, by_steepness, None, None
-        keys, matrices, upstream = (
-            t.detach().reshape(len(order), *t.shape[x.ndim - 1 :]).contiguous() for t in (x, p, g)
+    def backward(
+        spec: tuple[RowSort, int], inputs: tuple[Tensor, Number], saved: tuple[Tensor, Tensor],
+        grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        (sort, count), (x, steepness), (p, order) = spec, inputs, saved
+        n = x.shape[-1]
+        matrices, upstream = (t.detach().reshape(-1, count, n).numpy() for t in (p, grads[0]))
+        by_x, by_steepness = sort.run_backward(
+            x.reshape(-1, n).numpy(), order.numpy(), float(steepness), matrices, upstream
         )
-        by_x, by_steepness = map(
-            torch.from_numpy,
-            sort.run_backward(
-                keys.numpy(), order.numpy(), ctx.number, matrices.numpy(), upstream.numpy()
-            ),
-        )
-        # Autograd itself casts to the dtypes of the inputs.
-        if steepness is not None:
-            return by_x.reshape(x.shape), finite(by_steepness.sum().to(steepness)), None, None
-        return by_x.reshape(x.shape), None, None, None
+        return torch.from_numpy(by_x), torch.from_numpy(by_steepness)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,11 +29,10 @@ from gendr._runtime.checks import (
     shape_text,
 )
 from gendr._runtime.numba.compilation import available
+from gendr._runtime.operator import Operator
 from gendr._runtime.threads import run
 from gendr._runtime.tracing import is_traced
-from gendr.distributions import Law
-from gendr.distributions.bodies import kernel_name
-from gendr.sorting.backends.differentiable import has_kernel, power
+from gendr.sorting.backends.comparators import Comparators, has_kernel
 from gendr.sorting.losses import LEAST, safe_log
 from gendr.sorting.networks import Network
 from gendr.topk.selection import Method, NetworkSelection, get
@@ -224,9 +223,9 @@ class TopKCrossEntropy(nn.Module):
 
     def _of_one(self, logits: Tensor, labels: Tensor, given: Tensor | None) -> Tensor:
         """The losses [N] for class indices."""
-        if self._is_fused(logits, given):
-            return self._fused(logits, labels, given)
         labels = check_integer("target", labels)
+        if self._is_fused(logits, given):
+            return LOSSES(_Kernels, _Batch(self, labels, given), logits)
         if self.check:
             check_finite("logits", logits)
             valid = torch.where(labels == self.ignore_index, 0, labels)
@@ -317,87 +316,88 @@ class TopKCrossEntropy(nn.Module):
         number = not isinstance(method.steepness, Tensor)
         return plain and number and has_kernel(method.law) and available() is None
 
-    def _fused(self, logits: Tensor, labels: Tensor, given: Tensor | None) -> Tensor:
-        labels = check_integer("target", labels)
-        if given is None and self.p_k.ndim == 1:
-            # What tells that it was changed in place; None if nothing does.
-            version = None if self.p_k.is_inference() else self.p_k._version
-            kept = self._kept
-            if kept is None or kept[0] is not self.p_k or version is None or kept[1] != version:
-                weights = self._weights(self.p_k.reshape(1, -1).double())
-                kept = self._kept = self.p_k, version, [w.numpy() for w in weights]
-            first, rest, places = kept[2]
-        else:
-            p_k = given
-            if p_k is None:
-                p_k = self.p_k[labels.clamp(0, len(self.p_k) - 1)]
-            first, rest, places = (w.numpy() for w in self._weights(p_k.double()))
-        weight = None if self.weight is None else self.weight.double().numpy()
-        return cast(
-            "Tensor",
-            _Losses.apply(
-                logits, labels, first, rest, places, weight, self._size(logits.shape[-1]),
-                self.ignore_index, self.method, self.check,
-                lambda logits: self._counted(logits, labels, given),
-            ),
-        )  # fmt: skip
+    def _numbers(self, labels: Tensor, given: Tensor | None) -> list[Any]:
+        """`_weights` for the kernel: float64 arrays with a row for all, or one for each label."""
+        if given is not None:
+            return [w.numpy() for w in self._weights(given.double())]
+        if self.p_k.ndim == 2:
+            p_k = self.p_k[labels.clamp(0, len(self.p_k) - 1)]
+            return [w.numpy() for w in self._weights(p_k.double())]
+        # What tells that it was changed in place; None if nothing does.
+        version = None if self.p_k.is_inference() else self.p_k._version
+        kept = self._kept
+        if kept is None or kept[0] is not self.p_k or version is None or kept[1] != version:
+            weights = self._weights(self.p_k.reshape(1, -1).double())
+            kept = self._kept = self.p_k, version, [w.numpy() for w in weights]
+        return kept[2]
 
 
-class _Losses(torch.autograd.Function):
-    """The kernel; second derivatives come from plain torch."""
+class _Batch(NamedTuple):
+    """A loss, and what it is asked for beside logits: labels [N], and P_K of rows if given."""
+
+    loss: TopKCrossEntropy
+    labels: Tensor
+    p_k: Tensor | None
+
+
+def _losses(batch: _Batch, logits: Tensor) -> Tensor:
+    return batch.loss._counted(logits, batch.labels, batch.p_k)
+
+
+LOSSES = Operator("topk.losses", reference=_losses)
+
+
+class _Kernels:
+    """The kernels of `LOSSES`; forward finds the gradients along with the losses."""
 
     @staticmethod
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, logits: Tensor, labels: Tensor, first: Any, rest: Any, places: Any, weight: Any,
-        m: int, ignored: int, method: NetworkSelection, check: bool,
-        composed: Callable[[Tensor], Tensor],
-    ) -> Tensor:  # fmt: skip
+    def forward(
+        batch: _Batch, logits: Tensor, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[Tensor]]:
         import numpy as np
 
         from gendr.distributions.numba import density_address, tails_address
         from gendr.sorting.backends.cpu.kernels import GROUP
         from gendr.topk.backends.cpu import loss_kernels
 
-        wires, outputs = _network(method, m, places.shape[-1])
-        name = kernel_name(type(cast("Law", method.law.law)))
+        loss, labels, given = batch
+        method = cast("NetworkSelection", loss.method)
+        numbers = (labels.numpy(), *loss._numbers(labels, given))
         # Kernels are compiled for contiguous arrays.
-        keys = np.ascontiguousarray(logits.detach().numpy())
-        numbers = (labels.numpy(), first, rest, places)
         true, first, rest, places = map(np.ascontiguousarray, numbers)
-        batch, size, dtype = len(keys), wires.size, keys.dtype
-        groups = -(-batch // GROUP)
-        top, grad_top, values = np.empty((3, batch, m), dtype)
-        keep, swap, grad_keep = np.empty((3, batch, size), dtype)
+        weight = np.empty(0) if loss.weight is None else loss.weight.double().numpy()
+        keys, m = logits.numpy(), loss._size(logits.shape[-1])
+        wires, outputs = _network(method, m, places.shape[-1])
+        comparators = Comparators(wires, method.law)
+        name = comparators.kernel_name
+        rows, size, dtype = len(keys), wires.size, keys.dtype
+        groups = -(-rows // GROUP)
+        top, grad_top, values = np.empty((3, rows, m), dtype)
+        keep, swap, grad_keep = np.empty((3, rows, size), dtype)
         differences, swaps = np.empty((2, groups, size * GROUP), dtype)
-        classes = np.empty((batch, m), np.int64)
-        out, grads = np.empty(batch, dtype), np.empty_like(keys)
+        classes = np.empty((rows, m), np.int64)
+        out, grads = np.empty(rows, dtype), np.empty_like(keys)
         wrong = np.zeros(groups, np.int64)
         _launch(
-            loss_kernels.losses, groups, keys, true, ignored, first, rest, places,
-            np.empty(0) if weight is None else weight, wires.pairs, wires.offsets, outputs,
-            tails_address(name), density_address(name), power(method.law), float(method.steepness),
-            LEAST, top, classes, (values, keep, swap, differences, swaps), grad_keep,
-            grad_top, out, grads, wrong,
+            loss_kernels.losses, groups, keys, true, loss.ignore_index, first, rest, places,
+            weight, wires.pairs, wires.offsets, outputs, tails_address(name),
+            density_address(name), comparators.power, float(method.steepness), LEAST, top, classes,
+            (values, keep, swap, differences, swaps), grad_keep, grad_top, out, grads, wrong,
         )  # fmt: skip
         if wrong.any():
-            valid = torch.where(labels == ignored, 0, labels)
+            valid = torch.where(labels == loss.ignore_index, 0, labels)
             check_index("target", valid, logits.shape[-1], "classes")
-            if check:
+            if loss.check:
                 check_finite("logits", logits)
             out[:] = grads[:] = math.nan
-        ctx.composed = composed
-        ctx.save_for_backward(logits, torch.from_numpy(grads))
-        return torch.from_numpy(out)
+        return (torch.from_numpy(out),), (torch.from_numpy(grads),)
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
-        logits, grads = ctx.saved_tensors
-        (grad,) = grad_outputs
-        if torch.is_grad_enabled():  # a graph of the backward pass is wanted
-            found = torch.autograd.grad(ctx.composed(logits), logits, grad, create_graph=True)[0]
-        else:
-            found = grads * grad[:, None]
-        return found, *(None,) * 10
+    def backward(
+        batch: _Batch, inputs: tuple[Tensor], saved: tuple[Tensor], grads: tuple[Tensor],
+        wanted: tuple[bool, ...],
+    ) -> tuple[Tensor]:  # fmt: skip
+        return (saved[0] * grads[0][:, None],)
 
 
 @lru_cache(maxsize=64)

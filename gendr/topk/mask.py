@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_device, check_number, check_tensor, shape_text
 from gendr._runtime.numba.compilation import available
+from gendr._runtime.operator import Operator
 from gendr._runtime.ranges import finite
 from gendr._runtime.threads import run
 from gendr._runtime.tracing import all_hold, is_traced
@@ -95,10 +96,9 @@ def soft_topk_mask(
     total, width = (value.expand(batch).reshape(-1, 1) for value in (total, width))
     if isinstance(law.law, Heaviside):
         p = _hard(rows.detach(), total).to(keys.dtype)
-    elif has_kernel(law, rows):
-        p = cast("Tensor", _Mask.apply(rows, total, _distance(law, width), law))
     else:
-        p = _mask(rows, total, _distance(law, width), law).to(keys.dtype)
+        kernels = _Kernels if has_kernel(law, rows) else None
+        p = MASK(kernels, law, rows, total, _distance(law, width))
     return p.reshape(*batch, n)
 
 
@@ -154,16 +154,18 @@ def _hard(x: Tensor, k: Tensor) -> Tensor:
     )
 
 
-def _mask(x: Tensor, k: Tensor, scale: Tensor, law: Distribution) -> Tensor:
-    """The mask [rows, n] in float64; k and scale are [rows, 1]."""
-    wide = x.double()
+def _mask(law: Distribution, x: Tensor, k: Tensor, scale: Tensor) -> Tensor:
+    """The mask [rows, n]; k and scale are [rows, 1] in float64."""
     with torch.no_grad():
-        b = _threshold(wide, k, scale, law, _TOLERANCES[x.dtype])
-    return _mask_at(wide, k, scale, law, b)
+        b = _threshold(x.double(), k, scale, law, _TOLERANCES[x.dtype])
+    return _mask_at(law, (b,), x, k, scale)
 
 
-def _mask_at(x: Tensor, k: Tensor, scale: Tensor, law: Distribution, b: Tensor) -> Tensor:
-    """The mask, given its threshold without gradient."""
+def _mask_at(
+    law: Distribution, threshold: tuple[Any, ...], x: Tensor, k: Tensor, scale: Tensor
+) -> Tensor:
+    """The mask, given its threshold [rows, 1] without gradient."""
+    dtype, x, b = x.dtype, x.double(), threshold[0]
     if not _learnt(law):
         b = cast("Tensor", _Threshold.apply(x, k, scale, b, law))
     elif torch.is_grad_enabled():
@@ -175,7 +177,10 @@ def _mask_at(x: Tensor, k: Tensor, scale: Tensor, law: Distribution, b: Tensor) 
             is_flat = weight == 0
             step = (inside - k) * scale / torch.where(is_flat, 1.0, weight)
             b = b + torch.where(is_flat, 0.0, step)
-    return law.cdf(finite((x - b) / scale))
+    return law.cdf(finite((x - b) / scale)).to(dtype)
+
+
+MASK = Operator("topk.mask", reference=_mask, replay=_mask_at)
 
 
 class _Threshold(torch.autograd.Function):
@@ -320,58 +325,46 @@ def has_kernel(law: Distribution, x: Tensor) -> bool:
     return not (law.is_squared or law.art_exponent) and available() is None
 
 
-class _Mask(torch.autograd.Function):
-    """The kernels, which give first derivatives too; higher ones come from plain torch."""
+class _Kernels:
+    """The kernels of `MASK`."""
 
     @staticmethod
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, x: Tensor, k: Tensor, scale: Tensor, law: Distribution
-    ) -> Tensor:
+    def forward(
+        law: Distribution, x: Tensor, k: Tensor, scale: Tensor, *, save: bool
+    ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
         from gendr.distributions.numba import density_address, tails_address
         from gendr.topk.backends.cpu import mask_kernels
 
-        keys = x.detach().contiguous()
-        p = torch.empty_like(keys)
-        b = keys.new_empty(len(keys), dtype=torch.float64)
+        p, b = torch.empty_like(x), torch.empty_like(k)
         name = kernel_name(type(cast("Law", law.law)))
         numbers = (-1.0 if law.is_reversed else 1.0, float(cast("Any", law.total_shift())))
         shape = float(cast("Any", law.shape_parameter or 0.0))
-        with torch.no_grad():
-            quantile = _quantile(k, x.shape[-1], law)
         _launch(
-            mask_kernels.mask, keys, keys.numpy(), _column(k), _column(scale), _column(quantile),
-            _TOLERANCES[x.dtype], *numbers, tails_address(name), density_address(name), shape,
-            p.numpy(), b.numpy(),
+            mask_kernels.mask, x, x.numpy(), _column(k), _column(scale),
+            _column(_quantile(k, x.shape[-1], law)), _TOLERANCES[x.dtype], *numbers,
+            tails_address(name), density_address(name), shape, p.numpy(), _column(b),
         )  # fmt: skip
-        ctx.law, ctx.rest = law, (*numbers, density_address(name), shape)
-        ctx.save_for_backward(x, k, scale, b)
-        return p
+        return (p,), (b, (*numbers, density_address(name), shape))
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        x, k, scale, b = ctx.saved_tensors
-        (grad,) = grad_outputs
-        if torch.is_grad_enabled():  # a graph of the backward pass is wanted
-            p = _mask_at(x.double(), k, scale, ctx.law, b[:, None]).to(x.dtype)
-            wanted = ctx.needs_input_grad[:3]
-            inputs = [t for t, w in zip((x, k, scale), wanted, strict=True) if w]
-            found = iter(torch.autograd.grad(p, inputs, grad, create_graph=True))
-            return *(next(found) if w else None for w in wanted), None
+    def backward(
+        law: Distribution, inputs: tuple[Tensor, ...], saved: tuple[Any, ...],
+        grads: tuple[Tensor], wanted: tuple[bool, ...],
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         from gendr.topk.backends.cpu import mask_kernels
 
-        keys = x.detach().contiguous()
-        by_x = torch.empty_like(keys)
-        by_scale, by_k = torch.empty_like(b), torch.empty_like(b)
+        (x, _, scale), (b, numbers) = inputs, saved
+        by_x, by_scale, by_k = torch.empty_like(x), torch.empty_like(b), torch.empty_like(b)
         _launch(
-            mask_kernels.mask_back, keys, keys.numpy(), b.numpy(), _column(scale),
-            grad.detach().contiguous().numpy(), *ctx.rest, by_x.numpy(), by_scale.numpy(),
-            by_k.numpy(),
+            mask_kernels.mask_back, x, x.numpy(), _column(b), _column(scale), grads[0].numpy(),
+            *numbers, by_x.numpy(), _column(by_scale), _column(by_k),
         )  # fmt: skip
-        return by_x, by_k[:, None], by_scale[:, None], None
+        return by_x, by_k, by_scale
 
 
 def _column(values: Tensor) -> Any:
-    return values.detach()[:, 0].contiguous().numpy()
+    """A contiguous [rows, 1] as an array [rows]."""
+    return values.view(-1).numpy()
 
 
 def _launch(kernel: Callable[..., None], x: Tensor, *args: Any) -> None:

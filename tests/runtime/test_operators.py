@@ -17,7 +17,7 @@ def case(request):
     operator, one = operators()[request.param], example(request.param)
 
     def by(kernels):
-        return lambda *inputs: operator(kernels, one.spec, *inputs)
+        return lambda *inputs: operator(kernels, one.spec, *one.completed(*inputs))
 
     return by(one.kernels["cpu"]), by(None), one
 
@@ -53,8 +53,16 @@ def test_kernels_equal_the_definition(case):
 
 def test_derivatives_are_those_of_the_values(case):
     kernel, _, one = case
-    assert torch.autograd.gradcheck(lambda *t: flat(kernel(*t)), one.inputs)
-    assert torch.autograd.gradgradcheck(lambda *t: flat(kernel(*t)), one.inputs)
+    assert torch.autograd.gradcheck(lambda *t: tuple(flat(kernel(*t))), one.inputs)
+    assert torch.autograd.gradgradcheck(lambda *t: tuple(flat(kernel(*t))), one.inputs)
+    # That looks at the graph alone, which could be of another function than the kernels'.
+    results = flat(kernel(*one.inputs))
+    weights = [torch.linspace(1, 2, r.numel()).double().view_as(r) for r in results]
+    found = [
+        torch.autograd.grad(results, one.inputs, weights, retain_graph=True, create_graph=graph)
+        for graph in (False, True)
+    ]
+    assert_equal(*found, rtol=1e-9, atol=1e-10)
 
 
 def test_transforms_of_torch_func(case):

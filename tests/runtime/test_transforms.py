@@ -89,11 +89,9 @@ OPERATORS = {
     "layer": (lambda x: LAYER(x.sigmoid()[None]), KEYS),
     "estimated": (estimators.estimated(lambda x: x, "smoothing", event_dims=1), KEYS),
 }  # fmt: skip
-NO_REFERENCE = ("sinkhorn", "permutahedron")  # in plain operators of torch
 # Those that say no, to all transforms or to vmap.
 REFUSED = {
-    *(f"{of} {name}" for of in ("soft_sort", "soft_rank") for name in NO_REFERENCE),
-    "permutation sinkhorn", "topk sinkhorn", "estimated",
+    *(f"{of} sinkhorn" for of in ("soft_sort", "soft_rank", "permutation", "topk")), "estimated",
 }  # fmt: skip
 NOT_BATCHED = {"silhouette", "yager", *(name for name in OPERATORS if name.startswith("renderer"))}
 

@@ -11,7 +11,8 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 from gendr._runtime.triton.launch import interpreted
 from gendr.distributions import get, names
 from gendr.sorting.backends import choice as backends
-from gendr.sorting.backends import reference
+from gendr.sorting.backends.comparators import Comparators, has_kernel
+from gendr.sorting.backends.reference import CARRY, GATES
 from gendr.sorting.backends.triton import backend
 from gendr.sorting.networks import Network, network
 from gendr.sorting.relaxed import BitonicSort, OddEvenSort
@@ -46,7 +47,7 @@ def launch(request, monkeypatch):
 
 def leaf(tensor, module):
     """The same float32 numbers, float64 on the CPU for the reference."""
-    on, dtype = ("cpu", torch.float64) if module is reference else (DEVICE, torch.float32)
+    on, dtype = ("cpu", torch.float64) if module is None else (DEVICE, torch.float32)
     return tensor.detach().to(on, dtype, copy=True).requires_grad_()
 
 
@@ -60,10 +61,20 @@ def weighted(outputs):
     return total
 
 
+def gates(module, x, wires, law, steepness):
+    """Values, keep and swap by the kernels of a backend, None for the definition."""
+    kernels = module.Gates if module and has_kernel(law) else None
+    return GATES(kernels, Comparators(wires, law), x, steepness)
+
+
+def carry(module, keep, swap, wires, payload):
+    return CARRY(module and module.Carry, wires, keep, swap, payload)
+
+
 def gated(module, x, wires, law, steepness):
     """Values, keep, swap, and the gradients of the keys and of the steepness."""
     x, steepness = leaf(x, module), leaf(torch.tensor(steepness), module)
-    values, keep, swap = module.gates(x, wires, get(law), steepness)
+    values, keep, swap = gates(module, x, wires, get(law), steepness)
     weighted((values, keep)).backward()
     return values, keep, swap, x.grad, steepness.grad
 
@@ -72,7 +83,7 @@ def carried(module, keep, swap, wires, payload):
     """What comes out, and the gradients of keep and of the payload if there is one."""
     keep, swap = leaf(keep, module), leaf(swap, module).detach()
     payload = None if payload is None else leaf(payload, module)
-    out = module.carry(keep, swap, wires, payload)
+    out = carry(module, keep, swap, wires, payload)
     (weighted((out,)) + 0 * keep.sum()).backward()  # a single wire has no gates
     return (out, keep.grad) if payload is None else (out, keep.grad, payload.grad)
 
@@ -100,7 +111,7 @@ def test_gates_of_every_law(law, art):
     # The slope |d|^-art amplifies the rounding of values, 3e-7 here, where they nearly tie: in one
     # layer by art / |d| = 0.25 / 8e-4.
     tolerance = 1e-4 if art else TOLERANCE
-    got, want = (gated(module, x, wires, law, 2.5) for module in (backend, reference))
+    got, want = (gated(module, x, wires, law, 2.5) for module in (backend, None))
     assert_equal(got, want, tolerance)
 
 
@@ -108,20 +119,20 @@ def test_gates_of_every_law(law, art):
 @pytest.mark.parametrize(("wires", "rows"), [(ODD, 7), (network("odd_even", 6), 3)])
 def test_gates_of_every_launch(wires, rows):
     x = torch.randn(rows, wires.n)
-    assert_equal(*(gated(module, x, wires, "cauchy", 3.0) for module in (backend, reference)))
+    assert_equal(*(gated(module, x, wires, "cauchy", 3.0) for module in (backend, None)))
 
 
 def test_gates_of_a_squared_law():
     x, wires = torch.randn(2, 5), network("odd_even", 5)
     law = "logistic.squared"
-    assert_equal(*(gated(module, x, wires, law, 1.5) for module in (backend, reference)))
+    assert_equal(*(gated(module, x, wires, law, 1.5) for module in (backend, None)))
 
 
 @pytest.mark.parametrize("law", ["cauchy", "gaussian"])
 def test_small_swaps_have_all_their_digits(law):
     x, wires = torch.tensor([[0.0, 1.0, 3.0, 7.0]]), network("bitonic", 4)
     _, _, got, *_ = gated(backend, x, wires, law, 1.5)
-    _, _, want, *_ = gated(reference, x, wires, law, 1.5)
+    _, _, want, *_ = gated(None, x, wires, law, 1.5)
     assert want.min() < (1e-20 if law == "gaussian" else 0.05)
     torch.testing.assert_close(got.double().cpu(), want, rtol=1e-5, atol=0)
 
@@ -129,16 +140,16 @@ def test_small_swaps_have_all_their_digits(law):
 @pytest.mark.parametrize("law", ["cauchy", "logistic.art(0.25)", "uniform"])
 def test_gates_of_ties(law):
     x, wires = torch.tensor([[1.0, 1.0, 0.5, 1.0], [0.0, 0.0, 0.0, 0.0]]), network("bitonic", 4)
-    assert_equal(*(gated(module, x, wires, law, 4.0) for module in (backend, reference)))
+    assert_equal(*(gated(module, x, wires, law, 4.0) for module in (backend, None)))
 
 
 @pytest.mark.parametrize("wanted", ["values", "keep"])
 def test_gradients_of_one_output_only(wanted):
     x, wires = torch.randn(2, 5), network("bitonic", 5)
     grads = []
-    for module in (backend, reference):
+    for module in (backend, None):
         key = leaf(x, module)
-        values, keep, _ = module.gates(key, wires, get("cauchy"), 2.0)
+        values, keep, _ = gates(module, key, wires, get("cauchy"), 2.0)
         weighted((values if wanted == "values" else keep,)).backward()
         grads.append([key.grad])
     assert_equal(*grads)
@@ -149,9 +160,8 @@ def test_a_law_of_the_users_goes_to_the_reference():
 
     wires = network("bitonic", 4)
     x = torch.randn(2, 4, device=DEVICE)
-    want = backend.gates(x, wires, get("logistic"), 2.0)
-    got = backend.gates(x, wires, from_callable(torch.sigmoid), 2.0)
-    torch.testing.assert_close(got, want)
+    method = BitonicSort(2.0, from_callable(torch.sigmoid), backend="triton")
+    torch.testing.assert_close(method.values(x), gates(backend, x, wires, get("logistic"), 2.0)[0])
 
 
 # -- carry
@@ -164,7 +174,7 @@ def test_a_law_of_the_users_goes_to_the_reference():
 def test_carry(wires, rows, width):
     keep, swap = some_gates(rows, wires)
     payload = None if width is None else torch.randn(rows, wires.n, width)
-    assert_equal(*(carried(m, keep, swap, wires, payload) for m in (backend, reference)))
+    assert_equal(*(carried(m, keep, swap, wires, payload) for m in (backend, None)))
 
 
 @pytest.mark.parametrize("launch", ["lanes", "memory"], indirect=True)
@@ -172,8 +182,8 @@ def test_carry(wires, rows, width):
 def test_many_wires():
     wires, x = network("bitonic", 33), torch.randn(2, 33)
     keep, swap = some_gates(2, wires)
-    assert_equal(*(carried(m, keep, swap, wires, None) for m in (backend, reference)))
-    assert_equal(*(gated(m, x, wires, "cauchy", 3.0) for m in (backend, reference)))
+    assert_equal(*(carried(m, keep, swap, wires, None) for m in (backend, None)))
+    assert_equal(*(gated(m, x, wires, "cauchy", 3.0) for m in (backend, None)))
 
 
 def test_wires_are_in_lanes_or_in_memory(monkeypatch):
@@ -199,9 +209,9 @@ def test_shapes_at_the_edge(rows, n, width):
     wires = network("odd_even", n)
     keep, swap = some_gates(rows, wires)
     payload = None if width is None else torch.randn(rows, n, width)
-    assert_equal(*(carried(m, keep, swap, wires, payload) for m in (backend, reference)))
+    assert_equal(*(carried(m, keep, swap, wires, payload) for m in (backend, None)))
     x = torch.randn(rows, n, device=DEVICE, requires_grad=True)
-    values, *_ = backend.gates(x, wires, get("cauchy"), 2.0)
+    values, *_ = gates(backend, x, wires, get("cauchy"), 2.0)
     values.sum().backward()
     assert values.shape == x.shape
     assert torch.allclose(x.grad, torch.ones_like(x), atol=1e-5)  # the sum is kept
@@ -221,13 +231,14 @@ def test_scratch_is_bounded_and_not_shared(monkeypatch):
 
     SCRATCH = ("wires", "differences")
     monkeypatch.setattr(backend, "run", recorder)
-    unbounded, _ = backend.carry_backward(keep, swap, ODD, None, grad)
+    backward, wanted = backend.carry_backward, (True, False, False)
+    unbounded, *_ = backward(ODD, (keep, swap, None), (), (grad,), wanted)
     programs, used = sizes[0]
     assert programs == 2
     # Where wires are in memory, segments could make room for both programs: not in this much.
     small = vars(backend.LAUNCH) | {"scratch": used // 2}
     monkeypatch.setattr(backend, "LAUNCH", backend.Launch(**small))
-    bounded, _ = backend.carry_backward(keep, swap, ODD, None, grad)
+    bounded, *_ = backward(ODD, (keep, swap, None), (), (grad,), wanted)
     assert sizes[1][0] == 1
     assert sizes[1][1] <= used // 2
     assert torch.allclose(bounded, unbounded, rtol=1e-5, atol=1e-6)
@@ -289,10 +300,10 @@ def test_shares_are_no_more_than_programs():
 def test_second_derivatives_are_those_of_the_reference():
     wires, x = network("bitonic", 4), torch.randn(2, 4)
     payload, found = torch.randn(2, 4, 2), []
-    for module in (backend, reference):
+    for module in (backend, None):
         inputs = [leaf(t, module) for t in (x, torch.tensor(1.5), payload)]
-        values, keep, swap = module.gates(inputs[0], wires, get("logistic"), inputs[1])
-        out = module.carry(keep, swap, wires, inputs[2])
+        values, keep, swap = gates(module, inputs[0], wires, get("logistic"), inputs[1])
+        out = carry(module, keep, swap, wires, inputs[2])
         first = torch.autograd.grad(weighted((values, out)), inputs, create_graph=True)
         found.append(torch.autograd.grad(weighted(first), inputs))
     assert_equal(*found)
@@ -332,9 +343,7 @@ def test_float64_is_for_the_reference():
     assert backends.choose("triton", x.float()) is backend
 
 
-@pytest.mark.parametrize(
-    ("dtype", "module"), [(torch.float32, backend), (torch.float64, reference)]
-)
+@pytest.mark.parametrize(("dtype", "module"), [(torch.float32, backend), (torch.float64, None)])
 def test_auto_on_a_gpu(dtype, module, monkeypatch):
     class OnGpu:
         """A stand-in for a tensor on a GPU, with what `choose` reads of it."""
@@ -353,6 +362,7 @@ SCRIPT = """
 import torch
 from gendr import topk
 from gendr.distributions import get
+from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.backends.triton import backend
 from gendr.sorting.networks import network
 from support.ahead_of_time import compile_launches
@@ -360,12 +370,12 @@ from support.ahead_of_time import compile_launches
 cases = compile_launches()
 for law, (name, n, *k), width in cases:
     wires = topk.network(name, n, *k) if k else network(name, n)
-    dist, x = get(law), torch.zeros(2, n)
+    comparators, x = Comparators(wires, get(law)), torch.zeros(2, n)
     payload = None if width is None else torch.zeros(2, n, width)
-    _, keep, swap, saved = backend.gates_forward(x, wires, dist, 1.0, save=True)
-    backend.gates_backward(x, wires, dist, 1.0, saved, x, keep)
-    grad = backend.carry_forward(keep, swap, wires, payload)
-    backend.carry_backward(keep, swap, wires, payload, grad)
+    (_, keep, swap), saved = backend.gates_forward(comparators, x, 1.0, save=True)
+    backend.gates_backward(comparators, (x, 1.0), saved, (x, keep, None), (True, False))
+    grads, _ = backend.carry_forward(wires, keep, swap, payload, save=True)
+    backend.carry_backward(wires, (keep, swap, payload), (), grads, (True, False, True))
 """
 # Rows that are aligned and rows that are not; the candidates of a top-k loss.
 CASES = [

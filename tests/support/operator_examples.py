@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import walk_packages
@@ -23,9 +24,10 @@ class Example:
     Attributes:
         kernels: by the name of their backend; that of "cpu" takes float64.
         spec: what is no tensor.
-        inputs: float64, those that get gradients require them.
+        inputs: float64, which all get gradients.
         empty: inputs of an empty batch, if there is such a thing.
         batched: the places of inputs that `vmap` gets two of.
+        completed: these inputs -> all that the operator takes, also what gets no gradient.
     """
 
     kernels: dict[str, Kernels]
@@ -33,6 +35,7 @@ class Example:
     inputs: tuple[Tensor, ...]
     empty: tuple[Tensor, ...] | None = None
     batched: tuple[int, ...] = field(default=(0,))
+    completed: Callable[..., tuple[Any, ...]] = lambda *inputs: inputs
 
 
 def operators() -> dict[str, Operator]:
@@ -66,7 +69,78 @@ def _mixed() -> Example:
     return Example({"cpu": mixing._Bags}, wires, _leaves(x, shares), _leaves(x[:, :0], shares))
 
 
-_EXAMPLES = {"logic.gates": _gates, "logic.mixed": _mixed}
+def _comparators() -> Example:
+    from gendr.distributions import get
+    from gendr.sorting import bitonic
+    from gendr.sorting.backends.comparators import Comparators
+    from gendr.sorting.backends.cpu import backend
+    from gendr.sorting.relaxed import ready
+
+    spec = Comparators(ready(bitonic(3)), get("logistic").art(0.25))
+    x, steepness = torch.randn(3, 3), torch.tensor(1.5)
+    inputs, empty = _leaves(x, steepness), _leaves(x[:0], steepness)
+    return Example({"cpu": backend.Gates}, spec, inputs, empty)
+
+
+def _carry() -> Example:
+    from gendr.sorting import bitonic
+    from gendr.sorting.backends.cpu import backend
+    from gendr.sorting.relaxed import ready
+
+    def with_swap(keep: Tensor, payload: Tensor) -> tuple[Tensor, ...]:
+        return keep, 1 - keep.detach(), payload  # the gradient of keep includes that through swap
+
+    network = ready(bitonic(3))
+    keep, payload = torch.rand(2, network.size), torch.randn(2, 3, 2)
+    inputs, empty = _leaves(keep, payload), _leaves(keep[:0], payload[:0])
+    return Example({"cpu": backend.Carry}, network, inputs, empty, (0, 1), with_swap)
+
+
+def _rows() -> Example:
+    from gendr.sorting import rows
+    from gendr.sorting.neuralsort import NeuralSort
+
+    x, steepness = torch.randn(2, 5), torch.tensor(1.3)
+    inputs, empty = _leaves(x, steepness), _leaves(x[:0], steepness)
+    return Example({"cpu": rows._Kernels}, (NeuralSort(), 4), inputs, empty)
+
+
+def _projection(kernels: str, entropic: bool, steepness: float) -> Example:
+    from gendr.sorting import permutahedron
+
+    x, steep = 2 * torch.randn(2, 7), torch.tensor(steepness)
+    inputs, empty = _leaves(x, steep), _leaves(x[:0], steep)
+    return Example({"cpu": getattr(permutahedron, kernels)}, entropic, inputs, empty)
+
+
+def _mask() -> Example:
+    from gendr.distributions import get
+    from gendr.topk import mask
+
+    x, k, scale = torch.randn(2, 6), torch.tensor([[1.5], [4.0]]), torch.tensor([[0.7], [0.9]])
+    inputs, empty = _leaves(x, k, scale), _leaves(x[:0], k[:0], scale[:0])
+    return Example({"cpu": mask._Kernels}, get("logistic"), inputs, empty, (0, 2))
+
+
+def _losses() -> Example:
+    from gendr.topk import TopKCrossEntropy, losses
+
+    loss = TopKCrossEntropy([0.5, 0.2, 0.3], m=4, steepness=0.7)
+    batch = losses._Batch(loss, torch.tensor([1, 4, -100]), None)
+    return Example({"cpu": losses._Kernels}, batch, _leaves(torch.randn(3, 6)))
+
+
+_EXAMPLES = {
+    "logic.gates": _gates,
+    "logic.mixed": _mixed,
+    "sorting.carry": _carry,
+    "sorting.gates": _comparators,
+    "sorting.ranks": lambda: _projection("_Ranks", True, 0.5),
+    "sorting.rows": _rows,
+    "sorting.values": lambda: _projection("_Values", True, 0.5),
+    "topk.losses": _losses,
+    "topk.mask": _mask,
+}
 
 
 def example(name: str) -> Example:

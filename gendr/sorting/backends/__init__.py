@@ -1,4 +1,4 @@
 """The implementations of sorting networks: `reference`, `cpu` and `triton`.
 
-`interface` defines what a backend must offer, `choice` selects one.
+`reference` has the definitions of the operators, the others their kernels; `choice` selects one.
 """

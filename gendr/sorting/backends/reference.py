@@ -1,7 +1,20 @@
-"""The reference backend of the relaxed sorting networks: plain PyTorch, twice differentiable.
+"""The two operators of a relaxed sorting network, by their definitions in plain PyTorch.
 
-Read it beside the thesis: a comparator is (3.5) with the weights of (3.9) and (3.10), `carry` of
-the identity is the product (3.11).
+`gates` sends the keys x [B, n] through the layers. Comparator (i, j) keeps its two keys in place
+with probability keep = F((x_j - x_i) * steepness), and swaps them otherwise:
+
+    keep, swap = F, 1 - F;  x_i, x_j = keep x_i + swap x_j, swap x_i + keep x_j.
+
+`carry` sends a payload [B, n, c] through the same swaps; with the identity as payload, the result
+is the relaxed permutation matrix. Gates are [B, C], for comparators in the order of
+`Network.pairs`. In the thesis a comparator is (3.5) with the weights of (3.9) and (3.10), and
+`carry` of the identity is the product (3.11).
+
+`swap` is returned beside `keep`, although swap = 1 - keep, because a small swap could not be
+computed from keep without losing its digits. With both, P consists of sums of products of
+non-negative numbers, so that all its entries have all their digits and their logarithms are finite.
+As the two determine each other, gradients are counted only once: `swap` is a constant for autograd,
+and the gradient of `keep` includes that through `swap`.
 """
 
 from __future__ import annotations
@@ -11,32 +24,29 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from gendr._runtime.operator import Operator
 from gendr._runtime.ranges import finite, saturated
-from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, scale_of
-from gendr.sorting.backends.interface import Gated
+from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.networks import Network
 
-
-def available() -> str | None:
-    """None: it needs nothing but torch."""
-    return None
+__all__ = ["CARRY", "GATES", "carry", "gates"]
 
 
-def supports(tensor: Tensor) -> bool:
-    """True: it works on every device of torch."""
-    return True
+def gates(comparators: Comparators, x: Tensor, steepness: Number) -> tuple[Tensor, Tensor, Tensor]:
+    """Values [B, n], keep and swap [B, C] of keys [B, n].
 
-
-def gates(x: Tensor, network: Network, dist: Distribution, steepness: Number) -> Gated:
-    """See `Backend.gates`."""
-    keeps, swaps = [x[:, :0]], [x[:, :0]]  # a network without comparators has no gates
+    Differentiable in x, in a steepness that is a tensor (0-dim), and in tensors inside the law.
+    """
+    network, law = comparators
+    none = x.detach()[:, :0]
+    keeps, swaps = [none], [none]  # a network without comparators has no gates
     if isinstance(steepness, Tensor):
         steepness = saturated(steepness)
     scale = scale_of(steepness)
     for layer in _layers(network, x.device):
         low, high = layer
-        keep, swap = dist.coverage(x[:, high] - x[:, low], scale)
+        keep, swap = law.coverage(x[:, high] - x[:, low], scale)
         keep, swap = saturated(keep), swap.detach()
         x = _mixed(x, layer, keep, swap)
         keeps.append(keep)
@@ -44,8 +54,11 @@ def gates(x: Tensor, network: Network, dist: Distribution, steepness: Number) ->
     return x, torch.cat(keeps, -1), torch.cat(swaps, -1)
 
 
-def carry(keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None) -> Tensor:
-    """See `Backend.carry`."""
+def carry(network: Network, keep: Tensor, swap: Tensor, payload: Tensor | None) -> Tensor:
+    """The payload [B, n, c] after the swaps; None is the identity: [B, n (rank), n (input)].
+
+    Differentiable in keep and payload.
+    """
     if payload is None:
         identity = torch.eye(network.n, dtype=keep.dtype, device=keep.device)
         payload = identity.expand(len(keep), -1, -1)
@@ -77,3 +90,7 @@ def _mixed(values: Tensor, layer: tuple[Tensor, Tensor], keep: Tensor, swap: Ten
     mixed = torch.cat([keep * a + swap * b + moved, swap * a + keep * b - moved], 1)
     # Weights whose sum is slightly above 1 must not turn the largest number into inf.
     return values.index_copy(1, torch.cat(layer), finite(mixed))
+
+
+GATES = Operator("sorting.gates", reference=gates, constant=(2,))
+CARRY = Operator("sorting.carry", reference=carry)

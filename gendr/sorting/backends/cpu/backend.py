@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -17,13 +17,14 @@ from torch import Tensor
 from gendr._runtime.numba.compilation import available as available
 from gendr._runtime.numba.compilation import supports as supports
 from gendr._runtime.threads import run
-from gendr.distributions import Distribution
-from gendr.distributions.bodies import kernel_name
 from gendr.distributions.decisions import Number
-from gendr.distributions.law import Law
-from gendr.sorting.backends import differentiable
-from gendr.sorting.backends.interface import Gated
+from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.networks import Network
+
+__all__ = ["Carry", "Gates", "available", "supports"]
+
+Tensors: TypeAlias = "tuple[Tensor, ...]"
+Gradients: TypeAlias = "tuple[Tensor | None, ...]"
 
 # The backward pass of `carry` sums over columns, for one row of the batch at a time. If rows are
 # few, the columns are cut into runs, so that all threads have work. The number of runs depends only
@@ -37,71 +38,64 @@ _GATE, _GATE_BACK, _CARRY, _CARRY_BACK = 3.0, 2.2, 0.1, 0.28
 _SHARED = 450_000
 
 
-def gates(x: Tensor, network: Network, dist: Distribution, steepness: Number) -> Gated:
-    """See `Backend.gates`."""
-    return differentiable.gates(_KERNELS, x, network, dist, steepness)
-
-
-def carry(keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None) -> Tensor:
-    """See `Backend.carry`."""
-    return differentiable.carry(_KERNELS, keep, swap, network, payload)
-
-
 # ---------------------------------------------------------------------------------------------
-# Kernels, see `interface.Kernels`
+# Kernels of `gates` and `carry`, see `gendr._runtime.operator.Kernels`
 # ---------------------------------------------------------------------------------------------
 
 
 def gates_forward(
-    x: Tensor, network: Network, dist: Distribution, steepness: Number, *, save: bool
-) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
+    comparators: Comparators, x: Tensor, steepness: Number, *, save: bool
+) -> tuple[Tensors, Tensors]:
     """Values, keep and swap; the differences and the swaps are saved, group by group."""
     from gendr.distributions.numba import tails_address
     from gendr.sorting.backends.cpu import kernels
 
-    batch, size = len(x), network.size
-    groups = -(-batch // kernels.GROUP)
+    network, batch = comparators.network, len(x)
+    groups, size = -(-batch // kernels.GROUP), network.size
     values = torch.empty_like(x)
     keep, swap = x.new_empty(batch, size), x.new_empty(batch, size)
     saved = x.new_empty(2, groups if save else 0, size * kernels.GROUP)
     differences, swaps = saved.numpy()
     _launch(
         kernels.gates, groups, _GATE * batch * size, network.pairs, network.offsets, x.numpy(),
-        tails_address(_name(dist)), differentiable.power(dist), _number(steepness), values.numpy(),
-        keep.numpy(), swap.numpy(), differences, swaps,
+        tails_address(comparators.kernel_name), comparators.power, float(steepness),
+        values.numpy(), keep.numpy(), swap.numpy(), differences, swaps,
     )  # fmt: skip
-    return values, keep, swap, (saved,)
+    return (values, keep, swap), (saved,)
 
 
 def gates_backward(
-    x: Tensor,
-    network: Network,
-    dist: Distribution,
-    steepness: Number,
-    saved: tuple[Tensor, ...],
-    grad_values: Tensor | None,
-    grad_keep: Tensor | None,
-) -> tuple[Tensor, Tensor]:
+    comparators: Comparators, inputs: tuple[Tensor, Number], saved: Tensors, grads: Gradients,
+    wanted: tuple[bool, ...],
+) -> Gradients:  # fmt: skip
     """Gradients of x and, for every group, of the steepness."""
     from gendr.distributions.numba import density_address
     from gendr.sorting.backends.cpu import kernels
 
-    groups = -(-len(x) // kernels.GROUP)
+    x, steepness = inputs
+    network, groups = comparators.network, -(-len(x) // kernels.GROUP)
     differences, swaps = saved[0].numpy()
     none = x.new_empty(0, 0)
-    grad_values = none if grad_values is None else grad_values
-    grad_keep = none if grad_keep is None else grad_keep
+    grad_values, grad_keep = (none if grad is None else grad for grad in grads[:2])
     grad_x, parts = torch.empty_like(x), torch.empty(groups, dtype=torch.float64)
     _launch(
         kernels.gates_back, groups, _GATE_BACK * len(x) * network.size, network.pairs,
-        differences, swaps, density_address(_name(dist)), differentiable.power(dist),
-        _number(steepness), grad_values.numpy(), grad_keep.numpy(), grad_x.numpy(), parts.numpy(),
+        differences, swaps, density_address(comparators.kernel_name), comparators.power,
+        float(steepness), grad_values.numpy(), grad_keep.numpy(), grad_x.numpy(), parts.numpy(),
     )  # fmt: skip
     return grad_x, parts
 
 
-def carry_forward(keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None) -> Tensor:
-    """The payload after the swaps."""
+class Gates:
+    """The kernels of `gates`."""
+
+    forward, backward = staticmethod(gates_forward), staticmethod(gates_backward)
+
+
+def carry_forward(
+    network: Network, keep: Tensor, swap: Tensor, payload: Tensor | None, *, save: bool
+) -> tuple[Tensors, Tensors]:
+    """The payload after the swaps; nothing is saved."""
     from gendr.sorting.backends.cpu import kernels
 
     width = network.n if payload is None else payload.shape[-1]
@@ -113,15 +107,17 @@ def carry_forward(keep: Tensor, swap: Tensor, network: Network, payload: Tensor 
         kernels.carry, blocks * len(keep), _CARRY * keep.numel() * columns, network.pairs,
         _spans(network), keep.numpy(), swap.numpy(), start.numpy(), payload is None, out.numpy(),
     )  # fmt: skip
-    return out
+    return (out,), ()
 
 
 def carry_backward(
-    keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None, grad: Tensor
-) -> tuple[Tensor, Tensor | None]:
-    """Gradients of keep and payload."""
+    network: Network, inputs: tuple[Tensor, Tensor, Tensor | None], saved: Tensors, grads: Tensors,
+    wanted: tuple[bool, ...],
+) -> Gradients:  # fmt: skip
+    """Gradients of keep, which include those through swap, and of a payload."""
     from gendr.sorting.backends.cpu import kernels
 
+    (keep, swap, payload), (grad,) = inputs, grads
     batch = len(keep)
     blocks = -(-grad.shape[-1] // kernels.LANES)
     runs = max(1, min(blocks, -(-_UNITS // max(1, batch))))
@@ -136,32 +132,18 @@ def carry_backward(
     )  # fmt: skip
     # Not with torch's sum or zeros, whose threads spin afterwards and occupy cores that we need.
     total = grad_keep[0] if runs == 1 else torch.from_numpy(grad_keep.numpy().sum(0))
-    return total, None if payload is None else grad_start
+    return total, None, None if payload is None else grad_start
 
 
-class _Kernels:
-    """What `differentiable` calls, see `interface.Kernels`."""
+class Carry:
+    """The kernels of `carry`."""
 
-    gates_forward = staticmethod(gates_forward)
-    gates_backward = staticmethod(gates_backward)
-    carry_forward = staticmethod(carry_forward)
-    carry_backward = staticmethod(carry_backward)
-
-
-_KERNELS = _Kernels()
+    forward, backward = staticmethod(carry_forward), staticmethod(carry_backward)
 
 
 def _launch(kernel: Callable[..., None], units: int, work: float, *args: Any) -> None:
     """Run a kernel over 0 .. units - 1, on all threads if the work (nanoseconds) is worth it."""
     run(kernel, units, *args, pieces=2, alone=work <= _SHARED)
-
-
-def _number(steepness: Number) -> float:
-    return float(steepness.detach()) if isinstance(steepness, Tensor) else float(steepness)
-
-
-def _name(dist: Distribution) -> str:
-    return kernel_name(type(cast("Law", dist.law)))
 
 
 @lru_cache(maxsize=256)

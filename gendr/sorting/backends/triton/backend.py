@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -21,14 +21,14 @@ from torch import Tensor
 from gendr._runtime.tracing import lasting
 from gendr._runtime.triton import launch as _triton_launch
 from gendr._runtime.triton.launch import available, blocks_of, interpreted, power_of_2, run
-from gendr.distributions import Distribution, Law
-from gendr.distributions.bodies import kernel_name
 from gendr.distributions.decisions import Number
-from gendr.sorting.backends import differentiable
-from gendr.sorting.backends.interface import Gated
+from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.networks import Network
 
-__all__ = ["available", "carry", "gates", "supports"]
+__all__ = ["Carry", "Gates", "available", "supports"]
+
+Tensors: TypeAlias = "tuple[Tensor, ...]"
+Gradients: TypeAlias = "tuple[Tensor | None, ...]"
 
 
 @dataclass(frozen=True)
@@ -73,59 +73,47 @@ def supports(tensor: Tensor) -> bool:
     return tensor.dtype == torch.float32 and _triton_launch.supports(tensor)
 
 
-def gates(x: Tensor, network: Network, dist: Distribution, steepness: Number) -> Gated:
-    """See `Backend.gates`."""
-    return differentiable.gates(_KERNELS, x, network, dist, steepness)
-
-
-def carry(keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None) -> Tensor:
-    """See `Backend.carry`."""
-    return differentiable.carry(_KERNELS, keep, swap, network, payload)
-
-
 # ---------------------------------------------------------------------------------------------
-# Kernels, see `interface.Kernels`
+# Kernels of `gates` and `carry`, see `gendr._runtime.operator.Kernels`
 # ---------------------------------------------------------------------------------------------
 
 
 def gates_forward(
-    x: Tensor, network: Network, dist: Distribution, steepness: Number, *, save: bool
-) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
+    comparators: Comparators, x: Tensor, steepness: Number, *, save: bool
+) -> tuple[Tensors, Tensors]:
+    """Values, keep and swap; both gates and the differences are saved."""
     from gendr.distributions import triton as laws
     from gendr.sorting.backends.triton import kernels
 
+    network, power = comparators.network, comparators.power
     (batch, n), size = x.shape, network.size
     values = torch.empty_like(x)
     keep, swap = x.new_empty(batch, size), x.new_empty(batch, size)
     differences = x.new_empty(batch if save else 0, size)
-    power = differentiable.power(dist)
     block = _gates_block(network)
     run(
         kernels.gates, (blocks_of(batch, block["ROWS"]),), x.device,
         x, *_comparators(network, x.device), _scalar(steepness, x), values, keep, swap, differences,
         batch, n, size, network.depth, power,
-        CDF=laws.tails(_name(dist)), PLAIN=power == 1.0, SAVE=save, **block,
+        CDF=laws.tails(comparators.kernel_name), PLAIN=power == 1.0, SAVE=save, **block,
         **_options(block["ROWS"] * block["PAIRS"] // 64),
     )  # fmt: skip
-    return values, keep, swap, (keep, swap, differences) if save else ()
+    return (values, keep, swap), (keep, swap, differences) if save else ()
 
 
 def gates_backward(
-    x: Tensor,
-    network: Network,
-    dist: Distribution,
-    steepness: Number,
-    saved: tuple[Tensor, ...],
-    grad_values: Tensor | None,
-    grad_keep: Tensor | None,
-) -> tuple[Tensor, Tensor]:
+    comparators: Comparators, inputs: tuple[Tensor, Number], saved: Tensors, grads: Gradients,
+    wanted: tuple[bool, ...],
+) -> Gradients:  # fmt: skip
+    """Gradients of x and, for every program, of the steepness."""
     from gendr.distributions import triton as laws
     from gendr.sorting.backends.triton import kernels
 
+    (x, steepness), (grad_values, grad_keep, _) = inputs, grads
+    network, power = comparators.network, comparators.power
     batch, n = x.shape
     keep, swap, differences = saved
     grad_x = torch.zeros_like(x) if grad_values is None else grad_values.clone()
-    power = differentiable.power(dist)
     block = _gates_block(network)
     programs = blocks_of(batch, block["ROWS"])
     grad_steepness = x.new_empty(programs)
@@ -134,13 +122,22 @@ def gates_backward(
         grad_x, *_comparators(network, x.device), _scalar(steepness, x), keep, swap, differences,
         keep if grad_keep is None else grad_keep, grad_steepness,
         batch, n, network.size, network.depth, power,
-        PDF=laws.density(_name(dist)), PLAIN=power == 1.0, WITH_KEEP=grad_keep is not None,
-        **block, **_options(block["ROWS"] * block["PAIRS"] // 64),
+        PDF=laws.density(comparators.kernel_name), PLAIN=power == 1.0,
+        WITH_KEEP=grad_keep is not None, **block, **_options(block["ROWS"] * block["PAIRS"] // 64),
     )  # fmt: skip
-    return grad_x, grad_steepness.sum()
+    return grad_x, grad_steepness
 
 
-def carry_forward(keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None) -> Tensor:
+class Gates:
+    """The kernels of `gates`."""
+
+    forward, backward = staticmethod(gates_forward), staticmethod(gates_backward)
+
+
+def carry_forward(
+    network: Network, keep: Tensor, swap: Tensor, payload: Tensor | None, *, save: bool
+) -> tuple[Tensors, Tensors]:
+    """The payload after the swaps; nothing is saved."""
     from gendr.sorting.backends.triton import kernels
 
     batch, n, size = len(keep), network.n, network.size
@@ -154,14 +151,17 @@ def carry_forward(keep: Tensor, swap: Tensor, network: Network, payload: Tensor 
         keep, swap, *tables(network, out.device), out if payload is None else payload, out,
         n, width, size, network.depth, blocks, IDENTITY=payload is None, **block, **options,
     )  # fmt: skip
-    return out
+    return (out,), ()
 
 
 def carry_backward(
-    keep: Tensor, swap: Tensor, network: Network, payload: Tensor | None, grad: Tensor
-) -> tuple[Tensor, Tensor | None]:
+    network: Network, inputs: tuple[Tensor, Tensor, Tensor | None], saved: Tensors, grads: Tensors,
+    wanted: tuple[bool, ...],
+) -> Gradients:  # fmt: skip
+    """Gradients of keep, which include those through swap, and of a payload."""
     from gendr.sorting.backends.triton import kernels
 
+    (keep, swap, payload), (grad,) = inputs, grads
     batch, n, width = grad.shape
     size, depth = network.size, network.depth
     grad_payload = None if payload is None else torch.empty_like(payload)
@@ -183,19 +183,13 @@ def carry_backward(
         n, width, size, depth, blocks, shares, batch * shares, *cut,
         IDENTITY=payload is None, **block, **options,
     )  # fmt: skip
-    return grad_keep[:, 0] if shares == 1 else grad_keep.sum(1), grad_payload
+    return grad_keep[:, 0] if shares == 1 else grad_keep.sum(1), None, grad_payload
 
 
-class _Kernels:
-    """What `differentiable` calls, see `interface.Kernels`."""
+class Carry:
+    """The kernels of `carry`."""
 
-    gates_forward = staticmethod(gates_forward)
-    gates_backward = staticmethod(gates_backward)
-    carry_forward = staticmethod(carry_forward)
-    carry_backward = staticmethod(carry_backward)
-
-
-_KERNELS = _Kernels()
+    forward, backward = staticmethod(carry_forward), staticmethod(carry_backward)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -297,12 +291,8 @@ def _options(warps: int) -> dict[str, Any]:
 def _scalar(steepness: Number, like: Tensor) -> Tensor:
     """The steepness where kernels find it, without waiting for one that is on the GPU."""
     if isinstance(steepness, Tensor):
-        return steepness.detach().to(like)
+        return steepness.to(like)
     return like.new_full((), float(steepness))
-
-
-def _name(dist: Distribution) -> str:
-    return kernel_name(type(cast("Law", dist.law)))
 
 
 @lru_cache(maxsize=64)

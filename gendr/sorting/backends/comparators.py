@@ -1,0 +1,42 @@
+"""The comparators of a relaxed network: where they are, and the law by which they decide."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+from torch import Tensor
+
+from gendr.distributions import Distribution, Law
+from gendr.distributions.bodies import kernel_name
+from gendr.sorting.networks import Network
+
+__all__ = ["Comparators", "has_kernel"]
+
+
+class Comparators(NamedTuple):
+    """The comparators of a network, and the law F of their decisions."""
+
+    network: Network
+    law: Distribution
+
+    @property
+    def power(self) -> float:
+        """The p of sign(d) |d|^p, into which a law's transforms turn a difference d."""
+        return 2.0 if self.law.is_squared else 1.0 - self.law.art_exponent
+
+    @property
+    def kernel_name(self) -> str:
+        """By which kernels know the law."""
+        return kernel_name(type(cast("Law", self.law.law)))
+
+
+def has_kernel(law: Distribution) -> bool:
+    """Whether kernels can evaluate it: a law of the registry whose parameters are all numbers.
+
+    Then it is F(sign(d) |d|^p steepness), see `Comparators.power`, without shift or reversal, as
+    comparators need symmetric distributions. Everything else is left to the definition.
+    """
+    base, shift = law.law, law.total_shift()
+    if not isinstance(base, Law) or base.shape_parameter is not None or isinstance(shift, Tensor):
+        return False
+    return shift == 0 and (base.is_symmetric or not law.is_reversed)
