@@ -70,7 +70,8 @@ def ratio(x: Tensor, scale: float | Tensor) -> Tensor:
     """
     if not isinstance(scale, Tensor):
         return saturated(x) / max(scale, torch.finfo(x.dtype).tiny)
-    dtype = torch.result_type(x, scale)
+    # Only for two dtypes: torch.compile cannot trace it.
+    dtype = x.dtype if x.dtype == scale.dtype else torch.result_type(x, scale)
     x, scale = x.to(dtype), scale.to(dtype).clamp(min=torch.finfo(dtype).tiny)
     if not scale.requires_grad:
         return saturated(x) / scale
