@@ -130,6 +130,57 @@ def _losses() -> Example:
     return Example({"cpu": losses._Kernels}, batch, _leaves(torch.randn(3, 6)))
 
 
+def _steepness() -> Tensor:
+    return torch.tensor(3.0)
+
+
+def _shortest_path() -> Example:
+    from gendr.relaxed.algorithms.shortest_path import STEPS, GridTask
+    from gendr.relaxed.backends.cpu.backend import KERNELS
+
+    task = GridTask(*_law("cauchy"), None, STEPS[:4], 2, 2)
+    costs = 0.2 + torch.rand(2, 2, 2)
+    leaves, empty = _leaves(costs, _steepness()), _leaves(costs[:0], _steepness())
+    return Example({"cpu": KERNELS["relaxed.shortest_path"]}, task, leaves, empty)
+
+
+def _shortest_path_graph() -> Example:
+    from gendr.relaxed.algorithms.graph_path import task_of
+    from gendr.relaxed.backends.cpu.backend import KERNELS
+
+    edges = torch.tensor([[0, 1], [0, 2], [1, 2], [2, 0]])
+    task, costs = task_of(_law("logistic")[0], edges, 3, 0, 2, 2), 0.2 + torch.rand(2, 4)
+    leaves, empty = _leaves(costs, _steepness()), _leaves(costs[:0], _steepness())
+    return Example({"cpu": KERNELS["relaxed.shortest_path_graph"]}, task, leaves, empty)
+
+
+def _alignment() -> Example:
+    from gendr.relaxed.algorithms.alignment import AlignmentTask
+    from gendr.relaxed.backends.cpu.backend import KERNELS
+
+    lengths = torch.tensor([[2, 2], [1, 2]])
+    task = AlignmentTask(*_law("logistic"), lengths, warping=False, minimum="expected")
+    leaves = _leaves(torch.rand(2, 2, 2), torch.tensor([0.7, 1.1]), _steepness())
+    return Example({"cpu": KERNELS["relaxed.alignment"]}, task, leaves)
+
+
+def _bubble_sort() -> Example:
+    from gendr.relaxed.algorithms.bubble_sort import SortTask
+    from gendr.relaxed.backends.cpu.backend import KERNELS
+
+    x, task = torch.randn(2, 3), SortTask(*_law("laplace"))
+    leaves, empty = _leaves(x, _steepness()), _leaves(x[:0], _steepness())
+    return Example({"cpu": KERNELS["relaxed.bubble_sort"]}, task, leaves, empty)
+
+
+def _law(name: str) -> tuple[Any, Any]:
+    """A law and the same for kernels."""
+    from gendr.relaxed.backends.laws import check_law, for_kernels
+
+    law = check_law(name)
+    return law, for_kernels(law)
+
+
 _EXAMPLES = {
     "logic.gates": _gates,
     "logic.mixed": _mixed,
@@ -140,6 +191,10 @@ _EXAMPLES = {
     "sorting.values": lambda: _projection("_Values", True, 0.5),
     "topk.losses": _losses,
     "topk.mask": _mask,
+    "relaxed.alignment": _alignment,
+    "relaxed.bubble_sort": _bubble_sort,
+    "relaxed.shortest_path": _shortest_path,
+    "relaxed.shortest_path_graph": _shortest_path_graph,
 }
 
 

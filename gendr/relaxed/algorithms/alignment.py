@@ -19,23 +19,28 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_integer, shape_text
+from gendr._runtime.operator import Operator
 from gendr._runtime.tracing import all_hold
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number
 from gendr.relaxed.algorithms.minimum import Minimum, minimum, weigh
-from gendr.relaxed.backends.choice import choose
-from gendr.relaxed.backends.differentiable import computed
+from gendr.relaxed.backends.choice import computed
+from gendr.relaxed.backends.laws import KernelLaw, for_kernels
 
 
-class Settings(NamedTuple):
-    """What a kernel is told beside the matrices and the prices of skips.
+class AlignmentTask(NamedTuple):
+    """What is asked about matrices and the prices of skips.
 
     Attributes:
+        dist: checked by `check_law`.
+        law: the same for kernels, None if there can be none.
         lengths: [B, 2] int64, of the two sequences of every pair.
         warping: the second recursion, else the first.
         minimum: which relaxed min.
     """
 
+    dist: Distribution
+    law: KernelLaw | None
     lengths: Tensor
     warping: bool
     minimum: Minimum
@@ -63,22 +68,14 @@ def aligned(
         warping: the second recursion, else the first.
         backend: its name.
     """
-    settings = Settings(lengths, warping, kind)
-
-    def in_torch(tensors: tuple[Tensor, ...], steepness: Number) -> tuple[Tensor, ...]:
-        return (reference(tensors[0], tensors[1], dist, steepness, settings),)
-
-    kernel = choose(backend, matrix).alignment
-    (value,) = computed(kernel, in_torch, dist, steepness, (matrix, skips), settings)
-    return value
+    task = AlignmentTask(dist, for_kernels(dist), lengths, warping, kind)
+    return computed(_ALIGNMENT, backend, task, matrix, skips, steepness=steepness)
 
 
-def reference(
-    matrix: Tensor, skips: Tensor, dist: Distribution, steepness: Number, settings: Settings
-) -> Tensor:
-    """The costs [B] of the alignments, in torch; twice differentiable."""
+def _reference(task: AlignmentTask, matrix: Tensor, skips: Tensor, steepness: Number) -> Tensor:
+    """The costs [B] of the alignments."""
     batch, n, m = matrix.shape
-    lengths, warping, kind = settings
+    dist, _, lengths, warping, kind = task
     row, column = skips.unbind()
     index = torch.arange(n + 1, device=matrix.device)
     ends = lengths.sum(1)
@@ -107,6 +104,9 @@ def reference(
         done = current.gather(1, lengths[:, :1])[:, 0]
         value = torch.where(ends == k, done, value)
     return value
+
+
+_ALIGNMENT = Operator("relaxed.alignment", reference=_reference, wide=True)
 
 
 def _diagonal(matrix: Tensor, k: int) -> Tensor:

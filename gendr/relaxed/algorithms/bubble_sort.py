@@ -23,12 +23,24 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_finite, check_float, shape_text
+from gendr._runtime.operator import Operator
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness, scale_of
 from gendr.distributions.registry import DistributionLike
-from gendr.relaxed.backends.choice import choose
-from gendr.relaxed.backends.differentiable import computed, shaped
-from gendr.relaxed.backends.laws import check_law
+from gendr.relaxed.backends.choice import computed, shaped
+from gendr.relaxed.backends.laws import KernelLaw, check_law, for_kernels
+
+
+class SortTask(NamedTuple):
+    """What is asked about numbers.
+
+    Attributes:
+        dist: checked by `check_law`.
+        law: the same for kernels, None if there can be none.
+    """
+
+    dist: Distribution
+    law: KernelLaw | None
 
 
 class BubbleSorted(NamedTuple):
@@ -75,19 +87,14 @@ def bubble_sort(
     if check:
         check_finite("x", x)
     dist, steepness = check_law(dist), check_steepness(steepness)
-    flat = shaped(x, (x.shape[:-1].numel(), x.shape[-1]))
-
-    def in_torch(tensors: tuple[Tensor, ...], steepness: Number) -> tuple[Tensor, ...]:
-        return reference(tensors[0], dist, steepness)
-
-    kernel = choose(backend, x).bubble_sort
-    values, swaps, ordered = computed(kernel, in_torch, dist, steepness, (flat,), None)
     batch = x.shape[:-1]
+    flat, task = shaped(x, (batch.numel(), x.shape[-1])), SortTask(dist, for_kernels(dist))
+    values, swaps, ordered = computed(_BUBBLE_SORT, backend, task, flat, steepness=steepness)
     return BubbleSorted(shaped(values, x.shape), shaped(swaps, batch), shaped(ordered, batch))
 
 
-def reference(x: Tensor, dist: Distribution, steepness: Number) -> tuple[Tensor, Tensor, Tensor]:
-    """Values [B, n], swaps [B] and ordered [B] of x [B, n], in torch; twice differentiable."""
+def _reference(task: SortTask, x: Tensor, steepness: Number) -> tuple[Tensor, Tensor, Tensor]:
+    """Values [B, n], swaps [B] and ordered [B] of x [B, n]."""
     n = x.shape[1]
     scale = scale_of(steepness)
     array = list(x.unbind(1))
@@ -98,7 +105,7 @@ def reference(x: Tensor, dist: Distribution, steepness: Number) -> tuple[Tensor,
         swapped, left = torch.zeros_like(swaps), torch.ones_like(swaps)
         for i in range(last):
             a, b = array[i], array[i + 1]
-            q, p = dist.coverage(b - a, scale)  # a > b is "not b >= a", so that ties stay
+            q, p = task.dist.coverage(b - a, scale)  # a > b is "not b >= a", so that ties stay
             array[i], array[i + 1] = p * b + q * a, p * a + q * b
             swapped, left, ordered = p + q * swapped, q * left, q * ordered
             swaps = swaps + p
@@ -109,3 +116,6 @@ def reference(x: Tensor, dist: Distribution, steepness: Number) -> tuple[Tensor,
         )  # fmt: skip
         reached = reached * swapped
     return (x, swaps, ordered) if n == 1 else total
+
+
+_BUBBLE_SORT = Operator("relaxed.bubble_sort", reference=_reference, wide=True)

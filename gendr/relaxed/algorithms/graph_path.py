@@ -30,15 +30,15 @@ from gendr._runtime.checks import (
     check_integer,
     shape_text,
 )
-from gendr._runtime.tracing import is_transformed
+from gendr._runtime.operator import Operator
+from gendr._runtime.tracing import is_traced
 from gendr.distributions import Distribution
-from gendr.distributions.decisions import Number, check_steepness, scale_of
+from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
-from gendr.relaxed.backends.choice import choose
-from gendr.relaxed.backends.differentiable import computed, shaped
-from gendr.relaxed.backends.laws import check_law, is_softmax
-
-GONE = 1e-17  # less than this of the walk is still on its way: it has arrived
+from gendr.relaxed.algorithms.minimum import odds_of
+from gendr.relaxed.algorithms.shortest_path import GONE
+from gendr.relaxed.backends.choice import computed, shaped
+from gendr.relaxed.backends.laws import KernelLaw, check_law, for_kernels
 
 
 class GraphPath(NamedTuple):
@@ -54,10 +54,12 @@ class GraphPath(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Settings:
-    """A graph, and what else a kernel is told beside the costs.
+class GraphTask:
+    """What is asked about costs of the edges of a graph.
 
     Attributes:
+        dist: checked by `check_law`.
+        law: the same for kernels, None if there can be none.
         sources: [E] int64, the node in which an edge begins.
         targets: [E] int64, the node in which it ends.
         order: [E] int64, the edges sorted by the node in which they end.
@@ -68,6 +70,8 @@ class Settings:
         iterations: T.
     """
 
+    dist: Distribution
+    law: KernelLaw | None
     sources: Tensor
     targets: Tensor
     order: Tensor
@@ -157,20 +161,17 @@ def shortest_path_graph(
         if node >= nodes:
             raise ValueError(f"{name} must be one of the nodes 0 .. {nodes - 1}, got {node}")
     iterations = nodes - 1 if iterations is None else check_count("iterations", iterations, least=0)
-    settings = _settings(edges, nodes, source, target, iterations)
-
-    def in_torch(tensors: tuple[Tensor, ...], steepness: Number) -> tuple[Tensor, ...]:
-        return reference(tensors[0], dist, steepness, settings)
-
-    flat = shaped(costs, (costs.shape[:-1].numel(), costs.shape[-1]))
-    kernel = choose(backend, costs).shortest_path_graph
-    by_node, by_edge = computed(kernel, in_torch, dist, steepness, (flat,), settings)
+    task = task_of(dist, edges, nodes, source, target, iterations)
     batch = costs.shape[:-1]
+    flat = shaped(costs, (batch.numel(), costs.shape[-1]))
+    by_node, by_edge = computed(_SHORTEST_PATH_GRAPH, backend, task, flat, steepness=steepness)
     return GraphPath(shaped(by_node, (*batch, nodes)), shaped(by_edge, costs.shape))
 
 
-def _settings(edges: Tensor, nodes: int, source: int, target: int, iterations: int) -> Settings:
-    """The settings, if the target can be reached in so many steps."""
+def task_of(
+    dist: Distribution, edges: Tensor, nodes: int, source: int, target: int, iterations: int
+) -> GraphTask:
+    """The task, if the target can be reached in so many steps."""
     sources, targets = edges.unbind(1)
     reached = torch.zeros(nodes, dtype=torch.bool, device=edges.device)
     reached[source] = True
@@ -191,41 +192,43 @@ def _settings(edges: Tensor, nodes: int, source: int, target: int, iterations: i
     order = torch.argsort(targets, stable=True)
     starts = torch.zeros(nodes + 1, dtype=torch.int64, device=edges.device)
     starts[1:] = torch.bincount(targets, minlength=nodes).cumsum(0)
-    return Settings(
-        sources.contiguous(), targets.contiguous(), order, starts, nodes, source, target, iterations
-    )
+    return GraphTask(
+        dist, for_kernels(dist), sources.contiguous(), targets.contiguous(), order, starts, nodes,
+        source, target, iterations,
+    )  # fmt: skip
 
 
-def reference(
-    costs: Tensor, dist: Distribution, steepness: Number, settings: Settings
-) -> tuple[Tensor, Tensor]:
-    """Nodes [B, V] and edges [B, E] of costs [B, E], in torch; twice differentiable."""
-    sources, targets, size = settings.sources, settings.targets, (len(costs), settings.nodes)
-    start = torch.arange(settings.nodes, device=costs.device) == settings.source
+def _reference(task: GraphTask, costs: Tensor, steepness: Number) -> tuple[Tensor, Tensor]:
+    """Nodes [B, V] and edges [B, E] of costs [B, E]."""
+    sources, targets, size = task.sources, task.targets, (len(costs), task.nodes)
+    start = torch.arange(task.nodes, device=costs.device) == task.source
     distance = torch.where(start, 0.0, torch.inf).to(costs).expand(size)
     weights = torch.zeros_like(costs)
-    for _ in range(settings.iterations):
+    for _ in range(task.iterations):
         before = distance
         ways = before[:, sources] + costs
-        weights, expected = _weigh(ways, targets, size, dist, steepness)
+        weights, expected = _weigh(ways, targets, size, task.dist, steepness)
         distance = torch.where(start, 0.0, expected)
         same = (distance - before).abs() <= 2 * torch.finfo(costs.dtype).eps * distance.abs()
-        if not is_transformed() and bool((same | (distance == before)).all()):
+        if not is_traced() and bool((same | (distance == before)).all()):
             break
-    weights = torch.where(targets == settings.source, 0.0, weights)
+    weights = torch.where(targets == task.source, 0.0, weights)
     position = costs.new_zeros(size)
-    position[:, settings.target] = 1.0
+    position[:, task.target] = 1.0
     by_node, by_edge = torch.zeros_like(position), torch.zeros_like(costs)
-    for _ in range(settings.iterations + 1):
+    for _ in range(task.iterations + 1):
         flow = position[:, targets] * weights
         by_node = by_node + position - by_node * position
         by_edge = by_edge + flow - by_edge * flow
         away = torch.where(start, 0.0, position).sum(1)
         stayed = torch.where(start, position, 0.0)
         position = stayed.index_add(1, sources, flow)
-        if not is_transformed() and bool((away < GONE).all()):
+        if not is_traced() and bool((away < GONE).all()):
             break
     return by_node, by_edge
+
+
+_SHORTEST_PATH_GRAPH = Operator("relaxed.shortest_path_graph", reference=_reference, wide=True)
 
 
 def _weigh(
@@ -237,13 +240,7 @@ def _weigh(
     low = ways.new_full(size, torch.inf).scatter_reduce(1, index, ways, "amin")
     low = torch.where(low < torch.inf, low, 0.0)
     beyond = torch.where(reached, ways, low[:, targets]) - low[:, targets]
-    if is_softmax(dist):
-        odds = torch.exp(-beyond * steepness)
-    else:
-        cdf, sf = dist.coverage(beyond, scale_of(steepness))
-        odds = sf / cdf
-        odds = torch.where((beyond == 0) & (odds.detach() == 0), 1.0, odds)
-    odds = torch.where(reached, odds, 0.0)
+    odds = torch.where(reached, odds_of(beyond, dist, steepness), 0.0)
     total = ways.new_zeros(size).index_add(1, targets, odds)
     known = total > 0
     weights = odds / torch.where(known, total, 1.0)[:, targets]

@@ -31,7 +31,7 @@ from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.algorithms.alignment import aligned, check_lengths
 from gendr.relaxed.algorithms.minimum import Minimum, check_minimum
-from gendr.relaxed.backends.differentiable import shaped
+from gendr.relaxed.backends.choice import shaped
 from gendr.relaxed.backends.laws import check_law
 
 _LEAST = 1e-12  # the norm of a symbol counts as at least this

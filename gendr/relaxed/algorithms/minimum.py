@@ -38,16 +38,19 @@ def weigh(x: Tensor, dist: Distribution, steepness: Number, dim: int = -1) -> Te
         dim: along which the weights sum to 1.
     """
     low, reached, x = _reached(x, dim)
-    if is_softmax(dist):
-        odds = torch.exp((low - x) * steepness)
-    else:
-        cdf, sf = dist.coverage(x - low, scale_of(steepness))
-        odds = sf / cdf
-        # The hard law gives all to the smallest values, in equal parts.
-        odds = torch.where((x == low) & (odds.detach() == 0), 1.0, odds)
-    odds = torch.where(reached, odds, 0.0)
+    odds = torch.where(reached, odds_of(x - low, dist, steepness), 0.0)
     total = odds.sum(dim, keepdim=True)
     return odds / torch.where(total > 0, total, 1.0)
+
+
+def odds_of(beyond: Tensor, dist: Distribution, steepness: Number) -> Tensor:
+    """The odds r of values that are so much larger than the smallest one."""
+    if is_softmax(dist):
+        return torch.exp(-beyond * steepness)
+    cdf, sf = dist.coverage(beyond, scale_of(steepness))
+    odds = sf / cdf
+    # The hard law gives all to the smallest values, in equal parts.
+    return torch.where((beyond == 0) & (odds.detach() == 0), 1.0, odds)
 
 
 def minimum(

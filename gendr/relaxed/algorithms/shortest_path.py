@@ -22,14 +22,14 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_count, check_finite, check_float, shape_text
-from gendr._runtime.tracing import is_transformed
+from gendr._runtime.operator import Operator
+from gendr._runtime.tracing import is_traced
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.relaxed.algorithms.minimum import minimum, weigh
-from gendr.relaxed.backends.choice import choose
-from gendr.relaxed.backends.differentiable import computed, shaped
-from gendr.relaxed.backends.laws import check_law
+from gendr.relaxed.backends.choice import computed, shaped
+from gendr.relaxed.backends.laws import KernelLaw, check_law, for_kernels
 from gendr.tnorms import TConorm, as_tconorm
 
 # The steps (rows, columns) to the neighbours of a cell; the first four are those of 4 neighbours.
@@ -37,15 +37,21 @@ STEPS = ((-1, 0), (0, -1), (0, 1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1))
 GONE = 1e-17  # less than this of the walk is still on its way: it has arrived
 
 
-class Settings(NamedTuple):
-    """What a kernel is told beside the costs.
+class GridTask(NamedTuple):
+    """What is asked about costs of the cells of a grid.
 
     Attributes:
+        dist: checked by `check_law`.
+        law: the same for kernels, None if there can be none.
+        join: the T-conorm of the positions; None for a + b - a b.
         steps: (rows, columns) to the neighbours of a cell.
         iterations: T.
         least: the fewest sweeps after which every cell is reached.
     """
 
+    dist: Distribution
+    law: KernelLaw | None
+    join: TConorm | None
     steps: tuple[tuple[int, int], ...]
     iterations: int
     least: int
@@ -111,36 +117,27 @@ def shortest_path(
             f"iterations must be at least {least} to cross a grid of {height} x {width} cells "
             f"with {neighbourhood} neighbours, got {iterations}"
         )
-    settings = Settings(STEPS[:neighbourhood], iterations, least)
+    law = for_kernels(dist) if join is None else None
+    task = GridTask(dist, law, join, STEPS[:neighbourhood], iterations, least)
     flat = shaped(costs, (costs.shape[:-2].numel(), height, width))
-    kernel = choose(backend, costs).shortest_path
-    if join is not None:
-        kernel = None
-
-    def in_torch(tensors: tuple[Tensor, ...], steepness: Number) -> tuple[Tensor, ...]:
-        return (reference(tensors[0], dist, steepness, settings, join),)
-
-    (path,) = computed(kernel, in_torch, dist, steepness, (flat,), settings)
-    return shaped(path, costs.shape)
+    return shaped(computed(_SHORTEST_PATH, backend, task, flat, steepness=steepness), costs.shape)
 
 
-def reference(
-    costs: Tensor, dist: Distribution, steepness: Number, settings: Settings, join: TConorm | None
-) -> Tensor:
-    """The path [B, H, W] of costs [B, H, W], in torch; twice differentiable."""
-    weights = _predecessors(costs, dist, steepness, settings)
-    visited = _walk_back(weights, settings)
-    if join is None:
+def _reference(task: GridTask, costs: Tensor, steepness: Number) -> Tensor:
+    """The path [B, H, W] of costs [B, H, W]."""
+    visited = _walk_back(_predecessors(task, costs, steepness), task)
+    if task.join is None:
         path = torch.zeros_like(costs)
         for position in visited:
             path = path + position - path * position
         return path
-    return join.reduce(torch.stack(visited), 0)
+    return task.join.reduce(torch.stack(visited), 0)
 
 
-def _predecessors(
-    costs: Tensor, dist: Distribution, steepness: Number, settings: Settings
-) -> Tensor:
+_SHORTEST_PATH = Operator("relaxed.shortest_path", reference=_reference, wide=True)
+
+
+def _predecessors(task: GridTask, costs: Tensor, steepness: Number) -> Tensor:
     """[B, K, H, W]: the weights of the neighbours of each cell in the last sweep; 0 at the start.
 
     The sweeps end early when no distance changes any more.
@@ -148,14 +145,14 @@ def _predecessors(
     start = costs.new_zeros(costs.shape[1:], dtype=torch.bool)
     start[0, 0] = True
     distance = torch.where(start, 0.0, torch.inf).to(costs).expand_as(costs)
-    weights = costs.new_zeros(len(costs), len(settings.steps), *costs.shape[1:])
-    for sweep in range(settings.iterations):
+    weights = costs.new_zeros(len(costs), len(task.steps), *costs.shape[1:])
+    for sweep in range(task.iterations):
         before = distance
-        around = _around(before, settings.steps)
-        weights = weigh(around, dist, steepness, 1)
+        around = _around(before, task.steps)
+        weights = weigh(around, task.dist, steepness, 1)
         distance = costs + minimum(around, weights, steepness, dim=1)
         distance = torch.where(start, 0.0, distance)
-        if sweep >= settings.least and _is_same(distance, before):
+        if sweep >= task.least and _is_same(distance, before):
             break
     return torch.where(start, 0.0, weights)
 
@@ -164,28 +161,28 @@ def _is_same(new: Tensor, old: Tensor) -> bool:
     new, old = new.detach(), old.detach()
     # The last bit may flicker for ever.
     close = (new - old).abs() <= 2 * torch.finfo(new.dtype).eps * new.abs()
-    return not is_transformed() and bool(close.all())
+    return not is_traced() and bool(close.all())
 
 
-def _walk_back(weights: Tensor, settings: Settings) -> list[Tensor]:
+def _walk_back(weights: Tensor, task: GridTask) -> list[Tensor]:
     """The positions [B, H, W] of the walk from the last cell, T + 1 of them or until it arrives."""
     position = torch.zeros_like(weights[:, 0])
     position[:, -1, -1] = 1.0
     start = position.new_zeros(position.shape[1:])
     start[0, 0] = 1.0
     visited = [position]
-    for _ in range(settings.iterations):
+    for _ in range(task.iterations):
         moved = position * start
         flows = torch.nn.functional.pad(position[:, None] * weights, (1, 1, 1, 1))
         height, width = position.shape[1:]
-        for k, (row, column) in enumerate(settings.steps):
+        for k, (row, column) in enumerate(task.steps):
             # What goes from v to v + step arrives at u from u - step.
             rows, columns = slice(1 - row, 1 - row + height), slice(1 - column, 1 - column + width)
             moved = moved + flows[:, k, rows, columns]
         position = moved
         visited.append(position)
         away = (position * (1 - start)).sum((1, 2))
-        if not is_transformed() and bool((away < GONE).all()):
+        if not is_traced() and bool((away < GONE).all()):
             break
     return visited
 

@@ -8,30 +8,27 @@ from typing import NamedTuple
 from torch import Tensor
 
 from gendr._runtime.registry import Registered
-from gendr.distributions import Distribution, as_distribution
-from gendr.distributions import Law as RegisteredLaw
+from gendr.distributions import Distribution, Law, as_distribution
 from gendr.distributions.bodies import kernel_name
-from gendr.distributions.decisions import Number, check_symmetric
+from gendr.distributions.decisions import check_symmetric
 from gendr.distributions.laws.logistic import Logistic
 from gendr.distributions.registry import DistributionLike
 
 WHAT = "a relaxed comparison needs"
 
 
-class Law(NamedTuple):
+class KernelLaw(NamedTuple):
     """A law as kernels take it.
 
     Attributes:
         name: of the base law, by `kernel_name`: so its compiled functions are found.
         shape: its parameter, 0 if it has none.
-        steepness: 1 / scale.
         is_softmax: whether the odds sf(z) / cdf(z) are exp(-z), as for the logistic law: then the
             weights of an arg min are a softmax.
     """
 
     name: str
     shape: float
-    steepness: float
     is_softmax: bool
 
 
@@ -60,16 +57,14 @@ def is_softmax(dist: Distribution) -> bool:
     return isinstance(dist.law, Logistic) and not (dist.is_squared or dist.art_exponent)
 
 
-def for_kernels(dist: Distribution, steepness: Number) -> Law | None:
+def for_kernels(dist: Distribution) -> KernelLaw | None:
     """The law for a compiled kernel; None if it must be evaluated in torch.
 
     Kernels take a law of the registry whose parameters are numbers, neither squared nor with art.
     """
     law, shape = dist.law, dist.shape_parameter
-    if not isinstance(law, RegisteredLaw) or isinstance(shape, Tensor):
+    if not isinstance(law, Law) or isinstance(shape, Tensor):
         return None
     if dist.is_squared or dist.art_exponent or (dist.is_reversed and not law.is_symmetric):
         return None
-    number = float(steepness.detach()) if isinstance(steepness, Tensor) else float(steepness)
-    name = kernel_name(type(law))
-    return Law(name, 0.0 if shape is None else float(shape), number, is_softmax(dist))
+    return KernelLaw(kernel_name(type(law)), float(shape or 0.0), is_softmax(dist))

@@ -7,15 +7,24 @@ derivatives by the torch code.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from gendr._runtime.numba.compilation import available as available
 from gendr._runtime.numba.compilation import supports as supports
+from gendr._runtime.operator import Kernels
 from gendr._runtime.threads import run
-from gendr.relaxed.backends.laws import Law
+from gendr.distributions.decisions import Number
+from gendr.relaxed.backends.laws import KernelLaw
+
+__all__ = ["KERNELS", "available", "supports"]
+
+Tensors: TypeAlias = "tuple[Tensor, ...]"
+Inputs: TypeAlias = "tuple[Any, ...]"  # tensors, and the steepness
+Grads: TypeAlias = "tuple[Tensor | None, ...]"
+Wanted: TypeAlias = "tuple[bool, ...]"
 
 # Estimated nanoseconds of one thread for one candidate of one relaxed minimum, forward and
 # backward; in grids a softmax needs far less. Work below `_SHARED` is not shared among threads,
@@ -26,14 +35,14 @@ _SHARED = 300_000
 _ROOM = 64 << 20  # bytes that a forward pass may keep, where its backward pass could compute again
 
 
-def _tails(law: Law) -> int:
+def _tails(law: KernelLaw) -> int:
     """The address of the compiled cdf and sf; 0 if the weights are a softmax."""
     from gendr.distributions.numba import tails_address
 
     return 0 if law.is_softmax else tails_address(law.name)
 
 
-def _density(law: Law) -> int:
+def _density(law: KernelLaw) -> int:
     from gendr.distributions.numba import density_address
 
     return 0 if law.is_softmax else density_address(law.name)
@@ -44,198 +53,185 @@ def _launch(kernel: Callable[..., None], units: int, work: float, *args: Any) ->
     run(kernel, units, *args, pieces=2, alone=work <= _SHARED)
 
 
+def _zeros_if_none(grad: Tensor | None, *shape: int) -> Any:
+    return (torch.zeros(shape, dtype=torch.float64) if grad is None else grad).numpy()
+
+
 class _ShortestPath:
     """`gendr.relaxed.algorithms.shortest_path`: costs [B, H, W] -> path [B, H, W]."""
 
+    @classmethod
     def forward(
-        self, tensors: tuple[Tensor, ...], law: Law, settings: Any, *, save: bool
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        cls, task: Any, costs: Tensor, steepness: Number, *, save: bool
+    ) -> tuple[Tensors, Tensors]:
         from gendr.relaxed.backends.cpu import path_kernels as kernels
 
-        (costs,) = tensors
-        batch, height, width = costs.shape
+        law, (batch, height, width) = task.law, costs.shape
         size = kernels.padded_size(height, width)
-        rows = settings.iterations + 1
+        rows = task.iterations + 1
         if not save or law.is_softmax or 8 * batch * rows * size > _ROOM:
             rows = 0
         saved = torch.empty(batch, rows, size, dtype=torch.float64)
         used = torch.empty(batch, dtype=torch.int64)
         path = torch.empty_like(costs)
         _launch(
-            kernels.forward, batch, _FORWARD * self._candidates(costs, law, settings),
-            costs.numpy(), law.steepness, _tails(law), law.shape, self._offsets(settings, width),
-            settings.iterations, settings.least, path.numpy(), saved.numpy(), used.numpy(),
+            kernels.forward, batch, _FORWARD * cls._candidates(costs, task), costs.numpy(),
+            float(steepness), _tails(law), law.shape, cls._offsets(task, width), task.iterations,
+            task.least, path.numpy(), saved.numpy(), used.numpy(),
         )  # fmt: skip
         return (path,), (saved, used)
 
+    @classmethod
     def backward(
-        self,
-        tensors: tuple[Tensor, ...],
-        law: Law,
-        settings: Any,
-        saved: tuple[Tensor, ...],
-        grads: tuple[Tensor, ...],
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        cls, task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
+    ) -> Tensors:
         from gendr.relaxed.backends.cpu import path_kernels as kernels
 
-        (costs,), (history, used), (grad,) = tensors, saved, grads
+        law, (costs, steepness), (history, used), (grad,) = task.law, inputs, saved, grads
         by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
         _launch(
-            kernels.backward, len(costs), _BACKWARD * self._candidates(costs, law, settings),
-            costs.numpy(), law.steepness, _tails(law), _density(law), law.shape,
-            self._offsets(settings, costs.shape[2]), settings.iterations,
-            settings.least, history.numpy(), used.numpy(), grad.numpy(), by_costs.numpy(),
-            by_beta.numpy(),
+            kernels.backward, len(costs), _BACKWARD * cls._candidates(costs, task), costs.numpy(),
+            float(steepness), _tails(law), _density(law), law.shape,
+            cls._offsets(task, costs.shape[2]), task.iterations, task.least, history.numpy(),
+            used.numpy(), _zeros_if_none(grad), by_costs.numpy(), by_beta.numpy(),
         )  # fmt: skip
-        return by_beta, (by_costs,)
+        return by_costs, by_beta
 
     @staticmethod
-    def _candidates(costs: Tensor, law: Law, settings: Any) -> float:
-        sweeps = min(settings.iterations, 2 * sum(costs.shape[1:]))
-        found = costs.numel() * sweeps * len(settings.steps)
-        return _NEAR * found if law.is_softmax else found
+    def _candidates(costs: Tensor, task: Any) -> float:
+        sweeps = min(task.iterations, 2 * sum(costs.shape[1:]))
+        found = costs.numel() * sweeps * len(task.steps)
+        return _NEAR * found if task.law.is_softmax else found
 
     @staticmethod
-    def _offsets(settings: Any, width: int) -> tuple[int, ...]:
-        return tuple(row * (width + 2) + column for row, column in settings.steps)
+    def _offsets(task: Any, width: int) -> tuple[int, ...]:
+        return tuple(row * (width + 2) + column for row, column in task.steps)
 
 
 class _ShortestPathGraph:
     """`gendr.relaxed.algorithms.graph_path`: costs [B, E] -> nodes [B, V] and edges [B, E]."""
 
+    @classmethod
     def forward(
-        self, tensors: tuple[Tensor, ...], law: Law, settings: Any, *, save: bool
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        cls, task: Any, costs: Tensor, steepness: Number, *, save: bool
+    ) -> tuple[Tensors, Tensors]:
         from gendr.relaxed.backends.cpu import graph_kernels as kernels
 
-        costs = tensors[0][:, settings.order]
-        nodes, edges = costs.new_empty(len(costs), settings.nodes), torch.empty_like(costs)
+        law, costs = task.law, costs[:, task.order]
+        nodes, edges = costs.new_empty(len(costs), task.nodes), torch.empty_like(costs)
         _launch(
-            kernels.forward, len(costs), 4 * _FORWARD * costs.numel() * settings.iterations,
-            *self._graph(costs, settings), law.steepness, _tails(law), law.shape,
-            settings.iterations, nodes.numpy(), edges.numpy(),
+            kernels.forward, len(costs), 4 * _FORWARD * costs.numel() * task.iterations,
+            *cls._graph(costs, task), float(steepness), _tails(law), law.shape, task.iterations,
+            nodes.numpy(), edges.numpy(),
         )  # fmt: skip
-        return (nodes, self._as_given(edges, settings)), ()
+        return (nodes, cls._as_given(edges, task)), ()
 
+    @classmethod
     def backward(
-        self,
-        tensors: tuple[Tensor, ...],
-        law: Law,
-        settings: Any,
-        saved: tuple[Tensor, ...],
-        grads: tuple[Tensor, ...],
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        cls, task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
+    ) -> Tensors:
         from gendr.relaxed.backends.cpu import graph_kernels as kernels
 
-        costs = tensors[0][:, settings.order]
+        law, steepness, costs = task.law, inputs[1], inputs[0][:, task.order]
         by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
+        by_edge = grads[1] if grads[1] is None else grads[1][:, task.order]
         _launch(
-            kernels.backward, len(costs), 4 * _BACKWARD * costs.numel() * settings.iterations,
-            *self._graph(costs, settings), law.steepness, _tails(law), _density(law), law.shape,
-            settings.iterations, grads[0].numpy(), grads[1][:, settings.order].numpy(),
-            by_costs.numpy(), by_beta.numpy(),
+            kernels.backward, len(costs), 4 * _BACKWARD * costs.numel() * task.iterations,
+            *cls._graph(costs, task), float(steepness), _tails(law), _density(law), law.shape,
+            task.iterations, _zeros_if_none(grads[0], len(costs), task.nodes),
+            _zeros_if_none(by_edge, *costs.shape), by_costs.numpy(), by_beta.numpy(),
         )  # fmt: skip
-        return by_beta, (self._as_given(by_costs, settings),)
+        return cls._as_given(by_costs, task), by_beta
 
     @staticmethod
-    def _graph(costs: Tensor, settings: Any) -> tuple[Any, ...]:
-        sources = settings.sources[settings.order]
-        return (
-            costs.numpy(), sources.numpy(), settings.starts.numpy(), settings.source,
-            settings.target,
-        )  # fmt: skip
+    def _graph(costs: Tensor, task: Any) -> tuple[Any, ...]:
+        sources = task.sources[task.order]
+        return costs.numpy(), sources.numpy(), task.starts.numpy(), task.source, task.target
 
     @staticmethod
-    def _as_given(edges: Tensor, settings: Any) -> Tensor:
+    def _as_given(edges: Tensor, task: Any) -> Tensor:
         """Values of edges ordered by ends, in the order in which the edges were given."""
         out = torch.empty_like(edges)
-        out[:, settings.order] = edges
+        out[:, task.order] = edges
         return out
 
 
 class _Alignment:
     """`gendr.relaxed.algorithms.alignment`: matrix [B, n, m] and skips [2] -> d [B]."""
 
+    @staticmethod
     def forward(
-        self, tensors: tuple[Tensor, ...], law: Law, settings: Any, *, save: bool
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        task: Any, matrix: Tensor, skips: Tensor, steepness: Number, *, save: bool
+    ) -> tuple[Tensors, Tensors]:
         from gendr.relaxed.backends.cpu import alignment_kernels as kernels
 
-        matrix, skips = tensors
-        batch, n, m = matrix.shape
+        law, (batch, n, m) = task.law, matrix.shape
         kept = n * m + kernels.LANES if save else 0
         saved, out = matrix.new_empty(max(1, batch), 2, kept), matrix.new_empty(batch)
         _launch(
             kernels.forward, batch, 3 * _FORWARD * matrix.numel(), matrix.numpy(), skips.numpy(),
-            settings.lengths.contiguous().numpy(), law.steepness, _tails(law), _density(law),
-            law.shape, settings.warping, settings.minimum == "log_sum_exp", out.numpy(),
-            saved.numpy(),
+            task.lengths.contiguous().numpy(), float(steepness), _tails(law), _density(law),
+            law.shape, task.warping, task.minimum == "log_sum_exp", out.numpy(), saved.numpy(),
         )  # fmt: skip
         return (out,), (saved, out)
 
+    @staticmethod
     def backward(
-        self,
-        tensors: tuple[Tensor, ...],
-        law: Law,
-        settings: Any,
-        saved: tuple[Tensor, ...],
-        grads: tuple[Tensor, ...],
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
+    ) -> Tensors:
         from gendr.relaxed.backends.cpu import alignment_kernels as kernels
 
-        matrix, skips = tensors
+        matrix, skips, steepness = inputs
         by_matrix = torch.empty_like(matrix)
         by_skips, by_beta = matrix.new_empty(len(matrix), 2), matrix.new_empty(len(matrix))
         _launch(
             kernels.backward, len(matrix), _FORWARD * matrix.numel(), matrix.numpy(), skips.numpy(),
-            settings.lengths.contiguous().numpy(), law.steepness, settings.warping,
-            saved[1].numpy(), saved[0].numpy(), grads[0].numpy(), by_matrix.numpy(),
-            by_skips.numpy(), by_beta.numpy(),
+            task.lengths.contiguous().numpy(), float(steepness), task.warping, saved[1].numpy(),
+            saved[0].numpy(), _zeros_if_none(grads[0]), by_matrix.numpy(), by_skips.numpy(),
+            by_beta.numpy(),
         )  # fmt: skip
-        return by_beta, (by_matrix, by_skips.sum(0))
+        return by_matrix, by_skips.sum(0), by_beta
 
 
 class _BubbleSort:
     """`gendr.relaxed.algorithms.bubble_sort`: x [B, n] -> values [B, n], swaps and ordered [B]."""
 
-    def forward(
-        self, tensors: tuple[Tensor, ...], law: Law, settings: Any, *, save: bool
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    @staticmethod
+    def forward(task: Any, x: Tensor, steepness: Number, *, save: bool) -> tuple[Tensors, Tensors]:
         from gendr.distributions.numba import tails_address
         from gendr.relaxed.backends.cpu import bubble_kernels as kernels
 
-        (x,) = tensors
         values, (swaps, ordered) = torch.empty_like(x), x.new_empty(2, len(x))
         _launch(
             kernels.forward, -(-len(x) // kernels.GROUP), _FORWARD * x.numel() * x.shape[1],
-            x.numpy(), law.steepness, tails_address(law.name), law.shape, values.numpy(),
-            swaps.numpy(), ordered.numpy(),
+            x.numpy(), float(steepness), tails_address(task.law.name), task.law.shape,
+            values.numpy(), swaps.numpy(), ordered.numpy(),
         )  # fmt: skip
         return (values, swaps, ordered), ()
 
+    @staticmethod
     def backward(
-        self,
-        tensors: tuple[Tensor, ...],
-        law: Law,
-        settings: Any,
-        saved: tuple[Tensor, ...],
-        grads: tuple[Tensor, ...],
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
+    ) -> Tensors:
         from gendr.distributions.numba import tails_address
         from gendr.relaxed.backends.cpu import bubble_kernels as kernels
 
-        (x,) = tensors
+        law, (x, steepness) = task.law, inputs
         groups = -(-len(x) // kernels.GROUP)
         by_x, by_beta = torch.empty_like(x), x.new_empty(groups)
+        shapes = (x.shape, x.shape[:1], x.shape[:1])
         _launch(
             kernels.backward, groups, _BACKWARD * x.numel() * x.shape[1], x.numpy(),
-            law.steepness, tails_address(law.name), _density(law), law.shape,
-            *(g.numpy() for g in grads), by_x.numpy(), by_beta.numpy(),
+            float(steepness), tails_address(law.name), _density(law), law.shape,
+            *(_zeros_if_none(g, *shape) for g, shape in zip(grads, shapes, strict=True)),
+            by_x.numpy(), by_beta.numpy(),
         )  # fmt: skip
-        return by_beta, (by_x,)
+        return by_x, by_beta
 
 
-shortest_path = _ShortestPath()
-alignment = _Alignment()
-bubble_sort = _BubbleSort()
-shortest_path_graph = _ShortestPathGraph()
+KERNELS: dict[str, Kernels] = {
+    "relaxed.shortest_path": _ShortestPath,
+    "relaxed.shortest_path_graph": _ShortestPathGraph,
+    "relaxed.alignment": _Alignment,
+    "relaxed.bubble_sort": _BubbleSort,
+}  # of each operator, see `gendr._runtime.operator.Kernels`
