@@ -392,7 +392,7 @@ def test_fit_of_images(tmp_path, grey):
     options = ["--steps", "30", "--subdivisions", "2", "--quiet", "--scale", "1px:0.1px"]
     colored = [] if grey else ["--colors", "vertex"]
     assert run("fit", tmp_path / "photos", "-o", out, *options, *colored) == 0
-    more = set() if grey else {"fit.ply", "turntable.gif"}
+    more = set() if grey else {"fit.mtl", "fit.ply", "turntable.gif"}  # unlit, which the MTL says
     assert {p.name for p in out.iterdir()} == RESULTS | more
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["kind"] == "images"

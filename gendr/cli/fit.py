@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from gendr.cli.common import (
     model_file,
     versions,
 )
+from gendr.cli.parser import Fit
 from gendr.cli.stages import Stages
 from gendr.fitting import CameraResult, FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
@@ -88,28 +88,14 @@ class _Target:
         return visual.shaded(mesh, seen, window.size, None if own else visual.TARGET)
 
 
-def run(args: Namespace) -> int:
-    """Run `gendr fit` with parsed arguments and return the exit status."""
+def run(args: Fit) -> int:
+    """Run `gendr fit` and return the exit status."""
     clock = _Clock()
     device = check_device(args.device)
-    _check_backend(args.backend, device)
-    settings = FitSettings(
-        steps=args.steps,
-        dist=args.dist,
-        tconorm=args.tconorm,
-        scale=args.scale,
-        cutoff=args.cutoff,
-        lr=args.lr,
-        flatness=args.flatness,
-        smoothness=args.smoothness,
-        subdivisions=3 if args.subdivisions is None else args.subdivisions,
-        views_per_step=args.views_per_step,
-        backend=args.backend,
-        seed=args.seed,
-        remesh=args.remesh,
-        edge=args.edge,
-        budget=args.budget,
-    )
+    _check_backend(args.settings.backend, device)
+    settings = args.settings
+    if args.subdivisions is not None:
+        settings = replace(settings, subdivisions=args.subdivisions)
     out = Path(args.output)
     target = _load(args, device)
     coloring = colors.kind_of(args, target.views)
@@ -153,7 +139,7 @@ def run(args: Namespace) -> int:
 # input
 
 
-def _folder(args: Namespace, out: Path) -> Path:
+def _folder(args: Fit, out: Path) -> Path:
     """The output folder, which is made.
 
     Raises:
@@ -189,7 +175,7 @@ def _start(views: int, subdivisions: int | None) -> str:
     return "sphere" if views < HULL_VIEWS or subdivisions is not None else "hull"
 
 
-def _from_sphere(args: Namespace) -> bool:
+def _from_sphere(args: Fit) -> bool:
     """Whether somebody said that the fit starts from a sphere."""
     return args.init == "sphere" or (args.init is None and args.subdivisions is not None)
 
@@ -200,7 +186,7 @@ def _check_backend(name: str, device: torch.device) -> None:
     choose(name, torch.zeros((), device=device))
 
 
-def _load(args: Namespace, device: torch.device) -> _Target:
+def _load(args: Fit, device: torch.device) -> _Target:
     path = model_file(args.target)
     name = Path(args.target).name or path.resolve().name
     if path.is_dir() or path.suffix.lower() == ".json":
@@ -223,15 +209,15 @@ def _load(args: Namespace, device: torch.device) -> _Target:
     return _Target(name, masks, camera, mesh=mesh)
 
 
-def _moves_cameras(args: Namespace) -> bool:
-    return not {"cameras", "focal"}.isdisjoint(args.refine or ())
+def _moves_cameras(args: Fit) -> bool:
+    return not {"cameras", "focal"}.isdisjoint(args.refine)
 
 
-def _load_mesh(args: Namespace, text: str, device: torch.device) -> Mesh:
+def _load_mesh(args: Fit, text: str, device: torch.device) -> Mesh:
     return Mesh.load(model_file(text), max_megapixels=args.max_megapixels, device=device)
 
 
-def _read(args: Namespace, size: int | None, device: torch.device) -> Views:
+def _read(args: Fit, size: int | None, device: torch.device) -> Views:
     """The photos with their cameras, at a size."""
     return load_views(
         model_file(args.target),
@@ -243,7 +229,7 @@ def _read(args: Namespace, size: int | None, device: torch.device) -> Views:
     )
 
 
-def _load_views(args: Namespace, path: Path, name: str, device: torch.device) -> _Target:
+def _load_views(args: Fit, path: Path, name: str, device: torch.device) -> _Target:
     limit, size = args.max_megapixels, args.image_size
     most = SPHERE_IMAGE_SIZE if _from_sphere(args) else IMAGE_SIZE
     if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > most:
@@ -252,7 +238,7 @@ def _load_views(args: Namespace, path: Path, name: str, device: torch.device) ->
     return _Target(name, views.masks, views.camera, views=views)
 
 
-def _with_cameras(args: Namespace, target: _Target, stages: Stages) -> _Target:
+def _with_cameras(args: Fit, target: _Target, stages: Stages) -> _Target:
     """The target with its cameras put right."""
     assert target.views is not None  # for the type checker
     if not args.resume:  # what an earlier fit left has other cameras
@@ -288,7 +274,7 @@ class _Report:
 
     def __init__(
         self,
-        args: Namespace,
+        args: Fit,
         settings: FitSettings,
         target: _Target,
         stages: Stages,

@@ -7,7 +7,6 @@ import io
 import json
 import sys
 import zipfile
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from gendr._runtime.arrays import read_array, read_arrays
 from gendr._runtime.command_line import say
 from gendr._runtime.files import locked, write_all, write_whole
 from gendr.cli.common import check_checkpoint, check_writable, versions
+from gendr.cli.parser import LogicExport, LogicRun, LogicTrain
 from gendr.logic import Circuit
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ EXPORTS = {
 }
 
 
-def run(args: Namespace) -> int:
-    """Run `gendr logic` with parsed arguments and return the exit status."""
-    if args.action == "train":
+def run(args: LogicTrain | LogicRun | LogicExport) -> int:
+    """Run `gendr logic` and return the exit status."""
+    if isinstance(args, LogicTrain):
         _train(args)
-    elif args.action == "run":
+    elif isinstance(args, LogicRun):
         _run(args)
     else:
         _export(args)
@@ -74,7 +74,7 @@ def read_rows(path: Path, *, labels: bool) -> tuple[NDArray[Any], NDArray[np.int
     return x, None if y is None else y.astype(np.int64)
 
 
-def _train(args: Namespace) -> None:
+def _train(args: LogicTrain) -> None:
     import torch
 
     from gendr.logic import Thermometer
@@ -109,8 +109,8 @@ def _train(args: Namespace) -> None:
     width = -(-args.width // classes) * classes
     settings = LogicSettings(
         layers=args.layers, width=width, tau=args.tau or max(1.0, (width / classes) ** 0.5 / 2),
-        steps=args.steps, batch=args.batch, learning_rate=args.lr, decay=0.2, seed=args.seed,
-        evaluate_every=max(1, args.steps // 10),
+        steps=args.steps, batch=args.batch, learning_rate=args.learning_rate, decay=0.2,
+        seed=args.seed, evaluate_every=max(1, args.steps // 10),
     )  # fmt: skip
     training = LogicTraining(settings, parts[0], None, parts[1])
     with locked(check_writable(out)):
@@ -128,7 +128,7 @@ def _train(args: Namespace) -> None:
         )
 
 
-def _do_steps(training: LogicTraining, checkpoint: Path, args: Namespace) -> None:
+def _do_steps(training: LogicTraining, checkpoint: Path, args: LogicTrain) -> None:
     """The steps that are left; after Ctrl-C and SIGTERM there is a checkpoint."""
     from gendr._runtime.progress import stoppable, watched
     from gendr._runtime.training import drive
@@ -152,7 +152,7 @@ def _do_steps(training: LogicTraining, checkpoint: Path, args: Namespace) -> Non
         raise
 
 
-def _run(args: Namespace) -> None:
+def _run(args: LogicRun) -> None:
     circuit = Circuit.load(args.circuit)
     x, y = read_rows(Path(args.data), labels=False)
     if circuit.sums is None:
@@ -173,7 +173,7 @@ def _run(args: Namespace) -> None:
         sys.stderr.write(f"gendr: accuracy {share:.4f} on {len(y)} rows\n")
 
 
-def _export(args: Namespace) -> None:
+def _export(args: LogicExport) -> None:
     circuit = Circuit.load(args.circuit)
     contents: dict[Path, bytes] = {}
     for text in args.files:

@@ -7,9 +7,8 @@ import math
 import re
 import sys
 import time
-from argparse import Namespace
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from gendr.cli.common import (
     model_file,
     versions,
 )
+from gendr.cli.parser import Pose
 from gendr.fitting.pose.fit import PoseResult, fit_pose, outline_problem, shrunk
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.images import open_image, rgba
@@ -36,7 +36,7 @@ CAMERA, OVERLAY, SEARCH, TRACK = "camera.json", "overlay.png", "search.gif", "tr
 # Images that are done, for --resume: the file, its format, the seconds between two times that it is
 # written, and the options that poses depend on.
 POSES, FORMAT, EVERY = "poses.pt", "gendr pose 1", 10.0
-OPTIONS = ("track", "rig", "find_scale", "fov", "find_fov", "lens", "starts", "steps", "image_size")
+OPTIONS = ("track", "rig", "find_scale", "fov", "find_fov", "lens")
 # What counts as an image in a folder.
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 # Shorter side of the masks; images of the sheet and of the animation; how many of them it shows.
@@ -49,8 +49,8 @@ OTHERS, ROWS = 3, 8
 WIDE, FRAMES = 240, 200
 
 
-def run(args: Namespace) -> int:
-    """Run `gendr pose` with parsed arguments and return the exit status."""
+def run(args: Pose) -> int:
+    """Run `gendr pose` and return the exit status."""
     from tqdm import tqdm
 
     _check_options(args)
@@ -95,7 +95,7 @@ def run(args: Namespace) -> int:
 
 
 def _write(
-    args: Namespace,
+    args: Pose,
     out: Path,
     mesh: Mesh,
     names: list[str],
@@ -149,10 +149,10 @@ class Kept:
     """
 
     def __init__(
-        self, args: Namespace, out: Path, mesh: Mesh, names: list[str], masks: list[Tensor]
+        self, args: Pose, out: Path, mesh: Mesh, names: list[str], masks: list[Tensor]
     ) -> None:
         self.path, self.found, self.saved = out / POSES, dict[int, Any](), time.monotonic()
-        options = {name: getattr(args, name) for name in OPTIONS}
+        options = {name: getattr(args, name) for name in OPTIONS} | asdict(args.settings)
         tensors = (mesh.vertices, mesh.faces, *masks)
         self.input = digest(*tensors) + json.dumps([names, [list(x.shape) for x in masks], options])
         if not args.resume:
@@ -198,7 +198,7 @@ class Kept:
         self.path.unlink(missing_ok=True)
 
 
-def _check_options(args: Namespace) -> None:
+def _check_options(args: Pose) -> None:
     """Refuse options that do not go together."""
     if args.resume and args.rig:
         raise ValueError("--resume cannot be given with --rig, whose one pose is found in seconds")
@@ -226,7 +226,7 @@ def _check_options(args: Namespace) -> None:
             )
 
 
-def _files(texts: list[str]) -> list[Path]:
+def _files(texts: Sequence[str]) -> list[Path]:
     """Image files, those of folders in the order of their names, 9 before 10."""
     found: list[Path] = []
     for text in texts:
@@ -258,7 +258,7 @@ def _views(path: Path, max_megapixels: float) -> tuple[Views, list[tuple[int, in
     return load_views(path, size=size, max_megapixels=max_megapixels), sizes
 
 
-def _lens(numbers: list[float] | None, size: tuple[int, int]) -> Camera | None:
+def _lens(numbers: tuple[float, ...] | None, size: tuple[int, int]) -> Camera | None:
     """Focal lengths and principal point in pixels of an image, as a camera at the origin."""
     if numbers is None:
         return None
@@ -286,13 +286,12 @@ def _check_sizes(names: list[str], masks: list[Tensor]) -> None:
 
 
 def _results(
-    args: Namespace, mesh: Mesh, names: list[str], masks: list[Tensor],
+    args: Pose, mesh: Mesh, names: list[str], masks: list[Tensor],
     lenses: list[Camera | None], rig: Camera | None, tell: Callable[[str, float], None], kept: Kept,
 ) -> tuple[list[PoseResult], PoseResult | None]:  # fmt: skip
     """A result for each image, and that of all together, of a video or a rig."""
     options: dict[str, Any] = {
-        "fov": None if args.find_fov else args.fov,
-        "starts": args.starts, "steps": args.steps, "image_size": args.image_size,
+        "fov": None if args.find_fov else args.fov, "settings": args.settings
     }  # fmt: skip
     if not args.track and rig is None:
         found = [

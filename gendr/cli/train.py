@@ -6,7 +6,6 @@ import json
 import math
 import signal
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
@@ -20,46 +19,33 @@ from gendr._runtime.command_line import INTERRUPTED, say
 from gendr._runtime.files import locked, write_whole
 from gendr._runtime.threads import num_threads, set_num_threads
 from gendr.cli.common import check_checkpoint, check_writable, versions
+from gendr.cli.parser import Reconstruction
 from gendr.reconstruction.evaluation import ClassScore, evaluate
 from gendr.reconstruction.pictures import silhouette_sheet
 from gendr.reconstruction.ranks import Ranks, joined
 from gendr.reconstruction.renderings import VIEWS, ShapeNetRenderings
-from gendr.reconstruction.training import Losses, Training, TrainingSettings
+from gendr.reconstruction.training import Losses, Training
 
 CHECKPOINT, METRICS, CURVES = "checkpoint.pt", "metrics.json", "tensorboard"
 SCALARS_EVERY = 20  # steps
 T = TypeVar("T")
 
 
-def run(args: Namespace) -> int:
-    """Run `gendr train reconstruction` with parsed arguments and return the exit status."""
+def run(args: Reconstruction) -> int:
+    """Run `gendr train reconstruction` and return the exit status."""
     with joined(args.device) as ranks, _threads(args.threads):
         return _train(args, ranks)
 
 
-def _train(args: Namespace, ranks: Ranks) -> int:
-    settings = TrainingSettings(
-        dist=args.dist,
-        tconorm=args.tconorm,
-        scale=args.scale,
-        cutoff=args.cutoff,
-        steps=args.steps,
-        batch=args.batch,
-        learning_rate=args.lr,
-        laplacian=args.laplacian,
-        flatten=args.flatten,
-        encoder=args.encoder,
-        seed=args.seed,
-        bfloat16=args.bfloat16,
-    )
+def _train(args: Reconstruction, ranks: Ranks) -> int:
     if args.validation_views > VIEWS:
         raise ValueError(f"--validation-views must be at most {VIEWS}")
-    ranks.share(args.batch)
+    ranks.share(args.settings.batch)
     # Compressed files are unpacked by the first process, and found by those beside it.
     data = _read_first(ranks, lambda: ShapeNetRenderings(args.data, args.classes))
     out = Path(args.output)
     with _locked(out, args.resume) if ranks.is_first else nullcontext():
-        training = Training(data, settings, ranks.device, ranks)
+        training = Training(data, args.settings, ranks.device, ranks)
         if args.resume:
             training.load(out / CHECKPOINT)
         validation = _read_first(ranks, lambda: _validation(args.data, data))
@@ -160,7 +146,7 @@ class _Session:
 
     def __init__(
         self,
-        args: Namespace,
+        args: Reconstruction,
         training: Training,
         validation: ShapeNetRenderings | None,
         out: Path,
