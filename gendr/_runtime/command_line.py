@@ -197,7 +197,7 @@ def _add(to: Any, settings: type, options: Mapping[str, Field[Any]]) -> None:
                 arguments["default"] = each.default
             to.add_argument(name, **arguments)
             continue
-        if str(each.type).startswith("bool"):
+        if str(each.type).removeprefix("<class '").startswith("bool"):
             is_plain = each.default is False
             action = "store_true" if is_plain else argparse.BooleanOptionalAction
             arguments = {"help": arguments["help"], "action": action}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from gendr.cli.common import model_file, percent_bar
+from gendr.cli.common import as_json, model_file, percent_bar
 from gendr.cli.parser import Fit
 from gendr.cli.stages import Stages
 from gendr.fitting.cameras.refine import CameraResult, refine_cameras
@@ -100,7 +99,7 @@ def opencv_file(args: Fit, found: CameraResult) -> bytes:
         if frame.mask is not None:
             entry["mask"] = _within(frame.mask, cameras.root)
         entries.append(entry)
-    return (json.dumps({"images": entries}, indent=1, ensure_ascii=False) + "\n").encode()
+    return as_json({"images": entries})
 
 
 def _within(path: Path, root: Path) -> str:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +13,15 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.files import locked, write_all, write_whole
+from gendr._runtime.progress import Session
 from gendr._runtime.threads import num_threads
 from gendr.cli import colors, refine
 from gendr.cli.cameras import CAMERAS, camera_facts, opencv_file, refined
 from gendr.cli.common import (
+    as_json,
     check_checkpoint,
     check_device,
     check_writable,
-    interruptible,
     model_file,
     versions,
 )
@@ -105,17 +103,21 @@ def run(args: Fit) -> int:
     init: Any = kind
     if kind not in STARTS:
         init = _load_mesh(args, kind, device).relative_to(target.origin)
-    with locked(_folder(args, out)), interruptible():
+    budget = settings.budget
+    total, unit = (settings.steps, "step") if budget is None else (round(budget), "s")
+    session = Session("fit", total, unit, quiet=args.quiet, every=SAVE_SECONDS, at_once=True)
+    with locked(_folder(args, out)), session:
         stages = Stages(out, resume=args.resume)
         clock.lap("load")
         if _moves_cameras(args):
-            with _told("while the cameras were refined", out):
-                target = _with_cameras(args, target, stages)
+            session.place = "while the cameras were refined", f"with what is in {out}"
+            target = _with_cameras(args, target, stages)
             clock.lap("cameras")
+            session.place = None
         resume = None
         if args.resume and (out / CHECKPOINT).is_file():
             resume = _checkpoint(out, settings, device)
-        report = _Report(args, settings, target, stages, clock, kind, coloring)
+        report = _FitReport(args, settings, target, stages, clock, kind, coloring, session)
         try:
             result = fit(
                 target.masks,
@@ -128,10 +130,11 @@ def run(args: Fit) -> int:
         except KeyboardInterrupt:
             report.interrupted()
             raise
-        report.close()
+        session.close()
         clock.lap("fit")
-        with _told("after the shape, before the results were written", out):
-            report.finish(result)
+        when = "after the shape, before the results were written"
+        session.place = when, f"with what is in {out}"
+        report.finish(result)
     return 0
 
 
@@ -269,7 +272,7 @@ class _Clock:
         return {**self.phases, "total": round(time.perf_counter() - self.start, 3)}
 
 
-class _Report:
+class _FitReport:
     """The output of a fit: a progress bar, checkpoints, results."""
 
     def __init__(
@@ -281,38 +284,29 @@ class _Report:
         clock: _Clock,
         start: str,
         coloring: str,
+        session: Session,
     ) -> None:
-        self.args, self.coloring = args, coloring
+        self.args, self.coloring, self.session = args, coloring, session
         self.settings, self.target, self.clock = settings, target, clock
         self.stages, self.out = stages, stages.out
         self.quiet = args.quiet
         sphere = f"icosphere({settings.subdivisions})"
         self.source, self.init = str(args.target), sphere if start == "sphere" else start
         self.state: FitState | None = None
-        self.saved = float("-inf")
         self.first: tuple[int, float] | None = None
         self.hinted = False
-        self.bar: Any = None
         # When the next preview is due, and what stays the same in all of them.
         self.preview_due: float | None = None
         self.shown: tuple[Camera, list[visual.Pixels]] | None = None
 
     def step(self, state: FitState) -> None:
         """Update the progress bar after a step, and save now and then."""
-        from tqdm import tqdm
-
-        if self.bar is None:  # not before the first step, which may find the input bad
-            budget = self.settings.budget
-            total, unit = (self.settings.steps, "step") if budget is None else (round(budget), "s")
-            self.bar = tqdm(total=total, desc="fit", unit=unit, disable=self.quiet)
         done = state.step if self.settings.budget is None else int(state.seconds)
-        self.bar.update(min(done, self.bar.total) - self.bar.n)
-        self.bar.set_postfix(loss=f"{state.loss:.3f}", IoU=f"{state.best_iou:.3f}")
+        self.session.show(done, loss=state.loss, IoU=state.best_iou)
         self.state = state
         self.hint(state)
         self.preview(state)
-        due = time.perf_counter() - self.saved >= SAVE_SECONDS
-        if due or self.settings.is_over(state.step, state.seconds):
+        if self.session.is_due or self.settings.is_over(state.step, state.seconds):
             self.save(state)
 
     def total(self, state: FitState) -> int:
@@ -364,10 +358,9 @@ class _Report:
         left = elapsed / (state.step - step) * (self.settings.steps - state.step)
         faster = faster_by_cutoff(self.settings, state.history[-1]["scale"])
         if left > HINT_SECONDS and faster is not None:
-            self.bar.write(
+            self.session.write(
                 f"gendr: about {left:.0f} s to go, because the tails of {self.settings.law} reach "
-                f"far; with --cutoff {FAST_CUTOFF:g} it would be about {faster} times faster",
-                file=sys.stderr,
+                f"far; with --cutoff {FAST_CUTOFF:g} it would be about {faster} times faster"
             )
 
     def save(self, state: FitState) -> None:
@@ -383,24 +376,16 @@ class _Report:
             **self.facts(state),
         }
         state.save(self.out / CHECKPOINT)
-        write_whole(self.out / PROGRESS, _json(progress))
-        self.saved = time.perf_counter()
+        write_whole(self.out / PROGRESS, as_json(progress))
+        self.session.saved()
 
     def interrupted(self) -> None:
         """Save the present state and tell the user how to resume."""
-        self.close()
+        self.session.close()
         if self.state is not None:
             self.save(self.state)
-            total = self.total(self.state)
-            sys.stderr.write(
-                f"gendr: stopped after step {self.state.step} of {total}; the same "
-                f"command with --resume goes on from {self.out / CHECKPOINT}\n"
-            )
-
-    def close(self) -> None:
-        """End the progress bar."""
-        if self.bar is not None:
-            self.bar.close()
+            where = f"after step {self.state.step} of {self.total(self.state)}"
+            self.session.place = where, f"from {self.out / CHECKPOINT}"
 
     def facts(self, state: FitState) -> dict[str, Any]:
         """What was fitted and how, for `metrics.json`."""
@@ -463,7 +448,7 @@ class _Report:
         metrics["vertices"] = result.mesh.vertex_counts[0]
         metrics["faces"] = result.mesh.face_counts[0]
         metrics["quality"] = mesh_quality(result.mesh)
-        write_all({**files, out / METRICS: _json(metrics)})
+        write_all({**files, out / METRICS: as_json(metrics)})
         for name in (PROGRESS, PREVIEW):
             (out / name).unlink(missing_ok=True)
         # More steps change the shape, but not the cameras.
@@ -564,19 +549,3 @@ def faster_by_cutoff(settings: FitSettings, scale: float) -> int | None:
 def _chamfer(mesh: Mesh, target: Mesh, seed: int) -> dict[str, float]:
     distance = float(chamfer(mesh, target, seed=seed))
     return {"chamfer": distance, "chamfer_relative": distance / visual.diagonal(target)}
-
-
-def _json(values: dict[str, Any]) -> bytes:
-    return (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()
-
-
-@contextmanager
-def _told(when: str, out: Path) -> Generator[None, None, None]:
-    """Tell the user how to go on if what is done here is interrupted."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        sys.stderr.write(
-            f"gendr: stopped {when}; the same command with --resume goes on with what is in {out}\n"
-        )
-        raise

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gendr._runtime.arrays import read_array, read_arrays
-from gendr._runtime.command_line import say
 from gendr._runtime.files import locked, write_all, write_whole
-from gendr.cli.common import check_checkpoint, check_writable, versions
+from gendr.cli.common import as_json, check_checkpoint, check_writable, versions
 from gendr.cli.parser import LogicExport, LogicRun, LogicTrain
 from gendr.logic import Circuit
-
-if TYPE_CHECKING:
-    from gendr.logic.training import LogicTraining
 
 CHECKPOINT, CIRCUIT, METRICS = "checkpoint.pt", "circuit.npz", "metrics.json"
 # By the suffix of the file to write: how a circuit becomes text.
@@ -77,6 +71,8 @@ def read_rows(path: Path, *, labels: bool) -> tuple[NDArray[Any], NDArray[np.int
 def _train(args: LogicTrain) -> None:
     import torch
 
+    from gendr._runtime.progress import Session
+    from gendr._runtime.training import drive
     from gendr.logic import Thermometer
     from gendr.logic.training import LogicSettings, LogicTraining, Samples
 
@@ -114,42 +110,26 @@ def _train(args: LogicTrain) -> None:
     )  # fmt: skip
     training = LogicTraining(settings, parts[0], None, parts[1])
     with locked(check_writable(out)):
-        _do_steps(training, out / CHECKPOINT, args)
+        with Session("logic", args.steps, quiet=args.quiet) as session:
+
+            def each_step(training: LogicTraining) -> None:
+                if session.stop.asked:  # then `drive` writes a checkpoint
+                    done = f"after step {training.step} of {args.steps}"
+                    session.place = done, f"from {out / CHECKPOINT}"
+                session.each_step(training)
+
+            drive(training, checkpoint=out / CHECKPOINT, resume=args.resume, callback=each_step)
         result = training.result()
         limits = None if front is None else front.thresholds.numpy()
         circuit = Circuit(result.circuit.netlist, limits, result.circuit.sums)
         circuit.save(out / CIRCUIT)
         metrics = {**result.describe(), "rows": [len(train), len(test)], "versions": versions()}
-        write_whole(out / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
+        write_whole(out / METRICS, as_json(metrics))
     if not args.quiet:
         sys.stdout.write(
             f"{out}: {CHECKPOINT}, {CIRCUIT}, {METRICS}; test accuracy {result.accuracy:.4f} on "
             f"{len(test)} rows, {result.stats.gates:,} gates, depth {result.stats.depth}\n"
         )
-
-
-def _do_steps(training: LogicTraining, checkpoint: Path, args: LogicTrain) -> None:
-    """The steps that are left; after Ctrl-C and SIGTERM there is a checkpoint."""
-    from gendr._runtime.progress import stoppable, watched
-    from gendr._runtime.training import drive
-
-    def run(callback: Callable[[LogicTraining], None]) -> None:
-        drive(training, checkpoint=checkpoint, resume=args.resume, callback=callback)
-
-    try:
-        if args.quiet:
-            with stoppable() as stop:
-                run(lambda training: stop())
-        else:
-            with watched("logic", args.steps, None) as each_step:
-                run(each_step)
-    except KeyboardInterrupt:
-        say(
-            "gendr",
-            f"stopped after step {training.step} of {args.steps}; the same command with --resume "
-            f"goes on from {checkpoint}",
-        )
-        raise
 
 
 def _run(args: LogicRun) -> None:
