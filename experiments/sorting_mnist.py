@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from gendr._runtime.progress import watched
+from gendr._runtime.progress import Session, has_tensorboard
 from gendr.data import Splits, svhn_splits
 from lab import script
 from lab.engine.store import software_version
@@ -133,7 +133,9 @@ def run(args: argparse.Namespace) -> None:
     # Where time runs out first, nobody wants to know how long all steps would take.
     steps = None if minutes else settings.steps
     board = out / TENSORBOARD if args.tensorboard else None
-    with watched(f"{args.task} {settings.method}", steps, board) as each_step:
+    if args.tensorboard and not has_tensorboard():
+        raise ValueError("--tensorboard needs it: pip install '.[training]' in the repository")
+    with Session(f"{args.task} {settings.method}", steps, curves=board) as session:
         result = train(
             settings,
             data,
@@ -142,7 +144,7 @@ def run(args: argparse.Namespace) -> None:
             resume=args.resume,
             save_every=args.save_every,
             seconds=float("inf") if minutes is None else clock + 60 * minutes - time.monotonic(),
-            callback=each_step,
+            callback=session.each_step,
         )
     values = {
         "task": args.task,

@@ -3,8 +3,9 @@
 Names are imported when they are first used, so that `gendr --help` does not wait for torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gendr._runtime.names import lazily
 
 __version__ = "0.1.0"
 
@@ -136,19 +137,4 @@ _MODULES = {
     "gendr.rendering.backends.choice": ("backends",),
     "gendr.rendering.scale": ("geometric_schedule", "pixels_to_ndc", "suggest_scale"),
 }
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'gendr' has no attribute {name!r}")
-    home = _HOME[name]
-    value = (
-        import_module(f"gendr.{name}") if home == "gendr" else getattr(import_module(home), name)
-    )
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(globals(), _MODULES)

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import gendr
+from gendr import fitting
 from support.processes import run_python
 
 ROOT = Path(gendr.__file__).parent
@@ -202,17 +203,16 @@ def test_nothing_at_import_is_of_one_system_only():
     assert run.returncode == 0, run.stderr
 
 
-def test_every_public_name_exists():
-    assert sorted(gendr.__all__) == sorted(gendr._HOME)
-    for name in gendr.__all__:
-        assert getattr(gendr, name) is not None
-        assert name in dir(gendr)
+@pytest.mark.parametrize("package", [gendr, fitting, gendr.logic, gendr.reconstruction])
+def test_names_that_are_imported_at_first_use_exist_for_type_checkers_too(package):
+    homes = {name: home for home, names in package._MODULES.items() for name in names}
+    assert sorted(package.__all__) == sorted(homes)
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+        assert name in dir(package)
     with pytest.raises(AttributeError, match="no attribute 'Rendrer'"):
-        _ = gendr.Rendrer
-
-
-def test_type_checkers_see_the_same_names():
-    tree = ast.parse((ROOT / "__init__.py").read_text())
+        _ = package.Rendrer
+    tree = ast.parse(Path(package.__file__).read_text())
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
     seen = {
         (alias.name, node.module)
@@ -220,10 +220,10 @@ def test_type_checkers_see_the_same_names():
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert seen == set(gendr._HOME.items())
+    assert seen == set(homes.items())
 
 
 def test_help_does_not_wait_for_torch():
-    script = "import sys, gendr.cli; gendr.cli.main(['--help']); print('torch' in sys.modules)"
+    script = "import sys, gendr.cli as c; c.main(['fit', '--help']); print('torch' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines()[-1] == "False"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gendr._runtime.progress import has_tensorboard, watched
+from gendr._runtime.progress import Session, has_tensorboard
 from gendr._runtime.training import Training, drive
 from lab import script
 from lab.engine.store import software_version
@@ -81,10 +81,10 @@ def _result(trial: Trial, folder: Path, save_every: float) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     board = folder / TENSORBOARD if has_tensorboard() else None
     file = folder / CHECKPOINT
-    with watched(trial.name, steps, board) as each_step:
+    with Session(trial.name, steps, curves=board) as session:
         drive(
             training, checkpoint=file, resume=file.exists(), save_every=save_every,
-            callback=each_step,
+            callback=session.each_step,
         )  # fmt: skip
     found = training.result()
     result = {**found.describe(), "example": trial.example(training, found)}

@@ -1,9 +1,14 @@
-"""Names that a user may have misspelt. Imports nothing heavy: the command line needs it at once."""
+"""Names: those a user may have misspelt, and those that are imported when they are first used.
+
+Imports nothing heavy: the command line needs it at once.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any
 
 _FEW = 12  # names that a message lists whole
 
@@ -24,3 +29,28 @@ def unknown(name: str, value: object, allowed: Iterable[str]) -> str:
         close += sorted({*names} - {*close})
     hint = "allowed" if len(close) == len(names) else "the nearest"
     return f"unknown {name} {value!r}; {hint}: {', '.join(close)}"
+
+
+def lazily(
+    module: dict[str, Any], homes: Mapping[str, Iterable[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a module whose names are imported when they are first used.
+
+    Args:
+        module: its globals.
+        homes: its names by the modules that they are from; the names of itself are submodules.
+    """
+    package: str = module["__name__"]
+    home_of = {name: home for home, names in homes.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = home_of[name]
+        if home == package:
+            module[name] = import_module(f"{package}.{name}")
+        else:
+            module[name] = getattr(import_module(home), name)
+        return module[name]
+
+    return get, lambda: sorted({*module, *home_of})

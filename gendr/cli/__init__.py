@@ -7,9 +7,10 @@ import io
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
-from gendr._runtime.command_line import run_program, say
+from gendr._runtime.command_line import read_options, run_program, say
 from gendr.cli.parser import build_parser
 
 __all__ = ["main"]
@@ -35,28 +36,15 @@ def _run(args: argparse.Namespace) -> int:
     # Modules of the commands are heavy; what argparse can answer never loads them.
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
-        if args.command == "fit":
-            from gendr.cli.fit import run
-        elif args.command == "pose":
-            from gendr.cli.pose import run
-        elif args.command == "render":
-            from gendr.cli.render import run
-        elif args.command == "dataset":
-            from gendr.cli.dataset import run
-        elif args.command == "train":
-            from gendr.cli.train import run
-
-            return run(args)  # an encoder is worth all threads of torch
-        elif args.command == "predict":
-            from gendr.cli.predict import run
-        elif args.command == "logic":
-            from gendr.cli.logic import run
-        else:
-            from gendr.cli.listing import run
+        options = read_options(args.settings_class, vars(args))
+        home = "listing" if args.command == "list" else args.command
+        run = import_module(f"gendr.cli.{home}").run
+        if args.command == "train":  # an encoder is worth all threads of torch
+            return run(options)
         from gendr._runtime.threads import torch_on_one_thread
 
-        with torch_on_one_thread(getattr(args, "threads", None)):
-            return run(args)
+        with torch_on_one_thread(getattr(options, "threads", None)):
+            return run(options)
 
 
 def _show_warning(message: Any, *_: Any) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from gendr.cli.common import model_file, percent_bar
+from gendr.cli.common import as_json, model_file, percent_bar
+from gendr.cli.parser import Fit
 from gendr.cli.stages import Stages
 from gendr.fitting.cameras.refine import CameraResult, refine_cameras
 from gendr.mesh import Camera
@@ -24,7 +23,7 @@ __all__ = ["CAMERAS", "camera_facts", "opencv_file", "refined"]
 CAMERAS = "cameras.json"
 
 
-def refined(args: Namespace, views: Views, stages: Stages) -> CameraResult:
+def refined(args: Fit, views: Views, stages: Stages) -> CameraResult:
     """The cameras put right, with a progress bar, and a line about what was found."""
     focal, given = "focal" in args.refine, views.camera
     tensors = [views.masks, given.rotation, given.translation, given.focal, given.principal]
@@ -79,7 +78,7 @@ def camera_facts(found: CameraResult) -> dict[str, Any]:
     }
 
 
-def opencv_file(args: Namespace, found: CameraResult) -> bytes:
+def opencv_file(args: Fit, found: CameraResult) -> bytes:
     """Cameras of a folder as `gendr fit` reads them, for images of the sizes that they have there.
 
     Paths are relative to the folder of the photos, where the file belongs.
@@ -100,7 +99,7 @@ def opencv_file(args: Namespace, found: CameraResult) -> bytes:
         if frame.mask is not None:
             entry["mask"] = _within(frame.mask, cameras.root)
         entries.append(entry)
-    return (json.dumps({"images": entries}, indent=1, ensure_ascii=False) + "\n").encode()
+    return as_json({"images": entries})
 
 
 def _within(path: Path, root: Path) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gendr import visual
 from gendr.cli.common import percent_bar
+from gendr.cli.parser import Fit
 from gendr.cli.stages import Stages
 from gendr.fitting.colors.fit import ColorResult, fit_colors
 from gendr.mesh import Mesh
@@ -25,7 +25,7 @@ COLOR_SIZE = 512
 FRAMES, SIZE, ELEVATION = 36, 256, 15.0
 
 
-def kind_of(args: Namespace, views: Views | None) -> str:
+def kind_of(args: Fit, views: Views | None) -> str:
     """What is to carry the colours: "texture", "vertex" or "none".
 
     Raises:
@@ -51,7 +51,7 @@ def kind_of(args: Namespace, views: Views | None) -> str:
     return wanted or "texture"
 
 
-def colored(args: Namespace, mesh: Mesh, views: Views, kind: str, stages: Stages) -> ColorResult:
+def colored(args: Fit, mesh: Mesh, views: Views, kind: str, stages: Stages) -> ColorResult:
     """The mesh with the colours of the photos, with a progress bar."""
     rgb, camera, masks = views.rgb, views.camera, views.masks
     assert rgb is not None  # as `kind_of` found

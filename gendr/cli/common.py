@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import platform
-import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from gendr._runtime.devices import usable_device as check_device
 from gendr._runtime.files import writable_folder as check_writable
 
 __all__ = [
+    "as_json",
     "check_checkpoint",
     "check_device",
     "check_writable",
-    "interruptible",
     "model_file",
     "percent_bar",
     "versions",
 ]
+
+
+def as_json(values: Any) -> bytes:
+    """Plain values as the content of a file."""
+    return (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def check_checkpoint(folder: Path, name: str) -> None:
@@ -49,8 +55,8 @@ def model_file(text: str) -> Path:
 
 
 @contextmanager
-def percent_bar(name: str, quiet: bool) -> Generator[Callable[[float], None], None, None]:
-    """A bar that goes away at the end, and a function that sets what is done, in [0, 1].
+def percent_bar(name: str, quiet: bool) -> Generator[Callable[..., None], None, None]:
+    """A bar that goes away at the end, and a function tell(done, stage="") with done in [0, 1].
 
     It tells the time left, by the mean speed so far.
     """
@@ -58,7 +64,8 @@ def percent_bar(name: str, quiet: bool) -> Generator[Callable[[float], None], No
 
     with tqdm(total=100, desc=name, unit="%", disable=quiet, leave=False, smoothing=0) as bar:
 
-        def tell(done: float) -> None:
+        def tell(done: float, stage: str = "") -> None:
+            bar.set_postfix_str(stage, refresh=False)
             bar.update(int(100 * done) - bar.n)
 
         yield tell
@@ -75,21 +82,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "unknown"
     return found
-
-
-@contextmanager
-def interruptible() -> Generator[None, None, None]:
-    """Let SIGTERM interrupt what is done here as Ctrl-C does."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not in the main thread: signals go to that one only
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

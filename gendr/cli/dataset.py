@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 from gendr import visual
 from gendr._runtime.command_line import say
 from gendr._runtime.files import write_whole
+from gendr.cli.parser import Dataset
 from gendr.reconstruction.making import DatasetReport, make_dataset
 from gendr.reconstruction.pictures import dataset_sheet
 
 NAMED = 20  # skipped shapes that are named; dataset.json has all of them
 
 
-def run(args: Namespace) -> int:
-    """Run `gendr dataset` with parsed arguments and return the exit status."""
+def run(args: Dataset) -> int:
+    """Run `gendr dataset` and return the exit status."""
     _check_name(args.name)
     if args.address and args.executor != "ray":
         raise ValueError("--address is for --executor ray")

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from argparse import Namespace
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +13,19 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.files import locked, write_all, write_whole
+from gendr._runtime.progress import Session
 from gendr._runtime.threads import num_threads
 from gendr.cli import colors, refine
 from gendr.cli.cameras import CAMERAS, camera_facts, opencv_file, refined
 from gendr.cli.common import (
+    as_json,
     check_checkpoint,
     check_device,
     check_writable,
-    interruptible,
     model_file,
     versions,
 )
+from gendr.cli.parser import Fit
 from gendr.cli.stages import Stages
 from gendr.fitting import CameraResult, FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
@@ -88,28 +86,14 @@ class _Target:
         return visual.shaded(mesh, seen, window.size, None if own else visual.TARGET)
 
 
-def run(args: Namespace) -> int:
-    """Run `gendr fit` with parsed arguments and return the exit status."""
+def run(args: Fit) -> int:
+    """Run `gendr fit` and return the exit status."""
     clock = _Clock()
     device = check_device(args.device)
-    _check_backend(args.backend, device)
-    settings = FitSettings(
-        steps=args.steps,
-        dist=args.dist,
-        tconorm=args.tconorm,
-        scale=args.scale,
-        cutoff=args.cutoff,
-        lr=args.lr,
-        flatness=args.flatness,
-        smoothness=args.smoothness,
-        subdivisions=3 if args.subdivisions is None else args.subdivisions,
-        views_per_step=args.views_per_step,
-        backend=args.backend,
-        seed=args.seed,
-        remesh=args.remesh,
-        edge=args.edge,
-        budget=args.budget,
-    )
+    _check_backend(args.settings.backend, device)
+    settings = args.settings
+    if args.subdivisions is not None:
+        settings = replace(settings, subdivisions=args.subdivisions)
     out = Path(args.output)
     target = _load(args, device)
     coloring = colors.kind_of(args, target.views)
@@ -119,17 +103,21 @@ def run(args: Namespace) -> int:
     init: Any = kind
     if kind not in STARTS:
         init = _load_mesh(args, kind, device).relative_to(target.origin)
-    with locked(_folder(args, out)), interruptible():
+    budget = settings.budget
+    total, unit = (settings.steps, "step") if budget is None else (round(budget), "s")
+    session = Session("fit", total, unit, quiet=args.quiet, every=SAVE_SECONDS, at_once=True)
+    with locked(_folder(args, out)), session:
         stages = Stages(out, resume=args.resume)
         clock.lap("load")
         if _moves_cameras(args):
-            with _told("while the cameras were refined", out):
-                target = _with_cameras(args, target, stages)
+            session.place = "while the cameras were refined", f"with what is in {out}"
+            target = _with_cameras(args, target, stages)
             clock.lap("cameras")
+            session.place = None
         resume = None
         if args.resume and (out / CHECKPOINT).is_file():
             resume = _checkpoint(out, settings, device)
-        report = _Report(args, settings, target, stages, clock, kind, coloring)
+        report = _FitReport(args, settings, target, stages, clock, kind, coloring, session)
         try:
             result = fit(
                 target.masks,
@@ -142,10 +130,11 @@ def run(args: Namespace) -> int:
         except KeyboardInterrupt:
             report.interrupted()
             raise
-        report.close()
+        session.close()
         clock.lap("fit")
-        with _told("after the shape, before the results were written", out):
-            report.finish(result)
+        when = "after the shape, before the results were written"
+        session.place = when, f"with what is in {out}"
+        report.finish(result)
     return 0
 
 
@@ -153,7 +142,7 @@ def run(args: Namespace) -> int:
 # input
 
 
-def _folder(args: Namespace, out: Path) -> Path:
+def _folder(args: Fit, out: Path) -> Path:
     """The output folder, which is made.
 
     Raises:
@@ -189,7 +178,7 @@ def _start(views: int, subdivisions: int | None) -> str:
     return "sphere" if views < HULL_VIEWS or subdivisions is not None else "hull"
 
 
-def _from_sphere(args: Namespace) -> bool:
+def _from_sphere(args: Fit) -> bool:
     """Whether somebody said that the fit starts from a sphere."""
     return args.init == "sphere" or (args.init is None and args.subdivisions is not None)
 
@@ -200,7 +189,7 @@ def _check_backend(name: str, device: torch.device) -> None:
     choose(name, torch.zeros((), device=device))
 
 
-def _load(args: Namespace, device: torch.device) -> _Target:
+def _load(args: Fit, device: torch.device) -> _Target:
     path = model_file(args.target)
     name = Path(args.target).name or path.resolve().name
     if path.is_dir() or path.suffix.lower() == ".json":
@@ -223,15 +212,15 @@ def _load(args: Namespace, device: torch.device) -> _Target:
     return _Target(name, masks, camera, mesh=mesh)
 
 
-def _moves_cameras(args: Namespace) -> bool:
-    return not {"cameras", "focal"}.isdisjoint(args.refine or ())
+def _moves_cameras(args: Fit) -> bool:
+    return not {"cameras", "focal"}.isdisjoint(args.refine)
 
 
-def _load_mesh(args: Namespace, text: str, device: torch.device) -> Mesh:
+def _load_mesh(args: Fit, text: str, device: torch.device) -> Mesh:
     return Mesh.load(model_file(text), max_megapixels=args.max_megapixels, device=device)
 
 
-def _read(args: Namespace, size: int | None, device: torch.device) -> Views:
+def _read(args: Fit, size: int | None, device: torch.device) -> Views:
     """The photos with their cameras, at a size."""
     return load_views(
         model_file(args.target),
@@ -243,7 +232,7 @@ def _read(args: Namespace, size: int | None, device: torch.device) -> Views:
     )
 
 
-def _load_views(args: Namespace, path: Path, name: str, device: torch.device) -> _Target:
+def _load_views(args: Fit, path: Path, name: str, device: torch.device) -> _Target:
     limit, size = args.max_megapixels, args.image_size
     most = SPHERE_IMAGE_SIZE if _from_sphere(args) else IMAGE_SIZE
     if size is None and min(map(min, view_sizes(path, max_megapixels=limit))) > most:
@@ -252,7 +241,7 @@ def _load_views(args: Namespace, path: Path, name: str, device: torch.device) ->
     return _Target(name, views.masks, views.camera, views=views)
 
 
-def _with_cameras(args: Namespace, target: _Target, stages: Stages) -> _Target:
+def _with_cameras(args: Fit, target: _Target, stages: Stages) -> _Target:
     """The target with its cameras put right."""
     assert target.views is not None  # for the type checker
     if not args.resume:  # what an earlier fit left has other cameras
@@ -283,50 +272,41 @@ class _Clock:
         return {**self.phases, "total": round(time.perf_counter() - self.start, 3)}
 
 
-class _Report:
+class _FitReport:
     """The output of a fit: a progress bar, checkpoints, results."""
 
     def __init__(
         self,
-        args: Namespace,
+        args: Fit,
         settings: FitSettings,
         target: _Target,
         stages: Stages,
         clock: _Clock,
         start: str,
         coloring: str,
+        session: Session,
     ) -> None:
-        self.args, self.coloring = args, coloring
+        self.args, self.coloring, self.session = args, coloring, session
         self.settings, self.target, self.clock = settings, target, clock
         self.stages, self.out = stages, stages.out
         self.quiet = args.quiet
         sphere = f"icosphere({settings.subdivisions})"
         self.source, self.init = str(args.target), sphere if start == "sphere" else start
         self.state: FitState | None = None
-        self.saved = float("-inf")
         self.first: tuple[int, float] | None = None
         self.hinted = False
-        self.bar: Any = None
         # When the next preview is due, and what stays the same in all of them.
         self.preview_due: float | None = None
         self.shown: tuple[Camera, list[visual.Pixels]] | None = None
 
     def step(self, state: FitState) -> None:
         """Update the progress bar after a step, and save now and then."""
-        from tqdm import tqdm
-
-        if self.bar is None:  # not before the first step, which may find the input bad
-            budget = self.settings.budget
-            total, unit = (self.settings.steps, "step") if budget is None else (round(budget), "s")
-            self.bar = tqdm(total=total, desc="fit", unit=unit, disable=self.quiet)
         done = state.step if self.settings.budget is None else int(state.seconds)
-        self.bar.update(min(done, self.bar.total) - self.bar.n)
-        self.bar.set_postfix(loss=f"{state.loss:.3f}", IoU=f"{state.best_iou:.3f}")
+        self.session.show(done, loss=state.loss, IoU=state.best_iou)
         self.state = state
         self.hint(state)
         self.preview(state)
-        due = time.perf_counter() - self.saved >= SAVE_SECONDS
-        if due or self.settings.is_over(state.step, state.seconds):
+        if self.session.is_due or self.settings.is_over(state.step, state.seconds):
             self.save(state)
 
     def total(self, state: FitState) -> int:
@@ -378,10 +358,9 @@ class _Report:
         left = elapsed / (state.step - step) * (self.settings.steps - state.step)
         faster = faster_by_cutoff(self.settings, state.history[-1]["scale"])
         if left > HINT_SECONDS and faster is not None:
-            self.bar.write(
+            self.session.write(
                 f"gendr: about {left:.0f} s to go, because the tails of {self.settings.law} reach "
-                f"far; with --cutoff {FAST_CUTOFF:g} it would be about {faster} times faster",
-                file=sys.stderr,
+                f"far; with --cutoff {FAST_CUTOFF:g} it would be about {faster} times faster"
             )
 
     def save(self, state: FitState) -> None:
@@ -397,24 +376,16 @@ class _Report:
             **self.facts(state),
         }
         state.save(self.out / CHECKPOINT)
-        write_whole(self.out / PROGRESS, _json(progress))
-        self.saved = time.perf_counter()
+        write_whole(self.out / PROGRESS, as_json(progress))
+        self.session.saved()
 
     def interrupted(self) -> None:
         """Save the present state and tell the user how to resume."""
-        self.close()
+        self.session.close()
         if self.state is not None:
             self.save(self.state)
-            total = self.total(self.state)
-            sys.stderr.write(
-                f"gendr: stopped after step {self.state.step} of {total}; the same "
-                f"command with --resume goes on from {self.out / CHECKPOINT}\n"
-            )
-
-    def close(self) -> None:
-        """End the progress bar."""
-        if self.bar is not None:
-            self.bar.close()
+            where = f"after step {self.state.step} of {self.total(self.state)}"
+            self.session.place = where, f"from {self.out / CHECKPOINT}"
 
     def facts(self, state: FitState) -> dict[str, Any]:
         """What was fitted and how, for `metrics.json`."""
@@ -477,7 +448,7 @@ class _Report:
         metrics["vertices"] = result.mesh.vertex_counts[0]
         metrics["faces"] = result.mesh.face_counts[0]
         metrics["quality"] = mesh_quality(result.mesh)
-        write_all({**files, out / METRICS: _json(metrics)})
+        write_all({**files, out / METRICS: as_json(metrics)})
         for name in (PROGRESS, PREVIEW):
             (out / name).unlink(missing_ok=True)
         # More steps change the shape, but not the cameras.
@@ -578,19 +549,3 @@ def faster_by_cutoff(settings: FitSettings, scale: float) -> int | None:
 def _chamfer(mesh: Mesh, target: Mesh, seed: int) -> dict[str, float]:
     distance = float(chamfer(mesh, target, seed=seed))
     return {"chamfer": distance, "chamfer_relative": distance / visual.diagonal(target)}
-
-
-def _json(values: dict[str, Any]) -> bytes:
-    return (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()
-
-
-@contextmanager
-def _told(when: str, out: Path) -> Generator[None, None, None]:
-    """Tell the user how to go on if what is done here is interrupted."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        sys.stderr.write(
-            f"gendr: stopped {when}; the same command with --resume goes on with what is in {out}\n"
-        )
-        raise

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from dataclasses import fields
 from typing import Any, cast
 
+from gendr.cli.parser import List
 
-def run(args: Namespace) -> int:
+
+def run(args: List) -> int:
     """Run `gendr list`: print the table that was asked for, and return the exit status."""
     sections = {"distributions": _distributions, "tconorms": _tconorms, "backends": _backends}
     chosen = list(sections) if args.what == "all" else [args.what]

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 import zipfile
-from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gendr._runtime.arrays import read_array, read_arrays
-from gendr._runtime.command_line import say
 from gendr._runtime.files import locked, write_all, write_whole
-from gendr.cli.common import check_checkpoint, check_writable, versions
+from gendr.cli.common import as_json, check_checkpoint, check_writable, versions
+from gendr.cli.parser import LogicExport, LogicRun, LogicTrain
 from gendr.logic import Circuit
-
-if TYPE_CHECKING:
-    from gendr.logic.training import LogicTraining
 
 CHECKPOINT, CIRCUIT, METRICS = "checkpoint.pt", "circuit.npz", "metrics.json"
 # By the suffix of the file to write: how a circuit becomes text.
@@ -35,11 +29,11 @@ EXPORTS = {
 }
 
 
-def run(args: Namespace) -> int:
-    """Run `gendr logic` with parsed arguments and return the exit status."""
-    if args.action == "train":
+def run(args: LogicTrain | LogicRun | LogicExport) -> int:
+    """Run `gendr logic` and return the exit status."""
+    if isinstance(args, LogicTrain):
         _train(args)
-    elif args.action == "run":
+    elif isinstance(args, LogicRun):
         _run(args)
     else:
         _export(args)
@@ -74,9 +68,11 @@ def read_rows(path: Path, *, labels: bool) -> tuple[NDArray[Any], NDArray[np.int
     return x, None if y is None else y.astype(np.int64)
 
 
-def _train(args: Namespace) -> None:
+def _train(args: LogicTrain) -> None:
     import torch
 
+    from gendr._runtime.progress import Session
+    from gendr._runtime.training import drive
     from gendr.logic import Thermometer
     from gendr.logic.training import LogicSettings, LogicTraining, Samples
 
@@ -109,18 +105,26 @@ def _train(args: Namespace) -> None:
     width = -(-args.width // classes) * classes
     settings = LogicSettings(
         layers=args.layers, width=width, tau=args.tau or max(1.0, (width / classes) ** 0.5 / 2),
-        steps=args.steps, batch=args.batch, learning_rate=args.lr, decay=0.2, seed=args.seed,
-        evaluate_every=max(1, args.steps // 10),
+        steps=args.steps, batch=args.batch, learning_rate=args.learning_rate, decay=0.2,
+        seed=args.seed, evaluate_every=max(1, args.steps // 10),
     )  # fmt: skip
     training = LogicTraining(settings, parts[0], None, parts[1])
     with locked(check_writable(out)):
-        _do_steps(training, out / CHECKPOINT, args)
+        with Session("logic", args.steps, quiet=args.quiet) as session:
+
+            def each_step(training: LogicTraining) -> None:
+                if session.stop.asked:  # then `drive` writes a checkpoint
+                    done = f"after step {training.step} of {args.steps}"
+                    session.place = done, f"from {out / CHECKPOINT}"
+                session.each_step(training)
+
+            drive(training, checkpoint=out / CHECKPOINT, resume=args.resume, callback=each_step)
         result = training.result()
         limits = None if front is None else front.thresholds.numpy()
         circuit = Circuit(result.circuit.netlist, limits, result.circuit.sums)
         circuit.save(out / CIRCUIT)
         metrics = {**result.describe(), "rows": [len(train), len(test)], "versions": versions()}
-        write_whole(out / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
+        write_whole(out / METRICS, as_json(metrics))
     if not args.quiet:
         sys.stdout.write(
             f"{out}: {CHECKPOINT}, {CIRCUIT}, {METRICS}; test accuracy {result.accuracy:.4f} on "
@@ -128,31 +132,7 @@ def _train(args: Namespace) -> None:
         )
 
 
-def _do_steps(training: LogicTraining, checkpoint: Path, args: Namespace) -> None:
-    """The steps that are left; after Ctrl-C and SIGTERM there is a checkpoint."""
-    from gendr._runtime.progress import stoppable, watched
-    from gendr._runtime.training import drive
-
-    def run(callback: Callable[[LogicTraining], None]) -> None:
-        drive(training, checkpoint=checkpoint, resume=args.resume, callback=callback)
-
-    try:
-        if args.quiet:
-            with stoppable() as stop:
-                run(lambda training: stop())
-        else:
-            with watched("logic", args.steps, None) as each_step:
-                run(each_step)
-    except KeyboardInterrupt:
-        say(
-            "gendr",
-            f"stopped after step {training.step} of {args.steps}; the same command with --resume "
-            f"goes on from {checkpoint}",
-        )
-        raise
-
-
-def _run(args: Namespace) -> None:
+def _run(args: LogicRun) -> None:
     circuit = Circuit.load(args.circuit)
     x, y = read_rows(Path(args.data), labels=False)
     if circuit.sums is None:
@@ -173,7 +153,7 @@ def _run(args: Namespace) -> None:
         sys.stderr.write(f"gendr: accuracy {share:.4f} on {len(y)} rows\n")
 
 
-def _export(args: Namespace) -> None:
+def _export(args: LogicExport) -> None:
     circuit = Circuit.load(args.circuit)
     contents: dict[Path, bytes] = {}
     for text in args.files:

@@ -6,10 +6,8 @@ import json
 import math
 import re
 import sys
-import time
-from argparse import Namespace
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +17,16 @@ from torch import Tensor
 from gendr import visual
 from gendr._runtime.checkpoint import digest, load_checkpoint, save_checkpoint
 from gendr._runtime.files import write_all
+from gendr._runtime.progress import Session
 from gendr.cli.common import (
+    as_json,
     check_checkpoint,
     check_writable,
-    interruptible,
     model_file,
+    percent_bar,
     versions,
 )
+from gendr.cli.parser import Pose
 from gendr.fitting.pose.fit import PoseResult, fit_pose, outline_problem, shrunk
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.images import open_image, rgba
@@ -36,7 +37,7 @@ CAMERA, OVERLAY, SEARCH, TRACK = "camera.json", "overlay.png", "search.gif", "tr
 # Images that are done, for --resume: the file, its format, the seconds between two times that it is
 # written, and the options that poses depend on.
 POSES, FORMAT, EVERY = "poses.pt", "gendr pose 1", 10.0
-OPTIONS = ("track", "rig", "find_scale", "fov", "find_fov", "lens", "starts", "steps", "image_size")
+OPTIONS = ("track", "rig", "find_scale", "fov", "find_fov", "lens")
 # What counts as an image in a folder.
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 # Shorter side of the masks; images of the sheet and of the animation; how many of them it shows.
@@ -49,10 +50,8 @@ OTHERS, ROWS = 3, 8
 WIDE, FRAMES = 240, 200
 
 
-def run(args: Namespace) -> int:
-    """Run `gendr pose` with parsed arguments and return the exit status."""
-    from tqdm import tqdm
-
+def run(args: Pose) -> int:
+    """Run `gendr pose` and return the exit status."""
     _check_options(args)
     mesh = Mesh.load(model_file(args.mesh), max_megapixels=args.max_megapixels)
     rig: Camera | None = None
@@ -69,14 +68,12 @@ def run(args: Namespace) -> int:
         _check_sizes(names, read)
     lenses = [_lens(args.lens, size) for size in sizes]
     out = check_writable(Path(args.output))
-    with interruptible(), Kept(args, out, mesh, names, read) as kept:
+    with (
+        Session("pose", None, quiet=True, every=EVERY, at_once=True) as session,
+        Kept(args, out, mesh, names, read, session) as kept,
+    ):
         # A bar that is left would make two lines of an error.
-        with tqdm(total=100, desc="pose", unit="%", disable=args.quiet, leave=False) as bar:
-
-            def tell(stage: str, done: float) -> None:
-                bar.set_postfix_str(stage, refresh=False)
-                bar.update(int(100 * done) - bar.n)
-
+        with percent_bar("pose", args.quiet) as tell:
             results, whole = _results(args, mesh, names, read, lenses, rig, tell, kept)
         # Until these are written, what was found is kept.
         entries, moving = _write(args, out, mesh, names, sizes, read, results, whole)
@@ -95,7 +92,7 @@ def run(args: Namespace) -> int:
 
 
 def _write(
-    args: Namespace,
+    args: Pose,
     out: Path,
     mesh: Mesh,
     names: list[str],
@@ -121,7 +118,6 @@ def _write(
     if whole is not None and whole.placement is not None:
         facts["fov"] = "of the rig"
         facts["rig"] = {"file": str(args.images[0]), "mesh_to_world": whole.placement.tolist()}
-    text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
     shown = visual.spread(len(names), ROWS) if args.track else range(len(names))
     sheet = _sheet(
         Path(args.mesh).name, [names[i] for i in shown], mesh, [read[i] for i in shown],
@@ -135,7 +131,7 @@ def _write(
         {
             out / OVERLAY: visual.picture(sheet),
             out / moving: visual.gif(frames, seconds=seconds, hold=1.0 if args.track else 2.0),
-            out / CAMERA: text.encode(),
+            out / CAMERA: as_json(facts),
         }
     )
     return entries, moving
@@ -149,10 +145,12 @@ class Kept:
     """
 
     def __init__(
-        self, args: Namespace, out: Path, mesh: Mesh, names: list[str], masks: list[Tensor]
-    ) -> None:
-        self.path, self.found, self.saved = out / POSES, dict[int, Any](), time.monotonic()
-        options = {name: getattr(args, name) for name in OPTIONS}
+        self, args: Pose, out: Path, mesh: Mesh, names: list[str], masks: list[Tensor],
+        session: Session,
+    ) -> None:  # fmt: skip
+        self.path, self.found, self.session = out / POSES, dict[int, Any](), session
+        session.saved()
+        options = {name: getattr(args, name) for name in OPTIONS} | asdict(args.settings)
         tensors = (mesh.vertices, mesh.faces, *masks)
         self.input = digest(*tensors) + json.dumps([names, [list(x.shape) for x in masks], options])
         if not args.resume:
@@ -172,33 +170,28 @@ class Kept:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         """Write what is done if the work breaks off."""
-        if kind is None or not self.found:
-            return
-        self.write()
-        if issubclass(kind, KeyboardInterrupt):
+        if kind is not None and self.found:
+            self.write()
             done = sum(len(each["images"]) for each in self.found.values())
-            sys.stderr.write(
-                f"gendr: stopped after {done} images; the same command with --resume goes on from "
-                f"{self.path}\n"
-            )
+            self.session.place = f"after {done} images", f"from {self.path}"
 
     def keep(self, image: int, values: dict[str, Any]) -> None:
         """Take what `fit_pose` keeps; it is written every few seconds."""
         self.found[image] = values
-        if time.monotonic() > self.saved + EVERY:
+        if self.session.is_due:
             self.write()
 
     def write(self) -> None:
         """Write the file."""
         save_checkpoint(self.path, FORMAT, {"input": self.input, "found": self.found})
-        self.saved = time.monotonic()
+        self.session.saved()
 
     def clear(self) -> None:
         """Remove the file."""
         self.path.unlink(missing_ok=True)
 
 
-def _check_options(args: Namespace) -> None:
+def _check_options(args: Pose) -> None:
     """Refuse options that do not go together."""
     if args.resume and args.rig:
         raise ValueError("--resume cannot be given with --rig, whose one pose is found in seconds")
@@ -226,7 +219,7 @@ def _check_options(args: Namespace) -> None:
             )
 
 
-def _files(texts: list[str]) -> list[Path]:
+def _files(texts: Sequence[str]) -> list[Path]:
     """Image files, those of folders in the order of their names, 9 before 10."""
     found: list[Path] = []
     for text in texts:
@@ -258,7 +251,7 @@ def _views(path: Path, max_megapixels: float) -> tuple[Views, list[tuple[int, in
     return load_views(path, size=size, max_megapixels=max_megapixels), sizes
 
 
-def _lens(numbers: list[float] | None, size: tuple[int, int]) -> Camera | None:
+def _lens(numbers: tuple[float, ...] | None, size: tuple[int, int]) -> Camera | None:
     """Focal lengths and principal point in pixels of an image, as a camera at the origin."""
     if numbers is None:
         return None
@@ -286,19 +279,18 @@ def _check_sizes(names: list[str], masks: list[Tensor]) -> None:
 
 
 def _results(
-    args: Namespace, mesh: Mesh, names: list[str], masks: list[Tensor],
-    lenses: list[Camera | None], rig: Camera | None, tell: Callable[[str, float], None], kept: Kept,
+    args: Pose, mesh: Mesh, names: list[str], masks: list[Tensor],
+    lenses: list[Camera | None], rig: Camera | None, tell: Callable[..., None], kept: Kept,
 ) -> tuple[list[PoseResult], PoseResult | None]:  # fmt: skip
     """A result for each image, and that of all together, of a video or a rig."""
     options: dict[str, Any] = {
-        "fov": None if args.find_fov else args.fov,
-        "starts": args.starts, "steps": args.steps, "image_size": args.image_size,
+        "fov": None if args.find_fov else args.fov, "settings": args.settings
     }  # fmt: skip
     if not args.track and rig is None:
         found = [
             fit_pose(
                 mesh, mask, **options, intrinsics=lenses[i],
-                callback=lambda s, done, i=i: tell(s, (i + done) / len(names)),
+                callback=lambda stage, done, i=i: tell((i + done) / len(names), stage),
                 keep=lambda values, i=i: kept.keep(i, values), resume=kept.found.get(i),
             )
             for i, mask in enumerate(masks)
@@ -306,8 +298,8 @@ def _results(
         return found, None
     whole = fit_pose(
         mesh, torch.stack(masks), track=args.track, rig=rig, find_scale=args.find_scale,
-        intrinsics=lenses[0], callback=tell, keep=lambda values: kept.keep(0, values),
-        resume=kept.found.get(0), **options,
+        intrinsics=lenses[0], callback=lambda stage, done: tell(done, stage),
+        keep=lambda values: kept.keep(0, values), resume=kept.found.get(0), **options,
     )  # fmt: skip
     apart = []
     for i in range(len(names)):

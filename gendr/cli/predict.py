@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 import torch
@@ -11,6 +10,7 @@ import torch
 from gendr import visual
 from gendr._runtime.files import write_all
 from gendr.cli.common import check_device, check_writable
+from gendr.cli.parser import Predict
 from gendr.mesh import Mesh, look_at
 from gendr.mesh.io import mesh_files
 from gendr.reconstruction.inputs import read_image
@@ -21,8 +21,8 @@ from gendr.reconstruction.training import load_model
 FRAMES, SIZE, SECONDS = 36, 256, 2.4  # of a turntable
 
 
-def run(args: Namespace) -> int:
-    """Run `gendr predict` with parsed arguments and return the exit status."""
+def run(args: Predict) -> int:
+    """Run `gendr predict` and return the exit status."""
     from tqdm import tqdm
 
     device = check_device(args.device)

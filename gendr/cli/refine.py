@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 from gendr import visual
 from gendr.cli.common import percent_bar
+from gendr.cli.parser import Fit
 from gendr.cli.stages import Stages
 from gendr.fitting import FitResult
 from gendr.fitting.shape.refine import ShapeResult, refine_shape
@@ -18,13 +18,13 @@ from gendr.mesh import Mesh
 from gendr.mesh.views import Views
 
 
-def check_rgb(args: Namespace, views: Views | None) -> bool:
+def check_rgb(args: Fit, views: Views | None) -> bool:
     """Whether colours are to move the surface.
 
     Raises:
         ValueError: If they are, and there are none or too few photos.
     """
-    if "rgb" not in (args.refine or ()):
+    if "rgb" not in args.refine:
         return False
     if views is None or views.rgb is None:
         what = "a mesh" if views is None else "masks without colours"
@@ -38,7 +38,7 @@ def check_rgb(args: Namespace, views: Views | None) -> bool:
 
 
 def refined(
-    args: Namespace, result: FitResult, views: Views, stages: Stages
+    args: Fit, result: FitResult, views: Views, stages: Stages
 ) -> tuple[FitResult, dict[str, Any]]:
     """The result with its surface moved by colours, and what `metrics.json` says about that."""
     assert views.rgb is not None  # as `check_rgb` found
@@ -49,7 +49,7 @@ def refined(
 
         def compute(keep: Any, resume: Any) -> ShapeResult:
             return refine_shape(
-                mesh, rgb, camera, masks, budget=args.budget, callback=tell, keep=keep,
+                mesh, rgb, camera, masks, budget=args.settings.budget, callback=tell, keep=keep,
                 resume=resume,
             )  # fmt: skip
 

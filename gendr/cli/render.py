@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,15 @@ from gendr import visual
 from gendr._runtime.checks import check_choice
 from gendr._runtime.files import write_whole
 from gendr.cli.common import check_device, check_writable, model_file
+from gendr.cli.parser import Render
 from gendr.mesh import Mesh
 
 # Endings of image files, and Pillow's names of their formats.
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".gif": "GIF"}
 
 
-def run(args: Namespace) -> int:
-    """Run `gendr render` with parsed arguments and return the exit status."""
+def run(args: Render) -> int:
+    """Run `gendr render` and return the exit status."""
     from tqdm import tqdm
 
     device = check_device(args.device)
@@ -53,7 +53,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _options(args: Namespace) -> dict[str, Any]:
+def _options(args: Render) -> dict[str, Any]:
     """Arguments of the renderer, checked before anything is loaded."""
     from gendr.rendering import Renderer
 

@@ -2,74 +2,59 @@
 
 from __future__ import annotations
 
-import json
 import math
-import signal
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
 from gendr import visual
-from gendr._runtime.command_line import INTERRUPTED, say
+from gendr._runtime.command_line import INTERRUPTED
 from gendr._runtime.files import locked, write_whole
+from gendr._runtime.progress import Session
 from gendr._runtime.threads import num_threads, set_num_threads
-from gendr.cli.common import check_checkpoint, check_writable, versions
+from gendr.cli.common import as_json, check_checkpoint, check_writable, versions
+from gendr.cli.parser import Reconstruction
 from gendr.reconstruction.evaluation import ClassScore, evaluate
 from gendr.reconstruction.pictures import silhouette_sheet
 from gendr.reconstruction.ranks import Ranks, joined
 from gendr.reconstruction.renderings import VIEWS, ShapeNetRenderings
-from gendr.reconstruction.training import Losses, Training, TrainingSettings
+from gendr.reconstruction.training import Losses, Training
 
 CHECKPOINT, METRICS, CURVES = "checkpoint.pt", "metrics.json", "tensorboard"
 SCALARS_EVERY = 20  # steps
 T = TypeVar("T")
 
 
-def run(args: Namespace) -> int:
-    """Run `gendr train reconstruction` with parsed arguments and return the exit status."""
+def run(args: Reconstruction) -> int:
+    """Run `gendr train reconstruction` and return the exit status."""
     with joined(args.device) as ranks, _threads(args.threads):
         return _train(args, ranks)
 
 
-def _train(args: Namespace, ranks: Ranks) -> int:
-    settings = TrainingSettings(
-        dist=args.dist,
-        tconorm=args.tconorm,
-        scale=args.scale,
-        cutoff=args.cutoff,
-        steps=args.steps,
-        batch=args.batch,
-        learning_rate=args.lr,
-        laplacian=args.laplacian,
-        flatten=args.flatten,
-        encoder=args.encoder,
-        seed=args.seed,
-        bfloat16=args.bfloat16,
-    )
+def _train(args: Reconstruction, ranks: Ranks) -> int:
     if args.validation_views > VIEWS:
         raise ValueError(f"--validation-views must be at most {VIEWS}")
-    ranks.share(args.batch)
+    ranks.share(args.settings.batch)
     # Compressed files are unpacked by the first process, and found by those beside it.
     data = _read_first(ranks, lambda: ShapeNetRenderings(args.data, args.classes))
     out = Path(args.output)
     with _locked(out, args.resume) if ranks.is_first else nullcontext():
-        training = Training(data, settings, ranks.device, ranks)
+        training = Training(data, args.settings, ranks.device, ranks)
         if args.resume:
             training.load(out / CHECKPOINT)
         validation = _read_first(ranks, lambda: _validation(args.data, data))
-        session = _Session(args, training, validation, out)
-        with _Stop() as stop, session:
-            finished = session.train(stop)
+        report = _TrainingReport(args, training, validation, out)
+        with report.session:
+            finished = report.train()
         if finished:
-            session.finish()
+            report.finish()
         else:
-            session.stopped()
+            report.stopped()
         # Torchrun ends all processes when one has ended with an error or an interruption.
         ranks.wait_for_all()
     return 0 if finished else INTERRUPTED
@@ -127,46 +112,16 @@ def _threads(count: int | None) -> Generator[None, None, None]:
         set_num_threads(None)
 
 
-class _Stop:
-    """Ctrl-C and SIGTERM wait for the end of a step, because half a step cannot be resumed.
-
-    The second one does not wait, and no signal does while `at_once` is set.
-    """
-
-    def __init__(self) -> None:
-        self.asked = self.at_once = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> _Stop:
-        try:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._caught)
-        except ValueError:  # not in the main thread: signals go to that one only
-            pass
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _caught(self, *_: object) -> None:
-        if self.asked or self.at_once:
-            raise KeyboardInterrupt
-        self.asked = True
-
-
-class _Session:
-    """A run of a training: its bar, its files and its curves."""
+class _TrainingReport:
+    """The output of a training: a bar, checkpoints, curves, results."""
 
     def __init__(
         self,
-        args: Namespace,
+        args: Reconstruction,
         training: Training,
         validation: ShapeNetRenderings | None,
         out: Path,
     ) -> None:
-        from tqdm import tqdm
-
         self.args, self.training, self.validation, self.out = args, training, validation, out
         self.first = training.ranks.is_first  # only this process writes and speaks
         self.quiet = args.quiet or not self.first
@@ -174,29 +129,17 @@ class _Session:
         self.recent: list[Losses] = []
         self.scores: list[ClassScore] | None = None
         self.saved_step = training.steps_done
-        self.curves = _Curves(out / CURVES if self.first else None, training.steps_done)
-        self.bar = tqdm(
-            total=training.settings.steps,
-            initial=training.steps_done,
-            desc="train",
-            unit="step",
-            disable=self.quiet,
-        )
+        curves = out / CURVES if self.first else None
+        self.session = Session("train", training.settings.steps, quiet=self.quiet, curves=curves)
+        self.session.begin(training.steps_done)
 
-    def __enter__(self) -> _Session:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.close()
-        self.curves.close()
-
-    def train(self, stop: _Stop) -> bool:
+    def train(self) -> bool:
         """Take the steps that are left; False if a signal ended it before. Both leave a checkpoint.
 
         Raises:
             ValueError: if the loss is no longer finite; the last checkpoint stands.
         """
-        training, last = self.training, self.training.settings.steps
+        training, last, stop = self.training, self.training.settings.steps, self.session.stop
         # Several processes wait for each other, so that none may leave the others alone in it.
         alone = training.ranks.size == 1
         try:
@@ -240,11 +183,10 @@ class _Session:
                 "a larger --scale"
             )
         self.recent.append(losses)
-        self.bar.update()
-        self.bar.set_postfix(loss=f"{losses.silhouette:.3f}", refresh=False)
+        self.session.show(training.steps_done, loss=losses.silhouette)
         if training.steps_done % SCALARS_EVERY == 0:
             values = {f"loss/{name}": value for name, value in losses._asdict().items()}
-            self.curves.add(training.steps_done, {**values, "scale": training.scale})
+            self.session.curves.add(training.steps_done, {**values, "scale": training.scale})
 
     def _save(self) -> None:
         if self.recent:
@@ -270,13 +212,13 @@ class _Session:
         step = self.training.steps_done
         self.scores = scores
         self.training.history.append({"step": step, "iou": {s.name: s.iou for s in scores}})
-        if self.curves.are_drawn:
-            self.curves.add(step, {f"3D IoU/{score.name}": score.iou for score in scores})
+        if self.session.curves.are_drawn:
+            self.session.curves.add(step, {f"3D IoU/{score.name}": score.iou for score in scores})
             sheet = silhouette_sheet(self.training.model, self.validation)
-            self.curves.add_picture(step, "input, prediction, truth", sheet)
+            self.session.curves.add_picture(step, "input, prediction, truth", sheet)
         if not self.quiet:
             text = ", ".join(f"{s.name} {s.iou:.3f}" for s in scores)
-            self.bar.write(f"step {step}: 3D IoU {text}", file=sys.stderr)
+            self.session.write(f"step {step}: 3D IoU {text}")
 
     def stopped(self) -> None:
         """Tell the user how to go on."""
@@ -322,65 +264,9 @@ class _Session:
             "versions": versions(),
             "history": training.history,
         }
-        write_whole(self.out / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
+        write_whole(self.out / METRICS, as_json(metrics))
         if not self.quiet:
             sys.stdout.write(
                 f"{training.steps_done} steps in {training.seconds:.0f} s\n"
                 f"{self.out}: {CHECKPOINT}, {METRICS}\n"
             )
-
-
-class _Curves:
-    """What TensorBoard shows, if it is installed. If it cannot be written, training goes on.
-
-    Args:
-        folder: for its files; None draws nothing.
-        step: the step that training goes on from; what is there of later ones is dropped.
-    """
-
-    def __init__(self, folder: Path | None, step: int) -> None:
-        self._writer: Any = None
-        if folder is None:
-            return
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            return
-        with self._or_none():
-            self._writer = SummaryWriter(str(folder), purge_step=step or None)
-
-    @property
-    def are_drawn(self) -> bool:
-        """Whether anything is written."""
-        return self._writer is not None
-
-    def add(self, step: int, values: dict[str, float]) -> None:
-        """Add a point to each of these curves."""
-        with self._or_none():
-            for name, value in values.items():
-                if self._writer is not None:
-                    self._writer.add_scalar(name, value, step)
-
-    def add_picture(self, step: int, name: str, pixels: torch.Tensor) -> None:
-        """Add a picture, uint8 [3, H, W]."""
-        with self._or_none():
-            if self._writer is not None:
-                self._writer.add_image(name, pixels, step)
-                self._writer.flush()
-
-    def close(self) -> None:
-        """Write what is left."""
-        with self._or_none():
-            if self._writer is not None:
-                self._writer.close()
-        self._writer = None
-
-    @contextmanager
-    def _or_none(self) -> Generator[None, None, None]:
-        """After an error of the disk, say so and draw no more: checkpoints may still fit."""
-        try:
-            yield
-        except OSError as error:
-            self._writer = None
-            reason = error.strerror or type(error).__name__
-            say("gendr", f"warning: no more curves of this training: {reason}")

@@ -20,15 +20,21 @@ The recipe, each part of which was chosen by trial on two airplanes:
 - the result is the mesh that had the best hard silhouettes.
 """
 
-from gendr.fitting.cameras.refine import CameraResult, refine_cameras
-from gendr.fitting.colors.fit import ColorResult, fit_colors
-from gendr.fitting.frame import Frame
-from gendr.fitting.parametrization import SmoothParametrization
-from gendr.fitting.pose.fit import PoseCandidate, PoseResult, PoseSettings, fit_pose
-from gendr.fitting.shape.fit import fit
-from gendr.fitting.shape.refine import ShapeResult, refine_shape
-from gendr.fitting.shape.settings import FitSettings
-from gendr.fitting.shape.state import FitResult, FitState
+from typing import TYPE_CHECKING
+
+from gendr._runtime.names import lazily
+
+if TYPE_CHECKING:
+    from gendr.fitting.cameras.refine import CameraResult, refine_cameras
+    from gendr.fitting.colors.fit import ColorResult, fit_colors
+    from gendr.fitting.frame import Frame
+    from gendr.fitting.parametrization import SmoothParametrization
+    from gendr.fitting.pose.fit import PoseCandidate, PoseResult, fit_pose
+    from gendr.fitting.pose.settings import PoseSettings
+    from gendr.fitting.shape.fit import fit
+    from gendr.fitting.shape.refine import ShapeResult, refine_shape
+    from gendr.fitting.shape.settings import FitSettings
+    from gendr.fitting.shape.state import FitResult, FitState
 
 __all__ = [
     "CameraResult",
@@ -48,3 +54,18 @@ __all__ = [
     "refine_cameras",
     "refine_shape",
 ]
+
+# Imported at first use, so that the command line reads its settings without torch.
+_MODULES = {
+    "gendr.fitting.cameras.refine": ("CameraResult", "refine_cameras"),
+    "gendr.fitting.colors.fit": ("ColorResult", "fit_colors"),
+    "gendr.fitting.frame": ("Frame",),
+    "gendr.fitting.parametrization": ("SmoothParametrization",),
+    "gendr.fitting.pose.fit": ("PoseCandidate", "PoseResult", "fit_pose"),
+    "gendr.fitting.pose.settings": ("PoseSettings",),
+    "gendr.fitting.shape.fit": ("fit",),
+    "gendr.fitting.shape.refine": ("ShapeResult", "refine_shape"),
+    "gendr.fitting.shape.settings": ("FitSettings",),
+    "gendr.fitting.shape.state": ("FitResult", "FitState"),
+}
+__getattr__, __dir__ = lazily(globals(), _MODULES)

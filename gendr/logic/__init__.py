@@ -19,8 +19,9 @@ Names are imported when they are first used: a saved circuit runs without torch.
 Source: thesis, chapter 6; convolutions: Petersen et al., NeurIPS 2024.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gendr._runtime.names import lazily
 
 if TYPE_CHECKING:
     from gendr.logic.circuit.circuit import Circuit, Stats, Sums
@@ -55,27 +56,15 @@ __all__ = [
 ]
 
 _MODULES = {
-    "circuit.circuit": ("Circuit", "Stats", "Sums"),
-    "circuit.packed": ("PackedBits",),
-    "convolutions": ("LogicConv2d",),
-    "gates": ("GATES", "Gate", "gate"),
-    "groups": ("GroupSum",),
-    "hardening": ("harden",),
-    "layers": ("LogicLayer",),
-    "pooling": ("OrPool2d",),
-    "thresholds": ("Binarize", "Thermometer"),
-    "wiring": ("LearnableWiring", "block_wiring", "random_wiring"),
+    "gendr.logic.circuit.circuit": ("Circuit", "Stats", "Sums"),
+    "gendr.logic.circuit.packed": ("PackedBits",),
+    "gendr.logic.convolutions": ("LogicConv2d",),
+    "gendr.logic.gates": ("GATES", "Gate", "gate"),
+    "gendr.logic.groups": ("GroupSum",),
+    "gendr.logic.hardening": ("harden",),
+    "gendr.logic.layers": ("LogicLayer",),
+    "gendr.logic.pooling": ("OrPool2d",),
+    "gendr.logic.thresholds": ("Binarize", "Thermometer"),
+    "gendr.logic.wiring": ("LearnableWiring", "block_wiring", "random_wiring"),
 }
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'gendr.logic' has no attribute {name!r}")
-    value = getattr(import_module(f"gendr.logic.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(globals(), _MODULES)

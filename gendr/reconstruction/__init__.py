@@ -1,11 +1,22 @@
 """Single-view reconstruction: from one image to a mesh, learnt from silhouettes alone."""
 
-from gendr.reconstruction.classes import CLASSES, ShapeClass, find_class
-from gendr.reconstruction.evaluation import ClassScore, evaluate, voxel_iou
-from gendr.reconstruction.making import DatasetReport, make_dataset
-from gendr.reconstruction.model import Reconstructor
-from gendr.reconstruction.renderings import Pairs, RenderedShape, ShapeNetRenderings, camera_of_view
-from gendr.reconstruction.training import Losses, Training, TrainingSettings, load_model
+from typing import TYPE_CHECKING
+
+from gendr._runtime.names import lazily
+
+if TYPE_CHECKING:
+    from gendr.reconstruction.classes import CLASSES, ShapeClass, find_class
+    from gendr.reconstruction.evaluation import ClassScore, evaluate, voxel_iou
+    from gendr.reconstruction.making import DatasetReport, make_dataset
+    from gendr.reconstruction.model import Reconstructor
+    from gendr.reconstruction.renderings import (
+        Pairs,
+        RenderedShape,
+        ShapeNetRenderings,
+        camera_of_view,
+    )
+    from gendr.reconstruction.settings import TrainingSettings
+    from gendr.reconstruction.training import Losses, Training, load_model
 
 __all__ = [
     "CLASSES",
@@ -26,3 +37,20 @@ __all__ = [
     "make_dataset",
     "voxel_iou",
 ]
+
+# Imported at first use, so that the command line reads its settings without torch.
+_MODULES = {
+    "gendr.reconstruction.classes": ("CLASSES", "ShapeClass", "find_class"),
+    "gendr.reconstruction.evaluation": ("ClassScore", "evaluate", "voxel_iou"),
+    "gendr.reconstruction.making": ("DatasetReport", "make_dataset"),
+    "gendr.reconstruction.model": ("Reconstructor",),
+    "gendr.reconstruction.renderings": (
+        "Pairs",
+        "RenderedShape",
+        "ShapeNetRenderings",
+        "camera_of_view",
+    ),
+    "gendr.reconstruction.settings": ("TrainingSettings",),
+    "gendr.reconstruction.training": ("Losses", "Training", "load_model"),
+}
+__getattr__, __dir__ = lazily(globals(), _MODULES)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,9 +22,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gendr._runtime.checkpoint import load_checkpoint, save_checkpoint
-from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr.losses import FlattenLoss, LaplacianLoss, iou_loss
-from gendr.reconstruction.model import ENCODERS, Reconstructor
+from gendr.reconstruction.model import Reconstructor
 from gendr.reconstruction.ranks import Ranks, with_global_batch_norm
 from gendr.reconstruction.renderings import (
     Pairs,
@@ -32,66 +31,13 @@ from gendr.reconstruction.renderings import (
     camera_of_view,
     seen_images,
 )
+from gendr.reconstruction.settings import TrainingSettings
 from gendr.rendering import Renderer
 from gendr.rendering.api import parse_scale
 
-__all__ = ["KIND", "Losses", "Training", "TrainingSettings", "load_model"]
+__all__ = ["KIND", "Losses", "Training", "load_model"]
 
 KIND = "gendr reconstruction 1"
-
-
-@dataclass(frozen=True)
-class TrainingSettings:
-    """How a model is trained. The defaults are those of the papers, but for steps and scale.
-
-    Attributes:
-        dist: a distribution or its name.
-        tconorm: a T-conorm or its name.
-        scale: of the renderer, in NDC (NDC² for squared distributions) or text such as "0.5px".
-        cutoff: coverage at or below it counts as 0.
-        steps: of the optimiser; 250,000 in the papers.
-        batch: shapes of a step, two views each.
-        learning_rate: of Adam.
-        laplacian: weight of the Laplacian loss.
-        flatten: weight of the flatten loss.
-        drop_after: share of the steps after which learning rate and scale are multiplied by `drop`.
-        drop: in (0, 1].
-        encoder: "published", "residual" or "none", see `Reconstructor`.
-        seed: of the weights and of the draws.
-        bfloat16: run the encoder in bfloat16.
-
-    Raises:
-        TypeError: for a setting of the wrong type.
-        ValueError: for one out of range.
-    """
-
-    dist: str = "uniform"
-    tconorm: str = "probabilistic"
-    scale: float | str = "0.5px"
-    cutoff: float = 1e-4
-    steps: int = 20_000
-    batch: int = 64
-    learning_rate: float = 1e-4
-    laplacian: float = 5e-3
-    flatten: float = 5e-4
-    drop_after: float = 0.6
-    drop: float = 0.3
-    encoder: str = "published"
-    seed: int = 0
-    bfloat16: bool = False
-
-    def __post_init__(self) -> None:
-        check_count("steps", self.steps)
-        check_count("batch", self.batch)
-        check_number("learning_rate", self.learning_rate, above=0)
-        for name in ("laplacian", "flatten"):
-            if check_number(name, getattr(self, name)) < 0:
-                raise ValueError(f"{name} must be >= 0, got {getattr(self, name)!r}")
-        if not 0 <= check_number("drop_after", self.drop_after) <= 1:
-            raise ValueError(f"drop_after must lie in [0, 1], got {self.drop_after!r}")
-        if not 0 < check_number("drop", self.drop) <= 1:
-            raise ValueError(f"drop must lie in (0, 1], got {self.drop!r}")
-        check_choice("encoder", self.encoder, tuple(ENCODERS))
 
 
 class Losses(NamedTuple):

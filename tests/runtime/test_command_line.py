@@ -5,10 +5,90 @@ import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
 
-from gendr._runtime.command_line import Parser, count, run_program
+from gendr._runtime.command_line import (
+    Parser,
+    above,
+    add_options,
+    check_options,
+    count,
+    group,
+    option,
+    read_options,
+    run_program,
+)
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Settings of the library.
+
+    Attributes:
+        steps: of Adam, 100 % of
+            them. In Python also None.
+        rate: how fast.
+        size: of the inner one.
+    """
+
+    steps: int = option(5, count(1))
+    rate: float | None = option(None, above(0, 1), flags="--speed")
+    size: int = option(1, count(1))
+    hidden: int = 7
+
+    def __post_init__(self):
+        check_options(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer:
+    """Settings of a command.
+
+    Attributes:
+        name: of it.
+        size: of the outer one.
+    """
+
+    name: str = option(metavar="NAME", flags="")
+    inner: Inner = group(Inner)
+    size: int | None = option(None, count(3))
+    sides: tuple[int, ...] = option((1, 2), count(1), nargs="+")
+    fast: bool = option(False)
+    even: bool | None = option(None)
+
+
+def test_options_are_the_fields_of_settings(capsys):
+    parser = Parser(prog="try")
+    add_options(parser, Outer, {"how fast": "fast rate"})
+    assert "of Adam, 100 % of them\n" in (text := parser.format_help())
+    assert "how fast:\n  --fast\n  --speed X" in text
+    assert "of the inner one" not in text
+
+    def read(*words):
+        return read_options(Outer, vars(parser.parse_args(words)))
+
+    assert read("a") == Outer(name="a", inner=Inner())
+    words = "a --steps 2 --speed .5 --size 4 --sides 3 4 --fast --no-even".split()
+    wanted = Outer(name="a", inner=Inner(2, 0.5), size=4, sides=(3, 4), fast=True, even=False)
+    assert read(*words) == wanted
+    for words, said in (
+        ("", "required: NAME"),
+        ("a --steps 0", "--steps: must be a whole number >= 1, got '0'"),
+        ("a --speed 1", "--speed: must be between 0 and 1, ends excluded, got 1"),
+        ("a --size 2", "--size: must be a whole number >= 3, got '2'"),
+    ):
+        with pytest.raises(SystemExit):
+            read(*words.split())
+        assert said in capsys.readouterr().err
+    for values, error, said in (
+        ({"steps": 0}, ValueError, "steps must be >= 1, got 0"),
+        ({"rate": 1.0}, ValueError, "rate must be > 0 and < 1, got 1.0"),
+        ({"steps": None}, TypeError, "steps must be an int, got NoneType"),
+    ):
+        with pytest.raises(error, match=said):
+            Inner(**values)
 
 
 @pytest.fixture

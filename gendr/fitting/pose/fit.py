@@ -28,14 +28,14 @@ from gendr._runtime.checks import (
 )
 from gendr.fitting.parametrization import check_single
 from gendr.fitting.pose.rig import fit_rig
-from gendr.fitting.pose.search import FoundPose, PoseCandidate, PoseSettings, Search, shrunk
+from gendr.fitting.pose.search import FoundPose, PoseCandidate, Search, shrunk
+from gendr.fitting.pose.settings import PoseSettings
 from gendr.fitting.pose.track import tracked
 from gendr.mesh import Camera, Mesh
 
 __all__ = [
     "PoseCandidate",
     "PoseResult",
-    "PoseSettings",
     "fit_pose",
     "outline_problem",
     "shrunk",

@@ -21,13 +21,13 @@ from gendr.fitting.pose.search import (
     SAME,
     SEEN,
     PoseCandidate,
-    PoseSettings,
     Search,
     distinct,
     moments,
     shrunk,
     window,
 )
+from gendr.fitting.pose.settings import PoseSettings
 from gendr.losses import iou
 from gendr.mesh import Camera, Mesh, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix, rigid

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr._runtime.checks import check_choice, check_count, check_number
 from gendr.fitting.pose.descent import Descent, PoseRows
 from gendr.fitting.pose.polish import polished
+from gendr.fitting.pose.settings import PoseSettings
 from gendr.losses import iou
 from gendr.mesh import Camera, Mesh, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
 from gendr.mesh.simplification import clustered, simplified
 from gendr.rendering.triangles import face_vertices, hard_silhouette
 
-__all__ = ["FoundPose", "PoseCandidate", "PoseSettings", "Poses", "Search", "Tell", "shrunk"]
+__all__ = ["FoundPose", "PoseCandidate", "Poses", "Search", "Tell", "shrunk"]
 
 # Told the name of a stage and the part of the work on a mask that is done, in [0, 1].
 Tell: TypeAlias = Callable[[str, float], None]
@@ -40,56 +40,6 @@ APART = 12.0
 _FINE, _HUGE = 20_000, 10
 # The IoU that least squares gain at most.
 _GAINED = 0.015
-
-
-@dataclass(frozen=True)
-class PoseSettings:
-    """The settings of `fit_pose`.
-
-    Attributes:
-        directions: from which the mesh is seen in the search, >= 8.
-        turns: in the plane of the image, for each direction, >= 1.
-        starts: how many poses of the search are refined, >= 1.
-        finalists: how many of them are refined in larger images, >= 1.
-        steps: of the first refinement; the second has half as many. >= 1.
-        image_size: largest side of the images of the second refinement; that of the first is half.
-        faces: at most so many faces of the mesh are used in the search and the first refinement.
-        alike: poses whose hard IoU is within this of the best are given as candidates.
-        track_steps: of the refinement of an image that follows another, >= 1.
-        polish_steps: of least squares at the end, >= 0.
-        lost: an image that follows another is searched anew if its hard IoU is lower than the best
-            since the last search by more than this part of it, in (0, 1).
-        dist, tconorm: of the soft silhouettes.
-    """
-
-    directions: int = 600
-    turns: int = 36
-    starts: int = 24
-    finalists: int = 6
-    steps: int = 60
-    image_size: int = 128
-    faces: int = 600
-    alike: float = 0.02
-    track_steps: int = 24
-    polish_steps: int = 5
-    lost: float = 0.03
-    dist: str = "uniform"
-    tconorm: str = "yager(p=2)"
-
-    def __post_init__(self) -> None:
-        least = {"directions": 8, "turns": 1, "starts": 1, "finalists": 1, "steps": 1,
-                 "image_size": 16, "faces": 8, "track_steps": 1,
-                 "polish_steps": 0}  # fmt: skip
-        for name, number in least.items():
-            check_count(name, getattr(self, name), least=number)
-        check_number("alike", self.alike, above=0)
-        check_number("lost", self.lost, above=0, below=1)
-
-    def changed(self, changes: dict[str, Any]) -> PoseSettings:
-        """The settings with some of them replaced."""
-        for name in changes:
-            check_choice("setting of a pose", name, [f.name for f in fields(PoseSettings)])
-        return replace(self, **changes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,10 +6,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from gendr._runtime.checks import check_choice, check_count, check_number
-from gendr.rendering.api import parse_image_size, parse_scale
+from gendr._runtime.command_line import Number, above, check_options, count, option, seconds
 
 if TYPE_CHECKING:
     from gendr.distributions import Distribution
@@ -31,73 +28,72 @@ class FitSettings:
     """The settings of a fit; lengths are in pixels, in NDC or in units of the object's size.
 
     Attributes:
-        steps: Adam steps, >= 1.
-        dist: The distribution: a name, an object or a callable CDF.
-        tconorm: The T-conorm: a name or an object.
-        scale: How soft edges are: "auto", "fine", a number in NDC, "1.5px", or (start, end) or
-            "start:end" of these for a geometric schedule over the steps. "auto" is 0.3px:0.05px for
-            logistic, and "fine", 0.1px:0.02px, from a visual hull that is remeshed; for other laws
-            both are scaled so that their middle half is as wide as that of logistic.
-        lr: Step length of Adam, > 0, in units of the object's size: how far the vertex with the
-            largest gradient moves. None is 0.1, and 0.003 from a visual hull, which is near already
-            (0.02 if it is not remeshed). Where the mesh is remeshed, steps get as short as a
-            quarter of an edge.
-        flatness: >= 0, weight of the crease penalty: the mean over edges of (1 - cos)^2 of the
+        steps: Adam steps.
+        dist: the distribution, as gendr list distributions names it. In Python also an object or a
+            callable CDF.
+        tconorm: the T-conorm, as gendr list tconorms names it. In Python also an object.
+        scale: how soft edges are: a number (NDC: the image is 2 wide), 1.5px, or START:END for a
+            geometric schedule; auto is 0.3px:0.05px for logistic, from a hull fine, which is
+            0.1px:0.02px, and as soft for other laws. As soft is: the middle half of the law is as
+            wide as that of logistic. A hull has "fine" if it is remeshed. A schedule may also be a
+            pair (start, end).
+        lr: step length of Adam, in the object's size; 0.1, or 0.003 from a hull. So far moves the
+            vertex with the largest gradient. A hull is near already; it is 0.02 if that is not
+            remeshed. Where the mesh is remeshed, steps get as short as a quarter of an edge.
+        flatness: how much creases cost. The weight of the mean over edges of (1 - cos)^2 of the
             angle between the neighbouring faces.
-        smoothness: `smoothness` of `SmoothParametrization`, >= 0.
-        subdivisions: Subdivisions of the starting icosphere, if no mesh to start from is given.
-        views_per_step: Views per step; if there are more, they take turns in a random order.
-        cutoff: Coverage at or below it counts as 0.
-        backend: "auto", "cpu", "triton" or "reference".
-        seed: The seed of the order of the views.
-        frames: How many intermediate shapes the result keeps; 0 for none.
-        remesh: Whether faces are made even in the loop, with edges that shrink with the scale, and
-            masks are shrunk in the first part of the fit (see `Levels`). None does so from a visual
-            hull. Colours and UVs of a mesh to start from are lost.
-        edge: > 0, the length of edges at the end if they are remeshed, in pixels of the masks at
-            the middle of the object. None is 2, and less, down to half a pixel, where even faces of
-            that size are too coarse for thin parts: they may cost the start 0.01 of its IoU.
-        budget: Seconds, > 0, after which the steps end, however many they are; `steps` is not used.
-            The scale then goes with the time, so that the result depends on the speed of the
-            machine. What comes before the first step and after the last one is not counted.
+        smoothness: of steps along the surface. See `SmoothParametrization`.
+        subdivisions: of the sphere to start from: 2 gives 162 vertices, 3 642 (as by default), 4
+            2562.
+        views_per_step: views that a step draws, if there are more; they take turns in random order.
+        cutoff: coverage at or below it counts as 0; 0 is exact, the renderer's own default is 1e-6;
+            heavy tails (cauchy, levy) are slow below 0.01.
+        backend: auto, or one of: gendr list backends.
+        seed: of the order of the views, where there are more than a step draws.
+        frames: how many intermediate shapes the result keeps; 0 for none.
+        remesh: make faces even on the way, with edges that shrink with the scale (default: from a
+            hull). Masks are then shrunk in the first part of the fit (see `Levels`). Colours and
+            UVs of a mesh to start from are lost.
+        edge: length of edges at the end, if they are remeshed (default: 2, or less for thin parts).
+            It is in pixels of the masks at the middle of the object, and goes down to half a pixel
+            where even faces of that size are too coarse for thin parts: they may cost the start
+            0.01 of its IoU.
+        budget: end after 90s, 2m or 1h of steps, however many they are; less time, less quality. In
+            Python a number of seconds. The scale then goes with the time, so that the result
+            depends on the speed of the machine. What comes before the first step and after the last
+            one is not counted.
     """
 
-    steps: int = 100
-    dist: Any = "logistic"
-    tconorm: Any = "probabilistic"
-    scale: Any = "auto"
-    lr: float | None = None
-    flatness: float = 0.05
-    smoothness: float = 2.0
-    subdivisions: int = 3
-    views_per_step: int = 24
-    cutoff: float = 1e-3
-    backend: str = "auto"
-    seed: int = 0
+    steps: int = option(100, count(1))
+    dist: Any = option("logistic", None, "LAW")
+    tconorm: Any = option("probabilistic", None, "NAME")
+    scale: Any = option("auto")
+    lr: float | None = option(None, above(0))
+    flatness: float = option(0.05, Number(0))
+    smoothness: float = option(2.0, Number(0))
+    subdivisions: int = option(3, count(0))
+    views_per_step: int = option(24, count(1))
+    cutoff: float = option(1e-3, Number(0, 0.999))
+    backend: str = option("auto", None, "NAME")
+    seed: int = option(0, count(0))
     frames: int = 40
-    remesh: bool | None = None
-    edge: float | None = None
-    budget: float | None = None
+    remesh: bool | None = option(None)
+    edge: float | None = option(None, above(0), "PIXELS")
+    budget: float | None = option(None, seconds, "TIME")
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("views_per_step", 1), ("seed", 0), ("frames", 0)):
-            check_count(name, getattr(self, name), least=least)
-        check_count("subdivisions", self.subdivisions, least=0)
-        if self.subdivisions > 7:
-            raise ValueError(f"subdivisions must be <= 7, got {self.subdivisions}; each makes 4x")
-        if self.lr is not None:
-            check_number("lr", self.lr, above=0)
-        if self.remesh is not None and not isinstance(self.remesh, bool):
-            raise TypeError(f"remesh must be True, False or None, got {self.remesh!r}")
-        if self.edge is not None:
-            check_number("edge", self.edge, above=0)
-        if self.budget is not None:
-            check_number("budget", self.budget, above=0)
-        for name in ("smoothness", "flatness"):
-            if check_number(name, getattr(self, name)) < 0:
-                raise ValueError(f"{name} must be >= 0, got {getattr(self, name)!r}")
+        from gendr._runtime.checks import check_count, check_number
+
         if not 0 <= check_number("cutoff", self.cutoff) < 1:
             raise ValueError(f"cutoff must be in [0, 1), got {self.cutoff!r}")
+        check_options(self)
+        check_count("frames", self.frames, least=0)
+        if self.subdivisions > 7:
+            raise ValueError(f"subdivisions must be <= 7, got {self.subdivisions}; each makes 4x")
+        if self.remesh is not None and not isinstance(self.remesh, bool):
+            raise TypeError(f"remesh must be True, False or None, got {self.remesh!r}")
+        if self.budget is not None:
+            check_number("budget", self.budget, above=0)
         if _width(self.law) == 0:
             raise ValueError(
                 f"dist {self.law} is a hard step without gradient, nothing can be fitted with it; "
@@ -132,6 +128,8 @@ class FitSettings:
             TypeError: if the setting has the wrong type.
             ValueError: if it cannot be read or is not positive.
         """
+        from gendr.rendering.api import parse_image_size, parse_scale
+
         law, size = self.law, parse_image_size(image_size)
         if isinstance(self.scale, str) and self.scale in NAMED_PIXELS:
             # The scale goes with this power of x, see the transforms `squared` and `art`.
@@ -171,6 +169,8 @@ class FitSettings:
         Raises:
             ValueError: For a setting that does not exist; the nearest names are listed.
         """
+        from gendr._runtime.checks import check_choice
+
         for name in changes:
             check_choice("setting of a fit", name, [f.name for f in fields(FitSettings)])
         return replace(self, **changes)
@@ -184,5 +184,7 @@ class FitSettings:
 
 def _width(law: Distribution) -> float:
     """The width of the middle half of a law at scale 1, divided by that of the logistic law."""
+    import torch
+
     low, high = law.icdf(torch.tensor([0.25, 0.75], dtype=torch.float64)).tolist()
     return (high - low) / (2 * math.log(3))
