@@ -121,12 +121,6 @@ def left_out(items, seed):
 
 
 def pytest_generate_tests(metafunc):
-    if "any_instance" in metafunc.fixturenames:
-        from support.instances import sample
-
-        option = metafunc.config.getoption
-        chosen = sample(option("--seed"), every=option("--every"))
-        metafunc.parametrize("any_instance", chosen, ids=[i.name for i in chosen])
     if "signs" in metafunc.fixturenames:  # seeds of `support.arithmetic`
         metafunc.parametrize("signs", range(4) if metafunc.config.getoption("--every") else [0])
 

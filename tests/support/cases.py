@@ -35,7 +35,12 @@ def dealt(cases: Sequence[T], name: Callable[[T], str], parts: int, seed: int) -
 
 
 def for_each(
-    names: str = "", rows: Iterable[Any] = ((),), /, *, rotating: int = 1, **values: Iterable[Any]
+    names: str = "",
+    rows: Iterable[Any] | Callable[[int, bool], list[Any]] = ((),),
+    /,
+    *,
+    rotating: int = 1,
+    **values: Iterable[Any],
 ) -> Callable[[Callable[..., None]], Any]:
     """Run a test with every combination of these arguments, as one item.
 
@@ -45,21 +50,23 @@ def for_each(
 
     Args:
         names: of arguments that go together, with commas between them.
-        rows: their values, a tuple for each case.
+        rows: their values, a tuple for each case; or a function that draws them, from the seed
+            and whether `--every` case is wanted.
         rotating: n, if an n-th of the cases is enough, another with every `--seed`; with
             `--every` all run.
         values: the values of each other argument.
     """
     together = [name.strip() for name in names.split(",") if name]
-    cases = [(*row, *rest) for row, *rest in product(rows, *values.values())]
+    others = list(product(*values.values()))
     arguments = [*together, *values]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
         def walk(request: pytest.FixtureRequest, **fixtures: Any) -> None:
-            option = request.config.getoption
-            parts = 1 if option("--every") else rotating
-            for number, case in enumerate(dealt(cases, str, parts, option("--seed"))):
+            seed, every = map(request.config.getoption, ("--seed", "--every"))
+            drawn = rows(seed, every) if callable(rows) else rows
+            cases = [(*row, *other) for row in drawn for other in others]
+            for number, case in enumerate(dealt(cases, str, 1 if every else rotating, seed)):
                 torch.manual_seed(0)
                 given = {**fixtures, **dict(zip(arguments, case, strict=True))}
                 if "tmp_path" in given:
