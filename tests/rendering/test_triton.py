@@ -72,7 +72,14 @@ def small_launches(monkeypatch):
 def members(seed, every):
     """A covering set and the others; the interpreter is too slow for all, which GPUs get."""
     chosen = gendr.instances() if every and not tiles.interpreted() else covering_set(seed)
-    return [(x,) for x in [*chosen, *others()]]
+    return [*chosen, *others()]
+
+
+def pytest_generate_tests(metafunc):
+    """An item for each, as the check on a GPU tells how many of all there was time for."""
+    if "member" in metafunc.fixturenames:
+        chosen = members(*map(metafunc.config.getoption, ("--seed", "--every")))
+        metafunc.parametrize("member", chosen, ids=[x.name for x in chosen])
 
 
 def learnable(member, scale, like):
@@ -163,7 +170,7 @@ def grains(count=60, seed=3):
 
 
 def test_the_covering_set_covers_every_law_and_family():
-    chosen = [x for (x,) in members(0, False)]
+    chosen = members(0, False)
     assert {x.dist.law.name for x in chosen} == set(gendr.distributions.names())
     assert {x.tconorm.name for x in chosen} == set(gendr.tnorms.names())
 
@@ -171,7 +178,7 @@ def test_the_covering_set_covers_every_law_and_family():
 # -- the same as the reference
 
 
-@for_each("member", members, rotating=4)
+@pytest.mark.rotating(4)
 def test_alpha_and_all_gradients_equal_the_reference(member):
     scale = 0.02 if member.dist.is_squared else 0.1
     assert_equal(soup(1, 4, 21, size=0.8), ImageSize(18, 13), member, scale)
