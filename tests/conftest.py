@@ -1,6 +1,5 @@
 """Options and fixtures shared by all tests."""
 
-import hashlib
 import importlib.util
 import os
 from contextlib import nullcontext
@@ -8,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+from support.cases import dealt
 
 # Triton decides at its import whether its kernels are compiled or interpreted.
 if not torch.cuda.is_available():
@@ -91,43 +92,35 @@ def seed(request):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Choose among the cases of `rotating` tests, and let slow tests start first.
+    """Leave out what runs with `--every` only, and let slow tests start first.
 
     A slow test at the end would leave the other workers without work.
     """
     if not config.getoption("--every"):
-        left_out = rotated_out(items, config.getoption("--seed"))
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=list(left_out))
+        out = left_out(items, config.getoption("--seed"))
+        items[:] = [item for item in items if item not in out]
+        config.hook.pytest_deselected(items=list(out))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
-def rotated_out(items, seed):
-    """The cases of tests marked `rotating(n)` that do not run with this seed: all but an n-th.
+def left_out(items, seed):
+    """What runs with `--every` only: marked `every`, or no case of `rotating(n)` of this seed.
 
-    Cases are dealt in an order that their names decide, so that no part has all of one kind; n
-    seeds in a row run every case once.
+    Cases of `rotating` are dealt among those of one test, or of one group if it is named.
     """
-    cases = {}
+    out, cases = set(), {}
     for item in items:
-        mark = item.get_closest_marker("rotating")
-        if mark is not None:
-            test = item.nodeid.partition("[")[0]
-            cases.setdefault((test, mark.args[0]), []).append(item)
-    left_out = set()
-    for (_, parts), dealt in cases.items():
-        dealt.sort(key=lambda item: hashlib.sha256(item.nodeid.encode()).digest())
-        left_out.update(item for k, item in enumerate(dealt) if (k + seed) % parts)
-    return left_out
+        if item.get_closest_marker("every") is not None:
+            out.add(item)
+        elif (mark := item.get_closest_marker("rotating")) is not None:
+            group = mark.kwargs.get("group", item.nodeid.partition("[")[0])
+            cases.setdefault((group, mark.args[0]), []).append(item)
+    for (_, parts), of_one in cases.items():
+        out |= {*of_one} - {*dealt(of_one, lambda item: item.nodeid, parts, seed)}
+    return out
 
 
 def pytest_generate_tests(metafunc):
-    if "any_instance" in metafunc.fixturenames:
-        from support.instances import sample
-
-        option = metafunc.config.getoption
-        chosen = sample(option("--seed"), every=option("--every"))
-        metafunc.parametrize("any_instance", chosen, ids=[i.name for i in chosen])
     if "signs" in metafunc.fixturenames:  # seeds of `support.arithmetic`
         metafunc.parametrize("signs", range(4) if metafunc.config.getoption("--every") else [0])
 

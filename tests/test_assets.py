@@ -12,6 +12,7 @@ import torch
 from torch.testing import assert_close
 
 from gendr.mesh import Mesh, cube_sphere, example, example_file, example_names, icosphere
+from support.cases import for_each
 
 ASSETS = Path(__file__).parents[1] / "assets"
 FILES = ["airplane", "chair", "lamp", "sphere_642", "sphere_1352", "teapot"]
@@ -55,7 +56,7 @@ def test_the_script_makes_these_files(script, tmp_path):
                 assert np.allclose(*(np.array(x[2:].split(), float) for x in (a, b)), atol=2e-6)
 
 
-@pytest.mark.parametrize("name", FILES)
+@for_each(name=FILES)
 def test_small_and_clean(name):
     assert file(name).stat().st_size < 300_000
     mesh = load(name)

@@ -12,6 +12,7 @@ import gendr
 from gendr.rendering.backends.choice import choose
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, project_faces
+from support.cases import for_each
 from support.processes import run_python
 
 ROOT = Path(__file__).parents[1]
@@ -101,8 +102,7 @@ def test_kept_pairs_are_those_of_the_dense_distances(speed, dist):
     assert case.pairs() == int((d >= -case.radius()[0].double()).sum())
 
 
-@pytest.mark.parametrize("size", [64, 256])
-@pytest.mark.parametrize("dist", ["uniform", "logistic.squared", "cauchy"])
+@for_each(dist=["uniform", "logistic.squared", "cauchy"], size=[64, 256])
 def test_estimate_is_close_to_the_count(speed, dist, size):
     case = scene(speed, size=size, dist=dist)
     assert case.estimate() == pytest.approx(case.pairs(), rel=0.05)
@@ -161,8 +161,8 @@ def test_targets_name_cases(speed, target_case):
     assert set(named) <= names
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
+@for_each(
+    "options, said",
     [
         (["--repeat", "0"], "--repeat"),
         (["--repeat", "many"], "--repeat"),

@@ -15,6 +15,7 @@ import gendr
 from gendr.cli import main
 from gendr.cli.parser import build_parser
 from lab.pages import anchor
+from support.cases import for_each
 from support.processes import run_python
 
 ROOT = Path(__file__).parents[1]
@@ -42,6 +43,7 @@ def blocks():
             yield pytest.param(match["code"], match["small"] or "", line, id=name)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(("code", "small", "line"), list(blocks()))
 def test_code_of_the_pages_runs(code, small, line, tmp_path, monkeypatch):
     for item in small.split():
@@ -72,6 +74,7 @@ def lessons():
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(99)
 @pytest.mark.parametrize("block", list(lessons()))
 def test_commands_of_the_pages_run(block, tmp_path, monkeypatch):
     """They run in their order, in one folder: a later one may read what an earlier one wrote."""
@@ -116,7 +119,7 @@ def commands():
             re.sub(r"(?<=\S) {2,}[^\s\\].*$", "", x, flags=re.M) for x in lines
         )
     seen = set()
-    for path, text in texts.items():
+    for text in texts.values():
         for line in re.sub(r"\\\n\s*", " ", text).splitlines():
             if "$" in line or "…" in line or "..." in line or "[" in line:
                 continue  # written for a shell or a reader
@@ -126,7 +129,7 @@ def commands():
             if words[:1] in (["gendr"], ["make"]) or (words[:1] == ["python"] and len(words) > 1):
                 if tuple(words) not in seen:
                     seen.add(tuple(words))
-                    yield pytest.param(words, id=f"{path.name}: {' '.join(words)}")
+                    yield words
 
 
 PARSED = """
@@ -147,7 +150,7 @@ class Parsed(Exception):
     """The arguments of a program were understood."""
 
 
-@pytest.mark.parametrize("words", list(commands()))
+@for_each(rotating=3, words=list(commands()))
 def test_commands_of_the_pages_are_understood(words, monkeypatch):
     program, *rest = words
     if program == "gendr":
@@ -180,7 +183,7 @@ def anchors(text):
     return map(anchor, re.findall(r"^#+ (.*)$", text, re.M))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+@for_each(page=PAGES)
 def test_links_and_pictures_exist(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):

@@ -68,40 +68,46 @@ def report_of(folder):
     return json.loads((folder / "gpu-check.json").read_text(encoding="utf-8"))["stages"]
 
 
-# All stages, in two runs of which one is drawn.
-HALVES = [
-    ["smoke", "memcheck", "repeats", "targets", "rendering", "instances"],
-    ["entries", "tests", "sweeps", "unbalanced", "graphs", "sorting", "logic"],
+# All stages, in runs of which one is drawn.
+PARTS = [
+    ["smoke", "entries"],
+    ["tests", "memcheck"],
+    ["repeats", "targets"],
+    ["sweeps", "unbalanced"],
+    ["graphs", "rendering"],
+    ["sorting", "logic", "instances"],
 ]
 
 
-def test_the_halves_are_all_stages(monkeypatch):
+def test_the_parts_are_all_stages(monkeypatch):
     monkeypatch.syspath_prepend(SCRIPT.parent)
-    stages = list(importlib.import_module("gpu_check").STAGES)
-    assert sorted(stages) == sorted([*HALVES[0], *HALVES[1]])
-    assert [sorted(half, key=stages.index) for half in HALVES] == HALVES
+    stages = importlib.import_module("gpu_check").STAGES
+    assert list(stages) == [name for part in PARTS for name in part]
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
-@pytest.mark.parametrize("half", HALVES, ids=["first", "second"])
-def test_dry_run_passes_every_stage(tmp_path, half):
-    command = [sys.executable, SCRIPT, "--dry-run", "--out", tmp_path / "dry", "--only", *half]
+@pytest.mark.rotating(len(PARTS))
+@pytest.mark.parametrize("part", PARTS, ids="-".join)
+def test_dry_run_passes_every_stage(tmp_path, part):
+    command = [sys.executable, SCRIPT, "--dry-run", "--out", tmp_path / "dry", "--only", *part]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     found = report_of(tmp_path / "dry")
     assert run.returncode == 0, {name: x.get("log") for name, x in found.items()}
-    assert list(found) == half
+    assert list(found) == part
     assert {x["status"] for x in found.values()} == {"passed"}
-    if "smoke" in half:
+    if "smoke" in part:
         assert len(found["smoke"]["checks"]) >= 12
+    if "targets" in part:
         assert len(found["targets"]["tables"]["steps"]) == 2
-    else:
-        assert found["tests"]["tables"]["collected"][0]["tests"] > 500
+    if "tests" in part:
+        assert found["tests"]["tables"]["collected"][0]["tests"] > 100
+    if "sweeps" in part:
         assert len(found["sweeps"]["tables"]) == 3
         launch = json.loads((tmp_path / "dry" / "launch.json").read_text())
         assert "gendr.sorting.backends.triton.backend" in launch
         assert "gendr.logic.backends.triton.backend" in launch
+    if "logic" in part:
         assert len(found["logic"]["checks"]) >= 5
     text = (tmp_path / "dry" / "gpu-check.md").read_text(encoding="utf-8")
     for name, stage in found.items():

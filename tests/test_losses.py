@@ -14,6 +14,7 @@ from torch.autograd import gradcheck
 from gendr import losses
 from gendr.losses import meshes, points
 from gendr.mesh import Mesh, cube, icosphere
+from support.cases import for_each
 
 F64 = torch.float64
 QUAD = torch.tensor([[0, 1, 2], [2, 1, 3]])
@@ -231,8 +232,7 @@ def test_regulariser_gradients(loss):
     assert gradcheck(lambda v: loss(batch.with_vertices(v)), vertices.requires_grad_())
 
 
-@pytest.mark.parametrize("loss", REGULARISERS, ids=NAMES)
-@pytest.mark.parametrize("size", [1e-30, 1.0, 1e15])
+@for_each(size=[1e-30, 1.0, 1e15], loss=REGULARISERS)
 def test_degenerate_meshes_stay_finite(loss, size):
     # A folded pair, a sliver of no area, a face of one point, and a face with a vertex twice.
     faces = torch.tensor([[0, 1, 2], [1, 0, 2], [0, 1, 3], [4, 5, 6], [0, 0, 1]])
@@ -427,7 +427,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each(name=BAD)
 def test_bad_input_is_named_in_one_line(name):
     call, kind, words = BAD[name]
     with pytest.raises(kind, match=words) as caught:

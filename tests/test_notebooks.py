@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from support import notebooks
+from support.cases import for_each
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "docs" / "examples").glob("*.ipynb"))
@@ -30,7 +31,7 @@ def test_there_are_notebooks():
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(len(NOTEBOOKS))
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_run(path, tmp_path, monkeypatch):
     (tmp_path / "assets").symlink_to(ROOT / "assets")
@@ -51,7 +52,7 @@ def test_notebooks_run(path, tmp_path, monkeypatch):
                 assert shown.width * picture.height == shown.height * picture.width
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@for_each(path=NOTEBOOKS)
 def test_notebooks_are_kept_small_and_their_links_exist(path):
     assert path.stat().st_size < 1e5
     assert all(not c["outputs"] and c["execution_count"] is None for c in cells(path, "code"))

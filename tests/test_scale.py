@@ -10,6 +10,7 @@ from gendr import distributions
 from gendr.mesh import icosphere
 from gendr.rendering.geometry import project_faces
 from gendr.scale import geometric_schedule, pixels_to_ndc, suggest_scale
+from support.cases import for_each
 
 SIZE = 64
 VIEWS = gendr.look_at(
@@ -58,7 +59,7 @@ def test_short_schedules():
     assert geometric_schedule(2.0, 1.0, 2) == (2.0, 1.0)
 
 
-@pytest.mark.parametrize("dist", ALL, ids=str)
+@for_each(dist=ALL)
 def test_every_law_gets_a_scale_that_meets_the_rule(dist):
     mesh, tconorm = sphere(2), gendr.tnorms.tconorm("einstein")
     scale = suggest_scale(mesh, CAMERA, SIZE, dist, tconorm=tconorm)
@@ -80,11 +81,18 @@ def test_every_law_gets_a_scale_that_meets_the_rule(dist):
     assert worst(scale * 1.1) > 1.001
 
 
-@pytest.mark.parametrize("n", [2, 3])
-@pytest.mark.parametrize(
-    "name", ["uniform", "gaussian", "logistic", "logistic.squared", "exponential.reversed",
-             "gamma(shape=2).centred", "cauchy.squared"]
-)  # fmt: skip
+@for_each(
+    name=[
+        "uniform",
+        "gaussian",
+        "logistic",
+        "logistic.squared",
+        "exponential.reversed",
+        "gamma(shape=2).centred",
+        "cauchy.squared",
+    ],
+    n=[2, 3],
+)
 def test_suggestion_keeps_area_and_gradient(name, n):
     mesh, step = sphere(n), 1e-4
     scale = suggest_scale(mesh, CAMERA, SIZE, name)
@@ -143,8 +151,8 @@ def test_a_callable_and_art_get_what_the_law_gets():
     assert suggest_scale(mesh, CAMERA, SIZE, "heaviside") == pixels_to_ndc(1.0, SIZE)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
+@for_each(
+    "call, error, words",
     [
         (lambda: pixels_to_ndc("2", 64), TypeError, "pixels"),
         (lambda: pixels_to_ndc(math.nan, 64), ValueError, "pixels"),
@@ -154,13 +162,16 @@ def test_a_callable_and_art_get_what_the_law_gets():
         (lambda: geometric_schedule(1.0, 1.0, 0), ValueError, "steps"),
         (lambda: geometric_schedule(1.0, 1.0, 2.5), TypeError, "steps"),
         (lambda: suggest_scale(sphere(0), CAMERA, 64, "logistik"), ValueError, "logistic"),
-        (lambda: suggest_scale(sphere(0), CAMERA, 64, "logistic", tconorm="yagr"), ValueError,
-         "yager"),
+        (
+            lambda: suggest_scale(sphere(0), CAMERA, 64, "logistic", tconorm="yagr"),
+            ValueError,
+            "yager",
+        ),
         (lambda: suggest_scale(torch.ones(3), CAMERA, 64, "logistic"), TypeError, "gendr.Mesh"),
         (lambda: suggest_scale(sphere(0), 3, 64, "logistic"), TypeError, "gendr.Camera"),
         (lambda: suggest_scale(sphere(0), CAMERA, 64, "logistic", near=9.0), ValueError, "no face"),
     ],
-)  # fmt: skip
+)
 def test_bad_input(call, error, words):
     with pytest.raises(error, match=words):
         call()

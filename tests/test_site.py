@@ -113,6 +113,7 @@ def test_docstrings_hold_no_quotations(tmp_path):
     assert boxes.startswith("gendr.html has 1 boxes")
 
 
+@pytest.mark.every
 @pytest.mark.slow
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (make docs-site)")
 def test_the_site_builds(tmp_path):

@@ -30,6 +30,7 @@ from gendr.data import (
     svhn_splits,
 )
 from gendr.data.svhn import Box
+from support.cases import for_each
 
 
 def idx(array, magic=b"\0\0\x08"):
@@ -62,8 +63,7 @@ def seeded(seed=0):
 # -- idx files ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(5,), (2, 3), (4, 3, 2), (0, 2)])
-@pytest.mark.parametrize("compress", [False, True])
+@for_each(compress=[False, True], shape=[(5,), (2, 3), (4, 3, 2), (0, 2)])
 def test_idx(tmp_path, shape, compress):
     array = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     data = idx(array)
@@ -92,7 +92,7 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGED)
+@for_each(name=DAMAGED)
 def test_damaged_idx(tmp_path, name):
     data, words = DAMAGED[name]
     path = tmp_path / "some-file"

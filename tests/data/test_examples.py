@@ -6,6 +6,7 @@ import torch
 
 from gendr.data import Examples, cifar, cifar100_splits, read_cifar100, read_embeddings
 from gendr.data.examples import split_by_group
+from support.cases import for_each
 
 
 def write_cifar(folder, train=9, test=4):
@@ -68,8 +69,8 @@ def test_embeddings_are_read(tmp_path):
     assert splits.test.classes == 4
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
+@for_each(
+    "arrays, message",
     [
         ({"features": np.zeros((3, 2))}, "it holds no labels"),
         ({"features": np.zeros(3), "labels": np.zeros(3, int)}, "finite floating numbers"),

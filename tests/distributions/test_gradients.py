@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from gendr import distributions
+from support.cases import for_each
 from support.laws import EXAMPLES, SMOOTH, forms
 
 F64 = torch.float64
@@ -32,8 +33,7 @@ def shape_of(dist, dtype=F64):
     return (torch.tensor(dist.shape_parameter, dtype=dtype, requires_grad=True),)
 
 
-@pytest.mark.rotating(5)
-@pytest.mark.parametrize("dist", FORMS, ids=str)
+@for_each(rotating=5, dist=FORMS)
 def test_gradcheck(dist):
     x = smooth_points(dist).detach().requires_grad_()
     scale = torch.tensor(0.9, dtype=F64, requires_grad=True)
@@ -46,7 +46,7 @@ def test_gradcheck(dist):
     assert torch.autograd.gradgradcheck(coverage, inputs, atol=1e-4, rtol=1e-4, fast_mode=True)
 
 
-@pytest.mark.parametrize("dist", FORMS, ids=str)
+@for_each(dist=FORMS)
 def test_pdf_is_the_slope_of_cdf(dist):
     z = smooth_points(dist).requires_grad_()
     (slope,) = torch.autograd.grad(dist.cdf(z).sum(), z)
@@ -59,8 +59,7 @@ def test_pdf_is_the_slope_of_cdf(dist):
     assert torch.allclose(dist.pdf(z), quotient, 1e-5, 1e-6)
 
 
-@pytest.mark.rotating(4)
-@pytest.mark.parametrize("dist", FORMS, ids=str)
+@for_each(rotating=4, dist=FORMS)
 def test_inverses_are_differentiable(dist):
     q = torch.tensor([0.11, 0.34, 0.45, 0.71, 0.88], dtype=F64, requires_grad=True)
     for part in ("icdf", "isf"):
@@ -94,7 +93,7 @@ def test_the_centred_median_is_differentiable():
     assert slope.item() == pytest.approx(float((above - below) / (2 * step)), rel=1e-12)
 
 
-@pytest.mark.parametrize("shape", [0.05, 0.5, 1.0, 2.0, 9.9, 10.1, 40.0, 100.0])
+@for_each(shape=[0.05, 0.5, 1.0, 2.0, 9.9, 10.1, 40.0, 100.0])
 def test_shape_slope_of_gamma_equals_mpmath(shape):
     z = [1e-20, 1e-3, 0.3 * shape, 0.9 * shape, shape + 0.999, shape + 1.001, 2 * shape + 1]
     z = torch.tensor([*z, 3 * shape + 20, 3 * shape + 60], dtype=F64)
@@ -126,9 +125,7 @@ def extremes(dtype):
     return torch.tensor([*EXTREME, *ends], dtype=dtype)
 
 
-@pytest.mark.rotating(4)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+@for_each(rotating=4, law=EXAMPLES, dtype=[torch.float32, torch.float64])
 def test_values_and_gradients_are_finite_everywhere(law, dtype):
     for form in forms(law):
         for size in (1e-8, 1e-2, 1.0, 1e3):
@@ -148,9 +145,7 @@ def test_values_and_gradients_are_finite_everywhere(law, dtype):
                 assert second[0].isfinite().all(), form
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+@for_each(rotating=2, law=EXAMPLES, dtype=[torch.float32, torch.float64])
 def test_the_ends_of_the_range_give_finite_values_and_gradients(law, dtype):
     largest, tiny = torch.finfo(dtype).max, torch.finfo(dtype).tiny
     ends = [largest, largest / 2, 2 * largest**0.5, 1.0, tiny, tiny / 8, 0.0]

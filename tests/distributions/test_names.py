@@ -10,6 +10,7 @@ import torch
 
 from gendr import distributions
 from gendr.distributions import as_distribution, benchmark_distributions, from_callable, get, names
+from support.cases import for_each
 from support.laws import EXAMPLES, forms
 
 FOLDER = Path(distributions.__file__).parent / "laws"
@@ -34,7 +35,7 @@ def test_every_file_holds_one_law_that_is_imported():
         assert getattr(distributions, classes[0]) is distributions.laws()[name]
 
 
-@pytest.mark.parametrize("cls", distributions.laws().values(), ids=lambda cls: cls.name)
+@for_each(cls=distributions.laws().values())
 def test_every_law_describes_itself(cls):
     assert cls.formula
     assert cls.__doc__
@@ -46,7 +47,7 @@ def test_every_law_describes_itself(cls):
     assert get(cls.name) == cls()
 
 
-@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+@for_each(law=EXAMPLES)
 def test_the_text_parses_back(law):
     for dist in forms(law):
         again = get(str(dist))
@@ -134,8 +135,8 @@ def test_whatever_names_a_distribution():
             as_distribution(wrong)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@for_each(
+    "text, words",
     [
         ("logstic", ["logstic", "logistic"]),
         ("logistic.revesed", ["revesed", "reversed"]),

@@ -9,6 +9,7 @@ import torch
 from gendr import distributions
 from gendr.distributions import numba as compiled
 from gendr.distributions.laws.gamma import Gamma
+from support.cases import for_each
 from support.laws import EXAMPLES, points
 
 DOUBLES = ctypes.POINTER(ctypes.c_double)
@@ -42,7 +43,7 @@ def close(got, want):
     ).all()
 
 
-@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+@for_each(law=EXAMPLES)
 def test_loops_equal_the_classes(law):
     z = inputs(law)
     cdf, sf = run(law, "tails", z.numpy(), 2)
@@ -52,7 +53,7 @@ def test_loops_equal_the_classes(law):
     assert close(pdf, law.pdf(z))
 
 
-@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+@for_each(law=EXAMPLES)
 def test_loops_take_infinities(law):
     z = np.array([-np.inf, np.inf])
     cdf, sf = run(law, "tails", z, 2)
@@ -62,7 +63,7 @@ def test_loops_take_infinities(law):
     assert pdf.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("law", SHAPED, ids=str)
+@for_each(law=SHAPED)
 def test_the_shape_slope_equals_the_class(law):
     z = inputs(law).clamp(max=1e9)
     (got,) = run(law, "shape_slope", z.numpy())

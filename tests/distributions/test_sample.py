@@ -6,13 +6,13 @@ import scipy.stats
 import torch
 
 from gendr import distributions
+from support.cases import for_each
 from support.laws import SMOOTH, forms
 
 LAWS = [*SMOOTH, *forms(distributions.get("gamma", shape=2.0))]
 
 
-@pytest.mark.parametrize("dist", LAWS, ids=str)
-@pytest.mark.parametrize("scale", [1.0, 0.3])
+@for_each(scale=[1.0, 0.3], dist=LAWS)
 def test_numbers_have_the_cdf(dist, scale, seed):
     generator = torch.Generator().manual_seed(seed)
     x = dist.sample((4000,), scale, generator=generator, dtype=torch.float64)

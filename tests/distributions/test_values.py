@@ -6,6 +6,7 @@ import scipy.stats
 import torch
 
 from gendr import distributions
+from support.cases import for_each
 from support.laws import EXAMPLES, SMOOTH, exact_cdf, exact_pdf, exact_sf, forms, points
 
 F64 = torch.float64
@@ -57,7 +58,7 @@ def near_lower_end(law):
     return -far(distributions.get(mirror))
 
 
-@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+@for_each(law=EXAMPLES)
 def test_cdf_and_sf_equal_mpmath(law):
     z = points(law)
     for value, function in ((law.cdf(z), exact_cdf), (law.sf(z), exact_sf)):
@@ -65,7 +66,7 @@ def test_cdf_and_sf_equal_mpmath(law):
             assert abs(got - want) <= 1e-13
 
 
-@pytest.mark.parametrize("law", SMOOTH, ids=str)
+@for_each(law=SMOOTH)
 def test_both_tails_keep_their_digits(law):
     for part, function, z in (
         (law.sf, exact_sf, far(law)),
@@ -75,14 +76,14 @@ def test_both_tails_keep_their_digits(law):
             assert abs(got - want) <= 1e-11 * want
 
 
-@pytest.mark.parametrize("law", SMOOTH, ids=str)
+@for_each(law=SMOOTH)
 def test_pdf_equals_mpmath(law):
     z = points(law)
     for got, want in zip(law.pdf(z).tolist(), exact(exact_pdf, law, z), strict=True):
         assert abs(got - want) <= 1e-12 * max(1, want)
 
 
-@pytest.mark.parametrize("law", SMOOTH, ids=str)
+@for_each(law=SMOOTH)
 def test_inverses_hit_their_probability(law):
     q = torch.cat([10.0 ** -torch.arange(1.0, 16.0, dtype=F64), torch.rand(40, dtype=F64)])
     q = torch.cat([q, 1 - q])
@@ -90,7 +91,7 @@ def test_inverses_hit_their_probability(law):
     assert (law.sf(law.isf(q)) - q).abs().max() <= 1e-12
 
 
-@pytest.mark.parametrize("law", SMOOTH, ids=str)
+@for_each(law=SMOOTH)
 def test_inverses_equal_the_exact_root(law):
     # The error of a root is the error of F there over the slope, all of it in 120 digits.
     q = torch.tensor([1e-12, 1e-6, 1e-3, 0.2, 0.49, 0.5, 0.7, 0.99, 1 - 1e-9], dtype=F64)
@@ -101,7 +102,7 @@ def test_inverses_equal_the_exact_root(law):
                 assert error <= 1e-12 * max(1, abs(z))
 
 
-@pytest.mark.parametrize("name", SCIPY)
+@for_each(name=SCIPY)
 def test_scipy_agrees(name):
     law, other = distributions.get(name), SCIPY[name]
     z = points(law)
@@ -117,7 +118,7 @@ def test_scipy_agrees(name):
         assert ((ours(at) - want).abs() <= 1e-12 * want.abs().clamp(min=1)).all()
 
 
-@pytest.mark.parametrize("shape", [0.05, 0.5, 1.0, 2.0, 19.0, 100.0])
+@for_each(shape=[0.05, 0.5, 1.0, 2.0, 19.0, 100.0])
 def test_gamma_equals_scipy_at_its_quantiles(shape):
     law, other = distributions.get("gamma", shape=shape), scipy.stats.gamma(shape)
     q = torch.rand(40, dtype=F64)
@@ -137,7 +138,7 @@ def test_equal_laws():
             assert torch.allclose(getattr(one, part)(z), getattr(other, part)(z), 0, 1e-14)
 
 
-@pytest.mark.parametrize("law", SMOOTH, ids=str)
+@for_each(law=SMOOTH)
 def test_symmetric_laws_are_their_own_mirror_image(law):
     z = points(law)
     same = torch.equal(law.reversed().cdf(z), law.cdf(z))
@@ -146,7 +147,7 @@ def test_symmetric_laws_are_their_own_mirror_image(law):
         assert torch.equal(law.reversed().sf(z), law.sf(z))
 
 
-@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+@for_each(law=EXAMPLES)
 def test_transforms_follow_their_definition(law):
     x = torch.linspace(-2, 2, 41, dtype=F64) + 0.011
     scale = torch.tensor([[0.3], [1.7]], dtype=F64)
@@ -170,7 +171,7 @@ def test_transforms_follow_their_definition(law):
         assert torch.allclose(dist.cdf(x), dist(x, 1.0), 0, 0)
 
 
-@pytest.mark.parametrize("law", SMOOTH, ids=str)
+@for_each(law=SMOOTH)
 def test_transforms_invert(law):
     q = torch.tensor([1e-6, 0.01, 0.3, 0.5, 0.8, 0.999], dtype=F64)
     for dist in forms(law):
@@ -196,7 +197,7 @@ def test_reversed_quantile_keeps_tiny_probabilities():
     assert got.item() == pytest.approx(-200 * 2.302585092994046, rel=1e-14)
 
 
-@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+@for_each(law=EXAMPLES)
 def test_float32_is_close_to_float64(law):
     z = points(law).float()
     for part in (law.cdf, law.sf):
@@ -224,7 +225,7 @@ def test_types_and_shapes():
         logistic.cdf(torch.zeros(2, dtype=torch.complex64))
 
 
-@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+@for_each(law=EXAMPLES)
 def test_nan_stays_nan(law):
     nan = torch.tensor(float("nan"))
     for dist in forms(law):
@@ -232,8 +233,7 @@ def test_nan_stays_nan(law):
         assert dist.sf(nan).isnan()
 
 
-@pytest.mark.parametrize("cutoff", [0.0, 1e-6, 1e-2])
-@pytest.mark.parametrize("law", EXAMPLES, ids=str)
+@for_each(law=EXAMPLES, cutoff=[0.0, 1e-6, 1e-2])
 def test_nothing_beyond_the_radius_is_kept(law, cutoff):
     scale = torch.tensor([1e-3, 0.2], dtype=F64)
     steps = torch.tensor([[1.0 + 1e-9], [1.001], [2.0], [100.0]], dtype=F64)

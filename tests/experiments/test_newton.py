@@ -29,6 +29,7 @@ from lab.studies.newton import (
     kendall_of,
 )
 from lab.studies.shortest_path import generated_splits
+from support.cases import for_each
 from support.scripts import imported, refusal
 
 SORTING = SortingSettings(
@@ -79,8 +80,9 @@ def test_small_network_sees_each_digit_by_itself(digits):
     torch.testing.assert_close(net(images), expected.reshape(3, 5))
 
 
-@pytest.mark.parametrize("variant", ["regular", "hessian", "fisher", "elementwise"])
-@pytest.mark.parametrize("method", ["neuralsort", "odd_even"])
+@for_each(
+    method=["neuralsort", "odd_even"], variant=["regular", "hessian", "fisher", "elementwise"]
+)
 def test_first_step_to_sort(digits, variant, method):
     """The same weights and lists for all variants; the gradient is that of the loss."""
     settings = replace(SORTING, method=method, variant=variant, tikhonov=0.5)
@@ -217,8 +219,8 @@ def test_variants_of_paths_take_steps(maps, method, variant):
 # -- what is wrong
 
 
-@pytest.mark.parametrize(
-    ("build", "message"),
+@for_each(
+    "build, message",
     [
         (lambda: SortingSettings(variant="newton"), "unknown variant 'newton'"),
         (lambda: SortingSettings(method="permutahedron"), "with a permutation matrix"),
@@ -336,8 +338,8 @@ def test_script_has_other_tasks(script, tmp_path, capsys, options, table_row):
     assert table_row in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
+@for_each(
+    "options, words",
     [
         ([], "TASK"),
         (["sort"], "invalid choice|unknown"),

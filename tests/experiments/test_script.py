@@ -11,6 +11,7 @@ import torch
 from gendr._runtime import threads
 from lab import script
 from lab.studies.registry import TASKS
+from support.cases import for_each
 from support.scripts import imported
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.py"))
@@ -150,7 +151,7 @@ def test_every_task_has_a_target():
         assert script.default_target(str(SCRIPTS[0]), task).is_file()
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+@for_each(path=SCRIPTS)
 def test_every_script_is_made_this_way(path):
     text = path.read_text()
     for part in ("script.make_parser(__file__, __doc__)", "script.run_script(make_options(), run"):

@@ -29,6 +29,7 @@ from lab.studies.shortest_path import (
     scored,
     train,
 )
+from support.cases import for_each
 from support.scripts import advanced, imported, refusal, signalled
 from support.trainings import resumed
 
@@ -113,7 +114,7 @@ def gradient(method, costs, paths, **settings):
     return loss.detach(), x.grad
 
 
-@pytest.mark.parametrize("method", METHODS)
+@for_each(method=METHODS)
 def test_losses_of_a_batch_are_those_of_its_maps(method):
     """Their mean; and each path is compared with its own map, also among samples."""
     generator = torch.Generator().manual_seed(1)
@@ -135,7 +136,7 @@ def test_losses_of_a_batch_are_those_of_its_maps(method):
         torch.testing.assert_close(value, wrong)
 
 
-@pytest.mark.parametrize("method", ALGORITHMS)
+@for_each(method=ALGORITHMS)
 def test_gradients_point_to_the_true_path(method):
     """On the true path, costs must fall; on the other one, rise."""
     costs = torch.full((60, 3, 3), 0.5, dtype=torch.float64)
@@ -237,8 +238,8 @@ def test_resuming_changes_nothing(method, data, tmp_path):
         train(settings, data._replace(train=data.test), checkpoint=file, resume=True)
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "words"),
+@for_each(
+    "changes, error, words",
     [
         ({"method": "dijkstra"}, ValueError, "method"),
         ({"loss": "l3"}, ValueError, "loss"),
@@ -340,8 +341,8 @@ def test_script_reads_the_published_files(script, tmp_path):
     torch.testing.assert_close(path_cost(paths, costs), best, rtol=0.01, atol=0.01)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
+@for_each(
+    "options, words",
     [
         (["--data", "nowhere"], r"there is no train_maps\.npy .* with --data"),
         (["--methods", "dijkstra"], "dijkstra"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.trials import kept_results
+from support.cases import for_each
 from support.scripts import imported, refusal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +45,7 @@ def result_of(step=10, **more):
     return {"settings": {"seed": 0}, "step": step, "history": rows, **more}
 
 
-@pytest.mark.parametrize("name", KEPT)
+@for_each(name=KEPT)
 def test_files_of_the_docs_have_this_form(keep, tmp_path, name):
     """Taken apart into trainings of commands, and joined again."""
     file = RESULTS / f"{name}.json"

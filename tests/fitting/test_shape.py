@@ -16,6 +16,7 @@ from gendr.fitting.shape.job import Job
 from gendr.fitting.shape.levels import Levels, pixel_at_middle, progress_of
 from gendr.losses import iou
 from gendr.mesh import cube, icosphere, mesh_quality
+from support.cases import for_each
 
 SMALL = {"steps": 10, "subdivisions": 2, "frames": 4}
 
@@ -35,8 +36,7 @@ def views(mesh=None, size=16, count=4, at=(0.0, 0.0, 0.0), unit=1.0, dtype=torch
 # -- the parametrisation ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("smoothness", [0.0, 2.0, 50.0])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@for_each(dtype=[torch.float32, torch.float64], smoothness=[0.0, 2.0, 50.0])
 def test_parametrization_starts_at_the_mesh(smoothness, dtype):
     mesh = icosphere(2, dtype=dtype)
     shape = SmoothParametrization(mesh, smoothness)
@@ -139,8 +139,7 @@ def test_fit_is_deterministic_and_leaves_the_global_state_alone():
     assert not torch.equal(first.mesh.vertices, other.mesh.vertices)
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.parametrize("dist", sorted(set(distributions.names()) - {"heaviside"}))
+@for_each(rotating=8, dist=sorted(set(distributions.names()) - {"heaviside"}))
 def test_every_law_can_fit(dist):
     mesh = cube(2)
     masks, camera = views(mesh.with_vertices(mesh.vertices * torch.tensor([0.4, 0.06, 0.15])), 24)
@@ -281,8 +280,8 @@ def test_resume_refuses_another_fit(tmp_path):
 # -- bad input -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "text"),
+@for_each(
+    "changes, error, text",
     [
         ({"dist": "logistc"}, ValueError, "unknown distribution 'logistc'; the nearest: logistic"),
         ({"dist": "heaviside"}, ValueError, "no gradient|without gradient"),

@@ -25,6 +25,7 @@ from gendr.logic import (
 )
 from gendr.logic.circuit.exports import c
 from gendr.logic.circuit.netlist import Netlist, netlist
+from support.cases import for_each
 from support.processes import Python
 
 
@@ -68,7 +69,7 @@ def model(request):
     return NETWORKS[request.param]()
 
 
-@pytest.mark.parametrize("simplify", [True, False])
+@for_each(simplify=[True, False])
 def test_the_circuit_equals_the_network(model, simplify):
     x = rows_for(model)
     circuit = harden(model, simplify=simplify)
@@ -80,7 +81,7 @@ def test_the_circuit_equals_the_network(model, simplify):
         assert torch.equal(circuit.predict(x), model(x).argmax(1))
 
 
-@pytest.mark.parametrize("count", [1, 7, 63, 64, 65, 512, 513, 1300])
+@for_each(count=[1, 7, 63, 64, 65, 512, 513, 1300])
 def test_any_number_of_rows(count):
     for name in ("binarize", "bits"):
         model = NETWORKS[name]()
@@ -100,7 +101,7 @@ def test_any_shape_and_type():
     assert np.array_equal(circuit(x.numpy()[:, ::2]), model(x[:, ::2]).numpy())
 
 
-@pytest.mark.parametrize("threshold", [-3.0, -0.5, 0.0, 127.5, 128.0, 254.9, 255.0, 300.0])
+@for_each(threshold=[-3.0, -0.5, 0.0, 127.5, 128.0, 254.9, 255.0, 300.0])
 def test_bytes_are_compared_as_numbers(threshold):
     model = network(Binarize(threshold))
     x = torch.randint(0, 256, (200, 12), dtype=torch.uint8)
@@ -163,8 +164,8 @@ def test_dropout_and_nested_modules_are_seen_through():
     assert torch.equal(harden(inner[0])(x), inner[0](x) > 0)
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "match"),
+@for_each(
+    "make, error, match",
     [
         (lambda: nn.Sequential(nn.Linear(3, 4)), TypeError, "got Linear"),
         (lambda: nn.Sequential(GroupSum(2)), ValueError, "has no LogicLayer"),
@@ -174,7 +175,7 @@ def test_dropout_and_nested_modules_are_seen_through():
         (lambda: network(Thermometer([0.1] * 5)), ValueError, "do not give the 12 bits"),
         (lambda: network(Thermometer(torch.rand(4, 4))), ValueError, "do not give the 12 bits"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_hardened(make, error, match):
     with pytest.raises(error, match=match):
         harden(make())
@@ -184,8 +185,8 @@ def packed(inputs, rows, dtype=np.uint64):
     return PackedBits(np.zeros((inputs, 1), dtype), rows)
 
 
-@pytest.mark.parametrize(
-    ("use", "error", "match"),
+@for_each(
+    "use, error, match",
     [
         (lambda c: c(np.zeros((3, 11))), ValueError, r"one row at least, got \[3, 11\]"),
         (lambda c: c(np.zeros((0, 12))), ValueError, r"one row at least, got \[0, 12\]"),
@@ -203,7 +204,7 @@ def packed(inputs, rows, dtype=np.uint64):
         (lambda c: Circuit(c.netlist, np.zeros(12, np.float32)), ValueError, r"thresholds must be"),
         (lambda c: c.to_c("2x"), ValueError, "letters, digits"),
     ],
-)  # fmt: skip
+)
 def test_bad_input(use, error, match):
     with pytest.raises(error, match=match):
         use(harden(NETWORKS["sums"]()))
@@ -286,19 +287,27 @@ def about(text):
     return np.frombuffer(text.encode(), np.uint8)
 
 
-@pytest.mark.parametrize(
-    ("content", "match"),
+@for_each(
+    "content, match",
     [
         (b"", "no circuit, or cut short"),
         (b"PK\3\4 nothing", "no circuit, or cut short"),
         (stored(about=about("{")), "no circuit, or cut short"),
-        (stored(about=about('{"format": "gendr circuit 9", "inputs": 2, "sums": null}')),
-         "has the format 'gendr circuit 9'"),
-        (stored(about=about('{"format": "gendr circuit 1", "inputs": 2.5, "sums": null}')),
-         "header"),
+        (
+            stored(about=about('{"format": "gendr circuit 9", "inputs": 2, "sums": null}')),
+            "has the format 'gendr circuit 9'",
+        ),
+        (
+            stored(about=about('{"format": "gendr circuit 1", "inputs": 2.5, "sums": null}')),
+            "header",
+        ),
         (stored(about=about('{"format": "gendr circuit 1", "inputs": 2, "sums": [1]}')), "header"),
-        (stored(about=about('{"format": "gendr circuit 1", "inputs": 2, "sums": [2, 1.0, 0.0]}')),
-         "must form 2 groups"),
+        (
+            stored(
+                about=about('{"format": "gendr circuit 1", "inputs": 2, "sums": [2, 1.0, 0.0]}')
+            ),
+            "must form 2 groups",
+        ),
         (stored(ids=np.array([16], np.uint8)), r"ids of gates must be 0 \.\. 15"),
         (stored(ids=np.array([1.0])), "ids is float64"),
         (stored(b=None), "it lacks b"),
@@ -307,7 +316,7 @@ def about(text):
         (stored(ids=np.array([object()])), "no circuit, or cut short"),
         (stored(thresholds=np.array([[np.nan]])), "thresholds must be finite"),
     ],
-)  # fmt: skip
+)
 def test_files_of_other_content_are_refused(tmp_path, content, match):
     path = tmp_path / "a.circuit"
     path.write_bytes(content)
@@ -406,8 +415,8 @@ def pointers(*arrays):
 
 
 @HAS_GCC
-@pytest.mark.parametrize(
-    ("name", "on_stack"),
+@for_each(
+    "name, on_stack",
     [
         *((name, 4096) for name in ("bits", "thermometer", "thresholds", "luts", "wide", "wires")),
         *((name, 0) for name in ("bits", "wide")),
@@ -556,7 +565,7 @@ def test_no_flipped_byte_changes_a_circuit(tmp_path):
             assert "circuit" in str(error)  # noqa: PT017 (either is right)
 
 
-@pytest.mark.parametrize("name", ["int", "module", "lambda", "Node", "main", "np"])
+@for_each(name=["int", "module", "lambda", "Node", "main", "np"])
 def test_names_that_languages_have_taken(name):
     circuit = harden(LogicLayer(4, 3, seed=0))
     for export in (circuit.to_c, circuit.to_verilog, circuit.to_numpy, circuit.to_dot):

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gendr.logic import GATES, LogicConv2d, LogicLayer, OrPool2d
 from support import TOLERANCES, relative_l2
+from support.cases import for_each
 
 BACKENDS = ["reference", "cpu"]
 CASES = [
@@ -51,8 +52,7 @@ def slow(layer, x):
     return out
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("settings", CASES, ids=str)
+@for_each(settings=CASES, backend=BACKENDS)
 def test_a_layer_is_equation_3_of_the_paper(settings, backend, seed):
     layer = LogicConv2d(4, 6, (3, 2), **settings, init="normal", seed=seed, backend=backend,
                         dtype=torch.float64)  # fmt: skip
@@ -64,8 +64,7 @@ def test_a_layer_is_equation_3_of_the_paper(settings, backend, seed):
     assert set(hard.unique().tolist()) <= {0.0, 1.0}
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("settings", CASES, ids=str)
+@for_each(rotating=4, settings=CASES, backend=BACKENDS)
 def test_gradients(settings, backend):
     layer = LogicConv2d(4, 2, (3, 2), **settings, init="normal", backend=backend,
                         dtype=torch.float64)  # fmt: skip
@@ -313,8 +312,8 @@ def test_a_network_learns_where_two_pixels_meet():
 conv, rand, LEAVES = LogicConv2d, torch.rand, torch.zeros(8, 3).long()
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "match"),
+@for_each(
+    "make, error, match",
     [
         (lambda: conv(1, 4, 2), ValueError, "8 different places, but 1 channels of its"),
         (lambda: conv(1, 4, 3, depth=0), ValueError, "depth must be >= 1"),
@@ -347,7 +346,7 @@ conv, rand, LEAVES = LogicConv2d, torch.rand, torch.zeros(8, 3).long()
         (lambda: OrPool2d(2, padding=2), ValueError, "at most half of the kernel_size"),
         (lambda: OrPool2d(0), ValueError, "kernel_size must be >= 1"),
     ],
-)  # fmt: skip
+)
 def test_bad_input(make, error, match):
     with pytest.raises(error, match=match):
         make()

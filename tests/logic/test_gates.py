@@ -7,6 +7,7 @@ import pytest
 
 from gendr.logic import GATES, gate
 from gendr.logic.gates import gate_ids, monomials, truth_tables
+from support.cases import for_each
 
 # Table 6.1 of the thesis, typed off.
 REAL_VALUED = [
@@ -65,7 +66,7 @@ def test_coefficients_are_those_of_the_thesis():
         np.testing.assert_allclose(one + ca * a + cb * b + cab * a * b, want(a, b), atol=1e-15)
 
 
-@pytest.mark.parametrize("fan_in", range(1, 7))
+@for_each(fan_in=range(1, 7))
 def test_monomials_of_tables(fan_in):
     """The polynomial agrees with the table at all corners."""
     table = np.random.default_rng(fan_in).integers(0, 2, 1 << fan_in)

@@ -20,6 +20,7 @@ from gendr.logic import (
     Thermometer,
     harden,
 )
+from support.cases import for_each
 
 SHAPE = (2, 6, 5)
 
@@ -93,7 +94,7 @@ def case(request):
     return NETWORKS[name](), shape_for(name), rows_for(name)
 
 
-@pytest.mark.parametrize("simplify", [True, False])
+@for_each(simplify=[True, False])
 def test_the_circuit_equals_the_network(case, simplify, tmp_path):
     model, shape, x = case
     circuit = harden(model, input_shape=shape, simplify=simplify)
@@ -181,8 +182,8 @@ def test_what_a_shape_is_for():
         assert torch.equal(harden(flat, input_shape=shape)(x.flatten(1)), flat(x))
 
 
-@pytest.mark.parametrize(
-    ("make", "shape", "error", "match"),
+@for_each(
+    "make, shape, error, match",
     [
         (lambda: network(OrPool2d(2)), None, ValueError, "begins with OrPool2d"),
         (lambda: network(trees(2)), (3, 6, 5), ValueError, r"shape \[2, H, W\], but \[3, 6"),
@@ -193,19 +194,35 @@ def test_what_a_shape_is_for():
         (lambda: network(trees(2)), (2, 2, 5), ValueError, "larger than the image"),
         (lambda: network(trees(2), GroupSum(2)), SHAPE, ValueError, "put nn.Flatten before it"),
         (lambda: network(trees(2), LogicLayer(3, 4)), SHAPE, ValueError, "put nn.Flatten before"),
-        (lambda: network(trees(2), nn.Flatten(), LogicLayer(70, 4)), SHAPE, ValueError,
-         "72 outputs stands before one with 70"),
+        (
+            lambda: network(trees(2), nn.Flatten(), LogicLayer(70, 4)),
+            SHAPE,
+            ValueError,
+            "72 outputs stands before one with 70",
+        ),
         (lambda: network(trees(2), nn.MaxPool2d(2)), SHAPE, TypeError, "got MaxPool2d"),
         (lambda: network(trees(2), Binarize()), SHAPE, ValueError, "Binarize stands between"),
-        (lambda: network(Thermometer([0.5, 0.7], dim=-3), trees(4)), (60,), ValueError,
-         r"need rows \[C, H, W\], got \[60\]"),
-        (lambda: network(Thermometer(torch.rand(3, 2), dim=-3), trees(4)), SHAPE, ValueError,
-         r"the thresholds \[3, 2\] do not give"),
+        (
+            lambda: network(Thermometer([0.5, 0.7], dim=-3), trees(4)),
+            (60,),
+            ValueError,
+            r"need rows \[C, H, W\], got \[60\]",
+        ),
+        (
+            lambda: network(Thermometer(torch.rand(3, 2), dim=-3), trees(4)),
+            SHAPE,
+            ValueError,
+            r"the thresholds \[3, 2\] do not give",
+        ),
         (lambda: network(nn.Flatten(0), LogicLayer(60, 4)), SHAPE, ValueError, "dimension 0"),
-        (lambda: network(nn.Unflatten(1, (2, 7)), LogicLayer(7, 4)), (60,), ValueError,
-         r"cannot make \[2, 7\] of 60"),
+        (
+            lambda: network(nn.Unflatten(1, (2, 7)), LogicLayer(7, 4)),
+            (60,),
+            ValueError,
+            r"cannot make \[2, 7\] of 60",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_hardened(make, shape, error, match):
     with pytest.raises(error, match=match):
         harden(make(), input_shape=shape)

@@ -14,6 +14,7 @@ from gendr.logic import GATES, GroupSum, LogicLayer, random_wiring
 from gendr.logic.backends.choice import backends
 from gendr.tnorms import as_tconorm
 from support import TOLERANCES, relative_l2
+from support.cases import for_each
 
 BACKENDS = ["reference", "cpu"]
 
@@ -65,8 +66,7 @@ def test_a_mixture_is_the_sum_over_all_gates(backend):
     torch.testing.assert_close(layer(x), want, atol=1e-14, rtol=0)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("fan_in", range(1, 7))
+@for_each(fan_in=range(1, 7), backend=BACKENDS)
 def test_a_table_is_the_expectation_over_corners(backend, fan_in):
     layer = LogicLayer(8, 5, fan_in, parametrization="table", init="normal", backend=backend,
                        dtype=torch.float64)  # fmt: skip
@@ -94,8 +94,7 @@ def gradient_cases():
     yield {"fan_in": 3, "temperature": 0.5}
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("settings", list(gradient_cases()), ids=str)
+@for_each(settings=list(gradient_cases()), backend=BACKENDS)
 def test_gradients(backend, settings):
     layer = LogicLayer(7, 4, **settings, init="normal", backend=backend, dtype=torch.float64)
     x = torch.rand(3, 7, dtype=torch.float64, requires_grad=True)
@@ -120,9 +119,11 @@ def test_a_gate_may_read_one_feature_twice(backend):
     assert (grad[:, 3] == 0).all()  # nobody reads it
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("fan_in", "width", "batch"), [(2, 300, 129), (2, 5000, 100), (3, 70, 37),
-                                                       (6, 50, 65), (1, 9, 1)])  # fmt: skip
+@for_each(
+    "fan_in, width, batch",
+    [(2, 300, 129), (2, 5000, 100), (3, 70, 37), (6, 50, 65), (1, 9, 1)],
+    dtype=[torch.float32, torch.float64],
+)
 def test_kernels_match_the_reference(dtype, fan_in, width, batch):
     found = []
     for backend in BACKENDS:
@@ -280,8 +281,8 @@ def test_a_network_learns_xor():
     assert torch.equal(model.eval()(x).argmax(1), want)
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "match"),
+@for_each(
+    "make, error, match",
     [
         (lambda: LogicLayer(1, 4), ValueError, "in_features must be >= 2"),
         (lambda: LogicLayer(9, 4, 7), ValueError, "fan_in must be <= 6, got 7"),
@@ -300,10 +301,15 @@ def test_a_network_learns_xor():
         (lambda: LogicLayer(9, 4)(torch.rand(3, 9).double()), TypeError, "dtype of the weights"),
         (lambda: LogicLayer(9, 4)([1.0] * 9), TypeError, "x must be a torch.Tensor"),
         (lambda: LogicLayer(9, 4, backend="cup")(torch.rand(3, 9)), ValueError, "unknown backend"),
-        (lambda: LogicLayer(9, 4, backend="cpu", dtype=torch.bfloat16)(torch.rand(3, 9).bfloat16()),
-         ValueError, "does not serve"),
+        (
+            lambda: LogicLayer(9, 4, backend="cpu", dtype=torch.bfloat16)(
+                torch.rand(3, 9).bfloat16()
+            ),
+            ValueError,
+            "does not serve",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_input(make, error, match):
     with pytest.raises(error, match=match):
         make()

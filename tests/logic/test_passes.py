@@ -8,6 +8,7 @@ import pytest
 from gendr.logic import GATES
 from gendr.logic.circuit.netlist import Netlist, netlist
 from gendr.logic.circuit.passes import PASSES, fold, prune, share, simplify, stimuli, verify
+from support.cases import for_each
 
 
 def random_netlist(seed, inputs=None, gates=None):
@@ -28,7 +29,7 @@ def by_hand(circuit, row):
     return [signals[k] for k in circuit.outputs]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@for_each(seed=range(6))
 def test_evaluation_is_that_of_the_truth_tables(seed):
     circuit = random_netlist(seed, inputs=4)
     rows = list(itertools.product((0, 1), repeat=4))
@@ -110,8 +111,8 @@ def test_levels():
     assert circuit.levels().tolist() == [0, 0, 1, 1, 2, 3]
 
 
-@pytest.mark.parametrize(
-    ("circuit", "match"),
+@for_each(
+    "circuit, match",
     [
         (netlist(0, [], [], [], [0]), "must have an input"),
         (netlist(2, [16], [0], [1], [2]), r"must be 0 \.\. 15, got 16"),

@@ -6,6 +6,7 @@ from torch.autograd import gradcheck
 
 from gendr.distributions import get
 from gendr.logic import Binarize, GroupSum, Thermometer
+from support.cases import for_each
 
 
 def test_bits_of_a_feature_are_neighbours():
@@ -75,8 +76,8 @@ def test_learnable_thresholds_are_soft_while_they_train():
     assert "thresholds" in Binarize().state_dict()
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "match"),
+@for_each(
+    "make, error, match",
     [
         (lambda: Thermometer([]), ValueError, r"thresholds must have shape \[T\]"),
         (lambda: Thermometer([0.1, float("nan")]), ValueError, "thresholds must be finite"),

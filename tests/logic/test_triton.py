@@ -19,6 +19,7 @@ from gendr.logic.backends.triton import backend
 from gendr.logic.backends.wires import Wires
 from support import relative_l2
 from support.ahead_of_time import CAPABILITIES, launches_compiled
+from support.cases import for_each
 
 pytestmark = pytest.mark.usefixtures("nan_in_new_tensors")
 
@@ -63,11 +64,7 @@ def assert_equal(got, want, tolerance):
 # -- outputs and gradients
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize(
-    ("fan_in", "shape"), list(product(range(1, 7), SHAPES)), ids=lambda x: str(x).replace(" ", "")
-)
+@for_each("fan_in, shape", list(product(range(1, 7), SHAPES)), rotating=3, dtype=TOLERANCE)
 def test_outputs_and_gradients_equal_the_reference(fan_in, shape, dtype):
     given = layer_of(fan_in, shape, dtype)
     got = outcome(backend, *given)
@@ -266,16 +263,18 @@ for fan_in, batch, dtype in cases:
 """
 # Rows that are aligned and rows that are not, one row, the most inputs, half precision.
 CASES = [(2, 100, "float32"), (2, 1, "float32"), (1, 512, "float16"), (6, 256, "bfloat16")]
-KERNELS = ["gates", "tables_gradients", "features_gradients"] * len(CASES)
+KERNELS = ["gates", "tables_gradients", "features_gradients"]
 
 
 @pytest.mark.slow
 def test_kernels_compile_ahead_of_time_and_spill_nothing(request, seed):
-    """One of the architectures is compiled for; with --every both are."""
+    """One case for one of the architectures; with --every all for both."""
     every = request.config.getoption("--every")
     drawn = CAPABILITIES if every else [CAPABILITIES[seed % len(CAPABILITIES)]]
-    found = launches_compiled(SCRIPT, CASES, drawn)
-    assert [x[:2] for x in found] == [(name, c) for name in KERNELS for c in drawn]
+    cases = CASES if every else [CASES[seed % len(CASES)]]
+    found = launches_compiled(SCRIPT, cases, drawn)
+    kernels = KERNELS * len(cases)
+    assert [x[:2] for x in found] == [(name, c) for name in kernels for c in drawn]
     for *what, usage in found:
         assert usage.local == 0, what
         assert 0 < usage.registers <= 128, what

@@ -14,12 +14,13 @@ from gendr.logic import GroupSum, LearnableWiring, LogicLayer, block_wiring, ran
 from gendr.logic.backends.wires import Wires
 from gendr.logic.mixing import mixed
 from gendr.logic.wiring import candidate_wiring
+from support.cases import for_each
 
 SIZES = [(2, 1, 2), (2, 9, 2), (5, 10, 2), (5, 25, 2), (17, 24, 2), (784, 8000, 2), (300, 300, 2),
          (6, 3, 6), (7, 50, 6), (40, 200, 4), (3, 8, 1), (1, 1, 1), (60, 40, 3)]  # fmt: skip
 
 
-@pytest.mark.parametrize(("inputs", "gates", "fan_in"), SIZES)
+@for_each("inputs, gates, fan_in", SIZES)
 def test_random_wiring(inputs, gates, fan_in, seed):
     wires = random_wiring(inputs, gates, fan_in, seed=seed)
     assert wires.shape == (fan_in, gates)
@@ -130,8 +131,7 @@ def test_a_soft_wire_is_the_mean_of_its_candidates():
     torch.testing.assert_close(hot(x), want, atol=1e-14, rtol=0)
 
 
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
-@pytest.mark.parametrize("fan_in", [1, 2, 3])
+@for_each(fan_in=[1, 2, 3], backend=["cpu", "reference"])
 def test_gradients_of_learnable_wires(backend, fan_in):
     layer = LogicLayer(7, 4, fan_in, wiring=LearnableWiring(2), init="normal", backend=backend,
                        dtype=torch.float64)  # fmt: skip

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from gendr.mesh.views import load_views, view_sizes, visual_sphere
+from support.cases import for_each
 
 HEIGHT, WIDTH = 12, 20
 FX, FY, CX, CY = 30.0, 33.0, 11.5, 4.25  # the principal point is not in the middle
@@ -123,8 +124,7 @@ def load(root, **options):
     return load_views(root, dtype=torch.float64, **options)
 
 
-@pytest.mark.parametrize("place", ["sparse/0", "sparse", "colmap/sparse/0", "."])
-@pytest.mark.parametrize("kind", ["text", "binary"])
+@for_each(kind=["text", "binary"], place=["sparse/0", "sparse", "colmap/sparse/0", "."])
 def test_models_of_colmap(tmp_path, kind, place):
     save_images(tmp_path)
     number, numbers = MODELS["PINHOLE"]
@@ -136,7 +136,7 @@ def test_models_of_colmap(tmp_path, kind, place):
     assert view_sizes(tmp_path) == [(HEIGHT, WIDTH)] * COUNT
 
 
-@pytest.mark.parametrize("model", MODELS)
+@for_each(model=MODELS)
 def test_lens_models_of_colmap(tmp_path, model):
     number, numbers = MODELS[model]
     fy = FY if "PINHOLE" == model or "OPENCV" in model else FX
@@ -156,7 +156,7 @@ def test_lens_models_of_colmap(tmp_path, model):
                 load(root)
 
 
-@pytest.mark.parametrize("model", FISHEYE)
+@for_each(model=FISHEYE)
 def test_lenses_that_are_no_pinholes(tmp_path, model):
     number, numbers = FISHEYE[model]
     save_images(tmp_path)
@@ -280,7 +280,7 @@ BAD_OPENCV = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("words", BAD_OPENCV)
+@for_each(words=BAD_OPENCV)
 def test_bad_matrices_are_named_in_one_line(tmp_path, words):
     save_images(tmp_path)
     write_opencv(tmp_path)
@@ -341,7 +341,7 @@ BAD_BINARY = {
 }
 
 
-@pytest.mark.parametrize("words", BAD_TEXT)
+@for_each(words=BAD_TEXT)
 def test_bad_text_is_named_in_one_line(tmp_path, words):
     save_images(tmp_path)
     write_text(tmp_path / "sparse/0", "PINHOLE", MODELS["PINHOLE"][1])
@@ -352,7 +352,7 @@ def test_bad_text_is_named_in_one_line(tmp_path, words):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("words", BAD_BINARY)
+@for_each(words=BAD_BINARY)
 def test_bad_binary_is_named_in_one_line(tmp_path, words):
     save_images(tmp_path)
     write_binary(tmp_path / "sparse/0", *MODELS["PINHOLE"])

@@ -17,6 +17,7 @@ from gendr.mesh.cameras import (
     rotation_6d_to_matrix,
     rotation_angle_between,
 )
+from support.cases import for_each
 
 F64 = torch.float64
 SIZES = [(48, 48), (40, 64), (64, 40)]
@@ -47,8 +48,7 @@ def close(actual, desired, atol=1e-12):
 # -- look_at -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("elevation", [-90.0, -30.0, 0.0, 30.0, 90.0, 120.0])
-@pytest.mark.parametrize("azimuth", [-180.0, 0.0, 37.0, 90.0])
+@for_each(azimuth=[-180.0, 0.0, 37.0, 90.0], elevation=[-90.0, -30.0, 0.0, 30.0, 90.0, 120.0])
 def test_look_at_follows_the_written_frame(elevation, azimuth):
     at = np.array([0.3, -2.0, 5.0])
     camera = look_at(2.5, elevation, azimuth, at=at, dtype=F64)
@@ -167,7 +167,7 @@ def test_unproject_inverts_project(orthographic):
 # -- rotations ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("angle", [0.0, 1e-9, 1e-4, 0.49, 0.51, 1.0, math.pi, 4.0, 50.0])
+@for_each(angle=[0.0, 1e-9, 1e-4, 0.49, 0.51, 1.0, math.pi, 4.0, 50.0])
 def test_axis_angle_against_scipy(angle):
     vectors = torch.nn.functional.normalize(torch.randn(10, 3, dtype=F64), dim=-1) * angle
     close(axis_angle_to_matrix(vectors), Rotation.from_rotvec(vectors.numpy()).as_matrix(), 2e-14)
@@ -199,7 +199,7 @@ def test_rotation_6d():
             rotation_6d_to_matrix(double(bad))
 
 
-@pytest.mark.parametrize("degrees", [0.0, 1e-6, 3.0, 90.0, 179.9999, 180.0])
+@for_each(degrees=[0.0, 1e-6, 3.0, 90.0, 179.9999, 180.0])
 def test_angle_between(degrees):
     start = torch.from_numpy(Rotation.random(random_state=3).as_matrix())
     turn = axis_angle_to_matrix(double([0.6, 0.0, 0.8]) * math.radians(degrees))
@@ -260,8 +260,7 @@ def test_pose_and_intrinsics_gradients():
 # -- other conventions -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("pixel_centre", [0.5, 0.0])
+@for_each(pixel_centre=[0.5, 0.0], size=SIZES)
 def test_opencv(size, pixel_centre):
     r, t, points = poses(4)
     k = np.zeros((4, 3, 3))
@@ -472,7 +471,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each(name=BAD)
 def test_bad_input_is_named_in_one_line(name):
     call, kind, words = BAD[name]
     with pytest.raises(kind, match=words) as caught:

@@ -34,6 +34,7 @@ def torus(minor=0.25):
     return Mesh.from_trimesh(trimesh.creation.torus(0.7, minor, 64, 32))
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("orthographic", [False, True])
 def test_hull_of_a_ball(orthographic):
     camera = around(24, orthographic=orthographic)
@@ -47,6 +48,7 @@ def test_hull_of_a_ball(orthographic):
     assert abs(radii - 1).max() < 2 * pixel
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(("shape", "euler"), [("torus", 0), ("mug", 0), ("double", -2)])
 def test_genus_is_that_of_the_object(shape, euler):
     parts = [torus()]
@@ -66,6 +68,7 @@ def test_genus_is_that_of_the_object(shape, euler):
     assert found.euler_number == euler
 
 
+@pytest.mark.rotating(2, group="hull")
 def test_handles_that_rounding_makes_are_not_there(monkeypatch):
     """Two plates a pixel apart, joined at one side: pixels see through in places only."""
     camera = around(30)
@@ -91,6 +94,7 @@ def test_handles_that_rounding_makes_are_not_there(monkeypatch):
     assert volumes[1] < volumes[0] < 1.1 * volumes[1]
 
 
+@pytest.mark.rotating(2, group="hull")
 def test_thin_parts_are_there():
     """A rod two pixels wide beside a large ball."""
     rod = trimesh.creation.box([2.2, 0.09, 0.09])
@@ -105,6 +109,7 @@ def test_thin_parts_are_there():
     assert len(found.to_trimesh().split(only_watertight=False)) == 1
 
 
+@pytest.mark.rotating(2, group="hull")
 def test_place_and_size_of_the_world():
     camera = around(12)
     by = torch.tensor([30.0, -20.0, 10.0])
@@ -118,6 +123,7 @@ def test_place_and_size_of_the_world():
     assert visual_hull(camera.to(torch.float64), masks.double()).dtype == torch.float64
 
 
+@pytest.mark.rotating(2, group="hull")
 def test_soft_masks_place_the_outline_between_pixels():
     camera = around(24)
     ball = icosphere(4)

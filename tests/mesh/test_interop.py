@@ -10,6 +10,7 @@ import torch
 from torch.testing import assert_close
 
 from gendr.mesh import Mesh, cube, icosphere
+from support.cases import for_each
 
 EIGHT_BITS = 0.5 / 255 + 1e-6
 
@@ -35,7 +36,7 @@ LOOKS = {
 }
 
 
-@pytest.mark.parametrize("name", LOOKS)
+@for_each(name=LOOKS)
 def test_to_trimesh_and_back(name):
     mesh = LOOKS[name]
     other = mesh.to_trimesh()

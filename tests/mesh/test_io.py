@@ -17,6 +17,7 @@ from torch.testing import assert_close
 from gendr.mesh import Mesh, cube, grid, icosphere, load_texture, look_at
 from gendr.mesh.io import FORMATS, load_mesh, save_mesh
 from gendr.rendering import Renderer
+from support.cases import for_each
 
 ENDINGS = [f[1:] for f in FORMATS]
 EIGHT_BITS = 0.5 / 255 + 1e-6
@@ -49,8 +50,7 @@ def color_at(mesh, weights):
 # -- round trips -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("ending", ENDINGS)
+@for_each(ending=ENDINGS, dtype=[torch.float32, torch.float64])
 def test_geometry(tmp_path, ending, dtype):
     mesh = icosphere(1, dtype=dtype)
     shaken = mesh.with_vertices(mesh.vertices + 0.1 * torch.randn_like(mesh.vertices))
@@ -485,8 +485,7 @@ def test_folder(tmp_path):
     fails(tmp_path / "m.obj", "is a folder")
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("kind", ["nothing", "text", "image", "zeros", "noise"])
+@for_each(kind=["nothing", "text", "image", "zeros", "noise"], ending=ENDINGS)
 def test_no_mesh_at_all(tmp_path, ending, kind):
     path = tmp_path / f"m.{ending}"
     if kind == "image":
@@ -514,8 +513,8 @@ def test_truncated(tmp_path, ending):
         fails(path, rf"(is no readable|is damaged).*({reason})")
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
+@for_each(
+    "line, message",
     [
         ("f 1 2", r"damaged: line 6 reads 'f 1 2'"),
         ("f 1 2 x", "line 6"),
@@ -757,7 +756,7 @@ NAMES = {  # vertices, faces, closed
 
 
 @pytest.mark.skipif(DATA is None, reason="GENDR_DATA does not name a folder with meshes/*.obj")
-@pytest.mark.parametrize("name", NAMES)
+@for_each(name=NAMES)
 def test_real_files(name, tmp_path):
     path = Path(DATA or "") / "meshes" / f"{name}.obj"
     mesh = Mesh.load(path)

@@ -9,6 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from gendr.mesh import Mesh, cube, cube_sphere, grid, icosphere
+from support.cases import for_each
 
 DTYPES = [torch.float32, torch.float64]
 SHAPES = {
@@ -330,7 +331,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@for_each(case=BAD)
 def test_bad_arguments_of_a_mesh(case):
     args, attributes, error, message = BAD[case]
     with pytest.raises(error, match=message) as caught:
@@ -417,19 +418,21 @@ def test_gradients_of_derived(name):
     assert torch.autograd.gradgradcheck(derived, start)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+@for_each(
+    change=[
         lambda m: m.normalized("sphere"),
         lambda m: m.normalized("cube"),
         lambda m: m.subdivided(2),
         lambda m: m.scaled(torch.tensor([2.0, 3.0], dtype=torch.float64)),
         lambda m: m.transformed(torch.eye(4, dtype=torch.float64) * torch.tensor([2.0, 1, 1, 1])),
-        lambda m: m.with_vertices(m.sample_points(7, torch.Generator().manual_seed(3))[0, :, :]
-                                  .expand(1, -1, -1).reshape(-1, 3).repeat(7, 1)[:20]),
-    ],
-    ids=["sphere", "cube", "subdivided", "scaled", "transformed", "sampled"],
-)  # fmt: skip
+        lambda m: m.with_vertices(
+            m.sample_points(7, torch.Generator().manual_seed(3))[0, :, :]
+            .expand(1, -1, -1)
+            .reshape(-1, 3)
+            .repeat(7, 1)[:20]
+        ),
+    ]
+)
 def test_gradients_of_changes(change):
     base = Mesh.batch([icosphere(0), cube()]).to(torch.float64)
     start = base.vertices + 0.1 * torch.randn_like(base.vertices)
@@ -438,8 +441,7 @@ def test_gradients_of_changes(change):
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-12, 1.0, 1e12])
+@for_each(scale=[0.0, 1e-30, 1e-12, 1.0, 1e12], dtype=DTYPES)
 def test_degenerate_is_finite(dtype, scale):
     faces = torch.tensor([[0, 1, 2], [0, 0, 1], [3, 3, 3], [0, 1, 4]])
     vertices = torch.tensor([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [5, 5, 5], [2, 0, 0]], dtype=dtype)
@@ -581,11 +583,10 @@ def test_samples_are_seeded_and_differentiable():
 # -- shapes ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    ("mesh", "vertices", "faces"),
+@for_each(
+    "mesh, vertices, faces",
     [(icosphere, 642, 1280), (cube_sphere, 1352, 2700), (cube, 8, 12)],
-    ids=["icosphere", "cube_sphere", "cube"],
+    dtype=DTYPES,
 )
 def test_closed_shapes(mesh, vertices, faces, dtype):
     shape = mesh(dtype=dtype)

@@ -10,6 +10,7 @@ from scipy.spatial import Delaunay
 from gendr import Mesh
 from gendr.mesh import cube, icosphere, mesh_quality, remesh
 from gendr.mesh.remeshing import without_cuts
+from support.cases import for_each
 
 
 def torus():
@@ -26,8 +27,7 @@ def lengths(mesh):
     return (mesh.vertices[a] - mesh.vertices[b]).norm(dim=-1)
 
 
-@pytest.mark.parametrize("target", [0.05, 0.12, 0.3])
-@pytest.mark.parametrize("make", [torus, capsule, lambda: icosphere(3)])
+@for_each(make=[torus, capsule, lambda: icosphere(3)], target=[0.05, 0.12, 0.3])
 def test_a_closed_surface_keeps_its_kind_and_gets_even_faces(make, target):
     start = make()
     found = remesh(start, target).mesh

@@ -22,6 +22,7 @@ from gendr.mesh.views import (
     visual_sphere,
 )
 from gendr.visual import depths
+from support.cases import for_each
 
 F64 = torch.float64
 IDENTITY = np.eye(4).tolist()
@@ -222,8 +223,10 @@ def areas(values, size):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["rgba", "jpeg + png", "jpeg + jpeg", "png + 16 bits"])
-@pytest.mark.parametrize("size", [(10, 15), (7, 11), (40, 7), (40, 60)])
+@for_each(
+    size=[(10, 15), (7, 11), (40, 7), (40, 60)],
+    kind=["rgba", "jpeg + png", "jpeg + jpeg", "png + 16 bits"],
+)
 def test_colours_are_masked_before_they_are_averaged(tmp_path, kind, size):
     rng = np.random.default_rng(0)
     color = rng.integers(0, 255, (40, 60, 3)).astype(np.uint8)
@@ -358,9 +361,7 @@ def test_views_are_shown_in_one_line(tmp_path):
     assert repr(colored[0].to(F64)) == "Views(1 image, 8×6, rgb, float64, cpu)"
 
 
-@pytest.mark.parametrize("color", [False, True])
-@pytest.mark.parametrize("same", [False, True])
-@pytest.mark.parametrize("size", [(8, 8), (6, 10), (10, 6)])
+@for_each(size=[(8, 8), (6, 10), (10, 6)], same=[False, True], color=[False, True])
 def test_round_trip(tmp_path, color, same, size):
     camera = look_at(3.0, [10.0, 50.0, -20.0], [20.0, 200.0, 300.0], 30.0 if same else [30, 40, 50],
                      at=(10, 20, 30), dtype=F64)  # fmt: skip
@@ -460,7 +461,7 @@ BREAK = {
 }
 
 
-@pytest.mark.parametrize("words", BREAK)
+@for_each(words=BREAK)
 def test_bad_folders_are_named_in_one_line(tmp_path, words):
     root = folder(tmp_path)
     load_views(root)

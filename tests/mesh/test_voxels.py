@@ -8,6 +8,7 @@ import trimesh
 from gendr import Mesh
 from gendr.mesh import icosphere
 from gendr.mesh.voxels import voxelize
+from support.cases import for_each
 
 R = 32
 AXIS = np.linspace(-0.5, 0.5, R)
@@ -62,8 +63,7 @@ def test_closed_meshes_are_filled_as_by_trimesh(solid):
     assert (voxelize(mesh_of(solid), half)[0].numpy() == inside).mean() >= 0.995
 
 
-@pytest.mark.parametrize("name", SOLIDS)
-@pytest.mark.parametrize("harm", ["inside out", "half inside out", "open", "twice", "unwelded"])
+@for_each(harm=["inside out", "half inside out", "open", "twice", "unwelded"], name=SOLIDS)
 def test_damaged_meshes_keep_their_cells(name, harm):
     solid, inside = SOLIDS[name]
     faces, vertices = solid.faces.copy(), solid.vertices

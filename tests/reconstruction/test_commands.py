@@ -30,6 +30,7 @@ from gendr.reconstruction.inputs import read_image
 from gendr.reconstruction.model import ENCODERS
 from gendr.reconstruction.pictures import best_view, silhouette_sheet
 from gendr.rendering import Renderer
+from support.cases import for_each
 from support.processes import run_python
 
 
@@ -330,8 +331,7 @@ def picture(height, width, box, alpha=True):
     return Image.fromarray(pixels if alpha else pixels[..., :3])
 
 
-@pytest.mark.parametrize("alpha", [True, False])
-@pytest.mark.parametrize("box", [(20, 150, 80, 180), (1, 2, 3, 5), (0, 60, 90, 150)])
+@for_each(box=[(20, 150, 80, 180), (1, 2, 3, 5), (0, 60, 90, 150)], alpha=[True, False])
 def test_any_image_becomes_a_square_around_its_object(tmp_path, alpha, box):
     if not alpha and box[0] == 0:
         box = (1, 60, 89, 150)

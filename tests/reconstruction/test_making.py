@@ -107,6 +107,7 @@ def test_workers_make_the_same(tmp_path, meshes, small, monkeypatch):
     assert torch.equal(first.voxels(shapes), second.voxels(shapes))
 
 
+@pytest.mark.every
 @pytest.mark.slow
 def test_a_cluster_makes_the_same(tmp_path, meshes, small):
     """It tells what cannot be used too, and an address that nobody answers is refused."""

@@ -9,8 +9,6 @@ from gendr.reconstruction import ShapeNetRenderings, Training, TrainingSettings,
 from gendr.reconstruction.renderings import published_images, published_voxels
 
 STEPS, WANTED = 200, 0.75
-# One seed in so many runs it; --every always does.
-ROTATION = 4
 
 
 def solids():
@@ -34,10 +32,9 @@ def fitted(mesh):
     return mesh.with_vertices((mesh.vertices - (low + high) / 2) / (high - low).norm())
 
 
+@pytest.mark.every
 @pytest.mark.slow
-def test_eight_shapes_are_learnt_by_heart(tmp_path, monkeypatch, seed, request):
-    if seed % ROTATION != ROTATION - 1 and not request.config.getoption("--every"):
-        pytest.skip(f"a minute: runs with --every, or a --seed of {ROTATION - 1} mod {ROTATION}")
+def test_eight_shapes_are_learnt_by_heart(tmp_path, monkeypatch):
     monkeypatch.setattr(making, "SAMPLES", 1)
     images, voxels = zip(*(making.rendered(fitted(solid)) for solid in solids()), strict=True)
     np.savez(tmp_path / "solid_train_images.npz", published_images(torch.cat(images)).numpy())

@@ -68,6 +68,7 @@ def weights(training):
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(3, group="ranks")
 def test_two_processes_train_as_one_does(folder, tmp_path):
     data, alone = ShapeNetRenderings(folder), {}
     for encoder in TRAINED:
@@ -150,7 +151,7 @@ def by_torchrun(folder, words):
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(3, group="ranks")
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize("started", [by_environment, by_torchrun])
 def test_two_processes_stop_at_one_step_and_one_goes_on(folder, tmp_path, started):

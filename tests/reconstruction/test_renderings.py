@@ -9,6 +9,7 @@ import torch
 from gendr.data.npz import map_array
 from gendr.reconstruction import CLASSES, ShapeNetRenderings, find_class
 from gendr.reconstruction.renderings import SIDE, VIEWS, VOXELS, camera_of_view
+from support.cases import for_each
 
 
 def files(folder, name, split="train", shapes=2, seed=0, save=np.savez):
@@ -119,8 +120,8 @@ def damaged(path, harm):
         raise ValueError(harm)
 
 
-@pytest.mark.parametrize(
-    ("harm", "message"),
+@for_each(
+    "harm, message",
     [
         ("truncated", "not a complete npz file"),
         ("no zip", "not a complete npz file"),

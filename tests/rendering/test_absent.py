@@ -7,6 +7,7 @@ import gendr
 from gendr.mesh import icosphere
 from gendr.rendering import api, renderer
 from support import soup
+from support.cases import for_each
 
 BACKENDS = ["reference", "cpu", "triton"]
 
@@ -34,7 +35,7 @@ def both(monkeypatch, run):
     return results
 
 
-@pytest.mark.parametrize("family", ["probabilistic", "max", "average"])
+@for_each(family=["probabilistic", "max", "average"])
 def test_silhouettes(monkeypatch, backend, device, family):
     """Cauchy at cutoff 0 reaches everywhere, also from very far away."""
     scene = soup(2, 5, 3, torch.float32)

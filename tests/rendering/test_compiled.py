@@ -16,6 +16,7 @@ from gendr._runtime import later
 from gendr.mesh import icosphere
 from gendr.rendering import compiled as module
 from gendr.rendering.geometry import ImageSize
+from support.cases import for_each
 
 KEYS = "vertices rotation translation focal principal".split()
 
@@ -318,8 +319,8 @@ def test_triton_tells_graphs_what_its_kernels_read():
     assert {vertices.data_ptr(), mesh.faces.data_ptr(), index.data_ptr()} <= addresses
 
 
-@pytest.mark.parametrize(
-    ("options", "dtype", "said"),
+@for_each(
+    "options, dtype, said",
     [
         ({"backend": "reference"}, torch.float32, "waits for the backend 'reference'"),
         ({}, torch.float64, "torch.float64"),
@@ -329,7 +330,7 @@ def test_triton_tells_graphs_what_its_kernels_read():
         ({"scale": torch.tensor(1e-2, device="meta")}, torch.float32, "are not on"),
         ({}, torch.float32, None),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_captured_is_said(monkeypatch, options, dtype, said):
     """On the CPU, whose tensors claim to be on a GPU."""
     pytest.importorskip("triton", reason="Triton has no wheels for this platform")

@@ -8,9 +8,11 @@ import gendr
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize
 from support import TOLERANCES, degenerate, relative_l2, soup, touching
-from support.instances import sample
+from support.cases import for_each
+from support.instances import covering_set, drawn
 
 SIZE = ImageSize(4, 5)
+DTYPES = [torch.float32, torch.float64]
 
 
 def distances(face_vertices, size):
@@ -71,10 +73,10 @@ def parameters(instance):
     return render, [v.requires_grad_() for v in values.values()]
 
 
-@pytest.mark.rotating(2)
-def test_gradcheck_of_the_reference(any_instance):
-    render, tensors = parameters(any_instance)
-    scene = general_position(sum(map(ord, any_instance.name)))
+@for_each("instance", drawn())
+def test_gradcheck_of_the_reference(instance):
+    render, tensors = parameters(instance)
+    scene = general_position(sum(map(ord, instance.name)))
     assert gradcheck(
         render, (scene.requires_grad_(), *tensors), eps=1e-7, atol=2e-5, rtol=1e-3, fast_mode=True
     )
@@ -89,11 +91,9 @@ def compared():
     return size, scene, distances(scene, size)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("cutoff", [1e-6, 0.0])
-def test_cpu_equals_reference(any_instance, dtype, cutoff, compared):
-    dist, tconorm = any_instance.dist, any_instance.tconorm
+@for_each("instance, dtype, cutoff", drawn(DTYPES, [1e-6, 0.0]))
+def test_cpu_equals_reference(instance, dtype, cutoff, compared):
+    dist, tconorm = instance.dist, instance.tconorm
     size, scene, d = compared
     tolerance = TOLERANCES[dtype]
     scale = 0.01 if dist.is_squared else 0.04
@@ -124,15 +124,13 @@ def test_cpu_equals_reference(any_instance, dtype, cutoff, compared):
         assert relative_l2(got, want) <= tolerance.gradient
 
 
-@pytest.mark.rotating(4)
-@pytest.mark.parametrize("backend", ["reference", "cpu"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_degenerate_faces_give_finite_images_and_gradients(any_instance, backend, dtype):
+@for_each("instance, backend, dtype", drawn(["reference", "cpu"], DTYPES))
+def test_degenerate_faces_give_finite_images_and_gradients(instance, backend, dtype):
     for cutoff in (0.0, 1e-6):
         vertices = degenerate(dtype).repeat(4, 1, 1, 1).requires_grad_()
         scales = torch.tensor([1e-8, 1e-4, 1e-2, 1.0], dtype=dtype, requires_grad=True)
         alpha = gendr.silhouette(
-            vertices, 5, any_instance.dist, any_instance.tconorm, scales, cutoff, backend
+            vertices, 5, instance.dist, instance.tconorm, scales, cutoff, backend
         )
         assert torch.isfinite(alpha).all()
         assert alpha.min() >= 0
@@ -143,10 +141,12 @@ def test_degenerate_faces_give_finite_images_and_gradients(any_instance, backend
 
 
 def test_the_sample_covers_every_law_and_family(seed):
-    chosen = sample(seed)
-    assert {str(i.dist) for i in chosen} == {str(i.dist) for i in gendr.instances()}
-    assert {str(i.tconorm) for i in chosen} == {str(i.tconorm) for i in gendr.instances()}
-    assert chosen == sample(seed) != sample(seed + 1)
+    every = gendr.instances()
+    chosen = covering_set(seed)
+    assert {str(i.dist) for i in chosen} == {str(i.dist) for i in every}
+    assert {str(i.tconorm) for i in chosen} == {str(i.tconorm) for i in every}
+    families = len({str(i.tconorm) for i in every})
+    assert {x.name for k in range(families) for x in covering_set(k)} == {x.name for x in every}
 
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])

@@ -10,6 +10,7 @@ from support.processes import run_python
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
+@pytest.mark.every
 @pytest.mark.slow
 @pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="the peak is read from Linux's /proc"

@@ -14,6 +14,7 @@ from gendr.losses import iou, iou_loss
 from gendr.mesh import icosphere
 from gendr.rendering.geometry import ImageSize
 from support import soup
+from support.cases import for_each
 
 BALL = icosphere(1).scaled(0.5)
 
@@ -146,8 +147,8 @@ def test_a_renderer_is_saved_and_loaded():
 GOOD = soup(1, 3, 0, torch.float32)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
+@for_each(
+    "arguments, error, words",
     [
         ({"face_vertices": [1, 2]}, TypeError, "face_vertices must be a torch.Tensor, got list"),
         ({"face_vertices": torch.zeros(2, 3)}, ValueError, r"\[B, F, 3, 3\].*got \[2, 3\]"),
@@ -188,8 +189,8 @@ def test_bad_input_of_silhouette_ends_in_one_line(arguments, error, words):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
+@for_each(
+    "arguments, error, words",
     [
         ({"near": 0.0}, ValueError, "near must be > 0"),
         ({"near": 2.0, "far": 1.0}, ValueError, "far must be > 2"),
@@ -301,8 +302,7 @@ SMOOTH = [name for name in gendr.distributions.names() if name != "heaviside"]
 
 
 @needs_data
-@pytest.mark.parametrize("dist", SMOOTH)
-@pytest.mark.parametrize("name", ["spot", "airplane_gendr", "teapot", "cow"])
+@for_each(name=["spot", "airplane_gendr", "teapot", "cow"], dist=SMOOTH)
 def test_float32_is_close_to_float64_on_real_meshes(name, dist):
     mesh = Mesh.load(Path(DATA or "") / "meshes" / f"{name}.obj").normalized().scaled(0.5)
     for scale, bound in ((1e-1, 1e-4), (1e-2, 1e-4), (1e-3, 1e-3)):
@@ -321,8 +321,7 @@ def usable(backend):
             pytest.skip("these tensors are on the CPU, and Triton is not interpreted")
 
 
-@pytest.mark.parametrize("backend", ["reference", "cpu", "triton"])
-@pytest.mark.parametrize("dist", ["logistic", torch.sigmoid], ids=["law", "callable"])
+@for_each(dist=["logistic", torch.sigmoid], backend=["reference", "cpu", "triton"])
 def test_no_cameras_give_no_images(backend, dist):
     usable(backend)
     vertices = BALL.vertices.clone().requires_grad_()
@@ -336,9 +335,11 @@ def test_no_cameras_give_no_images(backend, dist):
     assert torch.equal(vertices.grad, torch.zeros_like(vertices))
 
 
-@pytest.mark.parametrize("backend", ["reference", "cpu", "triton"])
-@pytest.mark.parametrize("scale", [0.1, torch.empty(0)], ids=["number", "tensor"])
-@pytest.mark.parametrize("tconorm", ["yager(p=2)", "average"])
+@for_each(
+    tconorm=["yager(p=2)", "average"],
+    scale=[0.1, torch.empty(0)],
+    backend=["reference", "cpu", "triton"],
+)
 def test_a_silhouette_of_no_images_has_gradients(backend, scale, tconorm):
     usable(backend)
     corners = torch.empty(0, 5, 3, 3, requires_grad=True)

@@ -10,6 +10,7 @@ from torch.autograd import gradcheck
 import gendr
 from gendr import Camera, Lighting, Mesh, Renderer, look_at
 from gendr.mesh import cube, grid, icosphere
+from support.cases import for_each
 
 
 def two_squares(front=2.0, back=3.0):
@@ -267,8 +268,7 @@ def scene(texture=False):
     return vertices, mesh.faces, torch.rand(3, 4, 3, generator=generator).double()
 
 
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
-@pytest.mark.parametrize("lighting", ["none", "lambert", "phong"])
+@for_each(lighting=["none", "lambert", "phong"], backend=["cpu", "reference"])
 def test_gradients_of_colours_and_vertices(lighting, backend):
     vertices, faces, colours = scene()
     if lighting == "phong":
@@ -385,9 +385,7 @@ LIGHTS = {
 SURFACES = ("vertex_colors", "face_colors", "texture")
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.parametrize("light", LIGHTS)
-@pytest.mark.parametrize("surface", [(), SURFACES[:2], SURFACES[2:], SURFACES], ids=str)
+@for_each(rotating=5, surface=[(), SURFACES[:2], SURFACES[2:], SURFACES], light=LIGHTS)
 def test_fused_colours_equal_the_reference_in_all_gradients(light, surface):
     """Everything that a colour depends on, with more fragments than fit a block."""
     results = []

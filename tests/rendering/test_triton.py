@@ -19,6 +19,7 @@ from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
 from gendr.tnorms import has_parameter
 from support import TOLERANCES, degenerate, relative_l2, soup, touching
+from support.cases import for_each
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
@@ -27,7 +28,7 @@ from gendr.rendering.backends.triton import alpha as silhouettes
 from gendr.rendering.backends.triton import backend, tiles
 from gendr.rendering.backends.triton import shared_kernels as shared
 from support import ahead_of_time
-from support.instances import covering_set, sample
+from support.instances import covering_set
 
 DEVICE = "cpu" if tiles.interpreted() else "cuda"
 TOLERANCE = TOLERANCES[torch.float32]
@@ -68,15 +69,17 @@ def small_launches(monkeypatch):
     monkeypatch.setattr(tiles, "LAUNCH", small)
 
 
+def members(seed, every):
+    """A covering set and the others; the interpreter is too slow for all, which GPUs get."""
+    chosen = gendr.instances() if every and not tiles.interpreted() else covering_set(seed)
+    return [*chosen, *others()]
+
+
 def pytest_generate_tests(metafunc):
-    """Members for `member`: the interpreter is too slow for a tenth of all, which GPUs get."""
-    if "member" not in metafunc.fixturenames:
-        return
-    option = metafunc.config.getoption
-    drawn = sample(option("--seed"), every=option("--every"))
-    members = covering_set() if tiles.interpreted() else drawn
-    members = [*members, *others()]
-    metafunc.parametrize("member", members, ids=[x.name for x in members])
+    """An item for each, as the check on a GPU tells how many of all there was time for."""
+    if "member" in metafunc.fixturenames:
+        chosen = members(*map(metafunc.config.getoption, ("--seed", "--every")))
+        metafunc.parametrize("member", chosen, ids=[x.name for x in chosen])
 
 
 def learnable(member, scale, like):
@@ -167,12 +170,9 @@ def grains(count=60, seed=3):
 
 
 def test_the_covering_set_covers_every_law_and_family():
-    members = covering_set()
-    assert {str(x.dist) for x in members} == {str(x.dist) for x in gendr.instances()}
-    assert {str(x.tconorm) for x in members} == {str(x.tconorm) for x in gendr.instances()}
-    members += others()
-    assert {x.dist.law.name for x in members} == set(gendr.distributions.names())
-    assert {x.tconorm.name for x in members} == set(gendr.tnorms.names())
+    chosen = members(0, False)
+    assert {x.dist.law.name for x in chosen} == set(gendr.distributions.names())
+    assert {x.tconorm.name for x in chosen} == set(gendr.tnorms.names())
 
 
 # -- the same as the reference
@@ -184,10 +184,10 @@ def test_alpha_and_all_gradients_equal_the_reference(member):
     assert_equal(soup(1, 4, 21, size=0.8), ImageSize(18, 13), member, scale)
 
 
-@pytest.mark.parametrize(
-    "name", ["uniform/max", "logistic/max", "logistic/probabilistic", "cauchy.squared/yager(p=2.0)"]
+@for_each(
+    scene=["touching", "soup"],
+    name=["uniform/max", "logistic/max", "logistic/probabilistic", "cauchy.squared/yager(p=2.0)"],
 )
-@pytest.mark.parametrize("scene", ["touching", "soup"])
 def test_ties_overlaps_and_an_exact_cutoff(name, scene):
     """Fans share edges: two faces reach the maximum of a pixel, and split its gradient evenly."""
     corners = touching(5) if scene == "touching" else soup(1, 6, 4)
@@ -317,7 +317,7 @@ def test_programs_are_as_small_as_images_and_faces(
 LEARNT = [x for x in gendr.tnorms.names() if has_parameter(gendr.tnorms.family(x))]
 
 
-@pytest.mark.parametrize("family_of_p", [str(gendr.tnorms.family(x).examples()[0]) for x in LEARNT])
+@for_each(family_of_p=[str(gendr.tnorms.family(x).examples()[0]) for x in LEARNT])
 def test_totals_take_their_own_share_from_the_gradient_of_p(family_of_p, device):
     """For every image, of more pixels than a program takes, with totals at and next to 0 and 1."""
     size, images = ImageSize(33, 41), 3

@@ -53,7 +53,7 @@ SHOWN = [
     *drawing("heaviside", "max"),
 ]
 # Of each list, per run.
-COMMON = 10, 2
+COMMON = 4, 1
 SAMPLE = 1  # of the others, per architecture and run
 
 # The tests' own process may interpret kernels, and then Triton cannot compile.
@@ -153,6 +153,7 @@ LAUNCHED = """depth_ranges project_faces face_tables alpha_tiles face_tables sof
 softmax_gradients alpha_gradients project_gradients""".split()
 
 
+@pytest.mark.every
 @pytest.mark.slow
 def test_float64_as_default_changes_no_kernel(seed):
     capability = CAPABILITIES[seed % len(CAPABILITIES)]

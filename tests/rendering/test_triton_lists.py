@@ -15,6 +15,7 @@ from gendr.mesh import icosphere
 from gendr.rendering.backends.triton import capacity, recipes, tiles
 from gendr.rendering.geometry import ImageSize
 from support import soup
+from support.cases import for_each
 from support.races import checked_launches, random_grid_order
 
 pytestmark = pytest.mark.skipif(
@@ -106,7 +107,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@for_each(case=CASES)
 def test_lists_are_those_of_a_search_in_the_order_of_faces(case):
     offsets, size, tile = CASES[case]
     size = ImageSize(*size)
@@ -250,9 +251,7 @@ def pieces_of(boxes, pixels):
     return numbers[0], found.extra, face[: numbers[1]], first
 
 
-@pytest.mark.parametrize(
-    ("most", "size"), [(4096, 16), (371, 64), (93, 64), (92, 256), (3, 1024), (2, 0)]
-)
+@for_each("most, size", [(4096, 16), (371, 64), (93, 64), (92, 256), (3, 1024), (2, 0)])
 def test_boxes_are_cut_into_the_smallest_pieces_for_which_there_are_programs(
     monkeypatch, most, size
 ):

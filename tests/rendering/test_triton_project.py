@@ -7,6 +7,7 @@ from gendr import Camera, Mesh, Renderer, look_at
 from gendr.mesh import cube, icosphere
 from gendr.rendering.geometry import camera_space, depth_limits, screen_surfaces
 from support import around_the_eye, relative_l2
+from support.cases import for_each
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
@@ -75,8 +76,7 @@ def projected(scene, dtype):
     return corners[present].detach(), present, *grads, faces.offsets
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.parametrize("scene", SCENES)
+@for_each(rotating=3, scene=SCENES)
 def test_polygons_and_gradients_are_those_of_the_shared_code(scene, launch):
     corners, present, *grads, offsets = projected(scene, torch.float32)
     want, want_present, *want_grads, want_offsets = projected(scene, torch.float64)

@@ -20,10 +20,11 @@ from gendr._runtime.checks import (
     check_shape,
     check_tensor,
 )
+from support.cases import for_each
 
 
-@pytest.mark.parametrize(
-    ("shape", "pattern", "sizes"),
+@for_each(
+    "shape, pattern, sizes",
     [
         ((5, 3), "[V, 3]", {"V": 5}),
         ((5, 3), "[V, 3] or [B, V, 3]", {"V": 5}),
@@ -39,8 +40,8 @@ def test_shape_fits(shape, pattern, sizes):
     assert check_shape("x", torch.zeros(shape), pattern) == sizes
 
 
-@pytest.mark.parametrize(
-    ("shape", "pattern", "known"),
+@for_each(
+    "shape, pattern, known",
     [
         ((5, 2), "[V, 3]", {}),
         ((5,), "[V, 3]", {}),
@@ -57,8 +58,7 @@ def test_shape_does_not_fit(shape, pattern, known):
     assert all(f"{k} = {v}" in str(caught.value) for k, v in known.items())
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@for_each(dtype=[torch.float32, torch.float64], bad=[math.nan, math.inf, -math.inf])
 def test_not_finite(bad, dtype):
     x = torch.zeros(2, 3, dtype=dtype)
     assert check_finite("scale", x) is x
@@ -151,8 +151,8 @@ def test_numbers():
             check_count("n", bad)
 
 
-@pytest.mark.parametrize(
-    ("size", "want"),
+@for_each(
+    "size, want",
     [
         (3, (3, 3)),
         (np.int64(3), (3, 3)),
@@ -163,7 +163,6 @@ def test_numbers():
         (torch.tensor([3.0, 4.0]), (3, 4)),
         (torch.zeros(3, 4).shape, (3, 4)),
     ],
-    ids=repr,
 )
 def test_image_sizes(size, want):
     found = check_image_size(size)
@@ -171,8 +170,8 @@ def test_image_sizes(size, want):
     assert all(type(side) is int for side in found)
 
 
-@pytest.mark.parametrize(
-    ("size", "error"),
+@for_each(
+    "size, error",
     [
         (0, ValueError),
         (-3, ValueError),
@@ -187,7 +186,6 @@ def test_image_sizes(size, want):
         ((3,), TypeError),
         ((3, 4, 5), TypeError),
     ],
-    ids=repr,
 )
 def test_no_image_sizes(size, error):
     with pytest.raises(error, match=r"^edge must be .*, got "):

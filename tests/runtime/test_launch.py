@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.cases import for_each
 from support.processes import run_python
 
 pytest.importorskip("triton")
@@ -196,8 +197,8 @@ def found(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("case", "first_launches"),
+@for_each(
+    "case, first_launches",
     [
         ("sizes", 8),
         ("aligned or not", 15),  # of 16: one call has aligned tensors only, and comes twice

@@ -2,6 +2,7 @@
 
 | module | holds |
 |---|---|
+| `cases` | one test that walks through many cases |
 | `scenes`, `cameras`, `tolerances` | what backends are compared on, and how far they may differ |
 | `instances` | samples of the 1242 renderers |
 | `laws`, `tconorms` | laws and T-conorms beside their published forms in mpmath |

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-import random
+from collections.abc import Callable, Sequence
+from itertools import cycle, islice, product
+from typing import Any
 
 from gendr.rendering.instances import Instance, instances
 
-__all__ = ["covering_set", "sample"]
+__all__ = ["covering_set", "drawn"]
 
 
-def _covering() -> list[int]:
-    families = len({str(x.tconorm) for x in instances()})
-    laws = len(instances()) // families
-    return [law * families + (law * 5) % families for law in range(laws)]
-
-
-def covering_set() -> list[Instance]:
-    """Every distribution of the benchmark with one T-conorm, every T-conorm at least twice."""
-    every = instances()
-    return [every[index] for index in _covering()]
-
-
-def sample(seed: int, *, every: bool = False) -> list[Instance]:
-    """The covering set and a tenth of the other instances, in their usual order.
+def covering_set(seed: int = 0) -> list[Instance]:
+    """Every distribution of the benchmark with one T-conorm, every T-conorm at least twice.
 
     Args:
-        seed: the seed of the draw; the same seed gives the same sample.
-        every: whether to return all 1242 instead.
+        seed: which T-conorm each distribution has; as many seeds in a row as there are T-conorms
+            give all 1242.
     """
-    if every:
-        return list(instances())
-    cover = set(_covering())
-    rest = [index for index in range(len(instances())) if index not in cover]
-    tenth = random.Random(seed).sample(rest, len(rest) // 10)
-    return [instances()[index] for index in sorted(cover | set(tenth))]
+    every = instances()
+    families = len({str(x.tconorm) for x in every})
+    laws = range(len(every) // families)
+    return [every[law * families + (law * 5 + seed) % families] for law in laws]
+
+
+def drawn(*values: Sequence[Any]) -> Callable[[int, bool], list[tuple[Any, ...]]]:
+    """Rows for `for_each`: an instance and one of the combinations of some values.
+
+    They are the covering set of the seed, each instance with one combination in turn; with
+    `--every`, all 1242 with all combinations.
+    """
+    combinations = list(product(*values))
+
+    def rows(seed: int, every: bool) -> list[tuple[Any, ...]]:
+        if every:
+            return [(x, *more) for x in instances() for more in combinations]
+        taken = islice(cycle(combinations), seed % len(combinations), None)
+        return [(x, *more) for x, more in zip(covering_set(seed), taken, strict=False)]
+
+    return rows

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gendr.tnorms import as_tconorm, benchmark_tconorms, family, names, tconorm, tnorm
+from support.cases import for_each
 from support.tconorms import EVERY, PARAMETRIC
 
 
@@ -29,7 +30,7 @@ def test_the_benchmark():
     )
 
 
-@pytest.mark.parametrize("t", EVERY, ids=str)
+@for_each(t=EVERY)
 def test_texts_parse_back(t):
     assert as_tconorm(str(t)) == t
     assert hash(as_tconorm(str(t))) == hash(t)
@@ -52,8 +53,8 @@ def test_ways_to_write_a_parameter():
     assert str(tconorm("yager", p)) == "yager(p=2)"
 
 
-@pytest.mark.parametrize(
-    ("name", "p", "message"),
+@for_each(
+    "name, p, message",
     [
         ("yagr", None, "unknown T-conorm 'yagr'.*yager"),
         ("yager", None, "yager needs a parameter, p > 0"),
@@ -80,8 +81,8 @@ def test_wrong_values(name, p, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
+@for_each(
+    "make, message",
     [
         (lambda: tconorm(2), "goes by its name"),
         (lambda: tconorm("yager", "2"), "a number or a 0-dim tensor, got str"),

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from gendr.tnorms import numba as functions
+from support.cases import for_each
 from support.tconorms import ARCHIMEDEAN, PARAMETRIC
 
 DOUBLES = ctypes.POINTER(ctypes.c_double)
@@ -32,7 +33,7 @@ def members():
     return [1 / (1 + np.exp(-v)) for v in (x, -x, y, -y)]
 
 
-@pytest.mark.parametrize("t", ARCHIMEDEAN, ids=str)
+@for_each(t=ARCHIMEDEAN)
 def test_compiled_functions_equal_the_classes(t):
     arrays = members()
     tensors = [torch.from_numpy(x) for x in arrays]
@@ -47,7 +48,7 @@ def test_compiled_functions_equal_the_classes(t):
         np.testing.assert_allclose(weight_p, t.weight_p(*tensors), rtol=1e-13, atol=atol)
 
 
-@pytest.mark.parametrize("t", ARCHIMEDEAN, ids=str)
+@for_each(t=ARCHIMEDEAN)
 def test_guards(t):
     ends = np.array([0, 5e-324, 1e-300, 1e-20, 0.5, 1])
     a = np.concatenate([ends, 1 - ends])

@@ -8,6 +8,7 @@ import pytest
 import torch
 from mpmath import mp
 
+from support.cases import for_each
 from support.tconorms import ARCHIMEDEAN, ORACLES, PARAMETRIC, is_nilpotent
 
 triton = pytest.importorskip("triton", reason="Triton has no wheels for this platform")
@@ -22,9 +23,6 @@ DEVICE = "cpu" if triton.knobs.runtime.interpret else "cuda"
 BLOCK = 1024
 EPS = 2.0**-24
 TINY = 2.0**-126  # the least normal float32
-
-every_family = pytest.mark.parametrize("t", ARCHIMEDEAN, ids=str)
-parametric = pytest.mark.parametrize("t", PARAMETRIC, ids=str)
 
 
 @triton.jit
@@ -107,10 +105,6 @@ def members(count, least):
     return a, s, b, r
 
 
-# The least of a and s.
-every_region = pytest.mark.parametrize("least", [1e-3, 1e-30], ids=["middle", "tails"])
-
-
 def tolerance(t, least):
     """The relative error allowed: a power x^p costs |p log x| units of the last place.
 
@@ -145,8 +139,7 @@ def close(actual, expected, rtol, atol=0.0):
     torch.testing.assert_close(actual[~huge], expected[~huge], rtol=rtol, atol=atol + 2 * TINY)
 
 
-@every_family
-@every_region
+@for_each(least=[1e-3, 1e-30], t=ARCHIMEDEAN)
 def test_generator_equals_the_class(t, least):
     t = single(t)
     a, s = coverage(300, least)
@@ -154,8 +147,7 @@ def test_generator_equals_the_class(t, least):
     close(g, t.generator(a, s), tolerance(t, least))
 
 
-@every_family
-@every_region
+@for_each(least=[1e-3, 1e-30], t=ARCHIMEDEAN)
 def test_inverse_equals_the_class(t, least):
     t = single(t)
     sums = t.generator(*coverage(300, least)).float().double()
@@ -168,8 +160,7 @@ def test_inverse_equals_the_class(t, least):
     close(S, expected[1], rtol, atol=1e-15 if is_nilpotent(t) else 0)
 
 
-@every_family
-@every_region
+@for_each(least=[1e-3, 1e-30], t=ARCHIMEDEAN)
 def test_inverse_undoes_the_generator(t, least):
     t = single(t)
     a, s = coverage(300, least)
@@ -184,8 +175,7 @@ def test_inverse_undoes_the_generator(t, least):
     assert bool((A <= 1).all() and (S <= 1).all())
 
 
-@every_family
-@every_region
+@for_each(least=[1e-3, 1e-30], t=ARCHIMEDEAN)
 def test_weight_equals_the_class(t, least):
     t = single(t)
     arrays = members(1000, least)
@@ -193,9 +183,7 @@ def test_weight_equals_the_class(t, least):
     close(w, t.weight(*arrays), tolerance(t, least))
 
 
-@pytest.mark.rotating(3)
-@parametric
-@every_region
+@for_each(rotating=3, least=[1e-3, 1e-30], t=PARAMETRIC)
 def test_weight_p_is_the_derivative(t, least):
     t = single(t)
     arrays = members(60, least)
@@ -215,10 +203,13 @@ def test_a_sample_holds_in_the_arithmetic_of_a_gpu(seed):
     drawn = random.Random(seed).sample(ARCHIMEDEAN, 2)
     with pessimistic_arithmetic(seed):
         for t in drawn:
-            test_generator_equals_the_class(t, 1e-30)
-            test_inverse_undoes_the_generator(t, 1e-30)
-            test_weight_equals_the_class(t, 1e-30)
-            test_edges_of_the_generator_and_its_inverse(t)
+            for test in (
+                test_generator_equals_the_class,
+                test_inverse_undoes_the_generator,
+                test_weight_equals_the_class,
+            ):
+                test.__wrapped__(t, 1e-30)
+            test_edges_of_the_generator_and_its_inverse.__wrapped__(t)
 
 
 def ends():
@@ -228,7 +219,7 @@ def ends():
 
 
 # For p = 49 log(1/p) / log(p) rounds beyond -1.
-@pytest.mark.parametrize("t", [*ARCHIMEDEAN, Frank(49)], ids=str)
+@for_each(t=[*ARCHIMEDEAN, Frank(49)])
 def test_edges_of_the_generator_and_its_inverse(t):
     a, s = ends()
     g = launch(generator_kernel, functions.generator_function(t.name), a, s, p=number(t))
@@ -247,7 +238,7 @@ def every_weight(t):
     return [*found, functions.weight_p_function(t.name)] if t in PARAMETRIC else found
 
 
-@every_family
+@for_each(t=ARCHIMEDEAN)
 def test_edges_of_the_weights(t):
     a, s = ends()
     i, j = (x.ravel() for x in torch.meshgrid(*[torch.arange(len(a))] * 2, indexing="ij"))
@@ -270,7 +261,7 @@ def rows_kernel(
     tl.store(out + i, w)
 
 
-@pytest.mark.parametrize("t", {t.name: t for t in ARCHIMEDEAN}.values(), ids=str)
+@for_each(t={t.name: t for t in ARCHIMEDEAN}.values())
 def test_p_may_be_a_block(t):
     rows, columns = 4, 32
     arrays = [x.float().to(DEVICE) for x in members(rows * columns, 1e-3)]

@@ -9,6 +9,7 @@ from mpmath import mp
 from gendr import tnorms
 from gendr.tnorms import as_tconorm, tconorm, tnorm
 from gendr.tnorms.groups import Along, Segments
+from support.cases import for_each
 from support.tconorms import (
     ARCHIMEDEAN,
     EVERY,
@@ -18,8 +19,6 @@ from support.tconorms import (
     folded,
     is_nilpotent,
 )
-
-every_tconorm = pytest.mark.parametrize("t", TCONORMS, ids=str)
 
 
 def close(actual, expected, tolerance=1e-12):
@@ -37,7 +36,7 @@ def test_every_family_has_an_oracle():
     assert {*map(str, tnorms.benchmark_tconorms())} <= {*map(str, TCONORMS)}
 
 
-@every_tconorm
+@for_each(t=TCONORMS)
 def test_reduce_is_the_fold_of_the_published_form(t):
     values = uniform(40, 5)
     values[:20] **= 4  # many small values, so that the nilpotent family is not always at 1
@@ -50,7 +49,7 @@ def test_reduce_is_the_fold_of_the_published_form(t):
     close(t.reduce(values.T, dim=0), expected)
 
 
-@every_tconorm
+@for_each(t=TCONORMS)
 def test_both_ends_keep_their_digits(t):
     # Small totals relative to themselves; and S = 1 - A near A = 1.
     small = uniform(20, 3) * 10.0 ** torch.arange(-20, 0, dtype=torch.float64)[:, None]
@@ -79,7 +78,7 @@ def test_one_family_is_the_product():
     assert tconorm("probabilistic").is_product
 
 
-@every_tconorm
+@for_each(t=TCONORMS)
 def test_axioms(t):
     a, b, c = uniform(3, 500)
     a[:50] **= 6
@@ -122,7 +121,7 @@ def test_frank_tends_to_probabilistic(p):
     close(tconorm("frank", p).reduce(values), tconorm("probabilistic").reduce(values), 1e-7)
 
 
-@every_tconorm
+@for_each(t=TCONORMS)
 def test_tnorm_is_the_dual(t):
     a, b = uniform(2, 300)
     close(t.dual(a, b), 1 - t(1 - a, 1 - b))
@@ -149,7 +148,7 @@ def test_tnorm_of_small_values_keeps_digits():
     torch.testing.assert_close(product.item(), 1e-50, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("t", EVERY, ids=str)
+@for_each(t=EVERY)
 def test_shapes_dtypes_and_numbers(t):
     assert t(torch.rand(3, 1), torch.rand(4)).shape == (3, 4)
     assert t.reduce(torch.rand(2, 3, 4), dim=1).shape == (2, 4)
@@ -160,7 +159,7 @@ def test_shapes_dtypes_and_numbers(t):
     assert float(t(1.0, 1.0)) == 1
 
 
-@pytest.mark.parametrize("t", EVERY, ids=str)
+@for_each(t=EVERY)
 def test_empty_groups(t):
     none = torch.zeros(3, 0)
     A, S = t.aggregate(none, none, Along(-1))
@@ -174,14 +173,14 @@ def test_empty_groups(t):
     assert float(t.dual.reduce(torch.zeros(0))) == 1
 
 
-@pytest.mark.parametrize("t", EVERY, ids=str)
+@for_each(t=EVERY)
 def test_one_member_stays_what_it_is(t):
     alone = uniform(9, 1)
     close(t.reduce(alone), alone[:, 0])
     close(t.dual.reduce(alone), alone[:, 0])
 
 
-@pytest.mark.parametrize("t", ARCHIMEDEAN, ids=str)
+@for_each(t=ARCHIMEDEAN)
 def test_inverse_undoes_the_generator(t):
     x = torch.linspace(-30, 30, 100, dtype=torch.float64)
     if t.p is not None and abs(t.p) > 4:

@@ -23,6 +23,7 @@ from lab.engine import grid as grid_module
 from lab.engine.executors import Attempt, LocalExecutor
 from lab.engine.grid import Job, Progress, Status, forecast, jobs, run_grid, select
 from lab.engine.store import Store
+from support.cases import for_each
 from support.fake_grid import FakeTask, attempts, is_running, outcome_of, results_of
 from support.processes import Python, fork_server, run_python
 from support.scripts import imported
@@ -43,8 +44,8 @@ def matching(dist, tconorm):
     ]
 
 
-@pytest.mark.parametrize(
-    ("dists", "tconorms", "dist", "tconorm"),
+@for_each(
+    "dists, tconorms, dist, tconorm",
     [
         ([], [], ".*", ".*"),
         (["gamma*"], ["yager"], r"gamma.*", r"yager.*"),
@@ -64,7 +65,7 @@ def test_patterns_choose(dists, tconorms, dist, tconorm):
     assert select(dists, tconorms, limit=2) == expected[:2]
 
 
-@pytest.mark.parametrize("name", [*distributions.names(), *tnorms.names()])
+@for_each(name=[*distributions.names(), *tnorms.names()])
 def test_bare_name_chooses_all_members(name):
     members = [i for i in gendr.instances() if name in (str(i.dist.law).split("(")[0],)]
     members += [i for i in gendr.instances() if i.tconorm.name == name]
@@ -76,8 +77,8 @@ def test_bare_name_chooses_all_members(name):
             select([name]) if name in distributions.names() else select([], [name])
 
 
-@pytest.mark.parametrize(
-    ("dists", "tconorms", "near"),
+@for_each(
+    "dists, tconorms, near",
     [
         (["gama"], [], "gamma"),
         (["logistic", "gausian*"], [], "gaussian"),
@@ -395,11 +396,12 @@ def test_worker_sets_one_thread_and_tells_what_it_cannot_read(monkeypatch):
 
 
 @pytest.mark.slow
-def test_ten_kills_at_random_moments_lose_nothing(path, tmp_path):
+def test_kills_at_random_moments_lose_nothing(path, tmp_path, request):
     folder = tmp_path / "marks"
     folder.mkdir()
-    kills = 10
-    names = [i.name for i in gendr.instances()[::19]]
+    every = request.config.getoption("--every")
+    kills = 10 if every else 2
+    names = [i.name for i in gendr.instances()[:: 19 if every else 95]]
     arguments = {
         "path": str(path),
         "marks": str(folder),
@@ -514,8 +516,8 @@ def test_script_does_not_go_on_unasked(script, capsys):
     assert script([*SMALL, "--limit", "3", "--seed", "1"]) == 1  # another run; max fails
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
+@for_each(
+    "options, said",
     [
         (["--dist", "unifrom"], "uniform"),
         (["--tconorm", "yagr", "max"], "yager"),

@@ -30,6 +30,7 @@ from lab.report.summary import (
     load_summaries,
     summarise,
 )
+from support.cases import for_each
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 HOSTILE = "</script><script>document.title = 'broken'</script> & “quotes”"
@@ -338,8 +339,8 @@ def file_with(path, task="shape", name="uniform/max"):
         store.record(store.begin(task, "{}", 0), outcome(name, 0.5))
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
+@for_each(
+    "make, words",
     [
         (lambda path: None, "no results file"),
         (lambda path: path.mkdir(), "folder"),
@@ -351,18 +352,6 @@ def file_with(path, task="shape", name="uniform/max"):
         (file_without_results, "no results yet"),
         (lambda path: file_with(path, task="sculpture"), "'sculpture'"),
         (lambda path: file_with(path, name="unifrom/max"), "'unifrom'"),
-    ],
-    ids=[
-        "missing",
-        "folder",
-        "empty",
-        "text",
-        "foreign",
-        "newer",
-        "damaged",
-        "no results",
-        "task",
-        "name",
     ],
 )
 def test_bad_files_end_in_one_line(make, words, tmp_path, capsys):

@@ -13,6 +13,7 @@ import torch
 from gendr.data import MultiDigits, Splits
 from lab.studies.bubble import BUBBLES, BubbleOrder
 from lab.studies.ranking import RankingSettings, RankingTraining, train
+from support.cases import for_each
 from support.scripts import advanced, imported, refusal, signalled
 
 
@@ -153,8 +154,8 @@ def test_script_writes_for_tensorboard(script, tmp_path):
     assert values == pytest.approx({row["step"]: row["loss"] for row in rows})
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
+@for_each(
+    "options, words",
     [
         (["--data", "nowhere"], "no train-images-idx3-ubyte.gz .* add --download"),
         (["--methods", "quicksort"], "quicksort"),

@@ -16,6 +16,7 @@ from lab.studies.classification import (
     train,
 )
 from lab.studies.silhouettes import read_meshes, silhouette_splits
+from support.cases import for_each
 from support.scripts import imported, refusal
 
 SMALL = ClassificationSettings(steps=30, batch=20, evaluate_every=5, learning_rate=0.05)
@@ -151,8 +152,8 @@ def test_script(script, tmp_path, capsys):
     assert capsys.readouterr().out == printed
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
+@for_each(
+    "options, words",
     [
         ([], "name the data with one of"),
         (["--smoke", "--cifar", "x"], "name the data with one of"),

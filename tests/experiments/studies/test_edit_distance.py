@@ -21,6 +21,7 @@ from lab.studies.edit_distance import (
     train,
     true_distances,
 )
+from support.cases import for_each
 from support.scripts import advanced, imported, refusal, signalled
 from support.trainings import resumed
 
@@ -195,8 +196,8 @@ def test_script_goes_on_after_a_signal(script, tmp_path, capsys):
     assert "has 4 steps, more than the 2 asked for" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
+@for_each(
+    "options, words",
     [
         (["--data", "nowhere"], "no train-images-idx3-ubyte.gz .* add --download"),
         (["--alphabets", "0"], "two different digits or more, .* got '0'"),

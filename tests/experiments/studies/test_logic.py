@@ -18,6 +18,7 @@ from gendr.logic.training import (
     member,
     train_logic,
 )
+from support.cases import for_each
 from support.scripts import imported
 
 SMALL = LogicSettings(layers=2, width=12, tau=1.0, steps=60, batch=50, learning_rate=0.1,
@@ -108,8 +109,8 @@ def test_the_learning_rate_falls_at_the_end(parts):
     assert rates == pytest.approx([0.1] * 7 + [0.075, 0.05, 0.025])
 
 
-@pytest.mark.parametrize(
-    ("make", "match"),
+@for_each(
+    "make, match",
     [
         (lambda: replace(SMALL, steps=0), "steps must be >= 1"),
         (lambda: replace(SMALL, tau=0.0), "tau must be > 0"),

@@ -33,6 +33,7 @@ from lab.studies.ranking import (
     published_steepness,
     train,
 )
+from support.cases import for_each
 from support.scripts import imported, refusal, signalled
 from support.trainings import resumed
 
@@ -136,8 +137,8 @@ def test_steepness_of_what_the_table_lacks_is_that_of_a_like_depth():
     assert published_steepness("odd_even", 2, "optimal") == 6
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "words"),
+@for_each(
+    "changes, error, words",
     [
         ({"n": 1}, ValueError, "n must be >= 2"),
         ({"steps": 0}, ValueError, "steps must be >= 1"),
@@ -564,8 +565,8 @@ def test_script_writes_for_tensorboard(script, tmp_path):
         assert values == pytest.approx(rows)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
+@for_each(
+    "options, words",
     [
         (["--data", "nowhere"], "no train-images-idx3-ubyte.gz .* add --download"),
         (["--method", "quicksort"], "quicksort"),

@@ -25,6 +25,7 @@ from lab.report.rounds import read_rounds
 from lab.studies import rounds
 from lab.studies.rounds import BLOCKS, Block
 from lab.studies.scene import as_png, close_ups
+from support.cases import for_each
 
 ROOT = Path(__file__).parents[3]
 RATE = 10**-1.25
@@ -40,8 +41,7 @@ def look_at(curve, calls):
     return look
 
 
-@pytest.mark.parametrize("start", [-4.0, -1.3, 0.2, 1.9])
-@pytest.mark.parametrize("peak", [-3.1, -0.6, 1.0])
+@for_each(peak=[-3.1, -0.6, 1.0], start=[-4.0, -1.3, 0.2, 1.9])
 def test_a_walk_ends_between_two_worse_scales(start, peak):
     calls = []
     trials = rounds.walk(look_at(lambda x: abs(x - peak), calls), start, 0.5, (-6.0, 2.0))

@@ -17,6 +17,7 @@ from gendr.rendering.triangles import face_vertices
 from lab import ShapeProtocol, ShapeTask, make_task
 from lab.studies.scene import overlays
 from lab.studies.shape import Deformation
+from support.cases import for_each
 from support.scripts import imported
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -278,8 +279,8 @@ def test_target_of_any_size_and_place(tmp_path):
     torch.testing.assert_close(task.target.vertices, mesh.vertices, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
+@for_each(
+    "arguments, error, words",
     [
         ({"name": "shapes"}, ValueError, "unknown task 'shapes'"),
         ({"protocol": "desktop"}, ValueError, "unknown protocol 'desktop'"),
