@@ -8,7 +8,7 @@ from torch.utils._pytree import tree_leaves
 
 from gendr._runtime.tracing import is_traced
 from gendr.relaxed import programs, relax
-from gendr.relaxed.compiled import Graphs
+from gendr.relaxed.compiled import ProgramGraphs
 
 TREE = torch.tensor([2.5, 1.75, 4.95], dtype=torch.float64)
 
@@ -94,7 +94,7 @@ def test_a_trace_is_seen_by_its_own_thread_alone():
         thread.join()
         return [inputs[0].exp()]
 
-    Graphs(function, [numbers(3)], {"backend": "eager"})
+    ProgramGraphs(function, [numbers(3)], {"backend": "eager"})
     look(elsewhere)
     assert set(here) == {(False, True)}
     assert set(elsewhere) == {(False, False)}

@@ -99,11 +99,6 @@ def test_gradients_by_differences(backend, minimum, cost):
     assert torch.autograd.gradcheck(run, (a, b, beta))
 
 
-def test_second_derivatives():
-    a, b = sequences(3), sequences(2)
-    assert torch.autograd.gradgradcheck(lambda a: dynamic_time_warping(a, b.detach()), a)
-
-
 def test_the_gradient_of_the_costs_is_the_alignment():
     costs = torch.rand(3, 6, 5, dtype=torch.float64, requires_grad=True)
     (soft,) = torch.autograd.grad(warping_of_costs(costs, minimum="log_sum_exp").sum(), costs)
@@ -117,19 +112,19 @@ def test_the_gradient_of_the_costs_is_the_alignment():
     )
 
 
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_any_batch_shape_and_dtype(backend):
-    a, b = sequences(3, 1, 5), sequences(4, 6)
-    whole = dynamic_time_warping(a, b, backend=backend)
-    assert whole.shape == (3, 4)
-    alone = dynamic_time_warping(a[1, 0], b[2], backend=backend)
-    torch.testing.assert_close(whole[1, 2], alone, rtol=0, atol=1e-12)
-    short = dynamic_time_warping(a.float(), b.float(), backend=backend)
-    assert short.dtype == torch.float32
-    torch.testing.assert_close(short.double(), whole, rtol=1e-4, atol=1e-4)
-    assert dynamic_time_warping(a[:0], b, backend=backend).shape == (0, 4)
-    same = dynamic_time_warping(a, a, cost="euclidean", dist="heaviside", backend=backend)
-    assert torch.equal(same, torch.zeros_like(same))
+def test_any_batch_shape_and_dtype():
+    for backend in ("cpu", "reference"):
+        a, b = sequences(3, 1, 5), sequences(4, 6)
+        whole = dynamic_time_warping(a, b, backend=backend)
+        assert whole.shape == (3, 4)
+        alone = dynamic_time_warping(a[1, 0], b[2], backend=backend)
+        torch.testing.assert_close(whole[1, 2], alone, rtol=0, atol=1e-12)
+        short = dynamic_time_warping(a.float(), b.float(), backend=backend)
+        assert short.dtype == torch.float32
+        torch.testing.assert_close(short.double(), whole, rtol=1e-4, atol=1e-4)
+        assert dynamic_time_warping(a[:0], b, backend=backend).shape == (0, 4)
+        same = dynamic_time_warping(a, a, cost="euclidean", dist="heaviside", backend=backend)
+        assert torch.equal(same, torch.zeros_like(same))
 
 
 def test_equal_steps_have_a_finite_gradient():
@@ -139,23 +134,23 @@ def test_equal_steps_have_a_finite_gradient():
     assert grad.isfinite().all()
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "said"),
-    [
-        ({"a": [1.0]}, TypeError, "a must be a torch.Tensor"),
-        ({"a": torch.ones(3, dtype=torch.float64)}, TypeError, "dtype of a"),
-        ({"a": torch.ones(0)}, ValueError, "at least one step"),
-        ({"a": torch.tensor(1.0)}, ValueError, r"\[\.\.\., n\]"),
-        ({"features": True}, ValueError, r"\[\.\.\., n, c\]"),
-        ({"a": torch.ones(2, 3), "b": torch.ones(3, 3)}, ValueError, "broadcast"),
-        ({"a": torch.full((3,), torch.nan)}, ValueError, "finite"),
-        ({"cost": "cosine"}, ValueError, "euclidean"),
-        ({"minimum": "log_sum_exp", "dist": "laplace"}, ValueError, "logistic"),
-        ({"dist": "levy"}, ValueError, "symmetric"),
-        ({"lengths": (torch.tensor(2), torch.tensor(0))}, ValueError, "at least 1"),
-        ({"steepness": -1}, ValueError, "steepness"),
-    ],
-)
-def test_bad_arguments(options, kind, said):
-    with pytest.raises(kind, match=said):
-        dynamic_time_warping(**{"a": torch.ones(3), "b": torch.ones(4), **options})
+BAD = [
+    ({"a": [1.0]}, TypeError, "a must be a torch.Tensor"),
+    ({"a": torch.ones(3, dtype=torch.float64)}, TypeError, "dtype of a"),
+    ({"a": torch.ones(0)}, ValueError, "at least one step"),
+    ({"a": torch.tensor(1.0)}, ValueError, r"\[\.\.\., n\]"),
+    ({"features": True}, ValueError, r"\[\.\.\., n, c\]"),
+    ({"a": torch.ones(2, 3), "b": torch.ones(3, 3)}, ValueError, "broadcast"),
+    ({"a": torch.full((3,), torch.nan)}, ValueError, "finite"),
+    ({"cost": "cosine"}, ValueError, "euclidean"),
+    ({"minimum": "log_sum_exp", "dist": "laplace"}, ValueError, "logistic"),
+    ({"dist": "levy"}, ValueError, "symmetric"),
+    ({"lengths": (torch.tensor(2), torch.tensor(0))}, ValueError, "at least 1"),
+    ({"steepness": -1}, ValueError, "steepness"),
+]
+
+
+def test_bad_arguments():
+    for options, kind, said in BAD:
+        with pytest.raises(kind, match=said):
+            dynamic_time_warping(**{"a": torch.ones(3), "b": torch.ones(4), **options})

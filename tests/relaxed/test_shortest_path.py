@@ -119,22 +119,6 @@ def test_the_backward_pass_may_compute_again(monkeypatch):
     assert torch.equal(torch.autograd.grad(shortest_path(x), x, g)[0], kept[0])
 
 
-@pytest.mark.parametrize("dist", ["logistic", "cauchy"])
-def test_gradients_by_differences(dist):
-    x = costs(1, 3, 3)
-    beta = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
-    for backend in ("cpu", "reference"):
-        assert torch.autograd.gradcheck(
-            lambda x, b, backend=backend: shortest_path(x, dist, b, iterations=5, backend=backend),
-            (x, beta),
-        )
-
-
-def test_second_derivatives():
-    x = costs(1, 2, 2)
-    assert torch.autograd.gradgradcheck(lambda x: shortest_path(x, iterations=3), x)
-
-
 def test_the_walk_ends_at_the_start():
     """The published program walks on from the start, round and round."""
     path = shortest_path(costs(5, 6, 6), steepness=1.0)
@@ -161,19 +145,19 @@ def test_the_cost_of_the_start_does_not_count():
     assert (grad.flatten(1)[:, 1:].abs().amax(1) > 0).all()
 
 
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_any_batch_shape_and_dtype(backend):
-    x = costs(2, 3, 4, 5)
-    whole = shortest_path(x, backend=backend)
-    alone = shortest_path(x[1, 2], backend=backend)
-    torch.testing.assert_close(whole[1, 2], alone, rtol=0, atol=1e-12)
-    short = shortest_path(x.float(), backend=backend)
-    assert short.dtype == torch.float32
-    torch.testing.assert_close(short.double(), whole, rtol=0, atol=1e-4)
-    assert shortest_path(x[:0], backend=backend).shape == (0, 3, 4, 5)
-    empty = costs(0, 4, 4)
-    (grad,) = torch.autograd.grad(shortest_path(empty, backend=backend).sum(), empty)
-    assert grad.shape == (0, 4, 4)
+def test_any_batch_shape_and_dtype():
+    for backend in ("cpu", "reference"):
+        x = costs(2, 3, 4, 5)
+        whole = shortest_path(x, backend=backend)
+        alone = shortest_path(x[1, 2], backend=backend)
+        torch.testing.assert_close(whole[1, 2], alone, rtol=0, atol=1e-12)
+        short = shortest_path(x.float(), backend=backend)
+        assert short.dtype == torch.float32
+        torch.testing.assert_close(short.double(), whole, rtol=0, atol=1e-4)
+        assert shortest_path(x[:0], backend=backend).shape == (0, 3, 4, 5)
+        empty = costs(0, 4, 4)
+        (grad,) = torch.autograd.grad(shortest_path(empty, backend=backend).sum(), empty)
+        assert grad.shape == (0, 4, 4)
 
 
 @pytest.mark.parametrize("shape", [(1, 5), (4, 1), (2, 2)])
@@ -189,9 +173,9 @@ def test_small_grids(shape):
         assert torch.equal(shortest_path(x, "heaviside"), torch.ones_like(x))
 
 
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_a_single_cell_is_its_path(backend):
-    assert shortest_path(torch.tensor([[[3.0]]]), backend=backend).tolist() == [[[1.0]]]
+def test_a_single_cell_is_its_path():
+    for backend in ("cpu", "reference"):
+        assert shortest_path(torch.tensor([[[3.0]]]), backend=backend).tolist() == [[[1.0]]]
 
 
 def test_other_tconorms_join_the_positions():
@@ -204,26 +188,26 @@ def test_other_tconorms_join_the_positions():
     assert (einstein - largest).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "said"),
-    [
-        ({"costs": np.ones((3, 3))}, TypeError, "costs must be a torch.Tensor"),
-        ({"costs": torch.ones(3, 3, dtype=torch.int64)}, TypeError, "float32 or float64"),
-        ({"costs": torch.ones(3)}, ValueError, r"\[\.\.\., H, W\]"),
-        ({"costs": torch.ones(2, 0, 3)}, ValueError, r"\[2, 0, 3\]"),
-        ({"costs": torch.full((3, 3), torch.nan)}, ValueError, "must be finite"),
-        ({"neighbourhood": 6}, ValueError, "4 or 8, got 6"),
-        ({"iterations": 1}, ValueError, "at least 2 to cross a grid of 3 x 3"),
-        ({"iterations": 3, "neighbourhood": 4}, ValueError, "at least 4"),
-        ({"iterations": 2.0}, TypeError, "iterations must be an int"),
-        ({"steepness": 0.0}, ValueError, "steepness must be > 0"),
-        ({"steepness": torch.ones(2)}, TypeError, "single floating number"),
-        ({"dist": "gumbel_max"}, ValueError, "symmetric"),
-        ({"dist": "logistik"}, ValueError, "logistic"),
-        ({"backend": "gpu"}, ValueError, "backend"),
-        ({"tconorm": "maximum"}, ValueError, "max"),
-    ],
-)
-def test_bad_arguments(options, kind, said):
-    with pytest.raises(kind, match=said):
-        shortest_path(**{"costs": torch.ones(3, 3), **options})
+BAD = [
+    ({"costs": np.ones((3, 3))}, TypeError, "costs must be a torch.Tensor"),
+    ({"costs": torch.ones(3, 3, dtype=torch.int64)}, TypeError, "float32 or float64"),
+    ({"costs": torch.ones(3)}, ValueError, r"\[\.\.\., H, W\]"),
+    ({"costs": torch.ones(2, 0, 3)}, ValueError, r"\[2, 0, 3\]"),
+    ({"costs": torch.full((3, 3), torch.nan)}, ValueError, "must be finite"),
+    ({"neighbourhood": 6}, ValueError, "4 or 8, got 6"),
+    ({"iterations": 1}, ValueError, "at least 2 to cross a grid of 3 x 3"),
+    ({"iterations": 3, "neighbourhood": 4}, ValueError, "at least 4"),
+    ({"iterations": 2.0}, TypeError, "iterations must be an int"),
+    ({"steepness": 0.0}, ValueError, "steepness must be > 0"),
+    ({"steepness": torch.ones(2)}, TypeError, "single floating number"),
+    ({"dist": "gumbel_max"}, ValueError, "symmetric"),
+    ({"dist": "logistik"}, ValueError, "logistic"),
+    ({"backend": "gpu"}, ValueError, "backend"),
+    ({"tconorm": "maximum"}, ValueError, "max"),
+]
+
+
+def test_bad_arguments():
+    for options, kind, said in BAD:
+        with pytest.raises(kind, match=said):
+            shortest_path(**{"costs": torch.ones(3, 3), **options})
