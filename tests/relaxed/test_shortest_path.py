@@ -1,5 +1,7 @@
 """Shortest paths: the hard limit against SciPy, kernels against torch, gradients, bad arguments."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -43,15 +45,14 @@ def dijkstra_paths(maps, neighbours):
     return path.reshape(maps.shape)
 
 
-@pytest.mark.parametrize("neighbours", [4, 8])
-@pytest.mark.parametrize(
-    ("dist", "steepness"), [("heaviside", 1.0), ("logistic", 1e9), ("cauchy", 1e12)]
-)
-def test_hard_paths_are_those_of_dijkstra(seed, neighbours, dist, steepness):
-    maps = np.random.default_rng(seed).uniform(0.1, 1.1, (1700, 6, 7))
-    path = shortest_path(torch.from_numpy(maps), dist, steepness, neighbours)
-    expected = torch.from_numpy(dijkstra_paths(maps, neighbours))
-    assert torch.allclose(path, expected, atol=1e-6)
+def test_hard_paths_are_those_of_dijkstra(seed):
+    for neighbours, (dist, steepness) in itertools.product(
+        [4, 8], [("heaviside", 1.0), ("logistic", 1e9), ("cauchy", 1e12)]
+    ):
+        maps = np.random.default_rng(seed).uniform(0.1, 1.1, (1700, 6, 7))
+        path = shortest_path(torch.from_numpy(maps), dist, steepness, neighbours)
+        expected = torch.from_numpy(dijkstra_paths(maps, neighbours))
+        assert torch.allclose(path, expected, atol=1e-6)
 
 
 def test_paths_that_wind_are_found():
@@ -65,38 +66,38 @@ def test_paths_that_wind_are_found():
     assert torch.equal(path, torch.from_numpy(expected))
 
 
-@pytest.mark.parametrize("dist", [*LAWS, "student_t(shape=1.5)", "heaviside"])
-@pytest.mark.parametrize("neighbours", [4, 8])
-@pytest.mark.parametrize("iterations", [None, 13])
-def test_kernel_is_the_reference(dist, neighbours, iterations):
-    x = costs(3, 4, 6)
-    beta = torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
-    g = torch.randn(3, 4, 6, dtype=torch.float64)
-    found = []
-    for backend in ("cpu", "reference"):
-        path = shortest_path(x, dist, beta, neighbours, iterations, backend=backend)
-        hard = dist == "heaviside"
-        grads = () if hard else torch.autograd.grad(path, (x, beta), g)
-        found.append((path.detach(), *grads))
-    for ours, truth in zip(*found, strict=True):
-        torch.testing.assert_close(ours, truth, rtol=1e-10, atol=1e-10)
+def test_kernel_is_the_reference():
+    for dist, neighbours, iterations in itertools.product(
+        [*LAWS, "student_t(shape=1.5)", "heaviside"], [4, 8], [None, 13]
+    ):
+        x = costs(3, 4, 6)
+        beta = torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
+        g = torch.randn(3, 4, 6, dtype=torch.float64)
+        found = []
+        for backend in ("cpu", "reference"):
+            path = shortest_path(x, dist, beta, neighbours, iterations, backend=backend)
+            hard = dist == "heaviside"
+            grads = () if hard else torch.autograd.grad(path, (x, beta), g)
+            found.append((path.detach(), *grads))
+        for ours, truth in zip(*found, strict=True):
+            torch.testing.assert_close(ours, truth, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("neighbours", [4, 8])
-@pytest.mark.parametrize("middle", [1.0, -1.0])
-@pytest.mark.parametrize("steepness", [5.0, 60.0, 400.0, 3000.0])
-def test_distances_of_all_sizes(neighbours, middle, steepness):
+def test_distances_of_all_sizes():
     """Paths that differ by a few scales, of up to 50,000: every way to find weights is taken."""
-    x = (middle + costs(3, 4, 13).detach() * 3 / steepness).requires_grad_()
-    beta = torch.tensor(steepness, dtype=torch.float64, requires_grad=True)
-    g = torch.randn(3, 4, 13, dtype=torch.float64)
-    found = []
-    for backend in ("cpu", "reference"):
-        path = shortest_path(x, "logistic", beta, neighbours, 18, backend=backend)
-        found.append((path.detach(), *torch.autograd.grad(path, (x, beta), g)))
-    assert (found[1][0] - found[1][0].round()).abs().max() > 0.01  # it is not hard
-    for ours, truth, size in zip(*found, (1.0, steepness, 1.0), strict=True):
-        assert (ours - truth).abs().max() <= 1e-10 * size
+    for neighbours, middle, steepness in itertools.product(
+        [4, 8], [1.0, -1.0], [5.0, 60.0, 400.0, 3000.0]
+    ):
+        x = (middle + costs(3, 4, 13).detach() * 3 / steepness).requires_grad_()
+        beta = torch.tensor(steepness, dtype=torch.float64, requires_grad=True)
+        g = torch.randn(3, 4, 13, dtype=torch.float64)
+        found = []
+        for backend in ("cpu", "reference"):
+            path = shortest_path(x, "logistic", beta, neighbours, 18, backend=backend)
+            found.append((path.detach(), *torch.autograd.grad(path, (x, beta), g)))
+        assert (found[1][0] - found[1][0].round()).abs().max() > 0.01  # it is not hard
+        for ours, truth, size in zip(*found, (1.0, steepness, 1.0), strict=True):
+            assert (ours - truth).abs().max() <= 1e-10 * size
 
 
 def test_far_distances_are_as_exact():
@@ -160,17 +161,20 @@ def test_any_batch_shape_and_dtype():
         assert grad.shape == (0, 4, 4)
 
 
-@pytest.mark.parametrize("shape", [(1, 5), (4, 1), (2, 2)])
-def test_small_grids(shape):
-    x = costs(2, *shape)
-    g = torch.randn(2, *shape, dtype=torch.float64)
-    ours, truth = (shortest_path(x, steepness=2.0, backend=b) for b in ("cpu", "reference"))
-    torch.testing.assert_close(ours, truth)
-    torch.testing.assert_close(
-        torch.autograd.grad(ours, x, g), torch.autograd.grad(truth, x, g), atol=1e-12, rtol=1e-10
-    )
-    if 1 in shape:
-        assert torch.equal(shortest_path(x, "heaviside"), torch.ones_like(x))
+def test_small_grids():
+    for shape in [(1, 5), (4, 1), (2, 2)]:
+        x = costs(2, *shape)
+        g = torch.randn(2, *shape, dtype=torch.float64)
+        ours, truth = (shortest_path(x, steepness=2.0, backend=b) for b in ("cpu", "reference"))
+        torch.testing.assert_close(ours, truth)
+        torch.testing.assert_close(
+            torch.autograd.grad(ours, x, g),
+            torch.autograd.grad(truth, x, g),
+            atol=1e-12,
+            rtol=1e-10,
+        )
+        if 1 in shape:
+            assert torch.equal(shortest_path(x, "heaviside"), torch.ones_like(x))
 
 
 def test_a_single_cell_is_its_path():
