@@ -71,7 +71,6 @@ from gendr.relaxed.comparisons import all_ as all
 from gendr.relaxed.comparisons import (
     and_,
     contains,
-    decided,
     equal,
     greater,
     greater_equal,
@@ -83,8 +82,13 @@ from gendr.relaxed.comparisons import (
     truth,
 )
 from gendr.relaxed.comparisons import any_ as any
-from gendr.relaxed.flow import cond, each, undefined, while_loop
-from gendr.relaxed.flow import counted as range
+from gendr.relaxed.comparisons import (
+    decided as decided,
+)
+from gendr.relaxed.flow import cond, while_loop
+from gendr.relaxed.flow import counted as range  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from gendr.relaxed.flow import each as each
+from gendr.relaxed.flow import undefined as undefined
 from gendr.relaxed.indexing import full, index, write, zeros
 from gendr.relaxed.program import (
     Categories,
@@ -95,15 +99,20 @@ from gendr.relaxed.program import (
     Vector,
     Volume,
     array,
-    call,
     dense,
-    divided,
     relax,
+)
+from gendr.relaxed.program import (
+    call as call,
+)
+from gendr.relaxed.program import (
+    divided as divided,
 )
 from gendr.relaxed.settings import smooth, smoothing
 from gendr.relaxed.syntax import RelaxError
 from gendr.relaxed.values import Array, Categorical
 
+# Not in this list: what only rewritten programs call.
 __all__ = [
     "Array",
     "BubbleSorted",
@@ -125,14 +134,10 @@ __all__ = [
     "argmin",
     "array",
     "bubble_sort",
-    "call",
     "cond",
     "contains",
-    "decided",
     "dense",
-    "divided",
     "dynamic_time_warping",
-    "each",
     "edges_of_csr",
     "equal",
     "full",
@@ -147,7 +152,6 @@ __all__ = [
     "not_",
     "not_equal",
     "or_",
-    "range",
     "relax",
     "shortest_path",
     "shortest_path_graph",
@@ -156,7 +160,6 @@ __all__ = [
     "smoothing",
     "sum",
     "truth",
-    "undefined",
     "warping_of_costs",
     "while_loop",
     "write",

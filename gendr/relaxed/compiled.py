@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils import _pytree as tree
 
 from gendr._runtime.checks import check_finite
+from gendr._runtime.operator import Operator
 from gendr._runtime.tracing import tracing
 from gendr.relaxed.settings import Settings, current
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 Function: TypeAlias = "Callable[[list[Tensor]], list[Tensor]]"
 
 
-class Graphs:
+class ProgramGraphs:
     """A function for inputs of one kind, compiled.
 
     Args:
@@ -42,7 +43,8 @@ class Graphs:
     ) -> None:
         from torch.fx.experimental.proxy_tensor import make_fx
 
-        self._wanted = [x.requires_grad for x in inputs]
+        self.function = function
+        wants = [x.requires_grad for x in inputs]
         plain = [x.detach() for x in inputs]
 
         def forward(*given: Tensor) -> list[Tensor]:
@@ -50,8 +52,7 @@ class Graphs:
 
         def joint(*given: Tensor) -> list[Tensor]:
             leaves = [
-                x.detach().requires_grad_(wanted)
-                for x, wanted in zip(given, self._wanted, strict=False)
+                x.detach().requires_grad_(wanted) for x, wanted in zip(given, wants, strict=False)
             ]
             with torch.enable_grad():
                 results = function(leaves)
@@ -73,43 +74,59 @@ class Graphs:
         options = {"dynamic": False, **options}
         with torch.no_grad(), tracing():  # no check looks at values
             traced = make_fx(forward)(*plain)
-            if any(self._wanted):
+            if any(wants):
                 grads = [torch.ones_like(result) for result in forward(*plain)]
                 gradients = make_fx(joint)(*plain, *grads)
                 self.joint = torch.compile(gradients, **options)
         self.forward = torch.compile(traced, **options)
 
-    def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """The results for inputs of the same kind."""
-        return list(_Run.apply(self, *inputs))  # pyright: ignore[reportArgumentType]
 
-    def gradients(self, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Tensor | None]:
-        """The gradients of all inputs; None for inputs that require none."""
-        found = iter(self.joint(*inputs, *(grad.contiguous() for grad in grads)))
-        return [next(found) if wanted else None for wanted in self._wanted]
+def _plainly(graphs: ProgramGraphs, *inputs: Tensor) -> Any:
+    """The results of what was compiled, as it is."""
+    results = tuple(graphs.function(list(inputs)))
+    return results[0] if len(results) == 1 else results
 
 
-class _Run(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, graphs: Graphs, *inputs: Tensor) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        plain = [x.detach().contiguous() for x in inputs]
-        ctx.graphs = graphs
-        ctx.save_for_backward(*plain)
-        return tuple(graphs.forward(*plain))
+_PROGRAM = Operator("relaxed.program", reference=_plainly)
+
+
+class GraphKernels:
+    """The kernels of a compiled program: its graphs."""
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return None, *ctx.graphs.gradients(ctx.saved_tensors, grads)
+    def forward(
+        graphs: ProgramGraphs, *inputs: Tensor, save: bool
+    ) -> tuple[tuple[Tensor, ...], tuple[Any, ...]]:
+        """See `gendr._runtime.operator.Kernels`."""
+        results = tuple(graphs.forward(*inputs))
+        return results, tuple((result.shape, result.dtype) for result in results)
+
+    @staticmethod
+    def backward(
+        graphs: ProgramGraphs,
+        inputs: tuple[Tensor, ...],
+        saved: tuple[Any, ...],
+        grads: tuple[Tensor | None, ...],
+        wanted: tuple[bool, ...],
+    ) -> tuple[Tensor | None, ...]:
+        """See `gendr._runtime.operator.Kernels`."""
+        device = next(grad for grad in grads if grad is not None).device
+        given = (
+            torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad
+            for grad, (shape, dtype) in zip(grads, saved, strict=True)
+        )
+        found = iter(graphs.joint(*inputs, *given))
+        return tuple(next(found) if asked else None for asked in wanted)
 
 
-class Compiled:
+class CompiledProgram:
     """A program that runs compiled; `Program.compiled` makes it.
 
     Every kind of call (shapes, dtypes, which tensors require gradients, all other arguments and
     settings) is compiled when it first comes. Tensors among the arguments, and as `scale`, get
     gradients; tensors from outside the program, and parameters of laws, count as constants. Loops
-    make all their iterations, up to `max_iterations`. There are no second derivatives.
+    make all their iterations, up to `max_iterations`. Second derivatives are those of the program
+    as it is.
 
     Attributes:
         program: what is compiled.
@@ -118,7 +135,7 @@ class Compiled:
     def __init__(self, program: Program, options: dict[str, Any]) -> None:
         self.program = program
         self._options = options
-        self._known: dict[Any, tuple[Graphs, list[tree.TreeSpec]]] = {}
+        self._known: dict[Any, tuple[ProgramGraphs, list[tree.TreeSpec]]] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program; inside another program, and hard, it runs as it is.
@@ -154,7 +171,9 @@ class Compiled:
         if known is None:
             known = self._known[key] = self._traced(leaves, form, places, settings, asked)
         graphs, (out,) = known
-        return tree.tree_unflatten(graphs(inputs), out)
+        results = _PROGRAM(GraphKernels, graphs, *inputs)
+        results = (results,) if isinstance(results, Tensor) else results
+        return tree.tree_unflatten(results, out)
 
     def _traced(
         self,
@@ -163,7 +182,7 @@ class Compiled:
         places: list[int],
         settings: Settings,
         asked: bool,
-    ) -> tuple[Graphs, list[tree.TreeSpec]]:
+    ) -> tuple[ProgramGraphs, list[tree.TreeSpec]]:
         """The graphs of one kind of call, and the form of the results."""
         out: list[tree.TreeSpec] = []
 
@@ -177,7 +196,7 @@ class Compiled:
             return found
 
         inputs = [leaves[i] if asked else leaves[i].detach() for i in places]
-        return Graphs(function, inputs, self._options), out
+        return ProgramGraphs(function, inputs, self._options), out
 
 
 def _flat(result: Any) -> tuple[list[Tensor], list[tree.TreeSpec]]:

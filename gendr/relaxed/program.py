@@ -54,7 +54,7 @@ class Form:
 
 # What arguments are, for type hints. Without one, it is read off the text: x[i] shows a vector.
 if TYPE_CHECKING:
-    from gendr.relaxed.compiled import Compiled
+    from gendr.relaxed.compiled import CompiledProgram
 
     Scalar: TypeAlias = Any
     Vector: TypeAlias = Any
@@ -271,18 +271,18 @@ class Program:
             _rules={},
         )
 
-    def compiled(self, **options: Any) -> Compiled:
+    def compiled(self, **options: Any) -> CompiledProgram:
         """The program, compiled by `torch.compile`; it is called in the same way.
 
         It pays where the same shapes come thousands of times: every kind of input is compiled by
-        itself, which takes from seconds to minutes. See `Compiled`.
+        itself, which takes from seconds to minutes. See `CompiledProgram`.
 
         Args:
             options: of `torch.compile`, such as `mode` and `backend`.
         """
-        from gendr.relaxed.compiled import Compiled
+        from gendr.relaxed.compiled import CompiledProgram
 
-        return Compiled(self, options)
+        return CompiledProgram(self, options)
 
     # -- the hard run
 

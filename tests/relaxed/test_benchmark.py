@@ -54,16 +54,13 @@ def test_docs_get_the_table(short, tmp_path, monkeypatch):
     assert "old" not in text
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_bad_options_end_in_one_line(bench, capsys):
+    for options, said in [
         (["--repeat", "0"], "--repeat"),
         (["--cases", "("], "regular"),
         (["--cases", "bogosort"], "bubble"),
-    ],
-)
-def test_bad_options_end_in_one_line(bench, options, said, capsys):
-    with pytest.raises(SystemExit) as stop:
-        bench.main(["--device", "cpu", *options])
-    assert stop.value.code == 2
-    assert said in capsys.readouterr().err
+    ]:
+        with pytest.raises(SystemExit) as stop:
+            bench.main(["--device", "cpu", *options])
+        assert stop.value.code == 2
+        assert said in capsys.readouterr().err

@@ -39,21 +39,20 @@ def close_by_variance(found, expected, variance):
     return bool((deviations < 5).all()) and bool((deviations < 2).double().mean() > 0.8)
 
 
-@pytest.mark.parametrize("law", SMOOTH_LAWS)
-@pytest.mark.parametrize("control", ["none", "value", "leave_one_out"])
-def test_smoothing_a_step_gives_the_density(law, control, seed):
-    x, scale = torch.linspace(-0.6, 0.6, 40, dtype=torch.float64)[:, None].requires_grad_(), 0.7
-    soft = estimated(
-        step, samples=500, scale=scale, dist=law, control=control, batched=True, seed=seed
-    )
-    result = soft(x)
-    (grad,) = torch.autograd.grad(result.sum(), x)
-    # P(x + scale e > 0) and its slope.
-    dist = distributions.get(law)
-    z = x.detach() / scale
-    assert (result - dist.sf(-z)[:, 0]).abs().max() < 0.15
-    assert close_by_variance(grad, dist.pdf(-z) / scale, soft.report.variance)
-    assert soft.report.evaluations == 40 * (501 if control == "value" else 500)
+def test_smoothing_a_step_gives_the_density(seed):
+    for law, control in itertools.product(SMOOTH_LAWS, ["none", "value", "leave_one_out"]):
+        x, scale = torch.linspace(-0.6, 0.6, 40, dtype=torch.float64)[:, None].requires_grad_(), 0.7
+        soft = estimated(
+            step, samples=500, scale=scale, dist=law, control=control, batched=True, seed=seed
+        )
+        result = soft(x)
+        (grad,) = torch.autograd.grad(result.sum(), x)
+        # P(x + scale e > 0) and its slope.
+        dist = distributions.get(law)
+        z = x.detach() / scale
+        assert (result - dist.sf(-z)[:, 0]).abs().max() < 0.15
+        assert close_by_variance(grad, dist.pdf(-z) / scale, soft.report.variance)
+        assert soft.report.evaluations == 40 * (501 if control == "value" else 500)
 
 
 def test_antithetic_samples_and_controls_lower_the_variance(seed):
@@ -77,15 +76,13 @@ def test_antithetic_samples_and_controls_lower_the_variance(seed):
     assert found["none"] > 2 * max(found["value"], found["leave_one_out"], found["antithetic"])
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"control": "value"}, {"antithetic": True, "control": "none"}]
-)
-def test_a_constant_has_no_gradient_and_no_noise(options):
-    x = inputs(3, 4)
-    soft = estimated(lambda x: np.full(len(x), 7.0), samples=6, batched=True, **options)
-    (grad,) = torch.autograd.grad(soft(x).sum(), x)
-    assert grad.abs().max() < 1e-13
-    assert soft.report.variance.max() < 1e-26
+def test_a_constant_has_no_gradient_and_no_noise():
+    for options in [{}, {"control": "value"}, {"antithetic": True, "control": "none"}]:
+        x = inputs(3, 4)
+        soft = estimated(lambda x: np.full(len(x), 7.0), samples=6, batched=True, **options)
+        (grad,) = torch.autograd.grad(soft(x).sum(), x)
+        assert grad.abs().max() < 1e-13
+        assert soft.report.variance.max() < 1e-26
 
 
 def test_variance_is_that_of_the_estimate(seed):
@@ -206,21 +203,21 @@ def test_finite_differences_of_a_smooth_function():
     assert soft.report.evaluations == 3 + 3 * 8
 
 
-@pytest.mark.parametrize("name", ["smoothing", "perturbed", "black_box", "finite_differences"])
-def test_any_batch_shape_seed_and_workers(name):
-    x = inputs(2, 3, 4).float().detach().requires_grad_()
-    found = []
-    for batched, workers in itertools.product((False, True), (1, 3)):
-        soft = estimated(np.sort, name, event_dims=1, batched=batched, workers=workers, seed=7)
-        result = soft(x)
-        assert result.shape == (2, 3, 4)
-        assert result.dtype == torch.float32
-        found.append((result, *torch.autograd.grad(result.sum(), x)))
-        soft.close()
-    for other in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
-    again = estimated(np.sort, name, event_dims=1, seed=8)(x)
-    assert torch.equal(again, found[0][0]) == (name in ("black_box", "finite_differences"))
+def test_any_batch_shape_seed_and_workers():
+    for name in ["smoothing", "perturbed", "black_box", "finite_differences"]:
+        x = inputs(2, 3, 4).float().detach().requires_grad_()
+        found = []
+        for batched, workers in itertools.product((False, True), (1, 3)):
+            soft = estimated(np.sort, name, event_dims=1, batched=batched, workers=workers, seed=7)
+            result = soft(x)
+            assert result.shape == (2, 3, 4)
+            assert result.dtype == torch.float32
+            found.append((result, *torch.autograd.grad(result.sum(), x)))
+            soft.close()
+        for other in found[1:]:
+            assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+        again = estimated(np.sort, name, event_dims=1, seed=8)(x)
+        assert torch.equal(again, found[0][0]) == (name in ("black_box", "finite_differences"))
 
 
 @pytest.mark.slow
@@ -254,9 +251,8 @@ def test_the_shortest_path_is_learnt_by_every_estimator(seed):
         assert torch.equal(torch.from_numpy(path(costs.detach().numpy()))[0], wanted), name
 
 
-@pytest.mark.parametrize(
-    ("make", "kind", "said"),
-    [
+def test_bad_arguments():
+    for make, kind, said in [
         (lambda: estimated(3), TypeError, "function of arrays"),
         (lambda: estimated(np.sort, "smooth"), ValueError, "smoothing"),
         (lambda: estimated(np.sort, strength=1.0), TypeError, "no setting 'strength'; it has"),
@@ -270,27 +266,22 @@ def test_the_shortest_path_is_learnt_by_every_estimator(seed):
         (lambda: Smoothing(dist="heaviside"), ValueError, "without jumps"),
         (lambda: Smoothing(dist="gumbel_max", antithetic=True), ValueError, "symmetric"),
         (lambda: BlackBox(0.0), ValueError, "strength"),
-    ],
-)
-def test_bad_arguments(make, kind, said):
-    with pytest.raises(kind, match=said):
-        make()
+    ]:
+        with pytest.raises(kind, match=said):
+            make()
 
 
-@pytest.mark.parametrize(
-    ("function", "method", "x", "said"),
-    [
+def test_bad_functions_are_refused():
+    for function, method, x, said in [
         (np.sort, "black_box", torch.full((1, 2), torch.nan), "finite"),
         (np.sort, "black_box", torch.ones(0, 2), "empty"),
         (np.sum, "black_box", torch.ones(1, 2), "shape of its costs"),
         (np.sum, StraightThrough(minimize=False), torch.ones(1, 2), "shape of the hard ones"),
         (lambda x: x * np.nan, "black_box", torch.ones(1, 2), "result of the function"),
         (lambda x: x[: int(x[0])], "black_box", torch.tensor([[1.0, 0], [2, 0]]), "one shape"),
-    ],
-)
-def test_bad_functions_are_refused(function, method, x, said):
-    with pytest.raises(ValueError, match=said):
-        estimated(function, method)(x)
+    ]:
+        with pytest.raises(ValueError, match=said):
+            estimated(function, method)(x)
 
 
 def test_every_estimator_has_a_name():

@@ -22,28 +22,28 @@ def numbers(*shape, seed=0):
 # -- comparisons
 
 
-@pytest.mark.parametrize("dist", ["logistic", "gumbel_max", "levy", "cauchy.squared", "uniform"])
-def test_order_is_the_cdf_of_the_difference(dist):
-    a, b = numbers(6), numbers(6, seed=1)
-    law = distributions.get(dist)
-    with smoothing(scale=0.3, dist=dist):
-        for op, d in [
-            (relaxed.less, b - a),
-            (relaxed.less_equal, b - a),
-            (relaxed.greater, a - b),
-            (relaxed.greater_equal, a - b),
-        ]:
-            torch.testing.assert_close(op(a, b), law(d, 0.3))
+def test_order_is_the_cdf_of_the_difference():
+    for dist in ["logistic", "gumbel_max", "levy", "cauchy.squared", "uniform"]:
+        a, b = numbers(6), numbers(6, seed=1)
+        law = distributions.get(dist)
+        with smoothing(scale=0.3, dist=dist):
+            for op, d in [
+                (relaxed.less, b - a),
+                (relaxed.less_equal, b - a),
+                (relaxed.greater, a - b),
+                (relaxed.greater_equal, a - b),
+            ]:
+                torch.testing.assert_close(op(a, b), law(d, 0.3))
 
 
-@pytest.mark.parametrize("dist", [*SYMMETRIC, "wigner_semicircle", "gumbel_max"])
-def test_equality_is_the_density_over_its_peak(dist):
-    law = distributions.get(dist)
-    z = torch.linspace(-3, 3, 7, dtype=torch.float64)
-    with smoothing(scale=0.5, dist=dist):
-        got = relaxed.equal(z * 0.5, 0.0)
-        torch.testing.assert_close(got, law.pdf(z) / law.pdf(0.0))
-        torch.testing.assert_close(relaxed.not_equal(z * 0.5, 0.0), 1 - got)
+def test_equality_is_the_density_over_its_peak():
+    for dist in [*SYMMETRIC, "wigner_semicircle", "gumbel_max"]:
+        law = distributions.get(dist)
+        z = torch.linspace(-3, 3, 7, dtype=torch.float64)
+        with smoothing(scale=0.5, dist=dist):
+            got = relaxed.equal(z * 0.5, 0.0)
+            torch.testing.assert_close(got, law.pdf(z) / law.pdf(0.0))
+            torch.testing.assert_close(relaxed.not_equal(z * 0.5, 0.0), 1 - got)
 
 
 def test_logistic_equality_is_sech_squared_and_finite_far_away():
@@ -55,12 +55,10 @@ def test_logistic_equality_is_sech_squared_and_finite_far_away():
     assert slope.isfinite().all()
 
 
-@pytest.mark.parametrize(
-    "dist", ["levy", "gamma(shape=2)", "logistic.squared", "logistic.art(0.3)"]
-)
-def test_equality_needs_a_peak_at_zero(dist):
-    with smoothing(dist=dist), pytest.raises(ValueError, match="peak at 0"):
-        relaxed.equal(torch.tensor(1.0), 0.0)
+def test_equality_needs_a_peak_at_zero():
+    for dist in ["levy", "gamma(shape=2)", "logistic.squared", "logistic.art(0.3)"]:
+        with smoothing(dist=dist), pytest.raises(ValueError, match="peak at 0"):
+            relaxed.equal(torch.tensor(1.0), 0.0)
 
 
 def test_plain_values_are_compared_as_python_does():
@@ -121,23 +119,21 @@ def test_classes_are_compared_by_cosine():
 # -- logic
 
 
-@pytest.mark.parametrize(
-    "name", ["probabilistic", "einstein", "yager(p=2)", "hamacher(p=0.5)", "max"]
-)
-def test_logic_is_a_tnorm_and_its_dual(name):
-    p, q = torch.rand(2, 5, dtype=torch.float64)
-    with smoothing(tnorm=name):
-        torch.testing.assert_close(relaxed.and_(p, q), tnorms.tnorm(name)(p, q))
-        torch.testing.assert_close(relaxed.or_(p, q), tnorms.tconorm(name)(p, q))
-        torch.testing.assert_close(
-            relaxed.not_(relaxed.and_(p, q)), relaxed.or_(relaxed.not_(p), relaxed.not_(q))
-        )
-        torch.testing.assert_close(
-            relaxed.all([p, True, q]), tnorms.tnorm(name).reduce(torch.stack([p, q]), 0)
-        )
-        torch.testing.assert_close(
-            relaxed.any([p, False, q]), tnorms.tconorm(name).reduce(torch.stack([p, q]), 0)
-        )
+def test_logic_is_a_tnorm_and_its_dual():
+    for name in ["probabilistic", "einstein", "yager(p=2)", "hamacher(p=0.5)", "max"]:
+        p, q = torch.rand(2, 5, dtype=torch.float64)
+        with smoothing(tnorm=name):
+            torch.testing.assert_close(relaxed.and_(p, q), tnorms.tnorm(name)(p, q))
+            torch.testing.assert_close(relaxed.or_(p, q), tnorms.tconorm(name)(p, q))
+            torch.testing.assert_close(
+                relaxed.not_(relaxed.and_(p, q)), relaxed.or_(relaxed.not_(p), relaxed.not_(q))
+            )
+            torch.testing.assert_close(
+                relaxed.all([p, True, q]), tnorms.tnorm(name).reduce(torch.stack([p, q]), 0)
+            )
+            torch.testing.assert_close(
+                relaxed.any([p, False, q]), tnorms.tconorm(name).reduce(torch.stack([p, q]), 0)
+            )
 
 
 def test_logic_stops_where_python_does():
@@ -176,32 +172,32 @@ def test_a_branch_is_a_convex_combination():
     assert got[1] is y  # what a branch leaves alone is not blended
 
 
-@pytest.mark.parametrize("kind", ["number", "tensor", "array", "categorical", "nested"])
-def test_every_kind_of_value_is_blended(kind):
-    p = torch.tensor([0.25, 0.5], dtype=torch.float64)
-    t = torch.tensor([1.0, 3.0], dtype=torch.float64)
-    yes, no, want = {
-        "number": (4, 2.0, [2.5, 3.0]),
-        "tensor": (t, 2.0, [1.75, 2.5]),
-        "array": (Array.of([t, 1.0]), Array.of([0, 1.0]), [[0.25, 1.0], [1.5, 1.0]]),
-        "categorical": (2, Categorical.certain(0, 3), [[0.75, 0, 0.25], [0.5, 0, 0.5]]),
-        "nested": ({"a": (1, [t])}, {"a": (1, [0])}, [0.25, 1.5]),
-    }[kind]
-    for a, b, q in [(yes, no, p), (no, yes, 1 - p)]:
-        got = relaxed.cond(q, lambda a=a: a, lambda b=b: b)
-        got = got["a"][1][0] if kind == "nested" else got
-        got = got if isinstance(got, torch.Tensor) else relaxed.dense(got)
-        torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64))
+def test_every_kind_of_value_is_blended():
+    for kind in ["number", "tensor", "array", "categorical", "nested"]:
+        p = torch.tensor([0.25, 0.5], dtype=torch.float64)
+        t = torch.tensor([1.0, 3.0], dtype=torch.float64)
+        yes, no, want = {
+            "number": (4, 2.0, [2.5, 3.0]),
+            "tensor": (t, 2.0, [1.75, 2.5]),
+            "array": (Array.of([t, 1.0]), Array.of([0, 1.0]), [[0.25, 1.0], [1.5, 1.0]]),
+            "categorical": (2, Categorical.certain(0, 3), [[0.75, 0, 0.25], [0.5, 0, 0.5]]),
+            "nested": ({"a": (1, [t])}, {"a": (1, [0])}, [0.25, 1.5]),
+        }[kind]
+        for a, b, q in [(yes, no, p), (no, yes, 1 - p)]:
+            got = relaxed.cond(q, lambda a=a: a, lambda b=b: b)
+            got = got["a"][1][0] if kind == "nested" else got
+            got = got if isinstance(got, torch.Tensor) else relaxed.dense(got)
+            torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64))
 
 
-@pytest.mark.parametrize(("yes", "no"), [(1e30, 1.0), (0, 7), (0.1, 0.7)])
-def test_blends_are_exact_at_the_ends(yes, no):
-    for a, b in itertools.product(
-        *((v, torch.tensor(v * 1.0, dtype=torch.float64)) for v in (yes, no))
-    ):
-        for q, want in [(1.0, yes), (0.0, no)]:
-            p = torch.tensor(q, dtype=torch.float64)
-            assert float(relaxed.cond(p, lambda a=a: a, lambda b=b: b)) == want
+def test_blends_are_exact_at_the_ends():
+    for yes, no in [(1e30, 1.0), (0, 7), (0.1, 0.7)]:
+        for a, b in itertools.product(
+            *((v, torch.tensor(v * 1.0, dtype=torch.float64)) for v in (yes, no))
+        ):
+            for q, want in [(1.0, yes), (0.0, no)]:
+                p = torch.tensor(q, dtype=torch.float64)
+                assert float(relaxed.cond(p, lambda a=a: a, lambda b=b: b)) == want
 
 
 @pytest.mark.parametrize("plain", [True, False])
@@ -299,28 +295,28 @@ def test_gradients_of_branches_and_loops(dist):
 # -- choices
 
 
-@pytest.mark.parametrize("n", [2, 4])
-def test_extremes_are_softmax_weighted(n):
-    x = numbers(3, n)
-    with smoothing(scale=0.4):
-        w = torch.softmax(x / 0.4, -1)
-        torch.testing.assert_close(relaxed.max(x), (w * x).sum(-1))
-        torch.testing.assert_close(relaxed.max(*x.unbind(-1)), (w * x).sum(-1))
-        torch.testing.assert_close(relaxed.argmax(x).probabilities, w)
-        w = torch.softmax(-x / 0.4, -1)
-        torch.testing.assert_close(relaxed.min(Array.dense(x, 1)), (w * x).sum(-1))
-        torch.testing.assert_close(relaxed.argmin(list(x.unbind(-1))).probabilities, w)
+def test_extremes_are_softmax_weighted():
+    for n in [2, 4]:
+        x = numbers(3, n)
+        with smoothing(scale=0.4):
+            w = torch.softmax(x / 0.4, -1)
+            torch.testing.assert_close(relaxed.max(x), (w * x).sum(-1))
+            torch.testing.assert_close(relaxed.max(*x.unbind(-1)), (w * x).sum(-1))
+            torch.testing.assert_close(relaxed.argmax(x).probabilities, w)
+            w = torch.softmax(-x / 0.4, -1)
+            torch.testing.assert_close(relaxed.min(Array.dense(x, 1)), (w * x).sum(-1))
+            torch.testing.assert_close(relaxed.argmin(list(x.unbind(-1))).probabilities, w)
 
 
-@pytest.mark.parametrize("dist", SYMMETRIC)
-def test_the_larger_of_two_is_that_of_the_comparison(dist):
-    a, b = numbers(5), numbers(5, seed=3)
-    with smoothing(scale=0.6, dist=dist):
-        p = relaxed.greater(a, b)
-        torch.testing.assert_close(relaxed.argmax([a, b]).probabilities[..., 0], p)
-        torch.testing.assert_close(relaxed.max(a, b), p * a + (1 - p) * b)
-        torch.testing.assert_close(relaxed.min(a, b), p * b + (1 - p) * a)
-        assert gradcheck(lambda a, b: relaxed.max(a, b, 0.5), (a, b))
+def test_the_larger_of_two_is_that_of_the_comparison():
+    for dist in SYMMETRIC:
+        a, b = numbers(5), numbers(5, seed=3)
+        with smoothing(scale=0.6, dist=dist):
+            p = relaxed.greater(a, b)
+            torch.testing.assert_close(relaxed.argmax([a, b]).probabilities[..., 0], p)
+            torch.testing.assert_close(relaxed.max(a, b), p * a + (1 - p) * b)
+            torch.testing.assert_close(relaxed.min(a, b), p * b + (1 - p) * a)
+            assert gradcheck(lambda a, b: relaxed.max(a, b, 0.5), (a, b))
 
 
 def test_infinity_has_no_part_in_a_minimum():
@@ -367,24 +363,24 @@ def test_absolute_value_is_its_branch():
 # -- indexing
 
 
-@pytest.mark.parametrize("dist", ["logistic", "gaussian", "cauchy"])
-def test_a_real_place_is_a_normalised_convolution(dist):
-    x, i = numbers(5), torch.tensor([0.3, 2.0, 3.9], dtype=torch.float64)
-    law = distributions.get(dist)
-    g = law.pdf((torch.arange(5) - i[:, None]) / 0.7)
-    with smoothing(scale=0.7, dist=dist):
-        torch.testing.assert_close(relaxed.index(x, i), (g * x).sum(-1) / g.sum(-1))
+def test_a_real_place_is_a_normalised_convolution():
+    for dist in ["logistic", "gaussian", "cauchy"]:
+        x, i = numbers(5), torch.tensor([0.3, 2.0, 3.9], dtype=torch.float64)
+        law = distributions.get(dist)
+        g = law.pdf((torch.arange(5) - i[:, None]) / 0.7)
+        with smoothing(scale=0.7, dist=dist):
+            torch.testing.assert_close(relaxed.index(x, i), (g * x).sum(-1) / g.sum(-1))
 
 
-@pytest.mark.parametrize("dist", ["logistic", "gaussian"])
-def test_the_backward_pass_takes_the_sum_for_a_constant(dist):
-    x, i = numbers(5), torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
-    law = distributions.get(dist)
-    with smoothing(scale=0.7, dist=dist):
-        (slope,) = torch.autograd.grad(relaxed.index(x, i), i)
-    g = law.pdf((torch.arange(5) - i) / 0.7)
-    (want,) = torch.autograd.grad((g * x).sum() / g.sum().detach(), i)
-    torch.testing.assert_close(slope, want)
+def test_the_backward_pass_takes_the_sum_for_a_constant():
+    for dist in ["logistic", "gaussian"]:
+        x, i = numbers(5), torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+        law = distributions.get(dist)
+        with smoothing(scale=0.7, dist=dist):
+            (slope,) = torch.autograd.grad(relaxed.index(x, i), i)
+        g = law.pdf((torch.arange(5) - i) / 0.7)
+        (want,) = torch.autograd.grad((g * x).sum() / g.sum().detach(), i)
+        torch.testing.assert_close(slope, want)
 
 
 def test_a_real_place_in_two_dimensions_is_a_product():
@@ -435,13 +431,14 @@ def test_a_categorical_place_counts_by_probability():
         _ = choice + 1
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1e-12, 1e-25])
-@pytest.mark.parametrize("dist", ["logistic", "gaussian", "heaviside"])
-def test_a_small_scale_reads_the_nearest_cell(dist, scale):
-    x = torch.tensor([5.0, 6.0, 7.0, 8.0])
-    i = torch.tensor([0.2, 1.7, 3.0, 9.0, -4.0])
-    with smoothing(scale=scale, dist=dist):
-        assert relaxed.index(x, i).tolist() == [5.0, 7.0, 8.0, 8.0, 5.0]
+def test_a_small_scale_reads_the_nearest_cell():
+    for scale, dist in itertools.product(
+        [1e-3, 1e-12, 1e-25], ["logistic", "gaussian", "heaviside"]
+    ):
+        x = torch.tensor([5.0, 6.0, 7.0, 8.0])
+        i = torch.tensor([0.2, 1.7, 3.0, 9.0, -4.0])
+        with smoothing(scale=scale, dist=dist):
+            assert relaxed.index(x, i).tolist() == [5.0, 7.0, 8.0, 8.0, 5.0]
 
 
 def test_gradients_of_indexing():

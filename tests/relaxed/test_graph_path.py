@@ -1,5 +1,7 @@
 """Paths through graphs: SciPy, the grid as a graph, kernels against torch, gradients, errors."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -19,25 +21,25 @@ def costs(*batch):
     return (torch.rand(*batch, len(EDGES), dtype=torch.float64) + 0.1).requires_grad_()
 
 
-@pytest.mark.parametrize(("dist", "steepness"), [("heaviside", 1.0), ("logistic", 1e10)])
-def test_hard_paths_are_those_of_dijkstra(seed, dist, steepness):
-    rng = np.random.default_rng(seed)
-    for _ in range(20):
-        ring = np.stack([np.arange(12), np.roll(np.arange(12), -1)], 1)
-        edges = np.unique(np.concatenate([ring, rng.integers(0, 12, (30, 2))]), axis=0)
-        price = rng.uniform(0.1, 1.1, (50, len(edges)))
-        path = shortest_path_graph(
-            torch.from_numpy(edges), torch.from_numpy(price), 0, 7, dist, steepness
-        )
-        for row, nodes, taken in zip(price, path.nodes, path.edges, strict=True):
-            graph = scipy.sparse.csr_matrix((row, edges.T), shape=(12, 12))
-            distance, before = dijkstra(graph, indices=0, return_predecessors=True)
-            here, expected = 7, np.zeros(12)
-            while here >= 0:
-                expected[here] = 1
-                here = before[here]
-            torch.testing.assert_close(nodes, torch.from_numpy(expected), rtol=0, atol=1e-6)
-            assert abs((taken.numpy() * row).sum() - distance[7]) < 1e-6
+def test_hard_paths_are_those_of_dijkstra(seed):
+    for dist, steepness in [("heaviside", 1.0), ("logistic", 1e10)]:
+        rng = np.random.default_rng(seed)
+        for _ in range(20):
+            ring = np.stack([np.arange(12), np.roll(np.arange(12), -1)], 1)
+            edges = np.unique(np.concatenate([ring, rng.integers(0, 12, (30, 2))]), axis=0)
+            price = rng.uniform(0.1, 1.1, (50, len(edges)))
+            path = shortest_path_graph(
+                torch.from_numpy(edges), torch.from_numpy(price), 0, 7, dist, steepness
+            )
+            for row, nodes, taken in zip(price, path.nodes, path.edges, strict=True):
+                graph = scipy.sparse.csr_matrix((row, edges.T), shape=(12, 12))
+                distance, before = dijkstra(graph, indices=0, return_predecessors=True)
+                here, expected = 7, np.zeros(12)
+                while here >= 0:
+                    expected[here] = 1
+                    here = before[here]
+                torch.testing.assert_close(nodes, torch.from_numpy(expected), rtol=0, atol=1e-6)
+                assert abs((taken.numpy() * row).sum() - distance[7]) < 1e-6
 
 
 def test_a_grid_is_a_graph():
@@ -58,19 +60,20 @@ def test_a_grid_is_a_graph():
         torch.testing.assert_close(path.nodes.reshape(3, 4, 5), grid, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("dist", ["logistic", "cauchy", "laplace", "heaviside"])
-@pytest.mark.parametrize("iterations", [None, 4])
-def test_kernel_is_the_reference(dist, iterations):
-    x = costs(4)
-    beta = torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
-    given = torch.randn(4, 6, dtype=torch.float64), torch.randn(4, 11, dtype=torch.float64)
-    found = []
-    for backend in ("cpu", "reference"):
-        path = shortest_path_graph(EDGES, x, 0, 4, dist, beta, iterations, backend=backend)
-        hard = dist == "heaviside"
-        found.append((*path, *(() if hard else torch.autograd.grad(path, (x, beta), given))))
-    for ours, truth in zip(*found, strict=True):
-        torch.testing.assert_close(ours, truth, rtol=1e-10, atol=1e-10)
+def test_kernel_is_the_reference():
+    for dist, iterations in itertools.product(
+        ["logistic", "cauchy", "laplace", "heaviside"], [None, 4]
+    ):
+        x = costs(4)
+        beta = torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
+        given = torch.randn(4, 6, dtype=torch.float64), torch.randn(4, 11, dtype=torch.float64)
+        found = []
+        for backend in ("cpu", "reference"):
+            path = shortest_path_graph(EDGES, x, 0, 4, dist, beta, iterations, backend=backend)
+            hard = dist == "heaviside"
+            found.append((*path, *(() if hard else torch.autograd.grad(path, (x, beta), given))))
+        for ours, truth in zip(*found, strict=True):
+            torch.testing.assert_close(ours, truth, rtol=1e-10, atol=1e-10)
 
 
 def test_ties_have_the_gradient_of_torch():
@@ -84,16 +87,6 @@ def test_ties_have_the_gradient_of_torch():
         ]
         assert grads[0].abs().max() > 1e-2
         torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_gradients_by_differences(backend):
-    x = costs(2)
-    beta = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda x, b: shortest_path_graph(EDGES, x, 0, 4, "logistic", b, 4, backend=backend),
-        (x, beta),
-    )
 
 
 def test_the_walk_ends_at_the_source():
@@ -123,21 +116,21 @@ def test_any_batch_shape_and_dtype():
     assert torch.equal(one.nodes, torch.eye(6, dtype=torch.float64)[2].expand(2, 3, 6))
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "said"),
-    [
-        ({"edges": EDGES.double()}, TypeError, "integers"),
-        ({"edges": EDGES[:, :1]}, ValueError, r"\[E, 2\]"),
-        ({"costs": torch.ones(3)}, ValueError, "E = 11"),
-        ({"costs": torch.full((11,), torch.inf)}, ValueError, "finite"),
-        ({"nodes": 5}, ValueError, "edges must index"),
-        ({"target": 9, "nodes": 6}, ValueError, "target must be one of the nodes 0 .. 5"),
-        ({"source": 5}, ValueError, "no way from node 5"),
-        ({"iterations": 1}, ValueError, "at least 2"),
-        ({"dist": "levy"}, ValueError, "symmetric"),
-    ],
-)
-def test_bad_arguments(options, kind, said):
-    given = {"edges": EDGES, "costs": torch.ones(11), "source": 0, "target": 4}
-    with pytest.raises(kind, match=said):
-        shortest_path_graph(**{**given, **options})
+BAD = [
+    ({"edges": EDGES.double()}, TypeError, "integers"),
+    ({"edges": EDGES[:, :1]}, ValueError, r"\[E, 2\]"),
+    ({"costs": torch.ones(3)}, ValueError, "E = 11"),
+    ({"costs": torch.full((11,), torch.inf)}, ValueError, "finite"),
+    ({"nodes": 5}, ValueError, "edges must index"),
+    ({"target": 9, "nodes": 6}, ValueError, "target must be one of the nodes 0 .. 5"),
+    ({"source": 5}, ValueError, "no way from node 5"),
+    ({"iterations": 1}, ValueError, "at least 2"),
+    ({"dist": "levy"}, ValueError, "symmetric"),
+]
+
+
+def test_bad_arguments():
+    for options, kind, said in BAD:
+        given = {"edges": EDGES, "costs": torch.ones(11), "source": 0, "target": 4}
+        with pytest.raises(kind, match=said):
+            shortest_path_graph(**{**given, **options})

@@ -73,16 +73,17 @@ def everything_by_hand(x, y, table):
     return z, w, r.index(table, z), table.data
 
 
-@pytest.mark.parametrize("dist", ["logistic", "gaussian", "cauchy"])
-@pytest.mark.parametrize("tnorm", ["probabilistic", "hamacher(p=0.5)"])
-def test_the_decorated_form_is_the_functional_form(dist, tnorm):
-    y = X.flip(0) + 0.3
-    table = torch.arange(45, dtype=torch.float64).reshape(9, 5).cos()
-    got = everything(X, y, table, scale=0.4, dist=dist, tnorm=tnorm)
-    with relaxed.smoothing(scale=0.4, dist=dist, tnorm=tnorm):
-        want = everything_by_hand(X, y, table)
-    for a, b in zip(got, want, strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-14)
+def test_the_decorated_form_is_the_functional_form():
+    for dist, tnorm in itertools.product(
+        ["logistic", "gaussian", "cauchy"], ["probabilistic", "hamacher(p=0.5)"]
+    ):
+        y = X.flip(0) + 0.3
+        table = torch.arange(45, dtype=torch.float64).reshape(9, 5).cos()
+        got = everything(X, y, table, scale=0.4, dist=dist, tnorm=tnorm)
+        with relaxed.smoothing(scale=0.4, dist=dist, tnorm=tnorm):
+            want = everything_by_hand(X, y, table)
+        for a, b in zip(got, want, strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-14)
 
 
 def test_the_source_shows_the_functional_form():
@@ -125,24 +126,24 @@ def early(a, b, c):
     return 6.0
 
 
-@pytest.mark.parametrize("program", [nested, early], ids=lambda p: p.__name__)
-def test_nested_blocks_are_exact(program):
+def test_nested_blocks_are_exact():
     """The sum over all ways the six comparisons can end, each with its probability."""
-    a, b, c = torch.randn(3, 7, dtype=torch.float64)
-    got = program(a, b, c, scale=0.7)
-    p = [sigmoid(x, 0.7) for x in (a, b, c, b - 1, c - 1)]
-    want = torch.zeros(7, dtype=torch.float64)
-    for ends in itertools.product((True, False), repeat=5):
-        weight = torch.ones(7, dtype=torch.float64)
-        for q, end in zip(p, ends, strict=True):
-            weight = weight * (q if end else 1 - q)
-        a0, b0, c0, b1, c1 = ends
-        if a0:
-            z = (1 if c0 else 2) if b0 else 3
-        else:
-            z = (4 if c1 else 5) if b1 else 6
-        want = want + weight * z
-    torch.testing.assert_close(got, want)
+    for program in [nested, early]:
+        a, b, c = torch.randn(3, 7, dtype=torch.float64)
+        got = program(a, b, c, scale=0.7)
+        p = [sigmoid(x, 0.7) for x in (a, b, c, b - 1, c - 1)]
+        want = torch.zeros(7, dtype=torch.float64)
+        for ends in itertools.product((True, False), repeat=5):
+            weight = torch.ones(7, dtype=torch.float64)
+            for q, end in zip(p, ends, strict=True):
+                weight = weight * (q if end else 1 - q)
+            a0, b0, c0, b1, c1 = ends
+            if a0:
+                z = (1 if c0 else 2) if b0 else 3
+            else:
+                z = (4 if c1 else 5) if b1 else 6
+            want = want + weight * z
+        torch.testing.assert_close(got, want)
 
 
 @gendr.relax
@@ -544,11 +545,11 @@ def test_lists_and_numpy_arrays_are_arguments():
     torch.testing.assert_close(smallest.hard(cells), torch.tensor([2.0, 1.0]))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_dtype_stays(dtype):
-    x = torch.rand(3, 4, dtype=dtype)
-    for result in everything(x[:, 0], x[:, 1], x):
-        assert result.dtype == dtype
+def test_the_dtype_stays():
+    for dtype in [torch.float32, torch.float64]:
+        x = torch.rand(3, 4, dtype=dtype)
+        for result in everything(x[:, 0], x[:, 1], x):
+            assert result.dtype == dtype
 
 
 def test_the_arguments_stay_as_they_are():

@@ -1,5 +1,6 @@
 """Silhouettes: the renderer's instance, the three edges by hand, hard images, gradients."""
 
+import itertools
 from importlib import import_module
 
 import numpy as np
@@ -16,18 +17,19 @@ def triangles(*shape, dtype=torch.float64):
     return corners.requires_grad_()
 
 
-@pytest.mark.parametrize("dist", ["logistic", "cauchy", "gaussian.squared", "gumbel_max"])
-@pytest.mark.parametrize("size", [9, (6, 11)])
-def test_distances_give_the_image_of_the_renderer(dist, size):
-    x = triangles(2, 5)
-    images = [
-        silhouette(x, size, dist=dist, steepness=20.0),
-        gendr.silhouette(x, size, dist, "probabilistic", 1 / 20.0, cutoff=0),
-    ]
-    torch.testing.assert_close(*images, rtol=0, atol=1e-10)
-    g = torch.randn_like(images[0])
-    grads = [torch.autograd.grad(image, x, g)[0] for image in images]
-    torch.testing.assert_close(*grads, rtol=1e-8, atol=1e-8)
+def test_distances_give_the_image_of_the_renderer():
+    for dist, size in itertools.product(
+        ["logistic", "cauchy", "gaussian.squared", "gumbel_max"], [9, (6, 11)]
+    ):
+        x = triangles(2, 5)
+        images = [
+            silhouette(x, size, dist=dist, steepness=20.0),
+            gendr.silhouette(x, size, dist, "probabilistic", 1 / 20.0, cutoff=0),
+        ]
+        torch.testing.assert_close(*images, rtol=0, atol=1e-10)
+        g = torch.randn_like(images[0])
+        grads = [torch.autograd.grad(image, x, g)[0] for image in images]
+        torch.testing.assert_close(*grads, rtol=1e-8, atol=1e-8)
 
 
 def test_three_edges_by_hand():
@@ -40,23 +42,23 @@ def test_three_edges_by_hand():
         assert abs(image[1, 0].item() - expected) < 1e-12
 
 
-@pytest.mark.parametrize("method", ["distance", "edges"])
-def test_hard_images_are_exact(method):
-    x = triangles(3, 4)
-    hard = silhouette(x, 32, method=method, dist="heaviside").detach()
-    y, column = np.mgrid[31:-32:-2, -31:32:2] / 32
-    expected = np.zeros((3, 32, 32), bool)
-    for b in range(3):
-        for a, c, d in x[b, ..., :2].detach().numpy():
-            sides = [
-                (q[0] - p[0]) * (y - p[1]) - (q[1] - p[1]) * (column - p[0])
-                for p, q in ((a, c), (c, d), (d, a))
-            ]
-            expected[b] |= np.all(np.array(sides) > 0, 0) | np.all(np.array(sides) < 0, 0)
-    assert 0.05 < expected.mean() < 0.95
-    assert torch.equal(hard.bool(), torch.from_numpy(expected))
-    steep = silhouette(x, 32, method=method, steepness=1e7)
-    torch.testing.assert_close(steep, hard, rtol=0, atol=1e-3)
+def test_hard_images_are_exact():
+    for method in ["distance", "edges"]:
+        x = triangles(3, 4)
+        hard = silhouette(x, 32, method=method, dist="heaviside").detach()
+        y, column = np.mgrid[31:-32:-2, -31:32:2] / 32
+        expected = np.zeros((3, 32, 32), bool)
+        for b in range(3):
+            for a, c, d in x[b, ..., :2].detach().numpy():
+                sides = [
+                    (q[0] - p[0]) * (y - p[1]) - (q[1] - p[1]) * (column - p[0])
+                    for p, q in ((a, c), (c, d), (d, a))
+                ]
+                expected[b] |= np.all(np.array(sides) > 0, 0) | np.all(np.array(sides) < 0, 0)
+        assert 0.05 < expected.mean() < 0.95
+        assert torch.equal(hard.bool(), torch.from_numpy(expected))
+        steep = silhouette(x, 32, method=method, steepness=1e7)
+        torch.testing.assert_close(steep, hard, rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("method", ["distance", "edges"])
@@ -68,17 +70,17 @@ def test_gradients_by_differences(method):
     )
 
 
-@pytest.mark.parametrize("method", ["distance", "edges"])
-def test_large_images_are_computed_in_parts(method, monkeypatch):
-    module = import_module("gendr.relaxed.algorithms.silhouette")  # the name is also a function
-    x, g = triangles(2, 4), torch.randn(2, 8, 8, dtype=torch.float64)
-    found = []
-    for pairs in (1 << 19, 40):
-        monkeypatch.setattr(module, "_PAIRS", pairs)
-        image = silhouette(x, 8, method=method)
-        found.append((image, *torch.autograd.grad(image, x, g)))
-    for whole, parts in zip(*found, strict=True):
-        torch.testing.assert_close(whole, parts, rtol=0, atol=1e-12)
+def test_large_images_are_computed_in_parts(monkeypatch):
+    for method in ["distance", "edges"]:
+        module = import_module("gendr.relaxed.algorithms.silhouette")  # the name is also a function
+        x, g = triangles(2, 4), torch.randn(2, 8, 8, dtype=torch.float64)
+        found = []
+        for pairs in (1 << 19, 40):
+            monkeypatch.setattr(module, "_PAIRS", pairs)
+            image = silhouette(x, 8, method=method)
+            found.append((image, *torch.autograd.grad(image, x, g)))
+        for whole, parts in zip(*found, strict=True):
+            torch.testing.assert_close(whole, parts, rtol=0, atol=1e-12)
 
 
 def test_flat_triangles_cover_nothing():
@@ -99,9 +101,8 @@ def test_any_batch_shape():
     assert silhouette(x.float()[..., :2], 5).dtype == torch.float32
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "said"),
-    [
+def test_bad_arguments():
+    for options, kind, said in [
         ({"face_vertices": np.ones((1, 3, 2))}, TypeError, "torch.Tensor"),
         ({"face_vertices": torch.ones(3, 2)}, ValueError, r"\[\.\.\., F, 3, 2\]"),
         ({"face_vertices": torch.full((1, 3, 2), torch.nan)}, ValueError, "finite"),
@@ -109,8 +110,6 @@ def test_any_batch_shape():
         ({"method": "corners"}, ValueError, "edges"),
         ({"steepness": 0}, ValueError, "steepness"),
         ({"tconorm": "sum"}, ValueError, "T-conorm"),
-    ],
-)
-def test_bad_arguments(options, kind, said):
-    with pytest.raises(kind, match=said):
-        silhouette(**{"face_vertices": torch.ones(1, 3, 2), "image_size": 4, **options})
+    ]:
+        with pytest.raises(kind, match=said):
+            silhouette(**{"face_vertices": torch.ones(1, 3, 2), "image_size": 4, **options})

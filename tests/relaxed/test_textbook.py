@@ -3,7 +3,6 @@
 import itertools
 from math import inf
 
-import pytest
 import torch
 
 from gendr import relaxed
@@ -31,36 +30,36 @@ def same(program, kernel, *inputs):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("dist", LAWS)
-def test_bubble_sort(dist):
-    x = numbers(3, 5)
-    program = programs.bubble_sort(x, scale=0.2, dist=dist, tolerance=0)
-    same(program, relaxed.bubble_sort(x, dist, 5.0), x)
-    values, swaps, ordered = programs.bubble_sort.hard(x)
-    torch.testing.assert_close(values, x.detach().sort().values)
-    pairs = [sum(a > b for a, b in itertools.combinations(row, 2)) for row in x.tolist()]
-    assert swaps.tolist() == pairs
-    assert ordered.tolist() == [float(n == 0) for n in pairs]
+def test_bubble_sort():
+    for dist in LAWS:
+        x = numbers(3, 5)
+        program = programs.bubble_sort(x, scale=0.2, dist=dist, tolerance=0)
+        same(program, relaxed.bubble_sort(x, dist, 5.0), x)
+        values, swaps, ordered = programs.bubble_sort.hard(x)
+        torch.testing.assert_close(values, x.detach().sort().values)
+        pairs = [sum(a > b for a, b in itertools.combinations(row, 2)) for row in x.tolist()]
+        assert swaps.tolist() == pairs
+        assert ordered.tolist() == [float(n == 0) for n in pairs]
 
 
-@pytest.mark.parametrize("dist", LAWS)
-def test_levenshtein(dist):
-    s, t = numbers(2, 4, 3), numbers(2, 3, 3, seed=1)
-    got, table = programs.levenshtein(s, t, 1.5, 0.5, 2.0, scale=0.2, dist=dist)
-    costs = {"insertion": 1.5, "deletion": 0.5, "substitution": 2.0}
-    same([got], [relaxed.levenshtein(s, t, dist=dist, steepness=5.0, **costs)], s, t)
-    assert table.shape == (2, 5, 4)
-    torch.testing.assert_close(table[:, -1, -1], got)
-    assert programs.levenshtein.hard("kitten", "sitting")[0] == 3
-    assert programs.levenshtein.hard("", "abc", insertion=2)[0] == 6
+def test_levenshtein():
+    for dist in LAWS:
+        s, t = numbers(2, 4, 3), numbers(2, 3, 3, seed=1)
+        got, table = programs.levenshtein(s, t, 1.5, 0.5, 2.0, scale=0.2, dist=dist)
+        costs = {"insertion": 1.5, "deletion": 0.5, "substitution": 2.0}
+        same([got], [relaxed.levenshtein(s, t, dist=dist, steepness=5.0, **costs)], s, t)
+        assert table.shape == (2, 5, 4)
+        torch.testing.assert_close(table[:, -1, -1], got)
+        assert programs.levenshtein.hard("kitten", "sitting")[0] == 3
+        assert programs.levenshtein.hard("", "abc", insertion=2)[0] == 6
 
 
-@pytest.mark.parametrize("dist", LAWS)
-def test_dynamic_time_warping(dist):
-    a, b = numbers(2, 4), numbers(2, 5, seed=1)
-    got, _ = programs.dynamic_time_warping(a, b, scale=0.2, dist=dist)
-    same([got], [relaxed.dynamic_time_warping(a, b, dist=dist, steepness=5.0)], a, b)
-    assert programs.dynamic_time_warping.hard([1.0, 2.0, 2.0, 4.0], [1.0, 2.0, 5.0])[0] == 1.0
+def test_dynamic_time_warping():
+    for dist in LAWS:
+        a, b = numbers(2, 4), numbers(2, 5, seed=1)
+        got, _ = programs.dynamic_time_warping(a, b, scale=0.2, dist=dist)
+        same([got], [relaxed.dynamic_time_warping(a, b, dist=dist, steepness=5.0)], a, b)
+        assert programs.dynamic_time_warping.hard([1.0, 2.0, 2.0, 4.0], [1.0, 2.0, 5.0])[0] == 1.0
 
 
 PATH_LAWS = [
@@ -69,19 +68,20 @@ PATH_LAWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dist", PATH_LAWS)
-@pytest.mark.parametrize("neighbourhood", [4, 8])
-def test_shortest_path(neighbourhood, dist):
-    costs = numbers(2, 3, 3)
-    got = programs.shortest_path(costs, neighbourhood, scale=0.2, dist=dist)
-    same([got], [relaxed.shortest_path(costs, dist, 5.0, neighbourhood)], costs)
+def test_shortest_path():
+    for dist, neighbourhood in itertools.product(PATH_LAWS, [4, 8]):
+        costs = numbers(2, 3, 3)
+        got = programs.shortest_path(costs, neighbourhood, scale=0.2, dist=dist)
+        same([got], [relaxed.shortest_path(costs, dist, 5.0, neighbourhood)], costs)
 
 
-@pytest.mark.parametrize("neighbourhood", [4, 8])
-def test_shortest_path_hard(neighbourhood):
-    costs = numbers(2, 3, 3)
-    hard = programs.shortest_path.hard(costs, neighbourhood)
-    torch.testing.assert_close(hard, relaxed.shortest_path(costs, "heaviside", 1.0, neighbourhood))
+def test_shortest_path_hard():
+    for neighbourhood in [4, 8]:
+        costs = numbers(2, 3, 3)
+        hard = programs.shortest_path.hard(costs, neighbourhood)
+        torch.testing.assert_close(
+            hard, relaxed.shortest_path(costs, "heaviside", 1.0, neighbourhood)
+        )
 
 
 @relaxed.relax
@@ -106,18 +106,25 @@ def joined_path(costs: relaxed.Matrix):
     return relaxed.array([any(walk[:, v]) for v in nodes]).reshape(2, 3)
 
 
-@pytest.mark.parametrize(
-    "tnorm", ["probabilistic", "einstein", "hamacher(p=0.5)", "yager(p=2)", "frank(p=2)", "max"]
-)
-def test_shortest_path_of_t_norms(tnorm):
-    costs = numbers(2, 2, 3)
-    kernel = relaxed.shortest_path(costs, "cauchy", 5.0, 4, 5, tconorm=tnorm)
-    same([joined_path(costs, scale=0.2, dist="cauchy", tnorm=tnorm)], [kernel], costs)
-    # Writing at a soft place blends, whatever the T-norm, so that the program is that of one.
-    plain = relaxed.shortest_path(costs, "cauchy", 5.0, 4, 5)
-    same(
-        [programs.shortest_path(costs, 4, 5, scale=0.2, dist="cauchy", tnorm=tnorm)], [plain], costs
-    )
+def test_shortest_path_of_t_norms():
+    for tnorm in [
+        "probabilistic",
+        "einstein",
+        "hamacher(p=0.5)",
+        "yager(p=2)",
+        "frank(p=2)",
+        "max",
+    ]:
+        costs = numbers(2, 2, 3)
+        kernel = relaxed.shortest_path(costs, "cauchy", 5.0, 4, 5, tconorm=tnorm)
+        same([joined_path(costs, scale=0.2, dist="cauchy", tnorm=tnorm)], [kernel], costs)
+        # Writing at a soft place blends, whatever the T-norm, so that the program is that of one.
+        plain = relaxed.shortest_path(costs, "cauchy", 5.0, 4, 5)
+        same(
+            [programs.shortest_path(costs, 4, 5, scale=0.2, dist="cauchy", tnorm=tnorm)],
+            [plain],
+            costs,
+        )
 
 
 def test_silhouette():
@@ -139,18 +146,18 @@ def test_silhouette():
     assert 0 < hard.mean() < 1
 
 
-@pytest.mark.parametrize("dist", LAWS)
-def test_silhouette_equals_the_kernel(dist):
-    triangles = numbers(2, 3, 3, 2, seed=2) - 0.5
-    a, b, c = triangles.unbind(-2)
-    turn = (b - a)[..., 0] * (c - a)[..., 1] - (b - a)[..., 1] * (c - a)[..., 0]
-    order = torch.where((turn > 0)[..., None], torch.tensor([0, 1, 2]), torch.tensor([0, 2, 1]))
-    turned = triangles.gather(-2, order[..., None].expand(2, 3, 3, 2))  # counterclockwise
-    axis = (torch.arange(6, dtype=torch.float64) * 2 + 1) / 6 - 1
-    y, x = torch.meshgrid(axis.flip(0), axis, indexing="ij")
-    got = programs.silhouette(turned[:, None, None], x, y, scale=0.2, dist=dist)
-    want = relaxed.silhouette(triangles, 6, method="edges", dist=dist, steepness=5.0)
-    same([got], [want], triangles)
+def test_silhouette_equals_the_kernel():
+    for dist in LAWS:
+        triangles = numbers(2, 3, 3, 2, seed=2) - 0.5
+        a, b, c = triangles.unbind(-2)
+        turn = (b - a)[..., 0] * (c - a)[..., 1] - (b - a)[..., 1] * (c - a)[..., 0]
+        order = torch.where((turn > 0)[..., None], torch.tensor([0, 1, 2]), torch.tensor([0, 2, 1]))
+        turned = triangles.gather(-2, order[..., None].expand(2, 3, 3, 2))  # counterclockwise
+        axis = (torch.arange(6, dtype=torch.float64) * 2 + 1) / 6 - 1
+        y, x = torch.meshgrid(axis.flip(0), axis, indexing="ij")
+        got = programs.silhouette(turned[:, None, None], x, y, scale=0.2, dist=dist)
+        want = relaxed.silhouette(triangles, 6, method="edges", dist=dist, steepness=5.0)
+        same([got], [want], triangles)
 
 
 def test_decision_tree():

@@ -173,6 +173,18 @@ def _bubble_sort() -> Example:
     return Example({"cpu": KERNELS["relaxed.bubble_sort"]}, task, leaves, empty)
 
 
+def _program() -> Example:
+    from gendr.relaxed.compiled import GraphKernels, ProgramGraphs
+
+    def function(inputs: list[Tensor]) -> list[Tensor]:
+        x, y = inputs
+        return [torch.lerp(x, y, (y - x).sigmoid()), x.exp().sum(-1)]
+
+    leaves = _leaves(torch.randn(2, 3), torch.randn(2, 3))
+    graphs = ProgramGraphs(function, leaves, {"backend": "eager"})
+    return Example({"cpu": GraphKernels}, graphs, leaves, batched=(0, 1))
+
+
 def _law(name: str) -> tuple[Any, Any]:
     """A law and the same for kernels."""
     from gendr.relaxed.backends.laws import check_law, for_kernels
@@ -193,6 +205,7 @@ _EXAMPLES = {
     "topk.mask": _mask,
     "relaxed.alignment": _alignment,
     "relaxed.bubble_sort": _bubble_sort,
+    "relaxed.program": _program,
     "relaxed.shortest_path": _shortest_path,
     "relaxed.shortest_path_graph": _shortest_path_graph,
 }

@@ -14,19 +14,19 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numba.extending import register_jitable
 
 from gendr._runtime.numba.calls import call_cdf, call_pdf, row
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr.relaxed.backends.cpu.minimum import LARGE, OPTIONS
 
 ensure_cache()
 announce_compilation(__name__)
 
 GROUP = 32
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
-_LARGE = 1e300
 
 
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _load(source, first, out):
     """Fill in out [n, GROUP] with rows of source [B, n]; lanes beyond the last row repeat it."""
     for lane in range(GROUP):
@@ -35,25 +35,32 @@ def _load(source, first, out):
             out[i, lane] = given[i]
 
 
-@njit(**_OPTIONS)
+@register_jitable
+def _arguments(difference, beta, z):
+    """Fill in z = difference beta, finite."""
+    for i in range(GROUP):
+        value = difference[i] * beta
+        value = value if value < LARGE else LARGE
+        z[i] = value if value > -LARGE else -LARGE
+
+
+@njit(**OPTIONS)
 def _compare(a, b, beta, tails, shape, difference, z, p, q):
     """Fill in difference = b - a, and p and q, the probabilities of a > b and of the opposite."""
     for i in range(GROUP):
         difference[i] = b[i] - a[i]
-        value = difference[i] * beta
-        value = value if value < _LARGE else _LARGE
-        z[i] = value if value > -_LARGE else -_LARGE
+    _arguments(difference, beta, z)
     call_cdf(tails, z, GROUP, shape, q, p)
 
 
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _mix(a, b, p, q):
     for i in range(GROUP):
         x, y = a[i], b[i]
         a[i], b[i] = p[i] * y + q[i] * x, p[i] * x + q[i] * y
 
 
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def forward(x, beta, tails, shape, values, swaps, ordered, start, stop):
     """Fill in values [B, n], swaps [B] and ordered [B] for the groups start .. stop - 1."""
     batch, n = x.shape
@@ -103,7 +110,7 @@ def forward(x, beta, tails, shape, values, swaps, ordered, start, stop):
             ordered[first + lane] = all_order[lane]
 
 
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def backward(
     x, beta, tails, density, shape, grad_values, grad_swaps, grad_ordered, by_x, by_beta, start,
     stop,
@@ -189,10 +196,7 @@ def backward(
                     for k in range(GROUP):
                         pdf[k] = p[c, k] * q[c, k]
                 else:
-                    for k in range(GROUP):
-                        value = difference[c, k] * beta
-                        value = value if value < _LARGE else _LARGE
-                        z[k] = value if value > -_LARGE else -_LARGE
+                    _arguments(row(difference, c), beta, z)
                     call_pdf(density, z, GROUP, shape, pdf)
                 for k in range(GROUP):
                     d, gi, gj = difference[c, k], g[i, k], g[i + 1, k]

@@ -17,25 +17,22 @@ import math
 import numpy as np
 from numba import njit
 
-from gendr._runtime.numba.calls import call_cdf, call_pdf, pointer
+from gendr._runtime.numba.calls import call_pdf, pointer
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
-from gendr._runtime.numba.mathematics import exp
+from gendr.relaxed.backends.cpu.minimum import LARGE, OPTIONS, odds_of, slope_of
 
 ensure_cache()
 announce_compilation(__name__)
 
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 _SAME = 4.5e-16  # sweeps that change no distance by more than this part of it change nothing
 _GONE = 1e-20  # where less than this of the walk is, nothing is
-_LARGE = 1e300
 
 
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _weigh(distance, cost, sources, starts, beta, tails, shape, ways, beyond, z, work, w, total,
            value):  # fmt: skip
     """Fill in weights w [E], totals and expected distances [V]; edges in order of their ends."""
     size, nodes = len(cost), len(starts) - 1
-    cdf, sf = work[0], work[1]
     for v in range(nodes):
         low = math.inf
         for e in range(starts[v], starts[v + 1]):
@@ -44,14 +41,8 @@ def _weigh(distance, cost, sources, starts, beta, tails, shape, ways, beyond, z,
         for e in range(starts[v], starts[v + 1]):
             beyond[e] = ways[e] - low if ways[e] < math.inf else 0.0
     for e in range(size):
-        z[e] = min(beyond[e] * beta, _LARGE)
-    if tails == 0:
-        for e in range(size):
-            w[e] = exp(-z[e])
-    else:
-        call_cdf(tails, pointer(z), size, shape, pointer(cdf), pointer(sf))
-        for e in range(size):
-            w[e] = 1.0 if z[e] == 0.0 else sf[e] / cdf[e]
+        z[e] = min(beyond[e] * beta, LARGE)
+    odds_of(z, size, tails, shape, work, w)
     for v in range(nodes):
         total[v] = 0.0
         for e in range(starts[v], starts[v + 1]):
@@ -67,7 +58,7 @@ def _weigh(distance, cost, sources, starts, beta, tails, shape, ways, beyond, z,
             value[v] = low + mean
 
 
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _walk(w, sources, starts, source, target, steps, position, by_node, by_edge):
     """Walk back; returns the number of positions. position [T + 2, V]; by_.. get 1 - the path."""
     nodes = len(starts) - 1
@@ -94,7 +85,7 @@ def _walk(w, sources, starts, source, target, steps, position, by_node, by_edge)
     return steps + 1
 
 
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _sweeps(cost, sources, starts, source, beta, tails, shape, iterations, history, arrays, nodal):
     """Run the sweeps and return their number; history [T + 1, V] gets the distances."""
     value = nodal[1]
@@ -115,7 +106,7 @@ def _sweeps(cost, sources, starts, source, beta, tails, shape, iterations, histo
     return iterations
 
 
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def forward(
     costs, sources, starts, source, target, beta, tails, shape, iterations, by_node, by_edge,
     start, stop,
@@ -136,7 +127,7 @@ def forward(
             by_edge[b, e] = 1.0 - by_edge[b, e]
 
 
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def backward(
     costs, sources, starts, source, target, beta, tails, density, shape, iterations, grad_node,
     grad_edge, by_costs, by_beta, start, stop,
@@ -208,10 +199,7 @@ def backward(
                     if not ways[e] < math.inf:
                         z[e] = 0.0
                         continue
-                    slope = -w[e]
-                    if density != 0:
-                        odds = w[e] * total[v]
-                        slope = -pdf[e] * (1.0 + odds) * (1.0 + odds) / total[v]
+                    slope = slope_of(w[e], total[v], pdf[e]) if density != 0 else -w[e]
                     a = slope * (g[v] * (beyond[e] - expected) + gw[e] - mean)
                     by_beta[b] += a * beyond[e]
                     z[e] = g[v] * w[e] + beta * a

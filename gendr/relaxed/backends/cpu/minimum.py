@@ -49,6 +49,26 @@ def _arguments(row, n, low, beta, z):
 
 
 @njit(**OPTIONS)
+def odds_of(z, n, tails, shape, work, out):
+    """Fill in the odds sf(z) / cdf(z) for finite z >= 0; work [2, n] is scratch."""
+    if tails == 0:
+        for i in range(n):
+            out[i] = exp(-z[i])
+        return
+    cdf, sf = work[0], work[1]
+    call_cdf(tails, pointer(z), n, shape, pointer(cdf), pointer(sf))
+    for i in range(n):
+        out[i] = 1.0 if z[i] == 0.0 else sf[i] / cdf[i]
+
+
+@register_jitable
+def slope_of(weight, total, pdf):
+    """The derivative by z of odds, weight times total, divided by the total."""
+    odds = weight * total  # sf / cdf; cdf = 1 / (1 + odds)
+    return -pdf * (1.0 + odds) * (1.0 + odds) / total
+
+
+@njit(**OPTIONS)
 def weigh(x, n, beta, tails, shape, w, low, total, z, work):
     """Fill in the weights w [K, n], the smallest candidates, and the sums of the odds.
 
@@ -58,17 +78,15 @@ def weigh(x, n, beta, tails, shape, w, low, total, z, work):
     total[:n] = 0.0
     for k in range(len(x)):
         row, out = x[k], w[k]
-        if tails == 0:
+        if tails == 0:  # in one loop
             for i in range(n):
                 odds = exp((low[i] - row[i]) * beta)
                 out[i] = odds if row[i] < math.inf else 0.0
         else:
-            cdf, sf = work[0], work[1]
             _arguments(row, n, low, beta, z)
-            call_cdf(tails, pointer(z), n, shape, pointer(cdf), pointer(sf))
+            odds_of(z, n, tails, shape, work, out)
             for i in range(n):
-                odds = 1.0 if z[i] == 0.0 else sf[i] / cdf[i]
-                out[i] = odds if row[i] < math.inf else 0.0
+                out[i] = out[i] if row[i] < math.inf else 0.0
         for i in range(n):
             total[i] += out[i]
     for i in range(n):
@@ -108,9 +126,7 @@ def _slopes(row, n, beta, density, shape, weights, low, total, z, work, q):
     _arguments(row, n, low, beta, z)
     call_pdf(density, pointer(z), n, shape, pointer(pdf))
     for i in range(n):
-        odds = weights[i] * total[i]  # sf / cdf; cdf = 1 / (1 + odds)
-        slope = -pdf[i] * (1.0 + odds) * (1.0 + odds) / total[i]
-        q[i] = slope if row[i] < math.inf else 0.0
+        q[i] = slope_of(weights[i], total[i], pdf[i]) if row[i] < math.inf else 0.0
 
 
 @njit(**OPTIONS)
