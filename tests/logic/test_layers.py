@@ -94,7 +94,7 @@ def gradient_cases():
     yield {"fan_in": 3, "temperature": 0.5}
 
 
-@for_each(settings=list(gradient_cases()), backend=BACKENDS)
+@for_each(rotating=4, settings=list(gradient_cases()), backend=BACKENDS)
 def test_gradients(backend, settings):
     layer = LogicLayer(7, 4, **settings, init="normal", backend=backend, dtype=torch.float64)
     x = torch.rand(3, 7, dtype=torch.float64, requires_grad=True)

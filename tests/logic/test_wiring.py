@@ -131,7 +131,7 @@ def test_a_soft_wire_is_the_mean_of_its_candidates():
     torch.testing.assert_close(hot(x), want, atol=1e-14, rtol=0)
 
 
-@for_each(fan_in=[1, 2, 3], backend=["cpu", "reference"])
+@for_each(rotating=3, fan_in=[1, 2, 3], backend=["cpu", "reference"])
 def test_gradients_of_learnable_wires(backend, fan_in):
     layer = LogicLayer(7, 4, fan_in, wiring=LearnableWiring(2), init="normal", backend=backend,
                        dtype=torch.float64)  # fmt: skip
