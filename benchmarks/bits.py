@@ -1,9 +1,7 @@
 """Digests of seeded results of all systems, with their gradients: did a change alter a bit?
 
-    python benchmarks/bits.py > before.txt         then, after a change of the code,
-    python benchmarks/bits.py | diff before.txt -
-
-Bits are those of one machine: its compiler and its vector instructions have a part in them.
+Run it before and after a change of the code, and compare what it prints. Bits are those of one
+machine: its compiler and its vector instructions have a part in them.
 """
 
 from __future__ import annotations

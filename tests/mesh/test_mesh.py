@@ -310,7 +310,12 @@ BAD = {
         ValueError,
         r"±1e\+153 in float64, got 1e\+200; scale",
     ),
-    "device": ((V, F.to("meta")), {}, ValueError, "faces must be on the device of vertices"),
+    "device": (
+        (V, F.to("meta")),
+        {},
+        TypeError,
+        "faces must have values, got a tensor on the device meta",
+    ),
     "uvs alone": ((V, F), {"uvs": UVS["uvs"]}, ValueError, "got no face_uvs"),
     "face_uvs alone": ((V, F), {"face_uvs": F}, ValueError, "got no uvs"),
     "uvw": ((V, F), {**UVS, "uvs": torch.zeros(3, 3)}, ValueError, "uvs must have shape"),

@@ -46,8 +46,8 @@ def halved(x, below):
 
 
 def rendered(shift, part="alpha"):
-    mesh = SQUARE.with_vertices(SQUARE.vertices + shift)
-    return getattr(RENDERER(mesh, gendr.look_at(3.0, 0.0, 0.0)), part)
+    mesh = SQUARE.with_vertices(SQUARE.vertices.double() + shift)
+    return getattr(RENDERER(mesh, gendr.look_at(3.0, 0.0, 0.0).to(torch.float64)), part)
 
 
 # What is taken -> an operator of one input, and the shape of that.
@@ -83,7 +83,7 @@ OPERATORS = {
     "silhouette": (lambda x: gendr.silhouette(TRIANGLE.double() + x, 6, scale=0.1), ()),
     "yager": (lambda x: gendr.silhouette(TRIANGLE.double() + x, 4, "cauchy", "yager(p=2)"), ()),
     **{
-        f"renderer {part}": (lambda x, part=part: rendered(x.float(), part), ())
+        f"renderer {part}": (lambda x, part=part: rendered(x, part), ())
         for part in ("alpha", "rgb", "depth", "normals")
     },
     "layer": (lambda x: LAYER(x.sigmoid()[None]), KEYS),

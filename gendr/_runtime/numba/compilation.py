@@ -44,7 +44,7 @@ def supports(tensor: Tensor) -> bool:
 def ensure_cache() -> None:
     """Give Numba a cache folder that it can write to, if it has none; call before compiling."""
     _find_cache()
-    if "torch" in sys.modules:
+    if sys.modules.get("torch") is not None:
         _leave_out_dynamo()
 
 
