@@ -6,6 +6,7 @@ also compute softmax colours by a fused kernel of its own (`Backend.softmax`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -368,11 +369,13 @@ def softmax_rgb(scene: Scene, coverage: Coverage, blending: Blending, limit: int
         group = Segments(pixels - first, last - first)
         top = group.max(zeta.detach()).clamp(min=blend.eps)
         top = torch.where(group.count(zeta) > 0, top, blend.eps)
-        height = torch.exp((zeta - group.expand(top)) / blend.gamma)
-        background = torch.exp((blend.eps - top) / blend.gamma).unsqueeze(-1)
-        lift = _lift(group.sum((a * height).detach()) + background.detach().squeeze(-1))
-        share = saturated(a) * group.expand(lift) * height
-        background = background * lift.unsqueeze(-1)
+        exponent, behind = (zeta - group.expand(top)) / blend.gamma, (blend.eps - top) / blend.gamma
+        height, background = torch.exp(exponent), torch.exp(behind)
+        lift = _lift(group.sum(a.detach() * height.detach()) + background)
+        if bool(lift.any()):
+            height = torch.exp(exponent + group.expand(lift))
+            background = torch.exp(behind + lift)
+        share, background = saturated(a) * height, background.unsqueeze(-1)
         weighted = group.sum(share.unsqueeze(-1) * colours) + background * blend.background
         return quotient(weighted, group.sum(share).unsqueeze(-1) + background)
 
@@ -383,12 +386,12 @@ def softmax_rgb(scene: Scene, coverage: Coverage, blending: Blending, limit: int
 
 
 def _lift(total: Tensor) -> Tensor:
-    """A power of 2 for every pixel that makes a tiny sum of weights larger, else 1.
+    """What to add to the exponents of a pixel so that their sum of weights is not tiny; 0 for most.
 
     Where faces cover a pixel hardly at all and the background is far behind, 1 / sum overflows.
     """
     power = 100 if total.dtype == torch.float32 else 900
-    return torch.where(total < 2.0**-power, 2.0**power, torch.ones_like(total))
+    return torch.where(total < 2.0**-power, power * math.log(2), torch.zeros_like(total))
 
 
 def _fused_softmax(scene: Scene, coverage: Coverage, blending: Blending) -> Tensor | None:
