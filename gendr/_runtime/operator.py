@@ -104,10 +104,11 @@ class Operator:
         return results[0] if len(results) == 1 else results  # pyright: ignore[reportArgumentType, reportIndexIssue, reportOptionalSubscript]
 
     def plain(self, value: Any) -> Any:
-        """An input as kernels take it."""
+        """An input as kernels take it; they may read it only, as it may be the user's own."""
         if not isinstance(value, Tensor):
             return value
-        value = value.detach()
+        if value.requires_grad:
+            value = value.detach()
         return (value.double() if self.wide else value).contiguous()
 
     def again(
@@ -146,7 +147,9 @@ def _in_place_of(value: Any, grad: Tensor | None) -> Tensor | None:
     """A gradient in the shape and dtype of its input; None if that is no tensor."""
     if grad is None or not isinstance(value, Tensor):
         return None
-    if value.ndim == 0 and grad.shape != value.shape:
+    if grad.shape == value.shape:
+        return grad if grad.dtype == value.dtype else grad.to(value.dtype)
+    if value.ndim == 0:
         return finite(grad.sum().to(value.dtype))
     return grad.reshape(value.shape).to(value.dtype)
 
@@ -162,26 +165,27 @@ class _Applied(torch.autograd.Function):
             dtype = next(t.dtype for t in inputs if isinstance(t, Tensor))
             results = tuple(result.to(dtype) for result in results)
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(results[i] for i in operator.constant))
+        if operator.constant:
+            ctx.mark_non_differentiable(*(results[i] for i in operator.constant))
         if save:
-            ctx.call = operator, kernels, spec
-            ctx.rest = [None if isinstance(x, Tensor) else x for x in (*inputs, *saved)]
-            ctx.count = len(inputs)
+            values = (*inputs, *saved)
+            rest = [None if isinstance(x, Tensor) else x for x in values]
+            ctx.call = operator, kernels, spec, len(inputs), rest
             ctx.save_for_backward(
-                *(x if isinstance(x, Tensor) else None for x in (*inputs, *saved))
+                *[x if other is None else None for x, other in zip(values, rest, strict=True)]
             )
         return results
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        operator, kernels, spec = ctx.call
-        if all(grad is None for grad in grads):
-            return (None,) * (3 + ctx.count)
-        values = tuple(
-            rest if tensor is None else tensor
-            for tensor, rest in zip(ctx.saved_tensors, ctx.rest, strict=True)
-        )
-        inputs, saved = values[: ctx.count], values[ctx.count :]
+        operator, kernels, spec, count, rest = ctx.call
+        values = [
+            other if tensor is None else tensor
+            for tensor, other in zip(ctx.saved_tensors, rest, strict=True)
+        ]
+        inputs, saved = tuple(values[:count]), tuple(values[count:])
+        if all([grad is None for grad in grads]):
+            return (None,) * (3 + count)
         if torch.is_grad_enabled():  # a graph of the backward pass is wanted
             return None, None, None, *operator.again(spec, inputs, grads, saved)
         found = kernels.backward(

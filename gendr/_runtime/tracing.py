@@ -32,7 +32,11 @@ def is_traced() -> bool:
     `torch.func`. Then values of tensors decide nothing, for they may not exist, or be those of a
     whole batch; nothing is kept, and kernels are not called.
     """
-    return torch.compiler.is_compiling() or _TRACED.get() or is_transformed()
+    return (
+        torch.compiler.is_compiling()
+        or _TRACED.get()
+        or torch._C._are_functorch_transforms_active()
+    )
 
 
 def is_transformed() -> bool:

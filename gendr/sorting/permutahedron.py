@@ -136,16 +136,16 @@ class _Blocks:
         """The mean of x over the block of every position."""
         return self.sum(x / (self.ends - self.starts + 1))
 
-    def from_end(self, x: Tensor) -> Tensor:
-        """How far x is above the last of its block, which has no gradient; infinite at most."""
-        return x - x.detach().gather(-1, self.ends)
+    def above(self, at: Tensor, x: Tensor) -> Tensor:
+        """How far x is above that at `starts` or `ends`, whose gradient sums to 0 in a block."""
+        return x - x.detach().gather(-1, at)
 
 
 def _ranks_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number) -> Tensor:
     """The soft ranks of x, given the blocks."""
     w = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device).expand_as(x)
     # Only differences of x within a block matter; those of halves do not overflow.
-    s = 2 * steepness * blocks.from_end(0.5 * x.gather(-1, blocks.order))
+    s = 2 * steepness * blocks.above(blocks.starts, 0.5 * x.gather(-1, blocks.order))
     if entropic:
         share = s.exp()
         ranks = share / blocks.sum(share) * blocks.sum(w)
@@ -157,12 +157,12 @@ def _ranks_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number)
 def _values_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number) -> Tensor:
     """The soft sorted values of x, given the blocks."""
     w = x.gather(-1, blocks.order)
-    below = blocks.from_end(torch.arange(x.shape[-1], dtype=x.dtype, device=x.device).expand_as(x))
-    s = steepness * below
+    positions = torch.arange(x.shape[-1], dtype=x.dtype, device=x.device).expand_as(x)
+    s = steepness * blocks.above(blocks.ends, positions)
     if not entropic:
         return s - blocks.mean(s) + blocks.mean(w)
-    last = w.detach().gather(-1, blocks.ends)
-    return s - blocks.sum(s.exp()).log() + last + blocks.sum(blocks.from_end(w).exp()).log()
+    level = blocks.sum(blocks.above(blocks.ends, w).exp()).log() - blocks.sum(s.exp()).log()
+    return s + level + w.detach().gather(-1, blocks.ends)
 
 
 def _blocks(order: Tensor, s: Tensor, w: Tensor, entropic: bool) -> _Blocks:
@@ -287,7 +287,7 @@ def _by_replay(
     grads: tuple[Tensor],
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The gradients of x and of the steepness, for which there is no kernel."""
-    leaves = [t.requires_grad_() for t in inputs]
+    leaves = [t.detach().requires_grad_() for t in inputs]
     with torch.enable_grad():
         result = operator.replay(entropic, saved, *leaves)  # pyright: ignore[reportOptionalCall]
     return torch.autograd.grad(result, leaves, grads)
