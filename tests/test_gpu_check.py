@@ -126,7 +126,7 @@ def sweep(monkeypatch, tmp_path):
     tiles = stages.tiles
     monkeypatch.setattr(stages.Launcher, "__call__", lambda *_: None)
     monkeypatch.setattr(tiles, "interpreted", lambda: False)  # so that warps are constants
-    monkeypatch.setattr(tiles, "LAUNCH", tiles.Launch(fits=True, walked=1 << 30))
+    monkeypatch.setattr(tiles, "LAUNCH", tiles.TileLaunch(fits=True, walked=1 << 30))
     runs = {x.name: scenes.Step(x, scenes.INSTANCES[0], "cpu") for x in scenes.SETUPS[:3]}
     for run in runs.values():  # the first looks at the scene
         run()
@@ -192,7 +192,7 @@ def test_what_a_sweep_chooses_is_launched(sweep):
     runs = {x.name: x for x in stages.SETUPS}
     best, timed, _ = swept(stages.RENDERING_TRIALS, milliseconds)
     assert best.small_tile_warps == 4
-    again = eval(stages.line_of(best), {"Launch": tiles.Launch})
+    again = eval(stages.line_of(best), {"TileLaunch": tiles.TileLaunch})
     values = [getattr(best, x.name) for x in stages.fields(best)]
     assert [getattr(again, x.name) for x in stages.fields(again)] == values
     seen = []

@@ -145,7 +145,7 @@ def _ranks_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number)
     """The soft ranks of x, given the blocks."""
     w = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device).expand_as(x)
     # Only differences of x within a block matter; those of halves do not overflow.
-    s = 2 * steepness * blocks.above(blocks.starts, 0.5 * x.gather(-1, blocks.order))
+    s = steepness * blocks.above(blocks.starts, 0.5 * x.gather(-1, blocks.order)) * 2
     if entropic:
         share = s.exp()
         ranks = share / blocks.sum(share) * blocks.sum(w)
