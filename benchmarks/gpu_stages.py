@@ -709,7 +709,7 @@ def line_of(launch: Any) -> str:
     values = {x.name: getattr(launch, x.name) for x in fields(launch)}
     usual = type(launch)()
     text = (f"{name}={x!r}" for name, x in values.items() if x != getattr(usual, name))
-    return f"Launch({', '.join(text)})"
+    return f"{type(launch).__name__}({', '.join(text)})"
 
 
 def sweeps(place: Place, report: Report) -> None:
