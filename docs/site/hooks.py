@@ -24,7 +24,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "experiments"), str(ROOT / "tests")]
 
 from lab.pages import anchor, order  # noqa: E402
 from lab.report import load_summaries, make_page  # noqa: E402

@@ -8,9 +8,10 @@ from typing import Any
 
 import griffe
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from support import site
+from support import site  # noqa: E402
 
 
 class Quotations(griffe.Extension):
