@@ -90,6 +90,13 @@ def seed(request):
     return request.config.getoption("--seed")
 
 
+@pytest.fixture
+def drawn(request, seed):
+    """A function (cases, n) -> an n-th of the cases, others with another seed; all if `--every`."""
+    every = request.config.getoption("--every")
+    return lambda cases, n: [*cases] if every else [*cases][seed % n :: n]
+
+
 def pytest_collection_modifyitems(config, items):
     """Choose among the cases of `rotating` tests, and let slow tests start first.
 
