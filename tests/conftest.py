@@ -91,6 +91,13 @@ def seed(request):
     return request.config.getoption("--seed")
 
 
+@pytest.fixture
+def drawn(request, seed):
+    """A function (cases, n) -> an n-th of the cases, others with another seed; all if `--every`."""
+    every = request.config.getoption("--every")
+    return lambda cases, n: [*cases] if every else [*cases][seed % n :: n]
+
+
 def pytest_collection_modifyitems(config, items):
     """Leave out what runs with `--every` only, and let slow tests start first.
 

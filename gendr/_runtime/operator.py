@@ -159,7 +159,7 @@ class _Applied(torch.autograd.Function):
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, operator: Operator, kernels: Kernels, spec: Any, *inputs: Input
     ) -> Tensors:
-        save = any(ctx.needs_input_grad)
+        save = True in ctx.needs_input_grad
         results, saved = kernels.forward(spec, *map(operator.plain, inputs), save=save)
         if operator.wide:
             dtype = next(t.dtype for t in inputs if isinstance(t, Tensor))
@@ -168,22 +168,18 @@ class _Applied(torch.autograd.Function):
         if operator.constant:
             ctx.mark_non_differentiable(*(results[i] for i in operator.constant))
         if save:
-            values = (*inputs, *saved)
-            rest = [None if isinstance(x, Tensor) else x for x in values]
-            ctx.call = operator, kernels, spec, len(inputs), rest
-            ctx.save_for_backward(
-                *[x if other is None else None for x, other in zip(values, rest, strict=True)]
-            )
+            values = inputs + saved
+            ctx.save_for_backward(*[x for x in values if isinstance(x, Tensor)])
+            others = [None if isinstance(x, Tensor) else (x,) for x in values]
+            ctx.call = operator, kernels, spec, len(inputs), others
         return results
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        operator, kernels, spec, count, rest = ctx.call
-        values = [
-            other if tensor is None else tensor
-            for tensor, other in zip(ctx.saved_tensors, rest, strict=True)
-        ]
-        inputs, saved = tuple(values[:count]), tuple(values[count:])
+        operator, kernels, spec, count, others = ctx.call
+        tensors = iter(ctx.saved_tensors)
+        values = tuple([next(tensors) if other is None else other[0] for other in others])
+        inputs, saved = values[:count], values[count:]
         if all([grad is None for grad in grads]):
             return (None,) * (3 + count)
         if torch.is_grad_enabled():  # a graph of the backward pass is wanted

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from gendr._runtime.checks import check_choice
 from gendr._runtime.operator import Operator
+from gendr._runtime.ranges import finite
 from gendr._runtime.threads import run
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.sorting.base import Sort
@@ -137,14 +138,16 @@ class _Blocks:
         return self.sum(x / (self.ends - self.starts + 1))
 
     def above(self, at: Tensor, x: Tensor) -> Tensor:
-        """How far x is above that at `starts` or `ends`, whose gradient sums to 0 in a block."""
-        return x - x.detach().gather(-1, at)
+        """How far x is above that at `starts` or `ends`, which has no gradient here; finite."""
+        fixed = x.detach()
+        return finite(fixed - fixed.gather(-1, at)) + (x - fixed)
 
 
 def _ranks_within(blocks: _Blocks, entropic: bool, x: Tensor, steepness: Number) -> Tensor:
     """The soft ranks of x, given the blocks."""
     w = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device).expand_as(x)
-    # Only differences of x within a block matter; those of halves do not overflow.
+    # Only differences of x within a block matter: the gradients of s sum to 0 there. Those of
+    # halves do not overflow.
     s = steepness * blocks.above(blocks.starts, 0.5 * x.gather(-1, blocks.order)) * 2
     if entropic:
         share = s.exp()

@@ -45,25 +45,25 @@ def test_a_method_takes_new_settings():
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_functions_and_module_agree(name):
-    out = SoftSorter(name, steepness=1.5)(KEYS)
-    assert torch.equal(out.values, soft_sort(KEYS, name, steepness=1.5))
-    assert torch.equal(out.ranks, soft_rank(KEYS, name, steepness=1.5))
-    if name in WITH_P:
-        assert torch.equal(out.permutation, permutation(KEYS, name, steepness=1.5))
-    assert out.values is out.values  # computed once
+def test_functions_and_module_agree():
+    for name in NAMES:
+        out = SoftSorter(name, steepness=1.5)(KEYS)
+        assert torch.equal(out.values, soft_sort(KEYS, name, steepness=1.5))
+        assert torch.equal(out.ranks, soft_rank(KEYS, name, steepness=1.5))
+        if name in WITH_P:
+            assert torch.equal(out.permutation, permutation(KEYS, name, steepness=1.5))
+        assert out.values is out.values  # computed once
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_descending_is_ascending_turned_round(name):
-    up, down = soft_sort(KEYS, soft(name)), soft_sort(KEYS, soft(name), descending=True)
-    torch.testing.assert_close(down, up.flip(-1))
-    ranks = soft_rank(KEYS, soft(name)) + soft_rank(KEYS, soft(name), descending=True)
-    torch.testing.assert_close(ranks, torch.full_like(ranks, 6.0))
-    if name in WITH_P:
-        p = permutation(KEYS, soft(name), descending=True)
-        torch.testing.assert_close((p @ KEYS[..., None])[..., 0], down, rtol=1e-4, atol=1e-4)
+def test_descending_is_ascending_turned_round():
+    for name in NAMES:
+        up, down = soft_sort(KEYS, soft(name)), soft_sort(KEYS, soft(name), descending=True)
+        torch.testing.assert_close(down, up.flip(-1))
+        ranks = soft_rank(KEYS, soft(name)) + soft_rank(KEYS, soft(name), descending=True)
+        torch.testing.assert_close(ranks, torch.full_like(ranks, 6.0))
+        if name in WITH_P:
+            p = permutation(KEYS, soft(name), descending=True)
+            torch.testing.assert_close((p @ KEYS[..., None])[..., 0], down, rtol=1e-4, atol=1e-4)
 
 
 def test_without_a_matrix_descending_sorts_the_negative():
@@ -75,28 +75,30 @@ def test_without_a_matrix_descending_sorts_the_negative():
     assert float((6 - ranks - entropic.ranks(KEYS)).abs().max()) > 1e-3  # not the same
 
 
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("name", NAMES)
-def test_hard_forward_soft_backward(name, descending):
-    x = torch.tensor([[2.0, -1.0, 2.0, 0.5]], dtype=torch.float64, requires_grad=True)  # a tie
-    weights = torch.randn(4, 4, dtype=torch.float64)
-    expected = x.detach().sort(dim=-1, descending=descending, stable=True)
-    positions = torch.arange(1.0, 5.0, dtype=torch.float64)
-    kwargs = {"descending": descending}
+def test_hard_forward_soft_backward():
+    for descending in (False, True):
+        for name in NAMES:
+            x = torch.tensor(
+                [[2.0, -1.0, 2.0, 0.5]], dtype=torch.float64, requires_grad=True
+            )  # a tie
+            weights = torch.randn(4, 4, dtype=torch.float64)
+            expected = x.detach().sort(dim=-1, descending=descending, stable=True)
+            positions = torch.arange(1.0, 5.0, dtype=torch.float64)
+            kwargs = {"descending": descending}
 
-    hard, loose = (soft_sort(x, soft(name), hard=h, **kwargs) for h in (True, False))
-    assert torch.equal(hard, expected.values)
-    assert not torch.equal(loose, hard)
-    assert_same_gradient(hard, loose, x, weights[0])
+            hard, loose = (soft_sort(x, soft(name), hard=h, **kwargs) for h in (True, False))
+            assert torch.equal(hard, expected.values)
+            assert not torch.equal(loose, hard)
+            assert_same_gradient(hard, loose, x, weights[0])
 
-    hard, loose = (soft_rank(x, soft(name), hard=h, **kwargs) for h in (True, False))
-    assert torch.equal(hard.gather(-1, expected.indices)[0], positions)
-    assert_same_gradient(hard, loose, x, weights[1])
+            hard, loose = (soft_rank(x, soft(name), hard=h, **kwargs) for h in (True, False))
+            assert torch.equal(hard.gather(-1, expected.indices)[0], positions)
+            assert_same_gradient(hard, loose, x, weights[1])
 
-    if name in WITH_P:
-        hard, loose = (permutation(x, soft(name), hard=h, **kwargs) for h in (True, False))
-        assert torch.equal(hard, torch.eye(4, dtype=torch.float64)[expected.indices])
-        assert_same_gradient(hard, loose, x, weights)
+            if name in WITH_P:
+                hard, loose = (permutation(x, soft(name), hard=h, **kwargs) for h in (True, False))
+                assert torch.equal(hard, torch.eye(4, dtype=torch.float64)[expected.indices])
+                assert_same_gradient(hard, loose, x, weights)
 
 
 def assert_same_gradient(hard, loose, x, weights):
@@ -105,54 +107,56 @@ def assert_same_gradient(hard, loose, x, weights):
     assert float(a.abs().max()) > 0
 
 
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("name", WITH_P)
-def test_payload_goes_with_its_keys(name, descending):
-    payload = torch.randn(2, 5, 3)
-    values, carried = soft_sort(KEYS, soft(name), payload=payload, descending=descending)
-    p = permutation(KEYS, soft(name), descending=descending)
-    torch.testing.assert_close(carried, p @ payload, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(values, soft_sort(KEYS, soft(name), descending=descending))
-    _, hard = soft_sort(KEYS, soft(name), payload=payload, descending=descending, hard=True)
-    order = KEYS.argsort(dim=-1, descending=descending)
-    assert torch.equal(hard, payload.gather(1, order[..., None].expand(2, 5, 3)))
+def test_payload_goes_with_its_keys():
+    for descending in (False, True):
+        for name in WITH_P:
+            payload = torch.randn(2, 5, 3)
+            values, carried = soft_sort(KEYS, soft(name), payload=payload, descending=descending)
+            p = permutation(KEYS, soft(name), descending=descending)
+            torch.testing.assert_close(carried, p @ payload, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(values, soft_sort(KEYS, soft(name), descending=descending))
+            _, hard = soft_sort(KEYS, soft(name), payload=payload, descending=descending, hard=True)
+            order = KEYS.argsort(dim=-1, descending=descending)
+            assert torch.equal(hard, payload.gather(1, order[..., None].expand(2, 5, 3)))
 
 
-@pytest.mark.parametrize("name", WITH_P)
-def test_one_payload_for_many_keys(name):
-    payload = torch.randn(5, 2)
-    _, carried = soft_sort(KEYS, soft(name), payload=payload)
-    torch.testing.assert_close(carried, permutation(KEYS, soft(name)) @ payload)
-    _, hard = soft_sort(KEYS, soft(name), payload=payload, hard=True)
-    assert torch.equal(hard, payload[KEYS.argsort(dim=-1)])
+def test_one_payload_for_many_keys():
+    for name in WITH_P:
+        payload = torch.randn(5, 2)
+        _, carried = soft_sort(KEYS, soft(name), payload=payload)
+        torch.testing.assert_close(carried, permutation(KEYS, soft(name)) @ payload)
+        _, hard = soft_sort(KEYS, soft(name), payload=payload, hard=True)
+        assert torch.equal(hard, payload[KEYS.argsort(dim=-1)])
 
 
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("hard", [False, True])
-@pytest.mark.parametrize("name", ["neuralsort", "softsort"])
-def test_noise_is_drawn_once_for_all_parts(name, hard, descending):
-    payload = torch.randn(2, 5, 3)
-    sorter = SoftSorter(name, noise=2.0, steepness=1.5, hard=hard, descending=descending)
-    out, other = sorter(KEYS, payload), sorter(KEYS, payload)
-    torch.testing.assert_close(out.permutation @ payload, out.payload)
-    torch.testing.assert_close((out.permutation @ KEYS[..., None])[..., 0], out.values)
-    if hard:
-        assert set(out.permutation.unique().tolist()) == {0, 1}
-        ranks = torch.arange(1.0, 6.0) @ out.permutation
-        torch.testing.assert_close(ranks, out.ranks)
-    assert not torch.equal(out.permutation, other.permutation)
+def test_noise_is_drawn_once_for_all_parts():
+    for descending in (False, True):
+        for hard in (False, True):
+            for name in ("neuralsort", "softsort"):
+                payload = torch.randn(2, 5, 3)
+                sorter = SoftSorter(
+                    name, noise=2.0, steepness=1.5, hard=hard, descending=descending
+                )
+                out, other = sorter(KEYS, payload), sorter(KEYS, payload)
+                torch.testing.assert_close(out.permutation @ payload, out.payload)
+                torch.testing.assert_close((out.permutation @ KEYS[..., None])[..., 0], out.values)
+                if hard:
+                    assert set(out.permutation.unique().tolist()) == {0, 1}
+                    ranks = torch.arange(1.0, 6.0) @ out.permutation
+                    torch.testing.assert_close(ranks, out.ranks)
+                assert not torch.equal(out.permutation, other.permutation)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("shape", [(1,), (4,), (0, 3), (2, 3, 5)])
-def test_shapes(name, shape):
-    x = torch.randn(shape)
-    assert soft_sort(x, name).shape == soft_rank(x, name).shape == x.shape
-    if name in WITH_P:
-        assert permutation(x, name).shape == (*shape, shape[-1])
-    if shape == (1,):
-        torch.testing.assert_close(soft_sort(x, name), x)
-        torch.testing.assert_close(soft_rank(x, name), torch.ones(1))
+def test_shapes():
+    for name in NAMES:
+        for shape in ((1,), (4,), (0, 3), (2, 3, 5)):
+            x = torch.randn(shape)
+            assert soft_sort(x, name).shape == soft_rank(x, name).shape == x.shape
+            if name in WITH_P:
+                assert permutation(x, name).shape == (*shape, shape[-1])
+            if shape == (1,):
+                torch.testing.assert_close(soft_sort(x, name), x)
+                torch.testing.assert_close(soft_rank(x, name), torch.ones(1))
 
 
 def test_integers_and_half_precision_are_promoted():
@@ -162,18 +166,18 @@ def test_integers_and_half_precision_are_promoted():
     assert soft_sort(x.double()).dtype == torch.float64
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_learnable_steepness(name):
-    sorter = SoftSorter(name, steepness=2.0, learnable=True)
-    (parameter,) = sorter.parameters()
-    out = sorter(KEYS)
-    torch.testing.assert_close(out.values, soft_sort(KEYS, name, steepness=2.0))
-    (gradient,) = torch.autograd.grad(out.ranks[0, 0] + out.values[0, 0], parameter)
-    assert float(gradient) != 0
-    with torch.no_grad():
-        parameter.fill_(torch.log(torch.tensor(5.0)))
-    torch.testing.assert_close(sorter(KEYS).values, soft_sort(KEYS, name, steepness=5.0))
-    assert list(sorter.state_dict()) == ["log_steepness"]
+def test_learnable_steepness():
+    for name in NAMES:
+        sorter = SoftSorter(name, steepness=2.0, learnable=True)
+        (parameter,) = sorter.parameters()
+        out = sorter(KEYS)
+        torch.testing.assert_close(out.values, soft_sort(KEYS, name, steepness=2.0))
+        (gradient,) = torch.autograd.grad(out.ranks[0, 0] + out.values[0, 0], parameter)
+        assert float(gradient) != 0
+        with torch.no_grad():
+            parameter.fill_(torch.log(torch.tensor(5.0)))
+        torch.testing.assert_close(sorter(KEYS).values, soft_sort(KEYS, name, steepness=5.0))
+        assert list(sorter.state_dict()) == ["log_steepness"]
 
 
 def test_module_says_what_it_is():
@@ -182,9 +186,8 @@ def test_module_says_what_it_is():
     assert "descending" in text
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
+def test_bad_input_ends_in_one_line():
+    for call, error, message in (
         (lambda: soft_sort([1.0, 2.0]), TypeError, "x must be a torch.Tensor, got list"),
         (lambda: soft_sort(torch.tensor(1.0)), ValueError, r"\[\.\.\., n\] with n >= 1"),
         (lambda: soft_sort(torch.zeros(3, 0)), ValueError, r"n >= 1 .* got \[3, 0\]"),
@@ -212,12 +215,10 @@ def test_module_says_what_it_is():
             r"payload must have shape \[\.\.\., n, c\] with n = 5, got \[2, 4, 1\]",
         ),
         (lambda: SoftSorter()(KEYS).payload, ValueError, "there is no payload"),
-    ],
-)
-def test_bad_input_ends_in_one_line(call, error, message):
-    with pytest.raises(error, match=message) as caught:
-        call()
-    assert "\n" not in str(caught.value)
+    ):
+        with pytest.raises(error, match=message) as caught:
+            call()
+        assert "\n" not in str(caught.value)
 
 
 def test_the_check_can_be_left_out():

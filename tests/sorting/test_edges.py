@@ -1,6 +1,6 @@
 """Keys at the ends of their dtype's range, and empty batches: of every method and every law."""
 
-import warnings
+import itertools
 
 import pytest
 import torch
@@ -45,7 +45,8 @@ def variants():
 
 VARIANTS = list(variants())
 every_variant = pytest.mark.parametrize("method", VARIANTS, ids=str)
-every_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+DTYPES = (torch.float32, torch.float64)
+every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 
 def edge_keys(dtype):
@@ -82,86 +83,83 @@ def test_the_variants_are_of_all_methods():
     assert {method.name for method in VARIANTS} == set(methods())
 
 
-@every_dtype
-@every_variant
-@pytest.mark.rotating(6)
-def test_all_is_finite_at_the_ends_of_the_range(method, dtype):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # unrolled sweeps do not converge there
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # unrolled sweeps do not converge there
+def test_all_is_finite_at_the_ends_of_the_range(drawn):
+    for method, dtype in drawn(itertools.product(VARIANTS, DTYPES), 6):
         for steepness in (1e-30, 10.0, 1e30):
             check_finite_results(method, dtype, steepness)
 
 
 @pytest.mark.skipif(triton_backend.available() is not None, reason="no Triton")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the interpreter's, on the CPU")
-@pytest.mark.parametrize("form", FORMS)
-def test_the_kernels_of_triton_are_finite_too(form):
-    method = get("bitonic", dist=law_form("cauchy", form), backend="triton")
-    for steepness in (1e-30, 1e30):
-        check_finite_results(method, torch.float32, steepness)
+def test_the_kernels_of_triton_are_finite_too():
+    for form in FORMS:
+        method = get("bitonic", dist=law_form("cauchy", form), backend="triton")
+        for steepness in (1e-30, 1e30):
+            check_finite_results(method, torch.float32, steepness)
 
 
-@pytest.mark.rotating(2)
-@every_dtype
-@every_variant
-def test_what_is_far_apart_is_sorted_hard(method, dtype):
-    largest = torch.finfo(dtype).max
-    x = torch.tensor([[largest, -largest, 0.0, largest / 2]], dtype=dtype, requires_grad=True)
-    out = SoftSorter(method, steepness=10.0)(x)
-    torch.testing.assert_close(out.ranks, torch.tensor([[4.0, 1.0, 2.0, 3.0]], dtype=dtype))
-    if not isinstance(method, PermutationSort):
-        return  # its values are the softer the further apart the keys are
-    torch.testing.assert_close(out.permutation, losses.permutation_matrix(x.detach()))
-    torch.testing.assert_close(
-        out.values, x.detach().sort(-1).values, rtol=1e-6, atol=largest / 1e6
-    )
-    weights = torch.tensor([[1.0, 2.0, -3.0, 4.0]], dtype=dtype)
-    (grad,) = torch.autograd.grad(out.values, x, weights)
-    torch.testing.assert_close(grad, torch.tensor([[4.0, 1.0, 2.0, -3.0]], dtype=dtype))
+def test_what_is_far_apart_is_sorted_hard(drawn):
+    for method, dtype in drawn(itertools.product(VARIANTS, DTYPES), 2):
+        largest = torch.finfo(dtype).max
+        x = torch.tensor([[largest, -largest, 0.0, largest / 2]], dtype=dtype, requires_grad=True)
+        out = SoftSorter(method, steepness=10.0)(x)
+        torch.testing.assert_close(out.ranks, torch.tensor([[4.0, 1.0, 2.0, 3.0]], dtype=dtype))
+        if not isinstance(method, PermutationSort):
+            continue  # its values are the softer the further apart the keys are
+        torch.testing.assert_close(out.permutation, losses.permutation_matrix(x.detach()))
+        torch.testing.assert_close(
+            out.values, x.detach().sort(-1).values, rtol=1e-6, atol=largest / 1e6
+        )
+        weights = torch.tensor([[1.0, 2.0, -3.0, 4.0]], dtype=dtype)
+        (grad,) = torch.autograd.grad(out.values, x, weights)
+        torch.testing.assert_close(grad, torch.tensor([[4.0, 1.0, 2.0, -3.0]], dtype=dtype))
 
 
-@every_dtype
-def test_correlations_of_huge_scores(dtype):
-    x = edge_keys(dtype)[:6].requires_grad_()
-    order = torch.tensor([4.0, 1.0, 2.0, 3.0], dtype=dtype).expand(6, 4)
-    rho = losses.spearman(x, order)
-    torch.testing.assert_close(rho[0], losses.spearman(x[0].detach() / 1e10, order[0]))
-    found = [rho]
-    for law in laws():
-        for form in FORMS:
-            for variant in "ab":
-                dist = law_form(law, form)
-                found += [losses.kendall(x, order, dist, s, variant) for s in (1e-30, 10.0, 1e30)]
-    for part in found:
-        assert part.isfinite().all()
-        (grad,) = torch.autograd.grad(part.sum(), x, retain_graph=True)
-        assert grad.isfinite().all()
+def test_correlations_of_huge_scores():
+    for dtype in DTYPES:
+        x = edge_keys(dtype)[:6].requires_grad_()
+        order = torch.tensor([4.0, 1.0, 2.0, 3.0], dtype=dtype).expand(6, 4)
+        rho = losses.spearman(x, order)
+        torch.testing.assert_close(rho[0], losses.spearman(x[0].detach() / 1e10, order[0]))
+        found = [rho]
+        for law in laws():
+            for form in FORMS:
+                for variant in "ab":
+                    dist = law_form(law, form)
+                    found += [
+                        losses.kendall(x, order, dist, s, variant) for s in (1e-30, 10.0, 1e30)
+                    ]
+        for part in found:
+            assert part.isfinite().all()
+            (grad,) = torch.autograd.grad(part.sum(), x, retain_graph=True)
+            assert grad.isfinite().all()
 
 
-@every_dtype
-def test_gains_at_the_end_of_the_range(dtype):
-    relevance = torch.tensor([1.0, 0.5, 1.0, 0.0], dtype=dtype) * torch.finfo(dtype).max
-    small = relevance / torch.finfo(dtype).max
-    p = losses.permutation_matrix(torch.tensor([2.0, 1.0, 4.0, 3.0], dtype=dtype))
-    ranks = torch.tensor([2.0, 1.0, 4.0, 3.0], dtype=dtype)
-    for metric, argument in ((losses.ndcg, p), (losses.ndcg_of_ranks, ranks)):
-        want = metric(argument, small, gain="linear")
-        torch.testing.assert_close(metric(argument, relevance, gain="linear"), want)
-        with pytest.raises(ValueError, match="beyond the range of float"):
-            metric(argument, relevance)
+def test_gains_at_the_end_of_the_range():
+    for dtype in DTYPES:
+        relevance = torch.tensor([1.0, 0.5, 1.0, 0.0], dtype=dtype) * torch.finfo(dtype).max
+        small = relevance / torch.finfo(dtype).max
+        p = losses.permutation_matrix(torch.tensor([2.0, 1.0, 4.0, 3.0], dtype=dtype))
+        ranks = torch.tensor([2.0, 1.0, 4.0, 3.0], dtype=dtype)
+        for metric, argument in ((losses.ndcg, p), (losses.ndcg_of_ranks, ranks)):
+            want = metric(argument, small, gain="linear")
+            torch.testing.assert_close(metric(argument, relevance, gain="linear"), want)
+            with pytest.raises(ValueError, match="beyond the range of float"):
+                metric(argument, relevance)
 
 
-@every_variant
-def test_no_lists_at_all(method):
-    x = torch.zeros(2, 0, 4, requires_grad=True)
-    out = SoftSorter(method)(x)
-    assert out.values.shape == out.ranks.shape == (2, 0, 4)
-    parts = [out.values, out.ranks]
-    if isinstance(method, PermutationSort):
-        assert out.permutation.shape == (2, 0, 4, 4)
-        parts.append(out.permutation)
-    (grad,) = torch.autograd.grad(sum(part.sum() for part in parts), x)
-    assert grad.shape == x.shape
+def test_no_lists_at_all():
+    for method in VARIANTS:
+        x = torch.zeros(2, 0, 4, requires_grad=True)
+        out = SoftSorter(method)(x)
+        assert out.values.shape == out.ranks.shape == (2, 0, 4)
+        parts = [out.values, out.ranks]
+        if isinstance(method, PermutationSort):
+            assert out.permutation.shape == (2, 0, 4, 4)
+            parts.append(out.permutation)
+        (grad,) = torch.autograd.grad(sum(part.sum() for part in parts), x)
+        assert grad.shape == x.shape
 
 
 def test_losses_of_no_lists():

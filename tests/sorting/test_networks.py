@@ -18,11 +18,11 @@ GENERATORS = sorted(NETWORKS)
 each = pytest.mark.parametrize("name", GENERATORS)
 
 
-@each
-def test_every_zero_one_input_is_sorted(name):
-    for n in range(1, 25):
-        wires = run(network(name, n), every_zero_one_input(n))
-        assert not (wires[:-1] & ~wires[1:]).any(), n
+def test_every_zero_one_input_is_sorted():
+    for name in GENERATORS:
+        for n in range(1, 25):
+            wires = run(network(name, n), every_zero_one_input(n))
+            assert not (wires[:-1] & ~wires[1:]).any(), n
 
 
 def test_the_zero_one_check_sees_a_missing_comparator():
@@ -32,26 +32,26 @@ def test_the_zero_one_check_sees_a_missing_comparator():
     assert (broken[:-1] & ~broken[1:]).any()
 
 
-@each
-def test_random_numbers_with_ties_are_sorted(name):
-    rng = np.random.default_rng(0)
-    for n in range(1, 131):
-        wires = rng.integers(0, 200 if n % 2 else n // 2, (n, 2_000), dtype=np.uint8)
-        wires = run(network(name, n), wires)
-        assert (wires[:-1] <= wires[1:]).all(), n
+def test_random_numbers_with_ties_are_sorted():
+    for name in GENERATORS:
+        rng = np.random.default_rng(0)
+        for n in range(1, 131):
+            wires = rng.integers(0, 200 if n % 2 else n // 2, (n, 2_000), dtype=np.uint8)
+            wires = run(network(name, n), wires)
+            assert (wires[:-1] <= wires[1:]).all(), n
 
 
-@each
-@pytest.mark.parametrize("n", [1, 2, 7, 22, 42, 128])
-def test_states_end_sorted_and_take_one_step_per_layer(name, n):
-    values = np.random.default_rng(n).normal(size=(3, 5, n))
-    kept = values.copy()
-    net = network(name, n)
-    states = list(net.states(values))
-    assert len(states) == net.depth + 1
-    assert (states[0] == kept).all()
-    assert (states[-1] == np.sort(kept, -1)).all()
-    assert (values == kept).all()
+def test_states_end_sorted_and_take_one_step_per_layer():
+    for name in GENERATORS:
+        for n in (1, 2, 7, 22, 42, 128):
+            values = np.random.default_rng(n).normal(size=(3, 5, n))
+            kept = values.copy()
+            net = network(name, n)
+            states = list(net.states(values))
+            assert len(states) == net.depth + 1
+            assert (states[0] == kept).all()
+            assert (states[-1] == np.sort(kept, -1)).all()
+            assert (values == kept).all()
 
 
 def test_small_networks_are_those_of_the_books():
@@ -64,69 +64,69 @@ def test_small_networks_are_those_of_the_books():
     assert network("odd_even_merge", 4).layers == (((0, 2), (1, 3)), ((0, 1), (2, 3)), ((1, 2),))
 
 
-@pytest.mark.parametrize("n", [2, 4, 8, 16, 64, 256])
-def test_bitonic_of_a_power_of_two_is_the_classic_loop(n):
-    expected = []
-    k = 2
-    while k <= n:
-        j = k // 2
-        while j:
-            ups = [(i, i + j) for i in range(n) if not i & j]
-            expected.append({(a, b) if not a & k else (b, a) for a, b in ups})
-            j //= 2
-        k *= 2
-    assert [set(layer) for layer in bitonic(n).layers] == expected
+def test_bitonic_of_a_power_of_two_is_the_classic_loop():
+    for n in (2, 4, 8, 16, 64, 256):
+        expected = []
+        k = 2
+        while k <= n:
+            j = k // 2
+            while j:
+                ups = [(i, i + j) for i in range(n) if not i & j]
+                expected.append({(a, b) if not a & k else (b, a) for a, b in ups})
+                j //= 2
+            k *= 2
+        assert [set(layer) for layer in bitonic(n).layers] == expected
 
 
-@each
-def test_depth_and_size(name):
-    for n in range(3, 131):
-        net = network(name, n)
-        k = (n - 1).bit_length()
-        if name == "odd_even":
-            assert (net.depth, net.size) == (n, n * (n - 1) // 2)
-        elif n == 2**k:
-            assert net.depth == k * (k + 1) // 2
-        else:
-            assert net.depth <= k * (k + 1) // 2
-            assert net.depth == bitonic(n).depth
-    # Knuth, volume 3, section 5.3.4: Batcher's counts.
-    sizes = {
-        "odd_even": [1, 6, 28, 120, 496],
-        "bitonic": [1, 6, 24, 80, 240],
-        "odd_even_merge": [1, 5, 19, 63, 191],
-    }
-    assert [network(name, 2**k).size for k in range(1, 6)] == sizes[name]
+def test_depth_and_size():
+    for name in GENERATORS:
+        for n in range(3, 131):
+            net = network(name, n)
+            k = (n - 1).bit_length()
+            if name == "odd_even":
+                assert (net.depth, net.size) == (n, n * (n - 1) // 2)
+            elif n == 2**k:
+                assert net.depth == k * (k + 1) // 2
+            else:
+                assert net.depth <= k * (k + 1) // 2
+                assert net.depth == bitonic(n).depth
+        # Knuth, volume 3, section 5.3.4: Batcher's counts.
+        sizes = {
+            "odd_even": [1, 6, 28, 120, 496],
+            "bitonic": [1, 6, 24, 80, 240],
+            "odd_even_merge": [1, 5, 19, 63, 191],
+        }
+        assert [network(name, 2**k).size for k in range(1, 6)] == sizes[name]
 
 
-@each
-@pytest.mark.parametrize("n", [1, 2, 13, 1024])
-def test_arrays_hold_the_layers(name, n):
-    net = network(name, n if name != "odd_even" else min(n, 64))
-    assert net.pairs.dtype == np.int32
-    assert net.offsets.dtype == np.int64
-    assert net.pairs.shape == (net.size, 2)
-    assert net.offsets.shape == (net.depth + 1,)
-    cut = [
-        tuple(map(tuple, net.pairs[a:b].tolist()))
-        for a, b in zip(net.offsets[:-1], net.offsets[1:], strict=True)
-    ]
-    assert tuple(cut) == net.layers
-    for array in (net.pairs, net.offsets):
-        with pytest.raises(ValueError, match="read-only"):
-            array[...] = 0
+def test_arrays_hold_the_layers():
+    for name in GENERATORS:
+        for n in (1, 2, 13, 1024):
+            net = network(name, n if name != "odd_even" else min(n, 64))
+            assert net.pairs.dtype == np.int32
+            assert net.offsets.dtype == np.int64
+            assert net.pairs.shape == (net.size, 2)
+            assert net.offsets.shape == (net.depth + 1,)
+            cut = [
+                tuple(map(tuple, net.pairs[a:b].tolist()))
+                for a, b in zip(net.offsets[:-1], net.offsets[1:], strict=True)
+            ]
+            assert tuple(cut) == net.layers
+            for array in (net.pairs, net.offsets):
+                with pytest.raises(ValueError, match="read-only"):
+                    array[...] = 0
 
 
-@each
-def test_a_network_is_made_once(name):
-    net = network(name, 12)
-    assert net is network(name, 12)
-    assert net is NETWORKS[name](12)
-    again = Network(12, net.layers, net.name)
-    assert again == net
-    assert hash(again) == hash(net)
-    assert net != network(name, 11)
-    assert repr(net) == f"Network(n=12, name='{name}(12)')"
+def test_a_network_is_made_once():
+    for name in GENERATORS:
+        net = network(name, 12)
+        assert net is network(name, 12)
+        assert net is NETWORKS[name](12)
+        again = Network(12, net.layers, net.name)
+        assert again == net
+        assert hash(again) == hash(net)
+        assert net != network(name, 11)
+        assert repr(net) == f"Network(n=12, name='{name}(12)')"
 
 
 def test_unknown_names_list_the_nearest():
@@ -134,26 +134,22 @@ def test_unknown_names_list_the_nearest():
         network("bitonik", 8)
 
 
-@each
-@pytest.mark.parametrize(
-    ("n", "error", "message"),
-    [
-        (0, ValueError, "n must be >= 1, got 0"),
-        (-3, ValueError, "n must be >= 1, got -3"),
-        (8.0, TypeError, "n must be an int, got float"),
-        (True, TypeError, "n must be an int, got bool"),
-    ],
-)
-def test_n_is_checked_also_where_an_equal_number_is_known(name, n, error, message):
-    for known in (8, 1):
-        network(name, known)
-    with pytest.raises(error, match=message):
-        network(name, n)
+def test_n_is_checked_also_where_an_equal_number_is_known():
+    for name in GENERATORS:
+        for n, error, message in (
+            (0, ValueError, "n must be >= 1, got 0"),
+            (-3, ValueError, "n must be >= 1, got -3"),
+            (8.0, TypeError, "n must be an int, got float"),
+            (True, TypeError, "n must be an int, got bool"),
+        ):
+            for known in (8, 1):
+                network(name, known)
+            with pytest.raises(error, match=message):
+                network(name, n)
 
 
-@pytest.mark.parametrize(
-    ("n", "layers", "error", "message"),
-    [
+def test_a_bad_network_is_refused():
+    for n, layers, error, message in (
         (0, (), ValueError, "n must be >= 1, got 0"),
         (3, (((0, 3),),), ValueError, r"\(0, 3\) of layer 0 of .* two of the wires 0 .. 2"),
         (3, (((0, 1),), ((-1, 1),)), ValueError, r"\(-1, 1\) of layer 1 of the network custom"),
@@ -163,25 +159,23 @@ def test_n_is_checked_also_where_an_equal_number_is_known(name, n, error, messag
         (3, (((0, 1, 2),),), TypeError, r"\(0, 1, 2\) of layer 0 .* tuple \(low, high\)"),
         (3, (([0, 1],),), TypeError, r"\[0, 1\] of layer 0 .* tuple \(low, high\)"),
         (3, (((0, 1.0),),), TypeError, "tuple .low, high. of two ints"),
-    ],
-)
-def test_a_bad_network_is_refused(n, layers, error, message):
-    with pytest.raises(error, match=message):
-        Network(n, layers)
+    ):
+        with pytest.raises(error, match=message):
+            Network(n, layers)
 
 
 # -- drawings
 
 
-@each
-def test_comparators_that_overlap_stand_in_columns_of_their_own(name):
-    for layer in network(name, 21).layers:
-        places = columns_of(layer)
-        assert sorted(set(places)) == list(range(max(places) + 1))
-        for k, first in enumerate(layer):
-            for j, second in enumerate(layer[:k]):
-                if places[j] == places[k]:
-                    assert max(first) < min(second) or max(second) < min(first)
+def test_comparators_that_overlap_stand_in_columns_of_their_own():
+    for name in GENERATORS:
+        for layer in network(name, 21).layers:
+            places = columns_of(layer)
+            assert sorted(set(places)) == list(range(max(places) + 1))
+            for k, first in enumerate(layer):
+                for j, second in enumerate(layer[:k]):
+                    if places[j] == places[k]:
+                        assert max(first) < min(second) or max(second) < min(first)
 
 
 def test_neighbours_share_a_column():
@@ -200,13 +194,13 @@ def test_a_drawing_has_a_dot_at_the_smaller_value_and_an_arrow_at_the_larger():
     assert sorted(marks["^"]) == sorted(high for low, high in pairs if high < low)
 
 
-@pytest.mark.parametrize("convert", [list, np.array, torch.tensor])
-def test_a_drawing_shows_the_values_before_between_and_after(convert):
-    ax = draw(odd_even(3), convert([3.0, 1.5, -2.0]))
-    shown = [text.get_text() for text in ax.texts]
-    assert shown == "3 1.5 -2  1.5 3 -2  1.5 -2 3  -2 1.5 3".split()
-    places = [text.get_position()[0] for text in ax.texts[::3]]
-    assert places == sorted(places)
+def test_a_drawing_shows_the_values_before_between_and_after():
+    for convert in (list, np.array, torch.tensor):
+        ax = draw(odd_even(3), convert([3.0, 1.5, -2.0]))
+        shown = [text.get_text() for text in ax.texts]
+        assert shown == "3 1.5 -2  1.5 3 -2  1.5 -2 3  -2 1.5 3".split()
+        places = [text.get_position()[0] for text in ax.texts[::3]]
+        assert places == sorted(places)
 
 
 def test_a_drawing_goes_where_it_is_told():
@@ -217,10 +211,10 @@ def test_a_drawing_goes_where_it_is_told():
     assert [text.get_text() for text in ax.texts] == ["4"]
 
 
-@pytest.mark.parametrize("values", [[1, 2], [[1, 2, 3]], ["a", "b", "c"]])
-def test_a_drawing_refuses_values_that_do_not_fit(values):
-    with pytest.raises(ValueError, match="values must be 3 numbers, one for each wire, got"):
-        draw(odd_even(3), values)
+def test_a_drawing_refuses_values_that_do_not_fit():
+    for values in ([1, 2], [[1, 2, 3]], ["a", "b", "c"]):
+        with pytest.raises(ValueError, match="values must be 3 numbers, one for each wire, got"):
+            draw(odd_even(3), values)
 
 
 def test_a_drawing_asks_for_matplotlib(monkeypatch):

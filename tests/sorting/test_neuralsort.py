@@ -38,14 +38,16 @@ def published_gradient(x, temperature, g):
     return grad
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 8, 70])
-@pytest.mark.parametrize("steepness", [0.3, 4.0])
-def test_published_formula(n, steepness):
-    x = torch.randn(n, dtype=torch.float64)
-    want = torch.from_numpy(published(x.tolist(), 1 / steepness)).flip(0)
-    got = NeuralSort(steepness=steepness).permutation(x)
-    torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
-    torch.testing.assert_close(NeuralSort().reference(x, steepness), want, rtol=0, atol=1e-12)
+def test_published_formula():
+    for n in (1, 2, 3, 8, 70):
+        for steepness in (0.3, 4.0):
+            x = torch.randn(n, dtype=torch.float64)
+            want = torch.from_numpy(published(x.tolist(), 1 / steepness)).flip(0)
+            got = NeuralSort(steepness=steepness).permutation(x)
+            torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
+            torch.testing.assert_close(
+                NeuralSort().reference(x, steepness), want, rtol=0, atol=1e-12
+            )
 
 
 @pytest.mark.parametrize("values", [[0.3, -1.0, 0.8], [0.5, 0.1, 0.5, -2.0, 0.1, 0.5], [0.0] * 4])

@@ -48,19 +48,19 @@ def slope(regularization, point, z):
     return point - z if regularization == "l2" else np.log(point) - z
 
 
-@pytest.mark.parametrize("steepness", [0.05, 0.4, 1.5, 6.0])
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("regularization", REGULARIZATIONS)
-def test_the_result_is_the_nearest_point(regularization, face, steepness):
-    x = keys(8, 6)
-    results = getattr(FastSort(steepness, regularization), face)(x).numpy()
-    for row, result in zip(x.numpy(), results, strict=True):
-        to_point, z, w = parts(regularization, face, row, steepness)
-        point = to_point(result)
-        assert is_in_hull(point, w)
-        # No direction into the hull leads down.
-        descent = (vertices(w) - point) @ slope(regularization, point, z)
-        assert descent.min() > -1e-9 * np.abs(w).max()
+def test_the_result_is_the_nearest_point():
+    for steepness in (0.05, 0.4, 1.5, 6.0):
+        for face in FACES:
+            for regularization in REGULARIZATIONS:
+                x = keys(8, 6)
+                results = getattr(FastSort(steepness, regularization), face)(x).numpy()
+                for row, result in zip(x.numpy(), results, strict=True):
+                    to_point, z, w = parts(regularization, face, row, steepness)
+                    point = to_point(result)
+                    assert is_in_hull(point, w)
+                    # No direction into the hull leads down.
+                    descent = (vertices(w) - point) @ slope(regularization, point, z)
+                    assert descent.min() > -1e-9 * np.abs(w).max()
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -88,31 +88,31 @@ def test_a_general_solver_finds_the_same(regularization, face):
     np.testing.assert_allclose(to_point(result), found.x, atol=2e-5)
 
 
-@pytest.mark.parametrize("steepness", [0.01, 0.3, 3.0, 50.0])
-def test_l2_is_isotonic_regression(steepness):
-    n = 200
-    x = keys(n)
-    rho = np.arange(1.0, n + 1)
-    order = np.argsort(x.numpy())
-    z = steepness * x.numpy()[order]
-    ranks = np.empty(n)
-    ranks[order] = z - isotonic_regression(z - rho).x
-    np.testing.assert_allclose(FastSort(steepness).ranks(x), ranks, atol=1e-10)
-    s, w = 0.01 * steepness * rho, x.numpy()[order]
-    values = FastSort(0.01 * steepness).values(x)
-    np.testing.assert_allclose(values, s - isotonic_regression(s - w).x, atol=1e-10)
+def test_l2_is_isotonic_regression():
+    for steepness in (0.01, 0.3, 3.0, 50.0):
+        n = 200
+        x = keys(n)
+        rho = np.arange(1.0, n + 1)
+        order = np.argsort(x.numpy())
+        z = steepness * x.numpy()[order]
+        ranks = np.empty(n)
+        ranks[order] = z - isotonic_regression(z - rho).x
+        np.testing.assert_allclose(FastSort(steepness).ranks(x), ranks, atol=1e-10)
+        s, w = 0.01 * steepness * rho, x.numpy()[order]
+        values = FastSort(0.01 * steepness).values(x)
+        np.testing.assert_allclose(values, s - isotonic_regression(s - w).x, atol=1e-10)
 
 
-@pytest.mark.parametrize("distance", [0.0, 0.3, 0.9, 1.0, 5.0])
-def test_two_values(distance):
-    x = torch.tensor([1.0 + distance, 1.0], dtype=torch.float64)
-    half = 0.5 * min(distance, 1.0)
-    assert FastSort(1.0).ranks(x).tolist() == pytest.approx([1.5 + half, 1.5 - half])
-    middle = 1 + distance / 2
-    assert FastSort(1.0).values(x).tolist() == pytest.approx([middle - half, middle + half])
-    share = max(1 / (1 + math.exp(-distance)), 1.0 if distance > math.log(2) else 0.0)
-    upper = 3 * share if share < 2 / 3 else 2.0
-    assert FastSort(1.0, "entropic").ranks(x).tolist() == pytest.approx([upper, 3 - upper])
+def test_two_values():
+    for distance in (0.0, 0.3, 0.9, 1.0, 5.0):
+        x = torch.tensor([1.0 + distance, 1.0], dtype=torch.float64)
+        half = 0.5 * min(distance, 1.0)
+        assert FastSort(1.0).ranks(x).tolist() == pytest.approx([1.5 + half, 1.5 - half])
+        middle = 1 + distance / 2
+        assert FastSort(1.0).values(x).tolist() == pytest.approx([middle - half, middle + half])
+        share = max(1 / (1 + math.exp(-distance)), 1.0 if distance > math.log(2) else 0.0)
+        upper = 3 * share if share < 2 / 3 else 2.0
+        assert FastSort(1.0, "entropic").ranks(x).tolist() == pytest.approx([upper, 3 - upper])
 
 
 @pytest.mark.parametrize("steepness", [0.3, 2.0])
@@ -141,131 +141,129 @@ def test_the_derivatives_above_meet_blocks_of_several_sizes():
         assert len(set(torch.cat(moved).tolist())) > 1
 
 
-@pytest.mark.parametrize("shape", [(3, 50), (300, 257)])  # the second goes to threads
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("regularization", REGULARIZATIONS)
-def test_compiled_gradients_equal_those_in_torch(regularization, face, dtype, shape):
-    x = keys(*shape, dtype=dtype).requires_grad_()
-    weights = keys(*shape, dtype=dtype, seed=1)
-    result = getattr(FastSort(0.5, regularization), face)(x)
-    (fast,) = torch.autograd.grad(result, x, weights, retain_graph=True)
-    (differentiable,) = torch.autograd.grad(result, x, weights, create_graph=True)
-    tolerance = 1e-12 if dtype == torch.float64 else 2e-4
-    assert fast.abs().max() > 0.1
-    torch.testing.assert_close(fast, differentiable.detach(), atol=tolerance, rtol=tolerance)
-    alone = getattr(FastSort(0.5, regularization), face)(x[-1])
-    assert torch.equal(alone, result[-1])
+def test_compiled_gradients_equal_those_in_torch():
+    for shape in ((3, 50), (300, 257)):
+        for dtype in (torch.float32, torch.float64):
+            for face in FACES:
+                for regularization in REGULARIZATIONS:
+                    x = keys(*shape, dtype=dtype).requires_grad_()
+                    weights = keys(*shape, dtype=dtype, seed=1)
+                    result = getattr(FastSort(0.5, regularization), face)(x)
+                    (fast,) = torch.autograd.grad(result, x, weights, retain_graph=True)
+                    (differentiable,) = torch.autograd.grad(result, x, weights, create_graph=True)
+                    tolerance = 1e-12 if dtype == torch.float64 else 2e-4
+                    assert fast.abs().max() > 0.1
+                    torch.testing.assert_close(
+                        fast, differentiable.detach(), atol=tolerance, rtol=tolerance
+                    )
+                    alone = getattr(FastSort(0.5, regularization), face)(x[-1])
+                    assert torch.equal(alone, result[-1])
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 31, 1024])
-@pytest.mark.parametrize("regularization", REGULARIZATIONS)
-def test_the_hard_limit_is_exact(regularization, n):
-    x = torch.stack([torch.randperm(n), torch.randperm(n)]).double().requires_grad_()
-    x_values = 0.1 * x  # gaps below the steepness
-    ranks = FastSort(1.01, regularization).ranks(x)
-    assert torch.equal(ranks.detach(), x.detach() + 1)
-    assert torch.autograd.grad(ranks, x, keys(2, n))[0].abs().max() == 0
-    sort = FastSort(0.11, regularization)
-    weights = torch.arange(n, dtype=torch.float64)
-    values = sort.values(x_values)
-    assert torch.equal(values.detach(), x_values.detach().sort(-1)[0])
-    assert torch.equal(torch.autograd.grad((values * weights).sum(), x_values)[0], x.detach())
+def test_the_hard_limit_is_exact():
+    for n in (1, 2, 3, 31, 1024):
+        for regularization in REGULARIZATIONS:
+            x = torch.stack([torch.randperm(n), torch.randperm(n)]).double().requires_grad_()
+            x_values = 0.1 * x  # gaps below the steepness
+            ranks = FastSort(1.01, regularization).ranks(x)
+            assert torch.equal(ranks.detach(), x.detach() + 1)
+            assert torch.autograd.grad(ranks, x, keys(2, n))[0].abs().max() == 0
+            sort = FastSort(0.11, regularization)
+            weights = torch.arange(n, dtype=torch.float64)
+            values = sort.values(x_values)
+            assert torch.equal(values.detach(), x_values.detach().sort(-1)[0])
+            assert torch.equal(
+                torch.autograd.grad((values * weights).sum(), x_values)[0], x.detach()
+            )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("regularization", REGULARIZATIONS)
-def test_equal_values_share_their_mean_rank(regularization, dtype):
-    x = torch.randint(-3, 4, (5, 12)).to(dtype)
-    want = rankdata(x.numpy(), axis=-1)
-    for scale in (1.0, 1e30):
-        ranks = FastSort(1e3, regularization).ranks(x * scale)
-        np.testing.assert_allclose(ranks, want, rtol=1e-6 if dtype == torch.float32 else 1e-14)
+def test_equal_values_share_their_mean_rank():
+    for dtype in (torch.float32, torch.float64):
+        for regularization in REGULARIZATIONS:
+            x = torch.randint(-3, 4, (5, 12)).to(dtype)
+            want = rankdata(x.numpy(), axis=-1)
+            for scale in (1.0, 1e30):
+                ranks = FastSort(1e3, regularization).ranks(x * scale)
+                np.testing.assert_allclose(
+                    ranks, want, rtol=1e-6 if dtype == torch.float32 else 1e-14
+                )
 
 
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("regularization", REGULARIZATIONS)
-@pytest.mark.parametrize("steepness", [1e-3, 0.1, 10.0])
-def test_float32_of_a_thousand_values_is_right_to_its_last_digits(steepness, regularization, face):
-    x = keys(4, 1024, dtype=torch.float32)
-    x.requires_grad_()
-    exact = x.detach().double().requires_grad_()
-    weights = keys(4, 1024, dtype=torch.float32, seed=1)
-    sort = FastSort(steepness, regularization)
-    single, double = (getattr(sort, face)(a) for a in (x, exact))
-    assert single.dtype == torch.float32
-    assert double.dtype == torch.float64
-    torch.testing.assert_close(single.double(), double, rtol=1e-7, atol=1e-6)
-    (single,) = torch.autograd.grad(single, x, weights)
-    (double,) = torch.autograd.grad(double, exact, weights.double())
-    torch.testing.assert_close(single.double(), double, rtol=1e-5, atol=1e-5 * steepness)
+def test_float32_of_a_thousand_values_is_right_to_its_last_digits():
+    for face in FACES:
+        for regularization in REGULARIZATIONS:
+            for steepness in (1e-3, 0.1, 10.0):
+                x = keys(4, 1024, dtype=torch.float32)
+                x.requires_grad_()
+                exact = x.detach().double().requires_grad_()
+                weights = keys(4, 1024, dtype=torch.float32, seed=1)
+                sort = FastSort(steepness, regularization)
+                single, double = (getattr(sort, face)(a) for a in (x, exact))
+                assert single.dtype == torch.float32
+                assert double.dtype == torch.float64
+                torch.testing.assert_close(single.double(), double, rtol=1e-7, atol=1e-6)
+                (single,) = torch.autograd.grad(single, x, weights)
+                (double,) = torch.autograd.grad(double, exact, weights.double())
+                torch.testing.assert_close(
+                    single.double(), double, rtol=1e-5, atol=1e-5 * steepness
+                )
 
 
-@pytest.mark.parametrize("regularization", REGULARIZATIONS)
-def test_ranks_do_not_see_shifts_and_follow_permutations(regularization):
-    x = torch.randint(0, 64, (2, 20)).double() / 16
-    sort = FastSort(0.7, regularization)
-    order = torch.randperm(20)
-    # A multiple of a power of two: the sum is exact.
-    torch.testing.assert_close(sort.ranks(x + 2.0**44), sort.ranks(x), rtol=0, atol=1e-12)
-    torch.testing.assert_close(sort.ranks(x[:, order]), sort.ranks(x)[:, order])
-    torch.testing.assert_close(sort.values(x[:, order]), sort.values(x))
+def test_ranks_do_not_see_shifts_and_follow_permutations():
+    for regularization in REGULARIZATIONS:
+        x = torch.randint(0, 64, (2, 20)).double() / 16
+        sort = FastSort(0.7, regularization)
+        order = torch.randperm(20)
+        # A multiple of a power of two: the sum is exact.
+        torch.testing.assert_close(sort.ranks(x + 2.0**44), sort.ranks(x), rtol=0, atol=1e-12)
+        torch.testing.assert_close(sort.ranks(x[:, order]), sort.ranks(x)[:, order])
+        torch.testing.assert_close(sort.values(x[:, order]), sort.values(x))
 
 
-@pytest.mark.parametrize("regularization", REGULARIZATIONS)
-def test_the_mirror_image(regularization):
-    x = keys(3, 9)
-    sort = FastSort(0.3, regularization)
-    same_values = torch.allclose(sort.values(-x), -sort.values(x).flip(-1))
-    same_ranks = torch.allclose(sort.ranks(-x), 10 - sort.ranks(x))
-    assert same_values == same_ranks == (regularization == "l2")
+def test_the_mirror_image():
+    for regularization in REGULARIZATIONS:
+        x = keys(3, 9)
+        sort = FastSort(0.3, regularization)
+        same_values = torch.allclose(sort.values(-x), -sort.values(x).flip(-1))
+        same_ranks = torch.allclose(sort.ranks(-x), 10 - sort.ranks(x))
+        assert same_values == same_ranks == (regularization == "l2")
 
 
-@pytest.mark.parametrize("shape", [(5,), (0, 5), (2, 0, 3), (1,), (2, 3, 1), (2, 3, 4, 5)])
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("regularization", REGULARIZATIONS)
-def test_shapes(regularization, face, shape):
-    x = keys(*shape).requires_grad_()
-    call = getattr(FastSort(0.4, regularization), face)
-    result = call(x)
-    assert result.shape == x.shape
-    weights = keys(*shape, seed=1)
-    (grad,) = torch.autograd.grad((result * weights).sum(), x)
-    (second,) = torch.autograd.grad((call(x) * weights).sum(), x, create_graph=True)
-    assert grad.shape == x.shape
-    torch.testing.assert_close(grad, second.detach())
-    for index in itertools.product(*map(range, shape[:-1])):
-        torch.testing.assert_close(call(x[index]), result[index])
+def test_shapes():
+    for shape in ((5,), (0, 5), (2, 0, 3), (1,), (2, 3, 1), (2, 3, 4, 5)):
+        for face in FACES:
+            for regularization in REGULARIZATIONS:
+                x = keys(*shape).requires_grad_()
+                call = getattr(FastSort(0.4, regularization), face)
+                result = call(x)
+                assert result.shape == x.shape
+                weights = keys(*shape, seed=1)
+                (grad,) = torch.autograd.grad((result * weights).sum(), x)
+                (second,) = torch.autograd.grad((call(x) * weights).sum(), x, create_graph=True)
+                assert grad.shape == x.shape
+                torch.testing.assert_close(grad, second.detach())
+                for index in itertools.product(*map(range, shape[:-1])):
+                    torch.testing.assert_close(call(x[index]), result[index])
 
 
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("regularization", REGULARIZATIONS)
-def test_strided_input_and_gradient(regularization, face):
-    x = keys(2, 5, 4).requires_grad_()
-    call = getattr(FastSort(0.4, regularization), face)
-    weights = torch.tensor(2.0, dtype=torch.float64).expand(2, 4, 5)
-    (strided,) = torch.autograd.grad(call(x.mT), x, weights)
-    (plain,) = torch.autograd.grad(call(x.mT.contiguous()), x, weights.contiguous())
-    assert torch.equal(call(x.mT), call(x.mT.contiguous()))
-    assert torch.equal(strided, plain)
-
-
-@pytest.mark.parametrize("steepness", [1e-30, 1.0, 1e30, 1e308])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("regularization", REGULARIZATIONS)
-def test_extreme_values_stay_finite(regularization, dtype, steepness):
-    largest = torch.finfo(dtype).max
-    x = torch.tensor([[largest, -largest, 0, largest, 1], [1e-30, 0, -1e-30, 1, 2]], dtype=dtype)
-    x.requires_grad_()
-    sort = FastSort(min(steepness, largest), regularization)
-    for call in (sort.values, sort.ranks):
-        result = call(x)
-        (grad,) = torch.autograd.grad(result.sum(), x, create_graph=True)
-        assert result.isfinite().all()
-        assert grad.isfinite().all()
-    ranks = sort.ranks(x.detach())
-    assert ranks[0, [0, 1, 3]].tolist() == pytest.approx([4.5, 1, 4.5])
-    assert ranks.sum(-1).tolist() == pytest.approx([15.0, 15.0])
+def test_extreme_values_stay_finite():
+    for steepness in (1e-30, 1.0, 1e30, 1e308):
+        for dtype in (torch.float32, torch.float64):
+            for regularization in REGULARIZATIONS:
+                largest = torch.finfo(dtype).max
+                x = torch.tensor(
+                    [[largest, -largest, 0, largest, 1], [1e-30, 0, -1e-30, 1, 2]], dtype=dtype
+                )
+                x.requires_grad_()
+                sort = FastSort(min(steepness, largest), regularization)
+                for call in (sort.values, sort.ranks):
+                    result = call(x)
+                    (grad,) = torch.autograd.grad(result.sum(), x, create_graph=True)
+                    assert result.isfinite().all()
+                    assert grad.isfinite().all()
+                ranks = sort.ranks(x.detach())
+                assert ranks[0, [0, 1, 3]].tolist() == pytest.approx([4.5, 1, 4.5])
+                assert ranks.sum(-1).tolist() == pytest.approx([15.0, 15.0])
 
 
 def test_float32_values_whose_difference_overflows():

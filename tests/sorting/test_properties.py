@@ -62,19 +62,16 @@ def test_tails_are_what_the_thesis_says():
 # -- Table 3.1
 
 
-@pytest.mark.parametrize(
-    ("text", "monotonic", "bound", "digits"),
-    [
+def test_the_table_of_the_thesis():
+    for text, monotonic, bound, digits in (
         ("logistic", False, 0.0696, 4),
         ("logistic.art(0.5)", False, 0.0302, 4),
         ("reciprocal", True, 1 / 4, 14),
         ("cauchy", True, 1 / PI**2, 14),
         ("optimal", True, 1 / 16, 14),
-    ],
-)
-def test_the_table_of_the_thesis(text, monotonic, bound, digits):
-    assert is_monotonic(text) is monotonic
-    assert error_bound(text) == pytest.approx(bound, abs=0.6 * 10**-digits)
+    ):
+        assert is_monotonic(text) is monotonic
+        assert error_bound(text) == pytest.approx(bound, abs=0.6 * 10**-digits)
 
 
 def test_no_lipschitz_swap_beats_a_sixteenth():
@@ -119,12 +116,12 @@ def test_bounds_against_scipy(name, transform):
     assert error_bound(dist, 3.0) == pytest.approx(3**power * expected, rel=3e-9)
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("name", SYMMETRIC)
-def test_monotonic_are_those_whose_tails_fall_no_faster_than_1_over_x(name, transform):
-    apply, power = TRANSFORMS[transform]
-    # art makes tails heavier and squaring lighter: 1/x^2 falls too fast (Theorem 3.2).
-    assert is_monotonic(apply(distributions.get(name))) is (power >= tail_power(name))
+def test_monotonic_are_those_whose_tails_fall_no_faster_than_1_over_x():
+    for transform in TRANSFORMS:
+        for name in SYMMETRIC:
+            apply, power = TRANSFORMS[transform]
+            # art makes tails heavier and squaring lighter: 1/x^2 falls too fast (Theorem 3.2).
+            assert is_monotonic(apply(distributions.get(name))) is (power >= tail_power(name))
 
 
 # -- the swaps themselves
@@ -146,20 +143,20 @@ def swap(dist, a, b, scale):
     return a * keep + b * exchange, a * exchange + b * keep
 
 
-@pytest.mark.parametrize("name", SYMMETRIC)
-def test_a_swap_rises_with_both_inputs_if_and_only_if_it_is_monotonic(name):
-    a, b = (v.requires_grad_() for v in pairs())
-    dist = distributions.get(name)
-    slopes = [
-        slope
-        for output in swap(dist, a, b, 0.5)
-        for slope in torch.autograd.grad(output.sum(), (a, b), retain_graph=True)
-    ]
-    steepest_fall = min(float(slope.min()) for slope in slopes)
-    if is_monotonic(dist):
-        assert steepest_fall >= -1e-12
-    else:
-        assert steepest_fall < -0.01
+def test_a_swap_rises_with_both_inputs_if_and_only_if_it_is_monotonic():
+    for name in SYMMETRIC:
+        a, b = (v.requires_grad_() for v in pairs())
+        dist = distributions.get(name)
+        slopes = [
+            slope
+            for output in swap(dist, a, b, 0.5)
+            for slope in torch.autograd.grad(output.sum(), (a, b), retain_graph=True)
+        ]
+        steepest_fall = min(float(slope.min()) for slope in slopes)
+        if is_monotonic(dist):
+            assert steepest_fall >= -1e-12
+        else:
+            assert steepest_fall < -0.01
 
 
 @pytest.mark.rotating(3)
@@ -182,12 +179,12 @@ def test_the_error_of_a_swap_reaches_its_bound_within_a_percent(name, transform)
         assert 0.99 * bound <= float(error.max()) <= bound * (1 + 1e-9) + 1e-10
 
 
-@pytest.mark.parametrize("slope", [0.3, 1.0, 7.0])
-@pytest.mark.parametrize("name", SYMMETRIC)
-def test_without_a_scale_the_bound_counts_in_units_of_one_over_the_slope(name, slope):
-    dist = distributions.get(name)
-    scale = slope_of(name) / slope  # F'(0) / scale = slope
-    assert error_bound(dist) / slope == pytest.approx(error_bound(dist, scale), rel=1e-12)
+def test_without_a_scale_the_bound_counts_in_units_of_one_over_the_slope():
+    for slope in (0.3, 1.0, 7.0):
+        for name in SYMMETRIC:
+            dist = distributions.get(name)
+            scale = slope_of(name) / slope  # F'(0) / scale = slope
+            assert error_bound(dist) / slope == pytest.approx(error_bound(dist, scale), rel=1e-12)
 
 
 # -- the hard swap, CDFs of the user's
@@ -214,9 +211,8 @@ def algebraic(power):
     return mirrored(lambda z: 0.5 * (1 + z) ** -power)
 
 
-@pytest.mark.parametrize(
-    ("cdf", "monotonic", "bound"),
-    [
+def test_a_cdf_of_the_users():
+    for cdf, monotonic, bound in (
         (torch.sigmoid, False, 0.069616135690268),
         (lambda z: 0.5 + torch.atan(z) / PI, True, 1 / PI**2),  # no digits in its tail
         (lambda z: torch.sigmoid(1e-20 * z), False, 0.069616135690268),
@@ -224,14 +220,12 @@ def algebraic(power):
         (algebraic(1.0), True, 1 / 4),
         (algebraic(1.2), False, None),
         (algebraic(0.8), True, math.inf),
-    ],
-)
-def test_a_cdf_of_the_users(cdf, monotonic, bound):
-    assert is_monotonic(cdf) is monotonic
-    if bound is None:
-        # d/dx x (1 + x)^-1.2 = 0 at x = 5; F'(0) = 0.6.
-        bound = 0.6 * 0.5 * 5 * 6**-1.2
-    assert error_bound(cdf) == pytest.approx(bound, rel=2e-6)
+    ):
+        assert is_monotonic(cdf) is monotonic
+        if bound is None:
+            # d/dx x (1 + x)^-1.2 = 0 at x = 5; F'(0) = 0.6.
+            bound = 0.6 * 0.5 * 5 * 6**-1.2
+        assert error_bound(cdf) == pytest.approx(bound, rel=2e-6)
 
 
 def test_a_local_fall_is_seen():
@@ -269,13 +263,18 @@ def test_without_a_slope_at_zero_a_scale_is_needed():
 # -- refusals
 
 
-@pytest.mark.parametrize("function", [is_monotonic, error_bound])
-@pytest.mark.parametrize(
-    "text", [*ASYMMETRIC, "logistic.shifted(0.1)", "gamma.centred", "cauchy.shifted(-2).squared"]
-)
-def test_what_is_not_symmetric_is_refused(function, text):
-    with pytest.raises(ValueError, match=r"needs a symmetric distribution.* uniform, cubic"):
-        function(text)
+def test_what_is_not_symmetric_is_refused():
+    for function in (is_monotonic, error_bound):
+        for text in (
+            *ASYMMETRIC,
+            "logistic.shifted(0.1)",
+            "gamma.centred",
+            "cauchy.shifted(-2).squared",
+        ):
+            with pytest.raises(
+                ValueError, match=r"needs a symmetric distribution.* uniform, cubic"
+            ):
+                function(text)
 
 
 def test_a_cdf_that_is_not_symmetric_is_refused():
@@ -293,9 +292,7 @@ def test_parameters_of_a_cdf_that_train_do_no_harm():
     assert 3 * bound == pytest.approx(error_bound("logistic", 1.0), rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("scale", "error"), [(0.0, ValueError), (-1.0, ValueError), ("1px", TypeError)]
-)
-def test_the_scale_is_checked(scale, error):
-    with pytest.raises(error, match="scale must be"):
-        error_bound("cauchy", scale)
+def test_the_scale_is_checked():
+    for scale, error in ((0.0, ValueError), (-1.0, ValueError), ("1px", TypeError)):
+        with pytest.raises(error, match="scale must be"):
+            error_bound("cauchy", scale)

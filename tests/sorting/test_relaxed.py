@@ -88,17 +88,17 @@ def paper_matrix(x, layers, cdf, beta, art):
     return p, x
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", SYMMETRIC)
-def test_reference_is_the_formula_of_the_papers(name, method):
-    for n, art in ((1, 0.0), (2, 0.0), (3, 0.25), (6, 0.0), (8, 0.25)):
-        x = keys(2, n).detach()
-        sort = method(3.0, name, art, "reference")
-        for row, p, values in zip(x, sort.permutation(x), sort.values(x), strict=True):
-            layers = sort.network_of(n).layers
-            want, sorted_row = paper_matrix(row.numpy(), layers, published(name), 3.0, art)
-            np.testing.assert_allclose(p, want, rtol=0, atol=1e-13)
-            np.testing.assert_allclose(values, sorted_row, rtol=0, atol=1e-13)
+def test_reference_is_the_formula_of_the_papers():
+    for method in METHODS:
+        for name in SYMMETRIC:
+            for n, art in ((1, 0.0), (2, 0.0), (3, 0.25), (6, 0.0), (8, 0.25)):
+                x = keys(2, n).detach()
+                sort = method(3.0, name, art, "reference")
+                for row, p, values in zip(x, sort.permutation(x), sort.values(x), strict=True):
+                    layers = sort.network_of(n).layers
+                    want, sorted_row = paper_matrix(row.numpy(), layers, published(name), 3.0, art)
+                    np.testing.assert_allclose(p, want, rtol=0, atol=1e-13)
+                    np.testing.assert_allclose(values, sorted_row, rtol=0, atol=1e-13)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -133,13 +133,13 @@ def compare(network, batch, dist, dtype, x=None, width=None):
     return results
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("name", LAWS)
-def test_kernels_equal_the_reference_for_every_law(name, dtype):
-    law = distributions.get(name)
-    for dist in (law, law.art(0.25), law.squared()):
-        compare(bitonic(8), 17, dist, dtype)
-        compare(odd_even(5), 3, dist, dtype)
+def test_kernels_equal_the_reference_for_every_law():
+    for dtype in TOLERANCE:
+        for name in LAWS:
+            law = distributions.get(name)
+            for dist in (law, law.art(0.25), law.squared()):
+                compare(bitonic(8), 17, dist, dtype)
+                compare(odd_even(5), 3, dist, dtype)
 
 
 @pytest.mark.rotating(4)
@@ -152,25 +152,25 @@ def test_kernels_equal_the_reference_for_every_size(n, dtype):
             compare(generator(n), batch, dist, dtype)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("width", [0, 1, 3, 32, 45, 64])
-def test_kernels_carry_payloads_as_the_reference_does(width, dtype):
-    dist = distributions.get("logistic").art(0.25)
-    compare(scrambled(11, 6), 9, dist, dtype, width=width)
-    compare(bitonic(6), 1, dist, dtype, width=width)
+def test_kernels_carry_payloads_as_the_reference_does():
+    for dtype in TOLERANCE:
+        for width in (0, 1, 3, 32, 45, 64):
+            dist = distributions.get("logistic").art(0.25)
+            compare(scrambled(11, 6), 9, dist, dtype, width=width)
+            compare(bitonic(6), 1, dist, dtype, width=width)
 
 
-@pytest.mark.parametrize("name", LAWS)
-def test_kernels_equal_the_reference_at_ties(name):
-    rows = [[1.0, 1, 1], [2, 1, 2], [0, 0, -1], [3, 3, 3]]
-    x = torch.tensor(rows, dtype=torch.float64, requires_grad=True)
-    dist = distributions.get(name)
-    compare(odd_even(3), 4, dist, torch.float64, x)
-    # Under a power, what rounding leaves of a tie in a second layer is magnified: one layer only.
-    x = x.detach()[:, :2].requires_grad_()
-    for powered in (dist.art(0.25), dist.squared()):
-        (_, grads), _ = compare(odd_even(2), 4, powered, torch.float64, x)
-        assert torch.isfinite(grads[0]).all()
+def test_kernels_equal_the_reference_at_ties():
+    for name in LAWS:
+        rows = [[1.0, 1, 1], [2, 1, 2], [0, 0, -1], [3, 3, 3]]
+        x = torch.tensor(rows, dtype=torch.float64, requires_grad=True)
+        dist = distributions.get(name)
+        compare(odd_even(3), 4, dist, torch.float64, x)
+        # Under a power, what rounding leaves of a tie in a second layer is magnified.
+        x = x.detach()[:, :2].requires_grad_()
+        for powered in (dist.art(0.25), dist.squared()):
+            (_, grads), _ = compare(odd_even(2), 4, powered, torch.float64, x)
+            assert torch.isfinite(grads[0]).all()
 
 
 def test_equal_values_share_both_ranks():
@@ -178,18 +178,18 @@ def test_equal_values_share_both_ranks():
     assert torch.equal(p, torch.full((2, 2), 0.5))
 
 
-@pytest.mark.parametrize("needed", [(True, False), (False, True)], ids=["x", "steepness"])
-def test_a_gradient_to_one_input_alone(needed):
-    results = []
-    for name in BACKENDS:
-        torch.manual_seed(1)
-        x = torch.randn(3, 6, requires_grad=needed[0])
-        steepness = torch.tensor(4.0, requires_grad=needed[1])
-        sort = BitonicSort(steepness, backend=name)
-        for result in (sort.values(x), sort.permutation(x)):
-            (grad,) = torch.autograd.grad(result.square().sum(), x if needed[0] else steepness)
-            results.append(grad)
-    torch.testing.assert_close(results[2:], results[:2], rtol=1e-4, atol=1e-5)
+def test_a_gradient_to_one_input_alone():
+    for needed in ((True, False), (False, True)):
+        results = []
+        for name in BACKENDS:
+            torch.manual_seed(1)
+            x = torch.randn(3, 6, requires_grad=needed[0])
+            steepness = torch.tensor(4.0, requires_grad=needed[1])
+            sort = BitonicSort(steepness, backend=name)
+            for result in (sort.values(x), sort.permutation(x)):
+                (grad,) = torch.autograd.grad(result.square().sum(), x if needed[0] else steepness)
+                results.append(grad)
+        torch.testing.assert_close(results[2:], results[:2], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.usefixtures("nan_in_new_tensors")
@@ -238,12 +238,12 @@ def test_first_and_second_derivatives(method, dist, n, name):
     assert torch.autograd.gradgradcheck(results, inputs, fast_mode=True)
 
 
-@pytest.mark.parametrize("name", LAWS)
-def test_heaviside_alone_has_no_gradient(name):
-    x = keys(2, 6)
-    BitonicSort(0.2, name).values(x).square().sum().backward()
-    hard = torch.equal(x.grad, 2 * x.detach())  # of a permutation of x
-    assert hard == (name == "heaviside")
+def test_heaviside_alone_has_no_gradient():
+    for name in LAWS:
+        x = keys(2, 6)
+        BitonicSort(0.2, name).values(x).square().sum().backward()
+        hard = torch.equal(x.grad, 2 * x.detach())  # of a permutation of x
+        assert hard == (name == "heaviside")
 
 
 def test_steepness_may_have_another_dtype_and_a_dimension():
@@ -275,49 +275,51 @@ def test_a_callable_is_evaluated_in_torch_and_gives_gradients():
 # ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", LAWS)
-def test_doubly_stochastic(name, method):
-    for n in (1, 7, 33):
-        p = method(2.0, name).permutation(keys(4, n).detach())
-        assert (p >= 0).all()
-        for dim in (-1, -2):
-            torch.testing.assert_close(p.sum(dim), torch.ones_like(p[..., 0]), rtol=0, atol=1e-13)
+def test_doubly_stochastic():
+    for method in METHODS:
+        for name in LAWS:
+            for n in (1, 7, 33):
+                p = method(2.0, name).permutation(keys(4, n).detach())
+                assert (p >= 0).all()
+                for dim in (-1, -2):
+                    torch.testing.assert_close(
+                        p.sum(dim), torch.ones_like(p[..., 0]), rtol=0, atol=1e-13
+                    )
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_values_ranks_and_payloads_are_those_of_the_matrix(method):
-    x, payload = keys(2, 3, 9).detach(), keys(3, 9, 4).detach()
-    sort = method(3.0, "logistic", 0.25)
-    p = sort.permutation(x)
-    assert p.shape == (2, 3, 9, 9)
-    positions = torch.arange(1.0, 10, dtype=torch.float64)
-    torch.testing.assert_close(sort.values(x), (p @ x[..., None])[..., 0])
-    torch.testing.assert_close(sort.ranks(x), positions @ p)
-    torch.testing.assert_close(sort.carried(x, payload), p @ payload)  # broadcasts
-    many = keys(2, 3, 9, 1).detach()
-    torch.testing.assert_close(sort.carried(x[0, 0], many), p[0, 0] @ many)
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("dist", "steepness"), [("heaviside", 1.0), ("uniform", 1e8)])
-def test_hard_limit_is_torch_sort(method, dist, steepness):
-    for n in (1, 2, 3, 22, 42, 64, 130):
-        x = keys(3, n).detach()
-        sort = method(steepness, dist)
-        values, order = x.sort(-1)
-        assert torch.equal(sort.values(x), values)
+def test_values_ranks_and_payloads_are_those_of_the_matrix():
+    for method in METHODS:
+        x, payload = keys(2, 3, 9).detach(), keys(3, 9, 4).detach()
+        sort = method(3.0, "logistic", 0.25)
         p = sort.permutation(x)
-        assert torch.equal(p, torch.nn.functional.one_hot(order, n).double())
-        assert torch.equal(sort.ranks(x).long(), order.argsort(-1) + 1)
+        assert p.shape == (2, 3, 9, 9)
+        positions = torch.arange(1.0, 10, dtype=torch.float64)
+        torch.testing.assert_close(sort.values(x), (p @ x[..., None])[..., 0])
+        torch.testing.assert_close(sort.ranks(x), positions @ p)
+        torch.testing.assert_close(sort.carried(x, payload), p @ payload)  # broadcasts
+        many = keys(2, 3, 9, 1).detach()
+        torch.testing.assert_close(sort.carried(x[0, 0], many), p[0, 0] @ many)
 
 
-@pytest.mark.parametrize("name", SYMMETRIC)
-def test_a_large_steepness_comes_near_to_the_hard_sort(name):
-    x = torch.arange(12.0, dtype=torch.float64)[torch.randperm(12)]
-    p = BitonicSort(1e8, name).permutation(x)
-    want = torch.nn.functional.one_hot(x.argsort(), 12).double()
-    torch.testing.assert_close(p, want, rtol=0, atol=1e-7)
+def test_hard_limit_is_torch_sort():
+    for method in METHODS:
+        for dist, steepness in (("heaviside", 1.0), ("uniform", 1e8)):
+            for n in (1, 2, 3, 22, 42, 64, 130):
+                x = keys(3, n).detach()
+                sort = method(steepness, dist)
+                values, order = x.sort(-1)
+                assert torch.equal(sort.values(x), values)
+                p = sort.permutation(x)
+                assert torch.equal(p, torch.nn.functional.one_hot(order, n).double())
+                assert torch.equal(sort.ranks(x).long(), order.argsort(-1) + 1)
+
+
+def test_a_large_steepness_comes_near_to_the_hard_sort():
+    for name in SYMMETRIC:
+        x = torch.arange(12.0, dtype=torch.float64)[torch.randperm(12)]
+        p = BitonicSort(1e8, name).permutation(x)
+        want = torch.nn.functional.one_hot(x.argsort(), 12).double()
+        torch.testing.assert_close(p, want, rtol=0, atol=1e-7)
 
 
 def test_small_probabilities_have_all_their_digits_in_float32():
@@ -332,19 +334,20 @@ def test_small_probabilities_have_all_their_digits_in_float32():
 MONOTONIC = ("cauchy", "reciprocal", "optimal")
 
 
-@pytest.mark.parametrize("name", [*MONOTONIC, "logistic"])
-@pytest.mark.parametrize("method", [BitonicSort, OddEvenSort])
-def test_monotonic_laws_have_no_gradient_of_the_wrong_sign(method, name):
+def test_monotonic_laws_have_no_gradient_of_the_wrong_sign():
     """Corollary 3.3, on 10^5 inputs; the logistic law has some, so they would be seen."""
-    x = (3 * torch.randn(100_000, 4, dtype=torch.float64)).requires_grad_()
-    values = method(2.0, name).values(x)
-    least = min(
-        torch.autograd.grad(values[:, k].sum(), x, retain_graph=True)[0].min() for k in range(4)
-    )
-    if name in MONOTONIC:
-        assert least >= -1e-12
-    else:
-        assert least < -0.05
+    for name in (*MONOTONIC, "logistic"):
+        for method in (BitonicSort, OddEvenSort):
+            x = (3 * torch.randn(100_000, 4, dtype=torch.float64)).requires_grad_()
+            values = method(2.0, name).values(x)
+            least = min(
+                torch.autograd.grad(values[:, k].sum(), x, retain_graph=True)[0].min()
+                for k in range(4)
+            )
+            if name in MONOTONIC:
+                assert least >= -1e-12
+            else:
+                assert least < -0.05
 
 
 # sup x F(-x) in units of 1 / F'(0): Table 3.1
@@ -356,21 +359,24 @@ ERROR = {
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", ERROR)
-def test_the_error_is_bounded_by_the_layers(name, method):
+def test_the_error_is_bounded_by_the_layers():
     """Theorem 3.5; one layer attains it."""
-    steepness = 5.0
-    slope = distributions.get(name).pdf(torch.tensor(0.0, dtype=torch.float64)).item() * steepness
-    bound = ERROR[name] / slope
-    sort = method(steepness, name)
-    for n in (2, 5, 16):
-        spread = 10.0 ** torch.empty(20_000, 1, dtype=torch.float64).uniform_(-3, 2)
-        x = torch.randn(20_000, n, dtype=torch.float64) * spread
-        error = (sort.values(x) - x.sort(-1).values).abs().max()
-        assert error <= sort.network_of(n).depth * bound + 1e-12
-        if n == 2:
-            assert error >= 0.99 * bound
+    for method in METHODS:
+        for name in ERROR:
+            steepness = 5.0
+            slope = (
+                distributions.get(name).pdf(torch.tensor(0.0, dtype=torch.float64)).item()
+                * steepness
+            )
+            bound = ERROR[name] / slope
+            sort = method(steepness, name)
+            for n in (2, 5, 16):
+                spread = 10.0 ** torch.empty(20_000, 1, dtype=torch.float64).uniform_(-3, 2)
+                x = torch.randn(20_000, n, dtype=torch.float64) * spread
+                error = (sort.values(x) - x.sort(-1).values).abs().max()
+                assert error <= sort.network_of(n).depth * bound + 1e-12
+                if n == 2:
+                    assert error >= 0.99 * bound
 
 
 # ---------------------------------------------------------------------------------------------
@@ -378,19 +384,19 @@ def test_the_error_is_bounded_by_the_layers(name, method):
 # ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", BACKENDS)
-@pytest.mark.parametrize("shape", [(6,), (2, 3, 6), (0, 6), (2, 0, 3, 6), (1,), (4, 1), (0, 1)])
-def test_any_batch_shape(shape, name):
-    x = torch.randn(shape, requires_grad=True)
-    sort = BitonicSort(backend=name)
-    p, values, ranks = sort.permutation(x), sort.values(x), sort.ranks(x)
-    assert p.shape == (*shape, shape[-1])
-    assert values.shape == ranks.shape == shape
-    assert sort.carried(x, x[..., None]).shape == (*shape, 1)
-    (p.sum() + (values * ranks).sum()).backward()
-    assert x.grad.shape == shape
-    for index in np.ndindex(shape[:-1]):
-        torch.testing.assert_close(p[index], sort.permutation(x[index]))
+def test_any_batch_shape():
+    for name in BACKENDS:
+        for shape in ((6,), (2, 3, 6), (0, 6), (2, 0, 3, 6), (1,), (4, 1), (0, 1)):
+            x = torch.randn(shape, requires_grad=True)
+            sort = BitonicSort(backend=name)
+            p, values, ranks = sort.permutation(x), sort.values(x), sort.ranks(x)
+            assert p.shape == (*shape, shape[-1])
+            assert values.shape == ranks.shape == shape
+            assert sort.carried(x, x[..., None]).shape == (*shape, 1)
+            (p.sum() + (values * ranks).sum()).backward()
+            assert x.grad.shape == shape
+            for index in np.ndindex(shape[:-1]):
+                torch.testing.assert_close(p[index], sort.permutation(x[index]))
 
 
 LARGE = """
@@ -452,15 +458,13 @@ def test_a_network_of_the_users_own():
         CustomNetworkSort(network="bitonic")
 
 
-@pytest.mark.parametrize(
-    "dist", ["gumbel_max", "levy.centred", "logistic.shifted(0.5)", "exponential.reversed"]
-)
-def test_an_asymmetric_distribution_is_refused(dist):
-    with pytest.raises(ValueError, match="symmetric") as caught:
-        BitonicSort(dist=dist)
-    for name in LAWS:
-        assert name in str(caught.value)
-    assert dist in str(caught.value)
+def test_an_asymmetric_distribution_is_refused():
+    for dist in ("gumbel_max", "levy.centred", "logistic.shifted(0.5)", "exponential.reversed"):
+        with pytest.raises(ValueError, match="symmetric") as caught:
+            BitonicSort(dist=dist)
+        for name in LAWS:
+            assert name in str(caught.value)
+        assert dist in str(caught.value)
 
 
 def test_a_learnable_shift_is_refused():
@@ -469,17 +473,16 @@ def test_a_learnable_shift_is_refused():
         BitonicSort(dist=shifted)
 
 
-@pytest.mark.parametrize("dist", ["logistic.reversed", "logistic.centred", "heaviside.reversed"])
-def test_transforms_that_leave_a_law_symmetric(dist):
-    x = keys(2, 8)
-    sort = BitonicSort(3.0, dist)
-    want = BitonicSort(3.0, dist.partition(".")[0]).values(x)
-    torch.testing.assert_close(sort.values(x), want)
+def test_transforms_that_leave_a_law_symmetric():
+    for dist in ("logistic.reversed", "logistic.centred", "heaviside.reversed"):
+        x = keys(2, 8)
+        sort = BitonicSort(3.0, dist)
+        want = BitonicSort(3.0, dist.partition(".")[0]).values(x)
+        torch.testing.assert_close(sort.values(x), want)
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "message"),
-    [
+def test_settings_are_checked():
+    for settings, error, message in (
         ({"steepness": 0.0}, ValueError, "steepness must be > 0"),
         ({"dist": "cauchi"}, ValueError, "unknown distribution 'cauchi'.*cauchy"),
         ({"dist": 3}, TypeError, "a distribution must be a name"),
@@ -488,11 +491,9 @@ def test_transforms_that_leave_a_law_symmetric(dist):
         ({"art": 0.25, "dist": "logistic.art(0.5)"}, ValueError, "uses art already"),
         ({"art": 0.25, "dist": "logistic.squared"}, ValueError, "is squared"),
         ({"backend": "cuda"}, ValueError, "unknown backend 'cuda'"),
-    ],
-)
-def test_settings_are_checked(settings, error, message):
-    with pytest.raises(error, match=message):
-        OddEvenSort(**settings)
+    ):
+        with pytest.raises(error, match=message):
+            OddEvenSort(**settings)
 
 
 def test_the_base_class_is_abstract():

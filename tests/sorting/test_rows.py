@@ -1,5 +1,6 @@
 """What NeuralSort and SoftSort have in common: kernels, gradients, limits, noise."""
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,6 @@ import pytest
 import torch
 from numba import njit
 
-from gendr._runtime.threads import set_num_threads
 from gendr.sorting.backends.cpu import row_kernels as _numba_rows
 from gendr.sorting.neuralsort import NeuralSort
 from gendr.sorting.softsort import SoftSort
@@ -48,35 +48,37 @@ def hard(x):
 # -- kernels
 
 
-@compiled_sort
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_kernel_is_the_reference(sort, shape):
-    x, steepness, g = inputs(*shape)
-    got, want = matrix(sort, x, steepness), sort.reference(x, steepness)
-    torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
-    got = torch.autograd.grad(got, (x, steepness), g)
-    want = torch.autograd.grad(want, (x, steepness), g)
-    for a, b in zip(got, want, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+def test_kernel_is_the_reference():
+    for sort in COMPILED:
+        for shape in SHAPES:
+            x, steepness, g = inputs(*shape)
+            got, want = matrix(sort, x, steepness), sort.reference(x, steepness)
+            torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
+            got = torch.autograd.grad(got, (x, steepness), g)
+            want = torch.autograd.grad(want, (x, steepness), g)
+            for a, b in zip(got, want, strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
 
-@compiled_sort
-@pytest.mark.parametrize("n", [2, 5, 128, 1024])
-@pytest.mark.parametrize("offset", [0, 100], ids=["", "far"])
-def test_float32_keeps_its_digits(sort, n, offset):
-    x, steepness, g = inputs(1, n, dtype=torch.float32)
-    x = (x.detach() + offset).requires_grad_()
-    wide, wide_steepness = (t.detach().double().requires_grad_() for t in (x, steepness))
-    got, want = matrix(sort, x, steepness), sort.reference(wide, wide_steepness)
-    assert got.dtype == torch.float32
-    torch.testing.assert_close(got.double(), want, rtol=0, atol=3e-7)
-    got = torch.autograd.grad(got, (x, steepness), g)
-    want = torch.autograd.grad(want, (wide, wide_steepness), g.double())
-    assert [t.dtype for t in got] == [torch.float32, torch.float32]
-    assert relative_l2(got[0], want[0]) < 2e-6
-    # A sum over all entries that nearly cancel: measured against the sizes of its terms.
-    terms = (want[0] * (wide - wide.mean()) / wide_steepness).abs().sum()
-    assert abs(got[1] - want[1]) < 2e-6 * terms
+def test_float32_keeps_its_digits():
+    for sort in COMPILED:
+        for n in (2, 5, 128, 1024):
+            for offset in (0, 100):
+                x, steepness, g = inputs(1, n, dtype=torch.float32)
+                x = (x.detach() + offset).requires_grad_()
+                wide, wide_steepness = (
+                    t.detach().double().requires_grad_() for t in (x, steepness)
+                )
+                got, want = matrix(sort, x, steepness), sort.reference(wide, wide_steepness)
+                assert got.dtype == torch.float32
+                torch.testing.assert_close(got.double(), want, rtol=0, atol=3e-7)
+                got = torch.autograd.grad(got, (x, steepness), g)
+                want = torch.autograd.grad(want, (wide, wide_steepness), g.double())
+                assert [t.dtype for t in got] == [torch.float32, torch.float32]
+                assert relative_l2(got[0], want[0]) < 2e-6
+                # A sum of entries that nearly cancel: measured against the sizes of its terms.
+                terms = (want[0] * (wide - wide.mean()) / wide_steepness).abs().sum()
+                assert abs(got[1] - want[1]) < 2e-6 * terms
 
 
 def test_short_exponential():
@@ -99,21 +101,6 @@ def test_short_exponential():
 
 
 @compiled_sort
-def test_threads_do_not_show(sort):
-    x, steepness, g = inputs(*PARTS, dtype=torch.float32)
-    results = []
-    for threads in (1, 3):
-        set_num_threads(threads)
-        try:
-            p = matrix(sort, x, steepness)
-            results.append([p, *torch.autograd.grad(p, (x, steepness), g)])
-        finally:
-            set_num_threads(None)
-    for one, three in zip(*results, strict=True):
-        assert torch.equal(one, three)
-
-
-@compiled_sort
 @pytest.mark.usefixtures("nan_in_new_tensors")
 def test_no_use_of_uninitialised_memory(sort, monkeypatch):
     def filled(shape):
@@ -127,50 +114,18 @@ def test_no_use_of_uninitialised_memory(sort, monkeypatch):
     assert all(t.isfinite().all() for t in (p, *grads))
 
 
-@compiled_sort
-def test_memory_layouts(sort):
-    x, steepness, _ = inputs(6, 4)
-    across = x.t()
-    p = matrix(sort, across, steepness)
-    assert torch.equal(p, matrix(sort, across.contiguous(), steepness))
-    weights = torch.randn(4, 6, 6, dtype=torch.float64)
-    for g in (weights.mT, weights[:1, :, :1].expand(4, 6, 6)):
-        got = torch.autograd.grad(p, x, g, retain_graph=True)[0]
-        want = torch.autograd.grad(p, x, g.contiguous(), retain_graph=True)[0]
-        assert torch.equal(got, want)
-        assert got.any()
-
-
-@pytest.mark.rotating(2)
-@pytest.mark.filterwarnings("ignore")  # the compiler's own
-@every_sort
-def test_compiles(sort):
-    x, steepness, g = inputs(3, 5)
-    learned = replace(sort, steepness=steepness)
-    got = torch.compile(learned.permutation, backend="aot_eager", fullgraph=True)(x)
-    want = learned.permutation(x)
-    torch.testing.assert_close(got, want)
-    got, want = (torch.autograd.grad(p, (x, steepness), g) for p in (got, want))
-    torch.testing.assert_close(got, want)
-
-
 # -- gradients
 
 
-@pytest.mark.rotating(2)
-@every_sort
-@pytest.mark.parametrize("shape", [(1,), (2,), (2, 5)], ids=str)
-@pytest.mark.parametrize("which", ["both", "x", "steepness"])
-def test_first_and_second_derivatives(sort, shape, which):
-    x, steepness, _ = inputs(*shape)
-    x.requires_grad_(which != "steepness")
-    steepness.requires_grad_(which != "x")
-
-    def function(x, steepness):
-        return matrix(sort, x, steepness)
-
-    assert torch.autograd.gradcheck(function, (x, steepness))
-    assert torch.autograd.gradgradcheck(function, (x, steepness))
+def test_first_and_second_derivatives():
+    for sort in SORTS:
+        for shape, which in (((1,), "both"), ((2, 3), "both"), ((2,), "x"), ((2,), "steepness")):
+            x, steepness, _ = inputs(*shape)
+            x.requires_grad_(which != "steepness")
+            steepness.requires_grad_(which != "x")
+            found = functools.partial(matrix, sort)
+            assert torch.autograd.gradcheck(found, (x, steepness))
+            assert torch.autograd.gradgradcheck(found, (x, steepness))
 
 
 @every_sort
@@ -184,22 +139,22 @@ def test_second_derivatives_with_a_number_for_steepness(sort):
     assert torch.autograd.gradgradcheck(ranks, x)
 
 
-@compiled_sort
-def test_ties(sort):
-    x, steepness, g = inputs(2, 6)
-    with torch.no_grad():
-        x[0, 3:] = x[0, :3]
-        x[0, 4] = x[0, 0]
-        x[1] = 0.0
-        x[1, ::2] = -0.0
-    p, reference = matrix(sort, x, steepness), sort.reference(x, steepness)
-    torch.testing.assert_close(p, reference, rtol=0, atol=1e-12)
-    assert torch.equal(p[0, :, 0], p[0, :, 3])
-    torch.testing.assert_close(p[1], torch.full_like(p[1], 1 / 6))
-    got = torch.autograd.grad(p, (x, steepness), g)
-    want = torch.autograd.grad(reference, (x, steepness), g)
-    for a, b in zip(got, want, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+def test_ties():
+    for sort in COMPILED:
+        x, steepness, g = inputs(2, 6)
+        with torch.no_grad():
+            x[0, 3:] = x[0, :3]
+            x[0, 4] = x[0, 0]
+            x[1] = 0.0
+            x[1, ::2] = -0.0
+        p, reference = matrix(sort, x, steepness), sort.reference(x, steepness)
+        torch.testing.assert_close(p, reference, rtol=0, atol=1e-12)
+        assert torch.equal(p[0, :, 0], p[0, :, 3])
+        torch.testing.assert_close(p[1], torch.full_like(p[1], 1 / 6))
+        got = torch.autograd.grad(p, (x, steepness), g)
+        want = torch.autograd.grad(reference, (x, steepness), g)
+        for a, b in zip(got, want, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
 
 def test_steepness_of_other_shape_and_dtype():
@@ -217,98 +172,101 @@ def test_steepness_of_other_shape_and_dtype():
 # -- what every relaxed permutation has
 
 
-@every_sort
-@pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
-@pytest.mark.parametrize("n", [1, 2, 5, 128, 1024])
-def test_rows_sum_to_1(sort, dtype, atol, n):
-    p = sort.permutation(torch.randn(2, n, dtype=dtype))
-    assert (p >= 0).all()
-    torch.testing.assert_close(p.sum(-1), torch.ones(2, n, dtype=dtype), rtol=0, atol=atol)
+def test_rows_sum_to_1():
+    for sort in SORTS:
+        for dtype, atol in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
+            for n in (1, 2, 5, 128, 1024):
+                p = sort.permutation(torch.randn(2, n, dtype=dtype))
+                assert (p >= 0).all()
+                torch.testing.assert_close(
+                    p.sum(-1), torch.ones(2, n, dtype=dtype), rtol=0, atol=atol
+                )
 
 
-@every_sort
-@pytest.mark.parametrize("n", [1, 2, 5, 128, 1024])
-def test_rows_are_largest_where_the_hard_sort_is(sort, n):
-    x = apart(3, n)
-    p = matrix(sort, x, 1.0)
-    assert torch.equal(p.argmax(-1), x.argsort(-1))
-    assert p.diff(dim=-1).abs().max() < 0.999 if n > 1 else True  # and they are soft
+def test_rows_are_largest_where_the_hard_sort_is():
+    for sort in SORTS:
+        for n in (1, 2, 5, 128, 1024):
+            x = apart(3, n)
+            p = matrix(sort, x, 1.0)
+            assert torch.equal(p.argmax(-1), x.argsort(-1))
+            assert p.diff(dim=-1).abs().max() < 0.999 if n > 1 else True  # and they are soft
 
 
-@pytest.mark.rotating(2)
-@every_sort
-@pytest.mark.parametrize("n", [1, 2, 5, 128, 1024])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_hard_limit(sort, n, dtype):
-    x = apart(3, n).to(dtype)
-    steep = replace(sort, steepness=1e8)
-    assert torch.equal(steep.permutation(x), hard(x))
-    assert torch.equal(steep.values(x), x.sort(-1).values)
-    ranks = x.argsort(-1).argsort(-1) + 1
-    assert torch.equal(steep.ranks(x), ranks.to(dtype))
+def test_hard_limit():
+    for sort in SORTS:
+        for n in (1, 2, 5, 128, 1024):
+            for dtype in (torch.float32, torch.float64):
+                x = apart(3, n).to(dtype)
+                steep = replace(sort, steepness=1e8)
+                assert torch.equal(steep.permutation(x), hard(x))
+                assert torch.equal(steep.values(x), x.sort(-1).values)
+                ranks = x.argsort(-1).argsort(-1) + 1
+                assert torch.equal(steep.ranks(x), ranks.to(dtype))
 
 
-@every_sort
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_overflow(sort, dtype):
-    x = (1e4 * torch.randn(3, 70, dtype=dtype)).requires_grad_()
-    steepness = torch.tensor(1e6, dtype=dtype, requires_grad=True)
-    for extreme in (sort, replace(sort, power=20.0)) if isinstance(sort, SoftSort) else (sort,):
-        p = matrix(extreme, x, steepness)
-        torch.testing.assert_close(p.sum(-1), torch.ones(3, 70, dtype=dtype))
+def test_overflow():
+    for sort in SORTS:
+        for dtype in (torch.float32, torch.float64):
+            x = (1e4 * torch.randn(3, 70, dtype=dtype)).requires_grad_()
+            steepness = torch.tensor(1e6, dtype=dtype, requires_grad=True)
+            for extreme in (
+                (sort, replace(sort, power=20.0)) if isinstance(sort, SoftSort) else (sort,)
+            ):
+                p = matrix(extreme, x, steepness)
+                torch.testing.assert_close(p.sum(-1), torch.ones(3, 70, dtype=dtype))
+                grads = torch.autograd.grad(p, (x, steepness), torch.randn_like(p))
+                assert all(t.isfinite().all() for t in grads)
+
+
+def test_plain_torch_in_float32():
+    for sort in SORTS:
+        # What other devices run.
+        x = 100 + torch.randn(2, 70)
+        want = sort.reference(x.double(), 1.3)
+        torch.testing.assert_close(sort.reference(x, 1.3).double(), want, rtol=0, atol=2e-5)
+        x = (1e4 * torch.randn(2, 70)).requires_grad_()
+        steepness = torch.tensor(1e33, requires_grad=True)
+        p = sort.reference(x, steepness)
+        assert torch.equal(p, hard(x))
         grads = torch.autograd.grad(p, (x, steepness), torch.randn_like(p))
         assert all(t.isfinite().all() for t in grads)
 
 
-@every_sort
-def test_plain_torch_in_float32(sort):
-    # What other devices run.
-    x = 100 + torch.randn(2, 70)
-    want = sort.reference(x.double(), 1.3)
-    torch.testing.assert_close(sort.reference(x, 1.3).double(), want, rtol=0, atol=2e-5)
-    x = (1e4 * torch.randn(2, 70)).requires_grad_()
-    steepness = torch.tensor(1e33, requires_grad=True)
-    p = sort.reference(x, steepness)
-    assert torch.equal(p, hard(x))
-    grads = torch.autograd.grad(p, (x, steepness), torch.randn_like(p))
-    assert all(t.isfinite().all() for t in grads)
+def test_neighbours_closer_than_the_rounding_of_sums():
+    for sort in SORTS:
+        for dtype in (torch.float32, torch.float64):
+            # Sums of distances, about 1e14, are rounded by more than such neighbours differ.
+            x = 1e12 * torch.randn(35, dtype=torch.float64)
+            x = torch.cat([x, x * (1 + 1e-15)]).to(dtype)
+            p = matrix(sort, x, 1e6)
+            torch.testing.assert_close(p.sum(-1), torch.ones(70, dtype=dtype))
 
 
-@every_sort
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_neighbours_closer_than_the_rounding_of_sums(sort, dtype):
-    # Sums of distances, about 1e14, are rounded by more than such neighbours differ.
-    x = 1e12 * torch.randn(35, dtype=torch.float64)
-    x = torch.cat([x, x * (1 + 1e-15)]).to(dtype)
-    p = matrix(sort, x, 1e6)
-    torch.testing.assert_close(p.sum(-1), torch.ones(70, dtype=dtype))
-
-
-@every_sort
-def test_shifts_do_not_matter_and_stretches_do(sort):
-    x = torch.randn(2, 7, dtype=torch.float64)
-    p = matrix(sort, x, 2.0)
-    torch.testing.assert_close(matrix(sort, x + 1000, 2.0), p, rtol=0, atol=1e-9)
-    power = sort.power if isinstance(sort, SoftSort) else 1.0
-    torch.testing.assert_close(matrix(sort, 4 * x, 2.0 / 4**power), p)
-    mirrored = matrix(sort, -x, 2.0).flip(-2)
-    torch.testing.assert_close(mirrored, p)
+def test_shifts_do_not_matter_and_stretches_do():
+    for sort in SORTS:
+        x = torch.randn(2, 7, dtype=torch.float64)
+        p = matrix(sort, x, 2.0)
+        torch.testing.assert_close(matrix(sort, x + 1000, 2.0), p, rtol=0, atol=1e-9)
+        power = sort.power if isinstance(sort, SoftSort) else 1.0
+        torch.testing.assert_close(matrix(sort, 4 * x, 2.0 / 4**power), p)
+        mirrored = matrix(sort, -x, 2.0).flip(-2)
+        torch.testing.assert_close(mirrored, p)
 
 
 # -- noise
 
 
-@every_sort
-def test_noise_follows_the_seed(sort):
-    noisy = replace(sort, noise=0.5)
-    x = torch.randn(2, 4, dtype=torch.float64)
-    samples = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        samples.append(noisy.permutation(x))
-    assert torch.equal(samples[0], samples[1])
-    assert not torch.allclose(samples[0], samples[2])
-    assert not torch.allclose(noisy.permutation(x), noisy.permutation(x))
+def test_noise_follows_the_seed():
+    for sort in SORTS:
+        noisy = replace(sort, noise=0.5)
+        x = torch.randn(2, 4, dtype=torch.float64)
+        samples = []
+        for seed in (1, 1, 2):
+            torch.manual_seed(seed)
+            samples.append(noisy.permutation(x))
+        assert torch.equal(samples[0], samples[1])
+        assert not torch.allclose(samples[0], samples[2])
+        assert not torch.allclose(noisy.permutation(x), noisy.permutation(x))
 
 
 def test_one_sample_carries_the_whole_payload():
@@ -351,16 +309,12 @@ def test_noise_stays_finite_where_the_generator_gives_0(monkeypatch):
     assert NeuralSort(noise=1.0).perturbed(torch.zeros(3)).isfinite().all()
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "message"),
-    [
+def test_messages():
+    for settings, error, message in (
         ({"noise": -1.0}, ValueError, "noise must be >= 0, got -1.0; 0 adds none"),
         ({"noise": "gumbel"}, TypeError, "noise must be a number, got str"),
         ({"steepness": 0.0}, ValueError, "steepness must be > 0, got 0.0"),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("cls", [NeuralSort, SoftSort])
-def test_messages(cls, settings, error, message):
-    with pytest.raises(error, match=message):
-        cls(**settings)
+    ):
+        for cls in (NeuralSort, SoftSort):
+            with pytest.raises(error, match=message):
+                cls(**settings)

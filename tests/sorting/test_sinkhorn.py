@@ -61,32 +61,34 @@ def test_the_plan_is_that_of_the_paper(n, epsilon, gradient):
     np.testing.assert_allclose(sort.ranks(squashed), np.arange(1, n + 1) @ want, atol=1e-8)
 
 
-@pytest.mark.parametrize("gradient", GRADIENTS)
-def test_two_values_are_swapped_by_the_logistic_distribution(gradient):
-    x = keys(20, 2)
-    p = SinkhornSort(3.0, gradient=gradient).permutation(x)
-    stay = torch.sigmoid(3.0 * (x[:, 1] - x[:, 0]))
-    want = torch.stack([stay, 1 - stay, 1 - stay, stay], -1).reshape(20, 2, 2)
-    torch.testing.assert_close(p, want, atol=1e-12, rtol=0)
+def test_two_values_are_swapped_by_the_logistic_distribution():
+    for gradient in GRADIENTS:
+        x = keys(20, 2)
+        p = SinkhornSort(3.0, gradient=gradient).permutation(x)
+        stay = torch.sigmoid(3.0 * (x[:, 1] - x[:, 0]))
+        want = torch.stack([stay, 1 - stay, 1 - stay, stay], -1).reshape(20, 2, 2)
+        torch.testing.assert_close(p, want, atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("steepness", [1e-3, 0.1, 1.0, 10.0, 1e2, 1e4])
-@pytest.mark.parametrize("n", [2, 5, 17, 64])
-def test_the_plan_is_doubly_stochastic_and_optimal(n, steepness):
-    for x in difficult(n):
-        p = SinkhornSort(steepness, iterations=12).permutation(x)
-        assert p.min() >= 0
-        assert (p.sum(-1) - 1).abs().max() < 1e-12
-        assert (p.sum(-2) - 1).abs().max() <= 1e-8
-        # Optimal plans are exp(2 steepness x_i j) times factors of rows and columns: these cancel
-        # in odds ratios of neighbouring ranks, and of neighbours in the sorted order.
-        order = x.argsort(-1)
-        sorted_p = p.gather(-1, order[:, None].expand_as(p))
-        known = (sorted_p > 1e-20).double()
-        odds = sorted_p.clamp(min=1e-20).log().diff(dim=-1).diff(dim=-2)
-        known = known[:, 1:, 1:] * known[:, :-1, 1:] * known[:, 1:, :-1] * known[:, :-1, :-1]
-        want = 2 * steepness * x.gather(-1, order).diff(dim=-1)[:, None]
-        assert ((odds - want) * known).abs().max() < 1e-7
+def test_the_plan_is_doubly_stochastic_and_optimal():
+    for steepness in (1e-3, 0.1, 1.0, 10.0, 1e2, 1e4):
+        for n in (2, 5, 17, 64):
+            for x in difficult(n):
+                p = SinkhornSort(steepness, iterations=12).permutation(x)
+                assert p.min() >= 0
+                assert (p.sum(-1) - 1).abs().max() < 1e-12
+                assert (p.sum(-2) - 1).abs().max() <= 1e-8
+                # Optimal plans are exp(2 steepness x_i j) times factors of rows and columns: these
+                # cancel in odds ratios of neighbouring ranks, and of neighbours in sorted order.
+                order = x.argsort(-1)
+                sorted_p = p.gather(-1, order[:, None].expand_as(p))
+                known = (sorted_p > 1e-20).double()
+                odds = sorted_p.clamp(min=1e-20).log().diff(dim=-1).diff(dim=-2)
+                known = (
+                    known[:, 1:, 1:] * known[:, :-1, 1:] * known[:, 1:, :-1] * known[:, :-1, :-1]
+                )
+                want = 2 * steepness * x.gather(-1, order).diff(dim=-1)[:, None]
+                assert ((odds - want) * known).abs().max() < 1e-7
 
 
 def test_masses_beyond_the_digits_are_zero():
@@ -96,16 +98,16 @@ def test_masses_beyond_the_digits_are_zero():
     assert p[1, 2].item() == pytest.approx(1 / (1 + np.exp(10.0)))
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 40])
-def test_the_hard_limit_is_the_assignment(n):
-    x = 10 * keys(n, seed=2)
-    p = SinkhornSort(1e6).permutation(x)
-    ranks = np.arange(1, n + 1)
-    rows, columns = linear_sum_assignment((x.numpy() - ranks[:, None]) ** 2)
-    want = np.zeros((n, n))
-    want[rows, columns] = 1
-    np.testing.assert_allclose(p, want, atol=1e-8)
-    torch.testing.assert_close(SinkhornSort(1e6).values(x), x.sort()[0])
+def test_the_hard_limit_is_the_assignment():
+    for n in (1, 2, 7, 40):
+        x = 10 * keys(n, seed=2)
+        p = SinkhornSort(1e6).permutation(x)
+        ranks = np.arange(1, n + 1)
+        rows, columns = linear_sum_assignment((x.numpy() - ranks[:, None]) ** 2)
+        want = np.zeros((n, n))
+        want[rows, columns] = 1
+        np.testing.assert_allclose(p, want, atol=1e-8)
+        torch.testing.assert_close(SinkhornSort(1e6).values(x), x.sort()[0])
 
 
 def test_a_thousand_values():
@@ -156,19 +158,19 @@ def test_first_and_second_derivatives(n, steepness, gradient, face):
     assert torch.autograd.gradgradcheck(call, (x, s), atol=1e-5)
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 12])
-def test_both_gradients_agree_where_the_sweeps_converge(n):
-    x, weights = keys(3, n), keys(3, n, n, seed=1)
-    gradients = []
-    for gradient in GRADIENTS:
-        s = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
-        inputs = (x.clone().requires_grad_(), s)
-        p = SinkhornSort(s, tolerance=1e-13, gradient=gradient).permutation(inputs[0])
-        first = torch.autograd.grad((p * weights).sum(), inputs, create_graph=True)
-        curvature = torch.autograd.grad(sum(g.square().sum() for g in first), inputs)
-        gradients.append([*(g.detach() for g in first), *curvature])
-    for implicit, unrolled in zip(*gradients, strict=True):
-        torch.testing.assert_close(implicit, unrolled, rtol=1e-9, atol=1e-10)
+def test_both_gradients_agree_where_the_sweeps_converge():
+    for n in (1, 2, 5, 12):
+        x, weights = keys(3, n), keys(3, n, n, seed=1)
+        gradients = []
+        for gradient in GRADIENTS:
+            s = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
+            inputs = (x.clone().requires_grad_(), s)
+            p = SinkhornSort(s, tolerance=1e-13, gradient=gradient).permutation(inputs[0])
+            first = torch.autograd.grad((p * weights).sum(), inputs, create_graph=True)
+            curvature = torch.autograd.grad(sum(g.square().sum() for g in first), inputs)
+            gradients.append([*(g.detach() for g in first), *curvature])
+        for implicit, unrolled in zip(*gradients, strict=True):
+            torch.testing.assert_close(implicit, unrolled, rtol=1e-9, atol=1e-10)
 
 
 def test_the_gradient_of_two_values_at_every_steepness():
@@ -181,33 +183,35 @@ def test_the_gradient_of_two_values_at_every_steepness():
         torch.testing.assert_close(grad, torch.stack([-slope, slope]), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("shape", [(5,), (0, 5), (2, 0, 3), (1,), (2, 3, 1), (2, 3, 4)])
-@pytest.mark.parametrize("gradient", GRADIENTS)
-def test_shapes(gradient, shape):
-    x = keys(*shape).requires_grad_()
-    sort = SinkhornSort(0.3, gradient=gradient)
-    p = sort.permutation(x)
-    assert p.shape == (*shape, shape[-1])
-    (grad,) = torch.autograd.grad((sort.values(x) * sort.ranks(x)).sum(), x)
-    assert grad.shape == x.shape
-    assert grad.isfinite().all()
-    for index in itertools.product(*map(range, shape[:-1])):
-        torch.testing.assert_close(sort.permutation(x[index]), p[index], atol=1e-7, rtol=0)
+def test_shapes():
+    for shape in ((5,), (0, 5), (2, 0, 3), (1,), (2, 3, 1), (2, 3, 4)):
+        for gradient in GRADIENTS:
+            x = keys(*shape).requires_grad_()
+            sort = SinkhornSort(0.3, gradient=gradient)
+            p = sort.permutation(x)
+            assert p.shape == (*shape, shape[-1])
+            (grad,) = torch.autograd.grad((sort.values(x) * sort.ranks(x)).sum(), x)
+            assert grad.shape == x.shape
+            assert grad.isfinite().all()
+            for index in itertools.product(*map(range, shape[:-1])):
+                torch.testing.assert_close(sort.permutation(x[index]), p[index], atol=1e-7, rtol=0)
 
 
-@pytest.mark.parametrize("gradient", GRADIENTS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_extreme_values_stay_finite(dtype, gradient):
-    s = torch.tensor(10.0, dtype=dtype, requires_grad=True)
-    x = torch.tensor([[1e30, -1e30, 0, 1e30, 1], [1e-30, 0, -1e-30, 1e-20, 0]], dtype=dtype)
-    x.requires_grad_()
-    sort = SinkhornSort(s, gradient=gradient)
-    for result in (sort.values(x), sort.ranks(x)):
-        assert result.isfinite().all()
-        assert all(g.isfinite().all() for g in torch.autograd.grad(result.sum(), (x, s)))
-    assert sort.permutation(x).dtype == dtype
-    swap = 1 / (1 + np.exp(10.0))
-    np.testing.assert_allclose(sort.ranks(x)[0].tolist(), [4.5, 1, 2 + swap, 4.5, 3 - swap], 1e-6)
+def test_extreme_values_stay_finite():
+    for gradient in GRADIENTS:
+        for dtype in (torch.float32, torch.float64):
+            s = torch.tensor(10.0, dtype=dtype, requires_grad=True)
+            x = torch.tensor([[1e30, -1e30, 0, 1e30, 1], [1e-30, 0, -1e-30, 1e-20, 0]], dtype=dtype)
+            x.requires_grad_()
+            sort = SinkhornSort(s, gradient=gradient)
+            for result in (sort.values(x), sort.ranks(x)):
+                assert result.isfinite().all()
+                assert all(g.isfinite().all() for g in torch.autograd.grad(result.sum(), (x, s)))
+            assert sort.permutation(x).dtype == dtype
+            swap = 1 / (1 + np.exp(10.0))
+            np.testing.assert_allclose(
+                sort.ranks(x)[0].tolist(), [4.5, 1, 2 + swap, 4.5, 3 - swap], 1e-6
+            )
 
 
 class CountedOperations(TorchDispatchMode):
@@ -249,15 +253,12 @@ def test_a_warning_says_how_far_off_it_stopped():
         SinkhornSort(10.0, iterations=1, tolerance=0.5).permutation(x)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_settings_are_checked():
+    for settings, message in (
         ({"iterations": 0}, "iterations must be >= 1"),
         ({"tolerance": 0.0}, "tolerance must be > 0"),
         ({"gradient": "none"}, "unknown gradient 'none'; allowed: implicit, unrolled"),
         ({"steepness": -1.0}, "steepness must be > 0"),
-    ],
-)
-def test_settings_are_checked(settings, message):
-    with pytest.raises(ValueError, match=message):
-        SinkhornSort(**settings)
+    ):
+        with pytest.raises(ValueError, match=message):
+            SinkhornSort(**settings)

@@ -103,23 +103,23 @@ def some_gates(rows, wires):
 # -- gates
 
 
-@pytest.mark.parametrize("art", [0.0, 0.25])
-@pytest.mark.parametrize("law", SYMMETRIC)
-def test_gates_of_every_law(law, art):
-    law = f"{law}.art({art})" if art else law
-    x, wires = torch.randn(3, 6), network("bitonic", 6)
-    # The slope |d|^-art amplifies the rounding of values, 3e-7 here, where they nearly tie: in one
-    # layer by art / |d| = 0.25 / 8e-4.
-    tolerance = 1e-4 if art else TOLERANCE
-    got, want = (gated(module, x, wires, law, 2.5) for module in (backend, None))
-    assert_equal(got, want, tolerance)
+def test_gates_of_every_law():
+    for art in (0.0, 0.25):
+        for law in SYMMETRIC:
+            law = f"{law}.art({art})" if art else law
+            x, wires = torch.randn(3, 6), network("bitonic", 6)
+            # The slope |d|^-art amplifies the rounding of values, 3e-7 here, where they nearly
+            # tie: in one layer by art / |d| = 0.25 / 8e-4.
+            tolerance = 1e-4 if art else TOLERANCE
+            got, want = (gated(module, x, wires, law, 2.5) for module in (backend, None))
+            assert_equal(got, want, tolerance)
 
 
 @pytest.mark.usefixtures("launch")
-@pytest.mark.parametrize(("wires", "rows"), [(ODD, 7), (network("odd_even", 6), 3)])
-def test_gates_of_every_launch(wires, rows):
-    x = torch.randn(rows, wires.n)
-    assert_equal(*(gated(module, x, wires, "cauchy", 3.0) for module in (backend, None)))
+def test_gates_of_every_launch():
+    for wires, rows in ((ODD, 7), (network("odd_even", 6), 3)):
+        x = torch.randn(rows, wires.n)
+        assert_equal(*(gated(module, x, wires, "cauchy", 3.0) for module in (backend, None)))
 
 
 def test_gates_of_a_squared_law():
@@ -128,31 +128,31 @@ def test_gates_of_a_squared_law():
     assert_equal(*(gated(module, x, wires, law, 1.5) for module in (backend, None)))
 
 
-@pytest.mark.parametrize("law", ["cauchy", "gaussian"])
-def test_small_swaps_have_all_their_digits(law):
-    x, wires = torch.tensor([[0.0, 1.0, 3.0, 7.0]]), network("bitonic", 4)
-    _, _, got, *_ = gated(backend, x, wires, law, 1.5)
-    _, _, want, *_ = gated(None, x, wires, law, 1.5)
-    assert want.min() < (1e-20 if law == "gaussian" else 0.05)
-    torch.testing.assert_close(got.double().cpu(), want, rtol=1e-5, atol=0)
+def test_small_swaps_have_all_their_digits():
+    for law in ("cauchy", "gaussian"):
+        x, wires = torch.tensor([[0.0, 1.0, 3.0, 7.0]]), network("bitonic", 4)
+        _, _, got, *_ = gated(backend, x, wires, law, 1.5)
+        _, _, want, *_ = gated(None, x, wires, law, 1.5)
+        assert want.min() < (1e-20 if law == "gaussian" else 0.05)
+        torch.testing.assert_close(got.double().cpu(), want, rtol=1e-5, atol=0)
 
 
-@pytest.mark.parametrize("law", ["cauchy", "logistic.art(0.25)", "uniform"])
-def test_gates_of_ties(law):
-    x, wires = torch.tensor([[1.0, 1.0, 0.5, 1.0], [0.0, 0.0, 0.0, 0.0]]), network("bitonic", 4)
-    assert_equal(*(gated(module, x, wires, law, 4.0) for module in (backend, None)))
+def test_gates_of_ties():
+    for law in ("cauchy", "logistic.art(0.25)", "uniform"):
+        x, wires = torch.tensor([[1.0, 1.0, 0.5, 1.0], [0.0, 0.0, 0.0, 0.0]]), network("bitonic", 4)
+        assert_equal(*(gated(module, x, wires, law, 4.0) for module in (backend, None)))
 
 
-@pytest.mark.parametrize("wanted", ["values", "keep"])
-def test_gradients_of_one_output_only(wanted):
-    x, wires = torch.randn(2, 5), network("bitonic", 5)
-    grads = []
-    for module in (backend, None):
-        key = leaf(x, module)
-        values, keep, _ = gates(module, key, wires, get("cauchy"), 2.0)
-        weighted((values if wanted == "values" else keep,)).backward()
-        grads.append([key.grad])
-    assert_equal(*grads)
+def test_gradients_of_one_output_only():
+    for wanted in ("values", "keep"):
+        x, wires = torch.randn(2, 5), network("bitonic", 5)
+        grads = []
+        for module in (backend, None):
+            key = leaf(x, module)
+            values, keep, _ = gates(module, key, wires, get("cauchy"), 2.0)
+            weighted((values if wanted == "values" else keep,)).backward()
+            grads.append([key.grad])
+        assert_equal(*grads)
 
 
 def test_a_law_of_the_users_goes_to_the_reference():
@@ -312,15 +312,15 @@ def test_second_derivatives_are_those_of_the_reference():
 # -- methods
 
 
-@pytest.mark.parametrize("method", [BitonicSort, OddEvenSort])
-def test_methods(method):
-    x = torch.randn(2, 3, 7)
-    got, want = (method(4.0, backend=name) for name in ("triton", "reference"))
-    on = x.to(DEVICE)
-    assert_equal(
-        (got.permutation(on), got.values(on), got.ranks(on)),
-        (want.permutation(x), want.values(x), want.ranks(x)),
-    )
+def test_methods():
+    for method in (BitonicSort, OddEvenSort):
+        x = torch.randn(2, 3, 7)
+        got, want = (method(4.0, backend=name) for name in ("triton", "reference"))
+        on = x.to(DEVICE)
+        assert_equal(
+            (got.permutation(on), got.values(on), got.ranks(on)),
+            (want.permutation(x), want.values(x), want.ranks(x)),
+        )
 
 
 def test_hard_limit():

@@ -50,41 +50,46 @@ def by_formula(logits, y, p_k, method, m, top1, **options):
     return torch.stack(losses)
 
 
-@each
-@pytest.mark.parametrize("top1", ["softmax", "network"])
-def test_it_is_the_formula_of_the_thesis(method, top1):
-    logits, y = scores(12, 40).requires_grad_(), labels(12, 40)
-    soft = 0.2 if method in ("neuralsort", "sinkhorn") else 0.9  # all p are then above 1e-12
-    want = by_formula(logits, y, P_K, method, 8, top1, steepness=soft)
-    exact = 1e-6 if method == "sinkhorn" else 1e-10  # that of its iterations
-    for dtype, tolerance in ((torch.float64, exact), (torch.float32, 2e-4)):
-        loss = TopKCrossEntropy(P_K, method, 8, top1, steepness=soft, reduction="none")
-        found = loss(logits.to(dtype), y)
-        assert found.dtype == dtype
-        torch.testing.assert_close(found.double(), want, rtol=tolerance, atol=tolerance)
-        grads = [torch.autograd.grad(x.sum(), logits, retain_graph=True)[0] for x in (found, want)]
-        torch.testing.assert_close(*grads, rtol=tolerance, atol=tolerance)
+def test_it_is_the_formula_of_the_thesis():
+    for method in METHODS:
+        for top1 in ("softmax", "network"):
+            logits, y = scores(12, 40).requires_grad_(), labels(12, 40)
+            soft = (
+                0.2 if method in ("neuralsort", "sinkhorn") else 0.9
+            )  # all p are then above 1e-12
+            want = by_formula(logits, y, P_K, method, 8, top1, steepness=soft)
+            exact = 1e-6 if method == "sinkhorn" else 1e-10  # that of its iterations
+            for dtype, tolerance in ((torch.float64, exact), (torch.float32, 2e-4)):
+                loss = TopKCrossEntropy(P_K, method, 8, top1, steepness=soft, reduction="none")
+                found = loss(logits.to(dtype), y)
+                assert found.dtype == dtype
+                torch.testing.assert_close(found.double(), want, rtol=tolerance, atol=tolerance)
+                grads = [
+                    torch.autograd.grad(x.sum(), logits, retain_graph=True)[0]
+                    for x in (found, want)
+                ]
+                torch.testing.assert_close(*grads, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("method", ["splitter", "bitonic", "pairwise"])
-@pytest.mark.parametrize("dist", ["logistic", "laplace", "cauchy"])
-def test_kernel_and_plain_torch_agree(method, dist):
+def test_kernel_and_plain_torch_agree():
     """Rows that fill no group, many equal scores, as many classes as candidates, class weights."""
-    for rows, n, m in ((1, 7, 7), (13, 300, 16), (300, 40, 5)):
-        logits, y = scores(rows, n), labels(rows, n)
-        logits[0] = logits[0].round()
-        logits = (logits - logits.detach().mean()).requires_grad_()
-        options = {"dist": dist, "reduction": "none", "weight": torch.rand(n) + 0.5}
-        fused = TopKCrossEntropy([0.5, 0, 0.5], method, m, steepness=1.1, **options)
-        plain = TopKCrossEntropy(
-            [0.5, 0, 0.5], method, m, steepness=1.1, backend="reference", **options
-        )
-        losses = [loss(logits, y) for loss in (fused, plain)]
-        # Which of equal scores are candidates is open.
-        torch.testing.assert_close(losses[0][1:], losses[1][1:])
-        grads = [torch.autograd.grad(x[1:].sum(), logits)[0] for x in losses]
-        torch.testing.assert_close(*grads)
-        assert losses[0].isfinite().all()
+    for method in ("splitter", "bitonic", "pairwise"):
+        for dist in ("logistic", "laplace", "cauchy"):
+            for rows, n, m in ((1, 7, 7), (13, 300, 16), (300, 40, 5)):
+                logits, y = scores(rows, n), labels(rows, n)
+                logits[0] = logits[0].round()
+                logits = (logits - logits.detach().mean()).requires_grad_()
+                options = {"dist": dist, "reduction": "none", "weight": torch.rand(n) + 0.5}
+                fused = TopKCrossEntropy([0.5, 0, 0.5], method, m, steepness=1.1, **options)
+                plain = TopKCrossEntropy(
+                    [0.5, 0, 0.5], method, m, steepness=1.1, backend="reference", **options
+                )
+                losses = [loss(logits, y) for loss in (fused, plain)]
+                # Which of equal scores are candidates is open.
+                torch.testing.assert_close(losses[0][1:], losses[1][1:])
+                grads = [torch.autograd.grad(x[1:].sum(), logits)[0] for x in losses]
+                torch.testing.assert_close(*grads)
+                assert losses[0].isfinite().all()
 
 
 def test_candidates_are_the_largest_in_every_order():
@@ -103,18 +108,18 @@ def test_candidates_are_the_largest_in_every_order():
                 assert loss(raised[None], torch.tensor([truth])) > 2
 
 
-@pytest.mark.parametrize("method", ["splitter", "bitonic", "neuralsort"])
-def test_the_loss_has_no_jumps(method):
+def test_the_loss_has_no_jumps():
     """Neither where the true class passes others, nor where others do."""
-    others = torch.arange(9, dtype=torch.float64)
-    moved = torch.linspace(-2, 10, 6001, dtype=torch.float64)[:, None]
-    fixed = torch.full_like(moved, 4.6)
-    loss = TopKCrossEntropy(P_K, method, m=6, top1="network", reduction="none", steepness=0.7)
-    for columns in ((moved, fixed), (fixed, moved)):
-        rows = torch.cat([others.expand(len(moved), -1), *columns], -1)
-        values = loss(rows, torch.full((len(moved),), 9))
-        assert values.diff().abs().max() < 0.02
-        assert values.max() - values.min() > 0.05
+    for method in ("splitter", "bitonic", "neuralsort"):
+        others = torch.arange(9, dtype=torch.float64)
+        moved = torch.linspace(-2, 10, 6001, dtype=torch.float64)[:, None]
+        fixed = torch.full_like(moved, 4.6)
+        loss = TopKCrossEntropy(P_K, method, m=6, top1="network", reduction="none", steepness=0.7)
+        for columns in ((moved, fixed), (fixed, moved)):
+            rows = torch.cat([others.expand(len(moved), -1), *columns], -1)
+            values = loss(rows, torch.full((len(moved),), 9))
+            assert values.diff().abs().max() < 0.02
+            assert values.max() - values.min() > 0.05
 
 
 @each
@@ -254,9 +259,8 @@ def test_far_scores_are_finite():
             assert grad.isfinite().all()
 
 
-@pytest.mark.parametrize(
-    ("args", "error", "message"),
-    [
+def test_bad_settings():
+    for args, error, message in (
         (([0.5, 0.4],), ValueError, r"p_k must hold probabilities .* sum to 1, got \[0.5, 0.4\]"),
         (([1.5, -0.5],), ValueError, "p_k must hold probabilities"),
         (([],), ValueError, "p_k must be probabilities"),
@@ -265,11 +269,9 @@ def test_far_scores_are_finite():
         ((P_K, "permutahedron"), ValueError, "'permutahedron' gives values only"),
         ((P_K, "quick"), ValueError, "unknown method 'quick'"),
         ((P_K, "splitter", 16, "sigmoid"), ValueError, "unknown top1 'sigmoid'"),
-    ],
-)
-def test_bad_settings(args, error, message):
-    with pytest.raises(error, match=message):
-        TopKCrossEntropy(*args)
+    ):
+        with pytest.raises(error, match=message):
+            TopKCrossEntropy(*args)
 
 
 def test_bad_options():
@@ -283,27 +285,31 @@ def test_bad_options():
             TopKCrossEntropy(P_K, **options)
 
 
-@pytest.mark.parametrize("options", [{}, {"backend": "reference"}])
-def test_bad_input(options):
-    loss = TopKCrossEntropy(P_K, **options)
-    x, y = torch.randn(3, 8), torch.tensor([0, 1, 7])
-    nan = x.clone()
-    nan[1, 2] = torch.nan
-    cases = [
-        ((x, torch.tensor([0, 1, 8])), ValueError, "target must index the 8 classes .* index 8"),
-        ((x, torch.tensor([0, -1, 3])), ValueError, "the index -1"),
-        ((nan, y), ValueError, "logits must be finite"),
-        ((x, y[:2]), ValueError, r"target must have shape \[3\] for logits of shape \[3, 8\]"),
-        ((x, y.float()), ValueError, r"target must have shape \[3, 8\]"),
-        ((x.long(), y), TypeError, "logits must be floating"),
-        ((x[:, :4], y.clamp(max=3)), ValueError, "p_k has k up to 5, but there are only 4"),
-        ((x, y, torch.ones(3, 2)), ValueError, "p_k must hold probabilities"),
-        ((x, y, torch.ones(2, 1)), ValueError, r"p_k must have shape \[3\] \+ \[K\]"),
-        ((x, 3), TypeError, "target must be a torch.Tensor"),
-    ]
-    for args, error, message in cases:
-        with pytest.raises(error, match=message):
-            loss(*args)
+def test_bad_input():
+    for options in ({}, {"backend": "reference"}):
+        loss = TopKCrossEntropy(P_K, **options)
+        x, y = torch.randn(3, 8), torch.tensor([0, 1, 7])
+        nan = x.clone()
+        nan[1, 2] = torch.nan
+        cases = [
+            (
+                (x, torch.tensor([0, 1, 8])),
+                ValueError,
+                "target must index the 8 classes .* index 8",
+            ),
+            ((x, torch.tensor([0, -1, 3])), ValueError, "the index -1"),
+            ((nan, y), ValueError, "logits must be finite"),
+            ((x, y[:2]), ValueError, r"target must have shape \[3\] for logits of shape \[3, 8\]"),
+            ((x, y.float()), ValueError, r"target must have shape \[3, 8\]"),
+            ((x.long(), y), TypeError, "logits must be floating"),
+            ((x[:, :4], y.clamp(max=3)), ValueError, "p_k has k up to 5, but there are only 4"),
+            ((x, y, torch.ones(3, 2)), ValueError, "p_k must hold probabilities"),
+            ((x, y, torch.ones(2, 1)), ValueError, r"p_k must have shape \[3\] \+ \[K\]"),
+            ((x, 3), TypeError, "target must be a torch.Tensor"),
+        ]
+        for args, error, message in cases:
+            with pytest.raises(error, match=message):
+                loss(*args)
 
 
 # -- the smooth SVM

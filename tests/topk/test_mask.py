@@ -83,11 +83,11 @@ def test_the_sum_is_k(name, way):
         assert (ordered.diff(dim=-1) >= 0).all()
 
 
-@pytest.mark.parametrize("name", ["laplace", "logistic", "exponential"])
-def test_the_sum_of_a_million_is_k_in_float32(name):
-    x = torch.randn(10**6)
-    p = soft_topk_mask(x, 1000, name, 0.1)
-    assert abs(p.double().sum().item() / 1000 - 1) < 1e-6
+def test_the_sum_of_a_million_is_k_in_float32():
+    for name in ("laplace", "logistic", "exponential"):
+        x = torch.randn(10**6)
+        p = soft_topk_mask(x, 1000, name, 0.1)
+        assert abs(p.double().sum().item() / 1000 - 1) < 1e-6
 
 
 def test_tails_keep_their_digits():
@@ -205,9 +205,8 @@ def test_any_batch_shape_and_dtype():
     assert soft_topk_mask(x[:0], 2).shape == (0, 3, 5)
 
 
-@pytest.mark.parametrize(
-    ("args", "error", "message"),
-    [
+def test_bad_input():
+    for args, error, message in (
         ((torch.zeros(5), 0), ValueError, "k must be > 0 and < 5, got 0"),
         ((torch.zeros(5), 5), ValueError, "k must be > 0 and < 5, got 5"),
         ((torch.zeros(5), torch.tensor([1.0, 7.0])), ValueError, "k must be > 0 and < 5, got val"),
@@ -218,8 +217,6 @@ def test_any_batch_shape_and_dtype():
         ((torch.tensor([1.0, torch.nan]), 1), ValueError, "x must be finite"),
         ((torch.zeros(2, 5), torch.ones(3)), ValueError, r"k and scale must broadcast .* \[2\]"),
         (([1.0, 2.0], 1), TypeError, "x must be a torch.Tensor"),
-    ],
-)
-def test_bad_input(args, error, message):
-    with pytest.raises(error, match=message):
-        soft_topk_mask(*args)
+    ):
+        with pytest.raises(error, match=message):
+            soft_topk_mask(*args)
