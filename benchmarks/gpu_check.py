@@ -6,9 +6,9 @@
     python benchmarks/gpu_check.py --dry-run --out /tmp/dry
 
 Stages run one after the other, each in a process of its own, which may crash or hang: a stage is
-stopped at the end of its time, what it has measured by then is kept, and the next begins. Time that
+stopped at the end of its time, what it has measured by then stays, and the next begins. Time that
 a stage leaves goes to those after it. After every stage gpu-check.json and gpu-check.md are written
-whole; logs and pictures lie beside them. The exit status is 1 if a stage failed.
+whole; logs lie beside them. The exit status is 1 if a stage failed.
 
 {stages}
 
@@ -21,103 +21,597 @@ from __future__ import annotations
 import _clone  # noqa: F401  # before what it makes importable
 
 import argparse
+import importlib.util
+import itertools
 import json
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from gendr._runtime.command_line import Parser, run_program
+import torch
+from torch import Tensor
+
+from gendr._runtime.command_line import Parser, above, run_program
 from gendr._runtime.files import writable_folder, write_whole
+from lab.pages import table
 
 ROOT = Path(__file__).resolve().parents[1]
-MINUTES = 25.0
-TAIL = 40  # lines of the log of a stage that failed, in the report
 GRACE = 5.0  # seconds of its time that a stage leaves to its end
-
-# Minutes of each stage, in their order, and what it does.
-STAGES: dict[str, tuple[float, str]] = {
-    "smoke": (1.0, "arithmetic, a silhouette against the reference, float64 as torch's default, "
-              "a second stream, a graph, two runs bit for bit"),
-    "entries": (2.0, "what users call, once each, with everything on the GPU"),
-    "tests": (4.5, "the Triton tests, on the GPU"),
-    "memcheck": (1.5, "compute-sanitizer on small scenes, if it is there"),
-    "repeats": (0.5, "sorting again and again, for the same bits"),
-    "targets": (1.5, "the two scenes with a target, forward + backward, and a profile"),
-    "sweeps": (3.5, "tiles, warps and blocks; writes the best ones"),
-    "unbalanced": (1.0, "the two scenes whose work is hard to divide"),
-    "graphs": (1.5, "steps of `renderer.compiled()`, and torch.compile's reduce-overhead"),
-    "rendering": (3.5, "the table of benchmarks/speed.py"),
-    "sorting": (1.5, "the table of benchmarks/sorting.py"),
-    "logic": (1.0, "layers of gates against the reference, and the table of benchmarks/logic.py"),
-    "instances": (2.0, "all 1242 renderers against the reference, as far as time allows"),
-}  # fmt: skip
 DONE = "passed"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a stage runs.
+    """Where a stage runs, and what it finds.
 
     Attributes:
         device: "cuda", or "cpu" in a dry run.
-        dry: whether it is one.
         out: the folder of all results.
+        file: of this stage, written after each piece: a stage that is stopped loses nothing.
         seconds: until the stage must have ended.
     """
 
     device: str
-    dry: bool
     out: Path
+    file: Path
     seconds: float
 
+    def __post_init__(self) -> None:
+        self._add()
 
-class Report:
-    """What a stage finds, written whole after each piece: a stage that is stopped loses nothing."""
+    @property
+    def dry(self) -> bool:
+        """Whether scenes are tiny, and Triton's kernels interpreted."""
+        return self.device == "cpu"
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.found: dict[str, Any] = {"checks": [], "tables": {}, "notes": [], "pictures": []}
-        self._write()
-
-    def _write(self) -> None:
-        write_json(self._path, self.found)
+    def _add(self, table: str | None = None, **row: Any) -> None:
+        found: dict[str, Any] = {"checks": [], "tables": {}}
+        if table is not None:
+            found = json.loads(self.file.read_text(encoding="utf-8"))
+            rows = found if table == "checks" else found["tables"]
+            rows.setdefault(table, []).append(row)
+        write_json(self.file, found)
 
     def check(self, what: str, passed: bool, detail: object = "") -> None:
         """A question with an answer; a stage with a wrong one has failed."""
-        row = {"what": what, "passed": bool(passed), "detail": str(detail)}
-        self.found["checks"].append(row)
         print(f"{'passed' if passed else 'FAILED'}: {what} {detail}", flush=True)
-        self._write()
+        self._add("checks", what=what, passed=bool(passed), detail=str(detail))
+
+    def failed(self, what: str) -> None:
+        """A question that the exception in hand has answered."""
+        traceback.print_exc()
+        self.check(what, passed=False, detail=traceback.format_exc().strip().splitlines()[-1][:300])
 
     def row(self, name: str, **values: Any) -> None:
         """A row of a table."""
-        self.found["tables"].setdefault(name, []).append(values)
         print(name, values, flush=True)
-        self._write()
+        self._add(name, **values)
 
-    def note(self, text: str) -> None:
-        """A sentence."""
-        self.found["notes"].append(text)
-        print(text, flush=True)
-        self._write()
+    def synchronise(self) -> None:
+        """Wait for the device."""
+        if not self.dry:
+            torch.cuda.synchronize()
 
-    def picture(self, name: str) -> None:
-        """A picture in the folder of the results."""
-        self.found["pictures"].append(name)
-        self._write()
+    def milliseconds(self, run: Callable[[], object], seconds: float = 0.5) -> float:
+        """Of a run among others, after some that may compile; waited for at the end only."""
+        if self.dry:
+            counts = [1]
+        else:
+            run()
+            self.synchronise()
+            start = time.perf_counter()
+            run()
+            self.synchronise()
+            once = time.perf_counter() - start
+            counts = 3 * [max(1, min(100, int(seconds / 3 / once)))]
+        times: list[float] = []
+        for count in counts:
+            start = time.perf_counter()
+            for _ in range(count):
+                run()
+            self.synchronise()
+            times.append((time.perf_counter() - start) / count * 1e3)
+        return statistics.median(times)
 
-    @property
-    def passed(self) -> bool:
-        """Whether every question had the right answer."""
-        return all(x["passed"] for x in self.found["checks"])
+
+def same(got: tuple[Tensor, ...], want: tuple[Tensor, ...]) -> bool:
+    """Whether all bits are the same."""
+    return all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
+# -- the stages
+
+
+def smoke(place: Place) -> None:
+    """Is anything wrong at all?"""
+    from scenes import INSTANCES, SETUPS, TINY, Step
+
+    from gendr.sorting.relaxed import BitonicSort, OddEvenSort
+    from support import TOLERANCES, relative_l2
+
+    setup, allowed = (TINY if place.dry else SETUPS)[0], TOLERANCES[torch.float32]
+    step = Step(setup, INSTANCES[0], place.device)
+    first = step.outcome()
+    got = tuple(x.cpu().double() for x in first)
+    want = Step(setup, INSTANCES[0], "cpu", "reference", torch.float64).outcome()
+    apart = float((got[0] - want[0]).abs().max())
+    place.check("alpha is that of the reference", apart <= allowed.alpha, f"{apart:.1e}")
+    apart = relative_l2(got[1], want[1])
+    place.check("so is its gradient", apart <= allowed.gradient, f"{apart:.1e} relative")
+    place.check("two runs have the same bits", same(step.outcome(), first))
+    place.check("lit colours have the same bits twice", same(step.lit(), step.lit()))
+    torch.set_default_dtype(torch.float64)
+    place.check("so has a run with float64 as default", same(step.outcome(), first))
+    torch.set_default_dtype(torch.float32)
+    if not place.dry:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            second = step.outcome()
+        busy = step.outcome()  # at the same time, on the first stream
+        torch.cuda.synchronize()
+        place.check("so has a second stream", same(second, first) and same(busy, first))
+    sizes = ((2, 4),) if place.dry else ((100, 32), (100, 128), (7, 300), (1, 1024))
+    for (batch, n), kind in itertools.product(sizes, (OddEvenSort, BitonicSort)):
+        run = partial(_sorted, kind(10.0, backend="triton"), batch, n, place.device)
+        equal = [same(run(), run()) for _ in range(1 if place.dry else 10)]
+        place.check(f"{kind.__name__} {batch} × {n} has the same bits twice", all(equal))
+
+
+def _sorted(method: Any, batch: int, n: int, device: str) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(n)
+    x = torch.randn(batch, n, generator=generator).to(device).requires_grad_()
+    p = method.permutation(x)
+    grad = torch.randn(p.shape, generator=generator).to(device)
+    return p.detach(), torch.autograd.grad(p, x, grad)[0]
+
+
+def entries(place: Place) -> None:
+    """Each of `gpu_entries.py`, in a dry run those that are quick on a CPU."""
+    import gpu_entries
+
+    device = torch.device(place.device)
+    quick = ("silhouette", "compiled", "losses", "gates")
+    for name in quick if place.dry else gpu_entries.ENTRIES:
+        start = time.perf_counter()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                wrong = gpu_entries.wrong_with(gpu_entries.ENTRIES[name](device), device)
+                place.synchronise()
+        except Exception:  # noqa: BLE001 (the others are called)
+            place.failed(name)
+        else:
+            place.row("seconds", entry=name, seconds=time.perf_counter() - start)
+            place.check(name, passed=not wrong, detail=wrong)
+
+
+_OUTCOME = re.compile(
+    r"^(?:\[gw\d+\] \[ *\d+%\] )?(?:(PASSED|FAILED|ERROR|SKIPPED|XFAIL) )?"
+    r"(tests/\S+::.*?)(?: (PASSED|FAILED|ERROR|SKIPPED|XFAIL)\b.*)?$"
+)
+
+
+def pytest_outcomes(text: str) -> dict[str, str]:
+    """How tests ended, by name, from the log of `pytest -v`, with or without xdist."""
+    matches = (_OUTCOME.match(line) for line in text.splitlines())
+    return {m[2].strip(): m[1] or m[3] for m in matches if m and (m[1] or m[3])}
+
+
+def _run_tests(place: Place, *options: str) -> None:
+    """Run tests on the GPU, as many as there is time for; in a dry run only collect them."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+    command += ["--collect-only", "-q"] if place.dry else ["-v", "--tb=short"]
+    if importlib.util.find_spec("xdist") and not place.dry:
+        # Compilation is the processor's work.
+        command += ["-n", str(min(12, os.cpu_count() or 1)), "--dist", "worksteal"]
+    log = place.out / "logs" / f"pytest-{place.file.stem}.log"
+    code = _ended(command, log, place.seconds - GRACE)
+    text = log.read_text(encoding="utf-8", errors="replace")
+    if place.dry:
+        collected = re.search(r"(\d+)(?:/\d+)? tests collected", text)
+        place.check("tests can be collected", code == 0 and collected is not None)
+        return
+    outcomes = pytest_outcomes(text)
+    wrong = sorted(x for x, outcome in outcomes.items() if outcome in ("FAILED", "ERROR"))
+    passed = list(outcomes.values()).count("PASSED")
+    place.row("tests", passed=passed, failed=len(wrong), all_ran=code in (0, 1))
+    for test in wrong:
+        place.check(test, passed=False)
+    place.check("some tests passed", passed > 0)
+
+
+def tests(place: Place) -> None:
+    """The tests of every Triton backend."""
+    files = sorted(str(x.relative_to(ROOT)) for x in (ROOT / "tests").rglob("test_triton*.py"))
+    _run_tests(place, *files, "--ignore=tests/rendering/test_triton_compile.py")
+
+
+def instances(place: Place) -> None:
+    """Alpha and all gradients of every renderer against the reference."""
+    test = "tests/rendering/test_triton.py::test_alpha_and_all_gradients_equal_the_reference"
+    _run_tests(place, test, *(() if place.dry else ("--every",)))
+
+
+def targets(place: Place) -> None:
+    """Milliseconds of a step, what the GPU does meanwhile, where the host waits for it."""
+    from scenes import INSTANCES, SETUPS, TINY, Step
+
+    setups = TINY[:1] if place.dry else SETUPS
+    for setup, instance in itertools.product(setups, INSTANCES[: 1 if place.dry else None]):
+        step = Step(setup, instance, place.device)
+        row: dict[str, Any] = {"scene": setup.name, "instance": instance.name}
+        row |= {"target_ms": setup.target_ms, "both_ms": place.milliseconds(step)}
+        with torch.no_grad():
+            row["forward_ms"] = place.milliseconds(step.alpha)
+        busy, kernels = _profiled(step, place)
+        stops = _waits(step, place)
+        row |= {"busy_ms": busy, "launches": sum(x["launches"] for x in kernels)}
+        if not place.dry:
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            step()
+            row["megabytes"] = (torch.cuda.max_memory_allocated() - before) / 1e6
+        place.row("steps", **row, waits=len(stops))
+        for line in sorted(set(stops)):
+            place.row("waits", scene=setup.name, line=line, times=stops.count(line))
+        for kernel in kernels[:12]:
+            place.row(f"kernels: {setup.name}, {instance.name}", **kernel)
+
+
+def _profiled(run: Callable[[], object], place: Place) -> tuple[float, list[dict[str, Any]]]:
+    """Milliseconds of a run's kernels, and the kernels, the longest first."""
+    from torch.profiler import ProfilerActivity, profile
+
+    kinds = [ProfilerActivity.CPU] + ([] if place.dry else [ProfilerActivity.CUDA])
+    count = 1 if place.dry else 10
+    with profile(activities=kinds) as profiler:
+        for _ in range(count):
+            run()
+        place.synchronise()
+    rows = [
+        {"kernel": x.key[:60], "launches": x.count / count, "us": x.device_time_total / count}
+        for x in profiler.key_averages()
+        if "CUDA" in str(x.device_type)
+    ]
+    return sum(x["us"] for x in rows) / 1e3, sorted(rows, key=lambda row: -row["us"])
+
+
+def _waits(run: Callable[[], object], place: Place) -> list[str]:
+    """Lines at which a run waits for the GPU."""
+    if place.dry:
+        return []
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    lines = [x for x in caught if "synchroniz" in str(x.message)]
+    return [f"{Path(x.filename).name}:{x.lineno}" for x in lines]
+
+
+# Other values of fields of a launch, tried one field after the other.
+_RENDERING = {
+    "tile": ((8, 8), (8, 16), (16, 16), (16, 32), (32, 32)), "tile_warps": (1, 2, 4),
+    "small_tile": ((4, 8), (8, 8), (8, 16), (16, 16)), "small_tile_warps": (1, 2, 4),
+    "block_pixels": (32, 64, 128, 256), "block_warps": (1, 2, 4, 8),
+    "small_block": (32, 64, 128), "small_block_warps": (1, 2, 4),
+    "block_faces": (1, 2, 4, 8), "programs": (1024, 4096, 16384), "warps": (1, 2, 4, 8),
+}  # fmt: skip
+_SORTING = {
+    "columns": (4, 8, 16, 32), "pairs": (64, 128, 256, 512), "held_back": (128, 256, 512),
+    "shares": (256, 512, 1024), "programs": (512, 1024, 2048),
+}  # fmt: skip
+_LOGIC = {
+    "batch": (64, 128, 256, 512), "held": (128, 256, 512, 1024, 2048),
+    "held_tables": (256, 512, 1024, 2048, 4096), "thread": (1, 2, 4, 8),
+}  # fmt: skip
+
+
+def launches(place: Place) -> None:
+    """Find the best launches: numbers that were chosen without a GPU."""
+    from scenes import INSTANCES, SETUPS, TINY, Step
+
+    from gendr.logic.backends.triton import backend as logic_backend
+    from gendr.rendering.backends.triton import tiles
+    from gendr.sorting.backends.triton import backend as sorting_backend
+    from gendr.sorting.relaxed import BitonicSort, OddEvenSort
+
+    setups = TINY[:1] if place.dry else SETUPS[:3]
+    steps = [Step(x, INSTANCES[0], place.device) for x in setups]
+    sorts = [
+        partial(_sorted, kind(10.0, backend="triton"), batch, n, place.device)
+        for kind, batch, n in (
+            ((OddEvenSort, 1, 4),)
+            if place.dry
+            else ((OddEvenSort, 1, 1024), (BitonicSort, 1, 1024), (OddEvenSort, 100, 128))
+        )
+    ]
+    shapes = ((2, 8, 3),) if place.dry else ((2, 8000, 100), (6, 2000, 512))
+    gates = [partial(_gates, logic_backend, *_layer(*x, torch.float32, place)) for x in shapes]
+    end = time.monotonic() + place.seconds - GRACE
+    for module, trials, runs, part in (
+        (tiles, _RENDERING, steps, 0.6),
+        (sorting_backend, _SORTING, sorts, 0.85),
+        (logic_backend, _LOGIC, gates, 1.0),
+    ):
+        until = end - (1 - part) * place.seconds
+        descend(module, trials, runs, place, until)
+
+
+def descend(
+    module: ModuleType, trials: dict[str, Any], runs: Sequence[Callable[[], object]],
+    place: Place, until: float,
+) -> Any:  # fmt: skip
+    """Change one field of `module.LAUNCH` after the other; the best launch.
+
+    What counts is the geometric mean of the times of all runs; less than 1 % may be chance.
+
+    Args:
+        module: whose launch is changed, and left as it was.
+        trials: names of fields, and their other values.
+        runs: the scenes.
+        place: gets a row for all that is timed, and the best launch.
+        until: the time, of `time.monotonic`, after which nothing more is tried.
+    """
+    name = f"launches of {module.__name__.removeprefix('gendr.')}"
+
+    def mean(launch: Any, changed: str) -> float:
+        module.LAUNCH = launch  # type: ignore[attr-defined]
+        try:
+            times = [place.milliseconds(run, 0.1) for run in runs]
+        except Exception as error:  # noqa: BLE001 (such as too many resources: it is out)
+            place.row(name, changed=changed, error=str(error)[:200])
+            return float("inf")
+        place.row(name, changed=changed, **{f"scene {i} ms": t for i, t in enumerate(times)})
+        return statistics.geometric_mean(times)
+
+    before: Any = module.LAUNCH
+    best, least = before, mean(before, "nothing")
+    try:
+        for field, value in ((x, value) for x, values in trials.items() for value in values):
+            if time.monotonic() > until or (place.dry and field != next(iter(trials))):
+                break
+            if getattr(best, field) != value:
+                trial = replace(best, **{field: value})
+                if (found := mean(trial, f"{field} = {value}")) < 0.99 * least:
+                    best, least = trial, found
+    finally:
+        module.LAUNCH = before  # type: ignore[attr-defined]
+    changed = {x.name: getattr(best, x.name) for x in fields(best)}
+    usual = {x.name: getattr(before, x.name) for x in fields(best)}
+    better = {key: value for key, value in changed.items() if value != usual[key]}
+    place.row("best launches", module=module.__name__, better=str(better or "as it is"))
+    return best
+
+
+def graphs(place: Place) -> None:
+    """Whether a step can be captured, what it then takes, and whether its bits are the same."""
+    from scenes import INSTANCES, SETUPS, TINY, Step
+
+    setup = (TINY if place.dry else SETUPS)[0]
+
+    def compiled(step: Any) -> None:
+        step.renderer = step.renderer.compiled()
+        for _ in range(3):  # the third call of a kind is captured
+            step.outcome()
+
+    def by_torch(step: Any) -> None:
+        step.alpha = torch.compile(step.alpha, mode="reduce-overhead")
+        for _ in range(2):
+            step.outcome()
+
+    ways: dict[str, Callable[[Any], object]] = {"as it is": lambda step: None}
+    ways |= {"compiled()": compiled} | ({} if place.dry else {"reduce-overhead": by_torch})
+    for name, way in ways.items():
+        step = Step(setup, INSTANCES[0], place.device)
+        want = tuple(x.clone() for x in step.outcome())
+        try:
+            way(step)
+            equal, both_ms = same(step.outcome(), want), place.milliseconds(step.outcome)
+            with torch.no_grad():  # a graph that held the old vertices would give the old image
+                step.vertices.mul_(0.9)
+            moved = not torch.equal(step.outcome()[0], want[0])
+        except Exception:  # noqa: BLE001 (whatever it is, it is the answer)
+            place.failed(f"{name} works")
+            continue
+        place.check(f"{name} has the same bits", equal)
+        place.check(f"{name} sees other vertices", moved)
+        place.row("steps", scene=setup.name, way=name, both_ms=both_ms)
+
+
+def rendering(place: Place) -> None:
+    """`speed.py`, the most wanted scenes first, so that those are there if time runs out."""
+    wanted = "sphere_40k/1x1024", "sphere_642/.*x64/", "sphere_642/.*x1024/", "million/.*/uniform"
+    for pattern in ("sphere_642/1x32/uniform",) if place.dry else wanted:
+        file = place.out / f"speed-{re.sub('[^a-z0-9]+', '-', pattern)}.json"
+        _benchmark("speed", place, "--scenes", pattern, "--json", str(file))
+
+
+def sorting(place: Place) -> None:
+    """`sorting.py`."""
+    some = ("--cases", "bitonic/3x8") if place.dry else ()
+    _benchmark("sorting", place, "--out", str(place.out), *some)
+
+
+def _benchmark(module: str, place: Place, *options: str) -> None:
+    quick = ("--quick", "--repeat", "1") if place.dry else ()
+    try:
+        importlib.import_module(module).main(["--device", place.device, *options, *quick])
+    except (Exception, SystemExit):  # noqa: BLE001 (the other parts are run)
+        place.failed(" ".join(options))
+    else:
+        place.check(" ".join(options), passed=True)
+
+
+def _layer(
+    fan_in: int, width: int, batch: int, dtype: torch.dtype, place: Place
+) -> tuple[Tensor, Any, Tensor]:
+    """Features, wires and tables of a layer as wide as what it reads, the same in every call."""
+    from gendr.logic import random_wiring
+    from gendr.logic.backends.wires import Wires
+
+    generator = torch.Generator().manual_seed(2)
+    x, tables = (torch.rand(width, n, generator=generator) for n in (batch, 1 << fan_in))
+    wires = random_wiring(width, width, fan_in, seed=1).to(place.device)
+    x, tables = (t.to(place.device, dtype).requires_grad_() for t in (x, tables))
+    return x, Wires(wires, width), tables
+
+
+def _gates(kernels: Any, x: Tensor, wires: Any, tables: Tensor) -> tuple[Tensor, ...]:
+    """Outputs and gradients."""
+    from gendr.logic.backends.reference import SOFT_GATES
+
+    y = SOFT_GATES(kernels, wires, x, tables)
+    grad = torch.linspace(-1, 2, y.numel()).to(y).reshape(y.shape)
+    return y.detach(), *torch.autograd.grad(y, (x, tables), grad)
+
+
+def logic(place: Place) -> None:
+    """Layers of gates against the reference, twice each, and `logic.py`."""
+    from gendr.logic.backends.triton import backend
+    from gendr.logic.backends.wires import Wires
+    from support import relative_l2
+
+    limits = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}
+    shapes = ((2, 8, 3),) if place.dry else ((2, 8000, 100), *((k, 500, 257) for k in range(1, 7)))
+    for shape, (dtype, limit) in itertools.product(shapes, limits.items()):
+        x, wires, tables = _layer(*shape, dtype, place)
+        first = _gates(backend, x, wires, tables)
+        doubles = [t.detach().cpu().double().requires_grad_() for t in (x, tables)]
+        want = _gates(None, doubles[0], Wires(wires.inputs.cpu(), shape[1]), doubles[1])
+        apart = max(relative_l2(a.cpu().double(), b) for a, b in zip(first, want, strict=True))
+        what = f"inputs, gates, batch {shape}, {dtype}"
+        place.check(f"{what}: as the reference", apart <= limit, f"{apart:.1e} relative")
+        place.check(f"{what}: twice the same bits", same(_gates(backend, x, wires, tables), first))
+    _benchmark("logic", place, "--out", str(place.out))
+
+
+# In their order: minutes of each, and what it does.
+STAGES: dict[str, tuple[float, Callable[[Place], None], str]] = {
+    "smoke": (1.5, smoke, "a silhouette and gradients against the reference, the same bits twice"),
+    "entries": (2.0, entries, "what users call, once each, with everything on the GPU"),
+    "tests": (5.0, tests, "the Triton tests, on the GPU"),
+    "targets": (2.5, targets, "scenes with a target and scenes hard to divide, with a profile"),
+    "launches": (3.5, launches, "tiles, warps and blocks: which are best"),
+    "graphs": (1.5, graphs, "steps of `renderer.compiled()`, and torch.compile's reduce-overhead"),
+    "rendering": (3.5, rendering, "the table of benchmarks/speed.py"),
+    "sorting": (1.5, sorting, "the table of benchmarks/sorting.py"),
+    "logic": (1.0, logic, "layers of gates against the reference, table of benchmarks/logic.py"),
+    "instances": (3.0, instances, "all 1242 renderers against the reference, as time allows"),
+}  # fmt: skip
+
+
+# -- running them
+
+
+def run_stage(name: str, place: Place) -> int:
+    """Run a stage in this process; its exit status."""
+    from support.interpreter import quick_interpreter
+
+    with quick_interpreter() if place.dry else nullcontext():
+        STAGES[name][1](place)
+    return int(not all(x["passed"] for x in json.loads(place.file.read_text())["checks"]))
+
+
+def _ended(command: list[str], log: Path, seconds: float) -> int | None:
+    """The exit status of a command with its output in a file; None if it had to be stopped."""
+    path = os.pathsep.join([str(ROOT), *sys.path[1:]])
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
+        try:
+            return process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # the stage and what it has started
+            process.wait()
+            return None
+
+
+def outcome_of(name: str, device: str, out: Path, seconds: float) -> dict[str, Any]:
+    """Run a stage and say how it went: status, seconds, what it found, the end of its log."""
+    file, log = out / "stages" / f"{name}.json", out / "logs" / f"{name}.log"
+    file.unlink(missing_ok=True)
+    start = time.monotonic()
+    command = [sys.executable, "-u", __file__, "--stage", name, "--out", str(out)]
+    command += ["--seconds", f"{seconds:.0f}", *(["--dry-run"] if device == "cpu" else [])]
+    code = _ended(command, log, seconds)
+    found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    wrong = sum(not x["passed"] for x in found.get("checks", []))
+    if code is None:
+        status = f"stopped after {seconds:.0f} s"
+    elif code == 1 and wrong:
+        status = f"{wrong} wrong"
+    else:
+        status = f"crashed with {code}" if code else DONE
+    outcome = {"status": status, "seconds": round(time.monotonic() - start, 1), **found}
+    if status != DONE:
+        outcome["log"] = log.read_text(encoding="utf-8", errors="replace").splitlines()[-40:]
+    return outcome
+
+
+def about(device: str) -> dict[str, Any]:
+    """Commit, device and versions.
+
+    Raises:
+        ValueError: there is no GPU, and this is no dry run.
+    """
+    import speed
+    import triton
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("there is no GPU here that PyTorch can use; try --dry-run")
+    run = speed.about_run(speed.Place(device, speed.KERNELS[device], None))
+    wanted = ("commit", "device", "device_name", "torch", "python")
+    return {"triton": triton.__version__, **{key: run[key] for key in wanted}}
+
+
+def check(args: argparse.Namespace) -> int:
+    """Run the stages."""
+    device = "cpu" if args.dry_run else "cuda"
+    if args.stage:
+        file = args.out / "stages" / f"{args.stage}.json"
+        return run_stage(args.stage, Place(device, args.out, file, args.seconds))
+    run = about(device)
+    name = re.sub(r"[^a-z0-9]+", "-", run["device_name"].lower()).strip("-")
+    out = writable_folder(args.out or ROOT / "docs" / "results" / f"gpu-{name}", "--out")
+    for folder in ("logs", "stages"):
+        (out / folder).mkdir(exist_ok=True)
+    report = {"run": run, "stages": {}}
+    if args.resume and (out / "gpu-check.json").exists():
+        report = json.loads((out / "gpu-check.json").read_text(encoding="utf-8"))
+        if report["run"] != run:
+            raise ValueError(f"{out} has another commit, device or version; leave out --resume")
+    wanted = [x for x in STAGES if x in (args.only or STAGES)]
+    todo = [x for x in wanted if report["stages"].get(x, {}).get("status") != DONE]
+    total, passed, start = sum(STAGES[x][0] for x in todo), 0.0, time.monotonic()
+    for stage in todo:
+        passed += STAGES[stage][0]
+        until = start + args.minutes * 60 * passed / total
+        outcome = outcome_of(stage, device, out, max(1.0, until - time.monotonic()))
+        report["stages"][stage] = outcome
+        write_json(out / "gpu-check.json", report)
+        write_whole(out / "gpu-check.md", ("\n".join(markdown(report)) + "\n").encode())
+        print(f"{stage:11} {outcome['status']:20} {outcome['seconds']:7.1f} s", flush=True)
+    print(f"written to {out}")
+    return int(any(report["stages"][x]["status"] != DONE for x in wanted))
 
 
 def write_json(path: Path, values: Any) -> None:
@@ -125,185 +619,10 @@ def write_json(path: Path, values: Any) -> None:
     write_whole(path, (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode())
 
 
-# -- one stage
-
-
-def run_stage(name: str, place: Place) -> int:
-    """Run a stage in this process; its exit status."""
-    import gpu_stages
-
-    report = Report(place.out / "stages" / f"{name}.json")
-    with gpu_stages.prepared(place):
-        getattr(gpu_stages, name)(place, report)
-    return 0 if report.passed else 1
-
-
-def _forked(name: str, place: Place) -> int:
-    """The pid of a stage that is a copy of this process, which has imported all: dry runs only.
-
-    A GPU does not work in such a copy, and a stage that harms its process shall harm no other.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if pid := os.fork():
-        return pid
-    status = 2
-    try:
-        os.setsid()
-        log = os.open(_log(name, place), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        for stream in (1, 2):
-            os.dup2(log, stream)
-        status = run_stage(name, place)
-    except BaseException:  # noqa: BLE001 (a copy must not go on as its original)
-        os.write(2, traceback.format_exc().encode())
-    finally:
-        sys.stdout.flush()
-        os._exit(status)
-
-
-def _started(name: str, place: Place) -> int:
-    """The pid of a stage in a new process."""
-    command = [sys.executable, "-u", __file__, "--stage", name, "--out", str(place.out)]
-    command += ["--seconds", f"{place.seconds:.0f}"]
-    with _log(name, place).open("wb") as log:
-        return subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, cwd=ROOT
-        ).pid
-
-
-def _log(name: str, place: Place) -> Path:
-    return place.out / "logs" / f"{name}.log"
-
-
-def _ended(pid: int, seconds: float) -> int | None:
-    """The exit status of a process, negative if a signal ended it; None if it had to be stopped."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.05)  # a stage takes seconds
-    os.killpg(pid, signal.SIGKILL)  # the stage and what it has started
-    os.waitpid(pid, 0)
-    return None
-
-
-def outcome_of(name: str, place: Place) -> dict[str, Any]:
-    """Run a stage and say how it went: status, seconds, what it found, the end of its log."""
-    written = place.out / "stages" / f"{name}.json"
-    written.unlink(missing_ok=True)
-    start = time.monotonic()
-    code = _ended((_forked if place.dry else _started)(name, place), place.seconds)
-    outcome: dict[str, Any] = {"seconds": round(time.monotonic() - start, 1)}
-    found = json.loads(written.read_text(encoding="utf-8")) if written.exists() else {}
-    wrong = [x for x in found.get("checks", []) if not x["passed"]]
-    if code is None:
-        outcome["status"] = f"stopped after {place.seconds:.0f} s"
-    elif code == 0:
-        outcome["status"] = DONE
-    elif code == 1 and wrong:
-        outcome["status"] = f"{len(wrong)} wrong"
-    else:
-        outcome["status"] = f"crashed with {code}"
-    if outcome["status"] != DONE:
-        lines = _log(name, place).read_text(encoding="utf-8", errors="replace").splitlines()
-        outcome["log"] = lines[-TAIL:]
-    return {**outcome, **found}
-
-
-# -- all stages
-
-
-def about(device: str) -> dict[str, Any]:
-    """Commit, device and versions, found in a process of its own: CUDA is not started here."""
-    code = (
-        "import json, platform, torch, triton\n"
-        "cuda = torch.cuda.is_available()\n"
-        "print(json.dumps({'device_name': torch.cuda.get_device_name() if cuda else 'CPU',"
-        " 'capability': list(torch.cuda.get_device_capability()) if cuda else None,"
-        " 'cuda': torch.version.cuda, 'torch': torch.__version__, 'triton': triton.__version__,"
-        " 'python': platform.python_version()}))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    if run.returncode:
-        raise ValueError(run.stderr.strip().splitlines()[-1])
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
-    return {"commit": commit or "unknown", "device": device, **json.loads(run.stdout)}
-
-
-def check(args: argparse.Namespace) -> int:
-    """Run the stages."""
-    dry = args.dry_run
-    if dry:
-        os.environ["TRITON_INTERPRET"] = "1"
-    else:
-        os.environ.pop("TRITON_INTERPRET", None)
-    sys.path.insert(0, str(Path(__file__).parent))
-    if args.stage:
-        place = Place("cpu" if dry else "cuda", dry, args.out, args.seconds)
-        return run_stage(args.stage, place)
-    run = about("cpu" if dry else "cuda")
-    if not dry and run["capability"] is None:
-        raise ValueError("there is no GPU here that PyTorch can use; try --dry-run")
-    name = re.sub(r"[^a-z0-9]+", "-", run["device_name"].lower()).strip("-")
-    out = writable_folder(args.out or ROOT / "docs" / "results" / f"gpu-{name}", "--out")
-    for folder in ("logs", "stages"):
-        (out / folder).mkdir(exist_ok=True)
-    report = resumed(out, run) if args.resume else {"run": run, "stages": {}}
-    if dry:
-        import gpu_stages
-
-        gpu_stages.warm()  # once, before the stages are forked
-    wanted = [x for x in STAGES if x in (args.only or STAGES)]
-    todo = [x for x in wanted if report["stages"].get(x, {}).get("status") != DONE]
-    shares = {x: STAGES[x][0] for x in todo}
-    start, passed = time.monotonic(), 0.0
-    for stage in todo:
-        passed += shares[stage]
-        until = start + args.minutes * 60 * passed / sum(shares.values())
-        place = Place(run["device"], dry, out, max(1.0, until - time.monotonic()))
-        outcome = outcome_of(stage, place)
-        report["stages"][stage] = outcome
-        write(report, out)
-        print(f"{stage:11} {outcome['status']:20} {outcome['seconds']:7.1f} s", flush=True)
-    write(report, out)
-    print(f"written to {out}")
-    return int(any(report["stages"][x]["status"] != DONE for x in wanted))
-
-
-def resumed(out: Path, run: dict[str, Any]) -> dict[str, Any]:
-    """The report of the last run, if it was of the same commit and device.
-
-    Raises:
-        ValueError: if it was of others.
-    """
-    path = out / "gpu-check.json"
-    if not path.exists():
-        return {"run": run, "stages": {}}
-    report = json.loads(path.read_text(encoding="utf-8"))
-    if report["run"] != run:
-        apart = [key for key in run if run[key] != report["run"].get(key)]
-        raise ValueError(f"{path} is of another {', '.join(apart)}; leave out --resume")
-    return report
-
-
-# -- the report
-
-
-def write(report: dict[str, Any], out: Path) -> None:
-    """Both files, in the order of the stages."""
-    report["stages"] = {x: report["stages"][x] for x in STAGES if x in report["stages"]}
-    write_json(out / "gpu-check.json", report)
-    write_whole(out / "gpu-check.md", ("\n".join(markdown(report)) + "\n").encode())
-
-
 def markdown(report: dict[str, Any]) -> list[str]:
-    """The report as lines of Markdown."""
-    from lab.pages import table  # imports torch
-
-    run, stages = report["run"], report["stages"]
+    """The report as lines of Markdown, in the order of the stages."""
+    run = report["run"]
+    stages = {x: report["stages"][x] for x in STAGES if x in report["stages"]}
     lines = [
         "# What a GPU answered", "",
         f"Made by `benchmarks/gpu_check.py` at commit {run['commit']} on {run['device_name']}, "
@@ -314,7 +633,7 @@ def markdown(report: dict[str, Any]) -> list[str]:
         ),
     ]  # fmt: skip
     for name, stage in stages.items():
-        lines += ["", f"## {name}: {STAGES[name][1]}"]
+        lines += ["", f"## {name}: {STAGES[name][2]}"]
         if rows := stage.get("checks"):
             body = [[x["what"], "yes" if x["passed"] else "**no**", x["detail"]] for x in rows]
             lines += ["", *table(["", "passed", ""], body)]
@@ -322,29 +641,20 @@ def markdown(report: dict[str, Any]) -> list[str]:
             head = list(dict.fromkeys(key for row in rows for key in row))
             body = [[_cell(row.get(key)) for key in head] for row in rows]
             lines += ["", f"**{title}**", "", *table(head, body)]
-        for text in stage.get("notes", ()):
-            lines += ["", text]
-        for picture in stage.get("pictures", ()):
-            lines += ["", f"![{name}]({picture})"]
         if log := stage.get("log"):
             lines += ["", "```", *log, "```"]
     return lines
 
 
 def _cell(x: Any) -> str:
-    if x is None:
-        return ""
     if isinstance(x, float):
         return f"{x:.3g}" if abs(x) < 1000 else f"{x:,.0f}"
-    return f"{x:,}" if isinstance(x, int) and not isinstance(x, bool) else str(x)
-
-
-# -- the command line
+    return "" if x is None else str(x)
 
 
 def arguments() -> Parser:
     """All options."""
-    stages = "\n".join(f"- {name}, {x[0]:g} min: {x[1]}" for name, x in STAGES.items())
+    stages = "\n".join(f"- {name}, {x[0]:g} min: {x[2]}" for name, x in STAGES.items())
     parser = Parser(
         description=(__doc__ or "").format(stages=stages),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -353,30 +663,19 @@ def arguments() -> Parser:
     parser.add_argument("--dry-run", action="store_true", help="tiny, on the CPU")
     parser.add_argument("--resume", action="store_true", help="keep the stages that passed")
     parser.add_argument("--only", nargs="+", choices=STAGES, metavar="STAGE", help="some stages")
-    parser.add_argument(
-        "--minutes", type=minutes, default=MINUTES, metavar="N", help="at most; default: 25"
-    )
+    parser.add_argument("--minutes", type=above(0), default=25.0, metavar="N", help="at most; 25")
     parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=0.0, help=argparse.SUPPRESS)
     return parser
 
 
-def minutes(text: str) -> float:
-    """A number above 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not number > 0:
-        raise argparse.ArgumentTypeError(f"must be a number > 0, got {text!r}")
-    return number
-
-
-def main(
-    argv: Sequence[str] | None = None, run: Callable[[argparse.Namespace], int] = check
-) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Read the options and run."""
-    return run_program(arguments(), run, argv, resumes=lambda args: not args.dry_run)
+    if "--dry-run" in (sys.argv[1:] if argv is None else argv):
+        os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
+    else:
+        os.environ.pop("TRITON_INTERPRET", None)
+    return run_program(arguments(), check, argv, resumes=lambda args: not args.dry_run)
 
 
 if __name__ == "__main__":

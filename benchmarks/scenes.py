@@ -136,3 +136,11 @@ class Step:
         alpha.backward(self.grad)
         assert self.vertices.grad is not None
         return alpha.detach(), self.vertices.grad
+
+    def lit(self) -> tuple[Tensor, Tensor]:
+        """Colours, and the gradient of the vertices of the sum of their squares."""
+        self.vertices.grad = None
+        rgb = self.renderer(self.mesh.with_vertices(self.vertices), self.camera).rgb
+        rgb.square().sum().backward()
+        assert self.vertices.grad is not None
+        return rgb.detach(), self.vertices.grad

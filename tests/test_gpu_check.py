@@ -5,266 +5,142 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-ROOT = Path(__file__).parents[1]
-SCRIPT = ROOT / "benchmarks" / "gpu_check.py"
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "gpu_check.py"
+STAGES = (
+    "smoke", "entries", "tests", "targets", "launches", "graphs", "rendering", "sorting", "logic",
+    "instances",
+)  # fmt: skip
+# The same program with stages that fail in all ways.
+FAILING = """
+import os, sys, time
+sys.path.insert(0, {folder!r})
+import gpu_check
 
+def wrong(place):
+    place.check("it works", passed=False, detail="no")
 
-@pytest.fixture
-def check(monkeypatch):
-    """The program, with two stages that the tests write, forked as in a dry run."""
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-    module = importlib.import_module("gpu_check")
-    monkeypatch.setattr(module, "STAGES", {"first": (1.0, "one"), "second": (1.0, "two")})
-    run = {"commit": "a", "device": "cpu", "device_name": "CPU", "torch": "1", "triton": "2"}
-    monkeypatch.setattr(module, "about", lambda device: run)
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    return module
-
-
-def stages(monkeypatch, **functions):
-    """A module of stages in the place of the real one."""
-    from contextlib import nullcontext
-    from types import SimpleNamespace
-
-    module = SimpleNamespace(
-        warm=lambda: None, prepared=lambda place: nullcontext(), **functions
-    )  # fmt: skip
-    monkeypatch.setitem(sys.modules, "gpu_stages", module)
-
-
-def good(place, report):
-    report.row("numbers", x=1)
-    report.check("it works", passed=True)
-
-
-def wrong(place, report):
-    report.check("it works", passed=False, detail="no")
-
-
-def broken(place, report):
-    report.row("numbers", x=2)
+def broken(place):
+    place.row("numbers", x=2)
     raise ArithmeticError("of this stage")
 
-
-def killed(place, report):
-    report.row("numbers", x=3)
+def killed(place):
+    place.row("numbers", x=3)
     os.kill(os.getpid(), 9)
 
+def endless(place):
+    place.row("numbers", x=4)
+    time.sleep(600)
 
-def endless(place, report):
-    report.row("numbers", x=4)
-    while True:
-        time.sleep(1)
+def good(place):
+    place.check("it works", passed=True)
+
+functions = wrong, broken, killed, endless, good
+gpu_check.STAGES = {{f.__name__: (0.1 if f is endless else 1.0, f, "") for f in functions}}
+gpu_check.__file__ = __file__
+sys.exit(gpu_check.main())
+"""
 
 
-def report_of(folder):
+@pytest.fixture(scope="module")
+def gpu_check():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPT.parent)
+        patch.setenv("TRITON_INTERPRET", "1")
+        yield importlib.import_module("gpu_check")
+
+
+def run(script, *options):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, script, "--dry-run", *map(str, options)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
+
+
+def stages_of(folder):
     return json.loads((folder / "gpu-check.json").read_text(encoding="utf-8"))["stages"]
 
 
-# All stages, in runs of which one is drawn.
-PARTS = [
-    ["smoke", "entries"],
-    ["tests", "memcheck"],
-    ["repeats", "targets"],
-    ["sweeps", "unbalanced"],
-    ["graphs", "rendering"],
-    ["sorting", "logic", "instances"],
-]
-
-
-def test_the_parts_are_all_stages(monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-    stages = importlib.import_module("gpu_check").STAGES
-    assert list(stages) == [name for part in PARTS for name in part]
+@pytest.mark.slow
+@pytest.mark.rotating(len(STAGES))
+@pytest.mark.parametrize("name", STAGES)
+def test_dry_run_passes_every_stage(tmp_path, gpu_check, name):
+    assert tuple(gpu_check.STAGES) == STAGES
+    done = run(SCRIPT, "--out", tmp_path, "--only", name)
+    stages = stages_of(tmp_path)
+    assert done.returncode == 0, stages[name].get("log")
+    assert list(stages) == [name]
+    assert stages[name]["checks"] or stages[name]["tables"]
+    assert f"| {name} | passed |" in (tmp_path / "gpu-check.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(len(PARTS))
-@pytest.mark.parametrize("part", PARTS, ids="-".join)
-def test_dry_run_passes_every_stage(tmp_path, part):
-    command = [sys.executable, SCRIPT, "--dry-run", "--out", tmp_path / "dry", "--only", *part]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
-    found = report_of(tmp_path / "dry")
-    assert run.returncode == 0, {name: x.get("log") for name, x in found.items()}
-    assert list(found) == part
-    assert {x["status"] for x in found.values()} == {"passed"}
-    if "smoke" in part:
-        assert len(found["smoke"]["checks"]) >= 12
-    if "targets" in part:
-        assert len(found["targets"]["tables"]["steps"]) == 2
-    if "tests" in part:
-        assert found["tests"]["tables"]["collected"][0]["tests"] > 100
-    if "sweeps" in part:
-        assert len(found["sweeps"]["tables"]) == 3
-        launch = json.loads((tmp_path / "dry" / "launch.json").read_text())
-        assert "gendr.sorting.backends.triton.backend" in launch
-        assert "gendr.logic.backends.triton.backend" in launch
-    if "logic" in part:
-        assert len(found["logic"]["checks"]) >= 5
-    text = (tmp_path / "dry" / "gpu-check.md").read_text(encoding="utf-8")
-    for name, stage in found.items():
-        assert f"| {name} | passed |" in text
-        for picture in stage["pictures"]:
-            assert (tmp_path / "dry" / picture).read_bytes().startswith(b"\x89PNG")
-            assert picture in text
+@pytest.mark.every
+def test_others_go_on_when_a_stage_fails(tmp_path):
+    script = tmp_path / "failing.py"
+    script.write_text(FAILING.format(folder=str(SCRIPT.parent)))
+    done = run(script, "--out", tmp_path / "out", "--minutes", "2")
+    stages = stages_of(tmp_path / "out")
+    assert done.returncode == 1, done.stderr
+    assert stages.pop("endless")["status"].startswith("stopped after")
+    assert {name: x["status"] for name, x in stages.items()} == {
+        "wrong": "1 wrong", "broken": "crashed with 1", "killed": "crashed with -9",
+        "good": "passed",
+    }  # fmt: skip
+    assert stages["killed"]["tables"] == {"numbers": [{"x": 3}]}
+    assert "ArithmeticError: of this stage" in (tmp_path / "out" / "gpu-check.md").read_text()
 
 
-@pytest.fixture
-def sweep(monkeypatch, tmp_path):
-    """Sweeps over scenes of a GPU, of which nothing is launched."""
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-    stages = importlib.import_module("gpu_stages")
-    check, scenes = (importlib.import_module(name) for name in ("gpu_check", "scenes"))
-    tiles = stages.tiles
-    monkeypatch.setattr(stages.Launcher, "__call__", lambda *_: None)
-    monkeypatch.setattr(tiles, "interpreted", lambda: False)  # so that warps are constants
-    monkeypatch.setattr(tiles, "LAUNCH", tiles.TileLaunch(fits=True, walked=1 << 30))
-    runs = {x.name: scenes.Step(x, scenes.INSTANCES[0], "cpu") for x in scenes.SETUPS[:3]}
-    for run in runs.values():  # the first looks at the scene
-        run()
+def test_a_resumed_run_is_of_the_same_commit_and_does_what_failed(
+    gpu_check, monkeypatch, tmp_path, capsys
+):
+    status = {"smoke": "passed", "entries": "1 wrong"}
+    ran = []
 
-    def swept(trials, milliseconds):
-        """The best launch, and for every scene what was timed."""
-        timed = {name: [] for name in runs}
+    def outcome(name, *_):
+        ran.append(name)
+        return {"status": status[name], "seconds": 1.0}
 
-        def measured(run, place, seconds=0.0):
-            name = next(key for key, value in runs.items() if value is run)
-            seen = []
-            with stages.recorded(seen):
-                run()
-            timed[name].append(seen)
-            return {"steady_ms": milliseconds(name, seen)}
-
-        monkeypatch.setattr(stages, "milliseconds", measured)
-        place = check.Place("cpu", False, tmp_path, 100.0)
-        report = check.Report(tmp_path / "report.json")
-        best = stages.descend(tiles, trials, runs, place, report, time.monotonic() + 100)
-        (table,) = report.found["tables"].values()
-        return best, timed, table
-
-    return stages, tiles, swept
+    about = {"commit": "a", "device_name": "CPU", "torch": "1", "triton": "2"}
+    monkeypatch.setattr(gpu_check, "outcome_of", outcome)
+    monkeypatch.setattr(gpu_check, "about", lambda device: about)
+    command = ["--dry-run", "--out", str(tmp_path), "--only", "smoke", "entries"]
+    assert gpu_check.main(command) == 1
+    status["entries"] = "passed"
+    assert gpu_check.main([*command, "--resume"]) == 0
+    assert ran == ["smoke", "entries", "entries"]
+    about = {**about, "commit": "b"}
+    assert gpu_check.main([*command, "--resume"]) == 2
+    assert "has another commit" in capsys.readouterr().err
 
 
-def options_of(seen, kernel, name):
-    """The values of an option of a kernel in what was launched."""
-    return {dict(options)[name] for k, _grid, *options in seen if k.fn.__name__ == kernel}
+def test_the_fastest_launch_is_found_and_the_old_one_restored(gpu_check, monkeypatch, tmp_path):
+    from gendr.rendering.backends.triton import tiles
+
+    place = gpu_check.Place("cuda", tmp_path, tmp_path / "a.json", 10.0)
+    before = tiles.LAUNCH
+
+    def milliseconds(self, run, seconds=0.0):
+        launch = tiles.LAUNCH
+        return {1: 2.0, 4: 1.5}.get(launch.warps, 1.0) * (0.9 if launch.programs == 4096 else 1.0)
+
+    monkeypatch.setattr(gpu_check.Place, "milliseconds", milliseconds)
+    trials = {"warps": (1, 2, 4), "programs": (1024, 4096)}
+    best = gpu_check.descend(tiles, trials, [lambda: None], place, float("inf"))
+    assert tiles.LAUNCH is before
+    assert best.warps == 2 or before.warps not in (1, 4)
+    assert best.programs == 4096
+    assert "'programs': 4096" in place.file.read_text()
 
 
-def test_every_trial_of_a_sweep_launches_something_else(sweep):
-    stages, tiles, swept = sweep
-    best, timed, table = swept(stages.RENDERING_TRIALS, lambda name, seen: 1.0)
-    assert best is tiles.LAUNCH
-    assert not any("error" in row for row in table)
-    for name, launches in timed.items():
-        for k, seen in enumerate(launches):
-            assert seen not in launches[:k], (name, k)
-    changed = {name for row in table[1:] for name in row["changed"].replace(",", "").split()}
-    # Each of these scenes has more faces than share programs.
-    known = {x.name for x in stages.fields(tiles.LAUNCH)} - {"programs", "walked", "fits"}
-    assert known <= changed
-    small, large, wall = timed.values()
-    for kernel, launches, warps in (
-        ("alpha_tiles", small, {1, 2, 4}),
-        ("alpha_tiles", large, {1, 2, 4}),
-        ("alpha_gradients", small, {1, 2, 4}),
-        ("alpha_gradients", wall, {1, 2, 4, 8}),
-        ("face_tables", large, {1, 2, 4, 8}),
-    ):
-        assert set.union(*(options_of(x, kernel, "num_warps") for x in launches)) == warps
-    assert set.union(*(options_of(x, "alpha_tiles", "TILE_W") for x in large)) == {8, 16, 32}
-
-
-def test_what_a_sweep_chooses_is_launched(sweep):
-    stages, tiles, swept = sweep
-
-    def milliseconds(name, seen):
-        fast = options_of(seen, "alpha_tiles", "num_warps") == {4}
-        return 0.5 if name == next(iter(runs)) and fast else 1.0
-
-    runs = {x.name: x for x in stages.SETUPS}
-    best, timed, _ = swept(stages.RENDERING_TRIALS, milliseconds)
-    assert best.small_tile_warps == 4
-    again = eval(stages.line_of(best), {"TileLaunch": tiles.TileLaunch})
-    values = [getattr(best, x.name) for x in stages.fields(best)]
-    assert [getattr(again, x.name) for x in stages.fields(again)] == values
-    seen = []
-    tiles.LAUNCH = again
-    step = stages.Step(stages.SETUPS[0], stages.INSTANCES[0], "cpu")
-    with stages.recorded(seen):
-        step()
-    assert options_of(seen, "alpha_tiles", "num_warps") == {4}
-    assert options_of(timed[next(iter(runs))][0], "alpha_tiles", "num_warps") == {1}
-
-
-@pytest.mark.parametrize(
-    ("function", "status", "kept"),
-    [
-        (wrong, "1 wrong", None),
-        (broken, "crashed with 2", 2),
-        (killed, "crashed with -9", 3),
-        (endless, "stopped after", 4),
-    ],
-)
-def test_others_go_on_when_a_stage_fails(check, monkeypatch, tmp_path, function, status, kept):
-    stages(monkeypatch, first=function, second=good)
-    code = check.main(["--dry-run", "--out", str(tmp_path), "--minutes", "0.1"])
-    found = report_of(tmp_path)
-    assert code == 1
-    assert found["first"]["status"].startswith(status)
-    rows = found["first"]["tables"].get("numbers")
-    assert rows == (None if kept is None else [{"x": kept}])
-    assert found["second"]["status"] == "passed"
-    if function is broken:
-        assert "ArithmeticError: of this stage" in (tmp_path / "gpu-check.md").read_text()
-
-
-def test_resume_keeps_what_passed(check, monkeypatch, tmp_path):
-    stages(monkeypatch, first=good, second=wrong)
-    command = ["--dry-run", "--out", str(tmp_path)]
-    assert check.main(command) == 1
-    stages(monkeypatch, first=broken, second=good)
-    assert check.main([*command, "--resume"]) == 0
-    assert {x["status"] for x in report_of(tmp_path).values()} == {"passed"}
-    assert check.main(command) == 1  # anew
-
-
-def test_resume_refuses_the_report_of_another_commit(check, monkeypatch, tmp_path, capsys):
-    stages(monkeypatch, first=good, second=good)
-    command = ["--dry-run", "--out", str(tmp_path), "--only", "first"]
-    assert check.main(command) == 0
-    assert list(report_of(tmp_path)) == ["first"]
-    now = check.about("cpu") | {"commit": "b"}
-    monkeypatch.setattr(check, "about", lambda device: now)
-    assert check.main([*command, "--resume"]) == 2
-    assert "is of another commit" in capsys.readouterr().err
-
-
-def test_without_a_gpu_it_says_so(check, monkeypatch, tmp_path, capsys):
-    none = check.about("cuda") | {"capability": None}
-    monkeypatch.setattr(check, "about", lambda device: none)
-    assert check.main(["--out", str(tmp_path)]) == 2
-    assert "--dry-run" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_outcomes_are_read_with_and_without_workers(gpu_check):
+    for line in (
         "tests/a/test_b.py::test_c[x y/z-1] PASSED    [ 12%]",
         "[gw3] [  7%] PASSED tests/a/test_b.py::test_c[x y/z-1] ",
-    ],
-)
-def test_outcomes_are_read_with_and_without_workers(line, monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-    read = importlib.import_module("gpu_stages").pytest_outcomes
-    assert {k.strip(): v for k, v in read(line).items()} == {
-        "tests/a/test_b.py::test_c[x y/z-1]": "PASSED"
-    }
-    assert read("tests/a/test_b.py::test_c") == {}
+    ):
+        assert gpu_check.pytest_outcomes(line) == {"tests/a/test_b.py::test_c[x y/z-1]": "PASSED"}
+    assert gpu_check.pytest_outcomes("tests/a/test_b.py::test_c") == {}
