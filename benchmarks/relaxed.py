@@ -1,4 +1,4 @@
-"""Time the ready-made relaxed algorithms, forward + backward, kernels against plain torch.
+"""Time relaxed algorithms and programs, forward + backward, against plain torch.
 
     python benchmarks/relaxed.py                                  # everything, printed
     python benchmarks/relaxed.py --cases shortest --repeat 100    # some
@@ -6,190 +6,208 @@
 
 A case is an algorithm and the sizes of its input. What is timed is the way from the input to the
 result and back to the gradient of the input, float32, wall clock, the device synchronised before
-and after. Implementations: `gendr`, the algorithm as users get it; and `reference`, its torch code.
-Before they are timed they must agree. Then they take turns, in bursts, so that whatever else the
-machine does meets both. The target of a case is that of the project, on 2 cores.
+and after. Implementations:
+
+- gendr: the function of `gendr.relaxed`;
+- reference: its torch code;
+- program: the text in `gendr.relaxed.programs`, decorated (smaller inputs only);
+- by hand: the same algorithm with every formula written out in PyTorch, as one would without the
+  decorator: cells in Python lists, decisions as sigmoids, blends as `torch.lerp`.
+
+Targets are those of the project, on 2 cores.
 """
 
 from __future__ import annotations
 
-import _clone  # noqa: F401  # before what it makes importable
-
-import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
-import comparison
-import speed
 import torch
+from comparison import Case, Comparison, Groups, drawn, outcomes
 from torch import Tensor
 
-from gendr.relaxed import bubble_sort, dynamic_time_warping, levenshtein, shortest_path
-from lab.pages import table
-from support import relative_l2
+from gendr import relaxed
+from gendr.relaxed import programs
 
-AGREEMENT = 1e-3  # relative, of results and gradients in float32
-MARKS = {"cpu": "relaxed-speed", "cuda": "relaxed-speed-cuda"}  # in docs/relaxed.md
+Function: TypeAlias = "Callable[..., Tensor]"
 
-
-@dataclass(frozen=True)
-class Case:
-    """An algorithm at work.
-
-    Attributes:
-        algorithm: its name.
-        text: the sizes, in words.
-        shapes: of the inputs.
-        run: (inputs, backend) -> result.
-        target: milliseconds, or None.
-        softmax: inputs are distributions along the last dimension.
-    """
-
-    algorithm: str
-    text: str
-    shapes: tuple[tuple[int, ...], ...]
-    run: Callable[..., Tensor]
-    target: float | None = None
-    softmax: bool = False
-
-    @property
-    def name(self) -> str:
-        """What --cases matches, such as bubble_sort/100x7."""
-        return f"{self.algorithm}/{'x'.join(map(str, self.shapes[0]))}"
-
-    def inputs(self, device: str) -> list[Tensor]:
-        """Inputs that are the same in every run: numbers in [0.2, 1.2], or distributions."""
-        generator = torch.Generator().manual_seed(sum(self.shapes[0]))
-        found = [torch.rand(shape, generator=generator) + 0.2 for shape in self.shapes]
-        if self.softmax:
-            found = [(4 * x).softmax(-1) for x in found]
-        return [x.to(device).requires_grad_() for x in found]
+STEEPNESS = 10.0
 
 
-def _path(iterations: int, costs: Tensor, backend: str) -> Tensor:
-    return shortest_path(costs, iterations=iterations, backend=backend)
+# -- by hand
 
 
-def _sort(x: Tensor, backend: str) -> Tensor:
-    values, swaps, ordered = bubble_sort(x, backend=backend)
-    return torch.cat([values, swaps[..., None], ordered[..., None]], -1)
+def _smallest(values: list[Tensor]) -> Tensor:
+    if len(values) == 1:
+        return values[0]
+    stack = torch.stack(values, -1)
+    return (torch.softmax(stack * -STEEPNESS, -1) * stack).sum(-1)
 
 
-def _edits(s: Tensor, t: Tensor, backend: str) -> Tensor:
-    return levenshtein(s, t, backend=backend)
+def bubble_sort(x: Tensor) -> Tensor:
+    """The expected number of swaps, beside the sorted values."""
+    cells = list(x.unbind(-1))
+    swaps = torch.zeros_like(cells[0])
+    before: list[tuple[Tensor, list[Tensor], Tensor]] = []
+    for last in range(len(cells) - 1, 0, -1):
+        swapped = torch.zeros_like(swaps)
+        for i in range(last):
+            a, b = cells[i], cells[i + 1]
+            p = torch.sigmoid((a - b) * STEEPNESS)
+            cells[i], cells[i + 1] = torch.lerp(a, b, p), torch.lerp(b, a, p)
+            swapped = p + (1 - p) * swapped
+            swaps = swaps + p
+        before.append((swapped, list(cells), swaps))
+    _, values, total = before.pop()
+    for p, earlier, fewer in reversed(before):
+        values = [torch.lerp(b, a, p) for a, b in zip(values, earlier, strict=True)]
+        total = torch.lerp(fewer, total, p)
+    return torch.stack([*values, total], -1)
 
 
-def _warping(a: Tensor, b: Tensor, backend: str) -> Tensor:
-    return dynamic_time_warping(a, b, backend=backend)
+def levenshtein(s: Tensor, t: Tensor) -> Tensor:
+    """The edit distance."""
+    n, m = s.shape[-2], t.shape[-2]
+    one = torch.nn.functional.normalize(s, dim=-1).unbind(-2)
+    other = torch.nn.functional.normalize(t, dim=-1).unbind(-2)
+    d: dict[tuple[int, int], Any] = {(i, 0): float(i) for i in range(n + 1)}
+    d |= {(0, j): float(j) for j in range(m + 1)}
+    for i in range(n):
+        for j in range(m):
+            replaced = 1 - (one[i] * other[j]).sum(-1)
+            options = [d[i, j + 1] + 1, d[i + 1, j] + 1, d[i, j] + replaced]
+            options = [
+                x if isinstance(x, Tensor) else torch.full_like(replaced, x) for x in options
+            ]
+            d[i + 1, j + 1] = _smallest(options)
+    return d[n, m]
 
 
-def cases(quick: bool) -> list[Case]:
+def dynamic_time_warping(a: Tensor, b: Tensor) -> Tensor:
+    """The distance of two series."""
+    one, other = a.unbind(-1), b.unbind(-1)
+    d: dict[tuple[int, int], Tensor] = {(0, 0): torch.zeros_like(one[0])}
+    for i in range(len(one)):
+        for j in range(len(other)):
+            places = [(i, j + 1), (i + 1, j), (i, j)]
+            best = _smallest([d[place] for place in places if place in d])
+            d[i + 1, j + 1] = (one[i] - other[j]) ** 2 + best
+    return d[len(one), len(other)]
+
+
+def shortest_path(costs: Tensor) -> Tensor:
+    """The path through a grid, as an indicator."""
+    height, width = costs.shape[-2:]
+    cells = [(i, j) for i in range(height) for j in range(width)]
+    near = [
+        [u for u, (k, m) in enumerate(cells) if max(abs(k - i), abs(m - j)) == 1] for i, j in cells
+    ]
+    sweeps, price = len(cells) - 1, costs.flatten(-2).unbind(-1)
+    distance: dict[int, Tensor] = {0: torch.zeros_like(price[0])}
+    parents: dict[int, Tensor] = {}
+    for _ in range(sweeps):
+        before = dict(distance)
+        for v in range(1, len(cells)):
+            options = [u for u in near[v] if u in before]
+            if options:
+                stack = torch.stack([before[u] for u in options], -1)
+                w = torch.softmax(stack * -STEEPNESS, -1)
+                distance[v] = price[v] + (w * stack).sum(-1)
+                share = dict(zip(options, w.unbind(-1), strict=True))
+                zero = torch.zeros_like(price[0])
+                parents[v] = torch.stack([share.get(u, zero) for u in range(len(cells))], -1)
+    start = torch.nn.functional.one_hot(torch.tensor(0), len(cells)).to(costs)
+    move = torch.stack([start.expand_as(parents[1]), *(parents[v] for v in sorted(parents))], -2)
+    here = torch.zeros_like(costs.flatten(-2))
+    here[..., -1] = 1
+    path = torch.zeros_like(here)
+    for _ in range(sweeps + 1):
+        path = path + here - path * here
+        here = (here[..., None] * move).sum(-2)
+    return path.unflatten(-1, (height, width))
+
+
+# -- the cases
+
+
+def _joined(values: Tensor, swaps: Tensor, *_: Tensor) -> Tensor:
+    return torch.cat([values, swaps[..., None]], -1)
+
+
+def _kernels(backend: str, **options: Any) -> dict[str, Function]:
+    given = {"steepness": STEEPNESS, "backend": backend}
+    return {
+        "bubble_sort": lambda x: _joined(*relaxed.bubble_sort(x, **given)),
+        "levenshtein": lambda s, t: relaxed.levenshtein(s, t, **given),
+        "dynamic_time_warping": lambda a, b: relaxed.dynamic_time_warping(a, b, **given),
+        "shortest_path": lambda costs: relaxed.shortest_path(costs, **given, **options),
+    }
+
+
+PROGRAMS: dict[str, Function] = {
+    "bubble_sort": lambda x: _joined(
+        *programs.bubble_sort(x, scale=1 / STEEPNESS, tolerance=0)[:2]
+    ),
+    "levenshtein": lambda s, t: programs.levenshtein(s, t, scale=1 / STEEPNESS)[0],
+    "dynamic_time_warping": lambda a, b: programs.dynamic_time_warping(a, b, scale=1 / STEEPNESS)[
+        0
+    ],
+    "shortest_path": lambda costs: programs.shortest_path(costs, scale=1 / STEEPNESS),
+}
+BY_HAND: dict[str, Function] = {
+    "bubble_sort": bubble_sort,
+    "levenshtein": levenshtein,
+    "dynamic_time_warping": dynamic_time_warping,
+    "shortest_path": shortest_path,
+}
+
+
+def groups(
+    name: str, shapes: Sequence[Sequence[int]], device: str, written: bool, **options: Any
+) -> Groups:
+    """The kernel, its reference and, where they are `written`, the program and PyTorch by hand."""
+    found = {k: _kernels(b, **options)[name] for k, b in (("gendr", "auto"), ("reference",) * 2)}
+    if written:
+        found |= {"program": PROGRAMS[name], "by hand": BY_HAND[name]}
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.rand(*shape, generator=generator) + 0.2 for shape in shapes]
+    if name == "levenshtein":
+        inputs = [(4 * x).softmax(-1) for x in inputs]
+    inputs = [x.to(device).requires_grad_() for x in inputs]
+    grad = drawn(*found["gendr"](*inputs).shape, device=device, seed=1)
+    return [outcomes(found, inputs, grad)]
+
+
+def cases(quick: bool, device: str) -> list[Case]:
     """All of them."""
+
+    def case(
+        name: str, *shapes: tuple[int, ...], target: str = "", written: bool = False, **options: Any
+    ) -> Case:
+        make = partial(groups, name, shapes, device, written, **options)
+        return Case(f"{name}/{'x'.join(map(str, shapes[0]))}", make, {"gendr": target})
+
     if quick:
         return [
-            Case("shortest_path", "2 of 4 × 4, 6 sweeps", ((2, 4, 4),), partial(_path, 6)),
-            Case("bubble_sort", "3 × 4", ((3, 4),), _sort),
-            Case("levenshtein", "2 pairs of 4", ((2, 4, 3), (2, 4, 3)), _edits, softmax=True),
-            Case("dynamic_time_warping", "2 of 5 × 4", ((2, 5), (2, 4)), _warping),
+            case("shortest_path", (2, 2, 2), written=True),
+            case("bubble_sort", (3, 4), written=True),
+            case("levenshtein", (2, 4, 3), (2, 4, 3), written=True),
+            case("dynamic_time_warping", (2, 3), (2, 3), written=True),
         ]
-    grids = ((8, 1.0), (70, 6.0))
-    strings = ((64, 32, 4), (64, 32, 4))
     return [
-        *(
-            Case(
-                "shortest_path", f"{batch} of 12 × 12, 25 sweeps", ((batch, 12, 12),),
-                partial(_path, 25), target,
-            )
-            for batch, target in grids
-        ),
-        Case("bubble_sort", "100 × 7", ((100, 7),), _sort, 0.5),
-        Case("levenshtein", "64 pairs of 32, 4 letters", strings, _edits, 10.0, softmax=True),
-        Case("dynamic_time_warping", "16 of 128 × 128", ((16, 128), (16, 128)), _warping, 10.0),
-    ]  # fmt: skip
-
-
-def outcome(case: Case, inputs: list[Tensor], backend: str, given: Tensor) -> list[Tensor]:
-    """The result and the gradients of the inputs."""
-    result = case.run(*inputs, backend=backend)
-    return [result, *torch.autograd.grad(result, inputs, given)]
-
-
-def measure(case: Case, device: str, repeat: int) -> list[dict[str, Any]]:
-    """One row for every implementation."""
-    inputs = case.inputs(device)
-    generator = torch.Generator().manual_seed(1)
-    shape = case.run(*inputs, backend="auto").shape
-    given = torch.randn(shape, generator=generator).to(device)
-    runs: dict[str, Callable[[], list[Tensor]]] = {
-        "gendr": partial(outcome, case, inputs, "auto", given),
-        "reference": partial(outcome, case, inputs, "reference", given),
-    }
-    ours, truth = runs["gendr"](), runs["reference"]()
-    apart = max(relative_l2(a, b) for a, b in zip(ours, truth, strict=True))
-    if not apart <= AGREEMENT:
-        raise SystemExit(f"{case.name}: the kernel is {apart:.1e} off the reference")
-    times = comparison.take_turns({**runs}, repeat, device)
-    return [
-        {
-            "name": case.name,
-            "algorithm": case.algorithm,
-            "sizes": case.text,
-            "implementation": name,
-            "target_ms": case.target,
-            "difference": apart,
-            "median_s": statistics.median(seconds),
-            "min_s": min(seconds),
-            "runs": len(seconds),
-        }
-        for name, seconds in times.items()
+        case("shortest_path", (8, 4, 4), written=True),
+        case("shortest_path", (8, 12, 12), iterations=25, target="1 ms"),
+        case("shortest_path", (70, 12, 12), iterations=25, target="6 ms"),
+        case("bubble_sort", (100, 7), written=True, target="0.5 ms"),
+        case("levenshtein", (64, 16, 4), (64, 16, 4), written=True),
+        case("levenshtein", (64, 32, 4), (64, 32, 4), target="10 ms"),
+        case("dynamic_time_warping", (16, 16), (16, 16), written=True),
+        case("dynamic_time_warping", (16, 128), (16, 128), target="10 ms"),
     ]
 
 
-def cells(row: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
-    """A row of the table."""
-    (first,) = [r for r in rows if r["name"] == row["name"] and r["implementation"] == "gendr"]
-    target = "" if row["target_ms"] is None else f"{row['target_ms']:g} ms"
-    return [
-        f"`{row['algorithm']}`" if row is first else "",
-        row["sizes"] if row is first else "",
-        row["implementation"],
-        speed.milliseconds(row["median_s"]),
-        speed.milliseconds(row["min_s"]),
-        target if row is first else "",
-        "" if row is first else f"{speed.short(row['median_s'] / first['median_s'])}×",
-        str(row["runs"]),
-    ]
-
-
-_HEAD = ["algorithm", "sizes", "implementation", "median", "minimum", "target", "median / gendr",
-         "runs"]  # fmt: skip
-
-
-def markdown(report: dict[str, Any]) -> list[str]:
-    """The report as lines of Markdown."""
-    run = report["run"]
-    return [
-        f"{comparison.measured_on(run)}, {comparison.product_time(report)}.",
-        "",
-        *table(_HEAD, [cells(row, report["rows"]) for row in report["rows"]]),
-    ]
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print, write."""
-    parser = comparison.options(__doc__, "relaxed")
-    args = parser.parse_args(argv)
-    device = comparison.device_of(args, parser)
-    asked = comparison.chosen(args, parser, cases(args.quick))
-
-    def rows(case: Case) -> list[dict[str, Any]]:
-        return measure(case, device, args.repeat)
-
-    report = comparison.measured(comparison.about_run(device), asked, rows, device)
-    comparison.publish(report, markdown(report), args, "relaxed", MARKS[device])
-
+main = Comparison("relaxed", __doc__, cases).main
 
 if __name__ == "__main__":
     main()

@@ -14,41 +14,26 @@ float32, wall clock, the device synchronised before and after. Cases:
   gradient) and the formula of LapSum in PyTorch;
 - selection: `soft_topk`, k = 5 of 10,450, one row, beside the same network layer by layer in
   PyTorch, with the pass back of the paper's section 3.1.
-
-Before it is timed, every implementation of the same thing must give the same result and gradient.
-Then they take turns. Memory is the peak beyond the input, of a fresh process.
 """
 
 from __future__ import annotations
 
-import _clone  # noqa: F401  # before what it makes importable
-
-import json
 import math
-import statistics
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-import comparison
-import speed
 import torch
+from comparison import Case, Comparison, Groups, drawn, outcomes
 from torch import Tensor
 from torch.nn import functional
-from tqdm import tqdm
 
-from gendr.topk import NetworkSelection, TopKCrossEntropy, network, soft_topk, soft_topk_mask
-from lab.pages import table
-from support import relative_l2
+from gendr.topk import TopKCrossEntropy, network, soft_topk, soft_topk_mask
 
 Function: TypeAlias = "Callable[[Tensor], Tensor]"
 
 P_K = (0.2,) * 5
 NEURALSORT = 0.1  # its steepness; its arguments grow with m
-AGREEMENT = 2e-3  # relative, of results and gradients in float32
-MARKS = {"cpu": "topk-speed", "cuda": "topk-speed-cuda"}  # in docs/topk.md
 
 
 class Sizes(NamedTuple):
@@ -166,31 +151,21 @@ def selection_formula(k: int, x: Tensor) -> Tensor:
 # -- the cases
 
 
-class Case(NamedTuple):
-    """What is compared: the groups of implementations must each agree; the first one is ours."""
-
-    name: str
-    x: Tensor
-    gradient: Tensor
-    groups: list[dict[str, Function]]
-    memory: tuple[str, ...] = ()
-
-
-def cases(sizes: Sizes, device: str) -> dict[str, Callable[[], Case]]:
-    """All of them, by name; made when they are needed."""
-    return {
-        f"loss/{sizes.rows}x{sizes.classes}": partial(loss_case, sizes, device),
-        f"mask/{sizes.million}": partial(mask_case, sizes, device),
-        f"selection/{sizes.wires}": partial(selection_case, sizes, device),
-    }
+def cases(quick: bool, device: str) -> list[Case]:
+    """All of them."""
+    s = QUICK if quick else Sizes()
+    return [
+        Case(f"loss/{s.rows}x{s.classes}", partial(losses, s, device)),
+        Case(f"mask/{s.million}", partial(masks, s, device)),
+        Case(
+            f"selection/{s.wires}", partial(selections, s.wires, device),
+            memory=("gendr, splitter", "paper, splitter"),
+            small=partial(selections, QUICK.wires, device),
+        ),
+    ]  # fmt: skip
 
 
-def drawn(*shape: int, device: str, seed: int = 0) -> Tensor:
-    """Normally distributed numbers."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(device)
-
-
-def loss_case(sizes: Sizes, device: str) -> Case:
+def losses(sizes: Sizes, device: str) -> Groups:
     """The loss."""
     x = 2 * drawn(sizes.rows, sizes.classes, device=device)
     generator = torch.Generator().manual_seed(1)
@@ -205,190 +180,49 @@ def loss_case(sizes: Sizes, device: str) -> Case:
         loss = TopKCrossEntropy(P_K, method, m, steepness=steepness)
         return lambda logits: loss(logits, labels)
 
-    networks = [
-        {
-            f"gendr, {name}": ours(name),
-            f"paper, {name}": partial(formula, partial(network_rows, name)),
-        }
-        for name in ("splitter", "bitonic")
+    papers: dict[str, Callable[[int, Tensor], Tensor]] = {
+        "splitter": partial(network_rows, "splitter"),
+        "bitonic": partial(network_rows, "bitonic"),
+        "neuralsort": neuralsort_rows,
+        "softsort": softsort_rows,
+    }
+    groups: list[dict[str, Function]] = [
+        {f"gendr, {name}": ours(name), f"paper, {name}": partial(formula, rows)}
+        for name, rows in papers.items()
     ]
-    rows = [
-        {f"gendr, {name}": ours(name), f"paper, {name}": partial(formula, of)}
-        for name, of in (("neuralsort", neuralsort_rows), ("softsort", softsort_rows))
-    ]
-    plain: Function = lambda logits: functional.cross_entropy(logits, labels)  # noqa: E731
-    return Case(
-        "loss", x.requires_grad_(), torch.ones((), device=device),
-        [*networks, *rows, {"plain cross-entropy": plain}],
-    )  # fmt: skip
+    groups.append({"plain cross-entropy": lambda logits: functional.cross_entropy(logits, labels)})
+    x, one = x.requires_grad_(), torch.ones((), device=device)
+    return [outcomes(group, [x], one) for group in groups]
 
 
-def mask_case(sizes: Sizes, device: str) -> Case:
+def masks(sizes: Sizes, device: str) -> Groups:
     """The mask."""
-    x, k = drawn(sizes.million, device=device), sizes.selected
-    ours = {
-        name: partial(soft_topk_mask, k=k, dist=name, scale=0.1)
-        for name in ("laplace", "logistic", "gaussian", "cauchy")
-    }
-    first, *others = ours
+    k, scale = sizes.selected, 0.1
+    laws = ("laplace", "logistic", "gaussian", "cauchy")
     groups: list[dict[str, Function]] = [
-        {f"gendr, {first}": ours[first], "LapSum in PyTorch": partial(lapsum_formula, k, 0.1)},
-        *({f"gendr, {name}": ours[name]} for name in others),
-        {"torch.sort": lambda x: torch.sort(x.detach()).values},
+        {f"gendr, {law}": partial(soft_topk_mask, k=k, dist=law, scale=scale)} for law in laws
     ]
-    gradient = drawn(sizes.million, device=device, seed=1)
-    return Case("mask", x.requires_grad_(), gradient, groups)
+    groups[0]["LapSum in PyTorch"] = partial(lapsum_formula, k, scale)
+    groups.append({"torch.sort": lambda x: torch.sort(x.detach()).values})
+    x = drawn(sizes.million, device=device).requires_grad_()
+    grad = drawn(sizes.million, device=device, seed=1)
+    return [outcomes(group, [x], grad) for group in groups]
 
 
-def selection_case(sizes: Sizes, device: str) -> Case:
+def selections(wires: int, device: str) -> Groups:
     """Full selection by a network."""
-    x = drawn(1, sizes.wires, device=device)
-    gradient = drawn(1, 5, sizes.wires, device=device, seed=1)
-    ours = {
-        name: partial(lambda name, x: soft_topk(x, 5, name).attribution, name)
-        for name in ("splitter", "pairwise", "bitonic")
-    }
-    groups: list[dict[str, Function]] = [
-        {"gendr, splitter": ours["splitter"], "paper, splitter": partial(selection_formula, 5)},
-        {"gendr, pairwise": ours["pairwise"]},
-        {"gendr, bitonic": ours["bitonic"]},
-    ]
-    memory = ("gendr, splitter", "paper, splitter")
-    return Case("selection", x.requires_grad_(), gradient, groups, memory)
+
+    def ours(name: str) -> dict[str, Function]:
+        return {f"gendr, {name}": lambda x: soft_topk(x, 5, name).attribution}
+
+    paper: dict[str, Function] = {"paper, splitter": partial(selection_formula, 5)}
+    x = drawn(1, wires, device=device).requires_grad_()
+    grad = drawn(1, 5, wires, device=device, seed=1)
+    groups = [ours("splitter") | paper, ours("pairwise"), ours("bitonic")]
+    return [outcomes(group, [x], grad) for group in groups]
 
 
-# -- the measurements
-
-
-def outcome(run: Function, x: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Result and gradient; of what has no gradient only the result."""
-    result = run(x)
-    if not result.requires_grad:
-        return result, result
-    return result.detach(), torch.autograd.grad(result, x, gradient)[0]
-
-
-def measure(name: str, case: Case, device: str, repeat: int, quick: bool) -> list[dict[str, Any]]:
-    """One row for every implementation."""
-    runs: dict[str, Callable[[], object]] = {}
-    apart: dict[str, float] = {}
-    for group in case.groups:
-        expected = None
-        for implementation, run in group.items():
-            found = outcome(run, case.x, case.gradient)
-            expected = expected or found
-            apart[implementation] = max(map(relative_l2, found, expected))
-            if not apart[implementation] <= AGREEMENT:
-                raise SystemExit(f"{name}: {implementation} is {apart[implementation]:.1e} off")
-            runs[implementation] = partial(outcome, run, case.x, case.gradient)
-    times = comparison.take_turns(runs, repeat, device)
-    return [
-        {
-            "name": name,
-            "implementation": implementation,
-            "difference": apart[implementation],
-            "median_s": statistics.median(seconds),
-            "min_s": min(seconds),
-            "runs": len(seconds),
-            "memory_bytes": peak_memory(name, implementation, device, quick)
-            if implementation in case.memory
-            else None,
-        }
-        for implementation, seconds in times.items()
-    ]
-
-
-def peak_memory(name: str, implementation: str, device: str, quick: bool) -> int | None:
-    """Bytes beyond the input; None where they cannot be read."""
-    if device == "cuda":
-        return probe(name, implementation, device, quick)
-    command = [sys.executable, __file__, "--device", device, *(["--quick"] if quick else [])]
-    run = subprocess.run(
-        [*command, "--probe", f"{name}/{implementation}"],
-        stdout=subprocess.PIPE, text=True, check=True,
-    )  # fmt: skip
-    return json.loads(run.stdout)
-
-
-def probe(name: str, implementation: str, device: str, quick: bool) -> int | None:
-    """`peak_memory` of this very process, which on a CPU must be fresh."""
-    for sizes in (QUICK, QUICK if quick else Sizes()):  # the first only compiles or loads kernels
-        kind = name.split("/")[0]
-        case = next(make() for n, make in cases(sizes, device).items() if n.startswith(kind))
-        run = next(group[implementation] for group in case.groups if implementation in group)
-        if sizes is QUICK:
-            outcome(run, case.x, case.gradient)
-    if "splitter" in implementation:  # networks and their tables are made once
-        n = case.x.shape[-1]
-        NetworkSelection().network_of(n, 5)
-        layers("splitter", n, 5, case.x.device)
-    return speed.peak_of(lambda: outcome(run, case.x, case.gradient), device)
-
-
-# -- the report
-
-
-def markdown(report: dict[str, Any]) -> list[str]:
-    """The report as lines of Markdown."""
-    run = report["run"]
-    return [
-        f"{comparison.measured_on(run)}.",
-        "",
-        *table(
-            ["case", "implementation", "median", "minimum", "memory", "minimum / first", "runs"],
-            [cells(row, report["rows"]) for row in report["rows"]],
-        ),
-    ]
-
-
-def cells(row: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
-    """A row of the table, with its ratio to the first of its case."""
-    first = next(r for r in rows if r["name"] == row["name"])
-    return [
-        f"`{row['name']}`" if row is first else "",
-        row["implementation"],
-        speed.milliseconds(row["median_s"]),
-        speed.milliseconds(row["min_s"]),
-        "" if row["memory_bytes"] is None else speed.megabytes(row["memory_bytes"]),
-        "" if row is first else f"{speed.short(row['min_s'] / first['min_s'])}×",
-        str(row["runs"]),
-    ]
-
-
-# -- the command line
-
-
-class Choice(NamedTuple):
-    """A case that is not made yet."""
-
-    name: str
-    make: Callable[[], Case]
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print, write."""
-    parser = comparison.options(__doc__, "topk")
-    parser.add_argument(
-        "--probe", metavar="CASE/IMPLEMENTATION", help="print its peak memory in bytes"
-    )
-    args = parser.parse_args(argv)
-    device = comparison.device_of(args, parser)
-    known = cases(QUICK if args.quick else Sizes(), device)
-    if args.probe:
-        name, _, implementation = args.probe.rpartition("/")
-        if name not in known or not any(implementation in g for g in known[name]().groups):
-            parser.error(f"there is no {args.probe!r}; cases are {', '.join(known)}")
-        print(json.dumps(probe(name, implementation, device, args.quick)))
-        return
-    asked = comparison.chosen(args, parser, [Choice(*case) for case in known.items()])
-    report: dict[str, Any] = {"run": comparison.about_run(device)}
-    report["rows"] = [
-        row
-        for case in tqdm(asked, unit="case", disable=None)
-        for row in measure(case.name, case.make(), device, args.repeat, args.quick)
-    ]
-    comparison.publish(report, markdown(report), args, "topk", MARKS[device])
-
+main = Comparison("topk", __doc__, cases).main
 
 if __name__ == "__main__":
     main()
