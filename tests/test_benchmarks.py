@@ -1,8 +1,10 @@
 """The speed benchmark: what it counts, what it compares, what it writes, how it refuses."""
 
 import importlib
+import io
 import json
 import math
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,6 @@ from gendr.rendering.backends.choice import choose
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, project_faces
 from support.cases import for_each
-from support.processes import run_python
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "benchmarks" / "speed.py"
@@ -34,20 +35,17 @@ def speed():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """The results of a short run."""
+def folder(speed, tmp_path_factory):
+    """The results of a short run, without the limits of the machine and memory of processes."""
     out = tmp_path_factory.mktemp("results") / "new"
     options = ["--device", "cpu", "--quick", "--repeat", "1", "--scenes", "sphere_642/.*/uniform"]
-    program = f"import speed; speed.main({[*options, '--out', str(out)]})"
-    run = run_python(program, env={"PYTHONPATH": str(SCRIPT.parent)})
-    assert run.returncode == 0, run.stderr
-    (out / "stdout").write_text(run.stdout)
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
+        limits = speed.Limits(1e11, 1e10, 0.1)
+        patch.setattr(speed.Limits, "of", classmethod(lambda *_: limits))
+        patch.setattr(speed, "peak_memory", lambda *_: 1000)
+        speed.main([*options, "--out", str(out)])
+    (out / "stdout").write_text(printed.getvalue())
     return out
-
-
-@pytest.fixture(scope="module")
-def report(folder):
-    return json.loads((folder / "speed-cpu.json").read_text(encoding="utf-8"))
 
 
 def place(speed):
@@ -59,45 +57,33 @@ def scene(speed, mesh="sphere_642", views=2, size=32, dist="uniform"):
     return speed.Scene(case, place(speed))
 
 
-def test_json_has_its_schema(report):
-    keys = {"run", "compile_s", "limits", "cases", "sweeps", "growth", "targets"}
-    assert set(report) == keys
+@pytest.mark.slow
+@pytest.mark.rotating(3)
+def test_a_short_run_writes_numbers_a_table_and_a_plot(folder):
+    report = json.loads((folder / "speed-cpu.json").read_text(encoding="utf-8"))
     assert {"date", "commit", "device", "device_name", "threads"} <= set(report["run"])
-    assert set(report["limits"]) == {"operations", "bytes", "product"}
-    assert all(limit > 0 for limit in report["limits"].values())
     (row,) = report["cases"]
     assert row["name"] == "sphere_642/1x32/uniform"
     for key, kind in ROW.items():
         assert isinstance(row[key], kind), key
     # Which of them is faster is for benchmarks to say, not for tests on a busy machine.
     assert min(row[name] for name in ("floor_s", "both_s", "brute_s", "dense_s")) > 0
-
-
-def test_sweeps_are_three_curves(report):
+    assert row["brute_difference"] == 0.0
     assert list(report["sweeps"]) == ["faces", "pixels", "radius"]
     for points in report["sweeps"].values():
         assert len(points) == 3
         assert all(point["both_s"] > 0 and point["pairs"] > 0 for point in points)
-
-
-def test_brute_force_and_culled_images_agree(report):
-    assert report["cases"][0]["brute_difference"] == 0.0
-
-
-def test_table_and_plot_are_made(folder):
     assert (folder / "speed-cpu.png").read_bytes().startswith(b"\x89PNG")
-    table = (folder / "stdout").read_text()
-    assert "commit" in table
-    assert "| sphere_642 | 1,280 | 1 × 32² |" in table
+    assert "| sphere_642 | 1,280 | 1 × 32² |" in (folder / "stdout").read_text()
 
 
-@pytest.mark.parametrize("dist", ["uniform", "logistic.squared", "cauchy"])
 @torch.no_grad()
-def test_kept_pairs_are_those_of_the_dense_distances(speed, dist):
-    case = scene(speed, views=1, dist=dist)
+@for_each(dist=["uniform", "logistic.squared", "cauchy"])
+def test_listed_pairs_are_those_of_the_dense_distances(speed, dist):
+    case = scene(speed, views=1, size=16, dist=dist)
     mesh, camera = case.mesh.to(torch.float64), case.camera.to(torch.float64)
     faces, _ = project_faces(mesh, camera, 1.0, 100.0)
-    points = ImageSize(32, 32).centres(torch.arange(32 * 32), torch.float64)
+    points = ImageSize(16, 16).centres(torch.arange(16 * 16), torch.float64)
     d = signed_distance(points[:, None], faces.corners)
     assert case.pairs() == int((d >= -case.radius()[0].double()).sum())
 
@@ -153,12 +139,8 @@ def test_targets_are_held_or_not(speed, seconds, held):
     assert target.result({}) is None
 
 
-@pytest.mark.parametrize("target_case", ["sphere_642", "sphere_40k", "bunny", "million"])
-def test_targets_name_cases(speed, target_case):
-    names = {case.name for case in speed.cases(quick=False)}
-    named = [t.case for t in speed.TARGETS if t.case.startswith(target_case)]
-    assert named
-    assert set(named) <= names
+def test_targets_name_cases(speed):
+    assert {t.case for t in speed.TARGETS} <= {case.name for case in speed.cases(quick=False)}
 
 
 @for_each(
