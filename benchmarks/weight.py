@@ -2,8 +2,10 @@
 
     python benchmarks/weight.py                    the last commit
     python benchmarks/weight.py c618c28 HEAD       two commits beside each other
+    python benchmarks/weight.py --made             and its wheel, its import, its tests
 
-Lines are those with code: no comments, no docstrings, no blank lines.
+Lines are those with code: no comments, no docstrings, no blank lines. The import is that of gendr
+after torch, the median of seven processes; tests are those of an ordinary run.
 """
 
 from __future__ import annotations
@@ -11,9 +13,12 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import os
+import statistics
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tokenize
 from collections import Counter
 from pathlib import Path
@@ -79,15 +84,45 @@ def weigh(commit: str) -> dict[str, int]:
     return dict(rows)
 
 
+def made(commit: str) -> dict[str, int]:
+    """What takes a checkout: kilobytes of the wheel, milliseconds of the import, tests."""
+    with tempfile.TemporaryDirectory() as name:
+        root, python = Path(name) / "clone", sys.executable
+        subprocess.run(["git", "clone", "-q", ROOT, root], check=True)
+        subprocess.run(["git", "checkout", "-q", commit], cwd=root, check=True)
+
+        def printed(*command: str) -> str:
+            run = subprocess.run(
+                [python, *command], cwd=root, capture_output=True, text=True, check=True,
+                env={**os.environ, "PYTHONPATH": str(root)},
+            )  # fmt: skip
+            return run.stdout
+
+        code = "import time, torch; t = time.perf_counter(); import gendr; "
+        code += "print(time.perf_counter() - t)"
+        seconds = [float(printed("-c", code)) for _ in range(7)]
+        tests = printed("-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
+        build = ("-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", "made", ".")
+        printed(*build)
+        (wheel,) = (root / "made").glob("*.whl")
+        return {
+            "kilobytes of the wheel": wheel.stat().st_size // 1000,
+            "milliseconds to import": round(1e3 * statistics.median(seconds)),
+            "tests of an ordinary run": sum("::" in line for line in tests.splitlines()),
+        }
+
+
 def main() -> int:
     """Print the table; returns the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("commits", nargs="*", default=["HEAD"], metavar="COMMIT")
-    commits = parser.parse_args().commits
+    parser.add_argument("--made", action="store_true", help="minutes")
+    args = parser.parse_args()
+    commits = args.commits
     try:
-        columns = [weigh(commit) for commit in commits]
+        columns = [weigh(x) | (made(x) if args.made else {}) for x in commits]
     except ValueError as error:
         print(f"weight.py: error: {error}", file=sys.stderr)
         return 2
