@@ -1,22 +1,34 @@
-"""Digests of seeded results of all systems, with their gradients: did a change alter a bit?
+"""Seeded results of all systems, with their gradients: did a change alter a bit, or the speed?
 
-Run it before and after a change of the code, and compare what it prints. Bits are those of one
-machine: its compiler and its vector instructions have a part in them.
+    python benchmarks/bits.py                    digests; run it before and after a change
+    python benchmarks/bits.py --beside c618c28   digests and times beside those of a commit
+
+Bits are those of one machine: its compiler and its vector instructions have a part in them. Times
+are of two processes that take turns, forward and backward of small and of larger input: the least
+of a round, and of the ratio of rounds the median and the quartiles.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
+import os
+import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 import gendr
 from gendr import logic, losses, mesh, relaxed, sorting, topk
 
+ROOT = Path(__file__).resolve().parents[1]
 Result = Callable[[], list[Tensor]]
 
 
@@ -108,13 +120,105 @@ def results() -> dict[str, Result]:
     return found
 
 
+def larger() -> dict[str, Result]:
+    """Results that take milliseconds."""
+    x, costs = random(100, 128), random(70, 12, 12, seed=2).exp()
+    names = ("bitonic", "odd_even", "softsort", "permutahedron")
+    found: dict[str, Result] = {
+        f"larger sort {name}": lambda name=name: graded(
+            lambda x: sorting.soft_sort(x, method=name), x
+        )
+        for name in names
+    }
+    found["larger path"] = lambda: graded(lambda c: relaxed.shortest_path(c, iterations=25), costs)
+    found["larger mask"] = lambda: graded(lambda x: topk.soft_topk_mask(x, 100), random(200_000))
+    torch.manual_seed(0)
+    gates = logic.LogicLayer(2000, 2000, seed=0)
+    found["larger gates"] = lambda: graded(gates, random(100, 2000).sigmoid())
+    ball, cameras = mesh.icosphere(4), gendr.look_at(3.0, 20.0, torch.arange(4) * 90.0)
+    ball = ball.with_vertex_colors(random(len(ball.vertices), 3, seed=1).sigmoid())
+    renderer = gendr.Renderer(128, "logistic", scale=0.01)
+    for part in ("alpha", "rgb"):
+        found[f"larger {part}"] = lambda part=part: graded(
+            lambda v: getattr(renderer(ball.with_vertices(v), cameras), part), ball.vertices
+        )
+    return found
+
+
+def digest(run: Result) -> str:
+    """Of the bits of a result."""
+    found = hashlib.sha256()
+    for tensor in run():
+        found.update(tensor.contiguous().numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
+def serve() -> None:
+    """Answer names on stdin: the digest at first, then the least seconds of some runs."""
+    known, seen = results() | larger(), set[str]()
+    for line in sys.stdin:
+        name = line.rstrip("\n")
+        if name not in seen:
+            seen.add(name)
+            print(digest(known[name]), flush=True)
+            continue
+        times = list[float]()
+        while len(times) < 5 or (sum(times) < 0.05 and len(times) < 50):
+            start = time.perf_counter()
+            known[name]()
+            times.append(time.perf_counter() - start)
+        print(min(times), flush=True)
+
+
+def beside(commit: str, rounds: int) -> None:
+    """Print digests and ratios of times of this tree to those of a commit."""
+    with tempfile.TemporaryDirectory() as folder:
+        other = Path(folder) / "clone"
+        subprocess.run(["git", "clone", "-q", ROOT, other], check=True)
+        subprocess.run(["git", "checkout", "-q", commit], cwd=other, check=True)
+        programs = [
+            subprocess.Popen(
+                [sys.executable, __file__, "--serve"], env={**os.environ, "PYTHONPATH": str(root)},
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+            )
+            for root in (ROOT, other)
+        ]  # fmt: skip
+
+        def asked(program: subprocess.Popen[str], name: str) -> str:
+            assert program.stdin is not None
+            assert program.stdout is not None
+            program.stdin.write(name + "\n")
+            return program.stdout.readline().strip()
+
+        for name in results() | larger():
+            first, second = (asked(program, name) for program in programs)
+            ratios = np.array([
+                np.divide(*(float(asked(program, name)) for program in programs))
+                for _ in range(rounds)
+            ])  # fmt: skip
+            low, middle, high = np.percentile(ratios, [25, 50, 75])
+            bits = "same bits" if first == second else "OTHER BITS"
+            print(f"{bits}  {middle:.3f} ({low:.3f} to {high:.3f})  {name}", flush=True)
+        for program in programs:
+            program.kill()
+
+
 def main() -> int:
     """Print one line a result; returns the exit status."""
-    for name, run in results().items():
-        digest = hashlib.sha256()
-        for tensor in run():
-            digest.update(tensor.contiguous().numpy().tobytes())
-        print(f"{digest.hexdigest()[:16]}  {name}", flush=True)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--beside", metavar="COMMIT")
+    parser.add_argument("--rounds", type=int, default=15, metavar="N", help="%(default)s")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.serve:
+        serve()
+    elif args.beside:
+        beside(args.beside, args.rounds)
+    else:
+        for name, run in results().items():
+            print(f"{digest(run)}  {name}", flush=True)
     return 0
 
 
