@@ -13,8 +13,6 @@ from gendr.rendering.geometry import ImageSize
 from gendr.rendering.instances import Instance
 from support.tolerances import TOLERANCES
 
-__all__ = ["BACKENDS", "assert_equals_reference", "learnable", "place", "rendered"]
-
 # Those that are usable here.
 BACKENDS = [name for name, reason in gendr.backends().items() if reason is None]
 

@@ -43,8 +43,6 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["RaceError", "Watch", "checked_launches", "in_any_order", "random_grid_order"]
-
 T = TypeVar("T")
 Ints = npt.NDArray[np.int64]
 
