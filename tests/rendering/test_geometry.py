@@ -7,7 +7,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from gendr import Camera, Mesh, Renderer, look_at
-from gendr.mesh import cube, icosphere
+from gendr.mesh import icosphere
 from gendr.rendering.fragments import interpolation_weights, signed_distance
 from gendr.rendering.geometry import ImageSize, project_faces
 from support import soup
@@ -159,12 +159,3 @@ def test_interpolation_is_perspective_correct():
         got, depth = interpolation_weights(screen, corners, clip, triangle[..., 2], was_clipped)
         torch.testing.assert_close(got, weights)
         torch.testing.assert_close(depth, point[:, 2])
-
-
-def test_a_batch_of_different_meshes_is_packed():
-    batch = Mesh.batch([icosphere(0).scaled(0.4), cube().scaled(0.3)])
-    faces, surfaces = project_faces(
-        batch, look_at(3.0, 10.0, torch.tensor([0.0, 40.0])), 1.0, 100.0
-    )
-    assert faces.counts == (20, 12)
-    assert surfaces.source.tolist() == list(range(32))

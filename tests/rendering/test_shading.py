@@ -489,6 +489,14 @@ def test_over_alpha_a_fringe_takes_the_colour_of_the_face_next_to_it():
         assert (pure[0, :, 4, -1] - torch.tensor([1.0, 0, 0])).abs().max() < 1e-12
         images.append(out.rgb)
     torch.testing.assert_close(images[0], images[1])
+    # Of two faces that meet at a contour it is the one that is seen.
+    ball, camera = icosphere(1).to(torch.float64), look_at(3.0, 20.0, 10.0, orthographic=True)
+    a, b, c = ball.vertices[ball.faces].unbind(1)
+    seen = (torch.linalg.cross(b - a, c - a) @ camera.ahead[0].double() < 0).double()
+    ball = Mesh(ball.vertices, ball.faces, face_colors=torch.stack([seen, 1 - seen, 0 * seen], 1))
+    out = renderer(ball, camera.to(torch.float64))
+    assert ((out.face_id < 0) & (out.alpha > 0.1)).any()
+    assert not out.rgb[:, 1].any()
 
 
 @for_each(backend=["cpu", "reference"])

@@ -172,14 +172,3 @@ def test_operators_say_what_they_are():
             project._project, given,
             test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
         )  # fmt: skip
-
-
-def test_vertex_corners_list_every_corner_once_in_order():
-    mesh = Mesh.batch([BALL, BOX])
-    starts, entries = mesh.vertex_corners
-    assert sorted(entries.tolist()) == list(range(3 * len(mesh.faces)))
-    flat = mesh.faces.reshape(-1)
-    for v in range(len(mesh.vertices)):
-        own = entries[starts[v] : starts[v + 1]].tolist()
-        assert own == sorted(own)
-        assert all(flat[e] == v for e in own)
