@@ -215,19 +215,25 @@ def test_pairs_are_those_within_the_radius_and_nothing_else(backend, limit):
     assert sorted(zip(*got.tolist(), strict=True)) == sorted(zip(*near.tolist(), strict=True))
 
 
-@for_each(backend=BACKENDS, support=[None, (-1.0, 1.0)])
-def test_a_callable_cdf_works_wherever_a_name_does(monkeypatch, backend, support):
-    def cdf(z):
-        return ((1 + z) / 2).clamp(0, 1)
+def clipped(z):
+    return ((1 + z) / 2).clamp(0, 1)
 
-    monkeypatch.setattr(
-        aggregation, "PAIRS_AT_ONCE", 300
-    )  # in several runs, which are listed again
-    law = gendr.distributions.from_callable(cdf, support=support)
-    scene, rest = soup(2, 5, 6), ((9, 12), "yager(p=2)", 0.2)
-    want = silhouette("reference", scene, rest[0], "uniform", *rest[1:])
-    for dist in (law, cdf):
-        assert_close(silhouette(backend, scene, rest[0], dist, *rest[1:]), want, place(backend)[1])
+
+@for_each(
+    "dist, name, scale",
+    [
+        (clipped, "uniform", 0.2),
+        (gendr.distributions.from_callable(clipped, support=(-1.0, 1.0)), "uniform", 0.2),
+        (torch.special.expit, "logistic", 0.05),  # the cutoff counts
+    ],
+    backend=BACKENDS,
+)
+def test_a_callable_cdf_works_wherever_a_name_does(monkeypatch, dist, name, scale, backend):
+    # In several runs, which the backward pass lists again.
+    monkeypatch.setattr(aggregation, "PAIRS_AT_ONCE", 150)
+    scene, dtype = soup(2, 5, 6), place(backend)[1]
+    want = silhouette("reference", scene, (6, 8), name, "yager(p=2)", scale)
+    assert_close(silhouette(backend, scene, (6, 8), dist, "yager(p=2)", scale), want, dtype)
 
 
 @for_each(backend=KERNELS)
