@@ -101,25 +101,26 @@ def test_lists_are_those_of_a_search_in_the_order_of_faces(case):
         assert tile_of[first : first + more] == [tile] * more
 
 
-@for_each(family=["probabilistic", "max"])
-def test_the_same_bits_come_out_of_lists_and_walks_and_of_any_capacity(monkeypatch, family):
+# Of different numbers of faces, as the capacity of lists is kept for each.
+@for_each("family, count", [("probabilistic", 10), ("max", 11)])
+def test_the_same_bits_come_out_of_lists_and_walks_and_of_any_capacity(monkeypatch, family, count):
     """Faces grow in the second step, whose lists do not fit; in the third they do."""
     monkeypatch.setattr(tiles, "SEGMENT", 4)
     least = sys.modules.get("gendr.rendering.backends.triton.capacity", tiles)
     monkeypatch.setattr(least, "LEAST", 1)
     generator = torch.Generator().manual_seed(3)
-    centres = torch.rand(10, 1, 2, generator=generator) * 1.6 - 0.8
-    turned = torch.rand(10, 3, 2, generator=generator) - 0.5
+    centres = torch.rand(count, 1, 2, generator=generator) * 1.6 - 0.8
+    turned = torch.rand(count, 3, 2, generator=generator) - 0.5
     seen, listed = [], tiles.lists_of
     monkeypatch.setattr(tiles, "lists_of", lambda *x: seen.append(listed(*x)) or seen[-1])
 
     def image(size, walked):
         launch = replace(tiles.LAUNCH, tile=(8, 8), block_faces=1, walked=walked, fits=False)
         monkeypatch.setattr(tiles, "LAUNCH", launch)
-        scene = torch.cat([centres + size * turned, torch.ones(10, 3, 1)], -1)[None].to(DEVICE)
+        scene = torch.cat([centres + size * turned, torch.ones(count, 3, 1)], -1)[None].to(DEVICE)
         return gendr.silhouette(scene, (9, 11), "uniform", family, 0.02, backend="triton")
 
-    sizes = (0.1, 2.0, 2.0)
+    sizes = (0.4, 6.0, 6.0)
     found = [image(size, 0) for size in sizes]
     assert [bool((lists.starts < 0).any()) for lists in seen] == [False, True, False]
     for got, size in zip(found, sizes, strict=True):
