@@ -72,7 +72,7 @@ def projected(scene, dtype):
 SMALL = project.ProjectLaunch(faces=32, depths=16, lanes=16, corners=2, images=2)
 
 
-@for_each(rotating=6, scene=SCENES, launch=[SMALL, project.LAUNCH])
+@for_each(rotating=9, scene=SCENES, launch=[SMALL, project.LAUNCH])
 def test_polygons_and_gradients_are_those_of_the_shared_code(scene, launch, monkeypatch):
     monkeypatch.setattr(project, "LAUNCH", launch)
     corners, present, *grads, offsets = projected(scene, torch.float32)

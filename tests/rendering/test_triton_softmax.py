@@ -74,7 +74,7 @@ def listed(monkeypatch):
         ("logistic", {"lighting": False}),
         ("logistic", {"eps": 0.99}),  # a background in front
     ],
-    rotating=2,
+    rotating=4,
 )
 def test_colours_and_all_gradients(dist, options, listed):
     listed.clear()

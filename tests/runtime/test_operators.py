@@ -54,7 +54,7 @@ def test_kernels_equal_the_definition(name):
         assert_equal(outcome(kernel, one.empty), outcome(definition, one.empty))
 
 
-@for_each(name=NAMES)
+@for_each(name=NAMES, rotating=2)
 def test_derivatives_are_those_of_the_values(name):
     kernel, _, one = case(name)
     assert torch.autograd.gradcheck(lambda *t: tuple(flat(kernel(*t))), one.inputs)

@@ -86,19 +86,19 @@ with all_work_shared():
 
 def test_every_entry_gives_the_bits_of_a_serial_run_from_four_threads(tmp_path, request):
     """Whatever else runs, whichever call is first, and however many threads the kernels have."""
-    # With --every also where nothing is compiled yet, which takes minutes.
-    cold = {"NUMBA_CACHE_DIR": str(tmp_path)} if request.config.getoption("--every") else {}
-    run_python(COLD, tmp_path / "cold.pt", env={**os.environ, **cold}, check=True, timeout=3000)
 
     def serial(threads):
         """Of two kinds, so that a thread which reads or writes what is another's is seen."""
         set_num_threads(threads)
         return [{name: graded(*call) for name, call in entries(k).items()} for k in (0, 1)]
 
-    wanted = serial(1)
-    others = torch.load(tmp_path / "cold.pt")
+    wanted, others = serial(1), []
     with all_work_shared():
         others += serial(8) + from_threads([0, 1] * 2)
+    if request.config.getoption("--every"):  # where nothing is compiled yet, which takes minutes
+        cold = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+        run_python(COLD, tmp_path / "cold.pt", env=cold, check=True, timeout=3000)
+        others += torch.load(tmp_path / "cold.pt")
     for k, found in enumerate(others):
         for name, tensors in wanted[k % 2].items():
             for a, b in zip(tensors, found[name], strict=True):
