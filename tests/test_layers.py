@@ -13,6 +13,7 @@ import torch
 
 import gendr
 from gendr import fitting
+from support.cases import for_each
 from support.processes import run_python
 
 ROOT = Path(gendr.__file__).parent
@@ -90,19 +91,15 @@ def test_imports_point_down():
         assert target in ALLOWED[source], f"{source} may not import {target}"
 
 
-def floors():
-    """The rows of the picture of docs/design.md, from the top, each a list of parts."""
+def test_the_picture_of_the_house_shows_every_part_on_its_floor():
+    """`HOUSE` of docs/make_figures.py has its rows from the top, each a list of parts."""
     figures = ast.parse((ROOT.parent / "docs" / "make_figures.py").read_text())
     (house,) = (
         node.value
         for node in figures.body
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "HOUSE"
     )
-    return [[name for name, _ in row] for row in ast.literal_eval(house)]
-
-
-def test_the_picture_of_the_house_shows_every_part_on_its_floor():
-    top, *lower = floors()
+    top, *lower = ([name for name, _ in row] for row in ast.literal_eval(house))
     height = {name: -i for i, row in enumerate([top, *lower]) for name in row if name != "…"}
     assert set(height) == set(ALLOWED) - {"scale"}  # scale: an old name of a part of rendering
     for name in set(height) - set(top):
@@ -157,16 +154,22 @@ def test_private_attributes_stay_in_their_part():
     assert not found, f"private attributes of other parts: {found}"
 
 
+# The help does not wait for PyTorch, nor the package for what few of its functions need.
+LIGHT = """
+import sys, gendr.cli
+gendr.cli.main(["fit", "--help"])
+print("torch" in sys.modules)
+import gendr
+[getattr(gendr, name) for name in gendr.__all__]
+gendr.sorting.methods()
+heavy = {"numba", "scipy", "trimesh", "matplotlib", "PIL", "imageio", "triton"}
+print(*sorted(heavy & set(sys.modules)))
+"""
+
+
 def test_import_is_light():
-    script = (
-        "import gendr, sys\n"
-        "[getattr(gendr, name) for name in gendr.__all__]\n"
-        "gendr.sorting.methods()\n"
-        "heavy = {'numba', 'scipy', 'trimesh', 'matplotlib', 'PIL', 'imageio', 'triton'}\n"
-        "print(*sorted(heavy & set(sys.modules)))\n"
-    )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == ""
+    run = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-2:] == ["False", ""]
 
 
 ON_WINDOWS = """
@@ -203,7 +206,7 @@ def test_nothing_at_import_is_of_one_system_only():
     assert run.returncode == 0, run.stderr
 
 
-@pytest.mark.parametrize("package", [gendr, fitting, gendr.logic, gendr.reconstruction])
+@for_each(package=[gendr, fitting, gendr.logic, gendr.reconstruction])
 def test_names_that_are_imported_at_first_use_exist_for_type_checkers_too(package):
     homes = {name: home for home, names in package._MODULES.items() for name in names}
     assert sorted(package.__all__) == sorted(homes)
@@ -221,9 +224,3 @@ def test_names_that_are_imported_at_first_use_exist_for_type_checkers_too(packag
         for alias in node.names
     }
     assert seen == set(homes.items())
-
-
-def test_help_does_not_wait_for_torch():
-    script = "import sys, gendr.cli as c; c.main(['fit', '--help']); print('torch' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert run.stdout.splitlines()[-1] == "False"

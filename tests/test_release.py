@@ -18,23 +18,22 @@ def project():
 
 
 @pytest.fixture(scope="module")
-def citation():
-    yaml = pytest.importorskip("yaml")
-    return yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
 def check_dist():
+    """The script that checks archives, and finds the ten lines of the README."""
     spec = importlib.util.spec_from_file_location("check_dist", ROOT / ".ci" / "check_dist.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_one_version_and_one_licence_everywhere(project, citation):
+def test_one_version_and_one_licence_everywhere(project):
+    citation = pytest.importorskip("yaml").safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     cited = (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")
     assert project["version"] == gendr.__version__ == str(citation["version"])
     assert f"version = {{{gendr.__version__}}}" in cited
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    urls = [*project["urls"].values(), *(each["url"] for each in citation["references"])]
+    assert all(url in cited for url in urls)
     assert project["license"] == citation["license"] == "MIT"
     assert (ROOT / project["license-files"][0]).is_file()
 
@@ -60,31 +59,9 @@ def test_every_requirement_is_pinned_once_for_every_python(project):
     assert wanted - set(once) - {"gendr", "pyarrow"} == set()
 
 
-def test_the_citation_has_what_programs_need(citation):
-    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
-    titles = [reference["title"] for reference in citation["references"]]
-    assert "GenDR: A Generalized Differentiable Renderer" in titles
-    assert "Learning with Differentiable Algorithms" in titles
-    page = (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")
-    for reference in citation["references"]:
-        assert reference["authors"]
-        assert reference["year"] >= 2019
-        assert reference["url"] in page
-        assert reference["title"] in page
-
-
-def test_the_urls_are_on_the_page(project):
-    page = (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")
-    assert len(project["urls"]) >= 3
-    for label, url in project["urls"].items():
-        assert len(label) <= 32
-        assert url in page
-
-
 def test_incomplete_archives_are_found(check_dist):
     package = check_dist.sources()
-    assert "gendr/py.typed" in package
-    assert "gendr/rendering/renderer.py" in package
+    assert {"gendr/py.typed", "gendr/rendering/renderer.py"} <= package
     wheel = {*package, "gendr-0.1.0.dist-info/METADATA"}
     assert check_dist.faults_of_files("wheel", wheel, package) == []
     assert check_dist.faults_of_files("wheel", wheel - {"gendr/py.typed"}, package) == [
@@ -112,15 +89,6 @@ def test_poor_metadata_is_found(check_dist):
     )
     assert check_dist.faults_of_metadata("\n".join((*fields, "", "# gendr\n"))) == []
     poor = "\n".join((*fields[:4], fields[6], "", "text"))
-    assert check_dist.faults_of_metadata(poor) == [
-        "metadata: no License-Expression",
-        "metadata: the description is not Markdown",
-        "metadata: the description is not the README",
-        "metadata: no URLs",
-    ]
-
-
-def test_the_ten_lines_are_found(check_dist):
+    assert len(check_dist.faults_of_metadata(poor)) == 4
     match = check_dist.BLOCK.search((ROOT / "README.md").read_text(encoding="utf-8"))
     assert "optimizer.step()" in match[1]
-    assert "fit.obj" in match[1]

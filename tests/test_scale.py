@@ -26,10 +26,6 @@ def sphere(n, radius=0.4):
     return icosphere(n, dtype=torch.float64).scaled(radius)
 
 
-def as_length(dist, scale):
-    return math.sqrt(scale) if dist.is_squared else scale
-
-
 def exact_area(mesh):
     """Areas of the silhouettes of a convex mesh, from the hull of its projected vertices."""
     from scipy.spatial import ConvexHull
@@ -39,27 +35,24 @@ def exact_area(mesh):
     return torch.tensor([ConvexHull(v.reshape(-1, 2).numpy()).volume for v in views])
 
 
-@pytest.mark.parametrize(("size", "side"), [(64, 64), ((32, 128), 32), ((128, 32), 32)])
+@for_each("size, side", [(64, 64), ((32, 128), 32), ((128, 32), 32)])
 def test_pixels_agree_with_the_renderer(size, side):
     assert pixels_to_ndc(1.5, size) == pytest.approx(3 / side)
     assert gendr.Renderer(size, scale="1.5px").scale == pytest.approx(pixels_to_ndc(1.5, size))
 
 
-@pytest.mark.parametrize(("start", "end"), [(0.1, 0.001), (1e-6, 3.0), (2.0, 2.0)])
+@for_each("start, end", [(0.1, 0.001), (1e-6, 3.0), (2.0, 2.0)])
 def test_schedule_multiplies_by_one_factor(start, end):
     schedule = torch.tensor(geometric_schedule(start, end, 11), dtype=torch.float64)
     assert (schedule[0].item(), schedule[-1].item()) == (start, end)
     torch.testing.assert_close(
         schedule[1:] / schedule[:-1], torch.full((10,), (end / start) ** 0.1, dtype=torch.float64)
     )
+    assert geometric_schedule(start, end, 1) == (end,)
+    assert geometric_schedule(start, end, 2) == (start, end)
 
 
-def test_short_schedules():
-    assert geometric_schedule(2.0, 1.0, 1) == (1.0,)
-    assert geometric_schedule(2.0, 1.0, 2) == (2.0, 1.0)
-
-
-@for_each(dist=ALL)
+@for_each(dist=ALL, rotating=3)
 def test_every_law_gets_a_scale_that_meets_the_rule(dist):
     mesh, tconorm = sphere(2), gendr.tnorms.tconorm("einstein")
     scale = suggest_scale(mesh, CAMERA, SIZE, dist, tconorm=tconorm)
@@ -82,16 +75,7 @@ def test_every_law_gets_a_scale_that_meets_the_rule(dist):
 
 
 @for_each(
-    name=[
-        "uniform",
-        "gaussian",
-        "logistic",
-        "logistic.squared",
-        "exponential.reversed",
-        "gamma(shape=2).centred",
-        "cauchy.squared",
-    ],
-    n=[2, 3],
+    name=["uniform", "logistic.squared", "gamma(shape=2).centred", "cauchy.squared"], n=[2, 3]
 )
 def test_suggestion_keeps_area_and_gradient(name, n):
     mesh, step = sphere(n), 1e-4
@@ -162,11 +146,7 @@ def test_a_callable_and_art_get_what_the_law_gets():
         (lambda: geometric_schedule(1.0, 1.0, 0), ValueError, "steps"),
         (lambda: geometric_schedule(1.0, 1.0, 2.5), TypeError, "steps"),
         (lambda: suggest_scale(sphere(0), CAMERA, 64, "logistik"), ValueError, "logistic"),
-        (
-            lambda: suggest_scale(sphere(0), CAMERA, 64, "logistic", tconorm="yagr"),
-            ValueError,
-            "yager",
-        ),
+        (lambda: suggest_scale(sphere(0), CAMERA, 64, "gamma", tconorm="yagr"), ValueError, "yag"),
         (lambda: suggest_scale(torch.ones(3), CAMERA, 64, "logistic"), TypeError, "gendr.Mesh"),
         (lambda: suggest_scale(sphere(0), 3, 64, "logistic"), TypeError, "gendr.Camera"),
         (lambda: suggest_scale(sphere(0), CAMERA, 64, "logistic", near=9.0), ValueError, "no face"),

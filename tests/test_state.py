@@ -6,14 +6,13 @@ import io
 import pickle
 import pkgutil
 from contextlib import nullcontext, suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 import gendr
-from gendr import Mesh, losses, optim, relaxed, sorting
+from gendr import Mesh, losses, optim, sorting
 from gendr._runtime import resnet
 from gendr.logic import Binarize, GroupSum, LogicConv2d, LogicLayer, OrPool2d, Thermometer
 from gendr.logic.neurons import Neurons
@@ -21,121 +20,27 @@ from gendr.mesh import icosphere
 from gendr.reconstruction import model
 from gendr.reconstruction.ranks import GlobalBatchNorm2d, Ranks
 from gendr.relaxed.estimators import FenchelYoungLoss, SmoothedLoss
-from gendr.relaxed.programs import bubble_sort
-from gendr.sorting import losses as rankings
-from gendr.sorting import methods, soft_rank, soft_sort
-from gendr.topk import SmoothTopKSVM, TopKCrossEntropy, names, soft_topk, soft_topk_mask
+from gendr.topk import SmoothTopKSVM, TopKCrossEntropy
 from lab.studies import classification
 from lab.studies.convolution import ConvolutionNet
 from lab.studies.newton import DigitsNet
 from lab.studies.path_networks import CostNet, PathNet
 from lab.studies.ranking import RankingNet
+from support.operators import graded_after
 from support.processes import run_python
 
+# In a process of its own, whose caches the mode fills.
+INFERENCE = """
+import sys, torch
+from support.operators import graded_after
 
-def entries():
-    """A call of every public entry point: name -> (call of the leaves, leaves)."""
-    generator = torch.Generator().manual_seed(3)
-
-    def leaf(*shape):
-        return torch.rand(shape, generator=generator, requires_grad=True)
-
-    ball, camera = icosphere(0), gendr.look_at(2.7, 20.0, torch.tensor([10.0, 80.0]))
-    corners = torch.tensor([2.0, 2.0, 0.0]), torch.tensor([-1.0, -1.0, 2.0])
-    found = {}
-
-    def scene(renderer):
-        def image(name):
-            def run(vertices, colors):
-                mesh = ball.with_vertices(ball.vertices + 0.1 * vertices)
-                seen = getattr(renderer(mesh.with_vertex_colors(colors), camera), name)
-                return torch.where(seen.isfinite(), seen, 0.0)
-
-            return run
-
-        return {name: image(name) for name in ("alpha", "rgb", "depth", "normals")}
-
-    for backend in ("cpu", "reference"):
-        for learnable in ((), ("scale", "gamma")):
-            renderer = gendr.Renderer(8, backend=backend, learnable=learnable)
-            for name, run in scene(renderer).items():
-                found[f"{backend} {learnable} {name}"] = run, (leaf(12, 3), leaf(12, 3))
-    smooth = gendr.Renderer(8, lighting=gendr.Lighting(smooth=True), shading="hard")
-    for name, run in scene(smooth.compiled()).items():
-        found[f"smooth {name}"] = run, (leaf(12, 3), leaf(12, 3))
-
-    def silhouette(x):
-        return gendr.silhouette(x * corners[0] + corners[1], 8, "gamma(shape=0.5)", "yager(p=2)")
-
-    found["silhouette"] = silhouette, (leaf(1, 5, 3, 3),)
-    for method in sorted({*methods()} - {"network"}):
-        found[f"sort {method}"] = lambda x, m=method: soft_sort(x, m), (leaf(3, 6),)
-        found[f"rank {method}"] = lambda x, m=method: soft_rank(x, m), (leaf(3, 6),)
-    for method in sorted({*names()} - {"network"}):
-        found[f"topk {method}"] = lambda x, m=method: soft_topk(x, 2, m).values, (leaf(3, 6),)
-        if method != "permutahedron":
-            found[f"attribution {method}"] = (
-                lambda x, m=method: soft_topk(x, 2, m).attribution, (leaf(3, 6),)
-            )  # fmt: skip
-    found["topk mask"] = lambda x: soft_topk_mask(x, 2), (leaf(3, 6),)
-    target = torch.tensor([0, 4, 1])
-    smoothed = TopKCrossEntropy([0.5, 0.5], m=4, label_smoothing=0.1)
-    for loss in (TopKCrossEntropy([0.5, 0.5], m=4), smoothed, SmoothTopKSVM(2)):
-        found[f"{len(found)} {loss}"] = lambda x, f=loss: f(x, target), (leaf(3, 6),)
-    found["kendall"] = lambda x: rankings.kendall(x, torch.arange(6.0).expand(3, 6)), (leaf(3, 6),)
-    layers = torch.nn.Sequential(
-        LogicConv2d(1, 4, 3, depth=2, padding=1, seed=0), OrPool2d(2), torch.nn.Flatten(),
-        LogicLayer(36, 12, wiring="learnable", seed=1), LogicLayer(12, 12, seed=2), GroupSum(4),
-    )  # fmt: skip
-    found["logic"] = layers, (leaf(2, 1, 6, 6),)
-    found["shortest_path"] = relaxed.shortest_path, (leaf(5, 5),)
-    edges = torch.tensor([[0, 1], [1, 2], [0, 2], [2, 3]])
-    found["graph"] = (
-        lambda x: relaxed.shortest_path_graph(edges, x, 0, 3).edges, (leaf(4),)
-    )  # fmt: skip
-    found["bubble_sort"] = lambda x: relaxed.bubble_sort(x).values, (leaf(3, 5),)
-    found["warping"] = relaxed.dynamic_time_warping, (leaf(3, 5), leaf(3, 4))
-    found["levenshtein"] = (
-        lambda a, b: relaxed.levenshtein(a.softmax(-1), b.softmax(-1)), (leaf(5, 3), leaf(4, 3))
-    )  # fmt: skip
-    found["program"] = lambda x: bubble_sort(x, scale=0.1)[0], (leaf(4),)
-    found["silhouette of programs"] = (
-        lambda x: relaxed.silhouette(x * corners[0] + corners[1], 8), (leaf(5, 3, 3),)
-    )  # fmt: skip
-    for name in ("laplacian_loss", "flatten_loss", "normal_consistency_loss", "edge_length_loss"):
-        mesh, loss = icosphere(1), getattr(losses, name)
-        found[name] = lambda x, f=loss, m=mesh: f(m.with_vertices(x)), (leaf(42, 3),)
-    found["chamfer"] = losses.chamfer_distance, (leaf(1, 5, 3), leaf(1, 6, 3))
-    shape = gendr.SmoothParametrization(icosphere(0))
-    found["parametrization"] = lambda u: shape.mesh().vertices + shape(u), (leaf(12, 3),)
-    return found
-
-
-def trained(before):
-    """Values and gradients of all entries; `before` each, they run in that mode."""
-    results = {}
-    for name, (run, leaves) in entries().items():
-        with before():
-            run(*leaves)
-            run(*(x.detach().clone() for x in leaves))
-        try:
-            out = run(*leaves)
-            grads = torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)
-        except RuntimeError as error:
-            results[name] = str(error)
-            continue
-        results[name] = out.detach(), *grads
-    return results
+torch.save(graded_after(torch.inference_mode), sys.argv[1])
+"""
 
 
 def test_what_ran_first_in_inference_mode_can_be_trained(tmp_path):
-    """In a process of its own, whose caches that mode fills."""
-    file = tmp_path / "results"
-    program = Path(__file__).read_text() + (
-        f"\ntorch.manual_seed(0)\ntorch.save(trained(torch.inference_mode), {str(file)!r})\n"
-    )
-    run_python(program, check=True)
-    found, wanted = torch.load(file), trained(nullcontext)
+    run_python(INFERENCE, tmp_path / "results", check=True)
+    found, wanted = torch.load(tmp_path / "results"), graded_after(nullcontext)
     for name, results in wanted.items():
         assert not isinstance(found[name], str), f"{name}: {found[name]}"
         for a, b in zip(found[name], results, strict=True):

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 from gendr._runtime.checks import FLOATS
 from gendr._runtime.tracing import is_plain
@@ -117,7 +118,8 @@ class CallableDistribution(Base):
             )
         if not with_slope:
             return
-        with torch.enable_grad():
+        # A checkpoint around, which counts what is saved, does not come here again.
+        with torch.enable_grad(), saved_tensors_hooks(lambda x: x, lambda x: x):
             z = z[z.abs() <= 100].requires_grad_()
             values = self.cdf_function(z)
             if not values.requires_grad:

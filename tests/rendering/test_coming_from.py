@@ -2,10 +2,10 @@
 
 import math
 
-import pytest
 import torch
 
 import gendr
+from support.cases import for_each
 
 
 def squared_distances(points, triangle):
@@ -19,7 +19,7 @@ def squared_distances(points, triangle):
     return torch.where(inside, away, -away)
 
 
-@pytest.mark.parametrize("sigma", [1e-4, 3e-3])
+@for_each(sigma=[1e-4, 3e-3])
 def test_silhouettes_of_soft_rasterizer(sigma):
     torch.manual_seed(1)
     faces = torch.rand(7, 3, 2, dtype=torch.float64) * 1.6 - 0.8
@@ -29,27 +29,15 @@ def test_silhouettes_of_soft_rasterizer(sigma):
     points = torch.stack([x, y], -1).reshape(-1, 2)
     coverage = torch.sigmoid(squared_distances(points, faces) / sigma)
     theirs = 1 - (1 - coverage).prod(-1).reshape(n, n)
-    member = gendr.instance("logistic.squared/probabilistic")
-    ours = gendr.silhouette(
-        torch.cat([faces, torch.ones(7, 3, 1, dtype=torch.float64)], -1)[None],
-        n,
-        member.dist,
-        member.tconorm,
-        sigma,
-        cutoff=0.0,
-        backend="reference",
-    )
+    scene = torch.cat([faces, torch.ones(7, 3, 1)], -1)[None]
+    ours = gendr.silhouette(scene, n, "logistic.squared", scale=sigma, cutoff=0.0)
     assert torch.allclose(ours[0], theirs, atol=1e-9)
     assert 0.1 < theirs.mean() < 0.9
 
 
-def test_coverage_of_dib_r():
-    law = gendr.instance("exponential.reversed/probabilistic").dist
-    x = torch.tensor([-3.0, -0.5, 0.0, 0.5])
+def test_coverage_of_dib_r_and_the_scale_of_the_published_gudermannian():
+    law, x = gendr.distributions.get("exponential.reversed"), torch.tensor([-3.0, -0.5, 0.0, 0.5])
     assert torch.allclose(law(x, 0.5), torch.minimum((x / 0.5).exp(), torch.ones(())))
-
-
-def test_the_scale_of_the_published_gudermannian():
     law, x, theirs = gendr.distributions.get("hyperbolic_secant"), torch.linspace(-2, 2, 9), 0.3
     published = 2 / math.pi * torch.atan(torch.exp(x / theirs))
     assert torch.allclose(law(x, theirs * math.pi / 2), published, atol=1e-6)

@@ -3,15 +3,15 @@
 import math
 
 import numpy as np
-import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
-from gendr import Camera, Mesh, look_at
-from gendr.mesh import cube, icosphere
+from gendr import Camera, Mesh, Renderer, look_at
+from gendr.mesh import icosphere
 from gendr.rendering.fragments import interpolation_weights, signed_distance
 from gendr.rendering.geometry import ImageSize, project_faces
 from support import soup
+from support.cases import for_each
 
 
 def brute_distance(point, corners, steps=20001):
@@ -34,9 +34,6 @@ def test_distance_against_dense_sampling_of_the_boundary():
     np.testing.assert_allclose(got.numpy(), want, atol=1e-4)
     assert (got > 0).any()
     assert (got < 0).any()
-
-
-def test_distance_of_a_square_by_hand():
     square = torch.tensor([[-1.0, -1], [1, -1], [1, 1], [-1, 1]], dtype=torch.float64)
     points = torch.tensor([[0.0, 0], [0.5, 0], [2, 0], [2, 2], [1, 0.3]], dtype=torch.float64)
     want = torch.tensor([1, 0.5, -1, -math.sqrt(2), 0], dtype=torch.float64)
@@ -61,9 +58,8 @@ def test_gradient_on_the_edge_is_the_inward_normal():
         torch.testing.assert_close(slope, torch.tensor([0.0, 1.0], dtype=torch.float64))
 
 
-@pytest.mark.parametrize(
-    "corners",
-    [
+@for_each(
+    corners=[
         [[0.1, 0.2], [0.1, 0.2], [0.1, 0.2]],
         [[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]],
         [[-0.5, 0.1], [0.5, 0.1], [0.5, 0.1]],
@@ -88,16 +84,6 @@ def test_slivers_are_not_inside_far_from_themselves():
     assert signed_distance(along, corners).max() < 1e-6
 
 
-def test_pixel_centres():
-    size = ImageSize(2, 4)
-    points = size.centres(torch.arange(16), torch.float64)
-    want_x = [-1.5, -0.5, 0.5, 1.5]
-    assert points[:4, 0].tolist() == want_x
-    assert points[:4, 1].tolist() == [0.5] * 4
-    assert points[4:8, 1].tolist() == [-0.5] * 4
-    torch.testing.assert_close(points[8:], points[:8])  # the second image
-
-
 def test_projection_drops_what_is_out_of_range():
     camera = look_at(3.0, 0.0, 0.0)
     ball = icosphere(1).scaled(0.2)
@@ -107,9 +93,13 @@ def test_projection_drops_what_is_out_of_range():
     assert counts == [(80,), (0,), (0,)]
 
 
+def ahead(fov):
+    """A camera at the origin looking along +z."""
+    return Camera(torch.diag(torch.tensor([-1.0, 1, 1])), torch.zeros(3), fov=fov)
+
+
 def test_a_face_across_the_near_plane_is_clipped_there():
-    # Camera at the origin looking along +z; one corner behind, then two.
-    camera = Camera(torch.diag(torch.tensor([-1.0, 1, 1])), torch.zeros(3), fov=90.0)
+    camera = ahead(90.0)  # one corner is behind, then two
     for corners, count in (
         ([[0, 0, 4], [1, 1, 4], [1, -1, -4]], 4),
         ([[0, 0, 4], [1, 1, -4], [1, -1, -4]], 3),
@@ -129,13 +119,8 @@ def test_a_face_across_the_near_plane_is_clipped_there():
 
 def test_clipping_is_the_limit_of_a_fine_tessellation():
     """A big face through the near plane covers what its many small pieces cover."""
-    from gendr import Renderer
-
     corners = torch.tensor([[-3.0, -1, 6], [4, -0.5, 6], [0.5, -1.2, -5]], dtype=torch.float64)
-    mesh = Mesh(corners, torch.tensor([[0, 1, 2]]))
-    camera = Camera(
-        torch.diag(torch.tensor([-1.0, 1, 1])).double(), torch.zeros(3).double(), fov=70.0
-    )
+    mesh, camera = Mesh(corners, torch.tensor([[0, 1, 2]])), ahead(70.0).to(torch.float64)
     renderer = Renderer(48, "heaviside", "max")
     whole, pieces = (renderer(m, camera) for m in (mesh, mesh.subdivided(5)))
     assert 0.02 < whole.alpha.mean() < 0.9
@@ -146,11 +131,7 @@ def test_clipping_is_the_limit_of_a_fine_tessellation():
 
 
 def test_clipped_faces_have_right_gradients():
-    from gendr import Renderer
-
-    camera = Camera(
-        torch.diag(torch.tensor([-1.0, 1, 1])).double(), torch.zeros(3).double(), fov=70.0
-    )
+    camera = ahead(70.0).to(torch.float64)
     vertices = torch.tensor(
         [[-3.0, -1, 6], [4, -0.5, 6], [0.5, -1.2, -5], [0, 1, 4], [0.3, 2, -1]], dtype=torch.float64
     ).requires_grad_()
@@ -161,7 +142,7 @@ def test_clipped_faces_have_right_gradients():
         out = renderer(Mesh(v, faces), camera)
         return out.alpha, out.rgb
 
-    assert gradcheck(image, (vertices,))
+    assert gradcheck(image, (vertices,), fast_mode=True)
 
 
 def test_interpolation_is_perspective_correct():
@@ -178,12 +159,3 @@ def test_interpolation_is_perspective_correct():
         got, depth = interpolation_weights(screen, corners, clip, triangle[..., 2], was_clipped)
         torch.testing.assert_close(got, weights)
         torch.testing.assert_close(depth, point[:, 2])
-
-
-def test_a_batch_of_different_meshes_is_packed():
-    batch = Mesh.batch([icosphere(0).scaled(0.4), cube().scaled(0.3)])
-    faces, surfaces = project_faces(
-        batch, look_at(3.0, 10.0, torch.tensor([0.0, 40.0])), 1.0, 100.0
-    )
-    assert faces.counts == (20, 12)
-    assert surfaces.source.tolist() == list(range(32))

@@ -1,22 +1,19 @@
-"""Every Triton kernel compiles to machine code for Ampere and Hopper, with no GPU around."""
+"""Triton kernels compile to machine code for Ampere and Hopper, with no GPU around."""
 
 import json
 import random
 from itertools import product
-from pathlib import Path
 
 import pytest
+import torch
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
-from support.ahead_of_time import (
-    CAPABILITIES,
-    LISTING,
-    PROJECTING,
-    Specialisation,
-    launches_compiled,
-    specialisations,
-)
+import gendr
+from gendr._runtime.triton.launch import Launcher, interpreted
+from gendr.mesh import icosphere
+from support import ahead_of_time, soup
+from support.ahead_of_time import CAPABILITIES, Specialisation, launches_compiled, specialisations
 from support.processes import run_python
 
 
@@ -28,33 +25,19 @@ def drawing(*member):
             yield Specialisation("alpha_gradients", *member, sides, scalars, small)
 
 
-# The default instance, as it is compiled for a step without and with parameters that are learnt.
-DEFAULT = [
-    *(Specialisation(kernel) for kernel in ("face_tables", *LISTING, *PROJECTING)),
-    Specialisation("nearest_tiles"),
-    Specialisation("softmax_tiles", "uniform"),
-    Specialisation("softmax_gradients", "uniform"),
-    Specialisation("softmax_gradients", "uniform", scalars=True),
-    Specialisation("join_segments", "uniform", "probabilistic"),
-    *drawing("uniform", "probabilistic"),
-]
-# What else it launches, and those of the README. Of both lists some are drawn.
-SHOWN = [
-    Specialisation("face_tables", sides=4),
-    Specialisation("nearest_tiles", sides=4),
-    *(
-        Specialisation(kernel, law, small=True)
-        for kernel in ("softmax_tiles", "softmax_gradients")
-        for law in ("uniform", "logistic")
-    ),
-    *drawing("logistic", "probabilistic"),
-    *drawing("logistic", "yager"),
-    Specialisation("through_totals", "uniform", "yager", scalars=True),
-    *drawing("heaviside", "max"),
-]
-# Of each list, per run.
-COMMON = 4, 1
-SAMPLE = 1  # of the others, per architecture and run
+def common():
+    """Those of the default renderer and of the README, also with parameters that are learnt."""
+    yield from (x for x in specialisations() if not x.law)
+    for law, small in product(("uniform", "logistic"), (False, True)):
+        yield Specialisation("softmax_tiles", law, small=small)
+        yield Specialisation("softmax_gradients", law, small=small)
+    yield Specialisation("softmax_gradients", "uniform", scalars=True)
+    yield Specialisation("join_segments", "uniform", "probabilistic")
+    yield Specialisation("through_totals", "uniform", "yager", scalars=True)
+    for member in ("uniform probabilistic", "logistic probabilistic", "logistic yager",
+                   "heaviside max"):  # fmt: skip
+        yield from drawing(*member.split())
+
 
 # The tests' own process may interpret kernels, and then Triton cannot compile.
 SCRIPT = """
@@ -73,17 +56,19 @@ for row, capability, options in json.loads(sys.argv[1]):
     x = Specialisation(*row)
     if not options and (found := known.get((fingerprint(x), str(capability)))):
         assert not found["failed"], found
-        print(json.dumps({k: int(found[k]) for k in ("registers", "local", "shared", "size")}))
+        print(json.dumps({k: int(found[k]) for k in ("registers", "local", "size")}))
     else:
         print(json.dumps(asdict(compile_ahead(x, capability, **options))))
 """
-
-
 LOT = 50  # compiled by one process, which may take 300 s
 
 
 def compiled(wanted):
-    """What each (specialisation, capability, options) uses."""
+    """What each (specialisation, capability, options) uses.
+
+    What the tables of `benchmarks/kernels.py --all FOLDER` have, compiled from the same code, is
+    taken from there if the variable GENDR_KERNELS names FOLDER.
+    """
     request, found = [[list(vars(x).values()), *how] for x, *how in wanted], []
     for start in range(0, len(request), LOT):
         lot = json.dumps(request[start : start + LOT])
@@ -95,39 +80,24 @@ def compiled(wanted):
 
 @pytest.mark.slow
 def test_kernels_compile_and_those_in_common_use_spill_nothing(request, seed):
-    """Some of the default, of the README, and of all others, drawn.
-
-    With --every, all for both: 2,800 compilations of about a second each. What the tables of
-    `benchmarks/kernels.py --all FOLDER` have, compiled from the same code, is taken from there if
-    the variable GENDR_KERNELS names FOLDER.
-    """
+    """One of those in common use and another, drawn; with --every, all for both architectures."""
     generator, every = random.Random(seed), request.config.getoption("--every")
-    rest = [x for x in specialisations() if x not in (*DEFAULT, *SHOWN)]
-    common = []
-    chosen = [
-        x
-        for rows, count in zip((DEFAULT, SHOWN), COMMON, strict=True)
-        for x in (rows if every else generator.sample(rows, count))
-    ]
-    for x in chosen:
-        drawn = CAPABILITIES if every else [generator.choice(CAPABILITIES)]
-        common += [(x, capability, {}) for capability in drawn]
-    others = []
-    for capability in CAPABILITIES:
-        drawn = rest if every else generator.sample(rest, SAMPLE)
-        others += [(x, capability, {}) for x in drawn]
-    # With too few registers a kernel spills: spills would be seen.
-    narrow = (Specialisation("alpha_tiles", "uniform", "probabilistic"), CAPABILITIES[0])
-    wanted = [*common, *others, (*narrow, {"maxnreg": 24})]
-    *usages, narrowed = compiled(wanted)
-    for index, (x, usage) in enumerate(zip(wanted[:-1], usages, strict=True)):
+    usual = [*common()]
+    rest = [x for x in specialisations() if x not in usual]
+    drawn = [*usual, *rest] if every else [generator.choice(usual), generator.choice(rest)]
+    wanted = [(x, c, {}) for x in drawn
+              for c in (CAPABILITIES if every else [generator.choice(CAPABILITIES)])]  # fmt: skip
+    for (x, *_), usage in zip(wanted, compiled(wanted), strict=True):
         assert usage["size"] > 0, x
         # Four programs of 128 threads at once; three where colours have the gradient of a scale.
-        few = index < len(common) and x[0].kernel.startswith("alpha")
+        few = x in usual and x.kernel.startswith("alpha")
         assert 0 < usage["registers"] <= (128 if few else 255), x
-        assert usage["local"] == 0 or index >= len(common), x
-    assert narrowed["local"] > 0
-    assert narrowed["registers"] <= 24
+        assert usage["local"] == 0 or x not in usual, x
+    if every:  # with too few registers a kernel spills: spills would be seen
+        narrow = Specialisation("alpha_tiles", "uniform", "probabilistic")
+        (narrowed,) = compiled([(narrow, CAPABILITIES[0], {"maxnreg": 24})])
+        assert narrowed["local"] > 0
+        assert narrowed["registers"] <= 24
 
 
 # A float32 scene where float64 is the default, of which all parameters are learnt.
@@ -164,67 +134,46 @@ def test_float64_as_default_changes_no_kernel(seed):
         assert usage.local == 0, what
 
 
-def test_a_process_that_interprets_compiles_nothing(monkeypatch):
-    from support.ahead_of_time import compile_ahead
-
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    with pytest.raises(RuntimeError, match="TRITON_INTERPRET is set"):
-        compile_ahead(DEFAULT[0], 80)
-
-
-def test_tables_of_compiled_kernels_are_used_if_the_code_is_the_same(tmp_path, monkeypatch):
-    monkeypatch.setenv("GENDR_KERNELS", str(tmp_path))
-    x = Specialisation("face_tables")
-    found = run_python(TABLE, str(tmp_path), env={"TRITON_INTERPRET": "0"})
-    assert found.returncode == 0, found.stderr[-3000:]
-    assert compiled([(x, 90, {})])[0]["size"] == 1
-    assert compiled([(x, 80, {})])[0]["size"] > 1  # the table has it from other code
+LEARNT = "scale", "shape", "p"
+TYPES = {
+    torch.float32: "*fp32", torch.float64: "*fp64", torch.int32: "*i32", torch.int64: "*i64",
+    int: "i32", float: "fp32",
+}  # fmt: skip
 
 
-TABLE = """
-import csv, sys
-from pathlib import Path
-import triton
-from support.ahead_of_time import Specialisation, fingerprint
+@pytest.mark.skipif(not interpreted(), reason="its constants are those of the interpreter")
+def test_what_is_compiled_ahead_of_time_is_what_is_launched(monkeypatch):
+    """Types and constants of all launches, as `support.ahead_of_time` has them."""
+    launches, original = [], Launcher.__call__
 
-used = {"registers": 40, "local": 8, "shared": 0, "size": 1, "failed": ""}
-right = fingerprint(Specialisation("face_tables"))
-with (Path(sys.argv[1]) / f"kernels-{triton.__version__}.csv").open("w", newline="") as file:
-    writer = csv.DictWriter(file, ["fingerprint", "capability", *used])
-    writer.writeheader()
-    writer.writerow({"fingerprint": right, "capability": 90, **used})
-    writer.writerow({"fingerprint": right[::-1], "capability": 80, **used})
-"""
+    def recorder(launcher, grid, *args):
+        launches.append((launcher.kernel.fn.__name__, args, launcher.constants))
+        original(launcher, grid, *args)
 
-
-SUMMARY = """
-import csv, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import kernels
-
-order = kernels.in_order_of_interest()
-assert sorted(order) == sorted(kernels.specialisations())
-bodies = list(kernels.one_of_each_body())
-assert order[: len(bodies)] == bodies
-used = {"registers": "40", "local": "8", "shared": "0", "size": "1", "seconds": "1", "failed": ""}
-rows = [kernels.named(x, 90) | used for x in bodies]
-rows[3] |= {"failed": "CompilationError: of this test"}
-kernels.write(Path(sys.argv[2]) / "kernels-3.6.0.csv", rows)
-print(len(bodies))
-print("\\n".join(kernels.summed_up(Path(sys.argv[2]))))
-"""
-
-
-def test_what_compiles_is_summed_up(tmp_path):
-    benchmarks = str(Path(__file__).parents[2] / "benchmarks")
-    run = run_python(SUMMARY, benchmarks, str(tmp_path), env={"TRITON_INTERPRET": "0"})
-    assert run.returncode == 0, run.stderr[-3000:]
-    count, *lines = run.stdout.splitlines()
-    assert f"| 3.6.0 | 90 | one of each body | {count} | {count} | 1 |" in lines
-    assert f"| 3.6.0 | 80 | one of each body | {count} | 0 | 0 |" in lines
-    assert any("90: CompilationError: of this test" in line for line in lines)
-    assert any(
-        line.startswith("| 3.6.0 | 90 | scan_tiles | 1 of 1 | 40, 40, 40 | 1 | 8 |")
-        for line in lines
-    )
+    monkeypatch.setattr(Launcher, "__call__", recorder)
+    learnt = {"dist": "gamma(shape=1.7)", "tconorm": "yager(p=3)"}
+    mesh = icosphere(0).scaled(0.5)
+    vertices = mesh.vertices.clone().requires_grad_()
+    renderer = gendr.Renderer(8, scale=0.03, backend="triton", learnable=LEARNT, **learnt)
+    out = renderer(mesh.with_vertices(vertices), gendr.look_at(2.732, 30.0, 10.0))
+    (out.alpha.sum() + out.rgb.sum() + out.depth.isfinite().sum()).backward()
+    with torch.no_grad():  # small faces: lists
+        grains = soup(2, 6, 3, torch.float32, size=0.08)
+        gendr.silhouette(grains, 64, scale=0.01, backend="triton", **learnt)
+    for kernel, args, constants in launches:
+        of_p = kernel == "through_totals"
+        x = Specialisation(
+            kernel, "gamma" * (of_p or "CDF" in constants), "yager" * (of_p or "KIND" in constants),
+            constants.get("N", 3), scalars=constants.get("SCALARS", of_p),
+        )  # fmt: skip
+        # Those that project are compiled for all that they can do, at the sizes of a GPU.
+        want = {} if kernel in ahead_of_time.PROJECTING else ahead_of_time.constants(x)
+        assert {name: constants[name] for name in want} == want, x
+        types = {k: t for k, t in ahead_of_time.signature(kernel).items() if t != "constexpr"}
+        given = {k: TYPES[getattr(x, "dtype", type(x))] for k, x in zip(types, args, strict=True)}
+        if not constants.get("CHECK", True):  # what nobody looks at may point to anything
+            types["flags"] = given["flags"]
+        assert given == types, x
+    launched = {kernel for kernel, *_ in launches}
+    assert {"project_faces", "softmax_gradients", "alpha_gradients", "through_totals"} <= launched
+    assert launched <= {x.kernel for x in specialisations()}

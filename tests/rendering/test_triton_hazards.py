@@ -1,7 +1,7 @@
 """What Triton's interpreter hides of the rendering kernels: races, their order, GPU arithmetic."""
 
-import functools
-from dataclasses import fields, replace
+from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ from gendr._runtime.triton.launch import Launcher
 from gendr.rendering.backends.triton import backend, tiles
 from support import ahead_of_time
 from support.arithmetic import pessimistic_arithmetic
+from support.cases import for_each
 from support.races import RaceError, checked_launches, in_any_order
 
 pytestmark = [
@@ -31,9 +32,7 @@ SMALL = {"tile": (4, 8), "block_faces": 4, "block_pixels": 32, "programs": 16, "
 
 @pytest.fixture(autouse=True)
 def _small_launches(monkeypatch):
-    known = {field.name for field in fields(tiles.LAUNCH)}
-    small = {name: value for name, value in SMALL.items() if name in known}
-    monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, **small))
+    monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, **SMALL))
     for name, value in {"PIECE": 24, "PIECES": 4, "_WHOLE": 0, "SEGMENT": 4}.items():
         monkeypatch.setattr(tiles, name, value)
 
@@ -108,37 +107,25 @@ USUAL = ("lists", "walks", "max", "colours", "clipped", "user's law")
 IN_GPU_ARITHMETIC = ("walks", "max", "colours")
 
 
-def pytest_generate_tests(metafunc):
-    every = metafunc.config.getoption("--every")
-    if "scene" in metafunc.fixturenames:
-        metafunc.parametrize("scene", SCENES if every else USUAL)
-    if "launched" in metafunc.fixturenames:
-        usual = [(scene, "here") for scene in IN_GPU_ARITHMETIC]
-        both = [(scene, launch) for scene in SCENES for launch in ("here", "on GPUs")]
-        metafunc.parametrize("launched", both if every else usual, ids=" ".join)
+def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(request):
+    seen = set()
+    for scene in SCENES if request.config.getoption("--every") else USUAL:
+        watch, shuffled = in_any_order(lambda scene=scene: SCENES[scene]("triton"))
+        assert max(watch.programs) > 3
+        for key, want in SCENES[scene]("triton").items():
+            assert torch.equal(shuffled[key], want), (scene, key)
+        seen |= set(watch.kernels)
+    assert {x.kernel for x in ahead_of_time.specialisations()} <= seen  # every kernel was watched
 
 
-@functools.cache
-def watched(scene):
-    """What was launched and what it gave, in a random order under the detector."""
-    return in_any_order(lambda: SCENES[scene]("triton"))
+def launches(seed, every):
+    """Scenes, and whether launches are as on a GPU."""
+    return [*product(SCENES, (False, True))] if every else [(x, False) for x in IN_GPU_ARITHMETIC]
 
 
-def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(scene):
-    watch, shuffled = watched(scene)
-    assert max(watch.programs) > 3
-    for key, want in SCENES[scene]("triton").items():
-        assert torch.equal(shuffled[key], want), key
-
-
-def test_every_kernel_was_watched():
-    seen = {kernel for scene in USUAL for kernel in watched(scene)[0].kernels}
-    assert {x.kernel for x in ahead_of_time.specialisations()} <= seen
-
-
-def test_the_arithmetic_of_a_gpu_is_accurate_enough(launched, monkeypatch):
-    scene, where = launched
-    if where == "on GPUs":
+@for_each("scene, as_on_gpus", launches)
+def test_the_arithmetic_of_a_gpu_is_accurate_enough(scene, as_on_gpus, monkeypatch):
+    if as_on_gpus:
         monkeypatch.setattr(tiles, "LAUNCH", tiles.TileLaunch())
     # The maximum asks bit by bit who reached it: its kernels are compiled without fusion.
     with pessimistic_arithmetic(3, fused=scene != "max"):

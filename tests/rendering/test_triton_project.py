@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from gendr import Camera, Mesh, Renderer, look_at
+from gendr import Mesh, look_at
 from gendr.mesh import cube, icosphere
 from gendr.rendering.geometry import camera_space, depth_limits, screen_surfaces
-from support import around_the_eye, relative_l2
+from support import relative_l2
 from support.cases import for_each
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
@@ -19,14 +19,6 @@ pytestmark = pytest.mark.skipif(
 DEVICE = "cpu" if tiles.interpreted() else "cuda"
 BALL, BOX = icosphere(1).scaled(0.5), cube().scaled(0.3)
 TURNS = (10.0, 80.0, 200.0)
-
-
-@pytest.fixture(params=["small", "as launched"])
-def launch(request, monkeypatch):
-    """Grids of several programs, and loops that turn more than once."""
-    if request.param == "small":
-        small = project.ProjectLaunch(faces=32, depths=16, lanes=16, corners=2, images=2)
-        monkeypatch.setattr(project, "LAUNCH", small)
 
 
 def one_mesh(vertices):
@@ -76,8 +68,13 @@ def projected(scene, dtype):
     return corners[present].detach(), present, *grads, faces.offsets
 
 
-@for_each(rotating=3, scene=SCENES)
-def test_polygons_and_gradients_are_those_of_the_shared_code(scene, launch):
+# Grids of several programs, and loops that turn more than once.
+SMALL = project.ProjectLaunch(faces=32, depths=16, lanes=16, corners=2, images=2)
+
+
+@for_each(rotating=9, scene=SCENES, launch=[SMALL, project.LAUNCH])
+def test_polygons_and_gradients_are_those_of_the_shared_code(scene, launch, monkeypatch):
+    monkeypatch.setattr(project, "LAUNCH", launch)
     corners, present, *grads, offsets = projected(scene, torch.float32)
     want, want_present, *want_grads, want_offsets = projected(scene, torch.float64)
     assert offsets == want_offsets
@@ -86,56 +83,32 @@ def test_polygons_and_gradients_are_those_of_the_shared_code(scene, launch):
     torch.testing.assert_close(corners.double(), want, rtol=2e-5, atol=2e-5)
     for got, expected in zip(grads, want_grads, strict=True):
         assert relative_l2(got, expected) < 2e-4
+    again = projected(scene, torch.float32)  # the same bits
+    assert all(map(torch.equal, (corners, present, *grads), again[:4]))
 
 
-@pytest.mark.parametrize("scene", ["clipped", "many meshes"])
-def test_the_same_input_gives_the_same_bits(scene):
-    first, second = (projected(scene, torch.float32) for _ in range(2))
-    for a, b in zip(first[:4], second[:4], strict=True):
-        assert torch.equal(a, b)
-
-
-def test_faces_that_share_a_vertex_have_the_very_same_corner():
-    camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
-    mesh = BALL.to(DEVICE)
-    faces = project.project(mesh, camera, 1.0, 100.0, owner=None)
-    images = faces.corners[:, :3].reshape(3, -1, 2)
+def test_projected_faces_and_their_gradients():
+    """Shared corners, what is wanted, float64, and after a call in inference mode."""
+    camera, mesh = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE)), BALL.to(DEVICE)
+    with torch.inference_mode():
+        faces = project.project(mesh, camera, 1.0, 100.0, owner=None)
     index = mesh.faces.reshape(-1)
-    for corners in images:
+    for corners in faces.corners[:, :3].reshape(3, -1, 2):  # a vertex has one corner, in every bit
         of_vertex = torch.empty(len(mesh.vertices), 2, device=DEVICE)
         of_vertex[index] = corners
         assert torch.equal(of_vertex[index], corners)
-
-
-def test_no_gradient_is_nan_with_the_eye_among_faces(seed):
-    """As tests/rendering/test_eye.py; few, because an interpreter renders them."""
-    for k, options in enumerate(({}, {"cutoff": 0.0, "near": 1e-6}, {"composite": "alpha"})):
-        corners, moved, _ = around_the_eye(12, 4, 10 * seed + k, torch.float32)
-        vertices = corners.reshape(12, 12, 3).to(DEVICE).requires_grad_()
-        moved = moved.to(DEVICE).requires_grad_()
-        mesh = Mesh(
-            torch.zeros(12, 3, device=DEVICE), torch.arange(12, device=DEVICE).reshape(4, 3)
+    for of_vertices, of_camera in ((True, False), (False, True)):
+        vertices = BALL.vertices.to(DEVICE).clone().requires_grad_(of_vertices)
+        turn = torch.tensor(TURNS, device=DEVICE, requires_grad=of_camera)
+        faces = project.project(one_mesh(vertices), look_at(2.7, 30.0, turn), 1.0, 100.0, None)
+        (grad,) = torch.autograd.grad(
+            faces.corners.square().sum(), vertices if of_vertices else turn, create_graph=True
         )
-        camera = Camera(torch.diag(torch.tensor([1.0, 1.0, -1.0], device=DEVICE)), moved, fov=90.0)
-        renderer = Renderer(8, "logistic", scale=0.03, backend="triton", **options)
-        out = renderer(mesh.with_vertices(vertices), camera)
-        image = torch.cat([out.alpha.flatten(), out.rgb.flatten()])
-        assert image.isfinite().all()
-        assert image.max() > 0
-        for grad in torch.autograd.grad(image.sum(), (vertices, moved)):
-            assert grad.isfinite().all()
-
-
-def test_faces_at_the_nearest_depth_are_seen():
-    box, camera = BOX.to(DEVICE), look_at(0.9, 0.0, 0.0, device=DEVICE)
-    depth = Renderer(9, "heaviside", "max", backend="triton")(box, camera).depth
-    assert depth[0, 4, 4].item() == pytest.approx(0.6, abs=1e-6)
-
-
-def test_float64_is_left_to_the_shared_code():
-    mesh = BALL.to(DEVICE, torch.float64)
-    camera = look_at(2.7, 30.0, torch.tensor(TURNS, dtype=torch.float64, device=DEVICE))
-    assert project.project(mesh, camera, 1.0, 100.0, owner=None) is None
+        assert grad.abs().sum() > 0
+        with pytest.raises(RuntimeError, match="no second derivatives"):
+            grad.sum().backward()
+    wide = BALL.to(DEVICE, torch.float64), camera.to(torch.float64)
+    assert project.project(*wide, 1.0, 100.0, owner=None) is None  # left to the shared code
 
 
 def test_no_cameras_and_no_faces():
@@ -148,16 +121,6 @@ def test_no_cameras_and_no_faces():
     nothing = Mesh(torch.rand(3, 3, device=DEVICE), torch.empty(0, 3, dtype=torch.int64).to(DEVICE))
     faces = project.project(nothing, camera, None, None, owner=None)
     assert faces.offsets == (0, 0, 0, 0)
-
-
-def test_only_what_is_wanted_gets_a_gradient():
-    for of_vertices, of_camera in ((True, False), (False, True)):
-        vertices = BALL.vertices.to(DEVICE).clone().requires_grad_(of_vertices)
-        turn = torch.tensor(TURNS, device=DEVICE, requires_grad=of_camera)
-        faces = project.project(one_mesh(vertices), look_at(2.7, 30.0, turn), 1.0, 100.0, None)
-        wanted = vertices if of_vertices else turn
-        (grad,) = torch.autograd.grad(faces.corners.square().sum(), wanted)
-        assert grad.abs().sum() > 0
 
 
 def test_nan_is_reported_by_a_later_call():
@@ -175,43 +138,25 @@ def test_nan_is_reported_by_a_later_call():
     project.project(mesh, camera, 1.0, 100.0, owner=1)  # who had no NaN is not blamed
     with pytest.raises(ValueError, match="vertices of a mesh must be finite"):
         project.project(mesh, camera, 1.0, 100.0, owner=0)
+    camera.translation[0, 0] = torch.inf
     project.project(mesh, camera, 1.0, 100.0, owner=0)
-
-
-def test_a_broken_camera_is_told_from_broken_vertices():
-    camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
-    camera.translation[1, 0] = torch.inf
-    project.project(BALL.to(DEVICE), camera, 1.0, 100.0, owner=0)
     if DEVICE == "cuda":
         torch.cuda.synchronize()
     with pytest.raises(ValueError, match="matrices of a camera must be finite"):
-        project.project(BALL.to(DEVICE), camera[:1], 1.0, 100.0, owner=0)
+        project.project(mesh, camera, 1.0, 100.0, owner=0)
 
 
-@pytest.mark.parametrize("orthographic", [False, True])
+@for_each(orthographic=[False, True])
 def test_projection_is_kept_until_the_camera_changes(orthographic):
     camera = look_at(2.7, 30.0, torch.tensor(TURNS), orthographic=orthographic)
     clip, depth = camera.clip_coordinates(BALL.vertices)
-    points = torch.cat([BALL.vertices, torch.ones(len(BALL.vertices), 1)], 1)
-    got = points @ camera.projection.mT
+    got = torch.cat([BALL.vertices, torch.ones(len(BALL.vertices), 1)], 1) @ camera.projection.mT
     torch.testing.assert_close(got[..., :3], clip)
     torch.testing.assert_close(got[..., 3], depth)
-    assert camera.projection is camera.projection
     before = camera.projection.clone()
     camera.translation.add_(1.0)
     assert not torch.equal(camera.projection, before)
-    moved = look_at(2.7, 30.0, torch.tensor(TURNS, requires_grad=True))
-    assert moved.projection.requires_grad
-    assert moved.projection is not moved.projection
-
-
-def test_projection_under_inference_mode_serves_gradients_later():
-    camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
-    with torch.inference_mode():
-        project.project(BALL.to(DEVICE), camera, 1.0, 100.0, owner=None)
-    vertices = BALL.vertices.to(DEVICE).clone().requires_grad_()
-    project.project(one_mesh(vertices), camera, 1.0, 100.0, None).corners.sum().backward()
-    assert torch.isfinite(vertices.grad).all()
+    assert look_at(2.7, 30.0, torch.tensor(TURNS, requires_grad=True)).projection.requires_grad
 
 
 def test_operators_say_what_they_are():
@@ -227,35 +172,3 @@ def test_operators_say_what_they_are():
             project._project, given,
             test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
         )  # fmt: skip
-
-
-def test_second_derivatives_are_refused():
-    vertices = BOX.vertices.to(DEVICE).clone().requires_grad_()
-    faces = project.project(
-        BOX.to(DEVICE).with_vertices(vertices), look_at(2.7, 30.0, 0.0, device=DEVICE), 1.0, 9.0,
-        owner=None,
-    )  # fmt: skip
-    (grad,) = torch.autograd.grad(faces.corners.square().sum(), vertices, create_graph=True)
-    with pytest.raises(RuntimeError, match="no second derivatives"):
-        grad.sum().backward()
-
-
-def test_vertex_corners_list_every_corner_once_in_order():
-    mesh = Mesh.batch([BALL, BOX])
-    starts, entries = mesh.vertex_corners
-    assert sorted(entries.tolist()) == list(range(3 * len(mesh.faces)))
-    flat = mesh.faces.reshape(-1)
-    for v in range(len(mesh.vertices)):
-        own = entries[starts[v] : starts[v + 1]].tolist()
-        assert own == sorted(own)
-        assert all(flat[e] == v for e in own)
-
-
-def test_surfaces_are_made_only_when_they_are_read(monkeypatch):
-    from gendr.rendering import geometry
-
-    renderer = Renderer(8, backend="triton", near=1.0, far=100.0)
-    camera = Camera.batch([look_at(2.7, 30.0, 0.0, device=DEVICE)])
-    renderer(BOX.to(DEVICE), camera)  # which may look once whether there is anything to be seen
-    monkeypatch.setattr(geometry, "_corners_in_space", lambda *_: pytest.fail("surfaces were made"))
-    _ = renderer(BOX.to(DEVICE), camera).alpha

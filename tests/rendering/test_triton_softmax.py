@@ -6,51 +6,40 @@ import torch
 import gendr
 from gendr.mesh import icosphere
 from gendr.rendering import shading
-from gendr.rendering.backends.triton import softmax as triton_softmax
 from gendr.rendering.backends.triton import tiles as triton_tiles
 from support import TOLERANCES, relative_l2
+from support.backends import place
+from support.cases import for_each
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOLERANCE = TOLERANCES[torch.float32]
 LAWS = ["logistic", "uniform", "gamma(shape=0.5).reversed", "cauchy.squared", "gumbel_max.centred"]
 
 
-def scene(dtype, device, faces=7, **leaves):
-    """A bumpy ball with colours on vertices and faces, and every leaf that gradients reach."""
-    generator = torch.Generator().manual_seed(3)
-    ball = icosphere(0)
+def render(backend, dist, faces=7, orthographic=False, lighting=True, **options):
+    """A bumpy ball with colours on vertices and faces, and all gradients by name."""
+    device, dtype = place(backend)
+    ball, generator = icosphere(0), torch.Generator().manual_seed(3)
     noise = torch.rand(len(ball.vertices), 6, generator=generator, dtype=torch.float64)
-    face_colors = torch.rand(len(ball.faces), 3, generator=generator, dtype=torch.float64)
-    found = {
+    leaves = {
         "vertices": ball.vertices.double() + 0.2 * noise[:, :3],
         "vertex_colors": noise[:, 3:],
-        "face_colors": face_colors,
-        "background": torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64),
-        "direction": torch.tensor([0.3, 1.0, -0.6], dtype=torch.float64),
+        "face_colors": torch.rand(faces, 3, generator=generator, dtype=torch.float64),
+        "background": torch.tensor([0.1, 0.5, 0.9]),
+        "direction": torch.tensor([0.3, 1.0, -0.6]),
     }
-    return {k: v.to(device, dtype).requires_grad_() for k, v in found.items()}, ball.faces[:faces]
-
-
-def render(backend, dtype, dist, faces=7, orthographic=False, lighting=True, **options):
-    """The image, and the gradients of all leaves and parameters by name."""
-    device = DEVICE if backend == "triton" else "cpu"
-    leaves, index = scene(dtype, device, faces)
+    leaves = {k: v.to(device, dtype).requires_grad_() for k, v in leaves.items()}
     mesh = gendr.Mesh(
-        leaves["vertices"],
-        index.to(device),
-        vertex_colors=leaves["vertex_colors"],
-        face_colors=leaves["face_colors"][: len(index)],
-    )
-    light = gendr.Lighting(direction=leaves["direction"]) if lighting else "none"
+        leaves["vertices"], ball.faces[:faces].to(device),
+        vertex_colors=leaves["vertex_colors"], face_colors=leaves["face_colors"],
+    )  # fmt: skip
     learnable = ("scale", "gamma", "shape") if "gamma" in dist else ("scale", "gamma")
     renderer = gendr.Renderer(
-        (24, 19), dist=dist, scale=3e-2, gamma=1e-2, backend=backend, lighting=light,
-        learnable=learnable, **options,
+        (19, 17), dist=dist, scale=3e-2, gamma=1e-2, backend=backend, learnable=learnable,
+        lighting=gendr.Lighting(direction=leaves["direction"]) if lighting else "none", **options,
     ).to(device, dtype)  # fmt: skip
     renderer.background = leaves["background"]
     views = torch.tensor([10.0, 80.0], dtype=dtype, device=device)
-    camera = gendr.look_at(3.0, 20.0, views, orthographic=orthographic)
-    image = renderer(mesh, camera).rgb
+    image = renderer(mesh, gendr.look_at(3.0, 20.0, views, orthographic=orthographic)).rgb
     weight = torch.linspace(-1, 1, image.numel(), dtype=dtype, device=device).cos()
     (image * weight.reshape(image.shape)).sum().backward()
     grads = {k: v.grad for k, v in leaves.items() if v.grad is not None}
@@ -59,8 +48,8 @@ def render(backend, dtype, dist, faces=7, orthographic=False, lighting=True, **o
 
 
 def compare(*args, **options):
-    got, got_grads = render("triton", torch.float32, *args, **options)
-    want, want_grads = render("reference", torch.float64, *args, **options)
+    got, got_grads = render("triton", *args, **options)
+    want, want_grads = render("reference", *args, **options)
     assert (got - want).abs().max() <= TOLERANCE.alpha
     assert got_grads.keys() == want_grads.keys()
     for name, grad in want_grads.items():
@@ -70,32 +59,33 @@ def compare(*args, **options):
 
 
 @pytest.fixture
-def fused(monkeypatch):
-    """Fails if fragments are listed: then the test would compare the shared code with itself."""
-    calls = []
-    real = triton_softmax.softmax
-    monkeypatch.setattr(triton_softmax, "softmax", lambda *args: calls.append(1) or real(*args))
-    yield
-    assert calls
+def listed(monkeypatch):
+    """Notes each call of the code that lists fragments, which the reference shares."""
+    calls, real = [], shading.recomputed
+    monkeypatch.setattr(shading, "recomputed", lambda *args: calls.append(1) or real(*args))
+    return calls
 
 
-@pytest.mark.usefixtures("fused")
-@pytest.mark.parametrize("dist", LAWS)
-def test_colours_and_all_gradients(dist):
-    grads = compare(dist)
-    assert {"vertices", "vertex_colors", "face_colors", "background", "direction"} <= grads.keys()
-    assert {"log_scale", "log_gamma"} <= grads.keys()
-
-
-@pytest.mark.usefixtures("fused")
-def test_orthographic_unlit_and_a_background_in_front():
-    compare("logistic", orthographic=True)
-    compare("logistic", lighting=False)
-    compare("logistic", eps=0.99)
+@for_each(
+    "dist, options",
+    [
+        *((dist, {}) for dist in LAWS),
+        ("logistic", {"orthographic": True}),
+        ("logistic", {"lighting": False}),
+        ("logistic", {"eps": 0.99}),  # a background in front
+    ],
+    rotating=4,
+)
+def test_colours_and_all_gradients(dist, options, listed):
+    listed.clear()
+    names = {"vertices", "vertex_colors", "face_colors", "background", "log_scale", "log_gamma"}
+    grads = compare(dist, **options)
+    assert names <= grads.keys()
+    assert ("direction" in grads) == options.get("lighting", True)
+    assert len(listed) == 1  # by the reference alone
 
 
 @pytest.mark.rotating(2)
-@pytest.mark.usefixtures("fused")
 @pytest.mark.parametrize("atomic", [False, True])
 def test_many_tiles_lists_and_shares(monkeypatch, atomic):
     small = triton_tiles.TileLaunch(
@@ -109,35 +99,20 @@ def test_many_tiles_lists_and_shares(monkeypatch, atomic):
         triton_tiles.set_atomic(False)
 
 
-@pytest.mark.usefixtures("fused")
-def test_no_faces_is_background():
-    image, _ = render("triton", torch.float32, "uniform", faces=0)
-    assert torch.allclose(
-        image, torch.tensor([0.1, 0.5, 0.9])[None, :, None, None].expand_as(image)
-    )
+def test_no_faces_give_the_background():
+    image, _ = render("triton", "logistic", faces=0)
+    want = torch.tensor([0.1, 0.5, 0.9])[None, :, None, None].expand_as(image)
+    assert torch.allclose(image, want)
 
 
-def test_what_is_not_linear_lists_fragments(monkeypatch):
-    ball = icosphere(1).to(DEVICE)
-    camera = gendr.look_at(2.0, 20.0, torch.tensor(10.0, device=DEVICE))
-    monkeypatch.setattr(triton_softmax, "softmax", None)  # a call would fail
-    listed = []
-    real = shading.recomputed
-    monkeypatch.setattr(shading, "recomputed", lambda *args: listed.append(1) or real(*args))
+def test_what_is_not_linear_lists_fragments(listed):
+    ball = icosphere(1)
     for options in ({"lighting": "phong"}, {"near": 1.3}):
         images = [
-            gendr.Renderer(24, scale=2e-2, backend=b, **options)(ball, camera).rgb
+            gendr.Renderer(16, scale=2e-2, backend=b, **options)(
+                ball.to(place(b)[0]), gendr.look_at(2.0, 20.0, 10.0).to(place(b)[0])
+            ).rgb.cpu()
             for b in ("triton", "reference")
         ]
         assert (images[0] - images[1]).abs().max() <= TOLERANCE.alpha
     assert len(listed) == 4
-
-
-def test_second_derivatives_are_refused():
-    leaves, index = scene(torch.float32, DEVICE)
-    mesh = gendr.Mesh(leaves["vertices"], index.to(DEVICE))
-    camera = gendr.look_at(3.0, 20.0, torch.tensor(10.0, device=DEVICE))
-    image = gendr.Renderer(16, scale=2e-2, backend="triton").to(DEVICE)(mesh, camera).rgb
-    (grad,) = torch.autograd.grad(image.square().sum(), leaves["vertices"], create_graph=True)
-    with pytest.raises(RuntimeError, match="backend='reference'"):
-        grad.sum().backward()

@@ -15,6 +15,7 @@ from gendr.data.npz import map_array
 from gendr.logic import Circuit
 from gendr.reconstruction.making import find_shapes
 from lab.studies.silhouettes import read_meshes
+from support.cases import for_each
 
 
 def npy(shape, descr="<f8", data=b"", more=""):
@@ -57,7 +58,7 @@ def test_arrays_come_back(tmp_path):
         np.testing.assert_array_equal(read_array(tmp_path / "m.npy"), array, strict=True)
 
 
-@pytest.mark.parametrize("packed", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@for_each(packed=[zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_what_claims_more_than_it_holds_is_refused(tmp_path, monkeypatch, packed):
     """By every reader of npz files, in one line, before memory is taken."""
     monkeypatch.setattr(arrays, "ROOM", 1 << 16)

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from dataclasses import dataclass
+from unittest import mock
 
 import pytest
 
@@ -100,40 +101,27 @@ def parser():
     return parser
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_programs_end_with_a_status_and_errors_in_one_line(parser, capsys):
+    """But for `--debug`; mistakes in options point to the help."""
+    for options, said in (
         (["--kind", "squard"], "unknown kind 'squard'; allowed: squared, both, none, plain"),
         (["--steps", "1"], "argument --steps: must be a whole number >= 2, got '1'"),
         (["--steps", "2.0"], "argument --steps: must be a whole number >= 2, got '2.0'"),
         (["--step5"], "unrecognized arguments: --step5"),
-    ],
-)
-def test_mistakes_end_in_one_line_that_points_to_the_help(parser, options, said, capsys):
-    assert run_program(parser, lambda args: 0, options) == 2
-    assert capsys.readouterr().err == f"try: error: {said}; see try --help\n"
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
+    ):
+        assert run_program(parser, lambda args: 0, options) == 2
+        assert capsys.readouterr().err == f"try: error: {said}; see try --help\n"
+    for error, said in (
         (ValueError("the first line\nand the second"), "the first line and the second"),
         (RuntimeError(), "RuntimeError"),
         (FileNotFoundError(2, "No such file", "a.obj"), "a.obj: No such file"),
         (sqlite3.OperationalError("database is locked"), "database is locked"),
-    ],
-)
-def test_errors_end_in_one_line_but_for_debug(parser, error, said, capsys):
-    def fail(args):
-        raise error
-
-    assert run_program(parser, fail, []) == 2
-    assert capsys.readouterr().err == f"try: error: {said}\n"
-    with pytest.raises(type(error)):
-        run_program(parser, fail, ["--debug"])
-
-
-def test_the_status_is_what_the_program_returns(parser):
+    ):
+        fail = mock.Mock(side_effect=error)
+        assert run_program(parser, fail, []) == 2
+        assert capsys.readouterr().err == f"try: error: {said}\n"
+        with pytest.raises(type(error)):
+            run_program(parser, fail, ["--debug"])
     assert run_program(parser, lambda args: args.steps, ["--steps", "3"]) == 3
     assert run_program(parser, lambda args: None, []) == 0
     assert run_program(argparse.ArgumentParser(), lambda args: 3, ["--help"]) == 0

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from gendr._runtime.checkpoint import save_checkpoint
 from gendr._runtime.files import LOCK, locked, write_all, write_whole
-from gendr.fitting import FitState, Frame
+from support.cases import for_each
 
 
 def fail(*_):
@@ -45,15 +46,26 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_files_are_replaced(tmp_path):
-    path = tmp_path / "a"
+def test_files_are_replaced_and_a_link_stays_a_link(tmp_path):
+    path, link = tmp_path / "a", tmp_path / "link"
     for content in (b"one", b"two", lambda file: file.write(b"three")):
         write_whole(path, content)
     assert path.read_bytes() == b"three"
-    assert names(tmp_path) == ["a"]
+    link.symlink_to(path)
+    write_whole(link, b"new")
+    assert link.is_symlink()
+    assert path.read_bytes() == b"new"
+
+    def wrong(file):
+        file.write(b"half")
+        raise ValueError("no such thing")
+
+    with pytest.raises(ValueError, match="no such thing"):
+        write_whole(tmp_path / "b", wrong)
+    assert names(tmp_path) == ["a", "link"]
 
 
-@pytest.mark.parametrize("what", ["write", "fsync"])
+@for_each(what=["write", "fsync"])
 def test_a_full_disk_leaves_the_old_files(tmp_path, monkeypatch, what):
     a, b = tmp_path / "a", tmp_path / "b"
     write_all({a: b"old", b: b"old"})
@@ -64,49 +76,13 @@ def test_a_full_disk_leaves_the_old_files(tmp_path, monkeypatch, what):
             small_disk(patch)
         with pytest.raises(OSError, match="No space left on device") as caught:
             write_all({a: b"new", b: bytes(2000)})
+        with pytest.raises(OSError, match="No space left on device") as of_checkpoint:
+            save_checkpoint(b, "gendr test 1", {"u": torch.rand(10_000, 3)})
     assert caught.value.errno == errno.ENOSPC
     assert caught.value.filename == str(b if what == "write" else a)
+    assert of_checkpoint.value.filename == str(b)
     assert a.read_bytes() == b.read_bytes() == b"old"
     assert names(tmp_path) == ["a", "b"]
-
-
-def test_a_link_stays_a_link(tmp_path):
-    (tmp_path / "there").mkdir()
-    link, real = tmp_path / "link", tmp_path / "there" / "real"
-    real.write_bytes(b"old")
-    link.symlink_to(real)
-    write_whole(link, b"new")
-    assert link.is_symlink()
-    assert real.read_bytes() == b"new"
-
-
-def test_errors_of_what_writes_pass(tmp_path):
-    def wrong(file):
-        file.write(b"half")
-        raise ValueError("no such thing")
-
-    with pytest.raises(ValueError, match="no such thing"):
-        write_whole(tmp_path / "a", wrong)
-    assert names(tmp_path) == []
-
-
-def state():
-    u = torch.rand(10_000, 3)
-    faces = torch.zeros(1, 3, dtype=torch.int64)
-    frame = Frame(torch.zeros(3).double(), 1.0)
-    return FitState(1, faces, u, u, u, (), 0, 0.5, (u, faces), (), frame, 0.0, {})
-
-
-def test_checkpoints_name_the_full_disk(tmp_path, monkeypatch):
-    path = tmp_path / "fit.pt"
-    path.write_bytes(b"old")
-    with monkeypatch.context() as patch:
-        small_disk(patch)
-        with pytest.raises(OSError, match="No space left on device") as caught:
-            state().save(path)
-    assert caught.value.filename == str(path)
-    assert path.read_bytes() == b"old"
-    assert names(tmp_path) == ["fit.pt"]
 
 
 # -- locks -----------------------------------------------------------------------------------------

@@ -2,15 +2,12 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 
-from support.cases import for_each
 from support.processes import run_python
 
 pytest.importorskip("triton")
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 KERNELS = """
 import triton
@@ -32,8 +29,7 @@ def no_numbers(x, out, BLOCK: tl.constexpr):
 # In a process of its own, which does not interpret Triton. Every compiled kernel is a stand-in that
 # knows what Triton compiled it for, and notes with what it is launched.
 SCRIPT = """
-import json, sys
-sys.path.insert(0, sys.argv[1])
+import json
 import kernels_of_test as kernels
 import torch, triton, triton.compiler
 from triton.runtime.driver import driver
@@ -186,49 +182,31 @@ print(json.dumps(out))
 """
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kernels")
-    (folder / "kernels_of_test.py").write_text(KERNELS)
-    path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(folder)])
-    run = run_python(SCRIPT, BENCHMARKS, env={"TRITON_INTERPRET": "0", "PYTHONPATH": path})
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
+# Calls of which Triton launches the first of each kind.
+FIRST = {
+    "sizes": 8,
+    "aligned or not": 15,  # of 16: one call has aligned tensors only, and comes twice
+    "grids": 1,
+    "floats": 4,
+    "not specialised": 3,
+    "no numbers": 1,
+    "any arguments": 96 - 36,  # of 96: of four tensors one is never aligned
+}
 
 
 @pytest.mark.slow
-@for_each(
-    "case, first_launches",
-    [
-        ("sizes", 8),
-        ("aligned or not", 15),  # of 16: one call has aligned tensors only, and comes twice
-        ("grids", 1),
-        ("floats", 4),
-        ("not specialised", 3),
-        ("no numbers", 1),
-        ("any arguments", 96 - 36),  # of 96: of four tensors one is never aligned
-    ],
-)
-def test_the_same_kernels_are_launched_with_the_same_arguments(found, case, first_launches):
+def test_the_same_kernels_are_launched_with_the_same_arguments(tmp_path):
     """Grid, stream, constants and what Triton specialises on: 1, multiples of 16, addresses."""
-    assert found[case]["ours"] == found[case]["triton"]
-    assert len(found[case]["ours"]) > 1
-    assert found[case]["by triton"] == first_launches
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("hook", ["enter", "leave", "before_run", "other_device", "forgotten"])
-def test_triton_launches_while_somebody_looks(found, hook):
-    before, after = found["hooks"][hook]
-    assert before == 0
-    assert after == 1
-
-
-@pytest.mark.slow
-def test_what_is_kept_is_bounded(found):
-    assert 0 < found["kept"] <= 256
-
-
-@pytest.mark.slow
-def test_unknown_versions_of_triton_launch_by_themselves(found):
+    (tmp_path / "kernels_of_test.py").write_text(KERNELS)
+    path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(tmp_path)])
+    run = run_python(SCRIPT, env={"TRITON_INTERPRET": "0", "PYTHONPATH": path})
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    for case, first_launches in FIRST.items():
+        assert found[case]["ours"] == found[case]["triton"], case
+        assert len(found[case]["ours"]) > 1
+        assert found[case]["by triton"] == first_launches, case
+    # Triton launches while somebody looks, and by itself where its version is unknown.
+    assert [*found["hooks"].values()] == [[0, 1]] * 5, found["hooks"]
     assert found["unknown version"] == 3
+    assert 0 < found["kept"] <= 256

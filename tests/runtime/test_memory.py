@@ -41,13 +41,10 @@ def test_a_view_keeps_its_memory():
 
 def test_small_and_too_many_blocks_are_not_kept():
     memory = Memory(most=LARGE)
+    assert memory.empty((0, 5), torch.float32).shape == (0, 5)
     assert memory.empty((3, 2), torch.float64).shape == (3, 2)
     tensors = [memory.empty(SIZE, torch.float32) for _ in range(3)]
     tensors.append(memory.empty((8,), torch.float32))
     del tensors
     gc.collect()
     assert memory.idle == LARGE
-
-
-def test_empty_tensors():
-    assert Memory().empty((0, 5), torch.float32).shape == (0, 5)

@@ -2,11 +2,11 @@
 
 import mpmath
 import numpy as np
-import pytest
 from numba import njit
 
 from gendr._runtime.numba import mathematics as functions
 from gendr._runtime.numba.prefetch import prefetch_row
+from support.cases import for_each
 
 LARGEST = np.finfo(float).max
 SMALLEST = np.finfo(float).tiny
@@ -32,10 +32,10 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=CASES)
-def case(request):
-    """A loop over one function, as in compiled laws; points; the oracle; limits."""
-    function = getattr(functions, request.param)
+@for_each(name=CASES)
+def test_two_units_in_the_last_place_limits_and_nan(name):
+    """In a loop over the function, as in compiled laws."""
+    function, (x, oracle, limits) = getattr(functions, name), CASES[name]
 
     @njit
     def loop(x, out):
@@ -47,11 +47,6 @@ def case(request):
         loop(x, out)
         return out
 
-    return evaluate, *CASES[request.param]
-
-
-def test_two_units_in_the_last_place(case):
-    evaluate, x, oracle, _ = case
     with mpmath.workdps(40):
         exact = [oracle(mpmath.mpf(float(v))) for v in x]
         error = [
@@ -59,16 +54,10 @@ def test_two_units_in_the_last_place(case):
         ]
     unit = np.spacing(np.maximum(np.abs(np.array([float(e) for e in exact])), SMALLEST))
     assert (np.array(error) <= 2 * unit).all()
-
-
-def test_limits_and_nan(case):
-    evaluate, _, _, limits = case
     assert evaluate(np.array([*limits.keys()], float)).tolist() == [*limits.values()]
     assert np.isnan(evaluate(np.array([np.nan]))).all()
-
-
-def test_expm1_keeps_the_sign_of_zero():
-    assert np.signbit(njit(functions.expm1)(-0.0))
+    if name == "expm1":
+        assert np.signbit(evaluate(np.array([-0.0]))).all()
 
 
 def test_prefetched_rows_stay_as_they_are():

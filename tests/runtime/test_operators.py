@@ -5,6 +5,7 @@ import torch
 
 import gendr
 from gendr._runtime.numba.compilation import available
+from support.cases import for_each
 from support.operator_examples import example, operators
 from support.operators import all_work_shared
 
@@ -12,10 +13,9 @@ NAMES = sorted(operators())
 pytestmark = pytest.mark.skipif(available() is not None, reason="needs Numba")
 
 
-@pytest.fixture(params=NAMES)
-def case(request):
+def case(name):
     """(the operator with the kernels of the CPU, the same by its definition, the example)."""
-    operator, one = operators()[request.param], example(request.param)
+    operator, one = operators()[name], example(name)
 
     def by(kernels):
         return lambda *inputs: operator(kernels, one.spec, *one.completed(*inputs))
@@ -43,8 +43,9 @@ def assert_equal(got, want, **tolerance):
         torch.testing.assert_close(a, b, **tolerance)
 
 
-def test_kernels_equal_the_definition(case):
-    kernel, definition, one = case
+@for_each(name=NAMES)
+def test_kernels_equal_the_definition(name):
+    kernel, definition, one = case(name)
     want = outcome(definition, one.inputs)
     assert_equal(outcome(kernel, one.inputs), want, rtol=1e-9, atol=1e-10)
     strided = [torch.stack([t, t], -1).detach()[..., 0].requires_grad_() for t in one.inputs]
@@ -53,8 +54,9 @@ def test_kernels_equal_the_definition(case):
         assert_equal(outcome(kernel, one.empty), outcome(definition, one.empty))
 
 
-def test_derivatives_are_those_of_the_values(case):
-    kernel, _, one = case
+@for_each(name=NAMES, rotating=2)
+def test_derivatives_are_those_of_the_values(name):
+    kernel, _, one = case(name)
     assert torch.autograd.gradcheck(lambda *t: tuple(flat(kernel(*t))), one.inputs)
     assert torch.autograd.gradgradcheck(lambda *t: tuple(flat(kernel(*t))), one.inputs)
     # That looks at the graph alone, which could be of another function than the kernels'.
@@ -67,8 +69,9 @@ def test_derivatives_are_those_of_the_values(case):
     assert_equal(*found, rtol=1e-9, atol=1e-10)
 
 
-def test_transforms_of_torch_func(case):
-    kernel, _, one = case
+@for_each(name=NAMES)
+def test_transforms_of_torch_func(name):
+    kernel, _, one = case(name)
     plain = [t.detach() for t in one.inputs]
     places = tuple(range(len(plain)))
 
@@ -91,8 +94,9 @@ def test_transforms_of_torch_func(case):
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-def test_one_graph(case):
-    kernel, _, one = case
+@for_each(name=NAMES, rotating=7)
+def test_one_graph(name):
+    kernel, _, one = case(name)
     torch._dynamo.reset()
     # What the compiler makes of a definition in plain torch is its own matter.
     backend = "aot_eager" if hasattr(one.kernels["cpu"], "traced") else "eager"
@@ -100,8 +104,9 @@ def test_one_graph(case):
     assert_equal(outcome(graph, one.inputs), outcome(kernel, one.inputs))
 
 
-def test_threads_do_not_change_a_bit(case):
-    kernel, _, one = case
+@for_each(name=NAMES)
+def test_threads_do_not_change_a_bit(name):
+    kernel, _, one = case(name)
     found = []
     try:
         for threads in (1, 2, 8):
@@ -112,8 +117,3 @@ def test_threads_do_not_change_a_bit(case):
         gendr.set_num_threads(None)
     for other in found[1:]:
         assert all(map(torch.equal, found[0], other))
-
-
-def test_every_operator_has_an_example():
-    for name in NAMES:
-        example(name)

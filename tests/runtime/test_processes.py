@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
@@ -25,34 +24,6 @@ def test_a_program_has_arguments_and_an_environment_and_leaves_a_status():
     assert done.stderr == "an error"
     with pytest.raises(subprocess.CalledProcessError):
         run_python(PROGRAM, env={"GIVEN": "x"}, check=True)
-
-
-def test_an_error_is_told():
-    done = run_python("raise ArithmeticError('of the program')")
-    assert done.returncode == 1
-    assert "ArithmeticError: of the program" in done.stderr
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere they are new interpreters")
-def test_what_takes_long_to_import_is_there():
-    program = "import sys; print({'torch', 'numba', 'gendr'} <= set(sys.modules))"
-    assert run_python(program).stdout == "True\n"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere they are new interpreters")
-def test_children_of_a_child_come_from_the_same_server():
-    program = """
-import os, pathlib, signal
-from support.processes import fork_server
-
-inner = fork_server().Process(target=signal.pause)
-inner.start()
-status = pathlib.Path(f"/proc/{inner.pid}/status").read_text()
-inner.kill()
-assert f"PPid:\\t{os.getppid()}\\n" in status, status
-"""
-    done = run_python(program)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")

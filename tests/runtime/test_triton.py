@@ -13,6 +13,7 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402  # there is no triton on some systems
 
 from gendr._runtime.triton import mathematics as functions  # noqa: E402
+from support.cases import for_each  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BLOCK = 4096
@@ -25,34 +26,33 @@ EVERY = np.concatenate([[0.0], MAGNITUDES, -MAGNITUDES]).astype(np.float32)
 
 
 @triton.jit
-def unary_kernel(x_ptr, y_ptr, n, FUNCTION: tl.constexpr, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y_ptr + i, FUNCTION(tl.load(x_ptr + i, mask=i < n, other=1.0)), mask=i < n)
-
-
-@triton.jit
-def binary_kernel(x_ptr, y_ptr, z_ptr, n, FUNCTION: tl.constexpr, BLOCK: tl.constexpr):
+def kernel(
+    x_ptr, y_ptr, a_ptr, b_ptr, n,
+    FUNCTION: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A function of x, or of x and y, with one result or two."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + i, mask=i < n, other=1.0)
-    y = tl.load(y_ptr + i, mask=i < n, other=1.0)
-    tl.store(z_ptr + i, FUNCTION(x, y), mask=i < n)
+    if INPUTS == 1:
+        tl.store(a_ptr + i, FUNCTION(x), mask=i < n)
+    else:
+        y = tl.load(y_ptr + i, mask=i < n, other=1.0)
+        if OUTPUTS == 1:
+            tl.store(a_ptr + i, FUNCTION(x, y), mask=i < n)
+        else:
+            a, b = FUNCTION(x, y)
+            tl.store(a_ptr + i, a, mask=i < n)
+            tl.store(b_ptr + i, b, mask=i < n)
 
 
-@triton.jit
-def pair_kernel(x_ptr, y_ptr, a_ptr, b_ptr, n, FUNCTION: tl.constexpr, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i, mask=i < n, other=1.0)
-    y = tl.load(y_ptr + i, mask=i < n, other=1.0)
-    a, b = FUNCTION(x, y)
-    tl.store(a_ptr + i, a, mask=i < n)
-    tl.store(b_ptr + i, b, mask=i < n)
-
-
-def launch(kernel, function, *inputs, outputs=1):
+def launch(name, *inputs, outputs=1):
     tensors = [torch.from_numpy(np.asarray(x, dtype=np.float32)).to(DEVICE) for x in inputs]
-    out = [torch.full_like(tensors[0], math.nan) for _ in range(outputs)]
+    out = [torch.full_like(tensors[0], math.nan) for _ in range(2)]
     n = tensors[0].numel()
-    kernel[(triton.cdiv(n, BLOCK),)](*tensors, *out, n, FUNCTION=function, BLOCK=BLOCK)
+    kernel[(triton.cdiv(n, BLOCK),)](
+        tensors[0], tensors[-1], *out, n,
+        FUNCTION=getattr(functions, name), INPUTS=len(inputs), OUTPUTS=outputs, BLOCK=BLOCK,
+    )  # fmt: skip
     arrays = [o.double().cpu().numpy() for o in out]
     return arrays[0] if outputs == 1 else arrays
 
@@ -68,46 +68,27 @@ def assert_close(got, want, relative):
     np.testing.assert_allclose(got, want, rtol=relative, atol=LEAST)
 
 
-# Name, range, the function in SciPy or NumPy, error in ulp.
-UNARY = [
-    ("log1p", (-0.99999, 1e30), np.log1p, 4),
-    ("expm1", (-1e30, 88.0), np.expm1, 2),
-    ("erfcx", (0.0, 1e30), scipy.special.erfcx, 6),
-    ("atan", (0.0, 1.0), np.arctan, 2),
-]
+INF = math.inf
 
 
-@pytest.mark.parametrize(("name", "ends", "oracle", "ulp"), UNARY, ids=[u[0] for u in UNARY])
-def test_functions_of_one_argument(name, ends, oracle, ulp):
+@for_each(
+    "name, ends, oracle, ulp, limits",
+    [
+        ("log1p", (-0.99999, 1e30), np.log1p, 4, {INF: INF, -1.0: -INF}),
+        ("expm1", (-1e30, 88.0), np.expm1, 2, {-INF: -1.0, INF: INF, 89.0: INF}),
+        ("erfcx", (0.0, 1e30), scipy.special.erfcx, 6, {INF: 0.0}),
+        ("atan", (0.0, 1.0), np.arctan, 2, {}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")  # of NumPy, interpreting
+def test_functions_of_one_argument(name, ends, oracle, ulp, limits):
+    """Their error in ulp in a range, their limits, and that a NaN stays one."""
     x = EVERY[(EVERY >= ends[0]) & (EVERY <= ends[1])]
     fine = np.random.default_rng(5).uniform(max(ends[0], -3.0), min(ends[1], 3.0), 2000)
     x = np.concatenate([x, fine.astype(np.float32)])
-    got = launch(unary_kernel, getattr(functions, name), x)
-    assert_close(got, oracle(x.astype(np.float64)), ulp * ULP)
-
-
-LIMITS = [
-    ("log1p", math.inf, math.inf),
-    ("expm1", -math.inf, -1.0),
-    ("expm1", math.inf, math.inf),
-    ("expm1", 89.0, math.inf),
-    ("erfcx", math.inf, 0.0),
-]
-
-
-@pytest.mark.parametrize(("name", "x", "limit"), LIMITS)
-def test_limits(name, x, limit):
-    assert launch(unary_kernel, getattr(functions, name), [x]).tolist() == [limit]
-
-
-@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")  # of NumPy, interpreting
-def test_log1p_of_minus_one():
-    assert launch(unary_kernel, functions.log1p, [-1.0]).tolist() == [-math.inf]
-
-
-@pytest.mark.parametrize("name", ["log1p", "expm1", "erfcx", "atan"])
-def test_a_nan_stays_one(name):
-    assert np.isnan(launch(unary_kernel, getattr(functions, name), [math.nan])).all()
+    assert_close(launch(name, x), oracle(x.astype(np.float64)), ulp * ULP)
+    assert launch(name, [*limits, math.nan]).tolist()[:-1] == [*limits.values()]
+    assert np.isnan(launch(name, [*limits, math.nan])[-1])
 
 
 @pytest.fixture
@@ -122,7 +103,7 @@ def sums():
 
 def test_exp_sum(sums):
     x, rest = sums
-    got = launch(binary_kernel, functions.exp_sum, x, rest)
+    got = launch("exp_sum", x, rest)
     want = exactly(lambda a, b: mp.exp(a + b), x, rest)
     small = np.abs(rest) < 1e-5
     assert_close(got[small], want[small], 2 * ULP)
@@ -136,13 +117,13 @@ def test_exp_and_complement(sums):
     near = np.float32(-(10.0 ** np.linspace(-30, 2, 500)))
     x = np.concatenate([x[below], near])
     rest = np.concatenate([rest[below], np.zeros_like(near)]) * np.float32(1e-3)
-    y, complement = launch(pair_kernel, functions.exp_and_complement, x, rest, outputs=2)
+    y, complement = launch("exp_and_complement", x, rest, outputs=2)
     assert_close(y, exactly(lambda a, b: mp.exp(a + b), x, rest), 3 * ULP)
     assert_close(complement, exactly(lambda a, b: -mp.expm1(a + b), x, rest), 2 * ULP)
 
 
 def test_exp_parts_are_a_power_of_two_and_a_small_fraction(sums):
-    s, p = launch(pair_kernel, functions.exp_parts, *sums, outputs=2)
+    s, p = launch("exp_parts", *sums, outputs=2)
     mantissa, _ = np.frexp(s[s > 0])
     assert set(mantissa) == {0.5}
     assert ((p >= -0.3) & (p <= 0.42)).all()
@@ -153,7 +134,7 @@ def test_power():
     x = 10.0 ** generator.uniform(-6, 6, 2000)
     p = generator.uniform(-5, 5, 2000)
     x, p = x.astype(np.float32), p.astype(np.float32)
-    got = launch(binary_kernel, functions.power, x, p)
+    got = launch("power", x, p)
     want = exactly(mp.power, x, p)
     # 2 ulp each of log2 and exp2, and the rounding of the product between them.
     assert (np.abs(got / want - 1) <= ULP * (2 + 2.5 * np.abs(np.log(want)))).all()
@@ -162,7 +143,5 @@ def test_power():
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")  # of NumPy, interpreting
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_power_at_the_ends():
-    x = [0.0, 0.0, 0.0, math.inf, math.inf, math.inf, 1.0]
-    p = [2.0, 0.0, -2.0, 2.0, 0.0, -2.0, 300.0]
-    got = launch(binary_kernel, functions.power, x, p)
-    assert got.tolist() == [0, 1, math.inf, math.inf, 1, 0, 1]
+    x, p = [0.0, 0.0, 0.0, INF, INF, INF, 1.0], [2.0, 0.0, -2.0, 2.0, 0.0, -2.0, 300.0]
+    assert launch("power", x, p).tolist() == [0, 1, INF, INF, 1, 0, 1]

@@ -4,6 +4,8 @@
 |---|---|
 | `cases` | one test that walks through many cases |
 | `scenes`, `cameras`, `tolerances` | what backends are compared on, and how far they may differ |
+| `backends` | a backend of rendering held against the reference |
+| `operators`, `operator_examples` | a call of every public entry point; every operator |
 | `instances` | samples of the 1242 renderers |
 | `laws`, `tconorms` | laws and T-conorms beside their published forms in mpmath |
 | `zero_one` | all inputs of zeros and ones, which prove that a network sorts |
@@ -13,7 +15,8 @@
 | `compiling` | kernels of Numba that only one process compiles |
 | `processes`, `scripts` | processes that need not import PyTorch first; scripts of the repository |
 | `fake_grid`, `trainings` | a task for the grid that costs nothing; interrupted trainings |
-| `site`, `pages`, `notebooks` | the documentation: checks, tables, runs of notebooks |
+| `site`, `notebooks` | the documentation: checks, runs of notebooks |
+| `strict_device` | a pretended GPU whose tensors refuse to meet those of the CPU |
 | `explorer`, `javascript` | the page of the site that draws a renderer |
 """
 

@@ -29,21 +29,6 @@ if TYPE_CHECKING:
     from gendr.rendering.backends.triton.recipes import Recipe
     from gendr.rendering.backends.triton.tiles import TileLaunch
 
-__all__ = [
-    "CAPABILITIES",
-    "USUAL",
-    "Specialisation",
-    "Usage",
-    "compile_ahead",
-    "compile_launch",
-    "compile_launches",
-    "constants",
-    "fingerprint",
-    "launches_compiled",
-    "one_of_each_body",
-    "signature",
-    "specialisations",
-]
 
 CAPABILITIES = (80, 90)  # compute capability times 10: Ampere, Hopper
 USUAL = ("uniform", "probabilistic")  # law and family of the default renderer

@@ -9,8 +9,6 @@ import torch
 
 from gendr.mesh import Camera, Mesh
 
-__all__ = ["random_camera"]
-
 
 def random_camera(
     mesh: Mesh,

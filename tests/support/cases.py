@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 import pytest
 import torch
 
-__all__ = ["dealt", "for_each"]
-
 T = TypeVar("T")
 
 

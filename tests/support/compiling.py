@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["one_process_compiles"]
-
 
 @contextmanager
 def one_process_compiles(path: Path) -> Generator[None]:

@@ -15,8 +15,6 @@ from torch import Tensor
 from gendr.mesh import Mesh, example, icosphere, look_at
 from support.javascript import formulas
 
-__all__ = ["fragment", "mathematics", "rounded", "scenes", "with_explorer"]
-
 FOLDER = Path(__file__).parents[2] / "docs" / "site" / "explorer"
 MARKER = "<!-- explorer -->"
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from gendr.rendering.instances import Instance, instances
 
-__all__ = ["covering_set", "drawn"]
-
 
 def covering_set(seed: int = 0) -> list[Instance]:
     """Every distribution of the benchmark with one T-conorm, every T-conorm at least twice.

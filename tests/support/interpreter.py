@@ -8,8 +8,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["quick_interpreter"]
-
 
 @contextmanager
 def quick_interpreter() -> Generator[None]:

@@ -23,8 +23,6 @@ from gendr.tnorms.bodies import body
 from gendr.tnorms.registry import family
 from gendr.tnorms.registry import names as tconorms
 
-__all__ = ["Translation", "formulas"]
-
 # What JavaScript calls the functions of the module `math`; those of `support` are written below.
 _MATH = {
     "exp": "Math.exp", "expm1": "Math.expm1", "log": "Math.log", "log1p": "Math.log1p",

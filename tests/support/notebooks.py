@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-__all__ = ["Cell", "Output", "as_markdown", "cells", "run", "title"]
-
 # Dots an inch of figures: half the width of a page.
 DPI = 80
 

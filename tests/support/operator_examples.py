@@ -14,8 +14,6 @@ from torch import Tensor
 import gendr
 from gendr._runtime.operator import Kernels, Operator
 
-__all__ = ["Example", "example", "operators"]
-
 
 @dataclass(frozen=True)
 class Example:

@@ -1,4 +1,4 @@
-"""Every family of operators, for tests of what holds for all of them, such as under threads."""
+"""Every public entry point, for tests of what holds for all of them, such as under threads."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from threading import Barrier
-from typing import Any, TypeAlias
+from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
-from gendr import distributions, logic, losses, mesh, relaxed, rendering, sorting, topk
-
-__all__ = ["Calls", "all_work_shared", "from_threads", "operators"]
+import gendr
+from gendr import losses, relaxed
+from gendr.logic import GroupSum, LogicConv2d, LogicLayer, OrPool2d, harden
+from gendr.mesh import icosphere
+from gendr.relaxed.programs import bubble_sort
+from gendr.sorting import losses as rankings
+from gendr.sorting import methods, soft_rank, soft_sort
+from gendr.topk import SmoothTopKSVM, TopKCrossEntropy, names, soft_topk, soft_topk_mask
 
 # From how much work on kernels wake other threads.
 _LEAST = (
@@ -24,79 +29,110 @@ _LEAST = (
     "gendr.logic.backends.cpu.backend._SHARED",
 )  # fmt: skip
 
-Calls: TypeAlias = "dict[str, Callable[[], list[Tensor]]]"
 
-
-def _graded(function: Callable[..., Tensor], *given: Tensor) -> list[Tensor]:
-    """What a function gives, and the gradient of each leaf, from leaves of this call alone."""
-    leaves = [leaf.detach().clone().requires_grad_() for leaf in given]
-    out = function(*leaves)
-    weights = torch.linspace(0.5, 1.5, out.numel(), dtype=out.dtype).reshape(out.shape)
-    return [out.detach(), *torch.autograd.grad((out * weights).sum(), leaves)]
-
-
-@relaxed.relax
-def _scan(x: Any) -> Any:
-    best = x[0]
-    for i in range(1, 6):
-        if x[i] > best:
-            best = x[i]
-    return best
-
-
-def operators(seed: int) -> Calls:
-    """One call of every family, quick ones.
+def entries(seed: int = 3) -> dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]]:
+    """A call of every public entry point: name -> (call of the leaves, leaves).
 
     Args:
         seed: of all numbers.
-
-    Returns:
-        By name: a function that gives the output and its gradients, from new leaves at each call.
     """
-    draw = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
 
-    def random(*shape: int) -> Tensor:
-        return torch.rand(shape, generator=draw)
+    def leaf(*shape: int) -> Tensor:
+        return torch.rand(shape, generator=generator, requires_grad=True)
 
-    ball = mesh.icosphere(2).scaled(0.5)
-    cameras = mesh.look_at(2.7, 20.0, torch.tensor([0.0, 100.0]))
-    colours = random(len(ball.vertices), 3)
-    corners = torch.cat([2 * random(2, 40, 3, 2) - 1, 1 + random(2, 40, 3, 1)], -1)
-    layer, few = logic.LogicLayer(200, 800, seed=seed), logic.LogicConv2d(2, 20, 3, seed=seed)
-    circuit = logic.harden(logic.LogicLayer(200, 800, seed=seed))
-    renderer = rendering.Renderer(40, "logistic", scale=0.03, gamma=0.1)
-    squared = rendering.Renderer(
-        40, "cauchy", "yager(p=2)", scale=0.03, composite="alpha", gamma=0.1
-    )
-    law = distributions.get("gamma(shape=0.5).reversed.centred")
-    x, bits, labels = random(60, 40), (random(300, 200) > 0.5).float(), torch.arange(60) % 40
-    cross = topk.TopKCrossEntropy([0.5, 0.5])
+    ball, camera = icosphere(0), gendr.look_at(2.7, 20.0, torch.tensor([10.0, 80.0]))
+    corners = torch.tensor([2.0, 2.0, 0.0]), torch.tensor([-1.0, -1.0, 2.0])
+    found: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {}
 
-    def drawn(use: rendering.Renderer, vertices: Tensor, colours: Tensor) -> Tensor:
-        return use(ball.with_vertices(vertices).with_vertex_colors(colours), cameras).rgb
+    def scene(renderer: Any) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
+        def image(name: str) -> Callable[[Tensor, Tensor], Tensor]:
+            def run(vertices: Tensor, colors: Tensor) -> Tensor:
+                mesh = ball.with_vertices(ball.vertices + 0.1 * vertices)
+                seen = getattr(renderer(mesh.with_vertex_colors(colors), camera), name)
+                return torch.where(seen.isfinite(), seen, 0.0)
 
-    calls: dict[str, tuple[Any, ...]] = {
-        "alpha": (lambda v: renderer(ball.with_vertices(v), cameras).alpha, ball.vertices),
-        "rgb": (lambda *leaves: drawn(renderer, *leaves), ball.vertices, colours),
-        "composite": (lambda *leaves: drawn(squared, *leaves), ball.vertices, colours),
-        "silhouette": (lambda f: rendering.silhouette(f, 40, law, scale=0.05), corners),
-        "mask": (lambda x: topk.soft_topk_mask(x, 5), x),
-        "selection": (lambda x: topk.soft_topk(x, 3).values, x),
-        "top-k loss": (lambda x: cross(x, labels), x),
-        "rank": (lambda x: sorting.soft_rank(x), x),
-        "program": (lambda x: _scan(x, scale=0.1), x[0]),
-        "path": (lambda x: relaxed.shortest_path(x), random(20, 6, 6)),
-        "edit": (lambda s: relaxed.dynamic_time_warping(s, x[:8, :9]), x[:8, 9:18]),
-        "logic": (layer, random(300, 200)),
-        "convolution": (few, random(20, 2, 8, 8)),
-        "iou": (lambda a: losses.iou_loss(a, (x > 0.5).float()), x),
-        "chamfer": (lambda p: losses.chamfer_distance(p, random_points), random(2, 50, 3)),
-    }
-    random_points = random(2, 60, 3)
-    for name in ("bitonic", "neuralsort", "softsort", "sinkhorn", "permutahedron"):
-        calls[name] = (lambda x, name=name: sorting.soft_sort(x, method=name), x)
-    found = {name: (lambda call=call: _graded(*call)) for name, call in calls.items()}
-    return found | {"circuit": lambda: [circuit(bits.bool())]}
+            return run
+
+        return {name: image(name) for name in ("alpha", "rgb", "depth", "normals")}
+
+    for backend, learnable in (("cpu", ()), ("cpu", ("scale", "gamma")), ("reference", ())):
+        renderer = gendr.Renderer(8, backend=backend, learnable=learnable)
+        for name, run in scene(renderer).items():
+            found[f"{backend} {learnable} {name}"] = run, (leaf(12, 3), leaf(12, 3))
+    smooth = gendr.Renderer(8, lighting=gendr.Lighting(smooth=True), shading="hard")
+    for name, run in scene(smooth.compiled()).items():
+        found[f"smooth {name}"] = run, (leaf(12, 3), leaf(12, 3))
+
+    def silhouette(x: Tensor) -> Tensor:
+        return gendr.silhouette(x * corners[0] + corners[1], 8, "gamma(shape=0.5)", "yager(p=2)")
+
+    found["silhouette"] = silhouette, (leaf(1, 5, 3, 3),)
+    for method in sorted({*methods()} - {"network"}):
+        found[f"sort {method}"] = lambda x, m=method: soft_sort(x, m), (leaf(3, 6),)
+        found[f"rank {method}"] = lambda x, m=method: soft_rank(x, m), (leaf(3, 6),)
+    for method in sorted({*names()} - {"network"}):
+        found[f"topk {method}"] = lambda x, m=method: soft_topk(x, 2, m).values, (leaf(3, 6),)
+        if method != "permutahedron":
+            found[f"attribution {method}"] = (
+                lambda x, m=method: soft_topk(x, 2, m).attribution, (leaf(3, 6),)
+            )  # fmt: skip
+    found["topk mask"] = lambda x: soft_topk_mask(x, 2), (leaf(3, 6),)
+    target = torch.tensor([0, 4, 1])
+    smoothed = TopKCrossEntropy([0.5, 0.5], m=4, label_smoothing=0.1)
+    for loss in (TopKCrossEntropy([0.5, 0.5], m=4), smoothed, SmoothTopKSVM(2)):
+        found[f"{len(found)} {loss}"] = lambda x, f=loss: f(x, target), (leaf(3, 6),)
+    found["kendall"] = lambda x: rankings.kendall(x, torch.arange(6.0).expand(3, 6)), (leaf(3, 6),)
+    layers = torch.nn.Sequential(
+        LogicConv2d(1, 4, 3, depth=2, padding=1, seed=0), OrPool2d(2), torch.nn.Flatten(),
+        LogicLayer(36, 12, wiring="learnable", seed=1), LogicLayer(12, 12, seed=2), GroupSum(4),
+    )  # fmt: skip
+    found["logic"] = layers, (leaf(2, 1, 6, 6),)
+    circuit = harden(LogicLayer(20, 80, seed=seed))
+    found["circuit"] = lambda x: circuit(x > 0.5) * x.sum(), (leaf(30, 20),)
+    found["shortest_path"] = relaxed.shortest_path, (leaf(5, 5),)
+    edges = torch.tensor([[0, 1], [1, 2], [0, 2], [2, 3]])
+    found["graph"] = (
+        lambda x: relaxed.shortest_path_graph(edges, x, 0, 3).edges, (leaf(4),)
+    )  # fmt: skip
+    found["bubble_sort"] = lambda x: relaxed.bubble_sort(x).values, (leaf(3, 5),)
+    found["warping"] = relaxed.dynamic_time_warping, (leaf(3, 5), leaf(3, 4))
+    found["levenshtein"] = (
+        lambda a, b: relaxed.levenshtein(a.softmax(-1), b.softmax(-1)), (leaf(5, 3), leaf(4, 3))
+    )  # fmt: skip
+    found["program"] = lambda x: bubble_sort(x, scale=0.1)[0], (leaf(4),)
+    found["silhouette of programs"] = (
+        lambda x: relaxed.silhouette(x * corners[0] + corners[1], 8), (leaf(5, 3, 3),)
+    )  # fmt: skip
+    for name in ("laplacian_loss", "flatten_loss", "normal_consistency_loss", "edge_length_loss"):
+        mesh, loss = icosphere(1), getattr(losses, name)
+        found[name] = lambda x, f=loss, m=mesh: f(m.with_vertices(x)), (leaf(42, 3),)
+    found["iou"] = lambda x: losses.iou_loss(x, 1 - x.detach()), (leaf(2, 5, 5),)
+    found["chamfer"] = losses.chamfer_distance, (leaf(1, 5, 3), leaf(1, 6, 3))
+    shape = gendr.SmoothParametrization(icosphere(0))
+    found["parametrization"] = lambda u: shape.mesh().vertices + shape(u), (leaf(12, 3),)
+    return found
+
+
+def graded(run: Callable[..., Tensor], leaves: Sequence[Tensor]) -> list[Tensor | None]:
+    """What a call gives, and the gradients of its leaves through the sum of the squares."""
+    leaves = [leaf.detach().clone().requires_grad_() for leaf in leaves]
+    out = run(*leaves)
+    return [out.detach(), *torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)]
+
+
+def graded_after(mode: Callable[[], Any]) -> dict[str, list[Tensor | None] | str]:
+    """Values and gradients of all entries, which have run in a mode before; or an error."""
+    results: dict[str, list[Tensor | None] | str] = {}
+    for name, (run, leaves) in entries().items():
+        with mode():
+            run(*leaves)
+            run(*(x.detach().clone() for x in leaves))
+        try:
+            results[name] = graded(run, leaves)
+        except RuntimeError as error:
+            results[name] = str(error)
+    return results
 
 
 @contextmanager
@@ -108,16 +144,15 @@ def all_work_shared() -> Generator[None, None, None]:
         yield
 
 
-def from_threads(calls: Sequence[Calls]) -> list[dict[str, list[Tensor]]]:
-    """What calls give in a thread for each of them at once; each begins with another operator."""
-    start = Barrier(len(calls))
+def from_threads(seeds: Sequence[int]) -> list[dict[str, list[Tensor | None]]]:
+    """All entries in a thread for each of the seeds at once; each begins with another entry."""
+    start = Barrier(len(seeds))
 
-    def work(thread: int) -> dict[str, list[Tensor]]:
-        own = calls[thread]
-        names = [*own]
-        first = 3 * thread % len(names)
+    def work(thread: int) -> dict[str, list[Tensor | None]]:
+        own = [*entries(seeds[thread]).items()]
+        first = 3 * thread % len(own)
         start.wait()
-        return {name: own[name]() for name in names[first:] + names[:first]}
+        return {name: graded(*call) for name, call in own[first:] + own[:first]}
 
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return [*pool.map(work, range(len(calls)))]
+    with ThreadPoolExecutor(len(seeds)) as pool:
+        return [*pool.map(work, range(len(seeds)))]

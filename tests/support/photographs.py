@@ -8,8 +8,6 @@ from torch import Tensor
 from gendr.mesh import Camera, Lighting, Mesh
 from gendr.rendering import Renderer
 
-__all__ = ["LAMP", "photographs"]
-
 # A soft lamp above, which stays where it is as the camera goes around.
 LAMP = Lighting(ambient=0.65, diffuse=0.35, direction=(0.4, 1.0, 0.5), smooth=True)
 

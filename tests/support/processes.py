@@ -23,8 +23,6 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from unittest import mock
 
-__all__ = ["PRELOADED", "Python", "fork_server", "run_python"]
-
 # Nothing that starts threads, which a child would lack.
 PRELOADED = (
     "torch", "torch._dynamo", "torch.nn.parallel", "numba", "gendr.cli.fit", "gendr.cli.train",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["around_the_eye", "degenerate", "soup", "touching"]
-
 
 def soup(
     images: int, faces: int, seed: int, dtype: torch.dtype = torch.float64, size: float = 0.5

@@ -13,8 +13,6 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-__all__ = ["ROOT", "advanced", "imported", "refusal", "signalled"]
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

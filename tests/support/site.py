@@ -16,33 +16,14 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-__all__ = [
-    "Links",
-    "home_of_names",
-    "missing_entries",
-    "page_of",
-    "public_modules",
-    "quotations",
-    "reference",
-    "undeclared",
-    "undocumented",
-    "unexplained",
-    "unquoted",
-    "wrong_links",
-]
-
 # Not for users: the command line has a page of its own, `testing` is for tests.
 NOT_IN_THE_REFERENCE = ("cli", "testing")
-# Nobody but the package makes them; what they are made of is no matter of users.
-RESULTS = ("gendr.rendering.Output", "gendr.sorting.Sorted", "gendr.topk.Selected")
 # What is typed at a prompt, up to the next empty line.
 PROMPT = re.compile(r"^>>> .*(?:\n.*\S.*)*", re.M)
 # "> 0" where a text begins: a line, or what is said of a parameter.
 GREATER = re.compile(r"^(\s*(?:\**\w+: )?)>(?!>> )", re.M)
 # A source of several lines.
 SOURCE = re.compile(r"^Source: .*(?:\n +\S.*)+", re.M)
-# A docstring that leaves something to another one.
-REFERS = re.compile(r"\b[Ss]ee `|\b[Ss]ee there\b|\b[Aa]s `")
 # Public modules further down that the pages speak of.
 DEEPER = ("gendr.mesh.voxels", "lab.report")
 
@@ -86,85 +67,6 @@ def undocumented() -> list[str]:
     """Public classes and functions without a docstring."""
     values = {path: _value(path) for path in home_of_names()}
     return [path for path, value in values.items() if _is_written(value) and not _doc(value)]
-
-
-def unexplained() -> list[str]:
-    """Parameters of public classes and functions that their docstring does not speak of.
-
-    A docstring that refers to another one, "See `maximum`", need not repeat it. What the package
-    alone makes (`RESULTS`), and *args, **kwargs and names with an underscore, do not count.
-    """
-    out: list[str] = []
-    for path in dict.fromkeys(home_of_names().values()):
-        value = _value(path)
-        if not _is_written(value) or path in RESULTS:
-            continue
-        text = _doc(value)
-        if inspect.isclass(value):
-            text += _doc(vars(value).get("__init__"))
-        if REFERS.search(text) and "Args:" not in text:
-            continue
-        out += [
-            f"{path}: {name}"
-            for name in _parameters(value)
-            if not re.search(rf"\b{re.escape(name)}\b", text)
-        ]
-    return out
-
-
-def undeclared() -> list[str]:
-    """Errors that public functions, classes and methods raise, and their docstring does not name.
-
-    Only what stands in the function itself counts; what others raise for it is not seen. A
-    docstring without `Args:` that refers to another one leaves its errors to that.
-    """
-    out: list[str] = []
-    for path in dict.fromkeys(home_of_names().values()):
-        value = _value(path)
-        bodies = [(path, value, _doc(value))] if inspect.isfunction(value) else []
-        if inspect.isclass(value):
-            bodies = _methods(path, value)
-        for name, function, text in bodies:
-            code = re.sub(r'""".*?"""', "", inspect.getsource(function), flags=re.S)
-            found = dict.fromkeys(re.findall(r"raise (\w*Error)\b", code))
-            if "Args:" in text or not REFERS.search(text):
-                out += [f"{name}: {error}" for error in found if error not in text]
-    return out
-
-
-def _methods(path: str, value: type) -> list[tuple[str, Any, str]]:
-    """(path, function, docstring) of the methods that a class has itself.
-
-    What is done when it is made is said by the class.
-    """
-    out: list[tuple[str, Any, str]] = []
-    for name, member in vars(value).items():
-        function: Any = inspect.unwrap(getattr(member, "__func__", member))
-        if isinstance(member, property):
-            function = member.fget
-        if not inspect.isfunction(function) or function.__module__ != value.__module__:
-            continue
-        if not Path(function.__code__.co_filename).is_file():  # made by @dataclass
-            continue
-        if name in {"__init__", "__post_init__"}:
-            out.append((path, function, _doc(value) + _doc(function)))
-        elif not name.startswith("_"):
-            out.append((f"{path}.{name}", function, _doc(getattr(value, name))))
-    return out
-
-
-def _parameters(value: Any) -> list[str]:
-    try:
-        parameters = inspect.signature(value).parameters.values()
-    except (TypeError, ValueError):  # written in C
-        return []
-    catch_all = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    return [
-        parameter.name
-        for parameter in parameters
-        if not parameter.name.startswith("_")
-        and not (parameter.kind in catch_all and parameter.name in {"args", "kwargs"})
-    ]
 
 
 def page_of(module: str) -> str:

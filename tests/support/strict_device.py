@@ -17,8 +17,6 @@ from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-__all__ = ["device", "strict", "upload"]
-
 NAME = "pretend"
 COMPOSITE = "CompositeImplicitAutograd"
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["TOLERANCES", "Tolerance", "relative_l2"]
-
 
 @dataclass(frozen=True)
 class Tolerance:

@@ -1,0 +1,335 @@
+"""What holds for every backend alike, in float64 or, if it is Triton's, in float32."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+import gendr
+from gendr import Renderer, look_at
+from gendr.mesh import icosphere
+from gendr.rendering import aggregation, api, geometry, renderer
+from gendr.rendering.aggregation import Aggregation
+from gendr.rendering.backends.choice import choose
+from gendr.rendering.coverage import Coverage
+from gendr.rendering.fragments import signed_distance
+from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
+from support import TOLERANCES, relative_l2, soup, touching
+from support.backends import BACKENDS, assert_equals_reference, place
+from support.cases import for_each
+
+KERNELS = [name for name in BACKENDS if name != "reference"]
+BALL = icosphere(1).scaled(0.5)
+
+
+def module_of(backend):
+    """Its operations, which the tests of chosen backends do not reach."""
+    return choose(backend, torch.zeros(1, device=place(backend)[0]))
+
+
+def silhouette(backend, scene, *args, **options):
+    """The image, and the gradient of the corners through the sum of its squares."""
+    corners = scene.to(*place(backend), copy=True).requires_grad_()
+    alpha = gendr.silhouette(corners, *args, backend=backend, **options)
+    alpha.square().sum().backward()
+    return alpha.detach(), corners.grad
+
+
+def assert_close(got, want, dtype):
+    """An image and its gradient, as far as the dtype goes."""
+    tolerance = TOLERANCES[dtype]
+    torch.testing.assert_close(got[0].to(want[0]), want[0], rtol=0, atol=tolerance.alpha)
+    assert relative_l2(got[1].cpu(), want[1].cpu()) <= tolerance.gradient
+
+
+@for_each(backend=KERNELS, size=[(1, 1), (1, 7), (9, 2), (33, 65)])
+def test_sizes_that_are_no_multiple_of_a_tile(backend, size):
+    member, scales = gendr.instance("gaussian/probabilistic"), torch.tensor([0.1, 0.03])
+    assert_equals_reference(backend, soup(2, 5, 4), ImageSize(*size), member, scales)
+
+
+@for_each(
+    backend=KERNELS,
+    scene=[touching(5), soup(1, 6, 4)],
+    name=["uniform/max", "logistic/max", "logistic/probabilistic", "cauchy.squared/yager(p=2.0)"],
+)
+def test_ties_overlaps_and_an_exact_cutoff(backend, name, scene):
+    """Fans share edges: two faces reach the maximum of a pixel, and split its gradient evenly."""
+    size = ImageSize(16, 16)
+    assert_equals_reference(backend, scene, size, gendr.instance(name), 0.1, cutoff=0.0)
+
+
+@for_each(backend=BACKENDS)
+def test_a_tie_of_the_maximum_is_split_evenly(backend):
+    """Two faces on the same side of a shared edge, pixels beyond it: the distance is the same."""
+    shared = torch.tensor([[-0.613, 0.117], [0.591, 0.203]])
+    apexes = torch.tensor([[0.05, 0.9], [-0.3, 0.7]])
+    first, second = torch.cat([shared, apexes[:1]]), torch.cat([shared.flip(0), apexes[1:]])
+    scene = torch.cat([torch.stack([first, second]), torch.ones(2, 3, 1)], -1)[None]
+    scene = scene.to(*place(backend)).requires_grad_()
+    # Far in the tail the last bit of a distance shows in F; pixels below the middle of the edge.
+    scale = 0.1 if backend == "triton" else 0.02
+    alpha = gendr.silhouette(scene, 16, "logistic", "max", scale, cutoff=0.0, backend=backend)
+    alpha[0, 8:, 5:11].log().sum().backward()
+    assert scene.grad.abs().sum() > 0
+    torch.testing.assert_close(scene.grad[0, 0, :2], scene.grad[0, 1, :2].flip(0))
+
+
+@for_each(backend=BACKENDS, tconorm=["max", "probabilistic", "yager(p=2)"])
+def test_a_saturated_pixel_is_1_and_passes_no_gradient(backend, tconorm):
+    """A pixel centre exactly on an edge, where exponential.reversed has F = 1 and slope 1."""
+    scene = torch.tensor([[[[-0.9, 0.0, 1], [0.9, 0.0, 1], [0.0, 0.9, 1]]]])
+    scene = torch.cat([scene, soup(1, 3, 1, torch.float32)], 1).to(*place(backend))
+    scale = torch.tensor(0.3).to(scene).requires_grad_()
+    scene.requires_grad_()
+    alpha = gendr.silhouette(scene, 5, "exponential.reversed", tconorm, scale, backend=backend)
+    assert alpha[0, 2, 2] == 1
+    alpha[0, 2, 2].backward()
+    assert not scene.grad.any()
+    assert scale.grad == 0
+
+
+@for_each(backend=BACKENDS)
+def test_faces_with_a_depth_that_is_not_positive_are_ignored(backend):
+    scene = soup(1, 6, 2, torch.float32)
+    scene[0, 1, 2, 2] = 0.0
+    scene[0, 4, 0, 2] = -1.0
+    seen = [0, 2, 3, 5]
+    image, grad = silhouette(backend, scene, 12, "cauchy", scale=0.1)
+    alone, of_seen = silhouette(backend, scene[:, seen], 12, "cauchy", scale=0.1)
+    torch.testing.assert_close(image, alone)
+    torch.testing.assert_close(grad[:, seen], of_seen)
+    assert not grad[:, [1, 4]].any()
+    assert not silhouette(backend, scene[:, [1, 4]], 12, "cauchy", scale=0.1)[0].any()
+
+
+@for_each(backend=KERNELS)
+def test_faces_far_outside_neither_show_nor_break_anything(backend):
+    scene = soup(1, 3, 6)
+    far = torch.cat([scene, scene + 50.0, scene * torch.tensor([1e6, 1e6, 1]) + 3e9], 1)
+    near, _ = silhouette(backend, scene, 16, "gaussian", "einstein", 0.1)
+    both, grad = silhouette(backend, far, 16, "gaussian", "einstein", 0.1)
+    assert torch.equal(near, both)
+    assert torch.isfinite(grad).all()
+    assert not grad[:, 3:].any()
+
+
+def quads(count, seed):
+    """Convex polygons of four corners, of either orientation: [T, 4, 2]."""
+    generator = torch.Generator().manual_seed(seed)
+    turn = torch.rand(count, 1, generator=generator) * 6
+    angle = turn + torch.tensor([0.0, 0.9, 2.6, 4.4])
+    angle[::2] = angle[::2].flip(-1)
+    centre = torch.rand(count, 1, 2, generator=generator) * 1.6 - 0.8
+    return centre + 0.4 * torch.stack([angle.cos(), angle.sin()], -1)
+
+
+@for_each(
+    backend=KERNELS,
+    corners=[soup(1, 9, 10, torch.float32)[0, :, :, :2], quads(9, 2)],
+    family=["probabilistic", "average", "max"],
+)
+def test_images_with_different_numbers_of_faces(backend, corners, family):
+    """Of three corners and, where the near plane cuts them, of four."""
+    size, offsets, weight = ImageSize(12, 17), (0, 3, 3, 8, 9), torch.rand(4, 12, 17)
+    results = []
+    for name in (backend, "reference"):
+        leaf = corners.to(*place(name), copy=True).requires_grad_()
+        scale = torch.tensor([0.1, 0.2, 0.3, 0.05]).to(leaf).requires_grad_()
+        coverage = Coverage(gendr.distributions.get("logistic"), scale, 0.0)
+        rule = Aggregation(coverage, gendr.tnorms.tconorm(family))
+        alpha = module_of(name).alpha(ScreenFaces(leaf, offsets), size, rule)
+        (alpha * weight.to(alpha)).sum().backward()
+        results.append([x.detach().double().cpu() for x in (alpha, leaf.grad, scale.grad)])
+    (alpha, *grads), want = results
+    assert_close((alpha, grads[0]), want[:2], place(backend)[1])
+    assert not alpha[1].any()
+    assert grads[1][1] == 0
+    assert relative_l2(grads[1], want[2]) <= TOLERANCES[place(backend)[1]].gradient
+
+
+def test_distances_of_polygons_of_four_corners_on_the_cpu():
+    size = ImageSize(14, 11)
+    pixels = torch.arange(2 * size.pixels).repeat_interleave(4)
+    face = torch.arange(4).repeat(2 * size.pixels) + 4 * size.image_of(pixels)
+    results = []
+    for name in ("cpu", "reference"):
+        corners = quads(8, 2).double().requires_grad_()
+        d = module_of(name).distance(ScreenFaces(corners, (0, 4, 8)), size, pixels, face)
+        results.append((d.detach(), *torch.autograd.grad(d.square().sum(), corners)))
+    for got, want in zip(*results, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-10)
+
+
+def test_faces_without_area_are_nearest_nowhere_on_the_cpu():
+    """They pass through pixel centres, at distance 0; one of them is a point."""
+    lines = [[[-0.8, 0.0], [0.8, 0.0], [0.4, 0.0]], [[0.0, -0.8], [0.0, 0.8], [0.0, 0.8]]]
+    corners = torch.tensor([*lines, [[0.4, 0.4]] * 3], dtype=torch.float64)
+    faces, size = ScreenFaces(corners, (0, 3)), ImageSize(5, 5)
+    planes = torch.tensor([[0.0, 0.0, 0.5]], dtype=torch.float64).expand(3, 3)
+    limits = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64).expand(3, 3)
+    assert (module_of("cpu").nearest(faces, size, planes, limits) == -1).all()
+
+
+@for_each(backend=BACKENDS, tconorm=["yager(p=2)", "average", "max"])
+def test_nothing_to_draw(backend, tconorm):
+    """No faces, no images, no cameras: empty images, or none, and gradients of 0."""
+    device, dtype = place(backend)
+    empty = torch.zeros(2, 0, 3, 3, device=device, dtype=dtype, requires_grad=True)
+    alpha = gendr.silhouette(empty, (6, 8), tconorm=tconorm, backend=backend)
+    assert torch.equal(alpha.cpu(), torch.zeros(2, 6, 8, dtype=dtype))
+    alpha.sum().backward()
+    assert empty.grad.shape == empty.shape
+    none = torch.empty(0, 5, 3, 3, device=device, dtype=dtype, requires_grad=True)
+    for scale in (0.1, torch.empty(0, device=device, dtype=dtype, requires_grad=True)):
+        alpha = gendr.silhouette(none, (6, 8), "logistic", tconorm, scale, backend=backend)
+        assert alpha.shape == (0, 6, 8)
+        (grad,) = torch.autograd.grad(alpha.sum(), none)
+        assert grad.shape == none.shape
+    for dist in ("logistic", torch.sigmoid):
+        vertices = BALL.vertices.to(device).clone().requires_grad_()
+        cameras = look_at(3, 20, torch.zeros(1, device=device))[:0]
+        draw = Renderer((6, 8), dist, tconorm, backend=backend)
+        out = draw(BALL.to(device).with_vertices(vertices), cameras)
+        assert out.alpha.shape == out.depth.shape == out.face_id.shape == (0, 6, 8)
+        assert out.rgb.shape == out.normals.shape == (0, 3, 6, 8)
+        (out.alpha.sum() + out.rgb.sum()).backward()
+        assert torch.equal(vertices.grad, torch.zeros_like(vertices))
+
+
+@for_each(backend=KERNELS, limit=[10**9, 100])
+def test_pairs_are_those_within_the_radius_and_nothing_else(backend, limit):
+    camera, size = look_at(2.732, 30.0, torch.tensor([10.0, 70.0, 190.0])), ImageSize(12, 16)
+    faces, _ = project_faces(icosphere(0).scaled(0.5), camera, 1.0, 100.0)
+    radius, device = torch.tensor([0.05, 0.2, 0.0]), place(backend)[0]
+    there = ScreenFaces(faces.corners.to(device), faces.offsets)
+    listed = [run() for run in module_of(backend).pairs(there, size, radius.to(device), limit)]
+    assert all(a.last == b.first for a, b in pairwise(listed))
+    assert (listed[0].first, listed[-1].last) == (0, 3 * size.pixels)
+    assert (len(listed) > 3) == (limit == 100)
+    got = torch.cat([torch.stack([run.pixels, run.faces]) for run in listed], 1).cpu()
+    dense = module_of("reference").pairs(faces, size, radius, 10**9)
+    every = torch.cat([torch.stack([x.pixels, x.faces]) for x in (run() for run in dense)], 1)
+    d = signed_distance(size.centres(every[0], torch.float64), faces.corners.double()[every[1]])
+    near = every[:, d >= -radius.double()[size.image_of(every[0])]]
+    assert sorted(zip(*got.tolist(), strict=True)) == sorted(zip(*near.tolist(), strict=True))
+
+
+def clipped(z):
+    return ((1 + z) / 2).clamp(0, 1)
+
+
+@for_each(
+    "dist, name, scale",
+    [
+        (clipped, "uniform", 0.2),
+        (gendr.distributions.from_callable(clipped, support=(-1.0, 1.0)), "uniform", 0.2),
+        (torch.special.expit, "logistic", 0.05),  # the cutoff counts
+    ],
+    backend=BACKENDS,
+)
+def test_a_callable_cdf_works_wherever_a_name_does(monkeypatch, dist, name, scale, backend):
+    # In several runs, which the backward pass lists again.
+    monkeypatch.setattr(aggregation, "PAIRS_AT_ONCE", 150)
+    scene, dtype = soup(2, 5, 6), place(backend)[1]
+    want = silhouette("reference", scene, (6, 8), name, "yager(p=2)", scale)
+    assert_close(silhouette(backend, scene, (6, 8), dist, "yager(p=2)", scale), want, dtype)
+
+
+@for_each(backend=KERNELS)
+def test_second_derivatives_are_refused_with_a_word_on_the_reference(backend):
+    corners = soup(1, 4, 0).to(*place(backend)).requires_grad_()
+    alpha = gendr.silhouette(corners, 8, "gaussian", scale=0.1, backend=backend)
+    vertices = BALL.vertices.to(*place(backend)).requires_grad_()
+    mesh, camera = BALL.to(*place(backend)).with_vertices(vertices), look_at(3.0, 20.0, 10.0)
+    draw = Renderer(16, scale=2e-2, backend=backend)
+    for image, leaf in ((alpha, corners), (draw(mesh, camera.to(*place(backend))).rgb, vertices)):
+        (slope,) = torch.autograd.grad(image.square().sum(), leaf, create_graph=True)
+        with pytest.raises(RuntimeError, match="backend='reference'"):
+            slope.sum().backward()
+
+
+def test_twice_differentiable_on_the_reference():
+    scene = soup(1, 3, 5).requires_grad_()
+    scale = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
+
+    def image(v, s):
+        return gendr.silhouette(v, 4, "gaussian", "hamacher(p=0.5)", s, 0.0, "reference")
+
+    assert torch.autograd.gradgradcheck(image, (scene, scale), fast_mode=True)
+
+
+@for_each(backend=BACKENDS)
+def test_no_backend_writes_to_its_input(backend):
+    scene = soup(1, 5, 1).to(*place(backend)).requires_grad_()
+    before = scene.detach().clone()
+    gendr.silhouette(scene, 8, backend=backend).sum().backward()
+    assert torch.equal(scene.detach(), before)
+
+
+@for_each(backend=BACKENDS)
+def test_rendering_takes_no_part_in_autocast(backend):
+    """And takes half precision under autocast only."""
+    device = place(backend)[0]
+    ball, draw = BALL.to(device), Renderer(12, backend=backend).to(device)
+    faces = soup(1, 4, 0, torch.float32).to(device).bfloat16()
+
+    def images():
+        out = draw(ball, look_at(2.2, 20.0, torch.tensor(10.0, device=device)))
+        return [out.alpha, out.rgb, out.normals]
+
+    with torch.autocast(device, dtype=torch.bfloat16):
+        mixed, half = images(), gendr.silhouette(faces, 12, backend=backend)
+    for got, want in zip(mixed, images(), strict=True):
+        assert got.dtype == torch.float32
+        assert torch.equal(got, want)
+    assert torch.equal(half, gendr.silhouette(faces.float(), 12, backend=backend))
+    with pytest.raises(TypeError, match="float32 or float64"):
+        gendr.silhouette(faces, 12, backend=backend)
+
+
+# -- faces that are not seen, left out or standing among the others --------------------------------
+
+
+def both(monkeypatch, run):
+    """What `run` returns where faces are left out, and where they stay."""
+    for leave_out in (True, False):
+        for module in (api, geometry, renderer):  # wherever it is looked up
+            monkeypatch.setattr(module, "can_leave_out", lambda _, x=leave_out: x, raising=False)
+        yield run()
+
+
+@for_each(backend=BACKENDS, family=["probabilistic", "max", "average"])
+def test_silhouettes_of_faces_that_are_not_seen(monkeypatch, backend, family):
+    """Cauchy at cutoff 0 reaches everywhere, also from very far away."""
+    scene = soup(2, 5, 3, torch.float32)
+    scene[0, [1, 3], 2, 2] = -1.0
+    options = (7, 9), "cauchy", family, 0.1, 0.0
+    left_out, stayed = both(monkeypatch, lambda: silhouette(backend, scene, *options))
+    for want, got in zip(left_out, stayed, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
+    assert not stayed[1][0, [1, 3]].any()
+    assert left_out[0].any()
+
+
+@for_each(backend=BACKENDS)
+def test_images_of_faces_that_are_not_seen(monkeypatch, backend):
+    """The ball reaches behind the camera and beyond the far plane, and its front is cut."""
+    device = place(backend)[0]
+    ball = icosphere(0).to(device)
+    camera = look_at(0.9, 20.0, torch.tensor([10.0, 80.0], device=device))
+    colours = torch.linspace(0, 1, 3 * len(ball.vertices), device=device).reshape(-1, 3)
+
+    def run():
+        vertices = ball.vertices.clone().requires_grad_()
+        mesh = ball.with_vertices(vertices).with_vertex_colors(colours)
+        options = {"scale": 0.03, "gamma": 0.1, "near": 0.5, "far": 1.4, "backend": backend}
+        out = Renderer((8, 11), "gaussian", **options).to(device)(mesh, camera)
+        (out.alpha.square().sum() + out.rgb.square().sum()).backward()
+        images = [out.alpha, out.rgb, out.depth, out.normals, out.face_id]
+        return [x.detach() for x in images] + [vertices.grad]
+
+    left_out, stayed = both(monkeypatch, run)
+    assert (left_out[4] >= 0).any()
+    for want, got in zip(left_out, stayed, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
