@@ -5,10 +5,10 @@ A law only writes formulas for values: no `where` and no overflow in them can re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor
@@ -27,8 +27,7 @@ class Law(Registered, Base):
 
     A subclass is a frozen dataclass with the class attributes below and the hooks `_cdf`, `_sf`,
     `_pdf`, `_icdf`, `_isf` on tensors. Values enter finite; `_pdf` is plain differentiable torch
-    whose first derivative is finite everywhere. A law with a parameter calls it `shape` and adds
-    `_shape_slope` (dF/dshape) and `_pdf_shape_slope`.
+    whose first derivative is finite everywhere. A law with a parameter is `Shaped`.
 
     Attributes:
         name: as in the papers.
@@ -128,16 +127,13 @@ class Law(Registered, Base):
         return f"{self.name}({inside})" if inside else self.name
 
 
-class Symmetric:
-    """A mixin for laws with F(z) = 1 - F(-z), which then need only three hooks.
+class Symmetric(Law):
+    """A law with F(z) = 1 - F(-z), which needs only three hooks.
 
     `_cdf`, exact in its left tail; `_pdf`; `_icdf_lower`, the quantile of q <= 1/2.
     """
 
-    is_symmetric: ClassVar[bool] = True
-
-    def _cdf(self, z: Tensor) -> Tensor:
-        raise NotImplementedError
+    is_symmetric: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
         raise NotImplementedError
@@ -155,15 +151,18 @@ class Symmetric:
         return -self._icdf(q)
 
 
-class Shaped:
-    """Mixed into a law with a parameter, which checks it.
+class Shaped(Law):
+    """A law with a parameter, which is checked.
+
+    It adds the hook `_pdf_shape_slope`. Its cdf, sf and `_shape_slope` (dF/dshape) are those of the
+    bodies beside the class, which loop over one number after the other, unless it has others.
 
     Attributes:
         shape: > 0; a number, or a tensor that broadcasts with z and may require grad.
     """
 
-    name: ClassVar[str]
     shape: Number
+    in_float64: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         what, shape = f"the shape of {self.name}", self.shape
@@ -185,6 +184,20 @@ class Shaped:
         if isinstance(self.shape, Tensor):
             return self.shape
         return torch.tensor(self.shape, dtype=z.dtype, device=z.device)
+
+    def _cdf(self, z: Tensor) -> Tensor:
+        return self._body("tails", z)[0]
+
+    def _sf(self, z: Tensor) -> Tensor:
+        return self._body("tails", z)[1]
+
+    def _shape_slope(self, z: Tensor) -> Tensor:
+        return self._body("shape_slope", z)[0]
+
+    def _body(self, kind: Literal["tails", "shape_slope"], z: Tensor) -> Sequence[Tensor]:
+        from gendr.distributions.numba import evaluated
+
+        return evaluated(type(self), kind, z, self._shape_for(z).expand_as(z))
 
 
 @constant

@@ -175,12 +175,3 @@ def test_parameters_of_a_shape(shape):
     a = mp.mpf(rounded)
     assert constant == pytest.approx(float(a * mp.log(a) - a - mp.loggamma(a)), abs=1e-8)
     assert psi == pytest.approx(float(mp.digamma(a) - mp.log(a)), rel=1e-7)
-
-
-def test_every_law_has_its_functions():
-    for name in distributions.names():
-        assert compiled.tails(name) is not compiled.density(name)
-    with pytest.raises(ValueError, match="no law 'logstic'"):
-        compiled.density("logstic")
-    with pytest.raises(ValueError, match="no body 'shape_slope'"):
-        compiled.shape_slope("logistic")
