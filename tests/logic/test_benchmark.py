@@ -29,17 +29,6 @@ def test_implementations_that_differ_are_not_timed(logic, monkeypatch):
         logic.train(2, 40, 1, "cpu")
 
 
-def test_a_table_without_inference(logic):
-    run = {"date": "a", "commit": "b", "device": "cuda", "device_name": "GPU", "torch": "1"}
-    run["python"] = "3"
-    row = {"implementation": "gendr", "median_s": 2e-3, "min_s": 1e-3, "runs": 5}
-    text = "\n".join(logic.markdown({"run": {**run, "load": 0.0}, "training": [row]}))
-    assert "b with GPU, torch 1" in text
-    assert "| gendr | 2.0 ms | 1.0 ms | 1× | 5 |" in text
-    assert "Inference" not in text
-    assert "12 ms" not in text  # the target of a CPU
-
-
 @pytest.mark.parametrize(
     ("options", "match"), [(["--docs"], "--docs writes what the CPU does"), ([], "no GPU here")]
 )

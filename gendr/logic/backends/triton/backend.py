@@ -2,7 +2,8 @@
 
 float32, float16 and bfloat16, with sums in float32; float64 is for the reference, which `auto`
 takes for it. First derivatives are kernels, without atomics, so that the same input gives the same
-bits; second ones go through the reference. In graphs of `torch.compile` a layer is one operator.
+bits; second ones go through the reference. In graphs of `torch.compile`, which knows none of these,
+a layer is one operator.
 
 With TRITON_INTERPRET=1 in the environment before the first import of Triton, the same kernels run
 on CPU tensors, slowly: that is how they are tested without a GPU.
@@ -19,7 +20,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gendr._runtime.triton import launch as _triton_launch
 from gendr._runtime.triton.launch import available, blocks_of, interpreted, power_of_2, run
-from gendr.logic.backends.reference import SOFT_GATES
 from gendr.logic.backends.wires import Wires
 
 __all__ = ["available", "backward", "forward", "supports", "traced"]
@@ -172,9 +172,9 @@ def _(
     return x.new_empty(x.shape[0] if wants_x else 0, x.shape[1]), tables.new_empty(tables.shape)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """What the backward passes of both operators need."""
-    ctx.save_for_backward(*inputs[:4])
+def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    """What the backward pass needs."""
+    ctx.save_for_backward(*inputs)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -185,18 +185,4 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return of_x if wants_x else None, of_tables if wants_tables else None, None
 
 
-def _backward_again(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-    """The gradients of the inputs of `_gradients`, by the reference."""
-    x, tables, inputs, grad = ctx.saved_tensors
-    wanted = [t for t in (x, tables, grad) if t.requires_grad]
-    with torch.enable_grad():
-        first = SOFT_GATES.again(Wires(inputs, len(x)), (x, tables), (grad,))
-        pairs = [(f, g) for f, g in zip(first, grads, strict=True) if f is not None]
-        outputs, given = zip(*pairs, strict=True)
-        of = iter(torch.autograd.grad(outputs, wanted, given, allow_unused=True))
-    found = [next(of) if t.requires_grad else None for t in (x, tables, grad)]
-    return found[0], found[1], None, found[2], None
-
-
 _gates.register_autograd(_backward, setup_context=_keep)
-_gradients.register_autograd(_backward_again, setup_context=_keep)
