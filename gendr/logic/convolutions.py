@@ -234,13 +234,12 @@ class LogicConv2d(Neurons):
     def extra_repr(self) -> str:
         """What the text of a model shows."""
         size, stride, padding = self.window
-        kind = f"{len(self.gates)} gates" if self.is_mixture else "tables"
         parts = [
             f"{self.in_channels}, {self.out_channels}, kernel_size={size}, depth={self.depth}",
             f"stride={stride}", f"padding={padding}",
         ]  # fmt: skip
         parts += [f"groups={self.groups}"] if self.groups > 1 else []
-        return ", ".join([*parts, kind, *self._options()])
+        return ", ".join([*parts, *self._options()])
 
 
 def _channels_of_group(in_channels: int, out_channels: int, groups: int) -> int:

@@ -214,8 +214,8 @@ class LogicLayer(Neurons):
 
     def extra_repr(self) -> str:
         """What the text of a model shows."""
-        kind = f"{len(self.gates)} gates" if self.is_mixture else "tables"
+        kind, *options = self._options()
         parts = [f"{self.in_features}, {self.out_features}, fan_in={self.fan_in}, {kind}"]
         if self.is_learnable:
             parts.append(f"wires learnable among {len(self.candidates)}")
-        return ", ".join([*parts, *self._options()])
+        return ", ".join([*parts, *options])

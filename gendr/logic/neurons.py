@@ -76,20 +76,16 @@ def chosen(weight: Tensor, dim: int, estimator: str, temperature: float) -> Tens
 
     Returns:
         The softmax, of the weights or of a draw; with "straight_through" forward a one-hot choice.
+        A draw is the largest sum of a weight and noise of Gumbel.
     """
     if estimator.startswith("gumbel"):
-        weight = weight + gumbel_noise(weight)
+        tiny = torch.finfo(weight.dtype).tiny
+        weight = weight - torch.empty_like(weight).exponential_().clamp(min=tiny).log()
     soft = (weight / temperature if temperature != 1 else weight).softmax(dim)
     if estimator.endswith("straight_through"):
         hard = torch.zeros_like(soft).scatter_(dim, weight.detach().argmax(dim, keepdim=True), 1)
         return hard + (soft - soft.detach())
     return soft
-
-
-def gumbel_noise(weight: Tensor) -> Tensor:
-    """Noise whose largest sum with the weights is a draw from their softmax."""
-    tiny = torch.finfo(weight.dtype).tiny
-    return -torch.empty_like(weight).exponential_().clamp(min=tiny).log()
 
 
 class Neurons(nn.Module, ABC):
@@ -188,41 +184,31 @@ class Neurons(nn.Module, ABC):
     @torch.no_grad()
     def hard_tables(self) -> Tensor:
         """The tables of the most likely gates, [neurons, 2^fan_in], 0 or 1."""
-        return self._hardened(self.weight)
+        if self._tables is not None:
+            return self._tables[self.weight.argmax(1)].to(self.weight.dtype)
+        return (self.weight > 0).to(self.weight.dtype)
 
     def soft_tables(self) -> Tensor:
         """The expected tables, [neurons, 2^fan_in], in [0, 1]."""
-        return self._softened(self.weight)
+        return self._tables_by("expected")
 
-    def _hardened(self, weight: Tensor) -> Tensor:
+    def _tables_by(self, estimator: str) -> Tensor:
+        """The tables that training sees."""
+        weight = self.weight
         if self._tables is not None:
-            return self._tables[weight.argmax(1)].to(weight.dtype)
-        return (weight > 0).to(weight.dtype)
-
-    def _softened(self, weight: Tensor) -> Tensor:
-        scaled = weight / self.temperature if self.temperature != 1 else weight
-        if self._tables is not None:
-            return matmul(scaled.softmax(1).to(weight.dtype), self._tables.to(weight.dtype))
-        return scaled.sigmoid()
+            shares = chosen(weight, 1, estimator, self.temperature).to(weight.dtype)
+            return matmul(shares, self._tables.to(weight.dtype))
+        if estimator.startswith("gumbel"):
+            u = torch.rand_like(weight).clamp(min=torch.finfo(weight.dtype).tiny)
+            weight = weight + (u.log() - (-u).log1p())  # logistic: a difference of two Gumbels
+        soft = (weight / self.temperature if self.temperature != 1 else weight).sigmoid()
+        if estimator.endswith("straight_through"):
+            return (weight.detach() > 0).to(weight.dtype) + (soft - soft.detach())
+        return soft
 
     def _present_tables(self) -> Tensor:
         """The tables that the layer has in its present mode."""
-        if not self.training:
-            return self.hard_tables()
-        weight = self.weight
-        if self.estimator.startswith("gumbel"):
-            weight = weight + self._noise()
-        soft = self._softened(weight)
-        if self.estimator.endswith("straight_through"):
-            return self._hardened(weight.detach()) + (soft - soft.detach())
-        return soft
-
-    def _noise(self) -> Tensor:
-        """Noise whose largest sum with the weights is a draw from their softmax or sigmoid."""
-        if self.is_mixture:
-            return gumbel_noise(self.weight)
-        u = torch.rand_like(self.weight).clamp(min=torch.finfo(self.weight.dtype).tiny)
-        return u.log() - (-u).log1p()  # logistic: a difference of two Gumbels
+        return self._tables_by(self.estimator) if self.training else self.hard_tables()
 
     # -- wires
 
@@ -275,8 +261,8 @@ class Neurons(nn.Module, ABC):
             )
 
     def _options(self) -> list[str]:
-        """What the text of a model shows of the options."""
-        parts: list[str] = []
+        """What the text of a model shows of the gates and the options."""
+        parts = [f"{len(self.gates)} gates" if self.is_mixture else "tables"]
         if self.estimator != "expected":
             parts.append(self.estimator)
         if self.tnorm is not None:

@@ -19,7 +19,9 @@ from gendr.logic.backends.triton import backend
 from gendr.logic.backends.wires import Wires
 from support import relative_l2
 from support.ahead_of_time import CAPABILITIES, launches_compiled
+from support.arithmetic import pessimistic_arithmetic
 from support.cases import for_each
+from support.races import in_any_order
 
 pytestmark = pytest.mark.usefixtures("nan_in_new_tensors")
 
@@ -103,6 +105,36 @@ def test_only_what_is_wanted():
     assert torch.equal(
         torch.autograd.grad(SOFT_GATES(backend, wires, leaf, tables), leaf, grad)[0], of_x
     )
+
+
+# -- what the interpreter hides: races, their order, the arithmetic of a GPU
+
+KERNELS = ["gates", "tables_gradients", "features_gradients"]
+HIDDEN = pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter")
+SCENES = [(1, (5, 7, 9)), (2, (6, 11, 9)), (6, (7, 5, 6))]
+
+
+@HIDDEN
+@for_each("fan_in, shape", SCENES)
+def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits(
+    fan_in, shape, monkeypatch
+):
+    monkeypatch.setattr(backend, "LAUNCH", SMALL)
+    given = layer_of(fan_in, shape, torch.float32)
+    watch, shuffled = in_any_order(lambda: outcome(backend, *given))
+    assert set(watch.kernels) == set(KERNELS)
+    assert min(watch.programs) > 1
+    assert all(map(torch.equal, shuffled, outcome(backend, *given)))
+
+
+@HIDDEN
+@for_each("fan_in, shape", SCENES)
+def test_the_arithmetic_of_a_gpu_is_accurate_enough(fan_in, shape, signs, monkeypatch):
+    monkeypatch.setattr(backend, "LAUNCH", SMALL)
+    given = layer_of(fan_in, shape, torch.float32)
+    with pessimistic_arithmetic(signs, fused=True):
+        got = outcome(backend, *given)
+    assert_equal(got, outcome(None, *given), 1e-6)
 
 
 # -- graphs
@@ -203,7 +235,6 @@ for fan_in, batch, dtype in cases:
 """
 # Rows that are aligned and rows that are not, one row, the most inputs, half precision.
 CASES = [(2, 100, "float32"), (2, 1, "float32"), (1, 512, "float16"), (6, 256, "bfloat16")]
-KERNELS = ["gates", "tables_gradients", "features_gradients"]
 
 
 @pytest.mark.slow

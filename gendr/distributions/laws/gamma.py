@@ -15,9 +15,10 @@ from torch import Tensor
 
 from gendr._runtime.vocabulary import Block
 from gendr.distributions.base import Number
-from gendr.distributions.law import INF, Law, Shaped
+from gendr.distributions.law import INF, Law
 from gendr.distributions.laws.exponential import density as exponential_density
 from gendr.distributions.laws.exponential import tails as exponential_tails
+from gendr.distributions.shaped import Shaped
 
 if TYPE_CHECKING:
     import triton.language as tl

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, two_sided
 from gendr.distributions.base import Number
-from gendr.distributions.law import Law, Shaped, Symmetric
+from gendr.distributions.law import Law, Symmetric
+from gendr.distributions.shaped import Shaped
 
 if TYPE_CHECKING:
     import triton.language as tl
