@@ -108,14 +108,15 @@ def evaluated(cls: type[Law], kind: Kind, z: Tensor, shape: Tensor) -> list[Tens
     Returns:
         (cdf, sf), or (dF/dshape,), float64 without gradients, where z lives.
     """
-    sorted_shapes, order = (t.cpu() for t in shape.detach().double().flatten().sort(stable=True))
-    inputs = z.detach().double().flatten().cpu()[order].numpy()
+    shapes = shape.detach().double().flatten().cpu()
+    order = shapes.argsort(stable=True) if bool((shapes != shapes[:1]).any()) else slice(None)
+    shapes, inputs = shapes[order].numpy(), z.detach().double().flatten().cpu()[order].numpy()
     outputs = np.empty((2 if kind == "tails" else 1, len(inputs)))
     run = loop(kernel_name(cls), kind).ctypes
-    starts = np.flatnonzero(np.diff(sorted_shapes.numpy(), prepend=np.nan))
+    starts = np.flatnonzero(np.diff(shapes, prepend=np.nan))
     for start, stop in pairwise([*starts, len(inputs)]):
         arrays = [a[start:stop].ctypes.data_as(_POINTER) for a in (inputs, *outputs)]
-        run(arrays[0], stop - start, sorted_shapes[start].item(), *arrays[1:])
+        run(arrays[0], stop - start, shapes[start], *arrays[1:])
     found = torch.empty(len(outputs), z.numel(), dtype=torch.float64)
     found[:, order] = torch.from_numpy(outputs)
     return [each.to(z.device).reshape(z.shape) for each in found]

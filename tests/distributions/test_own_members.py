@@ -152,6 +152,7 @@ def check(*members):
                 torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_in_one_file(kind, written):
     both = [("First", "first", 1.0), ("Second", "second", 4.0)]
@@ -164,6 +165,7 @@ def test_two_in_one_file(kind, written):
     assert drawn(untold.First(), "reference")[0].isfinite().all()
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_edited_and_loaded_again(kind, written):
     find = get if kind == "law" else tconorm
@@ -228,7 +230,7 @@ def test_names_of_the_package_are_kept(written):
         base = "Law" if kind == "law" else "Archimedean"
         mine = written(f"takes_{name}", text.replace(f"{base})", f"{base}, replace=True)")).Mine
         assert type(find(name)) is mine
-        if name in ("uniform", "max"):
+        if name == "uniform":
             check(find(name), before())
         del mine.name
         gc.collect()

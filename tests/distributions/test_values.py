@@ -86,17 +86,9 @@ def test_pdf_equals_mpmath(law):
 
 
 @for_each(law=SMOOTH)
-def test_inverses_hit_their_probability(law):
-    q = torch.cat([10.0 ** -torch.arange(1.0, 16.0, dtype=F64), torch.rand(40, dtype=F64)])
-    q = torch.cat([q, 1 - q])
-    assert (law.cdf(law.icdf(q)) - q).abs().max() <= 1e-12
-    assert (law.sf(law.isf(q)) - q).abs().max() <= 1e-12
-
-
-@for_each(law=SMOOTH)
 def test_inverses_equal_the_exact_root(law):
     # The error of a root is the error of F there over the slope, all of it in 120 digits.
-    q = torch.tensor([1e-12, 1e-6, 1e-3, 0.2, 0.49, 0.5, 0.7, 0.99, 1 - 1e-9], dtype=F64)
+    q = torch.tensor([1e-15, 1e-12, 1e-6, 1e-3, 0.2, 0.49, 0.5, 0.7, 0.99, 1 - 1e-9], dtype=F64)
     for inverse, function in ((law.icdf, exact_cdf), (law.isf, exact_sf)):
         for z, p in zip(inverse(q).tolist(), q.tolist(), strict=True):
             if law.support[0] < z < law.support[1] and z != 0:

@@ -54,7 +54,7 @@ def slow(layer, x):
 def test_a_layer_is_equation_3_of_the_paper(settings, backend, seed):
     layer = LogicConv2d(4, 6, (3, 2), **settings, init="normal", seed=seed, backend=backend,
                         dtype=torch.float64)  # fmt: skip
-    x = torch.rand(2, 4, 5, 6, dtype=torch.float64)
+    x = torch.rand(2, 4, 4, 5, dtype=torch.float64)
     torch.testing.assert_close(layer(x), slow(layer, x), atol=1e-14, rtol=0)
     bits = (x > 0.5).double()
     hard = layer.eval()(bits)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from gendr.logic import GATES, gate
-from gendr.logic.gates import gate_ids, monomials, truth_tables
-from support.cases import for_each
+from gendr.logic.gates import gate_ids, truth_tables
 
 # Table 6.1 of the thesis, typed off: by id, the names and what they are of real numbers.
 REAL_VALUED = {
@@ -41,21 +40,6 @@ def test_gates_are_those_of_the_thesis():
         np.testing.assert_allclose(one + ca * a + cb * b + cab * a * b, want(a, b), atol=1e-15)
     assert truth_tables().tolist() == [list(which.table) for which in GATES]
     assert truth_tables((7, 6)).tolist() == [[0, 1, 1, 1], [0, 1, 1, 0]]
-
-
-@for_each(fan_in=range(1, 7))
-def test_monomials_of_tables(fan_in):
-    """The polynomial agrees with the table at all corners."""
-    table = np.random.default_rng(fan_in).integers(0, 2, 1 << fan_in)
-    coefficients = table @ monomials(fan_in)
-    for corner, want in zip(itertools.product((0, 1), repeat=fan_in), table, strict=True):
-        got = sum(
-            coefficient * np.prod([x for x, digit in zip(corner, digits, strict=True) if digit])
-            for digits, coefficient in zip(
-                itertools.product((0, 1), repeat=fan_in), coefficients, strict=True
-            )
-        )
-        assert got == want
 
 
 def test_gates_by_name():

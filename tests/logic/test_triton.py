@@ -30,7 +30,7 @@ OPERATORS = torch.ops.gendr
 # Relative. Numbers of 16 bits are rounded once; the interpreter rounds bfloat16 towards 0.
 TOLERANCE = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}
 # Every loop turns, every grid has several programs.
-SMALL = backend.GateLaunch(batch=4, held=8, held_tables=16)
+SMALL = backend.GateLaunch(batch=4, elements=8, table_elements=16)
 LAUNCHES = {"usual": backend.LAUNCH, "small": SMALL, "gpu": backend.GateLaunch()}
 # Features, gates, rows of the batch.
 SHAPES = [(9, 7, 1), (7, 1, 5), (20, 33, 37), (8, 40, 256), (6, 3, 257)]

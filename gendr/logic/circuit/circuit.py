@@ -139,10 +139,10 @@ class Circuit:
         rows, shape = self._rows(x)
         bits = self._pack(rows)
         if self.sums is None:
-            found = unpacked(self.outputs(bits))
+            result = unpacked(self.outputs(bits))
         else:
-            found = self._scores(self.counts(bits))
-        return _like(x, found.reshape(*shape, found.shape[1]))
+            result = self._scores(self.counts(bits))
+        return _like(x, result.reshape(*shape, result.shape[1]))
 
     def predict(self, x: Any) -> Any:
         """The class of each row, [...] int64: the group with most ones, the first of equal ones.
@@ -358,11 +358,11 @@ def _array(x: Any) -> NDArray[Any]:
     return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
 
 
-def _like(x: Any, found: NDArray[Any]) -> Any:
+def _like(x: Any, result: NDArray[Any]) -> Any:
     """The result as an array, or as a tensor on the device of x."""
     if isinstance(x, np.ndarray):
-        return found
-    return sys.modules["torch"].from_numpy(np.ascontiguousarray(found)).to(x.device)
+        return result
+    return sys.modules["torch"].from_numpy(np.ascontiguousarray(result)).to(x.device)
 
 
 def _comparable(rows: NDArray[Any], limits: Floats) -> tuple[NDArray[Any], NDArray[Any]]:

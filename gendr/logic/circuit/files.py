@@ -98,12 +98,12 @@ def load(path: Path, make: Callable[..., Circuit]) -> Circuit:
 
 def _digest(arrays: dict[str, NDArray[Any]]) -> str:
     """A digest of all arrays: the sums of the archive do not tell that one is missing."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]
-        found.update(f"{name} {array.dtype} {array.shape}".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def _are_sums(values: object) -> bool:

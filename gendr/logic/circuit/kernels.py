@@ -20,20 +20,7 @@ from numba.extending import intrinsic, register_jitable
 
 from gendr._runtime.numba.calls import pointer
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
-from gendr.logic.circuit.packed import (
-    AND,
-    AND_NOT,
-    COPY,
-    NAND,
-    NOR,
-    NOT,
-    ONE,
-    OR,
-    OR_NOT,
-    XNOR,
-    XOR,
-    ZERO,
-)
+from gendr.logic.circuit import packed
 
 ensure_cache()
 announce_compilation(__name__)
@@ -118,29 +105,29 @@ def _walk(base, runs, gates, adders):
     """All gates and adders, on the slots at `base`."""
     for r in range(len(runs)):
         operation, start, stop = runs[r, 0], np.int64(runs[r, 1]), np.int64(runs[r, 2])
-        if operation == AND:
+        if operation == packed.AND:
             _and(base, gates, start, stop)
-        elif operation == AND_NOT:
+        elif operation == packed.AND_NOT:
             _and_not(base, gates, start, stop)
-        elif operation == OR:
+        elif operation == packed.OR:
             _or(base, gates, start, stop)
-        elif operation == OR_NOT:
+        elif operation == packed.OR_NOT:
             _or_not(base, gates, start, stop)
-        elif operation == XOR:
+        elif operation == packed.XOR:
             _xor(base, gates, start, stop)
-        elif operation == NAND:
+        elif operation == packed.NAND:
             _nand(base, gates, start, stop)
-        elif operation == NOR:
+        elif operation == packed.NOR:
             _nor(base, gates, start, stop)
-        elif operation == XNOR:
+        elif operation == packed.XNOR:
             _xnor(base, gates, start, stop)
-        elif operation == NOT:
+        elif operation == packed.NOT:
             _not(base, gates, start, stop)
-        elif operation == COPY:
+        elif operation == packed.COPY:
             _copy(base, gates, start, stop)
-        elif operation == ZERO:
+        elif operation == packed.ZERO:
             _zero(base, gates, start, stop)
-        elif operation == ONE:
+        elif operation == packed.ONE:
             _one(base, gates, start, stop)
     for k in range(len(adders)):
         a, b, c = np.int64(adders[k, 0]), np.int64(adders[k, 1]), np.int64(adders[k, 2])
@@ -192,7 +179,7 @@ def counts(words, slots, loads, runs, gates, adders, digits, ones, out, start, s
     """Sums of groups, out [k, rows], of blocks of eight words."""
     memory = _scratch(slots)
     base = pointer(memory)
-    found = np.empty(64, np.uint64)
+    count = np.empty(64, np.uint64)
     rows = out.shape[1]
     for block in range(start, stop):
         first = block * WIDE
@@ -202,15 +189,15 @@ def counts(words, slots, loads, runs, gates, adders, digits, ones, out, start, s
             for i in range(min(WIDE, words.shape[1] - first)):
                 row = 64 * (first + i)
                 for j in range(64):
-                    found[j] = 0
+                    count[j] = 0
                 for p in range(digits.shape[1]):
                     if digits[g, p] < 0:
                         break
                     word = memory[digits[g, p], i]
                     for j in range(64):
-                        found[j] += ((word >> np.uint64(j)) & np.uint64(1)) << np.uint64(p)
+                        count[j] += ((word >> np.uint64(j)) & np.uint64(1)) << np.uint64(p)
                 for j in range(min(64, rows - row)):
-                    out[g, row + j] = np.int32(found[j]) + ones[g]
+                    out[g, row + j] = np.int32(count[j]) + ones[g]
 
 
 @njit(**_OPTIONS)

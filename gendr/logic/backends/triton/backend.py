@@ -35,19 +35,19 @@ class GateLaunch:
 
     Attributes:
         batch: numbers of the batch that a program takes at once, if there are so many.
-        held: numbers of its gates or features that it takes at once.
-        held_tables: the same for the gradients of tables, one for each corner.
+        elements: numbers of its gates or features that it takes at once.
+        table_elements: the same for the gradients of tables, one for each corner.
         thread: how many of them a thread has.
     """
 
     batch: int = 256
-    held: int = 512
-    held_tables: int = 1024
+    elements: int = 512
+    table_elements: int = 1024
     thread: int = 4
 
 
 # The interpreter pays per operation, not per element.
-LAUNCH = GateLaunch(held=1 << 16, held_tables=1 << 17) if interpreted() else GateLaunch()
+LAUNCH = GateLaunch(elements=1 << 16, table_elements=1 << 17) if interpreted() else GateLaunch()
 
 
 def supports(tensor: Tensor) -> bool:
@@ -114,9 +114,9 @@ def _inputs(corners: int) -> int:
 
 def _block(count: int, batch: int, corners: int) -> tuple[dict[str, int], dict[str, Any]]:
     """Sizes of a block of gates or features, each with so many corners, and the options."""
-    held = LAUNCH.held_tables if corners > 1 else LAUNCH.held
+    elements = LAUNCH.table_elements if corners > 1 else LAUNCH.elements
     block = min(power_of_2(batch), LAUNCH.batch)
-    rows = min(power_of_2(count), max(1, held // (corners * block)))
+    rows = min(power_of_2(count), max(1, elements // (corners * block)))
     warps = min(16, max(1, rows * corners * block // (32 * LAUNCH.thread)))
     options = {} if interpreted() else {"num_warps": warps, "enable_fp_fusion": True}
     return {"ROWS": rows, "BLOCK": block}, options
@@ -127,17 +127,17 @@ def _block(count: int, batch: int, corners: int) -> tuple[dict[str, int], dict[s
 # ---------------------------------------------------------------------------------------------
 
 # What kernels read of the wires of a graph: it is not part of the graph, and found once.
-_known: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+_cache: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def _wires(inputs: Tensor, features: int) -> Wires:
     """Wires whose tables are those of the last call with the same tensor, if it has not changed."""
     wires, now = Wires(inputs, features), (inputs._version, features)
-    known = _known.get(inputs)
-    if known is None or known[0] != now:
+    cached = _cache.get(inputs)
+    if cached is None or cached[0] != now:
         # Not the wires themselves: they hold the key.
-        known = _known[inputs] = (now, wires.compact, wires.readers)
-    vars(wires).update(compact=known[1], readers=known[2])
+        cached = _cache[inputs] = (now, wires.compact, wires.readers)
+    vars(wires).update(compact=cached[1], readers=cached[2])
     return wires
 
 
