@@ -160,7 +160,7 @@ class Kernels(Generic[T]):
         """Other members in the file of a class; those that it replaced do not count."""
         return [
             other
-            for other in cast("list[T]", [*subclasses(self._root)])
+            for other in cast("list[T]", [*dict.fromkeys(subclasses(self._root))])
             if (other.__module__, is_member(other)) == (cls.__module__, True)
             and other.__qualname__ != cls.__qualname__
             and _stands(other)

@@ -1,8 +1,8 @@
 """The words in which the body of a law or of a T-conorm is written once, for all compilers.
 
 A body is an undecorated function of numbers. Numba and Triton each take a copy of it in which these
-words stand for their own functions (see `bodies`). Here they are plain Python for one number: that
-defines what they mean, and lets a body be called by hand.
+words stand for their own functions (see `bodies`). Here they are plain Python for one number, which
+defines what they mean, and PyTorch for tensors: the classes of T-conorms call their bodies so.
 
 Rules for a body: these words, arithmetic and comparisons; no branch on an argument (`where` takes
 its place, and evaluates both sides); literals are floats; a constant of the module stands on the
@@ -11,78 +11,109 @@ right of what it multiplies; nothing names a precision, for Numba's is float64 a
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
-# A number here; a float64 for Numba; a block of float32 for Triton.
+import torch
+
+# A number or a tensor here; a float64 for Numba; a block of float32 for Triton.
 Block: TypeAlias = Any
 
 
+def _word(on_tensors: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A word that does the same to tensors, by another function."""
+
+    def decorate(on_numbers: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(on_numbers)
+        def word(first: Any, *others: Any) -> Any:
+            return (on_tensors if torch.is_tensor(first) else on_numbers)(first, *others)
+
+        return word
+
+    return decorate
+
+
+@_word(torch.where)
 def where(condition: Block, chosen: Block, other: Block) -> Block:
     """`chosen` where the condition holds, `other` elsewhere."""
     return chosen if condition else other
 
 
+@_word(torch.abs)
 def fabs(x: Block) -> Block:
     """The absolute value."""
     return abs(x)
 
 
+@_word(torch.sqrt)
 def sqrt(x: Block) -> Block:
     """The square root of x >= 0."""
     return math.sqrt(x)
 
 
+@_word(torch.exp)
 def exp(x: Block) -> Block:
     """The exponential e^x; may be 0 where it would be subnormal."""
     return math.exp(x) if x < 709 else math.inf
 
 
+@_word(lambda x: (torch.exp(x), -torch.expm1(x)))
 def exp_and_complement(x: Block) -> tuple[Block, Block]:
     """(y, 1 - y) for y = exp(x), x <= 0, both with all their digits."""
     return math.exp(x), -math.expm1(x)
 
 
+@_word(torch.expm1)
 def expm1(x: Block) -> Block:
     """exp(x) - 1, with all its digits near 0."""
     return math.expm1(x) if x < 709 else math.inf
 
 
+@_word(torch.log)
 def log(x: Block) -> Block:
     """The logarithm of x >= 0."""
     return math.log(x) if x > 0 else -math.inf
 
 
+@_word(torch.log1p)
 def log1p(x: Block) -> Block:
     """The logarithm of 1 + x for x >= 0, with all digits near 0."""
     return math.log1p(x)
 
 
+@_word(lambda x, y: torch.where(x > -0.5, torch.log1p(x), y.log()))
 def log_of_sum(x: Block, y: Block) -> Block:
     """The logarithm of y = 1 + x for x >= -1, from whichever of the two has more digits."""
     return math.log1p(x) if x > -0.5 else log(y)
 
 
+@_word(lambda a, s: torch.log1p(a / s))
 def hazard(a: Block, s: Block) -> Block:
     """-log(s) for s = 1 - a in (0, 1], with all digits for small a too."""
     return -math.log1p(-a) if a < 0.5 else -math.log(s)
 
 
+@_word(torch.pow)
 def power(x: Block, p: Block) -> Block:
     """X to the power of p for x >= 0, 1 for p = 0; 0 and infinity go where the limit is."""
     return math.inf if x == 0 and p < 0 else x**p
 
 
+@_word(lambda x: torch.atan2(torch.ones_like(x), x))
 def arccot(x: Block) -> Block:
     """The angle in [0, pi/2] whose cotangent is x, for x >= 0."""
     return math.atan2(1.0, x)
 
 
+@_word(torch.clamp_max)
 def minimum(x: Block, y: Block) -> Block:
     """The smaller one."""
     return min(x, y)
 
 
+@_word(torch.zeros_like)
 def zeros_like(x: Block) -> Block:
     """Zeros of the shape of x."""
     return 0.0

@@ -7,13 +7,13 @@ inverse temperature of the papers. Outside the renderer it is what users give.
 from __future__ import annotations
 
 import sys
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_number, check_tensor
-from gendr._runtime.ranges import finite
+from gendr._runtime.ranges import ratio
 from gendr._runtime.tracing import is_traced
 from gendr.distributions.base import Distribution
 from gendr.distributions.callable import CallableDistribution
@@ -44,30 +44,13 @@ def check_steepness(value: object) -> Number:
     return value.reshape(())
 
 
-class _Inverse(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return finite(1 / x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:
-        (inverse,) = ctx.saved_tensors
-        return finite(-(grad_outputs[0] * inverse) * inverse)
-
-
 def scale_of(steepness: Number) -> Number:
     """The scale 1 / steepness of a distribution; neither it nor its gradient overflows to inf.
 
     The slope, -1 / steepness^2, would overflow in float32 at a steepness of 1e-19.
     """
     if isinstance(steepness, Tensor):
-        return cast("Tensor", _Inverse.apply(steepness))
+        return ratio(torch.ones_like(steepness), steepness)
     return min(1 / steepness, sys.float_info.max)
 
 

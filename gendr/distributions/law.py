@@ -13,10 +13,9 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_float, check_number
 from gendr._runtime.ranges import finite
 from gendr._runtime.registry import Registered
-from gendr._runtime.tracing import all_hold, constant
+from gendr._runtime.tracing import constant
 from gendr.distributions.base import Base, Number, Part, number_text
 
 INF = float("inf")
@@ -27,8 +26,7 @@ class Law(Registered, Base):
 
     A subclass is a frozen dataclass with the class attributes below and the hooks `_cdf`, `_sf`,
     `_pdf`, `_icdf`, `_isf` on tensors. Values enter finite; `_pdf` is plain differentiable torch
-    whose first derivative is finite everywhere. A law with a parameter calls it `shape` and adds
-    `_shape_slope` (dF/dshape) and `_pdf_shape_slope`.
+    whose first derivative is finite everywhere. A law with a parameter is `Shaped`.
 
     Attributes:
         name: as in the papers.
@@ -128,16 +126,13 @@ class Law(Registered, Base):
         return f"{self.name}({inside})" if inside else self.name
 
 
-class Symmetric:
-    """A mixin for laws with F(z) = 1 - F(-z), which then need only three hooks.
+class Symmetric(Law):
+    """A law with F(z) = 1 - F(-z), which needs only three hooks.
 
     `_cdf`, exact in its left tail; `_pdf`; `_icdf_lower`, the quantile of q <= 1/2.
     """
 
-    is_symmetric: ClassVar[bool] = True
-
-    def _cdf(self, z: Tensor) -> Tensor:
-        raise NotImplementedError
+    is_symmetric: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
 
     def _icdf_lower(self, q: Tensor) -> Tensor:
         raise NotImplementedError
@@ -153,38 +148,6 @@ class Symmetric:
 
     def _isf(self, q: Tensor) -> Tensor:
         return -self._icdf(q)
-
-
-class Shaped:
-    """Mixed into a law with a parameter, which checks it.
-
-    Attributes:
-        shape: > 0; a number, or a tensor that broadcasts with z and may require grad.
-    """
-
-    name: ClassVar[str]
-    shape: Number
-
-    def __post_init__(self) -> None:
-        what, shape = f"the shape of {self.name}", self.shape
-        if isinstance(shape, Tensor):
-            check_float(what, shape)
-            # On a GPU, to look would mean to wait.
-            if not shape.is_cuda and not all_hold((shape > 0) & (shape < INF)):
-                raise ValueError(f"{what} must be > 0 and finite, got {shape.tolist()}")
-        else:
-            object.__setattr__(self, "shape", check_number(what, shape, above=0))
-
-    @property
-    def shape_parameter(self) -> Number:
-        """The shape."""
-        return self.shape
-
-    def _shape_for(self, z: Tensor) -> Tensor:
-        """The shape as a tensor, of the kind of z if it is a number."""
-        if isinstance(self.shape, Tensor):
-            return self.shape
-        return torch.tensor(self.shape, dtype=z.dtype, device=z.device)
 
 
 @constant

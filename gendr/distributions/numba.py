@@ -16,14 +16,21 @@ are free of branches and calls, so that LLVM vectorises them: they bound the spe
 
 from __future__ import annotations
 
+import ctypes
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import torch
 from numba import types
+from torch import Tensor
 
 from gendr._runtime.numba.bodies import compiled, compiled_loop
-from gendr.distributions.bodies import Kind, bodies, has_shape
+from gendr.distributions.bodies import Kind, bodies, has_shape, kernel_name
+from gendr.distributions.law import Law
 
+_POINTER = ctypes.POINTER(ctypes.c_double)
 _P = types.CPointer(types.float64)
 _TWO = types.void(_P, types.int64, types.float64, _P, _P)
 _ONE = types.void(_P, types.int64, types.float64, _P)
@@ -93,6 +100,26 @@ def loop(name: str, kind: Kind) -> Any:
         bound["PSI"] = compiled(of.for_float64("slope_constant"))
     signature = _TWO if kind == "tails" else _ONE
     return compiled_loop(_LOOPS[kind, shaped], signature, of, kind, **bound)
+
+
+def evaluated(cls: type[Law], kind: Kind, z: Tensor, shape: Tensor) -> list[Tensor]:
+    """What a body of a law with a shape gives for tensors of one size, one number after the other.
+
+    Returns:
+        (cdf, sf), or (dF/dshape,), float64 without gradients, where z lives.
+    """
+    shapes = shape.detach().double().flatten().cpu()
+    order = shapes.argsort(stable=True) if bool((shapes != shapes[:1]).any()) else slice(None)
+    shapes, inputs = shapes[order].numpy(), z.detach().double().flatten().cpu()[order].numpy()
+    outputs = np.empty((2 if kind == "tails" else 1, len(inputs)))
+    run = loop(kernel_name(cls), kind).ctypes
+    starts = np.flatnonzero(np.diff(shapes, prepend=np.nan))
+    for start, stop in pairwise([*starts, len(inputs)]):
+        arrays = [a[start:stop].ctypes.data_as(_POINTER) for a in (inputs, *outputs)]
+        run(arrays[0], stop - start, shapes[start], *arrays[1:])
+    found = torch.empty(len(outputs), z.numel(), dtype=torch.float64)
+    found[:, order] = torch.from_numpy(outputs)
+    return [each.to(z.device).reshape(z.shape) for each in found]
 
 
 def tails_address(name: str) -> int:

@@ -23,18 +23,14 @@ _WORD = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*(\.(?!\s*$)|$)")
 # Transforms by the word of the text form, and whether they take a number.
 _TRANSFORMS = {"reversed": 0, "centred": 0, "shifted": 1, "squared": 0, "art": 1}
 
-# The order of the table in the papers; other laws follow in the order of their definition.
-_PAPERS = (
-    "heaviside", "uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "laplace", "logistic",
-    "hyperbolic_secant", "cauchy", "reciprocal", "gumbel_max", "gumbel_min", "exponential", "gamma",
-    "levy", "optimal",
-)  # fmt: skip
 # The benchmark has 27 distributions: these, and each one-sided law in four variants.
 _BOTH_SIDED = (
     "uniform", "cubic_hermite", "wigner_semicircle", "gaussian", "laplace", "logistic",
     "hyperbolic_secant", "cauchy", "reciprocal", "gumbel_max", "gumbel_min",
 )  # fmt: skip
 _ONE_SIDED = ("exponential", "gamma(shape=0.5)", "gamma(shape=2.0)", "levy")
+# The order of the table in the papers; other laws follow in the order of their definition.
+_PAPERS = ("heaviside", *_BOTH_SIDED, "exponential", "gamma", "levy", "optimal")
 
 
 def laws() -> dict[str, type[Law]]:
@@ -90,14 +86,6 @@ def _arguments(text: str | None, cls: type[Law]) -> dict[str, float]:
     return given
 
 
-def _build(cls: type[Law], given: dict[str, Any]) -> Law:
-    allowed = _names(cls)
-    unknown = [key for key in given if key not in allowed]
-    if unknown:
-        raise ValueError(f"{cls.name} takes {_parameters(cls)}, got {unknown[0]!r}")
-    return cls(**given)
-
-
 def get(name: str, **params: Number) -> Distribution:
     """The distribution with a name, or with a text as `str` writes it.
 
@@ -136,10 +124,14 @@ def read(
         words.append((match[1], match[2]))
         position = match.end()
     cls = law_of(words[0][0])
-    given = _arguments(words[0][1], cls)
+    given: dict[str, Any] = {**_arguments(words[0][1], cls)}
     if twice := given.keys() & params.keys():
         raise ValueError(f"{name!r} sets {twice.pop()} already; give it in one place")
-    dist: Distribution = _build(cls, {**given, **params})
+    given = {**given, **params}
+    unknown = [key for key in given if key not in _names(cls)]
+    if unknown:
+        raise ValueError(f"{cls.name} takes {_parameters(cls)}, got {unknown[0]!r}")
+    dist: Distribution = cls(**given)
     for word, text in words[1:]:
         check_choice("transform", word, _TRANSFORMS)
         if bool(text) != bool(_TRANSFORMS[word]):

@@ -121,7 +121,13 @@ class LogicConv2d(Neurons):
         check_count("out_channels", out_channels)
         window = Window.of(kernel_size, stride, padding)
         area = window.size[0] * window.size[1]
-        each = _channels_of_group(in_channels, out_channels, groups)
+        check_count("groups", groups)
+        if in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"groups must divide the {in_channels} input and the {out_channels} output "
+                f"channels, got {groups}"
+            )
+        each = in_channels // groups
         if channels_per_tree is None:
             channels_per_tree = min(CHANNELS, each)
         if check_count("channels_per_tree", channels_per_tree) > each:
@@ -142,7 +148,7 @@ class LogicConv2d(Neurons):
             )  # fmt: skip
         super().__init__(
             out_channels * ((1 << depth) - 1), 2, parametrization=parametrization, gates=gates,
-            init=init, estimator=estimator, tnorm=tnorm, temperature=temperature, backend=backend,
+            estimator=estimator, tnorm=tnorm, temperature=temperature, backend=backend,
             device=device, dtype=dtype,
         )  # fmt: skip
         self.in_channels, self.out_channels, self.depth = in_channels, out_channels, depth
@@ -169,7 +175,7 @@ class LogicConv2d(Neurons):
         images, is_batch = as_images(x, self.in_channels)
         self._check_dtype(x)
         batch, _, height, width = images.shape
-        plan = self._plan_for(height, width)
+        plan = self._cached(lambda: self._planned(height, width), (height, width))
         first, *others = self._present_tables().split(self.level_sizes())
         positions = plan.shape[0] * plan.shape[1]
         rows = batch_last(images).reshape(-1, batch)
@@ -205,10 +211,6 @@ class LogicConv2d(Neurons):
         shape = (*self.places.shape, -1)
         return features.view(shape), outside.view(shape)
 
-    def _plan_for(self, height: int, width: int) -> _ConvolutionPlan:
-        """The wires for images of a size; those of the size before are kept."""
-        return self._remembered(lambda: self._planned(height, width), (height, width))
-
     def _indices(self) -> tuple[str, int, str]:
         size = self.in_channels * self.window.size[0] * self.window.size[1]
         return "places", size, "places of the window"
@@ -234,23 +236,12 @@ class LogicConv2d(Neurons):
     def extra_repr(self) -> str:
         """What the text of a model shows."""
         size, stride, padding = self.window
-        kind = f"{len(self.gates)} gates" if self.is_mixture else "tables"
         parts = [
             f"{self.in_channels}, {self.out_channels}, kernel_size={size}, depth={self.depth}",
             f"stride={stride}", f"padding={padding}",
         ]  # fmt: skip
         parts += [f"groups={self.groups}"] if self.groups > 1 else []
-        return ", ".join([*parts, kind, *self._options()])
-
-
-def _channels_of_group(in_channels: int, out_channels: int, groups: int) -> int:
-    check_count("groups", groups)
-    if in_channels % groups or out_channels % groups:
-        raise ValueError(
-            f"groups must divide the {in_channels} input and the {out_channels} output channels, "
-            f"got {groups}"
-        )
-    return in_channels // groups
+        return ", ".join([*parts, *self._options()])
 
 
 def _at_positions(tables: Tensor, positions: int, outside: Tensor | None) -> Tensor:

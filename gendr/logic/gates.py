@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from gendr._runtime.names import unknown
 
-__all__ = ["GATES", "MAX_FAN_IN", "Gate", "gate", "gate_ids", "monomials", "truth_tables"]
+__all__ = ["GATES", "MAX_FAN_IN", "Gate", "gate", "gate_ids", "truth_tables"]
 
 # A gate of six inputs has a table of 64 bits: one word of a circuit file, one look-up table of an
 # FPGA.
@@ -118,17 +118,3 @@ def gate_ids(which: Iterable[int | str] | None) -> tuple[int, ...]:
 def truth_tables(ids: Iterable[int] | None = None) -> NDArray[np.int64]:
     """The truth tables [n, 4] of gates, by default of all sixteen: [16, 4]."""
     return np.array([GATES[k].table for k in (range(16) if ids is None else ids)], np.int64)
-
-
-def monomials(fan_in: int) -> NDArray[np.int64]:
-    """The matrix M [2^k, 2^k] that turns tables into coefficients of monomials: c = table @ M.
-
-    Monomials are in the order of corners: that of 10, for two inputs, is a. This is the Möbius
-    transform: the coefficient of a set of inputs is the sum over its subsets, with alternating
-    signs, of the outputs where just those are 1.
-    """
-    one = np.array([[1, -1], [0, 1]], np.int64)
-    matrix = np.ones((1, 1), np.int64)
-    for _ in range(fan_in):
-        matrix = np.kron(matrix, one)
-    return matrix

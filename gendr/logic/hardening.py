@@ -105,12 +105,12 @@ def _flat(model: nn.Module) -> list[nn.Module]:
     return [model]
 
 
-def _input_shape(modules: Sequence[nn.Module], given: Sequence[int] | None) -> tuple[int, ...]:
-    """The shape of a row, as given, or as the first module that knows one says."""
-    if given is not None:
-        if isinstance(given, int) or not len(given):
-            raise ValueError(f"input_shape must be sizes such as (C, H, W), got {given!r}")
-        return tuple(check_count("each size of input_shape", size) for size in given)
+def _input_shape(modules: Sequence[nn.Module], shape: Sequence[int] | None) -> tuple[int, ...]:
+    """The shape of a row: as asked for, or as the first module that knows one says."""
+    if shape is not None:
+        if isinstance(shape, int) or not len(shape):
+            raise ValueError(f"input_shape must be sizes such as (C, H, W), got {shape!r}")
+        return tuple(check_count("each size of input_shape", size) for size in shape)
     bits, limits = 1, [1]
     for each in modules:
         if isinstance(each, LogicLayer):
@@ -221,8 +221,8 @@ def _layer(layer: LogicLayer, signals: Signals, builder: _Lists) -> Signals:
         )
     reads = signals[layer.hard_wires().cpu().numpy().T].tolist()
     tables = layer.hard_tables().long().tolist()
-    found = [builder.table(tuple(t), own) for t, own in zip(tables, reads, strict=True)]
-    return np.array(found)
+    outputs = [builder.table(tuple(t), own) for t, own in zip(tables, reads, strict=True)]
+    return np.array(outputs)
 
 
 def _image(module: LogicConv2d | OrPool2d, signals: Signals, channels: int | None) -> None:
@@ -258,8 +258,8 @@ def _pooled(pool: OrPool2d, signals: Signals, builder: _Lists) -> Signals:
     channels, height, width = signals.shape
     (rows, columns), shape = pool.window.size, pool.window.positions(height, width)
     places = torch.arange(rows * columns)
-    found = pool.window.pixels(places // columns, places % columns, height, width)
-    pixels, outside = (each.numpy() for each in found)
+    read = pool.window.pixels(places // columns, places % columns, height, width)
+    pixels, outside = (each.numpy() for each in read)
     flat = signals.reshape(channels, -1)
     outputs = np.empty((channels, pixels.shape[1]), np.int64)
     for p in range(pixels.shape[1]):

@@ -112,7 +112,7 @@ class LogicLayer(Neurons):
         check_count("in_features", in_features)
         super().__init__(
             check_count("out_features", out_features), check_count("fan_in", fan_in),
-            parametrization=parametrization, gates=gates, init=init, estimator=estimator,
+            parametrization=parametrization, gates=gates, estimator=estimator,
             tnorm=tnorm, temperature=temperature, backend=backend, device=device, dtype=dtype,
         )  # fmt: skip
         self.in_features, self.out_features, self.fan_in = in_features, out_features, fan_in
@@ -196,13 +196,13 @@ class LogicLayer(Neurons):
         With a learnable wiring these are the wires of all candidates [c, fan_in N], and those from
         the gates to their inputs, which stand in order.
         """
-        return self._remembered(self._found)
+        return self._cached(self._make_wires)
 
     def _indices(self) -> tuple[str, int, str]:
         name = "candidates" if self.is_learnable else "wires"
         return name, self.in_features, "inputs of the layer"
 
-    def _found(self) -> tuple[Wires, Wires]:
+    def _make_wires(self) -> tuple[Wires, Wires]:
         """See `_wiring`; those without a learnable wiring are the same twice."""
         wires = self.candidates if self.is_learnable else self.wires
         first = Wires(wires.flatten(1), self.in_features)
@@ -214,8 +214,8 @@ class LogicLayer(Neurons):
 
     def extra_repr(self) -> str:
         """What the text of a model shows."""
-        kind = f"{len(self.gates)} gates" if self.is_mixture else "tables"
+        kind, *options = self._options()
         parts = [f"{self.in_features}, {self.out_features}, fan_in={self.fan_in}, {kind}"]
         if self.is_learnable:
             parts.append(f"wires learnable among {len(self.candidates)}")
-        return ", ".join([*parts, *self._options()])
+        return ", ".join([*parts, *options])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +27,6 @@ from gendr.tnorms import TNorm, as_tconorm
 
 __all__ = ["Estimator", "Initialization", "Neurons", "Parametrization", "chosen"]
 
-PARAMETRIZATIONS = ("gates", "table")
-ESTIMATORS = ("expected", "straight_through", "gumbel", "gumbel_straight_through")
-INITIALIZATIONS = ("residual", "normal")
 # The weight of the gate that passes the first input on, where the others have 0: it starts with a
 # probability of 0.91 (Petersen et al. 2024, section 3.2).
 RESIDUAL_GATE = 5.0
@@ -49,20 +46,20 @@ def check_tnorm(tnorm: str | TNorm, fan_in: int) -> TNorm | None:
         ValueError: if there is no such T-norm, it is below that of Łukasiewicz, or gates have
             another number of inputs than two.
     """
-    found = tnorm if isinstance(tnorm, TNorm) else as_tconorm(tnorm).dual
-    if found.dual.is_product:
+    norm = tnorm if isinstance(tnorm, TNorm) else as_tconorm(tnorm).dual
+    if norm.dual.is_product:
         return None
     if fan_in != 2:
         raise ValueError(f"tnorm is for gates of two inputs, got fan_in = {fan_in}")
     a, b = torch.meshgrid(*[torch.linspace(0, 1, 33, dtype=torch.float64)] * 2, indexing="ij")
     with torch.no_grad():
-        lowest = (found(a, b) - (a + b - 1).clamp(min=0)).min()
+        lowest = (norm(a, b) - (a + b - 1).clamp(min=0)).min()
     if lowest < -1e-9:
         raise ValueError(
-            f"tnorm {found} lies below max(a + b - 1, 0), so that gates such as 'or' would leave "
+            f"tnorm {norm} lies below max(a + b - 1, 0), so that gates such as 'or' would leave "
             "[0, 1]; take another, such as frank(p=2), or a larger p"
         )
-    return found
+    return norm
 
 
 def chosen(weight: Tensor, dim: int, estimator: str, temperature: float) -> Tensor:
@@ -76,20 +73,16 @@ def chosen(weight: Tensor, dim: int, estimator: str, temperature: float) -> Tens
 
     Returns:
         The softmax, of the weights or of a draw; with "straight_through" forward a one-hot choice.
+        A draw is the largest sum of a weight and noise of Gumbel.
     """
     if estimator.startswith("gumbel"):
-        weight = weight + gumbel_noise(weight)
+        tiny = torch.finfo(weight.dtype).tiny
+        weight = weight - torch.empty_like(weight).exponential_().clamp(min=tiny).log()
     soft = (weight / temperature if temperature != 1 else weight).softmax(dim)
     if estimator.endswith("straight_through"):
         hard = torch.zeros_like(soft).scatter_(dim, weight.detach().argmax(dim, keepdim=True), 1)
         return hard + (soft - soft.detach())
     return soft
-
-
-def gumbel_noise(weight: Tensor) -> Tensor:
-    """Noise whose largest sum with the weights is a draw from their softmax."""
-    tiny = torch.finfo(weight.dtype).tiny
-    return -torch.empty_like(weight).exponential_().clamp(min=tiny).log()
 
 
 class Neurons(nn.Module, ABC):
@@ -109,7 +102,6 @@ class Neurons(nn.Module, ABC):
         *,
         parametrization: Parametrization | None,
         gates: Iterable[int | str] | None,
-        init: Initialization,
         estimator: Estimator,
         tnorm: str | TNorm,
         temperature: float,
@@ -122,7 +114,7 @@ class Neurons(nn.Module, ABC):
             raise ValueError(f"fan_in must be <= {MAX_FAN_IN}, got {fan_in}")
         if parametrization is None:
             parametrization = "gates" if fan_in == 2 else "table"
-        check_choice("parametrization", parametrization, PARAMETRIZATIONS)
+        check_choice("parametrization", parametrization, get_args(Parametrization))
         self.is_mixture = parametrization == "gates"
         if self.is_mixture and fan_in != 2:
             raise ValueError(
@@ -131,11 +123,10 @@ class Neurons(nn.Module, ABC):
         if gates is not None and not self.is_mixture:
             raise ValueError("gates are chosen with the parametrization 'gates'")
         self.gates = gate_ids(gates) if self.is_mixture else ()
-        check_choice("init", init, INITIALIZATIONS)
-        self.estimator = check_choice("estimator", estimator, ESTIMATORS)
+        self.estimator = check_choice("estimator", estimator, get_args(Estimator))
         self.temperature = check_number("temperature", temperature, above=0)
         self.backend = backend
-        self._known: tuple[Tensor, tuple[int | None, Hashable], Any] | None = None
+        self._cache: tuple[Tensor, tuple[int | None, Hashable], Any] | None = None
         self.tnorm = check_tnorm(tnorm, fan_in)
 
         tables = torch.as_tensor(truth_tables(self.gates)) if self.is_mixture else None
@@ -155,7 +146,7 @@ class Neurons(nn.Module, ABC):
                 initialisation raises a ValueError.
             seed: of the weights; None takes torch's global random numbers.
         """
-        if check_choice("init", init, INITIALIZATIONS) == "normal":
+        if check_choice("init", init, get_args(Initialization)) == "normal":
             # A stream of its own: with the seed of the wiring, weights would follow from wires.
             generator = None if seed is None else torch.Generator().manual_seed(seed + 1)
             self.weight.copy_(torch.randn(self.weight.shape, generator=generator))
@@ -188,41 +179,31 @@ class Neurons(nn.Module, ABC):
     @torch.no_grad()
     def hard_tables(self) -> Tensor:
         """The tables of the most likely gates, [neurons, 2^fan_in], 0 or 1."""
-        return self._hardened(self.weight)
+        if self._tables is not None:
+            return self._tables[self.weight.argmax(1)].to(self.weight.dtype)
+        return (self.weight > 0).to(self.weight.dtype)
 
     def soft_tables(self) -> Tensor:
         """The expected tables, [neurons, 2^fan_in], in [0, 1]."""
-        return self._softened(self.weight)
+        return self._tables_by("expected")
 
-    def _hardened(self, weight: Tensor) -> Tensor:
+    def _tables_by(self, estimator: str) -> Tensor:
+        """The tables that training sees."""
+        weight = self.weight
         if self._tables is not None:
-            return self._tables[weight.argmax(1)].to(weight.dtype)
-        return (weight > 0).to(weight.dtype)
-
-    def _softened(self, weight: Tensor) -> Tensor:
-        scaled = weight / self.temperature if self.temperature != 1 else weight
-        if self._tables is not None:
-            return matmul(scaled.softmax(1).to(weight.dtype), self._tables.to(weight.dtype))
-        return scaled.sigmoid()
+            shares = chosen(weight, 1, estimator, self.temperature).to(weight.dtype)
+            return matmul(shares, self._tables.to(weight.dtype))
+        if estimator.startswith("gumbel"):
+            u = torch.rand_like(weight).clamp(min=torch.finfo(weight.dtype).tiny)
+            weight = weight + (u.log() - (-u).log1p())  # logistic: a difference of two Gumbels
+        soft = (weight / self.temperature if self.temperature != 1 else weight).sigmoid()
+        if estimator.endswith("straight_through"):
+            return (weight.detach() > 0).to(weight.dtype) + (soft - soft.detach())
+        return soft
 
     def _present_tables(self) -> Tensor:
         """The tables that the layer has in its present mode."""
-        if not self.training:
-            return self.hard_tables()
-        weight = self.weight
-        if self.estimator.startswith("gumbel"):
-            weight = weight + self._noise()
-        soft = self._softened(weight)
-        if self.estimator.endswith("straight_through"):
-            return self._hardened(weight.detach()) + (soft - soft.detach())
-        return soft
-
-    def _noise(self) -> Tensor:
-        """Noise whose largest sum with the weights is a draw from their softmax or sigmoid."""
-        if self.is_mixture:
-            return gumbel_noise(self.weight)
-        u = torch.rand_like(self.weight).clamp(min=torch.finfo(self.weight.dtype).tiny)
-        return u.log() - (-u).log1p()  # logistic: a difference of two Gumbels
+        return self._tables_by(self.estimator) if self.training else self.hard_tables()
 
     # -- wires
 
@@ -240,24 +221,24 @@ class Neurons(nn.Module, ABC):
             check_index(f"{prefix}{name} of the state dict", wires, size, things)
         super()._load_from_state_dict(state_dict, prefix, *args, **options)
 
-    def _remembered(self, find: Callable[[], T], key: Hashable = None) -> T:
-        """What `find` makes of the wires; found again if they have changed, or for another key."""
+    def _cached(self, make: Callable[[], T], key: Hashable = None) -> T:
+        """What `make` makes of the wires; made again if they have changed, or for another key."""
         if is_traced():  # a graph takes the wires as they are when it runs
-            return find()
+            return make()
         name, size, things = self._indices()
         wires: Tensor = getattr(self, name)
         # What tells that they were changed in place; None if nothing does.
         version = None if wires.is_inference() else wires._version
-        known = self._known
-        if known is None or known[0] is not wires or version is None or known[1] != (version, key):
+        cached, stamp = self._cache, (version, key)
+        if cached is None or cached[0] is not wires or version is None or cached[1] != stamp:
             check_index(name, wires, size, things)
             with lasting():
-                known = self._known = (wires, (version, key), find())
-        return known[2]
+                cached = self._cache = (wires, stamp, make())
+        return cached[2]
 
     def __getstate__(self) -> dict[str, object]:
-        """The attributes without what is found again when it is needed."""
-        return {**self.__dict__, "_known": None}
+        """The attributes without the cache."""
+        return {**self.__dict__, "_cache": None}
 
     # -- outputs
 
@@ -275,8 +256,8 @@ class Neurons(nn.Module, ABC):
             )
 
     def _options(self) -> list[str]:
-        """What the text of a model shows of the options."""
-        parts: list[str] = []
+        """What the text of a model shows of the gates and the options."""
+        parts = [f"{len(self.gates)} gates" if self.is_mixture else "tables"]
         if self.estimator != "expected":
             parts.append(self.estimator)
         if self.tnorm is not None:

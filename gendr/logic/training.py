@@ -302,13 +302,13 @@ class LogicTraining(Training[LogicSettings, nn.Sequential]):
         self.model.eval()
         members = self.settings.population
         try:
-            found: list[Tensor] = []
+            hits: list[Tensor] = []
             for x, labels in zip(part.x.split(AT_ONCE), part.labels.split(AT_ONCE), strict=True):
                 scores = self.model(self.features(x)).unflatten(1, (members, -1))
-                found.append(scores.argmax(2) == labels[:, None])
+                hits.append(scores.argmax(2) == labels[:, None])
         finally:
             self.model.train()
-        return torch.cat(found)
+        return torch.cat(hits)
 
     def best(self) -> int:
         """The member that is kept; see `LogicSettings.population`."""
@@ -316,15 +316,15 @@ class LogicTraining(Training[LogicSettings, nn.Sequential]):
             return 0
         rows = len(self.train)
         errors = [rows - right for right in self.hits(self.train).sum(0).tolist()]
-        shortest, found = math.inf, 0
+        shortest, best = math.inf, 0
         for k in sorted(range(len(errors)), key=errors.__getitem__):
             if description_length(rows, errors[k], 0) >= shortest:
                 break  # from here on, errors alone take more than the best circuit in all
             circuit = harden(member(self.model, self.settings, k))
             length = description_length(rows, errors[k], len(circuit.netlist))
             if length < shortest:
-                shortest, found = length, k
-        return found
+                shortest, best = length, k
+        return best
 
     def evaluate(self, row: Row) -> None:
         """Write the accuracy on the validation part, the mean of all members, into a row."""

@@ -160,16 +160,16 @@ def candidate_wiring(
             f"different ones of {in_features} features, got {count}"
         )
     generator = _generator(seed)
-    found = in_features * torch.ones(count * fan_in, out_features, dtype=torch.int64)
-    found[:fan_in] = _draw(in_features, out_features, fan_in, generator)
+    chosen = in_features * torch.ones(count * fan_in, out_features, dtype=torch.int64)
+    chosen[:fan_in] = _draw(in_features, out_features, fan_in, generator)
     for k in range(fan_in, count * fan_in):
         # Draw until it is none of those before: evenly among the others.
         wrong = torch.arange(out_features)
         while len(wrong):
             draw = torch.randint(in_features, (len(wrong),), generator=generator)
-            found[k, wrong] = draw
-            wrong = wrong[(found[:k, wrong] == draw).any(0)]
-    return found.view(count, fan_in, out_features)
+            chosen[k, wrong] = draw
+            wrong = wrong[(chosen[:k, wrong] == draw).any(0)]
+    return chosen.view(count, fan_in, out_features)
 
 
 def tree_wiring(

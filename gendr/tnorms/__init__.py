@@ -11,16 +11,16 @@ from gendr._runtime import registry as _registry
 from gendr.tnorms import families as _files
 from gendr.tnorms.base import Archimedean, Parametric, TConorm, TNorm
 from gendr.tnorms.base import has_parameter as has_parameter
-from gendr.tnorms.families.aczel_alsina import AczelAlsina
-from gendr.tnorms.families.average import Average
-from gendr.tnorms.families.dombi import Dombi
-from gendr.tnorms.families.einstein import Einstein
-from gendr.tnorms.families.frank import Frank
-from gendr.tnorms.families.hamacher import Hamacher
-from gendr.tnorms.families.max import Max
-from gendr.tnorms.families.probabilistic import Probabilistic
-from gendr.tnorms.families.schweizer_sklar import SchweizerSklar
-from gendr.tnorms.families.yager import Yager
+from gendr.tnorms.families.aczel_alsina import AczelAlsina as AczelAlsina
+from gendr.tnorms.families.average import Average as Average
+from gendr.tnorms.families.dombi import Dombi as Dombi
+from gendr.tnorms.families.einstein import Einstein as Einstein
+from gendr.tnorms.families.frank import Frank as Frank
+from gendr.tnorms.families.hamacher import Hamacher as Hamacher
+from gendr.tnorms.families.max import Max as Max
+from gendr.tnorms.families.probabilistic import Probabilistic as Probabilistic
+from gendr.tnorms.families.schweizer_sklar import SchweizerSklar as SchweizerSklar
+from gendr.tnorms.families.yager import Yager as Yager
 from gendr.tnorms.registry import (
     as_tconorm,
     benchmark_tconorms,
@@ -31,20 +31,10 @@ from gendr.tnorms.registry import (
 )
 
 __all__ = [
-    "AczelAlsina",
     "Archimedean",
-    "Average",
-    "Dombi",
-    "Einstein",
-    "Frank",
-    "Hamacher",
-    "Max",
     "Parametric",
-    "Probabilistic",
-    "SchweizerSklar",
     "TConorm",
     "TNorm",
-    "Yager",
     "as_tconorm",
     "benchmark_tconorms",
     "family",
@@ -53,8 +43,8 @@ __all__ = [
     "tnorm",
 ]
 
-# Every file of a family counts, named above or not; its class is an attribute of this package too.
+# Every file of a family counts, imported above for type checkers or not: its class is public.
 _registry.import_all(_files)
 for _family in map(family, names()):
     globals()[_family.__name__] = _family
-    __all__ += [_family.__name__] * (_family.__name__ not in __all__)  # pyright: ignore[reportUnsupportedDunderAll]
+    __all__ += [_family.__name__]  # pyright: ignore[reportUnsupportedDunderAll]

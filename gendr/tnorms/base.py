@@ -1,7 +1,8 @@
 """What every T-conorm offers: pairwise calls, reductions, the fold of whole pixels, the dual.
 
 An Archimedean T-conorm is A = g^-1(sum of g(a_i)) for an increasing generator g with g(0) = 0, so
-its derivative is g'(a_i) / g'(A). Families give four formulas, and everything else is derived here.
+its derivative is g'(a_i) / g'(A). The file of a family has these formulas as plain functions, its
+bodies (`gendr.tnorms.bodies`), which this class and the compilers of kernels call alike.
 A value a always travels with its complement s = 1 - a, because near 1 only s has digits left.
 Sums and derivatives are taken in float64 whatever the input, so float32 neither overflows nor
 loses small members (a device without float64 stays in the dtype it has).
@@ -14,20 +15,23 @@ there and a = 1 one that hides everything: both get gradient 0. Called directly 
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from gendr._runtime.registry import Registered
-from gendr._runtime.tracing import is_traced
+from gendr._runtime.tracing import constant, is_traced
 from gendr.tnorms.groups import Along, Grouping
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_Values: TypeAlias = "tuple[Tensor, Tensor, Tensor, Tensor]"
 
 
 class TConorm(Registered, ABC):
@@ -191,25 +195,39 @@ class Archimedean(TConorm):
     """A T-conorm with a generator.
 
     All formulas are elementwise on tensors of one shape: a in [0, 1] with its complement s = 1 - a,
-    and the joined A with S = 1 - A. A family gives `generator`, `inverse`, `slope_at_one` and
-    `_weight`, the plain formula of `weight`, which is only asked for where a, s, A and S are
-    positive (and a = 0 if not `steep`).
+    and the joined A with S = 1 - A. A family gives `slope_at_one` here, and the bodies `generator`,
+    `inverse` and `weight` beside the class, or methods of these names (`_weight`) in their place.
+    The plain formula of a weight is only asked for where a, s, A and S are positive (and a = 0 if
+    not `steep`).
     """
 
     kind = "archimedean"
     p: ClassVar[Any] = None
 
-    @abstractmethod
     def generator(self, a: Tensor, s: Tensor) -> Tensor:
         """Return g(a); 0 at a = 0 and inf at s = 0."""
+        return self._body("generator", a, s)
 
-    @abstractmethod
     def inverse(self, t: Tensor) -> tuple[Tensor, Tensor]:
         """(A, S) with g(A) = t in [0, inf], each to full precision."""
+        return self._body("inverse", t)
 
-    @abstractmethod
     def _weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
         """g'(a) / g'(A), as a ratio that neither overflows nor cancels."""
+        return self._body("weight", a, s, A, S)
+
+    def _body(self, kind: str, *arguments: Tensor) -> Any:
+        """A body of the family on tensors; it gets p if it takes one more argument."""
+        named = type(self).bodies
+        body = getattr(sys.modules[type(self).__module__], kind) if named is None else named[kind]
+        if argument_count(body) > len(arguments):
+            return body(*arguments, self._p)
+        return body(*arguments)
+
+    @property
+    def _p(self) -> Any:
+        """The parameter in the precision of the sums."""
+        return _wide(self.p) if isinstance(self.p, Tensor) else self.p
 
     def weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
         """dA/da = g'(a) / g'(A); 0 where a, s, A or S is not positive."""
@@ -277,9 +295,9 @@ class Parametric(Archimedean):
                 f"{self.name} needs a finite {self.parameter}, got p = {_text(self.value)}"
             )
 
-    @abstractmethod
     def _weight_p(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
         """The plain formula of `weight_p`."""
+        return self._body("weight_p", a, s, A, S)
 
     def weight_p(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
         """Return (dg/dp)(a) / g'(A); 0 where a, s, A or S is not positive.
@@ -297,11 +315,6 @@ class Parametric(Archimedean):
         """The parameter as a number."""
         return self.p.item() if isinstance(self.p, Tensor) else self.p
 
-    @property
-    def _p(self) -> float | Tensor:
-        """The parameter in the precision of the sums."""
-        return _wide(self.p) if isinstance(self.p, Tensor) else self.p
-
     def __str__(self) -> str:
         return f"{self.name}(p={_text(self.value)})"
 
@@ -310,19 +323,17 @@ class Parametric(Archimedean):
 class Norm(Parametric):
     """A family that is the p-norm of a measure u(a): g(a) = u(a)^p.
 
-    The derivative of u is (1 - a)^-order, which is all the gradients need. The fold divides by
-    the largest member, so that no power overflows or vanishes, whatever p is.
+    It gives the bodies `measure` and `unmeasure` in place of `generator` and `inverse`. The fold
+    divides by the largest member, so that no power overflows or vanishes, whatever p is.
     """
 
-    order: ClassVar[int]
-
-    @abstractmethod
     def measure(self, a: Tensor, s: Tensor) -> Tensor:
         """Return u(a): 0 at a = 0, inf at s = 0."""
+        return self._body("measure", a, s)
 
-    @abstractmethod
     def unmeasure(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """(A, S) with u(A) = u in [0, inf]."""
+        return self._body("unmeasure", u)
 
     @property
     def steep(self) -> bool:
@@ -345,19 +356,6 @@ class Norm(Parametric):
         return self.unmeasure(
             unit * group.sum((u / group.expand(unit)) ** self._p) ** (1 / self._p)
         )
-
-    def _weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
-        """(u/U)^(p-1) (S/s)^order."""
-        return self._share(a, s, A, S) * (S / s) ** self.order
-
-    def _weight_p(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
-        """(u/U)^(p-1) u log(u) S^order / p."""
-        u = self.measure(a, s)
-        # The powers of S come one by one: u S <= 1 where u S^2 alone might underflow.
-        return self._share(a, s, A, S) * (u * S**self.order) * u.log() / self._p
-
-    def _share(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
-        return (self.measure(a, s) / self.measure(A, S)) ** (self._p - 1)
 
 
 class _Fold(torch.autograd.Function):
@@ -391,14 +389,14 @@ class _Fold(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         a, s, p, A, S = ctx.saved_tensors
-        family, group = ctx.family, ctx.group
+        family, group, values = ctx.family, ctx.group, (a, s, A, S)
         change = _wide(gradients[0]) - _wide(gradients[1])  # dS = -dA
         to_a = to_p = None
         if ctx.needs_input_grad[0]:
-            w = _weights(family, group, a, s, A, S, ctx.partials)
+            w = _weights(family, group, values, ctx.partials)
             to_a = (group.expand(change) * w).to(a.dtype)
         if ctx.needs_input_grad[2]:
-            members = _members(family, group, a, s, A, S, ctx.partials)
+            members = _members(family, group, values, ctx.partials)
             A, S = _wide(A), _wide(S)
             slope = group.sum(family.weight_p(*members)) - family.weight_p(A, S, A, S)
             to_p = (change * slope).sum()
@@ -416,23 +414,15 @@ def _inside(formula: Any, a: Tensor, s: Tensor, A: Tensor, S: Tensor, zero: bool
     return torch.where(inside & torch.isfinite(value), value, 0.0)
 
 
-def _members(
-    family: Archimedean,
-    group: Grouping,
-    a: Tensor,
-    s: Tensor,
-    A: Tensor,
-    S: Tensor,
-    partials: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(a, s) and the totals of every member, in float64.
+def _members(family: Archimedean, group: Grouping, values: _Values, partials: bool) -> _Values:
+    """(a, s) and the totals of every member, in float64, from (a, s, A, S).
 
     For the renderer, cuts far below what the pdf of any law buries (1e-77) keep second derivatives
     finite: of s and S where odds are taken, of a where g'(0) is infinite. There float32 needs a
     higher one (1e-19), since the gradient to a is of its dtype.
     """
-    least = torch.finfo(a.dtype).tiny ** 0.5
-    a, s, A, S = (_wide(x) for x in (a, s, A, S))
+    least = torch.finfo(values[0].dtype).tiny ** 0.5
+    a, s, A, S = map(_wide, values)
     A, S = group.expand(A), group.expand(S)
     if partials:
         return a, s, A, S
@@ -442,18 +432,10 @@ def _members(
     return a, torch.where(s > root, s, 0.0), A, torch.where(S > root, S, 0.0)
 
 
-def _weights(
-    family: Archimedean,
-    group: Grouping,
-    a: Tensor,
-    s: Tensor,
-    A: Tensor,
-    S: Tensor,
-    partials: bool,
-) -> Tensor:
+def _weights(family: Archimedean, group: Grouping, values: _Values, partials: bool) -> Tensor:
     """dA/da of every member, by the renderer's rules or as true partial derivatives."""
-    largest = torch.finfo(a.dtype).max
-    members = _members(family, group, a, s, A, S, partials)
+    largest = torch.finfo(values[0].dtype).max
+    members = _members(family, group, values, partials)
     w = _inside(family._weight, *members, zero=partials and not family.steep)
     if partials:
         a, s, total, _ = members
@@ -471,10 +453,10 @@ def _weights(
     return torch.where(w.abs() <= largest, w, 0.0)
 
 
-def from_odds(r: Tensor) -> tuple[Tensor, Tensor]:
-    """(A, S) with A / S = r in [0, inf]."""
-    S = 1 / (1 + r)
-    return torch.where(r < 1, r * S, 1 / (1 + 1 / r)), S
+@constant
+def argument_count(body: Any) -> int:
+    """How many arguments a body takes."""
+    return body.__code__.co_argcount
 
 
 def _wide(x: Tensor) -> Tensor:

@@ -9,26 +9,25 @@ Where a file holds two families, each class names its own: `bodies = {"generator
 
 p comes last, and a body that does not need it leaves it out. What happens on the edges is one rule
 for all, see `body`; bodies only matter where a, s, A and S are positive. A family of norms gives
-`measure(a, s)` and `unmeasure(u)`, as its class does, in the place of the first two. Numba takes no
-`inverse`: a pixel has but one, and the class gives it.
+`measure(a, s)` and `unmeasure(u)` in the place of the first two. Numba takes no `inverse`: a pixel
+has but one, and the class gives it.
 
-One body serves float64 (Numba) and float32 (Triton) if it keeps to `gendr._runtime.vocabulary`.
+One body serves the class (tensors), Numba (float64) and Triton (float32) if it keeps to
+`gendr._runtime.vocabulary`; a class may also have a method in place of a body, for itself alone.
 Where float32 needs another form, because a factor would overflow or vanish although the result does
-not, or because a difference would cancel, `<name>_float32` stands beside it, for Triton alone. The
-class is the oracle of all of them.
+not, or because a difference would cancel, `<name>_float32` stands beside it, for Triton alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from types import FunctionType
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from gendr._runtime.bodies import Bodies, Kernels, moved, rebound
 from gendr._runtime.tracing import constant
 from gendr._runtime.vocabulary import Block, fabs, power, where
-from gendr.tnorms.base import Norm, TConorm
+from gendr.tnorms.base import Norm, TConorm, argument_count
 
 Kind: TypeAlias = Literal["generator", "inverse", "measure", "unmeasure", "weight", "weight_p"]
 
@@ -59,15 +58,11 @@ def _weight_float32(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
 
 
 # Outside [0, 1] there is only s <= 0 to think of; the mean is linear, and saturation nothing to it.
-_EDGES: dict[tuple[str, bool], Any] = {
-    ("generator", False): _generator,
-    ("generator", True): _generator,
-    ("measure", False): _generator,
-    ("measure", True): _generator,
-    ("weight", False): _weight,
-    ("weight", True): _weight_float32,
-    ("weight_p", False): _weight,
-    ("weight_p", True): _weight_float32,
+_EDGES: dict[str, tuple[Any, Any]] = {  # for Numba, for Triton
+    "generator": (_generator, _generator),
+    "measure": (_generator, _generator),
+    "weight": (_weight, _weight_float32),
+    "weight_p": (_weight, _weight_float32),
 }
 
 
@@ -83,14 +78,14 @@ def _weight_without_p(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block
     return BODY(a, s, A, S)
 
 
-# The number of arguments of a body with p, and what takes one without p to it.
-_WITHOUT_P: dict[str, tuple[int, Any]] = {
-    "generator": (3, _generator_without_p),
-    "measure": (3, _generator_without_p),
-    "inverse": (2, _inverse_without_p),
-    "unmeasure": (2, _inverse_without_p),
-    "weight": (5, _weight_without_p),
-    "weight_p": (5, _weight_without_p),
+# What takes p, which comes last, to a body without it.
+_WITHOUT_P: dict[Kind, Any] = {
+    "generator": _generator_without_p,
+    "measure": _generator_without_p,
+    "inverse": _inverse_without_p,
+    "unmeasure": _inverse_without_p,
+    "weight": _weight_without_p,
+    "weight_p": _weight_without_p,
 }
 
 
@@ -152,22 +147,22 @@ def body(name: str, kind: Kind, *, float32: bool = False) -> Callable[..., Any]:
     Raises:
         ValueError: there is no such family, or it has no such body.
     """
-    cls = bodies(name).cls
     whole = _with_p(name, kind, float32)
-    linear = cls.kind == "mean" and kind == "generator"
-    edges = None if linear else _EDGES.get((kind, float32))
-    return whole if edges is None else _around(edges, whole, name, kind)
+    linear = bodies(name).cls.kind == "mean" and kind == "generator"
+    if linear or kind not in _EDGES:
+        return whole
+    return _around(_EDGES[kind][float32], whole, name, kind)
 
 
 def _with_p(name: str, kind: Kind, float32: bool) -> Callable[..., Any]:
     """A body with p, without its edges."""
     of = bodies(name)
-    if derives(name, kind):
+    if derives(name, kind, float32=float32):
         source, wrapper = _OF_NORMS[kind]
         return _around(wrapper, _with_p(name, source, float32), name, kind)
     own = of.for_float32(kind) if float32 else of.for_float64(kind)
-    arguments, wrapper = _WITHOUT_P[kind]
-    if cast(FunctionType, own).__code__.co_argcount == arguments:
+    wrapper = _WITHOUT_P[kind]
+    if argument_count(own) == argument_count(wrapper):
         return own
     return _around(wrapper, own, name, kind)
 
@@ -178,11 +173,12 @@ def _around(wrapper: Any, inner: Any, name: str, kind: Kind) -> Callable[..., An
     return moved(whole, inner.__module__, f"{name}_{kind}{wrapper.__name__}")
 
 
-def derives(name: str, kind: Kind) -> bool:
+def derives(name: str, kind: Kind, *, float32: bool = False) -> bool:
     """Whether a family leaves a body out because it is a norm.
 
     Raises:
         ValueError: there is no such family.
     """
     of = bodies(name)
-    return kind in _OF_NORMS and issubclass(of.cls, Norm) and not of.has(kind)
+    has_own = of.has(kind) or (float32 and of.has(f"{kind}_float32"))
+    return kind in _OF_NORMS and issubclass(of.cls, Norm) and not has_own

@@ -7,6 +7,7 @@ import torch
 
 import gendr
 from gendr.distributions import CallableDistribution, from_callable, get
+from support.cases import for_each
 
 F64 = torch.float64
 
@@ -16,15 +17,12 @@ def tent(z):
     return torch.where(z < 0, 0.5 * (1 + z) ** 2, 1 - 0.5 * (1 - z) ** 2)
 
 
-@pytest.mark.parametrize("form", ["{}", "{}.reversed", "{}.shifted(0.4).squared", "{}.art(0.25)"])
+@for_each(form=["{}", "{}.reversed", "{}.shifted(0.4).squared", "{}.art(0.25)"])
 def test_it_equals_the_law_it_copies(form):
     want = get(form.format("logistic"))
     got = from_callable(torch.sigmoid)
-    for word in form.split(".")[1:]:
-        name = word.partition("(")[0]
-        if name in ("reversed", "squared"):
-            got = getattr(got, name)()
-    got = got.shifted(0.4) if "shifted" in form else got
+    got = got.reversed() if "reversed" in form else got
+    got = got.shifted(0.4).squared() if "shifted" in form else got
     got = got.art(0.25) if "art" in form else got
     x = torch.linspace(-3, 3, 9, dtype=F64) + 0.1
     for part in ("cdf", "sf", "pdf"):

@@ -64,12 +64,17 @@ def test_loops_take_infinities(law):
 
 
 @for_each(law=SHAPED)
-def test_the_shape_slope_equals_the_class(law):
+def test_tensors_of_shapes_are_evaluated_one_by_one(law):
+    """In any order, with the slope of the class, which is compared with mpmath."""
     z = inputs(law).clamp(max=1e9)
-    (got,) = run(law, "shape_slope", z.numpy())
-    shapes = torch.full_like(z, law.shape_parameter).requires_grad_()
-    (want,) = torch.autograd.grad(law.with_shape(shapes).cdf(z).sum(), shapes)
-    assert close(got, want)
+    shapes = law.shape_parameter * torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
+    shapes = shapes.repeat(len(z) // 3 + 1)[: len(z)]
+    for kind, count in (("tails", 2), ("shape_slope", 1)):
+        got = compiled.evaluated(type(law), kind, z, shapes)
+        for shape in shapes[:3]:
+            own = shapes == shape
+            want = run(law.with_shape(shape.item()), kind, z[own].numpy(), count)
+            assert all(torch.equal(a[own], b) for a, b in zip(got, want, strict=True))
 
 
 def test_addresses_are_stable_and_complete():

@@ -26,6 +26,8 @@ SCIPY = {
     "gumbel_min": scipy.stats.gumbel_l(),
     "exponential": scipy.stats.expon(),
     "levy": scipy.stats.levy(),
+    "student_t(3.0)": scipy.stats.t(3),
+    **{f"gamma({a})": scipy.stats.gamma(a) for a in (0.05, 0.5, 1.0, 2.0, 19.0, 100.0)},
 }
 
 
@@ -84,17 +86,9 @@ def test_pdf_equals_mpmath(law):
 
 
 @for_each(law=SMOOTH)
-def test_inverses_hit_their_probability(law):
-    q = torch.cat([10.0 ** -torch.arange(1.0, 16.0, dtype=F64), torch.rand(40, dtype=F64)])
-    q = torch.cat([q, 1 - q])
-    assert (law.cdf(law.icdf(q)) - q).abs().max() <= 1e-12
-    assert (law.sf(law.isf(q)) - q).abs().max() <= 1e-12
-
-
-@for_each(law=SMOOTH)
 def test_inverses_equal_the_exact_root(law):
     # The error of a root is the error of F there over the slope, all of it in 120 digits.
-    q = torch.tensor([1e-12, 1e-6, 1e-3, 0.2, 0.49, 0.5, 0.7, 0.99, 1 - 1e-9], dtype=F64)
+    q = torch.tensor([1e-15, 1e-12, 1e-6, 1e-3, 0.2, 0.49, 0.5, 0.7, 0.99, 1 - 1e-9], dtype=F64)
     for inverse, function in ((law.icdf, exact_cdf), (law.isf, exact_sf)):
         for z, p in zip(inverse(q).tolist(), q.tolist(), strict=True):
             if law.support[0] < z < law.support[1] and z != 0:
@@ -115,27 +109,9 @@ def test_scipy_agrees(name):
         (law.isf, other.isf, q),
     ):
         want = torch.from_numpy(theirs(at.numpy()))
-        assert ((ours(at) - want).abs() <= 1e-12 * want.abs().clamp(min=1)).all()
-
-
-@for_each(shape=[0.05, 0.5, 1.0, 2.0, 19.0, 100.0])
-def test_gamma_equals_scipy_at_its_quantiles(shape):
-    law, other = distributions.get("gamma", shape=shape), scipy.stats.gamma(shape)
-    q = torch.rand(40, dtype=F64)
-    for ours, theirs in ((law.icdf, other.ppf), (law.isf, other.isf)):
-        want = torch.from_numpy(theirs(q.numpy()))
-        assert ((ours(q) - want).abs() <= 1e-12 * want.clamp(min=1)).all()
-
-
-def test_equal_laws():
-    z = torch.linspace(-4, 4, 81, dtype=F64)
-    get = distributions.get
-    for one, other in (
-        (get("gumbel_min"), get("gumbel_max").reversed()),
-        (get("exponential"), get("gamma", shape=1.0)),
-    ):
-        for part in ("cdf", "sf", "pdf"):
-            assert torch.allclose(getattr(one, part)(z), getattr(other, part)(z), 0, 1e-14)
+        error = (ours(at) - want).abs() / want.abs().clamp(min=1)
+        # SciPy's t and its slopes at large shapes are themselves no better.
+        assert error.max() <= (1e-12 if law.shape_parameter is None or at is q else 1e-11)
 
 
 @for_each(law=SMOOTH)
@@ -191,7 +167,6 @@ def test_transforms_invert(law):
 
 def test_reversed_quantile_keeps_tiny_probabilities():
     # -isf of the original; through icdf(1 - q) it would be infinite.
-    assert distributions.get("exponential").reversed().icdf(torch.tensor(1e-200).double()) < -100
     q = torch.tensor(1e-200, dtype=F64)
     got = distributions.get("exponential").reversed().icdf(q)
     assert got.item() == pytest.approx(-200 * 2.302585092994046, rel=1e-14)

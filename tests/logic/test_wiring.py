@@ -3,12 +3,9 @@
 Learnable wirings: means of candidates by their formula, gradients, hard choices.
 """
 
-import copy
-
 import pytest
 import torch
 from torch import nn
-from torch.autograd import gradcheck, gradgradcheck
 
 from gendr.logic import GroupSum, LearnableWiring, LogicLayer, block_wiring, random_wiring
 from gendr.logic.backends.wires import Wires
@@ -23,6 +20,8 @@ SIZES = [(2, 1, 2), (2, 9, 2), (5, 10, 2), (5, 25, 2), (17, 24, 2), (784, 8000, 
 @for_each("inputs, gates, fan_in", SIZES)
 def test_random_wiring(inputs, gates, fan_in, seed):
     wires = random_wiring(inputs, gates, fan_in, seed=seed)
+    torch.manual_seed(seed)
+    assert torch.equal(random_wiring(inputs, gates, fan_in), wires)
     assert wires.shape == (fan_in, gates)
     assert wires.dtype == torch.int64
     assert 0 <= int(wires.min()) <= int(wires.max()) < inputs
@@ -37,9 +36,7 @@ def test_random_wiring(inputs, gates, fan_in, seed):
         assert int(counts.max() - counts.min()) <= 1
 
 
-@pytest.mark.parametrize(
-    ("inputs", "gates", "fan_in"), [(9, 14, 5), (9, 24, 5), (4, 2, 2), (12, 20, 2), (14, 21, 2)]
-)
+@for_each("inputs, gates, fan_in", [(9, 14, 5), (9, 24, 5), (4, 2, 2), (12, 20, 2), (14, 21, 2)])
 def test_a_dense_wiring_keeps_its_promises(inputs, gates, fan_in):
     """No input twice, no set twice, no input left out, where few sets fit together."""
     for seed in range(5):
@@ -65,16 +62,7 @@ def test_order_of_inputs_is_random():
     )
 
 
-def test_seeds():
-    assert torch.equal(random_wiring(90, 70, seed=5), random_wiring(90, 70, seed=5))
-    assert not torch.equal(random_wiring(90, 70, seed=5), random_wiring(90, 70, seed=6))
-    torch.manual_seed(3)
-    first = random_wiring(90, 70)
-    torch.manual_seed(3)
-    assert torch.equal(first, random_wiring(90, 70))
-
-
-@pytest.mark.parametrize(("inputs", "gates", "blocks"), [(17, 23, 4), (64, 64, 8), (8, 4, 4)])
+@for_each("inputs, gates, blocks", [(17, 23, 4), (64, 64, 8), (8, 4, 4)])
 def test_blocks_read_their_own_inputs(inputs, gates, blocks):
     wires = block_wiring(inputs, gates, blocks=blocks, seed=0)
     assert wires.shape == (2, gates)
@@ -86,19 +74,25 @@ def test_blocks_read_their_own_inputs(inputs, gates, blocks):
         assert bounds[j] <= int(mine.min()) <= int(mine.max()) < bounds[j + 1]
 
 
-def test_bad_sizes():
-    with pytest.raises(ValueError, match="in_features must be >= 2, as every gate reads 2"):
-        random_wiring(1, 4)
-    with pytest.raises(ValueError, match="out_features must be >= 1, got 0"):
-        random_wiring(4, 0)
-    with pytest.raises(ValueError, match="blocks must be <= 3, so that each has a gate and 2"):
-        block_wiring(7, 9, blocks=4)
-    with pytest.raises(TypeError, match="blocks must be an int"):
-        block_wiring(7, 9, blocks=1.5)
+@for_each(
+    "make, error, match",
+    [
+        (lambda: random_wiring(1, 4), ValueError, "in_features must be >= 2, as every gate reads"),
+        (lambda: random_wiring(4, 0), ValueError, "out_features must be >= 1, got 0"),
+        (lambda: block_wiring(7, 9, blocks=4), ValueError, "blocks must be <= 3, so that each"),
+        (lambda: block_wiring(7, 9, blocks=1.5), TypeError, "blocks must be an int"),
+        (lambda: LearnableWiring(0), ValueError, "candidates must be >= 1, got 0"),
+        (lambda: LearnableWiring(2.0), TypeError, "candidates must be an int"),
+        (lambda: LogicLayer(9, 5, wiring=LearnableWiring(5)), ValueError, "must be <= 4, so that"),
+    ],
+)
+def test_bad_sizes(make, error, match):
+    with pytest.raises(error, match=match):
+        make()
 
 
-@pytest.mark.parametrize(
-    ("inputs", "gates", "fan_in", "count"),
+@for_each(
+    "inputs, gates, fan_in, count",
     [(16, 30, 2, 8), (90, 40, 2, 8), (7, 9, 3, 2), (5, 4, 1, 5)],
 )
 def test_candidates(inputs, gates, fan_in, count, seed):
@@ -131,24 +125,7 @@ def test_a_soft_wire_is_the_mean_of_its_candidates():
     torch.testing.assert_close(hot(x), want, atol=1e-14, rtol=0)
 
 
-@for_each(rotating=3, fan_in=[1, 2, 3], backend=["cpu", "reference"])
-def test_gradients_of_learnable_wires(backend, fan_in):
-    layer = LogicLayer(7, 4, fan_in, wiring=LearnableWiring(2), init="normal", backend=backend,
-                       dtype=torch.float64)  # fmt: skip
-    x = torch.rand(3, 7, dtype=torch.float64, requires_grad=True)
-    given = (x, layer.weight, layer.wire_weight)
-
-    def run(x, weight, wires):
-        weights = {"weight": weight, "wire_weight": wires}
-        return torch.func.functional_call(layer, weights, (x,))
-
-    assert gradcheck(run, given)
-    assert gradgradcheck(run, given)
-    for k in range(3):
-        assert gradcheck(run, [each if k == j else each.detach() for j, each in enumerate(given)])
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@for_each(dtype=[torch.float32, torch.float64, torch.bfloat16])
 def test_means_match_their_definition(dtype):
     x = torch.rand(50, 33, dtype=dtype, requires_grad=True)
     shares = torch.rand(8, 70, dtype=dtype, requires_grad=True)
@@ -187,7 +164,6 @@ def test_residual_wires_start_as_the_random_ones():
     assert torch.equal(layer.eval()((x > 0.5).float()), plain.eval()((x > 0.5).float()))
     assert 0 < (layer.train()(x) - plain.train()(x)).abs().max() < 0.1
     assert len(LogicLayer(9, 5, wiring="learnable").candidates) == 4
-    assert repr(layer) == "LogicLayer(64, 90, fan_in=2, 16 gates, wires learnable among 8)"
 
 
 def test_estimators_of_learnable_wires():
@@ -209,25 +185,13 @@ def test_estimators_of_learnable_wires():
     drawn = LogicLayer(20, 30, **make, estimator="gumbel_straight_through")
     assert set(drawn(bits).unique().tolist()) <= {0.0, 1.0}
     # A wire is drawn with its share: the first gate passes the first input on, sure of it.
-    one = LogicLayer(4, 1, wiring=LearnableWiring(2), gates=["a"], init="normal",
-                     estimator="gumbel_straight_through")  # fmt: skip
+    many = LogicLayer(4, 2000, wiring=LearnableWiring(2), gates=["a"], init="normal",
+                      estimator="gumbel_straight_through")  # fmt: skip
+    many.candidates[:], many.wire_weight.data[:] = many.candidates[..., :1], torch.randn(2, 2, 1)
     x = torch.zeros(1, 4)
-    x[0, one.candidates[0, 0, 0]] = 1
-    torch.manual_seed(0)
-    mean = torch.stack([one(x)[0, 0] for _ in range(2000)]).mean()
-    assert mean.item() == pytest.approx(one.wire_weight.softmax(0)[0, 0, 0].item(), abs=0.05)
-
-
-def test_learnable_wires_are_kept():
-    first = LogicLayer(30, 20, wiring="learnable", seed=0, init="normal")
-    second = LogicLayer(30, 20, wiring="learnable", seed=1, init="normal")
-    assert set(first.state_dict()) == {"weight", "wire_weight", "candidates"}
-    x = torch.rand(5, 30)
-    before = second(x)
-    second.load_state_dict(first.state_dict())
-    assert torch.equal(second(x), first(x))
-    assert not torch.equal(second(x), before)
-    assert torch.equal(copy.deepcopy(first)(x), first(x))
+    x[0, many.candidates[0, 0, 0]] = 1
+    want = many.wire_weight.softmax(0)[0, 0, 0].item()
+    assert many(x).mean().item() == pytest.approx(want, abs=0.05)
 
 
 def test_wires_find_the_features_that_matter():
@@ -245,12 +209,3 @@ def test_wires_find_the_features_that_matter():
         adam.step()
     assert (model.eval()(x).argmax(1) == y).float().mean() > 0.95
     assert {0, 1} in {frozenset(pair) for pair in model[0].hard_wires().T.tolist()}
-
-
-def test_bad_candidates():
-    with pytest.raises(ValueError, match="candidates must be >= 1, got 0"):
-        LearnableWiring(0)
-    with pytest.raises(TypeError, match="candidates must be an int"):
-        LearnableWiring(2.0)
-    with pytest.raises(ValueError, match="candidates must be <= 4, so that the 2 inputs of a gate"):
-        LogicLayer(9, 5, wiring=LearnableWiring(5))

@@ -14,7 +14,7 @@ from torch import Tensor
 from gendr import distributions
 from gendr.distributions import Distribution, Law
 
-__all__ = ["EXAMPLES", "SMOOTH", "exact_cdf", "exact_pdf", "exact_sf", "forms", "points"]
+__all__ = ["CDF", "EXAMPLES", "SMOOTH", "exact_cdf", "exact_pdf", "exact_sf", "forms", "points"]
 
 mp.mp.dps = 120
 

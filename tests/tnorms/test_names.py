@@ -82,20 +82,23 @@ def test_wrong_values(name, p, message):
 
 
 @for_each(
-    "make, message",
+    "name, p, message",
     [
-        (lambda: tconorm(2), "goes by its name"),
-        (lambda: tconorm("yager", "2"), "a number or a 0-dim tensor, got str"),
-        (lambda: tconorm("yager", True), "got bool"),
-        (lambda: tconorm("yager", [2]), "got list"),
-        (lambda: tconorm("yager", torch.ones(2)), r"tensor of shape \(2,\)"),
-        (lambda: tconorm("yager", torch.tensor(2)), "0-dim floating tensor"),
-        (lambda: as_tconorm(tnorm("max")), r"its \.dual is the T-conorm"),
-        (lambda: as_tconorm(None), "goes by its name"),
-        (lambda: tconorm("max").reduce([0.1, 0.2]), "values must be a tensor, got list"),
+        (2, None, "goes by its name"),
+        ("yager", "2", "a number or a 0-dim tensor, got str"),
+        ("yager", True, "got bool"),
+        ("yager", torch.ones(2), r"tensor of shape \(2,\)"),
+        ("yager", torch.tensor(2), "0-dim floating tensor"),
     ],
 )
-def test_wrong_types(make, message):
+def test_wrong_types(name, p, message):
     with pytest.raises(TypeError, match=message) as error:
-        make()
+        tconorm(name, p)
     assert "\n" not in str(error.value)
+
+
+def test_a_tnorm_is_no_tconorm():
+    with pytest.raises(TypeError, match=r"its \.dual is the T-conorm"):
+        as_tconorm(tnorm("max"))
+    with pytest.raises(TypeError, match="values must be a tensor, got list"):
+        tconorm("max").reduce([0.1, 0.2])

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, arccot, fabs, two_sided
-from gendr.distributions.law import Law, Symmetric
+from gendr.distributions.law import Symmetric
 
 _INV_PI = 1 / pi
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Cauchy(Symmetric, Law):
+class Cauchy(Symmetric):
     """F(z) = atan(z) / pi + 1/2; its tail falls as 1 / |z|."""
 
     name: ClassVar[str] = "cauchy"

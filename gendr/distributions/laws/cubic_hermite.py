@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, clip, fabs, where
-from gendr.distributions.law import Law, Symmetric
+from gendr.distributions.law import Symmetric
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class CubicHermite(Symmetric, Law):
+class CubicHermite(Symmetric):
     """F(z) = 3 y^2 - 2 y^3 with y = clip((1 + z) / 2, 0, 1): the smooth step on [-1, 1]."""
 
     name: ClassVar[str] = "cubic_hermite"

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from gendr._runtime.vocabulary import Block
 from gendr.distributions.base import Number
-from gendr.distributions.law import INF, Law, Shaped
+from gendr.distributions.law import INF, Law
 from gendr.distributions.laws.exponential import density as exponential_density
 from gendr.distributions.laws.exponential import tails as exponential_tails
+from gendr.distributions.shaped import Shaped
 
 if TYPE_CHECKING:
     import triton.language as tl
@@ -46,7 +47,7 @@ _EPS_FLOAT32 = 1e-10  # the terms left out sum up to 100 times the last one
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Gamma(Shaped, Law):
+class Gamma(Shaped):
     """F(z) = P(shape, z), the regularised lower incomplete gamma function; 0 for z <= 0.
 
     Attributes:
@@ -61,7 +62,6 @@ class Gamma(Shaped, Law):
     name: ClassVar[str] = "gamma"
     formula: ClassVar[str] = "P(shape, z), the regularised lower incomplete gamma function"
     support: ClassVar[tuple[float, float]] = (0.0, INF)
-    in_float64: ClassVar[bool] = True
 
     @classmethod
     def examples(cls) -> tuple[Law, ...]:
@@ -69,18 +69,16 @@ class Gamma(Shaped, Law):
         return tuple(cls(shape) for shape in (0.5, 2.0, 0.05, 1.0, 7.3, 100.0))
 
     def _cdf(self, z: Tensor) -> Tensor:
-        return self._tail(z, lower=True)
+        shape = self._shape_for(z)
+        if bool((shape <= _TORCH_LIMIT).all()):
+            return torch.special.gammainc(shape, z.clamp(min=0))
+        return super()._cdf(z)
 
     def _sf(self, z: Tensor) -> Tensor:
-        return self._tail(z, lower=False)
-
-    def _tail(self, z: Tensor, lower: bool) -> Tensor:
         shape = self._shape_for(z)
-        z = z.clamp(min=0)
         if bool((shape <= _TORCH_LIMIT).all()):
-            return (torch.special.gammainc if lower else torch.special.gammaincc)(shape, z)
-        p, q, _ = _incomplete(shape.expand_as(z), z)
-        return p if lower else q
+            return torch.special.gammaincc(shape, z.clamp(min=0))
+        return super()._sf(z)
 
     def _pdf(self, z: Tensor) -> Tensor:
         shape = self._shape_for(z)
@@ -95,9 +93,6 @@ class Gamma(Shaped, Law):
     def _pdf_shape_slope(self, z: Tensor) -> Tensor:
         shape = self._shape_for(z)
         return self._pdf(z) * (z.clamp(min=PDF_FLOOR).log() - torch.digamma(shape))
-
-    def _shape_slope(self, z: Tensor) -> Tensor:
-        return _incomplete(self._shape_for(z).expand_as(z), z)[2]
 
     def _icdf(self, q: Tensor) -> Tensor:
         from scipy.special import gammaincinv
@@ -114,78 +109,8 @@ class Gamma(Shaped, Law):
         return torch.as_tensor(function(shape, q.detach().cpu().numpy()), device=q.device).to(q)
 
 
-def _incomplete(shape: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """P, Q and dP/dshape, each accurate in its own small tail; equal tensor shapes, float64."""
-    p, q, slope = 0 * z, 1 + 0 * z, 0 * z
-    left = (z > 0) & (z <= shape + 1)
-    if bool(left.any()):
-        p[left], slope[left] = _series(shape[left], z[left])
-        q[left] = 1 - p[left]
-    right = z > shape + 1
-    if bool(right.any()):
-        q[right], slope[right] = _fraction(shape[right], z[right])
-        p[right] = 1 - q[right]
-    return p, q, slope
-
-
-def _front(shape: Tensor, z: Tensor) -> Tensor:
-    """z^shape exp(-z) / Gamma(shape); for large shapes expanded about the mean: less cancels."""
-    m = (z - shape) / shape
-    log_ratio = torch.where(m > -0.5, m.log1p(), (z / shape).log())
-    r = shape**-2
-    rest = 1 / 1260 - r * (1 / 1680 - r * (1 / 1188 - r * (691 / 360360)))
-    rest = (1 / 12 - r * (1 / 360 - r * rest)) / shape
-    about_mean = shape * (log_ratio - m) + 0.5 * (shape / (2 * math.pi)).log() - rest
-    plain = shape * z.log() - z - torch.lgamma(shape)
-    return torch.where(shape < _STIRLING, plain, about_mean).exp()
-
-
-def _series(shape: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """P and dP/dshape for z <= shape + 1, from P = sum_n z^(a+n) e^-z / Gamma(a+n+1)."""
-    term = _front(shape, z) / shape
-    psi = torch.digamma(shape) + 1 / shape
-    log_z = z.log()
-    value, slope = term, term * (log_z - psi)
-    for n in range(1, _MAX_TERMS):
-        term = term * (z / (shape + n))
-        psi = psi + 1 / (shape + n)
-        part = term * (log_z - psi)
-        value = value + term
-        slope = slope + part
-        if n % 8 == 0 and bool(((term <= _EPS * value) & (part.abs() <= _EPS * slope.abs())).all()):
-            break
-    return value, slope
-
-
-def _fraction(shape: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """Q and dP/dshape for z > shape + 1: Legendre's fraction h, differentiated step by step.
-
-    Q = z^a e^-z / Gamma(a) * h, so dQ/da = Q (log z - psi(a) + h'/h), a sum of positive terms: the
-    right tail keeps its relative accuracy. Source: Lentz' method, in Numerical Recipes, 6.2.
-    """
-    b = z + 1 - shape
-    c, dc = torch.full_like(z, INF), torch.zeros_like(z)
-    d = 1 / b
-    dd = d * d
-    h, log_slope = d, d
-    for n in range(1, _MAX_TERMS):
-        a = n * (shape - n)  # da/dshape = n, db/dshape = -1
-        b = b + 2
-        ratio = 1 / c
-        c, dc = b + a * ratio, n * ratio - 1 - a * ratio * ratio * dc
-        last = d
-        d = 1 / (b + a * d)
-        dd = -d * d * (n * last - 1 + a * dd)
-        h = h * (c * d)
-        part = dc / c + dd / d
-        log_slope = log_slope + part
-        if n % 8 == 0 and bool(((c * d - 1).abs().maximum(part.abs()) <= _LENTZ_EPS).all()):
-            break
-    q = _front(shape, z) * h
-    return q, -q * (z.log() - torch.digamma(shape) + log_slope)
-
-
-# -- for Numba: P by its series up to shape + 1, Q by Legendre's continued fraction above
+# -- for the class and Numba: P by its series up to shape + 1, Q by Legendre's continued fraction
+# -- above; Numerical Recipes, 6.2
 
 
 def constant(a: Block) -> Block:

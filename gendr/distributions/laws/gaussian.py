@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, exp, two_sided
-from gendr.distributions.law import Law, Symmetric
+from gendr.distributions.law import Symmetric
 
 if TYPE_CHECKING:
     import triton.language as tl
@@ -25,7 +25,7 @@ _END = 16.0  # exp(-16^2 / 2) is 0 in float32
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Gaussian(Symmetric, Law):
+class Gaussian(Symmetric):
     """F(z) = Phi(z), the standard normal law."""
 
     name: ClassVar[str] = "gaussian"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, arccot, exp, fabs, two_sided
-from gendr.distributions.law import Law, Symmetric
+from gendr.distributions.law import Symmetric
 
 _HALF_PI = pi / 2
 _TWO_OVER_PI = 2 / pi
@@ -18,7 +18,7 @@ _TWO_OVER_PI = 2 / pi
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class HyperbolicSecant(Symmetric, Law):
+class HyperbolicSecant(Symmetric):
     """F(z) = (2 / pi) atan(exp(pi z / 2)), also called the Gudermannian.
 
     The published CUDA code uses exp(z): its scale is ours times 2 / pi.

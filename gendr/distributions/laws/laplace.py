@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, exp, fabs, two_sided
-from gendr.distributions.law import Law, Symmetric
+from gendr.distributions.law import Symmetric
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Laplace(Symmetric, Law):
+class Laplace(Symmetric):
     """F(z) = exp(z) / 2 for z <= 0 and 1 - exp(-z) / 2 above."""
 
     name: ClassVar[str] = "laplace"

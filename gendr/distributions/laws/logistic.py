@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, exp, fabs, two_sided, where
-from gendr.distributions.law import Law, Symmetric
+from gendr.distributions.law import Symmetric
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Logistic(Symmetric, Law):
+class Logistic(Symmetric):
     """F(z) = 1 / (1 + exp(-z)), the sigmoid."""
 
     name: ClassVar[str] = "logistic"

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, fabs, two_sided, where
-from gendr.distributions.law import Law, Symmetric
+from gendr.distributions.law import Symmetric
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Optimal(Symmetric, Law):
+class Optimal(Symmetric):
     """F(z) = -1 / 16z for z < -1/4, z + 1/2 between, 1 - 1 / 16z for z > 1/4."""
 
     name: ClassVar[str] = "optimal"

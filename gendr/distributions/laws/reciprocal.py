@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, fabs, two_sided
-from gendr.distributions.law import Law, Symmetric
+from gendr.distributions.law import Symmetric
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Reciprocal(Symmetric, Law):
+class Reciprocal(Symmetric):
     """F(z) = z / (2 + 2 |z|) + 1/2; its tail falls as 1 / |z|."""
 
     name: ClassVar[str] = "reciprocal"

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, two_sided
 from gendr.distributions.base import Number
-from gendr.distributions.law import Law, Shaped, Symmetric
+from gendr.distributions.law import Law, Symmetric
+from gendr.distributions.shaped import Shaped
 
 if TYPE_CHECKING:
     import triton.language as tl
@@ -39,7 +40,7 @@ _FAR = 1e150  # whose square is finite
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class StudentT(Shaped, Symmetric, Law):
+class StudentT(Shaped, Symmetric):
     """F(z) = 1 - I(nu / (nu + z^2); nu/2, 1/2) / 2 for z > 0; its tail falls as |z|^-nu.
 
     Attributes:
@@ -54,20 +55,11 @@ class StudentT(Shaped, Symmetric, Law):
 
     name: ClassVar[str] = "student_t"
     formula: ClassVar[str] = "1 − ½·I(ν/(ν + z²); ν/2, ½) for z > 0, ν = shape"
-    in_float64: ClassVar[bool] = True
 
     @classmethod
     def examples(cls) -> tuple[Law, ...]:
         """Heavy tails, few degrees of freedom, and many."""
         return tuple(cls(shape) for shape in (3.0, 0.5, 7.3, 30.0))
-
-    def _cdf(self, z: Tensor) -> Tensor:
-        tail, _ = _tail(self._shape_for(z).expand_as(z), z)
-        return torch.where(z > 0, 1 - tail, tail)
-
-    def _shape_slope(self, z: Tensor) -> Tensor:
-        _, slope = _tail(self._shape_for(z).expand_as(z), z)
-        return torch.where(z > 0, -slope, slope)
 
     def _pdf(self, z: Tensor) -> Tensor:
         nu = self._shape_for(z)
@@ -116,77 +108,6 @@ def _slope_constant(nu: Tensor) -> Tensor:
     return torch.where(a < _STIRLING, plain, large)
 
 
-def _tail(nu: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """F(-|z|) and its derivative by nu, with all their digits; nu and z of one shape, float64."""
-    root = z.abs().clamp(max=1e300) / nu.sqrt()  # finite
-    large = root > 1e8
-    square = torch.where(large, 1e16, root * root)
-    log = torch.where(large, 2 * root.log(), square.log1p())
-    x = torch.exp(-log)
-    y = torch.where(square > 1, 1 - x, square / (1 + square))
-    a = 0.5 * nu
-    front = (_constant(nu) - a * log).exp() * y.sqrt()
-    log_slope = _slope_constant(nu) + 0.5 * (y / nu - (log - y))
-    near = y <= 1.5 / (a + 2.5)
-    value, slope = 0 * z, 0 * z
-    if bool(near.any()):
-        total, total_slope = _series(y[near], x[near], nu[near])
-        value[near] = 0.5 - front[near] * total
-        slope[near] = -front[near] * (log_slope[near] * total + total_slope)
-    far = y > 1.5 / (a + 2.5)
-    if bool(far.any()):
-        h, h_slope = _fraction(x[far], y[far], nu[far])
-        tail = front[far] / nu[far] * h
-        value[far] = tail
-        slope[far] = tail * (log_slope[far] - 1 / nu[far] + h_slope)
-    return value, slope
-
-
-def _series(y: Tensor, x: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
-    """The series and its derivative by nu."""
-    term = torch.ones_like(y)
-    log_slope = torch.zeros_like(y)
-    total, slope = term, log_slope
-    for n in range(_MAX_TERMS):
-        rise = 0.5 * nu + 0.5 + n
-        term = term * (y * rise / (1.5 + n))
-        log_slope = log_slope + 0.5 / rise - x / nu
-        total = total + term
-        slope = slope + term * log_slope
-        if n % 8 == 7 and bool((term * (1 + log_slope.abs()) <= _EPS * total).all()):
-            break
-    return total, slope
-
-
-def _fraction(x: Tensor, y: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
-    """The fraction h and h'/h, by the modified Lentz method."""
-    a, rate = 0.5 * nu, y / nu  # rate = x'/x
-    first = (a + 0.5) * x / (a + 1)
-    d = 1 / (1 - first)
-    dd = d * d * first * (rate + 0.5 / (a + 0.5) - 0.5 / (a + 1))
-    c, dc = torch.ones_like(x), torch.zeros_like(x)
-    h, log_slope = d, dd / d
-    for m in range(1, _MAX_TERMS):
-        even = m * (0.5 - m) * x / ((a - 1 + 2 * m) * (a + 2 * m))
-        even_rate = rate - 0.5 / (a - 1 + 2 * m) - 0.5 / (a + 2 * m)
-        odd = -(a + m) * (a + 0.5 + m) * x / ((a + 2 * m) * (a + 1 + 2 * m))
-        odd_rate = rate + 0.5 / (a + m) + 0.5 / (a + 0.5 + m)
-        odd_rate = odd_rate - 0.5 / (a + 2 * m) - 0.5 / (a + 1 + 2 * m)
-        step, moved = h, log_slope
-        for k, k_rate in ((even, even_rate), (odd, odd_rate)):
-            last, last_slope = d, dd
-            d = 1 / (1 + k * last)
-            dd = -d * d * k * (k_rate * last + last_slope)
-            c, dc = 1 + k / c, k / c * (k_rate - dc / c)
-            h = h * (c * d)
-            log_slope = log_slope + dc / c + dd / d
-        if m % 4 == 0:
-            change = (h / step - 1).abs().maximum((log_slope - moved).abs())
-            if bool((change <= 1e-15).all()):
-                break
-    return h, log_slope
-
-
 # -- for both compilers
 
 
@@ -213,7 +134,7 @@ def slope_constant(shape: Block) -> Block:
     return 0.5 * r * (1 / 8 - r / 64 + rest) + 0.25 / a + shift
 
 
-# -- for Numba
+# -- for the class and Numba
 
 
 def _parts_float64(z: Block, shape: Block) -> tuple[Block, Block, Block]:
@@ -226,7 +147,7 @@ def _parts_float64(z: Block, shape: Block) -> tuple[Block, Block, Block]:
 
 
 def _series_float64(x: Block, y: Block, shape: Block) -> tuple[Block, Block]:
-    """`_series` of one number."""
+    """The series and its derivative by nu."""
     term, log_slope = 1.0, 0.0
     total, slope = term, log_slope
     for n in range(_MAX_TERMS):
@@ -241,7 +162,7 @@ def _series_float64(x: Block, y: Block, shape: Block) -> tuple[Block, Block]:
 
 
 def _fraction_float64(x: Block, y: Block, shape: Block) -> tuple[Block, Block]:
-    """`_fraction` of one number."""
+    """The fraction h and h'/h, by the modified Lentz method."""
     a, rate = 0.5 * shape, y / shape
     first = (a + 0.5) * x / (a + 1)
     d = 1 / (1 - first)
@@ -287,9 +208,9 @@ def density(z: Block, shape: Block, constant: Block) -> Block:
 
 def shape_slope(z: Block, shape: Block, constant: Block, psi: Block) -> Block:
     """dF/dshape."""
-    log, x, y = _parts_float64(z, shape)
     if math.isinf(z):
         return 0.0
+    log, x, y = _parts_float64(min(abs(z), 1e300), shape)  # whose logarithm is finite
     front = math.exp(constant - 0.5 * shape * log) * math.sqrt(y)
     log_slope = psi + 0.5 * (y / shape - (log - y))
     if y > 1.5 / (0.5 * shape + 2.5):

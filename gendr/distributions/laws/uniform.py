@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, clip, fabs, where
-from gendr.distributions.law import Law, Symmetric
+from gendr.distributions.law import Symmetric
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Uniform(Symmetric, Law):
+class Uniform(Symmetric):
     """F(z) = clip((1 + z) / 2, 0, 1), linear on [-1, 1]."""
 
     name: ClassVar[str] = "uniform"

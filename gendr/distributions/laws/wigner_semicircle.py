@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, clip, two_sided
-from gendr.distributions.law import Law, Symmetric
+from gendr.distributions.law import Symmetric
 
 if TYPE_CHECKING:
     import triton.language as tl
@@ -31,7 +31,7 @@ def _excess(angle: Tensor) -> Tensor:
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class WignerSemicircle(Symmetric, Law):
+class WignerSemicircle(Symmetric):
     """F(z) = 1/2 + z sqrt(1 - z^2) / pi + asin(z) / pi on [-1, 1]."""
 
     name: ClassVar[str] = "wigner_semicircle"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gendr.logic.circuit import exports, files
+from gendr.logic.circuit.exports.names import check_name
 from gendr.logic.circuit.netlist import Netlist
 from gendr.logic.circuit.packed import PackedBits, PackedProgram, compiled, unpacked
 from gendr.logic.circuit.passes import simplify
@@ -138,10 +139,10 @@ class Circuit:
         rows, shape = self._rows(x)
         bits = self._pack(rows)
         if self.sums is None:
-            found = unpacked(self.outputs(bits))
+            result = unpacked(self.outputs(bits))
         else:
-            found = self._scores(self.counts(bits))
-        return _like(x, found.reshape(*shape, found.shape[1]))
+            result = self._scores(self.counts(bits))
+        return _like(x, result.reshape(*shape, result.shape[1]))
 
     def predict(self, x: Any) -> Any:
         """The class of each row, [...] int64: the group with most ones, the first of equal ones.
@@ -319,27 +320,29 @@ class Circuit:
             FileNotFoundError: if there is no file.
             ValueError: if it is no circuit, or damaged.
         """
-        netlist, thresholds, sums = files.load(Path(path))
-        try:
-            return Circuit(netlist, thresholds, None if sums is None else Sums(*sums))
-        except ValueError as error:
-            raise ValueError(f"{path} is a damaged circuit ({error}); save it again") from None
+        return files.load(
+            Path(path), lambda netlist, limits, sums: Circuit(netlist, limits, sums and Sums(*sums))
+        )
 
     def to_c(self, name: str = "circuit") -> str:
-        """C source, one file without dependencies; see `gendr.logic.circuit.exports.c`."""
-        return exports.c.source(self, name)
+        """C source, one file without dependencies; see `gendr.logic.circuit.exports.c`.
+
+        Raises:
+            ValueError: if the name is none in one of the languages, as of all exports.
+        """
+        return exports.c.source(self, check_name(name))
 
     def to_verilog(self, name: str = "circuit") -> str:
         """Verilog source of a module; see `gendr.logic.circuit.exports.verilog`."""
-        return exports.verilog.source(self, name)
+        return exports.verilog.source(self, check_name(name))
 
     def to_numpy(self, name: str = "circuit") -> str:
         """Python source that needs NumPy only; see `gendr.logic.circuit.exports.numpy`."""
-        return exports.numpy.source(self, name)
+        return exports.numpy.source(self, check_name(name))
 
     def to_dot(self, name: str = "circuit") -> str:
         """The graph in the language of Graphviz."""
-        return exports.dot.source(self, name)
+        return exports.dot.source(self, check_name(name))
 
 
 def _is_tensor(x: Any) -> bool:
@@ -355,11 +358,11 @@ def _array(x: Any) -> NDArray[Any]:
     return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
 
 
-def _like(x: Any, found: NDArray[Any]) -> Any:
+def _like(x: Any, result: NDArray[Any]) -> Any:
     """The result as an array, or as a tensor on the device of x."""
     if isinstance(x, np.ndarray):
-        return found
-    return sys.modules["torch"].from_numpy(np.ascontiguousarray(found)).to(x.device)
+        return result
+    return sys.modules["torch"].from_numpy(np.ascontiguousarray(result)).to(x.device)
 
 
 def _comparable(rows: NDArray[Any], limits: Floats) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "header", "load", "save"]
 
 FORMAT = "gendr circuit 1"
-# The arrays of a file and their types; thresholds may have either of two.
+# The arrays of every file and their types.
 _ARRAYS = {"ids": "uint8", "a": "int32", "b": "int32", "outputs": "int32"}
-_FLOATS = ("float32", "float64")
 
 
 def header(circuit: Circuit) -> list[str]:
@@ -55,10 +55,13 @@ def save(circuit: Circuit, path: Path) -> None:
     write_whole(path, file.getvalue())
 
 
-def load(
-    path: Path,
-) -> tuple[Netlist, NDArray[Any] | None, tuple[int, float, float] | None]:
-    """Netlist, thresholds and (k, tau, beta) of a file; the netlist is not checked yet.
+def load(path: Path, make: Callable[..., Circuit]) -> Circuit:
+    """Read a circuit.
+
+    Args:
+        path: of the file.
+        make: netlist, thresholds or None, and [k, tau, beta] or None -> the circuit, which is
+            checked there.
 
     Raises:
         FileNotFoundError: if there is no file.
@@ -68,7 +71,7 @@ def load(
         raise FileNotFoundError(f"there is no circuit at {path}")
     try:
         arrays = read_arrays(path)
-        about = json.loads(arrays["about"].tobytes())
+        about = json.loads(arrays.pop("about").tobytes())
         format_, inputs, sums = about["format"], about["inputs"], about["sums"]
         digest = about.get("sha256")  # older files have none
     except (KeyError, OSError, RecursionError, TypeError, ValueError) as error:
@@ -77,46 +80,36 @@ def load(
         ) from None
     if format_ != FORMAT:
         raise ValueError(f"{path} has the format {format_!r}, this version reads {FORMAT!r}")
-    del arrays["about"]
-    if digest is not None and digest != _digest(arrays):
-        raise ValueError(f"{path} is a damaged circuit (its arrays are others); save it again")
-    wanted: dict[str, tuple[str, ...]] = {name: (kind,) for name, kind in _ARRAYS.items()}
-    if "thresholds" in arrays:
-        wanted["thresholds"] = _FLOATS
-    for name, kinds in wanted.items():
-        dimensions = 2 if name == "thresholds" else 1
-        if name not in arrays:
-            raise ValueError(f"{path} is a damaged circuit (it lacks {name}); save it again")
-        array = arrays[name]
-        if array.dtype.name not in kinds or array.ndim != dimensions:
-            raise ValueError(
-                f"{path} is a damaged circuit ({name} is {array.dtype} {list(array.shape)}); "
-                "save it again"
-            )
-    if not _is_count(inputs) or not (sums is None or _are_sums(sums)):
-        raise ValueError(f"{path} is a damaged circuit (its header is {about}); save it again")
-    netlist = Netlist(inputs, *(arrays[name] for name in _ARRAYS))
-    return netlist, arrays.get("thresholds"), None if sums is None else tuple(sums)
+    try:
+        if digest is not None and digest != _digest(arrays):
+            raise ValueError("its arrays are others")
+        for name, kind in _ARRAYS.items():
+            if name not in arrays:
+                raise ValueError(f"it lacks {name}")
+            if (arrays[name].dtype.name, arrays[name].ndim) != (kind, 1):
+                raise ValueError(f"{name} is {arrays[name].dtype} {list(arrays[name].shape)}")
+        if type(inputs) is not int or not (sums is None or _are_sums(sums)):
+            raise ValueError(f"its header is {about}")
+        netlist = Netlist(inputs, *(arrays[name] for name in _ARRAYS))
+        return make(netlist, arrays.get("thresholds"), sums)
+    except ValueError as error:
+        raise ValueError(f"{path} is a damaged circuit ({error}); save it again") from None
 
 
 def _digest(arrays: dict[str, NDArray[Any]]) -> str:
     """A digest of all arrays: the sums of the archive do not tell that one is missing."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]
-        found.update(f"{name} {array.dtype} {array.shape}".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def _are_sums(values: object) -> bool:
     return (
         isinstance(values, list)
         and len(values) == 3
-        and _is_count(values[0])
+        and type(values[0]) is int
         and all(isinstance(x, (int, float)) for x in values[1:])
     )

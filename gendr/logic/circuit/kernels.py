@@ -16,24 +16,11 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
 
 from gendr._runtime.numba.calls import pointer
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
-from gendr.logic.circuit.packed import (
-    AND,
-    AND_NOT,
-    COPY,
-    NAND,
-    NOR,
-    NOT,
-    ONE,
-    OR,
-    OR_NOT,
-    XNOR,
-    XOR,
-    ZERO,
-)
+from gendr.logic.circuit import packed
 
 ensure_cache()
 announce_compilation(__name__)
@@ -52,68 +39,65 @@ def _address(builder: Any, base: Any, slot: Any) -> Any:
     return builder.bitcast(start, _VECTOR.as_pointer())
 
 
-def _operation(combine: Any) -> Any:
-    """The intrinsic that sets slot d to a function of slots a and b."""
+def _operation(reads: int, writes: int, combine: Any) -> Any:
+    """The intrinsic that sets the first ones of three slots to functions of the last ones.
+
+    Args:
+        reads: how many of them it reads, up to the last.
+        writes: how many it writes, from the first on.
+        combine: from the LLVM builder and the values that are read to those that are written.
+    """
 
     @intrinsic
-    def apply(typingctx, base, d, a, b):
+    def apply(typingctx, base, a, b, c):
         def codegen(context, builder, signature, args):
-            base, d, a, b = args
-            x = builder.load(_address(builder, base, a), align=_BYTES)
-            y = builder.load(_address(builder, base, b), align=_BYTES)
-            builder.store(combine(builder, x, y), _address(builder, base, d), align=_BYTES)
+            places = [_address(builder, args[0], slot) for slot in args[1:]]
+            values = [builder.load(place, align=_BYTES) for place in places[3 - reads :]]
+            results = combine(builder, *values)
+            for result, place in zip(results, places[:writes], strict=True):
+                builder.store(result, place, align=_BYTES)
             return context.get_dummy_value()
 
-        return types.void(base, d, a, b), codegen
+        return types.void(base, a, b, c), codegen
 
     return apply
 
 
-_copy = _operation(lambda builder, x, y: x)
-_not = _operation(lambda builder, x, y: builder.xor(x, _ONES))
-_and = _operation(lambda builder, x, y: builder.and_(x, y))
-_and_not = _operation(lambda builder, x, y: builder.and_(x, builder.xor(y, _ONES)))
-_or = _operation(lambda builder, x, y: builder.or_(x, y))
-_or_not = _operation(lambda builder, x, y: builder.or_(x, builder.xor(y, _ONES)))
-_xor = _operation(lambda builder, x, y: builder.xor(x, y))
-_nand = _operation(lambda builder, x, y: builder.xor(builder.and_(x, y), _ONES))
-_nor = _operation(lambda builder, x, y: builder.xor(builder.or_(x, y), _ONES))
-_xnor = _operation(lambda builder, x, y: builder.xor(builder.xor(x, y), _ONES))
-_zero = _operation(lambda builder, x, y: builder.xor(x, x))
-_one = _operation(lambda builder, x, y: builder.or_(x, builder.xor(x, _ONES)))
+def _gates(combine: Any) -> Any:
+    """The loop over a run of gates of one operation."""
+    apply = _operation(2, 1, lambda builder, x, y: [combine(builder, x, y)])
+
+    @register_jitable
+    def walk(base, gates, start, stop):
+        for k in range(start, stop):
+            apply(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
+
+    return walk
 
 
-@intrinsic
-def _full_adder(typingctx, base, a, b, c):
-    """Set slots a and b to the sum and the carry of slots a, b and c."""
-
-    def codegen(context, builder, signature, args):
-        base, a, b, c = args
-        at_a, at_b = _address(builder, base, a), _address(builder, base, b)
-        x, y = builder.load(at_a, align=_BYTES), builder.load(at_b, align=_BYTES)
-        z = builder.load(_address(builder, base, c), align=_BYTES)
-        either = builder.xor(x, y)
-        carry = builder.or_(builder.and_(x, y), builder.and_(either, z))
-        builder.store(builder.xor(either, z), at_a, align=_BYTES)
-        builder.store(carry, at_b, align=_BYTES)
-        return context.get_dummy_value()
-
-    return types.void(base, a, b, c), codegen
+_copy = _gates(lambda builder, x, y: x)
+_not = _gates(lambda builder, x, y: builder.xor(x, _ONES))
+_and = _gates(lambda builder, x, y: builder.and_(x, y))
+_and_not = _gates(lambda builder, x, y: builder.and_(x, builder.xor(y, _ONES)))
+_or = _gates(lambda builder, x, y: builder.or_(x, y))
+_or_not = _gates(lambda builder, x, y: builder.or_(x, builder.xor(y, _ONES)))
+_xor = _gates(lambda builder, x, y: builder.xor(x, y))
+_nand = _gates(lambda builder, x, y: builder.xor(builder.and_(x, y), _ONES))
+_nor = _gates(lambda builder, x, y: builder.xor(builder.or_(x, y), _ONES))
+_xnor = _gates(lambda builder, x, y: builder.xor(builder.xor(x, y), _ONES))
+_zero = _gates(lambda builder, x, y: builder.xor(x, x))
+_one = _gates(lambda builder, x, y: builder.or_(x, builder.xor(x, _ONES)))
 
 
-@intrinsic
-def _half_adder(typingctx, base, a, b):
-    """Set slots a and b to their sum and their carry."""
+def _sum_and_carry(builder: Any, x: Any, y: Any, z: Any) -> list[Any]:
+    either = builder.xor(x, y)
+    carry = builder.or_(builder.and_(x, y), builder.and_(either, z))
+    return [builder.xor(either, z), carry]
 
-    def codegen(context, builder, signature, args):
-        base, a, b = args
-        at_a, at_b = _address(builder, base, a), _address(builder, base, b)
-        x, y = builder.load(at_a, align=_BYTES), builder.load(at_b, align=_BYTES)
-        builder.store(builder.xor(x, y), at_a, align=_BYTES)
-        builder.store(builder.and_(x, y), at_b, align=_BYTES)
-        return context.get_dummy_value()
 
-    return types.void(base, a, b), codegen
+# Adders work in place: a and b become the sum and the carry of a, b and, in a full one, c.
+_full_adder = _operation(3, 2, _sum_and_carry)
+_half_adder = _operation(3, 2, lambda builder, x, y, _: [builder.xor(x, y), builder.and_(x, y)])
 
 
 @njit(**_OPTIONS)
@@ -121,48 +105,36 @@ def _walk(base, runs, gates, adders):
     """All gates and adders, on the slots at `base`."""
     for r in range(len(runs)):
         operation, start, stop = runs[r, 0], np.int64(runs[r, 1]), np.int64(runs[r, 2])
-        if operation == AND:
-            for k in range(start, stop):
-                _and(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
-        elif operation == AND_NOT:
-            for k in range(start, stop):
-                _and_not(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
-        elif operation == OR:
-            for k in range(start, stop):
-                _or(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
-        elif operation == OR_NOT:
-            for k in range(start, stop):
-                _or_not(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
-        elif operation == XOR:
-            for k in range(start, stop):
-                _xor(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
-        elif operation == NAND:
-            for k in range(start, stop):
-                _nand(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
-        elif operation == NOR:
-            for k in range(start, stop):
-                _nor(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
-        elif operation == XNOR:
-            for k in range(start, stop):
-                _xnor(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
-        elif operation == NOT:
-            for k in range(start, stop):
-                _not(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
-        elif operation == COPY:
-            for k in range(start, stop):
-                _copy(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
-        elif operation == ZERO:
-            for k in range(start, stop):
-                _zero(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
-        elif operation == ONE:
-            for k in range(start, stop):
-                _one(base, np.int64(gates[k, 0]), np.int64(gates[k, 1]), np.int64(gates[k, 2]))
+        if operation == packed.AND:
+            _and(base, gates, start, stop)
+        elif operation == packed.AND_NOT:
+            _and_not(base, gates, start, stop)
+        elif operation == packed.OR:
+            _or(base, gates, start, stop)
+        elif operation == packed.OR_NOT:
+            _or_not(base, gates, start, stop)
+        elif operation == packed.XOR:
+            _xor(base, gates, start, stop)
+        elif operation == packed.NAND:
+            _nand(base, gates, start, stop)
+        elif operation == packed.NOR:
+            _nor(base, gates, start, stop)
+        elif operation == packed.XNOR:
+            _xnor(base, gates, start, stop)
+        elif operation == packed.NOT:
+            _not(base, gates, start, stop)
+        elif operation == packed.COPY:
+            _copy(base, gates, start, stop)
+        elif operation == packed.ZERO:
+            _zero(base, gates, start, stop)
+        elif operation == packed.ONE:
+            _one(base, gates, start, stop)
     for k in range(len(adders)):
         a, b, c = np.int64(adders[k, 0]), np.int64(adders[k, 1]), np.int64(adders[k, 2])
         if c >= 0:
             _full_adder(base, a, b, c)
         else:
-            _half_adder(base, a, b)
+            _half_adder(base, a, b, a)
 
 
 @njit(**_OPTIONS)
@@ -207,7 +179,7 @@ def counts(words, slots, loads, runs, gates, adders, digits, ones, out, start, s
     """Sums of groups, out [k, rows], of blocks of eight words."""
     memory = _scratch(slots)
     base = pointer(memory)
-    found = np.empty(64, np.uint64)
+    count = np.empty(64, np.uint64)
     rows = out.shape[1]
     for block in range(start, stop):
         first = block * WIDE
@@ -217,15 +189,15 @@ def counts(words, slots, loads, runs, gates, adders, digits, ones, out, start, s
             for i in range(min(WIDE, words.shape[1] - first)):
                 row = 64 * (first + i)
                 for j in range(64):
-                    found[j] = 0
+                    count[j] = 0
                 for p in range(digits.shape[1]):
                     if digits[g, p] < 0:
                         break
                     word = memory[digits[g, p], i]
                     for j in range(64):
-                        found[j] += ((word >> np.uint64(j)) & np.uint64(1)) << np.uint64(p)
+                        count[j] += ((word >> np.uint64(j)) & np.uint64(1)) << np.uint64(p)
                 for j in range(min(64, rows - row)):
-                    out[g, row + j] = np.int32(found[j]) + ones[g]
+                    out[g, row + j] = np.int32(count[j]) + ones[g]
 
 
 @njit(**_OPTIONS)

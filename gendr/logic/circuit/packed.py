@@ -75,8 +75,8 @@ class PackedProgram:
 
 def unpacked(bits: PackedBits) -> NDArray[np.bool_]:
     """The bits [rows, signals]."""
-    found = np.unpackbits(bits.words.view(np.uint8), axis=1, count=bits.rows, bitorder="little")
-    return np.ascontiguousarray(found.T).astype(bool)
+    values = np.unpackbits(bits.words.view(np.uint8), axis=1, count=bits.rows, bitorder="little")
+    return np.ascontiguousarray(values.T).astype(bool)
 
 
 def compiled(circuit: Netlist, groups: int = 0) -> PackedProgram:
@@ -191,7 +191,7 @@ class _Slots:
 
         Adders work in place, so that a signal which is added twice is copied.
         """
-        circuit, found, ones = self._circuit, [], 0
+        circuit, slots, ones = self._circuit, [], 0
         for signal in signals:
             gate = int(circuit.ids[signal - circuit.inputs]) if signal >= circuit.inputs else 3
             if gate in (0, 15):
@@ -200,11 +200,11 @@ class _Slots:
                 own = self.count
                 self.count += 1  # a new one: the slots of other outputs are still to be read
                 copies.append((own, self.slot[signal], self.slot[signal]))
-                found.append(own)
+                slots.append(own)
             else:
                 self._taken.add(signal)
-                found.append(self.slot[signal])
-        return found, ones
+                slots.append(self.slot[signal])
+        return slots, ones
 
 
 def _added(slots: list[int], adders: list[tuple[int, int, int]]) -> list[int]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from gendr.logic.circuit.netlist import Netlist, Words, netlist
 
-__all__ = ["PASSES", "fold", "prune", "share", "simplify", "stimuli", "verify"]
+__all__ = ["PASSES", "fold", "prune", "share", "simplify", "stimuli"]
 
 # Circuits of at most so many inputs are compared at all of them: 2^14 rows.
 EXHAUSTIVE = 14
@@ -53,15 +53,15 @@ def prune(circuit: Netlist) -> Netlist:
             used[a[k]] = used[b[k]] = True
     place = np.full(len(used), 0, np.int32)
     place[:inputs] = np.arange(inputs)
-    kept = np.flatnonzero(used[inputs:])
-    place[inputs + kept] = inputs + np.arange(len(kept))
-    new_ids = circuit.ids[kept]
+    read_gates = np.flatnonzero(used[inputs:])
+    place[inputs + read_gates] = inputs + np.arange(len(read_gates))
+    new_ids = circuit.ids[read_gates]
     constant = (new_ids == 0) | (new_ids == 15)
     return Netlist(
         inputs,
         new_ids,
-        np.where(constant, 0, place[circuit.a[kept]]).astype(np.int32),
-        np.where(constant, 0, place[circuit.b[kept]]).astype(np.int32),
+        np.where(constant, 0, place[circuit.a[read_gates]]).astype(np.int32),
+        np.where(constant, 0, place[circuit.b[read_gates]]).astype(np.int32),
         place[circuit.outputs],
     )
 
@@ -96,14 +96,6 @@ def simplify(
                 "circuit; this is a bug: please report it, and go on without it"
             )
     return circuit
-
-
-def verify(first: Netlist, second: Netlist, seed: int = 0) -> bool:
-    """Whether two circuits agree: at all inputs if there are few, else at random ones."""
-    if (first.inputs, len(first.outputs)) != (second.inputs, len(second.outputs)):
-        return False
-    rows = stimuli(first.inputs, seed)
-    return np.array_equal(first.evaluate(rows), second.evaluate(rows))
 
 
 def stimuli(inputs: int, seed: int = 0) -> Words:

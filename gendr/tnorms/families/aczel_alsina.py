@@ -20,16 +20,7 @@ class AczelAlsina(Norm):
 
     name = "aczel_alsina"
     formula = "1 - exp(-(|log(1-a)|^p + |log(1-b)|^p)^(1/p))"
-    order = 1
     example_p = (2, 0.5, 4, 1, 0.1)
-
-    def measure(self, a: Tensor, s: Tensor) -> Tensor:
-        """-log(s), written so that small a keep their digits."""
-        return torch.log1p(a / s)
-
-    def unmeasure(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """S = exp(-u)."""
-        return -torch.expm1(-u), torch.exp(-u)
 
     def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
         """The limit of exp(u - U): U - u tends to 0 for p > 1, to infinity for p < 1."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, log, parts_from_odds, power
-from gendr.tnorms.base import Norm, from_odds
+from gendr.tnorms.base import Norm
 
 
 @final
@@ -20,16 +20,7 @@ class Dombi(Norm):
 
     name = "dombi"
     formula = "1 / (1 + ((a/(1-a))^p + (b/(1-b))^p)^(-1/p))"
-    order = 2
     example_p = (2, 0.5, 1, 4, 0.2, 30)
-
-    def measure(self, a: Tensor, s: Tensor) -> Tensor:
-        """The odds."""
-        return a / s
-
-    def unmeasure(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """S = 1 / (1 + u)."""
-        return from_odds(u)
 
     def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
         """1: infinite odds outweigh any others."""

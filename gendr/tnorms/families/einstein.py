@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import final
 
-import torch
 from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, expm1, log1p, parts_from_odds
-from gendr.tnorms.base import Archimedean, from_odds
+from gendr.tnorms.base import Archimedean
 
 
 @final
@@ -20,18 +19,6 @@ class Einstein(Archimedean):
 
     name = "einstein"
     formula = "(a + b) / (1 + a b)"
-
-    def generator(self, a: Tensor, s: Tensor) -> Tensor:
-        """atanh(a)."""
-        return torch.log1p(2 * a / s) / 2
-
-    def inverse(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """A = tanh(t)."""
-        return from_odds(torch.expm1(2 * t) / 2)
-
-    def _weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
-        """(1 - A^2) / (1 - a^2)."""
-        return S * (1 + A) / (s * (1 + a))
 
     def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
         """(1 - b) / (1 + b)."""
@@ -49,5 +36,5 @@ def inverse(t: Block) -> tuple[Block, Block]:
 
 
 def weight(a: Block, s: Block, A: Block, S: Block) -> Block:
-    """Return g'(a) / g'(A)."""
+    """Return g'(a) / g'(A) = (1 - A^2) / (1 - a^2)."""
     return S / s * ((1.0 + A) / (1.0 + a))

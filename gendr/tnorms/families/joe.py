@@ -40,35 +40,22 @@ class Joe(Parametric):
         """Whether p < 1."""
         return self.value < 1
 
-    def _gap(self, a: Tensor, s: Tensor) -> Tensor:
-        """1 - a^p."""
-        return -torch.expm1(-self._p * _neg_log(a, s))
-
-    def generator(self, a: Tensor, s: Tensor) -> Tensor:
-        """log(1 + a^p / (1 - a^p))."""
-        u = _neg_log(a, s).abs()  # at s = 0 it may be a zero of either sign
-        return torch.log1p(torch.expm1(self._p * u).reciprocal())
-
-    def inverse(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """A = (1 - exp(-t))^(1/p)."""
-        u = _neg_log(-torch.expm1(-t), torch.exp(-t)) / self._p
-        return torch.exp(-u), -torch.expm1(-u)
-
     def _weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
-        """(a/A)^(p-1) (1 - A^p) / (1 - a^p)."""
-        return (a / A) ** (self._p - 1) * (self._gap(A, S) / self._gap(a, s))
+        """As the body; no derivative of it meets 0/0, which those of the word `hazard` do."""
+        gaps = torch.expm1(-self._p * _neg_log(A, S)) / torch.expm1(-self._p * _neg_log(a, s))
+        return (a / A) ** (self._p - 1) * gaps
 
     def _weight_p(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
-        """dg/dp = a^p log(a) / (1 - a^p), 1/g'(A) = (1 - A^p) A^(1-p) / p."""
+        """As the body."""
         return -self._weight(a, s, A, S) * a * _neg_log(a, s) / self._p
 
     def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
         """1 - b^p."""
-        return self._gap(b, s)
+        return _gap(b, s, self._p)
 
 
 def _neg_log(a: Tensor, s: Tensor) -> Tensor:
-    """-log(a), from whichever of a and s has more digits; no derivative of it meets 0/0."""
+    """-log(a), from whichever of a and s has more digits."""
     near = s < 0.5
     of_s = -torch.log1p(-torch.where(near, s, 0.0))
     return torch.where(near, of_s, -torch.log(torch.where(near, 1.0, a)))
@@ -96,5 +83,5 @@ def weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
 
 
 def weight_p(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
-    """Return (dg/dp)(a) / g'(A)."""
+    """Return (dg/dp)(a) / g'(A); dg/dp = a^p log(a) / (1 - a^p)."""
     return -weight(a, s, A, S, p) * a * hazard(s, a) / p

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import final
 
-import torch
 from torch import Tensor
 
 from gendr._runtime.vocabulary import Block, hazard, parts_from_hazard
@@ -21,18 +20,6 @@ class Probabilistic(Archimedean):
     name = "probabilistic"
     formula = "a + b - a b"
     is_product = True
-
-    def generator(self, a: Tensor, s: Tensor) -> Tensor:
-        """-log(s), written so that small a keep their digits."""
-        return torch.log1p(a / s)
-
-    def inverse(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """S = exp(-t)."""
-        return -torch.expm1(-t), torch.exp(-t)
-
-    def _weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
-        """S / s: what the other members leave."""
-        return S / s
 
     def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
         """1 - b."""

@@ -27,14 +27,6 @@ class SchweizerSklar(Parametric):
     bounds = (-math.inf, 0.0)
     example_p = (-2, -0.5, -1, -4, -0.01, -30)
 
-    def generator(self, a: Tensor, s: Tensor) -> Tensor:
-        """expm1(q x)."""
-        return torch.expm1(-self._p * torch.log1p(a / s))
-
-    def inverse(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """S = (1 + t)^(1/p)."""
-        return _from_log(torch.log1p(t) / self._p)
-
     def fold(self, a: Tensor, s: Tensor, group: Grouping) -> tuple[Tensor, Tensor]:
         """The sum of expm1(y), y = q x, in units of exp(max y), so that it never overflows."""
         y = -self._p * torch.log1p(a / s)
@@ -45,23 +37,11 @@ class SchweizerSklar(Parametric):
         total = torch.where(
             top < 50, torch.log1p(share * top.clamp(max=50).exp()), top + share.log()
         )
-        return _from_log(total / self._p)
-
-    def _weight(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
-        """(S/s)^(1-p)."""
-        return (S / s) ** (1 - self._p)
-
-    def _weight_p(self, a: Tensor, s: Tensor, A: Tensor, S: Tensor) -> Tensor:
-        """(dg/dp)(a) = s^p log(s), 1/g'(A) = -S^(1-p) / p."""
-        return (S / s) ** -self._p * S * torch.log1p(a / s) / self._p
+        return parts_from_hazard(total / -self._p)
 
     def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
         """1: the power of a complement of 0 outweighs any others."""
         return torch.ones_like(b)
-
-
-def _from_log(log_s: Tensor) -> tuple[Tensor, Tensor]:
-    return -torch.expm1(log_s), torch.exp(log_s)
 
 
 def generator(a: Block, s: Block, p: Block) -> Block:
@@ -80,5 +60,5 @@ def weight(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
 
 
 def weight_p(a: Block, s: Block, A: Block, S: Block, p: Block) -> Block:
-    """Return (dg/dp)(a) / g'(A)."""
+    """Return (dg/dp)(a) / g'(A); dg/dp = s^p log(s), 1/g'(A) = -S^(1-p) / p."""
     return power(S / s, -p) * S * hazard(a, s) / p

@@ -22,17 +22,11 @@ class Yager(Norm):
 
     name = "yager"
     formula = "min(1, (a^p + b^p)^(1/p))"
-    order = 0
     example_p = (2, 0.5, 1, 4, 1.5, 30)
 
     def measure(self, a: Tensor, s: Tensor) -> Tensor:
         """Return a itself, but infinity for a saturated member whose a rounds below 1."""
         return torch.where(s > 0, a, math.inf)
-
-    def unmeasure(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Cut at 1."""
-        A = u.clamp(max=1)
-        return A, 1 - A
 
     def slope_at_one(self, b: Tensor, s: Tensor) -> Tensor:
         """Any b > 0 has the total at 1 already."""
@@ -44,7 +38,13 @@ def measure(a: Block, s: Block) -> Block:
     return a
 
 
-def inverse(t: Block, p: Block) -> tuple[Block, Block]:
+def unmeasure(u: Block) -> tuple[Block, Block]:
+    """Cut at 1."""
+    A = minimum(u, 1.0)
+    return A, 1.0 - A
+
+
+def inverse_float32(t: Block, p: Block) -> tuple[Block, Block]:
     """(A, S) with g(A) = t."""
     # Unlike 1 - A this S has all the digits that t has, next to t = 1.
     S = where(t < 1.0, -expm1(log(t) / p), 0.0)

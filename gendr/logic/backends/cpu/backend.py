@@ -7,7 +7,7 @@ kernels, second derivatives by the reference backend.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -43,10 +43,7 @@ def forward(wires: Wires, x: Tensor, tables: Tensor, *, save: bool) -> tuple[Ten
 
     y = memory.empty((len(tables), x.shape[1]), x.dtype)
     kernel = kernels.pairs if tables.shape[1] == 4 else kernels.many
-    _launch(
-        kernel, len(tables), _work(x, tables), x.numpy(), wires.compact.numpy(), tables.numpy(),
-        y.numpy(),
-    )  # fmt: skip
+    _launch(kernel, len(tables), _work(x, tables), x, wires.compact, tables, y)
     return (y,), ()
 
 
@@ -56,31 +53,24 @@ def backward(
     """The gradients of x, if it is wanted, and of the tables."""
     from gendr.logic.backends.cpu import kernels
 
-    (x, tables), (grad,), wants_x = inputs, grads, wanted[0]
-    work, read = 2 * _work(x, tables), wires.compact.numpy()
+    (x, tables), (grad,), read = inputs, grads, wires.compact
+    work, is_pair = 2 * _work(x, tables), tables.shape[1] == 4
     grad_tables = torch.empty_like(tables)
-    if tables.shape[1] == 4 and not wants_x:
-        _launch(
-            kernels.pairs_tables_back, len(tables), work, x.numpy(), read, grad.numpy(),
-            grad_tables.numpy(),
-        )  # fmt: skip
+    if not wanted[0] and is_pair:
+        _launch(kernels.pairs_tables_back, len(tables), work, x, read, grad, grad_tables)
         return None, grad_tables
-    readers = [part.numpy() for part in wires.readers]
     grad_x = memory.empty_like(x)
-    if tables.shape[1] == 4:
+    if is_pair:
         _launch(
-            kernels.pairs_back, len(x), work, x.numpy(), read, tables.numpy(), *readers,
-            grad.numpy(), grad_x.numpy(), grad_tables.numpy(),
+            kernels.pairs_back, len(x), work, x, read, tables, *wires.readers, grad, grad_x,
+            grad_tables,
         )  # fmt: skip
         return grad_x, grad_tables
-    grad_wires = memory.empty((len(read), *grad.shape), x.dtype)
-    _launch(
-        kernels.many_back, len(tables), work, x.numpy(), read, tables.numpy(), grad.numpy(),
-        grad_wires.numpy(), grad_tables.numpy(),
-    )  # fmt: skip
-    if not wants_x:
+    of_wires = memory.empty((len(read), *grad.shape), x.dtype)
+    _launch(kernels.many_back, len(tables), work, x, read, tables, grad, of_wires, grad_tables)
+    if not wanted[0]:
         return None, grad_tables
-    _launch(kernels.gather, len(x), work, *readers, grad_wires.numpy(), grad_x.numpy())
+    _launch(kernels.gather, len(x), work, *wires.readers, of_wires, grad_x)
     return grad_x, grad_tables
 
 
@@ -88,6 +78,6 @@ def _work(x: Tensor, tables: Tensor) -> int:
     return x.shape[1] * tables.numel() // 4
 
 
-def _launch(kernel: Callable[..., None], units: int, work: int, *args: Any) -> None:
+def _launch(kernel: Callable[..., None], units: int, work: int, *tensors: Tensor) -> None:
     """Run a kernel over 0 .. units - 1, on all threads if the work is worth it."""
-    run(kernel, units, *args, pieces=4, alone=work <= _SHARED)
+    run(kernel, units, *(t.numpy() for t in tensors), pieces=4, alone=work <= _SHARED)

@@ -218,6 +218,6 @@ def gather(offsets, readers, slots, grad_wires, grad_x, start, stop):
         for i in range(batch):
             row[i] = zero
         for e in range(offsets[f], offsets[f + 1]):
-            found = grad_wires[slots[e], readers[e]]
+            grad_row = grad_wires[slots[e], readers[e]]
             for i in range(batch):
-                row[i] += found[i]
+                row[i] += grad_row[i]

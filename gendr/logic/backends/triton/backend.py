@@ -2,7 +2,8 @@
 
 float32, float16 and bfloat16, with sums in float32; float64 is for the reference, which `auto`
 takes for it. First derivatives are kernels, without atomics, so that the same input gives the same
-bits; second ones go through the reference. In graphs of `torch.compile` a layer is one operator.
+bits; second ones go through the reference. In graphs of `torch.compile`, which knows none of these,
+a layer is one operator.
 
 With TRITON_INTERPRET=1 in the environment before the first import of Triton, the same kernels run
 on CPU tensors, slowly: that is how they are tested without a GPU.
@@ -19,7 +20,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gendr._runtime.triton import launch as _triton_launch
 from gendr._runtime.triton.launch import available, blocks_of, interpreted, power_of_2, run
-from gendr.logic.backends.reference import SOFT_GATES
 from gendr.logic.backends.wires import Wires
 
 __all__ = ["available", "backward", "forward", "supports", "traced"]
@@ -35,19 +35,19 @@ class GateLaunch:
 
     Attributes:
         batch: numbers of the batch that a program takes at once, if there are so many.
-        held: numbers of its gates or features that it takes at once.
-        held_tables: the same for the gradients of tables, one for each corner.
+        elements: numbers of its gates or features that it takes at once.
+        table_elements: the same for the gradients of tables, one for each corner.
         thread: how many of them a thread has.
     """
 
     batch: int = 256
-    held: int = 512
-    held_tables: int = 1024
+    elements: int = 512
+    table_elements: int = 1024
     thread: int = 4
 
 
 # The interpreter pays per operation, not per element.
-LAUNCH = GateLaunch(held=1 << 16, held_tables=1 << 17) if interpreted() else GateLaunch()
+LAUNCH = GateLaunch(elements=1 << 16, table_elements=1 << 17) if interpreted() else GateLaunch()
 
 
 def supports(tensor: Tensor) -> bool:
@@ -114,9 +114,9 @@ def _inputs(corners: int) -> int:
 
 def _block(count: int, batch: int, corners: int) -> tuple[dict[str, int], dict[str, Any]]:
     """Sizes of a block of gates or features, each with so many corners, and the options."""
-    held = LAUNCH.held_tables if corners > 1 else LAUNCH.held
+    elements = LAUNCH.table_elements if corners > 1 else LAUNCH.elements
     block = min(power_of_2(batch), LAUNCH.batch)
-    rows = min(power_of_2(count), max(1, held // (corners * block)))
+    rows = min(power_of_2(count), max(1, elements // (corners * block)))
     warps = min(16, max(1, rows * corners * block // (32 * LAUNCH.thread)))
     options = {} if interpreted() else {"num_warps": warps, "enable_fp_fusion": True}
     return {"ROWS": rows, "BLOCK": block}, options
@@ -127,17 +127,17 @@ def _block(count: int, batch: int, corners: int) -> tuple[dict[str, int], dict[s
 # ---------------------------------------------------------------------------------------------
 
 # What kernels read of the wires of a graph: it is not part of the graph, and found once.
-_known: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+_cache: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def _wires(inputs: Tensor, features: int) -> Wires:
     """Wires whose tables are those of the last call with the same tensor, if it has not changed."""
     wires, now = Wires(inputs, features), (inputs._version, features)
-    known = _known.get(inputs)
-    if known is None or known[0] != now:
+    cached = _cache.get(inputs)
+    if cached is None or cached[0] != now:
         # Not the wires themselves: they hold the key.
-        known = _known[inputs] = (now, wires.compact, wires.readers)
-    vars(wires).update(compact=known[1], readers=known[2])
+        cached = _cache[inputs] = (now, wires.compact, wires.readers)
+    vars(wires).update(compact=cached[1], readers=cached[2])
     return wires
 
 
@@ -172,9 +172,9 @@ def _(
     return x.new_empty(x.shape[0] if wants_x else 0, x.shape[1]), tables.new_empty(tables.shape)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """What the backward passes of both operators need."""
-    ctx.save_for_backward(*inputs[:4])
+def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    """What the backward pass needs."""
+    ctx.save_for_backward(*inputs)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -185,18 +185,4 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return of_x if wants_x else None, of_tables if wants_tables else None, None
 
 
-def _backward_again(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-    """The gradients of the inputs of `_gradients`, by the reference."""
-    x, tables, inputs, grad = ctx.saved_tensors
-    wanted = [t for t in (x, tables, grad) if t.requires_grad]
-    with torch.enable_grad():
-        first = SOFT_GATES.again(Wires(inputs, len(x)), (x, tables), (grad,))
-        pairs = [(f, g) for f, g in zip(first, grads, strict=True) if f is not None]
-        outputs, given = zip(*pairs, strict=True)
-        of = iter(torch.autograd.grad(outputs, wanted, given, allow_unused=True))
-    found = [next(of) if t.requires_grad else None for t in (x, tables, grad)]
-    return found[0], found[1], None, found[2], None
-
-
 _gates.register_autograd(_backward, setup_context=_keep)
-_gradients.register_autograd(_backward_again, setup_context=_keep)

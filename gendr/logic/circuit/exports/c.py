@@ -23,7 +23,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gendr.logic.circuit import packed
-from gendr.logic.circuit.exports.names import check_name
 
 if TYPE_CHECKING:
     from gendr.logic.circuit.circuit import Circuit
@@ -44,12 +43,7 @@ _FORMS = {
 
 
 def source(circuit: Circuit, name: str) -> str:
-    """The source.
-
-    Raises:
-        ValueError: if the name is none in C.
-    """
-    check_name(name)
+    """The source."""
     netlist, upper = circuit.netlist, name.upper()
     program = packed.compiled(netlist)
     inputs, outputs, words = netlist.inputs, len(netlist.outputs), program.slots

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gendr.logic.circuit.exports.names import check_name
 from gendr.logic.gates import GATES
 
 if TYPE_CHECKING:
@@ -14,12 +13,7 @@ __all__ = ["source"]
 
 
 def source(circuit: Circuit, name: str) -> str:
-    """The graph; inputs that nobody reads are left out.
-
-    Raises:
-        ValueError: if the name is none.
-    """
-    check_name(name)
+    """The graph; inputs that nobody reads are left out."""
     netlist = circuit.netlist
     inputs, outputs = netlist.inputs, netlist.outputs.tolist()
     groups = 1 if circuit.sums is None else circuit.sums.k

@@ -1,19 +1,11 @@
-"""What the exports share: names, and gates as expressions."""
+"""Names that all languages of the exports understand."""
 
 from __future__ import annotations
 
 import keyword
 import re
 
-__all__ = ["check_name", "expression"]
-
-# By id, gates as expressions of C, Verilog and NumPy; 0 and 1 are left to the caller.
-_EXPRESSIONS = (
-    "{zero}", "{a} & {b}", "{a} & ~{b}", "{a}", "~{a} & {b}", "{b}", "{a} ^ {b}", "{a} | {b}",
-    "~({a} | {b})", "~({a} ^ {b})", "~{b}", "{a} | ~{b}", "~{a}", "~{a} | {b}", "~({a} & {b})",
-    "{one}",
-)  # fmt: skip
-
+__all__ = ["check_name"]
 
 # Words of C, Verilog-2001 and Graphviz, and what the sources use themselves; in small letters.
 _TAKEN = frozenset(
@@ -36,11 +28,6 @@ _TAKEN = frozenset(
     np gates outputs thresholds
     """.split()
 )
-
-
-def expression(gate: int, a: str, b: str, *, zero: str, one: str) -> str:
-    """A gate of two operands as an expression."""
-    return _EXPRESSIONS[gate].format(a=a, b=b, zero=zero, one=one)
 
 
 def check_name(name: str) -> str:

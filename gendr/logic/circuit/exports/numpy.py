@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gendr.logic.circuit.exports.names import check_name
-
 if TYPE_CHECKING:
     from gendr.logic.circuit.circuit import Circuit
 
@@ -42,12 +40,7 @@ def {name}(x):
 
 
 def source(circuit: Circuit, name: str) -> str:
-    """The source.
-
-    Raises:
-        ValueError: if the name is none in Python.
-    """
-    check_name(name)
+    """The source."""
     netlist, limits, sums = circuit.netlist, circuit.thresholds, circuit.sums
     triples = zip(netlist.ids.tolist(), netlist.a.tolist(), netlist.b.tolist(), strict=True)
     constants, bits = "", "    bits = x != 0"

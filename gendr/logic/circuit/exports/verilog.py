@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gendr.logic.circuit.exports.names import check_name, expression
-
 if TYPE_CHECKING:
     from gendr.logic.circuit.circuit import Circuit
 
 __all__ = ["source"]
 
+# Gates by id.
+_FORMS = (
+    "1'b0", "{a} & {b}", "{a} & ~{b}", "{a}", "~{a} & {b}", "{b}", "{a} ^ {b}", "{a} | {b}",
+    "~({a} | {b})", "~({a} ^ {b})", "~{b}", "{a} | ~{b}", "~{a}", "~{a} | {b}", "~({a} & {b})",
+    "1'b1",
+)  # fmt: skip
+
 
 def source(circuit: Circuit, name: str) -> str:
-    """The source (Verilog-2001).
-
-    Raises:
-        ValueError: if the name is none in Verilog.
-    """
-    check_name(name)
+    """The source (Verilog-2001)."""
     netlist = circuit.netlist
     inputs, outputs, sums = netlist.inputs, netlist.outputs.tolist(), circuit.sums
     each = len(outputs) // sums.k if sums is not None else 0
@@ -43,9 +43,8 @@ def source(circuit: Circuit, name: str) -> str:
     ]
     triples = zip(netlist.ids.tolist(), netlist.a.tolist(), netlist.b.tolist(), strict=True)
     for k, (gate, a, b) in enumerate(triples):
-        text = expression(gate, wire(a), wire(b), zero="1'b0", one="1'b1")
         # A wire of its own: of a vector, a change of one bit would wake the readers of all.
-        lines.append(f"  wire g{k} = {text};")
+        lines.append(f"  wire g{k} = {_FORMS[gate].format(a=wire(a), b=wire(b))};")
     if sums is None:
         lines += [f"  assign y[{k}] = {wire(signal)};" for k, signal in enumerate(outputs)]
     else:
