@@ -47,18 +47,21 @@ MODULES = {
 }
 
 
+@functools.cache
+def tree(module):
+    return ast.parse(MODULES[module].read_text())
+
+
 def imported(node, typed=False):
-    """(module, name or None) of every import in a tree, but those for type checkers only."""
-    if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING" and not typed:
-        children = node.orelse
-    else:
-        children = ast.iter_child_nodes(node)
+    """(module, name or None, whether for type checkers only) of every import in a tree."""
     if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-        yield from ((node.module, alias.name) for alias in node.names)
+        yield from ((node.module, alias.name, typed) for alias in node.names)
     elif isinstance(node, ast.Import):
-        yield from ((alias.name, None) for alias in node.names)
-    for child in children:
-        yield from imported(child, typed)
+        yield from ((alias.name, None, typed) for alias in node.names)
+    elif isinstance(node, ast.stmt | ast.Module | ast.ExceptHandler):
+        typed = typed or getattr(getattr(node, "test", None), "id", "") == "TYPE_CHECKING"
+        for child in ast.iter_child_nodes(node):
+            yield from imported(child, typed)
 
 
 def part(module):
@@ -68,21 +71,21 @@ def part(module):
 
 
 @functools.cache
-def imports(typed=False):
-    """(importing module, imported module, imported name) for every import inside the package."""
+def imports():
+    """(importing module, imported module, imported name, whether for type checkers only)."""
     found = []
-    for source, path in MODULES.items():
-        for module, name in imported(ast.parse(path.read_text()), typed):
+    for source in MODULES:
+        for module, name, typed in imported(tree(source)):
             inner = f"{module}.{name}"
             if inner in MODULES:
-                found.append((source, inner, None))
+                found.append((source, inner, None, typed))
             elif module in MODULES:
-                found.append((source, module, name))
+                found.append((source, module, name, typed))
     return found
 
 
 def test_imports_point_down():
-    found = {(part(source), part(target)) for source, target, _ in imports(True)}
+    found = {(part(source), part(target)) for source, target, *_ in imports()}
     assert ("rendering", "tnorms") in found  # the test sees imports at all
     for source, target in found:
         if source in ("__init__", "__main__") or source == target:
@@ -110,8 +113,8 @@ def test_the_picture_of_the_house_shows_every_part_on_its_floor():
 def test_there_are_no_circles():
     """Imports inside functions count too."""
     graph = {module: set() for module in MODULES}
-    for source, target, _ in imports():
-        if source != target:
+    for source, target, _, typed in imports():
+        if source != target and not typed:
             graph[source].add(target)
     try:
         order = list(TopologicalSorter(graph).static_order())
@@ -121,7 +124,7 @@ def test_there_are_no_circles():
 
 
 def test_private_names_stay_in_their_part():
-    for source, target, name in imports(True):
+    for source, target, name, _ in imports():
         foreign = part(source) != part(target)
         private = (name or "").startswith("_") or any(
             word.startswith("_") for word in target.split(".")[2:]
@@ -133,9 +136,9 @@ def test_private_attributes_stay_in_their_part():
     """x._name only in a part that defines _name, unless another library does."""
     others = {*dir(torch.Tensor), *dir(torch.nn.Module()), *dir(ast.AST)}
     homes, uses = {}, []
-    for module, path in MODULES.items():
+    for module in MODULES:
         home = part(module)
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(module)):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 homes.setdefault(node.name, set()).add(home)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

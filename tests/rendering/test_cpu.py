@@ -57,7 +57,7 @@ def test_slivers_do_not_cover_the_line_they_lie_on():
     size = ImageSize(16, 16)
     generator = torch.Generator().manual_seed(5)
     centres = size.centres(torch.arange(256), torch.float64)
-    p, q = centres[torch.randint(256, (2, 150), generator=generator)]
+    p, q = centres[torch.randint(256, (2, 80), generator=generator)]
     far = (p - q).norm(dim=-1) > 0.5
     p, q = p[far], q[far]
     t = torch.rand(3, len(p), 1, generator=generator, dtype=torch.float64) * 0.4 + 0.3

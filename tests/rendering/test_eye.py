@@ -46,7 +46,7 @@ def scenes(count, seed, dtype, orthographic=False):
 
 def test_no_gradient_is_nan_with_the_eye_among_faces(request, seed):
     """With --every 100,000 scenes. Backends, dtypes and renderers take turns."""
-    rounds, count = (400, 250) if request.config.getoption("--every") else (12, 12)
+    rounds, count = (400, 250) if request.config.getoption("--every") else (8, 12)
     found = []
     for k in range(rounds):
         backend, dtype = ("cpu", "reference")[k % 2], (torch.float32, torch.float64)[k // 2 % 2]

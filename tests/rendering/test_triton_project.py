@@ -1,5 +1,7 @@
 """The kernels that project, against the code that all other backends share."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.skipif(
     not tiles.interpreted() and not torch.cuda.is_available(), reason="needs a GPU or interpreter"
 )
 DEVICE = "cpu" if tiles.interpreted() else "cuda"
-BALL, BOX = icosphere(1).scaled(0.5), cube().scaled(0.3)
+BALL, BOX = icosphere(0).scaled(0.5), cube().scaled(0.3)
 TURNS = (10.0, 80.0, 200.0)
 
 
@@ -72,7 +74,15 @@ def projected(scene, dtype):
 SMALL = project.ProjectLaunch(faces=32, depths=16, lanes=16, corners=2, images=2)
 
 
-@for_each(rotating=9, scene=SCENES, launch=[SMALL, project.LAUNCH])
+def launches(seed, every):
+    """Each scene with one of the launches in turn, or with both."""
+    both = SMALL, project.LAUNCH
+    if every:
+        return [*product(SCENES, both)]
+    return [(scene, both[(k + seed) % 2]) for k, scene in enumerate(SCENES)]
+
+
+@for_each("scene, launch", launches)
 def test_polygons_and_gradients_are_those_of_the_shared_code(scene, launch, monkeypatch):
     monkeypatch.setattr(project, "LAUNCH", launch)
     corners, present, *grads, offsets = projected(scene, torch.float32)
@@ -83,8 +93,9 @@ def test_polygons_and_gradients_are_those_of_the_shared_code(scene, launch, monk
     torch.testing.assert_close(corners.double(), want, rtol=2e-5, atol=2e-5)
     for got, expected in zip(grads, want_grads, strict=True):
         assert relative_l2(got, expected) < 2e-4
-    again = projected(scene, torch.float32)  # the same bits
-    assert all(map(torch.equal, (corners, present, *grads), again[:4]))
+    if scene == "clipped":
+        again = projected(scene, torch.float32)  # the same bits
+        assert all(map(torch.equal, (corners, present, *grads), again[:4]))
 
 
 def test_projected_faces_and_their_gradients():

@@ -133,7 +133,7 @@ class _Launch:
         """The number of the lane of every element of a block."""
         if shape in ((), (1,)):
             return np.full(1, ALL_LANES)
-        first = self.shapes.setdefault(shape, len(self.shapes)) * LANES_OF_A_SHAPE
+        first = self.shapes.setdefault(shape, len(self.shapes) + 1) * LANES_OF_A_SHAPE
         return first + np.arange(np.prod(shape), dtype=np.int64)
 
     def races(self) -> None:
