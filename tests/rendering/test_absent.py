@@ -5,7 +5,7 @@ import torch
 
 import gendr
 from gendr.mesh import icosphere
-from gendr.rendering import api, renderer
+from gendr.rendering import api, geometry
 from support import soup
 from support.cases import for_each
 
@@ -29,7 +29,7 @@ def both(monkeypatch, run):
     """What `run` returns where faces are left out, and where they stay."""
     results = []
     for leave_out in (True, False):
-        for module in (api, renderer):
+        for module in (api, geometry):
             monkeypatch.setattr(module, "can_leave_out", lambda _, answer=leave_out: answer)
         results.append(run())
     return results

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import gendr
-from gendr._runtime import later
+from gendr._runtime import readback
 from gendr.mesh import icosphere
 from gendr.rendering import compiled as module
 from gendr.rendering.geometry import ImageSize
@@ -291,9 +291,9 @@ def test_graphs_keep_what_they_read_and_nothing_of_the_user_s(graphs):
     gc.collect()
     assert gone() is None
     kept = []
-    with later.holding(kept):
-        later.hold("of a cache")
-    later.hold("of nobody")
+    with readback.holding(kept):
+        readback.hold("of a cache")
+    readback.hold("of nobody")
     assert kept == ["of a cache"]
 
 
@@ -307,7 +307,7 @@ def test_triton_tells_graphs_what_its_kernels_read():
     with torch.set_grad_enabled(False):
         assert renderer(mesh, camera).alpha.numel()
         kept = []
-        with later.holding(kept):
+        with readback.holding(kept):
             assert renderer(mesh.with_vertices(vertices), camera).alpha.numel()
     addresses = {
         x.data_ptr()
@@ -315,8 +315,14 @@ def test_triton_tells_graphs_what_its_kernels_read():
         for x in (args if isinstance(args, tuple) else (args,))
         if isinstance(x, torch.Tensor)
     }
-    index = tiles.image_of_face((0, len(mesh.faces)), mesh.device)
-    assert {vertices.data_ptr(), mesh.faces.data_ptr(), index.data_ptr()} <= addresses
+    lister = tiles.plan_of(
+        tiles.Lister,
+        (0, len(mesh.faces)),
+        tiles.Tiling.of(renderer.size, tiles.LAUNCH.tile),
+        mesh.device,
+    )
+    kept = lister._chunks.data_ptr()
+    assert {vertices.data_ptr(), mesh.faces.data_ptr(), kept} <= addresses
 
 
 @for_each(

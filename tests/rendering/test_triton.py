@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from torch.utils._pytree import tree_map_only
 
 import gendr
 from gendr._runtime import backends as _backends
@@ -17,14 +18,12 @@ from gendr.rendering.backends import reference
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
-from gendr.tnorms import has_parameter
 from support import TOLERANCES, degenerate, relative_l2, soup, touching
 from support.cases import for_each
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from gendr._runtime.triton.launch import Launcher
-from gendr.rendering.backends.triton import alpha as silhouettes
 from gendr.rendering.backends.triton import backend, tiles
 from gendr.rendering.backends.triton import shared_kernels as shared
 from support import ahead_of_time
@@ -279,8 +278,8 @@ def test_faces_agree_on_the_side_and_the_corners_they_share(device):
     faces = [(a, b, torch.tensor([0.3, 0.9])), (b, a, torch.tensor([0.1, -0.7])), (b, b, a)]
     corners = torch.stack([torch.stack(x) for x in faces]).to(device)
     images = tiles.bare_images(1, torch.zeros(1, device=device))
-    tables = tiles.TileTables.of(corners, (0, 3), images, ImageSize(8, 8))
-    first, second, flat = tables.edges.cpu()
+    plan = tiles.plan_of(tiles.TilePlan, (0, 3), ImageSize(8, 8), 3, images.device, tiles.LAUNCH)
+    first, second, flat = plan.tables(corners, images)[0].cpu()
     side = slice(shared.DIRECTION.value, shared.DIRECTION.value + 2)
     middle = slice(shared.MIDDLE.value, shared.MIDDLE.value + 2)
     assert torch.equal(first[middle], second[middle])
@@ -312,37 +311,6 @@ def test_programs_are_as_small_as_images_and_faces(
     assert fitted.fitted(images, faces, ImageSize(*size)) is fitted
     fixed = tiles.TileLaunch((4, 8), 4, 16)
     assert fixed.fitted(images, faces, ImageSize(*size)) is fixed
-
-
-LEARNT = [x for x in gendr.tnorms.names() if has_parameter(gendr.tnorms.family(x))]
-
-
-@for_each(family_of_p=[str(gendr.tnorms.family(x).examples()[0]) for x in LEARNT])
-def test_totals_take_their_own_share_from_the_gradient_of_p(family_of_p, device):
-    """For every image, of more pixels than a program takes, with totals at and next to 0 and 1."""
-    size, images = ImageSize(33, 41), 3
-    generator = torch.Generator().manual_seed(3)
-    A = torch.rand(images, size.pixels, generator=generator, dtype=torch.float64)
-    A[:, :8] = torch.tensor([0.0, 1.0, 1e-30, 1e-12, 1e-5, 0.5, 1.0, 0.0])
-    S = 1 - A
-    S[:, :8] = torch.tensor([1.0, 0.0, 1.0, 1.0, 1.0, 0.5, 1e-30, 0.0])
-    A, S = A.float(), S.float()
-    grad = torch.randn(images, size.height, size.width, generator=generator)
-    family = gendr.tnorms.tconorm(family_of_p)
-    table = torch.zeros(images, tiles.image_columns())
-    table[:, shared.FAMILY_P.value] = family.given_p
-    nothing = torch.empty(0)
-    shaped = A.reshape(images, size.height, size.width)
-    drawn = nothing, shaped, S.reshape(-1), nothing, nothing, nothing, table
-    drawn = silhouettes.DrawnAlpha(*(x.to(device) for x in drawn))
-    plan = silhouettes.plan_of(
-        f"uniform/{family.name}(p={{p}})", (0, 0, 0, 0), size, 3, device, tiles.LAUNCH
-    )
-    found = silhouettes._through_totals(plan, grad.to(device), drawn)
-    terms = grad.reshape(images, -1).double() * family.weight_p(A, S, A, S)
-    assert found.shape == (images,)
-    apart = (found.cpu().double() - terms.sum(1)).abs()
-    assert (apart <= 2e-6 * terms.abs().sum(1)).all()
 
 
 def test_double_input_gives_double_output_of_single_accuracy(device):
@@ -409,7 +377,7 @@ def test_lists_walks_and_lists_without_room_give_the_same_image(monkeypatch, dev
     want, walked = image(0), image(10**6)
     assert (seen[0].starts >= 0).all()
     assert (seen[1].starts < 0).all()
-    monkeypatch.setattr(tiles, "room_now", lambda room, totals: (int(totals.sum()) // 2, 0))
+    monkeypatch.setattr(tiles.Capacity, "of_step", lambda _, totals: (int(totals.sum()) // 2, 0))
     mixed = image(0)
     assert 0 < (seen[2].starts < 0).sum() < len(seen[2].starts)
     for got in (walked, mixed):
@@ -426,19 +394,6 @@ def test_many_programs_equal_the_reference(name):
 def test_many_lists_of_many_images_equal_the_reference():
     member = gendr.instance("uniform/probabilistic")
     assert_equal(grains(14), ImageSize(23, 18), member, torch.tensor([0.02, 0.05]))
-
-
-def test_parts_of_a_batch_are_whole_images_or_bands_of_one():
-    totals, rows, limit = [10, 20, 100, 0, 5, 30], 7, 35
-    parts = list(tiles.parts(totals, rows, limit))
-    covered = [(b, r) for x in parts for b in range(*x.images) for r in range(*x.rows)]
-    assert covered == [(b, r) for b in range(len(totals)) for r in range(rows)]
-    for x in parts:
-        whole = x.rows == (0, rows)
-        total = sum(totals[slice(*x.images)])
-        assert total <= limit if whole else x.images[1] == x.images[0] + 1
-        assert x.total == (total if whole else None)
-    assert list(tiles.parts([0, 0], rows, limit)) == [tiles.Part((0, 2), (0, rows), 0)]
 
 
 @pytest.mark.usefixtures("small_launches")
@@ -478,19 +433,14 @@ def ball(near=1.0, views=2):
 
 
 @pytest.mark.parametrize("limit", [10**9, 300])
-def test_pairs_are_those_within_the_radius_and_nothing_else(limit, monkeypatch):
+def test_pairs_are_those_within_the_radius_and_nothing_else(limit):
     mesh, camera, size, near = ball()
     faces, _ = project_faces(mesh, camera, near, 100.0)
     radius = torch.tensor([0.05, 0.2])
-    counts, count = [], tiles.tile_counts
-    monkeypatch.setattr(tiles, "tile_counts", lambda *x: counts.append(x[2]) or count(*x))
     listed = [run() for run in backend.pairs(on_device(faces), size, radius.to(DEVICE), limit)]
     assert all(a.last == b.first for a, b in pairwise(listed))
     assert (listed[0].first, listed[-1].last) == (0, 2 * size.pixels)
     assert (len(listed) > 3) == (limit == 300)
-    bands = counts[1:]  # whole images are not counted again
-    assert (len(bands) > 0) == (limit == 300)
-    assert (0, size.height) not in bands
     got = torch.cat([torch.stack([run.pixels, run.faces]) for run in listed], 1).cpu()
     dense = reference.pairs(faces, size, radius, 10**9)
     every = torch.cat([torch.stack([x.pixels, x.faces]) for x in (run() for run in dense)], 1)
@@ -601,8 +551,9 @@ def test_the_operators_keep_the_rules_of_torch(name, monkeypatch):
     assert seen.keys() == operators
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
     for operator, args in seen.items():
-        detached = [x.detach() if isinstance(x, torch.Tensor) else x for x in args]
-        torch.library.opcheck(operator, tuple(detached), test_utils=tests)
+        torch.library.opcheck(
+            operator, tree_map_only(torch.Tensor, torch.detach, args), test_utils=tests
+        )
 
 
 TYPES = {
@@ -629,10 +580,8 @@ def test_what_is_compiled_ahead_of_time_is_what_is_launched(monkeypatch, device)
     with torch.no_grad():  # small faces: lists
         gendr.silhouette(grains(6).float().to(device), 64, scale=0.01, backend="triton", **learnt)
     for kernel, args, constants in launches:
-        of_p = kernel == "through_totals"
-        law = "gamma" * (of_p or "CDF" in constants)
-        family = "yager" * (of_p or "KIND" in constants)
-        scalars = constants.get("SCALARS", of_p)
+        law, family = "gamma" * ("CDF" in constants), "yager" * ("KIND" in constants)
+        scalars = constants.get("SCALARS", False)
         sides = constants.get("N", 3)
         x = ahead_of_time.Specialisation(kernel, law, family, sides, scalars=scalars)
         want = ahead_of_time.constants(x)
@@ -648,7 +597,6 @@ def test_what_is_compiled_ahead_of_time_is_what_is_launched(monkeypatch, device)
     launched = {kernel for kernel, *_ in launches}
     # That all are launched somewhere is seen to by the tests of hazards.
     assert {"project_faces", "face_tables", "alpha_gradients", "softmax_gradients"} <= launched
-    assert "through_totals" in launched
     assert launched <= known
 
 

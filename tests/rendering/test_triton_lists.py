@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 import gendr
 from gendr._runtime.triton.launch import Launcher
 from gendr.mesh import icosphere
-from gendr.rendering.backends.triton import capacity, recipes, tiles
+from gendr.rendering.backends.triton import recipes, tiles
 from gendr.rendering.geometry import ImageSize
 from support import soup
 from support.cases import for_each
@@ -30,10 +30,10 @@ def _small(monkeypatch):
     monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, walked=0))
     monkeypatch.setattr(tiles, "LEAST_CHUNK", 32)
     monkeypatch.setattr(tiles, "SEGMENT", 16)
-    monkeypatch.setattr(capacity, "LEAST", 1)
-    tiles.lister_of.cache_clear()
+    monkeypatch.setattr(tiles, "LEAST", 1)
+    tiles.plan_of.cache_clear()
     yield
-    tiles.lister_of.cache_clear()
+    tiles.plan_of.cache_clear()
 
 
 def boxes_of(faces, size, seed, largest=0.3, absent=0.2):
@@ -50,13 +50,8 @@ def boxes_of(faces, size, seed, largest=0.3, absent=0.2):
     return out
 
 
-def tables_of(boxes, offsets, size):
-    """As the backend describes faces; only the boxes count."""
-    on = torch.from_numpy(boxes).to(DEVICE)
-    images = torch.zeros(len(offsets) - 1, tiles.image_columns(), device=DEVICE)
-    index = tiles.image_of_face(offsets, on.device)
-    empty = images[:0]
-    return tiles.TileTables(empty, offsets, index, images, empty, on, size)
+def on_device(boxes):
+    return torch.from_numpy(boxes).to(DEVICE)
 
 
 def searched(boxes, offsets, tiling):
@@ -112,8 +107,8 @@ def test_lists_are_those_of_a_search_in_the_order_of_faces(case):
     offsets, size, tile = CASES[case]
     size = ImageSize(*size)
     boxes, tiling = boxes_of(offsets[-1], size, 3), tiles.Tiling.of(size, tile)
-    tables = tables_of(boxes, offsets, size)
-    found = tiles.tile_lists(tables, tiling)
+    there = on_device(boxes)
+    found = tiles.lists_of(there, offsets, tiling)
     if offsets[-1]:
         assert read(found) == searched(boxes, offsets, tiling)
         assert_segments_are_right(found, tiles.SEGMENT, len(found.tile_of_segment))
@@ -128,10 +123,10 @@ def test_lists_are_those_of_a_search_in_the_order_of_faces(case):
 def test_a_tile_whose_list_finds_no_room_walks_all_faces_of_its_image(entries):
     offsets, size = (0, 60, 100), ImageSize(40, 50)
     boxes, tiling = boxes_of(100, size, 5), tiles.Tiling.of(size, (8, 16))
-    tables = tables_of(boxes, offsets, size)
-    room = tiles.lister_of(offsets, tiling, tables.boxes.device).room
+    there = on_device(boxes)
+    room = tiles.plan_of(tiles.Lister, offsets, tiling, there.device).capacity
     room.entries = entries
-    found = tiles.tile_lists(tables, tiling)
+    found = tiles.lists_of(there, offsets, tiling)
     want, used, walking = searched(boxes, offsets, tiling), 0, 0
     for tile, (got, faces) in enumerate(zip(read(found), want, strict=True)):
         used += len(faces)
@@ -144,22 +139,22 @@ def test_a_tile_whose_list_finds_no_room_walks_all_faces_of_its_image(entries):
             assert int(found.stops[tile]) == offsets[image + 1]
     assert (walking > 0) == (entries < used)
     # The step after has the room that this one lacked.
-    assert read(tiles.tile_lists(tables, tiling)) == want
+    assert read(tiles.lists_of(there, offsets, tiling)) == want
     assert used <= room.entries <= max(entries, 1.25 * used)
 
 
 def test_the_room_follows_what_is_needed_one_step_later():
     offsets, size = (0, 80), ImageSize(64, 64)
     tiling = tiles.Tiling.of(size, (8, 8))
-    small, large = (tables_of(boxes_of(80, size, 5, x), offsets, size) for x in (0.1, 0.9))
-    room = tiles.lister_of(offsets, tiling, small.boxes.device).room
+    small, large = (on_device(boxes_of(80, size, 5, x)) for x in (0.1, 0.9))
+    room = tiles.plan_of(tiles.Lister, offsets, tiling, small.device).capacity
     assert room.entries is None
-    first = len(tiles.tile_lists(small, tiling).faces)
+    first = len(tiles.lists_of(small, offsets, tiling).faces)
     assert first == room.entries > 0
-    tight = tiles.tile_lists(large, tiling)
+    tight = tiles.lists_of(large, offsets, tiling)
     assert len(tight.faces) == first
     assert None in read(tight)
-    assert None not in read(tiles.tile_lists(large, tiling))
+    assert None not in read(tiles.lists_of(large, offsets, tiling))
     for needed, entries in ((100, 125), (101, 125), (90, 125), (120, 150), (19, 150), (18, 22)):
         room.fit(needed, needed)
         assert (room.entries, room.segments) == (entries, entries)
@@ -170,25 +165,25 @@ def test_the_room_follows_what_is_needed_one_step_later():
 
 def test_while_a_graph_is_captured_nothing_is_read(monkeypatch):
     offsets, size = (0, 80), ImageSize(64, 64)
-    tables, tiling = tables_of(boxes_of(80, size, 5), offsets, size), tiles.Tiling.of(size, (8, 8))
+    there, tiling = on_device(boxes_of(80, size, 5)), tiles.Tiling.of(size, (8, 8))
     monkeypatch.setattr(tiles, "capturing", lambda device: True)
     for name in ("send", "read"):
-        monkeypatch.setattr(capacity.Later, name, None)  # a call would fail
+        monkeypatch.setattr(tiles.Readback, name, None)  # a call would fail
     for _ in range(2):
         got, want = (
-            read(tiles.tile_lists(tables, tiling)),
-            searched(tables.boxes.cpu().numpy(), offsets, tiling),
+            read(tiles.lists_of(there, offsets, tiling)),
+            searched(there.cpu().numpy(), offsets, tiling),
         )
         assert all(x in (None, y) for x, y in zip(got, want, strict=True))
-        assert tiles.lister_of(offsets, tiling, tables.boxes.device).room.entries is None
+        assert tiles.plan_of(tiles.Lister, offsets, tiling, there.device).capacity.entries is None
 
 
 def test_few_faces_walk_without_a_launch(monkeypatch):
     monkeypatch.setattr(tiles, "LAUNCH", replace(tiles.LAUNCH, walked=10))
     monkeypatch.setattr(Launcher, "__call__", None)  # a launch would fail
     size = ImageSize(30, 30)
-    tables = tables_of(boxes_of(10, size, 1), (0, 4, 10), size)
-    found = tiles.tile_lists(tables, tiles.Tiling.of(size, (16, 16)))
+    tiling = tiles.Tiling.of(size, (16, 16))
+    found = tiles.lists_of(on_device(boxes_of(10, size, 1)), (0, 4, 10), tiling)
     assert found.starts.tolist() == [-1] * 4 + [-5] * 4
     assert found.stops.tolist() == [4] * 4 + [10] * 4
 
@@ -197,9 +192,9 @@ def test_few_faces_walk_without_a_launch(monkeypatch):
 def test_no_race_and_any_order_of_programs_gives_the_same_lists():
     offsets, size = (0, 90, 90, 93, 200), ImageSize(40, 80)
     boxes, tiling = boxes_of(200, size, 3), tiles.Tiling.of(size, (4, 8))
-    tables = tables_of(boxes, offsets, size)
+    there = on_device(boxes)
     with random_grid_order(5), checked_launches() as watch:
-        found = read(tiles.tile_lists(tables, tiling))
+        found = read(tiles.lists_of(there, offsets, tiling))
     assert found == searched(boxes, offsets, tiling)
     assert watch.kernels == ["count_faces", "prefix_chunks", "scan_tiles", "fill_lists"]
     assert watch.programs[0] > 10
@@ -216,7 +211,7 @@ def test_the_same_bits_come_out_whatever_room_there_is(monkeypatch, family):
         launch = replace(tiles.LAUNCH, tile=(8, 8), block_faces=1, walked=walked, fits=False)
         monkeypatch.setattr(tiles, "LAUNCH", launch)
         monkeypatch.setattr(
-            tiles, "room_now", lambda room, totals: (int(entries * totals.sum()), segments)
+            tiles.Capacity, "of_step", lambda _, totals: (int(entries * totals.sum()), segments)
         )
         return gendr.silhouette(scene, (9, 10), "logistic", family, 0.05, backend="triton")
 
@@ -233,7 +228,9 @@ def test_tables_are_float32_whatever_the_default():
         assert tiles.bare_images(2, torch.ones(2, device=DEVICE)).dtype == torch.float32
         assert (
             recipes.image_table(
-                "uniform/probabilistic", torch.ones(2, 1, dtype=torch.float32, device=DEVICE), 1e-6
+                recipes.Recipe("uniform", "probabilistic"),
+                torch.ones(2, 1, dtype=torch.float32, device=DEVICE),
+                1e-6,
             ).dtype
             == torch.float32
         )
@@ -246,8 +243,8 @@ def test_tables_are_float32_whatever_the_default():
 
 def pieces_of(boxes, pixels):
     """(pixels of a piece, extra programs, their faces, first ones of faces) and the same again."""
-    found = tiles.Pieces.of(torch.from_numpy(boxes).to(DEVICE), pixels)
-    first, face, numbers = (x.tolist() for x in found.tables)
+    found = tiles.Pieces(on_device(boxes), pixels)
+    numbers, first, face = (x.tolist() for x in found.table.split([2, len(boxes), found.extra]))
     return numbers[0], found.extra, face[: numbers[1]], first
 
 
@@ -271,8 +268,8 @@ def test_boxes_are_cut_into_the_smallest_pieces_for_which_there_are_programs(
 
 def test_small_images_are_not_cut(monkeypatch):
     monkeypatch.setattr(Launcher, "__call__", None)  # a launch would fail
-    assert tiles.Pieces.of(torch.zeros(100, 4, dtype=torch.int32), 64 * 64).extra == 0
-    assert tiles.Pieces.of(torch.zeros(0, 4, dtype=torch.int32), 1024 * 1024).extra == 0
+    assert tiles.Pieces(torch.zeros(100, 4, dtype=torch.int32), 64 * 64).extra == 0
+    assert tiles.Pieces(torch.zeros(0, 4, dtype=torch.int32), 1024 * 1024).extra == 0
 
 
 @pytest.mark.rotating(2)

@@ -57,8 +57,6 @@ LISTING: dict[str, dict[str, int]] = {
     "count_pieces": {"PIECE": 2048, "BLOCK": 1024, "num_warps": 4},
     "list_pieces": {"PIECE": 2048, "BLOCK": 1024, "BLOCK_SUMS": 128, "num_warps": 4},
     "join_pieces": {"COLUMNS": 6, "WIDE": 8, "BLOCK": 64, "num_warps": 1},
-    "count_tiles": {"BLOCK": 128, "num_warps": 4},
-    "list_tiles": {"BLOCK": 32, "num_warps": 1},
 }
 
 # The kernels that project, and their sizes.
@@ -71,13 +69,12 @@ PROJECTING: dict[str, dict[str, int]] = {
 # The arguments of kernels that are int32, or pointers to int32; all others point to float32.
 _INT32 = {
     "blocks", "capacity", "columns", "count", "every", "extra", "faces", "faces_of_image",
-    "first_face", "height", "parts", "pixels", "vertices_of_image",
-    "row_first", "row_last", "rows", "shares", "tiles", "width",
+    "height", "parts", "pixels", "rows", "tiles", "vertices_of_image", "width",
 }  # fmt: skip
 _INT32_POINTERS = {
-    "boxes", "chunks", "counts", "entries", "face_of_entry", "face_of_piece", "first_chunks",
-    "first_pieces", "image_of_face", "image_of_vertex", "list_of_faces", "numbers", "offsets",
-    "segments", "starts", "stops", "sums", "ties", "tile_of_entry", "tile_of_segment", "totals",
+    "boxes", "chunks", "counts", "entries", "first_chunks", "image_of_face", "image_of_vertex",
+    "list_of_faces", "offsets", "pieces", "segments", "starts", "stops", "sums", "ties",
+    "tile_of_segment", "totals",
 }  # fmt: skip
 _POINTERS = {
     torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int32: "*i32",
@@ -85,7 +82,6 @@ _POINTERS = {
 }  # fmt: skip
 _OTHERS = {
     ("join_pieces", "parts"): "*fp32",
-    ("list_tiles", "ends"): "*i64",
     ("project_faces", "faces"): "*i64",
     ("project_faces", "flags"): "*i64",
     ("project_faces", "far"): "fp32",
@@ -95,11 +91,10 @@ _OTHERS = {
     ("project_gradients", "images"): "i32",
     ("project_gradients", "near"): "fp32",
     ("scan_tiles", "needed"): "*i64",
-    ("through_totals", "parts"): "*fp32",
     ("alpha_tiles", "totals"): "*fp32",
     ("join_segments", "totals"): "*fp32",
-    ("softmax_gradients", "totals"): "*fp32",
-    ("softmax_tiles", "totals"): "*fp32",
+    ("softmax_gradients", "rows"): "*fp32",
+    ("softmax_tiles", "rows"): "*fp32",
     ("nearest_tiles", "corners"): "*fp64",
     ("nearest_tiles", "limits"): "*fp64",
     ("nearest_tiles", "nearest"): "*i64",
@@ -161,8 +156,6 @@ def specialisations() -> Iterator[Specialisation]:
     of only some scalars, are left out: their code is contained in that of others.
     """
     from gendr.distributions import names as laws
-    from gendr.tnorms import family as family_of
-    from gendr.tnorms import has_parameter
     from gendr.tnorms import names as families
 
     for sides in (3, 4):
@@ -173,8 +166,6 @@ def specialisations() -> Iterator[Specialisation]:
         yield Specialisation(kernel)
     for family in families():
         yield Specialisation("join_segments", USUAL[0], family)  # of any law
-        if has_parameter(family_of(family)):
-            yield Specialisation("through_totals", USUAL[0], family, scalars=True)
     for law in laws():
         for small in (False, True):
             yield Specialisation("softmax_tiles", law, small=small)
@@ -240,7 +231,7 @@ def constants(x: Specialisation) -> dict[str, Any]:
         "TILE_H": launch.tile[0],
         "TILE_W": launch.tile[1],
         "BLOCK_FACES": launch.block_faces,
-        "BLOCK": {"face_tables": 128, "through_totals": 1024}.get(x.kernel, launch.block_pixels),
+        "BLOCK": 128 if x.kernel == "face_tables" else launch.block_pixels,
         "ATOMIC": False,
         "SEGMENT": 256,
     }
