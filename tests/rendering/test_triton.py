@@ -18,13 +18,15 @@ from gendr.rendering.backends import reference
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import signed_distance
 from gendr.rendering.geometry import ImageSize, ScreenFaces, project_faces
+from gendr.tnorms import has_parameter
 from support import TOLERANCES, degenerate, relative_l2, soup, touching
 from support.cases import for_each
 
 pytest.importorskip("triton", reason="Triton has no wheels for this platform")
 
 from gendr._runtime.triton.launch import Launcher
-from gendr.rendering.backends.triton import backend, tiles
+from gendr.rendering.backends.triton import alpha as silhouettes
+from gendr.rendering.backends.triton import backend, recipes, tiles
 from gendr.rendering.backends.triton import shared_kernels as shared
 from support import ahead_of_time
 from support.instances import covering_set
@@ -313,6 +315,33 @@ def test_programs_are_as_small_as_images_and_faces(
     assert fixed.fitted(images, faces, ImageSize(*size)) is fixed
 
 
+LEARNT = [x for x in gendr.tnorms.names() if has_parameter(gendr.tnorms.family(x))]
+
+
+@for_each(family_of_p=[str(gendr.tnorms.family(x).examples()[0]) for x in LEARNT])
+def test_totals_take_their_own_share_from_the_gradient_of_p(family_of_p, device):
+    """For every image, of more pixels than a program takes, with totals at and next to 0 and 1."""
+    size, images = ImageSize(33, 41), 3
+    generator = torch.Generator().manual_seed(3)
+    A = torch.rand(images, size.pixels, generator=generator, dtype=torch.float64)
+    A[:, :8] = torch.tensor([0.0, 1.0, 1e-30, 1e-12, 1e-5, 0.5, 1.0, 0.0])
+    S = 1 - A
+    S[:, :8] = torch.tensor([1.0, 0.0, 1.0, 1.0, 1.0, 0.5, 1e-30, 0.0])
+    A, S = A.float(), S.float()
+    grad = torch.randn(images, size.height, size.width, generator=generator)
+    family = gendr.tnorms.tconorm(family_of_p)
+    table = torch.zeros(images, tiles.image_columns())
+    table[:, shared.FAMILY_P.value] = family.given_p
+    recipe = recipes.Recipe("uniform", family.name, ("scale", "p"))
+    given = (0,) * (images + 1), size, 3, torch.device(device), tiles.LAUNCH, recipe
+    plan = tiles.plan_of(silhouettes.AlphaPlan, *given)
+    found = silhouettes.through_totals(plan, *(x.to(device) for x in (table, A, S, grad)))
+    terms = grad.reshape(images, -1).double() * family.weight_p(A, S, A, S)
+    assert found.shape == (images,)
+    apart = (found.cpu().double() - terms.sum(1)).abs()
+    assert (apart <= 2e-6 * terms.abs().sum(1)).all()
+
+
 def test_double_input_gives_double_output_of_single_accuracy(device):
     scene = soup(1, 4, 9)
     results = []
@@ -580,8 +609,10 @@ def test_what_is_compiled_ahead_of_time_is_what_is_launched(monkeypatch, device)
     with torch.no_grad():  # small faces: lists
         gendr.silhouette(grains(6).float().to(device), 64, scale=0.01, backend="triton", **learnt)
     for kernel, args, constants in launches:
-        law, family = "gamma" * ("CDF" in constants), "yager" * ("KIND" in constants)
-        scalars = constants.get("SCALARS", False)
+        of_p = kernel == "through_totals"
+        law = "gamma" * (of_p or "CDF" in constants)
+        family = "yager" * (of_p or "KIND" in constants)
+        scalars = constants.get("SCALARS", of_p)
         sides = constants.get("N", 3)
         x = ahead_of_time.Specialisation(kernel, law, family, sides, scalars=scalars)
         want = ahead_of_time.constants(x)
@@ -597,6 +628,7 @@ def test_what_is_compiled_ahead_of_time_is_what_is_launched(monkeypatch, device)
     launched = {kernel for kernel, *_ in launches}
     # That all are launched somewhere is seen to by the tests of hazards.
     assert {"project_faces", "face_tables", "alpha_gradients", "softmax_gradients"} <= launched
+    assert "through_totals" in launched
     assert launched <= known
 
 

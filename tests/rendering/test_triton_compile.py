@@ -49,6 +49,7 @@ SHOWN = [
     ),
     *drawing("logistic", "probabilistic"),
     *drawing("logistic", "yager"),
+    Specialisation("through_totals", "uniform", "yager", scalars=True),
     *drawing("heaviside", "max"),
 ]
 # Of each list, per run.

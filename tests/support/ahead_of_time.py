@@ -91,6 +91,7 @@ _OTHERS = {
     ("project_gradients", "images"): "i32",
     ("project_gradients", "near"): "fp32",
     ("scan_tiles", "needed"): "*i64",
+    ("through_totals", "parts"): "*fp32",
     ("alpha_tiles", "totals"): "*fp32",
     ("join_segments", "totals"): "*fp32",
     ("softmax_gradients", "rows"): "*fp32",
@@ -156,6 +157,8 @@ def specialisations() -> Iterator[Specialisation]:
     of only some scalars, are left out: their code is contained in that of others.
     """
     from gendr.distributions import names as laws
+    from gendr.tnorms import family as family_of
+    from gendr.tnorms import has_parameter
     from gendr.tnorms import names as families
 
     for sides in (3, 4):
@@ -166,6 +169,8 @@ def specialisations() -> Iterator[Specialisation]:
         yield Specialisation(kernel)
     for family in families():
         yield Specialisation("join_segments", USUAL[0], family)  # of any law
+        if has_parameter(family_of(family)):
+            yield Specialisation("through_totals", USUAL[0], family, scalars=True)
     for law in laws():
         for small in (False, True):
             yield Specialisation("softmax_tiles", law, small=small)
@@ -231,7 +236,7 @@ def constants(x: Specialisation) -> dict[str, Any]:
         "TILE_H": launch.tile[0],
         "TILE_W": launch.tile[1],
         "BLOCK_FACES": launch.block_faces,
-        "BLOCK": 128 if x.kernel == "face_tables" else launch.block_pixels,
+        "BLOCK": {"face_tables": 128, "through_totals": 1024}.get(x.kernel, launch.block_pixels),
         "ATOMIC": False,
         "SEGMENT": 256,
     }

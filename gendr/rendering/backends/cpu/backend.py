@@ -27,7 +27,6 @@ from gendr._runtime.threads import (
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.cpu.tables import (
-    DrawnAlpha,
     KernelPair,
     Number,
     formulas_of,
@@ -86,8 +85,8 @@ def _alpha_forward(
     pixels = faces.images * size.pixels
     totals, ties = np.zeros(pixels), np.zeros(pixels, np.int32)
     run(
-        kernels.alpha_rows, faces.images * size.height, tables,
-        formulas_of(aggregation.coverage, aggregation.tconorm), totals, ties,
+        kernels.alpha_rows, faces.images * size.height, tuple(tables),
+        tuple(formulas_of(aggregation.coverage, aggregation.tconorm)), totals, ties,
     )  # fmt: skip
     total = torch.from_numpy(totals)
     if aggregation.tconorm.kind == "max":
@@ -119,8 +118,8 @@ def _alpha_backward(
     grad_corners = np.zeros_like(tables.corners)
     grad_scalars = np.zeros((count if scalars else 0, kernels.GRAD_COLUMNS))
     run(
-        kernels.backward_faces, count, tables, law,
-        DrawnAlpha(pixel_grads.numpy(), a.numpy(), s.numpy(), ties), grad_corners, grad_scalars,
+        kernels.backward_faces, count, tuple(tables), tuple(law),
+        (pixel_grads.numpy(), a.numpy(), s.numpy(), ties), grad_corners, grad_scalars,
     )  # fmt: skip
     found: list[Any] = [grad_corners] + [None] * 4
     if scalars:
@@ -152,7 +151,7 @@ def pairs(
     tables = tables_of(faces, faces.corners, size, radius)
     rows = faces.images * size.height
     counts = np.zeros(rows, np.int64)
-    run(kernels.count_rows, rows, tables, counts)
+    run(kernels.count_rows, rows, tuple(tables), counts)
 
     def listing(first: int, last: int) -> PixelPairs:
         slots = np.cumsum(counts[first:last]) - counts[first:last]
@@ -163,7 +162,7 @@ def pairs(
         def kernel(start: int, stop: int) -> None:
             here = slice(start, stop)
             kernels.list_rows(
-                tables, pixels, face, used[here], slots[here], first + start, first + stop
+                tuple(tables), pixels, face, used[here], slots[here], first + start, first + stop
             )
 
         run(kernel, last - first)
@@ -269,7 +268,7 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
     pixels = faces.images * size.pixels
     keys, face = np.zeros(pixels), np.full(pixels, -1, np.int64)
     run(
-        kernels.nearest_rows, faces.images * size.height, tables, planes.contiguous().numpy(),
-        limits.contiguous().numpy(), keys, face,
+        kernels.nearest_rows, faces.images * size.height, tuple(tables),
+        planes.contiguous().numpy(), limits.contiguous().numpy(), keys, face,
     )  # fmt: skip
     return torch.from_numpy(face).reshape(faces.images, size.height, size.width)

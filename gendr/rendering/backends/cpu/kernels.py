@@ -29,6 +29,7 @@ from numba import njit
 
 from gendr._runtime.numba.calls import call_cdf, call_generator, call_pdf, call_weight, pointer
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr.rendering.backends.cpu.tables import DrawnAlpha, FaceTables, Formulas
 
 ensure_cache()
 announce_compilation(__name__)
@@ -52,7 +53,8 @@ IMAGE_COLUMNS = 4
 # Columns of the per-face gradient table: the scalars of the face's image.
 GRAD_SCALE, GRAD_SHIFT, GRAD_SHAPE, GRAD_P = 0, 1, 2, 3
 GRAD_COLUMNS = 4
-# `tables` is a `FaceTables`, `law` a `Formulas`, both of tables.py.
+# `tables` is a `FaceTables`, `law` a `Formulas`, both of tables.py. Kernels are given them as plain
+# tuples, `arrays` and `formulas`: Numba finds the types of these without Python.
 
 
 # ---------------------------------------------------------------------------------------------
@@ -370,11 +372,12 @@ def _accumulate(n, ds, pixels, image, law, buffers, totals, ties):
 
 
 @njit(cache=True, nogil=True)
-def alpha_rows(tables, law, totals, ties, start, stop):
+def alpha_rows(arrays, formulas, totals, ties, start, stop):
     """Fill in `totals` (sum of generators, or maximum) for the pixels of rows start .. stop - 1.
 
     Candidates beyond the radius need no test, because their F is below the cutoff.
     """
+    tables, law = FaceTables(*arrays), Formulas(*formulas)
     height, _ = extent(tables.grid)
     images, offsets = tables.images, tables.offsets
     block, buffers = new_block(), np.empty((5, BLOCK))
@@ -526,11 +529,13 @@ def _backpropagate(n, block, corners, image, law, drawn, buffers, grad_corners, 
 
 
 @njit(cache=True, nogil=True)
-def backward_faces(tables, law, drawn, grad_corners, grad_scalars, start, stop):
+def backward_faces(arrays, formulas, pixel_arrays, grad_corners, grad_scalars, start, stop):
     """Fill in `grad_corners` and `grad_scalars` for the faces start .. stop - 1.
 
-    `drawn` is a `DrawnAlpha` of tables.py.
+    `pixel_arrays` is a `DrawnAlpha` of tables.py.
     """
+    tables, law = FaceTables(*arrays), Formulas(*formulas)
+    drawn = DrawnAlpha(*pixel_arrays)
     offsets, image_of_face = tables.offsets, tables.image_of_face
     block, buffers = new_block(), np.empty((12, BLOCK))
     rows = (0, extent(tables.grid)[0])
@@ -553,8 +558,9 @@ def backward_faces(tables, law, drawn, grad_corners, grad_scalars, start, stop):
 
 
 @njit(cache=True, nogil=True)
-def count_rows(tables, counts, start, stop):
+def count_rows(arrays, counts, start, stop):
     """Fill in an upper bound of the number of pairs for every row start .. stop - 1."""
+    tables = FaceTables(*arrays)
     corners, offsets, boxes, grid = tables.corners, tables.offsets, tables.boxes, tables.grid
     height, width = extent(grid)
     side = float(min(height, width))
@@ -572,11 +578,12 @@ def count_rows(tables, counts, start, stop):
 
 
 @njit(cache=True, nogil=True)
-def list_rows(tables, pixels, faces, used, slots, start, stop):
+def list_rows(arrays, pixels, faces, used, slots, start, stop):
     """List the pairs within the radius for rows start .. stop - 1, each row in its own slot.
 
     Row r writes to `pixels` and `faces` from slots[r - start] on; used[r - start] is their number.
     """
+    tables = FaceTables(*arrays)
     height, width = extent(tables.grid)
     offsets, block = tables.offsets, new_block()
     distances, indices = block[1][DISTANCE:], block[2]
@@ -597,12 +604,13 @@ def list_rows(tables, pixels, faces, used, slots, start, stop):
 
 
 @njit(cache=True, nogil=True)
-def nearest_rows(tables, planes, limits, keys, face, start, stop):
+def nearest_rows(arrays, planes, limits, keys, face, start, stop):
     """Find the nearest face that covers each pixel of rows start .. stop - 1; -1 if there is none.
 
     planes[f] = (p, q, r): the key p x + q y + r grows towards the camera; it is clamped to
     limits[f, :2] and must reach limits[f, 2], the far plane. Of equal keys the first face wins.
     """
+    tables = FaceTables(*arrays)
     height, _ = extent(tables.grid)
     corners, offsets, block = tables.corners, tables.offsets, new_block()
     xs, ys, distances = block[1][X:], block[1][Y:], block[1][DISTANCE:]

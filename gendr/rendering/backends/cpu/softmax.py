@@ -114,8 +114,8 @@ def _forward(
     pixels = task.faces.images * task.size.pixels
     sums, tops = np.zeros((pixels, 4)), np.zeros(pixels)
     run(
-        kernels.softmax_rows, task.faces.images * task.size.height, call.tables,
-        formulas_of(task.coverage, Max()), call.paint, sums, tops,
+        kernels.softmax_rows, task.faces.images * task.size.height, tuple(call.tables),
+        tuple(formulas_of(task.coverage, Max())), call.paint, sums, tops,
     )  # fmt: skip
     found, top = torch.from_numpy(sums), torch.from_numpy(tops)
     return (found[:, :3].contiguous(), torch.exp2(-top) / found[:, 3]), (found, top, call)
@@ -189,7 +189,8 @@ class _Call:
 
         tables, count = self.tables, len(self.tables.corners)
         law = any(wanted[2:5])
-        formulas = formulas_of(self.task.coverage, Max(), shape=wanted[4])
+        arrays = tuple(tables)
+        formulas = tuple(formulas_of(self.task.coverage, Max(), shape=wanted[4]))
         per_image = any(wanted[5:7])
         grads = (
             np.zeros_like(tables.corners),
@@ -202,7 +203,7 @@ class _Call:
 
             def kernel(start: int, stop: int, first: int = first, asked: Any = asked) -> None:
                 kernels.softmax_faces(
-                    tables, formulas, self.paint, pixels, grads, scalars, asked,
+                    arrays, formulas, self.paint, pixels, grads, scalars, asked,
                     first + start, first + stop,
                 )  # fmt: skip
 
@@ -238,7 +239,8 @@ class _Call:
             return
         needed = np.zeros(count, np.int64)
         run(
-            kernels.plan_texels, count, tables, self.paint[0], self.paint[4], needed, patches,
+            kernels.plan_texels, count, tuple(tables), self.paint[0], self.paint[4], needed,
+            patches,
         )  # fmt: skip
         ends = np.cumsum(needed)
         first = 0

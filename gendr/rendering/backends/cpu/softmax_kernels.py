@@ -52,6 +52,7 @@ from gendr.rendering.backends.cpu.kernels import (
     row_span,
     through_argument,
 )
+from gendr.rendering.backends.cpu.tables import FaceTables, Formulas
 
 ensure_cache()
 announce_compilation(__name__)
@@ -620,13 +621,14 @@ def _accumulate(n, block, a, cutoff, parts, sums, tops):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def softmax_rows(tables, law, paint, sums, tops, start, stop):
+def softmax_rows(arrays, formulas, paint, sums, tops, start, stop):
     """Colours of the pixels of rows start .. stop - 1.
 
     At the end `sums` [P, 4] holds the colour without the part of the background, and the sum of all
     weights; `tops` [P] holds the exponent of the power of 2 by which all weights were divided. Both
     start as 0. For `paint` see `softmax_faces`.
     """
+    tables, law = FaceTables(*arrays), Formulas(*formulas)
     height, width = extent(tables.grid)
     corners, offsets = tables.corners, tables.offsets
     block, buffers, memory = new_block(), np.empty((4, BLOCK)), _new_parts()
@@ -662,12 +664,13 @@ def softmax_rows(tables, law, paint, sums, tops, start, stop):
 
 
 @njit(cache=True, nogil=True)
-def plan_texels(tables, attributes, textures, needed, patches, start, stop):
+def plan_texels(arrays, attributes, textures, needed, patches, start, stop):
     """Plan how faces start .. stop - 1 store gradients of texels, and the memory for them.
 
     A face only uses texels between its corners in the texture. Their gradients are kept as a patch,
     unless records of its fragments take less memory.
     """
+    tables = FaceTables(*arrays)
     corners, boxes, grid = tables.corners, tables.boxes, tables.grid
     image_height, image_width = extent(grid)
     side = float(min(image_height, image_width))
@@ -765,7 +768,7 @@ def _colours_backward(i, stop, f, b, a, paint, grads, asked, parts):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def softmax_faces(tables, law, paint, pixels, grads, grad_scalars, asked, start, stop):
+def softmax_faces(arrays, formulas, paint, pixels, grads, grad_scalars, asked, start, stop):
     """Gradients of the faces start .. stop - 1.
 
     The tuples contain:
@@ -781,6 +784,7 @@ def softmax_faces(tables, law, paint, pixels, grads, grad_scalars, asked, start,
 
     `grad_scalars` [T, 4] (or empty) are the gradients of scale, shift and shape.
     """
+    tables, law = FaceTables(*arrays), Formulas(*formulas)
     block, buffers, memory = new_block(), np.empty((9, BLOCK)), _new_parts()
     points, parts, faces = pointer(block[1]), pointer(memory), block[2][FACE:]
     rows, scalars, ds = (0, extent(tables.grid)[0]), len(grad_scalars) > 0, block[1][DISTANCE:]

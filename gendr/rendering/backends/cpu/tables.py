@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -11,7 +12,10 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.threads import run
+from gendr.distributions import bodies as laws
+from gendr.distributions.law import Law
 from gendr.rendering.geometry import ImageSize, ScreenFaces
+from gendr.tnorms import bodies as families
 
 if TYPE_CHECKING:
     from gendr.rendering.coverage import Coverage
@@ -138,30 +142,36 @@ def formulas_of(
     p: bool = False,
 ) -> Formulas:  # fmt: skip
     """Look both up, with the functions for gradients of scalars, shape and p if wanted."""
-    from gendr.distributions import bodies as of_laws
-    from gendr.distributions import numba as laws
-    from gendr.distributions.law import Law
-    from gendr.tnorms import bodies as of_families
-    from gendr.tnorms import numba as families
-
-    dist, idempotent = coverage.dist, tconorm.kind == "max"
+    dist = coverage.dist
     assert isinstance(dist.law, Law)  # callers handle other CDFs
-    name = of_laws.kernel_name(type(dist.law))
-    family = of_families.kernel_name(type(tconorm))
+    law, family = laws.kernel_name(type(dist.law)), families.kernel_name(type(tconorm))
     return Formulas(
         dist.is_reversed,
         dist.is_squared,
-        idempotent,
+        tconorm.kind == "max",
         scalars,
         number_of(dist.shape_parameter),
         dist.art_exponent,
         coverage.cutoff,
-        laws.tails_address(name),
-        laws.density_address(name),
-        laws.shape_slope_address(name) if shape else 0,
-        0 if idempotent else families.generator_address(family),
-        0 if idempotent else families.weight_address(family),
-        families.weight_p_address(family) if p else 0,
+        *_addresses(law, family, tconorm.kind == "max", shape, p),
+    )
+
+
+@cache
+def _addresses(
+    law: str, family: str, idempotent: bool, shape: bool, p: bool
+) -> tuple[int, int, int, int, int, int]:
+    """Those of `Formulas`, by the names of the kernels of a law and of a family."""
+    from gendr.distributions import numba as of_laws
+    from gendr.tnorms import numba as of_families
+
+    return (
+        of_laws.tails_address(law),
+        of_laws.density_address(law),
+        of_laws.shape_slope_address(law) if shape else 0,
+        0 if idempotent else of_families.generator_address(family),
+        0 if idempotent else of_families.weight_address(family),
+        of_families.weight_p_address(family) if p else 0,
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from functools import cached_property
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from gendr._runtime.operator import Operator
 from gendr._runtime.tracing import is_plain
-from gendr._runtime.triton.launch import Launcher
+from gendr._runtime.triton.launch import Launcher, blocks_of
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.operators import GraphKernels
@@ -22,7 +23,8 @@ from gendr.rendering.backends.triton.recipes import (
 )
 from gendr.rendering.backends.triton.tiles import TileLaunch, TilePlan, TileSpec, plan_of
 from gendr.rendering.geometry import ImageSize, ScreenFaces
-from gendr.tnorms import bodies as families
+
+_BLOCK = 1024  # pixels of a program of `through_totals`
 
 
 def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
@@ -70,6 +72,17 @@ class AlphaPlan(TilePlan):
                 ATOMIC=atomic, N=self.sides, BLOCK=self.launch.block_pixels, **compiled,
             )  # fmt: skip
         return self._gradients[key]
+
+    @cached_property
+    def totals(self) -> Launcher:
+        """The kernel for what the totals have to do with the gradient of p."""
+        from gendr.rendering.backends.triton import kernels
+
+        weight_p = self.recipe.backward(scalars=True)["WEIGHT_P"]
+        compiled = tiles.options(self.launch.warps)
+        return Launcher(
+            kernels.through_totals, self.device, WEIGHT_P=weight_p, BLOCK=_BLOCK, **compiled
+        )
 
 
 def _planned(spec: TileSpec, corners: Tensor) -> AlphaPlan:
@@ -145,26 +158,22 @@ def _backward(
     if "p" in spec.recipe.columns:
         from gendr.rendering.backends.triton import shared_kernels as shared
 
-        through = _through_totals(spec.recipe, inputs[1], alpha, rest, grad)
-        scalars[:, shared.GRAD_LAST.value] -= through
+        scalars[:, shared.GRAD_LAST.value] -= through_totals(plan, images, alpha, rest, grad)
     return grad_corners, spec.recipe.in_columns(scalars)
 
 
-def _through_totals(
-    recipe: Recipe, table: Tensor, alpha: Tensor, rest: Tensor, grad: Tensor
+def through_totals(
+    plan: AlphaPlan, images: Tensor, alpha: Tensor, rest: Tensor, grad: Tensor
 ) -> Tensor:
-    """What the pixels of every image take away from the gradient of p, [B].
+    """What the pixels of every image take away from the gradient of p, [B]; see the kernel.
 
-    The derivative of the total by p is the sum of `weight_p` over the faces, which the kernel adds
-    up, less that of the total itself.
+    The formulas of families in torch may look at p, for which the host would wait.
     """
-    if not len(table):
-        return table[:, 0]
-    cls: Any = families.bodies(recipe.family).cls
-    family = cls(table[0, recipe.columns.index("p")])
-    A, S, grad = (x.double().reshape(len(table), -1) for x in (alpha, rest, grad))
-    own = torch.where(S > 0, grad * family.weight_p(A, S, A, S), 0.0)
-    return own.sum(1).to(table.dtype)
+    pixels = plan.size.pixels
+    blocks = blocks_of(pixels, _BLOCK)
+    parts = grad.new_empty(plan.images, blocks)
+    plan.totals((plan.images * blocks,), images, alpha, rest, grad, parts, pixels, blocks)
+    return parts.sum(1)
 
 
 def _fake(spec: TileSpec, corners: Tensor, table: Tensor) -> list[Tensor]:

@@ -516,3 +516,27 @@ def nearest_tiles(
         winner = tl.min(tl.where((best == top[None]) & (face >= 0), face, 2**62), 0)
         face = tl.where(winner < 2**62, winner, -1)
     tl.store(nearest + pixels, face, on)
+
+
+# -------------------------------------------------------------------------------------------------
+# The gradient of the parameter of a family
+# -------------------------------------------------------------------------------------------------
+
+
+@triton.jit(do_not_specialize=["pixels", "blocks"])
+def through_totals(
+    images, alpha, rest, grads, parts, pixels, blocks, WEIGHT_P: tl.constexpr, BLOCK: tl.constexpr
+):
+    """What BLOCK pixels of an image take away from the gradient of p; `parts` is [B, blocks].
+
+    The derivative of the total by p is the sum of `weight_p` over the faces, which
+    `alpha_gradients` adds up, less that of the total itself, which is found here.
+    """
+    program = tl.program_id(0).to(tl.int64)
+    b = program // blocks
+    pixel = (program % blocks) * BLOCK + tl.arange(0, BLOCK)
+    on, at = pixel < pixels, b * pixels + pixel
+    A, S = tl.load(alpha + at, on, 0.0), tl.load(rest + at, on, 1.0)
+    grad = tl.load(grads + at, on, 0.0)
+    own = WEIGHT_P(A, S, A, S, tl.load(images + b * IMAGE_COLUMNS + FAMILY_P))
+    tl.store(parts + program, tl.sum(tl.where(S > 0.0, grad * own, 0.0), 0))
