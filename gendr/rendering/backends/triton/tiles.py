@@ -156,12 +156,12 @@ class TileSpec(NamedTuple):
         return TileSpec(Recipe(*recipe), cutoff, tuple(offsets), size, None, backdrop)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=128)
 @lasting()
 def plan_of(kind: type[P], *key: Hashable) -> P:
     """What the host knows of a kind of batches before it looks at tensors: kept from step to step.
 
-    The one cache of launches, tables and capacities of this backend: the 256 plans used last, by
+    The one cache of launches, tables and capacities of this backend: the 128 plans used last, by
     the arguments of their classes. A CUDA graph keeps what it reads of them.
     """
     return kind(*key)
