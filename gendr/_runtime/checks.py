@@ -9,9 +9,9 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from gendr._runtime.later import earlier
 from gendr._runtime.memory import physical_memory
 from gendr._runtime.names import unknown
+from gendr._runtime.readback import earlier
 from gendr._runtime.tracing import is_traced, is_transformed
 
 FLOATS = (torch.float32, torch.float64)

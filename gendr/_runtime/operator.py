@@ -3,8 +3,8 @@
 An operator is a function of tensors and of a `spec`, everything else that it needs. It is declared
 once: its definition in plain torch, and where a backend keeps its kernels. This layer owns the
 rest: detached, contiguous inputs for kernels; first derivatives by a kernel; derivatives of any
-higher order, and everything that `torch.func` and `torch.compile` do, by the definition; gradients
-in the shape and dtype of their inputs.
+higher order, and everything that `torch.func` and `torch.compile` do, by the definition, or where
+there is none an error for second ones; gradients in the shape and dtype of their inputs.
 
     GATES = Operator("gates", reference=gates)
     y = GATES(kernels, wires, x, tables)     # kernels: what a backend has for it, or None
@@ -15,7 +15,7 @@ A system asks `gendr._runtime.backends.Choice` for the backend.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from torch import Tensor
 from gendr._runtime.ranges import finite
 from gendr._runtime.tracing import is_plain, is_traced
 
-__all__ = ["Kernels", "Operator"]
+__all__ = ["Kernels", "Operator", "no_second_derivative"]
 
 Tensors: TypeAlias = "tuple[Tensor, ...]"
 Input: TypeAlias = "Tensor | float | None"
@@ -33,7 +33,8 @@ class Kernels(Protocol):
     """What a backend has for an operator: functions of detached, contiguous tensors.
 
     A third one, `traced(spec, *inputs)`, may stand beside them: the operator in graphs of
-    `torch.compile`, where without it the definition is traced.
+    `torch.compile`, where without it the definition is traced. Those of operators without a
+    definition have the name of their `backend`, for errors.
     """
 
     @property
@@ -60,7 +61,8 @@ class Operator:
 
     Args:
         name: for messages and tests.
-        reference: (spec, *inputs) -> the result, or a tuple of them, in plain torch.
+        reference: (spec, *inputs) -> the result, or a tuple of them, in plain torch; None if there
+            are kernels only, and so no second derivatives.
         replay: (spec, saved, *inputs) -> what `reference` gives, with what `forward` saved in place
             of what the definition would search for, such as an order or a threshold; higher
             derivatives are then those of the result that kernels found. None for the reference.
@@ -74,14 +76,15 @@ class Operator:
         self,
         name: str,
         *,
-        reference: Callable[..., Any],
+        reference: Callable[..., Any] | None,
         replay: Callable[..., Any] | None = None,
         constant: Sequence[int] = (),
         wide: bool = False,
     ) -> None:
         self.name, self.reference, self.replay = name, reference, replay
         self.constant, self.wide = constant, wide
-        self.known[name] = self
+        if reference is not None:
+            self.known[name] = self
 
     def __call__(self, kernels: Kernels | None, spec: Any, *inputs: Input) -> Any:
         """The result, or a tuple of them.
@@ -92,13 +95,10 @@ class Operator:
             inputs: tensors that may get gradients, the first of which decides the dtype; numbers
                 in place of 0-dim ones; None where one is optional.
         """
-        if kernels is None:
-            return self.reference(spec, *inputs)
         traced = getattr(kernels, "traced", None)
-        if traced is None:
-            if is_traced():
-                return self.reference(spec, *inputs)
-        elif not all(is_plain(x) for x in inputs if isinstance(x, Tensor)):
+        if kernels is None or (traced is None and self.reference is not None and is_traced()):
+            return cast("Any", self.reference)(spec, *inputs)
+        if traced is not None and not all(is_plain(x) for x in inputs if isinstance(x, Tensor)):
             return traced(spec, *inputs)
         results = _Applied.apply(self, kernels, spec, *inputs)
         return results[0] if len(results) == 1 else results  # pyright: ignore[reportArgumentType, reportIndexIssue, reportOptionalSubscript]
@@ -122,7 +122,7 @@ class Operator:
         wanted = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
         with torch.enable_grad():
             if self.replay is None:
-                results = self.reference(spec, *inputs)
+                results = cast("Any", self.reference)(spec, *inputs)
             else:
                 results = self.replay(spec, saved, *inputs)
             results = (results,) if isinstance(results, Tensor) else results
@@ -182,10 +182,35 @@ class _Applied(torch.autograd.Function):
         inputs, saved = values[:count], values[count:]
         if all([grad is None for grad in grads]):
             return (None,) * (3 + count)
-        if torch.is_grad_enabled():  # a graph of the backward pass is wanted
+        graded = torch.is_grad_enabled()  # a graph of the backward pass is wanted
+        if graded and operator.reference is not None:
             return None, None, None, *operator.again(spec, inputs, grads, saved)
         found = kernels.backward(
             spec, tuple(map(operator.plain, inputs)), saved, tuple(map(operator.plain, grads)),
             ctx.needs_input_grad[3:],
         )  # fmt: skip
-        return None, None, None, *map(_in_place_of, inputs, found)
+        results = [_in_place_of(value, grad) for value, grad in zip(inputs, found, strict=True)]
+        if graded:
+            sources = [x for x in (*grads, *inputs) if isinstance(x, Tensor)]
+            results = [None if x is None else _Once.apply(kernels, x, *sources) for x in results]
+        return None, None, None, *results
+
+
+class _Once(torch.autograd.Function):
+    """Gradients that depend on their sources, so that a second derivative raises an error."""
+
+    @staticmethod
+    def forward(ctx: Any, kernels: Kernels, value: Tensor, *sources: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.kernels = kernels
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        no_second_derivative(ctx.kernels.backend)
+
+
+def no_second_derivative(backend: str) -> None:
+    """Raise for the derivative of a gradient that only kernels have found."""
+    raise RuntimeError(
+        f"the {backend} backend has no second derivatives; use backend='reference' for them"
+    )

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_float, check_like, check_shape, dtype_name
-from gendr._runtime.later import capturing
+from gendr._runtime.readback import capturing
 from gendr._runtime.tracing import is_traced, lasting, matmul
 from gendr.mesh import conventions
 from gendr.mesh.camera_arguments import (

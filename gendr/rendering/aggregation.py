@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -28,12 +28,10 @@ class Aggregation:
     Attributes:
         coverage: computes how far one face covers a pixel.
         tconorm: joins the coverages of all faces of a pixel.
-        kept: what a backend has made of it and will need again, by the name of the backend.
     """
 
     coverage: Coverage
     tconorm: TConorm
-    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def join(self, a: Tensor, s: Tensor, pixels: Grouping) -> Tensor:
         """Alpha of every pixel from coverages a and s = 1 - a; equation (5.4)."""

@@ -18,7 +18,7 @@ from gendr._runtime.checks import (
     check_shape,
     check_tensor,
 )
-from gendr._runtime.later import earlier
+from gendr._runtime.readback import earlier
 from gendr._runtime.tracing import all_hold, is_traced
 from gendr.rendering.aggregation import Aggregation, alpha
 from gendr.rendering.backends.choice import choose

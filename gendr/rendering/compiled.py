@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from gendr._runtime.later import capturing, holding
+from gendr._runtime.readback import capturing, holding
 from gendr._runtime.tracing import is_plain, is_traced
 from gendr.distributions.law import Law
 from gendr.rendering.api import Scale, parse_scale
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 GRAPHS = 8  # kinds of calls that are kept as graphs
 BEFORE = 2  # calls of a kind that run as they are: a scale that changes at every call never counts
-WARM = 3  # runs before a capture: kernels are compiled, and lists of faces get their room
+WARM = 3  # runs before a capture: kernels are compiled, and lists of faces get their capacity
 _KINDS = 64  # whose calls are counted
 
 
@@ -56,7 +56,7 @@ def warm(run: Callable[[], object], device: torch.device) -> None:
     with torch.cuda.stream(stream):
         for _ in range(WARM):
             run()
-            stream.synchronize()  # the next run reads how much room this one needed
+            stream.synchronize()  # the next run reads what capacity this one needed
     torch.cuda.current_stream(device).wait_stream(stream)
 
 
@@ -128,11 +128,11 @@ class RendererGraphs:
             backward()
 
         device = inputs.tensors[0].device
-        self._kept: list[object] = [function, held]  # what the graphs read
+        self._held: list[object] = [function, held]  # what the graphs read
         self._grads: list[Tensor] = []
         with torch.set_grad_enabled(bool(asked)), torch.autocast(device.type, enabled=False):
             warm(step, device)
-            with holding(self._kept):
+            with holding(self._held):
                 (self._alpha,), self._forward = capture(forward, None)
                 if not all(unused):
                     self._grad = torch.ones_like(self._alpha)
@@ -240,8 +240,8 @@ class CompiledRenderer:
     derivatives. Nobody looks for NaN and inf in calls that are replayed, but in a scale that is a
     tensor; as in the renderer, a later call raises for it.
 
-    A graph keeps the room for lists of faces that its scene needed. If a scene comes to need more,
-    the images stay right but take longer: call `forget` then.
+    A graph keeps the capacity of lists of faces that its scene needed. If a scene comes to need
+    more, the images stay right but take longer: call `forget` then.
 
     Attributes:
         renderer: what is compiled; its parameters, and what is assigned to it, count.

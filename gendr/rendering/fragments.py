@@ -5,7 +5,7 @@ They end stage 1. This file knows nothing of distributions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -29,6 +29,23 @@ class PixelPairs(NamedTuple):
     faces: Tensor
     first: int
     last: int
+
+
+def runs_of(counts: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
+    """Cut rows of pixels into runs, first and last + 1, with about `limit` pairs or a single row.
+
+    Args:
+        counts: pairs of every row of the batch.
+        limit: of pairs.
+    """
+    first = total = 0
+    for row, count in enumerate(counts):
+        if row > first and total + count > limit:
+            yield first, row
+            first, total = row, 0
+        total += count
+    if counts:
+        yield first, len(counts)
 
 
 def recomputed(

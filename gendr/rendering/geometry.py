@@ -7,8 +7,9 @@ This file knows nothing of distributions. Frame: NDC, in which the shorter image
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -69,22 +70,18 @@ class ScreenFaces:
         corners: [T, N, 2] NDC. N is 3, or 4 if the near plane cuts some face of the batch; with
             N = 4, triangles repeat their last corner.
         offsets: B + 1 numbers; image b owns the faces offsets[b] .. offsets[b + 1] - 1.
-        kept: [T] bool, which are there; None if all are, or if they are `marked`.
-        marked: whether faces that are not there are told by their corners alone.
+        has_absent: whether faces that are not there may stand among the others: all their corners
+            are at `ABSENT`, they cover nothing, and do not count in a mean.
     """
 
     corners: Tensor
     offsets: tuple[int, ...]
-    kept: Tensor | None = None
-    marked: bool = False
+    has_absent: bool = False
 
     @property
     def present(self) -> Tensor | None:
-        """[T] bool, or None if all are there.
-
-        The others, with all corners at `ABSENT`, cover nothing, and do not count in a mean.
-        """
-        return self.corners.detach()[:, 0, 0] < BEYOND if self.marked else self.kept
+        """[T] bool, which faces are there; None if all are."""
+        return self.corners.detach()[:, 0, 0] < BEYOND if self.has_absent else None
 
     @property
     def images(self) -> int:
@@ -144,10 +141,10 @@ def screen_faces(
         leave_out: the others; else they are moved to `ABSENT`, see `can_leave_out`.
     """
     if not leave_out:
-        return ScreenFaces(torch.where(keep[:, None, None], corners, ABSENT), offsets, keep)
+        return ScreenFaces(torch.where(keep[:, None, None], corners, ABSENT), offsets, True)
     if bool(keep.all()):
         return ScreenFaces(corners, offsets)
-    counts = [int(keep[a:b].sum()) for a, b in pairwise(offsets)]
+    counts = (int(keep[a:b].sum()) for a, b in pairwise(offsets))
     return ScreenFaces(corners[keep], _cumulative(counts))
 
 
@@ -162,7 +159,7 @@ def project_faces(
     Without `leave_out` they are moved away instead, to `ABSENT`. Under `torch.compile`, which
     cannot ask whether any face crosses the near plane, all polygons have 4 corners.
 
-    Source: the contract; the clipped polygon stays one face because splitting it would put
+    The clipped polygon stays one face because splitting it would put
     F(0) = 1/2 along the seam.
     """
     return screen_surfaces(camera_space(mesh, camera), near, far, leave_out)
@@ -244,7 +241,6 @@ def screen_surfaces(
 ) -> tuple[ScreenFaces, Surfaces]:
     """`project_faces` for vertices that are in camera space already."""
     offsets, source = space.offsets, space.source
-    images = len(offsets) - 1
     clip, depth, keep, crossing = _corners_in_space(space, near, far)
     present = None
     if not leave_out:
@@ -252,23 +248,15 @@ def screen_surfaces(
         clip = _moved_away(clip, keep)
     elif not bool(keep.all()):
         kept = keep.nonzero().squeeze(-1)
-        image = torch.repeat_interleave(
-            torch.arange(images, device=keep.device),
-            torch.tensor(_differences(offsets), dtype=torch.int64, device=keep.device),
-        )
-        counts = torch.bincount(image[kept], minlength=images).tolist()
-        offsets = _cumulative(counts)
-        clip, depth, source = clip[kept], depth[kept], source[kept]
-        crossing = crossing[kept]
+        offsets = _cumulative(int(keep[a:b].sum()) for a, b in pairwise(offsets))
+        clip, depth, source, crossing = (x[kept] for x in (clip, depth, source, crossing))
     cut_w = 1.0 if space.orthographic else near
-    if is_traced():
-        polygon = _clip_near_everywhere(clip, depth, crossing, near, cut_w)
-    elif bool(crossing.any()):
+    if is_traced() or bool(crossing.any()):
         polygon = _clip_near(clip, depth, crossing, near, cut_w)
     else:
         polygon, crossing = clip, None
     corners = _on_screen(polygon, present)
-    return ScreenFaces(corners, offsets, present), Surfaces(source, clip, depth, crossing)
+    return ScreenFaces(corners, offsets, not leave_out), Surfaces(source, clip, depth, crossing)
 
 
 def _on_screen(polygon: Tensor, present: Tensor | None) -> Tensor:
@@ -294,36 +282,21 @@ def _moved_away(clip: Tensor, keep: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """What stage 1 makes of a batch of meshes and cameras.
+    """Stage 1 of a batch of meshes and cameras; each part is computed when it is first read.
 
     Attributes:
-        faces: on the screen.
-        surfaces: in space.
-        planes: depths of the near and far planes.
+        mesh: of the scene.
+        camera: that sees it.
+        near: depth of the near plane, or None for what `depth_limits` finds.
+        far: depth of the far plane, or None.
+        projected: all faces on the screen, if a backend has projected them.
     """
 
-    faces: ScreenFaces
-    surfaces: Surfaces
-    planes: tuple[float, float]
-
-
-@dataclass(frozen=True, eq=False)
-class LateGeometry:
-    """`Geometry` of faces that a backend has projected: the rest is computed when it is first read.
-
-    Attributes:
-        faces: all faces on the screen, with none left out.
-        mesh: the mesh that was projected.
-        camera: the camera that sees it.
-        near: as given, or None for what `depth_limits` finds; on a GPU the host waits for it.
-        far: as given, or None.
-    """
-
-    faces: ScreenFaces
     mesh: Mesh
     camera: Camera
     near: float | None
     far: float | None
+    projected: ScreenFaces | None
 
     @lazy
     def space(self) -> CameraSpace:
@@ -331,19 +304,31 @@ class LateGeometry:
         return camera_space(self.mesh, self.camera)
 
     @once
+    def depths(self) -> tuple[float, float]:
+        """The least and the largest depth of the scene; on a GPU the host waits for them."""
+        return self.space.depths()
+
+    @once
     def planes(self) -> tuple[float, float]:
         """Depths of the near and far planes."""
-        if is_traced() or (self.near is not None and self.far is not None):
-            return depth_limits(self.near, self.far, NEAR, FAR)
-        return depth_limits(self.near, self.far, *self.space.depths())
+        known = is_traced() or (self.near is not None and self.far is not None)
+        return depth_limits(self.near, self.far, *((NEAR, FAR) if known else self.depths))
 
     @lazy
+    def _screen(self) -> tuple[ScreenFaces, Surfaces]:
+        """On a GPU the host waits to know whether the near plane cuts some face."""
+        leave_out = self.projected is None and can_leave_out(self.space.clip)
+        return screen_surfaces(self.space, *self.planes, leave_out)
+
+    @property
+    def faces(self) -> ScreenFaces:
+        """The faces on the screen."""
+        return self._screen[0] if self.projected is None else self.projected
+
+    @property
     def surfaces(self) -> Surfaces:
-        """The faces in space; on a GPU the host waits to know whether the near plane cuts some."""
-        clip, depth, keep, crossing = _corners_in_space(self.space, *self.planes)
-        clip = _moved_away(clip, keep)
-        cut = is_traced() or bool(crossing.any())
-        return Surfaces(self.space.source, clip, depth, crossing if cut else None)
+        """The faces in space."""
+        return self._screen[1]
 
 
 def common_batch(meshes: int, cameras: int) -> int:
@@ -384,15 +369,6 @@ def camera_space(mesh: Mesh, camera: Camera) -> CameraSpace:
 def _clip_near(clip: Tensor, depth: Tensor, crossing: Tensor, near: float, cut_w: float) -> Tensor:
     """Polygons [T, 4, 3] in homogeneous coordinates, cut where `crossing` at depth = near."""
     polygon = torch.cat([clip, clip[:, 2:]], 1)
-    cut = crossing.nonzero().squeeze(-1)
-    return polygon.index_copy(0, cut, _visible_part(clip[cut], depth[cut], near, cut_w))
-
-
-def _clip_near_everywhere(
-    clip: Tensor, depth: Tensor, crossing: Tensor, near: float, cut_w: float
-) -> Tensor:
-    """`_clip_near` without asking how many faces are cut, for `torch.compile`."""
-    polygon = torch.cat([clip, clip[:, 2:]], 1)
     # Faces that do not cross get made-up depths that do, so that their unused result is finite.
     depth = torch.where(crossing[:, None], depth, depth.new_tensor([near - 1, near + 1, near + 1]))
     visible = _visible_part(clip, depth, near, cut_w)
@@ -424,13 +400,5 @@ def _visible_part(corner: Tensor, z: Tensor, near: float, cut_w: float) -> Tenso
     return torch.where(two_ahead[:, None, None], quad, triangle)
 
 
-def _cumulative(counts: list[int] | tuple[int, ...]) -> tuple[int, ...]:
-    total, offsets = 0, [0]
-    for count in counts:
-        total += count
-        offsets.append(total)
-    return tuple(offsets)
-
-
-def _differences(offsets: tuple[int, ...]) -> list[int]:
-    return [b - a for a, b in pairwise(offsets)]
+def _cumulative(counts: Iterable[int]) -> tuple[int, ...]:
+    return tuple(accumulate(counts, initial=0))

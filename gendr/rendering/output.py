@@ -118,9 +118,7 @@ class Output:
         """Unit normals [B, 3, H, W] of the nearest covering face, 0 elsewhere."""
         scene, (_, face) = self._scene, self._covered
         weights, _ = self._surface
-        return self._spread(scene.normals(scene.surfaces.source[face], weights), 0.0).permute(
-            0, 3, 1, 2
-        )
+        return self._spread(scene.normals_at(face, weights), 0.0).permute(0, 3, 1, 2)
 
     @image
     def face_id(self) -> Tensor:
@@ -165,13 +163,13 @@ class Output:
     def _hard_rgb(self) -> Tensor:
         """Colours [B, H, W, 3] of hard shading; for "alpha" not yet multiplied by alpha."""
         scene, (pixels, face) = self._scene, self._covered
-        colours = scene.colours(pixels, face, self._surface[0])
+        colours = scene.colours_at(pixels, face, self._surface[0])
         image = self._spread(colours, self._blending.background)
         if not self._over_alpha:
             return image
         pixels, face = self._fringe
         weights, _ = scene.interpolation(scene.size.centres(pixels, image.dtype), face)
-        colours = scene.colours(pixels, face, weights)
+        colours = scene.colours_at(pixels, face, weights)
         return image.reshape(-1, 3).index_copy(0, pixels, colours).reshape(image.shape)
 
     @image

@@ -18,9 +18,7 @@ from gendr._runtime.checks import (
     check_number,
     check_shape,
 )
-from gendr._runtime.later import capturing
-from gendr._runtime.tracing import is_traced, lasting
-from gendr.rendering.aggregation import Aggregation
+from gendr._runtime.tracing import is_traced
 from gendr.rendering.api import (
     Dist,
     Scale,
@@ -31,19 +29,7 @@ from gendr.rendering.api import (
     parse_scale,
 )
 from gendr.rendering.backends.choice import NAMES, choose
-from gendr.rendering.geometry import (
-    FAR,
-    NEAR,
-    CameraSpace,
-    Geometry,
-    LateGeometry,
-    ScreenFaces,
-    camera_space,
-    can_leave_out,
-    common_batch,
-    depth_limits,
-    screen_surfaces,
-)
+from gendr.rendering.geometry import Geometry, common_batch
 from gendr.rendering.output import Output
 from gendr.rendering.shading import Blending, Scene
 
@@ -166,8 +152,6 @@ class Renderer(nn.Module):
         self._scale = parse_scale(scale, self.size, self._dist.is_squared)
         self._learn(learnable)
         self._has_looked = self._has_warned = False
-        self._last_aggregation: tuple[Any, Aggregation] | None = None
-        self._moved_background: tuple[Tensor, Any, Tensor] | None = None
 
     def _learn(self, names: Sequence[str]) -> None:
         """Turn the named values into parameters: the logarithms of their magnitudes."""
@@ -283,21 +267,28 @@ class Renderer(nn.Module):
         check_batch(images, self.size, mesh.vertices)
         backend = choose(self.backend, mesh.vertices)
         # On a GPU, looking for NaN means waiting: a backend that projects by itself tells later.
-        late = mesh.vertices.is_cuda
-        owner = self.owner if check and late else None
-        faces = backend.project(mesh, camera, self.near, self.far, owner)
-        if check and (faces is None or not late):
-            check_finite("the vertices of the mesh", mesh.vertices)
-            check_finite("the rotation of the camera", camera.rotation)
-            check_finite("the translation of the camera", camera.translation)
-        aggregation = self._aggregation(dist, number, images, mesh.vertices)
-        geometry = self._geometry(mesh, camera, faces)
+        late = check and mesh.vertices.is_cuda
+        if check and not late:
+            _check_scene(mesh, camera)
+        owner = self.owner if late else None
+        geometry = Geometry(
+            mesh, camera, self.near, self.far,
+            backend.project(mesh, camera, self.near, self.far, owner),
+        )  # fmt: skip
+        if late and geometry.projected is None:
+            _check_scene(mesh, camera)
+        with torch.autocast(mesh.device.type, enabled=False):
+            self._look(geometry)
+            _ = geometry.faces  # now: what the scene holds may be changed before it is read
+        aggregation = make_aggregation(
+            dist, self.tconorm, number, self.cutoff, images, mesh.vertices
+        )
         light = None if mesh.unlit and self.lighting is self._default_lighting else self.lighting
         scene = Scene(mesh, camera, geometry, self.size, backend, light)
         gamma, background = self.gamma, self.background
 
         def blended(near: float, far: float) -> Blending:
-            return Blending(near, far, gamma, self.eps, self._moved(background, mesh.vertices))
+            return Blending(near, far, gamma, self.eps, background.to(mesh.vertices))
 
         return Output(scene, aggregation, blended, self.shading, self.composite)
 
@@ -315,88 +306,25 @@ class Renderer(nn.Module):
 
         return CompiledRenderer(self)
 
-    def _aggregation(
-        self, dist: Distribution, scale: float | Tensor, images: int, like: Tensor
-    ) -> Aggregation:
-        """What coverages are folded with: that of the last call, and what a backend made of it.
+    def _look(self, geometry: Geometry) -> None:
+        """Warn, once, if nothing of a scene lies between the planes.
 
-        It is made anew if something has changed.
+        On a GPU, reading depths means waiting for them: there it looks at the first scene only.
         """
-        tconorm = self.tconorm
-        key = scale, self.cutoff, images, like.dtype, like.device
-        number = not isinstance(scale, Tensor) and not is_traced()
-        kept = self._last_aggregation
-        if number and kept is not None and kept[0] == key:
-            last = kept[1]
-            if last.coverage.dist is dist and last.tconorm is tconorm:
-                return last
-        if not number:
-            return make_aggregation(dist, tconorm, scale, self.cutoff, images, like)
-        with lasting():
-            made = make_aggregation(dist, tconorm, scale, self.cutoff, images, like)
-        if not capturing(like.device):
-            self._last_aggregation = key, made
-        return made
-
-    def _geometry(
-        self, mesh: Mesh, camera: Camera, faces: ScreenFaces | None
-    ) -> Geometry | LateGeometry:
-        """The scene, and, once, a warning if nothing of it lies between the planes.
-
-        Args:
-            mesh: of the scene.
-            camera: of the scene.
-            faces: if the backend has projected them.
-        """
-        # On a GPU, reading depths means waiting for them: if nothing else needs them, do it once.
-        given = self.near is not None and self.far is not None
-        once = self._has_looked and mesh.vertices.is_cuda
-        tracing = is_traced()  # and then it cannot look at the scene
-        if faces is not None:
-            late = LateGeometry(faces, mesh, camera, self.near, self.far)
-            if not (once or tracing):
-                with torch.autocast(mesh.device.type, enabled=False):
-                    self._look(late.space)
-            return late
-        with torch.autocast(mesh.device.type, enabled=False):
-            space = camera_space(mesh, camera)
-            if tracing or (given and once):
-                near, far = depth_limits(self.near, self.far, NEAR, FAR)
-            else:
-                near, far = self._look(space)
-            faces, surfaces = screen_surfaces(space, near, far, can_leave_out(space.clip))
-        return Geometry(faces, surfaces, (near, far))
-
-    def _look(self, space: CameraSpace) -> tuple[float, float]:
-        """The near and far planes of a scene; warns, once, if nothing lies between them."""
+        device = geometry.mesh.vertices.device
+        if is_traced() or (self._has_looked and device.type != "cpu"):
+            return
         self._has_looked = True
-        lowest, farthest = space.depths()
-        near, far = depth_limits(self.near, self.far, lowest, farthest)
-        unseen = len(space.faces) > 0 and (farthest < near or lowest > far)
+        (near, far), (lowest, farthest) = geometry.planes, geometry.depths
+        unseen = len(geometry.space.faces) > 0 and (farthest < near or lowest > far)
         if unseen and not self._has_warned:
             self._has_warned = True
             where = "behind the camera" if farthest <= 0 else f"not between {near:g} and {far:g}"
             warnings.warn(
                 f"nothing to be seen: the depths of the mesh are {lowest:.4g} to {farthest:.4g}, "
                 f"{where}; move the camera, or leave near and far to the renderer",
-                stacklevel=5,
+                stacklevel=6,
             )
-        return near, far
-
-    def _moved(self, background: Tensor, like: Tensor) -> Tensor:
-        """The background in the dtype and on the device of a tensor; moved once and kept."""
-        if is_traced() or background.requires_grad or background.is_inference():
-            return background.to(like)
-        key = background._version, like.dtype, like.device
-        kept = self._moved_background
-        if kept is None or kept[0] is not background or kept[1] != key:
-            with lasting():
-                kept = self._moved_background = background, key, background.to(like)
-        return kept[2]
-
-    def __getstate__(self) -> dict[str, object]:
-        """The attributes without what is made again when it is needed."""
-        return {**self.__dict__, "_last_aggregation": None, "_moved_background": None}
 
     def extra_repr(self) -> str:
         """The settings as text, with learnt values as they are now."""
@@ -421,3 +349,10 @@ class Renderer(nn.Module):
             parts["gamma"] = number(self.gamma)
         listed = ", ".join(f"{name}={value}" for name, value in parts.items())
         return f"{self.size.height}x{self.size.width}, {listed}"
+
+
+def _check_scene(mesh: Mesh, camera: Camera) -> None:
+    """Raise for NaN and inf in what is to be projected."""
+    check_finite("the vertices of the mesh", mesh.vertices)
+    check_finite("the rotation of the camera", camera.rotation)
+    check_finite("the translation of the camera", camera.translation)

@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from gendr._runtime.ranges import quotient, saturated
 from gendr._runtime.tracing import lazy, once
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, interpolation_weights, recomputed
-from gendr.rendering.geometry import Geometry, ImageSize, LateGeometry, ScreenFaces, Surfaces
+from gendr.rendering.geometry import Geometry, ImageSize, ScreenFaces, Surfaces
 from gendr.tnorms.groups import Segments
 
 if TYPE_CHECKING:
@@ -100,7 +102,7 @@ class Scene:
 
     mesh: Mesh
     camera: Camera
-    geometry: Geometry | LateGeometry
+    geometry: Geometry
     size: ImageSize
     backend: Backend
     given_lighting: Lighting | None
@@ -137,79 +139,30 @@ class Scene:
             cut,
         )
 
+    @property
+    def is_smooth(self) -> bool:
+        """Whether normals are those of vertices, interpolated."""
+        return self.lighting is not None and self.lighting.smooth
+
+    def normals_at(self, face: Tensor, weights: Tensor) -> Tensor:
+        """Unit normals [K, 3] of fragments in the world: interpolated, or those of faces."""
+        if not self.is_smooth:
+            return self.gather(self.face_normals, self.surfaces.source[face])
+        return _unit(self._mixed(self.corner_normals, face, weights))
+
     @lazy
-    def texels(self) -> tuple[Tensor, Tensor, Tensor]:
-        """All textures as one list of texels [N, 3], and start and size of each mesh's texture."""
-        textures = self.mesh.textures
-        assert textures is not None  # callers test this first
-        distinct = {id(t): t for t in textures}
-        starts, total = {}, 0
-        for key, texture in distinct.items():
-            starts[key] = total
-            total += texture.shape[0] * texture.shape[1]
-        device = self.mesh.device
-        flat = torch.cat([t.reshape(-1, 3) for t in distinct.values()])
-        start = torch.tensor([starts[id(t)] for t in textures], device=device)
-        sizes = torch.tensor([t.shape[:2] for t in textures], device=device)
-        return flat, start, sizes
-
-    def _sampled(self, uv: Tensor, mesh_of: Tensor) -> Tensor:
-        """Bilinear texture lookup [K, 3]; textures repeat beyond [0, 1], as in OBJ and glTF."""
-        texels, starts, sizes = self.texels
-        height, width = sizes[mesh_of].unbind(-1)
-        # Texel i of n has its centre at (i + 1/2) / n; v counts from the bottom row.
-        x = uv[:, 0] * width - 0.5
-        y = (1 - uv[:, 1]) * height - 0.5
-        x0, y0 = x.detach().floor(), y.detach().floor()
-        fx, fy = (x - x0).unsqueeze(-1), (y - y0).unsqueeze(-1)
-        column, row, start = x0.to(torch.int64), y0.to(torch.int64), starts[mesh_of]
-
-        def texel(dy: int, dx: int) -> Tensor:
-            index = ((row + dy) % height) * width + (column + dx) % width
-            return self.gather(texels, start + index)
-
-        top = texel(0, 0) * (1 - fx) + texel(0, 1) * fx
-        bottom = texel(1, 0) * (1 - fx) + texel(1, 1) * fx
-        return top * (1 - fy) + bottom * fy
-
-    def _at_corners(self, values: Tensor, index: Tensor, weights: Tensor) -> Tensor:
-        """Interpolate rows of `values` at the corners `index` [K, 3] -> [K, C]."""
-        corners = self.gather(values, index.reshape(-1)).reshape(*index.shape, values.shape[-1])
-        return (corners * weights.unsqueeze(-1)).sum(1)
-
-    def albedo(self, source: Tensor, image: Tensor, weights: Tensor) -> Tensor:
-        """Colour of the surface [K, 3]: the product of texture, vertex and face colours."""
-        mesh = self.mesh
-        colour = weights.new_ones(len(source), 3)
-        if mesh.vertex_colors is not None:
-            corners = mesh.faces[source]
-            colour = colour * self._at_corners(mesh.vertex_colors, corners, weights)
-        if mesh.face_colors is not None:
-            colour = colour * self.gather(mesh.face_colors, source)
-        if self.is_textured and mesh.uvs is not None and mesh.face_uvs is not None:
-            uv = self._at_corners(mesh.uvs, mesh.face_uvs[source], weights)
-            mesh_of = image if len(mesh) > 1 else torch.zeros_like(image)
-            colour = colour * self._sampled(uv, mesh_of)
-        return colour
-
-    def normals(self, source: Tensor, weights: Tensor) -> Tensor:
-        """Unit normals [K, 3] in the world: interpolated vertex normals, or those of faces."""
-        smooth = self.lighting is not None and self.lighting.smooth
-        if not smooth:
-            return self.gather(self.face_normals, source)
-        mixed = self._at_corners(self.vertex_normals, self.mesh.faces[source], weights)
-        square = (mixed * mixed).sum(-1, keepdim=True)
-        return mixed / torch.where(square > 0, square, 1.0).sqrt()
+    def corner_normals(self) -> Tensor:
+        """Unit normals [T, 3, 3] of the corners of the faces: of vertices, or of the face."""
+        source = self.surfaces.source
+        if not self.is_smooth:
+            return self.gather(self.face_normals, source).unsqueeze(1).expand(-1, 3, 3)
+        corners = self.mesh.faces[source].reshape(-1)
+        return self.gather(self.mesh.vertex_normals, corners).reshape(-1, 3, 3)
 
     @lazy
     def face_normals(self) -> Tensor:
         """Unit normals of the faces of the mesh."""
         return self.mesh.face_normals
-
-    @lazy
-    def vertex_normals(self) -> Tensor:
-        """Unit normals of the vertices of the mesh."""
-        return self.mesh.vertex_normals
 
     @once
     def image(self) -> Tensor:
@@ -249,112 +202,138 @@ class Scene:
         light = self.lighting
         return light is not None and (light.smooth or light.specular > 0)
 
-    def _to_eye(self, source: Tensor, image: Tensor, weights: Tensor) -> Tensor:
-        """Unit vectors [K, 3] from surface points to the eye."""
-        camera = image if len(self.camera) > 1 else torch.zeros_like(image)
-        if self.camera.orthographic:
-            return -self.gather(self.camera.ahead, camera)
-        eye = self.gather(self.camera.eye, camera)
-        position = self._at_corners(self.mesh.vertices, self.mesh.faces[source], weights)
-        return torch.nn.functional.normalize(eye - position, dim=-1)
-
-    def colours(self, pixels: Tensor, face: Tensor, weights: Tensor) -> Tensor:
-        """Lit colours [K, 3] of fragments."""
-        image, source = self.size.image_of(pixels), self.surfaces.source[face]
-        albedo = self.albedo(source, image, weights)
-        if self.lighting is None:
-            return albedo
-        normals = self.normals(source, weights)
-        needs_eye = self.lighting.specular > 0
-        to_eye = self._to_eye(source, image, weights) if needs_eye else normals
-        away = self.away[face] if self.lighting.two_sided else None
-        return self.lighting.shade(albedo, normals, to_eye, image, away)
-
-
-@dataclass(frozen=True, eq=False)
-class Appearance:
-    """The looks of all faces as values at their corners, for kernels that fuse shading.
-
-    Everything is interpolated by the perspective-correct weights of a fragment. The colour of a
-    fragment is that of the corners, times that of the texture, lit by `gloss`. Each part is
-    computed when it is first read.
-
-    Attributes:
-        scene: the scene of the faces.
-    """
-
-    scene: Scene
+    # The looks of all faces as values at their corners. Everything is interpolated by the
+    # perspective-correct weights of a fragment: its colour is that of the corners, times that of
+    # the texture, lit by `gloss`.
 
     @property
     def is_linear(self) -> bool:
         """Whether the look consists of `colours` alone, without texture and gloss."""
-        return not self.scene.is_textured and not self.scene.is_glossy
+        return not self.is_textured and not self.is_glossy
 
     @lazy
     def colours(self) -> Tensor:
         """[T, 3, 3] RGB; lit already if the light is constant on a face."""
-        scene, source = self.scene, self.scene.surfaces.source
-        colours = scene.mesh.corner_colors
+        source = self.surfaces.source
+        colours = self.mesh.corner_colors
         if colours is None:
-            colours = scene.mesh.vertices.new_ones(1, 1, 3).expand(len(source), 3, 3)
+            colours = self.mesh.vertices.new_ones(1, 1, 3).expand(len(source), 3, 3)
         else:
-            colours = scene.gather(colours.reshape(-1, 9), source).reshape(-1, 3, 3)
-        light = scene.lighting
-        if light is None or scene.is_glossy:
+            colours = self.gather(colours.reshape(-1, 9), source).reshape(-1, 3, 3)
+        light = self.lighting
+        if light is None or self.is_glossy:
             return colours
-        normals = scene.gather(scene.face_normals, source)
-        lit = light.shade(torch.ones_like(normals), normals, normals, scene.image, scene.away)
+        normals = self.gather(self.face_normals, source)
+        lit = light.shade(torch.ones_like(normals), normals, normals, self.image, self.away)
         return colours * lit.unsqueeze(1)
 
     @lazy
     def texture(self) -> Texture | None:
         """The places of the corners in textures; None without textures."""
-        scene, uvs = self.scene, self.scene.mesh.corner_uvs
-        if not scene.is_textured or uvs is None:
+        uvs = self.mesh.corner_uvs
+        if not self.is_textured or uvs is None:
             return None
-        uvs = scene.gather(uvs.reshape(-1, 6), scene.surfaces.source).reshape(-1, 3, 2)
-        texels, starts, sizes = scene.texels
-        place = torch.cat([starts.unsqueeze(-1), sizes], -1)
-        return Texture(uvs, texels, place.expand(scene.faces.images, 3))
+        uvs = self.gather(uvs.reshape(-1, 6), self.surfaces.source).reshape(-1, 3, 2)
+        textures = self.mesh.textures
+        assert textures is not None  # it is textured
+        # A texture of several meshes is stored once.
+        distinct = {id(x): x for x in textures}
+        firsts = accumulate((x.shape[0] * x.shape[1] for x in distinct.values()), initial=0)
+        starts = dict(zip(distinct, firsts, strict=False))
+        texels = torch.cat([x.reshape(-1, 3) for x in distinct.values()])
+        place = [(starts[id(x)], *x.shape[:2]) for x in textures]
+        place = torch.tensor(place, device=texels.device).reshape(-1, 3)
+        return Texture(uvs, texels, place.expand(self.faces.images, 3))
 
     @lazy
     def gloss(self) -> Gloss | None:
         """The light, if it changes over a face, or None."""
-        scene, mesh, light = self.scene, self.scene.mesh, self.scene.lighting
-        if light is None or not scene.is_glossy:
+        mesh, light = self.mesh, self.lighting
+        if light is None or not self.is_glossy:
             return None
-        source = scene.surfaces.source
-        if light.smooth:
-            corners = mesh.faces[source].reshape(-1)
-            normals = scene.gather(scene.vertex_normals, corners).reshape(-1, 3, 3)
-        else:
-            normals = scene.gather(scene.face_normals, source).unsqueeze(1).expand(-1, 3, 3)
+        source = self.surfaces.source
+        normals = self.corner_normals
         if light.two_sided:
-            normals = torch.where(scene.away[:, None, None], -normals, normals)
-        positions = scene.gather(mesh.face_vertices.reshape(-1, 9), source).reshape(-1, 3, 3)
+            normals = torch.where(self.away[:, None, None], -normals, normals)
+        positions = self.gather(mesh.face_vertices.reshape(-1, 9), source).reshape(-1, 3, 3)
         directions = light.directions(mesh.vertices)
-        images = torch.arange(scene.faces.images, device=source.device)
+        images = torch.arange(self.faces.images, device=source.device)
         return Gloss(
             light,
             normals,
             positions,
             directions[images % len(directions)],
-            scene.viewpoints,
-            scene.camera.orthographic,
+            self.viewpoints,
+            self.camera.orthographic,
         )
+
+    def colours_at(self, pixels: Tensor, face: Tensor, weights: Tensor) -> Tensor:
+        """Lit colours [K, 3] of fragments.
+
+        Args:
+            pixels: [K], of the batch.
+            face: [K], packed indices.
+            weights: [K, 3], of the corners.
+        """
+        image = self.size.image_of(pixels)
+        colour = self._mixed(self.colours, face, weights)
+        if self.texture is not None:
+            uv = self._mixed(self.texture.uvs, face, weights)
+            colour = colour * self._sampled(self.texture, uv, image)
+        gloss = self.gloss
+        if gloss is None:
+            return colour
+        normals = _unit(self._mixed(gloss.normals, face, weights))
+        to_eye = self.gather(gloss.viewpoints, image)
+        if not gloss.orthographic:
+            to_eye = normalize(to_eye - self._mixed(gloss.positions, face, weights), dim=-1)
+        turned = torch.zeros_like(image, dtype=torch.bool)  # normals are turned already
+        return gloss.lighting.shade(colour, normals, to_eye, image, turned)
+
+    def _mixed(self, values: Tensor, face: Tensor, weights: Tensor) -> Tensor:
+        """Interpolate values [T, 3, C] of corners -> [K, C]; those of equal corners exactly."""
+        corners = self.gather(values.flatten(1), face).reshape(len(face), *values.shape[1:])
+        first = corners[:, 0]
+        steps = (corners[:, 1:] - first.unsqueeze(1)) * weights[:, 1:].unsqueeze(-1)
+        return first + steps.sum(1)
+
+    def _sampled(self, texture: Texture, uv: Tensor, image: Tensor) -> Tensor:
+        """Bilinear texture lookup [K, 3]; textures repeat beyond [0, 1], as in OBJ and glTF."""
+        start, height, width = texture.place[image].unbind(-1)
+        # Texel i of n has its centre at (i + 1/2) / n; v counts from the bottom row.
+        x = uv[:, 0] * width - 0.5
+        y = (1 - uv[:, 1]) * height - 0.5
+        x0, y0 = x.detach().floor(), y.detach().floor()
+        fx, fy = (x - x0).unsqueeze(-1), (y - y0).unsqueeze(-1)
+        column, row = x0.to(torch.int64), y0.to(torch.int64)
+
+        def texel(dy: int, dx: int) -> Tensor:
+            index = ((row + dy) % height) * width + (column + dx) % width
+            return self.gather(texture.texels, start + index)
+
+        top = texel(0, 0) * (1 - fx) + texel(0, 1) * fx
+        bottom = texel(1, 0) * (1 - fx) + texel(1, 1) * fx
+        return top * (1 - fy) + bottom * fy
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    """Vectors scaled to length 1; 0 stays 0."""
+    square = (vectors * vectors).sum(-1, keepdim=True)
+    return vectors / torch.where(square > 0, square, 1.0).sqrt()
 
 
 def softmax_rgb(scene: Scene, coverage: Coverage, blending: Blending, limit: int) -> Tensor:
     """Colours [B, H, W, 3]: (sum a e^(zeta/gamma) c + e^(eps/gamma) c_bg) / (same without c).
 
-    zeta = (far - z) / (far - near) is 1 at the near plane and 0 at the far plane. Source: the
-    contract, stage 4; Liu et al., Soft Rasterizer (2019), the softmax over depth.
+    zeta = (far - z) / (far - near) is 1 at the near plane and 0 at the far plane. Source:
+    Liu et al., Soft Rasterizer (2019), the softmax over depth.
     """
     fused = None if coverage.has_own_cdf else _fused_softmax(scene, coverage, blending)
     if fused is not None:
         return fused
     faces, size, blend = scene.faces, scene.size, blending
-    _prepare(scene)
+    # What all runs share is computed before the first of them is checkpointed.
+    _ = scene.colours, scene.texture, scene.gloss
 
     def run(listing: Callable[[], PixelPairs]) -> Tensor:
         pixels, face, first, last = listing()
@@ -364,7 +343,7 @@ def softmax_rgb(scene: Scene, coverage: Coverage, blending: Blending, limit: int
         if len(kept) < len(a):
             a, pixels, face = a[kept], pixels[kept], face[kept]
         weights, z = scene.interpolation(size.centres(pixels, a.dtype), face)
-        colours = scene.colours(pixels, face, weights)
+        colours = scene.colours_at(pixels, face, weights)
         zeta = (blend.far - z) / (blend.far - blend.near)
         group = Segments(pixels - first, last - first)
         top = group.max(zeta.detach()).clamp(min=blend.eps)
@@ -401,15 +380,7 @@ def _fused_softmax(scene: Scene, coverage: Coverage, blending: Blending) -> Tens
     corners = faces.corners
     gamma = torch.as_tensor(blend.gamma, dtype=corners.dtype, device=corners.device)
     rate = 1 / (depth * gamma)
-    found = scene.backend.softmax(
-        faces,
-        scene.surfaces,
-        Appearance(scene),
-        size,
-        coverage,
-        rate,
-        blend.far - blend.eps * depth,
-    )
+    found = scene.backend.softmax(scene, coverage, rate, blend.far - blend.eps * depth)
     if found is None:
         return None
     colours, share = found
@@ -459,15 +430,6 @@ def closest_faces(
         none = torch.zeros(0, dtype=torch.int64, device=faces.corners.device)
         return none, none
     return torch.cat([p for p, _ in found]), torch.cat([f for _, f in found])
-
-
-def _prepare(scene: Scene) -> None:
-    """Compute what all runs share before the first of them is checkpointed."""
-    if scene.is_textured:
-        _ = scene.texels
-    if scene.lighting is not None:
-        _ = scene.vertex_normals if scene.lighting.smooth else scene.face_normals
-        _ = scene.away
 
 
 def depth_planes(scene: Scene, near: float, far: float) -> tuple[Tensor, Tensor]:

@@ -378,7 +378,7 @@ def test_gradients_of_a_texture_are_the_same_in_any_rounds(monkeypatch):
 
     results = []
     for room, threads in ((8_000_000, 1), (8_000_000, 2), (1_000, 2)):
-        monkeypatch.setattr(cpu_softmax, "ROOM", room)
+        monkeypatch.setattr(cpu_softmax, "CAPACITY", room)
         cpu.set_num_threads(threads)
         leaf = wide_scene()
         texture = leaf["texture"].requires_grad_()

@@ -83,15 +83,6 @@ def rendered(name, dist="gaussian", near=1.0, **options):
     return {**found, "face_id": out.face_id, "vertices": vertices.grad, **grads}
 
 
-def user_law(name):
-    """A silhouette by a law of the user's own, for which fragments are listed."""
-    law = gendr.distributions.from_callable(lambda z: ((1 + z) / 2).clamp(0, 1), support=(-1, 1))
-    corners = leaf(soup(2, 4, 6, size=0.2), name)
-    alpha = gendr.silhouette(corners, SIZE, law, "probabilistic", 0.1, backend=name)
-    weighted(alpha).backward()
-    return {"alpha": alpha.detach(), "corners": corners.grad}
-
-
 SCENES = {
     "lists": lambda name: silhouette(name, "logistic", "probabilistic", 8, 0.2, 0.02),
     "walks": lambda name: silhouette(name, "gamma(shape=1.7)", "yager(p=2)"),
@@ -100,10 +91,9 @@ SCENES = {
     "colours": lambda name: rendered(name, gamma=0.1),
     "hard": lambda name: rendered(name, shading="hard"),
     "clipped": lambda name: rendered(name, near=2.5, shading="hard"),
-    "user's law": user_law,
 }
 # The others, and launches as on a GPU, with --every only.
-USUAL = ("lists", "walks", "max", "colours", "clipped", "user's law")
+USUAL = ("lists", "walks", "max", "colours", "clipped")
 IN_GPU_ARITHMETIC = ("walks", "max", "colours")
 
 

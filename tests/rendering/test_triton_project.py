@@ -173,13 +173,14 @@ def test_projection_is_kept_until_the_camera_changes(orthographic):
 def test_operators_say_what_they_are():
     camera = look_at(2.7, 30.0, torch.tensor(TURNS, device=DEVICE))
     mesh = BOX.to(DEVICE)
-    offsets = [0, *(12 * i for i in range(1, 4))]
+    offsets = 0, 12, 24, 36
+    inputs = [
+        mesh.vertices.clone().requires_grad_(), camera.projection, mesh.faces, *mesh.vertex_corners
+    ]  # fmt: skip
     for near in (1.0, None):
-        given = (
-            mesh.vertices.clone().requires_grad_(), camera.projection, mesh.faces,
-            *mesh.vertex_corners, [0, len(mesh.vertices)], offsets, near, 100.0, False,
-        )  # fmt: skip
+        spec = project.ProjectSpec((0, len(mesh.vertices)), offsets, near, 100.0)
+        assert project.ProjectSpec.read(*spec.carried()) == spec
         torch.library.opcheck(
-            project._project, given,
+            torch.ops.gendr.project, (inputs, *spec.carried()),
             test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
         )  # fmt: skip

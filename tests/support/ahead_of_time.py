@@ -42,8 +42,6 @@ LISTING: dict[str, dict[str, int]] = {
     "count_pieces": {"PIECE": 2048, "BLOCK": 1024, "num_warps": 4},
     "list_pieces": {"PIECE": 2048, "BLOCK": 1024, "BLOCK_SUMS": 128, "num_warps": 4},
     "join_pieces": {"COLUMNS": 6, "WIDE": 8, "BLOCK": 64, "num_warps": 1},
-    "count_tiles": {"BLOCK": 128, "num_warps": 4},
-    "list_tiles": {"BLOCK": 32, "num_warps": 1},
 }
 
 # The kernels that project, and their sizes.
@@ -56,13 +54,12 @@ PROJECTING: dict[str, dict[str, int]] = {
 # The arguments of kernels that are int32, or pointers to int32; all others point to float32.
 _INT32 = {
     "blocks", "capacity", "columns", "count", "every", "extra", "faces", "faces_of_image",
-    "first_face", "height", "parts", "pixels", "vertices_of_image",
-    "row_first", "row_last", "rows", "shares", "tiles", "width",
+    "height", "parts", "pixels", "rows", "tiles", "vertices_of_image", "width",
 }  # fmt: skip
 _INT32_POINTERS = {
-    "boxes", "chunks", "counts", "entries", "face_of_entry", "face_of_piece", "first_chunks",
-    "first_pieces", "image_of_face", "image_of_vertex", "list_of_faces", "numbers", "offsets",
-    "segments", "starts", "stops", "sums", "ties", "tile_of_entry", "tile_of_segment", "totals",
+    "boxes", "chunks", "counts", "entries", "first_chunks", "image_of_face", "image_of_vertex",
+    "list_of_faces", "offsets", "pieces", "segments", "starts", "stops", "sums", "ties",
+    "tile_of_segment", "totals",
 }  # fmt: skip
 _POINTERS = {
     torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.int32: "*i32",
@@ -70,7 +67,6 @@ _POINTERS = {
 }  # fmt: skip
 _OTHERS = {
     ("join_pieces", "parts"): "*fp32",
-    ("list_tiles", "ends"): "*i64",
     ("project_faces", "faces"): "*i64",
     ("project_faces", "flags"): "*i64",
     ("project_faces", "far"): "fp32",
@@ -83,8 +79,8 @@ _OTHERS = {
     ("through_totals", "parts"): "*fp32",
     ("alpha_tiles", "totals"): "*fp32",
     ("join_segments", "totals"): "*fp32",
-    ("softmax_gradients", "totals"): "*fp32",
-    ("softmax_tiles", "totals"): "*fp32",
+    ("softmax_gradients", "rows"): "*fp32",
+    ("softmax_tiles", "rows"): "*fp32",
     ("nearest_tiles", "corners"): "*fp64",
     ("nearest_tiles", "limits"): "*fp64",
     ("nearest_tiles", "nearest"): "*i64",

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gendr._runtime.later import hold
+from gendr._runtime.readback import hold
 
 _OLDEST = (3, 4)  # of Triton
 _CAPABILITY = (8, 0)  # of the GPU: Ampere

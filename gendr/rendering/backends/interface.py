@@ -10,11 +10,11 @@ from torch import Tensor
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs
-from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
+from gendr.rendering.geometry import ImageSize, ScreenFaces
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
-    from gendr.rendering.shading import Appearance
+    from gendr.rendering.shading import Scene
 
 
 class Backend(Protocol):
@@ -88,16 +88,15 @@ class Backend(Protocol):
         ...
 
     def softmax(
-        self,
-        faces: ScreenFaces,
-        surfaces: Surfaces,
-        appearance: Appearance,
-        size: ImageSize,
-        coverage: Coverage,
-        rate: Tensor,
-        backdrop: float,
+        self, scene: Scene, coverage: Coverage, rate: Tensor, backdrop: float
     ) -> tuple[Tensor, Tensor] | None:
         """Softmax colours by a fused kernel, or None if pairs are to be listed and shaded instead.
+
+        Args:
+            scene: the faces, and their looks at their corners.
+            coverage: how faces cover pixels.
+            rate: [], 1 / ((far - near) gamma).
+            backdrop: depth of the background.
 
         Returns:
             Colours [B * H * W, 3] without the part of the background, and the share of the

@@ -15,12 +15,12 @@ from torch import Tensor
 from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.coverage import Coverage
 from gendr.rendering.fragments import PixelPairs, signed_distance
-from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
+from gendr.rendering.geometry import ImageSize, ScreenFaces
 from gendr.tnorms.groups import Along
 
 if TYPE_CHECKING:
     from gendr.mesh import Camera, Mesh
-    from gendr.rendering.shading import Appearance
+    from gendr.rendering.shading import Scene
 
 TAKES_ANY_CDF = True
 CAN_BE_CAPTURED = False
@@ -101,10 +101,7 @@ def gather(values: Tensor, index: Tensor) -> Tensor:
     return values[index]
 
 
-def softmax(
-    faces: ScreenFaces, surfaces: Surfaces, appearance: Appearance, size: ImageSize,
-    coverage: Coverage, rate: Tensor, backdrop: float,
-) -> None:  # fmt: skip
+def softmax(scene: Scene, coverage: Coverage, rate: Tensor, backdrop: float) -> None:
     """None: pairs are listed and shaded instead."""
 
 

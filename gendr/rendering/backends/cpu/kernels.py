@@ -29,6 +29,7 @@ from numba import njit
 
 from gendr._runtime.numba.calls import call_cdf, call_generator, call_pdf, call_weight, pointer
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
+from gendr.rendering.backends.cpu.tables import DrawnAlpha, FaceTables, Formulas
 
 ensure_cache()
 announce_compilation(__name__)
@@ -38,24 +39,22 @@ BLOCK = 512  # pairs per call of a law: several arrays of this length fit in the
 # Points are written and measured in whole vectors, so that loops over the few pixels of a small
 # face have no remainder. The arrays have room for the extra points, which are not used.
 LANES = 8
-ROOM = BLOCK + LANES
+STRIDE = BLOCK + LANES
 # A block is one array of float64 and one of int64; these are the offsets of its columns. As they
 # are constant offsets from one address, LLVM knows that the columns do not overlap; checking this
 # at run time would take longer than many of the loops.
-X, Y, DISTANCE, _GAP_X, _GAP_Y, _FOOT, _ENDS = (k * ROOM for k in range(7))
-_POINTS = 7 * ROOM
-PIXEL, FACE = 0, ROOM
-_INDICES = 2 * ROOM
+X, Y, DISTANCE, _GAP_X, _GAP_Y, _FOOT, _ENDS = (k * STRIDE for k in range(7))
+_POINTS = 7 * STRIDE
+PIXEL, FACE = 0, STRIDE
+_INDICES = 2 * STRIDE
 # Columns of the float64 table with one row per image, see `Tables.images` in tables.py.
 SCALE, SHIFT, RADIUS, FAMILY_P = 0, 1, 2, 3
 IMAGE_COLUMNS = 4
 # Columns of the per-face gradient table: the scalars of the face's image.
 GRAD_SCALE, GRAD_SHIFT, GRAD_SHAPE, GRAD_P = 0, 1, 2, 3
 GRAD_COLUMNS = 4
-# Entries of the table of addresses; 0 if there is no such compiled function.
-CDF, PDF, DSHAPE, GENERATOR, WEIGHT, WEIGHT_P = range(6)
-# `law` is (reversed, squared, idempotent, scalar gradients wanted) as 0 or 1; `shape` is
-# (shape parameter, exponent of the activation replacement trick).
+# `tables` is a `FaceTables`, `law` a `Formulas`, both of tables.py. Kernels are given them as plain
+# tuples, `arrays` and `formulas`: Numba finds the types of these without Python.
 
 
 # ---------------------------------------------------------------------------------------------
@@ -274,15 +273,16 @@ def _put_row(points, pixels, n, xs, y, first_pixel, start, stop):
 
 
 @njit(cache=True, nogil=True)
-def next_block(corners, boxes, face_last, rows, image, radius, grid, block):
+def next_block(tables, face_last, rows, image, block):
     """Gather the next pixels within reach of faces and measure their distances.
 
     Returns the number of pixels; 0 at the end of the walk. Faces are visited in order, and so are
     the rows of a face. Some pixels are a little farther away than the radius.
     """
+    corners, boxes, radius = tables.corners, tables.boxes, tables.images[image, RADIUS]
     cursor, points, indices = block[0], pointer(block[1]), pointer(block[2])
-    xs, ys = pointer(grid[0]), pointer(grid[1])
-    height, width = extent(grid)
+    xs, ys = pointer(tables.grid[0]), pointer(tables.grid[1])
+    height, width = extent(tables.grid)
     side, quad = float(min(height, width)), corners.shape[1] == 4
     f, row, column = cursor[0], cursor[1], cursor[2]
     n = 0
@@ -321,14 +321,14 @@ def next_block(corners, boxes, face_last, rows, image, radius, grid, block):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def coverage(n, ds, image, square, art, reverse, cdf_address, shape, us, zs, cdf, sf):
+def coverage(n, ds, image, law, us, zs, cdf, sf):
     """Fill in cdf and sf of n distances, for a law with its transforms.
 
     `us` gets the argument before shift and reversal: d, |d| d or d / |d|^art, divided by the scale;
     `zs` gets the argument of the law.
     """
-    scale, shift = image[SCALE], image[SHIFT]
-    if square:
+    scale, shift, art = image[SCALE], image[SHIFT], law.art
+    if law.squared:
         for i in range(n):
             us[i] = abs(ds[i]) * ds[i] / scale
     elif art > 0.0:
@@ -337,13 +337,13 @@ def coverage(n, ds, image, square, art, reverse, cdf_address, shape, us, zs, cdf
     else:
         for i in range(n):
             us[i] = ds[i] / scale
-    if reverse:
+    if law.reversed:
         for i in range(n):
             zs[i] = shift - us[i]
     else:
         for i in range(n):
             zs[i] = us[i] + shift
-    call_cdf(cdf_address, pointer(zs), n, shape, pointer(cdf), pointer(sf))
+    call_cdf(law.cdf, pointer(zs), n, law.shape, pointer(cdf), pointer(sf))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -352,47 +352,44 @@ def coverage(n, ds, image, square, art, reverse, cdf_address, shape, us, zs, cdf
 
 
 @njit(cache=True, nogil=True)
-def _accumulate(n, ds, pixels, image, law, addresses, shape, cutoff, buffers, totals, ties):
+def _accumulate(n, ds, pixels, image, law, buffers, totals, ties):
     """Add the generators of a block of pairs, of one image, to the totals of their pixels."""
-    reverse, square, idempotent = law[0] != 0, law[1] != 0, law[2] != 0
     us, zs, cdf, sf, g = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
-    coverage(n, ds, image, square, shape[1], reverse, addresses[CDF], shape[0], us, zs, cdf, sf)
-    a, s = (sf, cdf) if reverse else (cdf, sf)
-    if idempotent:
+    coverage(n, ds, image, law, us, zs, cdf, sf)
+    a, s = (sf, cdf) if law.reversed else (cdf, sf)
+    cutoff = law.cutoff
+    if law.idempotent:
         for i in range(n):
             if a[i] > cutoff and a[i] > totals[pixels[i]]:
                 totals[pixels[i]], ties[pixels[i]] = a[i], 1
             elif a[i] > cutoff and a[i] == totals[pixels[i]]:
                 ties[pixels[i]] += 1
         return
-    call_generator(addresses[GENERATOR], pointer(a), pointer(s), n, image[FAMILY_P], pointer(g))
+    call_generator(law.generator, pointer(a), pointer(s), n, image[FAMILY_P], pointer(g))
     for i in range(n):
         if a[i] > cutoff:
             totals[pixels[i]] += g[i]
 
 
 @njit(cache=True, nogil=True)
-def alpha_rows(
-    corners, offsets, boxes, images, grid, law, addresses, shape, cutoff, totals, ties, start, stop
-):
+def alpha_rows(arrays, formulas, totals, ties, start, stop):
     """Fill in `totals` (sum of generators, or maximum) for the pixels of rows start .. stop - 1.
 
     Candidates beyond the radius need no test, because their F is below the cutoff.
     """
-    height, _ = extent(grid)
+    tables, law = FaceTables(*arrays), Formulas(*formulas)
+    height, _ = extent(tables.grid)
+    images, offsets = tables.images, tables.offsets
     block, buffers = new_block(), np.empty((5, BLOCK))
     distances, pixels = block[1][DISTANCE:], block[2][PIXEL:]
     for b in range(start // height, (stop - 1) // height + 1):
         rows = (max(start - b * height, 0), min(stop - b * height, height))
         begin_walk(block, offsets[b])
         while True:
-            n = next_block(corners, boxes, offsets[b + 1], rows, b, images[b, RADIUS], grid, block)
+            n = next_block(tables, offsets[b + 1], rows, b, block)
             if n == 0:
                 break
-            _accumulate(
-                n, distances, pixels, images[b], law, addresses, shape, cutoff, buffers, totals,
-                ties,
-            )  # fmt: skip
+            _accumulate(n, distances, pixels, images[b], law, buffers, totals, ties)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -446,9 +443,10 @@ def move_corners(n, block, corners, grad_d, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def through_argument(n, ds, scale, square, art, grad_u, grad_d):
+def through_argument(n, ds, scale, law, grad_u, grad_d):
     """Turn gradients of the argument u of a law (see `coverage`) into gradients of the distance."""
-    if square:
+    art = law.art
+    if law.squared:
         for i in range(n):
             grad_d[i] = grad_u[i] * 2.0 * abs(ds[i]) / scale
     elif art > 0.0:
@@ -461,26 +459,24 @@ def through_argument(n, ds, scale, square, art, grad_u, grad_d):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_law_scalars(
-    n, faces, image, reverse, addresses, shape, us, zs, grad_a, grad_z, dshape, out
-):  # fmt: skip
+def add_law_scalars(n, faces, image, law, us, zs, grad_a, grad_z, dshape, out):
     """Add the gradients of scale, shift and shape of a block of pairs to their faces.
 
     `grad_a` is the gradient of the coverage, `grad_z` that of the law's argument. Overwrites
     `dshape`.
     """
-    sign = -1.0 if reverse else 1.0
+    sign = -1.0 if law.reversed else 1.0
     for i in range(n):
         out[faces[i], GRAD_SCALE] -= grad_z[i] * us[i] / image[SCALE]
         out[faces[i], GRAD_SHIFT] += sign * grad_z[i]
-    if addresses[DSHAPE] != 0:
-        call_pdf(addresses[DSHAPE], pointer(zs), n, shape[0], pointer(dshape))
+    if law.dshape != 0:
+        call_pdf(law.dshape, pointer(zs), n, law.shape, pointer(dshape))
         for i in range(n):
             out[faces[i], GRAD_SHAPE] += sign * grad_a[i] * dshape[i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _add_scalars(n, faces, image, reverse, addresses, shape, buffers, out):
+def _add_scalars(n, faces, image, law, buffers, out):
     """Add the gradients of the scalars of a block of pairs, from what `_backpropagate` left.
 
     Overwrites pdf and weight in `buffers`.
@@ -488,13 +484,11 @@ def _add_scalars(n, faces, image, reverse, addresses, shape, buffers, out):
     us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
     weight, total, rest = buffers[5], buffers[6], buffers[7]
     on_alpha, grad_z, grad_a = buffers[8], buffers[9], buffers[11]
-    add_law_scalars(
-        n, faces, image, reverse, addresses, shape, us, zs, grad_a, grad_z, pdf, out
-    )  # fmt: skip
-    if addresses[WEIGHT_P] != 0:
-        a, s = (sf, cdf) if reverse else (cdf, sf)
+    add_law_scalars(n, faces, image, law, us, zs, grad_a, grad_z, pdf, out)
+    if law.weight_p != 0:
+        a, s = (sf, cdf) if law.reversed else (cdf, sf)
         call_weight(
-            addresses[WEIGHT_P], pointer(a), pointer(s), pointer(total), pointer(rest), n,
+            law.weight_p, pointer(a), pointer(s), pointer(total), pointer(rest), n,
             image[FAMILY_P], pointer(weight),
         )  # fmt: skip
         for i in range(n):
@@ -502,63 +496,59 @@ def _add_scalars(n, faces, image, reverse, addresses, shape, buffers, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _backpropagate(
-    n, block, corners, image, law, addresses, shape, cutoff,
-    pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
-):  # fmt: skip
+def _backpropagate(n, block, corners, image, law, drawn, buffers, grad_corners, grad_scalars):
     """Add the gradients of a block of pairs of one image to their faces."""
-    reverse, square, idempotent, scalars = law[0] != 0, law[1] != 0, law[2] != 0, law[3] != 0
-    scale, art = image[SCALE], shape[1]
+    cutoff = law.cutoff
     points, pixels, faces = block[1], block[2][PIXEL:], block[2][FACE:]
     ds = points[DISTANCE:]
     us, zs, cdf, sf, pdf = buffers[0], buffers[1], buffers[2], buffers[3], buffers[4]
     weight, total, rest, on_alpha = buffers[5], buffers[6], buffers[7], buffers[8]
     grad_z, grad_d, grad_a = buffers[9], buffers[10], buffers[11]
-    coverage(n, ds, image, square, art, reverse, addresses[CDF], shape[0], us, zs, cdf, sf)
-    call_pdf(addresses[PDF], pointer(zs), n, shape[0], pointer(pdf))
-    a, s = (sf, cdf) if reverse else (cdf, sf)
+    coverage(n, ds, image, law, us, zs, cdf, sf)
+    call_pdf(law.pdf, pointer(zs), n, law.shape, pointer(pdf))
+    a, s = (sf, cdf) if law.reversed else (cdf, sf)
     for i in range(n):
         pixel = pixels[i]
-        total[i], rest[i] = alphas[pixel], rests[pixel]
-        on_alpha[i] = pixel_grads[pixel] if a[i] > cutoff else 0.0
-    if idempotent:
+        total[i], rest[i] = drawn.alpha[pixel], drawn.rest[pixel]
+        on_alpha[i] = drawn.grad[pixel] if a[i] > cutoff else 0.0
+    if law.idempotent:
         for i in range(n):
-            weight[i] = 1.0 / ties[pixels[i]] if a[i] == total[i] and a[i] > cutoff else 0.0
+            weight[i] = 1.0 / drawn.ties[pixels[i]] if a[i] == total[i] and a[i] > cutoff else 0.0
     else:
         call_weight(
-            addresses[WEIGHT], pointer(a), pointer(s), pointer(total), pointer(rest), n,
+            law.weight, pointer(a), pointer(s), pointer(total), pointer(rest), n,
             image[FAMILY_P], pointer(weight),
         )  # fmt: skip
     for i in range(n):
         grad_a[i] = on_alpha[i] * weight[i]
         grad_z[i] = grad_a[i] * pdf[i]
-    through_argument(n, ds, scale, square, art, grad_z, grad_d)
+    through_argument(n, ds, image[SCALE], law, grad_z, grad_d)
     move_corners(n, block, corners, grad_d, grad_corners)
-    if scalars:
-        _add_scalars(n, faces, image, reverse, addresses, shape, buffers, grad_scalars)
+    if law.scalars:
+        _add_scalars(n, faces, image, law, buffers, grad_scalars)
 
 
 @njit(cache=True, nogil=True)
-def backward_faces(
-    corners, offsets, image_of_face, boxes, images, grid, law, addresses, shape, cutoff,
-    pixel_grads, alphas, rests, ties, grad_corners, grad_scalars, start, stop,
-):  # fmt: skip
+def backward_faces(arrays, formulas, pixel_arrays, grad_corners, grad_scalars, start, stop):
     """Fill in `grad_corners` and `grad_scalars` for the faces start .. stop - 1.
 
-    `pixel_grads` is d(loss)/d(alpha); it is 0 for saturated pixels, which have no gradient.
+    `pixel_arrays` is a `DrawnAlpha` of tables.py.
     """
+    tables, law = FaceTables(*arrays), Formulas(*formulas)
+    drawn = DrawnAlpha(*pixel_arrays)
+    offsets, image_of_face = tables.offsets, tables.image_of_face
     block, buffers = new_block(), np.empty((12, BLOCK))
-    rows = (0, extent(grid)[0])
+    rows = (0, extent(tables.grid)[0])
     for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
         last = min(stop, offsets[b + 1])
         begin_walk(block, max(start, offsets[b]))
         while True:
-            n = next_block(corners, boxes, last, rows, b, images[b, RADIUS], grid, block)
+            n = next_block(tables, last, rows, b, block)
             if n == 0:
                 break
             _backpropagate(
-                n, block, corners, images[b], law, addresses, shape, cutoff,
-                pixel_grads, alphas, rests, ties, buffers, grad_corners, grad_scalars,
+                n, block, tables.corners, tables.images[b], law, drawn, buffers,
+                grad_corners, grad_scalars,
             )  # fmt: skip
 
 
@@ -568,8 +558,10 @@ def backward_faces(
 
 
 @njit(cache=True, nogil=True)
-def count_rows(corners, offsets, boxes, images, grid, counts, start, stop):
+def count_rows(arrays, counts, start, stop):
     """Fill in an upper bound of the number of pairs for every row start .. stop - 1."""
+    tables = FaceTables(*arrays)
+    corners, offsets, boxes, grid = tables.corners, tables.offsets, tables.boxes, tables.grid
     height, width = extent(grid)
     side = float(min(height, width))
     for b in range(start // height, (stop - 1) // height + 1):
@@ -579,27 +571,28 @@ def count_rows(corners, offsets, boxes, images, grid, counts, start, stop):
             if first >= last or boxes[f, 0] >= boxes[f, 1]:
                 continue
             edges = face_edges(corners, f, face_orientation(corners, f))
-            bounds = face_bounds(edges, images[b, RADIUS], width, side)
+            bounds = face_bounds(edges, tables.images[b, RADIUS], width, side)
             for i in range(first, last):
                 x0, x1 = row_span(boxes[f, 0], boxes[f, 1], bounds, grid[1][i])
                 counts[b * height + i] += max(x1 - x0, 0)
 
 
 @njit(cache=True, nogil=True)
-def list_rows(corners, offsets, boxes, images, grid, pixels, faces, used, slots, start, stop):
+def list_rows(arrays, pixels, faces, used, slots, start, stop):
     """List the pairs within the radius for rows start .. stop - 1, each row in its own slot.
 
     Row r writes to `pixels` and `faces` from slots[r - start] on; used[r - start] is their number.
     """
-    height, width = extent(grid)
-    block = new_block()
+    tables = FaceTables(*arrays)
+    height, width = extent(tables.grid)
+    offsets, block = tables.offsets, new_block()
     distances, indices = block[1][DISTANCE:], block[2]
     for b in range(start // height, (stop - 1) // height + 1):
-        radius = images[b, RADIUS]
+        radius = tables.images[b, RADIUS]
         rows = (max(start - b * height, 0), min(stop - b * height, height))
         begin_walk(block, offsets[b])
         while True:
-            n = next_block(corners, boxes, offsets[b + 1], rows, b, radius, grid, block)
+            n = next_block(tables, offsets[b + 1], rows, b, block)
             if n == 0:
                 break
             for k in range(n):
@@ -611,21 +604,22 @@ def list_rows(corners, offsets, boxes, images, grid, pixels, faces, used, slots,
 
 
 @njit(cache=True, nogil=True)
-def nearest_rows(corners, offsets, boxes, images, grid, planes, limits, keys, face, start, stop):
+def nearest_rows(arrays, planes, limits, keys, face, start, stop):
     """Find the nearest face that covers each pixel of rows start .. stop - 1; -1 if there is none.
 
     planes[f] = (p, q, r): the key p x + q y + r grows towards the camera; it is clamped to
     limits[f, :2] and must reach limits[f, 2], the far plane. Of equal keys the first face wins.
     """
-    height, _ = extent(grid)
-    block = new_block()
+    tables = FaceTables(*arrays)
+    height, _ = extent(tables.grid)
+    corners, offsets, block = tables.corners, tables.offsets, new_block()
     xs, ys, distances = block[1][X:], block[1][Y:], block[1][DISTANCE:]
     pixels, faces = block[2][PIXEL:], block[2][FACE:]
     for b in range(start // height, (stop - 1) // height + 1):
         rows = (max(start - b * height, 0), min(stop - b * height, height))
         begin_walk(block, offsets[b])
         while True:
-            n = next_block(corners, boxes, offsets[b + 1], rows, b, images[b, RADIUS], grid, block)
+            n = next_block(tables, offsets[b + 1], rows, b, block)
             if n == 0:
                 break
             for k in range(n):

@@ -4,85 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gendr._runtime.operator import Operator
 from gendr._runtime.threads import run
 from gendr.rendering.backends.cpu.tables import (
-    CompiledFormulas,
     FaceTables,
+    KernelPair,
+    formulas_of,
     narrowed,
     number_of,
-    once,
     sums_per_image,
     tables_of,
 )
 from gendr.rendering.coverage import Coverage
-from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
+from gendr.rendering.geometry import ImageSize, ScreenFaces
 from gendr.tnorms import Max
 
 if TYPE_CHECKING:
     from gendr.mesh import Lighting
-    from gendr.rendering.shading import Appearance
+    from gendr.rendering.shading import Scene
 
 # In the backward pass, the most numbers (64 MB) that are kept at a time of gradients for textures.
-ROOM = 8_000_000
+CAPACITY = 8_000_000
 
 
 def softmax(
-    faces: ScreenFaces,
-    surfaces: Surfaces,
-    appearance: Appearance,
-    size: ImageSize,
-    coverage: Coverage,
-    rate: Tensor,
-    backdrop: float,
+    scene: Scene, coverage: Coverage, rate: Tensor, backdrop: float
 ) -> tuple[Tensor, Tensor]:
     """Colours without the part of the background [P, 3], and the share of the background [P].
 
     Args:
-        faces: triangles.
-        surfaces: the same triangles in space; none of them may be clipped.
-        appearance: their colours, textures and light.
-        size: the size of the image.
+        scene: of triangles, none of which may be clipped.
         coverage: how faces cover pixels.
         rate: [], 1 / ((far - near) gamma).
         backdrop: the depth of the background.
     """
-    texture, gloss = appearance.texture, appearance.gloss
-    columns = [surfaces.clip[..., 2], surfaces.depth, appearance.colours.flatten(1)]
-    nothing = coverage.scale.new_zeros(())
-    texels = lights = nothing
-    place = None
-    if texture is not None:
-        texels, place = texture.texels, texture.place.numpy()
+    faces, surfaces, texture, gloss = scene.faces, scene.surfaces, scene.texture, scene.gloss
+    columns = [surfaces.clip[..., 2], surfaces.depth, scene.colours.flatten(1)]
     if texture is not None or gloss is not None:
         uvs = faces.corners.new_zeros(1, 6) if texture is None else texture.uvs.flatten(1)
         columns.append(uvs.expand(len(faces.corners), 6))
+    lights = None
     if gloss is not None:
         columns += [gloss.normals.flatten(1), gloss.positions.flatten(1)]
         lights = torch.cat([gloss.directions, gloss.viewpoints], -1)
     look = _Look(
-        place,
+        None if texture is None else texture.place.numpy(),
         None if gloss is None else gloss.lighting,
         gloss is not None and gloss.orthographic,
         backdrop,
     )
-    shift, shape = (
-        x if isinstance(x, Tensor) else nothing
-        for x in (coverage.dist.total_shift(), coverage.dist.shape_parameter)
-    )
-    colours, shares = cast(
-        "tuple[Tensor, Tensor]",
-        _Softmax.apply(
-            faces.corners, torch.cat(columns, -1), coverage.scale, shift, shape, rate, lights,
-            texels, _Task(faces, size, coverage, look),
-        ),
+    return _SOFTMAX(
+        KernelPair(_forward, _backward), _Task(faces, scene.size, coverage, look),
+        faces.corners, torch.cat(columns, -1), coverage.scale, coverage.dist.total_shift(),
+        coverage.dist.shape_parameter, rate, lights, None if texture is None else texture.texels,
     )  # fmt: skip
-    return colours, shares
 
 
 @dataclass(frozen=True)
@@ -120,61 +101,42 @@ class _Task(NamedTuple):
     look: _Look
 
 
-class _Softmax(torch.autograd.Function):
-    """The fused softmax: sums per pixel forward, gradients per face backward."""
+_SOFTMAX = Operator("softmax of the cpu backend", reference=None, wide=True)
 
-    @staticmethod
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any,
-        corners: Tensor,
-        attributes: Tensor,
-        scale: Tensor,
-        shift: Tensor,
-        shape: Tensor,
-        rate: Tensor,
-        lights: Tensor,
-        texels: Tensor,
-        task: _Task,
-    ) -> tuple[Tensor, Tensor]:
-        from gendr.rendering.backends.cpu import softmax_kernels as kernels
 
-        call = _Call.of(task, attributes, rate, lights, texels, shape=ctx.needs_input_grad[4])
-        pixels = task.faces.images * task.size.pixels
-        sums, tops = np.zeros((pixels, 4)), np.zeros(pixels)
-        tables = call.tables
-        run(
-            kernels.softmax_rows, task.faces.images * task.size.height, tables.corners,
-            tables.offsets, tables.boxes, tables.images, tables.grid, *call.law,
-            task.coverage.cutoff, call.paint, sums, tops,
-        )  # fmt: skip
-        found, top = torch.from_numpy(sums), torch.from_numpy(tops)
-        ctx.task = task
-        ctx.save_for_backward(
-            corners, attributes, scale, shift, shape, rate, lights, texels, found, top
-        )
-        share = torch.exp2(-top) / found[:, 3]
-        return found[:, :3].to(corners.dtype), share.to(corners.dtype)
+def _forward(
+    task: _Task, *inputs: Any, save: bool
+) -> tuple[tuple[Tensor, Tensor], tuple[Any, ...]]:
+    """Colours and shares of the background. Saved: sums per pixel, their powers, and tables."""
+    from gendr.rendering.backends.cpu import softmax_kernels as kernels
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        saved = cast("tuple[Tensor, ...]", ctx.saved_tensors)
-        sources, pixels = saved[:8], saved[8:]
-        wanted = ctx.needs_input_grad
-        _, attributes, _, _, _, rate, lights, texels = sources
-        call = _Call.of(ctx.task, attributes, rate, lights, texels, shape=wanted[4])
-        found, top = pixels
-        grad, grad_share = (g.detach().to(torch.float64).contiguous() for g in grads)
-        # Colour and background share are weighted means: increasing one weight lowers the parts of
-        # all.
-        share = torch.exp2(-top) / found[:, 3]
-        taken = -(grad * found[:, :3]).sum(-1) - grad_share * share
-        results = call.gradients(tuple(p.numpy() for p in (found, top, grad, taken)), wanted)
-        # In the order of the inputs; gradients of scalars are numbers here.
-        results = tuple(
-            None if g is None else narrowed(g, x.dtype).reshape(x.shape)
-            for g, x in zip(results, sources, strict=True)
-        )
-        return *once(results, (*grads, *sources)), None
+    call = _Call.of(task, inputs)
+    pixels = task.faces.images * task.size.pixels
+    sums, tops = np.zeros((pixels, 4)), np.zeros(pixels)
+    run(
+        kernels.softmax_rows, task.faces.images * task.size.height, tuple(call.tables),
+        tuple(formulas_of(task.coverage, Max())), call.paint, sums, tops,
+    )  # fmt: skip
+    found, top = torch.from_numpy(sums), torch.from_numpy(tops)
+    return (found[:, :3].contiguous(), torch.exp2(-top) / found[:, 3]), (found, top, call)
+
+
+def _backward(
+    task: _Task, inputs: tuple[Any, ...], saved: tuple[Any, ...],
+    grads: tuple[Tensor | None, ...], wanted: tuple[bool, ...],
+) -> list[Tensor | None]:  # fmt: skip
+    """Gradients per face, of images, and of texels."""
+    found, top, call = saved
+    share = torch.exp2(-top) / found[:, 3]
+    grad, grad_share = grads
+    grad = torch.zeros_like(found[:, :3]) if grad is None else grad
+    grad_share = torch.zeros_like(share) if grad_share is None else grad_share
+    # Colour and background share are weighted means: increasing one weight lowers the parts of
+    # all.
+    taken = -(grad * found[:, :3]).sum(-1) - grad_share * share
+    results = call.gradients(tuple(p.numpy() for p in (found, top, grad, taken)), wanted)
+    dtype = task.faces.corners.dtype
+    return [None if g is None else narrowed(g, dtype) for g in results]
 
 
 @dataclass(frozen=True)
@@ -184,47 +146,34 @@ class _Call:
     Attributes:
         task: what is rendered.
         tables: the tables of faces and images.
-        law: flags, addresses and numbers of the distribution.
         paint: the tuple `paint` of `softmax_faces`.
     """
 
     task: _Task
     tables: FaceTables
-    law: tuple[np.ndarray, np.ndarray, np.ndarray]
     paint: tuple[np.ndarray, ...]
 
     @staticmethod
-    def of(
-        task: _Task,
-        attributes: Tensor,
-        rate: Tensor,
-        lights: Tensor,
-        texels: Tensor,
-        *,
-        shape: bool,
-    ) -> _Call:
-        """Convert everything to what the kernels take: NumPy arrays of float64."""
+    def of(task: _Task, inputs: tuple[Any, ...]) -> _Call:
+        """Convert the inputs of the operator to what the kernels take: NumPy arrays of float64."""
         from gendr.rendering.backends.cpu import kernels
 
         faces, size, coverage, look = task
-        compiled = CompiledFormulas.of(coverage.dist, Max(), scalars=False, shape=shape, p=False)
-        columns = {
-            kernels.SCALE: coverage.scale.detach().to(torch.float64).numpy(),
-            kernels.SHIFT: number_of(coverage.dist.total_shift()),
-        }
-        tables = tables_of(faces, size, coverage.radius(), columns)
+        corners, attributes, scale, shift, _, rate, lights, texels = inputs
+        columns = {kernels.SCALE: scale.numpy(), kernels.SHIFT: number_of(shift)}
+        tables = tables_of(faces, corners, size, coverage.radius(), columns)
         place = look.place
         if place is None:
             place = np.zeros((faces.images, 3), np.int64)
         paint = (
-            _wide(attributes),
+            attributes.numpy(),
             look.surface(),
-            _wide(lights) if lights.ndim else np.zeros((faces.images, 0)),
-            _wide(texels).reshape(-1) if texels.ndim else np.zeros(0),
+            np.zeros((faces.images, 0)) if lights is None else lights.numpy(),
+            np.zeros(0) if texels is None else texels.numpy().reshape(-1),
             np.ascontiguousarray(place),
             np.array([number_of(rate), look.backdrop]),
         )
-        return _Call(task, tables, (compiled.law, compiled.addresses, compiled.shape), paint)
+        return _Call(task, tables, paint)
 
     def gradients(
         self, pixels: tuple[np.ndarray, ...], wanted: tuple[bool, ...]
@@ -240,6 +189,8 @@ class _Call:
 
         tables, count = self.tables, len(self.tables.corners)
         law = any(wanted[2:5])
+        arrays = tuple(tables)
+        formulas = tuple(formulas_of(self.task.coverage, Max(), shape=wanted[4]))
         per_image = any(wanted[5:7])
         grads = (
             np.zeros_like(tables.corners),
@@ -252,9 +203,8 @@ class _Call:
 
             def kernel(start: int, stop: int, first: int = first, asked: Any = asked) -> None:
                 kernels.softmax_faces(
-                    tables.corners, tables.offsets, tables.image_of_face, tables.boxes,
-                    tables.images, tables.grid, *self.law, self.task.coverage.cutoff, self.paint,
-                    pixels, grads, scalars, asked, first + start, first + stop,
+                    arrays, formulas, self.paint, pixels, grads, scalars, asked,
+                    first + start, first + stop,
                 )  # fmt: skip
 
             run(kernel, last - first)
@@ -287,22 +237,17 @@ class _Call:
             if count:
                 yield 0, count, (np.zeros(0), none, none, patches, 0)
             return
-        room = np.zeros(count, np.int64)
+        needed = np.zeros(count, np.int64)
         run(
-            kernels.plan_texels, count, tables.corners, tables.boxes, tables.images,
-            tables.image_of_face, tables.grid, self.paint[0], self.paint[4], room, patches,
+            kernels.plan_texels, count, tuple(tables), self.paint[0], self.paint[4], needed,
+            patches,
         )  # fmt: skip
-        ends = np.cumsum(room)
+        ends = np.cumsum(needed)
         first = 0
         while first < count:
-            before = ends[first] - room[first]
-            last = max(int(np.searchsorted(ends, before + ROOM, "right")), first + 1)
-            slots = ends[first:last] - room[first:last] - before
+            before = ends[first] - needed[first]
+            last = max(int(np.searchsorted(ends, before + CAPACITY, "right")), first + 1)
+            slots = ends[first:last] - needed[first:last] - before
             memory = np.zeros(max(int(ends[last - 1] - before), 1))
             yield first, last, (memory, slots, np.zeros_like(slots), patches, first)
             first = last
-
-
-def _wide(values: Tensor) -> np.ndarray:
-    """A tensor as a contiguous array of float64."""
-    return values.detach().to(torch.float64).contiguous().numpy()

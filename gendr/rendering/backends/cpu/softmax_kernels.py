@@ -10,7 +10,7 @@ and the background the weight 1. All weights are divided by the power of 2 that 
 largest exp(e). As exp(e) is kept as r 2^n from the start, rescaling when a larger one is found is
 exact, and the result does not depend on the order of the pixels or on the threads.
 
-Source: the contract, stage 4; Liu et al., Soft Rasterizer (2019), the softmax over depth.
+Source: Liu et al., Soft Rasterizer (2019), the softmax over depth.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -24,19 +24,19 @@ import math
 import numpy as np
 from numba import njit
 
+from gendr._runtime.numba.bodies import compiled
 from gendr._runtime.numba.calls import call_pdf, pointer
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
 from gendr._runtime.numba.mathematics import power_of_two, split_exp
+from gendr.rendering.backends import formulas
 from gendr.rendering.backends.cpu.kernels import (
     BLOCK,
-    CDF,
     DISTANCE,
     FACE,
-    PDF,
     PIXEL,
     RADIUS,
-    ROOM,
     SCALE,
+    STRIDE,
     X,
     Y,
     add_law_scalars,
@@ -52,6 +52,7 @@ from gendr.rendering.backends.cpu.kernels import (
     row_span,
     through_argument,
 )
+from gendr.rendering.backends.cpu.tables import FaceTables, Formulas
 
 ensure_cache()
 announce_compilation(__name__)
@@ -80,17 +81,17 @@ PATCH_COLUMNS = 4
 # Columns of the working memory of a block, all in one array like its points: the weights of the
 # corners; z_bg - z; exp(e) as a factor and a power of 2; red, green and blue of the corner colours
 # and of the texture; factor and highlight of the light.
-_W0, _W1, _W2, _BEHIND, _HEIGHT, _POWER, _RED, _GREEN, _BLUE = (k * ROOM for k in range(9))
-_T_RED, _T_GREEN, _T_BLUE, _FACTOR, _HIGHLIGHT = (k * ROOM for k in range(9, 14))
+_W0, _W1, _W2, _BEHIND, _HEIGHT, _POWER, _RED, _GREEN, _BLUE = (k * STRIDE for k in range(9))
+_T_RED, _T_GREEN, _T_BLUE, _FACTOR, _HIGHLIGHT = (k * STRIDE for k in range(9, 14))
 # In the backward pass: gradients of the weights; of red, green and blue of the fragment (before
 # weighting: of its pixel); of factor and highlight; of the coverage.
-_H0, _H1, _H2, _G_RED, _G_GREEN, _G_BLUE = (k * ROOM for k in range(14, 20))
-_G_FACTOR, _G_HIGHLIGHT, _G_COVERAGE = (k * ROOM for k in range(20, 23))
+_H0, _H1, _H2, _G_RED, _G_GREEN, _G_BLUE = (k * STRIDE for k in range(14, 20))
+_G_FACTOR, _G_HIGHLIGHT, _G_COVERAGE = (k * STRIDE for k in range(20, 23))
 # The interpolated unit normal, and the inverse of its length before normalisation; the slopes of
 # the three channels of the texture along x and y, per texel.
-_NX, _NY, _NZ, _N_INVERSE = (k * ROOM for k in range(23, 27))
-_SLOPE_X, _SLOPE_Y = 27 * ROOM, 30 * ROOM
-_PARTS = 33 * ROOM
+_NX, _NY, _NZ, _N_INVERSE = (k * STRIDE for k in range(23, 27))
+_SLOPE_X, _SLOPE_Y = 27 * STRIDE, 30 * STRIDE
+_PARTS = 33 * STRIDE
 # No height divided by the sum of its pixel is larger: gradients of coverages are multiplied by it.
 _HIGHEST = 2.0**1000
 
@@ -100,10 +101,10 @@ _HIGHEST = 2.0**1000
 # ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
-def _clamped(v):
-    v = v if v > 0.0 else 0.0
-    return v if v < 1.0 else 1.0
+_area_parts = compiled(formulas.area_parts, inlined=True)
+_area_parts_backward = compiled(formulas.area_parts_backward, inlined=True)
+_corner_weights = compiled(formulas.corner_weights, inlined=True)
+_corner_weights_backward = compiled(formulas.corner_weights_backward, inlined=True)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -129,11 +130,8 @@ def _barycentric(corners, f, inverse):
 def _at(face, x, y):
     """Barycentric coordinates on the screen, not clamped; thirds for a face without area."""
     ax, ay, bx, by, cx, cy, inverse, third = face
-    return (
-        ((cx - bx) * (y - by) - (cy - by) * (x - bx)) * inverse + third,
-        ((ax - cx) * (y - cy) - (ay - cy) * (x - cx)) * inverse + third,
-        ((bx - ax) * (y - ay) - (by - ay) * (x - ax)) * inverse + third,
-    )
+    a, b, c = _area_parts(x, y, ax, ay, bx, by, cx, cy)
+    return a * inverse + third, b * inverse + third, c * inverse + third
 
 
 @njit(cache=True, nogil=True)
@@ -149,19 +147,14 @@ def _inverse_w(attributes, f):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _weights(i, stop, f, points, corners, attributes, depths, parts):
-    """Perspective-correct weights of the corners, z_bg - z and exp(e) of a run of face f.
-
-    The clamped coordinates need not be divided by their sum, which cancels in these weights.
-    """
+    """Perspective-correct weights of the corners, z_bg - z and exp(e) of a run of face f."""
     face = _barycentric(corners, f, _inverse_area(corners, f))
     i0, i1, i2 = _inverse_w(attributes, f)
     z0, z1, z2 = attributes[f, DEPTH], attributes[f, DEPTH + 1], attributes[f, DEPTH + 2]
     rate, backdrop = depths[RATE], depths[BACKDROP]
     for k in range(i, stop):
         v0, v1, v2 = _at(face, points[X + k], points[Y + k])
-        w0, w1, w2 = _clamped(v0) * i0, _clamped(v1) * i1, _clamped(v2) * i2
-        inverse = 1.0 / (w0 + w1 + w2)
-        w0, w1, w2 = w0 * inverse, w1 * inverse, w2 * inverse
+        w0, w1, w2, _ = _corner_weights(v0, v1, v2, i0, i1, i2)
         behind = backdrop - (w0 * z0 + w1 * z1 + w2 * z2)
         parts[_W0 + k], parts[_W1 + k], parts[_W2 + k] = w0, w1, w2
         parts[_BEHIND + k] = behind
@@ -182,25 +175,15 @@ def _weights_backward(
     for k in range(i, stop):
         x, y = points[X + k], points[Y + k]
         v0, v1, v2 = _at(face, x, y)
-        s0, s1, s2 = _clamped(v0), _clamped(v1), _clamped(v2)
-        # w_k = s_k i_k / their sum
-        total = 1.0 / (s0 * i0 + s1 * i1 + s2 * i2)
-        g0, g1, g2 = parts[_H0 + k], parts[_H1 + k], parts[_H2 + k]
-        mean = g0 * parts[_W0 + k] + g1 * parts[_W1 + k] + g2 * parts[_W2 + k]
-        g0, g1, g2 = (g0 - mean) * total, (g1 - mean) * total, (g2 - mean) * total
-        of_w0, of_w1, of_w2 = of_w0 + g0 * s0, of_w1 + g1 * s1, of_w2 + g2 * s2
-        g0 = g0 * i0 if (v0 >= 0.0) & (v0 <= 1.0) else 0.0
-        g1 = g1 * i1 if (v1 >= 0.0) & (v1 <= 1.0) else 0.0
-        g2 = g2 * i2 if (v2 >= 0.0) & (v2 <= 1.0) else 0.0
-        # v_k = part_k / (sum of parts); v_k = s_k where g_k is not 0, and elsewhere it may be inf
-        mean = g0 * s0 + g1 * s1 + g2 * s2
-        g0, g1, g2 = g0 - mean, g1 - mean, g2 - mean
-        of_ax += g1 * (y - cy) + g2 * (by - y)
-        of_ay += g1 * (cx - x) + g2 * (x - bx)
-        of_bx += g2 * (y - ay) + g0 * (cy - y)
-        of_by += g2 * (ax - x) + g0 * (x - cx)
-        of_cx += g0 * (y - by) + g1 * (ay - y)
-        of_cy += g0 * (bx - x) + g1 * (x - ax)
+        g0, g1, g2, w0, w1, w2 = _corner_weights_backward(
+            v0, v1, v2, i0, i1, i2, parts[_H0 + k], parts[_H1 + k], parts[_H2 + k]
+        )
+        of_w0, of_w1, of_w2 = of_w0 + w0, of_w1 + w1, of_w2 + w2
+        to_ax, to_ay, to_bx, to_by, to_cx, to_cy = _area_parts_backward(
+            x, y, ax, ay, bx, by, cx, cy, g0, g1, g2
+        )
+        of_ax, of_ay, of_bx = of_ax + to_ax, of_ay + to_ay, of_bx + to_bx
+        of_by, of_cx, of_cy = of_by + to_by, of_cx + to_cx, of_cy + to_cy
     grad_corners[f, 0, 0] += of_ax * inverse
     grad_corners[f, 0, 1] += of_ay * inverse
     grad_corners[f, 1, 0] += of_bx * inverse
@@ -294,10 +277,10 @@ def _texture(i, stop, f, b, attributes, texels, textures, parts, slopes):
         places = _four_texels(x, y, start, height, width)
         for c in range(3):
             value, slope_x, slope_y = _sampled(texels, places, c)
-            parts[_T_RED + c * ROOM + k] = value
+            parts[_T_RED + c * STRIDE + k] = value
             if slopes:
-                parts[_SLOPE_X + c * ROOM + k] = slope_x
-                parts[_SLOPE_Y + c * ROOM + k] = slope_y
+                parts[_SLOPE_X + c * STRIDE + k] = slope_x
+                parts[_SLOPE_Y + c * STRIDE + k] = slope_y
 
 
 @njit(cache=True, nogil=True)
@@ -323,10 +306,10 @@ def _texture_backward(i, stop, f, b, attributes, textures, parts, asked, grad_at
         red = parts[_G_RED + k] * parts[_RED + k] * factor
         green = parts[_G_GREEN + k] * parts[_GREEN + k] * factor
         blue = parts[_G_BLUE + k] * parts[_BLUE + k] * factor
-        u = red * parts[_SLOPE_X + k] + green * parts[_SLOPE_X + ROOM + k]
-        u = (u + blue * parts[_SLOPE_X + 2 * ROOM + k]) * width
-        v = red * parts[_SLOPE_Y + k] + green * parts[_SLOPE_Y + ROOM + k]
-        v = (v + blue * parts[_SLOPE_Y + 2 * ROOM + k]) * -height
+        u = red * parts[_SLOPE_X + k] + green * parts[_SLOPE_X + STRIDE + k]
+        u = (u + blue * parts[_SLOPE_X + 2 * STRIDE + k]) * width
+        v = red * parts[_SLOPE_Y + k] + green * parts[_SLOPE_Y + STRIDE + k]
+        v = (v + blue * parts[_SLOPE_Y + 2 * STRIDE + k]) * -height
         w0, w1, w2 = parts[_W0 + k], parts[_W1 + k], parts[_W2 + k]
         u_a, u_b, u_c = u_a + u * w0, u_b + u * w1, u_c + u * w2
         v_a, v_b, v_c = v_a + v * w0, v_b + v * w1, v_c + v * w2
@@ -638,40 +621,35 @@ def _accumulate(n, block, a, cutoff, parts, sums, tops):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def softmax_rows(
-    corners, offsets, boxes, images, grid, law, addresses, shape, cutoff, paint, sums, tops,
-    start, stop,
-):  # fmt: skip
+def softmax_rows(arrays, formulas, paint, sums, tops, start, stop):
     """Colours of the pixels of rows start .. stop - 1.
 
     At the end `sums` [P, 4] holds the colour without the part of the background, and the sum of all
     weights; `tops` [P] holds the exponent of the power of 2 by which all weights were divided. Both
     start as 0. For `paint` see `softmax_faces`.
     """
-    height, width = extent(grid)
+    tables, law = FaceTables(*arrays), Formulas(*formulas)
+    height, width = extent(tables.grid)
+    corners, offsets = tables.corners, tables.offsets
     block, buffers, memory = new_block(), np.empty((4, BLOCK)), _new_parts()
     points, parts, faces = pointer(block[1]), pointer(memory), block[2][FACE:]
     us, zs, cdf, sf = buffers[0], buffers[1], buffers[2], buffers[3]
-    reverse, square = law[0] != 0, law[1] != 0
-    a = sf if reverse else cdf
+    a = sf if law.reversed else cdf
     for b in range(start // height, (stop - 1) // height + 1):
         rows = (max(start - b * height, 0), min(stop - b * height, height))
         begin_walk(block, offsets[b])
         while True:
-            n = next_block(corners, boxes, offsets[b + 1], rows, b, images[b, RADIUS], grid, block)
+            n = next_block(tables, offsets[b + 1], rows, b, block)
             if n == 0:
                 break
-            coverage(
-                n, block[1][DISTANCE:], images[b], square, shape[1], reverse, addresses[CDF],
-                shape[0], us, zs, cdf, sf,
-            )  # fmt: skip
+            coverage(n, block[1][DISTANCE:], tables.images[b], law, us, zs, cdf, sf)
             i = 0
             while i < n:
                 end = _end_of_run(i, n, faces)
                 _weights(i, end, faces[i], points, corners, paint[0], paint[5], parts)
                 _colours(i, end, faces[i], b, paint, parts, False)
                 i = end
-            _accumulate(n, block, a, cutoff, parts, sums, tops)
+            _accumulate(n, block, a, law.cutoff, parts, sums, tops)
     # Numba frees an array after its last use by name, even if pointers into it are used later.
     memory[0] = 0.0
     for pixel in range(start * width, stop * width):
@@ -686,20 +664,20 @@ def softmax_rows(
 
 
 @njit(cache=True, nogil=True)
-def plan_texels(
-    corners, boxes, images, image_of_face, grid, attributes, textures, room, patches, start, stop
-):  # fmt: skip
+def plan_texels(arrays, attributes, textures, needed, patches, start, stop):
     """Plan how faces start .. stop - 1 store gradients of texels, and the memory for them.
 
     A face only uses texels between its corners in the texture. Their gradients are kept as a patch,
     unless records of its fragments take less memory.
     """
+    tables = FaceTables(*arrays)
+    corners, boxes, grid = tables.corners, tables.boxes, tables.grid
     image_height, image_width = extent(grid)
     side = float(min(image_height, image_width))
     for f in range(start, stop):
-        b = image_of_face[f]
+        b = tables.image_of_face[f]
         edges = face_edges(corners, f, face_orientation(corners, f))
-        bounds = face_bounds(edges, images[b, RADIUS], image_width, side)
+        bounds = face_bounds(edges, tables.images[b, RADIUS], image_width, side)
         fragments = 0
         for i in range(boxes[f, 2], boxes[f, 3]):
             x0, x1 = row_span(boxes[f, 0], boxes[f, 1], bounds, grid[1][i])
@@ -716,9 +694,9 @@ def plan_texels(
         if 3.0 * across * down <= RECORD * float(fragments):
             patches[f, LEFT], patches[f, TOP] = int(left), int(top)
             patches[f, ACROSS], patches[f, DOWN] = int(across), int(down)
-            room[f] = 3 * patches[f, ACROSS] * patches[f, DOWN]
+            needed[f] = 3 * patches[f, ACROSS] * patches[f, DOWN]
         else:
-            room[f] = RECORD * fragments
+            needed[f] = RECORD * fragments
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -790,10 +768,7 @@ def _colours_backward(i, stop, f, b, a, paint, grads, asked, parts):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def softmax_faces(
-    corners, offsets, image_of_face, boxes, images, grid, law, addresses, shape, cutoff, paint,
-    pixels, grads, grad_scalars, asked, start, stop,
-):  # fmt: skip
+def softmax_faces(arrays, formulas, paint, pixels, grads, grad_scalars, asked, start, stop):
     """Gradients of the faces start .. stop - 1.
 
     The tuples contain:
@@ -809,31 +784,30 @@ def softmax_faces(
 
     `grad_scalars` [T, 4] (or empty) are the gradients of scale, shift and shape.
     """
+    tables, law = FaceTables(*arrays), Formulas(*formulas)
     block, buffers, memory = new_block(), np.empty((9, BLOCK)), _new_parts()
     points, parts, faces = pointer(block[1]), pointer(memory), block[2][FACE:]
-    rows, scalars, ds = (0, extent(grid)[0]), len(grad_scalars) > 0, block[1][DISTANCE:]
+    rows, scalars, ds = (0, extent(tables.grid)[0]), len(grad_scalars) > 0, block[1][DISTANCE:]
+    corners, offsets, image_of_face = tables.corners, tables.offsets, tables.image_of_face
     us, zs, cdf, sf = buffers[0], buffers[1], buffers[2], buffers[3]
     pdf, grad_a, grad_z, grad_d, dshape = buffers[4], buffers[5], buffers[6], buffers[7], buffers[8]
-    reverse, square = law[0] != 0, law[1] != 0
-    a = sf if reverse else cdf
+    a = sf if law.reversed else cdf
     for b in range(image_of_face[start], image_of_face[stop - 1] + 1):
-        image, last = images[b], min(stop, offsets[b + 1])
+        image, last = tables.images[b], min(stop, offsets[b + 1])
         begin_walk(block, max(start, offsets[b]))
         while True:
-            n = next_block(corners, boxes, last, rows, b, image[RADIUS], grid, block)
+            n = next_block(tables, last, rows, b, block)
             if n == 0:
                 break
-            coverage(
-                n, ds, image, square, shape[1], reverse, addresses[CDF], shape[0], us, zs, cdf, sf
-            )
-            call_pdf(addresses[PDF], pointer(zs), n, shape[0], pointer(pdf))
+            coverage(n, ds, image, law, us, zs, cdf, sf)
+            call_pdf(law.pdf, pointer(zs), n, law.shape, pointer(pdf))
             i = 0
             while i < n:
                 end = _end_of_run(i, n, faces)
                 _weights(i, end, faces[i], points, corners, paint[0], paint[5], parts)
                 _colours(i, end, faces[i], b, paint, parts, True)
                 i = end
-            _shares(n, block, a, cutoff, pixels, parts)
+            _shares(n, block, a, law.cutoff, pixels, parts)
             i = 0
             while i < n:
                 end = _end_of_run(i, n, faces)
@@ -846,11 +820,8 @@ def softmax_faces(
                 i = end
             for k in range(n):
                 grad_z[k] = grad_a[k] * pdf[k]
-            through_argument(n, ds, image[SCALE], square, shape[1], grad_z, grad_d)
+            through_argument(n, ds, image[SCALE], law, grad_z, grad_d)
             move_corners(n, block, corners, grad_d, grads[0])
             if scalars:
-                add_law_scalars(
-                    n, faces, image, reverse, addresses, shape, us, zs, grad_a, grad_z, dshape,
-                    grad_scalars,
-                )  # fmt: skip
+                add_law_scalars(n, faces, image, law, us, zs, grad_a, grad_z, dshape, grad_scalars)
     memory[0] = 0.0  # see `softmax_rows`

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gendr._runtime.threads import run
+from gendr.distributions import bodies as laws
+from gendr.distributions.law import Law
 from gendr.rendering.geometry import ImageSize, ScreenFaces
+from gendr.tnorms import bodies as families
 
 if TYPE_CHECKING:
-    from gendr.distributions import Distribution
+    from gendr.rendering.coverage import Coverage
     from gendr.tnorms import TConorm
 
+Number: TypeAlias = "Tensor | float"
 
-@dataclass(frozen=True)
-class FaceTables:
-    """The arrays that describe faces, images and the renderer to the kernels."""
+
+class FaceTables(NamedTuple):
+    """The arrays that describe faces and images to the kernels."""
 
     corners: np.ndarray  # [T, N, 2] float64
     offsets: np.ndarray  # [B + 1] int64
@@ -31,26 +36,38 @@ class FaceTables:
 
 
 def tables_of(
-    faces: ScreenFaces, size: ImageSize, radius: Tensor, columns: dict[int, Any] | None = None
+    faces: ScreenFaces,
+    corners: Tensor,
+    size: ImageSize,
+    radius: Tensor,
+    columns: dict[int, Any] | None = None,
 ) -> FaceTables:
-    """The tables of a batch of images; `columns` are further columns of `images`."""
+    """The tables of a batch of images; `columns` are further columns of `images`.
+
+    Args:
+        faces: of the batch.
+        corners: theirs, for which there may be a copy in float64.
+        size: of the images.
+        radius: [B], how far a face reaches.
+        columns: by number, of all images or of each.
+    """
     from gendr.rendering.backends.cpu import kernels
 
-    corners = faces.corners.detach().to(torch.float64).contiguous().numpy()
+    wide = corners.detach().to(torch.float64).contiguous().numpy()
     offsets = np.asarray(faces.offsets, np.int64)
     image_of_face = np.repeat(np.arange(faces.images), np.diff(offsets))
     images = np.zeros((faces.images, kernels.IMAGE_COLUMNS))
     images[:, kernels.RADIUS] = radius.detach().to(torch.float64).numpy()
     for column, values in (columns or {}).items():
         images[:, column] = values
-    boxes = np.zeros((len(corners), 4), np.int32)
+    boxes = np.zeros((len(wide), 4), np.int32)
     run(
-        kernels.face_boxes, len(corners), corners, image_of_face, images,
+        kernels.face_boxes, len(wide), wide, image_of_face, images,
         size.height, size.width, boxes, pieces=2,
     )  # fmt: skip
     if faces.present is not None:
         boxes[~faces.present.numpy()] = 0  # kernels walk the boxes
-    return FaceTables(corners, offsets, image_of_face, boxes, images, pixel_grid(size))
+    return FaceTables(wide, offsets, image_of_face, boxes, images, pixel_grid(size))
 
 
 def pixel_grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
@@ -62,76 +79,100 @@ def pixel_grid(size: ImageSize) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
+class KernelPair(NamedTuple):
+    """Kernels of this backend for an operator; see `gendr._runtime.operator.Kernels`."""
+
+    forward: Callable[..., Any]
+    backward: Callable[..., Any]
+    backend: str = "cpu"
+
+
 def number_of(value: Any) -> float:
     """A parameter as a plain number, 0 if there is none."""
     return float(value.detach()) if isinstance(value, Tensor) else float(value or 0.0)
 
 
-@dataclass(frozen=True)
-class CompiledFormulas:
-    """A law and a T-conorm family as the kernels take them: flags, addresses and parameters."""
+class DrawnAlpha(NamedTuple):
+    """What the backward kernel of alpha reads about every pixel."""
 
-    law: np.ndarray
-    addresses: np.ndarray
-    shape: np.ndarray
-    kind: str
-
-    @classmethod
-    def of(
-        cls, dist: Distribution, tconorm: TConorm, *, scalars: bool, shape: bool, p: bool
-    ) -> CompiledFormulas:
-        """Look both up, with the functions for gradients of scalars, shape and p if wanted."""
-        from gendr.distributions import bodies as of_laws
-        from gendr.distributions import numba as laws
-        from gendr.distributions.law import Law
-        from gendr.tnorms import bodies as of_families
-        from gendr.tnorms import numba as families
-
-        idempotent = tconorm.kind == "max"
-        assert isinstance(dist.law, Law)  # callers handle other CDFs
-        name = of_laws.kernel_name(type(dist.law))
-        family = of_families.kernel_name(type(tconorm))
-        addresses = [
-            laws.tails_address(name),
-            laws.density_address(name),
-            laws.shape_slope_address(name) if shape else 0,
-            0 if idempotent else families.generator_address(family),
-            0 if idempotent else families.weight_address(family),
-            families.weight_p_address(family) if p else 0,
-        ]
-        flags = [dist.is_reversed, dist.is_squared, idempotent, scalars]
-        shapes = [number_of(dist.shape_parameter), number_of(dist.art_exponent)]
-        return cls(
-            np.array(flags, np.int64), np.array(addresses, np.int64), np.array(shapes), tconorm.kind
-        )
+    grad: np.ndarray  # [P] of alpha; 0 for saturated pixels, which have no gradient
+    alpha: np.ndarray  # [P]
+    rest: np.ndarray  # [P], 1 - alpha
+    ties: np.ndarray  # [P] int32, the faces that reach the maximum
 
 
-# ---------------------------------------------------------------------------------------------
-# Once differentiable, with an error for second derivatives
-# ---------------------------------------------------------------------------------------------
+class Formulas(NamedTuple):
+    """A law and a T-conorm family as the kernels take them: flags, parameters and addresses.
+
+    An address is 0 if there is no such compiled function, or if nobody wants it.
+
+    Attributes:
+        reversed: whether the law is.
+        squared: whether it is.
+        idempotent: whether the maximum joins faces.
+        scalars: whether the gradients of scalars are wanted.
+        shape: of the law.
+        art: the exponent of the activation replacement trick.
+        cutoff: coverage at or below it counts as 0.
+        cdf: address of the tails of the law; and so the next ones.
+        pdf: of its density.
+        dshape: of the derivative by its shape.
+        generator: of the family.
+        weight: of its weight.
+        weight_p: of the weight of its parameter.
+    """
+
+    reversed: bool
+    squared: bool
+    idempotent: bool
+    scalars: bool
+    shape: float
+    art: float
+    cutoff: float
+    cdf: int
+    pdf: int
+    dshape: int
+    generator: int
+    weight: int
+    weight_p: int
 
 
-class _Once(torch.autograd.Function):
-    """Passes gradients on; raises an error if they are differentiated again."""
+def formulas_of(
+    coverage: Coverage, tconorm: TConorm, *, scalars: bool = False, shape: bool = False,
+    p: bool = False,
+) -> Formulas:  # fmt: skip
+    """Look both up, with the functions for gradients of scalars, shape and p if wanted."""
+    dist = coverage.dist
+    assert isinstance(dist.law, Law)  # callers handle other CDFs
+    law, family = laws.kernel_name(type(dist.law)), families.kernel_name(type(tconorm))
+    return Formulas(
+        dist.is_reversed,
+        dist.is_squared,
+        tconorm.kind == "max",
+        scalars,
+        number_of(dist.shape_parameter),
+        dist.art_exponent,
+        coverage.cutoff,
+        *_addresses(law, family, tconorm.kind == "max", shape, p),
+    )
 
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, *sources: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return value.clone()
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        raise RuntimeError(
-            "the cpu backend has no second derivatives; use backend='reference' for them"
-        )
+@cache
+def _addresses(
+    law: str, family: str, idempotent: bool, shape: bool, p: bool
+) -> tuple[int, int, int, int, int, int]:
+    """Those of `Formulas`, by the names of the kernels of a law and of a family."""
+    from gendr.distributions import numba as of_laws
+    from gendr.tnorms import numba as of_families
 
-
-def once(
-    grads: tuple[Tensor | None, ...], sources: tuple[Tensor, ...]
-) -> tuple[Tensor | None, ...]:
-    """Make gradients depend on their sources, so that a second derivative raises an error."""
-    if not torch.is_grad_enabled():  # no graph of the backward pass is wanted
-        return grads
-    return tuple(g if g is None else cast(Tensor, _Once.apply(g, *sources)) for g in grads)
+    return (
+        of_laws.tails_address(law),
+        of_laws.density_address(law),
+        of_laws.shape_slope_address(law) if shape else 0,
+        0 if idempotent else of_families.generator_address(family),
+        0 if idempotent else of_families.weight_address(family),
+        of_families.weight_p_address(family) if p else 0,
+    )
 
 
 def sums_per_image(values: np.ndarray, offsets: np.ndarray) -> Tensor:
@@ -144,8 +185,3 @@ def narrowed(values: Any, dtype: torch.dtype) -> Tensor:
     """An array or tensor of float64 in a dtype, in which it is finite, as sums of a few are."""
     limit = torch.finfo(dtype).max / 4
     return torch.as_tensor(values).clamp(-limit, limit).to(dtype)
-
-
-def in_shape_of(parameter: Tensor, number: Tensor) -> Tensor:
-    """A number in the shape and dtype of a parameter."""
-    return narrowed(number, parameter.dtype).reshape(parameter.shape)

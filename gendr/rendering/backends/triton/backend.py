@@ -10,7 +10,7 @@ on CPU tensors, slowly: that is how they are tested without a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.triton.launch import available, interpreted, run, supports
-from gendr.rendering.aggregation import Aggregation
 from gendr.rendering.backends import reference
 from gendr.rendering.backends.triton import alpha as silhouettes
 from gendr.rendering.backends.triton import project as projecting
@@ -26,12 +25,11 @@ from gendr.rendering.backends.triton import softmax as colours
 from gendr.rendering.backends.triton import tiles
 from gendr.rendering.backends.triton.tiles import set_atomic
 from gendr.rendering.coverage import Coverage
-from gendr.rendering.fragments import PixelPairs
-from gendr.rendering.geometry import ImageSize, ScreenFaces, Surfaces
+from gendr.rendering.fragments import PixelPairs, runs_of
+from gendr.rendering.geometry import ImageSize, ScreenFaces
 
 if TYPE_CHECKING:
-    from gendr.mesh import Camera, Mesh
-    from gendr.rendering.shading import Appearance
+    from gendr.rendering.shading import Scene
 
 __all__ = [
     "alpha", "available", "distance", "gather", "interpreted", "nearest", "pairs", "project",
@@ -40,6 +38,7 @@ __all__ = [
 
 TAKES_ANY_CDF = False
 CAN_BE_CAPTURED = True
+project, alpha = projecting.project, silhouettes.alpha
 
 
 def settings() -> object:
@@ -47,29 +46,16 @@ def settings() -> object:
     return tiles.LAUNCH, projecting.LAUNCH, tiles.atomic_now()
 
 
-def project(
-    mesh: Mesh, camera: Camera, near: float | None, far: float | None, owner: Hashable
-) -> ScreenFaces | None:
-    """The faces of a float32 batch on the screen, by one kernel; see `project.project`."""
-    return projecting.project(mesh, camera, near, far, owner)
-
-
-def alpha(faces: ScreenFaces, size: ImageSize, aggregation: Aggregation) -> Tensor:
-    """Coverage of every pixel, [B, H, W]."""
-    return silhouettes.alpha(faces, size, aggregation)
-
-
 def softmax(
-    faces: ScreenFaces, surfaces: Surfaces, appearance: Appearance, size: ImageSize,
-    coverage: Coverage, rate: Tensor, backdrop: float,
-) -> tuple[Tensor, Tensor] | None:  # fmt: skip
+    scene: Scene, coverage: Coverage, rate: Tensor, backdrop: float
+) -> tuple[Tensor, Tensor] | None:
     """The softmax of colours that are linear on every face; see `softmax.softmax`.
 
     None for textures, smooth normals and highlights, and for faces cut by the near plane.
     """
-    if surfaces.was_clipped is not None or not appearance.is_linear:
+    if scene.surfaces.was_clipped is not None or not scene.is_linear:
         return None
-    return colours.softmax(faces, surfaces, appearance, size, coverage, rate, backdrop)
+    return colours.softmax(scene, coverage, rate, backdrop)
 
 
 def pairs(
@@ -77,27 +63,42 @@ def pairs(
 ) -> list[Callable[[], PixelPairs]]:
     """The (pixel, face) pairs within the radius in runs of rows, about `limit` in each.
 
-    A run is listed when it is called, so that only one needs to be in memory: the tile lists of
-    tiles that are a pixel each, less those that are too far away.
+    A run is listed when it is called, so that only one needs to be in memory. The host waits once,
+    for the number of pairs in every row of pixels.
     """
     images = tiles.bare_images(faces.images, radius)
-    tables = tiles.TileTables.of(faces.corners, faces.offsets, images, size)
-    tiling = tiles.Tiling.of(size, (1, 1))
+    corners = faces.corners.detach().to(torch.float32).contiguous()
+    plan = _plan(faces, size, corners)
+    _, boxes = plan.tables(corners, images)
+    boxes = boxes.to(torch.int64)
+    across, row = boxes[:, 1] - boxes[:, 0], size.height * plan.image_of_face
+    top, bottom = boxes[:, 2] + row, boxes[:, 3] + row  # rows of the batch, numbered through
+    steps = across.new_zeros(faces.images * size.height + 1)
+    steps = steps.index_add(0, top, across).index_add(0, bottom, -across)
+    counts: list[int] = steps.cumsum(0)[:-1].tolist()
 
-    def listing(part: tiles.Part) -> PixelPairs:
-        first_tile, faces_of, listed = tiles.listed(tables, tiling, part, counts)
-        pixels = torch.arange(len(faces_of), device=listed.device).repeat_interleave(
-            faces_of, output_size=len(listed)
-        )
-        pixels, face = pixels + first_tile, listed.to(torch.int64)
+    def listing(first: int, last: int) -> PixelPairs:
+        start, end = top.clamp(min=first), bottom.clamp(max=last)
+        entries = across * (end - start).clamp(min=0)
+        total = sum(counts[first:last])
+        face = torch.arange(plan.faces, device=entries.device)
+        face = face.repeat_interleave(entries, output_size=total)
+        k = torch.arange(total, device=face.device) - (entries.cumsum(0) - entries)[face]
+        wide = across[face]
+        pixels = (start[face] + k // wide) * size.width + boxes[face, 0] + k % wide
+        pixels, order = pixels.sort(stable=True)
+        face = face[order]
         with torch.no_grad():
             d = distance(faces, size, pixels, face)
             near = (d >= -radius[size.image_of(pixels)]).nonzero().squeeze(-1)
-        return PixelPairs(pixels[near], face[near], first_tile, first_tile + len(faces_of))
+        return PixelPairs(pixels[near], face[near], first * size.width, last * size.width)
 
-    counts = tiles.tile_counts(tables, tiling, (0, tiling.rows))
-    totals = tiles.per_image(counts, faces.offsets).tolist()
-    return [partial(listing, part) for part in tiles.parts(totals, tiling.rows, limit)]
+    return [partial(listing, first, last) for first, last in runs_of(counts, limit)]
+
+
+def _plan(faces: ScreenFaces, size: ImageSize, corners: Tensor) -> tiles.TilePlan:
+    sides, device = corners.shape[1], corners.device
+    return tiles.plan_of(tiles.TilePlan, faces.offsets, size, sides, device, tiles.LAUNCH)
 
 
 distance = reference.distance
@@ -109,18 +110,16 @@ def nearest(faces: ScreenFaces, size: ImageSize, planes: Tensor, limits: Tensor)
     from gendr.rendering.backends.triton import kernels
 
     corners = faces.corners.detach().to(torch.float64).contiguous()
+    plan = _plan(faces, size, corners)
     images = tiles.bare_images(faces.images, corners.new_zeros(faces.images))
-    tables = tiles.TileTables.of(corners, faces.offsets, images, size)
-    launch = tiles.LAUNCH.fitted(faces.images, len(corners), size)
-    tiling = tiles.Tiling.of(size, launch.tile)
-    out = torch.empty(faces.images * size.pixels, dtype=torch.int64, device=corners.device)
-    lists = tiles.tile_lists(tables, tiling)
+    _, boxes = plan.tables(corners.to(torch.float32), images)
+    lists = plan.lists(boxes)
+    out = torch.empty(plan.pixels, dtype=torch.int64, device=corners.device)
     run(
         kernels.nearest_tiles, (len(lists.starts),), corners.device,
         corners, planes.contiguous(), limits.contiguous(), lists.starts, lists.stops, lists.faces,
-        out, size.height, size.width,
-        N=corners.shape[1], TILE_H=tiling.height, TILE_W=tiling.width,
+        out, size.height, size.width, N=plan.sides, **plan.tile,
         # A float64 takes two registers.
-        BLOCK_FACES=launch.block_faces, **tiles.options(2 * launch.tile_warps),
+        BLOCK_FACES=plan.launch.block_faces, **tiles.options(2 * plan.launch.tile_warps),
     )  # fmt: skip
     return out.reshape(faces.images, size.height, size.width)

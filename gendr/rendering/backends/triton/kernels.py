@@ -29,7 +29,6 @@ from gendr.rendering.backends.triton.shared_kernels import (
     PRODUCT,
     PSI,
     RADIUS,
-    SHORTEST,
     add_moves,
     advanced,
     argument,
@@ -54,7 +53,10 @@ from gendr.rendering.backends.triton.shared_kernels import (
     put_scalars,
     put_three,
     row_of,
+    side_of,
+    signed_distance,
     tile_pixels,
+    to_side,
 )
 
 # -------------------------------------------------------------------------------------------------
@@ -393,10 +395,10 @@ def alpha_pixels(
     return corner_sums, of_scale, of_shift, of_shape, of_p
 
 
-@triton.jit(do_not_specialize=["height", "width", "shares", "faces", "extra"])
+@triton.jit(do_not_specialize=["height", "width", "faces"])
 def alpha_gradients(
     edges, image_of_face, images, boxes, alpha, rest, ties, grads, grad_corners, grad_scalars,
-    height, width, shares, first_pieces, face_of_piece, numbers, faces, extra,
+    height, width, pieces, faces,
     CDF: tl.constexpr, PDF: tl.constexpr, DSHAPE: tl.constexpr, WEIGHT: tl.constexpr,
     WEIGHT_P: tl.constexpr, KIND: tl.constexpr, SCALARS: tl.constexpr, ATOMIC: tl.constexpr,
     N: tl.constexpr, BLOCK: tl.constexpr,
@@ -405,10 +407,10 @@ def alpha_gradients(
 
     `grads` is d(loss)/d(alpha). Program (face, share) takes every `shares`-th run of BLOCK pixels
     of the face's box, or of a piece of it, see `piece_of`. It writes to a row of its own, [shares,
-    faces + extra, ...], or adds to the face's.
+    programs, ...], or adds to the face's.
     """
-    program, share = tl.program_id(0), tl.program_id(1)
-    f, first, last = piece_of(program, faces, first_pieces, face_of_piece, numbers, extra)
+    program, share, shares = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
+    f, first, last = piece_of(program, pieces, faces)
     b = tl.load(image_of_face + f)
     at = images + b * IMAGE_COLUMNS
     x0, y0, across, count = face_box(boxes, f)
@@ -451,11 +453,10 @@ def alpha_gradients(
 
 @triton.jit
 def _distance_of_corners(x, y, corners, f, N: tl.constexpr):
-    """Signed distance of points to faces, from their corners: as `fragments.signed_distance`.
+    """Signed distance of points to faces, from their corners, and the area times 2; as `distance`.
 
     For decisions in float64, which are made once per pixel and face; the others read the table of
-    edges. A side runs from its lexicographically smaller corner, so that both faces that share it
-    find the very same distance.
+    edges.
     """
     base = corners + f * (2 * N)
     ox, oy = tl.load(base), tl.load(base + 1)
@@ -464,37 +465,18 @@ def _distance_of_corners(x, y, corners, f, N: tl.constexpr):
         px, py = tl.load(base + 2 * k) - ox, tl.load(base + 2 * k + 1) - oy
         qx, qy = tl.load(base + 2 * k + 2) - ox, tl.load(base + 2 * k + 3) - oy
         area += px * qy - py * qx
-    orientation = tl.where(area < 0.0, -1.0, 1.0).to(area.dtype)
-
-    zeros = x * 0.0 + y * 0.0 + area * 0.0
-    best, height, foot = zeros + float("inf"), zeros, zeros
-    inside = zeros + area != 0.0
+    turn = tl.where(area < 0.0, -1.0, 1.0).to(area.dtype)
+    low = x * 0.0 + y * 0.0 + float("inf")
+    strip, square = low, low
     for k in tl.static_range(N):
         n = (k + 1) % N
         ax, ay = tl.load(base + 2 * k), tl.load(base + 2 * k + 1)
         bx, by = tl.load(base + 2 * n), tl.load(base + 2 * n + 1)
-        flip = (bx < ax) | ((bx == ax) & (by < ay))
-        ax, bx = tl.where(flip, bx, ax), tl.where(flip, ax, bx)
-        ay, by = tl.where(flip, by, ay), tl.where(flip, ay, by)
-        ux, uy = bx - ax, by - ay
-        square = ux * ux + uy * uy
-        long = square > SHORTEST
-        inverse = tl.where(long, 1.0 / tl.where(long, square, 1.0), 0.0)
-        inward = tl.sqrt(inverse) * tl.where(flip, -orientation, orientation)
-        px, py = x - ax, y - ay
-        t = tl.minimum(tl.maximum((px * ux + py * uy) * inverse, 0.0), 1.0)
-        gx = tl.where(t < 1.0, px - t * ux, x - bx)
-        gy = tl.where(t < 1.0, py - t * uy, y - by)
-        gap = gx * gx + gy * gy
-        over = (ux * py - uy * px) * inward
-        inside = inside & (over >= 0.0)
-        closer = gap < best
-        best = tl.where(closer, gap, best)
-        height, foot = tl.where(closer, over, height), tl.where(closer, t, foot)
-    # A point whose nearest feature is a corner is outside: the polygon is convex.
-    corner = ((foot <= 0.0) | (foot >= 1.0)) & (best > 0.0)
-    turn = tl.where((height >= 0.0) == inside, 1.0, -1.0).to(height.dtype)
-    return tl.where(corner, -tl.sqrt(best), turn * height)
+        height, _, beside, apart = to_side(x, y, side_of(ax, ay, bx, by, turn))
+        low, strip, square = (
+            tl.minimum(low, height), tl.minimum(strip, beside), tl.minimum(square, apart)
+        )  # fmt: skip
+    return signed_distance(low, strip, square), area
 
 
 @triton.jit(do_not_specialize=["height", "width"])
@@ -518,7 +500,8 @@ def nearest_tiles(
     while k < stop:
         f, valid = listed_faces(k, stop, list_of_faces, listed, BLOCK_FACES)
         there = valid & (tl.load(corners + f * (2 * N)) < ABSENT)
-        d = _distance_of_corners(x, y, corners, f, N)
+        d, area = _distance_of_corners(x, y, corners, f, N)
+        there = there & (area != 0.0)
         key = tl.load(planes + f * 3) * x + tl.load(planes + f * 3 + 1) * y
         key += tl.load(planes + f * 3 + 2)
         low, high = tl.load(limits + f * 3), tl.load(limits + f * 3 + 1)

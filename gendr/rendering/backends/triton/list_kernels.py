@@ -5,9 +5,6 @@ counts the faces of each chunk on each tile of a group, [chunks, tiles]; `prefix
 counts of a tile into those of the chunks before; `scan_tiles` gives every tile its place; and
 `fill_lists` writes the faces there. A program knows its places from sums alone, so that entries
 stand in the order of the faces whichever program runs first, and nothing is added by atomics.
-
-`count_tiles` and `list_tiles` are for tiles of one pixel: fragments, whose number the host must
-know. They list face by face, to be sorted by tile.
 """
 
 from __future__ import annotations
@@ -257,16 +254,15 @@ def count_pieces(boxes, sums, faces, PIECE: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit(do_not_specialize=["faces", "blocks", "extra"])
 def list_pieces(
-    boxes, sums, first_pieces, face_of_piece, numbers, faces, blocks, extra,
+    boxes, sums, pieces, faces, blocks, extra,
     PIECE: tl.constexpr, BLOCK: tl.constexpr, BLOCK_SUMS: tl.constexpr,
 ):  # fmt: skip
     """Cut the boxes of large faces into pieces, of the smallest size that there is room for.
 
     What it is given:
         boxes, sums: as `count_pieces`.
-        first_pieces: [T], out: the first extra piece of every face, -1 if it has none.
-        face_of_piece: [extra], out: the face of every extra piece.
-        numbers: [2], out: pixels of a piece, and how many extra pieces there are.
+        pieces: [2 + T + extra], out: pixels of a piece, and how many extra pieces there are; the
+            first extra piece of every face, -1 if it has none; the face of every extra piece.
         faces: T.
         blocks: of `count_pieces`.
         extra: pieces that there is room for. If not even the largest fit, there are none.
@@ -288,35 +284,35 @@ def list_pieces(
     f = program * BLOCK + tl.arange(0, BLOCK)
     more = tl.where(size > 0, _more_pieces(boxes, f, f < faces, tl.maximum(size, 1)), 0)
     first = before.to(tl.int32) + tl.cumsum(more, 0) - more
-    tl.store(first_pieces + f, tl.where(more > 0, first, -1), f < faces)
+    tl.store(pieces + 2 + f, tl.where(more > 0, first, -1), f < faces)
     most = tl.max(more, 0)
     j = 0
     while j < most:
-        tl.store(face_of_piece + first + j, f, j < more)
+        tl.store(pieces + 2 + faces + first + j, f, j < more)
         j += 1
     if program == 0:
-        tl.store(numbers, size)
-        tl.store(numbers + 1, total.to(tl.int32))
+        tl.store(pieces, size)
+        tl.store(pieces + 1, total.to(tl.int32))
 
 
 @triton.jit(do_not_specialize=["faces"])
 def join_pieces(
-    boxes, first_pieces, face_of_piece, numbers, parts, faces,
+    boxes, pieces, parts, faces,
     COLUMNS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Add the rows of its extra pieces to the row of a face; the program of its first one does.
 
     What it is given:
-        boxes, first_pieces, face_of_piece, numbers: of `list_pieces`.
+        boxes, pieces: of `list_pieces`.
         parts: [T + extra, COLUMNS], in place: those of faces, then those of extra pieces.
         faces: T.
         WIDE: COLUMNS or more, a power of two.
     """
     piece = tl.program_id(0)
-    if piece < tl.load(numbers + 1):
-        f = tl.load(face_of_piece + piece).to(tl.int64)
-        if tl.load(first_pieces + f) == piece:
-            last = piece + _more_pieces(boxes, f, True, tl.load(numbers))
+    if piece < tl.load(pieces + 1):
+        f = tl.load(pieces + 2 + faces + piece).to(tl.int64)
+        if tl.load(pieces + 2 + f) == piece:
+            last = piece + _more_pieces(boxes, f, True, tl.load(pieces))
             column = tl.arange(0, WIDE)
             on = column < COLUMNS
             total = tl.load(parts + f * COLUMNS + column, on, 0.0)
@@ -327,52 +323,3 @@ def join_pieces(
                 total += tl.sum(tl.load(parts + row, (i < last)[:, None] & on[None, :], 0.0), 0)
                 k += BLOCK
             tl.store(parts + f * COLUMNS + column, total, on)
-
-
-# -------------------------------------------------------------------------------------------------
-# Lists face by face
-# -------------------------------------------------------------------------------------------------
-
-
-@triton.jit
-def _tile_box(boxes, f, valid, row_first, row_last, TILE_H: tl.constexpr, TILE_W: tl.constexpr):
-    """First column and row of tiles, columns and number of the tiles that a face's box touches."""
-    x0, x1 = tl.load(boxes + f * 4, valid, 0), tl.load(boxes + f * 4 + 1, valid, 0)
-    y0, y1 = tl.load(boxes + f * 4 + 2, valid, 0), tl.load(boxes + f * 4 + 3, valid, 0)
-    column, row = x0 // TILE_W, tl.maximum(y0 // TILE_H, row_first)
-    columns = (x1 + TILE_W - 1) // TILE_W - column
-    rows = tl.minimum((y1 + TILE_H - 1) // TILE_H, row_last) - row
-    return column, row, columns, tl.where(x1 > x0, columns * tl.maximum(rows, 0), 0)
-
-
-@triton.jit(do_not_specialize=["faces", "row_first", "row_last"])
-def count_tiles(
-    boxes, counts, faces, row_first, row_last,
-    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """First pass: how many tiles of the rows of tiles row_first .. row_last - 1 a face touches."""
-    f = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    valid = f < faces
-    _, _, _, count = _tile_box(boxes, f, valid, row_first, row_last, TILE_H, TILE_W)
-    tl.store(counts + f, count, valid)
-
-
-@triton.jit(do_not_specialize=["first_face", "rows", "columns", "row_first", "row_last"])
-def list_tiles(
-    boxes, image_of_face, ends, tile_of_entry, face_of_entry,
-    first_face, rows, columns, row_first, row_last,
-    TILE_H: tl.constexpr, TILE_W: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Second pass: the tiles of face first_face + i, in its own slot, which ends at ends[i]."""
-    f = first_face + tl.program_id(0)
-    column, row, across, count = _tile_box(boxes, f, True, row_first, row_last, TILE_H, TILE_W)
-    image = tl.load(image_of_face + f)
-    slot = tl.load(ends + tl.program_id(0)) - count
-    first = 0
-    while first < count:
-        k = first + tl.arange(0, BLOCK)
-        across_or_one = tl.maximum(across, 1)
-        tile = (row + k // across_or_one) * columns + column + k % across_or_one
-        tl.store(tile_of_entry + slot + k, image * rows * columns + tile, k < count)
-        tl.store(face_of_entry + slot + k, tl.zeros_like(k) + f, k < count)
-        first += BLOCK

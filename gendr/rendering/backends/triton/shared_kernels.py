@@ -177,21 +177,21 @@ def face_box(boxes, f):
 
 
 @triton.jit
-def piece_of(program, faces, first_pieces, face_of_piece, numbers, extra):
+def piece_of(program, pieces, faces):
     """Face of a program, the first entry of its box that the program takes, and the last + 1.
 
-    Programs 0 .. faces - 1 take a face, or its first piece; the other `extra` ones take the pieces
-    that `list_pieces` has listed, or if there are fewer, nothing. Without extra programs the tables
-    are not read.
+    Programs 0 .. faces - 1 take a face, or its first piece; further ones take the pieces that
+    `list_pieces` has listed, or if there are fewer, nothing. If there are none the table is not
+    read.
     """
-    piece = program - faces
-    size, pieces = tl.load(numbers, extra > 0, 0), tl.load(numbers + 1, extra > 0, 0)
-    f = tl.load(face_of_piece + piece, (piece >= 0) & (piece < pieces), 0)
+    piece, extra = program - faces, tl.num_programs(0) > faces
+    size, count = tl.load(pieces, extra, 0), tl.load(pieces + 1, extra, 0)
+    f = tl.load(pieces + 2 + faces + piece, (piece >= 0) & (piece < count), 0)
     f = tl.where(piece < 0, program, f)
-    first_piece = tl.load(first_pieces + f, extra > 0, -1)
+    first_piece = tl.load(pieces + 2 + f, extra, -1)
     first = tl.where(piece < 0, 0, (piece - first_piece + 1) * size)
     last = tl.where(first_piece < 0, 2147483647, first + size)
-    return f.to(tl.int64), first, tl.where(piece < pieces, last, 0)
+    return f.to(tl.int64), first, tl.where(piece < count, last, 0)
 
 
 @triton.jit
@@ -229,8 +229,8 @@ def box_pixels(row, column, lanes, b, x0, y0, across, inverse, height, width):
 
 
 @triton.jit
-def _put_side(row, valid, ax, ay, bx, by, turn):
-    """One side of a face's row, from (ax, ay) to (bx, by).
+def side_of(ax, ay, bx, by, turn):
+    """What is known of a side from (ax, ay) to (bx, by): what `to_side` takes.
 
     Swapped ends give the same middle, and the negative direction and offset, in every bit: both
     faces that share a side find the same distance.
@@ -238,18 +238,25 @@ def _put_side(row, valid, ax, ay, bx, by, turn):
     ux, uy = bx - ax, by - ay
     square = ux * ux + uy * uy
     long = square > SHORTEST
-    inverse = tl.where(long, tl.div_rn(turn, tl.sqrt_rn(tl.where(long, square, 1.0))), 0.0)
+    root = tl.where(long, square, 1.0)
+    if square.dtype == tl.float64:
+        inverse = turn / tl.sqrt(root)
+    else:
+        inverse = tl.div_rn(turn, tl.sqrt_rn(root))
+    inverse = tl.where(long, inverse, 0.0)
     ex, ey = ux * inverse, uy * inverse
     mx, my = 0.5 * (ax + bx), 0.5 * (ay + by)
     lost_x, lost_y = 0.5 * ((ax - mx) + (bx - mx)), 0.5 * ((ay - my) + (by - my))
-    tl.store(row + CORNER, ax, valid)
-    tl.store(row + CORNER + 1, ay, valid)
-    tl.store(row + MIDDLE, mx, valid)
-    tl.store(row + MIDDLE + 1, my, valid)
-    tl.store(row + DIRECTION, ex, valid)
-    tl.store(row + DIRECTION + 1, ey, valid)
-    tl.store(row + HALF, 0.5 * tl.abs(square * inverse), valid)
-    tl.store(row + OFFSET, tl.where(long, ey * lost_x - ex * lost_y, _FAR), valid)
+    offset = tl.where(long, ey * lost_x - ex * lost_y, _FAR)
+    return ax, ay, mx, my, ex, ey, 0.5 * tl.abs(square * inverse), offset
+
+
+@triton.jit
+def _put_side(row, valid, ax, ay, bx, by, turn):
+    """One side of a face's row; see `side_of`."""
+    side = side_of(ax, ay, bx, by, turn)
+    for k in tl.static_range(8):
+        tl.store(row + k, side[k], valid)
 
 
 @triton.jit
@@ -338,15 +345,9 @@ def load_side(edges, f, k):
     """What a row of the table of edges says of side k: corner, middle, direction, half, offset."""
     side = edges + f * FACE_COLUMNS + k * SIDE_COLUMNS
     return (
-        tl.load(side + CORNER),
-        tl.load(side + CORNER + 1),
-        tl.load(side + MIDDLE),
-        tl.load(side + MIDDLE + 1),
-        tl.load(side + DIRECTION),
-        tl.load(side + DIRECTION + 1),
-        tl.load(side + HALF),
-        tl.load(side + OFFSET),
-    )
+        tl.load(side), tl.load(side + 1), tl.load(side + 2), tl.load(side + 3),
+        tl.load(side + 4), tl.load(side + 5), tl.load(side + 6), tl.load(side + 7),
+    )  # fmt: skip
 
 
 @triton.jit

@@ -1,22 +1,25 @@
-"""What the Triton operators share: launch settings, tables of faces and images, lists per tile."""
+"""What the Triton operators share: launch settings, plans of batches, lists of faces per tile."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from ast import literal_eval
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from gendr._runtime.later import capturing
+from gendr._runtime.readback import Readback, capturing
 from gendr._runtime.tracing import lasting
-from gendr._runtime.triton.launch import Launcher, blocks_of, interpreted
-from gendr.rendering.backends.triton.capacity import LEAST, Room
+from gendr._runtime.triton.launch import Launcher, blocks_of, interpreted, power_of_2, run
+from gendr.rendering.backends.triton.operators import text_of
 from gendr.rendering.backends.triton.recipes import Recipe
 from gendr.rendering.geometry import ImageSize
+
+P = TypeVar("P")
 
 
 @dataclass(frozen=True, eq=False)  # told apart as objects: what is kept for one is found quickly
@@ -116,12 +119,54 @@ def atomic_now() -> bool:
 
 
 # ---------------------------------------------------------------------------------------------
-# What the kernels are given
+# Plans
 # ---------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=16)
+class TileSpec(NamedTuple):
+    """All that an image depends on but tensors.
+
+    Attributes:
+        recipe: the renderer.
+        cutoff: coverage at or below it counts as 0.
+        offsets: image b owns the faces offsets[b] .. offsets[b + 1] - 1.
+        size: of the image.
+        number: the scale, if it is one number and the recipe has no other column.
+        backdrop: depth of the background.
+    """
+
+    recipe: Recipe
+    cutoff: float
+    offsets: tuple[int, ...]
+    size: ImageSize
+    number: float | None = None
+    backdrop: float = 0.0
+
+    def carried(self) -> tuple[str, list[int]]:
+        """All but the number, as operators of PyTorch take it."""
+        text = text_of((tuple(self.recipe), self.cutoff, self.backdrop))
+        return text, [self.size.height, self.size.width, *self.offsets]
+
+    @staticmethod
+    def read(text: str, numbers: list[int]) -> TileSpec:
+        """The spec of what `carried` has given."""
+        recipe, cutoff, backdrop = literal_eval(text)
+        height, width, *offsets = numbers
+        size = ImageSize(height, width)
+        return TileSpec(Recipe(*recipe), cutoff, tuple(offsets), size, None, backdrop)
+
+
+@lru_cache(maxsize=128)
 @lasting()
+def plan_of(kind: type[P], *key: Hashable) -> P:
+    """What the host knows of a kind of batches before it looks at tensors: kept from step to step.
+
+    The one cache of launches, tables and capacities of this backend: the 128 plans used last, by
+    the arguments of their classes. A CUDA graph keeps what it reads of them.
+    """
+    return kind(*key)
+
+
 def image_of_face(offsets: tuple[int, ...], device: torch.device) -> Tensor:
     """The image of each face, [T] int32."""
     counts = [b - a for a, b in pairwise(offsets)]
@@ -129,45 +174,53 @@ def image_of_face(offsets: tuple[int, ...], device: torch.device) -> Tensor:
     return images.repeat_interleave(torch.tensor(counts, dtype=torch.int64)).to(device)
 
 
-@dataclass(frozen=True)
-class TileTables:
-    """The tensors that describe faces and images to the kernels."""
+class TilePlan:
+    """The launches of all that walks the tiles of a batch.
 
-    corners: Tensor  # [T, N, 2] float32
-    offsets: tuple[int, ...]
-    image_of_face: Tensor  # [T] int32
-    images: Tensor  # [B, IMAGE_COLUMNS] float32
-    edges: Tensor  # [T, FACE_COLUMNS] float32
-    boxes: Tensor  # [T, 4] int32
-    size: ImageSize
+    Args:
+        offsets: of the faces of images.
+        size: of the image.
+        sides: corners of a face.
+        device: where all tensors are.
+        settings: of launches.
+    """
 
-    @classmethod
-    def of(
-        cls, corners: Tensor, offsets: tuple[int, ...], images: Tensor, size: ImageSize
-    ) -> TileTables:
-        """Make the tables of faces, whose corners become float32."""
-        corners = corners.detach().to(torch.float32).contiguous()
-        count = corners.shape[0]
-        index = image_of_face(offsets, corners.device)
-        edges = corners.new_empty(count, face_columns())
-        boxes = index.new_empty(count, 4)
-        face_tables(corners.shape[1], corners.device, LAUNCH)(
-            (blocks_of(count, 128),),
-            corners, index, images, edges, boxes, count, size.height, size.width,
+    def __init__(
+        self, offsets: tuple[int, ...], size: ImageSize, sides: int, device: torch.device,
+        settings: TileLaunch,
+    ) -> None:  # fmt: skip
+        from gendr.rendering.backends.triton import kernels
+
+        self.offsets, self.size, self.sides, self.device = offsets, size, sides, device
+        self.images, self.faces = len(offsets) - 1, offsets[-1]
+        self.pixels = self.images * size.pixels
+        self.launch = settings.fitted(self.images, self.faces, size)
+        self.tiling = Tiling.of(size, self.launch.tile)
+        self.tile = {"TILE_H": self.tiling.height, "TILE_W": self.tiling.width}
+        self.image_of_face = image_of_face(offsets, device)
+        exact = options(settings.warps, exact=True)
+        self._tables = Launcher(kernels.face_tables, device, N=sides, BLOCK=128, **exact)
+
+    def tables(self, corners: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Edges [T, FACE_COLUMNS] in the dtype of the corners, and boxes [T, 4] int32, of faces.
+
+        Args:
+            corners: [T, N, 2], contiguous.
+            images: the image table.
+        """
+        edges = corners.new_empty(self.faces, face_columns())
+        boxes = self.image_of_face.new_empty(self.faces, 4)
+        self._tables(
+            (blocks_of(self.faces, 128),), corners, self.image_of_face, images, edges, boxes,
+            self.faces, self.size.height, self.size.width,
         )  # fmt: skip
-        return cls(corners, offsets, index, images, edges, boxes, size)
+        return edges, boxes
+
+    def lists(self, boxes: Tensor) -> Lists:
+        """The faces of every tile; see `lists_of`."""
+        return lists_of(boxes, self.offsets, self.tiling)
 
 
-@lru_cache(maxsize=16)
-def face_tables(sides: int, device: torch.device, settings: TileLaunch) -> Launcher:
-    """The kernel that writes edges and boxes of polygons with so many corners."""
-    from gendr.rendering.backends.triton import kernels
-
-    compiled = options(settings.warps, exact=True)
-    return Launcher(kernels.face_tables, device, N=sides, BLOCK=128, **compiled)
-
-
-@cache
 def image_columns() -> int:
     """Columns of the image table, as a plain number."""
     from gendr.rendering.backends.triton import shared_kernels as shared
@@ -175,7 +228,6 @@ def image_columns() -> int:
     return shared.IMAGE_COLUMNS.value
 
 
-@cache
 def face_columns() -> int:
     """Columns of the table of edges, as a plain number."""
     from gendr.rendering.backends.triton import shared_kernels as shared
@@ -240,37 +292,94 @@ class Lists(NamedTuple):
     tile_of_segment: Tensor  # [extra] int32, -1 for programs without work
 
 
-def tile_lists(tables: TileTables, tiling: Tiling) -> Lists:
-    """List the faces of every tile.
-
-    The lists get the room that earlier steps of the same kind have needed (device, faces of each
-    image, sizes of images and tiles), and a little more: the host waits in the first step only. A
-    tile whose list finds no room walks. Few faces are always walked.
-    """
-    return lists_of(tables.boxes, tables.offsets, tiling)
-
-
 def lists_of(boxes: Tensor, offsets: tuple[int, ...], tiling: Tiling) -> Lists:
-    """List the faces of every tile, of which only the boxes [T, 4] are given."""
-    if offsets[-1] <= LAUNCH.walked:
-        return Lists(*_walks(offsets, tiling.tiles, boxes.device))
-    return lister_of(offsets, tiling, boxes.device)(boxes)
+    """List the faces of every tile, of which only the boxes [T, 4] are given.
+
+    The lists get the capacity that earlier steps of the same kind have needed (device, faces of
+    each image, sizes of images and tiles), and a little more: the host waits in the first step
+    only. A tile whose list does not fit walks. Few faces are always walked.
+    """
+    lister = plan_of(Lister, offsets, tiling, boxes.device)
+    return lister.walks if offsets[-1] <= LAUNCH.walked else lister(boxes)
+
+
+SLACK = 1.25  # capacity, in what was needed last
+LEAST = 1 << 12  # entries
+MOST = 1 << 27  # entries: half a gigabyte
+SEGMENTS = 1 << 13  # extra programs for tiles with many faces
+
+
+class Capacity:
+    """The memory that lists of one kind get, so that the host waits for no number.
+
+    A step makes lists as large as the steps before have needed. What it needs itself is sent to the
+    host and read by a later step, when it has arrived.
+
+    Args:
+        device: where they are.
+        most: entries that could ever be needed.
+
+    Attributes:
+        entries: for faces, None before the first step.
+        segments: extra programs for lists that are longer than a segment.
+    """
+
+    def __init__(self, device: torch.device, most: int) -> None:
+        self.most = min(most, MOST)
+        self.entries: int | None = None
+        self.segments = 0
+        self.readback = Readback(device, 2)
+
+    def fit(self, entries: int, segments: int) -> None:
+        """Grow before it is full; shrink if little of it is used."""
+        now = self.entries
+        if now is None or _is_off(entries, now):
+            self.entries = min(max(LEAST, int(SLACK * entries)), self.most)
+        if _is_off(segments, self.segments):
+            self.segments = min(int(SLACK * segments), SEGMENTS)
+
+    def of_step(self, totals: Tensor) -> tuple[int, int]:
+        """Entries and extra programs of this step, given the faces [B, tiles] of tiles.
+
+        In the first step of a kind the host waits for them, unless a CUDA graph is being captured.
+        """
+        if capturing(totals.device):
+            return self.entries or min(self.most, LEAST + 4 * len(totals)), self.segments
+        found = self.readback.read()
+        if self.entries is None:
+            more = ((totals - 1) // SEGMENT).clamp(min=0)
+            sums = torch.stack([totals.sum(dtype=torch.int64), more.sum(dtype=torch.int64)])
+            found = [min(max(n, 0), self.most) for n in sums.tolist()]
+        if found is not None:
+            self.fit(*found)
+        return cast("int", self.entries), self.segments
+
+
+def _is_off(needed: int, capacity: int) -> bool:
+    return needed > 0.9 * capacity or needed < capacity / 8
 
 
 class Lister:
-    """What is kept from step to step for lists of one kind.
+    """Lists of one kind; it is a plan.
 
     Attributes:
-        room: what the lists get.
+        capacity: what the lists get.
+        walks: lists that say that no tile has one: programs walk all faces of the image.
     """
 
     def __init__(self, offsets: tuple[int, ...], tiling: Tiling, device: torch.device) -> None:
         from gendr.rendering.backends.triton import list_kernels
 
         images, side = len(offsets) - 1, list_kernels.GROUP.value
-        self.room = Room(device, offsets[-1] * tiling.tiles)
+        self.capacity = Capacity(device, offsets[-1] * tiling.tiles)
+        ends = torch.tensor(offsets, dtype=torch.int32)
+        starts, stops = (
+            x.repeat_interleave(tiling.tiles).to(device) for x in (-1 - ends[:-1], ends[1:])
+        )
+        # What is not a list has an entry 0, which kernels load.
+        self.walks = Lists(starts, stops, starts, torch.full_like(starts, -1), starts[:0])
         self._tiling, self._device, self._every = tiling, device, images * tiling.tiles
-        self._offsets = torch.tensor(offsets, dtype=torch.int32).to(device)
+        self._offsets = ends.to(device)
         chunks, self._first_chunks = chunks_of(offsets, chunk_size(offsets, tiling), device)
         self._chunks, self._counts = chunks, len(chunks) * tiling.tiles
         self._groups = len(chunks), blocks_of(tiling.rows, side) * blocks_of(tiling.columns, side)
@@ -291,7 +400,7 @@ class Lister:
         stops, segments, needed = empty(every), empty(every), empty(2, dtype=torch.int64)
         self._count_faces(self._groups, boxes, chunks, counts, rows, columns)
         self._prefix_chunks(self._prefixes, counts, self._first_chunks, totals, tiling.tiles)
-        entries, extra = room_now(self.room, totals)
+        entries, extra = self.capacity.of_step(totals)
         tile_of_segment, faces = empty(extra), empty(entries)
         self._scan_tiles(
             (1,), totals, self._offsets, starts, stops, segments, tile_of_segment, needed,
@@ -302,47 +411,20 @@ class Lister:
             rows, columns,
         )  # fmt: skip
         if not capturing(self._device):
-            self.room.later.send(needed)
+            self.capacity.readback.send(needed)
         return Lists(starts, stops, faces, segments, tile_of_segment)
 
 
-@lru_cache(maxsize=64)
-@lasting()
-def lister_of(offsets: tuple[int, ...], tiling: Tiling, device: torch.device) -> Lister:
-    """Return what makes lists of one kind, which is kept."""
-    return Lister(offsets, tiling, device)
-
-
-def room_now(room: Room, totals: Tensor) -> tuple[int, int]:
-    """The room of this step's lists and its extra programs, given the faces [B, tiles] of tiles.
-
-    In the first step of a kind the host waits for them, unless a CUDA graph is being captured.
-    """
-    if capturing(totals.device):
-        return room.entries or min(room.most, LEAST + 4 * len(totals)), room.segments
-    if room.entries is None:
-        more = ((totals - 1) // SEGMENT).clamp(min=0)
-        found = torch.stack([totals.sum(dtype=torch.int64), more.sum(dtype=torch.int64)]).tolist()
-        room.fit(*(min(max(n, 0), room.most) for n in found))
-    else:
-        room.look()
-    assert room.entries is not None
-    return room.entries, room.segments
-
-
-@lru_cache(maxsize=64)
 def chunk_size(offsets: tuple[int, ...], tiling: Tiling) -> int:
     """How many faces a chunk has: few enough to fill the GPU, but so many that counts are few."""
     faces, images = offsets[-1], len(offsets) - 1
-    most = max(b - a for a, b in pairwise(offsets))
+    most = max((b - a for a, b in pairwise(offsets)), default=0)
     # However many tiles there are, a few chunks share the faces of an image.
     counts = max(COUNTS, 8 * images * tiling.tiles)
     wanted = max(LEAST_CHUNK, blocks_of(most, CHUNKS), blocks_of(faces * tiling.tiles, counts))
     return _BLOCK * blocks_of(wanted, _BLOCK)
 
 
-@lru_cache(maxsize=64)
-@lasting()
 def chunks_of(offsets: tuple[int, ...], size: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Cut faces into chunks [C, 4] int32, see `count_faces`; the first of every image, [B + 1]."""
     chunks, firsts = [], [0]
@@ -353,131 +435,16 @@ def chunks_of(offsets: tuple[int, ...], size: int, device: torch.device) -> tupl
     return table.to(device), torch.tensor(firsts, dtype=torch.int32).to(device)
 
 
-@lru_cache(maxsize=64)
-@lasting()
-def _walks(
-    offsets: tuple[int, ...], tiles: int, device: torch.device
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """`Lists` that say that no tile has a list: programs walk all faces of the image."""
-    ends = torch.tensor(offsets, dtype=torch.int32)
-    starts, stops = (x.repeat_interleave(tiles).to(device) for x in (-1 - ends[:-1], ends[1:]))
-    # What is not a list has an entry 0, which kernels load.
-    return starts, stops, starts, torch.full_like(starts, -1), starts[:0]
-
-
-def _run(
-    kernel: str,
-    grid: tuple[int, ...],
-    device: torch.device,
-    *args: Any,
-    warps: int = 1,
-    **sizes: int,
-) -> None:
-    """Launch a kernel of `list_kernels` with the warps of its programs and its constants."""
-    _kept_launcher(kernel, device, warps, tuple(sizes.items()))(grid, *args)
-
-
 def _launcher(kernel: str, device: torch.device, warps: int = 1, **sizes: int) -> Launcher:
     """A kernel of `list_kernels`, of one warp as a rule: its blocks are small."""
     from gendr.rendering.backends.triton import list_kernels
 
+    return Launcher(getattr(list_kernels, kernel), device, **sizes, **_listing(warps))
+
+
+def _listing(warps: int) -> dict[str, Any]:
     # There is nothing to fuse: whether that is allowed is said because Triton asks for it.
-    how = {} if interpreted() else {"num_warps": warps, "enable_fp_fusion": True}
-    return Launcher(getattr(list_kernels, kernel), device, **sizes, **how)
-
-
-@lru_cache(maxsize=64)
-def _kept_launcher(
-    kernel: str, device: torch.device, warps: int, sizes: tuple[tuple[str, int], ...]
-) -> Launcher:
-    return _launcher(kernel, device, warps, **dict(sizes))
-
-
-# ---------------------------------------------------------------------------------------------
-# Lists whose sizes the host knows, for fragments
-# ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some tiles of a batch: those of a few images, or a band of the rows of tiles of one image.
-
-    Attributes:
-        images: the first and the last + 1.
-        rows: of tiles, the first and the last + 1.
-        total: entries that it has, None if the host has yet to ask: for a band.
-    """
-
-    images: tuple[int, int]
-    rows: tuple[int, int]
-    total: int | None
-
-
-def per_image(counts: Tensor, offsets: tuple[int, ...]) -> Tensor:
-    """Sums [B] int64 of numbers of faces [T]."""
-    image = image_of_face(offsets, counts.device)
-    out = torch.zeros(len(offsets) - 1, dtype=torch.int64, device=counts.device)
-    return out.index_add_(0, image, counts.to(torch.int64))
-
-
-def parts(totals: list[int], rows: int, limit: int) -> Iterator[Part]:
-    """Cut a batch so that parts have about `limit` entries or fewer, given those of each image."""
-    first, images = 0, len(totals)
-    while first < images:
-        last, total = first + 1, totals[first]
-        while last < images and total + totals[last] <= limit:
-            total, last = total + totals[last], last + 1
-        bands = min(rows, max(1, blocks_of(total, limit)))
-        for band in range(bands):
-            edges = rows * band // bands, rows * (band + 1) // bands
-            yield Part((first, last), edges, total if bands == 1 else None)
-        first = last
-
-
-def tile_counts(tables: TileTables, tiling: Tiling, rows: tuple[int, int]) -> Tensor:
-    """How many tiles of some rows of tiles every face touches, [T] int32."""
-    count = len(tables.boxes)
-    counts = torch.empty(count, dtype=torch.int32, device=tables.boxes.device)
-    _run(
-        "count_tiles", (blocks_of(count, 128),), counts.device, tables.boxes, counts, count, *rows,
-        TILE_H=tiling.height, TILE_W=tiling.width, BLOCK=128, warps=4,
-    )  # fmt: skip
-    return counts
-
-
-def listed(
-    tables: TileTables, tiling: Tiling, part: Part, counts: Tensor
-) -> tuple[int, Tensor, Tensor]:
-    """The first tile of a part, how many faces each of its tiles has, and these, tile by tile.
-
-    The host waits for the entries of a band only; those of whole images it knows.
-
-    Args:
-        tables: of the faces.
-        tiling: of the images.
-        part: of the batch.
-        counts: `tile_counts` of all rows.
-    """
-    first_face, last_face = (tables.offsets[b] for b in part.images)
-    if part.total is None:
-        counts = tile_counts(tables, tiling, part.rows)
-    ends = counts[first_face:last_face].cumsum(0)  # int64
-    total = part.total
-    if total is None:
-        total = int(ends[-1]) if len(ends) else 0
-    device = tables.boxes.device
-    tile, face = (torch.empty(total, dtype=torch.int32, device=device) for _ in range(2))
-    _run(
-        "list_tiles", (last_face - first_face,), device,
-        tables.boxes, tables.image_of_face, ends, tile, face, first_face,
-        tiling.rows, tiling.columns, *part.rows,
-        TILE_H=tiling.height, TILE_W=tiling.width, BLOCK=32,
-    )  # fmt: skip
-    tile, order = torch.sort(tile, stable=True)
-    first_tile = part.images[0] * tiling.tiles + part.rows[0] * tiling.columns
-    last_tile = (part.images[1] - 1) * tiling.tiles + part.rows[1] * tiling.columns
-    numbers = torch.arange(first_tile, last_tile + 1, dtype=torch.int32, device=device)
-    return first_tile, torch.searchsorted(tile, numbers).diff(), face[order]
+    return {} if interpreted() else {"num_warps": warps, "enable_fp_fusion": True}
 
 
 def options(warps: int | None = None, *, exact: bool = False) -> dict[str, Any]:
@@ -503,132 +470,105 @@ PIECES = 1 << 12  # extra programs for boxes of more pixels
 _WHOLE = 4 * PIECE  # pixels of an image in which no box is cut
 
 
-def extra_pieces(faces: int, pixels: int) -> int:
-    """Extra programs for boxes of many pixels, in images of so many."""
-    return min(PIECES, faces * (blocks_of(pixels, PIECE) - 1)) if pixels > _WHOLE else 0
-
-
-@dataclass(frozen=True)
 class Pieces:
     """How the boxes of large faces are cut, so that several programs take one; see `piece_of`.
 
+    Args:
+        boxes: [T, 4] int32, of the faces.
+        pixels: of an image.
+
     Attributes:
         extra: programs for pieces after the first of a face.
-        tables: first_pieces, face_of_piece and numbers of `list_pieces`; anything if extra is 0.
+        table: of `list_pieces`; anything if extra is 0.
     """
 
-    boxes: Tensor  # [T, 4] int32
-    extra: int
-    tables: tuple[Tensor, Tensor, Tensor]
+    def __init__(self, boxes: Tensor, pixels: int) -> None:
+        from gendr.rendering.backends.triton import list_kernels as kernels
 
-    @classmethod
-    def of(cls, boxes: Tensor, pixels: int) -> Pieces:
-        """Cut the boxes of faces, in images of so many pixels."""
-        faces = len(boxes)
-        extra = extra_pieces(faces, pixels)
-        if not extra:
-            return cls(boxes, 0, (boxes, boxes, boxes))
-        blocks = blocks_of(faces, 1024)
-        sums, *tables = (
-            torch.empty(n, dtype=torch.int32, device=boxes.device)
-            for n in (4 * blocks, faces, extra, 2)
-        )
-        _run(
-            "count_pieces", (blocks,), boxes.device,
-            boxes, sums, faces, PIECE=PIECE, BLOCK=1024, warps=4,
-        )  # fmt: skip
-        _run(
-            "list_pieces", (blocks,), boxes.device, boxes, sums, *tables, faces, blocks, extra,
-            PIECE=PIECE, BLOCK=1024, BLOCK_SUMS=128, warps=4,
-        )  # fmt: skip
-        return cls(boxes, extra, (tables[0], tables[1], tables[2]))
-
-    @property
-    def arguments(self) -> tuple[Tensor | int, ...]:
-        """The last arguments of a kernel that calls `piece_of`."""
-        return *self.tables, len(self.boxes), self.extra
+        self.boxes, self.faces, self.table = boxes, len(boxes), boxes
+        self.extra = 0
+        if pixels > _WHOLE:
+            self.extra = min(PIECES, self.faces * (blocks_of(pixels, PIECE) - 1))
+        if self.extra:
+            blocks = blocks_of(self.faces, 1024)
+            sums = boxes.new_empty(4 * blocks)
+            self.table = boxes.new_empty(2 + self.faces + self.extra)
+            run(
+                kernels.count_pieces, (blocks,), boxes.device, boxes, sums, self.faces,
+                PIECE=PIECE, BLOCK=1024, **_listing(4),
+            )  # fmt: skip
+            run(
+                kernels.list_pieces, (blocks,), boxes.device, boxes, sums, self.table, self.faces,
+                blocks, self.extra, PIECE=PIECE, BLOCK=1024, BLOCK_SUMS=128, **_listing(4),
+            )  # fmt: skip
 
     def join(self, rows: Tensor) -> Tensor:
         """Add up those rows [T + extra, ...] that belong to one face, in place; [T, ...]."""
-        faces = len(self.boxes)
+        from gendr.rendering.backends.triton import list_kernels as kernels
+
         columns = rows[0].numel() if len(rows) else 0
         if self.extra and columns:
-            _run(
-                "join_pieces", (self.extra,), rows.device, self.boxes, *self.tables, rows, faces,
-                COLUMNS=columns, WIDE=1 << (columns - 1).bit_length(), BLOCK=64,
+            run(
+                kernels.join_pieces, (self.extra,), rows.device, self.boxes, self.table, rows,
+                self.faces, COLUMNS=columns, WIDE=power_of_2(columns), BLOCK=64, **_listing(1),
             )  # fmt: skip
-        return rows[:faces]
+        return rows[: self.faces]
 
 
-@dataclass(frozen=True)
 class GradientSums:
     """Where the programs of a backward pass put what they add up for a face.
+
+    Args:
+        plan: of the batch.
+        boxes: of the faces.
+        columns: of the gradients of a face.
+        with_scalars: whether there are gradients of scalars of images.
 
     Attributes:
         shares: how many programs share a face, or a piece of one.
         atomic: whether they add to the same row.
         pieces: of large faces, which have programs of their own.
-        rows: [shares, T + extra, ...] each, or [T, ...] if atomic; the last are scalars of images.
+        rows: of faces and of scalars, [shares, T + extra, ...] each, or [T, ...] if atomic.
     """
 
-    shares: int
-    atomic: bool
-    pieces: Pieces
-    rows: tuple[Tensor, ...]
-
-    @classmethod
-    def of(
-        cls,
-        boxes: Tensor,
-        size: list[int],
-        with_scalars: bool,
-        *shapes: tuple[int, ...],
-        like: Tensor,
-        launch: TileLaunch,
-    ) -> GradientSums:
-        """Make room for gradients of faces in these shapes, and of the scalars if wanted.
-
-        Args:
-            boxes: of the faces.
-            size: height and width of the image.
-            with_scalars: whether there are scalars; else their last dimension is 0.
-            *shapes: of the gradients of a face.
-            like: of their dtype and device.
-            launch: of the backward pass.
-        """
+    def __init__(self, plan: TilePlan, boxes: Tensor, columns: int, with_scalars: bool) -> None:
         from gendr.rendering.backends.triton import shared_kernels as shared
 
-        scalars = (shared.GRAD_COLUMNS.value if with_scalars else 0,)
-        faces, pixels = len(boxes), size[0] * size[1]
-        pieces = Pieces.of(boxes, pixels)
-        shares = 1 if pieces.extra else shares_of(faces, pixels, launch)
-        atomic = atomic_now() and shares > 1
-        if atomic:
-            rows = (like.new_zeros(faces, *shape) for shape in (*shapes, scalars))
+        pixels = plan.size.pixels
+        self.pieces = Pieces(boxes, pixels)
+        wanted = blocks_of(plan.launch.programs, max(plan.faces, 1))
+        most = 1 if self.pieces.extra else blocks_of(pixels, plan.launch.block_pixels)
+        self.shares = min(wanted, most)
+        self.atomic = atomic_now() and self.shares > 1
+        kinds = columns, shared.GRAD_COLUMNS.value if with_scalars else 0
+        like = torch.empty(0, dtype=torch.float32, device=boxes.device)
+        if self.atomic:
+            self.rows = [like.new_zeros(plan.faces, n) for n in kinds]
         else:  # every program writes all of its row
-            every = faces + pieces.extra
-            rows = (like.new_empty(shares, every, *shape) for shape in (*shapes, scalars))
-        return cls(shares, atomic, pieces, tuple(rows))
+            every = plan.faces + self.pieces.extra
+            self.rows = [like.new_empty(self.shares, every, n) for n in kinds]
 
     @property
     def programs(self) -> tuple[int, int]:
         """The grid of the kernel: programs for faces and their extra pieces, times shares."""
-        return len(self.pieces.boxes) + self.pieces.extra, self.shares
+        return self.pieces.faces + self.pieces.extra, self.shares
 
-    def totals(self) -> tuple[Tensor, ...]:
-        """The gradients [T, ...] of faces, after the kernel has run."""
+    def totals(self) -> tuple[Tensor, Tensor]:
+        """The gradients [T, ...] of faces and of scalars, after the kernel has run."""
+        faces, scalars = self.rows
         if self.atomic:
-            return self.rows
-        rows = (x[0] if self.shares == 1 else x.sum(0) for x in self.rows)
-        return tuple(self.pieces.join(x) for x in rows)
+            return faces, scalars
+        faces, scalars = (x[0] if self.shares == 1 else x.sum(0) for x in (faces, scalars))
+        return self.pieces.join(faces), self.pieces.join(scalars)
 
 
-def shares_of(faces: int, pixels: int, launch: TileLaunch) -> int:
-    """How many programs of the backward pass share a face."""
-    return min(blocks_of(launch.programs, max(faces, 1)), blocks_of(pixels, launch.block_pixels))
+def per_image(counts: Tensor, plan: TilePlan) -> Tensor:
+    """Sums [B] int64 of numbers of faces [T]."""
+    out = torch.zeros(plan.images, dtype=torch.int64, device=counts.device)
+    return out.index_add_(0, plan.image_of_face, counts.to(torch.int64))
 
 
-def sum_per_image(values: Tensor, offsets: list[int]) -> Tensor:
+def sum_per_image(values: Tensor, offsets: tuple[int, ...]) -> Tensor:
     """Sum rows [T, C] over the faces of each image, in a fixed order: [B, C]."""
     counts = [b - a for a, b in pairwise(offsets)]
     if len(set(counts)) <= 1:
@@ -636,22 +576,3 @@ def sum_per_image(values: Tensor, offsets: list[int]) -> Tensor:
         return values.reshape(len(counts), faces, values.shape[1]).sum(1)
     parts = values.split(counts)
     return torch.stack([part.sum(0) for part in parts])
-
-
-def empty_table_gradient(like: Tensor, text: str, offsets: list[int], with_table: bool) -> Tensor:
-    """A tensor in the shape of the gradient of a renderer's table; without columns if unwanted."""
-    columns = len(Recipe.of(text).columns) if with_table else 0
-    return like.new_empty(len(offsets) - 1, columns)
-
-
-# Of the operators: CUDA graphs of `torch.compile` leave them out. They keep tables and the room for
-# lists from call to call, and its graphs take the memory of a call back. A graph that the user
-# captures after a few calls holds them; see `docs/rendering.md`.
-TAGS = tuple(x for x in (getattr(torch.Tag, "cudagraph_unsafe", None),) if x is not None)
-
-
-def no_second_derivative(ctx: Any, *grads: Any) -> Any:
-    """The gradient of a gradient operator."""
-    raise RuntimeError(
-        "the triton backend has no second derivatives; use backend='reference' for them"
-    )
