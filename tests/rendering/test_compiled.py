@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import gendr
-from gendr._runtime import later
+from gendr._runtime import readback
 from gendr.mesh import icosphere
 from gendr.rendering import compiled as module
 from gendr.rendering.geometry import ImageSize
@@ -281,7 +281,7 @@ def test_triton_tells_graphs_what_its_kernels_read():
     with torch.set_grad_enabled(False):
         assert renderer(mesh, camera).alpha.numel()
         kept = []
-        with later.holding(kept):
+        with readback.holding(kept):
             assert renderer(mesh.with_vertices(vertices), camera).alpha.numel()
     addresses = {
         x.data_ptr()

@@ -1,6 +1,5 @@
 """The lists of faces of the Triton backend against a search with NumPy, and pieces of faces."""
 
-import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -106,8 +105,7 @@ def test_lists_are_those_of_a_search_in_the_order_of_faces(case):
 def test_the_same_bits_come_out_of_lists_and_walks_and_of_any_capacity(monkeypatch, family, count):
     """Faces grow in the second step, whose lists do not fit; in the third they do."""
     monkeypatch.setattr(tiles, "SEGMENT", 4)
-    least = sys.modules.get("gendr.rendering.backends.triton.capacity", tiles)
-    monkeypatch.setattr(least, "LEAST", 1)
+    monkeypatch.setattr(tiles, "LEAST", 1)
     generator = torch.Generator().manual_seed(3)
     centres = torch.rand(count, 1, 2, generator=generator) * 1.6 - 0.8
     turned = torch.rand(count, 3, 2, generator=generator) - 0.5
