@@ -15,7 +15,7 @@ from PIL import Image
 from torch.testing import assert_close
 
 from gendr.mesh import Mesh, cube, grid, icosphere, load_texture, look_at
-from gendr.mesh.io import FORMATS, load_mesh, save_mesh
+from gendr.mesh.files.formats import FORMATS
 from gendr.rendering import Renderer
 from support.cases import for_each
 
@@ -300,9 +300,9 @@ def test_warnings_point_at_the_line_that_called(tmp_path):
     colored = cube().with_vertex_colors(torch.ones(8, 3))
     for call in (
         lambda: Mesh.load(tmp_path / "m.obj"),
-        lambda: load_mesh(tmp_path / "m.obj"),
+        lambda: Mesh.load(tmp_path / "m.obj"),
         lambda: colored.save(tmp_path / "m.stl"),
-        lambda: save_mesh(colored, tmp_path / "m.stl"),
+        lambda: colored.save(tmp_path / "m.stl"),
     ):
         with pytest.warns(UserWarning, match=r"m\.(obj|stl)") as caught:
             call()

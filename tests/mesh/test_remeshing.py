@@ -100,7 +100,8 @@ def test_edges_that_may_collapse(sides):
     count, faces = len(ring.vertices), ring.faces.numpy().reshape(-1)
     twins, first, degree = (np.zeros(n, np.int64) for n in (len(faces), count, count))
     fixed = np.zeros(count, np.uint8)
-    kernels.link(faces, twins, first, degree, fixed, count)
+    tables = kernels.HalfEdges(ring.vertices.double().numpy(), faces, twins, first, degree, fixed)
+    kernels.link(tables)
     assert not fixed.any()
     assert (twins[twins] == np.arange(len(faces))).all()
     seen = np.full(count, -1)
@@ -112,7 +113,7 @@ def test_edges_that_may_collapse(sides):
     found, expected = [], []
     for h in range(len(faces)):
         a, b = int(faces[h]), int(faces[h - 2 if h % 3 == 2 else h + 1])
-        found.append(bool(kernels.is_link(faces, twins, first, degree, seen, h)))
+        found.append(bool(kernels.is_link(tables, seen, h)))
         expected.append(len(around[a] & around[b]) == 2)
     assert found == expected
     assert all(expected) == (sides == 4)

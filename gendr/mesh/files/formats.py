@@ -1,4 +1,18 @@
-"""Mesh files: the formats, what each of them can keep, reading and writing."""
+"""Mesh files: the formats, what each of them can keep, reading and writing.
+
+PLY, OFF, STL and GLB go through trimesh. OBJ is read and written here, because trimesh has one UV
+per vertex: it splits the surface along the seams of a texture and renumbers the vertices, while a
+fit needs them as they are in the file.
+
+Vertices keep their order and number, except in STL, textured PLY and GLB, which repeat vertices:
+there, vertices of equal position and colour are merged. An OBJ file that was cut off between two
+lines is read without an error, because it does not say how long it is. `unlit` is
+KHR_materials_unlit of glTF and `illum 0` of mtl.
+
+A mesh far from 0, such as a survey in metres from the equator, would lose its shape in float32. If
+neighbouring float32 numbers are more than 1e-4 of its longest side apart there, its coordinates are
+made relative to its `origin`, a point with integer coordinates in its middle.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +58,7 @@ def kind_of(path: Path) -> str:
 
 
 def read(path: Path, dtype: torch.dtype, max_megapixels: float, notes: list[str]) -> MeshParts:
-    """The parts of one mesh file, in float64; `gendr.mesh.io.load_mesh` says more.
+    """The parts of one mesh file, in float64; `gendr.Mesh.load` says more.
 
     Args:
         path: The file to read.
@@ -72,7 +86,7 @@ def read(path: Path, dtype: torch.dtype, max_megapixels: float, notes: list[str]
 
 
 def encoded(parts: MeshParts, path: Path) -> dict[Path, bytes]:
-    """The files that hold one mesh, by their paths; `gendr.mesh.io.save_mesh` says more.
+    """The files that hold one mesh, by their paths; `gendr.Mesh.save` says more.
 
     Raises:
         ValueError: for a mesh without faces, or an unknown extension.

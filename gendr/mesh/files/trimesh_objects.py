@@ -132,7 +132,7 @@ def _from_bytes(colors: Any, notes: list[str]) -> Array:
 
 
 def to_trimesh(parts: MeshParts) -> Any:
-    """One mesh as a `trimesh.Trimesh`; `gendr.mesh.interop.to_trimesh` says how."""
+    """One mesh as a `trimesh.Trimesh`; `gendr.Mesh.to_trimesh` says how."""
     import trimesh
     from trimesh.visual import ColorVisuals, TextureVisuals
     from trimesh.visual.material import PBRMaterial
