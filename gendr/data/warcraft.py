@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gendr._runtime.arrays import read_array
 from gendr._runtime.checks import check_count, check_image_size
-from gendr.data.numbers import digest
+from gendr.data.numbers import Stored, digest
 
 __all__ = [
     "COSTS",
@@ -46,7 +46,7 @@ _STEPS = ((-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1))
 
 
 @dataclass(frozen=True, eq=False)
-class TerrainMaps:
+class TerrainMaps(Stored):
     """Maps with their paths and costs.
 
     Attributes:
@@ -65,10 +65,6 @@ class TerrainMaps:
     def __getitem__(self, index: slice) -> TerrainMaps:
         """Some of the maps."""
         return TerrainMaps(self.images[index], self.paths[index], self.costs[index])
-
-    def to(self, device: torch.device | str) -> TerrainMaps:
-        """The same maps on a device."""
-        return TerrainMaps(self.images.to(device), self.paths.to(device), self.costs.to(device))
 
     def digest(self) -> str:
         """A hash of images and paths as a short text, which tells data sets apart."""

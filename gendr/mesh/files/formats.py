@@ -16,7 +16,6 @@ made relative to its `origin`, a point with integer coordinates in its middle.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,10 +24,9 @@ import torch
 from gendr._runtime.names import nearest
 from gendr.mesh.attributes import check_reach
 from gendr.mesh.files.obj import obj_files, read_obj
-from gendr.mesh.files.ply import to_ply
+from gendr.mesh.files.ply import ply_bytes
 from gendr.mesh.files.reports import damage_named, warn_caller
 from gendr.mesh.files.soup import to_parts
-from gendr.mesh.files.textures import to_bytes
 from gendr.mesh.files.trimesh_files import read_with_trimesh, trimesh_bytes
 from gendr.mesh.parts import MeshParts
 
@@ -99,34 +97,16 @@ def encoded(parts: MeshParts, path: Path) -> dict[Path, bytes]:
         raise FileNotFoundError(f"no folder {path.parent} to save {path.name} in; make it first")
     if kind == ".glb":
         parts = parts.with_corner_colors()
-    held = {name for name in _ATTRIBUTES if getattr(parts, name) is not None}
-    held |= {"origin"} if parts.has_origin else set()
-    kept = held & _KEEPS[kind]
+    names = [*_ATTRIBUTES, *(["origin"] if parts.has_origin else [])]
+    held = {name for name in names if getattr(parts, name) is not None}
+    lost = held - _KEEPS[kind]
     if (kind == ".obj" and "texture" in held) or (kind == ".ply" and "vertex_colors" in held):
-        kept -= {"face_colors"}
-    parts = _with_only(parts, kept)
+        lost |= held & {"face_colors"}
+    parts = replace(parts, **dict.fromkeys(lost | ({"face_uvs"} if "uvs" in lost else set())))
     if kind == ".obj":
         files = obj_files(parts, path)
-    elif kind == ".ply":
-        files = {path: _ply_bytes(parts)}
     else:
-        files = {path: trimesh_bytes(parts, kind)}
-    if held - kept:
-        lost = ", ".join(sorted(held - kept))
-        warn_caller(f"{path.name} does not hold the {lost} of this mesh")
+        files = {path: ply_bytes(parts) if kind == ".ply" else trimesh_bytes(parts, kind)}
+    if lost:
+        warn_caller(f"{path.name} does not hold the {', '.join(sorted(lost))} of this mesh")
     return files
-
-
-def _with_only(parts: MeshParts, kept: Collection[str]) -> MeshParts:
-    """The parts without those that the file format cannot keep."""
-    dropped = {*_ATTRIBUTES, "origin"} - set(kept)
-    if "uvs" in dropped:
-        dropped.add("face_uvs")
-    return replace(parts, **dict.fromkeys(dropped))
-
-
-def _ply_bytes(parts: MeshParts) -> bytes:
-    """Binary PLY; float64 if that is needed."""
-    vertices = parts.world_vertices() if parts.has_origin else parts.vertices
-    colors = [None if c is None else to_bytes(c) for c in (parts.vertex_colors, parts.face_colors)]
-    return to_ply(vertices.numpy(), parts.faces.numpy(), *colors)
