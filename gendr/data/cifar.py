@@ -51,8 +51,8 @@ def cifar10(folder: str | Path, part: str) -> tuple[Tensor, Tensor]:
     folder = Path(folder)
     if (folder / FOLDER_10).is_dir():
         folder = folder / FOLDER_10
-    found = [_records(folder / name, 1, len(CIFAR_CLASSES)) for name in FILES[part]]
-    records = torch.from_numpy(np.concatenate(found))
+    parts = [_records(folder / name, 1, len(CIFAR_CLASSES)) for name in FILES[part]]
+    records = torch.from_numpy(np.concatenate(parts))
     return records[:, 1:].reshape(-1, *SHAPE), records[:, 0].contiguous()
 
 

@@ -156,23 +156,23 @@ def svhn_splits(folder: str | Path) -> Splits:
         ValueError: if a part is damaged or too small.
     """
     folder = Path(folder)
-    found = {
+    paths = {
         part: path
         for part in ("train", "extra", "test")
         for path in (folder / part, folder / f"{part}.tar.gz")
         if path.exists()
     }
     for part in ("train", "test"):
-        if part not in found:
+        if part not in paths:
             raise FileNotFoundError(f"there is no {part}.tar.gz (nor {part}) in {folder}")
     parts = [
-        house_numbers(found[part]).split(count) for part, count in HELD_OUT.items() if part in found
+        house_numbers(paths[part]).split(count) for part, count in HELD_OUT.items() if part in paths
     ]
     learnt, held_out = (
         HouseNumbers(torch.cat([h.images for h in half]), torch.cat([h.values for h in half]))
         for half in zip(*parts, strict=True)
     )
-    return Splits(learnt, held_out, house_numbers(found["test"]))
+    return Splits(learnt, held_out, house_numbers(paths["test"]))
 
 
 def _members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:

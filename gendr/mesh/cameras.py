@@ -129,28 +129,14 @@ class Camera:
         ):
             object.__setattr__(self, name, value)
 
-    def _with(
+    def with_tensors(
         self,
         rotation: Tensor | None = None,
         translation: Tensor | None = None,
         focal: Tensor | None = None,
         principal: Tensor | None = None,
     ) -> Camera:
-        """A copy with some tensors replaced, unchecked."""
-        r, t, f, c = broadcast(
-            rotation=self.rotation if rotation is None else rotation,
-            translation=self.translation if translation is None else translation,
-            focal=self.focal if focal is None else focal,
-            principal=self.principal if principal is None else principal,
-        )
-        camera = object.__new__(Camera)
-        camera._fill(r, t, f, c, self.orthographic)
-        return camera
-
-    def with_tensors(
-        self, rotation: Tensor, translation: Tensor, focal: Tensor, principal: Tensor
-    ) -> Camera:
-        """The same cameras with other tensors, which are not checked: for loops that must not wait.
+        """The cameras with some tensors replaced, unchecked: for loops that must not wait.
 
         Args:
             rotation: [B, 3, 3] or [1, 3, 3], orthonormal, determinant -1.
@@ -161,7 +147,15 @@ class Camera:
         Raises:
             ValueError: for batches that differ.
         """
-        return self._with(rotation, translation, focal, principal)
+        r, t, f, c = broadcast(
+            rotation=self.rotation if rotation is None else rotation,
+            translation=self.translation if translation is None else translation,
+            focal=self.focal if focal is None else focal,
+            principal=self.principal if principal is None else principal,
+        )
+        camera = object.__new__(Camera)
+        camera._fill(r, t, f, c, self.orthographic)
+        return camera
 
     # -- the batch ----------------------------------------------------------------------------
 
@@ -174,7 +168,7 @@ class Camera:
             if not -len(self) <= index < len(self):
                 raise IndexError(f"camera {index} of {len(self)}")
             index = [index]
-        return self._with(*(x[index] for x in self.tensors()))
+        return self.with_tensors(*(x[index] for x in self.tensors()))
 
     def __repr__(self) -> str:
         kind = "orthographic" if self.orthographic else "perspective"
@@ -201,11 +195,11 @@ class Camera:
 
     def to(self, *args: Any, **kwargs: Any) -> Camera:
         """The same cameras in another dtype or on another device, as `Tensor.to`."""
-        return self._with(*(x.to(*args, **kwargs) for x in self.tensors()))
+        return self.with_tensors(*(x.to(*args, **kwargs) for x in self.tensors()))
 
     def detach(self) -> Camera:
         """The same cameras without gradient history."""
-        return self._with(*(x.detach() for x in self.tensors()))
+        return self.with_tensors(*(x.detach() for x in self.tensors()))
 
     def expand(self, batch: int) -> Camera:
         """One camera repeated `batch` times; a batch of this size is returned unchanged.
@@ -215,7 +209,7 @@ class Camera:
         """
         if len(self) not in (1, batch):
             raise ValueError(f"{len(self)} cameras do not broadcast to {batch}")
-        return self._with(*(x.expand(batch, *x.shape[1:]) for x in self.tensors()))
+        return self.with_tensors(*(x.expand(batch, *x.shape[1:]) for x in self.tensors()))
 
     @staticmethod
     def batch(cameras: Sequence[Camera]) -> Camera:
@@ -234,7 +228,7 @@ class Camera:
             raise ValueError("a batch is all perspective or all orthographic; got both")
         TensorKind.common(**{f"camera {i}": each.rotation for i, each in enumerate(cameras)})
         parts = zip(*(camera.tensors() for camera in cameras), strict=True)
-        return cameras[0]._with(*(torch.cat(list(part)) for part in parts))
+        return cameras[0].with_tensors(*(torch.cat(list(part)) for part in parts))
 
     # -- the pose -----------------------------------------------------------------------------
 
@@ -278,13 +272,13 @@ class Camera:
         w, c = kind.batch("axis_angle", axis_angle, 3), kind.batch("centre", centre, 3)
         rotation = matmul(self.rotation, axis_angle_to_matrix(w).mT)
         before = matmul(self.rotation, c[..., None]).squeeze(-1) + self.translation
-        return self._with(rotation, before - matmul(rotation, c[..., None]).squeeze(-1))
+        return self.with_tensors(rotation, before - matmul(rotation, c[..., None]).squeeze(-1))
 
     def moved(self, delta: Any) -> Camera:
         """The cameras moved by `delta`, [3] or [B, 3], in world units and axes."""
         d = TensorKind.common(camera=self.rotation, delta=delta).batch("delta", delta, 3)
         step = matmul(self.rotation, d[..., None]).squeeze(-1)
-        return self._with(translation=self.translation - step)
+        return self.with_tensors(translation=self.translation - step)
 
     # -- the projection -----------------------------------------------------------------------
 

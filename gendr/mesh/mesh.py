@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -379,13 +380,13 @@ class Mesh:
 
     def with_vertex_colors(self, vertex_colors: Tensor | None) -> Mesh:
         """The same mesh with other colours per vertex: [ΣV, 3], [B, V, 3] or None."""
-        given = ("vertex_colors", vertex_colors, self._vertices, self.vertex_counts)
-        return self._with(self._attributes.with_colors(*given))
+        arguments = ("vertex_colors", vertex_colors, self._vertices, self.vertex_counts)
+        return self._with(self._attributes.with_colors(*arguments))
 
     def with_face_colors(self, face_colors: Tensor | None) -> Mesh:
         """The same mesh with other colours per face: [ΣF, 3], [B, F, 3] or None."""
-        given = ("face_colors", face_colors, self._vertices, self.face_counts)
-        return self._with(self._attributes.with_colors(*given))
+        arguments = ("face_colors", face_colors, self._vertices, self.face_counts)
+        return self._with(self._attributes.with_colors(*arguments))
 
     def with_texture(self, texture: Tensor | Sequence[Tensor] | None) -> Mesh:
         """The same mesh with another texture: [Ht, Wt, 3], [B, Ht, Wt, 3], a sequence or None."""
@@ -396,8 +397,8 @@ class Mesh:
 
         Without `face_uvs` the indices stay. A texture needs UVs and goes with them.
         """
-        given = (uvs, face_uvs, self._vertices, self.face_counts)
-        return self._with(self._attributes.with_uvs(*given))
+        arguments = (uvs, face_uvs, self._vertices, self.face_counts)
+        return self._with(self._attributes.with_uvs(*arguments))
 
     def with_unlit(self, unlit: bool = True) -> Mesh:
         """The same mesh, whose colours hold the light already, or do not; see `unlit`."""
@@ -835,27 +836,12 @@ class Mesh:
     @staticmethod
     def _of(parts: MeshParts) -> Mesh:
         """One mesh of its parts."""
-        mesh = Mesh(
-            parts.vertices,
-            parts.faces,
-            uvs=parts.uvs,
-            face_uvs=parts.face_uvs,
-            texture=parts.texture,
-            vertex_colors=parts.vertex_colors,
-            face_colors=parts.face_colors,
-        ).with_unlit(parts.unlit)
-        return mesh if parts.origin is None else mesh.with_origin(parts.origin)
+        arguments = {field.name: getattr(parts, field.name) for field in fields(parts)}
+        origin, unlit = arguments.pop("origin"), arguments.pop("unlit")
+        mesh = Mesh(**arguments).with_unlit(unlit)
+        return mesh if origin is None else mesh.with_origin(origin)
 
     def _parts(self) -> MeshParts:
         """The parts of a single mesh."""
-        return MeshParts(
-            self.vertices,
-            self.faces,
-            uvs=self.uvs,
-            face_uvs=self.face_uvs,
-            texture=self.texture,
-            vertex_colors=self.vertex_colors,
-            face_colors=self.face_colors,
-            origin=self.origin[0],
-            unlit=self.unlit,
-        )
+        values = {field.name: getattr(self, field.name) for field in fields(MeshParts)}
+        return MeshParts(**{**values, "origin": self.origin[0]})

@@ -156,23 +156,14 @@ def test_lens_models_of_colmap(tmp_path, model):
                 load(root)
 
 
-@for_each(model=FISHEYE)
-def test_lenses_that_are_no_pinholes(tmp_path, model):
-    number, numbers = FISHEYE[model]
-    save_images(tmp_path)
-    write_text(tmp_path / "sparse", model, numbers)
-    with pytest.raises(ValueError, match=f"the lens is {model}, not a pinhole; undistort"):
-        load(tmp_path)
-    write_binary(tmp_path / "sparse", number, numbers)
-    with pytest.raises(ValueError, match=f"the lens is {model}, not a pinhole; undistort"):
-        load(tmp_path)
-
-
-def test_models_of_larger_photos(tmp_path):
-    """Images may have been shrunk after they were calibrated."""
-    save_images(tmp_path)
-    write_text(tmp_path / "sparse/0", "PINHOLE", [4 * x for x in (FX, FY, CX, CY)], 80, 48)
-    check_cameras(load(tmp_path))
+def test_lenses_that_are_no_pinholes(tmp_path):
+    for model, (number, numbers) in FISHEYE.items():
+        root = save_images(tmp_path / model)
+        write_text(root / "sparse", model, numbers)
+        for _ in ("text", "binary"):
+            with pytest.raises(ValueError, match=f"the lens is {model}, not a pinhole; undistort"):
+                load(root)
+            write_binary(root / "sparse", number, numbers)
 
 
 def test_opencv_matrices(tmp_path):
@@ -280,16 +271,6 @@ BAD_OPENCV = {
 }  # fmt: skip
 
 
-@for_each(words=BAD_OPENCV)
-def test_bad_matrices_are_named_in_one_line(tmp_path, words):
-    save_images(tmp_path)
-    write_opencv(tmp_path)
-    BAD_OPENCV[words](tmp_path)
-    with pytest.raises(ValueError, match=words) as caught:
-        load(tmp_path)
-    assert "\n" not in str(caught.value)
-
-
 def replaced(file, old, new):
     text = file.read_text()
     assert old in text
@@ -341,26 +322,21 @@ BAD_BINARY = {
 }
 
 
-@for_each(words=BAD_TEXT)
-def test_bad_text_is_named_in_one_line(tmp_path, words):
-    save_images(tmp_path)
-    write_text(tmp_path / "sparse/0", "PINHOLE", MODELS["PINHOLE"][1])
-    load(tmp_path)
-    BAD_TEXT[words](tmp_path / "sparse/0")
-    with pytest.raises(ValueError, match=words) as caught:
-        load(tmp_path)
-    assert "\n" not in str(caught.value)
-
-
-@for_each(words=BAD_BINARY)
-def test_bad_binary_is_named_in_one_line(tmp_path, words):
-    save_images(tmp_path)
-    write_binary(tmp_path / "sparse/0", *MODELS["PINHOLE"])
-    load(tmp_path)
-    BAD_BINARY[words](tmp_path / "sparse/0")
-    with pytest.raises(ValueError, match=words) as caught:
-        load(tmp_path)
-    assert "\n" not in str(caught.value)
+def test_bad_files_of_cameras_are_named_in_one_line(tmp_path):
+    pinhole = MODELS["PINHOLE"]
+    for place, write, cases in (
+        (".", write_opencv, BAD_OPENCV),
+        ("sparse/0", lambda root: write_text(root, "PINHOLE", pinhole[1]), BAD_TEXT),
+        ("sparse/0", lambda root: write_binary(root, *pinhole), BAD_BINARY),
+    ):
+        for number, (words, harm) in enumerate(cases.items()):
+            root = save_images(tmp_path / f"{write.__name__} {len(cases)} {number}")
+            write(root / place)
+            assert len(load(root)) == COUNT
+            harm(root / place)
+            with pytest.raises(ValueError, match=words) as caught:
+                load(root)
+            assert "\n" not in str(caught.value)
 
 
 # -- what lies outside, and backgrounds ------------------------------------------------------------
@@ -422,8 +398,7 @@ def test_no_link_leads_out_of_the_folder(tmp_path):
     assert len(load(tmp_path / "link")) == COUNT
 
 
-@pytest.mark.parametrize("background", ["#f0f8ff", "aliceblue", (240 / 255, 248 / 255, 1.0)])
-def test_plain_backgrounds(tmp_path, background):
+def test_plain_backgrounds(tmp_path):
     rng = np.random.default_rng(2)
     wanted = np.zeros((COUNT, HEIGHT, WIDTH), bool)
     (tmp_path / "images").mkdir()
@@ -438,8 +413,11 @@ def test_plain_backgrounds(tmp_path, background):
     write_opencv(tmp_path)
     with pytest.raises(ValueError, match=r"no mask: .* or the colour of a plain background"):
         load(tmp_path)
+    background = "#f0f8ff"
     views = load(tmp_path, background=background)
     assert torch.equal(views.masks, torch.from_numpy(wanted).double())
+    for same in ("aliceblue", (240 / 255, 248 / 255, 1.0)):
+        assert torch.equal(load(tmp_path, background=same).masks, views.masks)
     rgb = torch.from_numpy(np.stack(colors)).permute(0, 3, 1, 2) / 255.0
     torch.testing.assert_close(views.rgb, rgb.double(), rtol=0, atol=1e-6)
     half = load(tmp_path, background=background, size=(HEIGHT // 2, WIDTH // 2))
@@ -465,17 +443,14 @@ def test_masks_and_transparency_come_before_the_background(tmp_path):
     assert torch.equal(load(tmp_path, background=(0, 0, 0)).masks, plain.masks)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_bad_backgrounds(tmp_path):
+    save_images(tmp_path)
+    write_opencv(tmp_path)
+    for options, words in (
         ({"background": "blurple"}, "must be the name of a colour or #rrggbb, got 'blurple'"),
         ({"background": (1.0, 0.0)}, r"RGB, three numbers in \[0, 1\]"),
         ({"background": (255, 0, 0)}, r"RGB, three numbers in \[0, 1\]"),
         ({"background": "white", "tolerance": 0.0}, "tolerance must be"),
-    ],
-)
-def test_bad_backgrounds(tmp_path, options, words):
-    save_images(tmp_path)
-    write_opencv(tmp_path)
-    with pytest.raises(ValueError, match=words):
-        load(tmp_path, **options)
+    ):
+        with pytest.raises(ValueError, match=words):
+            load(tmp_path, **options)

@@ -125,21 +125,7 @@ def test_pixel_intrinsics_per_frame_and_scaled_images(tmp_path):
     assert views.rgb is None
 
 
-def test_a_point_lands_on_its_pixel(tmp_path):
-    # OpenGL pose and pixel intrinsics, by hand: u = cx + fx x / -z, v = cy - fy y / -z.
-    root = folder(tmp_path, fl_x=10.0, fl_y=11.0, cx=3.0, cy=2.5)
-    x, y, z = 0.2, 0.1, -2.0
-    u, v = 3.0 + 10 * x / -z, 2.5 - 11 * y / -z
-    camera = load_views(root, dtype=F64).camera
-    xy, depth = camera.project(torch.tensor([[x, y, z]], dtype=F64))
-    np.testing.assert_allclose(xy[0, 0], [(2 * u - 8) / 6, (6 - 2 * v) / 6], atol=1e-12)
-    assert float(depth[0, 0]) == pytest.approx(2)
-
-
-@pytest.mark.parametrize(
-    "place",
-    ["masks/0.png", "masks/images/0.png", "masks/0.jpg.png", "elsewhere/m.png"],
-)
+@for_each(place=["masks/0.png", "masks/images/0.png", "masks/0.jpg.png", "elsewhere/m.png"])
 def test_separate_masks(tmp_path, place):
     image(tmp_path / "images" / "0.jpg", np.full((6, 8, 3), 90))
     image(tmp_path / place, blob())
@@ -314,7 +300,6 @@ def test_view_sizes_reads_headers_only(tmp_path):
 def test_the_largest_image_is_set_by_the_caller_not_by_pillow(tmp_path, monkeypatch):
     root = folder(tmp_path)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 7)
-    assert load_views(root).image_size == (6, 8)
     assert load_views(root, max_megapixels=48e-6).image_size == (6, 8)
     assert Image.MAX_IMAGE_PIXELS == 7
     words = (
@@ -352,13 +337,6 @@ def test_orientation_in_exif_data_is_not_applied(tmp_path):
     assert load_views(write(tmp_path, [frame], fl_x=20.0)).image_size == (12, 16)
     with pytest.raises(ValueError, match=r"has 16 x 12 pixels; one of them is turned; an ori"):
         load_views(write(tmp_path, [frame], fl_x=20.0, w=12, h=16))
-
-
-def test_views_are_shown_in_one_line(tmp_path):
-    views = load_views(folder(tmp_path))
-    assert repr(views) == "Views(2 images, 8×6, masks, float32, cpu)"
-    colored = Views(views.masks, torch.zeros(2, 3, 6, 8), views.camera, views.names)
-    assert repr(colored[0].to(F64)) == "Views(1 image, 8×6, rgb, float64, cpu)"
 
 
 @for_each(size=[(8, 8), (6, 10), (10, 6)], same=[False, True], color=[False, True])
@@ -473,26 +451,19 @@ def test_bad_folders_are_named_in_one_line(tmp_path, words):
 
 def test_other_bad_arguments(tmp_path):
     root = folder(tmp_path)
-    with pytest.raises(ValueError, match="nowhere does not exist"):
-        load_views(root / "nowhere")
-    with pytest.raises(ValueError, match="size must be >= 1"):
-        load_views(root, size=0)
-    with pytest.raises(TypeError, match="float32 or float64"):
-        load_views(root, dtype=torch.float16)
-    camera = look_at(2.0, 0.0, [0.0, 1.0])
-    with pytest.raises(ValueError, match="no camera matrix"):
-        save_views(root, torch.rand(1, 4, 4), look_at(2.0, 0, 0, orthographic=True))
-    with pytest.raises(ValueError, match="do not broadcast"):
-        save_views(root, torch.rand(3, 4, 4), camera)
-    with pytest.raises(ValueError, match="names must be 2"):
-        save_views(root, torch.rand(2, 4, 4), camera, names=["a", "a"])
-    with pytest.raises(ValueError, match="rgb must have shape"):
-        save_views(root, torch.rand(2, 4, 4), camera, rgb=torch.rand(2, 4, 4))
-
-
-def test_invisible_distortion_is_ignored(tmp_path):
-    views = load_views(folder(tmp_path, fl_x=10.0, k1=1e-3, k2=-1e-4, p1=0.0))
-    np.testing.assert_allclose(views.camera.focal, 20 / 6, rtol=1e-6)
+    camera, mask = look_at(2.0, 0.0, [0.0, 1.0]), torch.rand(2, 4, 4)
+    parallel = look_at(2.0, 0, 0, orthographic=True)
+    for call, error, words in (
+        (lambda: load_views(root / "nowhere"), ValueError, "nowhere does not exist"),
+        (lambda: load_views(root, size=0), ValueError, "size must be >= 1"),
+        (lambda: load_views(root, dtype=torch.float16), TypeError, "float32 or float64"),
+        (lambda: save_views(root, mask[:1], parallel), ValueError, "no camera matrix"),
+        (lambda: save_views(root, mask[[0, 1, 0]], camera), ValueError, "do not broadcast"),
+        (lambda: save_views(root, mask, camera, names="aa"), ValueError, "names must be 2"),
+        (lambda: save_views(root, mask, camera, rgb=mask), ValueError, "rgb must have shape"),
+    ):
+        with pytest.raises(error, match=words):
+            call()
 
 
 BENT = {
@@ -521,6 +492,8 @@ def test_no_lens_that_bends_is_taken_for_a_pinhole(tmp_path):
         with pytest.raises(ValueError, match="undistort the images first"):
             load_views(root)
         root = folder(tmp_path, fl_x=6.0)
+    views = load_views(folder(tmp_path, fl_x=10.0, k1=1e-3, k2=-1e-4, p1=0.0))  # invisible
+    np.testing.assert_allclose(views.camera.focal, 20 / 6, rtol=1e-6)
     # 90 degrees from the axis to the corner: the eighth power of the radius is more than the second
     wide = folder(tmp_path, fl_x=1.0, k4=1e-4)
     with pytest.raises(ValueError, match="lens distortion"):
@@ -530,8 +503,7 @@ def test_no_lens_that_bends_is_taken_for_a_pinhole(tmp_path):
 # -- where the object is -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", [1.0, 100.0])
-@pytest.mark.parametrize("orthographic", [False, True])
+@for_each(unit=[1.0, 100.0], orthographic=[False, True])
 def test_visual_sphere_finds_a_ball_far_from_the_origin(unit, orthographic):
     about = np.array([30.0, -7.0, 12.0]) * unit
     camera = look_at(3.0 * unit, [30.0, -10.0, 60.0, 0.0], [0.0, 100.0, 200.0, 300.0], 40.0,
@@ -624,7 +596,7 @@ def test_visual_sphere_names_a_wrong_convention():
         visual_sphere(camera, masks[0])
 
 
-@pytest.mark.parametrize("orthographic", [False, True])
+@for_each(orthographic=[False, True])
 def test_view_volume_is_the_largest_ball_in_all_views(orthographic):
     camera = look_at([3.0, 4.0, 5.0], 20.0, [0.0, 100.0, 230.0], 40.0, at=(10, 20, 30),
                      orthographic=orthographic, dtype=F64)  # fmt: skip
