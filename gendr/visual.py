@@ -181,7 +181,8 @@ def render_views(
         height, width = height * OVERSAMPLING, width * OVERSAMPLING
         options |= {"dist": "heaviside", "tconorm": "max", "shading": "hard", "composite": "depth"}
     near, far = depths(mesh, camera)
-    renderer = Renderer((height, width), near=near, far=far, lighting=light, **options)
+    options |= {"near": near, "far": far, "lighting": light}
+    renderer = Renderer((height, width), **options)
     parts = []
     together = min(PIXELS_AT_ONCE // (height * width), FACES_AT_ONCE // max(len(mesh.faces), 1))
     together = max(together, 1)

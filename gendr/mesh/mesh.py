@@ -843,5 +843,6 @@ class Mesh:
 
     def _parts(self) -> MeshParts:
         """The parts of a single mesh."""
-        values = {field.name: getattr(self, field.name) for field in fields(MeshParts)}
-        return MeshParts(**{**values, "origin": self.origin[0]})
+        values: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(MeshParts)}
+        values["origin"] = self.origin[0]
+        return MeshParts(**values)

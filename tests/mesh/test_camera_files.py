@@ -238,43 +238,46 @@ def test_projection_matrices(tmp_path):
 
 def edit_opencv(root, image=None, **change):
     meta = json.loads((root / "cameras.json").read_text())
-    meta |= change
     meta["images"][1] |= image or {}
+    meta |= change
     (root / "cameras.json").write_text(json.dumps(meta))
 
 
+def opencv(image=None, **change):
+    return lambda root: edit_opencv(root, image, **change)
+
+
 BAD_OPENCV = {
-    "no K; give the 3 x 3": lambda r: edit_opencv(r, K=None, image={"K": None}),
-    r"K must be 3 x 3, got shape \[2, 2\]": lambda r: edit_opencv(r, K=[[1, 0], [0, 1]]),
-    "cameras here have none: shear the images": lambda r: edit_opencv(
-        r, K=[[1, 2, 3], [0, 1, 3], [0, 0, 1]]
+    "no K; give the 3 x 3": opencv(K=None, image={"K": None}),
+    r"K must be 3 x 3, got shape \[2, 2\]": opencv(K=[[1, 0], [0, 1]]),
+    "cameras here have none: shear the images": opencv(K=[[1, 2, 3], [0, 1, 3], [0, 0, 1]]),
+    "K must hold numbers": opencv(K="no"),
+    "K holds NaN": opencv(K=[[1, 0, float("nan")], [0, 1, 3], [0, 0, 1]]),
+    r"image 1 .*no pose; give R and t": opencv({"world_to_camera": None}),
+    "the pose is no rotation": opencv({"world_to_camera": np.diag([1, 1, -1, 1.0]).tolist()}),
+    "last row of world_to_camera": opencv(
+        {"world_to_camera": (np.eye(4) + np.eye(4)[::-1]).tolist()}
     ),
-    "K must hold numbers": lambda r: edit_opencv(r, K="no"),
-    "K holds NaN": lambda r: edit_opencv(r, K=[[1, 0, float("nan")], [0, 1, 3], [0, 0, 1]]),
-    r"image 1 .*no pose; give R and t": lambda r: edit_opencv(r, image={"world_to_camera": None}),
-    "the pose is no rotation": lambda r: edit_opencv(
-        r, image={"world_to_camera": np.diag([1, 1, -1, 1.0]).tolist()}
-    ),
-    "last row of world_to_camera": lambda r: edit_opencv(
-        r, image={"world_to_camera": (np.eye(4) + np.eye(4)[::-1]).tolist()}
-    ),
-    "image 1 has no file": lambda r: edit_opencv(r, image={"file": None}),
-    "has no images": lambda r: (r / "cameras.json").write_text('{"images": []}'),
-    "pixel_centre must be 0 or 0.5, got 1": lambda r: edit_opencv(r, pixel_centre=1),
-    "lens distortion": lambda r: edit_opencv(r, dist=[0.5, 0, 0, 0]),
-    "dist must be at most 14": lambda r: edit_opencv(r, dist=[0.0] * 15),
-    "s3": lambda r: edit_opencv(r, dist=[*[0.0] * 10, 0.3]),
-    "distCoeffs": lambda r: edit_opencv(r, image={"distCoeffs": [[0.3, 0, 0, 0]]}),
-    "no such image": lambda r: edit_opencv(r, image={"file": "images/none.png"}),
-    "is outside of the folder": lambda r: edit_opencv(r, image={"file": "../view 1.png"}),
-    "w must be a finite number": lambda r: edit_opencv(r, width="wide"),
-}  # fmt: skip
+    "image 1 has no file": opencv({"file": None}),
+    "has no images": opencv(images=[]),
+    "pixel_centre must be 0 or 0.5, got 1": opencv(pixel_centre=1),
+    "lens distortion": opencv(dist=[0.5, 0, 0, 0]),
+    "dist must be at most 14": opencv(dist=[0.0] * 15),
+    "s3": opencv(dist=[*[0.0] * 10, 0.3]),
+    "distCoeffs": opencv({"distCoeffs": [[0.3, 0, 0, 0]]}),
+    "no such image": opencv({"file": "images/none.png"}),
+    "is outside of the folder": opencv({"file": "../view 1.png"}),
+    "w must be a finite number": opencv(width="wide"),
+}
 
 
-def replaced(file, old, new):
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new))
+def replaced(name, old, new):
+    def change(root):
+        text = (root / name).read_text()
+        assert old in text
+        (root / name).write_text(text.replace(old, new))
+
+    return change
 
 
 def cut(file, count):
@@ -290,24 +293,16 @@ def packed(file, place, form, value):
 BAD_TEXT = {
     "needs cameras.txt beside it": lambda r: (r / "cameras.txt").unlink(),
     "holds no images": lambda r: (r / "images.txt").write_text("# none\n"),
-    "has camera 7, which is not in cameras.txt": lambda r: replaced(
-        r / "cameras.txt", "7 PINHOLE", "8 PINHOLE"
-    ),
-    "want CAMERA_ID MODEL WIDTH HEIGHT PARAMS": lambda r: replaced(
-        r / "cameras.txt", "7 PINHOLE", "seven PINHOLE"
-    ),
-    "want IMAGE_ID QW": lambda r: replaced(r / "images.txt", " 7 view 2.png", ""),
-    "PINHOLE has 4 parameters, got 3": lambda r: replaced(r / "cameras.txt", f" {CY}", ""),
-    "unknown lens model 'PINHOL'": lambda r: replaced(r / "cameras.txt", "PINHOLE", "PINHOL"),
-    "no such image": lambda r: replaced(r / "images.txt", "view 0.png", "view 9.png"),
-    "is outside of the folder": lambda r: replaced(
-        r / "images.txt", "view 0.png", "../../view 0.png"
-    ),
-    "/etc/passwd.: no such image": lambda r: replaced(
-        r / "images.txt", "view 0.png", "/etc/passwd"
-    ),
+    "camera 7, which is not in cameras.txt": replaced("cameras.txt", "7 PINHOLE", "8 PINHOLE"),
+    "want CAMERA_ID MODEL WIDTH HEI": replaced("cameras.txt", "7 PINHOLE", "seven PINHOLE"),
+    "want IMAGE_ID QW": replaced("images.txt", " 7 view 2.png", ""),
+    "PINHOLE has 4 parameters, got 3": replaced("cameras.txt", f" {CY}", ""),
+    "unknown lens model 'PINHOL'": replaced("cameras.txt", "PINHOLE", "PINHOL"),
+    "no such image": replaced("images.txt", "view 0.png", "view 9.png"),
+    "is outside of the folder": replaced("images.txt", "view 0.png", "../../view 0.png"),
+    "/etc/passwd.: no such image": replaced("images.txt", "view 0.png", "/etc/passwd"),
     "is no text file": lambda r: (r / "images.txt").write_bytes(b"\xff\xfe\x00"),
-    "says w x h = 20 x 30": lambda r: replaced(r / "cameras.txt", "20 12", "20 30"),
+    "says w x h = 20 x 30": replaced("cameras.txt", "20 12", "20 30"),
 }
 BAD_BINARY = {
     "needs cameras.bin beside it": lambda r: (r / "cameras.bin").unlink(),

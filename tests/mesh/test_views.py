@@ -381,61 +381,63 @@ def matrix(**entries):
     return {"transform_matrix": out.tolist()}
 
 
-def opaque(root):
-    for i in range(2):
-        image(root / "images" / f"{i}.png", np.full((6, 8, 4), 255))
+def photo(array):
+    """The second image is another one."""
+    return lambda root: image(root / "images" / "1.png", array)
+
+
+def masked(array):
+    """The second image has a mask of its own."""
+    return lambda root: (image(root / "m.png", array), edit(root, frame={"mask_path": "m.png"}))
+
+
+def text(words):
+    """The transforms file is another one."""
+    return lambda root: (root / "transforms.json").write_text(words)
+
+
+def change(**entries):
+    return lambda root: edit(root, **entries)
 
 
 BREAK = {
     "image folder without poses: .* 2 images": lambda r: (r / "transforms.json").unlink(),
-    "is no JSON file": lambda r: (r / "transforms.json").write_text("{"),
-    "has no frames": lambda r: edit(r, frames=[]),
-    "frame 1 has no file_path": lambda r: edit(r, frame={"file_path": 3}),
+    "is no JSON file": text("{"),
+    "nested too deeply": text("[" * 100_000),
+    "transforms.json is no JSON file: Exceeds": text("[" + "9" * 5000 + "]"),
+    "has no frames": change(frames=[]),
+    "frame 1 has no file_path": change(frame={"file_path": 3}),
     "frame 1 .images/1.png.: no such image": lambda r: (r / "images" / "1.png").unlink(),
     "1.png is no readable image": lambda r: (r / "images" / "1.png").write_text("hello"),
-    r"one size, got 8 x 6 in .*0.png and 7 x 6 in .*1.png": lambda r: image(
-        r / "images" / "1.png", blob(6, 7)
+    r"one size, got 8 x 6 in .*0.png and 7 x 6 in .*1.png": photo(blob(6, 7)),
+    r"frame 1 .*must be 4 x 4 numbers, got shape \[2, 2\]": change(
+        frame={"transform_matrix": [[1, 0], [0, 1]]}
     ),
-    r"frame 1 .*must be 4 x 4 numbers, got shape \[2, 2\]": lambda r: edit(
-        r, frame={"transform_matrix": [[1, 0], [0, 1]]}
+    "must be 4 x 4 numbers": change(frame={"transform_matrix": "none"}),
+    r"must be 4 x 4 numbers, got shape \[\]": change(
+        frame={"transform_matrix": [[10**400] * 4] * 4}
     ),
-    "must be 4 x 4 numbers": lambda r: edit(r, frame={"transform_matrix": "none"}),
-    "transform_matrix holds NaN": lambda r: edit(r, frame=matrix(m03=float("nan"))),
-    "last row of transform_matrix": lambda r: edit(r, frame=matrix(m30=1.0)),
-    "not a rotation and translation": lambda r: edit(r, frame=matrix(m00=1.1)),
-    "is a mirror": lambda r: edit(r, frame=matrix(m22=-1)),
-    "no intrinsics": lambda r: edit(r, camera_angle_x=None),
-    r"camera_angle_x must be in \(0, pi\) radians, got 50": lambda r: edit(r, camera_angle_x=50),
-    "fl_x must be a finite number, got '9'": lambda r: edit(r, fl_x="9"),
-    "must be > 0, got -4": lambda r: edit(r, fl_x=-4),
-    "distortion .* undistort": lambda r: edit(r, fl_x=100.0, w=800, h=600, k1=0.1),
-    "the lens is OPENCV_FISHEYE": lambda r: edit(r, camera_model="OPENCV_FISHEYE"),
-    "the lens is fisheye": lambda r: edit(r, is_fisheye=True),
-    "no mask: 1.png has no alpha channel": lambda r: image(
-        r / "images" / "1.png", np.random.default_rng(0).integers(0, 255, (6, 8, 3))
-    ),
-    "every image is opaque": opaque,
+    "transform_matrix holds NaN": change(frame=matrix(m03=float("nan"))),
+    "last row of transform_matrix": change(frame=matrix(m30=1.0)),
+    "not a rotation and translation": change(frame=matrix(m00=1.1)),
+    "is a mirror": change(frame=matrix(m22=-1)),
+    "no intrinsics": change(camera_angle_x=None),
+    r"camera_angle_x must be in \(0, pi\) radians, got 50": change(camera_angle_x=50),
+    "fl_x must be a finite number, got '9'": change(fl_x="9"),
+    "fl_x must be a finite number, got 9{40}": change(fl_x=10**400 - 1),
+    "must be > 0, got -4": change(fl_x=-4),
+    "distortion .* undistort": change(fl_x=100.0, w=800, h=600, k1=0.1),
+    "the lens is OPENCV_FISHEYE": change(camera_model="OPENCV_FISHEYE"),
+    "the lens is fisheye": change(is_fisheye=True),
+    "no mask: 1.png has no alpha channel": photo(np.arange(144).reshape(6, 8, 3)),
+    "every image is opaque": lambda r: [
+        image(r / "images" / f"{i}.png", np.full((6, 8, 4), 255)) for i in range(2)
+    ],
     "no mask for .*1.png in .*masks": lambda r: image(r / "masks" / "0.png", blob()),
-    "as large as their image, got 7 x 6 in .*m.png and 8 x 6 in .*1.png": lambda r: (
-        image(r / "m.png", blob(6, 7)),
-        edit(r, frame={"mask_path": "m.png"}),
-    ),
-    "a mask must be grey": lambda r: (
-        image(r / "m.png", np.arange(144).reshape(6, 8, 3)),
-        edit(r, frame={"mask_path": "m.png"}),
-    ),
-    "nested too deeply": lambda r: (r / "transforms.json").write_text("[" * 100_000),
-    "transforms.json is no JSON file: Exceeds": lambda r: (r / "transforms.json").write_text(
-        "[" + "9" * 5000 + "]"
-    ),
-    "fl_x must be a finite number, got 9{40}": lambda r: edit(r, fl_x=10**400 - 1),
-    r"must be 4 x 4 numbers, got shape \[\]": lambda r: edit(
-        r, frame={"transform_matrix": [[10**400] * 4] * 4}
-    ),
-    r"1 of 2 masks are empty \(images/1.png\); mend": lambda r: image(
-        r / "images" / "1.png", blob(value=0)
-    ),
-    "only 0 and 1 of 255": lambda r: image(r / "images" / "1.png", blob(value=1)),
+    "as large as their image, got 7 x 6 in .*m.png and 8 x 6 in .*1.png": masked(blob(6, 7)),
+    "a mask must be grey": masked(np.arange(144).reshape(6, 8, 3)),
+    r"1 of 2 masks are empty \(images/1.png\); mend": photo(blob(value=0)),
+    "only 0 and 1 of 255": photo(blob(value=1)),
 }
 
 
