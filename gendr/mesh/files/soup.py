@@ -102,22 +102,16 @@ def joined(parts: list[Soup]) -> Soup:
         return parts[0]
 
     def colors(name: str, like: str) -> Array | None:
-        if all(getattr(p, name) is None for p in parts):
+        values = [getattr(p, name) for p in parts]
+        if all(v is None for v in values):
             return None
-        white = [np.ones((len(getattr(p, like)), 3)) for p in parts]
-        return np.concatenate(
-            [
-                w if getattr(p, name) is None else getattr(p, name)
-                for p, w in zip(parts, white, strict=True)
-            ]
-        )
+        filled = zip(values, [len(getattr(p, like)) for p in parts], strict=True)
+        return np.concatenate([np.ones((n, 3)) if v is None else v for v, n in filled])
 
     def shifted(name: str, counts: list[int]) -> Array:
-        values = [np.asarray(getattr(p, name)) for p in parts]
-        starts = np.cumsum([0, *counts])
-        return np.concatenate(
-            [np.where(v < 0, -1, v + s) for v, s in zip(values, starts, strict=False)]
-        )
+        starts = np.cumsum([0, *counts[:-1]])
+        values = zip([np.asarray(getattr(p, name)) for p in parts], starts, strict=True)
+        return np.concatenate([np.where(v < 0, -1, v + s) for v, s in values])
 
     if not parts:
         return Soup.plain(np.zeros((0, 3)), np.zeros((0, 3), np.int64))
