@@ -22,8 +22,6 @@ from gendr.mesh import Camera, Lighting, Mesh, look_at
 from gendr.rendering import Renderer
 
 if TYPE_CHECKING:
-    from PIL import ImageFont
-
     from gendr.mesh.views import Views
 
 Pixels: TypeAlias = NDArray[np.uint8]
@@ -177,33 +175,25 @@ def render_views(
     if name == "auto":
         name = "none" if mesh.unlit else "lambert"
     light = lighting(name)
-    size = (size, size) if isinstance(size, int) else size
+    height, width = check_image_size(size)
     crisp = "dist" not in options
     if crisp:
-        size = (size[0] * OVERSAMPLING, size[1] * OVERSAMPLING)
+        height, width = height * OVERSAMPLING, width * OVERSAMPLING
         options |= {"dist": "heaviside", "tconorm": "max", "shading": "hard", "composite": "depth"}
     near, far = depths(mesh, camera)
+    options |= {"near": near, "far": far, "lighting": light}
+    renderer = Renderer((height, width), **options)
     parts = []
-    together = min(PIXELS_AT_ONCE // (size[0] * size[1]), FACES_AT_ONCE // max(len(mesh.faces), 1))
+    together = min(PIXELS_AT_ONCE // (height * width), FACES_AT_ONCE // max(len(mesh.faces), 1))
     together = max(together, 1)
-    for i in range(0, len(camera), together):
-        some = camera[i : i + together]
-        arguments: dict[str, Any] = {**options, "near": near, "far": far, "lighting": light}
-        renderer = Renderer(size, **arguments)
+    # Vertex normals need all faces around a vertex.
+    apart = crisp and together == 1 and not (light is not None and light.smooth)
+    for some in (camera[i : i + together] for i in range(0, len(camera), together)):
         with torch.no_grad():
-            if crisp:
-                # Vertex normals need all faces around a vertex.
-                smooth = light is not None and light.smooth
-                apart = together == 1 and not smooth
-                out = renderer(drawn(mesh, some, size, near) if apart else mesh, some)
-                rgb, alpha = out.rgb, (out.face_id >= 0).to(out.rgb)[:, None]
-            else:
-                out = renderer(mesh, some)
-                rgb, alpha = out.rgb, out.alpha[:, None]
-        images = torch.cat([rgb, alpha], 1)
-        if crisp:
-            images = torch.nn.functional.avg_pool2d(images, OVERSAMPLING)
-        parts.append(images)
+            out = renderer(drawn(mesh, some, (height, width), near) if apart else mesh, some)
+            alpha = (out.face_id >= 0).to(out.rgb) if crisp else out.alpha
+            images = torch.cat([out.rgb, alpha[:, None]], 1)
+        parts.append(torch.nn.functional.avg_pool2d(images, OVERSAMPLING) if crisp else images)
     images = torch.cat(parts).clamp(0, 1)
     return images[:, :3], images[:, 3]
 
@@ -226,15 +216,15 @@ def drawn(mesh: Mesh, camera: Camera, size: tuple[int, int], near: float) -> Mes
     a, b, c = (place.index_select(0, corner) for corner in mesh.faces.unbind(1))
     low = torch.minimum(torch.minimum(a, b), c) - PIXEL_SLACK
     high = torch.maximum(torch.maximum(a, b), c) + PIXEL_SLACK
-    kept = (low.ceil() <= high.floor()).all(-1) | (depth < near)[mesh.faces].any(-1)
+    shown = (low.ceil() <= high.floor()).all(-1) | (depth < near)[mesh.faces].any(-1)
     return Mesh(
         mesh.vertices,
-        mesh.faces[kept],
+        mesh.faces[shown],
         uvs=mesh.uvs,
-        face_uvs=None if mesh.face_uvs is None else mesh.face_uvs[kept],
+        face_uvs=None if mesh.face_uvs is None else mesh.face_uvs[shown],
         texture=mesh.textures,
         vertex_colors=mesh.vertex_colors,
-        face_colors=None if mesh.face_colors is None else mesh.face_colors[kept],
+        face_colors=None if mesh.face_colors is None else mesh.face_colors[shown],
     )
 
 
@@ -244,11 +234,8 @@ def silhouettes(mesh: Mesh, camera: Camera, size: int | tuple[int, int]) -> Tens
     near, far = depths(mesh, camera)
     renderer = Renderer(pair, "heaviside", "max", near=near, far=far)
     with torch.no_grad():
-        images = [
-            renderer(drawn(mesh, one, pair, near), one).alpha
-            for one in (camera[i] for i in range(len(camera)))
-        ]
-        return torch.cat(images)
+        each = (camera[i] for i in range(len(camera)))
+        return torch.cat([renderer(drawn(mesh, one, pair, near), one).alpha for one in each])
 
 
 def composited(rgb: Tensor, alpha: Tensor, background: Color = PAPER) -> list[Pixels]:
@@ -340,13 +327,8 @@ class Closeup:
         # The shorter side of a picture spans [-1, 1].
         zoom = self.size[1] / min(self.size) / self.half[0]
         centre = self.centre.to(camera.principal)
-        return Camera(
-            camera.rotation,
-            camera.translation,
-            camera.focal * zoom,
-            (camera.principal - centre) * zoom,
-            orthographic=camera.orthographic,
-        )
+        principal = (camera.principal - centre) * zoom
+        return camera.with_tensors(focal=camera.focal * zoom, principal=principal)
 
     def cut(self, image: Tensor, index: int) -> NDArray[np.float64]:
         """The window of an image [H, W] in [0, 1], at `size`; enlarged pixels stay visible."""
@@ -403,12 +385,6 @@ def difference(target: NDArray[np.float64], found: NDArray[np.float64]) -> Pixel
 # layout
 
 
-def _font(size: int) -> ImageFont.ImageFont | ImageFont.FreeTypeFont:
-    from PIL import ImageFont
-
-    return ImageFont.load_default(size)
-
-
 class Page:
     """A white page to put tiles and text on.
 
@@ -433,7 +409,9 @@ class Page:
         self, x: int, y: int, text: str, size: int = 13, color: Color = INK, anchor: str = "la"
     ) -> None:
         """Draw text; the anchor is that of Pillow: l, m or r, and a (top), m or s (baseline)."""
-        self.draw.text((x, y), text, color, _font(size), anchor=anchor)
+        from PIL import ImageFont
+
+        self.draw.text((x, y), text, color, ImageFont.load_default(size), anchor=anchor)
 
     def box(self, x: int, y: int, width: int, height: int, color: Color) -> None:
         """Fill a rectangle with its upper left corner at (x, y)."""

@@ -13,7 +13,6 @@ from gendr.cli.parser import Fit
 from gendr.cli.stages import Stages
 from gendr.fitting.colors.fit import ColorResult, fit_colors
 from gendr.mesh import Mesh
-from gendr.mesh.io import mesh_files
 from gendr.mesh.unwrapping import INSTALL, can_unwrap
 from gendr.mesh.views import Views
 
@@ -110,6 +109,4 @@ def color_files(mesh: Mesh, out: Path, quiet: bool) -> dict[Path, bytes]:
         visual.composited(*visual.render_views(mesh, camera[i], SIZE, {"lighting": "none"}))[0]
         for i in tqdm(range(FRAMES), "turntable", disable=quiet, leave=False)
     ]
-    return mesh_files(mesh, out / name) | {
-        out / TURNTABLE: visual.gif(frames, seconds=2.4 / FRAMES)
-    }
+    return mesh.to_files(out / name) | {out / TURNTABLE: visual.gif(frames, seconds=2.4 / FRAMES)}

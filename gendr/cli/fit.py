@@ -30,7 +30,6 @@ from gendr.cli.stages import Stages
 from gendr.fitting import CameraResult, FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
-from gendr.mesh.io import mesh_files
 from gendr.mesh.quality import mesh_quality
 from gendr.mesh.views import Views, load_views, view_sizes
 
@@ -439,7 +438,7 @@ class _FitReport:
             metrics["cameras"] = camera_facts(target.refined)
             files[out / CAMERAS] = opencv_file(self.args, target.refined)
             extra.append(CAMERAS)
-        files |= mesh_files(mesh, out / MESH) | self.pictures(result, mesh, note)
+        files |= mesh.to_files(out / MESH) | self.pictures(result, mesh, note)
         self.clock.lap("pictures")
         metrics |= self.facts(result.state)
         if refinement:

@@ -12,7 +12,6 @@ from gendr._runtime.files import write_all
 from gendr.cli.common import check_device, check_writable
 from gendr.cli.parser import Predict
 from gendr.mesh import Mesh, look_at
-from gendr.mesh.io import mesh_files
 from gendr.reconstruction.inputs import read_image
 from gendr.reconstruction.pictures import prediction_sheet
 from gendr.reconstruction.renderings import DISTANCE, ELEVATION, FOV
@@ -42,7 +41,7 @@ def run(args: Predict) -> int:
         image = read_image(path, model.side, fill=args.fill, max_megapixels=args.max_megapixels)
         with torch.no_grad():
             mesh = model.mesh(image[None].to(device)).to("cpu")
-        files = mesh_files(mesh, out / f"{path.stem}.obj")
+        files = mesh.to_files(out / f"{path.stem}.obj")
         sheet = prediction_sheet(path.name, image, mesh)
         files |= {out / f"{path.stem}.png": visual.picture(sheet)}
         if args.turntable:

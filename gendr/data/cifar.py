@@ -6,9 +6,7 @@ read here.
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr.data.examples import Examples, ExampleSplits
+from gendr.data.numbers import import_extra
 
 __all__ = ["CIFAR_CLASSES", "cifar10", "cifar100_splits", "download_cifar100", "read_cifar100"]
 
@@ -52,8 +51,8 @@ def cifar10(folder: str | Path, part: str) -> tuple[Tensor, Tensor]:
     folder = Path(folder)
     if (folder / FOLDER_10).is_dir():
         folder = folder / FOLDER_10
-    found = [_records(folder / name, 1, len(CIFAR_CLASSES)) for name in FILES[part]]
-    records = torch.from_numpy(np.concatenate(found))
+    parts = [_records(folder / name, 1, len(CIFAR_CLASSES)) for name in FILES[part]]
+    records = torch.from_numpy(np.concatenate(parts))
     return records[:, 1:].reshape(-1, *SHAPE), records[:, 0].contiguous()
 
 
@@ -133,13 +132,11 @@ def download_cifar100(folder: str | Path) -> None:
     folder = Path(folder)
     if (folder / FOLDER_100).is_dir() or (folder / "train.bin").is_file():
         return
-    try:
-        pooch: Any = import_module("pooch")
-    except ImportError:
-        raise RuntimeError(
-            "downloading CIFAR-100 needs pooch: pip install '.[training]' in the repository; or "
-            f"unpack {URL} in {folder} yourself"
-        ) from None
+    pooch = import_extra(
+        "pooch",
+        "downloading CIFAR-100 needs pooch: pip install '.[training]' in the repository; or "
+        f"unpack {URL} in {folder} yourself",
+    )
     pooch.retrieve(
         URL, known_hash=f"md5:{MD5}", fname=Path(URL).name, path=folder,
         processor=pooch.Untar(extract_dir="."),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gendr._runtime.arrays import read_arrays
 from gendr._runtime.checks import check_index, check_integer, check_shape
-from gendr.data.numbers import digest
+from gendr.data.numbers import Stored
 
 __all__ = ["ExampleSplits", "Examples", "read_embeddings", "split_by_group"]
 
@@ -22,7 +22,7 @@ HELD_OUT = (0.2, 0.2)
 
 @final
 @dataclass(frozen=True, eq=False)
-class Examples:
+class Examples(Stored):
     """Features with class labels, on one device.
 
     Attributes:
@@ -44,19 +44,6 @@ class Examples:
     def shape(self) -> tuple[int, ...]:
         """The shape of one example."""
         return tuple(self.features.shape[1:])
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the features."""
-        return self.features.device
-
-    def to(self, device: torch.device | str) -> Examples:
-        """The same data on a device."""
-        return replace(self, features=self.features.to(device), labels=self.labels.to(device))
-
-    def digest(self) -> str:
-        """A hash of the content as a short text, which tells data sets apart."""
-        return digest(self.features, self.labels)
 
     def at(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Features, float32 (of images in [0, 1]), and labels of some of them."""

@@ -12,10 +12,9 @@ import gzip
 import math
 import struct
 import zlib
-from dataclasses import dataclass, replace
-from importlib import import_module
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from gendr._runtime.arrays import check_unpacked
 from gendr._runtime.checks import check_count, check_shape
-from gendr.data.numbers import Numbers, Splits, digest
+from gendr.data.numbers import Numbers, Splits, import_extra
 
 __all__ = ["MultiDigits", "download_mnist", "mnist_digits", "mnist_splits", "read_idx"]
 
@@ -146,13 +145,11 @@ def download_mnist(folder: str | Path) -> None:
     ]
     if not missing:
         return
-    try:
-        pooch: Any = import_module("pooch")
-    except ImportError:
-        raise RuntimeError(
-            "downloading MNIST needs pooch: pip install '.[training]' in the repository; or put "
-            f"its four files into {folder} yourself"
-        ) from None
+    pooch = import_extra(
+        "pooch",
+        "downloading MNIST needs pooch: pip install '.[training]' in the repository; or put "
+        f"its four files into {folder} yourself",
+    )
     for name in missing:
         pooch.retrieve(
             MNIST_URL + name, known_hash=f"sha256:{MNIST_SHA256[name]}", fname=name, path=folder
@@ -189,19 +186,6 @@ class MultiDigits(Numbers):
         """See `Numbers`."""
         height, width = self.images.shape[1:]
         return 1, height, width * self.digits
-
-    @property
-    def device(self) -> torch.device:
-        """See `Numbers`."""
-        return self.images.device
-
-    def to(self, device: torch.device | str) -> MultiDigits:
-        """See `Numbers`."""
-        return replace(self, images=self.images.to(device), labels=self.labels.to(device))
-
-    def digest(self) -> str:
-        """See `Numbers`."""
-        return digest(self.images, self.labels)
 
     def draw(self, lists: int, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """See `Numbers`; images in [0, 1]."""

@@ -4,16 +4,41 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, fields, replace
+from importlib import import_module
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
-__all__ = ["Numbers", "Splits", "digest"]
+__all__ = ["Numbers", "Splits", "Stored", "digest", "import_extra"]
 
 
-class Numbers(ABC):
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """Data on one device: a base of frozen dataclasses, some of whose fields are tensors."""
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the data."""
+        return next(iter(self._tensors().values())).device
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same data on a device."""
+        moved = {name: tensor.to(device) for name, tensor in self._tensors().items()}
+        return replace(self, **moved)
+
+    def digest(self) -> str:
+        """A hash of the content as a short text, which tells data sets apart."""
+        return digest(*self._tensors().values())
+
+
+class Numbers(Stored, ABC):
     """Images of numbers on a device, from which lists are drawn.
 
     Attributes:
@@ -39,19 +64,6 @@ class Numbers(ABC):
         Returns:
             Images [lists, n, C, H, W], float32, and values [lists, n], int64.
         """
-
-    @abstractmethod
-    def to(self, device: torch.device | str) -> Self:
-        """The same data on a device."""
-
-    @property
-    @abstractmethod
-    def device(self) -> torch.device:
-        """The device of the images."""
-
-    @abstractmethod
-    def digest(self) -> str:
-        """A hash of the content as a short text, which tells data sets apart."""
 
 
 class Splits(NamedTuple):
@@ -79,3 +91,15 @@ def digest(*tensors: Tensor) -> str:
         sha.update(repr(tuple(tensor.shape)).encode())
         sha.update(tensor.cpu().contiguous().numpy().tobytes())
     return sha.hexdigest()[:16]
+
+
+def import_extra(name: str, need: str) -> Any:
+    """A module that is not among the requirements of the package.
+
+    Raises:
+        RuntimeError: if it is not installed; `need` says what for, and what to do.
+    """
+    try:
+        return import_module(name)
+    except ImportError:
+        raise RuntimeError(need) from None

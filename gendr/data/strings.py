@@ -9,7 +9,7 @@ Source: thesis, section 2.6.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_count, check_shape
 from gendr.data.mnist import MultiDigits
-from gendr.data.numbers import digest
+from gendr.data.numbers import Stored
 
 __all__ = ["DigitStrings"]
 
@@ -27,7 +27,7 @@ LEAST_EDITS, MOST_EDITS = 2, 4
 
 @final
 @dataclass(frozen=True, eq=False)
-class DigitStrings:
+class DigitStrings(Stored):
     """Images of the symbols of an alphabet, from which pairs of strings are drawn.
 
     Attributes:
@@ -66,19 +66,6 @@ class DigitStrings:
         """(1, H, W), the shape of an image that is drawn."""
         check_shape("images", self.images, "[N, H, W]")
         return 1, self.images.shape[1], self.images.shape[2]
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the images."""
-        return self.images.device
-
-    def to(self, device: torch.device | str) -> DigitStrings:
-        """The same data on a device."""
-        return replace(self, images=self.images.to(device), symbols=self.symbols.to(device))
-
-    def digest(self) -> str:
-        """A hash of the content as a short text, which tells data sets apart."""
-        return digest(self.images, self.symbols)
 
     def pictures(self, index: Tensor) -> Tensor:
         """The images with these numbers, [..., 1, H, W], float32 in [0, 1]."""

@@ -12,7 +12,6 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from gendr._runtime.arrays import check_unpacked
 from gendr._runtime.checks import check_count, check_shape
-from gendr.data.numbers import Numbers, Splits, digest
+from gendr.data.numbers import Numbers, Splits, import_extra
 
 __all__ = ["Box", "HouseNumbers", "house_numbers", "svhn_splits"]
 
@@ -67,19 +66,6 @@ class HouseNumbers(Numbers):
     def shape(self) -> tuple[int, int, int]:
         """See `Numbers`."""
         return self.images.shape[1], self.window, self.window
-
-    @property
-    def device(self) -> torch.device:
-        """See `Numbers`."""
-        return self.images.device
-
-    def to(self, device: torch.device | str) -> HouseNumbers:
-        """See `Numbers`."""
-        return replace(self, images=self.images.to(device), values=self.values.to(device))
-
-    def digest(self) -> str:
-        """See `Numbers`."""
-        return digest(self.images, self.values)
 
     def draw(self, lists: int, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """See `Numbers`; images in [-1, 1]."""
@@ -143,15 +129,15 @@ def house_numbers(path: str | Path) -> HouseNumbers:
             boxes = read_boxes(content)
     if not boxes:
         raise ValueError(f"{path} has no digitStruct.mat that lists images")
-    crops: list[Tensor] = []
-    values: list[int] = []
-    for name, content in _members(path, ".png"):
-        if name in boxes:
-            crops.append(crop(content, boxes[name]))
-            values.append(boxes[name].value)
+    crops = [
+        (crop(content, boxes[name]), boxes[name].value)
+        for name, content in _members(path, ".png")
+        if name in boxes
+    ]
     if len(crops) != len(boxes):
         raise ValueError(f"{path} must have {len(boxes)} images, got {len(crops)}; get it again")
-    return HouseNumbers(torch.stack(crops), torch.tensor(values))
+    images, values = zip(*crops, strict=True)
+    return HouseNumbers(torch.stack(images), torch.tensor(values))
 
 
 def svhn_splits(folder: str | Path) -> Splits:
@@ -170,23 +156,23 @@ def svhn_splits(folder: str | Path) -> Splits:
         ValueError: if a part is damaged or too small.
     """
     folder = Path(folder)
-    found = {
+    paths = {
         part: path
         for part in ("train", "extra", "test")
         for path in (folder / part, folder / f"{part}.tar.gz")
         if path.exists()
     }
     for part in ("train", "test"):
-        if part not in found:
+        if part not in paths:
             raise FileNotFoundError(f"there is no {part}.tar.gz (nor {part}) in {folder}")
     parts = [
-        house_numbers(found[part]).split(count) for part, count in HELD_OUT.items() if part in found
+        house_numbers(paths[part]).split(count) for part, count in HELD_OUT.items() if part in paths
     ]
     learnt, held_out = (
         HouseNumbers(torch.cat([h.images for h in half]), torch.cat([h.values for h in half]))
         for half in zip(*parts, strict=True)
     )
-    return Splits(learnt, held_out, house_numbers(found["test"]))
+    return Splits(learnt, held_out, house_numbers(paths["test"]))
 
 
 def _members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
@@ -209,12 +195,8 @@ def _members(path: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
 
 def read_boxes(content: bytes) -> dict[str, Box]:
     """The boxes of a digitStruct.mat, which is an HDF5 file, by the names of the images."""
-    try:
-        h5py: Any = import_module("h5py")
-    except ImportError:
-        raise RuntimeError(
-            "reading SVHN needs h5py: pip install '.[svhn]' in the repository"
-        ) from None
+    need = "reading SVHN needs h5py: pip install '.[svhn]' in the repository"
+    h5py = import_extra("h5py", need)
     with h5py.File(io.BytesIO(content), "r") as file:
         names, digits = file["digitStruct/name"], file["digitStruct/bbox"]
         return {

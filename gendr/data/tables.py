@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import contains
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_count, check_number, check_shape
-from gendr.data.numbers import digest
+from gendr.data.numbers import Stored
 
 __all__ = ["BitTable", "TableSplits", "read_adult", "read_breast_cancer", "read_monk"]
 
@@ -54,7 +55,7 @@ MISSING = "?"
 
 
 @dataclass(frozen=True, eq=False)
-class BitTable:
+class BitTable(Stored):
     """Rows of bits with their classes.
 
     Attributes:
@@ -76,14 +77,6 @@ class BitTable:
     def __len__(self) -> int:
         return len(self.bits)
 
-    def to(self, device: torch.device | str) -> BitTable:
-        """The same table on a device."""
-        return BitTable(self.bits.to(device), self.labels.to(device), self.names, self.classes)
-
-    def digest(self) -> str:
-        """A hash of the content as a short text."""
-        return digest(self.bits, self.labels)
-
     def split(self, share: float, seed: int) -> TableSplits:
         """A random part of the rows for training, the others for the test.
 
@@ -101,10 +94,9 @@ class BitTable:
             order = torch.randperm(len(rows), generator=generator)
             chosen[rows[order[: round(share * len(rows))]]] = True
         chosen = chosen.to(self.bits.device)
-        return TableSplits(self._rows(chosen), self._rows(~chosen))
-
-    def _rows(self, chosen: Tensor) -> BitTable:
-        return BitTable(self.bits[chosen], self.labels[chosen], self.names, self.classes)
+        return TableSplits(
+            *(replace(self, bits=self.bits[m], labels=self.labels[m]) for m in (chosen, ~chosen))
+        )
 
 
 class TableSplits(NamedTuple):
@@ -137,26 +129,15 @@ def read_monk(folder: str | Path, problem: int) -> TableSplits:
 
 
 def _monk(path: Path) -> BitTable:
-    labels: list[int] = []
-    rows: list[list[int]] = []
-    for number, line in enumerate(_lines(path), 1):
-        words = line.split()
-        try:
-            label, *values = (int(word) for word in words[:7])
-        except ValueError:
-            label, values = -1, []
-        if (
-            label not in (0, 1)
-            or len(values) != len(MONK_VALUES)
-            or not all(1 <= v <= n for v, n in zip(values, MONK_VALUES, strict=True))
-        ):
+    allowed = [("0", "1"), *([str(k + 1) for k in range(n)] for n in MONK_VALUES)]
+    lines = _lines(path)
+    rows = [line.split()[: len(allowed)] for line in lines]
+    for number, (line, row) in enumerate(zip(lines, rows, strict=True), 1):
+        if len(row) < len(allowed) or not all(map(contains, allowed, row)):
             raise ValueError(f"{path}, line {number} is no row of a MONK's problem: {line!r}")
-        labels.append(label)
-        rows.append(
-            [int(v == k + 1) for v, n in zip(values, MONK_VALUES, strict=True) for k in range(n)]
-        )
-    names = tuple(f"a{i} = {k + 1}" for i, n in enumerate(MONK_VALUES, 1) for k in range(n))
-    return BitTable(_bits(rows), torch.tensor(labels), names, ("0", "1"))
+    names = ("class", *(f"a{i + 1}" for i in range(len(MONK_VALUES))))
+    columns = list(zip(names[1:], allowed[1:], strict=True))
+    return _encoded(rows, names, columns, ("0", "1"), 0)
 
 
 def read_adult(folder: str | Path) -> TableSplits:
@@ -174,12 +155,12 @@ def read_adult(folder: str | Path) -> TableSplits:
     """
     parts = [_rows(Path(folder) / f"adult.{part}", ADULT_COLUMNS) for part in ("data", "test")]
     train, test = ([row for row in part if row[0] != ADULT_COLUMNS[0]] for part in parts)
-    columns: list[tuple[str, list[str | float]]] = []
+    columns: list[tuple[str, Sequence[str | float]]] = []
     for name, column in zip(ADULT_COLUMNS, zip(*train, strict=True), strict=False):
         if name in ADULT_NUMBERS:
-            columns.append((name, [*_thresholds(column, ADULT_NUMBERS[name], name)]))
+            columns.append((name, _thresholds(column, ADULT_NUMBERS[name], name)))
         elif name not in ADULT_LEFT_OUT:
-            columns.append((name, [*sorted(set(column) - {MISSING})]))
+            columns.append((name, sorted(set(column) - {MISSING})))
     return TableSplits(
         *(_encoded(part, ADULT_COLUMNS, columns, ADULT_CLASSES, -1) for part in (train, test))
     )
@@ -196,11 +177,9 @@ def read_breast_cancer(folder: str | Path) -> BitTable:
         ValueError: if it is something else.
     """
     rows = _rows(Path(folder) / "breast-cancer.data", CANCER_COLUMNS)
-    columns: list[tuple[str, list[str | float]]] = [
-        (name, [*sorted(set(column) - {MISSING})])
-        for name, column in zip(("class", *CANCER_COLUMNS), zip(*rows, strict=True), strict=True)
-        if name != "class"
-    ]
+    _, *values = zip(*rows, strict=True)
+    categories = [sorted(set(column) - {MISSING}) for column in values]
+    columns = list(zip(CANCER_COLUMNS, categories, strict=True))
     return _encoded(rows, ("class", *CANCER_COLUMNS), columns, CANCER_CLASSES, 0)
 
 
@@ -241,7 +220,7 @@ def _thresholds(column: Sequence[str], bits: int, name: str) -> list[float]:
 def _encoded(
     rows: list[list[str]],
     names: Sequence[str],
-    columns: list[tuple[str, list[str | float]]],
+    columns: Sequence[tuple[str, Sequence[str | float]]],
     classes: tuple[str, ...],
     place: int,
 ) -> BitTable:
@@ -264,7 +243,3 @@ def _encoded(
             texts += [f"{name} = {value}" for value in values]
     bits = torch.cat(parts, 1).byte()
     return BitTable(bits, torch.tensor([classes.index(x) for x in labels]), tuple(texts), classes)
-
-
-def _bits(rows: list[list[int]]) -> Tensor:
-    return torch.tensor(rows, dtype=torch.uint8)

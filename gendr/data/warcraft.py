@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gendr._runtime.arrays import read_array
 from gendr._runtime.checks import check_count, check_image_size
-from gendr.data.numbers import digest
+from gendr.data.numbers import Stored, digest
 
 __all__ = [
     "COSTS",
@@ -46,7 +46,7 @@ _STEPS = ((-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1))
 
 
 @dataclass(frozen=True, eq=False)
-class TerrainMaps:
+class TerrainMaps(Stored):
     """Maps with their paths and costs.
 
     Attributes:
@@ -65,10 +65,6 @@ class TerrainMaps:
     def __getitem__(self, index: slice) -> TerrainMaps:
         """Some of the maps."""
         return TerrainMaps(self.images[index], self.paths[index], self.costs[index])
-
-    def to(self, device: torch.device | str) -> TerrainMaps:
-        """The same maps on a device."""
-        return TerrainMaps(self.images.to(device), self.paths.to(device), self.costs.to(device))
 
     def digest(self) -> str:
         """A hash of images and paths as a short text, which tells data sets apart."""
@@ -116,13 +112,13 @@ def _read_part(folder: Path, part: str, size: int) -> TerrainMaps:
         path = folder / f"{part}_{what}.npy"
         if not path.is_file():
             raise FileNotFoundError(f"there is no {path.name} in {folder}")
-        found = read_array(path)
-        if found.shape[1:] != shape:
+        values = read_array(path)
+        if values.shape[1:] != shape:
             raise ValueError(
                 f"{path} must have shape [N, {', '.join(map(str, shape))}] for maps of {size} x "
-                f"{size} cells, got {list(found.shape)}"
+                f"{size} cells, got {list(values.shape)}"
             )
-        return found
+        return values
 
     images = array("maps", (TILE * size, TILE * size, 3))
     paths = array("shortest_paths", (size, size))
@@ -156,9 +152,9 @@ def generate_terrain(count: int, size: int | Sequence[int] = 12, seed: int = 0) 
     """
     check_count("count", count)
     height, width = check_image_size(size, "size")
-    found = [_one_map(np.random.default_rng([seed, n]), height, width) for n in range(count)]
-    images = np.stack([image for image, _ in found])
-    costs = np.stack([cost for _, cost in found]).astype(np.float32)
+    maps = [_one_map(np.random.default_rng([seed, n]), height, width) for n in range(count)]
+    images = np.stack([image for image, _ in maps])
+    costs = np.stack([cost for _, cost in maps]).astype(np.float32)
     return TerrainMaps(
         torch.from_numpy(images).movedim(-1, 1).contiguous(),
         torch.from_numpy(cheapest_paths(costs)),
@@ -230,19 +226,19 @@ def cheapest_paths(costs: Tensor | NDArray[Any], neighbours: int = 8) -> NDArray
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import dijkstra
 
-    given = np.asarray(costs, dtype=np.float64)
-    if given.ndim not in (2, 3) or 0 in given.shape[-2:]:
-        raise ValueError(f"costs must have shape [N, H, W] or [H, W], got {list(given.shape)}")
-    if not bool(np.all((given > 0) & (given < np.inf))):
+    grids = np.asarray(costs, dtype=np.float64)
+    if grids.ndim not in (2, 3) or 0 in grids.shape[-2:]:
+        raise ValueError(f"costs must have shape [N, H, W] or [H, W], got {list(grids.shape)}")
+    if not bool(np.all((grids > 0) & (grids < np.inf))):
         raise ValueError("costs must be positive and finite for Dijkstra's algorithm")
     if neighbours not in (4, 8):
         raise ValueError(f"neighbours must be 4 or 8, got {neighbours}")
-    maps = given.reshape(-1, *given.shape[-2:])
+    maps = grids.reshape(-1, *grids.shape[-2:])
     height, width = maps.shape[1:]
     path = np.zeros(maps.shape, np.uint8)
     cells = np.arange(maps.size).reshape(maps.shape)
     if not maps.size:
-        return path.reshape(given.shape)
+        return path.reshape(grids.shape)
     outer = np.pad(cells, ((0, 0), (1, 1), (1, 1)), constant_values=-1)
     steps = [step for step in _STEPS if neighbours == 8 or 0 in step]
     around = np.stack(
@@ -261,7 +257,7 @@ def cheapest_paths(costs: Tensor | NDArray[Any], neighbours: int = 8) -> NDArray
         flat[here] = 1
         here = before[here]
         here = here[here >= 0]
-    return path.reshape(given.shape)
+    return path.reshape(grids.shape)
 
 
 def path_cost(paths: Tensor, costs: Tensor) -> Tensor:

@@ -186,14 +186,14 @@ _operators: dict[type, WeakIdKeyDictionary] = {}
 
 
 def _operator(kind: Callable[[Tensor, int], _Operator], mesh: Mesh) -> _Operator:
-    """The packed operator of a mesh, built at first use and kept as long as its faces live."""
+    """The packed operator of a mesh, built at first use and cached as long as its faces live."""
     if not isinstance(mesh, Mesh):
         raise TypeError(f"mesh must be a Mesh, got {type(mesh).__name__}")
-    known = _operators.setdefault(kind, WeakIdKeyDictionary())  # pyright: ignore
-    if mesh.faces not in known:
+    cache = _operators.setdefault(kind, WeakIdKeyDictionary())  # pyright: ignore
+    if mesh.faces not in cache:
         with lasting():
-            known[mesh.faces] = kind(mesh.faces.clone(), sum(mesh.vertex_counts))
-    return known[mesh.faces]
+            cache[mesh.faces] = kind(mesh.faces.clone(), sum(mesh.vertex_counts))
+    return cache[mesh.faces]
 
 
 def laplacian_loss(mesh: Mesh) -> Tensor:

@@ -79,15 +79,15 @@ def nearest_indices(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 def nearest_in_chunks(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Find what `nearest_indices` finds, by brute force on any device, in bounded memory."""
-    found = []
+    nearest = []
     for x, y in ((a, b), (b, a)):
         rows = max(1, _CHUNK // len(y))
         # The form of cdist with a matrix product suffers from cancellation and picks wrong
         # neighbours.
         exact = "donot_use_mm_for_euclid_dist"
         parts = [torch.cdist(part, y, compute_mode=exact).argmin(1) for part in x.split(rows)]
-        found.append(torch.cat(parts))
-    return found[0], found[1]
+        nearest.append(torch.cat(parts))
+    return nearest[0], nearest[1]
 
 
 def chamfer(first: Mesh, second: Mesh, n: int = 10_000, seed: int = 0) -> Tensor:

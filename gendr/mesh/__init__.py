@@ -9,8 +9,8 @@ from gendr.mesh.cameras import (
     rotation_angle_between,
 )
 from gendr.mesh.examples import example, example_file, example_names
+from gendr.mesh.files.textures import load_texture
 from gendr.mesh.hull import visual_hull
-from gendr.mesh.io import load_texture
 from gendr.mesh.lighting import Lighting
 from gendr.mesh.mesh import Mesh
 from gendr.mesh.quality import mesh_quality

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -108,26 +109,62 @@ class Attributes:
     def with_texture(
         self, texture: Tensor | Sequence[Tensor] | None, vertices: Tensor, count: int
     ) -> Attributes:
-        """The attributes with other textures, the arguments of `_one_per_mesh`, or none.
+        """The attributes with other textures, or none; meshes that share one get the same tensor.
+
+        Args:
+            texture: [Ht, Wt, 3], [B, Ht, Wt, 3] or a sequence of B textures.
+            vertices: The vertices of the meshes, which give the dtype and device.
+            count: B.
 
         Raises:
-            ValueError: for textures without UVs, and what `_one_per_mesh` refuses.
+            TypeError: for what is no tensor or has a wrong dtype.
+            ValueError: for textures without UVs, a wrong number, shape, device or value.
         """
         if texture is None:
             return replace(self, textures=None)
         if self.uvs is None:
             raise ValueError("a texture needs uvs and face_uvs, got none")
-        return replace(self, textures=_one_per_mesh(texture, vertices, count))
+        if isinstance(texture, Tensor):
+            textures = tuple(texture) if texture.ndim == 4 else (texture,) * count
+        elif isinstance(texture, Sequence):
+            textures = tuple(texture)
+        else:
+            textures = (check_tensor("texture", texture),)  # raises
+        if len(textures) != count:
+            raise ValueError(f"there must be one texture per mesh, {count}, got {len(textures)}")
+        for t in {id(t): t for t in textures}.values():
+            check_like("texture", check_float("texture", t), "vertices", vertices)
+            check_shape("texture", t, "[Ht, Wt, 3]")
+            if t.numel() == 0:
+                raise ValueError("texture must have at least one texel, got none")
+            _check_range("texture", t)
+        return replace(self, textures=textures)
 
     def with_colors(
         self, name: str, colors: Tensor | None, vertices: Tensor, counts: Sequence[int]
     ) -> Attributes:
         """The attributes with other colours per vertex or per face, or with none.
 
-        The arguments are those of `_packed_colors`.
+        Args:
+            name: "vertex_colors" or "face_colors".
+            colors: [N, 3] or [B, N, 3], for N vertices or faces of each mesh; or packed.
+            vertices: The vertices of the meshes, which give the dtype and device.
+            counts: N of each mesh.
+
+        Raises:
+            TypeError: for a wrong dtype.
+            ValueError: for a wrong shape, device or value.
         """
-        found = None if colors is None else _packed_colors(name, colors, vertices, counts)
-        return replace(self, **{name: found})
+        if colors is not None:
+            check_like(name, check_float(name, colors), "vertices", vertices)
+            letter = "V" if name == "vertex_colors" else "F"
+            common = len(set(counts)) == 1 < len(counts)
+            if common and colors.ndim == 2 and colors.shape[0] != sum(counts):
+                check_shape(name, colors, f"[{letter}, 3]", **{letter: counts[0]})
+                colors = colors.repeat(len(counts), 1)
+            colors = packed(name, colors, letter, counts)
+            _check_range(name, colors)
+        return replace(self, **{name: colors})
 
     @staticmethod
     def joined(parts: Sequence[tuple[Attributes, Topology]], vertices: Tensor) -> Attributes:
@@ -137,22 +174,25 @@ class Attributes:
             parts: Of each batch.
             vertices: Of the meshes, for their dtype and device.
         """
-        uvs = textures = vertex_colors = face_colors = None
+        uvs = textures = None
         if any(a.uvs is not None for a, _ in parts):
             uvs = UVs.joined([_some_uvs(a.uvs, t.face_counts, vertices) for a, t in parts])
         if any(a.textures is not None for a, _ in parts):
             white = vertices.new_ones(1, 1, 3)
             each = (a.textures or (white,) * len(t.face_counts) for a, t in parts)
             textures = tuple(texture for some in each for texture in some)
-        if any(a.vertex_colors is not None for a, _ in parts):
-            vertex_colors = torch.cat(
-                [_some_colors(a.vertex_colors, t.vertex_counts, vertices) for a, t in parts]
-            )
-        if any(a.face_colors is not None for a, _ in parts):
-            face_colors = torch.cat(
-                [_some_colors(a.face_colors, t.face_counts, vertices) for a, t in parts]
-            )
-        return Attributes(uvs, textures, vertex_colors, face_colors)
+
+        def colors(values: Sequence[Tensor | None], counts: Sequence[Sequence[int]]) -> Any:
+            if all(value is None for value in values):
+                return None
+            filled = zip(values, counts, strict=True)
+            return torch.cat([vertices.new_ones(sum(n), 3) if v is None else v for v, n in filled])
+
+        of_vertices = colors(
+            [a.vertex_colors for a, _ in parts], [t.vertex_counts for _, t in parts]
+        )
+        of_faces = colors([a.face_colors for a, _ in parts], [t.face_counts for _, t in parts])
+        return Attributes(uvs, textures, of_vertices, of_faces)
 
     def of_mesh(self, i: int, vertices: slice, faces: slice) -> Attributes:
         """The attributes of mesh i, which has these vertices and faces."""
@@ -213,11 +253,6 @@ def _some_uvs(uvs: UVs | None, face_counts: Sequence[int], vertices: Tensor) -> 
     return UVs(vertices.new_zeros(batch, 2), faces, (1,) * batch)
 
 
-def _some_colors(colors: Tensor | None, counts: Sequence[int], vertices: Tensor) -> Tensor:
-    """The colours; white if there are none."""
-    return vertices.new_ones(sum(counts), 3) if colors is None else colors
-
-
 def _packed_uvs(
     uvs: Tensor | None, face_uvs: Tensor | None, vertices: Tensor, face_counts: Sequence[int]
 ) -> UVs | None:
@@ -251,48 +286,9 @@ def _packed_uvs(
     check_shape("face_uvs", face_uvs, "[F, 3] or [B, F, 3]", **known)
     check_index("face_uvs", face_uvs, size, "uvs")
     check_finite("uvs", uvs)
-    if batch > 1 and uvs.ndim == 2 and face_uvs.ndim == 2:
-        uvs = uvs.expand(batch, -1, -1)
-    if uvs.ndim == 3:
-        start = size * torch.arange(batch, device=face_uvs.device)
-        face_uvs = (face_uvs + start[:, None, None]).reshape(-1, 3)
-    else:  # common uvs, but separate indices: give each mesh a copy
-        start = size * torch.arange(batch, device=face_uvs.device)
-        face_uvs = (face_uvs.reshape(batch, -1, 3) + start[:, None, None]).reshape(-1, 3)
-        uvs = uvs.expand(batch, -1, -1)
-    return UVs(uvs.reshape(-1, 2), face_uvs, (size,) * batch)
-
-
-def _one_per_mesh(
-    texture: Tensor | Sequence[Tensor], vertices: Tensor, count: int
-) -> tuple[Tensor, ...]:
-    """One texture for each of `count` meshes; meshes that share a texture get the same tensor.
-
-    Args:
-        texture: [Ht, Wt, 3], [B, Ht, Wt, 3] or a sequence of B textures.
-        vertices: The vertices of the meshes, which give the dtype and device.
-        count: B.
-
-    Raises:
-        TypeError: for what is no tensor or has a wrong dtype.
-        ValueError: for a wrong number, shape, device or value.
-    """
-    if isinstance(texture, Tensor):
-        many = texture.ndim == 4
-        textures = tuple(texture) if many else (texture,) * count
-    elif isinstance(texture, Sequence):
-        textures = tuple(texture)
-    else:
-        textures = (check_tensor("texture", texture),)  # raises
-    if len(textures) != count:
-        raise ValueError(f"there must be one texture per mesh, {count}, got {len(textures)}")
-    for t in {id(t): t for t in textures}.values():
-        check_like("texture", check_float("texture", t), "vertices", vertices)
-        check_shape("texture", t, "[Ht, Wt, 3]")
-        if t.numel() == 0:
-            raise ValueError("texture must have at least one texel, got none")
-        _check_range("texture", t)
-    return textures
+    start = size * torch.arange(batch, device=face_uvs.device)  # each mesh gets uvs of its own
+    face_uvs = (face_uvs + start[:, None, None]).reshape(-1, 3)
+    return UVs(uvs.expand(batch, size, 2).reshape(-1, 2), face_uvs, (size,) * batch)
 
 
 def packed(name: str, values: Tensor, letter: str, counts: Sequence[int]) -> Tensor:
@@ -312,30 +308,6 @@ def packed(name: str, values: Tensor, letter: str, counts: Sequence[int]) -> Ten
         values = values.reshape(-1, 3)
     check_shape(name, values, f"[{letter}, 3]", **{letter: sum(counts)})
     return values
-
-
-def _packed_colors(name: str, colors: Tensor, vertices: Tensor, counts: Sequence[int]) -> Tensor:
-    """Pack colours that are given per mesh or once for all meshes: [ΣN, 3].
-
-    Args:
-        name: "vertex_colors" or "face_colors".
-        colors: [N, 3] or [B, N, 3], for N vertices or faces of each mesh; or packed.
-        vertices: The vertices of the meshes, which give the dtype and device.
-        counts: N of each mesh.
-
-    Raises:
-        TypeError: for a wrong dtype.
-        ValueError: for a wrong shape, device or value.
-    """
-    check_like(name, check_float(name, colors), "vertices", vertices)
-    letter = "V" if name == "vertex_colors" else "F"
-    common = len(set(counts)) == 1 < len(counts)
-    if common and colors.ndim == 2 and colors.shape[0] != sum(counts):
-        check_shape(name, colors, f"[{letter}, 3]", **{letter: counts[0]})
-        colors = colors.repeat(len(counts), 1)
-    colors = packed(name, colors, letter, counts)
-    _check_range(name, colors)
-    return colors
 
 
 def _check_range(name: str, colors: Tensor) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -14,72 +15,106 @@ from gendr._runtime.checks import (
     check_float,
     check_like,
     check_shape,
+    dtype_name,
     shape_text,
 )
 
 
-def common_kind(**values: Any) -> tuple[torch.dtype, torch.device]:
-    """The dtype and device that the tensors among `values` share; the defaults if there are none.
+@final
+@dataclass(frozen=True)
+class TensorKind:
+    """The dtype and the device to which the arguments of a call are converted."""
 
-    Only floating-point tensors count; integer tensors are converted.
-    """
-    name, first = "", None
-    for key, value in values.items():
-        if not isinstance(value, Tensor):
-            continue
-        if value.is_floating_point() or value.is_complex():
-            check_float(key, value)
-        if first is None or (value.is_floating_point() and not first.is_floating_point()):
-            name, first = key, value
-    if first is None:
-        dtype = torch.get_default_dtype()
-        return (dtype if dtype is torch.float64 else torch.float32), torch.device("cpu")
-    for key, value in values.items():
-        if isinstance(value, Tensor):
-            if value.is_floating_point():
-                check_like(key, value, name, first)
-            check_device(key, value, name, first)
-    if not first.is_floating_point():
-        return torch.float32, first.device
-    return first.dtype, first.device
+    dtype: torch.dtype
+    device: torch.device
+
+    @staticmethod
+    def common(**values: Any) -> TensorKind:
+        """What the tensors among `values` share; the defaults if there are none.
+
+        Only floating-point tensors count; integer tensors are converted.
+
+        Raises:
+            TypeError: If a dtype is neither float32 nor float64, or dtypes differ.
+            ValueError: If devices differ.
+        """
+        tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+        if not tensors:
+            wide = torch.get_default_dtype() is torch.float64
+            return TensorKind(torch.float64 if wide else torch.float32, torch.device("cpu"))
+        floats = {
+            name: check_float(name, value)
+            for name, value in tensors.items()
+            if value.is_floating_point() or value.is_complex()
+        }
+        first = next(iter(floats or tensors))
+        for name, value in tensors.items():
+            if name in floats:
+                check_like(name, value, first, tensors[first])
+            check_device(name, value, first, tensors[first])
+        return TensorKind(tensors[first].dtype if floats else torch.float32, tensors[first].device)
+
+    @staticmethod
+    def wanted(
+        dtype: torch.dtype | None, device: torch.device | str | None, **values: Any
+    ) -> TensorKind:
+        """The dtype and device that were asked for, or else those of `values`."""
+        if dtype is not None and dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"dtype must be float32 or float64, got {dtype_name(dtype)}")
+        if dtype is not None and device is not None:
+            return TensorKind(dtype, torch.device(device))
+        common = TensorKind.common(**values)
+        return TensorKind(dtype or common.dtype, torch.device(device or common.device))
+
+    def tensor(self, name: str, value: Any) -> Tensor:
+        """`value` as a finite tensor."""
+        try:
+            tensor = torch.as_tensor(value, dtype=self.dtype, device=self.device)
+        except (TypeError, ValueError, RuntimeError) as error:
+            what = type(value).__name__
+            raise TypeError(f"{name} must be a number or a tensor, got {what}: {error}") from None
+        return check_finite(name, tensor)
+
+    def batch(self, name: str, value: Any, *tail: int) -> Tensor:
+        """`value` as [B, *tail]; a missing batch dimension is added."""
+        return _batched(name, self.tensor(name, value), tail)
+
+    def numbers(self, name: str, value: Any) -> Tensor:
+        """`value` as [B]; a single number gives B = 1."""
+        tensor = self.tensor(name, value)
+        if tensor.ndim > 1:
+            shape = shape_text(tensor.shape)
+            raise ValueError(f"{name} must be one number or have shape [B], got {shape}")
+        return _of_some(name, tensor) if tensor.ndim else tensor[None]
+
+    def axes(self, name: str, value: Any) -> Tensor:
+        """`value` as [B, 2]; one number stands for both axes, [B] for both axes of every camera."""
+        tensor = self.tensor(name, value)
+        if tensor.ndim == 0:
+            return tensor.expand(1, 2)
+        if tensor.ndim == 1 and tensor.shape[0] != 2:
+            return _of_some(name, tensor)[:, None].expand(-1, 2)
+        return _batched(name, tensor, (2,))
+
+    def focal_of_fov(self, fov: Any) -> Tensor:
+        """[B] focal lengths in NDC units from full angles across the shorter side in degrees."""
+        angle = self.numbers("fov", fov)
+        bad = (angle.detach() <= 0) | (angle.detach() >= 180)
+        if bool(bad.any()):
+            raise ValueError(
+                f"fov must be in (0, 180) degrees, got {float(angle.detach()[bad][0]):g}"
+            )
+        return 1 / torch.tan(angle * (math.pi / 360))
 
 
-def finite_tensor(value: Any, name: str, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """`value` as a finite tensor of `dtype`."""
-    try:
-        tensor = torch.as_tensor(value, dtype=dtype, device=device)
-    except (TypeError, ValueError, RuntimeError) as error:
-        what = type(value).__name__
-        raise TypeError(f"{name} must be a number or a tensor, got {what}: {error}") from None
-    return check_finite(name, tensor)
-
-
-def batched(tensor: Tensor, name: str, tail: tuple[int, ...]) -> Tensor:
-    """`tensor` as [B, *tail]; a missing batch dimension is added."""
+def _batched(name: str, tensor: Tensor, tail: tuple[int, ...]) -> Tensor:
+    """`tensor` as [B, *tail]."""
     want = ", ".join(map(str, tail))
     check_shape(name, tensor, f"[{want}] or [B, {want}]")
-    return tensor[None] if tensor.ndim == len(tail) else _of_some(tensor, name)
+    return tensor[None] if tensor.ndim == len(tail) else _of_some(name, tensor)
 
 
-def per_camera(tensor: Tensor, name: str) -> Tensor:
-    """`tensor` as [B]; a single number gives B = 1."""
-    if tensor.ndim == 0:
-        return tensor[None]
-    if tensor.ndim == 1:
-        return _of_some(tensor, name)
-    raise ValueError(f"{name} must be one number or have shape [B], got {shape_text(tensor.shape)}")
-
-
-def per_axis(tensor: Tensor, name: str) -> Tensor:
-    """`tensor` as [B, 2]; one number stands for both axes, [B] for both axes of every camera."""
-    if tensor.ndim == 0:
-        return tensor.expand(1, 2)
-    if tensor.ndim == 1 and tensor.shape[0] != 2:
-        return _of_some(tensor, name)[:, None].expand(-1, 2)
-    return batched(tensor, name, (2,))
-
-
-def _of_some(tensor: Tensor, name: str) -> Tensor:
+def _of_some(name: str, tensor: Tensor) -> Tensor:
     """See that a batch [B, ...] is not one of zero cameras."""
     if len(tensor) == 0:
         raise ValueError(
@@ -97,18 +132,3 @@ def broadcast(**tensors: Tensor) -> list[Tensor]:
         if size not in (1, batch):
             raise ValueError(f"batch sizes do not fit: {sizes}; {name} needs 1 or {batch}")
     return [tensor.expand(batch, *tensor.shape[1:]) for tensor in tensors.values()]
-
-
-def _check_fov(fov: Tensor) -> None:
-    """Check that angles lie in (0, 180) degrees."""
-    bad = (fov.detach() <= 0) | (fov.detach() >= 180)
-    if bool(bad.any()):
-        worst = float(fov.detach()[bad][0])
-        raise ValueError(f"fov must be in (0, 180) degrees, got {worst:g}")
-
-
-def focal_of_fov(fov: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """[B] focal lengths in NDC units from full angles across the shorter side in degrees."""
-    angle = per_camera(finite_tensor(fov, "fov", dtype, device), "fov")
-    _check_fov(angle)
-    return 1 / torch.tan(angle * (math.pi / 360))

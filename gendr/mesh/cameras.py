@@ -15,20 +15,10 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_float, check_like, check_shape, dtype_name
+from gendr._runtime.checks import check_float, check_image_size, check_like, check_shape
 from gendr._runtime.readback import capturing
 from gendr._runtime.tracing import is_traced, lasting, matmul
-from gendr.mesh import conventions
-from gendr.mesh.camera_arguments import (
-    batched,
-    broadcast,
-    common_kind,
-    finite_tensor,
-    focal_of_fov,
-    per_axis,
-    per_camera,
-)
-from gendr.mesh.conventions import CameraParts
+from gendr.mesh.camera_arguments import TensorKind, broadcast
 from gendr.mesh.rotations import (
     PARALLEL,
     axis_angle_to_matrix,
@@ -49,6 +39,11 @@ __all__ = [
     "rotation_6d_to_matrix",
     "rotation_angle_between",
 ]
+
+# Skew of a camera matrix that a decomposition leaves, in parts of the focal length.
+_ROUNDING = 1e-6
+# The rotation of a camera without a pose.
+_AHEAD = ((1, 0, 0), (0, 1, 0), (0, 0, -1))
 
 # ---------------------------------------------------------------------------------------------
 # the camera
@@ -104,20 +99,12 @@ class Camera:
                 finite, or a rotation is not orthonormal with determinant -1.
             TypeError: If a dtype is neither float32 nor float64, or dtypes differ.
         """
-        dtype, device = common_kind(
+        kind = TensorKind.common(
             rotation=rotation, translation=translation, focal=focal, principal=principal, fov=fov
         )
-        if rotation is None:
-            rotation = torch.diag(torch.tensor([1, 1, -1], dtype=dtype, device=device))
-        r = batched(finite_tensor(rotation, "rotation", dtype, device), "rotation", (3, 3))
+        r = kind.batch("rotation", _AHEAD if rotation is None else rotation, 3, 3)
         check_orthonormal(r, "rotation", -1)
-        t = batched(
-            finite_tensor(
-                (0, 0, 0) if translation is None else translation, "translation", dtype, device
-            ),
-            "translation",
-            (3,),
-        )
+        t = kind.batch("translation", (0, 0, 0) if translation is None else translation, 3)
         if focal is not None and fov is not None:
             raise ValueError("focal and fov both say how wide the view is; give one of them")
         if orthographic and focal is None:
@@ -125,26 +112,14 @@ class Camera:
                 "an orthographic camera has no fov; give focal, its NDC units per world unit"
             )
         if focal is None:
-            f = focal_of_fov(30.0 if fov is None else fov, dtype, device)[:, None].expand(-1, 2)
+            f = kind.focal_of_fov(30.0 if fov is None else fov)[:, None].expand(-1, 2)
         else:
-            f = per_axis(finite_tensor(focal, "focal", dtype, device), "focal")
+            f = kind.axes("focal", focal)
             if bool((f.detach() <= 0).any()):
                 raise ValueError(f"focal must be > 0, got {float(f.detach().min()):g}")
-        c = per_axis(finite_tensor(principal, "principal", dtype, device), "principal")
+        c = kind.axes("principal", principal)
         r, t, f, c = broadcast(rotation=r, translation=t, focal=f, principal=c)
         self._fill(r, t, f, c, bool(orthographic))
-
-    @staticmethod
-    def _of(parts: CameraParts) -> Camera:
-        """Cameras made of plain parts."""
-        return Camera(
-            parts.rotation,
-            parts.translation,
-            parts.focal,
-            parts.principal,
-            fov=parts.fov,
-            orthographic=parts.orthographic,
-        )
 
     def _fill(self, r: Tensor, t: Tensor, f: Tensor, c: Tensor, orthographic: bool) -> None:
         for name, value in zip(
@@ -154,28 +129,14 @@ class Camera:
         ):
             object.__setattr__(self, name, value)
 
-    def _with(
+    def with_tensors(
         self,
         rotation: Tensor | None = None,
         translation: Tensor | None = None,
         focal: Tensor | None = None,
         principal: Tensor | None = None,
     ) -> Camera:
-        """A copy with some tensors replaced, unchecked."""
-        r, t, f, c = broadcast(
-            rotation=self.rotation if rotation is None else rotation,
-            translation=self.translation if translation is None else translation,
-            focal=self.focal if focal is None else focal,
-            principal=self.principal if principal is None else principal,
-        )
-        camera = object.__new__(Camera)
-        camera._fill(r, t, f, c, self.orthographic)
-        return camera
-
-    def with_tensors(
-        self, rotation: Tensor, translation: Tensor, focal: Tensor, principal: Tensor
-    ) -> Camera:
-        """The same cameras with other tensors, which are not checked: for loops that must not wait.
+        """The cameras with some tensors replaced, unchecked: for loops that must not wait.
 
         Args:
             rotation: [B, 3, 3] or [1, 3, 3], orthonormal, determinant -1.
@@ -186,7 +147,15 @@ class Camera:
         Raises:
             ValueError: for batches that differ.
         """
-        return self._with(rotation, translation, focal, principal)
+        r, t, f, c = broadcast(
+            rotation=self.rotation if rotation is None else rotation,
+            translation=self.translation if translation is None else translation,
+            focal=self.focal if focal is None else focal,
+            principal=self.principal if principal is None else principal,
+        )
+        camera = object.__new__(Camera)
+        camera._fill(r, t, f, c, self.orthographic)
+        return camera
 
     # -- the batch ----------------------------------------------------------------------------
 
@@ -199,7 +168,7 @@ class Camera:
             if not -len(self) <= index < len(self):
                 raise IndexError(f"camera {index} of {len(self)}")
             index = [index]
-        return self._with(*(x[index] for x in self.tensors()))
+        return self.with_tensors(*(x[index] for x in self.tensors()))
 
     def __repr__(self) -> str:
         kind = "orthographic" if self.orthographic else "perspective"
@@ -226,11 +195,11 @@ class Camera:
 
     def to(self, *args: Any, **kwargs: Any) -> Camera:
         """The same cameras in another dtype or on another device, as `Tensor.to`."""
-        return self._with(*(x.to(*args, **kwargs) for x in self.tensors()))
+        return self.with_tensors(*(x.to(*args, **kwargs) for x in self.tensors()))
 
     def detach(self) -> Camera:
         """The same cameras without gradient history."""
-        return self._with(*(x.detach() for x in self.tensors()))
+        return self.with_tensors(*(x.detach() for x in self.tensors()))
 
     def expand(self, batch: int) -> Camera:
         """One camera repeated `batch` times; a batch of this size is returned unchanged.
@@ -240,7 +209,7 @@ class Camera:
         """
         if len(self) not in (1, batch):
             raise ValueError(f"{len(self)} cameras do not broadcast to {batch}")
-        return self._with(*(x.expand(batch, *x.shape[1:]) for x in self.tensors()))
+        return self.with_tensors(*(x.expand(batch, *x.shape[1:]) for x in self.tensors()))
 
     @staticmethod
     def batch(cameras: Sequence[Camera]) -> Camera:
@@ -257,9 +226,9 @@ class Camera:
             raise TypeError("Camera.batch takes a list of Camera")
         if len({camera.orthographic for camera in cameras}) > 1:
             raise ValueError("a batch is all perspective or all orthographic; got both")
-        common_kind(**{f"camera {i}": camera.rotation for i, camera in enumerate(cameras)})
+        TensorKind.common(**{f"camera {i}": each.rotation for i, each in enumerate(cameras)})
         parts = zip(*(camera.tensors() for camera in cameras), strict=True)
-        return cameras[0]._with(*(torch.cat(list(part)) for part in parts))
+        return cameras[0].with_tensors(*(torch.cat(list(part)) for part in parts))
 
     # -- the pose -----------------------------------------------------------------------------
 
@@ -299,23 +268,17 @@ class Camera:
             axis_angle: [3] or [B, 3], world axes, radians, right-hand rule; 0 changes nothing.
             centre: [3] or [B, 3], world.
         """
-        dtype, device = self._meets(axis_angle=axis_angle, centre=centre)
-        w = batched(finite_tensor(axis_angle, "axis_angle", dtype, device), "axis_angle", (3,))
-        c = batched(finite_tensor(centre, "centre", dtype, device), "centre", (3,))
+        kind = TensorKind.common(camera=self.rotation, axis_angle=axis_angle, centre=centre)
+        w, c = kind.batch("axis_angle", axis_angle, 3), kind.batch("centre", centre, 3)
         rotation = matmul(self.rotation, axis_angle_to_matrix(w).mT)
-        kept = matmul(self.rotation, c[..., None]).squeeze(-1) + self.translation
-        return self._with(rotation, kept - matmul(rotation, c[..., None]).squeeze(-1))
+        before = matmul(self.rotation, c[..., None]).squeeze(-1) + self.translation
+        return self.with_tensors(rotation, before - matmul(rotation, c[..., None]).squeeze(-1))
 
     def moved(self, delta: Any) -> Camera:
         """The cameras moved by `delta`, [3] or [B, 3], in world units and axes."""
-        dtype, device = self._meets(delta=delta)
-        d = batched(finite_tensor(delta, "delta", dtype, device), "delta", (3,))
+        d = TensorKind.common(camera=self.rotation, delta=delta).batch("delta", delta, 3)
         step = matmul(self.rotation, d[..., None]).squeeze(-1)
-        return self._with(translation=self.translation - step)
-
-    def _meets(self, **values: Any) -> tuple[torch.dtype, torch.device]:
-        """The camera's dtype and device, after checking that those of `values` agree."""
-        return common_kind(camera=self.rotation, **values)
+        return self.with_tensors(translation=self.translation - step)
 
     # -- the projection -----------------------------------------------------------------------
 
@@ -354,21 +317,21 @@ class Camera:
     def projection(self) -> Tensor:
         """[B, 4, 4], rows X, Y, W and depth of `clip_coordinates` for column vectors (x, y, z, 1).
 
-        Differentiable. Kept as long as no tensor of the camera requires a gradient or is changed in
-        place.
+        Differentiable. Cached as long as no tensor of the camera requires a gradient or is changed
+        in place.
         """
         tensors = self.tensors()
         if is_traced() or any(x.requires_grad or x.is_inference() for x in tensors):
             return self._projection_of(*tensors)
         versions = tuple(x._version for x in tensors)
-        kept: tuple[Any, Tensor] | None = self.__dict__.get("_kept_projection")
+        cached: tuple[Any, Tensor] | None = self.__dict__.get("_cached_projection")
         # A CUDA graph computes it anew at every replay.
-        if kept is None or kept[0] != versions or capturing(self.device):
+        if cached is None or cached[0] != versions or capturing(self.device):
             with lasting():
-                kept = versions, self._projection_of(*tensors)
+                cached = versions, self._projection_of(*tensors)
             if not capturing(self.device):
-                object.__setattr__(self, "_kept_projection", kept)
-        return kept[1]
+                object.__setattr__(self, "_cached_projection", cached)
+        return cached[1]
 
     def _projection_of(self, r: Tensor, t: Tensor, f: Tensor, c: Tensor) -> Tensor:
         rows = torch.cat([r, t[..., None]], -1)
@@ -414,35 +377,7 @@ class Camera:
         xyw, depth = self.clip_coordinates(points, index)
         return xyw[..., :2] / xyw[..., 2:], depth
 
-    def unproject(self, xy: Tensor, depth: Tensor) -> Tensor:
-        """World points at image points and depths: the inverse of `project`.
-
-        Args:
-            xy: [N, 2] or [B or 1, N, 2], NDC.
-            depth: [N] or [B or 1, N].
-
-        Returns:
-            [B, N, 3].
-        """
-        check_like("xy", check_float("xy", xy), "the camera", self.rotation)
-        check_like("depth", check_float("depth", depth), "the camera", self.rotation)
-        sizes = check_shape("xy", xy, "[N, 2] or [B, N, 2]")
-        check_shape("depth", depth, "[N] or [B, N]", N=sizes["N"])
-        p, z = (xy[None] if xy.ndim == 2 else xy), (depth[None] if depth.ndim == 1 else depth)
-        z = z[..., None]
-        plane = (p - self.principal[:, None]) / self.focal[:, None]
-        plane = plane + 0 * z if self.orthographic else plane * z
-        camera = torch.cat([plane, z.expand(*plane.shape[:2], 1)], -1)
-        return matmul(camera - self.translation[:, None], self.rotation)
-
     # -- constructors and other conventions ---------------------------------------------------
-
-    @staticmethod
-    def from_fov(
-        fov: Any, *, rotation: Any = None, translation: Any = None, principal: Any = 0.0
-    ) -> Camera:
-        """Perspective cameras from the full angle across the shorter image side, in degrees."""
-        return Camera(rotation, translation, principal=principal, fov=fov)
 
     @staticmethod
     def from_intrinsics(
@@ -475,19 +410,34 @@ class Camera:
             ValueError: If K is not of that form (skew, last row), a focal length is not > 0, or as
                 for `Camera`.
         """
-        return Camera._of(
-            conventions.from_intrinsics(
-                K,
-                image_size,
-                fx=fx,
-                fy=fy,
-                cx=cx,
-                cy=cy,
-                rotation=rotation,
-                translation=translation,
-                pixel_centre=pixel_centre,
-            )
+        if image_size is None:
+            raise ValueError("pixel intrinsics need image_size, an int or (H, W)")
+        height, width = check_image_size(image_size)
+        kind = TensorKind.common(
+            K=K, fx=fx, fy=fy, cx=cx, cy=cy, rotation=rotation, translation=translation
         )
+        if K is None:
+            if fx is None:
+                raise ValueError("no intrinsics: give K or fx")
+            pixels = {
+                "fx": fx,
+                "fy": fx if fy is None else fy,
+                "cx": width / 2 - 0.5 + pixel_centre if cx is None else cx,
+                "cy": height / 2 - 0.5 + pixel_centre if cy is None else cy,
+            }
+            fx, fy, cx, cy = broadcast(
+                **{name: kind.numbers(name, pixels[name]) for name in pixels}
+            )
+        else:
+            if any(value is not None for value in (fx, fy, cx, cy)):
+                raise ValueError("K and fx, fy, cx, cy say the same; give one of them")
+            k = kind.batch("K", K, 3, 3)
+            _check_camera_matrix(k.detach())
+            fx, fy, cx, cy = k[:, 0, 0], k[:, 1, 1], k[:, 0, 2], k[:, 1, 2]
+        unit = 2 / min(height, width)  # NDC units per pixel
+        shift = 0.5 - pixel_centre
+        principal = torch.stack([cx + shift - width / 2, height / 2 - cy - shift], -1) * unit
+        return Camera(rotation, translation, torch.stack([fx, fy], -1) * unit, principal)
 
     def intrinsics(self, image_size: int | Sequence[int], *, pixel_centre: float = 0.5) -> Tensor:
         """[B, 3, 3] OpenCV camera matrices in pixels of an image; see `from_intrinsics`.
@@ -497,9 +447,14 @@ class Camera:
         """
         if self.orthographic:
             raise ValueError("an orthographic camera has no camera matrix K")
-        return conventions.to_intrinsics(
-            self.focal, self.principal, image_size, pixel_centre=pixel_centre
-        )
+        height, width = check_image_size(image_size)
+        half = min(height, width) / 2
+        shift = pixel_centre - 0.5
+        fx, fy = (self.focal * half).unbind(-1)
+        cx = self.principal[:, 0] * half + width / 2 + shift
+        cy = height / 2 - self.principal[:, 1] * half + shift
+        o = torch.zeros_like(fx)
+        return torch.stack([fx, o, cx, o, fy, cy, o, o, o + 1], -1).unflatten(-1, (3, 3))
 
     @staticmethod
     def from_opencv(
@@ -514,14 +469,26 @@ class Camera:
             image_size: As for `from_intrinsics`.
             pixel_centre: As for `from_intrinsics`; give 0 for what `cv2.calibrateCamera` returns.
         """
-        return Camera._of(conventions.from_opencv(R, t, K, image_size, pixel_centre=pixel_centre))
+        kind = TensorKind.common(R=R, t=t, K=K)
+        r = kind.batch("R", R, 3, 3)
+        check_orthonormal(r, "R", 1)
+        shift = kind.batch("t", t, 3)
+        flip = signs(r, 1, -1, 1)
+        return Camera.from_intrinsics(
+            kind.tensor("K", K),
+            image_size,
+            rotation=flip[:, None] * r,
+            translation=flip * shift,
+            pixel_centre=pixel_centre,
+        )
 
     def to_opencv(
         self, image_size: int | Sequence[int], *, pixel_centre: float = 0.5
     ) -> tuple[Tensor, Tensor, Tensor]:
         """R [B, 3, 3], t [B, 3] and K [B, 3, 3] of OpenCV's convention; see `from_opencv`."""
         k = self.intrinsics(image_size, pixel_centre=pixel_centre)
-        return (*conventions.to_opencv(self.rotation, self.translation), k)
+        flip = signs(k, 1, -1, 1)
+        return flip[:, None] * self.rotation, flip * self.translation, k
 
     @staticmethod
     def from_opengl(
@@ -543,10 +510,38 @@ class Camera:
                 near and far are not used, the renderer has its own.
             image_size: H or (H, W); only its aspect matters, and only with `projection`, whose x
                 and y span [-1, 1] over each side of the image.
+
+        Raises:
+            ValueError: If there is no one pose, fov and projection come together, a last row is not
+                that of such a matrix, the projection has skew, or as for `Camera`.
         """
-        return Camera._of(
-            conventions.from_opengl(view, camera_to_world, fov, projection, image_size)
+        if (view is None) == (camera_to_world is None):
+            raise ValueError("give either view (world to camera) or camera_to_world")
+        if fov is not None and projection is not None:
+            raise ValueError("fov and projection both say how wide the view is; give one of them")
+        kind = TensorKind.common(
+            view=view, camera_to_world=camera_to_world, fov=fov, projection=projection
         )
+        name = "camera_to_world" if view is None else "view"
+        pose = kind.batch(name, camera_to_world if view is None else view, 4, 4)
+        if bool((pose.detach()[:, 3] - signs(pose, 0, 0, 0, 1) != 0).any()):
+            raise ValueError(f"the last row of {name} must be 0 0 0 1; is it transposed?")
+        r, t = pose[:, :3, :3], pose[:, :3, 3]
+        check_orthonormal(r, name, 1)
+        if view is None:
+            r = r.mT
+            t = -matmul(r, t[..., None]).squeeze(-1)
+        flip = signs(pose, 1, 1, -1)
+        r, t = flip[:, None] * r, flip * t
+        if projection is None:
+            return Camera(r, t, fov=fov)
+        p = kind.batch("projection", projection, 4, 4)
+        perspective = _is_perspective(p.detach())
+        height, width = check_image_size(image_size)
+        side = signs(p, width, height) / min(height, width)
+        offset = -p[:, :2, 2] if perspective else p[:, :2, 3]
+        focal = torch.stack([p[:, 0, 0], p[:, 1, 1]], -1)
+        return Camera(r, t, focal * side, offset * side, orthographic=not perspective)
 
     def to_opengl(
         self, image_size: int | Sequence[int] = 1, *, near: float = 1.0, far: float = 100.0
@@ -557,11 +552,27 @@ class Camera:
             image_size: H or (H, W); only its aspect matters.
             near: Depth that maps to z = -1, > 0 for perspective.
             far: Depth that maps to z = 1, > near.
+
+        Raises:
+            ValueError: If near and far are not in this order.
         """
-        projection = conventions.to_projection(
-            self.focal, self.principal, self.orthographic, image_size, near=near, far=far
-        )
-        return conventions.to_opengl(self.rotation, self.translation), projection
+        if not far > near or (near <= 0 and not self.orthographic):
+            raise ValueError(f"want 0 < near < far, got near {near:g} and far {far:g}")
+        height, width = check_image_size(image_size)
+        side = min(height, width) / signs(self.focal, width, height)
+        fx, fy = (self.focal * side).unbind(-1)
+        cx, cy = (self.principal * side).unbind(-1)
+        o = torch.zeros_like(fx)
+        depth = far - near
+        if self.orthographic:
+            rows = [fx, o, o, cx, o, fy, o, cy]
+            rows += [o, o, o - 2 / depth, o - (far + near) / depth, o, o, o, o + 1]
+        else:
+            rows = [fx, o, -cx, o, o, fy, -cy, o]
+            rows += [o, o, o - (far + near) / depth, o - 2 * far * near / depth, o, o, o - 1, o]
+        projection = torch.stack(rows, -1).unflatten(-1, (4, 4))
+        flip = signs(self.rotation, 1, 1, -1)
+        return rigid(flip[:, None] * self.rotation, flip * self.translation), projection
 
     @staticmethod
     def from_pytorch3d(
@@ -585,16 +596,23 @@ class Camera:
                 (`in_ndc=False`, where the image is [0, W] x [0, H], x right, y down).
             orthographic: The camera is an OrthographicCameras; `focal_length` is its scale.
         """
-        return Camera._of(
-            conventions.from_pytorch3d(
-                R,
-                T,
-                focal_length,
-                principal_point,
-                image_size=image_size,
-                orthographic=orthographic,
-            )
+        kind = TensorKind.common(
+            R=R, T=T, focal_length=focal_length, principal_point=principal_point
         )
+        r = kind.batch("R", R, 3, 3)
+        check_orthonormal(r, "R", 1)
+        t = kind.batch("T", T, 3)
+        f = kind.axes("focal_length", focal_length)
+        c = kind.axes("principal_point", principal_point)
+        if image_size is None:
+            c = signs(c, -1, 1) * c
+        else:
+            height, width = check_image_size(image_size)
+            unit = 2 / min(height, width)
+            middle = torch.tensor([width / 2, height / 2], dtype=c.dtype, device=c.device)
+            f, c = f * unit, signs(c, 1, -1) * (c - middle) * unit
+        flip = signs(r, -1, 1, 1)
+        return Camera(flip[:, None] * r.mT, flip * t, f, c, orthographic=orthographic)
 
     def to_pytorch3d(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """R [B, 3, 3], T [B, 3], focal_length [B, 2], principal_point [B, 2], NDC, of PyTorch3D.
@@ -602,8 +620,48 @@ class Camera:
         They are the arguments, in this order by name, of its PerspectiveCameras or
         OrthographicCameras with `in_ndc=True`.
         """
-        r, t, principal = conventions.to_pytorch3d(self.rotation, self.translation, self.principal)
-        return r, t, self.focal, principal
+        flip = signs(self.rotation, -1, 1, 1)
+        principal = signs(self.principal, -1, 1) * self.principal
+        return (flip[:, None] * self.rotation).mT, flip * self.translation, self.focal, principal
+
+
+def _check_camera_matrix(k: Tensor) -> None:
+    """Check that matrices [B, 3, 3] are camera matrices of OpenCV without skew.
+
+    Raises:
+        ValueError: If they are not.
+    """
+    if bool((k[:, 1, 0] != 0).any()) or bool((k[:, 2] != signs(k, 0, 0, 1)).any()):
+        raise ValueError("K must be [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]; is it transposed?")
+    diagonal = k[:, (0, 1), (0, 1)]
+    if bool((diagonal <= 0).any()):
+        raise ValueError(
+            f"K must have focal lengths > 0, got {float(diagonal.min()):g}; if a decomposition "
+            "of P = K [R | t] made it negative, negate that column of K and that row of R and t"
+        )
+    skew = k[:, 0, 1]
+    if bool((skew.abs() > _ROUNDING * diagonal[:, 0]).any()):
+        raise ValueError(
+            f"K has skew {float(skew[skew.abs().argmax()]):g} (K[0, 1]), which cameras here do "
+            "not have; shear the images first, by u - skew / fy (v - cy), and set it to 0"
+        )
+
+
+def _is_perspective(p: Tensor) -> bool:
+    """Whether projection matrices [B, 4, 4] are perspective; otherwise they are orthographic.
+
+    Raises:
+        ValueError: If they are neither, or have skew.
+    """
+    perspective = bool((p[:, 3] == signs(p, 0, 0, -1, 0)).all())
+    if not perspective and bool((p[:, 3] != signs(p, 0, 0, 0, 1)).any()):
+        raise ValueError(
+            "the last row of projection must be 0 0 -1 0 (perspective) or 0 0 0 1 "
+            "(orthographic), alike in a batch; is it transposed?"
+        )
+    if bool((p[:, 0, 1] != 0).any()) or bool((p[:, 1, 0] != 0).any()):
+        raise ValueError("projection has skew, which cameras here do not have")
+    return perspective
 
 
 # ---------------------------------------------------------------------------------------------
@@ -641,23 +699,15 @@ def look_at(
         ValueError: If a range, a shape or a batch size is wrong or a value is not finite.
         TypeError: If dtypes are wrong or differ.
     """
-    dtype, device = _wanted(
-        dtype,
-        device,
-        distance=distance,
-        elevation=elevation,
-        azimuth=azimuth,
-        fov=fov,
-        at=at,
+    kind = TensorKind.wanted(
+        dtype, device, distance=distance, elevation=elevation, azimuth=azimuth, fov=fov, at=at
     )
-    d, e, a = (
-        per_camera(finite_tensor(value, name, dtype, device), name)
-        for value, name in ((distance, "distance"), (elevation, "elevation"), (azimuth, "azimuth"))
-    )
+    d = kind.numbers("distance", distance)
+    e, a = kind.numbers("elevation", elevation), kind.numbers("azimuth", azimuth)
     if bool((d.detach() <= 0).any()):
         raise ValueError(f"distance must be > 0, got {float(d.detach().min()):g}")
-    target = batched(finite_tensor(at, "at", dtype, device), "at", (3,))
-    f = focal_of_fov(fov, dtype, device)
+    target = kind.batch("at", at, 3)
+    f = kind.focal_of_fov(fov)
     d, e, a, f, target = broadcast(distance=d, elevation=e, azimuth=a, fov=f, at=target)
     e, a = torch.deg2rad(e), torch.deg2rad(a)
     ce, se, ca, sa = torch.cos(e), torch.sin(e), torch.cos(a), torch.sin(a)
@@ -695,12 +745,9 @@ def look_from(
         ValueError: If eye and at coincide or `up` is parallel to the line of sight; else as
             `look_at`.
     """
-    dtype, device = _wanted(dtype, device, eye=eye, at=at, up=up, fov=fov)
-    e, target, u = (
-        batched(finite_tensor(value, name, dtype, device), name, (3,))
-        for value, name in ((eye, "eye"), (at, "at"), (up, "up"))
-    )
-    f = focal_of_fov(fov, dtype, device)
+    kind = TensorKind.wanted(dtype, device, eye=eye, at=at, up=up, fov=fov)
+    e, target, u = kind.batch("eye", eye, 3), kind.batch("at", at, 3), kind.batch("up", up, 3)
+    f = kind.focal_of_fov(fov)
     e, target, u, f = broadcast(eye=e, at=target, up=u, fov=f)
     ahead = direction(target - e, "the line from eye to at")
     right = torch.linalg.cross(ahead, direction(u, "up"))
@@ -713,16 +760,3 @@ def look_from(
     if orthographic:
         f = f / torch.linalg.vector_norm(target - e, dim=-1)
     return Camera(rotation, shift, f[:, None].expand(-1, 2), orthographic=orthographic)
-
-
-def _wanted(
-    dtype: torch.dtype | None, device: torch.device | str | None, **values: Any
-) -> tuple[torch.dtype, torch.device]:
-    """The dtype and device that were asked for, or else those of `values`."""
-    if dtype is not None and dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"dtype must be float32 or float64, got {dtype_name(dtype)}")
-    if dtype is None or device is None:
-        found = common_kind(**values)
-        dtype = found[0] if dtype is None else dtype
-        device = found[1] if device is None else device
-    return dtype, torch.device(device)

@@ -33,10 +33,10 @@ def at_corners(values: Tensor, faces: Tensor, lists: Lists | None = None) -> Ten
     flat = faces.reshape(-1)
     if lists is None:
         # index_select, because its backward is an ordered index_add; that of values[faces] sorts.
-        found = values.index_select(0, flat)
+        corners = values.index_select(0, flat)
     else:
-        found = cast(Tensor, _Spread.apply(values, flat, *lists))
-    return found.reshape(-1, 3, values.shape[-1])
+        corners = cast(Tensor, _Spread.apply(values, flat, *lists))
+    return corners.reshape(-1, 3, values.shape[-1])
 
 
 def sums_of_corners(values: Tensor, faces: Tensor, count: int, lists: Lists | None) -> Tensor:

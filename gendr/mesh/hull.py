@@ -184,10 +184,10 @@ class _Distance:
         place = torch.stack([x * side / (width + 2), -y * side / (height + 2)], -1)
         ahead = depth[0] > 0
         place = torch.where(ahead[:, None], place, 0.0).float()
-        found = F.grid_sample(
+        distance = F.grid_sample(
             self.images[b : b + 1], place[None, None], padding_mode="border", align_corners=False
         )[0, 0, 0]
-        length = found * self._world(depth, slice(b, b + 1))[0].float()
+        length = distance * self._world(depth, slice(b, b + 1))[0].float()
         return torch.where(ahead, length, torch.inf)
 
     def odd_one(self, points: Tensor) -> int | None:
@@ -288,17 +288,17 @@ def _fewest_handles(
     field: Tensor, grid: _Grid, pixel: float
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The large parts of the surface, a little further out where they have fewer handles there."""
-    found, least = None, 0
+    best, least = None, 0
     for outwards in _HANDLES:
         vertices, faces = _large_parts(*_surface(field + outwards * pixel, grid))
         euler, parts = euler_and_parts(faces)
         handles = parts - euler // 2
-        if found is None or handles < least:
-            found, least = (vertices, faces), handles
+        if best is None or handles < least:
+            best, least = (vertices, faces), handles
         if not least:
             break
-    assert found is not None  # for the type checker
-    return found
+    assert best is not None  # for the type checker
+    return best
 
 
 def _large_parts(
@@ -307,8 +307,8 @@ def _large_parts(
     """The connected parts that are not small."""
     owner = connected_parts(faces, len(vertices))[faces[:, 0]]
     area = np.bincount(owner, _areas(vertices, faces))
-    kept = (area > _LEAST_PART * area.sum())[owner]
-    used, inverse = np.unique(faces[kept], return_inverse=True)
+    large = (area > _LEAST_PART * area.sum())[owner]
+    used, inverse = np.unique(faces[large], return_inverse=True)
     return vertices[used], inverse.reshape(-1, 3)
 
 

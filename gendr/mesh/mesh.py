@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from gendr._runtime.checks import (
     check_finite,
     check_float,
     check_like,
+    check_number,
     check_shape,
     dtype_name,
 )
 from gendr._runtime.files import write_all
+from gendr._runtime.tracing import matmul
 from gendr._runtime.vectors import length, unit
-from gendr.mesh import measures, transforms
 from gendr.mesh.attributes import Attributes, check_reach, packed
 from gendr.mesh.corners import Lists, at_corners, needs_lists, sums_of_corners
 from gendr.mesh.files import formats, pytorch3d_objects, trimesh_objects
@@ -31,7 +33,7 @@ from gendr.mesh.images import MAX_MEGAPIXELS
 from gendr.mesh.parts import MeshParts
 from gendr.mesh.sampling import sample_points
 from gendr.mesh.subdivision import split_topology, with_midpoints
-from gendr.mesh.topology import Topology, checked_topology, offsets, per_vertex
+from gendr.mesh.topology import Topology, checked_topology, offsets, owners
 
 
 class Mesh:
@@ -352,8 +354,10 @@ class Mesh:
             TypeError: for what is no float tensor.
             ValueError: for another shape, NaN or inf.
         """
+        check_shape("origin", check_float("origin", origin), "[3] or [B, 3]", B=len(self))
+        check_finite("origin", origin)
+        origin = origin.detach().to("cpu", torch.float64).expand(len(self), 3)
         out = copy.copy(self)
-        origin = transforms.checked_origin(origin, len(self))
         out._origin = origin if bool(origin.any()) else None
         return out
 
@@ -370,19 +374,19 @@ class Mesh:
             TypeError: for what is no float tensor.
             ValueError: for another shape, NaN or inf.
         """
-        shift = (self.origin - transforms.checked_origin(origin, len(self))).to(self.device)
-        moved = (self._vertices.double() + per_vertex(shift, self.vertex_counts)).to(self.dtype)
-        return self.with_vertices(moved).with_origin(origin)
+        out = self.with_origin(origin)
+        shift = self._per_vertex((self.origin - out.origin).to(self.device))
+        return out.with_vertices((self._vertices.double() + shift).to(self.dtype))
 
     def with_vertex_colors(self, vertex_colors: Tensor | None) -> Mesh:
         """The same mesh with other colours per vertex: [ΣV, 3], [B, V, 3] or None."""
-        given = ("vertex_colors", vertex_colors, self._vertices, self.vertex_counts)
-        return self._with(self._attributes.with_colors(*given))
+        arguments = ("vertex_colors", vertex_colors, self._vertices, self.vertex_counts)
+        return self._with(self._attributes.with_colors(*arguments))
 
     def with_face_colors(self, face_colors: Tensor | None) -> Mesh:
         """The same mesh with other colours per face: [ΣF, 3], [B, F, 3] or None."""
-        given = ("face_colors", face_colors, self._vertices, self.face_counts)
-        return self._with(self._attributes.with_colors(*given))
+        arguments = ("face_colors", face_colors, self._vertices, self.face_counts)
+        return self._with(self._attributes.with_colors(*arguments))
 
     def with_texture(self, texture: Tensor | Sequence[Tensor] | None) -> Mesh:
         """The same mesh with another texture: [Ht, Wt, 3], [B, Ht, Wt, 3], a sequence or None."""
@@ -393,8 +397,8 @@ class Mesh:
 
         Without `face_uvs` the indices stay. A texture needs UVs and goes with them.
         """
-        given = (uvs, face_uvs, self._vertices, self.face_counts)
-        return self._with(self._attributes.with_uvs(*given))
+        arguments = (uvs, face_uvs, self._vertices, self.face_counts)
+        return self._with(self._attributes.with_uvs(*arguments))
 
     def with_unlit(self, unlit: bool = True) -> Mesh:
         """The same mesh, whose colours hold the light already, or do not; see `unlit`."""
@@ -529,7 +533,10 @@ class Mesh:
 
         Means something for closed meshes only.
         """
-        return measures.volumes(self.face_vertices, self.face_counts)
+        a, b, c = self.face_vertices.unbind(1)
+        each = (a * torch.linalg.cross(b, c)).sum(-1) / 6
+        total = each.new_zeros(len(self))
+        return total.index_add(0, owners(self.face_counts, each.device), each)
 
     def bounding_box(self) -> tuple[Tensor, Tensor]:
         """Lowest and highest coordinates of the vertices of each mesh: [B, 3] and [B, 3].
@@ -537,7 +544,23 @@ class Mesh:
         Raises:
             ValueError: for a mesh without vertices.
         """
-        return measures.boxes(self._vertices, self.vertex_counts)
+        if 0 in self.vertex_counts:
+            empty = self.vertex_counts.index(0)
+            raise ValueError(f"mesh {empty} has no vertices, so it has no bounding box")
+        parts = self._vertices.split(list(self.vertex_counts))
+        return torch.stack([p.amin(0) for p in parts]), torch.stack([p.amax(0) for p in parts])
+
+    def _per_vertex(self, values: Tensor) -> Tensor:
+        """Values per mesh [B, ...] for each of its vertices: [ΣV, ...]."""
+        if len(self) == 1:
+            return values.expand(self.vertex_counts[0], *values.shape[1:])
+        return values.index_select(0, owners(self.vertex_counts, values.device))
+
+    def _checked(self, name: str, values: Tensor, shape: str) -> Tensor:
+        """A finite tensor of the dtype of the vertices, by which they are moved."""
+        check_like(name, check_float(name, values), "vertices", self._vertices)
+        check_shape(name, values, shape, B=len(self))
+        return check_finite(name, values)
 
     def scaled(self, factor: float | Tensor) -> Mesh:
         """Every mesh times a factor > 0, a number or one per mesh [B], about its origin.
@@ -546,7 +569,14 @@ class Mesh:
             TypeError: for a factor that is neither.
             ValueError: for a factor that is not positive, or another shape.
         """
-        return self.with_vertices(transforms.scaled(self._vertices, factor, self.vertex_counts))
+        if not isinstance(factor, Tensor):
+            return self.with_vertices(self._vertices * check_number("factor", factor, above=0))
+        self._checked("factor", factor, "[] or [B]")
+        if not bool((factor > 0).all()):
+            raise ValueError(f"factor must be > 0, got {factor.min().item()}")
+        return self.with_vertices(
+            self._vertices * self._per_vertex(factor.expand(len(self))[:, None])
+        )
 
     def translated(self, offset: Tensor) -> Mesh:
         """Every mesh moved by [3], or by one offset per mesh [B, 3].
@@ -555,7 +585,8 @@ class Mesh:
             TypeError: for what is no float tensor.
             ValueError: for another shape, NaN or inf.
         """
-        return self.with_vertices(transforms.translated(self._vertices, offset, self.vertex_counts))
+        self._checked("offset", offset, "[3] or [B, 3]")
+        return self.with_vertices(self._vertices + self._per_vertex(offset.expand(len(self), 3)))
 
     def transformed(self, matrix: Tensor) -> Mesh:
         """Every vertex as a column p turned into M·p; a mirror image turns the faces inside out.
@@ -569,9 +600,14 @@ class Mesh:
             TypeError: for what is no float tensor.
             ValueError: for another shape, NaN, inf, or a last row that is not 0 0 0 1.
         """
-        return self.with_vertices(
-            transforms.transformed(self._vertices, matrix, self.vertex_counts)
-        )
+        self._checked("matrix", matrix, "[3, 3] or [4, 4] or [B, 3, 3] or [B, 4, 4]")
+        size = matrix.shape[-1]
+        last = matrix.new_tensor([0.0, 0.0, 0.0, 1.0])
+        if size == 4 and not bool((matrix[..., 3, :] == last).all()):
+            raise ValueError("matrix must be affine, its last row 0 0 0 1; divide by w yourself")
+        matrix = self._per_vertex(matrix.expand(len(self), size, size))
+        moved = matmul(matrix[:, :3, :3], self._vertices[:, :, None]).squeeze(-1)
+        return self.with_vertices(moved + matrix[:, :3, 3] if size == 4 else moved)
 
     def normalized(self, fit: str = "sphere") -> Mesh:
         """Every mesh with the centre of its bounding box at 0, and of unit size.
@@ -586,7 +622,17 @@ class Mesh:
             ValueError: for another `fit`, or a mesh of no extent.
         """
         check_choice("fit", fit, ("sphere", "cube"))
-        out = self.with_vertices(transforms.normalized(self._vertices, self.vertex_counts, fit))
+        low, high = self.bounding_box()
+        centred = self._vertices - self._per_vertex((low + high) / 2)
+        if fit == "cube":
+            size = (high - low).amax(-1)
+        else:
+            parts = centred.split(list(self.vertex_counts))
+            size = torch.stack([length(p).amax() for p in parts])
+        if not bool((size > 0).all()):
+            point = int((size <= 0).nonzero()[0])
+            raise ValueError(f"mesh {point} has no extent, all its vertices coincide")
+        out = self.with_vertices(centred / self._per_vertex(size[:, None]))
         out._origin = None
         return out
 
@@ -639,7 +685,30 @@ class Mesh:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> Mesh:
-        """Read a mesh from an OBJ, PLY, OFF, STL or GLB file; see `gendr.mesh.io.load_mesh`."""
+        """Read one mesh from an OBJ, PLY, OFF, STL or GLB file.
+
+        Polygons are cut into triangles. The objects of a scene are placed by their transforms and
+        joined. Several texture images are put into one. Material colours become face colours.
+        What a `Mesh` cannot hold (transparency) is dropped with a warning. A mesh for which float32
+        is too coarse gets an `origin`, also with a warning.
+
+        Args:
+            path: The file. The path of an mtl is relative to the folder of its OBJ; the paths of
+                images are relative to the folder of the mtl or of the OBJ.
+            max_megapixels: The largest texture image that is read, in million pixels; what is
+                larger is refused before it is decoded.
+            dtype: float32 or float64; float64 leaves all coordinates as they are.
+            device: Where the mesh lives.
+
+        Raises:
+            FileNotFoundError: if there is no such file.
+            ValueError: for a folder, an unknown extension, a file that is no mesh or is damaged, a
+                mesh without faces, coordinates too large for the dtype, a texture that is too
+                large, and a file that claims far more than it holds: a face with more corners than
+                twice the vertices (and 1,000), or a GLB of more than 512 MB and 16 times its size
+                once its meshes are in all their places, of more than 100,000 such places, or nested
+                too deeply.
+        """
         path, notes = Path(path), list[str]()
         parts = formats.read(path, dtype, max_megapixels, notes)
         with damage_named(path):
@@ -648,15 +717,38 @@ class Mesh:
         return mesh
 
     def save(self, path: str | Path) -> None:
-        """Write a single mesh to a file; see `gendr.mesh.io.save_mesh`."""
+        """Write one mesh to an OBJ, PLY, OFF, STL or GLB file.
+
+        | format | texture and UVs | vertex colours | face colours                    | origin |
+        |--------|-----------------|----------------|---------------------------------|--------|
+        | obj    | yes (mtl, png)  | yes            | as materials, if no texture     | yes    |
+        | ply    | read only       | 8 bits         | 8 bits, if no vertex colours    | yes    |
+        | off    | no              | no             | no                              | yes    |
+        | stl    | no              | no             | no                              | no     |
+        | glb    | yes             | 8 bits         | as vertex colours; vertices repeat | yes |
+
+        GLB and OBJ also keep whether the mesh is `unlit`. OBJ and PLY keep every digit and OFF 17
+        decimals; the others store positions as float32, and GLB stores the origin beside them.
+
+        An OBJ with a texture or face colours comes with an mtl and a png of the same name, or of
+        that name and a number if such a file is there already and the OBJ that is replaced does not
+        name it. What the format cannot keep is dropped with one warning that names it. Colours are
+        clamped to [0, 1]. All files are first written under temporary names: if the disk is full,
+        the old files are kept.
+
+        Raises:
+            ValueError: for a batch, a mesh without faces, or an unknown extension.
+            FileNotFoundError: for a folder that does not exist.
+            OSError: if the files cannot be written.
+        """
         write_all(self.to_files(path))
 
     def to_files(self, path: str | Path) -> dict[Path, bytes]:
         """The files that `save` writes, for who writes them together with others.
 
         Raises:
-            ValueError: as `gendr.mesh.io.save_mesh`.
-            FileNotFoundError: as `gendr.mesh.io.save_mesh`.
+            ValueError: as `save`.
+            FileNotFoundError: as `save`.
         """
         path = Path(path)
         formats.kind_of(path)
@@ -673,7 +765,22 @@ class Mesh:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> Mesh:
-        """A mesh of a `trimesh.Trimesh` or a scene; see `gendr.mesh.interop.from_trimesh`."""
+        """The mesh of a `trimesh.Trimesh`, or of all meshes in a `trimesh.Scene`.
+
+        Vertices and faces keep their order and number, but for meshes with UVs: trimesh repeats
+        their vertices along the seams of the texture, and those of equal position and colour are
+        made one. What a `Mesh` cannot hold (transparency) is dropped with a warning. Coordinates
+        too far from 0 for float32 get an `origin`, as those of a file do (`load`).
+
+        Args:
+            geometry: A `trimesh.Trimesh` or `trimesh.Scene`.
+            dtype: float32 or float64.
+            device: Where the mesh lives.
+
+        Raises:
+            TypeError: for anything else.
+            ValueError: for a mesh without faces, and for values that no `Mesh` may hold.
+        """
         notes: list[str] = []
         parts = trimesh_objects.from_trimesh(geometry, dtype, notes)
         mesh = Mesh._of(parts).to(device, dtype)
@@ -681,44 +788,61 @@ class Mesh:
         return mesh
 
     def to_trimesh(self) -> Any:
-        """A single mesh as a `trimesh.Trimesh`; see `gendr.mesh.interop.to_trimesh`."""
+        """One mesh as a `trimesh.Trimesh`, in world coordinates (`origin` added), float64.
+
+        trimesh has one UV per vertex and either vertex or face colours. So vertices are repeated
+        along the seams of a texture, and each face gets vertices of its own where face colours meet
+        a texture or vertex colours; else vertices and faces keep their order and number. Colours
+        are rounded to 8 bits.
+
+        Raises:
+            ValueError: for a batch.
+        """
         if len(self) != 1:
             raise ValueError(f"a trimesh is one mesh, got a batch of {len(self)}; convert mesh[i]")
         return trimesh_objects.to_trimesh(self.detach().to("cpu")._parts())
 
     @staticmethod
     def from_pytorch3d(meshes: Any) -> Mesh:
-        """A batch of PyTorch3D's, with gradients; see `gendr.mesh.interop.from_pytorch3d`."""
+        """The batch of a `pytorch3d.structures.Meshes`, with gradients.
+
+        TexturesVertex of 3 features become vertex colours, TexturesUV textures and TexturesAtlas of
+        one texel face colours; other textures are dropped with a warning. UVs and texels stay as
+        they are: both sides have v up and row 0 at the top. `gendr` repeats a texture beyond [0, 1]
+        and has the outer edges of its outermost texels at 0 and 1; PyTorch3D has their centres
+        there unless `align_corners=False`.
+
+        Args:
+            meshes: Meshes, or what has `verts_list()`, `faces_list()` and `textures`.
+
+        Raises:
+            TypeError: for anything else.
+            ValueError: for an empty batch, and for values that no `Mesh` may hold.
+        """
         return Mesh.batch([Mesh._of(parts) for parts in pytorch3d_objects.from_pytorch3d(meshes)])
 
     def to_pytorch3d(self) -> Any:
-        """PyTorch3D's Meshes, with gradients; see `gendr.mesh.interop.to_pytorch3d`."""
+        """The batch as a `pytorch3d.structures.Meshes`, with gradients.
+
+        PyTorch3D holds one kind of colours: the texture as TexturesUV, or else vertex colours as
+        TexturesVertex, or else face colours as TexturesAtlas; the rest is dropped with a warning.
+        The `origin` is not added to the coordinates.
+
+        Raises:
+            ImportError: if PyTorch3D is not installed.
+        """
         return pytorch3d_objects.to_pytorch3d([mesh._parts() for mesh in self])
 
     @staticmethod
     def _of(parts: MeshParts) -> Mesh:
         """One mesh of its parts."""
-        mesh = Mesh(
-            parts.vertices,
-            parts.faces,
-            uvs=parts.uvs,
-            face_uvs=parts.face_uvs,
-            texture=parts.texture,
-            vertex_colors=parts.vertex_colors,
-            face_colors=parts.face_colors,
-        ).with_unlit(parts.unlit)
-        return mesh if parts.origin is None else mesh.with_origin(parts.origin)
+        arguments = {field.name: getattr(parts, field.name) for field in fields(parts)}
+        origin, unlit = arguments.pop("origin"), arguments.pop("unlit")
+        mesh = Mesh(**arguments).with_unlit(unlit)
+        return mesh if origin is None else mesh.with_origin(origin)
 
     def _parts(self) -> MeshParts:
         """The parts of a single mesh."""
-        return MeshParts(
-            self.vertices,
-            self.faces,
-            uvs=self.uvs,
-            face_uvs=self.face_uvs,
-            texture=self.texture,
-            vertex_colors=self.vertex_colors,
-            face_colors=self.face_colors,
-            origin=self.origin[0],
-            unlit=self.unlit,
-        )
+        values: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(MeshParts)}
+        values["origin"] = self.origin[0]
+        return MeshParts(**values)

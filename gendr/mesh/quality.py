@@ -68,9 +68,9 @@ def cut_faces(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArra
     """Whether each face [F, 3] is cut by an edge of a face that shares no vertex with it."""
     from scipy.spatial import KDTree
 
-    found = np.zeros(len(faces), bool)
+    cut = np.zeros(len(faces), bool)
     if not len(faces):
-        return found
+        return cut
     corners = vertices[faces]
     middle = (corners.max(1) + corners.min(1)) / 2
     reach = np.linalg.norm(corners.max(1) - corners.min(1), axis=-1) / 2
@@ -90,8 +90,8 @@ def cut_faces(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArra
         a, b = a[near], b[near]
         for one, other in ((a, b), (b, a)):
             passed = _passes(corners[one], corners[other])
-            found[other[passed]] = True
-    return found
+            cut[other[passed]] = True
+    return cut
 
 
 def _passes(triangles: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.bool_]:

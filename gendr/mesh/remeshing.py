@@ -80,18 +80,16 @@ def remesh(mesh: Mesh, target_length: float, *, iterations: int = 5) -> Remeshed
         tables.split(_LONG * target_length)
         tables.collapse(_SHORT * target_length, _LONG * target_length)
         tables.flip(by_shape=False)
-        tables.relax()
-        tables.move(*_nearest(tables.x, vertices, faces)[:1])
+        tables.relax(vertices, faces)
     for _ in range(_ROUNDS):
         if not tables.flip(by_shape=True):
             break
-        tables.relax()
-        tables.move(*_nearest(tables.x, vertices, faces)[:1])
+        tables.relax(vertices, faces)
     x, triangles = tables.result()
     _, corners, weights = _nearest(x, vertices, faces)
-    found = Mesh(torch.from_numpy(x).to(mesh.vertices), torch.from_numpy(triangles).to(mesh.faces))
+    new = Mesh(torch.from_numpy(x).to(mesh.vertices), torch.from_numpy(triangles).to(mesh.faces))
     return Remeshed(
-        found.with_origin(mesh.origin[0]),
+        new.with_origin(mesh.origin[0]),
         torch.from_numpy(corners).to(mesh.faces),
         torch.from_numpy(weights).to(mesh.vertices),
     )
@@ -143,7 +141,7 @@ def _nearest(
 
 
 class _Tables:
-    """The tables of `remeshing_kernels`, with room to grow."""
+    """The tables of `remeshing_kernels`, with a capacity for vertices and faces to come."""
 
     def __init__(self, vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> None:
         from gendr.mesh import remeshing_kernels
@@ -152,59 +150,50 @@ class _Tables:
         self._fill(vertices, faces)
 
     def _fill(self, vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> None:
-        count, triangles = len(vertices), len(faces)
-        self.counts = np.array([count, triangles])
-        room, face_room = 2 * count + 1000, 2 * triangles + 2000
-        self._x = np.zeros((room, 3))
-        self._x[:count] = vertices
-        self._faces = np.full(3 * face_room, -1, np.int64)
-        self._faces[: 3 * triangles] = faces.reshape(-1)
-        self._twins = np.full(3 * face_room, -1, np.int64)
-        self._first = np.full(room, -1, np.int64)
-        self._degree = np.zeros(room, np.int64)
-        self._fixed = np.zeros(room, np.uint8)
-        self.kernels.link(
-            self._faces[: 3 * triangles], self._twins[: 3 * triangles], self._first, self._degree,
-            self._fixed, count,
-        )  # fmt: skip
+        self.counts = np.array([len(vertices), len(faces)])
+        capacity, halves = 2 * len(vertices) + 1000, 3 * (2 * len(faces) + 2000)
+        self._tables = self.kernels.HalfEdges(
+            x=np.zeros((capacity, 3)),
+            faces=np.full(halves, -1, np.int64),
+            twins=np.full(halves, -1, np.int64),
+            first=np.full(capacity, -1, np.int64),
+            degree=np.zeros(capacity, np.int64),
+            fixed=np.zeros(capacity, np.uint8),
+        )
+        live = self.live
+        live.x[:] = vertices
+        live.faces[:] = faces.reshape(-1)
+        self.kernels.link(live)
 
     @property
-    def x(self) -> NDArray[np.float64]:
-        """The places [V, 3] of the vertices, also of those that are gone."""
-        return self._x[: self.counts[0]]
-
-    def _some(self, *, valence: bool) -> tuple[NDArray[Any], ...]:
-        """The tables as the kernels that add nothing take them."""
+    def live(self) -> Any:
+        """The part of the tables that is in use."""
         v, h = int(self.counts[0]), 3 * int(self.counts[1])
-        tables = self._x[:v], self._faces[:h], self._twins[:h], self._first[:v]
-        return (
-            (*tables, self._degree[:v], self._fixed[:v]) if valence else (*tables, self._fixed[:v])
-        )
+        x, faces, twins, first, degree, fixed = self._tables
+        return self.kernels.HalfEdges(x[:v], faces[:h], twins[:h], first[:v], degree[:v], fixed[:v])
 
     def split(self, limit: float) -> None:
-        while not self.kernels.split(
-            self._x, self._faces, self._twins, self._first, self._degree, self._fixed, limit,
-            self.counts,
-        ):  # fmt: skip
-            self._fill(*self.result(every=True))
+        while not self.kernels.split(self._tables, self.counts, limit):
+            self._fill(*self.result())
 
     def collapse(self, limit: float, longest: float) -> None:
         for _ in range(_ROUNDS):
-            if not self.kernels.collapse(*self._some(valence=True), limit, longest):
+            if not self.kernels.collapse(self.live, limit, longest):
                 break
 
     def flip(self, *, by_shape: bool) -> int:
-        return self.kernels.flip(*self._some(valence=True), by_shape)
+        return self.kernels.flip(self.live, by_shape)
 
-    def relax(self) -> None:
-        self.kernels.relax(*self._some(valence=False), _PART)
+    def relax(self, vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> None:
+        """Move vertices within the surface, and then back onto that of an old mesh."""
+        live = self.live
+        self.kernels.relax(live, _PART)
+        self.kernels.move(live, _nearest(live.x, vertices, faces)[0])
 
-    def move(self, places: NDArray[np.float64]) -> None:
-        self.kernels.move(*self._some(valence=False), places)
-
-    def result(self, *, every: bool = False) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def result(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Vertices [V, 3] and faces [F, 3] without those that are gone."""
-        faces = self._faces[: 3 * self.counts[1]].reshape(-1, 3)
+        live = self.live
+        faces = live.faces.reshape(-1, 3)
         faces = faces[faces[:, 0] >= 0]
         used, inverse = np.unique(faces, return_inverse=True)
-        return self.x[used].copy(), inverse.reshape(-1, 3).astype(np.int64)
+        return live.x[used], inverse.reshape(-1, 3).astype(np.int64)

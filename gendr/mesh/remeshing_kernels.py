@@ -1,11 +1,8 @@
 """The compiled kernels of remeshing: splits, collapses, flips and moves on one triangle mesh.
 
-A mesh is a table of half-edges. Half-edge h = 3 f + c goes from corner c of face f to the next one;
-`faces` [3 F] holds the vertex that it starts from, `twins` [3 F] the half-edge that goes back, or
-`BORDER` where there is none, or `TANGLED` where there are several. `first` [V] is a half-edge that
-starts from a vertex, `degree` [V] the number of its edges. A vertex is `fixed` [V] if its faces are
-not one closed fan; nothing walks around such a vertex, and it stays. Faces and vertices that are
-gone have -1 in `faces` and in `first`.
+A mesh `m` is a table of half-edges: half-edge h = 3 f + c goes from corner c of face f to the next
+one. A vertex whose faces are not one closed fan is fixed; nothing walks around such a vertex, and
+it stays. Points and vectors are tuples of three numbers.
 
 All loops run in a fixed order: the same input gives the same bits.
 """
@@ -17,7 +14,7 @@ All loops run in a fixed order: the same input gives the same bits.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -44,6 +41,27 @@ _CORNER = 0.6
 _BEND = 0.95
 
 
+class HalfEdges(NamedTuple):
+    """The tables of a mesh of V vertices and F faces, some of which may be gone.
+
+    Attributes:
+        x: float64 [V, 3], the places of the vertices.
+        faces: int64 [3 F], the vertex that a half-edge starts from; -1 for faces that are gone.
+        twins: int64 [3 F], the half-edge that goes back, or `BORDER` where there is none, or
+            `TANGLED` where there are several.
+        first: int64 [V], a half-edge that starts from a vertex; -1 for vertices that are gone.
+        degree: int64 [V], the number of edges of a vertex.
+        fixed: uint8 [V], whether a vertex stays.
+    """
+
+    x: Any
+    faces: Any
+    twins: Any
+    first: Any
+    degree: Any
+    fixed: Any
+
+
 @njit(**_OPTIONS)
 def _next(h):
     return h - 2 if h % 3 == 2 else h + 1
@@ -55,167 +73,203 @@ def _previous(h):
 
 
 @njit(**_OPTIONS)
-def _length(x, a, b):
-    u, v, w = x[a, 0] - x[b, 0], x[a, 1] - x[b, 1], x[a, 2] - x[b, 2]
-    return math.sqrt(u * u + v * v + w * w)
+def _place(m, v):
+    return m.x[v, 0], m.x[v, 1], m.x[v, 2]
 
 
 @njit(**_OPTIONS)
-def _normal(ax, ay, az, bx, by, bz, cx, cy, cz):
-    """Twice the area times the normal, and the shape in [0, 1]."""
-    ux, uy, uz = bx - ax, by - ay, bz - az
-    vx, vy, vz = cx - ax, cy - ay, cz - az
-    wx, wy, wz = cx - bx, cy - by, cz - bz
-    nx, ny, nz = uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx
-    squares = (
-        ux * ux + uy * uy + uz * uz + vx * vx + vy * vy + vz * vz + wx * wx + wy * wy + wz * wz
-    )
-    area = math.sqrt(nx * nx + ny * ny + nz * nz)
+def _put(m, v, p):
+    m.x[v, 0], m.x[v, 1], m.x[v, 2] = p
+
+
+@njit(**_OPTIONS)
+def _plus(p, q):
+    return p[0] + q[0], p[1] + q[1], p[2] + q[2]
+
+
+@njit(**_OPTIONS)
+def _minus(p, q):
+    return p[0] - q[0], p[1] - q[1], p[2] - q[2]
+
+
+@njit(**_OPTIONS)
+def _times(a, p):
+    return a * p[0], a * p[1], a * p[2]
+
+
+@njit(**_OPTIONS)
+def _dot(p, q):
+    return p[0] * q[0] + p[1] * q[1] + p[2] * q[2]
+
+
+@njit(**_OPTIONS)
+def _middle(m, a, b):
+    return _times(0.5, _plus(_place(m, a), _place(m, b)))
+
+
+@njit(**_OPTIONS)
+def _length(m, a, b):
+    way = _minus(_place(m, a), _place(m, b))
+    return math.sqrt(_dot(way, way))
+
+
+@njit(**_OPTIONS)
+def _normal(a, b, c):
+    """Twice the area of a triangle times its normal, twice its area, and its shape in [0, 1]."""
+    u, v, w = _minus(b, a), _minus(c, a), _minus(c, b)
+    normal = u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]
+    squares = 0.0
+    for side in (u, v, w):
+        for each in side:
+            squares += each * each
+    area = math.sqrt(_dot(normal, normal))
     shape = 2 * math.sqrt(3.0) * area / squares if squares > 0 else 0.0
-    return nx, ny, nz, area, shape
+    return normal, area, shape
 
 
 @njit(**_OPTIONS)
-def _face_normal(x, a, b, c):
-    return _normal(
-        x[a, 0], x[a, 1], x[a, 2], x[b, 0], x[b, 1], x[b, 2], x[c, 0], x[c, 1], x[c, 2]
-    )  # fmt: skip
+def _face_normal(m, a, b, c):
+    return _normal(_place(m, a), _place(m, b), _place(m, c))
 
 
 @njit(**_OPTIONS)
-def link(faces, twins, first, degree, fixed, count):
-    """Fill in the tables of `count` vertices from `faces` [3 F]."""
-    halves = len(faces)
+def link(m):
+    """Fill in the tables of a mesh from its faces."""
+    halves, count = len(m.faces), len(m.first)
     key = np.empty(halves, np.int64)
     for h in range(halves):
-        a, b = faces[h], faces[_next(h)]
+        a, b = m.faces[h], m.faces[_next(h)]
         key[h] = min(a, b) * count + max(a, b)
     order = np.argsort(key, kind="mergesort")
-    first[:count] = -1
-    degree[:count] = 0
-    fixed[:count] = 0
+    m.first[:] = -1
+    m.degree[:] = 0
+    m.fixed[:] = 0
     i = 0
     while i < halves:
         j = i + 1
         while j < halves and key[order[j]] == key[order[i]]:
             j += 1
         a, b = order[i], order[i + 1] if j > i + 1 else -1
-        degree[faces[a]] += 1
-        degree[faces[_next(a)]] += 1
-        if j == i + 2 and faces[a] != faces[b] and a // 3 != b // 3:
-            twins[a], twins[b] = b, a
+        m.degree[m.faces[a]] += 1
+        m.degree[m.faces[_next(a)]] += 1
+        if j == i + 2 and m.faces[a] != m.faces[b] and a // 3 != b // 3:
+            m.twins[a], m.twins[b] = b, a
         else:
             for k in range(i, j):
                 h = order[k]
-                twins[h] = BORDER if j == i + 1 else TANGLED
-                fixed[faces[h]] = 1
-                fixed[faces[_next(h)]] = 1
+                m.twins[h] = BORDER if j == i + 1 else TANGLED
+                m.fixed[m.faces[h]] = 1
+                m.fixed[m.faces[_next(h)]] = 1
         i = j
     corners = np.zeros(count, np.int64)
     for h in range(halves):
-        first[faces[h]] = h
-        corners[faces[h]] += 1
+        m.first[m.faces[h]] = h
+        corners[m.faces[h]] += 1
     for v in range(count):
-        if first[v] < 0:
-            fixed[v] = 1
-        elif fixed[v] == 0:
+        if m.first[v] < 0:
+            m.fixed[v] = 1
+        elif m.fixed[v] == 0:
             # One fan has as many faces as the vertex.
-            h, size = first[v], 0
+            h, size = m.first[v], 0
             while True:
                 size += 1
-                h = twins[_previous(h)]
-                if h == first[v] or size > corners[v]:
+                h = m.twins[_previous(h)]
+                if h == m.first[v] or size > corners[v]:
                     break
             if size != corners[v]:
-                fixed[v] = 1
+                m.fixed[v] = 1
 
 
 @njit(**_OPTIONS)
-def _by_length(x, faces, twins, limit, longer):
+def _by_length(m, halves, limit, longer):
     """Half-edges, one per edge, that are longer (shorter) than a limit, the extreme ones first."""
-    found = np.empty(len(faces), np.int64)
-    size = np.empty(len(faces), np.float64)
+    chosen = np.empty(halves, np.int64)
+    size = np.empty(halves, np.float64)
     count = 0
-    for h in range(len(faces)):
-        if faces[h] < 0 or twins[h] == TANGLED or twins[h] > h:
+    for h in range(halves):
+        if m.faces[h] < 0 or m.twins[h] == TANGLED or m.twins[h] > h:
             continue
-        length = _length(x, faces[h], faces[_next(h)])
+        length = _length(m, m.faces[h], m.faces[_next(h)])
         if (length > limit) if longer else (length < limit):
-            found[count] = h
+            chosen[count] = h
             size[count] = -length if longer else length
             count += 1
-    return found[np.argsort(size[:count], kind="mergesort")]
+    return chosen[np.argsort(size[:count], kind="mergesort")]
 
 
 @njit(**_OPTIONS)
-def split(x, faces, twins, first, degree, fixed, limit, counts):
+def split(m, counts, limit):
     """Split edges longer than a limit at their middle, the longest first.
 
-    The tables have room for more vertices and faces; `counts` [2] says how many there are, and is
-    updated.
+    The tables have a capacity for more vertices and faces; `counts` [2] says how many there are,
+    and is updated.
 
     Returns:
-        Whether there was room for all; if not, as many were split as there was room for.
+        Whether all could be split; if not, the capacity is used up.
     """
     for _ in range(32):
-        order = _by_length(x, faces[: 3 * counts[1]], twins, limit, True)
+        order = _by_length(m, 3 * counts[1], limit, True)
         if len(order) == 0:
             return True
-        room = min(len(x) - counts[0], (len(faces) // 3 - counts[1]) // 2)
-        for h in order[:room]:
-            _split(x, faces, twins, first, degree, fixed, counts, h)
-        if len(order) > room:
+        most = min(len(m.x) - counts[0], (len(m.faces) // 3 - counts[1]) // 2)
+        for h in order[:most]:
+            _split(m, counts, h)
+        if len(order) > most:
             return False
     return True
 
 
 @njit(**_OPTIONS)
-def _split(x, faces, twins, first, degree, fixed, counts, h):
-    t, ahead, back = twins[h], _next(h), _previous(h)
-    a, b, c = faces[h], faces[ahead], faces[back]
-    m = counts[0]
+def _split(m, counts, h):
+    t, ahead, back = m.twins[h], _next(h), _previous(h)
+    a, b, c = m.faces[h], m.faces[ahead], m.faces[back]
+    v = counts[0]
     counts[0] += 1
-    for k in range(3):
-        x[m, k] = 0.5 * (x[a, k] + x[b, k])
-    # Face (a, b, c) becomes (a, m, c) and (m, b, c).
-    g = 3 * counts[1]
-    counts[1] += 1
-    faces[g], faces[g + 1], faces[g + 2] = m, b, c
-    faces[ahead] = m
-    _join(twins, g + 1, twins[ahead])
-    _join(twins, ahead, g + 2)
-    first[m], first[a] = ahead, h
-    degree[c] += 1
+    _put(m, v, _middle(m, a, b))
+    # Face (a, b, c) becomes (a, v, c) and (v, b, c).
+    g = _new_face(m, counts, v, b, c)
+    m.faces[ahead] = v
+    _join(m, g + 1, m.twins[ahead])
+    _join(m, ahead, g + 2)
+    m.first[v], m.first[a] = ahead, h
+    m.degree[c] += 1
     if t < 0:
-        twins[g] = BORDER
-        first[b] = g + 1
-        degree[m], fixed[m] = 3, 1
+        m.twins[g] = BORDER
+        m.first[b] = g + 1
+        m.degree[v], m.fixed[v] = 3, 1
         return
-    # Face (b, a, d) becomes (b, m, d) and (m, a, d).
-    forth, d = _next(t), faces[_previous(t)]
-    k = 3 * counts[1]
+    # Face (b, a, d) becomes (b, v, d) and (v, a, d).
+    forth, d = _next(t), m.faces[_previous(t)]
+    k = _new_face(m, counts, v, a, d)
+    m.faces[forth] = v
+    _join(m, k + 1, m.twins[forth])
+    _join(m, forth, k + 2)
+    _join(m, h, k)
+    _join(m, t, g)
+    m.first[b] = t
+    m.degree[d] += 1
+    m.degree[v], m.fixed[v] = 4, 0
+
+
+@njit(**_OPTIONS)
+def _new_face(m, counts, a, b, c):
+    """The first half-edge of a face that is added."""
+    h = 3 * counts[1]
     counts[1] += 1
-    faces[k], faces[k + 1], faces[k + 2] = m, a, d
-    faces[forth] = m
-    _join(twins, k + 1, twins[forth])
-    _join(twins, forth, k + 2)
-    _join(twins, h, k)
-    _join(twins, t, g)
-    first[b] = t
-    degree[d] += 1
-    degree[m], fixed[m] = 4, 0
+    m.faces[h], m.faces[h + 1], m.faces[h + 2] = a, b, c
+    return h
 
 
 @njit(**_OPTIONS)
-def _join(twins, h, other):
+def _join(m, h, other):
     """Make two half-edges twins; `other` may be BORDER or TANGLED."""
-    twins[h] = other
+    m.twins[h] = other
     if other >= 0:
-        twins[other] = h
+        m.twins[other] = h
 
 
 @njit(**_OPTIONS)
-def collapse(x, faces, twins, first, degree, fixed, limit, longest):
+def collapse(m, limit, longest):
     """Collapse edges shorter than a limit to their middle, the shortest first.
 
     An edge stays if its ends have other common neighbours than the two of its faces, if a face
@@ -228,133 +282,122 @@ def collapse(x, faces, twins, first, degree, fixed, limit, longest):
     Source: Dey, Edelsbrunner, Guha, Nekhayev, Topology preserving edge contraction, 1999, for the
     condition.
     """
-    order = _by_length(x, faces, twins, limit, False)
-    seen = np.full(len(first), -1, np.int64)
+    seen = np.full(len(m.first), -1, np.int64)
     done = 0
-    for h in order:
-        if faces[h] < 0 or twins[h] < 0:
+    for h in _by_length(m, len(m.faces), limit, False):
+        if m.faces[h] < 0 or m.twins[h] < 0:
             continue
-        a, b = faces[h], faces[_next(h)]
-        if fixed[a] or fixed[b] or not _length(x, a, b) < limit:
+        a, b = m.faces[h], m.faces[_next(h)]
+        if m.fixed[a] or m.fixed[b] or not _length(m, a, b) < limit:
             continue
-        if not is_link(faces, twins, first, degree, seen, h):
+        if not is_link(m, seen, h):
             continue
-        px, py, pz = (
-            0.5 * (x[a, 0] + x[b, 0]), 0.5 * (x[a, 1] + x[b, 1]), 0.5 * (x[a, 2] + x[b, 2])
-        )  # fmt: skip
-        gone, other = h // 3, twins[h] // 3
-        sx, sy, sz, worst = 0.0, 0.0, 0.0, 1.0
-        for v in (a, b):
-            ux, uy, uz, shape = _around(x, faces, twins, first, v)
-            sx, sy, sz, worst = sx + ux, sy + uy, sz + uz, min(worst, shape)
-        fits = True
-        for v in (a, b):
-            fits = fits and _fits(
-                x, faces, twins, first, v, px, py, pz, sx, sy, sz, min(worst, _SHAPE), longest,
-                gone, other,
-            )  # fmt: skip
-        if fits:
-            x[a, 0], x[a, 1], x[a, 2] = px, py, pz
-            _collapse(faces, twins, first, degree, h)
+        p = _middle(m, a, b)
+        gone, other = h // 3, m.twins[h] // 3
+        of_a, worst_a = _around(m, a)
+        of_b, worst_b = _around(m, b)
+        mean, least = _plus(of_a, of_b), min(worst_a, worst_b, _SHAPE)
+        if _fits(m, a, p, mean, least, longest, gone, other) and _fits(
+            m, b, p, mean, least, longest, gone, other
+        ):
+            _put(m, a, p)
+            _collapse(m, h)
             done += 1
     return done
 
 
 @njit(**_OPTIONS)
-def is_link(faces, twins, first, degree, seen, h):
+def is_link(m, seen, h):
     """Whether the ends of an edge have no other common neighbours than those of its two faces."""
-    a, b = faces[h], faces[_next(h)]
-    c, d = faces[_previous(h)], faces[_previous(twins[h])]
+    a, b = m.faces[h], m.faces[_next(h)]
+    c, d = m.faces[_previous(h)], m.faces[_previous(m.twins[h])]
+    degree = m.degree
     if c == d or degree[c] <= 3 or degree[d] <= 3 or degree[a] + degree[b] < 7:
         return False
-    g = first[a]
+    g = m.first[a]
     while True:
-        seen[faces[_next(g)]] = h
-        g = twins[_previous(g)]
-        if g == first[a]:
+        seen[m.faces[_next(g)]] = h
+        g = m.twins[_previous(g)]
+        if g == m.first[a]:
             break
     common = 0
-    g = first[b]
+    g = m.first[b]
     while True:
-        if seen[faces[_next(g)]] == h:
+        if seen[m.faces[_next(g)]] == h:
             common += 1
-        g = twins[_previous(g)]
-        if g == first[b]:
+        g = m.twins[_previous(g)]
+        if g == m.first[b]:
             break
     return common == 2
 
 
 @njit(**_OPTIONS)
-def _around(x, faces, twins, first, v):
+def _around(m, v):
     """The sum of the normals of the faces of a vertex, weighted by area, and the worst shape."""
-    sx, sy, sz, worst = 0.0, 0.0, 0.0, 1.0
-    h = first[v]
+    total, worst = (0.0, 0.0, 0.0), 1.0
+    h = m.first[v]
     while True:
-        nx, ny, nz, _, shape = _face_normal(x, v, faces[_next(h)], faces[_previous(h)])
-        sx, sy, sz, worst = sx + nx, sy + ny, sz + nz, min(worst, shape)
-        h = twins[_previous(h)]
-        if h == first[v]:
-            return sx, sy, sz, worst
+        normal, _, shape = _face_normal(m, v, m.faces[_next(h)], m.faces[_previous(h)])
+        total, worst = _plus(total, normal), min(worst, shape)
+        h = m.twins[_previous(h)]
+        if h == m.first[v]:
+            return total, worst
 
 
 @njit(**_OPTIONS)
-def _fits(
-    x, faces, twins, first, v, px, py, pz, sx, sy, sz, least, longest, gone, other
-):  # fmt: skip
-    """Whether the faces of vertex v, but two, stay well if it moves to p; s is a mean normal."""
-    whole = math.sqrt(sx * sx + sy * sy + sz * sz)
-    h = first[v]
+def _fits(m, v, p, mean, least, longest, gone, other):
+    """Whether the faces of vertex v, but two, stay well if it moves to p; they have this normal."""
+    whole = math.sqrt(_dot(mean, mean))
+    h = m.first[v]
     while True:
         if h // 3 not in (gone, other):
-            b, c = faces[_next(h)], faces[_previous(h)]
-            ox, oy, oz, before, old_shape = _face_normal(x, v, b, c)
-            nx, ny, nz, after, shape = _normal(
-                px, py, pz, x[b, 0], x[b, 1], x[b, 2], x[c, 0], x[c, 1], x[c, 2]
-            )
+            b, c = m.faces[_next(h)], m.faces[_previous(h)]
+            old, before, old_shape = _face_normal(m, v, b, c)
+            new, after, shape = _normal(p, _place(m, b), _place(m, c))
             if old_shape > _NEEDLE:
-                turned = ox * nx + oy * ny + oz * nz < _TURN * before * after
+                turned = _dot(old, new) < _TURN * before * after
             else:
-                turned = sx * nx + sy * ny + sz * nz < _TURN_NEEDLE * whole * after
+                turned = _dot(mean, new) < _TURN_NEEDLE * whole * after
             if turned or not shape >= least:
                 return False
             for e in (b, c):
-                u, w, z = px - x[e, 0], py - x[e, 1], pz - x[e, 2]
-                if u * u + w * w + z * z > longest * longest:
+                way = _minus(p, _place(m, e))
+                if _dot(way, way) > longest * longest:
                     return False
-        h = twins[_previous(h)]
-        if h == first[v]:
+        h = m.twins[_previous(h)]
+        if h == m.first[v]:
             return True
 
 
 @njit(**_OPTIONS)
-def _collapse(faces, twins, first, degree, h):
+def _collapse(m, h):
     """Join the end of half-edge h to its start."""
-    t = twins[h]
-    a, b = faces[h], faces[_next(h)]
-    g = first[b]
+    t = m.twins[h]
+    a, b = m.faces[h], m.faces[_next(h)]
+    g = m.first[b]
     while True:
-        faces[g] = a
-        g = twins[_previous(g)]
-        if g == first[b]:
+        m.faces[g] = a
+        g = m.twins[_previous(g)]
+        if g == m.first[b]:
             break
     for e in (h, t):
-        c = faces[_previous(e)]
-        outside, inside = twins[_next(e)], twins[_previous(e)]
+        c = m.faces[_previous(e)]
+        outside, inside = m.twins[_next(e)], m.twins[_previous(e)]
         # In the first face these go from c to b and from a to c; in the other one to and from a.
-        twins[outside], twins[inside] = inside, outside
-        first[c] = outside
-        degree[c] -= 1
+        m.twins[outside], m.twins[inside] = inside, outside
+        m.first[c] = outside
+        m.degree[c] -= 1
         if e == h:
-            first[a] = inside
-    degree[a] += degree[b] - 4
-    first[b], degree[b] = -1, 0
+            m.first[a] = inside
+    m.degree[a] += m.degree[b] - 4
+    m.first[b], m.degree[b] = -1, 0
     for e in (h, t):
         f = 3 * (e // 3)
-        faces[f] = faces[f + 1] = faces[f + 2] = -1
+        m.faces[f] = m.faces[f + 1] = m.faces[f + 2] = -1
 
 
 @njit(**_OPTIONS)
-def flip(x, faces, twins, first, degree, fixed, by_shape):
+def flip(m, by_shape):
     """Flip edges: towards six edges at each vertex, or where the worse of two faces gets better.
 
     An edge stays if its flip would bend the surface more, or its ends-to-be are joined already.
@@ -363,89 +406,87 @@ def flip(x, faces, twins, first, degree, fixed, by_shape):
         How many were flipped.
     """
     done = 0
-    for h in range(len(faces)):
-        t = twins[h]
-        if faces[h] < 0 or t < 0 or t < h:
+    for h in range(len(m.faces)):
+        t = m.twins[h]
+        if m.faces[h] < 0 or t < 0 or t < h:
             continue
-        a, b, c, d = faces[h], faces[t], faces[_previous(h)], faces[_previous(t)]
-        if degree[a] <= 3 or degree[b] <= 3 or c == d:
+        a, b, c, d = m.faces[h], m.faces[t], m.faces[_previous(h)], m.faces[_previous(t)]
+        if m.degree[a] <= 3 or m.degree[b] <= 3 or c == d:
             continue
         if not by_shape:
-            now = _off(degree, fixed, a, 0) + _off(degree, fixed, b, 0)
-            now += _off(degree, fixed, c, 0) + _off(degree, fixed, d, 0)
-            then = _off(degree, fixed, a, -1) + _off(degree, fixed, b, -1)
-            then += _off(degree, fixed, c, 1) + _off(degree, fixed, d, 1)
+            now = _off(m, a, 0) + _off(m, b, 0) + _off(m, c, 0) + _off(m, d, 0)
+            then = _off(m, a, -1) + _off(m, b, -1) + _off(m, c, 1) + _off(m, d, 1)
             if then >= now:
                 continue
-        if _joined(faces, twins, first, fixed, c, d):
+        if _joined(m, c, d):
             continue
-        ax, ay, az, area_a, shape_a = _face_normal(x, a, b, c)
-        bx, by, bz, area_b, shape_b = _face_normal(x, b, a, d)
-        cx, cy, cz, area_c, shape_c = _face_normal(x, a, d, c)
-        dx, dy, dz, area_d, shape_d = _face_normal(x, d, b, c)
-        before, after = min(shape_a, shape_b), min(shape_c, shape_d)
+        one, area_one, shape_one = _face_normal(m, a, b, c)
+        two, area_two, shape_two = _face_normal(m, b, a, d)
+        new, area_new, shape_new = _face_normal(m, a, d, c)
+        last, area_last, shape_last = _face_normal(m, d, b, c)
+        before, after = min(shape_one, shape_two), min(shape_new, shape_last)
         if not after > (1.02 * before if by_shape else min(before, 0.5)):
             continue
-        sx, sy, sz = ax + bx, ay + by, az + bz
-        whole = math.sqrt(sx * sx + sy * sy + sz * sz)
-        if cx * sx + cy * sy + cz * sz < _TURN * area_c * whole:
+        mean = _plus(one, two)
+        whole = math.sqrt(_dot(mean, mean))
+        if _dot(new, mean) < _TURN * area_new * whole:
             continue
-        if dx * sx + dy * sy + dz * sz < _TURN * area_d * whole:
+        if _dot(last, mean) < _TURN * area_last * whole:
             continue
-        bend = (cx * dx + cy * dy + cz * dz) / (area_c * area_d)
-        was = (ax * bx + ay * by + az * bz) / (area_a * area_b)
+        bend = _dot(new, last) / (area_new * area_last)
+        was = _dot(one, two) / (area_one * area_two)
         if before > _NEEDLE and not bend >= min(was, _BEND):
             continue
-        _flip(faces, twins, first, degree, h)
+        _flip(m, h)
         done += 1
     return done
 
 
 @njit(**_OPTIONS)
-def _off(degree, fixed, v, change):
+def _off(m, v, change):
     """The square of how far a vertex is from its best number of edges."""
-    n = degree[v] + change - (4 if fixed[v] else 6)
+    n = m.degree[v] + change - (4 if m.fixed[v] else 6)
     return n * n
 
 
 @njit(**_OPTIONS)
-def _joined(faces, twins, first, fixed, a, b):
+def _joined(m, a, b):
     """Whether two vertices have an edge; True as well if that cannot be told."""
-    if fixed[a]:
+    if m.fixed[a]:
         a, b = b, a
-    if fixed[a]:
+    if m.fixed[a]:
         return True
-    h = first[a]
+    h = m.first[a]
     while True:
-        if faces[_next(h)] == b:
+        if m.faces[_next(h)] == b:
             return True
-        h = twins[_previous(h)]
-        if h == first[a]:
+        h = m.twins[_previous(h)]
+        if h == m.first[a]:
             return False
 
 
 @njit(**_OPTIONS)
-def _flip(faces, twins, first, degree, h):
+def _flip(m, h):
     """Faces (a, b, c) and (b, a, d) become (d, c, a) and (c, d, b)."""
-    t = twins[h]
+    t = m.twins[h]
     ahead, back, forth, past = _next(h), _previous(h), _next(t), _previous(t)
-    a, b, c, d = faces[h], faces[t], faces[back], faces[past]
-    of_bc, of_ca, of_ad, of_db = twins[ahead], twins[back], twins[forth], twins[past]
-    faces[h], faces[ahead], faces[back] = d, c, a
-    faces[t], faces[forth], faces[past] = c, d, b
-    _join(twins, ahead, of_ca)
-    _join(twins, back, of_ad)
-    _join(twins, forth, of_db)
-    _join(twins, past, of_bc)
-    first[a], first[b], first[c], first[d] = back, past, ahead, forth
-    degree[a] -= 1
-    degree[b] -= 1
-    degree[c] += 1
-    degree[d] += 1
+    a, b, c, d = m.faces[h], m.faces[t], m.faces[back], m.faces[past]
+    of_bc, of_ca, of_ad, of_db = m.twins[ahead], m.twins[back], m.twins[forth], m.twins[past]
+    m.faces[h], m.faces[ahead], m.faces[back] = d, c, a
+    m.faces[t], m.faces[forth], m.faces[past] = c, d, b
+    _join(m, ahead, of_ca)
+    _join(m, back, of_ad)
+    _join(m, forth, of_db)
+    _join(m, past, of_bc)
+    m.first[a], m.first[b], m.first[c], m.first[d] = back, past, ahead, forth
+    m.degree[a] -= 1
+    m.degree[b] -= 1
+    m.degree[c] += 1
+    m.degree[d] += 1
 
 
 @njit(**_OPTIONS)
-def relax(x, faces, twins, first, fixed, weight):
+def relax(m, weight):
     """Move vertices, one after the other, within the surface towards the middle of their faces.
 
     Where the surface is flat they go the part `weight` of the way, in (0, 1]; less where it is
@@ -453,56 +494,41 @@ def relax(x, faces, twins, first, fixed, weight):
 
     Source: Botsch, Kobbelt, A Remeshing Approach to Multiresolution Modeling, 2004, section 4.
     """
-    for v in range(len(first)):
-        if first[v] < 0 or fixed[v]:
+    for v in range(len(m.first)):
+        if m.first[v] < 0 or m.fixed[v]:
             continue
-        qx, qy, qz, total = 0.0, 0.0, 0.0, 0.0
-        sx, sy, sz, worst = 0.0, 0.0, 0.0, 1.0
-        h = first[v]
+        place, middle, total = _place(m, v), (0.0, 0.0, 0.0), 0.0
+        h = m.first[v]
         while True:
-            b, c = faces[_next(h)], faces[_previous(h)]
-            nx, ny, nz, area, shape = _face_normal(x, v, b, c)
-            sx, sy, sz, worst = sx + nx, sy + ny, sz + nz, min(worst, shape)
-            qx += area * (x[v, 0] + x[b, 0] + x[c, 0]) / 3
-            qy += area * (x[v, 1] + x[b, 1] + x[c, 1]) / 3
-            qz += area * (x[v, 2] + x[b, 2] + x[c, 2]) / 3
+            b, c = m.faces[_next(h)], m.faces[_previous(h)]
+            _, area, _ = _face_normal(m, v, b, c)
+            corners = _times(area, _plus(_plus(place, _place(m, b)), _place(m, c)))
+            middle = _plus(middle, (corners[0] / 3, corners[1] / 3, corners[2] / 3))
             total += area
-            h = twins[_previous(h)]
-            if h == first[v]:
+            h = m.twins[_previous(h)]
+            if h == m.first[v]:
                 break
-        square = sx * sx + sy * sy + sz * sz
+        normal, worst = _around(m, v)
+        square = _dot(normal, normal)
         if not (total > 0 and square > 0):
             continue
         part = weight * (math.sqrt(square) / total - _CORNER) / (1 - _CORNER)
         if not part > 0:
             continue
-        ux, uy, uz = qx / total - x[v, 0], qy / total - x[v, 1], qz / total - x[v, 2]
-        along = (ux * sx + uy * sy + uz * sz) / square
-        px = x[v, 0] + part * (ux - along * sx)
-        py = x[v, 1] + part * (uy - along * sy)
-        pz = x[v, 2] + part * (uz - along * sz)
-        if _fits(
-            x, faces, twins, first, v, px, py, pz, sx, sy, sz, min(worst, _SHAPE), np.inf, -1, -1
-        ):
-            x[v, 0], x[v, 1], x[v, 2] = px, py, pz
+        way = _minus((middle[0] / total, middle[1] / total, middle[2] / total), place)
+        along = _dot(way, normal) / square
+        p = _plus(place, _times(part, _minus(way, _times(along, normal))))
+        if _fits(m, v, p, normal, min(worst, _SHAPE), np.inf, -1, -1):
+            _put(m, v, p)
 
 
 @njit(**_OPTIONS)
-def move(x, faces, twins, first, fixed, places):
-    """Move vertices to `places` [V, 3], one after the other, if their faces stay well.
-
-    Returns:
-        How many were moved.
-    """
-    done = 0
-    for v in range(len(first)):
-        if first[v] < 0 or fixed[v]:
+def move(m, places):
+    """Move vertices to `places` [V, 3], one after the other, if their faces stay well."""
+    for v in range(len(m.first)):
+        if m.first[v] < 0 or m.fixed[v]:
             continue
-        sx, sy, sz, worst = _around(x, faces, twins, first, v)
-        if _fits(
-            x, faces, twins, first, v, places[v, 0], places[v, 1], places[v, 2], sx, sy, sz,
-            min(worst, _SHAPE), np.inf, -1, -1,
-        ):  # fmt: skip
-            x[v, 0], x[v, 1], x[v, 2] = places[v, 0], places[v, 1], places[v, 2]
-            done += 1
-    return done
+        mean, worst = _around(m, v)
+        p = places[v, 0], places[v, 1], places[v, 2]
+        if _fits(m, v, p, mean, min(worst, _SHAPE), np.inf, -1, -1):
+            _put(m, v, p)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_shape
 from gendr._runtime.tracing import matmul
-from gendr.mesh.camera_arguments import common_kind, finite_tensor
+from gendr.mesh.camera_arguments import TensorKind
 
 # How far R R^T may be from the identity: poses in files carry four digits, pose optimisation and
 # gradcheck move entries by less; a wrong convention or a scale is off by far more.
@@ -36,8 +36,7 @@ def axis_angle_to_matrix(axis_angle: Tensor) -> Tensor:
     Raises:
         ValueError: If the last size is not 3 or a value is not finite.
     """
-    dtype, device = common_kind(axis_angle=axis_angle)
-    w = finite_tensor(axis_angle, "axis_angle", dtype, device)
+    w = TensorKind.common(axis_angle=axis_angle).tensor("axis_angle", axis_angle)
     check_shape("axis_angle", w, "[..., 3]")
     square = (w * w).sum(-1)
     small = square < _SERIES_BELOW
@@ -53,7 +52,7 @@ def axis_angle_to_matrix(axis_angle: Tensor) -> Tensor:
     x, y, z = w.unbind(-1)
     o = torch.zeros_like(x)
     cross = torch.stack([o, -z, y, z, o, -x, -y, x, o], -1).unflatten(-1, (3, 3))
-    eye = torch.eye(3, dtype=dtype, device=device)
+    eye = torch.eye(3, dtype=w.dtype, device=w.device)
     return eye + sine[..., None, None] * cross + versine[..., None, None] * matmul(cross, cross)
 
 
@@ -71,8 +70,7 @@ def rotation_6d_to_matrix(six: Tensor) -> Tensor:
 
     Source: Zhou et al., On the Continuity of Rotation Representations in Neural Networks, 2019.
     """
-    dtype, device = common_kind(six=six)
-    value = finite_tensor(six, "six", dtype, device)
+    value = TensorKind.common(six=six).tensor("six", six)
     check_shape("six", value, "[..., 6]")
     first = direction(value[..., :3], "the first row of six")
     second = value[..., 3:] - (first * value[..., 3:]).sum(-1, keepdim=True) * first
@@ -97,9 +95,8 @@ def rotation_angle_between(first: Tensor, second: Tensor) -> Tensor:
     Raises:
         ValueError: If a matrix is not orthonormal or the determinants differ.
     """
-    dtype, device = common_kind(first=first, second=second)
-    a = finite_tensor(first, "first", dtype, device)
-    b = finite_tensor(second, "second", dtype, device)
+    kind = TensorKind.common(first=first, second=second)
+    a, b = kind.tensor("first", first), kind.tensor("second", second)
     for matrix, name in ((a, "first"), (b, "second")):
         check_shape(name, matrix, "[..., 3, 3]")
     relative = matmul(a.mT, b)

@@ -36,10 +36,10 @@ def simplified(mesh: Mesh, faces: int) -> Mesh:
     if not igl.is_edge_manifold(triangles)[0] or not fans.all():
         return clustered(mesh, faces)
     vertices = np.asfortranarray(mesh.vertices.detach().double().cpu().numpy())
-    found = igl.qslim(vertices, triangles, faces)
+    reduced = igl.qslim(vertices, triangles, faces)
     return Mesh(
-        torch.from_numpy(np.ascontiguousarray(found[0])).to(mesh.vertices),
-        torch.from_numpy(np.ascontiguousarray(found[1])).to(mesh.faces),
+        torch.from_numpy(np.ascontiguousarray(reduced[0])).to(mesh.vertices),
+        torch.from_numpy(np.ascontiguousarray(reduced[1])).to(mesh.faces),
     )
 
 

@@ -32,13 +32,6 @@ def owners(counts: Sequence[int], device: torch.device) -> Tensor:
     return torch.arange(len(counts), device=device).repeat_interleave(size)
 
 
-def per_vertex(values: Tensor, counts: Sequence[int]) -> Tensor:
-    """Values per mesh [B, ...] for each of its vertices: [ΣV, ...]."""
-    if len(counts) == 1:
-        return values.expand(counts[0], *values.shape[1:])
-    return values.index_select(0, owners(counts, values.device))
-
-
 def connected_parts(faces: NDArray[np.int64], count: int) -> NDArray[np.int32]:
     """For each of `count` vertices the number of its part, those that faces [F, 3] connect."""
     from scipy.sparse import coo_matrix

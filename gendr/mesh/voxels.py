@@ -84,19 +84,18 @@ def _filled(
     surface: bool,
 ) -> NDArray[np.bool_]:
     """The cells [R, R, R] that one mesh fills; its vertices are in units of cells."""
+    cells = np.zeros((resolution,) * 3, dtype=bool)
     if len(faces) == 0:
-        return np.zeros((resolution,) * 3, dtype=bool)
+        return cells
     if interior == "winding":
-        inside = _inside(places, faces, resolution)
-        return inside | _passed(places, faces, resolution) if surface else inside
-    passed = _passed(places, faces, resolution) if surface or interior == "flood" else None
-    if passed is None:
-        return np.zeros((resolution,) * 3, dtype=bool)
+        cells = _inside(places, faces, resolution)
+    if surface or interior == "flood":
+        cells |= _passed(places, faces, resolution)
     if interior == "flood":
         from scipy.ndimage import binary_fill_holes
 
-        return np.asarray(binary_fill_holes(passed), dtype=bool)
-    return passed
+        return np.asarray(binary_fill_holes(cells), dtype=bool)
+    return cells
 
 
 # -------------------------------------------------------------------------------------------------
@@ -203,41 +202,14 @@ def _inside(
 def _turned_outwards(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.int64]:
     """The faces [F, 3], those of a connected part turned alike, and each part outwards.
 
-    Faces are connected over edges that two of them share. A part that has two sides only locally,
-    as a Möbius strip, stays as it is. Outwards is where the volume of a part, seen from its own
-    centre, is positive.
+    Faces are connected over edges that two of them share. Outwards is where the volume of a part,
+    seen from its own centre, is positive.
     """
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    count = len(faces)
-    start = faces.reshape(-1)
-    end = faces[:, [1, 2, 0]].reshape(-1)
-    owner = np.repeat(np.arange(count), 3)
-    low, high = np.minimum(start, end), np.maximum(start, end)
-    order = np.lexsort((high, low))
-    low, high, owner, forward = low[order], high[order], owner[order], (start < end)[order]
-    new = np.r_[True, (low[1:] != low[:-1]) | (high[1:] != high[:-1]), True]
-    first = np.flatnonzero(new)
-    pairs = first[:-1][np.diff(first) == 2]
-    f, g = owner[pairs], owner[pairs + 1]
-    opposed = (forward[pairs] == forward[pairs + 1]).astype(np.int64)  # one must be turned
-    # Node f is face f as it is, node f + count is the same face turned.
-    left = np.concatenate([f, f + count])
-    right = np.concatenate([g + opposed * count, g + (1 - opposed) * count])
-    graph = coo_matrix((np.ones(len(left)), (left, right)), shape=(2 * count, 2 * count))
-    _, label = connected_components(graph, directed=False)
-    one_sided = label[:count] == label[count:]
-    part = np.minimum(label[:count], label[count:])
-    turn = (label[:count] != part) & ~one_sided
-
-    # Volumes of parts: sums of tetrahedra that each face spans with the centre of its part.
-    _, part = np.unique(part, return_inverse=True)
+    faces, part = libigl().bfs_orient(np.ascontiguousarray(faces))
     corners = vertices[faces]
     size = np.bincount(part)
     centre = np.stack([np.bincount(part, corners.mean(1)[:, k]) for k in range(3)], -1)
     corners = corners - (centre / size[:, None])[part][:, None]
-    volume = np.linalg.det(corners) * np.where(turn, -1.0, 1.0)
-    inwards = np.bincount(part, volume) < 0
-    turn = turn ^ inwards[part]
-    return np.where(turn[:, None], faces[:, ::-1], faces)
+    # Volumes of parts: sums of tetrahedra that each face spans with the centre of its part.
+    inwards = np.bincount(part, np.linalg.det(corners)) < 0
+    return np.where(inwards[part][:, None], faces[:, ::-1], faces)

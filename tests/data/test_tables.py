@@ -33,18 +33,15 @@ def test_a_row_of_a_monk(tmp_path):
     assert test.bits[0].tolist() == [0, 1, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
+def test_damaged_monks(tmp_path):
+    for text, match in (
         ("", "is empty"),
         ("1 1 2 1 3 5 2 d\n", "line 1 is no row"),
         ("1 1 2 1 3 4 2 d\n2 1 1 1 1 1 1 d\n", "line 2 is no row"),
         ("1 1 2 1 3 d\n", "line 1 is no row"),
-    ],
-)
-def test_damaged_monks(tmp_path, text, match):
-    with pytest.raises(ValueError, match=match):
-        read_monk(monk(tmp_path, text), 2)
+    ):
+        with pytest.raises(ValueError, match=match):
+            read_monk(monk(tmp_path, text), 2)
     with pytest.raises(ValueError, match="problem must be 1, 2 or 3, got 4"):
         read_monk(tmp_path, 4)
     with pytest.raises(FileNotFoundError, match=r"no monks-3.train in"):

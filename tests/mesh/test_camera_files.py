@@ -156,23 +156,14 @@ def test_lens_models_of_colmap(tmp_path, model):
                 load(root)
 
 
-@for_each(model=FISHEYE)
-def test_lenses_that_are_no_pinholes(tmp_path, model):
-    number, numbers = FISHEYE[model]
-    save_images(tmp_path)
-    write_text(tmp_path / "sparse", model, numbers)
-    with pytest.raises(ValueError, match=f"the lens is {model}, not a pinhole; undistort"):
-        load(tmp_path)
-    write_binary(tmp_path / "sparse", number, numbers)
-    with pytest.raises(ValueError, match=f"the lens is {model}, not a pinhole; undistort"):
-        load(tmp_path)
-
-
-def test_models_of_larger_photos(tmp_path):
-    """Images may have been shrunk after they were calibrated."""
-    save_images(tmp_path)
-    write_text(tmp_path / "sparse/0", "PINHOLE", [4 * x for x in (FX, FY, CX, CY)], 80, 48)
-    check_cameras(load(tmp_path))
+def test_lenses_that_are_no_pinholes(tmp_path):
+    for model, (number, numbers) in FISHEYE.items():
+        root = save_images(tmp_path / model)
+        write_text(root / "sparse", model, numbers)
+        for _ in ("text", "binary"):
+            with pytest.raises(ValueError, match=f"the lens is {model}, not a pinhole; undistort"):
+                load(root)
+            write_binary(root / "sparse", number, numbers)
 
 
 def test_opencv_matrices(tmp_path):
@@ -247,53 +238,46 @@ def test_projection_matrices(tmp_path):
 
 def edit_opencv(root, image=None, **change):
     meta = json.loads((root / "cameras.json").read_text())
-    meta |= change
     meta["images"][1] |= image or {}
+    meta |= change
     (root / "cameras.json").write_text(json.dumps(meta))
 
 
+def opencv(image=None, **change):
+    return lambda root: edit_opencv(root, image, **change)
+
+
 BAD_OPENCV = {
-    "no K; give the 3 x 3": lambda r: edit_opencv(r, K=None, image={"K": None}),
-    r"K must be 3 x 3, got shape \[2, 2\]": lambda r: edit_opencv(r, K=[[1, 0], [0, 1]]),
-    "cameras here have none: shear the images": lambda r: edit_opencv(
-        r, K=[[1, 2, 3], [0, 1, 3], [0, 0, 1]]
+    "no K; give the 3 x 3": opencv(K=None, image={"K": None}),
+    r"K must be 3 x 3, got shape \[2, 2\]": opencv(K=[[1, 0], [0, 1]]),
+    "cameras here have none: shear the images": opencv(K=[[1, 2, 3], [0, 1, 3], [0, 0, 1]]),
+    "K must hold numbers": opencv(K="no"),
+    "K holds NaN": opencv(K=[[1, 0, float("nan")], [0, 1, 3], [0, 0, 1]]),
+    r"image 1 .*no pose; give R and t": opencv({"world_to_camera": None}),
+    "the pose is no rotation": opencv({"world_to_camera": np.diag([1, 1, -1, 1.0]).tolist()}),
+    "last row of world_to_camera": opencv(
+        {"world_to_camera": (np.eye(4) + np.eye(4)[::-1]).tolist()}
     ),
-    "K must hold numbers": lambda r: edit_opencv(r, K="no"),
-    "K holds NaN": lambda r: edit_opencv(r, K=[[1, 0, float("nan")], [0, 1, 3], [0, 0, 1]]),
-    r"image 1 .*no pose; give R and t": lambda r: edit_opencv(r, image={"world_to_camera": None}),
-    "the pose is no rotation": lambda r: edit_opencv(
-        r, image={"world_to_camera": np.diag([1, 1, -1, 1.0]).tolist()}
-    ),
-    "last row of world_to_camera": lambda r: edit_opencv(
-        r, image={"world_to_camera": (np.eye(4) + np.eye(4)[::-1]).tolist()}
-    ),
-    "image 1 has no file": lambda r: edit_opencv(r, image={"file": None}),
-    "has no images": lambda r: (r / "cameras.json").write_text('{"images": []}'),
-    "pixel_centre must be 0 or 0.5, got 1": lambda r: edit_opencv(r, pixel_centre=1),
-    "lens distortion": lambda r: edit_opencv(r, dist=[0.5, 0, 0, 0]),
-    "dist must be at most 14": lambda r: edit_opencv(r, dist=[0.0] * 15),
-    "s3": lambda r: edit_opencv(r, dist=[*[0.0] * 10, 0.3]),
-    "distCoeffs": lambda r: edit_opencv(r, image={"distCoeffs": [[0.3, 0, 0, 0]]}),
-    "no such image": lambda r: edit_opencv(r, image={"file": "images/none.png"}),
-    "is outside of the folder": lambda r: edit_opencv(r, image={"file": "../view 1.png"}),
-    "w must be a finite number": lambda r: edit_opencv(r, width="wide"),
-}  # fmt: skip
+    "image 1 has no file": opencv({"file": None}),
+    "has no images": opencv(images=[]),
+    "pixel_centre must be 0 or 0.5, got 1": opencv(pixel_centre=1),
+    "lens distortion": opencv(dist=[0.5, 0, 0, 0]),
+    "dist must be at most 14": opencv(dist=[0.0] * 15),
+    "s3": opencv(dist=[*[0.0] * 10, 0.3]),
+    "distCoeffs": opencv({"distCoeffs": [[0.3, 0, 0, 0]]}),
+    "no such image": opencv({"file": "images/none.png"}),
+    "is outside of the folder": opencv({"file": "../view 1.png"}),
+    "w must be a finite number": opencv(width="wide"),
+}
 
 
-@for_each(words=BAD_OPENCV)
-def test_bad_matrices_are_named_in_one_line(tmp_path, words):
-    save_images(tmp_path)
-    write_opencv(tmp_path)
-    BAD_OPENCV[words](tmp_path)
-    with pytest.raises(ValueError, match=words) as caught:
-        load(tmp_path)
-    assert "\n" not in str(caught.value)
+def replaced(name, old, new):
+    def change(root):
+        text = (root / name).read_text()
+        assert old in text
+        (root / name).write_text(text.replace(old, new))
 
-
-def replaced(file, old, new):
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new))
+    return change
 
 
 def cut(file, count):
@@ -309,24 +293,16 @@ def packed(file, place, form, value):
 BAD_TEXT = {
     "needs cameras.txt beside it": lambda r: (r / "cameras.txt").unlink(),
     "holds no images": lambda r: (r / "images.txt").write_text("# none\n"),
-    "has camera 7, which is not in cameras.txt": lambda r: replaced(
-        r / "cameras.txt", "7 PINHOLE", "8 PINHOLE"
-    ),
-    "want CAMERA_ID MODEL WIDTH HEIGHT PARAMS": lambda r: replaced(
-        r / "cameras.txt", "7 PINHOLE", "seven PINHOLE"
-    ),
-    "want IMAGE_ID QW": lambda r: replaced(r / "images.txt", " 7 view 2.png", ""),
-    "PINHOLE has 4 parameters, got 3": lambda r: replaced(r / "cameras.txt", f" {CY}", ""),
-    "unknown lens model 'PINHOL'": lambda r: replaced(r / "cameras.txt", "PINHOLE", "PINHOL"),
-    "no such image": lambda r: replaced(r / "images.txt", "view 0.png", "view 9.png"),
-    "is outside of the folder": lambda r: replaced(
-        r / "images.txt", "view 0.png", "../../view 0.png"
-    ),
-    "/etc/passwd.: no such image": lambda r: replaced(
-        r / "images.txt", "view 0.png", "/etc/passwd"
-    ),
+    "camera 7, which is not in cameras.txt": replaced("cameras.txt", "7 PINHOLE", "8 PINHOLE"),
+    "want CAMERA_ID MODEL WIDTH HEI": replaced("cameras.txt", "7 PINHOLE", "seven PINHOLE"),
+    "want IMAGE_ID QW": replaced("images.txt", " 7 view 2.png", ""),
+    "PINHOLE has 4 parameters, got 3": replaced("cameras.txt", f" {CY}", ""),
+    "unknown lens model 'PINHOL'": replaced("cameras.txt", "PINHOLE", "PINHOL"),
+    "no such image": replaced("images.txt", "view 0.png", "view 9.png"),
+    "is outside of the folder": replaced("images.txt", "view 0.png", "../../view 0.png"),
+    "/etc/passwd.: no such image": replaced("images.txt", "view 0.png", "/etc/passwd"),
     "is no text file": lambda r: (r / "images.txt").write_bytes(b"\xff\xfe\x00"),
-    "says w x h = 20 x 30": lambda r: replaced(r / "cameras.txt", "20 12", "20 30"),
+    "says w x h = 20 x 30": replaced("cameras.txt", "20 12", "20 30"),
 }
 BAD_BINARY = {
     "needs cameras.bin beside it": lambda r: (r / "cameras.bin").unlink(),
@@ -341,26 +317,21 @@ BAD_BINARY = {
 }
 
 
-@for_each(words=BAD_TEXT)
-def test_bad_text_is_named_in_one_line(tmp_path, words):
-    save_images(tmp_path)
-    write_text(tmp_path / "sparse/0", "PINHOLE", MODELS["PINHOLE"][1])
-    load(tmp_path)
-    BAD_TEXT[words](tmp_path / "sparse/0")
-    with pytest.raises(ValueError, match=words) as caught:
-        load(tmp_path)
-    assert "\n" not in str(caught.value)
-
-
-@for_each(words=BAD_BINARY)
-def test_bad_binary_is_named_in_one_line(tmp_path, words):
-    save_images(tmp_path)
-    write_binary(tmp_path / "sparse/0", *MODELS["PINHOLE"])
-    load(tmp_path)
-    BAD_BINARY[words](tmp_path / "sparse/0")
-    with pytest.raises(ValueError, match=words) as caught:
-        load(tmp_path)
-    assert "\n" not in str(caught.value)
+def test_bad_files_of_cameras_are_named_in_one_line(tmp_path):
+    pinhole = MODELS["PINHOLE"]
+    for place, write, cases in (
+        (".", write_opencv, BAD_OPENCV),
+        ("sparse/0", lambda root: write_text(root, "PINHOLE", pinhole[1]), BAD_TEXT),
+        ("sparse/0", lambda root: write_binary(root, *pinhole), BAD_BINARY),
+    ):
+        for number, (words, harm) in enumerate(cases.items()):
+            root = save_images(tmp_path / f"{write.__name__} {len(cases)} {number}")
+            write(root / place)
+            assert len(load(root)) == COUNT
+            harm(root / place)
+            with pytest.raises(ValueError, match=words) as caught:
+                load(root)
+            assert "\n" not in str(caught.value)
 
 
 # -- what lies outside, and backgrounds ------------------------------------------------------------
@@ -422,8 +393,7 @@ def test_no_link_leads_out_of_the_folder(tmp_path):
     assert len(load(tmp_path / "link")) == COUNT
 
 
-@pytest.mark.parametrize("background", ["#f0f8ff", "aliceblue", (240 / 255, 248 / 255, 1.0)])
-def test_plain_backgrounds(tmp_path, background):
+def test_plain_backgrounds(tmp_path):
     rng = np.random.default_rng(2)
     wanted = np.zeros((COUNT, HEIGHT, WIDTH), bool)
     (tmp_path / "images").mkdir()
@@ -438,8 +408,11 @@ def test_plain_backgrounds(tmp_path, background):
     write_opencv(tmp_path)
     with pytest.raises(ValueError, match=r"no mask: .* or the colour of a plain background"):
         load(tmp_path)
+    background = "#f0f8ff"
     views = load(tmp_path, background=background)
     assert torch.equal(views.masks, torch.from_numpy(wanted).double())
+    for same in ("aliceblue", (240 / 255, 248 / 255, 1.0)):
+        assert torch.equal(load(tmp_path, background=same).masks, views.masks)
     rgb = torch.from_numpy(np.stack(colors)).permute(0, 3, 1, 2) / 255.0
     torch.testing.assert_close(views.rgb, rgb.double(), rtol=0, atol=1e-6)
     half = load(tmp_path, background=background, size=(HEIGHT // 2, WIDTH // 2))
@@ -465,17 +438,14 @@ def test_masks_and_transparency_come_before_the_background(tmp_path):
     assert torch.equal(load(tmp_path, background=(0, 0, 0)).masks, plain.masks)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_bad_backgrounds(tmp_path):
+    save_images(tmp_path)
+    write_opencv(tmp_path)
+    for options, words in (
         ({"background": "blurple"}, "must be the name of a colour or #rrggbb, got 'blurple'"),
         ({"background": (1.0, 0.0)}, r"RGB, three numbers in \[0, 1\]"),
         ({"background": (255, 0, 0)}, r"RGB, three numbers in \[0, 1\]"),
         ({"background": "white", "tolerance": 0.0}, "tolerance must be"),
-    ],
-)
-def test_bad_backgrounds(tmp_path, options, words):
-    save_images(tmp_path)
-    write_opencv(tmp_path)
-    with pytest.raises(ValueError, match=words):
-        load(tmp_path, **options)
+    ):
+        with pytest.raises(ValueError, match=words):
+            load(tmp_path, **options)

@@ -65,19 +65,10 @@ def test_look_at_follows_the_written_frame(elevation, azimuth):
         close(camera.rotation, look_from(at + 2.5 * np.array(offset), at, dtype=F64).rotation)
 
 
-def test_look_at_sees_right_up_and_depth():
-    camera = look_at(3.0, 0.0, 0.0, fov=90.0, dtype=F64)  # at (0, 0, -3), so x of the world is left
-    xy, depth = camera.project(double([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]))
-    close(xy[0], [[-1 / 3, 0], [0, 1 / 3], [0, 0]])
-    close(depth[0], [3, 3, 4])
-
-
 def test_a_camera_from_its_fov_or_its_tensors_is_the_same():
     camera = look_at(3.0, 20.0, [10.0, 50.0], fov=[30.0, 60.0], dtype=F64)
     fov, principal = double([30.0, 60.0]), double([[0.1, 0.2]])
-    again = Camera.from_fov(
-        fov, rotation=camera.rotation, translation=camera.translation, principal=principal
-    )
+    again = Camera(camera.rotation, camera.translation, principal=principal, fov=fov)
     expected = camera.rotation, camera.translation, camera.focal, principal.expand(2, 2)
     for got, want in zip(again.tensors(), expected, strict=True):
         torch.testing.assert_close(got, want)
@@ -141,7 +132,7 @@ def test_points_broadcast_and_packed_points_agree():
     close(camera[2].project(sets[2])[1][0], depth[2])
 
 
-@pytest.mark.parametrize("orthographic", [False, True])
+@for_each(orthographic=[False, True])
 def test_clip_coordinates_are_linear_and_divide_to_ndc(orthographic):
     camera = Camera(focal=[[1.3, 0.7]], principal=[[0.2, -0.4]], orthographic=orthographic).to(F64)
     a, b = torch.randn(2, 5, 3, dtype=F64)  # on both sides of the camera plane
@@ -154,16 +145,6 @@ def test_clip_coordinates_are_linear_and_divide_to_ndc(orthographic):
     close(camera.project(a)[0], wa[..., :2] / wa[..., 2:])
 
 
-@pytest.mark.parametrize("orthographic", [False, True])
-def test_unproject_inverts_project(orthographic):
-    camera = look_at(3.0, [10.0, 50.0], [0.0, 100.0], orthographic=orthographic, dtype=F64)
-    camera = Camera(
-        camera.rotation, camera.translation, camera.focal, [0.1, -0.2], orthographic=orthographic
-    )
-    points = torch.randn(2, 9, 3, dtype=F64) * 0.4
-    close(camera.unproject(*camera.project(points)), points)
-
-
 # -- rotations ---------------------------------------------------------------------------------
 
 
@@ -173,14 +154,10 @@ def test_axis_angle_against_scipy(angle):
     close(axis_angle_to_matrix(vectors), Rotation.from_rotvec(vectors.numpy()).as_matrix(), 2e-14)
 
 
-@pytest.mark.parametrize("angle", [0.0, 1e-8, 0.3, 0.6, 3.0])
-def test_axis_angle_is_smooth(angle):
-    vector = (double([0.6, 0.0, -0.8]) * angle).requires_grad_()
-    assert gradcheck(axis_angle_to_matrix, vector)
-    assert gradgradcheck(axis_angle_to_matrix, vector)
-
-
-def test_large_axis_angles_have_finite_gradients():
+def test_axis_angle_is_smooth():
+    vectors = (double([[0.6, 0.0, -0.8]]) * double([[0.0], [1e-8], [0.3], [0.6], [3.0]])).detach()
+    assert gradcheck(axis_angle_to_matrix, vectors.requires_grad_())
+    assert gradgradcheck(axis_angle_to_matrix, vectors)
     vector = torch.tensor([1e6, 0.0, 0.0], requires_grad=True)
     axis_angle_to_matrix(vector).sum().backward()
     assert torch.isfinite(vector.grad).all()  # type: ignore[union-attr]
@@ -229,8 +206,7 @@ def test_rotated_orbits_and_moved_moves():
 # -- gradients ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("orthographic", [False, True])
-@pytest.mark.parametrize("elevation", [20.0, 90.0])
+@for_each(orthographic=[False, True], elevation=[20.0, 90.0])
 def test_look_at_gradients(orthographic, elevation):
     points = torch.randn(3, 3, dtype=F64) * 0.3
 
@@ -284,12 +260,9 @@ def test_pixel_centres_follow_the_image_frame():
     # The principal ray through the centre of pixel (row 2, column 5) hits NDC (2j + 1 - n) / n.
     height, width = 10, 16
     for pixel_centre in (0.5, 0.0):
+        pixels = {"fx": 20.0, "cx": 5 + pixel_centre, "cy": 2 + pixel_centre}
         camera = Camera.from_intrinsics(
-            image_size=(height, width),
-            fx=20.0,
-            cx=5 + pixel_centre,
-            cy=2 + pixel_centre,
-            pixel_centre=pixel_centre,
+            image_size=(height, width), pixel_centre=pixel_centre, **pixels
         ).to(F64)
         xy, _ = camera.project(double([[0.0, 0.0, -3.0]]))
         close(xy[0, 0], [(2 * 5 + 1 - 16) / 10, -(2 * 2 + 1 - 10) / 10], 1e-6)
@@ -298,7 +271,7 @@ def test_pixel_centres_follow_the_image_frame():
     close(middle.focal, [[4.0, 4.0]], 1e-6)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@for_each(size=SIZES)
 def test_opengl_perspective(size):
     r, t, points = poses(4, seed=1)
     view = np.tile(np.eye(4), (4, 1, 1))
@@ -346,7 +319,7 @@ def test_opengl_orthographic():
     close(again.project(points)[0], xy)
 
 
-@pytest.mark.parametrize("orthographic", [False, True])
+@for_each(orthographic=[False, True])
 def test_pytorch3d(orthographic):
     r, t, points = poses(4, seed=2)
     f = np.array([[2.0, 2.5], [3, 3], [1, 4], [2, 2]])
@@ -363,7 +336,7 @@ def test_pytorch3d(orthographic):
         close(got, want)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@for_each(size=SIZES)
 def test_pytorch3d_in_pixels(size):
     r, t, points = poses(2, seed=4)
     f, c = np.array([[60.0, 70], [80, 80]]), np.array([[20.0, 15], [31, 22]])
@@ -382,98 +355,62 @@ GOOD = look_at(2.0, 0.0, 0.0)
 
 NONE = torch.zeros(0)
 BAD = {
-    "distance": (lambda: look_at(0.0, 0, 0), ValueError, "distance must be > 0, got 0"),
-    "nan": (lambda: look_at(1.0, NAN, 0), ValueError, "elevation must be finite"),
-    "fov": (lambda: look_at(1.0, 0, 0, fov=180), ValueError, r"fov must be in \(0, 180\)"),
-    "fov sign": (lambda: Camera(fov=-3), ValueError, r"fov must be in \(0, 180\).*-3"),
-    "word": (lambda: look_at("far", 0, 0), TypeError, "distance must be a number or a tensor"),
-    "sizes": (lambda: look_at(1.0, [0, 1, 2], [0, 1]), ValueError, "azimuth needs 1 or 3"),
-    "no number": (lambda: look_at(1.0, 0, NONE), ValueError, "azimuth must be of at least one"),
-    "no angle": (lambda: Camera(fov=NONE), ValueError, "fov must be of at least one camera"),
-    "no focal": (lambda: Camera(focal=NONE), ValueError, "focal must be of at least one camera"),
-    "no point": (
-        lambda: look_at(1.0, 0, 0, at=torch.zeros(0, 3)),
-        ValueError,
-        r"at must be of at least one camera, got shape \[0, 3\]",
+    "distance must be > 0, got 0": lambda: look_at(0.0, 0, 0),
+    "elevation must be finite": lambda: look_at(1.0, NAN, 0),
+    r"fov must be in \(0, 180\)": lambda: look_at(1.0, 0, 0, fov=180),
+    r"fov must be in \(0, 180\).*-3": lambda: Camera(fov=-3),
+    "azimuth needs 1 or 3": lambda: look_at(1.0, [0, 1, 2], [0, 1]),
+    "azimuth must be of at least one": lambda: look_at(1.0, 0, NONE),
+    "fov must be of at least one camera": lambda: Camera(fov=NONE),
+    "focal must be of at least one camera": lambda: Camera(focal=NONE),
+    r"at must be of at least one camera, got shape \[0, 3\]": lambda: look_at(
+        1.0, 0, 0, at=torch.zeros(0, 3)
     ),
-    "no rotation": (
-        lambda: Camera(torch.zeros(0, 3, 3)),
-        ValueError,
-        r"rotation must be of at least one camera, got shape \[0, 3, 3\]",
+    r"rotation must be of at least one camera, got shape \[0, 3, 3\]": lambda: Camera(
+        torch.zeros(0, 3, 3)
     ),
-    "no turn": (
-        lambda: GOOD.expand(2).rotated(torch.zeros(0, 3)),
-        ValueError,
-        "axis_angle must be of at least one camera",
+    "axis_angle must be of at least one camera": lambda: GOOD.expand(2).rotated(torch.zeros(0, 3)),
+    "determinant 1, want -1.*from_opencv": lambda: Camera(torch.eye(3)),
+    "not orthonormal": lambda: Camera(GOOD.rotation * 2),
+    r"rotation must have shape \[3, 3\] or \[B, 3, 3\], got \[4, 4\]": lambda: Camera(torch.eye(4)),
+    "give one of them": lambda: Camera(focal=1.0, fov=30),
+    "focal must be > 0, got 0": lambda: Camera(focal=0.0),
+    "give focal": lambda: Camera(orthographic=True),
+    "up is parallel": lambda: look_from((0, 1, 0)),
+    "from eye to at has length 0": lambda: look_from((1, 2, 3), (1, 2, 3)),
+    "points must have shape": lambda: GOOD.project(torch.zeros(5, 2)),
+    "2 point sets and 3 cameras": lambda: GOOD.expand(3).project(torch.zeros(2, 5, 3)),
+    "transposed": lambda: Camera.from_intrinsics([[9, 0, 0], [0, 9, 0], [4, 4, 1]], 8),
+    "skew 1 .K.0, 1.., which cameras here do not have; shear the images first": lambda: (
+        Camera.from_intrinsics([[9, 1, 4], [0, 9, 4], [0, 0, 1]], 8)
     ),
-    "half": (
-        lambda: look_at(torch.ones(2, dtype=torch.float16), 0, 0),
-        TypeError,
-        "distance must be float32 or float64, got float16",
+    "K must have focal lengths > 0, got -9; .* negate that column of K and that row of R": lambda: (
+        Camera.from_opencv(torch.eye(3), [0, 0, 1], [[-9, 0, 4], [0, 9, 4], [0, 0, 1]], 8)
     ),
-    "mixed": (
-        lambda: look_at(torch.ones(1), 0, double([1.0])),
-        TypeError,
-        "azimuth must have the dtype of distance",
+    "image_size": lambda: Camera.from_intrinsics(fx=9.0, image_size=(8, 0)),
+    "pixel intrinsics need image_size": lambda: Camera.from_intrinsics(fx=9.0),
+    "R.0. has determinant -1, want 1": lambda: Camera.from_opencv(
+        GOOD.rotation, [0, 0, 1], torch.eye(3), 8
     ),
-    "mirror": (lambda: Camera(torch.eye(3)), ValueError, "determinant 1, want -1.*from_opencv"),
-    "scaled": (lambda: Camera(GOOD.rotation * 2), ValueError, "not orthonormal"),
-    "shape": (
-        lambda: Camera(torch.eye(4)),
-        ValueError,
-        r"rotation must have shape \[3, 3\] or \[B, 3, 3\], got \[4, 4\]",
+    "last row of view must be 0 0 0 1": lambda: Camera.from_opengl(torch.ones(4, 4)),
+    "all perspective or all orthographic": lambda: Camera.batch(
+        [GOOD, look_at(2.0, 0, 0, orthographic=True)]
     ),
-    "both": (lambda: Camera(focal=1.0, fov=30), ValueError, "give one of them"),
-    "focal": (lambda: Camera(focal=0.0), ValueError, "focal must be > 0, got 0"),
-    "parallel": (lambda: Camera(orthographic=True), ValueError, "give focal"),
-    "up": (lambda: look_from((0, 1, 0)), ValueError, "up is parallel"),
-    "same": (lambda: look_from((1, 2, 3), (1, 2, 3)), ValueError, "from eye to at has length 0"),
-    "points": (lambda: GOOD.project(torch.zeros(5, 2)), ValueError, "points must have shape"),
-    "points dtype": (lambda: GOOD.project(double([[0.0, 0, 0]])), TypeError, "dtype of the camera"),
-    "points batch": (
-        lambda: GOOD.expand(3).project(torch.zeros(2, 5, 3)),
-        ValueError,
-        "2 point sets and 3 cameras",
+    "at least one": lambda: Camera.batch([]),
+}
+BAD_TYPES = {
+    "distance must be a number or a tensor": lambda: look_at("far", 0, 0),
+    "distance must be float32 or float64, got float16": lambda: look_at(
+        torch.ones(2, dtype=torch.float16), 0, 0
     ),
-    "transposed K": (
-        lambda: Camera.from_intrinsics([[9, 0, 0], [0, 9, 0], [4, 4, 1]], 8),
-        ValueError,
-        "transposed",
-    ),
-    "skew": (
-        lambda: Camera.from_intrinsics([[9, 1, 4], [0, 9, 4], [0, 0, 1]], 8),
-        ValueError,
-        "skew 1 .K.0, 1.., which cameras here do not have; shear the images first",
-    ),
-    "signs of a decomposition": (
-        lambda: Camera.from_opencv(torch.eye(3), [0, 0, 1], [[-9, 0, 4], [0, 9, 4], [0, 0, 1]], 8),
-        ValueError,
-        "K must have focal lengths > 0, got -9; .* negate that column of K and that row of R",
-    ),
-    "size": (lambda: Camera.from_intrinsics(fx=9.0, image_size=(8, 0)), ValueError, "image_size"),
-    "no size": (lambda: Camera.from_intrinsics(fx=9.0), ValueError, "image_size"),
-    "opencv mirror": (
-        lambda: Camera.from_opencv(GOOD.rotation, [0, 0, 1], torch.eye(3), 8),
-        ValueError,
-        "R.0. has determinant -1, want 1",
-    ),
-    "last row": (
-        lambda: Camera.from_opengl(torch.ones(4, 4)),
-        ValueError,
-        "last row of view must be 0 0 0 1",
-    ),
-    "kinds": (
-        lambda: Camera.batch([GOOD, look_at(2.0, 0, 0, orthographic=True)]),
-        ValueError,
-        "all perspective or all orthographic",
-    ),
-    "none": (lambda: Camera.batch([]), ValueError, "at least one"),
+    "azimuth must have the dtype of distance": lambda: look_at(torch.ones(1), 0, double([1.0])),
+    "dtype of the camera": lambda: GOOD.project(double([[0.0, 0, 0]])),
 }
 
 
-@for_each(name=BAD)
-def test_bad_input_is_named_in_one_line(name):
-    call, kind, words = BAD[name]
-    with pytest.raises(kind, match=words) as caught:
-        call()
-    assert "\n" not in str(caught.value)
+def test_bad_input_is_named_in_one_line():
+    for kind, calls in ((ValueError, BAD), (TypeError, BAD_TYPES)):
+        for words, call in calls.items():
+            with pytest.raises(kind, match=words) as caught:
+                call()
+            assert "\n" not in str(caught.value)

@@ -1,19 +1,18 @@
 """Sums over the corners of faces by lists, as on a GPU, against PyTorch's own."""
 
-import pytest
 import torch
 
 from gendr.mesh import Mesh, cube, icosphere
 from gendr.mesh.corners import at_corners, sums_of_corners
+from support.cases import for_each
 
 BATCH = Mesh.batch([icosphere(0), cube()]).to(torch.float64)
 # The last vertex has no face.
 LONELY = Mesh(torch.rand(4, 3, dtype=torch.float64), torch.tensor([[2, 0, 1]]))
 
 
-@pytest.mark.parametrize("mesh", [BATCH, LONELY])
+@for_each(mesh=[BATCH, LONELY])
 def test_values_sums_and_their_gradients(mesh):
-    torch.manual_seed(1)
     count, faces = len(mesh.vertices), mesh.faces
     values = torch.rand(count, 2, dtype=torch.float64, requires_grad=True)
     parts = torch.rand(3 * len(faces), 2, dtype=torch.float64, requires_grad=True)

@@ -125,21 +125,7 @@ def test_pixel_intrinsics_per_frame_and_scaled_images(tmp_path):
     assert views.rgb is None
 
 
-def test_a_point_lands_on_its_pixel(tmp_path):
-    # OpenGL pose and pixel intrinsics, by hand: u = cx + fx x / -z, v = cy - fy y / -z.
-    root = folder(tmp_path, fl_x=10.0, fl_y=11.0, cx=3.0, cy=2.5)
-    x, y, z = 0.2, 0.1, -2.0
-    u, v = 3.0 + 10 * x / -z, 2.5 - 11 * y / -z
-    camera = load_views(root, dtype=F64).camera
-    xy, depth = camera.project(torch.tensor([[x, y, z]], dtype=F64))
-    np.testing.assert_allclose(xy[0, 0], [(2 * u - 8) / 6, (6 - 2 * v) / 6], atol=1e-12)
-    assert float(depth[0, 0]) == pytest.approx(2)
-
-
-@pytest.mark.parametrize(
-    "place",
-    ["masks/0.png", "masks/images/0.png", "masks/0.jpg.png", "elsewhere/m.png"],
-)
+@for_each(place=["masks/0.png", "masks/images/0.png", "masks/0.jpg.png", "elsewhere/m.png"])
 def test_separate_masks(tmp_path, place):
     image(tmp_path / "images" / "0.jpg", np.full((6, 8, 3), 90))
     image(tmp_path / place, blob())
@@ -314,7 +300,6 @@ def test_view_sizes_reads_headers_only(tmp_path):
 def test_the_largest_image_is_set_by_the_caller_not_by_pillow(tmp_path, monkeypatch):
     root = folder(tmp_path)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 7)
-    assert load_views(root).image_size == (6, 8)
     assert load_views(root, max_megapixels=48e-6).image_size == (6, 8)
     assert Image.MAX_IMAGE_PIXELS == 7
     words = (
@@ -352,13 +337,6 @@ def test_orientation_in_exif_data_is_not_applied(tmp_path):
     assert load_views(write(tmp_path, [frame], fl_x=20.0)).image_size == (12, 16)
     with pytest.raises(ValueError, match=r"has 16 x 12 pixels; one of them is turned; an ori"):
         load_views(write(tmp_path, [frame], fl_x=20.0, w=12, h=16))
-
-
-def test_views_are_shown_in_one_line(tmp_path):
-    views = load_views(folder(tmp_path))
-    assert repr(views) == "Views(2 images, 8×6, masks, float32, cpu)"
-    colored = Views(views.masks, torch.zeros(2, 3, 6, 8), views.camera, views.names)
-    assert repr(colored[0].to(F64)) == "Views(1 image, 8×6, rgb, float64, cpu)"
 
 
 @for_each(size=[(8, 8), (6, 10), (10, 6)], same=[False, True], color=[False, True])
@@ -403,61 +381,63 @@ def matrix(**entries):
     return {"transform_matrix": out.tolist()}
 
 
-def opaque(root):
-    for i in range(2):
-        image(root / "images" / f"{i}.png", np.full((6, 8, 4), 255))
+def photo(array):
+    """The second image is another one."""
+    return lambda root: image(root / "images" / "1.png", array)
+
+
+def masked(array):
+    """The second image has a mask of its own."""
+    return lambda root: (image(root / "m.png", array), edit(root, frame={"mask_path": "m.png"}))
+
+
+def text(words):
+    """The transforms file is another one."""
+    return lambda root: (root / "transforms.json").write_text(words)
+
+
+def change(**entries):
+    return lambda root: edit(root, **entries)
 
 
 BREAK = {
     "image folder without poses: .* 2 images": lambda r: (r / "transforms.json").unlink(),
-    "is no JSON file": lambda r: (r / "transforms.json").write_text("{"),
-    "has no frames": lambda r: edit(r, frames=[]),
-    "frame 1 has no file_path": lambda r: edit(r, frame={"file_path": 3}),
+    "is no JSON file": text("{"),
+    "nested too deeply": text("[" * 100_000),
+    "transforms.json is no JSON file: Exceeds": text("[" + "9" * 5000 + "]"),
+    "has no frames": change(frames=[]),
+    "frame 1 has no file_path": change(frame={"file_path": 3}),
     "frame 1 .images/1.png.: no such image": lambda r: (r / "images" / "1.png").unlink(),
     "1.png is no readable image": lambda r: (r / "images" / "1.png").write_text("hello"),
-    r"one size, got 8 x 6 in .*0.png and 7 x 6 in .*1.png": lambda r: image(
-        r / "images" / "1.png", blob(6, 7)
+    r"one size, got 8 x 6 in .*0.png and 7 x 6 in .*1.png": photo(blob(6, 7)),
+    r"frame 1 .*must be 4 x 4 numbers, got shape \[2, 2\]": change(
+        frame={"transform_matrix": [[1, 0], [0, 1]]}
     ),
-    r"frame 1 .*must be 4 x 4 numbers, got shape \[2, 2\]": lambda r: edit(
-        r, frame={"transform_matrix": [[1, 0], [0, 1]]}
+    "must be 4 x 4 numbers": change(frame={"transform_matrix": "none"}),
+    r"must be 4 x 4 numbers, got shape \[\]": change(
+        frame={"transform_matrix": [[10**400] * 4] * 4}
     ),
-    "must be 4 x 4 numbers": lambda r: edit(r, frame={"transform_matrix": "none"}),
-    "transform_matrix holds NaN": lambda r: edit(r, frame=matrix(m03=float("nan"))),
-    "last row of transform_matrix": lambda r: edit(r, frame=matrix(m30=1.0)),
-    "not a rotation and translation": lambda r: edit(r, frame=matrix(m00=1.1)),
-    "is a mirror": lambda r: edit(r, frame=matrix(m22=-1)),
-    "no intrinsics": lambda r: edit(r, camera_angle_x=None),
-    r"camera_angle_x must be in \(0, pi\) radians, got 50": lambda r: edit(r, camera_angle_x=50),
-    "fl_x must be a finite number, got '9'": lambda r: edit(r, fl_x="9"),
-    "must be > 0, got -4": lambda r: edit(r, fl_x=-4),
-    "distortion .* undistort": lambda r: edit(r, fl_x=100.0, w=800, h=600, k1=0.1),
-    "the lens is OPENCV_FISHEYE": lambda r: edit(r, camera_model="OPENCV_FISHEYE"),
-    "the lens is fisheye": lambda r: edit(r, is_fisheye=True),
-    "no mask: 1.png has no alpha channel": lambda r: image(
-        r / "images" / "1.png", np.random.default_rng(0).integers(0, 255, (6, 8, 3))
-    ),
-    "every image is opaque": opaque,
+    "transform_matrix holds NaN": change(frame=matrix(m03=float("nan"))),
+    "last row of transform_matrix": change(frame=matrix(m30=1.0)),
+    "not a rotation and translation": change(frame=matrix(m00=1.1)),
+    "is a mirror": change(frame=matrix(m22=-1)),
+    "no intrinsics": change(camera_angle_x=None),
+    r"camera_angle_x must be in \(0, pi\) radians, got 50": change(camera_angle_x=50),
+    "fl_x must be a finite number, got '9'": change(fl_x="9"),
+    "fl_x must be a finite number, got 9{40}": change(fl_x=10**400 - 1),
+    "must be > 0, got -4": change(fl_x=-4),
+    "distortion .* undistort": change(fl_x=100.0, w=800, h=600, k1=0.1),
+    "the lens is OPENCV_FISHEYE": change(camera_model="OPENCV_FISHEYE"),
+    "the lens is fisheye": change(is_fisheye=True),
+    "no mask: 1.png has no alpha channel": photo(np.arange(144).reshape(6, 8, 3)),
+    "every image is opaque": lambda r: [
+        image(r / "images" / f"{i}.png", np.full((6, 8, 4), 255)) for i in range(2)
+    ],
     "no mask for .*1.png in .*masks": lambda r: image(r / "masks" / "0.png", blob()),
-    "as large as their image, got 7 x 6 in .*m.png and 8 x 6 in .*1.png": lambda r: (
-        image(r / "m.png", blob(6, 7)),
-        edit(r, frame={"mask_path": "m.png"}),
-    ),
-    "a mask must be grey": lambda r: (
-        image(r / "m.png", np.arange(144).reshape(6, 8, 3)),
-        edit(r, frame={"mask_path": "m.png"}),
-    ),
-    "nested too deeply": lambda r: (r / "transforms.json").write_text("[" * 100_000),
-    "transforms.json is no JSON file: Exceeds": lambda r: (r / "transforms.json").write_text(
-        "[" + "9" * 5000 + "]"
-    ),
-    "fl_x must be a finite number, got 9{40}": lambda r: edit(r, fl_x=10**400 - 1),
-    r"must be 4 x 4 numbers, got shape \[\]": lambda r: edit(
-        r, frame={"transform_matrix": [[10**400] * 4] * 4}
-    ),
-    r"1 of 2 masks are empty \(images/1.png\); mend": lambda r: image(
-        r / "images" / "1.png", blob(value=0)
-    ),
-    "only 0 and 1 of 255": lambda r: image(r / "images" / "1.png", blob(value=1)),
+    "as large as their image, got 7 x 6 in .*m.png and 8 x 6 in .*1.png": masked(blob(6, 7)),
+    "a mask must be grey": masked(np.arange(144).reshape(6, 8, 3)),
+    r"1 of 2 masks are empty \(images/1.png\); mend": photo(blob(value=0)),
+    "only 0 and 1 of 255": photo(blob(value=1)),
 }
 
 
@@ -473,26 +453,19 @@ def test_bad_folders_are_named_in_one_line(tmp_path, words):
 
 def test_other_bad_arguments(tmp_path):
     root = folder(tmp_path)
-    with pytest.raises(ValueError, match="nowhere does not exist"):
-        load_views(root / "nowhere")
-    with pytest.raises(ValueError, match="size must be >= 1"):
-        load_views(root, size=0)
-    with pytest.raises(TypeError, match="float32 or float64"):
-        load_views(root, dtype=torch.float16)
-    camera = look_at(2.0, 0.0, [0.0, 1.0])
-    with pytest.raises(ValueError, match="no camera matrix"):
-        save_views(root, torch.rand(1, 4, 4), look_at(2.0, 0, 0, orthographic=True))
-    with pytest.raises(ValueError, match="do not broadcast"):
-        save_views(root, torch.rand(3, 4, 4), camera)
-    with pytest.raises(ValueError, match="names must be 2"):
-        save_views(root, torch.rand(2, 4, 4), camera, names=["a", "a"])
-    with pytest.raises(ValueError, match="rgb must have shape"):
-        save_views(root, torch.rand(2, 4, 4), camera, rgb=torch.rand(2, 4, 4))
-
-
-def test_invisible_distortion_is_ignored(tmp_path):
-    views = load_views(folder(tmp_path, fl_x=10.0, k1=1e-3, k2=-1e-4, p1=0.0))
-    np.testing.assert_allclose(views.camera.focal, 20 / 6, rtol=1e-6)
+    camera, mask = look_at(2.0, 0.0, [0.0, 1.0]), torch.rand(2, 4, 4)
+    parallel = look_at(2.0, 0, 0, orthographic=True)
+    for call, error, words in (
+        (lambda: load_views(root / "nowhere"), ValueError, "nowhere does not exist"),
+        (lambda: load_views(root, size=0), ValueError, "size must be >= 1"),
+        (lambda: load_views(root, dtype=torch.float16), TypeError, "float32 or float64"),
+        (lambda: save_views(root, mask[:1], parallel), ValueError, "no camera matrix"),
+        (lambda: save_views(root, mask[[0, 1, 0]], camera), ValueError, "do not broadcast"),
+        (lambda: save_views(root, mask, camera, names="aa"), ValueError, "names must be 2"),
+        (lambda: save_views(root, mask, camera, rgb=mask), ValueError, "rgb must have shape"),
+    ):
+        with pytest.raises(error, match=words):
+            call()
 
 
 BENT = {
@@ -521,6 +494,8 @@ def test_no_lens_that_bends_is_taken_for_a_pinhole(tmp_path):
         with pytest.raises(ValueError, match="undistort the images first"):
             load_views(root)
         root = folder(tmp_path, fl_x=6.0)
+    views = load_views(folder(tmp_path, fl_x=10.0, k1=1e-3, k2=-1e-4, p1=0.0))  # invisible
+    np.testing.assert_allclose(views.camera.focal, 20 / 6, rtol=1e-6)
     # 90 degrees from the axis to the corner: the eighth power of the radius is more than the second
     wide = folder(tmp_path, fl_x=1.0, k4=1e-4)
     with pytest.raises(ValueError, match="lens distortion"):
@@ -530,8 +505,7 @@ def test_no_lens_that_bends_is_taken_for_a_pinhole(tmp_path):
 # -- where the object is -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", [1.0, 100.0])
-@pytest.mark.parametrize("orthographic", [False, True])
+@for_each(unit=[1.0, 100.0], orthographic=[False, True])
 def test_visual_sphere_finds_a_ball_far_from_the_origin(unit, orthographic):
     about = np.array([30.0, -7.0, 12.0]) * unit
     camera = look_at(3.0 * unit, [30.0, -10.0, 60.0, 0.0], [0.0, 100.0, 200.0, 300.0], 40.0,
@@ -624,7 +598,7 @@ def test_visual_sphere_names_a_wrong_convention():
         visual_sphere(camera, masks[0])
 
 
-@pytest.mark.parametrize("orthographic", [False, True])
+@for_each(orthographic=[False, True])
 def test_view_volume_is_the_largest_ball_in_all_views(orthographic):
     camera = look_at([3.0, 4.0, 5.0], 20.0, [0.0, 100.0, 230.0], 40.0, at=(10, 20, 30),
                      orthographic=orthographic, dtype=F64)  # fmt: skip

@@ -218,7 +218,9 @@ def test_normals_point_outwards_in_the_world():
         covered = out.face_id[0] >= 0
         pixels = covered.reshape(-1).nonzero().squeeze(-1)
         xy = ImageSize(32, 32).centres(pixels, torch.float32)
-        points = camera.unproject(xy, out.depth[0][covered])[0]
+        x, y = (xy / camera.focal).T[..., None]
+        ray = camera.ahead + x * camera.right + y * camera.up
+        points = camera.eye + out.depth[0][covered][:, None] * ray
         normals = out.normals[0][:, covered].T
         # On the unit sphere the normal is the point itself.
         assert (normals - points).norm(dim=-1).max() < bound + 0.02

@@ -15,6 +15,8 @@ from typing import Any, final
 
 import numpy as np
 
+from gendr.mesh.camera_files.opencv import camera_to_world
+
 __all__ = ["find_model", "lenses_of", "read_model"]
 
 # Where a model may lie in the folder of images, the first that is there.
@@ -86,46 +88,36 @@ def read_model(images: Path, folder: Path) -> dict[str, Any]:
         raise ValueError(f"{images} needs {cameras.name} beside it, which is not there")
     if images.suffix == ".bin":
         lenses = dict(_binary_lenses(_Bytes(cameras)))
-        found = list(_binary_images(_Bytes(images)))
+        views = list(_binary_images(_Bytes(images)))
     else:
         lenses = dict(_text_lenses(cameras))
-        found = list(_text_images(images))
-    if not found:
+        views = list(_text_images(images))
+    if not views:
         raise ValueError(f"{images} holds no images")
     prefix = "images/" if (folder / "images").is_dir() else ""
     frames: list[dict[str, Any]] = []
-    for image in sorted(found, key=lambda one: one.name):
+    for image in sorted(views, key=lambda one: one.name):
         where = f"{images}: {image.name}"
         if image.lens not in lenses:
             raise ValueError(f"{where} has camera {image.lens}, which is not in {cameras.name}")
         frames.append(
             {
                 "file_path": prefix + image.name,
-                "transform_matrix": _camera_to_world(image, where),
+                "transform_matrix": _pose(image, where),
                 **_entries(lenses[image.lens], cameras, image.lens),
             }
         )
     return {"frames": frames}
 
 
-def _camera_to_world(image: _Image, where: str) -> list[list[float]]:
-    """The pose of a transforms file, with OpenGL's axes."""
-    w, x, y, z = image.turn
-    square = w * w + x * x + y * y + z * z
+def _pose(image: _Image, where: str) -> list[list[float]]:
+    from scipy.spatial.transform import Rotation
+
+    w, *axis = image.turn
+    square = w * w + sum(x * x for x in axis)
     if not (math.isfinite(square) and square > 0 and all(map(math.isfinite, image.shift))):
         raise ValueError(f"{where} has no pose: its quaternion or translation is not finite or 0")
-    s = 2 / square
-    rotation = np.array(
-        [
-            [1 - s * (y * y + z * z), s * (x * y - w * z), s * (x * z + w * y)],
-            [s * (x * y + w * z), 1 - s * (x * x + z * z), s * (y * z - w * x)],
-            [s * (x * z - w * y), s * (y * z + w * x), 1 - s * (x * x + y * y)],
-        ]
-    )
-    pose = np.eye(4)
-    pose[:3, :3] = rotation.T * [1, -1, -1]  # y down and z ahead become y up and z back
-    pose[:3, 3] = -rotation.T @ image.shift
-    return pose.tolist()
+    return camera_to_world(Rotation.from_quat([*axis, w]).as_matrix(), np.array(image.shift))
 
 
 def _entries(lens: _Lens, file: Path, number: int) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from gendr._runtime.checks import shape_text
 from gendr.mesh.rotations import ORTHONORMAL
 
-__all__ = ["OPENCV", "from_opencv_json"]
+__all__ = ["OPENCV", "camera_to_world", "from_opencv_json"]
 
 # The name of the file in a folder.
 OPENCV = "cameras.json"
@@ -50,7 +50,7 @@ def from_opencv_json(file: Path, meta: dict[str, Any]) -> dict[str, Any]:
         if image.get("P") is not None:
             image = _with_parts(image, where)
         entry: dict[str, Any] = {"file_path": image["file"], **_lens(meta, image, where)}
-        entry["transform_matrix"] = _camera_to_world(image, where)
+        entry["transform_matrix"] = _pose(image, where)
         if image.get("mask") is not None:
             entry["mask_path"] = image["mask"]
         frames.append(entry)
@@ -81,10 +81,10 @@ def _with_parts(image: dict[str, Any], where: str) -> dict[str, Any]:
 
 def _lens(meta: dict[str, Any], image: dict[str, Any], where: str) -> dict[str, Any]:
     """The intrinsics of a transforms file."""
-    given = meta.get("K") if image.get("K") is None else image["K"]
-    if given is None:
+    matrix = meta.get("K") if image.get("K") is None else image["K"]
+    if matrix is None:
         raise ValueError(f"{where}: no K; give the 3 x 3 camera matrix, for all images or for each")
-    k = _numbers(given, ((3, 3),), "K", where)
+    k = _numbers(matrix, ((3, 3),), "K", where)
     upper = np.array([k[0], [0, k[1, 1], k[1, 2]], [0, 0, 1]])
     if not np.array_equal(k, upper):
         raise ValueError(f"{where}: K must be [[fx, skew, cx], [0, fy, cy], [0, 0, 1]]")
@@ -118,8 +118,20 @@ def _lens(meta: dict[str, Any], image: dict[str, Any], where: str) -> dict[str, 
     return entries
 
 
-def _camera_to_world(image: dict[str, Any], where: str) -> list[list[float]]:
-    """The pose of a transforms file, with OpenGL's axes."""
+def camera_to_world(rotation: Matrix, shift: Matrix) -> list[list[float]]:
+    """The pose of a transforms file, with OpenGL's axes.
+
+    Args:
+        rotation: [3, 3], which takes the world to a camera with x right, y down, z ahead.
+        shift: [3], added after it.
+    """
+    pose = np.eye(4)
+    pose[:3, :3] = rotation.T * [1, -1, -1]
+    pose[:3, 3] = -rotation.T @ shift
+    return pose.tolist()
+
+
+def _pose(image: dict[str, Any], where: str) -> list[list[float]]:
     if image.get("world_to_camera") is not None:
         matrix = _numbers(image["world_to_camera"], ((4, 4), (3, 4)), "world_to_camera", where)
         if len(matrix) == 4 and not np.allclose(matrix[3], (0, 0, 0, 1), rtol=0, atol=1e-6):
@@ -137,10 +149,7 @@ def _camera_to_world(image: dict[str, Any], where: str) -> list[list[float]]:
             f"its determinant is {np.linalg.det(rotation):.3g}; it must take the world to the "
             "camera, x right, y down, z ahead; give a projection matrix as P"
         )
-    pose = np.eye(4)
-    pose[:3, :3] = rotation.T * [1, -1, -1]
-    pose[:3, 3] = -rotation.T @ shift
-    return pose.tolist()
+    return camera_to_world(rotation, shift)
 
 
 def _numbers(
@@ -148,12 +157,14 @@ def _numbers(
 ) -> Matrix:
     """Finite numbers of one of these shapes."""
     try:
-        found = np.asarray(value, dtype=np.float64)
+        numbers = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{where}: {name} must hold numbers, got {value!r:.40}") from None
-    if shapes is not None and found.shape not in shapes:
+    if shapes is not None and numbers.shape not in shapes:
         allowed = " or ".join(" x ".join(map(str, shape)) for shape in shapes)
-        raise ValueError(f"{where}: {name} must be {allowed}, got shape {shape_text(found.shape)}")
-    if not np.isfinite(found).all():
+        raise ValueError(
+            f"{where}: {name} must be {allowed}, got shape {shape_text(numbers.shape)}"
+        )
+    if not np.isfinite(numbers).all():
         raise ValueError(f"{where}: {name} holds NaN or inf")
-    return found
+    return numbers

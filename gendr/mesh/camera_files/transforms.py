@@ -131,8 +131,8 @@ def list_frames(cameras: Cameras, max_megapixels: float) -> list[TransformsFrame
         name = entry["file_path"]
         where = f"{file}: frame {i} ({name})"
         image = _find_image(root, name, where)
-        given = entry.get("mask_path")
-        mask = _find_image(root, str(given), where) if given else _find_mask(root, image)
+        mask_path = entry.get("mask_path")
+        mask = _find_image(root, str(mask_path), where) if mask_path else _find_mask(root, image)
         size = read_size(image, max_megapixels)
         of_mask = size if mask is None else read_size(mask, max_megapixels)
         if of_mask != size:
@@ -203,17 +203,6 @@ def _given(meta: dict[str, Any], frame: dict[str, Any], key: str) -> Any:
     return meta.get(key) if value is None else value
 
 
-def _number(meta: dict[str, Any], frame: dict[str, Any], key: str, where: str) -> float | None:
-    """A number that is `_given`."""
-    value = _given(meta, frame, key)
-    if value is None:
-        return None
-    finite = isinstance(value, (int, float)) and abs(value) <= sys.float_info.max
-    if isinstance(value, bool) or not finite:
-        raise ValueError(f"{where}: {key} must be a finite number, got {value!r:.40}")
-    return float(value)
-
-
 def intrinsics_of(
     meta: dict[str, Any], frame: TransformsFrame, target: tuple[int, int]
 ) -> tuple[float, float, float, float]:
@@ -221,7 +210,13 @@ def intrinsics_of(
     entry, where = frame.entry, frame.where
 
     def number(key: str) -> float | None:
-        return _number(meta, entry, key, where)
+        value = _given(meta, entry, key)
+        if value is None:
+            return None
+        finite = isinstance(value, (int, float)) and abs(value) <= sys.float_info.max
+        if isinstance(value, bool) or not finite:
+            raise ValueError(f"{where}: {key} must be a finite number, got {value!r:.40}")
+        return float(value)
 
     model = _given(meta, entry, "camera_model") or "PINHOLE"
     kinds = [kind for kind in _KINDS if _given(meta, entry, kind)]

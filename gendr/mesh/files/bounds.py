@@ -18,7 +18,7 @@ __all__ = ["check_glb", "check_off", "check_ply", "is_too_long", "most_corners"]
 
 # Bytes of arrays that a small file may become, and how many times its own size a large one. Views,
 # the values in them and what is drawn as float64 and int64 come to 10 times at most.
-_ROOM, _TIMES = 1 << 29, 16
+_MOST_BYTES, _TIMES = 1 << 29, 16
 # Nodes with a mesh, each of which takes about 0.1 ms, and the sum of their squared depths, which is
 # what the search for their paths takes: 10,000 nodes may be 100 deep, one 10,000.
 _NODES, _STEPS = 100_000, 10**8
@@ -50,10 +50,10 @@ def check_off(data: bytes) -> None:
     Raises:
         ValueError: for fewer or far more lines, or a face of too many corners.
     """
-    found = _OFF_COUNTS.match(data[:_HEADER])
-    if found is None:
+    counts = _OFF_COUNTS.match(data[:_HEADER])
+    if counts is None:
         return  # damaged otherwise
-    vertices, faces = (int(n) for n in found.groups())
+    vertices, faces = (int(n) for n in counts.groups())
     # The shortest lines are "0 0 0" and "3 0 1 2".
     if 6 * vertices + 8 * faces > len(data) + 1:
         raise ValueError("it has fewer lines than its header says")
@@ -106,10 +106,10 @@ def check_glb(data: bytes) -> None:
     if not isinstance(header, dict):
         raise ValueError("its JSON is no object")
     places = _places(header)
-    needed, room = _bytes_needed(header, places), max(_ROOM, _TIMES * len(data))
-    if needed > room:
+    needed, most = _bytes_needed(header, places), max(_MOST_BYTES, _TIMES * len(data))
+    if needed > most:
         raise ValueError(
-            f"it claims arrays of {needed:.3g} bytes, at most {room:.3g} are read; "
+            f"it claims arrays of {needed:.3g} bytes, at most {most:.3g} are read; "
             "save it with fewer instances, or in parts"
         )
 
@@ -169,14 +169,14 @@ def _bytes_needed(header: dict[str, Any], places: dict[int, int]) -> int:
 
 def _objects(owner: dict[str, Any], key: str) -> list[dict[str, Any]]:
     """The objects in a list; what is none counts as empty."""
-    found = owner.get(key)
-    values = found if isinstance(found, list) else []
-    return [value if isinstance(value, dict) else {} for value in values]
+    values = owner.get(key)
+    listed = values if isinstance(values, list) else []
+    return [value if isinstance(value, dict) else {} for value in listed]
 
 
 def _indices(owner: dict[str, Any], key: str) -> list[int]:
-    found = owner.get(key)
-    return [_count(value) for value in found] if isinstance(found, list) else []
+    values = owner.get(key)
+    return [_count(value) for value in values] if isinstance(values, list) else []
 
 
 def _count(value: object) -> int:

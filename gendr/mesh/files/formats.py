@@ -1,8 +1,21 @@
-"""Mesh files: the formats, what each of them can keep, reading and writing."""
+"""Mesh files: the formats, what each of them can keep, reading and writing.
+
+PLY, OFF, STL and GLB go through trimesh. OBJ is read and written here, because trimesh has one UV
+per vertex: it splits the surface along the seams of a texture and renumbers the vertices, while a
+fit needs them as they are in the file.
+
+Vertices keep their order and number, except in STL, textured PLY and GLB, which repeat vertices:
+there, vertices of equal position and colour are merged. An OBJ file that was cut off between two
+lines is read without an error, because it does not say how long it is. `unlit` is
+KHR_materials_unlit of glTF and `illum 0` of mtl.
+
+A mesh far from 0, such as a survey in metres from the equator, would lose its shape in float32. If
+neighbouring float32 numbers are more than 1e-4 of its longest side apart there, its coordinates are
+made relative to its `origin`, a point with integer coordinates in its middle.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +24,9 @@ import torch
 from gendr._runtime.names import nearest
 from gendr.mesh.attributes import check_reach
 from gendr.mesh.files.obj import obj_files, read_obj
-from gendr.mesh.files.ply import to_ply
+from gendr.mesh.files.ply import ply_bytes
 from gendr.mesh.files.reports import damage_named, warn_caller
 from gendr.mesh.files.soup import to_parts
-from gendr.mesh.files.textures import to_bytes
 from gendr.mesh.files.trimesh_files import read_with_trimesh, trimesh_bytes
 from gendr.mesh.parts import MeshParts
 
@@ -44,7 +56,7 @@ def kind_of(path: Path) -> str:
 
 
 def read(path: Path, dtype: torch.dtype, max_megapixels: float, notes: list[str]) -> MeshParts:
-    """The parts of one mesh file, in float64; `gendr.mesh.io.load_mesh` says more.
+    """The parts of one mesh file, in float64; `gendr.Mesh.load` says more.
 
     Args:
         path: The file to read.
@@ -72,7 +84,7 @@ def read(path: Path, dtype: torch.dtype, max_megapixels: float, notes: list[str]
 
 
 def encoded(parts: MeshParts, path: Path) -> dict[Path, bytes]:
-    """The files that hold one mesh, by their paths; `gendr.mesh.io.save_mesh` says more.
+    """The files that hold one mesh, by their paths; `gendr.Mesh.save` says more.
 
     Raises:
         ValueError: for a mesh without faces, or an unknown extension.
@@ -85,34 +97,16 @@ def encoded(parts: MeshParts, path: Path) -> dict[Path, bytes]:
         raise FileNotFoundError(f"no folder {path.parent} to save {path.name} in; make it first")
     if kind == ".glb":
         parts = parts.with_corner_colors()
-    held = {name for name in _ATTRIBUTES if getattr(parts, name) is not None}
-    held |= {"origin"} if parts.has_origin else set()
-    kept = held & _KEEPS[kind]
+    names = [*_ATTRIBUTES, *(["origin"] if parts.has_origin else [])]
+    held = {name for name in names if getattr(parts, name) is not None}
+    lost = held - _KEEPS[kind]
     if (kind == ".obj" and "texture" in held) or (kind == ".ply" and "vertex_colors" in held):
-        kept -= {"face_colors"}
-    parts = _with_only(parts, kept)
+        lost |= held & {"face_colors"}
+    parts = replace(parts, **dict.fromkeys(lost | ({"face_uvs"} if "uvs" in lost else set())))
     if kind == ".obj":
         files = obj_files(parts, path)
-    elif kind == ".ply":
-        files = {path: _ply_bytes(parts)}
     else:
-        files = {path: trimesh_bytes(parts, kind)}
-    if held - kept:
-        lost = ", ".join(sorted(held - kept))
-        warn_caller(f"{path.name} does not hold the {lost} of this mesh")
+        files = {path: ply_bytes(parts) if kind == ".ply" else trimesh_bytes(parts, kind)}
+    if lost:
+        warn_caller(f"{path.name} does not hold the {', '.join(sorted(lost))} of this mesh")
     return files
-
-
-def _with_only(parts: MeshParts, kept: Collection[str]) -> MeshParts:
-    """The parts without those that the file format cannot keep."""
-    dropped = {*_ATTRIBUTES, "origin"} - set(kept)
-    if "uvs" in dropped:
-        dropped.add("face_uvs")
-    return replace(parts, **dict.fromkeys(dropped))
-
-
-def _ply_bytes(parts: MeshParts) -> bytes:
-    """Binary PLY; float64 if that is needed."""
-    vertices = parts.world_vertices() if parts.has_origin else parts.vertices
-    colors = [None if c is None else to_bytes(c) for c in (parts.vertex_colors, parts.face_colors)]
-    return to_ply(vertices.numpy(), parts.faces.numpy(), *colors)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gendr.mesh.files import obj_text
+from gendr.mesh.files.obj_text import face_rows, named, parse, rows
 from gendr.mesh.files.reports import damage_named, note
 from gendr.mesh.files.soup import Array, Material, Soup, note_unlit
 from gendr.mesh.files.textures import pixels, to_image
@@ -23,24 +23,14 @@ def read_obj(path: Path, notes: list[str], max_megapixels: float) -> Soup:
     if b"\0" in raw:
         raise ValueError(f"{path} is no OBJ file: it holds binary data")
     with damage_named(path):
-        text = obj_text.parse(raw.decode("utf-8", errors="replace"))
-    if text.some_colors:
-        note(notes, "only some vertices have colours, which are dropped")
-    library: dict[str, Material] = {}
-    for name in dict.fromkeys(text.libraries) if text.materials else ():
-        library |= _read_mtl(path.parent, name, notes, max_megapixels)
-    missing = [name for name in text.materials if library and name not in library]
+        soup, names, libraries = parse(raw.decode("utf-8", errors="replace"), notes)
+    known: dict[str, Material] = {}
+    for library in dict.fromkeys(libraries) if names else ():
+        known |= _read_mtl(path.parent, library, notes, max_megapixels)
+    missing = [name for name in names if known and name not in known]
     if missing:
         note(notes, f"its material {missing[0]!r} is not in its mtl")
-    soup = Soup(
-        vertices=text.vertices,
-        faces=text.faces,
-        uvs=text.uvs,
-        face_uvs=text.face_uvs,
-        materials=[library.get(name, Material()) for name in text.materials],
-        face_material=text.face_material,
-        vertex_colors=text.vertex_colors,
-    )
+    soup.materials = [known.get(name, Material()) for name in names]
     used = np.unique(soup.face_material).tolist()
     note_unlit(soup, [i >= 0 and soup.materials[i].unlit for i in used], notes)
     return soup
@@ -112,7 +102,7 @@ def obj_files(parts: MeshParts, path: Path) -> dict[Path, bytes]:
     elif parts.face_colors is not None:
         unique, which = torch.unique(parts.face_colors.clamp(0, 1), dim=0, return_inverse=True)
         for i in range(len(unique)):
-            materials += [f"newmtl color{i}\n", obj_text.rows("Kd", unique[i : i + 1])]
+            materials += [f"newmtl color{i}\n", rows("Kd", unique[i : i + 1])]
         starts = [0, *((which[1:] != which[:-1]).nonzero().reshape(-1) + 1).tolist()]
         uses = [(i, f"color{int(which[i])}") for i in starts]
     elif parts.unlit:
@@ -127,10 +117,10 @@ def obj_files(parts: MeshParts, path: Path) -> dict[Path, bytes]:
     columns = [parts.world_vertices() if parts.has_origin else parts.vertices]
     if parts.vertex_colors is not None:
         columns.append(parts.vertex_colors.clamp(0, 1).to(columns[0].dtype))
-    lines.append(obj_text.rows("v", torch.cat(columns, 1)))
+    lines.append(rows("v", torch.cat(columns, 1)))
     if parts.uvs is not None:
-        lines.append(obj_text.rows("vt", parts.uvs))
-    lines += obj_text.face_rows(parts.faces, parts.face_uvs, uses)
+        lines.append(rows("vt", parts.uvs))
+    lines += face_rows(parts.faces, parts.face_uvs, uses)
     return files | {path: "".join(lines).encode()}
 
 
@@ -138,9 +128,9 @@ def _own_files(path: Path) -> set[Path]:
     """The mtl files that an existing OBJ names, and the images that these name."""
     own: set[Path] = set()
     if path.is_file():
-        for library in obj_text.named(path, "mtllib"):
+        for library in named(path, "mtllib"):
             own.add(library)
-            own |= set(obj_text.named(library, "map_Kd")) if library.is_file() else set()
+            own |= set(named(library, "map_Kd")) if library.is_file() else set()
     return own
 
 

@@ -17,26 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr.mesh.files.bounds import is_too_long, most_corners
+from gendr.mesh.files.reports import note
+from gendr.mesh.files.soup import Soup
 
 Array = NDArray[Any]
 
 # How many lines are read together: enough to hide the work per block, few enough for the memory.
 BLOCK = 1 << 16
-
-
-@dataclass
-class ObjText:
-    """Vertices, UVs and faces as they are in the file; polygons are cut into triangle fans."""
-
-    vertices: Array  # [V, 3]
-    vertex_colors: Array | None  # [V, 3], if all vertices have them
-    some_colors: bool  # whether only some have them
-    uvs: Array  # [T, 2]
-    faces: Array  # [F, 3]
-    face_uvs: Array  # [F, 3], -1 for no UV
-    face_material: Array  # [F], -1 for no material
-    materials: list[str]
-    libraries: list[str]
 
 
 @dataclass
@@ -54,38 +41,47 @@ class _WrongLineError(ValueError):
         super().__init__(f"line {number} reads {lines[number - 1].strip()[:40]!r}")
 
 
-def parse(text: str) -> ObjText:
-    """Read the text of an OBJ file.
+def parse(text: str, notes: list[str]) -> tuple[Soup, list[str], list[str]]:
+    """Read the text of an OBJ file; polygons are cut into triangle fans.
+
+    Args:
+        text: of the file.
+        notes: Gets a note if some vertices have colours, and others have none.
+
+    Returns:
+        The mesh, whose materials are empty, their names, and the libraries that define them.
 
     Raises:
         ValueError: that shows the first line that is wrong.
     """
     lines = text.replace("\\\n", " ").replace("\\\r\n", " ").splitlines()
-    found = {key: _Lines() for key in ("v", "vt", "f", "usemtl", "mtllib")}
+    kinds = {key: _Lines() for key in ("v", "vt", "f", "usemtl", "mtllib")}
     for number, line in enumerate(lines, 1):
         words = line.split(maxsplit=1)
-        if words and (kind := found.get(words[0])) is not None:
+        if words and (kind := kinds.get(words[0])) is not None:
             kind.numbers.append(number)
             kind.bodies.append(words[1] if len(words) > 1 else "")
-    vertices, widths = _read(_floats, 3, found["v"], lines)
+    vertices, widths = _read(_floats, 3, kinds["v"], lines)
     first = np.cumsum(widths) - widths
     colors = vertices.reshape(-1, 6)[:, 3:] if len(widths) and (widths == 6).all() else None
     if colors is not None and colors.max() > 1.0:  # some scanners write 0 .. 255
         colors = colors / 255
-    uvs, uv_widths = _read(_floats, 1, found["vt"], lines)
+    if colors is None and (widths > 4).any():
+        note(notes, "only some vertices have colours, which are dropped")
+    uvs, uv_widths = _read(_floats, 1, kinds["vt"], lines)
     first_uv = np.cumsum(uv_widths) - uv_widths
     second_uv = np.where(uv_widths > 1, np.append(uvs, 0.0)[first_uv + 1], 0.0)
     most = most_corners(len(widths))
-    for number, body in zip(found["f"].numbers, found["f"].bodies, strict=True):
+    for number, body in zip(kinds["f"].numbers, kinds["f"].bodies, strict=True):
         if is_too_long(body, most) and is_too_long(body.partition("#")[0], most):
             raise ValueError(
                 f"line {number} is a face of more than {most} corners, of {len(widths)} vertices"
             )
-    corners, sizes = _read(_corners, 3, found["f"], lines)
+    corners, sizes = _read(_corners, 3, kinds["f"], lines)
     corners = corners.reshape(-1, 2)
-    face_lines = np.array(found["f"].numbers, np.int64)
+    face_lines = np.array(kinds["f"].numbers, np.int64)
     for column, key in enumerate(("v", "vt")):
-        before = np.searchsorted(np.array(found[key].numbers), face_lines).repeat(sizes)
+        before = np.searchsorted(np.array(kinds[key].numbers), face_lines).repeat(sizes)
         index = corners[:, column]
         # Indices count from 1, or backwards from the latest, which is -1. A UV of 0 means no UV.
         wrong = index < -before if key == "vt" else (index < -before) | (index == 0)
@@ -94,24 +90,23 @@ def parse(text: str) -> ObjText:
         corners[:, column] = np.where(index < 0, index + before, index - 1)
     if (corners >= [len(widths), len(uv_widths)]).any():
         raise ValueError("a face names a vertex or UV that is not there")
-    names = [body.strip() for body in found["usemtl"].bodies]
+    names = [body.strip() for body in kinds["usemtl"].bodies]
     # "None" is what Blender writes for no material.
     materials = list(dict.fromkeys(name for name in names if name not in ("", "None")))
     number = {name: i for i, name in enumerate(materials)}
     chosen = np.array([-1, *(number.get(name, -1) for name in names)])
-    of_polygon = chosen[np.searchsorted(np.array(found["usemtl"].numbers), face_lines)]
+    of_polygon = chosen[np.searchsorted(np.array(kinds["usemtl"].numbers), face_lines)]
     triangles = corners[_fans(sizes)]
-    return ObjText(
+    soup = Soup(
         vertices=vertices[first[:, None] + np.arange(3)].reshape(-1, 3),
-        vertex_colors=colors,
-        some_colors=colors is None and bool((widths > 4).any()),
-        uvs=np.stack((uvs[first_uv], second_uv), 1),
         faces=triangles[..., 0],
+        uvs=np.stack((uvs[first_uv], second_uv), 1),
         face_uvs=triangles[..., 1],
+        materials=[],
         face_material=of_polygon.repeat(sizes - 2),
-        materials=materials,
-        libraries=[body.strip() for body in found["mtllib"].bodies],
+        vertex_colors=colors,
     )
+    return soup, materials, [body.strip() for body in kinds["mtllib"].bodies]
 
 
 def _read(

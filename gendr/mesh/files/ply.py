@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
+
+from gendr.mesh.files.textures import to_bytes
+from gendr.mesh.parts import MeshParts
 
 Array = NDArray[Any]
 
@@ -32,36 +36,31 @@ def strip_faces(element: Any) -> Array:
     return faces[whole]
 
 
-def to_ply(
-    vertices: Array, faces: Array, vertex_colors: Array | None, face_colors: Array | None
-) -> bytes:
-    """The content of a binary PLY file.
-
-    Args:
-        vertices: [V, 3], float32 or float64, kept as they are.
-        faces: [F, 3], indices into them.
-        vertex_colors: uint8 [V, 3] or None.
-        face_colors: uint8 [F, 3] or None.
-    """
-    points: list[Any] = [("at", vertices.dtype.newbyteorder("<"), 3)]
-    corners: list[Any] = [("count", "u1"), ("of", "<i4", 3)]
+def ply_bytes(parts: MeshParts) -> bytes:
+    """The content of a binary PLY file; float64 if the vertices are, or have an origin."""
+    vertices = (parts.world_vertices() if parts.has_origin else parts.vertices).numpy()
     number = "double" if vertices.dtype == np.float64 else "float"
     header = ["ply", "format binary_little_endian 1.0", f"element vertex {len(vertices)}"]
     header += [f"property {number} {axis}" for axis in "xyz"]
-    rgb, rgb_header = ("rgb", "u1", 3), [f"property uchar {c}" for c in ("red", "green", "blue")]
-    if vertex_colors is not None:
-        points.append(rgb)
-        header += rgb_header
-    header += [f"element face {len(faces)}", "property list uchar int vertex_indices"]
-    if face_colors is not None:
-        corners.append(rgb)
-        header += rgb_header
-    point, corner = np.empty(len(vertices), points), np.empty(len(faces), corners)
-    point["at"] = vertices
-    corner["count"], corner["of"] = 3, faces
-    if vertex_colors is not None:
-        point["rgb"] = vertex_colors
-    if face_colors is not None:
-        corner["rgb"] = face_colors
-    text = "\n".join([*header, "end_header", ""])
-    return text.encode("ascii") + point.tobytes() + corner.tobytes()
+    point = [
+        _raw(vertices, "<f8" if number == "double" else "<f4"),
+        *_rgb(parts.vertex_colors, header),
+    ]
+    header += [f"element face {len(parts.faces)}", "property list uchar int vertex_indices"]
+    three = np.full((len(parts.faces), 1), 3, np.uint8)
+    corner = [three, _raw(parts.faces.numpy(), "<i4"), *_rgb(parts.face_colors, header)]
+    text = "\n".join([*header, "end_header", ""]).encode("ascii")
+    return text + np.hstack(point).tobytes() + np.hstack(corner).tobytes()
+
+
+def _raw(values: Array, form: str) -> Array:
+    """The bytes of each row of a table."""
+    return np.ascontiguousarray(values, form).view(np.uint8).reshape(len(values), -1)
+
+
+def _rgb(colors: Tensor | None, header: list[str]) -> list[Array]:
+    """The bytes of colours, if there are any, whose properties are added to a header."""
+    if colors is None:
+        return []
+    header += [f"property uchar {channel}" for channel in ("red", "green", "blue")]
+    return [to_bytes(colors)]

@@ -11,7 +11,7 @@ from gendr.mesh.parts import MeshParts
 
 
 def from_pytorch3d(meshes: Any) -> list[MeshParts]:
-    """The parts of each mesh; `gendr.mesh.interop.from_pytorch3d` says more.
+    """The parts of each mesh; `gendr.Mesh.from_pytorch3d` says more.
 
     Raises:
         TypeError: for anything but Meshes.
@@ -50,7 +50,7 @@ def _looks(textures: Any, count: int) -> list[dict[str, Any]]:
 
 
 def to_pytorch3d(parts: Sequence[MeshParts]) -> Any:
-    """Meshes of parts that all have the same attributes; see `gendr.mesh.interop.to_pytorch3d`.
+    """Meshes of parts that all have the same attributes; see `gendr.Mesh.to_pytorch3d`.
 
     Raises:
         ImportError: if PyTorch3D is not installed.

@@ -40,6 +40,12 @@ class Soup:
     face_colors: Array | None = None  # [F, 3]
     unlit: bool = False
 
+    @staticmethod
+    def plain(vertices: Array, faces: Array) -> Soup:
+        """A mesh without UVs and materials."""
+        nothing = np.full_like(faces, -1)
+        return Soup(vertices, faces, np.zeros((0, 2)), nothing, [], np.full(len(faces), -1))
+
 
 def to_parts(soup: Soup, dtype: torch.dtype, notes: list[str]) -> MeshParts:
     """Parts with one texture, one set of UVs and one colour per face, relative to an origin.
@@ -60,14 +66,9 @@ def to_parts(soup: Soup, dtype: torch.dtype, notes: list[str]) -> MeshParts:
     if used and painted.all() and all(materials[i].image is materials[used[0]].image for i in used):
         texture = materials[used[0]].image
     elif used:
-        texture, uvs, face_uvs = atlas(
-            [m.image for m in materials],
-            soup.uvs,
-            soup.face_uvs,
-            soup.face_material,
-            painted,
-            notes,
-        )
+        images = [m.image for m in materials]
+        mapping = soup.uvs, soup.face_uvs, soup.face_material, painted
+        texture, uvs, face_uvs = atlas(images, *mapping, notes)
     elif not mapped.all() or len(soup.uvs) == 0:
         uvs = face_uvs = None
     origin = origin_of(soup.vertices[soup.faces.reshape(-1)], dtype)
@@ -104,18 +105,16 @@ def joined(parts: list[Soup]) -> Soup:
         values = [getattr(p, name) for p in parts]
         if all(v is None for v in values):
             return None
-        return np.concatenate([np.ones((len(getattr(p, like)), 3)) if v is None else v
-                               for p, v in zip(parts, values, strict=True)])  # fmt: skip
+        filled = zip(values, [len(getattr(p, like)) for p in parts], strict=True)
+        return np.concatenate([np.ones((n, 3)) if v is None else v for v, n in filled])
 
     def shifted(name: str, counts: list[int]) -> Array:
-        starts = np.cumsum([0, *counts])[:-1]
-        values = [np.asarray(getattr(p, name)) for p in parts]
-        values = [np.where(v < 0, -1, v + s) for v, s in zip(values, starts, strict=True)]
-        return np.concatenate(values)
+        starts = np.cumsum([0, *counts[:-1]])
+        values = zip([np.asarray(getattr(p, name)) for p in parts], starts, strict=True)
+        return np.concatenate([np.where(v < 0, -1, v + s) for v, s in values])
 
     if not parts:
-        return Soup(np.zeros((0, 3)), np.zeros((0, 3), np.int64), np.zeros((0, 2)),
-                     np.zeros((0, 3), np.int64), [], np.zeros(0, np.int64))  # fmt: skip
+        return Soup.plain(np.zeros((0, 3)), np.zeros((0, 3), np.int64))
     return Soup(
         vertices=np.concatenate([p.vertices for p in parts]),
         faces=shifted("faces", [len(p.vertices) for p in parts]),

@@ -70,14 +70,7 @@ def _part(geometry: Any, matrix: Array, notes: list[str]) -> Soup:
         vertices = vertices @ matrix[:3, :3].T + matrix[:3, 3]
         if np.linalg.det(matrix[:3, :3]) < 0:
             faces = faces[:, ::-1]
-    part = Soup(
-        vertices=vertices,
-        faces=faces,
-        uvs=np.zeros((0, 2)),
-        face_uvs=np.full_like(faces, -1),
-        materials=[],
-        face_material=np.full(len(faces), -1),
-    )
+    part = Soup.plain(vertices, faces)
     visual = geometry.visual
     if visual.kind == "texture":
         uv = getattr(visual, "uv", None)
@@ -132,7 +125,7 @@ def _from_bytes(colors: Any, notes: list[str]) -> Array:
 
 
 def to_trimesh(parts: MeshParts) -> Any:
-    """One mesh as a `trimesh.Trimesh`; `gendr.mesh.interop.to_trimesh` says how."""
+    """One mesh as a `trimesh.Trimesh`; `gendr.Mesh.to_trimesh` says how."""
     import trimesh
     from trimesh.visual import ColorVisuals, TextureVisuals
     from trimesh.visual.material import PBRMaterial
