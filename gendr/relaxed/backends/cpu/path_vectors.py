@@ -10,21 +10,9 @@ e(u) / total(v), a part of the cell that gives and a part of the cell that takes
 
 from __future__ import annotations
 
-import functools
 import math
 
-from gendr.relaxed.backends.cpu.vectors import (
-    below_one,
-    lanewise,
-    maximum,
-    minimum,
-    near_exp,
-    split_exp,
-    total,
-    where,
-)
-
-UNREACHED = -1e6  # the power of 2 of a cell that is not reached
+from gendr.relaxed.backends.cpu.vectors import lanewise, near_exp, total, where
 
 
 def _around(i, offsets, values):
@@ -118,67 +106,6 @@ def return_near(i, e, inverse, offsets, flow, position, rest, given, after, left
 def turn_near(i, e, beta, offsets, shares, came, out):
     """Set out to beta (e times the sum of the shares around - came)."""
     out[i] = beta * (e[i] * _around(i, offsets, shares) - came[i])
-
-
-# ---------------------------------------------------------------------------------------------
-# Distances farther apart: exp(-beta d) = r 2^p
-# ---------------------------------------------------------------------------------------------
-
-
-@lanewise
-def split(i, distance, beta, near, r, p):
-    """Set r, p with exp(-beta d) = r 2^p, and near to d; cells that are not reached have r = 0."""
-    reached = distance[i] < math.inf
-    d = where(reached, distance[i], 0.0)
-    factor, power = split_exp(0.0 - d * beta)
-    near[i] = d
-    r[i] = where(reached, factor, 0.0)
-    p[i] = where(reached, power, UNREACHED)
-
-
-@lanewise
-def expected(i, near, r, p, offsets, value, top, whole):
-    """The mean distance of the neighbours by softmin, and the parts of its weights.
-
-    whole and top give the weight of a neighbour: r 2^(p - top) / whole.
-    """
-    places = [i + offset for offset in offsets]
-    largest = functools.reduce(maximum, [p[u] for u in places])
-    odds = [r[u] * below_one(p[u] - largest) for u in places]
-    sums = total(odds)
-    ways = total([odd * near[u] for odd, u in zip(odds, places, strict=True)])
-    value[i] = where(sums > 0.0, ways / sums, 0.0)
-    top[i] = largest
-    whole[i] = sums
-
-
-@lanewise
-def weights(i, r, p, offsets, top, inverse, stride, out, into):
-    """The weights that a cell gives to its K neighbours, in the rows of out [K, stride].
-
-    inverse is 1 / total, or 0 for cells that give none. Rows of `into` get the weights that the
-    neighbours give to the cell.
-    """
-    for k, offset in enumerate(offsets):
-        u, row = i + offset, i + stride * k
-        out[row] = (r[u] * below_one(p[u] - top[i])) * inverse[i]
-        # The top of what is not there may be anything; its inverse is 0.
-        into[row] = (r[i] * below_one(minimum(p[i] - top[u], 0.0))) * inverse[u]
-
-
-@lanewise
-def spread(i, near, r, p, offsets, top, shares, pulls, beta, out):
-    """The gradient of a distance from those of the means of its neighbours.
-
-    With g the gradient of a mean, share = g / total and pull = g (1 + beta mean) / total.
-    """
-    moved = near[i] * beta
-    parts = []
-    for u in [i + offset for offset in offsets]:
-        # The top of what is not there may be anything; its share is 0.
-        weight = below_one(minimum(p[i] - top[u], 0.0))
-        parts.append(weight * (pulls[u] - moved * shares[u]))
-    out[i] = r[i] * total(parts)
 
 
 # ---------------------------------------------------------------------------------------------

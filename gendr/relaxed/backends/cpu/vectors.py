@@ -181,11 +181,6 @@ def power_of_two(n: Vector) -> Vector:
     return Vector(n.builder, n.builder.bitcast(bits, _VECTOR))
 
 
-def below_one(n: Vector) -> Vector:
-    """2^n for integers n <= 0; 0 below -1022."""
-    return power_of_two(maximum(n, -1023.0))
-
-
 def split_exp(x: Vector) -> tuple[Vector, Vector]:
     """(r, n) with exp(x) = r 2^n; see `gendr._runtime.numba.mathematics`."""
     n = (x * _LOG2_E + ROUNDER) - ROUNDER
