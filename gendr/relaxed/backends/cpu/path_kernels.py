@@ -32,7 +32,14 @@ from numba.extending import register_jitable
 
 from gendr._runtime.numba.calls import pointer, row
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
-from gendr.relaxed.backends.cpu.minimum import OPTIONS, pull, smallest, weigh
+from gendr.relaxed.backends.cpu.minimum import (
+    OPTIONS,
+    Decision,
+    candidates,
+    pull,
+    smallest,
+    weigh,
+)
 from gendr.relaxed.backends.cpu.path_vectors import (
     expected_near,
     exponentials,
@@ -66,7 +73,7 @@ class Grid(NamedTuple):
         first, last: the cells (0, 0) and (H - 1, W - 1).
         begin, end: the rows without those of the border.
         offsets: a tuple of what leads from a cell to its K neighbours.
-        beta, tails, density, shape: the law, see `minimum`.
+        law: of the decisions.
     """
 
     height: Any
@@ -77,35 +84,7 @@ class Grid(NamedTuple):
     begin: Any
     end: Any
     offsets: Any
-    beta: Any
-    tails: Any
-    density: Any
-    shape: Any
-
-
-class Ways(NamedTuple):
-    """What `minimum` needs, for the neighbours of n cells.
-
-    Attributes:
-        x, w: [K, n], their distances and weights.
-        gx, gw: [K, n], the gradients of these.
-        low, total, value, z, q, moved, mean, unused: [n], see `minimum`.
-        work: [2, n].
-    """
-
-    x: Any
-    w: Any
-    gx: Any
-    gw: Any
-    low: Any
-    total: Any
-    value: Any
-    z: Any
-    q: Any
-    moved: Any
-    mean: Any
-    unused: Any
-    work: Any
+    law: Any
 
 
 class Walked(NamedTuple):
@@ -133,23 +112,13 @@ def padded_size(height, width):
 
 
 @register_jitable
-def _grid(costs, offsets, beta, tails, density, shape):
+def _grid(costs, offsets, law):
     height, width = costs.shape[1:]
     stride = width + 2
     end = 1 + stride + height * stride
     return Grid(
         height, stride, padded_size(height, width), stride + 2, end - 2, 1 + stride, end, offsets,
-        beta, tails, density, shape,
-    )  # fmt: skip
-
-
-@register_jitable
-def _ways(grid):
-    size, four = grid.size, (4, len(grid.offsets), grid.size)
-    of_all, lanes, work = np.empty(four), np.empty((8, size)), np.empty((2, size))
-    return Ways(
-        of_all[0], of_all[1], of_all[2], of_all[3], lanes[0], lanes[1], lanes[2], lanes[3],
-        lanes[4], lanes[5], lanes[6], lanes[7], work,
+        Decision(*law),
     )  # fmt: skip
 
 
@@ -196,9 +165,9 @@ def _middle(grid, distance, end, bound):
 
     The bound is one of the absolute distances, perhaps a loose one.
     """
-    if grid.tails != 0:
+    if grid.law.tails != 0:
         return False, 0.0
-    if bound * grid.beta <= _NEAR and bound < _HUGE:
+    if bound * grid.law.beta <= _NEAR and bound < _HUGE:
         return True, 0.0
     low = high = 0.0  # the start is among them
     for i in range(end):
@@ -206,7 +175,7 @@ def _middle(grid, distance, end, bound):
         low = min(low, reached)
         high = max(high, reached)
     half = 0.5 * (high - low)
-    return half * grid.beta <= _NEAR and half < _HUGE, low + half
+    return half * grid.law.beta <= _NEAR and half < _HUGE, low + half
 
 
 @njit(**OPTIONS)
@@ -218,11 +187,8 @@ def _expected(grid, before, end, ways):
         source = before[begin + offset : end + offset]
         for i in range(n):
             out[i] = source[i]
-    weigh(
-        ways.x, n, grid.beta, grid.tails, grid.shape, ways.w, ways.low, ways.total, ways.z,
-        ways.work,
-    )  # fmt: skip
-    smallest(ways.x, n, grid.beta, False, ways.w, ways.low, ways.total, ways.value)
+    weigh(ways, n, grid.law)
+    smallest(ways, n, grid.law.beta, False)
 
 
 @njit(**OPTIONS)
@@ -253,7 +219,7 @@ def _sweeps(grid, costs, iterations, least, history, powers, inverses, cost, mom
             e, inverse = row(powers, at), row(inverses, at)
             # Vectors at the end look a row and LANES cells farther, where nothing is reached.
             for i in range(begin, end + grid.stride + 1 + LANES, LANES):
-                exponentials(i, before, middle, grid.beta, e, pointer(moment))
+                exponentials(i, before, middle, grid.law.beta, e, pointer(moment))
             for i in range(begin, end, LANES):
                 expected_near(
                     i, e, pointer(moment), grid.offsets, middle, pointer(cost), inverse, after
@@ -344,14 +310,14 @@ def _walk_near(grid, e, inverse, steps, walked):
 
 
 @njit(**OPTIONS)
-def forward(costs, beta, tails, shape, offsets, iterations, least, out, saved, used, start, stop):
+def forward(costs, law, offsets, iterations, least, out, saved, used, start, stop):
     """Fill in out [B, H, W] for the maps start .. stop - 1.
 
-    offsets is a tuple of K numbers. saved [B, T + 1, size] gets the distances of all sweeps, unless
-    it is empty; used [B] the number of sweeps.
+    law is a `Decision`, offsets a tuple of K numbers. saved [B, T + 1, size] gets the distances of
+    all sweeps, unless it is empty; used [B] the number of sweeps.
     """
-    grid = _grid(costs, offsets, beta, tails, 0, shape)
-    ways, walked = _ways(grid), _walked(grid, 2)
+    grid = _grid(costs, offsets, law)
+    ways, walked = candidates(len(offsets), grid.size), _walked(grid, 2)
     cost, moment = np.zeros(grid.size), np.zeros(grid.size)
     recent, powers, inverses = (
         np.zeros((2, grid.size)), np.zeros((2, grid.size)), np.zeros((2, grid.size))
@@ -425,7 +391,7 @@ def _walk_back_near(grid, e, inverse, steps, walked, given, sums, following):
     for i in range(begin, end):
         shares[i] = left[i] * inverse[i]
     for i in range(begin, end, LANES):
-        turn_near(i, e, grid.beta, grid.offsets, shares, came, following)
+        turn_near(i, e, grid.law.beta, grid.offsets, shares, came, following)
 
 
 @njit(**OPTIONS)
@@ -436,12 +402,12 @@ def _pull_near(grid, before, after, e, inverse, middle, end, cost, g, summed, fl
     """
     shares, pulls = row(flows, 0), row(flows, 1)
     for i in range(grid.begin, end, LANES):
-        share(i, g, inverse, middle, grid.beta, cost, after, summed, shares, pulls)
+        share(i, g, inverse, middle, grid.law.beta, cost, after, summed, shares, pulls)
     # The row after them may hold those of a sweep that reached it.
     for i in range(end, end + grid.stride + 1):
         shares[i] = pulls[i] = 0.0
     for i in range(grid.begin, end, LANES):
-        spread_near(i, before, e, middle, grid.beta, grid.offsets, shares, pulls, following)
+        spread_near(i, before, e, middle, grid.law.beta, grid.offsets, shares, pulls, following)
 
 
 @njit(**OPTIONS)
@@ -450,16 +416,13 @@ def _pull_by_law(grid, end, ways, g, gw, is_last, summed, following):
     begin, n = grid.begin, end - grid.begin
     for i in range(begin, end):
         summed[i] += g[i]
+    ways.by_value[:n] = g[begin:end]
     if is_last:
-        ways.gw[:, :n] = gw[:, begin:end]
-    pull(
-        ways.x, n, grid.beta, grid.density, grid.shape, False, ways.w, ways.low, ways.total,
-        ways.value, g[begin:end], ways.gw, is_last, ways.gx, ways.unused, ways.z, ways.work, ways.q,
-        ways.moved, ways.mean,
-    )  # fmt: skip
+        ways.by_w[:, :n] = gw[:, begin:end]
+    pull(ways, n, grid.law, False, is_last)
     following[:] = 0.0
     for k in range(len(grid.offsets)):
-        source, offset = ways.gx[k], grid.offsets[k]
+        source, offset = ways.by_x[k], grid.offsets[k]
         target = following[begin + offset : end + offset]
         for i in range(n):
             target[i] += source[i]
@@ -467,12 +430,12 @@ def _pull_by_law(grid, end, ways, g, gw, is_last, summed, following):
 
 @njit(**OPTIONS)
 def backward(
-    costs, beta, tails, density, shape, offsets, iterations, least, saved, used, grad, by_costs,
-    by_beta, start, stop,
-):  # fmt: skip
+    costs, law, offsets, iterations, least, saved, used, grad, by_costs, by_beta, start, stop
+):
     """Fill in the gradients of the maps start .. stop - 1, and for each that of beta."""
-    grid = _grid(costs, offsets, beta, tails, density, shape)
-    ways, walked, size = _ways(grid), _walked(grid, iterations + 2), grid.size
+    grid = _grid(costs, offsets, law)
+    size = grid.size
+    ways, walked = candidates(len(offsets), size), _walked(grid, iterations + 2)
     is_saved = saved.shape[1] > 0
     own = np.zeros((3, 0 if is_saved else used[start:stop].max() + 1, size))
     powers, inverses = own[1], own[2]
@@ -480,7 +443,6 @@ def backward(
     slopes, flows, sums = np.zeros((2, size)), np.zeros((2, size)), np.zeros((3, size))
     cost, moment, given, summed = np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(size)
     gw = np.empty((len(offsets), size))
-    ways.unused[:] = 0.0
     for b in range(start, stop):
         by_costs[b] = 0.0
         by_beta[b] = 0.0
@@ -520,4 +482,4 @@ def backward(
         # The path does not change when costs grow and beta shrinks by the same factor (Euler).
         for i in range(by_costs.shape[1]):
             for j in range(by_costs.shape[2]):
-                by_beta[b] += costs[b, i, j] * by_costs[b, i, j] / beta
+                by_beta[b] += costs[b, i, j] * by_costs[b, i, j] / grid.law.beta
