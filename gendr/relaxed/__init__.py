@@ -82,13 +82,7 @@ from gendr.relaxed.comparisons import (
     truth,
 )
 from gendr.relaxed.comparisons import any_ as any
-from gendr.relaxed.comparisons import (
-    decided as decided,
-)
 from gendr.relaxed.flow import cond, while_loop
-from gendr.relaxed.flow import counted as range  # noqa: F401  # pyright: ignore[reportUnusedImport]
-from gendr.relaxed.flow import each as each
-from gendr.relaxed.flow import undefined as undefined
 from gendr.relaxed.indexing import full, index, write, zeros
 from gendr.relaxed.program import (
     Categories,
@@ -102,17 +96,10 @@ from gendr.relaxed.program import (
     dense,
     relax,
 )
-from gendr.relaxed.program import (
-    call as call,
-)
-from gendr.relaxed.program import (
-    divided as divided,
-)
 from gendr.relaxed.settings import smooth, smoothing
 from gendr.relaxed.syntax import RelaxError
 from gendr.relaxed.values import Array, Categorical
 
-# Not in this list: what only rewritten programs call.
 __all__ = [
     "Array",
     "BubbleSorted",

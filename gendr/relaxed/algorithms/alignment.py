@@ -24,8 +24,7 @@ from gendr._runtime.tracing import all_hold
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number
 from gendr.relaxed.algorithms.minimum import Minimum, minimum, weigh
-from gendr.relaxed.backends.choice import computed
-from gendr.relaxed.backends.laws import KernelLaw, for_kernels
+from gendr.relaxed.backends.laws import KernelLaw
 
 
 class AlignmentTask(NamedTuple):
@@ -44,32 +43,6 @@ class AlignmentTask(NamedTuple):
     lengths: Tensor
     warping: bool
     minimum: Minimum
-
-
-def aligned(
-    matrix: Tensor,
-    skips: Tensor,
-    lengths: Tensor,
-    dist: Distribution,
-    steepness: Number,
-    kind: Minimum,
-    warping: bool,
-    backend: str,
-) -> Tensor:
-    """The distance at the lengths of each pair, [B].
-
-    Args:
-        matrix: [B, n, m]; what lies beyond the lengths of a pair does not count.
-        skips: [2], skip_row and skip_column; not used by warping.
-        lengths: [B, 2] int64.
-        dist: checked by `check_law`.
-        steepness: checked by `check_steepness`.
-        kind: checked by `check_minimum`.
-        warping: the second recursion, else the first.
-        backend: its name.
-    """
-    task = AlignmentTask(dist, for_kernels(dist), lengths, warping, kind)
-    return computed(_ALIGNMENT, backend, task, matrix, skips, steepness=steepness)
 
 
 def _reference(task: AlignmentTask, matrix: Tensor, skips: Tensor, steepness: Number) -> Tensor:
@@ -106,7 +79,7 @@ def _reference(task: AlignmentTask, matrix: Tensor, skips: Tensor, steepness: Nu
     return value
 
 
-_ALIGNMENT = Operator("relaxed.alignment", reference=_reference, wide=True)
+ALIGNMENT = Operator("relaxed.alignment", reference=_reference, wide=True)
 
 
 def _diagonal(matrix: Tensor, k: int) -> Tensor:
@@ -119,6 +92,16 @@ def _diagonal(matrix: Tensor, k: int) -> Tensor:
     rows = torch.arange(first, stop, device=matrix.device)
     inside = matrix[:, rows - 1, k - rows - 1]
     return torch.nn.functional.pad(inside, (first, n + 1 - stop))
+
+
+def check_batches(names: str, one: Sequence[int], other: Sequence[int]) -> None:
+    """Raise ValueError if the batches of two sequences, "a and b", do not broadcast."""
+    try:
+        torch.broadcast_shapes(tuple(one), tuple(other))
+    except RuntimeError:
+        raise ValueError(
+            f"the batches of {names} must broadcast, got {shape_text(one)} and {shape_text(other)}"
+        ) from None
 
 
 def check_lengths(

@@ -12,7 +12,7 @@ Source: thesis, Lemma 2.1 (Abernethy et al., 2016); Kool et al. for leave-one-ou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias, final
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -26,7 +26,6 @@ from gendr.relaxed.estimators.base import Estimator, Gradient
 Control: TypeAlias = Literal["none", "value", "leave_one_out"]
 
 
-@final
 @dataclass(frozen=True)
 class Smoothing(Estimator):
     """Stochastic smoothing of an algorithm, or of an algorithm and its loss as one function.
