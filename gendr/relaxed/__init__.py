@@ -50,18 +50,12 @@ Source: Petersen, Learning with Differentiable Algorithms (thesis), chapter 2.
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from gendr.relaxed.algorithms import (
-    BubbleSorted,
-    GraphPath,
-    bubble_sort,
-    dynamic_time_warping,
-    edges_of_csr,
-    levenshtein,
-    shortest_path,
-    shortest_path_graph,
-    silhouette,
-    warping_of_costs,
-)
+from gendr.relaxed.algorithms.bubble_sort import BubbleSorted, bubble_sort
+from gendr.relaxed.algorithms.dynamic_time_warping import dynamic_time_warping, warping_of_costs
+from gendr.relaxed.algorithms.graph_path import GraphPath, edges_of_csr, shortest_path_graph
+from gendr.relaxed.algorithms.levenshtein import levenshtein
+from gendr.relaxed.algorithms.shortest_path import shortest_path
+from gendr.relaxed.algorithms.silhouette import silhouette
 from gendr.relaxed.choices import absolute as abs
 from gendr.relaxed.choices import argmax, argmin
 from gendr.relaxed.choices import maximum as max

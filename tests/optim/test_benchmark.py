@@ -41,18 +41,3 @@ def test_differences_that_are_off_stop_the_run(bench, monkeypatch):
     monkeypatch.setattr(bench, "AGREEMENT", 0.0)
     with pytest.raises(SystemExit, match=r"neuralsort: differences are .* off autograd"):
         bench.measure("neuralsort", "cpu", 1, quick=True)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--repeat", "0"], "--repeat"),
-        (["--cases", "("], "regular"),
-        (["--cases", "bogosort"], "softsort"),
-    ],
-)
-def test_bad_options_end_in_one_line(bench, options, said, capsys):
-    with pytest.raises(SystemExit) as stop:
-        bench.main(["--device", "cpu", *options])
-    assert stop.value.code == 2
-    assert said in capsys.readouterr().err

@@ -81,9 +81,9 @@ class Smoothing(Estimator):
         result = own if self.result == "hard" and own is not None else results.mean(0)
         return result, (noise, results, own)
 
-    def backward(self, function: Evaluations, x: Tensor, kept: Any, grad: Tensor) -> Gradient:
+    def backward(self, function: Evaluations, x: Tensor, saved: Any, grad: Tensor) -> Gradient:
         """See `Estimator`."""
-        noise, results, own = kept
+        noise, results, own = saved
         dims = tuple(range(2, results.ndim))
         losses = (results * grad).sum(dims) if dims else results * grad  # [S, N]
         units = self.samples // 2 if self.antithetic else self.samples

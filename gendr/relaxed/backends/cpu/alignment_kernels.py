@@ -32,7 +32,7 @@ from gendr.relaxed.backends.cpu.minimum import (
     smallest,
     weigh,
 )
-from gendr.relaxed.backends.cpu.vectors import LANES, align, align_and_keep
+from gendr.relaxed.backends.cpu.vectors import LANES, align
 
 ensure_cache()
 announce_compilation(__name__)
@@ -48,9 +48,9 @@ def _inside(k, n, m):
 @register_jitable
 def _by_law(
     above, left, corner, local, count, row, column, on_corner, after, law, log_sum_exp, target,
-    slopes, at, ways,
+    slopes, ways,
 ):  # fmt: skip
-    """As `align_and_keep`, for any law and minimum; keeps nothing if slopes are empty."""
+    """As `align`, for any law and minimum; without derivatives if slopes are empty."""
     first, second, third = ways.x[0], ways.x[1], ways.x[2]
     for i in range(count):
         first[i] = above[i] + row
@@ -64,7 +64,7 @@ def _by_law(
         return
     ways.by_value[:count] = 1.0
     pull(ways, count, law, log_sum_exp, False)
-    slopes[:, at : at + count] = ways.by_x[:2, :count]
+    slopes[:, :count] = ways.by_x[:2, :count]
 
 
 @njit(**OPTIONS)
@@ -72,17 +72,16 @@ def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start
     """Fill in out [B] for the pairs start .. stop - 1; law is a `Decision`.
 
     saved [B, 2, n m + LANES] gets the derivatives of every cell by those above and to the left of
-    it, diagonal after diagonal; if it is empty, nothing is kept.
+    it, diagonal after diagonal, unless it is empty.
     """
     n, m = matrix.shape[1:]
-    keep = saved.shape[2] > 0
-    size = n + 2 + LANES
+    is_saved, size = saved.shape[2] > 0, n + 2 + LANES
+    unsaved = np.empty((2, size))
     diagonals, local = np.zeros((3, size)), np.zeros(size)
     law, ways = Decision(*law), candidates(3, size)
     row, column = (0.0, 0.0) if warping else (skips[0], skips[1])
     on_corner, after = (0.0, 1.0) if warping else (1.0, 0.0)
     is_fast = law.tails == 0 and not log_sum_exp
-    stride = saved.shape[2]
     for b in range(start, stop):
         rows, columns = lengths[b, 0], lengths[b, 1]
         at = 0
@@ -96,24 +95,19 @@ def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start
                     local[i] = source[i * (m - 1)]
                 above, left = shifted(before, first - 1), shifted(before, first)
                 corner, target = shifted(across, first - 1), shifted(current, first)
-                if not is_fast:
-                    _by_law(
-                        above, left, corner, local, count, row, column, on_corner, after, law,
-                        log_sum_exp, target, saved[b if keep else 0], at, ways,
-                    )  # fmt: skip
-                elif keep:
-                    kept = shifted(row_of(saved, b), at)
-                    for i in range(0, count, LANES):
-                        align_and_keep(
-                            i, above, left, corner, local, row, column, on_corner, after, law.beta,
-                            target, kept, stride,
-                        )  # fmt: skip
-                else:
+                slopes = saved[b, :, at:] if is_saved else unsaved
+                if is_fast:
+                    stride = saved.shape[2] if is_saved else size
                     for i in range(0, count, LANES):
                         align(
                             i, above, left, corner, local, row, column, on_corner, after, law.beta,
-                            target,
+                            target, slopes, stride,
                         )  # fmt: skip
+                else:
+                    _by_law(
+                        above, left, corner, local, count, row, column, on_corner, after, law,
+                        log_sum_exp, target, slopes if is_saved else unsaved[:, :0], ways,
+                    )  # fmt: skip
                 at += count
             # The borders come last, since vectors are written beyond the last cell.
             if k <= columns:

@@ -32,7 +32,9 @@ Wanted: TypeAlias = "tuple[bool, ...]"
 _FORWARD, _BACKWARD = 2.0, 4.0
 _NEAR = 0.25  # of that for a softmax of neighbours in a grid
 _SHARED = 300_000
-_ROOM = 64 << 20  # bytes that a forward pass may save, where its backward pass could compute again
+_MEMORY = (
+    64 << 20
+)  # bytes that a forward pass may save, where its backward pass could compute again
 
 
 def _decision(
@@ -74,7 +76,7 @@ class _ShortestPath:
         batch, height, width = costs.shape
         size = kernels.padded_size(height, width)
         rows = task.iterations + 1
-        if not save or task.law.is_softmax or 8 * batch * rows * size > _ROOM:
+        if not save or task.law.is_softmax or 8 * batch * rows * size > _MEMORY:
             rows = 0
         saved = torch.empty(batch, rows, size, dtype=torch.float64)
         used = torch.empty(batch, dtype=torch.int64)
@@ -115,48 +117,36 @@ class _ShortestPath:
 class _ShortestPathGraph:
     """`gendr.relaxed.algorithms.graph_path`: costs [B, E] -> nodes [B, V] and edges [B, E]."""
 
-    @classmethod
+    @staticmethod
     def forward(
-        cls, task: Any, costs: Tensor, steepness: Number, *, save: bool
+        task: Any, costs: Tensor, steepness: Number, *, save: bool
     ) -> tuple[Tensors, Tensors]:
         from gendr.relaxed.backends.cpu import graph_kernels as kernels
 
-        costs = costs[:, task.order]
         nodes, edges = costs.new_empty(len(costs), task.nodes), torch.empty_like(costs)
         _launch(
             kernels.forward, len(costs), 4 * _FORWARD * costs.numel() * task.iterations,
-            *cls._graph(costs, task), _decision(task.law, steepness, density=False),
-            task.iterations, nodes, edges,
+            costs, task.sources, task.starts, task.source, task.target,
+            _decision(task.law, steepness, density=False), task.iterations, nodes, edges,
         )  # fmt: skip
-        return (nodes, cls._as_given(edges, task)), ()
+        return (nodes, edges), ()
 
-    @classmethod
+    @staticmethod
     def backward(
-        cls, task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
+        task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
     ) -> Tensors:
         from gendr.relaxed.backends.cpu import graph_kernels as kernels
 
-        costs, steepness = inputs[0][:, task.order], inputs[1]
+        costs, steepness = inputs
         by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
-        by_edge = grads[1] if grads[1] is None else grads[1][:, task.order]
         _launch(
             kernels.backward, len(costs), 4 * _BACKWARD * costs.numel() * task.iterations,
-            *cls._graph(costs, task), _decision(task.law, steepness), task.iterations,
+            costs, task.sources, task.starts, task.source, task.target,
+            _decision(task.law, steepness), task.iterations,
             _zeros_if_none(grads[0], len(costs), task.nodes),
-            _zeros_if_none(by_edge, *costs.shape), by_costs, by_beta,
+            _zeros_if_none(grads[1], *costs.shape), by_costs, by_beta,
         )  # fmt: skip
-        return cls._as_given(by_costs, task), by_beta
-
-    @staticmethod
-    def _graph(costs: Tensor, task: Any) -> tuple[Any, ...]:
-        return costs, task.sources[task.order], task.starts, task.source, task.target
-
-    @staticmethod
-    def _as_given(edges: Tensor, task: Any) -> Tensor:
-        """Values of edges ordered by ends, in the order in which the edges were given."""
-        out = torch.empty_like(edges)
-        out[:, task.order] = edges
-        return out
+        return by_costs, by_beta
 
 
 class _Alignment:

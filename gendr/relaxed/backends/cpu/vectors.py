@@ -207,8 +207,13 @@ def exp(x: Vector) -> Vector:
 # ---------------------------------------------------------------------------------------------
 
 
-def _aligned(i, above, left, corner, m, row, column, on_corner, after, beta):
-    """The softmin of three ways to a cell, and its derivatives by the first two."""
+@lanewise
+def align(i, above, left, corner, local, row, column, on_corner, after, beta, out, slopes, stride):
+    """Set out to the softmin of above + row, left + column, corner + on_corner m, plus after m.
+
+    Rows of `slopes`, `stride` apart, get its derivatives by the first two ways.
+    """
+    m = local[i]
     ways = (above[i] + row, left[i] + column, corner[i] + m * on_corner)
     low = minimum(minimum(ways[0], ways[1]), ways[2])
     beyond = [way - low for way in ways]
@@ -217,24 +222,6 @@ def _aligned(i, above, left, corner, m, row, column, on_corner, after, beta):
     inverse = 1.0 / total(odds)
     weights = [o * inverse for o in odds]
     mean = total([w * b for w, b in zip(weights, beyond, strict=True)])
-    changes = [w * (b - mean) for w, b in zip(weights, beyond, strict=True)]
-    slopes = [w - change * beta for w, change in zip(weights, changes, strict=True)]
-    return (low + mean) + m * after, slopes[:2]
-
-
-@lanewise
-def align(i, above, left, corner, local, row, column, on_corner, after, beta, out):
-    """Set out to the softmin of above + row, left + column, corner + on_corner m, plus after m."""
-    m = local[i]
-    out[i], _ = _aligned(i, above, left, corner, m, row, column, on_corner, after, beta)
-
-
-@lanewise
-def align_and_keep(
-    i, above, left, corner, local, row, column, on_corner, after, beta, out, slopes, stride
-):
-    """As `align`; rows of `slopes`, `stride` apart, get its derivatives by the first two ways."""
-    m = local[i]
-    out[i], kept = _aligned(i, above, left, corner, m, row, column, on_corner, after, beta)
-    for k, slope in enumerate(kept):
-        slopes[i + stride * k] = slope
+    out[i] = (low + mean) + m * after
+    for k in range(2):
+        slopes[i + stride * k] = weights[k] - (weights[k] * (beyond[k] - mean)) * beta
