@@ -118,7 +118,7 @@ class Program:
     def _forms(self) -> dict[str, Form]:
         """What each argument is, by its type hint, or by its use."""
         hints = inspect.get_annotations(self.function)
-        found: dict[str, Form] = {}
+        result: dict[str, Form] = {}
         for name in self._signature.parameters:
             hint = hints.get(name)
             if isinstance(hint, str) and _form_of(hint) is None:
@@ -129,8 +129,8 @@ class Program:
                 except Exception:  # noqa: BLE001  # any error in a hint that is not for us
                     hint = None
             rank = self._rewritten.ranks.get(name, 0)
-            found[name] = _form_of(hint) or _BY_RANK[min(rank, 3)]
-        return found
+            result[name] = _form_of(hint) or _BY_RANK[min(rank, 3)]
+        return result
 
     @property
     def forms(self) -> dict[str, str]:

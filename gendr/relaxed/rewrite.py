@@ -353,7 +353,7 @@ class _Rewriter(ast.NodeTransformer):
                 decision = self.decision(node)
             if isinstance(node, ast.Slice):
                 ends = (node.lower, node.upper, node.step)
-                plain = [self.visit(x) if x else ast.Constant(None) for x in ends]
+                plain: list[ast.expr] = [self.visit(x) if x else ast.Constant(None) for x in ends]
                 new.append(placed(ast.Call(_load("slice"), plain, []), node))
             else:
                 new.append(self.visit(node))
@@ -459,8 +459,8 @@ class _Rewriter(ast.NodeTransformer):
         if tool:
             return self.make(tool, [left, right], at)
         if isinstance(operation, (ast.In, ast.NotIn)):
-            found = self.make("contains", [right, left], at)
-            return found if isinstance(operation, ast.In) else self.make("not_", [found], at)
+            result = self.make("contains", [right, left], at)
+            return result if isinstance(operation, ast.In) else self.make("not_", [result], at)
         return ast.Compare(left, [operation], [right])
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
@@ -515,8 +515,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def is_smooth(self, node: ast.Call) -> bool:
         """Whether a call names a decision."""
-        found = resolved(node.func, self.local, self.scope)
-        return found is not None and found is getattr(self.toolbox, "smooth", None)
+        callee = resolved(node.func, self.local, self.scope)
+        return callee is not None and callee is getattr(self.toolbox, "smooth", None)
 
     def decision(self, node: ast.Call) -> str:
         """The name in smooth("name", ...)."""
@@ -536,33 +536,33 @@ class _Rewriter(ast.NodeTransformer):
                 return self.visit(node.args[1])
         arguments = [self.visit(x) for x in node.args]
         keywords = [ast.keyword(x.arg, self.visit(x.value)) for x in node.keywords]
-        found = resolved(node.func, self.local, self.scope)
-        tool = self.known(found)
+        callee = resolved(node.func, self.local, self.scope)
+        tool = self.known(callee)
         if tool and not (tool in _BUILTINS and keywords):
             new = self.make(tool, arguments, node)
             new.keywords = [*keywords, *new.keywords]
             return new
         function = self.visit(node.func)
-        if self.is_plain(node.func, found):
+        if self.is_plain(node.func, callee):
             return ast.Call(function, arguments, keywords)
         new = self.make("program.call", [function, *arguments], node)
         new.keywords = keywords
         return new
 
-    def known(self, found: Any) -> str | None:
+    def known(self, callee: Any) -> str | None:
         """The function of the toolbox that takes the place of one in the text."""
-        if found is range:
+        if callee is range:
             return "flow.counted"
         for name in _BUILTINS:
-            if found is getattr(builtins, name):
+            if callee is getattr(builtins, name):
                 return name
-        if isinstance(found, types.FunctionType):
+        if isinstance(callee, types.FunctionType):
             for name in NAMED:
-                if found is getattr(self.toolbox, name, None):
+                if callee is getattr(self.toolbox, name, None):
                     return name
         return None
 
-    def is_plain(self, node: ast.expr, found: Any) -> bool:
+    def is_plain(self, node: ast.expr, callee: Any) -> bool:
         """Whether a call can stay as it is: of a program, of torch, of a method of a value."""
         if isinstance(node, ast.Attribute):
             owner = resolved(node.value, self.local, self.scope)
@@ -576,13 +576,13 @@ class _Rewriter(ast.NodeTransformer):
                 )
             if owner.__name__.split(".")[0] == "torch":
                 return True
-        if found is None:
+        if callee is None:
             return False
-        if isinstance(found, self.toolbox.Program):
+        if isinstance(callee, self.toolbox.Program):
             return True
-        if any(found is getattr(builtins, name) for name in _PLAIN):
+        if any(callee is getattr(builtins, name) for name in _PLAIN):
             return True
-        module = (getattr(found, "__module__", None) or "").split(".")
+        module = (getattr(callee, "__module__", None) or "").split(".")
         return module[0] == "torch" or (
             module[:2] == ["gendr", "relaxed"] and module[2:3] != ["programs"]
         )
@@ -597,12 +597,12 @@ def _assigning(node: ast.expr) -> ast.expr:
 
 def _in_order(body: Sequence[ast.stmt]) -> list[str]:
     """The variables that statements change, in the order of their appearance."""
-    found: list[str] = []
+    result: list[str] = []
     for node in body:
         for name in sorted(assigned([node]), key=lambda x: _first(node, x)):
-            if name not in found:
-                found.append(name)
-    return found
+            if name not in result:
+                result.append(name)
+    return result
 
 
 def _first(node: ast.AST, name: str) -> tuple[int, int]:
@@ -614,13 +614,13 @@ def _first(node: ast.AST, name: str) -> tuple[int, int]:
 
 def assigned_surely(body: Sequence[ast.stmt]) -> set[str]:
     """The variables that statements surely set."""
-    found: set[str] = set()
+    result: set[str] = set()
     for node in body:
         if isinstance(node, ast.If):
-            found |= assigned_surely(node.body) & assigned_surely(node.orelse)
+            result |= assigned_surely(node.body) & assigned_surely(node.orelse)
         elif not isinstance(node, (ast.For, ast.While)):
-            found |= assigned([node])
-    return found
+            result |= assigned([node])
+    return result
 
 
 def _ends(node: ast.If) -> bool:

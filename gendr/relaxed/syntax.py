@@ -312,9 +312,9 @@ def index_of(places: list[ast.expr]) -> ast.expr:
 def parameters(function: ast.FunctionDef | ast.Lambda) -> set[str]:
     """The names of all arguments."""
     args = function.args
-    found = [*args.posonlyargs, *args.args, *args.kwonlyargs]
-    found += [x for x in (args.vararg, args.kwarg) if x]
-    return {x.arg for x in found}
+    result = [*args.posonlyargs, *args.args, *args.kwonlyargs]
+    result += [x for x in (args.vararg, args.kwarg) if x]
+    return {x.arg for x in result}
 
 
 def own_nodes(node: ast.AST) -> Iterable[ast.AST]:
@@ -360,30 +360,30 @@ def reads(nodes: Iterable[ast.AST]) -> set[str]:
 
 def _written(target: ast.expr) -> set[str]:
     """The variables that an assignment to a target changes."""
-    found: set[str] = set()
+    result: set[str] = set()
     for inner in flat_targets(target):
         if isinstance(inner, ast.Starred):
             inner = inner.value
         if isinstance(inner, ast.Subscript):
             inner = places_of(inner)[0]
         if isinstance(inner, ast.Name):
-            found.add(inner.id)
-    return found
+            result.add(inner.id)
+    return result
 
 
 def assigned(body: Sequence[ast.AST]) -> set[str]:
     """The variables that statements change."""
-    found: set[str] = set()
+    result: set[str] = set()
     for node in body:
         for inner in (node, *own_nodes(node)) if not isinstance(node, ast.FunctionDef) else (node,):
             if isinstance(inner, ast.Assign):
                 for target in inner.targets:
-                    found |= _written(target)
+                    result |= _written(target)
             elif isinstance(inner, ast.For):
-                found |= _written(inner.target)
+                result |= _written(inner.target)
             elif isinstance(inner, ast.FunctionDef):
-                found.add(inner.name)
-    return found
+                result.add(inner.name)
+    return result
 
 
 def live(body: Sequence[ast.stmt], after: set[str]) -> set[str]:
@@ -477,12 +477,12 @@ def ranks(function: ast.FunctionDef) -> dict[str, int]:
     x[i, j] and x[i][j] show two, x[i], len(x), `for v in x` and `a, b = x` at least one.
     """
     names = parameters(function)
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     inner: set[int] = set()
 
     def seen(node: ast.AST, rank: int) -> None:
         if isinstance(node, ast.Name) and node.id in names:
-            found[node.id] = max(found.get(node.id, 0), rank)
+            result[node.id] = max(result.get(node.id, 0), rank)
 
     for node in ast.walk(function):
         if isinstance(node, ast.Subscript) and id(node) not in inner:
@@ -509,7 +509,7 @@ def ranks(function: ast.FunctionDef) -> dict[str, int]:
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
             if node.value.attr == "shape" and isinstance(node.targets[0], ast.Tuple):
                 seen(node.value.value, len(node.targets[0].elts))
-    return found
+    return result
 
 
 def resolved(node: ast.expr, local: set[str], scope: dict[str, Any]) -> Any:

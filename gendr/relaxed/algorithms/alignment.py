@@ -65,15 +65,15 @@ def _reference(task: AlignmentTask, matrix: Tensor, skips: Tensor, steepness: Nu
             ways = torch.stack(
                 [x + p for x, p in zip((above, current, across), prices, strict=True)], -1
             )
-            found = minimum(ways, weigh(ways, dist, steepness), steepness, kind)
+            result = minimum(ways, weigh(ways, dist, steepness), steepness, kind)
             if warping:
-                found = found + local
+                result = result + local
             inside = (index >= max(1, k - m)) & (index < k)
             if not warping:
-                found = torch.where(index == 0, k * column, found)
-                found = torch.where(index == k, k * row, found)
+                result = torch.where(index == 0, k * column, result)
+                result = torch.where(index == k, k * row, result)
                 inside = (index >= k - m) & (index <= k)
-            last, current = current, torch.where(inside, found, torch.inf)
+            last, current = current, torch.where(inside, result, torch.inf)
         done = current.gather(1, lengths[:, :1])[:, 0]
         value = torch.where(ends == k, done, value)
     return value
@@ -121,7 +121,7 @@ def check_lengths(
             f"lengths must be two tensors of integers, got {type(lengths).__name__}; "
             "one for the first sequences and one for the second"
         )
-    found: list[Tensor] = []
+    result: list[Tensor] = []
     for name, value, most in (("first", lengths[0], n), ("second", lengths[1], m)):
         what = f"the lengths of the {name} sequences"
         tensor = check_integer(what, value)
@@ -131,10 +131,10 @@ def check_lengths(
                 f"{tensor.max().item()}"
             )
         try:
-            found.append(tensor.to(device).expand(tuple(batch)).reshape(-1))  # pyright: ignore[reportArgumentType, reportCallIssue]
+            result.append(tensor.to(device).expand(tuple(batch)).reshape(-1))  # pyright: ignore[reportArgumentType, reportCallIssue]
         except RuntimeError:
             raise ValueError(
                 f"{what} must have the shape of the batch, {shape_text(batch)}, "
                 f"got {shape_text(tensor.shape)}"
             ) from None
-    return torch.stack(found, 1)
+    return torch.stack(result, 1)

@@ -157,7 +157,7 @@ class _Estimate(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (x,), of = ctx.saved_tensors, ctx.of
-        found = of.estimator.backward(of.function, x.detach(), ctx.results, grads[0])
-        of.report = Report(of.function.count, found.variance, found.value)
+        result = of.estimator.backward(of.function, x.detach(), ctx.results, grads[0])
+        of.report = Report(of.function.count, result.variance, result.value)
         of.function.count = 0
-        return found.value, None
+        return result.value, None

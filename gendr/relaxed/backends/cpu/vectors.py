@@ -1,4 +1,4 @@
-"""Vector operations for the kernels of alignments, and how all are generated in LLVM.
+"""Lanes operations for the kernels of alignments, and how all are generated in LLVM.
 
 Numba has no vectors, and LLVM does not vectorise loops over so many arrays by itself, because it
 would have to check at run time that none of them overlap. Here a step of a kernel works on `LANES`
@@ -49,14 +49,14 @@ def _operator(instruction: str, reflected: bool = False, **options: Any) -> Call
     return method
 
 
-class Vector:
+class Lanes:
     """`LANES` numbers of the code that is generated, with the arithmetic of numbers."""
 
     def __init__(self, builder: Any, value: Any) -> None:
         self.builder, self.value = builder, value
 
     @classmethod
-    def splat(cls, builder: Any, number: Any) -> Vector:
+    def splat(cls, builder: Any, number: Any) -> Lanes:
         """A number in all lanes."""
         undefined = ir.Constant(_VECTOR, ir.Undefined)
         first = builder.insert_element(undefined, number, ir.IntType(32)(0))
@@ -66,7 +66,7 @@ class Vector:
     @staticmethod
     def of(other: Any) -> Any:
         """The value of another vector, or of a constant."""
-        return other.value if isinstance(other, Vector) else ir.Constant(_VECTOR, [other] * LANES)
+        return other.value if isinstance(other, Lanes) else ir.Constant(_VECTOR, [other] * LANES)
 
     __add__ = __radd__ = _operator("fadd", flags=_FUSED)
     __mul__ = __rmul__ = _operator("fmul", flags=_FUSED)
@@ -80,7 +80,7 @@ class Vector:
         return self, self.builder.fcmp_ordered("<", self.of(other), self.value)
 
 
-Condition: TypeAlias = "tuple[Vector, Any]"  # what was compared, and which lanes it holds in
+Condition: TypeAlias = "tuple[Lanes, Any]"  # what was compared, and which lanes it holds in
 
 
 class Place:
@@ -98,7 +98,7 @@ class Place:
     __mul__ = __rmul__ = _operator("mul")
 
 
-class Row:
+class Pointer:
     """An array, or its address: `row[place]` is the vector that starts there."""
 
     def __init__(self, builder: Any, base: Any) -> None:
@@ -108,29 +108,29 @@ class Row:
         start = self.builder.gep(self.base, [place.value])
         return self.builder.bitcast(start, _VECTOR.as_pointer())
 
-    def __getitem__(self, place: Place) -> Vector:
-        return Vector(self.builder, self.builder.load(self._address(place), align=8))
+    def __getitem__(self, place: Place) -> Lanes:
+        return Lanes(self.builder, self.builder.load(self._address(place), align=8))
 
-    def __setitem__(self, place: Place, vector: Vector) -> None:
+    def __setitem__(self, place: Place, vector: Lanes) -> None:
         self.builder.store(vector.value, self._address(place), align=8)
 
 
 def _operand(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     """An argument of a kernel as `lanewise` functions get it."""
     if isinstance(kind, types.Array):
-        return Row(builder, context.make_array(kind)(context, builder, value).data)
+        return Pointer(builder, context.make_array(kind)(context, builder, value).data)
     if isinstance(kind, types.CPointer):
-        return Row(builder, value)
+        return Pointer(builder, value)
     if isinstance(kind, types.UniTuple):
         return [Place(builder, x) for x in cgutils.unpack_tuple(builder, value, kind.count)]
-    return (Vector.splat if isinstance(kind, types.Float) else Place)(builder, value)
+    return (Lanes.splat if isinstance(kind, types.Float) else Place)(builder, value)
 
 
 def lanewise(generate: Callable[..., None]) -> Any:
     """A function for Numba kernels, of arrays, tuples of integers, integers and floats.
 
-    `generate` runs when a kernel is compiled. It gets arrays as `Row`, integers as `Place` and
-    floats as `Vector`; what it does with them is what the kernel will do.
+    `generate` runs when a kernel is compiled. It gets arrays as `Pointer`, integers as `Place` and
+    floats as `Lanes`; what it does with them is what the kernel will do.
     """
 
     def define(typingctx: Any, *kinds: Any) -> Any:
@@ -157,31 +157,31 @@ def total(values: Sequence[Any]) -> Any:
     return values[0]
 
 
-def where(condition: Condition, chosen: Any, other: Any) -> Vector:
+def where(condition: Condition, chosen: Any, other: Any) -> Lanes:
     """`chosen` in the lanes in which a comparison holds, else `other`."""
     like, lanes = condition
-    return Vector(like.builder, like.builder.select(lanes, like.of(chosen), like.of(other)))
+    return Lanes(like.builder, like.builder.select(lanes, like.of(chosen), like.of(other)))
 
 
-def minimum(a: Vector, b: Any) -> Vector:
+def minimum(a: Lanes, b: Any) -> Lanes:
     """The smaller of each two numbers."""
     return where(a < b, a, b)
 
 
-def maximum(a: Vector, b: Any) -> Vector:
+def maximum(a: Lanes, b: Any) -> Lanes:
     """The larger of each two numbers."""
     return where(a > b, a, b)
 
 
-def power_of_two(n: Vector) -> Vector:
+def power_of_two(n: Lanes) -> Lanes:
     """2^n for integers n in -1023 .. 1023; 0 for -1023."""
     # The low bits of the sum are n + 1023; all others are shifted out.
     bits = n.builder.bitcast((n + (ROUNDER + 1023.0)).value, _LONGS)
     bits = n.builder.shl(bits, ir.Constant(_LONGS, [52] * LANES))
-    return Vector(n.builder, n.builder.bitcast(bits, _VECTOR))
+    return Lanes(n.builder, n.builder.bitcast(bits, _VECTOR))
 
 
-def split_exp(x: Vector) -> tuple[Vector, Vector]:
+def split_exp(x: Lanes) -> tuple[Lanes, Lanes]:
     """(r, n) with exp(x) = r 2^n; see `gendr._runtime.numba.mathematics`."""
     n = (x * _LOG2_E + ROUNDER) - ROUNDER
     r = (x - n * _LN2_HIGH) - n * _LN2_LOW
@@ -191,13 +191,13 @@ def split_exp(x: Vector) -> tuple[Vector, Vector]:
     return 1.0 + ((r * r) * p + r), n
 
 
-def near_exp(x: Vector) -> Vector:
+def near_exp(x: Lanes) -> Lanes:
     """The exponential of x in -700 .. 700."""
     r, n = split_exp(x)
     return r * power_of_two(n)
 
 
-def exp(x: Vector) -> Vector:
+def exp(x: Lanes) -> Lanes:
     """The exponential of x <= 0; 0 below -708."""
     return where(x < _SMALLEST, 0.0, near_exp(maximum(x, _SMALLEST)))
 
