@@ -12,22 +12,6 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_float, shape_text
 
-__all__ = [
-    "SECONDS",
-    "Derivatives",
-    "HasDerivatives",
-    "SampleLoss",
-    "Second",
-    "checked_loss",
-    "checked_values",
-    "damped_quotient",
-    "damped_solve",
-    "derivatives",
-    "evaluated",
-    "fisher_solve",
-    "ordinary",
-]
-
 # A loss of outputs [N, *event] and more, one number for each sample: [N].
 SampleLoss = Callable[..., Tensor]
 # How second derivatives are computed.
@@ -346,8 +330,8 @@ def _by_cholesky(matrix: Tensor, right: Tensor, tikhonov: float) -> Tensor:
 def _by_eigenvalues(matrix: Tensor, right: Tensor, tikhonov: float) -> Tensor:
     values, vectors = torch.linalg.eigh(matrix)
     size = values.abs() + tikhonov
-    kept = size > 1e-12 * size.amax(-1, keepdim=True)
-    inverse = torch.where(kept, 1 / torch.where(kept, size, 1.0), 0.0)
+    regular = size > 1e-12 * size.amax(-1, keepdim=True)
+    inverse = torch.where(regular, 1 / torch.where(regular, size, 1.0), 0.0)
     return vectors @ (inverse[..., None] * (vectors.mT @ right))
 
 

@@ -70,9 +70,9 @@ class GradientStep:
 
     def __call__(self, output: Tensor, loss: SampleLoss, *args: Any, **kwargs: Any) -> Target:
         """See `Step`."""
-        found = derivatives(loss, output, *args, hessian=False, **kwargs)
-        gradient = check_finite("the gradient of the loss", found.gradient)
-        return Target(_moved(output, -self.lr * gradient), found.values)
+        result = derivatives(loss, output, *args, hessian=False, **kwargs)
+        gradient = check_finite("the gradient of the loss", result.gradient)
+        return Target(_moved(output, -self.lr * gradient), result.values)
 
     def of_gradient(self, gradient: Tensor) -> Tensor:
         """z* - y for gradients [N, m]."""
@@ -118,18 +118,18 @@ class NewtonStep:
             ValueError: if a gradient or a Hessian is not finite.
         """
         wanted = self.curvature != "fisher"
-        found = derivatives(
+        result = derivatives(
             loss, output, *args, hessian=wanted, second=self.second, chunk_size=self.chunk_size,
             **kwargs,
         )  # fmt: skip
-        gradient = check_finite("the gradient of the loss", found.gradient)
-        if found.hessian is None or not wanted:
-            return Target(_moved(output, self.of_gradient(gradient)), found.values)
-        hessian = check_finite("the Hessian of the loss", found.hessian)
+        gradient = check_finite("the gradient of the loss", result.gradient)
+        if result.hessian is None or not wanted:
+            return Target(_moved(output, self.of_gradient(gradient)), result.values)
+        hessian = check_finite("the Hessian of the loss", result.hessian)
         solve = damped_quotient if hessian.ndim == 2 else damped_solve
         matrix = hessian.mean(0) if self.curvature == "hessian" else hessian
         delta = -self.lr * solve(matrix, gradient, self.tikhonov)
-        return Target(_moved(output, delta), found.values)
+        return Target(_moved(output, delta), result.values)
 
     def of_gradient(self, gradient: Tensor) -> Tensor:
         """z* - y for gradients [N, m]; for "fisher" alone.

@@ -50,18 +50,12 @@ Source: Petersen, Learning with Differentiable Algorithms (thesis), chapter 2.
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from gendr.relaxed.algorithms import (
-    BubbleSorted,
-    GraphPath,
-    bubble_sort,
-    dynamic_time_warping,
-    edges_of_csr,
-    levenshtein,
-    shortest_path,
-    shortest_path_graph,
-    silhouette,
-    warping_of_costs,
-)
+from gendr.relaxed.algorithms.bubble_sort import BubbleSorted, bubble_sort
+from gendr.relaxed.algorithms.dynamic_time_warping import dynamic_time_warping, warping_of_costs
+from gendr.relaxed.algorithms.graph_path import GraphPath, edges_of_csr, shortest_path_graph
+from gendr.relaxed.algorithms.levenshtein import levenshtein
+from gendr.relaxed.algorithms.shortest_path import shortest_path
+from gendr.relaxed.algorithms.silhouette import silhouette
 from gendr.relaxed.choices import absolute as abs
 from gendr.relaxed.choices import argmax, argmin
 from gendr.relaxed.choices import maximum as max
@@ -82,13 +76,7 @@ from gendr.relaxed.comparisons import (
     truth,
 )
 from gendr.relaxed.comparisons import any_ as any
-from gendr.relaxed.comparisons import (
-    decided as decided,
-)
 from gendr.relaxed.flow import cond, while_loop
-from gendr.relaxed.flow import counted as range  # noqa: F401  # pyright: ignore[reportUnusedImport]
-from gendr.relaxed.flow import each as each
-from gendr.relaxed.flow import undefined as undefined
 from gendr.relaxed.indexing import full, index, write, zeros
 from gendr.relaxed.program import (
     Categories,
@@ -102,17 +90,10 @@ from gendr.relaxed.program import (
     dense,
     relax,
 )
-from gendr.relaxed.program import (
-    call as call,
-)
-from gendr.relaxed.program import (
-    divided as divided,
-)
 from gendr.relaxed.settings import smooth, smoothing
 from gendr.relaxed.syntax import RelaxError
 from gendr.relaxed.values import Array, Categorical
 
-# Not in this list: what only rewritten programs call.
 __all__ = [
     "Array",
     "BubbleSorted",

@@ -26,11 +26,16 @@ from gendr.relaxed.values import (
 )
 
 
+def _difference(a: Value, b: Value) -> tuple[Tensor, int]:
+    """A - b of arrays, one of which may be a number, and their own dimensions."""
+    rank = max(x.ndim for x in (a, b) if isinstance(x, Array))
+    return aligned(a, rank) - aligned(b, rank), rank
+
+
 def _greater(a: Value, b: Value, name: str | None, strict: bool) -> Value:
     """The probability of a > b, or a >= b, where at least one is relaxed."""
     if isinstance(a, Array) or isinstance(b, Array):
-        rank = max(x.ndim for x in (a, b) if isinstance(x, Array))
-        difference = aligned(a, rank) - aligned(b, rank)
+        difference, rank = _difference(a, b)
         return Array.dense(current().rule(name).cdf(difference, strict, rank), rank)
     if is_number(b) and math.isinf(b):
         return b < 0  # relaxed numbers are finite
@@ -105,8 +110,7 @@ def equal(a: Value, b: Value, *, name: str | None = None) -> Value:
     if not (is_relaxed(a) or is_relaxed(b)):
         return a == b
     if isinstance(a, Array) or isinstance(b, Array):
-        rank = max(x.ndim for x in (a, b) if isinstance(x, Array))
-        difference = aligned(a, rank) - aligned(b, rank)
+        difference, rank = _difference(a, b)
         return Array.dense(current().rule(name).peak(difference, rank), rank)
     for x in (a, b):
         if not (isinstance(x, Tensor) or is_number(x)):

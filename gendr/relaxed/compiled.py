@@ -115,8 +115,8 @@ class GraphKernels:
             torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad
             for grad, (shape, dtype) in zip(grads, saved, strict=True)
         )
-        found = iter(graphs.joint(*inputs, *given))
-        return tuple(next(found) if asked else None for asked in wanted)
+        result = iter(graphs.joint(*inputs, *given))
+        return tuple(next(result) if asked else None for asked in wanted)
 
 
 class CompiledProgram:
@@ -192,8 +192,8 @@ class CompiledProgram:
                 given[place] = tensor
             args, kwargs, scale = tree.tree_unflatten(given, form)
             run = replace(settings, scale=scale, used=set(), _rules={})
-            found, out[:] = _flat(self.program.run(args, kwargs, run))
-            return found
+            result, out[:] = _flat(self.program.run(args, kwargs, run))
+            return result
 
         inputs = [leaves[i] if asked else leaves[i].detach() for i in places]
         return ProgramGraphs(function, inputs, self._options), out

@@ -127,14 +127,14 @@ def while_loop(
         keep: how many of them, from the first on, are wanted afterwards; only these are blended.
 
     Returns:
-        The variables that are kept.
+        The first `keep` variables.
 
     Raises:
         RuntimeError: the loop has not ended after many iterations, and no bound was given.
     """
     settings = current()
     bound = settings.max_iterations
-    kept = len(state) if keep is None else keep
+    wanted = len(state) if keep is None else keep
     before: list[tuple[Tensor, tuple[Value, ...]]] = []
     traced = is_traced()  # then values decide nothing
     patience = TRACED if traced else PATIENCE
@@ -165,13 +165,13 @@ def while_loop(
                     f"the loop still goes on with a probability of {likely:.2g} after {count} "
                     "iterations; bound it by max_iterations, or make the scale smaller"
                 )
-            before.append((p, state[:kept]))
+            before.append((p, state[:wanted]))
         elif not condition:
             break
         state = body(*state)
         count += 1
-    result = state[:kept]
-    names = _names(body, kept)
+    result = state[:wanted]
+    names = _names(body, wanted)
     for p, earlier in reversed(before):
         result = tuple(
             b if a is b else _blended(p, a, b, name)

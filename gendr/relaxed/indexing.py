@@ -166,11 +166,11 @@ def _read(target: Array, places: tuple[Any, ...], name: str | None) -> Value:
             raise IndexError(f"{kind(places[0])} is no place among {len(target)}")
         if choice.has_cells:  # plain zeros, so that infinite cells have no part
             pairs = zip(choice.cells, target.cells, strict=True)
-            kept = [(w, x) for w, x in pairs if not (is_number(w) and w == 0)]
-            infinite = [x for _, x in kept if is_number(x) and math.isinf(x)]
+            counting = [(w, x) for w, x in pairs if not (is_number(w) and w == 0)]
+            infinite = [x for _, x in counting if is_number(x) and math.isinf(x)]
             if infinite:
                 return infinite[0]
-            return (stacked([w for w, _ in kept]) * stacked([x for _, x in kept])).sum(-1)
+            return (stacked([w for w, _ in counting]) * stacked([x for _, x in counting])).sum(-1)
     data, rank = as_float(target.data), target.ndim
     # From the last place to the first, so that dimensions keep their numbers.
     for axis in range(len(places) - 1, -1, -1):

@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args, overload
 
 import numpy as np
 import torch
@@ -36,6 +36,9 @@ from gendr.relaxed.settings import (
 from gendr.relaxed.syntax import RESERVED
 from gendr.relaxed.values import Array, Categorical, Value, is_number, is_relaxed, kind
 
+if TYPE_CHECKING:
+    from gendr.relaxed.compiled import CompiledProgram
+
 
 @dataclass(frozen=True)
 class Form:
@@ -53,34 +56,16 @@ class Form:
 
 
 # What arguments are, for type hints. Without one, it is read off the text: x[i] shows a vector.
-if TYPE_CHECKING:
-    from gendr.relaxed.compiled import CompiledProgram
+Scalar: TypeAlias = Annotated[Any, Form(0, False, "Scalar")]  # [*batch]
+Vector: TypeAlias = Annotated[Any, Form(1, False, "Vector")]  # [*batch, n]
+Matrix: TypeAlias = Annotated[Any, Form(2, False, "Matrix")]  # [*batch, n, m]
+Volume: TypeAlias = Annotated[Any, Form(3, False, "Volume")]  # [*batch, n, m, k]
+Category: TypeAlias = Annotated[Any, Form(1, True, "Category")]  # [*batch, classes]
+Categories: TypeAlias = Annotated[Any, Form(2, True, "Categories")]  # [*batch, n, classes]
 
-    Scalar: TypeAlias = Any
-    Vector: TypeAlias = Any
-    Matrix: TypeAlias = Any
-    Volume: TypeAlias = Any
-    Category: TypeAlias = Any
-    Categories: TypeAlias = Any
-else:
-    Scalar = Annotated[Any, Form(0, False, "Scalar")]  # [*batch]
-    Vector = Annotated[Any, Form(1, False, "Vector")]  # [*batch, n]
-    Matrix = Annotated[Any, Form(2, False, "Matrix")]  # [*batch, n, m]
-    Volume = Annotated[Any, Form(3, False, "Volume")]  # [*batch, n, m, k]
-    Category = Annotated[Any, Form(1, True, "Category")]  # [*batch, classes]
-    Categories = Annotated[Any, Form(2, True, "Categories")]  # [*batch, n, classes]
-
-
-_PLAIN = Form(0, False, "Scalar")
-_FORMS = {
-    "Scalar": Form(0, False, "Scalar"),
-    "Vector": Form(1, False, "Vector"),
-    "Matrix": Form(2, False, "Matrix"),
-    "Volume": Form(3, False, "Volume"),
-    "Category": Form(1, True, "Category"),
-    "Categories": Form(2, True, "Categories"),
-}
-_BY_RANK = ("Scalar", "Vector", "Matrix", "Volume")
+_BY_RANK: tuple[Form, ...] = tuple(get_args(x)[1] for x in (Scalar, Vector, Matrix, Volume))
+_FORMS = {form.name: form for form in (*_BY_RANK, get_args(Category)[1], get_args(Categories)[1])}
+_PLAIN = _BY_RANK[0]
 
 
 def _form_of(annotation: object) -> Form | None:
@@ -115,7 +100,7 @@ class Program:
         self._settings = settings
         if settings:
             Settings().changed(**settings)  # errors at the decoration
-        self._rewritten: Rewritten = rewrite(function, _toolbox())
+        self._rewritten: Rewritten = rewrite(function, sys.modules["gendr.relaxed"])
         self._signature = inspect.signature(function)
         functools.update_wrapper(self, function)
 
@@ -133,18 +118,19 @@ class Program:
     def _forms(self) -> dict[str, Form]:
         """What each argument is, by its type hint, or by its use."""
         hints = inspect.get_annotations(self.function)
-        scope = {**self.function.__globals__}
-        found: dict[str, Form] = {}
+        result: dict[str, Form] = {}
         for name in self._signature.parameters:
             hint = hints.get(name)
             if isinstance(hint, str) and _form_of(hint) is None:
                 try:
-                    hint = eval(hint, scope)  # the hint of a file with `annotations`
+                    hint = eval(
+                        hint, dict(self.function.__globals__)
+                    )  # the hint of a file with `annotations`
                 except Exception:  # noqa: BLE001  # any error in a hint that is not for us
                     hint = None
             rank = self._rewritten.ranks.get(name, 0)
-            found[name] = _form_of(hint) or _FORMS[_BY_RANK[min(rank, 3)]]
-        return found
+            result[name] = _form_of(hint) or _BY_RANK[min(rank, 3)]
+        return result
 
     @property
     def forms(self) -> dict[str, str]:
@@ -214,16 +200,13 @@ class Program:
         self, outer: Settings, own: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Run as a part of another program."""
-        if any(isinstance(x, Tensor) for x in (*args, *kwargs.values())):
-            names = list(self._signature.parameters)
-            args = tuple(
-                _shaped(x, self._forms.get(name, _PLAIN)) if isinstance(x, Tensor) else x
-                for x, name in itertools.zip_longest(args, names[: len(args)], fillvalue="")
-            )
-            kwargs = {
-                name: _shaped(x, self._forms.get(name, _PLAIN)) if isinstance(x, Tensor) else x
-                for name, x in kwargs.items()
-            }
+
+        def shaped(value: Any, name: str) -> Any:
+            return _shaped(value, self._forms.get(name, _PLAIN))
+
+        names = [*self._signature.parameters][: len(args)]
+        args = tuple(itertools.starmap(shaped, itertools.zip_longest(args, names, fillvalue="")))
+        kwargs = {name: shaped(value, name) for name, value in kwargs.items()}
         if not own:
             return self._rewritten.function(*args, **kwargs)
         with entered(outer.changed(**own)):
@@ -330,10 +313,6 @@ class Program:
         return _collected(results, settings)
 
 
-def _toolbox() -> types.ModuleType:
-    return sys.modules["gendr.relaxed"]
-
-
 def _tensors(value: Any) -> list[Tensor]:
     """The tensors in nested lists."""
     if isinstance(value, Tensor):
@@ -368,9 +347,9 @@ def _holds_numbers(members: Any) -> bool:
     return is_number(members) or isinstance(members, Tensor)
 
 
-def _shaped(value: Tensor, form: Form) -> Any:
-    """A tensor as the form says."""
-    if form.rank == 0:
+def _shaped(value: Any, form: Form) -> Any:
+    """A tensor as the form says; other values as they are."""
+    if form.rank == 0 or not isinstance(value, Tensor):
         return value
     if form.name == "Category":
         return Categorical(value)
@@ -440,16 +419,16 @@ def _collected(results: Sequence[Any], settings: Settings) -> Any:
 
 # -- calls of functions from a program
 
+_NAMES = (
+    "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "atan", "atan2", "asin", "acos", "sinh",
+    "cosh", "hypot", "log2", "pow", "log10", "log1p", "expm1", "erf",
+)  # fmt: skip
 _RELAXED: dict[Any, Callable[..., Any]] = {
-    math.sqrt: torch.sqrt, math.exp: torch.exp, math.log: torch.log, math.sin: torch.sin,
-    math.cos: torch.cos, math.tan: torch.tan, math.tanh: torch.tanh, math.atan: torch.atan,
-    math.atan2: torch.atan2, math.asin: torch.asin, math.acos: torch.acos, math.sinh: torch.sinh,
-    math.cosh: torch.cosh, math.hypot: torch.hypot, math.log2: torch.log2, math.pow: torch.pow,
-    math.log10: torch.log10, math.log1p: torch.log1p, math.expm1: torch.expm1,
-    math.erf: torch.erf, math.fabs: choices.absolute, builtins.pow: torch.pow,
+    **{getattr(math, name): getattr(torch, name) for name in _NAMES},
+    math.fabs: choices.absolute,
+    builtins.pow: torch.pow,
     builtins.float: lambda x: x,
-}  # fmt: skip
-_CONVERTED: dict[int, tuple[Any, Callable[..., Any]]] = {}
+}
 
 
 def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -500,14 +479,12 @@ def _helper(function: types.FunctionType, program: types.FrameType) -> Callable[
     """A function as the code of a program calls it: relaxed if it is the user's."""
     if is_rewritten(function) or _is_foreign(function, program.f_globals.get("__name__", "")):
         return function
-    found = _CONVERTED.get(id(function))
-    if found is not None and found[0] is function:
-        return found[1]
-    caller: Callable[..., Any] = Program(function)
-    if len(_CONVERTED) > 1000:  # functions that are made again and again
-        _CONVERTED.clear()
-    _CONVERTED[id(function)] = (function, caller)
-    return caller
+    return _converted(function)
+
+
+@functools.lru_cache(maxsize=1000)
+def _converted(function: types.FunctionType) -> Program:
+    return Program(function)
 
 
 def _is_foreign(function: types.FunctionType, caller: str) -> bool:
@@ -593,13 +570,9 @@ def relax(
     Raises:
         RelaxError: a SyntaxError that shows the line of what cannot be relaxed, and says why.
     """
-    settings = {
-        "scale": scale,
-        "dist": dist,
-        "tnorm": tnorm,
-        "tolerance": tolerance,
-        "max_iterations": max_iterations,
-    }
+    settings = dict(
+        scale=scale, dist=dist, tnorm=tnorm, tolerance=tolerance, max_iterations=max_iterations
+    )
     given = {key: value for key, value in settings.items() if value is not None}
     if function is None:
         return lambda function: Program(function, **given)

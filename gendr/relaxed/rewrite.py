@@ -11,7 +11,8 @@ import ast
 import builtins
 import copy
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,10 +21,12 @@ from gendr.relaxed.syntax import (
     assigned,
     check,
     flat_targets,
+    index_of,
     is_tensors,
     live,
     own_nodes,
     parameters,
+    placed,
     places_of,
     ranks,
     resolved,
@@ -34,7 +37,7 @@ _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal",
     ast.Eq: "equal", ast.NotEq: "not_equal",
 }  # fmt: skip
-_BUILTINS = {"max": "max", "min": "min", "abs": "abs", "sum": "sum", "any": "any", "all": "all"}
+_BUILTINS = {"max", "min", "abs", "sum", "any", "all"}  # each has a relaxed form of its name
 # Of these a program may ask whatever it likes.
 _PLAIN = {
     "len", "enumerate", "zip", "reversed", "list", "tuple", "isinstance", "slice", "dict",
@@ -98,19 +101,15 @@ def rewrite(function: Callable[..., Any], toolbox: types.ModuleType) -> Rewritte
     tool = "relaxed"
     while tool in names and scope.get(tool) is not toolbox:
         tool += "_"
-    tree = copy.deepcopy(source.tree)
+    tree, known_ranks = source.tree, ranks(source.tree)
     rewriter = _Rewriter(source, scope, tool, toolbox)
     rewriter.function(tree)
-    tree.decorator_list = []
-    ast.fix_missing_locations(tree)
-    text = ast.unparse(tree)
+    text = ast.unparse(ast.fix_missing_locations(tree))
     # A function inside a function, so that the free variables are free in it, too; by another
     # name, for its own may be one of them, or a global.
     tree.name = "_program"
-    outer = [*(name for name in free if name != tool), tool]
-    arguments = ast.arguments([], [ast.arg(x) for x in outer], None, [], [], None, [])
-    factory = _function("factory", arguments, [tree])
-    module = ast.Module([ast.copy_location(factory, tree)], [])
+    factory = _function("factory", [*(name for name in free if name != tool), tool], [tree])
+    module = ast.Module([placed(factory, tree)], [])
     compiled = compile(ast.fix_missing_locations(module), source.file, "exec")
     code = _code_of(_code_of(compiled, "factory"), tree.name)
     code = code.replace(co_name=original.__name__)
@@ -121,7 +120,7 @@ def rewrite(function: Callable[..., Any], toolbox: types.ModuleType) -> Rewritte
         code, original.__globals__, original.__name__, original.__defaults__, closure
     )
     made.__kwdefaults__ = original.__kwdefaults__
-    return Rewritten(made, text, tuple(rewriter.decisions), ranks(source.tree))
+    return Rewritten(made, text, tuple(rewriter.decisions), known_ranks)
 
 
 def _code_of(code: types.CodeType, name: str) -> types.CodeType:
@@ -135,7 +134,16 @@ def _mark(code: types.CodeType) -> None:
             _mark(constant)
 
 
-def _function(name: str, arguments: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
+def _arguments(names: Sequence[str] = (), defaults: Sequence[str] = ()) -> ast.arguments:
+    """The arguments of a function; the last of them have variables as defaults."""
+    own = [ast.arg(name) for name in (*names, *defaults)]
+    return ast.arguments([], own, None, [], [], None, [_load(name) for name in defaults])
+
+
+def _function(
+    name: str, names: Sequence[str], body: list[ast.stmt], defaults: Sequence[str] = ()
+) -> ast.FunctionDef:
+    arguments = _arguments(names, defaults)
     new = ast.FunctionDef(name=name, args=arguments, body=body, decorator_list=[])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
         new.__dict__["type_params"] = []
@@ -151,14 +159,11 @@ def _store(name: str) -> ast.Name:
 
 
 def _tuple(names: Sequence[str]) -> ast.expr:
-    if len(names) == 1:
-        return _load(names[0])
-    return ast.Tuple([_load(x) for x in names], ast.Load())
+    return index_of([_load(x) for x in names])
 
 
 def _thunk(value: ast.expr) -> ast.Lambda:
-    arguments = ast.arguments([], [], None, [], [], None, [])
-    return ast.copy_location(ast.Lambda(arguments, value), value)
+    return placed(ast.Lambda(_arguments(), value), value)
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -183,16 +188,18 @@ class _Rewriter(ast.NodeTransformer):
         """A call of a function of the toolbox, with the name of the decision."""
         if self.name is not None and tool in NAMED:
             more["name"] = ast.Constant(self.name)
-        call = ast.Call(
-            ast.Attribute(_load(self.tool), tool, ast.Load()),
-            list(arguments),
-            [ast.keyword(key, value) for key, value in more.items()],
-        )
-        new = ast.copy_location(call, at)
-        for node in ast.walk(new):
-            if "lineno" in node._attributes and not hasattr(node, "lineno"):
-                ast.copy_location(node, at)
-        return new
+        function: ast.expr = _load(self.tool)
+        for part in tool.split("."):
+            function = ast.Attribute(function, part, ast.Load())
+        keywords = [ast.keyword(key, value) for key, value in more.items()]
+        return placed(ast.Call(function, list(arguments), keywords), at)
+
+    @contextmanager
+    def named(self, decision: str | None) -> Generator[None]:
+        """Let the decisions inside the block have this name, if it is one."""
+        saved, self.name = self.name, decision or self.name
+        yield
+        self.name = saved
 
     def fresh(self) -> str:
         """A name that nobody has."""
@@ -202,12 +209,14 @@ class _Rewriter(ast.NodeTransformer):
     def truth(self, node: ast.expr) -> ast.expr:
         """An expression as a condition."""
         new = self.visit(node)
-        known = isinstance(node, (ast.Compare, ast.Constant)) or (
+        known = isinstance(node, (ast.Compare, ast.Constant, ast.BoolOp)) or (
             isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
         )
-        if isinstance(node, ast.BoolOp):
-            known = True
         return new if known else self.make("truth", [new], node)
+
+    def visit(self, node: ast.AST) -> Any:
+        """The new node, which stands where the old one did."""
+        return placed(super().visit(node), node)
 
     # -- functions
 
@@ -225,10 +234,7 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(argument, ast.arg):
                 argument.annotation = None
         node.returns = None
-        body = settled(self.source, node.body)
-        new, _ = self.scoped(body, set(), parameters(node))
-        # The docstring stays first.
-        node.body = new
+        node.body, _ = self.scoped(settled(self.source, node.body), set(), parameters(node))
         self.local = saved
 
     def scoped(
@@ -237,15 +243,12 @@ class _Rewriter(ast.NodeTransformer):
         """The statements of a new function, which begin with what has no value yet."""
         saved, self.unset = self.unset, set()
         new, defined_after = self.block(body, after, defined)
-        first = [
-            ast.copy_location(
-                ast.Assign([_store(name)], self.make("undefined", [ast.Constant(name)], body[0])),
-                body[0],
-            )
-            for name in sorted(self.unset)
-        ]
+        first: list[ast.stmt] = []
+        for name in sorted(self.unset):
+            nothing = self.make("flow.undefined", [ast.Constant(name)], body[0])
+            first.append(placed(ast.Assign([_store(name)], nothing), body[0]))
         self.unset = saved
-        docstring = bool(new) and isinstance(new[0], ast.Expr)
+        docstring = bool(new) and isinstance(new[0], ast.Expr)  # which stays first
         return [*new[:docstring], *first, *new[docstring:]], defined_after
 
     # -- statements
@@ -262,7 +265,7 @@ class _Rewriter(ast.NodeTransformer):
         defined = set(defined)
         for node, alive in zip(body, behind[1:], strict=True):
             statements, defined = self.statement(node, alive, defined)
-            new += statements
+            new += [placed(statement, node) for statement in statements]
         return new or [ast.Pass()], defined
 
     def statement(
@@ -273,20 +276,20 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node, ast.While):
             return self.loop(node, after, defined)
         if isinstance(node, ast.For):
-            own = assigned([ast.copy_location(ast.For(node.target, node.iter, [], []), node)])
+            own = assigned([ast.For(node.target, node.iter, [], [])])
             before = self.loop_source(node.iter)
             inner_after = live([node], after) | after
             body, _ = self.block(node.body, inner_after, defined | own)
             if not all(isinstance(x, ast.Name) for x in flat_targets(node.target)):
                 raise self.source.refuse(node.target, "a loop counts in a plain variable")
-            return [ast.copy_location(ast.For(node.target, before, body, []), node)], defined
+            return [ast.For(node.target, before, body, [])], defined
         if isinstance(node, ast.FunctionDef):
             self.function(node)
             return [node], defined | {node.name}
-        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+        if isinstance(node, ast.Assign):
             return self.assignment(node), defined | assigned([node])
         if isinstance(node, ast.Assert):
-            node.test = self.make("decided", [self.truth(node.test)], node)
+            node.test = self.make("comparisons.decided", [self.truth(node.test)], node)
             return [node], defined
         return [self.visit(node)], defined
 
@@ -297,82 +300,49 @@ class _Rewriter(ast.NodeTransformer):
             isinstance(node, ast.Call)
             and resolved(node.func, self.local, self.scope) in (range, enumerate, zip, reversed)
         )
-        return new if plain else self.make("each", [new], node)
+        return new if plain else self.make("flow.each", [new], node)
 
-    def assignment(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> list[ast.stmt]:
-        before: list[ast.stmt] = []
-        if isinstance(node, ast.AugAssign):
-            target = node.target
-            if isinstance(target, ast.Subscript):
-                base, places = places_of(target)
-                simple = [self.simple(place, before) for place in places]
-                target = ast.Subscript(base, _index_of(simple), ast.Store())
-                target = ast.copy_location(target, node.target)
-            old = _reading(target)
-            value: ast.expr = ast.copy_location(ast.BinOp(old, node.op, node.value), node)
-            targets: list[ast.expr] = [target]
-        elif isinstance(node, ast.AnnAssign):
-            if node.value is None:
-                return []
-            targets, value = [node.target], node.value
-        else:
-            targets, value = node.targets, node.value
-        new = self.visit(value)
-        unpacking = any(isinstance(target, (ast.Tuple, ast.List)) for target in targets)
-        if unpacking and isinstance(value, (ast.Name, ast.Subscript)):
-            new = self.make("each", [new], value)
-        if all(isinstance(x, ast.Name) for target in targets for x in flat_targets(target)):
-            return [*before, ast.copy_location(ast.Assign(targets, new), node)]
-        if len(targets) == 1 and isinstance(targets[0], ast.Subscript):
-            return [*before, self.write(targets[0], new)]
-        if len(targets) == 1:
-            return [*before, *self.unpacked(targets[0], new)]
+    def assignment(self, node: ast.Assign) -> list[ast.stmt]:
+        new = self.visit(node.value)
+        unpacking = any(isinstance(target, (ast.Tuple, ast.List)) for target in node.targets)
+        if unpacking and isinstance(node.value, (ast.Name, ast.Subscript)):
+            new = self.make("flow.each", [new], node.value)
+        if all(isinstance(x, ast.Name) for target in node.targets for x in flat_targets(target)):
+            return [ast.Assign(node.targets, new)]
+        if len(node.targets) == 1:
+            return self.unpacked(node.targets[0], new)
         temporary = self.fresh()
-        result = [*before, ast.copy_location(ast.Assign([_store(temporary)], new), node)]
-        for target in targets:
-            result += self.unpacked(target, ast.copy_location(_load(temporary), node))
-        return cast("list[ast.stmt]", result)
+        result: list[ast.stmt] = [ast.Assign([_store(temporary)], new)]
+        for target in node.targets:
+            result += self.unpacked(target, _load(temporary))
+        return result
 
     def unpacked(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
         """Assign to nested targets, cells among them, one after the other."""
         if isinstance(target, ast.Subscript):
             return [self.write(target, value)]
         if not isinstance(target, (ast.Tuple, ast.List)):
-            return [ast.copy_location(ast.Assign([target], value), target)]
+            return [placed(ast.Assign([target], value), target)]
         names = [self.fresh() for _ in target.elts]
         stars = [isinstance(x, ast.Starred) for x in target.elts]
         members: list[ast.expr] = [
             ast.Starred(_store(name), ast.Store()) if star else _store(name)
             for name, star in zip(names, stars, strict=True)
         ]
-        whole = ast.Assign([ast.Tuple(members, ast.Store())], value)
-        result: list[ast.stmt] = [ast.copy_location(whole, target)]
+        result: list[ast.stmt] = [ast.Assign([ast.Tuple(members, ast.Store())], value)]
         for member, name in zip(target.elts, names, strict=True):
             inner = member.value if isinstance(member, ast.Starred) else member
-            result += self.unpacked(inner, ast.copy_location(_load(name), target))
+            result += self.unpacked(inner, _load(name))
         return result
-
-    def simple(self, place: ast.expr, before: list[ast.stmt]) -> ast.expr:
-        """An index that may stand twice: computed once, in a statement before."""
-        if isinstance(place, (ast.Constant, ast.Name, ast.Slice)):
-            return place
-        if all(isinstance(x, (ast.BinOp, ast.Name, ast.Constant, ast.operator, ast.expr_context))
-               for x in ast.walk(place)):  # fmt: skip
-            return place
-        name = self.fresh()
-        self.local.add(name)
-        before.append(ast.copy_location(ast.Assign([_store(name)], self.visit(place)), place))
-        return ast.copy_location(_load(name), place)
 
     def write(self, target: ast.Subscript, value: ast.expr) -> ast.stmt:
         """An assignment to cells: the variable becomes what `write` returns."""
         base, places = places_of(target)
         name = cast(ast.Name, base).id
         places, decision = self.places(places)
-        saved, self.name = self.name, decision or self.name
-        call = self.make("write", [_load(name), value, *places], target)
-        self.name = saved
-        return ast.copy_location(ast.Assign([_store(name)], call), target)
+        with self.named(decision):
+            call = self.make("write", [_load(name), value, *places], target)
+        return placed(ast.Assign([_store(name)], call), target)
 
     def places(self, nodes: list[ast.expr]) -> tuple[list[ast.expr], str | None]:
         """The indices, and the name that `smooth` around one of them gives."""
@@ -382,9 +352,9 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(node, ast.Call) and self.is_smooth(node):
                 decision = self.decision(node)
             if isinstance(node, ast.Slice):
-                ends: list[ast.expr] = [self.visit(x) if x else ast.Constant(None) for x in
-                        (node.lower, node.upper, node.step)]  # fmt: skip
-                new.append(ast.copy_location(ast.Call(_load("slice"), ends, []), node))
+                ends = (node.lower, node.upper, node.step)
+                plain: list[ast.expr] = [self.visit(x) if x else ast.Constant(None) for x in ends]
+                new.append(placed(ast.Call(_load("slice"), plain, []), node))
             else:
                 new.append(self.visit(node))
         return new, decision
@@ -396,29 +366,27 @@ class _Rewriter(ast.NodeTransformer):
         test = self.truth(node.test)
         if _ends(node):  # both branches return
             functions = [
-                self.inner(f"{word}_{node.lineno}", body, (), set(), defined, node)
+                self.inner(f"{word}_{node.lineno}", body, (), set(), defined)
                 for word, body in (("then", node.body), ("otherwise", node.orelse))
             ]
             call = self.make("cond", [test, *(_load(f.name) for f in functions)], node)
-            return [*functions, ast.copy_location(ast.Return(call), node)], defined
+            return [*functions, ast.Return(call)], defined
         order = _in_order([*node.body, *node.orelse])
         state = [x for x in order if x in after]
         if not state:
-            return [ast.copy_location(ast.Expr(test), node)], defined
+            return [ast.Expr(test)], defined
         self.unset |= set(state) - defined
         inside = defined | set(state)
-        functions = [self.inner(f"then_{node.lineno}", node.body, state, after, inside, node)]
+        functions = [self.inner(f"then_{node.lineno}", node.body, state, after, inside)]
         other: ast.expr = ast.Constant(None)
         if set(state) & assigned(node.orelse):
-            functions.append(
-                self.inner(f"otherwise_{node.lineno}", node.orelse, state, after, inside, node)
-            )
-            other = _load(functions[1].name)
+            name = f"otherwise_{node.lineno}"
+            functions.append(self.inner(name, node.orelse, state, after, inside))
+            other = _load(name)
         arguments = [test, _load(functions[0].name), other, *map(_load, state)]
-        target = _assigning(_tuple(state))
-        call = ast.Assign([target], self.make("cond", arguments, node))
+        result = ast.Assign([_assigning(_tuple(state))], self.make("cond", arguments, node))
         both = assigned_surely(node.body) & assigned_surely(node.orelse)
-        return [*functions, ast.copy_location(call, node)], defined | both
+        return [*functions, result], defined | both
 
     def inner(
         self,
@@ -427,7 +395,6 @@ class _Rewriter(ast.NodeTransformer):
         state: Sequence[str],
         after: set[str],
         defined: set[str],
-        at: ast.AST,
         returned: Sequence[str] | None = None,
     ) -> ast.FunctionDef:
         """The function of a block: its arguments are the state, which it returns."""
@@ -439,19 +406,10 @@ class _Rewriter(ast.NodeTransformer):
         # What the block sets is its own: a value from outside comes in as an argument only.
         inside = (defined - own) | set(state) | set(needed)
         new, _ = self.scoped(body, set(outgoing) or after, inside)
-        if not _returns(new):
-            value = (
-                ast.Tuple([_load(x) for x in outgoing], ast.Load())
-                if returned is not None
-                else _tuple(outgoing)
-            )
-            new = [*new, ast.Return(value)]
-        arguments = ast.arguments(
-            [], [ast.arg(x) for x in (*state, *needed)], None, [], [], None,
-            [_load(x) for x in needed],
-        )  # fmt: skip
-        function = _function(name, arguments, new)
-        return ast.copy_location(function, at)
+        if not isinstance(new[-1], ast.Return):
+            several = ast.Tuple([_load(x) for x in outgoing], ast.Load())
+            new = [*new, ast.Return(_tuple(outgoing) if returned is None else several)]
+        return _function(name, state, new, needed)
 
     def loop(
         self, node: ast.While, after: set[str], defined: set[str]
@@ -459,25 +417,19 @@ class _Rewriter(ast.NodeTransformer):
         """`while` as `while_loop` over the variables that it changes."""
         head = live([node], after)
         order = _in_order(node.body)
-        kept = [x for x in order if x in after]
-        state = [*kept, *(x for x in order if x in head and x not in after)]
-        if not kept:
+        wanted = [x for x in order if x in after]
+        state = [*wanted, *(x for x in order if x in head and x not in after)]
+        if not wanted:
             return [], defined
         self.unset |= set(state) - defined
         inside = defined | set(state)
-        body = self.inner(f"body_{node.lineno}", node.body, state, head, inside, node, state)
-        test = _function(
-            f"going_on_{node.lineno}",
-            ast.arguments([], [ast.arg(x) for x in state], None, [], [], None, []),
-            [ast.copy_location(ast.Return(self.truth(node.test)), node.test)],
-        )
-        arguments = [_load(test.name), _load(body.name)]
-        arguments.append(ast.Tuple([_load(x) for x in state], ast.Load()))  # pyright: ignore[reportArgumentType]
-        more = {"keep": ast.Constant(len(kept))} if len(kept) < len(state) else {}
-        call = self.make("while_loop", arguments, node, **more)
-        target = ast.Tuple([_store(x) for x in kept], ast.Store())
-        last = ast.copy_location(ast.Assign([target], call), node)
-        return [ast.copy_location(test, node), body, last], defined
+        body = self.inner(f"body_{node.lineno}", node.body, state, head, inside, state)
+        test = _function(f"going_on_{node.lineno}", state, [ast.Return(self.truth(node.test))])
+        start = ast.Tuple([_load(x) for x in state], ast.Load())
+        more = {"keep": ast.Constant(len(wanted))} if len(wanted) < len(state) else {}
+        call = self.make("while_loop", [_load(test.name), _load(body.name), start], node, **more)
+        target = ast.Tuple([_store(x) for x in wanted], ast.Store())
+        return [test, body, ast.Assign([target], call)], defined
 
     # -- expressions
 
@@ -490,8 +442,8 @@ class _Rewriter(ast.NodeTransformer):
             again = new
             if k + 1 < len(node.ops) and not isinstance(new, (ast.Name, ast.Constant)):
                 name = self.fresh()
-                again = ast.copy_location(_load(name), right)
-                new = ast.copy_location(ast.NamedExpr(_store(name), new), right)
+                again = placed(_load(name), right)
+                new = placed(ast.NamedExpr(_store(name), new), right)
             parts.append(self.comparison(operation, left, new, node))
             left = copy.deepcopy(again)
         # Nested, so that each part sees what the parts before it have computed.
@@ -507,9 +459,9 @@ class _Rewriter(ast.NodeTransformer):
         if tool:
             return self.make(tool, [left, right], at)
         if isinstance(operation, (ast.In, ast.NotIn)):
-            found = self.make("contains", [right, left], at)
-            return found if isinstance(operation, ast.In) else self.make("not_", [found], at)
-        return ast.copy_location(ast.Compare(left, [operation], [right]), at)
+            result = self.make("contains", [right, left], at)
+            return result if isinstance(operation, ast.In) else self.make("not_", [result], at)
+        return ast.Compare(left, [operation], [right])
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         """`and`, `or`; what stands behind is evaluated only where Python would."""
@@ -528,7 +480,7 @@ class _Rewriter(ast.NodeTransformer):
         new = cast(ast.BinOp, self.generic_visit(node))
         if isinstance(node.op, (ast.FloorDiv, ast.Mod)):
             symbol = "//" if isinstance(node.op, ast.FloorDiv) else "%"
-            return self.make("divided", [new.left, new.right, ast.Constant(symbol)], node)
+            return self.make("program.divided", [new.left, new.right, ast.Constant(symbol)], node)
         return new
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
@@ -545,15 +497,13 @@ class _Rewriter(ast.NodeTransformer):
             return cast(ast.expr, self.generic_visit(node))
         value = self.visit(base)
         new, decision = self.places(places)
-        saved, self.name = self.name, decision or self.name
-        call = self.make("index", [value, *new], node)
-        self.name = saved
-        return call
+        with self.named(decision):
+            return self.make("index", [value, *new], node)
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
         """Filters must be plain: they decide how long a list is."""
         node.iter = self.loop_source(node.iter)
-        node.ifs = [self.make("decided", [self.truth(test)], test) for test in node.ifs]
+        node.ifs = [self.make("comparisons.decided", [self.truth(test)], test) for test in node.ifs]
         return node
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
@@ -565,8 +515,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def is_smooth(self, node: ast.Call) -> bool:
         """Whether a call names a decision."""
-        found = resolved(node.func, self.local, self.scope)
-        return found is not None and found is getattr(self.toolbox, "smooth", None)
+        callee = resolved(node.func, self.local, self.scope)
+        return callee is not None and callee is getattr(self.toolbox, "smooth", None)
 
     def decision(self, node: ast.Call) -> str:
         """The name in smooth("name", ...)."""
@@ -582,41 +532,37 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """Builtins by their relaxed forms, functions of the user's by way of `call`."""
         if self.is_smooth(node):
-            saved, self.name = self.name, self.decision(node)
-            new = self.visit(node.args[1])
-            self.name = saved
-            return new
+            with self.named(self.decision(node)):
+                return self.visit(node.args[1])
         arguments = [self.visit(x) for x in node.args]
-        keywords = [
-            ast.copy_location(ast.keyword(x.arg, self.visit(x.value)), x) for x in node.keywords
-        ]
-        found = resolved(node.func, self.local, self.scope)
-        tool = self.known(found)
+        keywords = [ast.keyword(x.arg, self.visit(x.value)) for x in node.keywords]
+        callee = resolved(node.func, self.local, self.scope)
+        tool = self.known(callee)
         if tool and not (tool in _BUILTINS and keywords):
             new = self.make(tool, arguments, node)
             new.keywords = [*keywords, *new.keywords]
             return new
         function = self.visit(node.func)
-        if self.is_plain(node.func, found):
-            return ast.copy_location(ast.Call(function, arguments, keywords), node)
-        new = self.make("call", [function, *arguments], node)
+        if self.is_plain(node.func, callee):
+            return ast.Call(function, arguments, keywords)
+        new = self.make("program.call", [function, *arguments], node)
         new.keywords = keywords
         return new
 
-    def known(self, found: Any) -> str | None:
+    def known(self, callee: Any) -> str | None:
         """The function of the toolbox that takes the place of one in the text."""
-        if found is range:
-            return "range"
-        for name, tool in _BUILTINS.items():
-            if found is getattr(builtins, name):
-                return tool
-        if isinstance(found, types.FunctionType):
+        if callee is range:
+            return "flow.counted"
+        for name in _BUILTINS:
+            if callee is getattr(builtins, name):
+                return name
+        if isinstance(callee, types.FunctionType):
             for name in NAMED:
-                if found is getattr(self.toolbox, name, None):
+                if callee is getattr(self.toolbox, name, None):
                     return name
         return None
 
-    def is_plain(self, node: ast.expr, found: Any) -> bool:
+    def is_plain(self, node: ast.expr, callee: Any) -> bool:
         """Whether a call can stay as it is: of a program, of torch, of a method of a value."""
         if isinstance(node, ast.Attribute):
             owner = resolved(node.value, self.local, self.scope)
@@ -630,26 +576,16 @@ class _Rewriter(ast.NodeTransformer):
                 )
             if owner.__name__.split(".")[0] == "torch":
                 return True
-        if found is None:
+        if callee is None:
             return False
-        if isinstance(found, self.toolbox.Program):
+        if isinstance(callee, self.toolbox.Program):
             return True
-        if any(found is getattr(builtins, name) for name in _PLAIN):
+        if any(callee is getattr(builtins, name) for name in _PLAIN):
             return True
-        module = (getattr(found, "__module__", None) or "").split(".")
+        module = (getattr(callee, "__module__", None) or "").split(".")
         return module[0] == "torch" or (
             module[:2] == ["gendr", "relaxed"] and module[2:3] != ["programs"]
         )
-
-
-def _index_of(places: list[ast.expr]) -> ast.expr:
-    return places[0] if len(places) == 1 else ast.Tuple(places, ast.Load())
-
-
-def _reading(target: ast.expr) -> ast.expr:
-    new = copy.deepcopy(target)
-    cast(Any, new).ctx = ast.Load()
-    return new
 
 
 def _assigning(node: ast.expr) -> ast.expr:
@@ -661,12 +597,12 @@ def _assigning(node: ast.expr) -> ast.expr:
 
 def _in_order(body: Sequence[ast.stmt]) -> list[str]:
     """The variables that statements change, in the order of their appearance."""
-    found: list[str] = []
+    result: list[str] = []
     for node in body:
         for name in sorted(assigned([node]), key=lambda x: _first(node, x)):
-            if name not in found:
-                found.append(name)
-    return found
+            if name not in result:
+                result.append(name)
+    return result
 
 
 def _first(node: ast.AST, name: str) -> tuple[int, int]:
@@ -678,19 +614,15 @@ def _first(node: ast.AST, name: str) -> tuple[int, int]:
 
 def assigned_surely(body: Sequence[ast.stmt]) -> set[str]:
     """The variables that statements surely set."""
-    found: set[str] = set()
+    result: set[str] = set()
     for node in body:
         if isinstance(node, ast.If):
-            found |= assigned_surely(node.body) & assigned_surely(node.orelse)
+            result |= assigned_surely(node.body) & assigned_surely(node.orelse)
         elif not isinstance(node, (ast.For, ast.While)):
-            found |= assigned([node])
-    return found
+            result |= assigned([node])
+    return result
 
 
 def _ends(node: ast.If) -> bool:
     """Whether both branches of a settled `if` return."""
     return any(isinstance(x, ast.Return) for x in own_nodes(node))
-
-
-def _returns(body: Sequence[ast.stmt]) -> bool:
-    return bool(body) and isinstance(body[-1], ast.Return)

@@ -7,11 +7,11 @@ block; a program sets it for its run.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias, TypeVar
 
 import torch
@@ -142,17 +142,7 @@ class Settings:
 
     def changed(self, **changes: Any) -> Settings:
         """These settings with others in place of some; None leaves one as it is."""
-        given = {key: value for key, value in changes.items() if value is not None}
-        if "scale" in given:
-            given["scale"] = _scales(given["scale"])
-        if "dist" in given:
-            given["dist"] = _laws(given["dist"])
-        if "tnorm" in given:
-            given["tnorm"] = _tnorm(given["tnorm"])
-        if "tolerance" in given:
-            given["tolerance"] = check_number("tolerance", given["tolerance"], below=1.0)
-        if "max_iterations" in given:
-            check_count("max_iterations", given["max_iterations"], least=0)
+        given = {key: _CHECKS[key](x) for key, x in changes.items() if x is not None}
         return replace(self, **given, _rules={})
 
 
@@ -168,12 +158,6 @@ def _pick(value: T | Mapping[str, T], name: str | None, what: str) -> T:
         f"{what} has no entry for {decision}, only for {', '.join(map(repr, value))}; "
         f"add it, or {DEFAULT!r} for all others"
     )
-
-
-def _scales(scale: Any) -> Scale:
-    if isinstance(scale, Mapping):
-        return {name: check_scale(f"scale[{name!r}]", value) for name, value in scale.items()}
-    return check_scale("scale", scale)
 
 
 def check_scale(name: str, value: Any) -> Number:
@@ -192,16 +176,31 @@ def check_scale(name: str, value: Any) -> Number:
     return value
 
 
-def _laws(dist: Any) -> Distribution | Mapping[str, Distribution]:
-    if isinstance(dist, Mapping):
-        return {name: as_distribution(value) for name, value in dist.items()}
-    return as_distribution(dist)
+def _each(check: Callable[[str, Any], Any], name: str) -> Callable[[Any], Any]:
+    """A check of a value, or of the values of a mapping from the names of decisions."""
+
+    def checked(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return check(name, value)
+        return {key: check(f"{name}[{key!r}]", x) for key, x in value.items()}
+
+    return checked
 
 
 def _tnorm(value: Any) -> TNorm:
     if isinstance(value, TNorm):
         return value
     return value.dual if isinstance(value, TConorm) else tnorms.tnorm(value)
+
+
+# What a user may set -> a function that returns the value, or raises TypeError or ValueError.
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "scale": _each(check_scale, "scale"),
+    "dist": _each(lambda _, value: as_distribution(value), "dist"),
+    "tnorm": _tnorm,
+    "tolerance": partial(check_number, "tolerance", below=1.0),
+    "max_iterations": partial(check_count, "max_iterations", least=0),
+}
 
 
 def check_names(settings: Settings, known: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ import builtins
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 
 class RelaxError(SyntaxError):
@@ -56,7 +56,7 @@ class Source:
             raise error
         ast.increment_lineno(node, start - (2 if indented else 1))
         node.decorator_list = []
-        self.tree: ast.FunctionDef = node
+        self.tree: ast.FunctionDef = _Assignments().visit(node)
 
     def refuse(self, node: ast.AST, reason: str) -> RelaxError:
         """The error for a node, with its line."""
@@ -69,6 +69,40 @@ class Source:
         place = line - self.start
         error.text = self.lines[place] if 0 <= place < len(self.lines) else None
         return error
+
+
+class _Assignments(ast.NodeTransformer):
+    """Augmented and annotated assignments become plain ones, so that there is one kind."""
+
+    def __init__(self) -> None:
+        self.temporary = 0
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
+        """`x[i] += y` is `x[i] = x[i] + y`."""
+        before: list[ast.stmt] = []
+        target = node.target
+        if isinstance(target, ast.Subscript):
+            base, places = places_of(target)
+            target = ast.Subscript(base, index_of([self._once(p, before) for p in places]))
+        old, target.ctx = copy.deepcopy(target), ast.Store()
+        old.ctx = ast.Load()
+        assignment = ast.Assign([target], ast.BinOp(old, node.op, node.value))
+        return [*before, placed(assignment, node)]
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        """The annotation goes."""
+        plain = ast.Assign([node.target], node.value) if node.value else ast.Pass()
+        return placed(plain, node)
+
+    def _once(self, place: ast.expr, before: list[ast.stmt]) -> ast.expr:
+        """An index that stands twice: computed once, in a statement before, unless it is simple."""
+        simple = (ast.BinOp, ast.Name, ast.Constant, ast.operator, ast.expr_context)
+        if isinstance(place, ast.Slice) or all(isinstance(x, simple) for x in ast.walk(place)):
+            return place
+        self.temporary += 1
+        name = f"_at{self.temporary}"
+        before.append(placed(ast.Assign([ast.Name(name, ast.Store())], place), place))
+        return ast.Name(name, ast.Load())
 
 
 # -- what is refused
@@ -227,7 +261,7 @@ def _check_writes(source: Source, function: ast.FunctionDef, outer: set[str]) ->
         targets: list[ast.expr] = []
         if isinstance(node, ast.Assign):
             targets = node.targets
-        elif isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.For)):
+        elif isinstance(node, ast.For):
             targets = [node.target]
         for target in targets:
             for inner in flat_targets(target):
@@ -259,13 +293,28 @@ def _check_target(source: Source, target: ast.expr, own: set[str]) -> None:
 
 # -- reading trees
 
+T = TypeVar("T", bound=ast.AST)
+
+
+def placed(new: T, at: ast.AST) -> T:
+    """A tree whose new nodes stand where another node stands, for tracebacks."""
+    for node in ast.walk(new):
+        if "lineno" in node._attributes and not hasattr(node, "lineno"):
+            ast.copy_location(node, at)
+    return new
+
+
+def index_of(places: list[ast.expr]) -> ast.expr:
+    """What stands between the brackets of x[i, j]."""
+    return places[0] if len(places) == 1 else ast.Tuple(places, ast.Load())
+
 
 def parameters(function: ast.FunctionDef | ast.Lambda) -> set[str]:
     """The names of all arguments."""
     args = function.args
-    found = [*args.posonlyargs, *args.args, *args.kwonlyargs]
-    found += [x for x in (args.vararg, args.kwarg) if x]
-    return {x.arg for x in found}
+    result = [*args.posonlyargs, *args.args, *args.kwonlyargs]
+    result += [x for x in (args.vararg, args.kwarg) if x]
+    return {x.arg for x in result}
 
 
 def own_nodes(node: ast.AST) -> Iterable[ast.AST]:
@@ -311,30 +360,30 @@ def reads(nodes: Iterable[ast.AST]) -> set[str]:
 
 def _written(target: ast.expr) -> set[str]:
     """The variables that an assignment to a target changes."""
-    found: set[str] = set()
+    result: set[str] = set()
     for inner in flat_targets(target):
         if isinstance(inner, ast.Starred):
             inner = inner.value
         if isinstance(inner, ast.Subscript):
             inner = places_of(inner)[0]
         if isinstance(inner, ast.Name):
-            found.add(inner.id)
-    return found
+            result.add(inner.id)
+    return result
 
 
 def assigned(body: Sequence[ast.AST]) -> set[str]:
     """The variables that statements change."""
-    found: set[str] = set()
+    result: set[str] = set()
     for node in body:
         for inner in (node, *own_nodes(node)) if not isinstance(node, ast.FunctionDef) else (node,):
             if isinstance(inner, ast.Assign):
                 for target in inner.targets:
-                    found |= _written(target)
-            elif isinstance(inner, (ast.AugAssign, ast.AnnAssign, ast.For)):
-                found |= _written(inner.target)
+                    result |= _written(target)
+            elif isinstance(inner, ast.For):
+                result |= _written(inner.target)
             elif isinstance(inner, ast.FunctionDef):
-                found.add(inner.name)
-    return found
+                result.add(inner.name)
+    return result
 
 
 def live(body: Sequence[ast.stmt], after: set[str]) -> set[str]:
@@ -371,14 +420,6 @@ def _live(node: ast.stmt, after: set[str]) -> set[str]:
         own = {x for target in node.targets for x in _names_of(target)}
         writes = {x for target in node.targets for x in _written(target)} - own
         return (after - own) | reads([node.value, *node.targets]) | writes
-    if isinstance(node, ast.AugAssign):
-        return after | reads([node.value, node.target]) | _written(node.target)
-    if isinstance(node, ast.AnnAssign):
-        if node.value is None:
-            return after
-        own = _names_of(node.target)
-        writes = _written(node.target) - own
-        return (after - own) | reads([node.value, node.target]) | writes
     return after | reads([node])
 
 
@@ -436,12 +477,12 @@ def ranks(function: ast.FunctionDef) -> dict[str, int]:
     x[i, j] and x[i][j] show two, x[i], len(x), `for v in x` and `a, b = x` at least one.
     """
     names = parameters(function)
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     inner: set[int] = set()
 
     def seen(node: ast.AST, rank: int) -> None:
         if isinstance(node, ast.Name) and node.id in names:
-            found[node.id] = max(found.get(node.id, 0), rank)
+            result[node.id] = max(result.get(node.id, 0), rank)
 
     for node in ast.walk(function):
         if isinstance(node, ast.Subscript) and id(node) not in inner:
@@ -468,7 +509,7 @@ def ranks(function: ast.FunctionDef) -> dict[str, int]:
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
             if node.value.attr == "shape" and isinstance(node.targets[0], ast.Tuple):
                 seen(node.value.value, len(node.targets[0].elts))
-    return found
+    return result
 
 
 def resolved(node: ast.expr, local: set[str], scope: dict[str, Any]) -> Any:

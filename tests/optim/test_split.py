@@ -16,6 +16,7 @@ from gendr.optim import (
     SplitPoint,
     split_step,
 )
+from support.cases import for_each
 
 
 def network(*inner):
@@ -27,6 +28,10 @@ def data(count=8):
     g = torch.Generator().manual_seed(1)
     x = torch.randn(count, 4, generator=g, dtype=torch.float64)
     return x, torch.randint(0, 3, (count,), generator=g)
+
+
+def square(y):
+    return y.square().sum(1)
 
 
 def gradients(model, loss):
@@ -113,7 +118,7 @@ def test_steps_of_an_optimizer_leave_the_loss_alone():
     torch.testing.assert_close(found.z, expected.z)
 
 
-@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
+@for_each(kind=[torch.optim.SGD, torch.optim.Adam])
 def test_optimizer_with_a_step(kind):
     """Two lines change; with the step of plain training nothing else does."""
     x, t = data()
@@ -137,59 +142,81 @@ def test_optimizer_with_a_step(kind):
     assert b.param_groups[0]["lr"] == a.param_groups[0]["lr"] == pytest.approx(0.001)
 
 
-def test_state_of_the_optimizer():
+def test_state_and_copies_of_the_optimizer():
+    """Copied with its network, as averages and restarts do, it trains the copy."""
     x, t = data()
     model = network()
+    calls = []
     optimizer = SplitOptimizer(torch.optim.Adam(model.parameters()), NewtonStep("fisher"))
     optimizer.backward(model(x), SoftmaxCrossEntropy(), t)
     optimizer.step()
-    state = copy.deepcopy(optimizer.state_dict())
     other = copy.deepcopy(model)
     again = SplitOptimizer(torch.optim.Adam(other.parameters()), NewtonStep("fisher"))
-    again.load_state_dict(state)
-    for m, o in ((model, optimizer), (other, again)):
+    again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    pairs = [
+        (model, optimizer),
+        (other, again),
+        copy.deepcopy((model, optimizer)),
+        pickle.loads(pickle.dumps((model, optimizer))),
+    ]
+    for m, o in pairs:
         o.zero_grad()
         o.backward(m(x), SoftmaxCrossEntropy(), t)
+        o.register_step_post_hook(lambda *_: calls.append(1))
         o.step()
-    for p, q in zip(model.parameters(), other.parameters(), strict=True):
-        torch.testing.assert_close(q, p)
+        for p, q in zip(model.parameters(), m.parameters(), strict=True):
+            torch.testing.assert_close(q, p)
+            assert m is model or q is not p
+    assert len(calls) == 4
     assert "Adam" in repr(optimizer)
     assert "fisher" in repr(optimizer)
     optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2))]})
     assert len(optimizer.param_groups) == 2
 
 
-def test_bad_input():
-    x, t = data()
-    with pytest.raises(ValueError, match="curvature='hessian' needs the loss"):
-        SplitPoint(NewtonStep("hessian"))
-    with pytest.raises(TypeError, match="needs GradientStep"):
-        SplitPoint(OptimizerStep(lambda z: torch.optim.SGD(z)))
-    with pytest.raises(TypeError, match="an optimiser of torch is needed"):
-        SplitOptimizer(network(), GradientStep())
-    with pytest.raises(TypeError, match="a step such as"):
-        SplitOptimizer(torch.optim.SGD(network().parameters()), "fisher")
-    with pytest.raises(TypeError, match=r"needs GradientStep\(\) .*, got <class"):
-        SplitPoint(GradientStep)
-    with pytest.raises(TypeError, match=r"such as NewtonStep\(\) is needed, got the class NewtonS"):
-        split_step(network()(x), SoftmaxCrossEntropy(), t, step=NewtonStep)
-    with pytest.raises(TypeError, match="is needed, got str"):
-        split_step(network()(x), SoftmaxCrossEntropy(), t, step="fisher")
-    with pytest.raises(TypeError, match="loss must be a function of outputs, got NoneType"):
-        split_step(network()(x), None, t)
-    with pytest.raises(ValueError, match="lr must be > 0"):
-        GradientStep(0.0)
-    with pytest.raises(ValueError, match="output has no gradient"):
-        split_step(network()(x).detach(), SoftmaxCrossEntropy(), t)
-    with pytest.raises(ValueError, match="loss has no gradient by the output"):
-        OptimizerStep(torch.optim.Adam)(network()(x), lambda y: y.detach().sum(1))
-    with pytest.raises(TypeError, match="make must return an optimiser, got NoneType"):
-        OptimizerStep(lambda z: None)(network()(x), SoftmaxCrossEntropy(), t)
-    with pytest.raises(ValueError, match="steps must be >= 1"):
-        OptimizerStep(lambda z: torch.optim.SGD(z), steps=0)
+@for_each(
+    "run, error, message",
+    [
+        (lambda y: SplitPoint(NewtonStep("hessian")), ValueError, "'hessian' needs the loss"),
+        (lambda y: SplitPoint(OptimizerStep(torch.optim.SGD)), TypeError, "needs GradientStep"),
+        (lambda y: SplitPoint(GradientStep), TypeError, r"needs GradientStep\(\) .*, got <class"),
+        (
+            lambda y: SplitOptimizer(network(), GradientStep()),
+            TypeError,
+            "an optimiser of torch is needed",
+        ),
+        (
+            lambda y: SplitOptimizer(torch.optim.SGD(network().parameters()), "fisher"),
+            TypeError,
+            "a step such as",
+        ),
+        (
+            lambda y: split_step(y, SoftmaxCrossEntropy(), step=NewtonStep),
+            TypeError,
+            r"such as NewtonStep\(\) is needed, got the class NewtonS",
+        ),
+        (lambda y: split_step(y, None), TypeError, "loss must be a function of outputs, got None"),
+        (lambda y: GradientStep(0.0), ValueError, "lr must be > 0"),
+        (lambda y: split_step(y.detach(), square), ValueError, "output has no gradient"),
+        (
+            lambda y: OptimizerStep(torch.optim.Adam)(y, lambda y: y.detach().sum(1)),
+            ValueError,
+            "loss has no gradient by the output",
+        ),
+        (
+            lambda y: OptimizerStep(lambda z: None)(y, square),
+            TypeError,
+            "make must return an optimiser, got NoneType",
+        ),
+        (lambda y: OptimizerStep(torch.optim.SGD, steps=0), ValueError, "steps must be >= 1"),
+    ],
+)
+def test_bad_input(run, error, message):
+    with pytest.raises(error, match=message):
+        run(network()(data()[0]))
 
 
-@pytest.mark.parametrize("fused", [False, True])
+@for_each(fused=[False, True])
 def test_scaled_gradients(fused):
     """With a scaler of mixed precision the step is the same as without; fused ones unscale."""
     x, t = data()
@@ -225,25 +252,3 @@ def test_steps_with_infinite_gradients_are_left_out():
     for p, q in zip(model.parameters(), before, strict=True):
         torch.testing.assert_close(p.detach(), q, rtol=0, atol=0)
     assert not hasattr(sgd, "found_inf")
-
-
-def test_copies_of_the_optimizer():
-    """Copied with its network, as averages and restarts do, it trains the copy."""
-    x, t = data()
-    model = network()
-    calls = []
-    optimizer = SplitOptimizer(torch.optim.Adam(model.parameters()), NewtonStep("fisher"))
-    optimizer.backward(model(x), SoftmaxCrossEntropy(), t)
-    optimizer.step()
-    other, again = copy.deepcopy((model, optimizer))
-    reread, pickled = pickle.loads(pickle.dumps((model, optimizer)))
-    for m, o in ((model, optimizer), (other, again), (reread, pickled)):
-        o.zero_grad()
-        o.backward(m(x), SoftmaxCrossEntropy(), t)
-        o.register_step_post_hook(lambda *_: calls.append(1))
-        o.step()
-    for one in (other, reread):
-        for p, q in zip(model.parameters(), one.parameters(), strict=True):
-            torch.testing.assert_close(q, p)
-            assert q is not p
-    assert len(calls) == 3

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from gendr.optim import UniformAdam, uniform_adam_step
+from support.cases import for_each
 
 SETTINGS = {"lr": 0.1, "betas": (0.8, 0.95), "eps": 1e-8}
 
@@ -21,7 +22,7 @@ def descend(optimizer, parameters, steps, start=0):
         optimizer.step()
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+@for_each(shape=[(), (1,), (1, 1)])
 def test_of_one_number_it_is_adam(shape):
     ours, theirs = (nn.Parameter(torch.full(shape, -0.7, dtype=torch.float64)) for _ in range(2))
     descend(UniformAdam([ours], **SETTINGS), [ours], 50)
@@ -81,8 +82,8 @@ def test_what_has_no_gradient_stays():
     assert torch.equal(flat, torch.ones(3))
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "text"),
+@for_each(
+    "changes, error, text",
     [
         ({"lr": 0.0}, ValueError, r"lr must be > 0, got 0\.0"),
         ({"lr": "fast"}, TypeError, "lr must be"),

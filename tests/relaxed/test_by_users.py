@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 import torch
-from torch.autograd import gradcheck
 
 import gendr
 from gendr.relaxed import Categories, argmin, smooth, zeros
+from support.cases import for_each
 
-CASES: list[Any] = []
+CASES: list[Any] = []  # `Case`s
 
 
 @dataclass
@@ -45,7 +44,7 @@ def case(inputs, oracle, **more):
 
     def add(program):
         program = gendr.relax(program)
-        CASES.append(pytest.param(Case(program, inputs, oracle, **more), id=program.__name__))
+        CASES.append(Case(program, inputs, oracle, **more))
         return program
 
     return add
@@ -83,19 +82,6 @@ def greatest_common_divisor(a, b):
         else:
             b = b - a
     return a
-
-
-@case(
-    arguments(reals(low=10.0, high=30.0), 20.0),
-    lambda t, target: [t := t + 1.0 if t < target else t - 0.4 for _ in range(6)][-1],
-)
-def thermostat(temperature, target):
-    for _ in range(6):
-        if temperature < target:
-            temperature += 1.0
-        else:
-            temperature -= 0.4
-    return temperature
 
 
 def sorted_rows(generator):
@@ -234,52 +220,6 @@ def knapsack(values, capacity):
     return best[capacity]
 
 
-def longest_rise(x):
-    return max(
-        len(s)
-        for n in range(1, 6)
-        for s in itertools.combinations(x, n)
-        if all(a < b for a, b in itertools.pairwise(s))
-    )
-
-
-@case(arguments(reals(5)), longest_rise)
-def increasing_subsequence(x):
-    length = [1] * len(x)
-    for i in range(len(x)):
-        for j in range(i):
-            if x[j] < x[i] and length[j] + 1 > length[i]:
-                length[i] = length[j] + 1
-    return max(length)
-
-
-@case(
-    arguments(reals(6)),
-    lambda x: max(sum(x[i:j]) for i in range(6) for j in range(i + 1, 7)),
-)
-def maximum_subarray(x):
-    best = here = x[0]
-    for v in x[1:]:
-        here = max(v, here + v)
-        best = max(best, here)
-    return best
-
-
-@case(
-    arguments(reals(low=0.0, high=100.0)),
-    lambda v: 0.1 * min(v, 20) + 0.2 * min(max(v - 20, 0), 40) + 0.4 * max(v - 60, 0),
-    soft=5.0,
-)
-def tax(income):
-    if income <= 20:
-        due = 0.1 * income
-    elif income <= 60:
-        due = 2 + 0.2 * (income - 20)
-    else:
-        due = 10 + 0.4 * (income - 60)
-    return due
-
-
 def newton(a):
     x, steps = max(a, 1.0), 0
     while abs(x * x - a) > 1e-2:
@@ -297,41 +237,6 @@ def square_root(a):
     return x, steps
 
 
-@case(
-    arguments(whole(low=0, high=40)),
-    lambda v: v // 10 + v % 10 // 4 + v % 10 % 4,
-    soft=0.3,
-    hard=1e-2,
-)
-def greedy_coins(amount):
-    coins = 0
-    for value in (10, 4, 1):
-        while amount > value - 0.5:
-            amount -= value
-            coins += 1
-    return coins
-
-
-@case(arguments(reals(5)), lambda x: sum(a > b for a, b in itertools.combinations(x, 2)))
-def inversions(x):
-    count = 0
-    for i in range(len(x)):
-        for j in range(i):
-            count += 1 if x[j] > x[i] else 0
-    return count
-
-
-@case(arguments(reals(), reals(), reals()), lambda *x: statistics.median(x))
-def median_of_three(a, b, c):
-    if a > b:
-        a, b = b, a
-    if c < a:
-        return a
-    if c > b:
-        return b
-    return c
-
-
 def on_one_side(p):
     a, b, c = (0.0, 0.0), (1.0, 0.0), (0.0, 1.0)
     (x, y) = p
@@ -342,27 +247,6 @@ def on_one_side(p):
 def inside_triangle(p):
     x, y = p
     return x > 0 and y > 0 and not x + y >= 1
-
-
-def bounce(height):
-    speed = 0.0
-    for _ in range(8):
-        speed = speed - 1.0
-        height = height + 0.1 * speed
-        if height < 0:
-            height, speed = -height, -0.8 * speed
-    return height
-
-
-@case(arguments(reals(low=0.2, high=2.0)), bounce, soft=0.1, hard=1e-6)
-def bouncing_ball(height):
-    speed = 0.0
-    for _ in range(8):
-        speed -= 1.0
-        height += 0.1 * speed
-        if height < 0:
-            height, speed = -height, -0.8 * speed
-    return height
 
 
 def votes(generator):
@@ -381,22 +265,6 @@ def majority(x):
         else:
             count -= 1
     return candidate
-
-
-@case(
-    arguments(reals(low=0.1, high=0.9)),
-    lambda y: [k for k in range(65) if (k / 64) ** 2 <= y][-1] / 64,
-    soft=0.02,
-    hard=1e-7,
-)
-def bisection(y):
-    """The square root on a grid of 1 / 64."""
-    low, step = 0.0, 0.5
-    for _ in range(6):
-        middle = low + step
-        low = middle if middle * middle <= y else low
-        step = step / 2
-    return low
 
 
 @case(
@@ -446,46 +314,33 @@ def joined(result):
     return torch.stack(list(result), -1) if isinstance(result, tuple) else result
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_hard(case):
+@for_each(case=CASES)
+def test_hard_and_at_a_small_scale(case):
     inputs = case.inputs(torch.Generator().manual_seed(1))
     want = plain(case, inputs)
     torch.testing.assert_close(joined(case.program.hard(*inputs)), want)
     torch.testing.assert_close(joined(case.program(*inputs, dist="heaviside")), want)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_relaxed_at_a_small_scale(case):
-    inputs = case.inputs(torch.Generator().manual_seed(2))
     got = joined(case.program(*inputs, scale=case.hard))
-    torch.testing.assert_close(got, plain(case, inputs), atol=2e-3, rtol=1e-3)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_gradient(case):
-    inputs = case.inputs(torch.Generator().manual_seed(3))
-    if case.program.__name__ == "automaton":  # sure letters are at the peak of equality
-        inputs = (inputs[0] * 0.7 + 0.15,)
-    inputs = tuple(
-        x[:2].clone().requires_grad_() if isinstance(x, torch.Tensor) else x for x in inputs
-    )
-
-    def run(*args):
-        return case.program(*args, scale=case.soft, max_iterations=12, tolerance=0.0)
-
-    assert joined(run(*inputs)).requires_grad
-    if case.program.__name__ not in INDEXED:
-        assert gradcheck(run, inputs)
-    slopes = torch.autograd.grad(
-        joined(run(*inputs)).sum(), [x for x in inputs if isinstance(x, torch.Tensor)]
-    )
-    assert all(slope.isfinite().all() for slope in slopes)
-    assert any(slope.abs().max() > 1e-4 for slope in slopes)
+    torch.testing.assert_close(got, want, atol=2e-3, rtol=1e-3)
 
 
 # At their ends the sum of the coefficients changes, which the backward pass leaves out on purpose.
 INDEXED = {"binary_search", "stack_machine", "insertion_sort", "selection_sort"}
 
 
-def test_there_are_more_than_twenty():
-    assert len(CASES) >= 20
+@for_each(case=CASES)
+def test_gradient(case):
+    inputs = case.inputs(torch.Generator().manual_seed(3))
+    if case.program.__name__ == "automaton":  # sure letters are at the peak of equality
+        inputs = (inputs[0] * 0.7 + 0.15,)
+    inputs = [x[:2].clone().requires_grad_() if torch.is_tensor(x) else x for x in inputs]
+    leaves = [x for x in inputs if torch.is_tensor(x)]
+
+    def run(*args):
+        return case.program(*args, scale=case.soft, max_iterations=12, tolerance=0.0)
+
+    slopes = torch.autograd.grad(joined(run(*inputs)).sum(), leaves)
+    assert all(slope.isfinite().all() for slope in slopes)
+    assert any(slope.abs().max() > 1e-4 for slope in slopes)
+    if case.program.__name__ not in INDEXED:
+        assert torch.autograd.gradcheck(run, inputs)

@@ -29,11 +29,7 @@ def numbers(*shape):
 def inputs_of(name):
     if name == "decision_tree":
         return [(5 * numbers(6, 4).detach()).requires_grad_(), TREE.clone().requires_grad_()]
-    return {
-        "bubble_sort": lambda: [numbers(5, 4)],
-        "levenshtein": lambda: [numbers(2, 2, 3), numbers(2, 2, 3)],
-        "dynamic_time_warping": lambda: [numbers(3, 3), numbers(3, 4)],
-    }[name]()
+    return [numbers(2, 3)]
 
 
 def same(compiled, program, inputs, **settings):
@@ -54,7 +50,6 @@ def test_values_and_gradients():
     for name, dist in [
         ("decision_tree", "cauchy"),
         ("bubble_sort", "logistic"),
-        ("levenshtein", "laplace"),
     ]:
         program = getattr(programs, name)
         compiled = program.compiled(backend="eager")

@@ -14,8 +14,8 @@ from gendr.relaxed.estimators import (
     Smoothing,
     StraightThrough,
     estimated,
-    estimators,
 )
+from support.cases import for_each
 
 SMOOTH_LAWS = ("gaussian", "logistic", "cauchy", "laplace", "student_t", "gumbel_max", "reciprocal")
 
@@ -107,7 +107,7 @@ def test_the_jacobian_of_a_perturbed_maximum_is_that_of_softmax(seed):
     assert close_by_variance(grad, truth, soft.report.variance)
 
 
-@pytest.mark.parametrize("minimize", [False, True])
+@for_each(minimize=[False, True])
 def test_the_fenchel_young_loss_of_a_maximum(minimize, seed):
     """With Gumbel noise it is the cross-entropy, but for Euler's constant."""
     x = inputs(6, 4)
@@ -144,16 +144,6 @@ def test_black_box_is_one_more_call():
     torch.testing.assert_close(grad, (moved - result.detach()) / 3.0)
     assert soft.report.evaluations == 10
     assert soft.report.variance is None
-
-
-def test_black_box_makes_a_wanted_choice_cheaper():
-    """A solver that takes the cheapest item: the gradient lowers the cost of the wanted one."""
-    x = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
-    result = estimated(lambda c: one_hot(-c), "black_box", strength=5.0)(x)
-    wanted = torch.tensor([[0.0, 1.0, 0.0]])
-    (grad,) = torch.autograd.grad((result - wanted).square().sum(), x)
-    assert grad[0, 1] > 0 > grad[0, 0] or grad[0, 0] < 0 < grad[0, 1]
-    assert grad[0, 2] == 0
 
 
 def test_straight_through_takes_a_soft_gradient():
@@ -228,29 +218,6 @@ def test_processes():
     soft.close()
 
 
-def test_the_shortest_path_is_learnt_by_every_estimator(seed):
-    """Three steps from equal costs make the wanted path cheaper than the other."""
-    wanted = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
-
-    def path(costs):
-        return shortest_path(torch.from_numpy(costs).clamp(min=1e-3), "heaviside", 1.0, 4).numpy()
-
-    start = 1 + 0.01 * torch.rand(3, 3, dtype=torch.float64)
-    start[1, 2] -= 0.3  # the other way is cheaper
-    for name, options in {
-        "smoothing": {"samples": 200, "scale": 0.3},
-        "perturbed": {"samples": 200, "scale": 0.3},
-        "black_box": {"strength": 0.5},
-    }.items():
-        costs = start.clone()[None].requires_grad_()
-        soft = estimated(path, name, batched=True, seed=seed, **options)
-        for _ in range(12):
-            loss = (soft(costs) - wanted).square().sum()
-            (grad,) = torch.autograd.grad(loss, costs)
-            costs = (costs - 0.1 * grad).detach().requires_grad_()
-        assert torch.equal(torch.from_numpy(path(costs.detach().numpy()))[0], wanted), name
-
-
 def test_bad_arguments():
     for make, kind, said in [
         (lambda: estimated(3), TypeError, "function of arrays"),
@@ -282,9 +249,3 @@ def test_bad_functions_are_refused():
     ]:
         with pytest.raises(ValueError, match=said):
             estimated(function, method)(x)
-
-
-def test_every_estimator_has_a_name():
-    assert set(estimators()) == {
-        "smoothing", "perturbed", "black_box", "straight_through", "finite_differences",
-    }  # fmt: skip

@@ -10,6 +10,7 @@ from torch.autograd import gradcheck
 
 from gendr import distributions, relaxed, tnorms
 from gendr.relaxed import Array, Categorical, smoothing
+from support.cases import for_each
 
 SYMMETRIC = ["logistic", "gaussian", "cauchy", "laplace", "student_t(shape=3)"]
 
@@ -92,7 +93,7 @@ def test_heaviside_decides_as_python_does():
             assert op(a, 2.0).tolist() == want
 
 
-@pytest.mark.parametrize("dist", SYMMETRIC)
+@for_each(dist=SYMMETRIC)
 def test_gradients_of_comparisons(dist):
     a, b = numbers(4), numbers(4, seed=1)
     scale = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
@@ -200,7 +201,7 @@ def test_blends_are_exact_at_the_ends():
                 assert float(relaxed.cond(p, lambda a=a: a, lambda b=b: b)) == want
 
 
-@pytest.mark.parametrize("plain", [True, False])
+@for_each(plain=[True, False])
 def test_infinity_is_left_out_where_its_probability_is_zero(plain):
     x = 1.0 if plain else torch.tensor(1.0)
     for q, want in [(0.0, 1.0), (0.5, math.inf), (1.0, math.inf)]:
@@ -217,29 +218,6 @@ def test_what_cannot_be_blended_says_so():
     with pytest.raises(ValueError, match=r"shape \[2\], the other an array of shape \[3\]"):
         relaxed.cond(p, lambda: relaxed.zeros(2), lambda: relaxed.zeros(3))
     assert relaxed.cond(p, lambda: "a", lambda: "a") == "a"
-
-
-def test_nested_branches_are_exact():
-    """Against the sum over all paths, each with its probability."""
-    p = torch.rand(3, 5, dtype=torch.float64)
-    x = torch.rand(5, dtype=torch.float64)
-    steps = [lambda v: v * 2, lambda v: v + 1]
-
-    def nest(k, v):
-        if k == 3:
-            return v
-        return relaxed.cond(
-            p[k], lambda: nest(k + 1, steps[0](v)), lambda: nest(k + 1, steps[1](v))
-        )
-
-    want = torch.zeros(5, dtype=torch.float64)
-    for path in itertools.product((0, 1), repeat=3):
-        v, weight = x, torch.ones(5, dtype=torch.float64)
-        for k, choice in enumerate(path):
-            v = steps[choice](v) * (1 + 0 * v)
-            weight = weight * (p[k] if choice == 0 else 1 - p[k])
-        want = want + weight * v
-    torch.testing.assert_close(nest(0, x), want)
 
 
 # -- loops
@@ -278,7 +256,7 @@ def test_a_plain_loop_is_pythons_and_a_certain_start_costs_no_blend():
     assert (k, x.item(), runs) == (5, 32.0, [0, 1, 2, 3, 4])
 
 
-@pytest.mark.parametrize("dist", ["logistic", "cauchy"])
+@for_each(dist=["logistic", "cauchy"])
 def test_gradients_of_branches_and_loops(dist):
     a, b = numbers(3), numbers(3, seed=2)
 

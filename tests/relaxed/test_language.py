@@ -9,7 +9,6 @@ import inspect
 import itertools
 import math
 import statistics
-import traceback
 from typing import NamedTuple
 
 import numpy as np
@@ -86,13 +85,6 @@ def test_the_decorated_form_is_the_functional_form():
             torch.testing.assert_close(a, b, rtol=0, atol=1e-14)
 
 
-def test_the_source_shows_the_functional_form():
-    assert everything.source.startswith("def everything(x, y, table):\n")
-    for part in ("relaxed.cond(", "relaxed.while_loop(", "relaxed.less(x, y)", "relaxed.write("):
-        assert part in everything.source
-    compile(everything.source, "<source>", "exec")
-
-
 # -- nested decisions
 
 
@@ -113,37 +105,20 @@ def nested(a, b, c):
     return z
 
 
-@gendr.relax
-def early(a, b, c):
-    if a > 0:
-        if b > 0:
-            if c > 0:
-                return 1.0
-            return 2.0
-        return 3.0
-    if b > 1:
-        return 4.0 if c > 1 else 5.0
-    return 6.0
-
-
 def test_nested_blocks_are_exact():
     """The sum over all ways the six comparisons can end, each with its probability."""
-    for program in [nested, early]:
-        a, b, c = torch.randn(3, 7, dtype=torch.float64)
-        got = program(a, b, c, scale=0.7)
-        p = [sigmoid(x, 0.7) for x in (a, b, c, b - 1, c - 1)]
-        want = torch.zeros(7, dtype=torch.float64)
-        for ends in itertools.product((True, False), repeat=5):
-            weight = torch.ones(7, dtype=torch.float64)
-            for q, end in zip(p, ends, strict=True):
-                weight = weight * (q if end else 1 - q)
-            a0, b0, c0, b1, c1 = ends
-            if a0:
-                z = (1 if c0 else 2) if b0 else 3
-            else:
-                z = (4 if c1 else 5) if b1 else 6
-            want = want + weight * z
-        torch.testing.assert_close(got, want)
+    a, b, c = torch.randn(3, 7, dtype=torch.float64)
+    p = [sigmoid(x, 0.7) for x in (a, b, c, b - 1, c - 1)]
+    want = torch.zeros(7, dtype=torch.float64)
+    for ends in itertools.product((True, False), repeat=5):
+        parts = [q if end else 1 - q for q, end in zip(p, ends, strict=True)]
+        a0, b0, c0, b1, c1 = ends
+        if a0:
+            z = (1 if c0 else 2) if b0 else 3
+        else:
+            z = (4 if c1 else 5) if b1 else 6
+        want = want + math.prod(parts) * z
+    torch.testing.assert_close(nested(a, b, c, scale=0.7), want)
 
 
 @gendr.relax
@@ -199,24 +174,6 @@ def test_dead_and_equal_variables_are_not_blended():
     torch.testing.assert_close(changed, p * X - (1 - p) * X)
     assert note == {"a": "b"}
     assert "temporary = relaxed.cond" not in leaves_alone.source
-
-
-@gendr.relax
-def reads_first(x):
-    t = 5.0
-    if x > 0:
-        y = t + 1
-        t = 7.0
-        z = t + y
-    else:
-        z = t
-    return z
-
-
-def test_a_variable_that_a_branch_reads_and_then_sets_for_itself():
-    p = sigmoid(X)
-    torch.testing.assert_close(reads_first(X), p * 13 + (1 - p) * 5)
-    assert reads_first.hard(1.0) == 13.0
 
 
 @gendr.relax
@@ -393,23 +350,6 @@ def test_the_decorator_sets_defaults():
         gendr.relax(scale=-1.0)(helper)
 
 
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.limit = torch.nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
-
-    @gendr.relax
-    def forward(self, x):
-        return x if x < self.limit else self.limit
-
-
-def test_a_method_with_learnable_parameters():
-    model = Model()
-    model(X).sum().backward()
-    assert model.limit.grad.abs() > 0
-    assert Model.forward.hard(model, 3.0).item() == 0.5
-
-
 @gendr.relax
 def chained(x, calls):
     return 0.0 < x + 0.25 <= helper(x, 0.5) < 2.0
@@ -441,7 +381,28 @@ def test_assignments_to_cells():
     torch.testing.assert_close(new, want)
     torch.testing.assert_close(other, want * torch.tensor([1, 0, 1]))  # arrays are values
     torch.testing.assert_close(torch.stack(rest, -1), torch.stack([x[:, 1], want[:, 0]], -1))
-    torch.testing.assert_close(x, x.clone())
+    torch.testing.assert_close(counted_once(x), x + torch.tensor([0, 1, 0]))
+    assert counted_once.source.count("floor") == 1
+
+
+@gendr.relax
+def counted_once(x):
+    x[math.floor(1.5)] += 1.0
+    return x
+
+
+@gendr.relax
+def fibonacci(n):
+    a, b, k = 0.0, 1.0, 0
+    while k < n:
+        a, b = b, a + b
+        k += 1
+    return a
+
+
+def test_what_only_the_next_iteration_reads():
+    n = torch.tensor([0.5, 5.5])
+    assert fibonacci(n, dist="heaviside").tolist() == fibonacci.hard(n).tolist() == [1.0, 8.0]
 
 
 @gendr.relax
@@ -607,43 +568,16 @@ def test_scales_are_learnable_one_by_one():
 
 
 def test_a_scale_per_item_of_the_batch():
-    scale = torch.linspace(0.1, 1, 9, dtype=torch.float64)
-    table = torch.eye(9, 5, dtype=torch.float64)
-    got = everything(X, X.flip(0), table, scale=scale, tolerance=0)
-    for k in range(9):
-        one = everything(X[k], X.flip(0)[k], table[k], scale=scale[k].item(), tolerance=0)
+    x, y = torch.randn(2, 2, 3, dtype=torch.float64)
+    table, scale = torch.randn(2, 3, 5, dtype=torch.float64), torch.rand(2, 3).double() + 0.1
+    got = everything(x, y, table, scale=scale, tolerance=0)
+    for k in itertools.product(range(2), range(3)):
+        one = everything(x[k], y[k], table[k], scale=scale[k].item(), tolerance=0)
         for a, b in zip(got, one, strict=True):
             torch.testing.assert_close(a[k], b)
 
 
 # -- batches, errors, habits
-
-
-def test_a_batch_is_its_items():
-    x, y = torch.randn(2, 2, 3, dtype=torch.float64)
-    table = torch.randn(2, 3, 5, dtype=torch.float64)
-    got = everything(x, y, table, scale=0.5)
-    for i, j in itertools.product(range(2), range(3)):
-        one = everything(x[i, j], y[i, j], table[i, j], scale=0.5)
-        for a, b in zip(got, one, strict=True):
-            torch.testing.assert_close(a[i, j], b, rtol=1e-6, atol=1e-7)
-
-
-@gendr.relax
-def fails(x, table):
-    y = 0.0
-    if x > 0:
-        y = table[7]
-    return y
-
-
-def test_a_traceback_shows_the_users_line():
-    with pytest.raises(IndexError, match="index 7 is outside of an array of shape") as caught:
-        fails(X, torch.rand(9, 3, dtype=torch.float64))
-    lines, start = inspect.getsourcelines(fails.function)
-    place = next(k for k, line in enumerate(lines) if "table[7]" in line)
-    frame = [f for f in traceback.extract_tb(caught.tb) if f.filename == __file__][-1]
-    assert (frame.lineno, frame.line) == (start + place, "y = table[7]")
 
 
 def test_programs_keep_name_and_docstring():
@@ -661,34 +595,6 @@ def test_programs_keep_name_and_docstring():
     assert list(inspect.signature(own).parameters) == ["x"]
     with pytest.raises(TypeError, match="below other decorators"):
         gendr.relax(documented)
-
-
-def test_a_loop_honours_the_hard_mode():
-    """Under heaviside it runs on for those items that go on, and ends when all have ended."""
-
-    @gendr.relax
-    def halvings(x):
-        count = 0
-        while x > 1:
-            x = x / 2
-            count += 1
-        return count
-
-    x = torch.tensor([0.5, 1.0, 3.0, 1000.0])
-    assert halvings(x, dist="heaviside").tolist() == [0.0, 0.0, 2.0, 10.0]
-    assert halvings.hard(x).tolist() == [0.0, 0.0, 2.0, 10.0]
-
-
-def test_a_program_without_an_end_says_so():
-    @gendr.relax
-    def grows(x):
-        while x > 0:
-            x = x + 1
-        return x
-
-    with pytest.raises(RuntimeError, match="still goes on with a probability"):
-        grows(torch.tensor(1.0))
-    assert grows(torch.tensor(1.0), max_iterations=3, scale=1e-3).item() == pytest.approx(4.0)
 
 
 class Pair(NamedTuple):
@@ -746,6 +652,9 @@ def test_methods_and_networks_inside():
     net = model.net(X[:, None])[:, 0]
     want = p * (q * 0.5 + (1 - q) * X) + (1 - p) * net
     torch.testing.assert_close(model(X), want)
+    model(X).sum().backward()
+    assert model.limit.grad.abs() > 0
+    assert Clip.forward.hard(model, 0.2).item() == 0.5
 
 
 def test_a_recursion_without_end_says_so():
@@ -769,26 +678,6 @@ def test_a_result_without_a_value():
     assert forgets(torch.tensor(2.0), True).item() == 2.0
     with pytest.raises(UnboundLocalError, match="y has no value, but is returned"):
         forgets(torch.tensor(2.0), False)
-
-
-@gendr.relax
-def sets_for_itself(x, y):
-    d = 1.0
-    if x > 0:
-        if y > 0:
-            d = 2.0
-        else:
-            d = 3.0
-        z = d
-    else:
-        z = 0.0
-    return z
-
-
-def test_a_block_that_sets_a_variable_of_the_outside_for_itself():
-    y = X.flip(0) + 0.5
-    q = sigmoid(y)
-    torch.testing.assert_close(sets_for_itself(X, y), sigmoid(X) * (2 * q + 3 * (1 - q)))
 
 
 @gendr.relax

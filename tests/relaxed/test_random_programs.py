@@ -7,10 +7,10 @@ behind it, differs from program to program; here it is tried on many shapes of n
 import importlib.util
 import random
 
-import pytest
 import torch
 
 import gendr
+from support.cases import for_each
 
 VARIABLES = ["a", "b", "c", "d"]
 
@@ -142,7 +142,7 @@ def load(text, path):
     return gendr.relaxed.Program(module.program)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@for_each(seed=range(6))
 def test_a_random_program(seed, tmp_path):
     text = Writer(seed).program()
     program = load(text, tmp_path / "random_program.py")

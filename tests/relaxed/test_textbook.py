@@ -62,14 +62,10 @@ def test_dynamic_time_warping():
         assert programs.dynamic_time_warping.hard([1.0, 2.0, 2.0, 4.0], [1.0, 2.0, 5.0])[0] == 1.0
 
 
-PATH_LAWS = [
-    "logistic", "cauchy", "laplace", "uniform", "gaussian", "hyperbolic_secant", "cubic_hermite",
-    "student_t(shape=1.5)",
-]  # fmt: skip
-
-
 def test_shortest_path():
-    for dist, neighbourhood in itertools.product(PATH_LAWS, [4, 8]):
+    for dist, neighbourhood in itertools.product(
+        [*LAWS, "uniform", "student_t(shape=1.5)"], [4, 8]
+    ):
         costs = numbers(2, 3, 3)
         got = programs.shortest_path(costs, neighbourhood, scale=0.2, dist=dist)
         same([got], [relaxed.shortest_path(costs, dist, 5.0, neighbourhood)], costs)
@@ -107,14 +103,7 @@ def joined_path(costs: relaxed.Matrix):
 
 
 def test_shortest_path_of_t_norms():
-    for tnorm in [
-        "probabilistic",
-        "einstein",
-        "hamacher(p=0.5)",
-        "yager(p=2)",
-        "frank(p=2)",
-        "max",
-    ]:
+    for tnorm in ["probabilistic", "einstein", "yager(p=2)", "max"]:
         costs = numbers(2, 2, 3)
         kernel = relaxed.shortest_path(costs, "cauchy", 5.0, 4, 5, tconorm=tnorm)
         same([joined_path(costs, scale=0.2, dist="cauchy", tnorm=tnorm)], [kernel], costs)
@@ -128,25 +117,6 @@ def test_shortest_path_of_t_norms():
 
 
 def test_silhouette():
-    triangles = numbers(1, 1, 2, 3, 2) + torch.tensor([[0, 0], [2, 0], [0, 2]])
-    axis = torch.linspace(-0.5, 2.5, 6, dtype=torch.float64)
-    y, x = torch.meshgrid(axis, axis, indexing="ij")
-    got = programs.silhouette(triangles, x, y, scale=0.2)
-    nothing = torch.ones(6, 6, dtype=torch.float64)
-    for triangle in triangles[0, 0]:
-        inside = torch.ones(6, 6, dtype=torch.float64)
-        for k in range(3):
-            p, q = triangle[k], triangle[(k + 1) % 3]
-            left = torch.stack([p[1] - q[1], q[0] - p[0]]) / (q - p).norm()
-            inside = inside * torch.sigmoid(((x - p[0]) * left[0] + (y - p[1]) * left[1]) / 0.2)
-        nothing = nothing * (1 - inside)
-    torch.testing.assert_close(got, 1 - nothing)
-    hard = programs.silhouette.hard(triangles, x, y)
-    torch.testing.assert_close(hard, programs.silhouette(triangles, x, y, scale=1e-6))
-    assert 0 < hard.mean() < 1
-
-
-def test_silhouette_equals_the_kernel():
     for dist in LAWS:
         triangles = numbers(2, 3, 3, 2, seed=2) - 0.5
         a, b, c = triangles.unbind(-2)
@@ -174,30 +144,3 @@ def test_decision_tree():
     )
     got[1, 2].backward()
     assert (thresholds.grad[1:] != 0).all()
-
-
-def edit_distance(s, t):
-    """Two rows, from scratch."""
-    row = list(range(len(t) + 1))
-    for i, a in enumerate(s, 1):
-        new = [i]
-        for j, b in enumerate(t, 1):
-            new.append(min(row[j] + 1, new[-1] + 1, row[j - 1] + (a != b)))
-        row = new
-    return row[-1]
-
-
-def test_ten_thousand_inputs_hard():
-    """One batch takes the decisions that Python takes; Python's own results are the oracle."""
-    generator = torch.Generator().manual_seed(5)
-    x = torch.rand(10_000, 5, generator=generator, dtype=torch.float64)
-    values, swaps, _ = programs.bubble_sort(x, dist="heaviside")
-    assert torch.equal(values, x.sort().values)
-    later = torch.ones(5, 5, dtype=torch.bool).triu(1)
-    assert torch.equal(swaps, ((x[:, :, None] > x[:, None]) & later).sum((-2, -1)).double())
-
-    s, t = torch.randint(0, 3, (2, 10_000, 4), generator=generator)
-    letters = [torch.nn.functional.one_hot(word, 3).double() for word in (s, t)]
-    got = programs.levenshtein(*letters, dist="heaviside")[0]
-    want = [edit_distance(a, b) for a, b in zip(s.tolist(), t.tolist(), strict=True)]
-    torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64))

@@ -146,7 +146,7 @@ def _shortest_path_graph() -> Example:
     from gendr.relaxed.algorithms.graph_path import task_of
     from gendr.relaxed.backends.cpu.backend import KERNELS
 
-    edges = torch.tensor([[0, 1], [0, 2], [1, 2], [2, 0]])
+    edges = torch.tensor([[2, 0], [0, 1], [0, 2], [1, 2]])  # by their ends
     task, costs = task_of(_law("logistic")[0], edges, 3, 0, 2, 2), 0.2 + torch.rand(2, 4)
     leaves, empty = _leaves(costs, _steepness()), _leaves(costs[:0], _steepness())
     return Example({"cpu": KERNELS["relaxed.shortest_path_graph"]}, task, leaves, empty)

@@ -24,8 +24,7 @@ from gendr._runtime.tracing import all_hold
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number
 from gendr.relaxed.algorithms.minimum import Minimum, minimum, weigh
-from gendr.relaxed.backends.choice import computed
-from gendr.relaxed.backends.laws import KernelLaw, for_kernels
+from gendr.relaxed.backends.laws import KernelLaw
 
 
 class AlignmentTask(NamedTuple):
@@ -44,32 +43,6 @@ class AlignmentTask(NamedTuple):
     lengths: Tensor
     warping: bool
     minimum: Minimum
-
-
-def aligned(
-    matrix: Tensor,
-    skips: Tensor,
-    lengths: Tensor,
-    dist: Distribution,
-    steepness: Number,
-    kind: Minimum,
-    warping: bool,
-    backend: str,
-) -> Tensor:
-    """The distance at the lengths of each pair, [B].
-
-    Args:
-        matrix: [B, n, m]; what lies beyond the lengths of a pair does not count.
-        skips: [2], skip_row and skip_column; not used by warping.
-        lengths: [B, 2] int64.
-        dist: checked by `check_law`.
-        steepness: checked by `check_steepness`.
-        kind: checked by `check_minimum`.
-        warping: the second recursion, else the first.
-        backend: its name.
-    """
-    task = AlignmentTask(dist, for_kernels(dist), lengths, warping, kind)
-    return computed(_ALIGNMENT, backend, task, matrix, skips, steepness=steepness)
 
 
 def _reference(task: AlignmentTask, matrix: Tensor, skips: Tensor, steepness: Number) -> Tensor:
@@ -92,21 +65,21 @@ def _reference(task: AlignmentTask, matrix: Tensor, skips: Tensor, steepness: Nu
             ways = torch.stack(
                 [x + p for x, p in zip((above, current, across), prices, strict=True)], -1
             )
-            found = minimum(ways, weigh(ways, dist, steepness), steepness, kind)
+            result = minimum(ways, weigh(ways, dist, steepness), steepness, kind)
             if warping:
-                found = found + local
+                result = result + local
             inside = (index >= max(1, k - m)) & (index < k)
             if not warping:
-                found = torch.where(index == 0, k * column, found)
-                found = torch.where(index == k, k * row, found)
+                result = torch.where(index == 0, k * column, result)
+                result = torch.where(index == k, k * row, result)
                 inside = (index >= k - m) & (index <= k)
-            last, current = current, torch.where(inside, found, torch.inf)
+            last, current = current, torch.where(inside, result, torch.inf)
         done = current.gather(1, lengths[:, :1])[:, 0]
         value = torch.where(ends == k, done, value)
     return value
 
 
-_ALIGNMENT = Operator("relaxed.alignment", reference=_reference, wide=True)
+ALIGNMENT = Operator("relaxed.alignment", reference=_reference, wide=True)
 
 
 def _diagonal(matrix: Tensor, k: int) -> Tensor:
@@ -119,6 +92,16 @@ def _diagonal(matrix: Tensor, k: int) -> Tensor:
     rows = torch.arange(first, stop, device=matrix.device)
     inside = matrix[:, rows - 1, k - rows - 1]
     return torch.nn.functional.pad(inside, (first, n + 1 - stop))
+
+
+def check_batches(names: str, one: Sequence[int], other: Sequence[int]) -> None:
+    """Raise ValueError if the batches of two sequences, "a and b", do not broadcast."""
+    try:
+        torch.broadcast_shapes(tuple(one), tuple(other))
+    except RuntimeError:
+        raise ValueError(
+            f"the batches of {names} must broadcast, got {shape_text(one)} and {shape_text(other)}"
+        ) from None
 
 
 def check_lengths(
@@ -138,7 +121,7 @@ def check_lengths(
             f"lengths must be two tensors of integers, got {type(lengths).__name__}; "
             "one for the first sequences and one for the second"
         )
-    found: list[Tensor] = []
+    result: list[Tensor] = []
     for name, value, most in (("first", lengths[0], n), ("second", lengths[1], m)):
         what = f"the lengths of the {name} sequences"
         tensor = check_integer(what, value)
@@ -148,10 +131,10 @@ def check_lengths(
                 f"{tensor.max().item()}"
             )
         try:
-            found.append(tensor.to(device).expand(tuple(batch)).reshape(-1))  # pyright: ignore[reportArgumentType, reportCallIssue]
+            result.append(tensor.to(device).expand(tuple(batch)).reshape(-1))  # pyright: ignore[reportArgumentType, reportCallIssue]
         except RuntimeError:
             raise ValueError(
                 f"{what} must have the shape of the batch, {shape_text(batch)}, "
                 f"got {shape_text(tensor.shape)}"
             ) from None
-    return torch.stack(found, 1)
+    return torch.stack(result, 1)

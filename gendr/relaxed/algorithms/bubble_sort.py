@@ -88,6 +88,8 @@ def bubble_sort(
         check_finite("x", x)
     dist, steepness = check_law(dist), check_steepness(steepness)
     batch = x.shape[:-1]
+    if x.shape[-1] == 1:
+        return BubbleSorted(x.clone(), 0 * x[..., 0], 1 + 0 * x[..., 0])
     flat, task = shaped(x, (batch.numel(), x.shape[-1])), SortTask(dist, for_kernels(dist))
     values, swaps, ordered = computed(_BUBBLE_SORT, backend, task, flat, steepness=steepness)
     return BubbleSorted(shaped(values, x.shape), shaped(swaps, batch), shaped(ordered, batch))
@@ -115,7 +117,7 @@ def _reference(task: SortTask, x: Tensor, steepness: Number) -> tuple[Tensor, Te
             total[0] + part[:, None] * state[0], total[1] + part * swaps, total[2] + part * ordered
         )  # fmt: skip
         reached = reached * swapped
-    return (x, swaps, ordered) if n == 1 else total
+    return total
 
 
 _BUBBLE_SORT = Operator("relaxed.bubble_sort", reference=_reference, wide=True)

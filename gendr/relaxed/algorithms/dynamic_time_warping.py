@@ -26,10 +26,15 @@ from gendr._runtime.checks import (
 from gendr._runtime.tracing import all_hold
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
-from gendr.relaxed.algorithms.alignment import aligned, check_lengths
+from gendr.relaxed.algorithms.alignment import (
+    ALIGNMENT,
+    AlignmentTask,
+    check_batches,
+    check_lengths,
+)
 from gendr.relaxed.algorithms.minimum import Minimum, check_minimum
-from gendr.relaxed.backends.choice import shaped
-from gendr.relaxed.backends.laws import check_law
+from gendr.relaxed.backends.choice import computed, shaped
+from gendr.relaxed.backends.laws import check_law, for_kernels
 
 Cost: TypeAlias = Literal["squared", "absolute", "euclidean"]
 COSTS = ("squared", "absolute", "euclidean")
@@ -87,13 +92,7 @@ def dynamic_time_warping(
         )
     if not features:
         a, b = a[..., None], b[..., None]
-    try:
-        torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    except RuntimeError:
-        raise ValueError(
-            f"the batches of a and b must broadcast, got {shape_text(a.shape[:-2])} and "
-            f"{shape_text(b.shape[:-2])}"
-        ) from None
+    check_batches("a and b", a.shape[:-2], b.shape[:-2])
     if check:
         check_finite("a", a)
         check_finite("b", b)
@@ -131,16 +130,14 @@ def warping_of_costs(
     if check:
         check_finite("costs", costs)
     dist, steepness = check_law(dist), check_steepness(steepness)
-    kind = check_minimum(minimum, dist)
+    check_minimum(minimum, dist)
     *batch, n, m = costs.shape
     rows = check_lengths(lengths, batch, n, m, costs.device)
     if lengths is not None and not all_hold(rows >= 1):
         raise ValueError("lengths must be at least 1, got 0; an empty sequence has no partner")
-    flat = shaped(costs, (costs.shape[:-2].numel(), n, m))
-    value = aligned(
-        flat, costs.new_zeros(2), rows, dist, steepness, kind, warping=True, backend=backend
-    )
-    return shaped(value, batch)
+    task = AlignmentTask(dist, for_kernels(dist), rows, warping=True, minimum=minimum)
+    flat, skips = shaped(costs, (costs.shape[:-2].numel(), n, m)), costs.new_zeros(2)
+    return shaped(computed(ALIGNMENT, backend, task, flat, skips, steepness=steepness), batch)
 
 
 def pair_costs(a: Tensor, b: Tensor, cost: Cost) -> Tensor:

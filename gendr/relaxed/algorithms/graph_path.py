@@ -55,15 +55,14 @@ class GraphPath(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GraphTask:
-    """What is asked about costs of the edges of a graph.
+    """What is asked about costs of the edges of a graph, sorted by the node in which they end.
 
     Attributes:
         dist: checked by `check_law`.
         law: the same for kernels, None if there can be none.
         sources: [E] int64, the node in which an edge begins.
         targets: [E] int64, the node in which it ends.
-        order: [E] int64, the edges sorted by the node in which they end.
-        starts: [V + 1] int64, where in this order the edges of a node begin.
+        starts: [V + 1] int64, where the edges of a node begin.
         nodes: V.
         source: the first node of the path.
         target: its last node.
@@ -74,7 +73,6 @@ class GraphTask:
     law: KernelLaw | None
     sources: Tensor
     targets: Tensor
-    order: Tensor
     starts: Tensor
     nodes: int
     source: int
@@ -161,17 +159,19 @@ def shortest_path_graph(
         if node >= nodes:
             raise ValueError(f"{name} must be one of the nodes 0 .. {nodes - 1}, got {node}")
     iterations = nodes - 1 if iterations is None else check_count("iterations", iterations, least=0)
-    task = task_of(dist, edges, nodes, source, target, iterations)
+    order = torch.argsort(edges[:, 1], stable=True)
+    task = task_of(dist, edges[order], nodes, source, target, iterations)
     batch = costs.shape[:-1]
-    flat = shaped(costs, (batch.numel(), costs.shape[-1]))
+    flat = shaped(costs, (batch.numel(), costs.shape[-1]))[:, order]
     by_node, by_edge = computed(_SHORTEST_PATH_GRAPH, backend, task, flat, steepness=steepness)
+    by_edge = by_edge[:, torch.argsort(order)]
     return GraphPath(shaped(by_node, (*batch, nodes)), shaped(by_edge, costs.shape))
 
 
 def task_of(
     dist: Distribution, edges: Tensor, nodes: int, source: int, target: int, iterations: int
 ) -> GraphTask:
-    """The task, if the target can be reached in so many steps."""
+    """The task for edges sorted by their ends, if the target can be reached in so many steps."""
     sources, targets = edges.unbind(1)
     reached = torch.zeros(nodes, dtype=torch.bool, device=edges.device)
     reached[source] = True
@@ -189,12 +189,11 @@ def task_of(
             f"iterations must be at least {steps} to come from node {source} to node {target}, "
             f"got {iterations}"
         )
-    order = torch.argsort(targets, stable=True)
     starts = torch.zeros(nodes + 1, dtype=torch.int64, device=edges.device)
     starts[1:] = torch.bincount(targets, minlength=nodes).cumsum(0)
     return GraphTask(
-        dist, for_kernels(dist), sources.contiguous(), targets.contiguous(), order, starts, nodes,
-        source, target, iterations,
+        dist, for_kernels(dist), sources.contiguous(), targets.contiguous(), starts, nodes, source,
+        target, iterations,
     )  # fmt: skip
 
 

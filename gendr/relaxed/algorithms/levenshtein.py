@@ -29,10 +29,15 @@ from gendr._runtime.checks import (
 from gendr._runtime.tracing import is_traced
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
-from gendr.relaxed.algorithms.alignment import aligned, check_lengths
+from gendr.relaxed.algorithms.alignment import (
+    ALIGNMENT,
+    AlignmentTask,
+    check_batches,
+    check_lengths,
+)
 from gendr.relaxed.algorithms.minimum import Minimum, check_minimum
-from gendr.relaxed.backends.choice import shaped
-from gendr.relaxed.backends.laws import check_law
+from gendr.relaxed.backends.choice import computed, shaped
+from gendr.relaxed.backends.laws import check_law, for_kernels
 
 _LEAST = 1e-12  # the norm of a symbol counts as at least this
 
@@ -81,21 +86,16 @@ def levenshtein(
             law or minimum that does not fit.
     """
     dist, steepness = check_law(dist), check_steepness(steepness)
-    kind = check_minimum(minimum, dist)
+    check_minimum(minimum, dist)
     equal = _equality(s, t, check)
-    prices = [
-        _price(name, value, equal)
-        for name, value in (
-            ("deletion", deletion), ("insertion", insertion), ("substitution", substitution),
-        )
-    ]  # fmt: skip
+    given = {"deletion": deletion, "insertion": insertion, "substitution": substitution}
+    prices = [_price(name, value, equal) for name, value in given.items()]
     *batch, n, m = equal.shape
     rows = check_lengths(lengths, batch, n, m, equal.device)
     matrix = ((1 - equal) * prices[2]).reshape(math.prod(batch), n, m)
-    value = aligned(
-        matrix, torch.stack(prices[:2]), rows, dist, steepness, kind, warping=False, backend=backend
-    )
-    return shaped(value, batch)
+    task = AlignmentTask(dist, for_kernels(dist), rows, warping=False, minimum=minimum)
+    skips = torch.stack(prices[:2])
+    return shaped(computed(ALIGNMENT, backend, task, matrix, skips, steepness=steepness), batch)
 
 
 def _equality(s: object, t: object, check: bool) -> Tensor:
@@ -105,7 +105,7 @@ def _equality(s: object, t: object, check: bool) -> Tensor:
         check_device("t", t, "s", s)
         if s.ndim == 0 or t.ndim == 0:
             raise ValueError("strings of integers must have shapes [..., n] and [..., m]")
-        _check_batch(s.shape[:-1], t.shape[:-1])
+        check_batches("s and t", s.shape[:-1], t.shape[:-1])
         return (s[..., :, None] == t[..., None, :]).to(torch.get_default_dtype())
     s, t = check_float("s", s), check_float("t", t)
     check_like("t", t, "s", s)
@@ -114,7 +114,7 @@ def _equality(s: object, t: object, check: bool) -> Tensor:
             "s and t must have shapes [..., n, A] and [..., m, A] with the same alphabet, got "
             f"{shape_text(s.shape)} and {shape_text(t.shape)}"
         )
-    _check_batch(s.shape[:-2], t.shape[:-2])
+    check_batches("s and t", s.shape[:-2], t.shape[:-2])
     if check:
         check_finite("s", s)
         check_finite("t", t)
@@ -123,15 +123,6 @@ def _equality(s: object, t: object, check: bool) -> Tensor:
 
 def _normalised(x: Tensor) -> Tensor:
     return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp(min=_LEAST)
-
-
-def _check_batch(one: torch.Size, other: torch.Size) -> None:
-    try:
-        torch.broadcast_shapes(one, other)
-    except RuntimeError:
-        raise ValueError(
-            f"the batches of s and t must broadcast, got {shape_text(one)} and {shape_text(other)}"
-        ) from None
 
 
 def _price(name: str, value: object, like: Tensor) -> Tensor:

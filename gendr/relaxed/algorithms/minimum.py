@@ -84,18 +84,11 @@ def _reached(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     return low, reached, torch.where(reached, x, low)
 
 
-def check_minimum(kind: object, dist: Distribution) -> Minimum:
-    """Return the kind of minimum if it exists, and exists for this law.
-
-    Raises:
-        ValueError: it does not.
-    """
+def check_minimum(kind: object, dist: Distribution) -> None:
+    """Raise ValueError if there is no such minimum, or not for this law."""
     check_choice("minimum", kind, MINIMA)
-    if kind == "log_sum_exp":
-        if not is_softmax(dist):
-            raise ValueError(
-                f"minimum='log_sum_exp' is that of the logistic law, got dist={dist}; "
-                "use minimum='expected' with other laws"
-            )
-        return "log_sum_exp"
-    return "expected"
+    if kind == "log_sum_exp" and not is_softmax(dist):
+        raise ValueError(
+            f"minimum='log_sum_exp' is that of the logistic law, got dist={dist}; "
+            "use minimum='expected' with other laws"
+        )

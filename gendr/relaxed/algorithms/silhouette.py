@@ -18,7 +18,6 @@ Source: thesis, section 2.5; Petersen et al., Pix2Vex, 2019.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Literal, TypeAlias
 
 import torch
@@ -90,7 +89,10 @@ def silhouette(
         return corners.sum() * 0 + corners.new_zeros(*batch, height, width)
     points = _centres(height, width, corners)
     inside = _by_distance if method == "distance" else _by_edges
-    shade = partial(_shaded, inside=inside, dist=law, steepness=steepness, join=join)
+
+    def shade(points: Tensor, corners: Tensor) -> Tensor:  # [P] for [P, 2] and [F, 3, 2]
+        return join.reduce(inside(points[:, None], corners, law, scale_of(steepness)), -1)
+
     runs = points.split(max(1, _PAIRS // faces))
     images = [
         checkpoint(shade, run, image, use_reentrant=False) if len(runs) > 1 else shade(run, image)
@@ -99,19 +101,6 @@ def silhouette(
     ]
     flat = torch.cat(images) if images else corners.new_zeros(0)  # pyright: ignore[reportArgumentType]
     return flat.reshape(*batch, height, width)
-
-
-def _shaded(
-    points: Tensor,
-    corners: Tensor,
-    inside: object,
-    dist: Distribution,
-    steepness: Number,
-    join: TConorm,
-) -> Tensor:
-    """[P] for points [P, 2] and triangles [F, 3, 2]."""
-    p = inside(points[:, None], corners, dist, scale_of(steepness))  # pyright: ignore[reportCallIssue]
-    return join.reduce(p, -1)
 
 
 def _by_distance(points: Tensor, corners: Tensor, dist: Distribution, scale: Number) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -18,9 +17,6 @@ from gendr._runtime.names import nearest
 from gendr._runtime.registry import members
 from gendr._runtime.tracing import refuse_transforms
 from gendr.relaxed.estimators.base import Estimator
-
-# The modules that contain the estimators; importing one makes its class known.
-_MODULES = ("smoothing", "perturbed", "black_box", "straight_through", "finite_differences")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +45,6 @@ class Report:
 @cache
 def estimators() -> Mapping[str, type[Estimator]]:
     """The names of all estimators; the values are their classes."""
-    for module in _MODULES:
-        import_module(f"gendr.relaxed.estimators.{module}")
     return MappingProxyType(members(Estimator, package="gendr"))
 
 
@@ -110,6 +104,8 @@ class Estimated:
 
     Attributes:
         estimator: how the gradient is estimated.
+        function: what is evaluated, and how.
+        generator: of the samples; None for the randomness of torch.
         report: of the last backward pass; None before the first.
     """
 
@@ -122,8 +118,7 @@ class Estimated:
     ) -> None:
         self.estimator = estimator
         self.report: Report | None = None
-        self._function, self._event_dims = function, event_dims
-        self._generator = generator
+        self.function, self.generator, self._event_dims = function, generator, event_dims
 
     def __call__(self, x: Tensor) -> Tensor:
         """The result [..., *out] for x [..., *event].
@@ -147,24 +142,13 @@ class Estimated:
 
     def close(self) -> None:
         """End the threads or processes of this function."""
-        self._function.close()
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Any]:
-        """The result for a stack of inputs, and what the backward pass needs."""
-        return self.estimator.forward(self._function, x, self._generator)
-
-    def backward(self, x: Tensor, kept: Any, grad: Tensor) -> Tensor:
-        """The gradient for a stack of inputs; sets `report`."""
-        found = self.estimator.backward(self._function, x, kept, grad)
-        self.report = Report(self._function.count, found.variance, found.value)
-        self._function.count = 0
-        return found.value
+        self.function.close()
 
 
 class _Estimate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, of: Estimated) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        result, ctx.kept = of.forward(x.detach())
+        result, ctx.results = of.estimator.forward(of.function, x.detach(), of.generator)
         ctx.save_for_backward(x)
         ctx.of = of
         return result
@@ -172,5 +156,8 @@ class _Estimate(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        (x,) = ctx.saved_tensors
-        return ctx.of.backward(x.detach(), ctx.kept, grads[0]), None
+        (x,), of = ctx.saved_tensors, ctx.of
+        result = of.estimator.backward(of.function, x.detach(), ctx.results, grads[0])
+        of.report = Report(of.function.count, result.variance, result.value)
+        of.function.count = 0
+        return result.value, None

@@ -35,5 +35,5 @@ class Estimator(ABC):
         """The result [N, *out], and whatever `backward` needs."""
 
     @abstractmethod
-    def backward(self, function: Evaluations, x: Tensor, kept: Any, grad: Tensor) -> Gradient:
+    def backward(self, function: Evaluations, x: Tensor, saved: Any, grad: Tensor) -> Gradient:
         """The gradient [N, *event] of x, from that of the result."""

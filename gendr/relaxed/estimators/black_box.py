@@ -47,7 +47,7 @@ class BlackBox(Estimator):
             )
         return result, result
 
-    def backward(self, function: Evaluations, x: Tensor, kept: Any, grad: Tensor) -> Gradient:
+    def backward(self, function: Evaluations, x: Tensor, saved: Any, grad: Tensor) -> Gradient:
         """See `Estimator`."""
         moved = function(x + self.strength * grad)
-        return Gradient((moved - kept) / self.strength)
+        return Gradient((moved - saved) / self.strength)

@@ -36,7 +36,7 @@ class FiniteDifferences(Estimator):
         """See `Estimator`."""
         return function(x), None
 
-    def backward(self, function: Evaluations, x: Tensor, kept: Any, grad: Tensor) -> Gradient:
+    def backward(self, function: Evaluations, x: Tensor, saved: Any, grad: Tensor) -> Gradient:
         """See `Estimator`."""
         count, size = len(x), x[0].numel()
         moves = self.step * torch.eye(size, dtype=x.dtype, device=x.device)

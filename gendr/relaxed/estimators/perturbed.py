@@ -5,21 +5,16 @@ Source: Berthet et al., Learning with Differentiable Perturbed Optimizers, 2020;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, final
 
-import torch
-from torch import Tensor
-
-from gendr._runtime.evaluations import Evaluations
 from gendr.distributions.registry import DistributionLike
-from gendr.relaxed.estimators.base import Estimator, Gradient
-from gendr.relaxed.estimators.smoothing import Smoothing
+from gendr.relaxed.estimators.smoothing import Control, Smoothing
 
 
 @final
 @dataclass(frozen=True)
-class PerturbedOptimizer(Estimator):
+class PerturbedOptimizer(Smoothing):
     """The mean solution under noise on the costs, and its Jacobian: `Smoothing` as published.
 
     Nothing is subtracted from the solutions. If the wanted solution is known, `FenchelYoungLoss`
@@ -36,19 +31,6 @@ class PerturbedOptimizer(Estimator):
     samples: int = 10
     scale: float = 1.0
     dist: DistributionLike = "gaussian"
-
-    def __post_init__(self) -> None:
-        self._smoothing()
-
-    def _smoothing(self) -> Smoothing:
-        return Smoothing(self.samples, self.scale, self.dist, control="none")
-
-    def forward(
-        self, function: Evaluations, x: Tensor, generator: torch.Generator | None
-    ) -> tuple[Tensor, Any]:
-        """See `Estimator`."""
-        return self._smoothing().forward(function, x, generator)
-
-    def backward(self, function: Evaluations, x: Tensor, kept: Any, grad: Tensor) -> Gradient:
-        """See `Estimator`."""
-        return self._smoothing().backward(function, x, kept, grad)
+    control: Control = field(default="none", init=False, repr=False)
+    antithetic: bool = field(default=False, init=False, repr=False)
+    result: Literal["mean", "hard"] = field(default="mean", init=False, repr=False)

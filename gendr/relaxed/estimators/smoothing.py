@@ -12,7 +12,7 @@ Source: thesis, Lemma 2.1 (Abernethy et al., 2016); Kool et al. for leave-one-ou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias, final
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -26,7 +26,6 @@ from gendr.relaxed.estimators.base import Estimator, Gradient
 Control: TypeAlias = Literal["none", "value", "leave_one_out"]
 
 
-@final
 @dataclass(frozen=True)
 class Smoothing(Estimator):
     """Stochastic smoothing of an algorithm, or of an algorithm and its loss as one function.
@@ -82,9 +81,9 @@ class Smoothing(Estimator):
         result = own if self.result == "hard" and own is not None else results.mean(0)
         return result, (noise, results, own)
 
-    def backward(self, function: Evaluations, x: Tensor, kept: Any, grad: Tensor) -> Gradient:
+    def backward(self, function: Evaluations, x: Tensor, saved: Any, grad: Tensor) -> Gradient:
         """See `Estimator`."""
-        noise, results, own = kept
+        noise, results, own = saved
         dims = tuple(range(2, results.ndim))
         losses = (results * grad).sum(dims) if dims else results * grad  # [S, N]
         units = self.samples // 2 if self.antithetic else self.samples

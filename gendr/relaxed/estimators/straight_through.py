@@ -66,9 +66,9 @@ class StraightThrough(Estimator):
             )
         return result, (given, soft)
 
-    def backward(self, function: Evaluations, x: Tensor, kept: Any, grad: Tensor) -> Gradient:
+    def backward(self, function: Evaluations, x: Tensor, saved: Any, grad: Tensor) -> Gradient:
         """See `Estimator`."""
-        given, soft = kept
+        given, soft = saved
         if self.soft is None:
             return Gradient(-grad if self.minimize else grad)
         (value,) = torch.autograd.grad(soft, given, grad, retain_graph=True)

@@ -24,8 +24,15 @@ from numba.extending import register_jitable
 from gendr._runtime.numba.calls import row as row_of
 from gendr._runtime.numba.calls import shifted
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
-from gendr.relaxed.backends.cpu.minimum import OPTIONS, pull, smallest, weigh
-from gendr.relaxed.backends.cpu.vectors import LANES, align, align_and_keep
+from gendr.relaxed.backends.cpu.minimum import (
+    OPTIONS,
+    Decision,
+    candidates,
+    pull,
+    smallest,
+    weigh,
+)
+from gendr.relaxed.backends.cpu.vectors import LANES, align
 
 ensure_cache()
 announce_compilation(__name__)
@@ -40,56 +47,41 @@ def _inside(k, n, m):
 
 @register_jitable
 def _by_law(
-    above, left, corner, local, count, row, column, on_corner, after, beta, tails, density, shape,
-    log_sum_exp, target, slopes, at, arrays, lanes,
+    above, left, corner, local, count, row, column, on_corner, after, law, log_sum_exp, target,
+    slopes, ways,
 ):  # fmt: skip
-    """As `align_and_keep`, for any law and minimum; keeps nothing if slopes are empty."""
-    x, w, work, gx = arrays
-    low, total, value, z, q, moved, mean = (
-        lanes[0], lanes[1], lanes[2], lanes[3], lanes[4], lanes[5], lanes[6]
-    )  # fmt: skip
-    one, by_beta = lanes[7], lanes[8]
-    first, second, third = x[0], x[1], x[2]
+    """As `align`, for any law and minimum; without derivatives if slopes are empty."""
+    first, second, third = ways.x[0], ways.x[1], ways.x[2]
     for i in range(count):
         first[i] = above[i] + row
         second[i] = left[i] + column
         third[i] = corner[i] + on_corner * local[i]
-    weigh(x, count, beta, tails, shape, w, low, total, z, work)
-    smallest(x, count, beta, log_sum_exp, w, low, total, value)
+    weigh(ways, count, law)
+    smallest(ways, count, law.beta, log_sum_exp)
     for i in range(count):
-        target[i] = value[i] + after * local[i]
+        target[i] = ways.value[i] + after * local[i]
     if slopes.shape[1] == 0:
         return
-    one[:count] = 1.0
-    by_beta[:count] = 0.0
-    pull(
-        x, count, beta, density, shape, log_sum_exp, w, low, total, value, one, x, False, gx,
-        by_beta, z, work, q, moved, mean,
-    )  # fmt: skip
-    for k in range(2):
-        for i in range(count):
-            slopes[k, at + i] = gx[k, i]
+    ways.by_value[:count] = 1.0
+    pull(ways, count, law, log_sum_exp, False)
+    slopes[:, :count] = ways.by_x[:2, :count]
 
 
 @njit(**OPTIONS)
-def forward(
-    matrix, skips, lengths, beta, tails, density, shape, warping, log_sum_exp, out, saved, start,
-    stop,
-):  # fmt: skip
-    """Fill in out [B] for the pairs start .. stop - 1.
+def forward(matrix, skips, lengths, law, warping, log_sum_exp, out, saved, start, stop):
+    """Fill in out [B] for the pairs start .. stop - 1; law is a `Decision`.
 
     saved [B, 2, n m + LANES] gets the derivatives of every cell by those above and to the left of
-    it, diagonal after diagonal; if it is empty, nothing is kept.
+    it, diagonal after diagonal, unless it is empty.
     """
     n, m = matrix.shape[1:]
-    keep = saved.shape[2] > 0
-    size = n + 2 + LANES
-    diagonals, lanes, local = np.zeros((3, size)), np.empty((9, size)), np.zeros(size)
-    arrays = (np.empty((3, size)), np.empty((3, size)), np.empty((2, size)), np.empty((3, size)))
+    is_saved, size = saved.shape[2] > 0, n + 2 + LANES
+    unsaved = np.empty((2, size))
+    diagonals, local = np.zeros((3, size)), np.zeros(size)
+    law, ways = Decision(*law), candidates(3, size)
     row, column = (0.0, 0.0) if warping else (skips[0], skips[1])
     on_corner, after = (0.0, 1.0) if warping else (1.0, 0.0)
-    is_fast = tails == 0 and not log_sum_exp
-    stride = saved.shape[2]
+    is_fast = law.tails == 0 and not log_sum_exp
     for b in range(start, stop):
         rows, columns = lengths[b, 0], lengths[b, 1]
         at = 0
@@ -103,25 +95,19 @@ def forward(
                     local[i] = source[i * (m - 1)]
                 above, left = shifted(before, first - 1), shifted(before, first)
                 corner, target = shifted(across, first - 1), shifted(current, first)
-                if not is_fast:
-                    _by_law(
-                        above, left, corner, local, count, row, column, on_corner, after, beta,
-                        tails, density, shape, log_sum_exp, target, saved[b if keep else 0], at,
-                        arrays, lanes,
-                    )  # fmt: skip
-                elif keep:
-                    kept = shifted(row_of(saved, b), at)
-                    for i in range(0, count, LANES):
-                        align_and_keep(
-                            i, above, left, corner, local, row, column, on_corner, after, beta,
-                            target, kept, stride,
-                        )  # fmt: skip
-                else:
+                slopes = saved[b, :, at:] if is_saved else unsaved
+                if is_fast:
+                    stride = saved.shape[2] if is_saved else size
                     for i in range(0, count, LANES):
                         align(
-                            i, above, left, corner, local, row, column, on_corner, after, beta,
-                            target,
+                            i, above, left, corner, local, row, column, on_corner, after, law.beta,
+                            target, slopes, stride,
                         )  # fmt: skip
+                else:
+                    _by_law(
+                        above, left, corner, local, count, row, column, on_corner, after, law,
+                        log_sum_exp, target, slopes if is_saved else unsaved[:, :0], ways,
+                    )  # fmt: skip
                 at += count
             # The borders come last, since vectors are written beyond the last cell.
             if k <= columns:

@@ -32,29 +32,36 @@ Wanted: TypeAlias = "tuple[bool, ...]"
 _FORWARD, _BACKWARD = 2.0, 4.0
 _NEAR = 0.25  # of that for a softmax of neighbours in a grid
 _SHARED = 300_000
-_ROOM = 64 << 20  # bytes that a forward pass may keep, where its backward pass could compute again
+_MEMORY = (
+    64 << 20
+)  # bytes that a forward pass may save, where its backward pass could compute again
 
 
-def _tails(law: KernelLaw) -> int:
-    """The address of the compiled cdf and sf; 0 if the weights are a softmax."""
-    from gendr.distributions.numba import tails_address
+def _decision(
+    law: KernelLaw, steepness: Number, density: bool = True, tails: bool = False
+) -> tuple[float, int, int, float]:
+    """A `minimum.Decision`: 0 for the functions of a softmax, but for the `tails` if asked.
 
-    return 0 if law.is_softmax else tails_address(law.name)
+    The `density` is left out where no gradient needs it.
+    """
+    from gendr.distributions.numba import density_address, tails_address
 
-
-def _density(law: KernelLaw) -> int:
-    from gendr.distributions.numba import density_address
-
-    return 0 if law.is_softmax else density_address(law.name)
+    return (
+        float(steepness),
+        tails_address(law.name) if tails or not law.is_softmax else 0,
+        density_address(law.name) if density and not law.is_softmax else 0,
+        law.shape,
+    )
 
 
 def _launch(kernel: Callable[..., None], units: int, work: float, *args: Any) -> None:
     """Run a kernel over 0 .. units - 1, on all threads if the work (nanoseconds) is worth it."""
-    run(kernel, units, *args, pieces=2, alone=work <= _SHARED)
+    arrays = [x.numpy() if isinstance(x, Tensor) else x for x in args]
+    run(kernel, units, *arrays, pieces=2, alone=work <= _SHARED)
 
 
-def _zeros_if_none(grad: Tensor | None, *shape: int) -> Any:
-    return (torch.zeros(shape, dtype=torch.float64) if grad is None else grad).numpy()
+def _zeros_if_none(grad: Tensor | None, *shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.float64) if grad is None else grad
 
 
 class _ShortestPath:
@@ -66,18 +73,18 @@ class _ShortestPath:
     ) -> tuple[Tensors, Tensors]:
         from gendr.relaxed.backends.cpu import path_kernels as kernels
 
-        law, (batch, height, width) = task.law, costs.shape
+        batch, height, width = costs.shape
         size = kernels.padded_size(height, width)
         rows = task.iterations + 1
-        if not save or law.is_softmax or 8 * batch * rows * size > _ROOM:
+        if not save or task.law.is_softmax or 8 * batch * rows * size > _MEMORY:
             rows = 0
         saved = torch.empty(batch, rows, size, dtype=torch.float64)
         used = torch.empty(batch, dtype=torch.int64)
         path = torch.empty_like(costs)
         _launch(
-            kernels.forward, batch, _FORWARD * cls._candidates(costs, task), costs.numpy(),
-            float(steepness), _tails(law), law.shape, cls._offsets(task, width), task.iterations,
-            task.least, path.numpy(), saved.numpy(), used.numpy(),
+            kernels.forward, batch, _FORWARD * cls._candidates(costs, task), costs,
+            _decision(task.law, steepness, density=False), cls._offsets(task, width),
+            task.iterations, task.least, path, saved, used,
         )  # fmt: skip
         return (path,), (saved, used)
 
@@ -87,13 +94,12 @@ class _ShortestPath:
     ) -> Tensors:
         from gendr.relaxed.backends.cpu import path_kernels as kernels
 
-        law, (costs, steepness), (history, used), (grad,) = task.law, inputs, saved, grads
+        costs, steepness = inputs
         by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
         _launch(
-            kernels.backward, len(costs), _BACKWARD * cls._candidates(costs, task), costs.numpy(),
-            float(steepness), _tails(law), _density(law), law.shape,
-            cls._offsets(task, costs.shape[2]), task.iterations, task.least, history.numpy(),
-            used.numpy(), _zeros_if_none(grad), by_costs.numpy(), by_beta.numpy(),
+            kernels.backward, len(costs), _BACKWARD * cls._candidates(costs, task), costs,
+            _decision(task.law, steepness), cls._offsets(task, costs.shape[2]), task.iterations,
+            task.least, *saved, grads[0], by_costs, by_beta,
         )  # fmt: skip
         return by_costs, by_beta
 
@@ -111,49 +117,36 @@ class _ShortestPath:
 class _ShortestPathGraph:
     """`gendr.relaxed.algorithms.graph_path`: costs [B, E] -> nodes [B, V] and edges [B, E]."""
 
-    @classmethod
+    @staticmethod
     def forward(
-        cls, task: Any, costs: Tensor, steepness: Number, *, save: bool
+        task: Any, costs: Tensor, steepness: Number, *, save: bool
     ) -> tuple[Tensors, Tensors]:
         from gendr.relaxed.backends.cpu import graph_kernels as kernels
 
-        law, costs = task.law, costs[:, task.order]
         nodes, edges = costs.new_empty(len(costs), task.nodes), torch.empty_like(costs)
         _launch(
             kernels.forward, len(costs), 4 * _FORWARD * costs.numel() * task.iterations,
-            *cls._graph(costs, task), float(steepness), _tails(law), law.shape, task.iterations,
-            nodes.numpy(), edges.numpy(),
+            costs, task.sources, task.starts, task.source, task.target,
+            _decision(task.law, steepness, density=False), task.iterations, nodes, edges,
         )  # fmt: skip
-        return (nodes, cls._as_given(edges, task)), ()
+        return (nodes, edges), ()
 
-    @classmethod
+    @staticmethod
     def backward(
-        cls, task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
+        task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
     ) -> Tensors:
         from gendr.relaxed.backends.cpu import graph_kernels as kernels
 
-        law, steepness, costs = task.law, inputs[1], inputs[0][:, task.order]
+        costs, steepness = inputs
         by_costs, by_beta = torch.empty_like(costs), costs.new_empty(len(costs))
-        by_edge = grads[1] if grads[1] is None else grads[1][:, task.order]
         _launch(
             kernels.backward, len(costs), 4 * _BACKWARD * costs.numel() * task.iterations,
-            *cls._graph(costs, task), float(steepness), _tails(law), _density(law), law.shape,
-            task.iterations, _zeros_if_none(grads[0], len(costs), task.nodes),
-            _zeros_if_none(by_edge, *costs.shape), by_costs.numpy(), by_beta.numpy(),
+            costs, task.sources, task.starts, task.source, task.target,
+            _decision(task.law, steepness), task.iterations,
+            _zeros_if_none(grads[0], len(costs), task.nodes),
+            _zeros_if_none(grads[1], *costs.shape), by_costs, by_beta,
         )  # fmt: skip
-        return cls._as_given(by_costs, task), by_beta
-
-    @staticmethod
-    def _graph(costs: Tensor, task: Any) -> tuple[Any, ...]:
-        sources = task.sources[task.order]
-        return costs.numpy(), sources.numpy(), task.starts.numpy(), task.source, task.target
-
-    @staticmethod
-    def _as_given(edges: Tensor, task: Any) -> Tensor:
-        """Values of edges ordered by ends, in the order in which the edges were given."""
-        out = torch.empty_like(edges)
-        out[:, task.order] = edges
-        return out
+        return by_costs, by_beta
 
 
 class _Alignment:
@@ -165,13 +158,13 @@ class _Alignment:
     ) -> tuple[Tensors, Tensors]:
         from gendr.relaxed.backends.cpu import alignment_kernels as kernels
 
-        law, (batch, n, m) = task.law, matrix.shape
-        kept = n * m + kernels.LANES if save else 0
-        saved, out = matrix.new_empty(max(1, batch), 2, kept), matrix.new_empty(batch)
+        batch, n, m = matrix.shape
+        size = n * m + kernels.LANES if save else 0
+        saved, out = matrix.new_empty(max(1, batch), 2, size), matrix.new_empty(batch)
         _launch(
-            kernels.forward, batch, 3 * _FORWARD * matrix.numel(), matrix.numpy(), skips.numpy(),
-            task.lengths.contiguous().numpy(), float(steepness), _tails(law), _density(law),
-            law.shape, task.warping, task.minimum == "log_sum_exp", out.numpy(), saved.numpy(),
+            kernels.forward, batch, 3 * _FORWARD * matrix.numel(), matrix, skips,
+            task.lengths.contiguous(), _decision(task.law, steepness), task.warping,
+            task.minimum == "log_sum_exp", out, saved,
         )  # fmt: skip
         return (out,), (saved, out)
 
@@ -185,10 +178,9 @@ class _Alignment:
         by_matrix = torch.empty_like(matrix)
         by_skips, by_beta = matrix.new_empty(len(matrix), 2), matrix.new_empty(len(matrix))
         _launch(
-            kernels.backward, len(matrix), _FORWARD * matrix.numel(), matrix.numpy(), skips.numpy(),
-            task.lengths.contiguous().numpy(), float(steepness), task.warping, saved[1].numpy(),
-            saved[0].numpy(), _zeros_if_none(grads[0]), by_matrix.numpy(), by_skips.numpy(),
-            by_beta.numpy(),
+            kernels.backward, len(matrix), _FORWARD * matrix.numel(), matrix, skips,
+            task.lengths.contiguous(), float(steepness), task.warping, saved[1], saved[0], grads[0],
+            by_matrix, by_skips, by_beta,
         )  # fmt: skip
         return by_matrix, by_skips.sum(0), by_beta
 
@@ -198,14 +190,12 @@ class _BubbleSort:
 
     @staticmethod
     def forward(task: Any, x: Tensor, steepness: Number, *, save: bool) -> tuple[Tensors, Tensors]:
-        from gendr.distributions.numba import tails_address
         from gendr.relaxed.backends.cpu import bubble_kernels as kernels
 
         values, (swaps, ordered) = torch.empty_like(x), x.new_empty(2, len(x))
         _launch(
-            kernels.forward, -(-len(x) // kernels.GROUP), _FORWARD * x.numel() * x.shape[1],
-            x.numpy(), float(steepness), tails_address(task.law.name), task.law.shape,
-            values.numpy(), swaps.numpy(), ordered.numpy(),
+            kernels.forward, -(-len(x) // kernels.GROUP), _FORWARD * x.numel() * x.shape[1], x,
+            _decision(task.law, steepness, density=False, tails=True), values, swaps, ordered,
         )  # fmt: skip
         return (values, swaps, ordered), ()
 
@@ -213,18 +203,17 @@ class _BubbleSort:
     def backward(
         task: Any, inputs: Inputs, saved: Tensors, grads: Grads, wanted: Wanted
     ) -> Tensors:
-        from gendr.distributions.numba import tails_address
         from gendr.relaxed.backends.cpu import bubble_kernels as kernels
 
-        law, (x, steepness) = task.law, inputs
+        x, steepness = inputs
         groups = -(-len(x) // kernels.GROUP)
         by_x, by_beta = torch.empty_like(x), x.new_empty(groups)
         shapes = (x.shape, x.shape[:1], x.shape[:1])
         _launch(
-            kernels.backward, groups, _BACKWARD * x.numel() * x.shape[1], x.numpy(),
-            float(steepness), tails_address(law.name), _density(law), law.shape,
+            kernels.backward, groups, _BACKWARD * x.numel() * x.shape[1], x,
+            _decision(task.law, steepness, tails=True),
             *(_zeros_if_none(g, *shape) for g, shape in zip(grads, shapes, strict=True)),
-            by_x.numpy(), by_beta.numpy(),
+            by_x, by_beta,
         )  # fmt: skip
         return by_x, by_beta
 

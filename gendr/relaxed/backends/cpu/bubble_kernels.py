@@ -18,7 +18,7 @@ from numba.extending import register_jitable
 
 from gendr._runtime.numba.calls import call_cdf, call_pdf, row
 from gendr._runtime.numba.compilation import announce_compilation, ensure_cache
-from gendr.relaxed.backends.cpu.minimum import LARGE, OPTIONS
+from gendr.relaxed.backends.cpu.minimum import LARGE, OPTIONS, Decision
 
 ensure_cache()
 announce_compilation(__name__)
@@ -45,12 +45,12 @@ def _arguments(difference, beta, z):
 
 
 @njit(**OPTIONS)
-def _compare(a, b, beta, tails, shape, difference, z, p, q):
+def _compare(a, b, law, difference, z, p, q):
     """Fill in difference = b - a, and p and q, the probabilities of a > b and of the opposite."""
     for i in range(GROUP):
         difference[i] = b[i] - a[i]
-    _arguments(difference, beta, z)
-    call_cdf(tails, z, GROUP, shape, q, p)
+    _arguments(difference, law.beta, z)
+    call_cdf(law.tails, z, GROUP, law.shape, q, p)
 
 
 @njit(**OPTIONS)
@@ -61,8 +61,12 @@ def _mix(a, b, p, q):
 
 
 @njit(**OPTIONS)
-def forward(x, beta, tails, shape, values, swaps, ordered, start, stop):
-    """Fill in values [B, n], swaps [B] and ordered [B] for the groups start .. stop - 1."""
+def forward(x, law, values, swaps, ordered, start, stop):
+    """Fill in values [B, n], swaps [B] and ordered [B] for the groups start .. stop - 1; n >= 2.
+
+    law is a `Decision`, which has `tails` for the logistic law too.
+    """
+    law = Decision(*law)
     batch, n = x.shape
     array, mixed = np.empty((n, GROUP)), np.empty((n, GROUP))
     lanes, scratch = np.empty((8, GROUP)), np.empty((4, GROUP))
@@ -72,21 +76,18 @@ def forward(x, beta, tails, shape, values, swaps, ordered, start, stop):
     for group in range(start, stop):
         first = group * GROUP
         _load(x, first, array)
-        if n == 1:
-            mixed[:] = array
-        else:
-            mixed[:] = 0.0
+        mixed[:] = 0.0
         count[:] = 0.0
         order[:] = 1.0
         all_swaps[:] = 0.0
-        all_order[:] = 1.0 if n == 1 else 0.0
+        all_order[:] = 0.0
         reached[:] = 1.0
         for last in range(n - 1, 0, -1):
             swapped[:] = 0.0
             left[:] = 1.0
             for i in range(last):
                 a, b = row(array, i), row(array, i + 1)
-                _compare(a, b, beta, tails, shape, difference, z, p, q)
+                _compare(a, b, law, difference, z, p, q)
                 _mix(a, b, p, q)
                 for k in range(GROUP):
                     swapped[k] = p[k] + q[k] * swapped[k]
@@ -111,14 +112,12 @@ def forward(x, beta, tails, shape, values, swaps, ordered, start, stop):
 
 
 @njit(**OPTIONS)
-def backward(
-    x, beta, tails, density, shape, grad_values, grad_swaps, grad_ordered, by_x, by_beta, start,
-    stop,
-):  # fmt: skip
+def backward(x, law, grad_values, grad_swaps, grad_ordered, by_x, by_beta, start, stop):
     """Fill in the gradients of x [B, n] and, for each group, of beta.
 
     density = 0 stands for the logistic law, whose density is p q.
     """
+    law = Decision(*law)
     batch, n = x.shape
     passes, size = n - 1, n * (n - 1) // 2
     array, g, given = np.empty((n, GROUP)), np.empty((n, GROUP)), np.empty((n, GROUP))
@@ -126,8 +125,8 @@ def backward(
     # What was there before each comparison, and after each pass.
     order_before, left_before = np.empty((size, GROUP)), np.empty((size, GROUP))
     after = np.empty((passes, n, GROUP))
-    kept, lanes = np.empty((5, passes, GROUP)), np.empty((14, GROUP))
-    counts, orders, lefts, swappeds, reach = kept[0], kept[1], kept[2], kept[3], kept[4]
+    past, lanes = np.empty((5, passes, GROUP)), np.empty((14, GROUP))
+    counts, orders, lefts, swappeds, reach = past[0], past[1], past[2], past[3], past[4]
     z, pdf, order, left, count = row(lanes, 0), row(lanes, 1), lanes[2], lanes[3], lanes[4]
     reached, swapped, g_order, g_left = lanes[5], lanes[6], lanes[7], lanes[8]
     g_count, g_reached, beta_parts = lanes[9], lanes[10], lanes[11]
@@ -148,7 +147,7 @@ def backward(
             left[:] = 1.0
             for i in range(passes - t):
                 a, b, here_p, here_q = row(array, i), row(array, i + 1), row(p, c), row(q, c)
-                _compare(a, b, beta, tails, shape, row(difference, c), z, here_p, here_q)
+                _compare(a, b, law, row(difference, c), z, here_p, here_q)
                 _mix(a, b, here_p, here_q)
                 for k in range(GROUP):
                     order_before[c, k] = order[k]
@@ -163,10 +162,7 @@ def backward(
                 counts[t, k], orders[t, k], lefts[t, k] = count[k], order[k], left[k]
                 swappeds[t, k], reach[t, k] = swapped[k], reached[k]
                 reached[k] *= swapped[k]
-        if n == 1:
-            g[:] = given
-        else:
-            g[:] = 0.0
+        g[:] = 0.0
         g_order[:] = 0.0
         g_count[:] = 0.0
         g_reached[:] = 0.0
@@ -192,17 +188,17 @@ def backward(
                     g_reached[k] = by_part * lefts[t, k] + g_reached[k] * swappeds[t, k]
             for i in range(passes - t - 1, -1, -1):
                 c -= 1
-                if density == 0:
+                if law.density == 0:
                     for k in range(GROUP):
                         pdf[k] = p[c, k] * q[c, k]
                 else:
-                    _arguments(row(difference, c), beta, z)
-                    call_pdf(density, z, GROUP, shape, pdf)
+                    _arguments(row(difference, c), law.beta, z)
+                    call_pdf(law.density, z, GROUP, law.shape, pdf)
                 for k in range(GROUP):
                     d, gi, gj = difference[c, k], g[i, k], g[i + 1, k]
                     by_q = d * (gj - gi) - g_count[k]
                     by_q += g_order[k] * order_before[c, k] + g_left[k] * left_before[c, k]
-                    by_d = by_q * pdf[k] * beta
+                    by_d = by_q * pdf[k] * law.beta
                     beta_parts[k] += by_q * pdf[k] * d
                     g[i, k] = q[c, k] * gi + p[c, k] * gj - by_d
                     g[i + 1, k] = p[c, k] * gi + q[c, k] * gj + by_d

@@ -1,9 +1,7 @@
 """The relaxed arg min and min inside kernels: rows of candidates, one lane for every decision.
 
-Candidates are x [K, n]: K values for each of n decisions, inf for "not reached"; the mathematics is
-in `gendr.relaxed.algorithms.minimum`. Loops run over lanes without branches, so that LLVM
-vectorises them. `tails` and `density` are the addresses of a law's compiled functions; `tails` = 0
-stands for a law whose odds are exp(-z), for which the weights are a softmax.
+The mathematics is in `gendr.relaxed.algorithms.minimum`. Loops run over lanes without branches, so
+that LLVM vectorises them.
 """
 
 # Numba compiles these functions; their types are those of the NumPy arrays passed in.
@@ -13,7 +11,9 @@ stands for a law whose odds are exp(-z), for which the weights are a softmax.
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
+import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
@@ -28,16 +28,61 @@ OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 LARGE = 1e300  # as far as a law is asked
 
 
+class Decision(NamedTuple):
+    """How decisions are taken; kernels get it as a plain tuple.
+
+    Attributes:
+        beta: the steepness.
+        tails: the address of the compiled cdf and sf of a law; 0 for one whose odds are exp(-z),
+            for which the weights are a softmax.
+        density: the address of its compiled density, likewise.
+        shape: its parameter.
+    """
+
+    beta: Any
+    tails: Any
+    density: Any
+    shape: Any
+
+
+class Candidates(NamedTuple):
+    """K candidates for each of up to n decisions, and what is found out about them.
+
+    Attributes:
+        x: [K, n], the candidates; inf for "not reached".
+        w: [K, n], their weights; 0 where nothing is reached.
+        by_x, by_w: [K, n], the gradients of these.
+        low: [n], the smallest candidate; 0 where nothing is reached.
+        total: [n], the sum of the odds; 0 where nothing is reached.
+        value: [n], the relaxed minimum; inf where nothing is reached.
+        by_value: [n], its gradient.
+        by_beta: [n], the gradient of beta.
+        z, q, moved, mean, work: scratch.
+    """
+
+    x: Any
+    w: Any
+    by_x: Any
+    by_w: Any
+    low: Any
+    total: Any
+    value: Any
+    by_value: Any
+    by_beta: Any
+    z: Any
+    q: Any
+    moved: Any
+    mean: Any
+    work: Any
+
+
 @register_jitable
-def _lowest(x, n, low):
-    """Fill in the smallest candidate of each decision; 0 where nothing is reached."""
-    low[:n] = math.inf
-    for k in range(len(x)):
-        row = x[k]
-        for i in range(n):
-            low[i] = min(low[i], row[i])
-    for i in range(n):
-        low[i] = low[i] if low[i] < math.inf else 0.0
+def candidates(count, n):
+    """Room for `count` candidates of n decisions."""
+    a, b = np.empty((4, count, n)), np.empty((11, n))
+    return Candidates(
+        a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9:]
+    )
 
 
 @register_jitable
@@ -69,45 +114,50 @@ def slope_of(weight, total, pdf):
 
 
 @njit(**OPTIONS)
-def weigh(x, n, beta, tails, shape, w, low, total, z, work):
-    """Fill in the weights w [K, n], the smallest candidates, and the sums of the odds.
-
-    z [n] and work [2, n] are scratch. The total is 0 where nothing is reached, and so are weights.
-    """
-    _lowest(x, n, low)
+def weigh(c, n, law):
+    """Fill in the weights, the smallest candidates and the sums of the odds of n decisions."""
+    low, total, z = c.low, c.total, c.z
+    low[:n] = math.inf
+    for k in range(len(c.x)):
+        row = c.x[k]
+        for i in range(n):
+            low[i] = min(low[i], row[i])
+    for i in range(n):
+        low[i] = low[i] if low[i] < math.inf else 0.0
     total[:n] = 0.0
-    for k in range(len(x)):
-        row, out = x[k], w[k]
-        if tails == 0:  # in one loop
+    for k in range(len(c.x)):
+        row, out = c.x[k], c.w[k]
+        if law.tails == 0:  # in one loop
             for i in range(n):
-                odds = exp((low[i] - row[i]) * beta)
+                odds = exp((low[i] - row[i]) * law.beta)
                 out[i] = odds if row[i] < math.inf else 0.0
         else:
-            _arguments(row, n, low, beta, z)
-            odds_of(z, n, tails, shape, work, out)
+            _arguments(row, n, low, law.beta, z)
+            odds_of(z, n, law.tails, law.shape, c.work, out)
             for i in range(n):
                 out[i] = out[i] if row[i] < math.inf else 0.0
         for i in range(n):
             total[i] += out[i]
     for i in range(n):
         z[i] = 1.0 / total[i] if total[i] > 0.0 else 0.0
-    for k in range(len(x)):
-        out = w[k]
+    for k in range(len(c.x)):
+        out = c.w[k]
         for i in range(n):
             out[i] *= z[i]
 
 
 @njit(**OPTIONS)
-def smallest(x, n, beta, log_sum_exp, w, low, total, value):
-    """Fill in the relaxed minima from what `weigh` filled in; inf where nothing is reached."""
+def smallest(c, n, beta, log_sum_exp):
+    """Fill in the relaxed minima from what `weigh` filled in."""
+    low, total, value = c.low, c.total, c.value
     if log_sum_exp:
         for i in range(n):
             # The total is at least 1, the odds of the smallest candidate.
             value[i] = low[i] - log1p(total[i] - 1.0) / beta if total[i] > 0.0 else math.inf
         return
     value[:n] = 0.0
-    for k in range(len(x)):
-        row, weights = x[k], w[k]
+    for k in range(len(c.x)):
+        row, weights = c.x[k], c.w[k]
         for i in range(n):
             beyond = row[i] - low[i]
             value[i] += weights[i] * (beyond if beyond < math.inf else 0.0)
@@ -116,71 +166,70 @@ def smallest(x, n, beta, log_sum_exp, w, low, total, value):
 
 
 @njit(**OPTIONS)
-def _slopes(row, n, beta, density, shape, weights, low, total, z, work, q):
-    """Fill in q, the derivative of the odds with respect to z, divided by the total."""
-    if density == 0:
+def _slopes(c, k, n, law):
+    """Fill in q, the derivative of the odds of candidate k by z, divided by the total."""
+    row, weights, q = c.x[k], c.w[k], c.q
+    if law.density == 0:
         for i in range(n):
             q[i] = -weights[i]
         return
-    pdf = work[0]
-    _arguments(row, n, low, beta, z)
-    call_pdf(density, pointer(z), n, shape, pointer(pdf))
+    pdf, total = c.work[0], c.total
+    _arguments(row, n, c.low, law.beta, c.z)
+    call_pdf(law.density, pointer(c.z), n, law.shape, pointer(pdf))
     for i in range(n):
         q[i] = slope_of(weights[i], total[i], pdf[i]) if row[i] < math.inf else 0.0
 
 
 @njit(**OPTIONS)
-def pull(
-    x, n, beta, density, shape, log_sum_exp, w, low, total, value, g, gw, with_weights, gx,
-    by_beta, z, work, q, moved, mean,
-):  # fmt: skip
-    """Fill in gx [K, n], the gradients of the candidates, and add to by_beta [n], of beta.
+def pull(c, n, law, log_sum_exp, with_weights):
+    """Fill in the gradients of the candidates, after `smallest`, and add to that of beta.
 
-    g [n] is the gradient of the minima, gw [K, n] that of the weights, read if `with_weights`. The
-    other arrays are those of `weigh` and `smallest`, and scratch: z, q, moved, mean [n].
+    They follow from those of the minima and, if `with_weights`, those of the weights.
     """
+    g, low, value, by_beta, z = c.by_value, c.low, c.value, c.by_beta, c.z
     if log_sum_exp:  # the weights are its gradient
-        for k in range(len(x)):
-            row, weights, out = x[k], w[k], gx[k]
+        for k in range(len(c.x)):
+            row, weights, out = c.x[k], c.w[k], c.by_x[k]
             for i in range(n):
                 beyond = row[i] - value[i]
                 beyond = beyond if beyond < math.inf else 0.0
                 out[i] = g[i] * weights[i]
-                by_beta[i] += out[i] * beyond / beta
+                by_beta[i] += out[i] * beyond / law.beta
         return
+    q, moved, mean = c.q, c.moved, c.mean
     mean[:n] = 0.0
     moved[:n] = 0.0
     if with_weights:
-        for k in range(len(x)):
-            weights, given = w[k], gw[k]
+        for k in range(len(c.x)):
+            weights, given = c.w[k], c.by_w[k]
             for i in range(n):
                 mean[i] += weights[i] * given[i]
-    for k in range(len(x)):
-        row, weights, out = x[k], w[k], gx[k]
-        _slopes(row, n, beta, density, shape, weights, low, total, z, work, q)
+    for k in range(len(c.x)):
+        row, weights, out = c.x[k], c.w[k], c.by_x[k]
+        _slopes(c, k, n, law)
         for i in range(n):
             beyond = row[i] - value[i]
             a = g[i] * (beyond if beyond < math.inf else 0.0) - mean[i]
             out[i] = q[i] * a
         if with_weights:
-            given = gw[k]
+            given = c.by_w[k]
             for i in range(n):
                 out[i] += q[i] * given[i]
         for i in range(n):
             beyond = row[i] - low[i]
             by_beta[i] += out[i] * (beyond if beyond < math.inf else 0.0)
-            out[i] *= beta
+            out[i] *= law.beta
             moved[i] += out[i]
             out[i] += g[i] * weights[i]
-    if density == 0:  # a softmax does not change when all candidates move
+    if law.density == 0:  # a softmax does not change when all candidates move
         return
     z[:n] = 0.0
-    for k in range(len(x)):
-        row = x[k]
+    for k in range(len(c.x)):
+        row = c.x[k]
         for i in range(n):
             z[i] += 1.0 if row[i] == low[i] else 0.0
-    for k in range(len(x)):
-        row, out = x[k], gx[k]
+    for k in range(len(c.x)):
+        row, out = c.x[k], c.by_x[k]
         for i in range(n):
             share = moved[i] / z[i] if row[i] == low[i] else 0.0
             out[i] -= share

@@ -1,8 +1,8 @@
-"""Vector operations for the kernels of alignments, and how all are generated in LLVM.
+"""Lanes operations for the kernels of alignments, and how all are generated in LLVM.
 
 Numba has no vectors, and LLVM does not vectorise loops over so many arrays by itself, because it
 would have to check at run time that none of them overlap. Here a step of a kernel works on `LANES`
-cells at once, with everything in registers.
+cells at once, with everything in registers: a function of cell i that `lanewise` decorates.
 
 Arrays are contiguous, of float64, and places are int64. Loads and stores go up to `LANES` - 1
 numbers beyond the last cell, so arrays end with as many numbers that do not count.
@@ -13,9 +13,11 @@ numbers beyond the last cell, so arrays end with as many numbers that do not cou
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from llvmlite import ir
 from numba import types
@@ -35,126 +37,169 @@ _SMALLEST = -708.0  # exp is 0 below
 _TAYLOR = [1 / math.factorial(k) for k in range(13, 1, -1)]
 
 
+def _operator(instruction: str, reflected: bool = False, **options: Any) -> Callable[..., Any]:
+    """A method that generates an instruction of LLVM; plain numbers become constants."""
+
+    def method(self: Any, other: Any) -> Any:
+        a, b = self.value, self.of(other)
+        if reflected:
+            a, b = b, a
+        return type(self)(self.builder, getattr(self.builder, instruction)(a, b, **options))
+
+    return method
+
+
 class Lanes:
-    """Generates operations on vectors of `LANES` numbers; plain floats become constants."""
+    """`LANES` numbers of the code that is generated, with the arithmetic of numbers."""
 
-    def __init__(self, builder: Any) -> None:
-        self.builder = builder
+    def __init__(self, builder: Any, value: Any) -> None:
+        self.builder, self.value = builder, value
 
-    def constant(self, x: Any) -> Any:
-        """A vector of a Python number, or the vector itself."""
-        return ir.Constant(_VECTOR, [x] * LANES) if isinstance(x, float) else x
-
-    def splat(self, x: Any) -> Any:
+    @classmethod
+    def splat(cls, builder: Any, number: Any) -> Lanes:
         """A number in all lanes."""
         undefined = ir.Constant(_VECTOR, ir.Undefined)
-        first = self.builder.insert_element(undefined, x, ir.IntType(32)(0))
+        first = builder.insert_element(undefined, number, ir.IntType(32)(0))
         mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-        return self.builder.shuffle_vector(first, undefined, mask)
+        return cls(builder, builder.shuffle_vector(first, undefined, mask))
 
-    def _address(self, base: Any, place: Any) -> Any:
-        start = self.builder.gep(base, [place])
+    @staticmethod
+    def of(other: Any) -> Any:
+        """The value of another vector, or of a constant."""
+        return other.value if isinstance(other, Lanes) else ir.Constant(_VECTOR, [other] * LANES)
+
+    __add__ = __radd__ = _operator("fadd", flags=_FUSED)
+    __mul__ = __rmul__ = _operator("fmul", flags=_FUSED)
+    __sub__, __rsub__ = _operator("fsub", flags=_FUSED), _operator("fsub", True, flags=_FUSED)
+    __truediv__, __rtruediv__ = _operator("fdiv"), _operator("fdiv", True)
+
+    def __lt__(self, other: Any) -> Condition:
+        return self, self.builder.fcmp_ordered("<", self.value, self.of(other))
+
+    def __gt__(self, other: Any) -> Condition:
+        return self, self.builder.fcmp_ordered("<", self.of(other), self.value)
+
+
+Condition: TypeAlias = "tuple[Lanes, Any]"  # what was compared, and which lanes it holds in
+
+
+class Place:
+    """An integer of the code that is generated, by which arrays are indexed."""
+
+    def __init__(self, builder: Any, value: Any) -> None:
+        self.builder, self.value = builder, value
+
+    @staticmethod
+    def of(other: Any) -> Any:
+        """The value of another place, or of a constant."""
+        return other.value if isinstance(other, Place) else _LONG(other)
+
+    __add__ = __radd__ = _operator("add")
+    __mul__ = __rmul__ = _operator("mul")
+
+
+class Pointer:
+    """An array, or its address: `row[place]` is the vector that starts there."""
+
+    def __init__(self, builder: Any, base: Any) -> None:
+        self.builder, self.base = builder, base
+
+    def _address(self, place: Place) -> Any:
+        start = self.builder.gep(self.base, [place.value])
         return self.builder.bitcast(start, _VECTOR.as_pointer())
 
-    def load(self, base: Any, place: Any) -> Any:
-        """The vector that starts at a place of an array."""
-        return self.builder.load(self._address(base, place), align=8)
+    def __getitem__(self, place: Place) -> Lanes:
+        return Lanes(self.builder, self.builder.load(self._address(place), align=8))
 
-    def store(self, value: Any, base: Any, place: Any) -> None:
-        """Write a vector to a place of an array."""
-        self.builder.store(value, self._address(base, place), align=8)
-
-    def row(self, place: Any, stride: Any, index: int) -> Any:
-        """A place in a row of an array whose rows are `stride` apart."""
-        return self.builder.add(place, self.builder.mul(stride, _LONG(index)))
-
-    def add(self, a: Any, b: Any) -> Any:
-        """The sum."""
-        return self.builder.fadd(self.constant(a), self.constant(b), flags=_FUSED)
-
-    def sub(self, a: Any, b: Any) -> Any:
-        """The difference."""
-        return self.builder.fsub(self.constant(a), self.constant(b), flags=_FUSED)
-
-    def mul(self, a: Any, b: Any) -> Any:
-        """The product."""
-        return self.builder.fmul(self.constant(a), self.constant(b), flags=_FUSED)
-
-    def div(self, a: Any, b: Any) -> Any:
-        """The quotient."""
-        return self.builder.fdiv(self.constant(a), self.constant(b))
-
-    def total(self, values: Sequence[Any]) -> Any:
-        """The sum of vectors, in pairs."""
-        values = list(values)
-        while len(values) > 1:
-            odd = values[len(values) // 2 * 2 :]
-            values = [self.add(a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + odd
-        return values[0]
-
-    def where(self, is_less: tuple[Any, Any], chosen: Any, other: Any) -> Any:
-        """`chosen` where the first of two vectors is less than the second, else `other`."""
-        a, b = map(self.constant, is_less)
-        condition = self.builder.fcmp_ordered("<", a, b)
-        return self.builder.select(condition, self.constant(chosen), self.constant(other))
-
-    def minimum(self, a: Any, b: Any) -> Any:
-        """The smaller of each two numbers."""
-        return self.where((a, b), a, b)
-
-    def maximum(self, a: Any, b: Any) -> Any:
-        """The larger of each two numbers."""
-        return self.where((b, a), a, b)
-
-    def power_of_two(self, n: Any) -> Any:
-        """2^n for integers n in -1023 .. 1023; 0 for -1023."""
-        # The low bits of the sum are n + 1023; all others are shifted out.
-        bits = self.builder.bitcast(self.add(n, ROUNDER + 1023.0), _LONGS)
-        bits = self.builder.shl(bits, ir.Constant(_LONGS, [52] * LANES))
-        return self.builder.bitcast(bits, _VECTOR)
-
-    def below_one(self, n: Any) -> Any:
-        """2^n for integers n <= 0; 0 below -1022."""
-        return self.power_of_two(self.maximum(n, -1023.0))
-
-    def split_exp(self, x: Any) -> tuple[Any, Any]:
-        """(r, n) with exp(x) = r 2^n; see `gendr._runtime.numba.mathematics`."""
-        n = self.sub(self.add(self.mul(x, _LOG2_E), ROUNDER), ROUNDER)
-        r = self.sub(self.sub(x, self.mul(n, _LN2_HIGH)), self.mul(n, _LN2_LOW))
-        p = self.constant(_TAYLOR[0])
-        for coefficient in _TAYLOR[1:]:
-            p = self.add(self.mul(p, r), coefficient)
-        return self.add(1.0, self.add(self.mul(self.mul(r, r), p), r)), n
-
-    def near_exp(self, x: Any) -> Any:
-        """The exponential of x in -700 .. 700."""
-        r, n = self.split_exp(x)
-        return self.mul(r, self.power_of_two(n))
-
-    def exp(self, x: Any) -> Any:
-        """The exponential of x <= 0; 0 below -708."""
-        r, n = self.split_exp(self.maximum(x, _SMALLEST))
-        return self.where((x, _SMALLEST), 0.0, self.mul(r, self.power_of_two(n)))
+    def __setitem__(self, place: Place, vector: Lanes) -> None:
+        self.builder.store(vector.value, self._address(place), align=8)
 
 
-def operation(generate: Callable[..., None], *kinds: Any) -> Any:
-    """A function for Numba kernels, with arguments of these types, that `generate` writes.
+def _operand(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """An argument of a kernel as `lanewise` functions get it."""
+    if isinstance(kind, types.Array):
+        return Pointer(builder, context.make_array(kind)(context, builder, value).data)
+    if isinstance(kind, types.CPointer):
+        return Pointer(builder, value)
+    if isinstance(kind, types.UniTuple):
+        return [Place(builder, x) for x in cgutils.unpack_tuple(builder, value, kind.count)]
+    return (Lanes.splat if isinstance(kind, types.Float) else Place)(builder, value)
 
-    It gets an array as a pointer to its first element, and a tuple as the list of its numbers.
+
+def lanewise(generate: Callable[..., None]) -> Any:
+    """A function for Numba kernels, of arrays, tuples of integers, integers and floats.
+
+    `generate` runs when a kernel is compiled. It gets arrays as `Pointer`, integers as `Place` and
+    floats as `Lanes`; what it does with them is what the kernel will do.
     """
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        def plain(kind: Any, value: Any) -> Any:
-            if isinstance(kind, types.Array):
-                return context.make_array(kind)(context, builder, value).data
-            if isinstance(kind, types.UniTuple):
-                return cgutils.unpack_tuple(builder, value, kind.count)
-            return value
+    def define(typingctx: Any, *kinds: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            given = zip(signature.args, args, strict=True)
+            generate(*(_operand(context, builder, kind, value) for kind, value in given))
+            return context.get_dummy_value()
 
-        generate(Lanes(builder), *map(plain, signature.args, args))
-        return context.get_dummy_value()
+        return types.void(*kinds), codegen
 
-    return types.void(*kinds), codegen
+    functools.update_wrapper(define, generate)
+    own = inspect.signature(generate).parameters.values()
+    context = inspect.Parameter("typingctx", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    define.__signature__ = inspect.Signature([context, *own])  # pyright: ignore
+    return intrinsic(define)
+
+
+def total(values: Sequence[Any]) -> Any:
+    """The sum of vectors, in pairs."""
+    values = list(values)
+    while len(values) > 1:
+        odd = values[len(values) // 2 * 2 :]
+        values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + odd
+    return values[0]
+
+
+def where(condition: Condition, chosen: Any, other: Any) -> Lanes:
+    """`chosen` in the lanes in which a comparison holds, else `other`."""
+    like, lanes = condition
+    return Lanes(like.builder, like.builder.select(lanes, like.of(chosen), like.of(other)))
+
+
+def minimum(a: Lanes, b: Any) -> Lanes:
+    """The smaller of each two numbers."""
+    return where(a < b, a, b)
+
+
+def maximum(a: Lanes, b: Any) -> Lanes:
+    """The larger of each two numbers."""
+    return where(a > b, a, b)
+
+
+def power_of_two(n: Lanes) -> Lanes:
+    """2^n for integers n in -1023 .. 1023; 0 for -1023."""
+    # The low bits of the sum are n + 1023; all others are shifted out.
+    bits = n.builder.bitcast((n + (ROUNDER + 1023.0)).value, _LONGS)
+    bits = n.builder.shl(bits, ir.Constant(_LONGS, [52] * LANES))
+    return Lanes(n.builder, n.builder.bitcast(bits, _VECTOR))
+
+
+def split_exp(x: Lanes) -> tuple[Lanes, Lanes]:
+    """(r, n) with exp(x) = r 2^n; see `gendr._runtime.numba.mathematics`."""
+    n = (x * _LOG2_E + ROUNDER) - ROUNDER
+    r = (x - n * _LN2_HIGH) - n * _LN2_LOW
+    p: Any = _TAYLOR[0]
+    for coefficient in _TAYLOR[1:]:
+        p = p * r + coefficient
+    return 1.0 + ((r * r) * p + r), n
+
+
+def near_exp(x: Lanes) -> Lanes:
+    """The exponential of x in -700 .. 700."""
+    r, n = split_exp(x)
+    return r * power_of_two(n)
+
+
+def exp(x: Lanes) -> Lanes:
+    """The exponential of x <= 0; 0 below -708."""
+    return where(x < _SMALLEST, 0.0, near_exp(maximum(x, _SMALLEST)))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -162,47 +207,21 @@ def operation(generate: Callable[..., None], *kinds: Any) -> Any:
 # ---------------------------------------------------------------------------------------------
 
 
-def _aligned(
-    v: Lanes, i: Any, above: Any, left: Any, corner: Any, local: Any, row: Any, column: Any,
-    on_corner: Any, after: Any, beta: Any, out: Any, slopes: Any = None, stride: Any = None,
-) -> None:  # fmt: skip
-    m = v.load(local, i)
-    ways = (
-        v.add(v.load(above, i), v.splat(row)),
-        v.add(v.load(left, i), v.splat(column)),
-        v.add(v.load(corner, i), v.mul(m, v.splat(on_corner))),
-    )
-    low = v.minimum(v.minimum(ways[0], ways[1]), ways[2])
-    beyond = [v.sub(way, low) for way in ways]
-    steep = v.splat(beta)
-    odds = [v.exp(v.sub(0.0, v.mul(b, steep))) for b in beyond]
-    beyond = [v.where((b, math.inf), b, 0.0) for b in beyond]
-    inverse = v.div(1.0, v.total(odds))
-    weights = [v.mul(o, inverse) for o in odds]
-    mean = v.total([v.mul(w, b) for w, b in zip(weights, beyond, strict=True)])
-    v.store(v.add(v.add(low, mean), v.mul(m, v.splat(after))), out, i)
-    if slopes is None:
-        return
-    changes = [v.mul(w, v.sub(b, mean)) for w, b in zip(weights, beyond, strict=True)]
-    for k, (w, change) in enumerate(zip(weights[:2], changes[:2], strict=True)):
-        v.store(v.sub(w, v.mul(change, steep)), slopes, v.row(i, stride, k))
+@lanewise
+def align(i, above, left, corner, local, row, column, on_corner, after, beta, out, slopes, stride):
+    """Set out to the softmin of above + row, left + column, corner + on_corner m, plus after m.
 
-
-@intrinsic
-def align(typingctx, i, above, left, corner, local, row, column, on_corner, after, beta, out):
-    """Set out to the softmin of above + row, left + column, corner + on_corner m, plus after m."""
-    return operation(
-        _aligned, i, above, left, corner, local, row, column, on_corner, after, beta, out
-    )
-
-
-@intrinsic
-def align_and_keep(
-    typingctx, i, above, left, corner, local, row, column, on_corner, after, beta, out, slopes,
-    stride,
-):  # fmt: skip
-    """As `align`; rows of `slopes`, `stride` apart, get its derivatives by the first two ways."""
-    return operation(
-        _aligned, i, above, left, corner, local, row, column, on_corner, after, beta, out, slopes,
-        stride,
-    )  # fmt: skip
+    Rows of `slopes`, `stride` apart, get its derivatives by the first two ways.
+    """
+    m = local[i]
+    ways = (above[i] + row, left[i] + column, corner[i] + m * on_corner)
+    low = minimum(minimum(ways[0], ways[1]), ways[2])
+    beyond = [way - low for way in ways]
+    odds = [exp(0.0 - b * beta) for b in beyond]
+    beyond = [where(b < math.inf, b, 0.0) for b in beyond]
+    inverse = 1.0 / total(odds)
+    weights = [o * inverse for o in odds]
+    mean = total([w * b for w, b in zip(weights, beyond, strict=True)])
+    out[i] = (low + mean) + m * after
+    for k in range(2):
+        slopes[i + stride * k] = weights[k] - (weights[k] * (beyond[k] - mean)) * beta
