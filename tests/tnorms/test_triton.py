@@ -158,7 +158,7 @@ def test_the_functions_equal_the_class(t, least):
     close(w, t.weight(*arrays), tolerance(t, least))
 
 
-@for_each(rotating=3, least=[1e-3, 1e-30], t=PARAMETRIC)
+@for_each(rotating=6, least=[1e-3, 1e-30], t=PARAMETRIC)
 def test_weight_p_is_the_derivative(t, least):
     t = single(t)
     arrays = members(60, least)
