@@ -219,7 +219,12 @@ class Archimedean(TConorm):
     def _body(self, kind: str, *arguments: Tensor) -> Any:
         """A body of the family on tensors; it gets p if it takes one more argument."""
         named = type(self).bodies
-        body = getattr(sys.modules[type(self).__module__], kind) if named is None else named[kind]
+        module = sys.modules[type(self).__module__]
+        body = getattr(module, kind, None) if named is None else named.get(kind)
+        if body is None:
+            raise NotImplementedError(
+                f"{self.name} lacks {kind!r}; write that function beside {type(self).__qualname__}"
+            )
         if argument_count(body) > len(arguments):
             return body(*arguments, self._p)
         return body(*arguments)

@@ -33,7 +33,7 @@ def shape_of(dist, dtype=F64):
     return (torch.tensor(dist.shape_parameter, dtype=dtype, requires_grad=True),)
 
 
-@for_each(rotating=5, dist=FORMS)
+@for_each(rotating=8, dist=FORMS)
 def test_gradcheck(dist):
     x = smooth_points(dist).detach().requires_grad_()
     scale = torch.tensor(0.9, dtype=F64, requires_grad=True)
@@ -59,7 +59,7 @@ def test_pdf_is_the_slope_of_cdf(dist):
     assert torch.allclose(dist.pdf(z), quotient, 1e-5, 1e-6)
 
 
-@for_each(rotating=4, dist=FORMS)
+@for_each(rotating=8, dist=FORMS)
 def test_inverses_are_differentiable(dist):
     q = torch.tensor([0.11, 0.34, 0.45, 0.71, 0.88], dtype=F64, requires_grad=True)
     for part in ("icdf", "isf"):

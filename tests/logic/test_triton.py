@@ -237,15 +237,13 @@ for fan_in, batch, dtype in cases:
 CASES = [(2, 100, "float32"), (2, 1, "float32"), (1, 512, "float16"), (6, 256, "bfloat16")]
 
 
+@pytest.mark.every
 @pytest.mark.slow
-def test_kernels_compile_ahead_of_time_and_spill_nothing(request, seed):
-    """One case for one of the architectures; with --every all for both."""
-    every = request.config.getoption("--every")
-    drawn = CAPABILITIES if every else [CAPABILITIES[seed % len(CAPABILITIES)]]
-    cases = CASES if every else [CASES[seed % len(CASES)]]
-    found = launches_compiled(SCRIPT, cases, drawn)
-    kernels = KERNELS * len(cases)
-    assert [x[:2] for x in found] == [(name, c) for name in kernels for c in drawn]
+def test_kernels_compile_ahead_of_time_and_spill_nothing():
+    found = launches_compiled(SCRIPT, CASES, CAPABILITIES)
+    assert [x[:2] for x in found] == [
+        (name, c) for name in KERNELS * len(CASES) for c in CAPABILITIES
+    ]
     for *what, usage in found:
         assert usage.local == 0, what
         assert 0 < usage.registers <= 128, what

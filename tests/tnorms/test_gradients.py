@@ -34,7 +34,7 @@ def mild(t):
     return abs(getattr(t, "p", None) or 1) >= 0.5 or t.name == "hamacher"
 
 
-@for_each(rotating=3, t=[t for t in EVERY if mild(t)])
+@for_each(rotating=5, t=[t for t in EVERY if mild(t)])
 def test_gradcheck(t):
     values = inside(3, 3)
     x = torch.logit(values.detach()).requires_grad_()
