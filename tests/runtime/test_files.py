@@ -94,7 +94,7 @@ def state():
     u = torch.rand(10_000, 3)
     faces = torch.zeros(1, 3, dtype=torch.int64)
     frame = Frame(torch.zeros(3).double(), 1.0)
-    return FitState(1, faces, u, u, u, (), 0, 0.5, (u, faces), (), frame, 0.0, {})
+    return FitState(1, 0.0, faces, u, u, u, (), 0, 0.5, (u, faces), (), frame, 0.0, {})
 
 
 def test_checkpoints_name_the_full_disk(tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from gendr._runtime.checks import (
 from gendr.fitting.checks import check_views
 from gendr.fitting.colors.fit import fit_colors
 from gendr.fitting.parametrization import SmoothParametrization, check_single
+from gendr.fitting.shape.schedule import shortest_edge
 from gendr.fitting.shape.sweeps import LEAST_VIEWS, Photos, disagreement, displacement
 from gendr.losses import FlattenLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, remesh
@@ -59,7 +60,7 @@ STIFFNESS = 0.1
 # Colours are found anew after so many steps.
 SCALE, STEP_IN_EDGES, COLORS, FLATNESS, EVERY = "0.05px", 0.05, 1.0, 0.02, 10
 # As for a fit.
-MOST_FACES, VIEWS_PER_STEP, BETAS = 40_000, 12, (0.9, 0.99)
+VIEWS_PER_STEP, BETAS = 12, (0.9, 0.99)
 # The work of a part, for each photo that it looks at, in parts of that of finding colours: of a
 # sweep, of a step, and of measuring a mesh.
 SWEEP, DESCENT, MEASURE = 0.5, 0.4, 1.4
@@ -285,9 +286,7 @@ class _Refinement:
 
     def edge(self, mesh: Mesh) -> float:
         """The length of edges: two pixels, or longer where faces would be too many."""
-        a, b, c = mesh.vertices.double()[mesh.faces].unbind(1)
-        area = float(torch.linalg.cross(b - a, c - a).norm(dim=-1).sum()) / 2
-        return max(EDGE * self.pixel, (area / (3**0.5 / 4 * MOST_FACES)) ** 0.5)
+        return max(EDGE * self.pixel, shortest_edge(mesh))
 
     def swept(self, mesh: Mesh, sweep: _Sweep) -> Mesh:
         """The mesh where photos agree best, among displacements of it."""

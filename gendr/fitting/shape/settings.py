@@ -52,7 +52,7 @@ class FitSettings:
         seed: of the order of the views, where there are more than a step draws.
         frames: how many intermediate shapes the result keeps; 0 for none.
         remesh: make faces even on the way, with edges that shrink with the scale (default: from a
-            hull). Masks are then shrunk in the first part of the fit (see `Levels`). Colours and
+            hull). Masks are then shrunk in the first part of the fit (see `Schedule`). Colours and
             UVs of a mesh to start from are lost.
         edge: length of edges at the end, if they are remeshed (default: 2, or less for thin parts).
             It is in pixels of the masks at the middle of the object, and goes down to half a pixel
