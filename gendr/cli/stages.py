@@ -101,7 +101,7 @@ class Stages:
         file = StageFile(self.out / STAGES[name], "a stage of a fit", given, options)
         before = file.read()
         if before is not None and before["done"]:
-            return _unpacked(kind, before["values"], next(_tensors(given[0])))
+            return _unpacked(kind, before["values"], _tensors(given[0])[0])
         ways = {"keep": file.write, "resume": None if before is None else before["values"]}
         taken = signature(function).parameters
         with self.session.part(name) as tell:
@@ -121,13 +121,12 @@ def has_begun(out: Path) -> bool:
     return any((out / file).is_file() for file in STAGES.values())
 
 
-def _tensors(value: Tensor | Camera | Mesh | None) -> Iterable[Tensor]:
+def _tensors(value: Tensor | Camera | Mesh | None) -> list[Tensor]:
     if isinstance(value, Camera):
-        return iter(value.tensors())
-    parts = [value]
+        return list(value.tensors())
     if isinstance(value, Mesh):
-        parts = [value.vertices, value.faces, value.origin]
-    return (part for part in parts if part is not None)
+        return [value.vertices, value.faces, value.origin]
+    return [] if value is None else [value]
 
 
 def _packed(result: Any) -> dict[str, Any]:

@@ -164,7 +164,8 @@ class Normals:
 
     def step(self, damping: float, *, focal: bool) -> Tensor:
         """The step, [6 B + 1], with the diagonal larger by a part of itself."""
-        system = self.matrix + damping * torch.diag(self.matrix.diagonal())
+        # What nothing tells stays where it is.
+        system = self.matrix + damping * torch.diag(self.matrix.diagonal().clamp(min=1e-9))
         step = torch.zeros_like(self.vector)
         n = len(step) if focal else len(step) - 1
         step[:n] = -torch.linalg.solve(system[:n, :n], self.vector[:n])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, TypeAlias, final
 
 import torch
 import torch.nn.functional as F
@@ -16,41 +16,16 @@ from gendr.rendering import Renderer
 __all__ = ["Canvas", "Texels", "Vertices"]
 
 
-class Canvas(Protocol):
-    """Points of a surface that have colours of their own.
+@final
+@dataclass(frozen=True, eq=False)
+class Vertices:
+    """The vertices of a mesh.
 
     Attributes:
         points: [K, 3], world.
         normals: [K, 3], unit vectors.
         edges: int64 [E, 2], neighbours.
     """
-
-    @property
-    def points(self) -> Tensor: ...  # noqa: D102 (see above)
-
-    @property
-    def normals(self) -> Tensor: ...  # noqa: D102
-
-    @property
-    def edges(self) -> Tensor: ...  # noqa: D102
-
-    def mixing(self, sight: Sight) -> tuple[Tensor, Tensor]:
-        """Which points the renderer mixes for each subpixel of a view, and with which weights.
-
-        Returns:
-            int64 [N, M] and [N, M], whose rows sum to 1.
-        """
-        ...
-
-    def painted(self, colors: Tensor) -> Mesh:
-        """The mesh with the colours [K, 3] of the points."""
-        ...
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Vertices:
-    """The vertices of a mesh as a `Canvas`."""
 
     mesh: Mesh
     points: Tensor
@@ -63,7 +38,13 @@ class Vertices:
         return Vertices(mesh, mesh.vertices, mesh.vertex_normals, mesh.edges)
 
     def mixing(self, sight: Sight) -> tuple[Tensor, Tensor]:
-        """The corners of the face."""
+        """Which points the renderer mixes for each subpixel of a view, and with which weights.
+
+        Here the corners of the face.
+
+        Returns:
+            int64 [N, M] and [N, M], whose rows sum to 1.
+        """
         return self.mesh.faces[sight.face], sight.weights
 
     def painted(self, colors: Tensor) -> Mesh:
@@ -75,9 +56,10 @@ class Vertices:
 @final
 @dataclass(frozen=True, eq=False)
 class Texels:
-    """The texels of a square texture whose centres lie in a face, as a `Canvas`.
+    """The texels of a square texture whose centres lie in a face.
 
     Attributes:
+        points, normals, edges: as of `Vertices`.
         size: Side of the texture.
         place: int64 [K], their places in it, row by row from the top.
         nearest: int64 [size * size], for every texel the number of the nearest of these.
@@ -163,3 +145,7 @@ class Texels:
         texture = colors[self.nearest].reshape(self.size, self.size, 3)
         plain = self.mesh.with_vertex_colors(None).with_face_colors(None)
         return plain.with_texture(texture.to(self.mesh.vertices))
+
+
+# Points of a surface that have colours of their own.
+Canvas: TypeAlias = "Vertices | Texels"

@@ -35,7 +35,7 @@ class PoseRows:
     def __len__(self) -> int:
         return len(self.parts()[0])
 
-    def __getitem__(self, rows: Tensor) -> Self:
+    def __getitem__(self, rows: Tensor | slice) -> Self:
         return self._mapped(lambda part: part[rows])
 
     def parts(self) -> list[Any]:

@@ -118,11 +118,6 @@ class Alike(PoseRows, Generic[P]):
     poses: P
     scores: Tensor
 
-    @property
-    def rotation(self) -> Tensor:
-        """[K, 3, 3]."""
-        return self.poses.rotation
-
 
 class Search:
     """What is the same for all masks of a mesh.
@@ -268,13 +263,14 @@ class Problem(ABC, Generic[P]):
 
     def alike(self, found: Alike[P]) -> Tensor:
         """The rows of those that differ and are not worse than the best by much, best first."""
-        rows = distinct(found.rotation, found.scores, len(found), SAME)
+        rows = distinct(found.poses.rotation, found.scores, len(found), SAME)
         return rows[found.scores[rows] >= found.scores[rows[0]] - self.settings.alike]
 
     def listed(self, found: Alike[P]) -> tuple[PoseCandidate, ...]:
         """Poses as candidates, with their angles to the first."""
         camera, views = self.camera(found.poses), len(self.masks)
-        angles = rotation_angle_between(found.rotation[:1], found.rotation).reshape(-1)
+        rotation = found.poses.rotation
+        angles = rotation_angle_between(rotation[:1], rotation).reshape(-1)
         return tuple(
             PoseCandidate(camera[i * views : (i + 1) * views], score, angle)
             for i, (score, angle) in enumerate(

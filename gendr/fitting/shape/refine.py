@@ -11,15 +11,8 @@ import torch
 from torch import Tensor
 
 from gendr import visual
-from gendr._runtime.checks import (
-    check_count,
-    check_finite,
-    check_float,
-    check_like,
-    check_number,
-    check_shape,
-)
-from gendr.fitting.checks import check_views
+from gendr._runtime.checks import check_count, check_like, check_number
+from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.fit import fit_colors
 from gendr.fitting.parametrization import SmoothParametrization, check_single
 from gendr.fitting.shape.schedule import shortest_edge
@@ -196,8 +189,7 @@ def refine_shape(
             f"at least {LEAST_VIEWS} photos are needed to see where colours agree, got {sizes['B']}"
         )
     check_like("the mesh", mesh.vertices, "images", images)
-    check_like("masks", check_float("masks", masks), "images", images)
-    check_shape("masks", check_finite("masks", masks), "[B, H, W]", **sizes)
+    check_beside("masks", masks, "[B, H, W]", "images", images)
     check_count("steps", steps, least=0)
     if budget is not None:
         check_number("budget", budget, above=0)
