@@ -7,17 +7,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from gendr._runtime.devices import usable_device as check_device
-from gendr._runtime.files import writable_folder as check_writable
-
-__all__ = [
-    "as_json",
-    "check_checkpoint",
-    "check_device",
-    "check_writable",
-    "model_file",
-    "versions",
-]
+__all__ = ["as_json", "check_checkpoint", "model_file", "versions"]
 
 
 def as_json(values: Any) -> bytes:

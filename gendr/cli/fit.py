@@ -82,7 +82,7 @@ class _Target:
 
 def run(args: Fit) -> int:
     """Run `gendr fit` and return the exit status."""
-    clock = _Clock()
+    clock = _Stopwatch()
     device = usable_device(args.device)
     choose(args.settings.backend, torch.zeros((), device=device))  # refuses what is not there
     settings = args.settings
@@ -229,7 +229,7 @@ def _with_cameras(args: Fit, target: _Target, stages: Stages) -> _Target:
 # output
 
 
-class _Clock:
+class _Stopwatch:
     """A stopwatch that sums the seconds of each phase."""
 
     def __init__(self) -> None:
@@ -254,7 +254,7 @@ class _FitReport:
         settings: FitSettings,
         target: _Target,
         stages: Stages,
-        clock: _Clock,
+        clock: _Stopwatch,
         start: str,
         carrier: str,
     ) -> None:

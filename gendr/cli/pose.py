@@ -44,7 +44,7 @@ WIDE, FRAMES = 240, 200
 
 
 @dataclass(frozen=True)
-class _Image:
+class _Photo:
     """An image: its name, its mask, which may be smaller, and its size (H, W)."""
 
     name: str
@@ -59,7 +59,7 @@ class _Image:
 
 
 # Images with their poses.
-Posed = list[tuple[_Image, PoseResult]]
+Posed = list[tuple[_Photo, PoseResult]]
 
 
 def run(args: Pose) -> int:
@@ -71,7 +71,7 @@ def run(args: Pose) -> int:
         images, rig = _rig(Path(args.images[0]), args.max_megapixels)
     else:
         images = [
-            _Image(path.name, *_read(path, args.max_megapixels)) for path in _files(args.images)
+            _Photo(path.name, *_read(path, args.max_megapixels)) for path in _files(args.images)
         ]
     _check_images(images, args)
     lenses = [_lens(args.lens, image.size) for image in images]
@@ -136,7 +136,7 @@ class Kept:
     """
 
     def __init__(
-        self, args: Pose, out: Path, mesh: Mesh, images: list[_Image], session: Session
+        self, args: Pose, out: Path, mesh: Mesh, images: list[_Photo], session: Session
     ) -> None:
         self.found, self.session = dict[int, Any](), session
         session.saved()
@@ -240,12 +240,12 @@ def _read(path: Path, max_megapixels: float) -> tuple[Tensor, tuple[int, int]]:
     return mask, (pixels.shape[1], pixels.shape[2])
 
 
-def _rig(path: Path, max_megapixels: float) -> tuple[list[_Image], Camera]:
+def _rig(path: Path, max_megapixels: float) -> tuple[list[_Photo], Camera]:
     """Images with cameras, at most `SIDE` pixels along their shorter sides."""
     sizes = view_sizes(path, max_megapixels=max_megapixels)
     size = SIDE if min(map(min, sizes)) > SIDE else None
     views = load_views(path, size=size, max_megapixels=max_megapixels)
-    images = [_Image(*each) for each in zip(views.names, views.masks, sizes, strict=True)]
+    images = [_Photo(*each) for each in zip(views.names, views.masks, sizes, strict=True)]
     return images, views.camera
 
 
@@ -258,7 +258,7 @@ def _lens(numbers: tuple[float, ...] | None, size: tuple[int, int]) -> Camera | 
     return Camera.from_opencv(torch.eye(3), torch.zeros(3), k, size)
 
 
-def _check_images(images: list[_Image], args: Pose) -> None:
+def _check_images(images: list[_Photo], args: Pose) -> None:
     """Refuse masks without an outline before the first is searched, and videos of two shapes."""
     for image in images:
         problem = outline_problem(image.mask)
@@ -275,7 +275,7 @@ def _check_images(images: list[_Image], args: Pose) -> None:
 
 
 def _results(
-    args: Pose, mesh: Mesh, images: list[_Image], lenses: list[Camera | None],
+    args: Pose, mesh: Mesh, images: list[_Photo], lenses: list[Camera | None],
     rig: Camera | None, kept: Kept,
 ) -> tuple[list[PoseResult], PoseResult | None]:  # fmt: skip
     """A result for each image, and that of all together, of a video or a rig."""
@@ -315,7 +315,7 @@ def _results(
 
 
 def _say(
-    images: list[_Image], results: list[PoseResult], whole: PoseResult | None, *, is_video: bool
+    images: list[_Photo], results: list[PoseResult], whole: PoseResult | None, *, is_video: bool
 ) -> None:
     """Print how sure the poses are."""
     names = [image.name for image in images]
@@ -349,7 +349,7 @@ def _sure(result: PoseResult) -> str:
     return f"{text}; {len(others)} more look alike, turned by {angles} degrees"
 
 
-def _entry(image: _Image, result: PoseResult) -> dict[str, Any]:
+def _entry(image: _Photo, result: PoseResult) -> dict[str, Any]:
     """What camera.json says of an image, in its own pixels."""
     camera = result.camera
     r, t, k = camera.to_opencv(image.size)

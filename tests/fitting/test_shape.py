@@ -12,7 +12,7 @@ import torch
 from gendr import Mesh, Renderer, distributions, look_at
 from gendr.fitting import FitSettings, FitState, Frame, SmoothParametrization, fit
 from gendr.fitting.shape.job import Job
-from gendr.fitting.shape.schedule import Schedule, pixel_at_middle
+from gendr.fitting.shape.schedule import FitSchedule, pixel_at_middle
 from gendr.losses import iou
 from gendr.mesh import cube, icosphere, mesh_quality
 from support.cases import for_each
@@ -463,7 +463,7 @@ def test_a_schedule_goes_from_coarse_to_fine():
     """Scale, masks, edges and steps, by the progress."""
     masks = (torch.rand(3, 400, 600) > 0.5).float()
     settings = FitSettings(remesh=True, lr=0.1, scale="2px:1px")
-    schedule = Schedule(masks, settings, 0.1)
+    schedule = FitSchedule(masks, settings, 0.1)
     assert schedule.sizes == [(100, 150), (200, 300), (400, 600)]
     means = masks.reshape(3, 100, 4, 150, 4).mean((2, 4))
     torch.testing.assert_close(schedule.masks[0], means)
@@ -478,7 +478,7 @@ def test_a_schedule_goes_from_coarse_to_fine():
         middle = (first * last) ** 0.5
         assert [found(p) for p in (0.0, 0.5, 1.0)] == pytest.approx([first, middle, last])
     assert schedule.begin == 0
-    plain = Schedule(masks, replace(settings, remesh=False, scale="1px"), 0.1)
+    plain = FitSchedule(masks, replace(settings, remesh=False, scale="1px"), 0.1)
     assert plain.sizes == [(400, 600)]
     assert [plain.step_length(p) for p in places] == [0.1] * 5
     assert plain.begin == 1  # with a scale that stays, nothing is coarse

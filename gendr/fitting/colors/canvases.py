@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr.fitting.visibility import AS_THEY_ARE, Sight
+from gendr.fitting.visibility import Sight, shown_faces
 from gendr.mesh import Camera, Mesh
-from gendr.rendering import Renderer
 
 __all__ = ["Canvas", "Texels", "Vertices"]
 
@@ -84,17 +83,10 @@ class Texels:
 
         uvs = mesh.corner_uvs
         assert uvs is not None  # callers check it
-        flat = torch.cat([2 * uvs - 1, -torch.ones_like(uvs[..., :1])], -1).reshape(-1, 3)
-        sheet = Mesh(
-            flat,
-            torch.arange(len(flat), device=mesh.device).reshape(-1, 3),
-            vertex_colors=torch.eye(3).to(flat).repeat(len(mesh.faces), 1),
-        )
+        sheet = torch.cat([2 * uvs - 1, -torch.ones_like(uvs[..., :1])], -1)
         camera = Camera(focal=1.0, orthographic=True).to(mesh.device, mesh.dtype)
-        renderer = Renderer(size, "heaviside", "max", **AS_THEY_ARE, near=0.5, far=2.0)
-        with torch.no_grad():
-            out = renderer(sheet, camera)
-            face, weights = out.face_id[0].flatten(), out.rgb[0].flatten(1).T
+        face, weights, _ = shown_faces(sheet, camera, size, (0.5, 2.0))
+        face, weights = face.flatten(), weights.flatten(1).T
         place = (face >= 0).nonzero()[:, 0]
         if len(place) == 0:
             raise ValueError(f"no texel of {size} x {size} lies in a face; take a larger texture")

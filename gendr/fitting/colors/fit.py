@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
@@ -27,7 +28,8 @@ from torch import Tensor
 from gendr._runtime.checks import check_choice, check_count, check_like
 from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.canvases import Canvas, Texels, Vertices
-from gendr.fitting.colors.mixtures import Mixtures, gains_of, laplacian, trusted
+from gendr.fitting.colors.mixtures import Mixtures, gains_of, trusted
+from gendr.fitting.graph import laplacian
 from gendr.fitting.parametrization import check_single
 from gendr.fitting.visibility import Sight, cosine_to_eye, look
 from gendr.losses import psnr
@@ -241,7 +243,7 @@ class _Photos:
     ) -> tuple[Tensor, Tensor]:
         """Colours with which renderings agree best with the photos, and the exposures."""
         start = colors.cpu().numpy()
-        smooth = laplacian(canvas.edges.cpu().numpy(), len(start))
+        smooth = laplacian(canvas.edges.cpu().numpy(), len(start), np.float32)
         blocks = [self._mixture(canvas, i) for i in range(len(self.images))]
         system = Mixtures.of(blocks, smooth)
         found, g = start, gains.cpu().numpy()

@@ -25,6 +25,7 @@ from gendr._runtime.checks import (
     check_number,
     check_shape,
 )
+from gendr._runtime.command_line import changed
 from gendr.fitting.parametrization import check_single
 from gendr.fitting.pose.rig import fit_rig
 from gendr.fitting.pose.search import PoseCandidate, PoseResult, Search, View
@@ -85,7 +86,7 @@ def fit_pose(
         ValueError: if shapes or values are wrong, or a mask is empty, fills its image or has
             fewer than 16 pixels.
     """
-    settings = (settings or PoseSettings()).changed(changes)
+    settings = changed(settings or PoseSettings(), "setting of a pose", changes)
     check_single("mesh", mesh)
     check_finite("masks", check_float("masks", masks))
     masks = masks.detach()[None] if masks.ndim == 2 else masks.detach()

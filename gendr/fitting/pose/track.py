@@ -119,7 +119,7 @@ def tracked(
 
         now = motion = None
         if found:
-            now, motion = _followed(view, b, found[-1], motions[-1])
+            now, motion = _followed(view, found[-1], motions[-1])
         if now is None or motion is None or _is_lost(now, best, search):
             anew = view.found(part)
             if now is None:
@@ -165,7 +165,7 @@ def look_back(
         if b + 1 in searched or len(scores) == 1 or scores[0] - scores[1] > _STANDS_OUT:
             continue
         view = View(search, masks[b], b)
-        now, back = _followed(view, b, found[b + 1], motions[b + 1].back())
+        now, back = _followed(view, found[b + 1], motions[b + 1].back())
         both = Alike.joined([found[b], now])
         motion = Motion.joined([motions[b], back.back()])
         rows = view.alike(both)
@@ -183,16 +183,11 @@ def _orthonormal(matrix: Tensor) -> Tensor:
     return u @ v
 
 
-def _followed(
-    view: View, b: int, last: Alike[Poses], motion: Motion
-) -> tuple[Alike[Poses], Motion]:
-    """The poses of mask `b` near those of the mask before, and what they did since."""
+def _followed(view: View, last: Alike[Poses], motion: Motion) -> tuple[Alike[Poses], Motion]:
+    """The poses of a view near those of the image before, and what they did since."""
     search, settings = view.search, view.settings
     rows = torch.arange(min(len(last.scores), _FOLLOWED), device=last.scores.device)
-    before = last.poses[rows]
-    before = Poses(
-        before.rotation, before.place, before.size, search.optics.focal[b].expand(len(rows), 2)
-    )
+    before = replace(last.poses[rows], focal=view.optics.focal.expand(len(rows), 2))
     near = _turned(Poses.joined([before, motion[rows].applied(before)]))
     small = shrunk(view.masks, settings.image_size // 2)
     guesses = _aligned(view, near, small)

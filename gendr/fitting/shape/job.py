@@ -15,7 +15,7 @@ from gendr._runtime.checkpoint import digest
 from gendr._runtime.checks import check_like
 from gendr.fitting.frame import SPHERE, Frame
 from gendr.fitting.parametrization import SmoothParametrization, check_single
-from gendr.fitting.shape.schedule import Schedule, pixel_at_middle, shortest_edge
+from gendr.fitting.shape.schedule import FitSchedule, pixel_at_middle, shortest_edge
 from gendr.fitting.shape.settings import FitSettings
 from gendr.fitting.shape.state import FitResult, FitState
 from gendr.losses import FlattenLoss, iou, iou_loss
@@ -76,7 +76,7 @@ class Job:
         near, far = float(depth.clamp(min=1e-3).min()) * 1e-2, float(depth.abs().max()) * 10 + 10
         planes: dict[str, Any] = {"near": near, "far": far, "backend": settings.backend}
         self.hard = Renderer(size, "heaviside", "max", check=False, **planes)
-        self.schedule = Schedule(masks, settings, self._edge(settings.edge, pixel))
+        self.schedule = FitSchedule(masks, settings, self._edge(settings.edge, pixel))
         self.soft = [
             Renderer(
                 level, settings.law, settings.conorm, cutoff=settings.cutoff, check=False, **planes
@@ -190,12 +190,11 @@ class Job:
 
     def measure(self, vertices: Tensor, faces: Tensor) -> Tensor:
         """Hard IoU of every view, [B]."""
+        parts = [slice(i, i + TOGETHER) for i in range(0, len(self.masks), TOGETHER)]
         with torch.no_grad():
             mesh = self.mesh(vertices, faces)
             found = [
-                iou(self.hard(mesh, self.camera[rows]).alpha, self.masks[rows])
-                for i in range(0, len(self.masks), TOGETHER)
-                for rows in [slice(i, i + TOGETHER)]
+                iou(self.hard(mesh, self.camera[part]).alpha, self.masks[part]) for part in parts
             ]
         return torch.cat(found)
 

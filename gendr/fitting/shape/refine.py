@@ -96,7 +96,7 @@ class _OverError(Exception):
         self.found = found
 
 
-class _Clock:
+class _Budget:
     """How much is done, and whether the time is over.
 
     Args:
@@ -198,7 +198,7 @@ def refine_shape(
     before: Mapping[str, Any] = resume or {"parts": 0, "seconds": 0.0}
     part, parts = int(before["parts"]), len(SWEEPS) + -(-steps // EVERY)
     work = 2 * MEASURE * sizes["B"] + sum(_work(i, steps, sizes["B"]) for i in range(part, parts))
-    clock = _Clock(callback or (lambda done: None), work, budget, before["seconds"])
+    clock = _Budget(callback or (lambda done: None), work, budget, before["seconds"])
     refinement = _Refinement(given, photos, clock)
     clock.tell(0.0)
     began = clock.seconds
@@ -262,7 +262,7 @@ def _distance(mesh: Mesh, other: Mesh) -> float:
 class _Refinement:
     """What stays the same while a shape is refined."""
 
-    def __init__(self, mesh: Mesh, photos: Photos, clock: _Clock) -> None:
+    def __init__(self, mesh: Mesh, photos: Photos, clock: _Budget) -> None:
         self.photos, self.camera, self.clock = photos, photos.camera, clock
         low, high = mesh.bounding_box()[0], mesh.bounding_box()[1]
         self.diagonal = float((high - low).norm())

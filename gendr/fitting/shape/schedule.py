@@ -9,7 +9,7 @@ from torch import Tensor
 from gendr.fitting.shape.settings import FitSettings
 from gendr.mesh import Camera, Mesh
 
-__all__ = ["Schedule", "pixel_at_middle", "shortest_edge"]
+__all__ = ["FitSchedule", "pixel_at_middle", "shortest_edge"]
 
 # The shorter side of the smallest masks, which are halved until half would be less.
 _SMALLEST = 96
@@ -21,7 +21,7 @@ _FIRST_EDGE, _STEP_IN_EDGES = 1.5, 0.25
 _MOST_FACES = 40_000
 
 
-class Schedule:
+class FitSchedule:
     """Scale, masks, edges and step length as functions of the progress, in [0, 1].
 
     Where the mesh is remeshed, small masks come first, each half as large as the next, edges
