@@ -23,12 +23,14 @@ import re
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, NoReturn, TypeVar
 
 from gendr._runtime.names import unknown
 
 BAD_INPUT, INTERRUPTED = 2, 130
+
+SettingsT = TypeVar("SettingsT")
 
 
 class Parser(argparse.ArgumentParser):
@@ -168,6 +170,24 @@ def check_options(settings: Any) -> None:
             convert.check(name, value)
 
 
+def changed(settings: SettingsT, what: str, changes: Mapping[str, Any]) -> SettingsT:
+    """Settings with some of them replaced.
+
+    Args:
+        settings: a dataclass.
+        what: one of them is, for the message, such as "setting of a fit".
+        changes: by name.
+
+    Raises:
+        ValueError: for a setting that does not exist; the nearest names are listed.
+    """
+    from gendr._runtime.checks import check_choice
+
+    for name in changes:
+        check_choice(what, name, [f.name for f in fields(type(settings))])  # pyright: ignore[reportArgumentType]
+    return replace(settings, **changes)  # pyright: ignore[reportArgumentType]
+
+
 def add_options(
     parser: argparse.ArgumentParser, settings: type, titles: Mapping[str, str] | None = None
 ) -> None:
@@ -229,9 +249,6 @@ def _texts(settings: type) -> dict[str, str]:
         entries = re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", table, re.MULTILINE)
         texts |= {name: " ".join(text.split()) for name, text in entries}
     return texts
-
-
-SettingsT = TypeVar("SettingsT")
 
 
 def read_options(settings: type[SettingsT], values: Mapping[str, Any]) -> SettingsT:

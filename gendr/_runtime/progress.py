@@ -6,7 +6,7 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -192,6 +192,22 @@ class Session:
         self._shown |= {name: f"{value:.3f}" for name, value in numbers.items()}
         bar.set_postfix(self._shown, refresh=False)
         bar.update(min(done, self._total or done) - bar.n)
+
+    @contextmanager
+    def part(self, name: str) -> Generator[Callable[..., None], None, None]:
+        """A bar of its own that goes away at the end, and a function tell(done, stage="").
+
+        `done` is in [0, 1]. It tells the time left, by the mean speed so far.
+        """
+        with tqdm(
+            total=100, desc=name, unit="%", disable=self._quiet, leave=False, smoothing=0
+        ) as bar:
+
+            def tell(done: float, stage: str = "") -> None:
+                bar.set_postfix_str(stage, refresh=False)
+                bar.update(int(100 * done) - bar.n)
+
+            yield tell
 
     def write(self, text: str) -> None:
         """A line on stderr, above the bar."""

@@ -1,26 +1,13 @@
-"""Checks, and a progress bar, that several commands share."""
+"""Checks and facts that several commands share."""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gendr._runtime.devices import usable_device as check_device
-from gendr._runtime.files import writable_folder as check_writable
-
-__all__ = [
-    "as_json",
-    "check_checkpoint",
-    "check_device",
-    "check_writable",
-    "model_file",
-    "percent_bar",
-    "versions",
-]
+__all__ = ["as_json", "check_checkpoint", "model_file", "versions"]
 
 
 def as_json(values: Any) -> bytes:
@@ -52,23 +39,6 @@ def model_file(text: str) -> Path:
     if text in example_names():
         return example_file(text)
     raise ValueError(f"no such file or folder: {path}; built in: {', '.join(example_names())}")
-
-
-@contextmanager
-def percent_bar(name: str, quiet: bool) -> Generator[Callable[..., None], None, None]:
-    """A bar that goes away at the end, and a function tell(done, stage="") with done in [0, 1].
-
-    It tells the time left, by the mean speed so far.
-    """
-    from tqdm import tqdm
-
-    with tqdm(total=100, desc=name, unit="%", disable=quiet, leave=False, smoothing=0) as bar:
-
-        def tell(done: float, stage: str = "") -> None:
-            bar.set_postfix_str(stage, refresh=False)
-            bar.update(int(100 * done) - bar.n)
-
-        yield tell
 
 
 def versions() -> dict[str, str]:

@@ -12,26 +12,20 @@ import torch
 from torch import Tensor
 
 from gendr import visual
-from gendr._runtime.files import locked, write_all, write_whole
+from gendr._runtime.devices import usable_device
+from gendr._runtime.files import locked, writable_folder, write_all, write_whole
 from gendr._runtime.progress import Session
 from gendr._runtime.threads import num_threads
-from gendr.cli import colors, refine
-from gendr.cli.cameras import CAMERAS, camera_facts, opencv_file, refined
-from gendr.cli.common import (
-    as_json,
-    check_checkpoint,
-    check_device,
-    check_writable,
-    model_file,
-    versions,
-)
+from gendr.cli import photos
+from gendr.cli.common import as_json, check_checkpoint, model_file, versions
 from gendr.cli.parser import Fit
-from gendr.cli.stages import Stages
+from gendr.cli.stages import Stages, has_begun
 from gendr.fitting import CameraResult, FitResult, FitSettings, FitState, fit
 from gendr.losses import chamfer
 from gendr.mesh import Camera, Mesh
 from gendr.mesh.quality import mesh_quality
 from gendr.mesh.views import Views, load_views, view_sizes
+from gendr.rendering.backends.choice import choose
 
 # File names: the results of a finished fit, which are replaced together, and below them the files
 # of a fit that is under way.
@@ -87,17 +81,19 @@ class _Target:
 
 def run(args: Fit) -> int:
     """Run `gendr fit` and return the exit status."""
-    clock = _Clock()
-    device = check_device(args.device)
-    _check_backend(args.settings.backend, device)
+    clock = _Stopwatch()
+    device = usable_device(args.device)
+    choose(args.settings.backend, torch.zeros((), device=device))  # refuses what is not there
     settings = args.settings
     if args.subdivisions is not None:
         settings = replace(settings, subdivisions=args.subdivisions)
     out = Path(args.output)
     target = _load(args, device)
-    coloring = colors.kind_of(args, target.views)
-    refine.check_rgb(args, target.views)
-    kind = args.init or _start(len(target.masks), args.subdivisions)
+    carrier = photos.carrier(args, target.views)
+    photos.moves_surface(args, target.views)
+    # Fewer than four views have a hull without ends.
+    few = len(target.masks) < HULL_VIEWS or args.subdivisions is not None
+    kind = args.init or ("sphere" if few else "hull")
     settings = settings.resolved(kind == "hull")
     init: Any = kind
     if kind not in STARTS:
@@ -105,8 +101,10 @@ def run(args: Fit) -> int:
     budget = settings.budget
     total, unit = (settings.steps, "step") if budget is None else (round(budget), "s")
     session = Session("fit", total, unit, quiet=args.quiet, every=SAVE_SECONDS, at_once=True)
-    with locked(_folder(args, out)), session:
-        stages = Stages(out, resume=args.resume)
+    if args.resume and not has_begun(out):
+        check_checkpoint(out, CHECKPOINT)
+    with locked(writable_folder(out)), session:
+        stages = Stages(out, session, resume=args.resume)
         clock.lap("load")
         if _moves_cameras(args):
             session.place = "while the cameras were refined", f"with what is in {out}"
@@ -116,16 +114,13 @@ def run(args: Fit) -> int:
         resume = None
         if args.resume and (out / CHECKPOINT).is_file():
             resume = _checkpoint(out, settings, device)
-        report = _FitReport(args, settings, target, stages, clock, kind, coloring, session)
+        start = f"icosphere({settings.subdivisions})" if kind == "sphere" else kind
+        report = _FitReport(args, settings, target, stages, clock, start, carrier)
         try:
             result = fit(
-                target.masks,
-                target.camera,
-                settings,
-                init=init,
-                resume=resume,
+                target.masks, target.camera, settings, init=init, resume=resume,
                 callback=report.step,
-            )
+            )  # fmt: skip
         except KeyboardInterrupt:
             report.interrupted()
             raise
@@ -139,17 +134,6 @@ def run(args: Fit) -> int:
 
 # ---------------------------------------------------------------------------------------------
 # input
-
-
-def _folder(args: Fit, out: Path) -> Path:
-    """The output folder, which is made.
-
-    Raises:
-        ValueError: If it cannot be, or has nothing to go on from where that is asked for.
-    """
-    if args.resume and not Stages(out, resume=True).begun():
-        check_checkpoint(out, CHECKPOINT)
-    return check_writable(out)
 
 
 def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitState:
@@ -172,20 +156,9 @@ def _checkpoint(out: Path, settings: FitSettings, device: torch.device) -> FitSt
     return state
 
 
-def _start(views: int, subdivisions: int | None) -> str:
-    """What a fit starts from if nobody says it: fewer than four views have a hull without ends."""
-    return "sphere" if views < HULL_VIEWS or subdivisions is not None else "hull"
-
-
 def _from_sphere(args: Fit) -> bool:
     """Whether somebody said that the fit starts from a sphere."""
     return args.init == "sphere" or (args.init is None and args.subdivisions is not None)
-
-
-def _check_backend(name: str, device: torch.device) -> None:
-    from gendr.rendering.backends.choice import choose
-
-    choose(name, torch.zeros((), device=device))
 
 
 def _load(args: Fit, device: torch.device) -> _Target:
@@ -246,7 +219,7 @@ def _with_cameras(args: Fit, target: _Target, stages: Stages) -> _Target:
     if not args.resume:  # what an earlier fit left has other cameras
         for name in (CHECKPOINT, PROGRESS):
             (stages.out / name).unlink(missing_ok=True)
-    found = refined(args, target.views, stages)
+    found = photos.refined_cameras(args, target.views, stages)
     views = replace(target.views, camera=found.camera)
     return replace(target, camera=found.camera, views=views, refined=found)
 
@@ -255,7 +228,7 @@ def _with_cameras(args: Fit, target: _Target, stages: Stages) -> _Target:
 # output
 
 
-class _Clock:
+class _Stopwatch:
     """A stopwatch that sums the seconds of each phase."""
 
     def __init__(self) -> None:
@@ -280,17 +253,14 @@ class _FitReport:
         settings: FitSettings,
         target: _Target,
         stages: Stages,
-        clock: _Clock,
+        clock: _Stopwatch,
         start: str,
-        coloring: str,
-        session: Session,
+        carrier: str,
     ) -> None:
-        self.args, self.coloring, self.session = args, coloring, session
+        self.args, self.carrier, self.start = args, carrier, start
         self.settings, self.target, self.clock = settings, target, clock
-        self.stages, self.out = stages, stages.out
+        self.stages, self.out, self.session = stages, stages.out, stages.session
         self.quiet = args.quiet
-        sphere = f"icosphere({settings.subdivisions})"
-        self.source, self.init = str(args.target), sphere if start == "sphere" else start
         self.state: FitState | None = None
         self.first: tuple[int, float] | None = None
         self.hinted = False
@@ -394,11 +364,11 @@ class _FitReport:
         if state.history:  # from the pixels of smaller masks, where there are such
             first = state.history[0]["scale"]
         return {
-            "target": self.source,
+            "target": str(self.args.target),
             "kind": "mesh" if target.mesh is not None else "images",
             "views": len(target.masks),
             "image_size": list(size),
-            "init": self.init,
+            "init": self.start,
             "instance": f"{settings.law}/{settings.conorm}",
             "scale": {"start": first, "end": last, "unit": settings.unit},
             "seed": settings.seed,
@@ -413,8 +383,9 @@ class _FitReport:
         """Write all files of a finished fit."""
         out, target = self.out, self.target
         refinement: dict[str, Any] = {}
-        if target.views is not None and refine.check_rgb(self.args, target.views):
-            result, refinement = refine.refined(self.args, result, target.views, self.stages)
+        if target.views is not None and photos.moves_surface(self.args, target.views):
+            moved = photos.refined_shape(self.args, result, target.views, self.stages)
+            result, refinement = moved
             self.clock.lap("refine")
         mesh = result.mesh.with_origin(target.origin)
         metrics: dict[str, Any] = {"finished": True, **result.metrics, "chamfer": None}
@@ -425,19 +396,19 @@ class _FitReport:
         self.clock.lap("measure")
         files: dict[Path, bytes] = {}
         extra: list[str] = []
-        if self.coloring != "none":
+        if self.carrier != "none":
             views = self.photos()
-            result_colors = colors.colored(self.args, mesh, views, self.coloring, self.stages)
-            mesh = result_colors.mesh
-            metrics["colors"] = colors.facts(result_colors, views, self.coloring)
+            colors = photos.colored(self.args, mesh, views, self.carrier, self.stages)
+            mesh = colors.mesh
+            metrics["colors"] = photos.color_facts(colors, views, self.carrier)
             note = f"PSNR {metrics['colors']['psnr']:.1f} dB"
-            files |= colors.color_files(mesh, out, self.quiet)
+            files |= photos.color_files(mesh, out, self.session)
             extra = [path.name for path in files]
             self.clock.lap("colors")
         if target.refined is not None:
-            metrics["cameras"] = camera_facts(target.refined)
-            files[out / CAMERAS] = opencv_file(self.args, target.refined)
-            extra.append(CAMERAS)
+            metrics["cameras"] = photos.camera_facts(target.refined)
+            files[out / photos.CAMERAS] = photos.opencv_file(self.args, target.refined)
+            extra.append(photos.CAMERAS)
         files |= mesh.to_files(out / MESH) | self.pictures(result, mesh, note)
         self.clock.lap("pictures")
         metrics |= self.facts(result.state)
@@ -464,18 +435,16 @@ class _FitReport:
         """The photos at the size that colours are taken from."""
         path, limit = model_file(self.args.target), self.args.max_megapixels
         own = min(map(min, view_sizes(path, max_megapixels=limit)))
-        wanted = self.args.color_size or min(own, colors.COLOR_SIZE)
+        wanted = self.args.color_size or min(own, photos.COLOR_SIZE)
         views = self.target.views
-        assert views is not None  # as `colors.kind_of` found
+        assert views is not None  # as `photos.carrier` found
         if wanted == min(views.image_size):
             return views
         views, found = _read(self.args, wanted, views.masks.device), self.target.refined
         if found is None or not found.refined:
             return views
-        own, better = views.camera, found.camera
-        camera = Camera(
-            better.rotation, better.translation, own.focal * found.focal, own.principal
-        )  # fmt: skip
+        own, (rotation, translation, *_) = views.camera, found.camera.tensors()
+        camera = Camera(rotation, translation, own.focal * found.focal, own.principal)
         return replace(views, camera=camera)
 
     def pictures(self, result: FitResult, mesh: Mesh, note: str) -> dict[Path, bytes]:
@@ -512,7 +481,7 @@ class _FitReport:
             chosen,
             target.pictures(chosen, window),
             SHEET_COLUMNS,
-            painted=None if self.coloring == "none" else mesh,
+            painted=None if self.carrier == "none" else mesh,
         )
         scores = [(int(h["step"]), h["iou"]) for h in result.history if "iou" in h]
         frames = visual.fit_frames(

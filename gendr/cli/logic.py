@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gendr._runtime.arrays import read_array, read_arrays
-from gendr._runtime.files import locked, write_all, write_whole
-from gendr.cli.common import as_json, check_checkpoint, check_writable, versions
+from gendr._runtime.files import locked, writable_folder, write_all, write_whole
+from gendr.cli.common import as_json, check_checkpoint, versions
 from gendr.cli.parser import LogicExport, LogicRun, LogicTrain
 from gendr.logic import Circuit
 
@@ -109,7 +109,7 @@ def _train(args: LogicTrain) -> None:
         seed=args.seed, evaluate_every=max(1, args.steps // 10),
     )  # fmt: skip
     training = LogicTraining(settings, parts[0], None, parts[1])
-    with locked(check_writable(out)):
+    with locked(writable_folder(out)):
         with Session("logic", args.steps, quiet=args.quiet) as session:
 
             def each_step(training: LogicTraining) -> None:

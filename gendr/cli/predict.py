@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 from gendr import visual
-from gendr._runtime.files import write_all
-from gendr.cli.common import check_device, check_writable
+from gendr._runtime.devices import usable_device
+from gendr._runtime.files import writable_folder, write_all
 from gendr.cli.parser import Predict
 from gendr.mesh import Mesh, look_at
 from gendr.reconstruction.inputs import read_image
@@ -24,7 +24,7 @@ def run(args: Predict) -> int:
     """Run `gendr predict` and return the exit status."""
     from tqdm import tqdm
 
-    device = check_device(args.device)
+    device = usable_device(args.device)
     checkpoint = Path(args.checkpoint)
     if not checkpoint.is_file():
         raise ValueError(f"--checkpoint: no file {checkpoint}; gendr train writes one")
@@ -33,7 +33,7 @@ def run(args: Predict) -> int:
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"two images would write {min(twice)}.obj; give them in two calls")
     model = load_model(checkpoint, device)
-    out = check_writable(Path(args.output))
+    out = writable_folder(Path(args.output))
     for path in paths:
         if (out / f"{path.stem}.png").resolve() == path.resolve():
             raise ValueError(f"the sheet of {path} would replace it; choose another folder with -o")

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from gendr import visual
 from gendr._runtime.checks import check_choice
-from gendr._runtime.files import write_whole
-from gendr.cli.common import check_device, check_writable, model_file
+from gendr._runtime.devices import usable_device
+from gendr._runtime.files import writable_folder, write_whole
+from gendr.cli.common import model_file
 from gendr.cli.parser import Render
 from gendr.mesh import Mesh
 
@@ -25,7 +26,7 @@ def run(args: Render) -> int:
     """Run `gendr render` and return the exit status."""
     from tqdm import tqdm
 
-    device = check_device(args.device)
+    device = usable_device(args.device)
     path = Path(args.output)
     kind = path.suffix.lower()
     if kind not in FORMATS:
@@ -33,7 +34,7 @@ def run(args: Render) -> int:
     background = _background(args.background, kind)
     options = _options(args)
     mesh = Mesh.load(model_file(args.model), max_megapixels=args.max_megapixels, device=device)
-    check_writable(path.parent)
+    writable_folder(path.parent)
     turntable = kind == ".gif"
     azimuths = list(args.azimuth)
     if turntable:

@@ -1,28 +1,68 @@
-"""What `gendr fit` does before and after the shape, stage by stage, so that `--resume` goes on.
+"""What takes long in a command beside its main part, kept in files so that `--resume` goes on.
 
-Each stage keeps a file in the output folder: while it runs, how far it has come; then its result.
+A stage keeps a file in the output folder: while it runs, how far it has come; then its result.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from inspect import signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from torch import Tensor
 
 from gendr._runtime.checkpoint import digest, load_checkpoint, save_checkpoint
+from gendr._runtime.progress import Session
+from gendr.mesh import Camera, Mesh
 
-__all__ = ["STAGES", "Stages"]
+__all__ = ["STAGES", "StageFile", "Stages"]
 
-# The stages, in their order, and their files in the output folder.
+# The stages of a fit, in their order, and their files in the output folder.
 STAGES = {"cameras": "cameras.pt", "refine": "refine.pt", "colors": "colors.pt"}
-FORMAT = "gendr fit stage 1"
+FORMAT = "gendr stage 2"
 _NAMES = ("input", "done", "values")
+# What a file holds of a mesh.
+_MESH = (
+    "vertices", "faces", "origin", "uvs", "face_uvs", "texture", "vertex_colors", "unlit"
+)  # fmt: skip
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
+
+
+class StageFile:
+    """What a stage has come to.
+
+    Args:
+        path: of the file.
+        what: the stage is, for messages.
+        given: all tensors, cameras and meshes that the result depends on.
+        options: and all else, as plain values.
+    """
+
+    def __init__(self, path: Path, what: str, given: Iterable[Any], options: Values) -> None:
+        self.path, self._what = path, what
+        tensors = [tensor for each in given for tensor in _tensors(each)]
+        self._input = digest(*tensors) + json.dumps(dict(options), sort_keys=True)
+
+    def read(self) -> Values | None:
+        """What it holds: `done` and `values`; None if there is no file, or one of other input.
+
+        Raises:
+            ValueError: if it is something else.
+        """
+        if not self.path.is_file():
+            return None
+        content = load_checkpoint(self.path, FORMAT, _NAMES, self._what)
+        return content if content["input"] == self._input else None
+
+    def write(self, values: Values, *, done: bool = False) -> None:
+        """Replace what it holds."""
+        content = {"input": self._input, "done": done, "values": dict(values)}
+        save_checkpoint(self.path, FORMAT, content)
 
 
 class Stages:
@@ -30,46 +70,44 @@ class Stages:
 
     Args:
         out: the folder that they are in.
+        session: which shows their progress.
         resume: whether they are used; otherwise those of an earlier fit are removed.
     """
 
-    def __init__(self, out: Path, *, resume: bool) -> None:
-        self.out = out
+    def __init__(self, out: Path, session: Session, *, resume: bool) -> None:
+        self.out, self.session = out, session
         if not resume:
             self.clear(*STAGES)
 
     def run(
         self,
         name: str,
-        given: tuple[Tensor, ...],
-        options: Values,
-        compute: Callable[[Callable[[dict[str, Any]], None], Values | None], T],
-        packed: Callable[[T], dict[str, Any]],
-        unpacked: Callable[[Values], T],
+        kind: type[T],
+        function: Callable[..., T],
+        /,
+        *given: Tensor | Camera | Mesh | None,
+        **options: Any,
     ) -> T:
         """The result of a stage: of an earlier run if that had the same input, or computed.
 
         Args:
             name: of `STAGES`.
-            given: all tensors that the result depends on.
-            options: and all else, as plain values.
-            compute: the stage itself. It takes a function that keeps how far it has come, and what
-                that was last called with by an earlier run, or None.
-            packed: the result as plain values and tensors.
-            unpacked: the opposite.
+            kind: the dataclass of the result.
+            function: the stage itself. It takes `callback`, and if it can go on where it was
+                interrupted `keep` and `resume`, as `refine_cameras` does.
+            given: its arguments.
+            options: its further arguments, plain values.
         """
-        path = self.out / STAGES[name]
-        signature = digest(*given) + json.dumps(dict(options), sort_keys=True)
-        before = self._read(path, signature)
+        file = StageFile(self.out / STAGES[name], "a stage of a fit", given, options)
+        before = file.read()
         if before is not None and before["done"]:
-            return unpacked(before["values"])
-
-        def keep(values: Values, *, done: bool = False) -> None:
-            kept = {"input": signature, "done": done, "values": dict(values)}
-            save_checkpoint(path, FORMAT, kept)
-
-        result = compute(keep, None if before is None else before["values"])
-        keep(packed(result), done=True)
+            return _unpacked(kind, before["values"], _tensors(given[0])[0])
+        ways = {"keep": file.write, "resume": None if before is None else before["values"]}
+        taken = signature(function).parameters
+        with self.session.part(name) as tell:
+            ways = {way: value for way, value in ways.items() if way in taken}
+            result = function(*given, **options, callback=tell, **ways)
+        file.write(_packed(result), done=True)
         return result
 
     def clear(self, *names: str) -> None:
@@ -77,13 +115,40 @@ class Stages:
         for name in names:
             (self.out / STAGES[name]).unlink(missing_ok=True)
 
-    def begun(self) -> bool:
-        """Whether there is the file of a stage."""
-        return any((self.out / file).is_file() for file in STAGES.values())
 
-    def _read(self, path: Path, signature: str) -> Values | None:
-        """What a file holds; None if there is none, or it is of another input."""
-        if not path.is_file():
-            return None
-        found = load_checkpoint(path, FORMAT, _NAMES, "a stage of a fit")
-        return found if found["input"] == signature else None
+def has_begun(out: Path) -> bool:
+    """Whether there is the file of a stage in a folder."""
+    return any((out / file).is_file() for file in STAGES.values())
+
+
+def _tensors(value: Tensor | Camera | Mesh | None) -> list[Tensor]:
+    if isinstance(value, Camera):
+        return list(value.tensors())
+    if isinstance(value, Mesh):
+        return [value.vertices, value.faces, value.origin]
+    return [] if value is None else [value]
+
+
+def _packed(result: Any) -> dict[str, Any]:
+    """A dataclass of plain values, tensors, cameras and meshes without the latter two."""
+    values = {f.name: getattr(result, f.name) for f in fields(result)}
+    for name, value in values.items():
+        if isinstance(value, Camera):
+            values[name] = value.tensors()
+        elif isinstance(value, Mesh):
+            values[name] = {part: getattr(value, part) for part in _MESH}
+    return values
+
+
+def _unpacked(kind: type[T], values: Values, like: Tensor) -> T:
+    """The opposite, with cameras and meshes on the device of a tensor."""
+    types, found = get_type_hints(kind), dict(values)
+    for name, value in values.items():
+        if types[name] is Camera:
+            found[name] = Camera(*value).to(like.device)
+        elif types[name] is Mesh:
+            parts = dict(value)
+            origin, unlit = parts.pop("origin"), parts.pop("unlit")
+            mesh = Mesh(parts.pop("vertices"), parts.pop("faces"), **parts)
+            found[name] = mesh.with_origin(origin[0]).with_unlit(unlit).to(like.device)
+    return kind(**found)

@@ -14,10 +14,10 @@ import torch
 
 from gendr import visual
 from gendr._runtime.command_line import INTERRUPTED
-from gendr._runtime.files import locked, write_whole
+from gendr._runtime.files import locked, writable_folder, write_whole
 from gendr._runtime.progress import Session
 from gendr._runtime.threads import num_threads, set_num_threads
-from gendr.cli.common import as_json, check_checkpoint, check_writable, versions
+from gendr.cli.common import as_json, check_checkpoint, versions
 from gendr.cli.parser import Reconstruction
 from gendr.reconstruction.evaluation import ClassScore, evaluate
 from gendr.reconstruction.pictures import silhouette_sheet
@@ -86,7 +86,7 @@ def _locked(out: Path, resume: bool) -> Generator[None, None, None]:
             f"{out} holds the {CHECKPOINT} of a training; go on from it with --resume, or choose "
             "another folder with -o"
         )
-    with locked(check_writable(out)):
+    with locked(writable_folder(out)):
         yield
 
 

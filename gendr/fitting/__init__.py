@@ -16,7 +16,7 @@ The recipe, each part of which was chosen by trial on two airplanes:
 - everything happens in a frame whose unit is the size of the object, so that no setting depends on
   the units of the world;
 - from a visual hull, faces are made even on the way, with edges that shrink with the scale, and
-  large masks are shrunk at first (`gendr.mesh.remesh`, `gendr.fitting.shape.levels`);
+  large masks are shrunk at first (`gendr.mesh.remesh`, `gendr.fitting.shape.schedule`);
 - the result is the mesh that had the best hard silhouettes.
 """
 

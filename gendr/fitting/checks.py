@@ -7,7 +7,7 @@ from torch import Tensor
 from gendr._runtime.checks import check_finite, check_float, check_like, check_shape
 from gendr.mesh import Camera
 
-__all__ = ["check_views"]
+__all__ = ["check_beside", "check_views"]
 
 
 def check_views(name: str, images: Tensor, pattern: str, camera: Camera) -> dict[str, int]:
@@ -32,3 +32,22 @@ def check_views(name: str, images: Tensor, pattern: str, camera: Camera) -> dict
         raise ValueError(f"{sizes['B']} {what} need as many cameras, got {len(camera)}")
     check_like("the camera", camera.rotation, name, images)
     return sizes
+
+
+def check_beside(name: str, value: Tensor, pattern: str, views: str, of: Tensor) -> None:
+    """Further images of the same views: [B, H, W] or [B, 3, H, W], floating-point and finite.
+
+    Args:
+        name: of the argument.
+        value: of it.
+        pattern: its shape.
+        views: the name of the images that were checked.
+        of: these, whose size, dtype and device it must have.
+
+    Raises:
+        TypeError: if it has the wrong type or dtype.
+        ValueError: if shapes, numbers or devices do not fit.
+    """
+    sizes = dict(B=of.shape[0], H=of.shape[-2], W=of.shape[-1])
+    check_like(name, check_float(name, value), views, of)
+    check_shape(name, check_finite(name, value), pattern, **sizes)

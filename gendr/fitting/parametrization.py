@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from gendr._runtime.checks import check_number
+from gendr.fitting.graph import factorised, laplacian
 from gendr.mesh import Mesh
 
 __all__ = ["SmoothParametrization", "check_single"]
@@ -66,29 +67,23 @@ class SmoothParametrization(nn.Module):
             raise ValueError(f"smoothness must be >= 0, got {smoothness!r}")
         self.start, self._smoothness = mesh.detach(), float(smoothness)
         matrix = self._matrix()
-        self._factor: Any = _factorised(matrix)
+        self._factor: Any = factorised(matrix)
         vertices = mesh.vertices.detach()
         u = torch.from_numpy(matrix @ vertices.double().cpu().numpy()).to(vertices)
         self.u = nn.Parameter(u)
 
     def _matrix(self) -> Any:
         """I + smoothness L, a sparse matrix of SciPy."""
-        import numpy as np
-        from scipy.sparse import coo_matrix
+        from scipy.sparse import identity
 
-        count, smoothness = self.start.vertex_counts[0], self._smoothness
-        a, b = self.start.edges.cpu().numpy().T
-        a, b = a[a != b], b[a != b]
-        degree = np.bincount(np.concatenate([a, b]), minlength=count)
-        every = np.arange(count)
-        rows, columns = np.concatenate([every, a, b]), np.concatenate([every, b, a])
-        values = np.concatenate([1 + smoothness * degree, np.full(2 * len(a), -smoothness)])
-        return coo_matrix((values, (rows, columns)), shape=(count, count)).tocsc()
+        edges = self.start.edges.cpu().numpy()
+        edges, count = edges[edges[:, 0] != edges[:, 1]], self.start.vertex_counts[0]
+        return identity(count) + self._smoothness * laplacian(edges, count)
 
     def forward(self, u: Tensor | None = None) -> Tensor:
         """The vertices [V, 3] of the parameter, or of another `u` [V, 3]."""
         if self._factor is None:
-            self._factor = _factorised(self._matrix())
+            self._factor = factorised(self._matrix())
         solved = _Solve.apply(self.u if u is None else u, self._factor)
         assert isinstance(solved, Tensor)  # for the type checker
         return solved
@@ -127,12 +122,6 @@ class SmoothParametrization(nn.Module):
                 f"the state dict is of smoothness {state['smoothness']:g}, this parametrization "
                 f"has {self._smoothness:g}; make it with the other"
             )
-
-
-def _factorised(matrix: Any) -> Any:
-    from scipy.sparse.linalg import splu
-
-    return splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
 
 
 def check_single(name: str, mesh: Mesh) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,13 +12,10 @@ from gendr import visual
 from gendr.mesh import Camera, Mesh
 from gendr.rendering import Renderer
 
-__all__ = ["AS_THEY_ARE", "Sight", "cosine_to_eye", "footprint", "look", "sampling_grid"]
+__all__ = ["Sight", "cosine_to_eye", "footprint", "look", "sampling_grid", "shown_faces"]
 
 # Surfaces seen at a smaller cosine than this are not looked at: their pixels show too much at once.
 LEAST_COSINE = 0.15
-
-# Options of a renderer that shows colours as they are, over 0.
-AS_THEY_ARE: dict[str, Any] = {"shading": "hard", "lighting": None, "background": (0.0, 0.0, 0.0)}
 
 
 def footprint(camera: Camera, size: tuple[int, int], depth: Tensor) -> Tensor:
@@ -109,6 +105,31 @@ class Sight:
         return rows[kept], xy[kept], (cosine.square() / step.square())[kept]
 
 
+def shown_faces(
+    corners: Tensor, camera: Camera, size: int | tuple[int, int], planes: tuple[float, float]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What one camera sees of triangles [F, 3, 3], hard, between two planes.
+
+    Returns:
+        int64 [H, W], the face that each pixel shows, -1 for none; the perspective-correct weights
+        of its corners, [3, H, W]; and its depth, [H, W].
+    """
+    flat = corners.reshape(-1, 3)
+    apart = Mesh(
+        flat,
+        torch.arange(len(flat), device=flat.device).reshape(-1, 3),
+        # The colours of the corners are their weights.
+        vertex_colors=torch.eye(3).to(flat).repeat(len(corners), 1),
+    )
+    renderer = Renderer(
+        size, "heaviside", "max", shading="hard", lighting="none", background=(0.0, 0.0, 0.0),
+        near=planes[0], far=planes[1],
+    )  # fmt: skip
+    with torch.no_grad():
+        out = renderer(apart, camera)
+        return out.face_id[0], out.rgb[0], out.depth[0]
+
+
 def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -> Sight:
     """What one camera sees of a mesh: found by the hard renderer, on a grid within each pixel.
 
@@ -118,19 +139,9 @@ def look(mesh: Mesh, camera: Camera, size: tuple[int, int], oversampling: int) -
         size: (H, W) of its photo.
         oversampling: Subpixels along a side of a pixel.
     """
-    corners = mesh.vertices[mesh.faces].reshape(-1, 3)
-    apart = Mesh(
-        corners,
-        torch.arange(len(corners), device=mesh.device).reshape(-1, 3),
-        # The colours of the corners are their weights.
-        vertex_colors=torch.eye(3).to(corners).repeat(len(mesh.faces), 1),
-    )
-    near, far = visual.depths(mesh, camera)
     fine = (size[0] * oversampling, size[1] * oversampling)
-    renderer = Renderer(fine, "heaviside", "max", **AS_THEY_ARE, near=near, far=far)
-    with torch.no_grad():
-        out = renderer(apart, camera)
-        face, weights, depth = out.face_id[0], out.rgb[0], out.depth[0]
+    planes = visual.depths(mesh, camera)
+    face, weights, depth = shown_faces(mesh.vertices[mesh.faces], camera, fine, planes)
     shown = face >= 0
     pooled = F.avg_pool2d(shown[None, None].float(), oversampling)[0, 0]
     least = -F.max_pool2d(-depth[None, None], 3, 1, 1)

@@ -15,6 +15,7 @@ from gendr.fitting.visibility import look
 from gendr.losses import psnr
 from gendr.mesh import cube, example, icosphere, load_texture
 from gendr.mesh.unwrapping import unwrapped
+from support.cases import for_each
 
 DATA = os.environ.get("GENDR_DATA")
 PLAIN = {"shading": "hard", "lighting": "none"}
@@ -59,8 +60,7 @@ def chair():
     return Mesh(mesh.vertices, mesh.faces)
 
 
-@pytest.mark.parametrize("kind", ["texture", "vertex"])
-@pytest.mark.parametrize("orthographic", [False, True])
+@for_each(kind=["texture", "vertex"], orthographic=[False, True])
 def test_mixtures_are_those_of_the_renderer(kind, orthographic):
     mesh = with_cells(icosphere(2, dtype=torch.float64))
     camera = look_at(3.0, 20.0, 40.0, 40.0, dtype=torch.float64, orthographic=orthographic)
@@ -88,19 +88,13 @@ def test_texels_lie_on_the_surface():
     uvs = mesh.corner_uvs
     v, u = (texels.place // 200).double(), (texels.place % 200).double()
     place = torch.stack([(u + 0.5) / 200, 1 - (v + 0.5) / 200], 1)
-    # By the areas of the three triangles that a texel makes with the sides of its face.
-    sample = torch.arange(0, len(place), 101)
-    for k in sample.tolist():
-        a, b, c = uvs.unbind(1)
-        p = place[k]
-
-        def area(x, y, z):
-            one, two = y - x, z - x
-            return one[..., 0] * two[..., 1] - one[..., 1] * two[..., 0]
-
-        parts = torch.stack([area(p, b, c), area(a, p, c), area(a, b, p)], 1)
-        parts = parts / area(a, b, c)[:, None]
-        face = int((parts.min(1).values).argmax())
+    # By the coordinates of a texel in the triangle of its face.
+    a, b, c = uvs.unbind(1)
+    sides = torch.stack([b - a, c - a], -1)
+    for k in range(0, len(place), 101):
+        parts = torch.linalg.solve(sides, place[k] - a)
+        parts = torch.cat([1 - parts.sum(1, keepdim=True), parts], 1)
+        face = int(parts.min(1).values.argmax())
         assert parts[face].min() > -1e-9
         point = (parts[face][:, None] * mesh.vertices[mesh.faces[face]]).sum(0)
         torch.testing.assert_close(texels.points[k], point, rtol=0, atol=1e-9)
@@ -109,7 +103,7 @@ def test_texels_lie_on_the_surface():
     assert torch.equal(texels.nearest[texels.place], own)
 
 
-@pytest.mark.parametrize(("kind", "least"), [("texture", 35.0), ("vertex", 40.0)])
+@for_each("kind, least", [("texture", 35.0), ("vertex", 40.0)])
 def test_held_out_views_of_a_known_shape(chair, kind, least):
     target = painted(chair)
     camera = Camera.batch([ring(chair, 8, 5.0), ring(chair, 6, 45.0, 20.0), ring(chair, 4, -35.0)])
@@ -129,6 +123,7 @@ def test_held_out_views_of_a_known_shape(chair, kind, least):
     torch.testing.assert_close(result.psnr, own, rtol=0, atol=0.3)
 
 
+@pytest.mark.every
 @pytest.mark.skipif(DATA is None, reason="GENDR_DATA does not name a folder with meshes/spot.obj")
 def test_held_out_views_of_spot():
     folder = Path(DATA or "") / "meshes"
@@ -161,7 +156,7 @@ def scene_with_a_plate(seen_at):
     return both, len(ball.vertices), red, camera, *shots(both, camera, 64)
 
 
-@pytest.mark.parametrize("kind", ["vertex", "texture"])
+@for_each(kind=["vertex", "texture"])
 def test_what_is_hidden_gives_no_colour(kind):
     both, count, red, camera, rgb, alpha = scene_with_a_plate([0.0, 40.0, -40.0, 180.0])
     shape = with_cells(Mesh(both.vertices, both.faces))
@@ -261,22 +256,20 @@ def test_bad_arguments(chair):
     camera = ring(chair, 2, 20.0)
     rgb, alpha = shots(chair, camera, 32)
     good = with_cells(chair)
-    with pytest.raises(ValueError, match="2 images need as many cameras, got 1"):
-        fit_colors(good, rgb, camera[0], alpha)
-    with pytest.raises(TypeError, match=r"camera must be a gendr\.Camera"):
-        fit_colors(good, rgb, None, alpha)
-    with pytest.raises(ValueError, match=r"images must have shape \[B, 3, H, W\]"):
-        fit_colors(good, rgb[:, :2], camera, alpha)
-    with pytest.raises(ValueError, match="masks must have shape"):
-        fit_colors(good, rgb, camera, alpha[:, :5])
-    with pytest.raises(ValueError, match="unknown kind 'textur'; allowed: texture, vertex"):
-        fit_colors(good, rgb, camera, alpha, kind="textur")
-    with pytest.raises(ValueError, match="texture_size"):
-        fit_colors(good, rgb, camera, alpha, texture_size=4)
-    with pytest.raises(ValueError, match=r"must lie in \[0, 1\] to fit a texture"):
-        fit_colors(good.with_uvs(good.uvs + 0.5), rgb, camera, alpha)
-    with pytest.raises(ValueError, match="no photo shows the mesh"):
-        fit_colors(good, rgb, camera, torch.zeros_like(alpha))
+    texture = {"texture_size": 4}
+    shifted = good.with_uvs(good.uvs + 0.5)
+    for arguments, options, error, text in (
+        ((good, rgb, camera[0], alpha), {}, ValueError, "2 images need as many cameras, got 1"),
+        ((good, rgb, None, alpha), {}, TypeError, r"camera must be a gendr\.Camera"),
+        ((good, rgb[:, :2], camera, alpha), {}, ValueError, r"images must have shape \[B, 3, H, W"),
+        ((good, rgb, camera, alpha[:, :5]), {}, ValueError, "masks must have shape"),
+        ((good, rgb, camera, alpha), {"kind": "textur"}, ValueError, "unknown kind 'textur'"),
+        ((good, rgb, camera, alpha), texture, ValueError, "texture_size"),
+        ((shifted, rgb, camera, alpha), {}, ValueError, r"must lie in \[0, 1\] to fit a texture"),
+        ((good, rgb, camera, alpha * 0), {}, ValueError, "no photo shows the mesh"),
+    ):
+        with pytest.raises(error, match=text):
+            fit_colors(*arguments, **options)
 
 
 def test_missing_xatlas_says_what_to_install(chair, monkeypatch):

@@ -1,3 +1,5 @@
+"""Cameras found by masks of a known mesh: of images, of videos and of rigs."""
+
 import copy
 import math
 
@@ -6,10 +8,11 @@ import torch
 
 from gendr import Camera, Mesh, fit_pose, look_at, visual
 from gendr.fitting import PoseSettings
-from gendr.fitting.pose.search import FoundPose, Poses, Search
+from gendr.fitting.pose.search import Alike, Poses, Search, View
 from gendr.fitting.pose.track import Motion, chosen_together, look_back
 from gendr.mesh import axis_angle_to_matrix, cube, example, rotation_angle_between
 from support.cameras import random_camera
+from support.cases import for_each
 
 # A search of a third of a second; one test has the default settings.
 FAST = {"directions": 250, "turns": 24, "starts": 8, "finalists": 3, "steps": 30}
@@ -86,26 +89,36 @@ def test_poses_that_look_alike_are_given():
     assert bool(((angles[:, None] - near).abs().min(1).values < 4).all())
 
 
-def test_several_masks_and_progress():
-    mesh = chair()
-    cameras = Camera.batch([camera_of(mesh, 6), camera_of(mesh, 7)])
-    masks = torch.cat([visual.silhouettes(mesh, cameras[i], 48) for i in range(2)])
-    told = []
-    result = fit_pose(mesh, masks, callback=lambda *said: told.append(said), **FAST)
-    assert len(result.camera) == 2
-    one = fit_pose(mesh, masks[1], **FAST)
-    torch.testing.assert_close(one.camera.rotation[0], result.camera.rotation[1])
+def check_told(told, stages):
+    """What a callback was told: a part that grows to 1, of these stages."""
     parts = [part for _, part in told]
     assert parts == sorted(parts)
     assert parts[-1] == pytest.approx(1.0)
-    assert {stage for stage, _ in told} == {"search", "refine", "finish"}
+    assert {stage for stage, _ in told} == set(stages.split())
+
+
+def test_several_masks_go_on_where_they_were():
+    mesh = chair()
+    cameras = Camera.batch([camera_of(mesh, 6), camera_of(mesh, 7)])
+    masks = visual.silhouettes(mesh, cameras, 48)
+    told, kept = [], []
+    options = {"fov": None, **FAST}
+    whole = fit_pose(
+        mesh, masks, callback=lambda *x: told.append(x), keep=lambda x: kept.append(dict(x)),
+        **options,
+    )  # fmt: skip
+    check_told(told, "search refine finish")
+    found = fit_pose(mesh, masks, resume={"images": kept[0]["images"][:1]}, **options)
+    assert torch.equal(found.camera.rotation, whole.camera.rotation)
+    assert torch.equal(found.camera.focal, whole.camera.focal)
+    assert torch.equal(found.iou, whole.iou)
 
 
 # -- the last steps --------------------------------------------------------------------------------
 
 
 def searching(mesh, **changes):
-    return Search(mesh, PoseSettings(**FAST).changed(changes), Camera(fov=30.0), is_free=False)
+    return Search(mesh, PoseSettings(**{**FAST, **changes}), Camera(fov=30.0), is_free=False)
 
 
 def poses_of(search, camera, *turns):
@@ -127,22 +140,25 @@ def test_least_squares_make_a_pose_exact():
     camera = camera_of(mesh, 8)
     search = searching(mesh)
     mask = visual.silhouettes(mesh, camera, 96)[0]
-    principal = search.optics.principal
+    view = View(search, mask, 0)
+
+    def score(poses):
+        return float(view.scores(poses, mask[None], mesh))
 
     def far(poses):
         return rotation_angle_between(poses.rotation, camera.rotation.expand(len(poses), 3, 3))
 
     for turn in ([1.4, 1.4, 0.0], [0.0, -1.0, 1.5]):
         poses = poses_of(search, camera, turn)
-        assert float(search.scores(poses, mask, principal, mesh)) < 0.97
-        found = search.polished(poses, mask, principal)
-        assert float(search.scores(found, mask, principal, mesh)) > 0.98
+        assert score(poses) < 0.97
+        found = view.polished(poses)
+        assert score(found) > 0.98
         assert float(far(found)) < 0.5
     poses = poses_of(search, camera, [1.4, 1.4, 0.0], [0.0, 180.0, 0.0])
-    found = search.polished(poses, mask, principal)
+    found = view.polished(poses)
     assert float(far(found)[0]) < 0.3
     assert torch.equal(found.rotation[1], poses.rotation[1])
-    still = searching(mesh, polish_steps=0).polished(poses, mask, principal)
+    still = View(searching(mesh, polish_steps=0), mask, 0).polished(poses)
     assert torch.equal(still.rotation, poses.rotation)
 
 
@@ -157,13 +173,16 @@ def video():
     camera = look_at(4.0, 20 + 2 * count + 30 * (count > 2), azimuth)
     camera = camera.moved(0.03 * count[:, None] * camera.right)
     masks = visual.silhouettes(mesh, camera, 64)
-    told = []
-    found = fit_pose(mesh, masks, track=True, callback=lambda *x: told.append(x), **FAST)
-    return mesh, camera, masks, found, told
+    told, kept = [], []
+    found = fit_pose(
+        mesh, masks, track=True, callback=lambda *x: told.append(x),
+        keep=lambda x: kept.append(copy.deepcopy(x)), **FAST,
+    )  # fmt: skip
+    return mesh, camera, masks, found, told, kept
 
 
 def test_video_is_tracked_and_a_cut_is_searched_anew(video):
-    _, camera, masks, found, told = video
+    _, camera, masks, found, told, _ = video
     assert found.searched == (0, 3)
     angles = rotation_angle_between(found.camera.rotation, camera.rotation)
     assert float(angles.max()) < 3
@@ -177,25 +196,17 @@ def test_video_is_tracked_and_a_cut_is_searched_anew(video):
         assert candidates[0].iou == pytest.approx(float(found.iou[i]))
         assert candidates[0].angle == pytest.approx(0, abs=0.1)
         assert torch.equal(trace.rotation[-1], candidates[0].camera.rotation[0])
-    parts = [part for _, part in told]
-    assert parts == sorted(parts)
-    assert parts[-1] == pytest.approx(1.0)
-    assert {stage for stage, _ in told} == {"search", "refine", "finish", "track"}
+    check_told(told, "search refine finish track")
 
 
 def test_an_image_without_a_jump_is_found_from_the_last(video, monkeypatch):
     """The search must not be called: its results would hide that tracking does not work."""
-    mesh, camera, masks, _, _ = video
-    from gendr.fitting.pose import search as pose_search
-
-    calls = []
-    search = pose_search.Search.found
-    monkeypatch.setattr(
-        pose_search.Search, "found", lambda *args: calls.append(args[2]) or search(*args)
-    )
-    found = fit_pose(mesh, masks[3:], track=True, **FAST)
-    assert calls == [0]
-    assert float(rotation_angle_between(found.camera.rotation, camera.rotation[3:]).max()) < 3
+    mesh, camera, masks, *_ = video
+    calls, found = [], View.found
+    monkeypatch.setattr(View, "found", lambda *args: calls.append(args) or found(*args))
+    poses = fit_pose(mesh, masks[3:], track=True, **FAST).camera
+    assert len(calls) == 1
+    assert float(rotation_angle_between(poses.rotation, camera.rotation[3:]).max()) < 3
 
 
 def test_video_of_a_symmetric_object_does_not_jump():
@@ -212,49 +223,30 @@ def test_video_of_a_symmetric_object_does_not_jump():
     assert min(len(each) for each in found.candidates) > 1
 
 
-@pytest.mark.parametrize("stop", [1, 4])
-def test_video_goes_on_where_it_was_stopped(video, stop):
-    mesh, _, masks, whole, _ = video
-    kept = []
-
-    def keep(values):
-        kept.append(copy.deepcopy(values))
-        if len(kept) == stop:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fit_pose(mesh, masks, track=True, keep=keep, **FAST)
+def test_video_goes_on_where_it_was_stopped(video):
+    mesh, _, masks, whole, _, kept = video
     told = []
-    found = fit_pose(
-        mesh, masks, track=True, resume=kept[-1], callback=lambda *x: told.append(x), **FAST
-    )
-    assert told[0][1] >= stop / len(masks)
-    assert found.searched == whole.searched
-    assert torch.equal(found.camera.rotation, whole.camera.rotation)
-    assert torch.equal(found.camera.translation, whole.camera.translation)
-    for one, other in zip(found.trace, whole.trace, strict=True):
-        assert torch.equal(one.rotation, other.rotation)
-
-
-def test_images_go_on_where_they_were_stopped(video):
-    mesh, _, masks, _, _ = video
-    kept = []
-    whole = fit_pose(mesh, masks[:2], fov=None, keep=lambda x: kept.append(dict(x)), **FAST)
-    first = {"images": kept[0]["images"][:1]}
-    found = fit_pose(mesh, masks[:2], fov=None, resume=first, **FAST)
-    assert torch.equal(found.camera.rotation, whole.camera.rotation)
-    assert torch.equal(found.camera.focal, whole.camera.focal)
-    assert torch.equal(found.iou, whole.iou)
+    for stop in (2, 4):
+        told.clear()
+        found = fit_pose(
+            mesh, masks, track=True, resume=copy.deepcopy(kept[stop - 1]),
+            callback=lambda *x: told.append(x), **FAST,
+        )  # fmt: skip
+        assert told[0][1] >= stop / len(masks)
+        assert found.searched == whole.searched
+        assert torch.equal(found.camera.rotation, whole.camera.rotation)
+        assert torch.equal(found.camera.translation, whole.camera.translation)
+        for one, other in zip(found.trace, whole.trace, strict=True):
+            assert torch.equal(one.rotation, other.rotation)
 
 
 def test_unknown_field_of_view_is_kept_in_a_video(video):
-    mesh, _, masks, _, _ = video
+    mesh, _, masks, *_ = video
     kept = []
-    found = fit_pose(
-        mesh, masks[:2], track=True, fov=None, keep=lambda x: kept.append(copy.deepcopy(x)), **FAST
-    )
+    options = {"track": True, "fov": None, **FAST}
+    found = fit_pose(mesh, masks[:2], keep=lambda x: kept.append(copy.deepcopy(x)), **options)
     assert torch.equal(found.camera.focal[0], found.camera.focal[1])
-    again = fit_pose(mesh, masks[:2], track=True, fov=None, resume=kept[0], **FAST)
+    again = fit_pose(mesh, masks[:2], resume=kept[0], **options)
     assert torch.equal(again.camera.focal, found.camera.focal)
     assert torch.equal(again.camera.rotation, found.camera.rotation)
     assert float(found.camera.focal[0, 0]) != pytest.approx(1 / math.tan(math.radians(15)))
@@ -268,7 +260,7 @@ def test_poses_of_a_video_are_chosen_together():
     still = Motion.between(poses, poses)
 
     def path(*scores):
-        found = [FoundPose(poses, torch.tensor(each)) for each in scores]
+        found = [Alike(poses, torch.tensor(each)) for each in scores]
         return chosen_together(found, [still] * len(found), 0.02)
 
     assert path([0.95, 0.94]) == [0]
@@ -285,7 +277,7 @@ def test_what_a_later_image_tells_is_brought_back():
     search = searching(mesh)
     wrong = poses_of(search, camera[0], [0.0, 25.0, 0.0], [0.0, -25.0, 0.0])
     right = poses_of(search, camera[1], [0.0, 0.0, 0.0])
-    found = [FoundPose(wrong, torch.tensor([0.9, 0.899])), FoundPose(right, torch.tensor([1.0]))]
+    found = [Alike(wrong, torch.tensor([0.9, 0.899])), Alike(right, torch.tensor([1.0]))]
     motions = [Motion.between(each.poses, each.poses) for each in found]
     look_back(search, masks, found, motions, [0])
     assert float(rotation_angle_between(found[0].poses.rotation[:1], camera[0].rotation)) < 2
@@ -295,7 +287,7 @@ def test_what_a_later_image_tells_is_brought_back():
     assert float(rotation_angle_between(on.rotation[:1], camera[1].rotation)) < 0.1
     # An image whose pose stands out is left as it is, and so is one before a cut.
     for scores, searched in (([0.9, 0.8], [0]), ([0.9, 0.899], [0, 1])):
-        found[0] = FoundPose(wrong, torch.tensor(scores))
+        found[0] = Alike(wrong, torch.tensor(scores))
         look_back(search, masks, found, motions, searched)
         assert torch.equal(found[0].scores, torch.tensor(scores))
 
@@ -314,8 +306,8 @@ def test_a_motion_is_followed():
     other = axis_angle_to_matrix(torch.tensor([0.9, 0.0, 0.0])) @ spin @ first
     # The pose that goes on is a little worse than one that turns aside.
     found = [
-        FoundPose(at(spin @ first), torch.tensor([0.95])),
-        FoundPose(at(torch.cat([other, spin @ spin @ first])), torch.tensor([0.95, 0.94])),
+        Alike(at(spin @ first), torch.tensor([0.95])),
+        Alike(at(torch.cat([other, spin @ spin @ first])), torch.tensor([0.95, 0.94])),
     ]
     assert chosen_together(found, [motion, motion], 0.02) == [0, 1]
 
@@ -373,46 +365,39 @@ def test_unit_of_a_rig_is_found():
     assert float((seen - visual.silhouettes(mesh, found.camera, 64)).abs().mean()) < 1e-3
 
 
-def test_what_does_not_go_together(pair):
-    mesh, camera, masks = pair
-    with pytest.raises(ValueError, match="track cannot be given with rig"):
-        fit_pose(mesh, masks, rig=camera, track=True)
-    with pytest.raises(ValueError, match="intrinsics cannot be given with rig"):
-        fit_pose(mesh, masks, rig=camera, intrinsics=camera)
-    with pytest.raises(ValueError, match="rig must be 2 perspective cameras"):
-        fit_pose(mesh, masks, rig=camera[0])
-    with pytest.raises(TypeError, match="rig must be a camera, got int"):
-        fit_pose(mesh, masks, rig=3)
-    with pytest.raises(ValueError, match="find_scale is for a rig"):
-        fit_pose(mesh, masks, find_scale=True)
-    with pytest.raises(ValueError, match="find_scale needs cameras at different places"):
-        fit_pose(mesh, masks, rig=camera[[0, 0]], find_scale=True)
-    with pytest.raises(ValueError, match="lost must be"):
-        PoseSettings(lost=1.5)
-    with pytest.raises(ValueError, match="mask 1 is empty"):
-        fit_pose(mesh, masks * torch.tensor([1.0, 0.0])[:, None, None], track=True)
-
-
-def test_bad_input():
-    mesh, mask = chair(), torch.zeros(2, 32, 32)
-    mask[0, 8:20, 8:20] = 1
-    with pytest.raises(ValueError, match="mask 1 is empty"):
-        fit_pose(mesh, mask)
-    with pytest.raises(ValueError, match="mask 0 fills its image"):
-        fit_pose(mesh, torch.ones(1, 32, 32))
-    with pytest.raises(ValueError, match="unknown setting of a pose 'stepz'"):
-        fit_pose(mesh, mask[:1], stepz=3)
-    with pytest.raises(ValueError, match="intrinsics must be 1 or 1 perspective"):
-        fit_pose(mesh, mask[:1], intrinsics=Camera(fov=[30.0, 40.0]))
-    with pytest.raises(ValueError, match="fov must be in"):
-        fit_pose(mesh, mask[:1], fov=200.0)
-    with pytest.raises(ValueError, match="steps must be >= 1"):
-        PoseSettings(steps=0)
-    mask[1, 0, :9] = 1
-    with pytest.raises(ValueError, match="mask 1 has 9 pixels, too few to tell a pose"):
-        fit_pose(mesh, mask)
+def bad_calls():
+    """Arguments, or a mesh in the place of the chair, the error and its text."""
+    masks = torch.zeros(2, 32, 32)
+    masks[:, 8:20, 8:20] = 1
+    few, empty = masks.clone(), masks * torch.tensor([1.0, 0.0])[:, None, None]
+    few[1], few[1, 0, :9] = 0, 1
+    rig = look_at(40.0, 20.0, torch.tensor([40.0, 130.0]))
+    one = {"masks": masks[:1]}
     line = torch.tensor([[0.0, 0, 0], [1, 0, 0], [2, 0, 0]])
-    with pytest.raises(ValueError, match="no area"):
-        fit_pose(Mesh(line, torch.tensor([[0, 1, 2]])), mask[:1])
-    with pytest.raises(ValueError, match="no extent"):
-        fit_pose(Mesh(torch.zeros(3, 3), torch.tensor([[0, 1, 2]])), mask[:1])
+    face = torch.tensor([[0, 1, 2]])
+    cases = [
+        ({"rig": rig, "track": True}, "track cannot be given with rig"),
+        ({"rig": rig, "intrinsics": rig}, "intrinsics cannot be given with rig"),
+        ({"rig": rig, "resume": {}}, "resume cannot be given with rig"),
+        ({"rig": rig[0]}, "rig must be 2 perspective cameras"),
+        ({"rig": 3}, "rig must be a camera, got int"),
+        ({"find_scale": True}, "find_scale is for a rig"),
+        ({"rig": rig[[0, 0]], "find_scale": True}, "find_scale needs cameras at different places"),
+        ({"lost": 1.5}, "lost must be"),
+        ({"steps": 0}, "steps must be >= 1"),
+        ({"stepz": 3}, "unknown setting of a pose 'stepz'"),
+        ({"masks": empty, "track": True}, "mask 1 is empty"),
+        ({"masks": few}, "mask 1 has 9 pixels, too few to tell a pose"),
+        ({"masks": torch.ones(1, 32, 32)}, "mask 0 fills its image"),
+        ({**one, "intrinsics": Camera(fov=[30.0, 40.0])}, "intrinsics must be 1 or 1 perspective"),
+        ({**one, "fov": 200.0}, "fov must be in"),
+        ({**one, "mesh": Mesh(line, face)}, "no area"),
+        ({**one, "mesh": Mesh(torch.zeros(3, 3), face)}, "no extent"),
+    ]  # fmt: skip
+    return [({"mesh": chair(), "masks": masks, **arguments}, text) for arguments, text in cases]
+
+
+@for_each("arguments, text", lambda *_: bad_calls())
+def test_bad_input_is_refused(arguments, text):
+    with pytest.raises((TypeError, ValueError), match=text):
+        fit_pose(**arguments)

@@ -11,6 +11,7 @@ from gendr import Camera, Mesh, look_at, refine_shape, visual
 from gendr.fitting.shape import refine as refining
 from gendr.fitting.shape.sweeps import Photos, disagreement, displacement
 from gendr.mesh import cube, icosphere, remesh
+from support.cases import for_each
 
 
 def pattern(points):
@@ -70,7 +71,7 @@ def test_photos_that_do_not_see_a_place_do_not_count(plane):
     assert bool(disagreement(below, photos, torch.tensor([0.0])).isnan().all())
 
 
-@pytest.mark.parametrize(("height", "faces_up"), [(0.4, False), (0.9, True)])
+@for_each("height, faces_up", [(0.4, False), (0.9, True)])
 def test_what_is_hidden_does_not_count(plane, height, faces_up):
     """What hides it faces another way, or is too far above to move along."""
     photos, lid = plane
@@ -148,48 +149,50 @@ def test_a_hollow_comes_from_colours():
     assert float(error) < 0.25 * (lid - deep)
 
 
-def test_what_is_not_improved_is_returned(monkeypatch):
-    ball = icosphere(3)
-    camera = visual.orbit(ball, [0.0, 60.0, 120.0, 180.0, 240.0, 300.0], 20.0)
-    rgb, alpha = shots(ball.with_vertex_colors(torch.full_like(ball.vertices, 0.5)), camera)
+@pytest.fixture(scope="module")
+def ball():
+    """A ball with a pattern: what is smaller, and the photos."""
+    mesh = icosphere(2)
+    camera = visual.orbit(mesh, [0.0, 60.0, 120.0, 180.0, 240.0, 300.0], 20.0)
+    rgb, alpha = shots(mesh.with_vertex_colors(pattern(mesh.vertices)), camera, 32)
+    return mesh.scaled(0.9), rgb, camera, alpha
+
+
+def improving(monkeypatch, every):
+    """Whatever comes out counts as better; colours are found anew after so many steps."""
+    monkeypatch.setattr(refining, "LEAST_GAIN", -np.inf)
+    monkeypatch.setattr(refining, "MOST_LOST", np.inf)
+    monkeypatch.setattr(refining, "EVERY", every)
+
+
+def test_what_is_not_improved_is_returned(ball, monkeypatch):
     monkeypatch.setattr(refining, "LEAST_GAIN", np.inf)
-    result = refine_shape(ball, rgb, camera, alpha, steps=1)
+    result = refine_shape(*ball, steps=1)
     assert not result.improved
-    assert result.mesh is ball
+    assert result.mesh is ball[0]
     assert result.moved == 0
 
 
-def test_goes_on_where_it_was(monkeypatch, tmp_path):
+def test_goes_on_where_it_was(ball, monkeypatch, tmp_path):
     """After any sweep and any group of steps, and from a file."""
-    ball = icosphere(2)
-    camera = visual.orbit(ball, [0.0, 60.0, 120.0, 180.0, 240.0, 300.0], 20.0)
-    rgb, alpha = shots(ball.with_vertex_colors(pattern(ball.vertices)), camera, 32)
-    monkeypatch.setattr(refining, "LEAST_GAIN", -np.inf)
-    monkeypatch.setattr(refining, "MOST_LOST", np.inf)
-    monkeypatch.setattr(refining, "EVERY", 2)
+    improving(monkeypatch, 2)
     kept = []
-    start = ball.scaled(0.9)
-    whole = refine_shape(start, rgb, camera, alpha, steps=3, keep=kept.append)
+    whole = refine_shape(*ball, steps=3, keep=kept.append)
     assert whole.improved
     assert [values["parts"] for values in kept] == [1, 2, 3, 4, 5]
     for i in (1, 3):
         torch.save(kept[i], tmp_path / "values.pt")
         values = torch.load(tmp_path / "values.pt", weights_only=True)
         more = []
-        again = refine_shape(start, rgb, camera, alpha, steps=3, keep=more.append, resume=values)
+        again = refine_shape(*ball, steps=3, keep=more.append, resume=values)
         assert len(more) == 4 - i
         assert torch.equal(again.mesh.vertices, whole.mesh.vertices)
         assert (again.psnr, again.iou, again.moved) == (whole.psnr, whole.iou, whole.moved)
 
 
-def test_a_budget_ends_it_and_the_work_is_told_on_the_way(monkeypatch):
-    ball = icosphere(2)
-    camera = visual.orbit(ball, [0.0, 60.0, 120.0, 180.0, 240.0, 300.0], 20.0)
-    rgb, alpha = shots(ball.with_vertex_colors(pattern(ball.vertices)), camera, 32)
-    monkeypatch.setattr(refining, "LEAST_GAIN", -np.inf)
-    monkeypatch.setattr(refining, "MOST_LOST", np.inf)
-    monkeypatch.setattr(refining, "EVERY", 4)
-    start, seconds, done = ball.scaled(0.9), [0.0], []
+def test_a_budget_ends_it_and_the_work_is_told_on_the_way(ball, monkeypatch):
+    improving(monkeypatch, 4)
+    seconds, done = [0.0], []
 
     def tell(share):  # which takes a second
         seconds[0] += 1
@@ -197,7 +200,7 @@ def test_a_budget_ends_it_and_the_work_is_told_on_the_way(monkeypatch):
 
     clock = SimpleNamespace(perf_counter=lambda: seconds[0])
     monkeypatch.setattr(refining, "time", clock)
-    whole = refine_shape(start, rgb, camera, alpha, steps=6, callback=tell)
+    whole = refine_shape(*ball, steps=6, callback=tell)
     assert whole.finished
     assert done == sorted(done)
     assert (done[0], done[-1]) == (0.0, 1.0)
@@ -206,15 +209,13 @@ def test_a_budget_ends_it_and_the_work_is_told_on_the_way(monkeypatch):
     found = []
     for part in (0.01, 0.7, 0.85):
         seconds[0] = 0.0
-        found.append(
-            refine_shape(start, rgb, camera, alpha, steps=6, callback=tell, budget=part * total)
-        )
+        found.append(refine_shape(*ball, steps=6, callback=tell, budget=part * total))
         assert seconds[0] <= part * total + 2 or part < 0.3
         assert not found[-1].finished
         assert found[-1].improved == (part > 0.3), part
-    assert found[0].mesh is start
+    assert found[0].mesh is ball[0]
     assert found[0].psnr[0] == found[0].psnr[1] == whole.psnr[0]
-    more = refine_shape(start, rgb, camera, alpha, steps=6, budget=2 * total)
+    more = refine_shape(*ball, steps=6, budget=2 * total)
     assert more.finished
     assert torch.equal(more.mesh.vertices, whole.mesh.vertices)
 
@@ -223,15 +224,13 @@ def test_bad_input():
     ball = icosphere(1)
     camera = look_at(4.0, 20.0, torch.arange(4) * 90.0)
     rgb, alpha = shots(ball, camera, 16)
-    with pytest.raises(TypeError, match=r"mesh must be a gendr\.Mesh"):
-        refine_shape(None, rgb, camera, alpha)
-    with pytest.raises(TypeError, match=r"camera must be a gendr\.Camera"):
-        refine_shape(ball, rgb, None, alpha)
-    with pytest.raises(ValueError, match="4 images need as many cameras, got 1"):
-        refine_shape(ball, rgb, camera[0], alpha)
-    with pytest.raises(ValueError, match="at least 3 photos"):
-        refine_shape(ball, rgb[:2], camera[:2], alpha[:2])
-    with pytest.raises(ValueError, match="masks"):
-        refine_shape(ball, rgb, camera, alpha[:3])
-    with pytest.raises(ValueError, match="steps"):
-        refine_shape(ball, rgb, camera, alpha, steps=-1)
+    for arguments, steps, error, text in (
+        ((None, rgb, camera, alpha), 1, TypeError, r"mesh must be a gendr\.Mesh"),
+        ((ball, rgb, None, alpha), 1, TypeError, r"camera must be a gendr\.Camera"),
+        ((ball, rgb, camera[0], alpha), 1, ValueError, "4 images need as many cameras, got 1"),
+        ((ball, rgb[:2], camera[:2], alpha[:2]), 1, ValueError, "at least 3 photos"),
+        ((ball, rgb, camera, alpha[:3]), 1, ValueError, "masks"),
+        ((ball, rgb, camera, alpha), -1, ValueError, "steps"),
+    ):
+        with pytest.raises(error, match=text):
+            refine_shape(*arguments, steps=steps)

@@ -1,4 +1,4 @@
-"""The benchmark of a step: its parts are the whole, and its table says so."""
+"""The benchmark of a step: its parts are the whole."""
 
 import importlib.util
 from pathlib import Path
@@ -34,13 +34,3 @@ def test_the_parts_move_the_weights_as_a_step_does(benchmark, folder):
     moved = torch.cat([(a - b).flatten() for a, b in zip(
         whole.model.parameters(), parts.model.parameters(), strict=True)])  # fmt: skip
     assert moved.abs().mean() < 1e-6
-
-
-def test_its_table_has_a_row_for_each_encoder(benchmark, tmp_path):
-    benchmark.write_shapes(tmp_path)
-    data = ShapeNetRenderings(tmp_path)
-    assert data.counts == (benchmark.SHAPES,)
-    parts = dict.fromkeys(benchmark.PARTS, 1.0)
-    head, _, row = benchmark.lines([{"encoder": "none", "step": 2.0, "parts": parts}])
-    assert "seconds a step | images a second | data" in head
-    assert row == "| `none` | 2 | 64 | 20.0 % | 20.0 % | 20.0 % | 20.0 % | 20.0 % |"

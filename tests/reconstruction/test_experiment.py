@@ -21,6 +21,8 @@ def program():
     return module.main
 
 
+@pytest.mark.every
+@pytest.mark.slow
 def test_one_table_and_nothing_twice(program, folder, tmp_path, monkeypatch, capsys):
     data, out = tmp_path / "data", tmp_path / "out"
     shutil.copytree(folder, data)
@@ -76,16 +78,8 @@ def test_one_table_and_nothing_twice(program, folder, tmp_path, monkeypatch, cap
     folder = out / "uniform-probabilistic-residual-encoder"
     assert json.loads((folder / "metrics.json").read_text())["settings"]["encoder"] == "residual"
     # Trainings of other settings or classes are not mixed into the table.
-    for more, message in ((["--steps", 3], "steps = 2, not 3"), (["--classes", "flat"], "on flat")):
+    wrong = ["--renderers", "unifrm/max", "--no-baseline"]
+    for more, message in ((["--steps", 3], "steps = 2, not 3"), (["--classes", "flat"], "on flat"),
+                          (wrong, "unifrm")):  # fmt: skip
         assert program([str(a) for a in [*common, *more]]) == 2
         assert message in capsys.readouterr().err
-
-
-def test_an_unknown_renderer_ends_it(program, folder, tmp_path, capsys):
-    data = tmp_path / "data"
-    shutil.copytree(folder, data)
-    for path in list(data.glob("*_train_*")):
-        shutil.copy(path, data / path.name.replace("_train_", "_test_"))
-    words = ["--data", data, "-o", tmp_path / "out", "--renderers", "unifrm/max", "--no-baseline"]
-    assert program([str(a) for a in words]) == 2
-    assert "unifrm" in capsys.readouterr().err

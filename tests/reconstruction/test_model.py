@@ -8,11 +8,11 @@ from gendr.losses import iou_loss
 from gendr.mesh import icosphere
 from gendr.reconstruction import Reconstructor, camera_of_view
 from gendr.reconstruction.model import CODE, Decoder
+from support.cases import for_each
 
 
-@pytest.mark.parametrize("encoder", ["published", "residual", "none"])
+@for_each(encoder=["published", "residual", "none"])
 def test_images_become_meshes_in_the_cube(encoder):
-    torch.manual_seed(0)
     model = Reconstructor(encoder)
     images = torch.rand(3, 4, 64, 64)
     vertices = model(images)
@@ -34,17 +34,7 @@ def test_layers_are_those_of_the_papers():
     assert linear == {(1024, CODE), (2048, 1024), (3, 2048), (642 * 3, 2048)}
 
 
-def test_without_displacement_the_decoder_gives_its_sphere():
-    sphere = icosphere(2)
-    decoder = Decoder(sphere)
-    for parameter in decoder.parameters():
-        torch.nn.init.zeros_(parameter)
-    vertices = decoder(torch.randn(1, CODE))[0]
-    # sigmoid(logit(|v| / 2)) / 2 of each coordinate of the unit sphere
-    assert torch.allclose(vertices, sphere.vertices / 4, atol=1e-6)
-
-
-@pytest.mark.parametrize("size", [0.0, 100.0])
+@for_each(size=[0.0, 100.0])
 def test_a_centroid_moves_the_mesh_within_the_cube(size):
     decoder = Decoder(icosphere(2))
     for parameter in decoder.parameters():
@@ -62,6 +52,10 @@ def test_a_centroid_moves_the_mesh_within_the_cube(size):
         low, high = 0.25 * (1 + c), 0.25 * (1 - c)
         assert torch.allclose(vertices.amax(0), 0.5 * c + high, atol=1e-5)
         assert torch.allclose(vertices.amin(0), 0.5 * c - low, atol=1e-5)
+        torch.nn.init.zeros_(decoder.centroid.bias)
+        # sigmoid(logit(|v| / 2)) / 2 of each coordinate of the unit sphere
+        still = decoder(torch.randn(1, CODE))[0]
+        assert torch.allclose(still, icosphere(2).vertices / 4, atol=1e-6)
         assert (middle * c >= 0).all()
 
 

@@ -4,6 +4,8 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from torch import nn
 from gendr.cli import main
 from gendr.reconstruction import ShapeNetRenderings, Training, TrainingSettings
 from gendr.reconstruction.ranks import GlobalBatchNorm2d, Ranks, joined, with_global_batch_norm
+from support.cases import for_each
 from support.processes import Python
 
 STEPS = 2
@@ -67,8 +70,8 @@ def weights(training):
     return {name: value.clone() for name, value in training.model.state_dict().items()}
 
 
+@pytest.mark.every
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="ranks")
 def test_two_processes_train_as_one_does(folder, tmp_path):
     data, alone = ShapeNetRenderings(folder), {}
     for encoder in TRAINED:
@@ -125,7 +128,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def by_environment(_, words):
+def by_environment(folder, words):
     """Two processes that are told of each other as by torchrun; their errors."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])  # free again below
@@ -150,10 +153,10 @@ def by_torchrun(folder, words):
     return ended.stderr
 
 
+@pytest.mark.every
 @pytest.mark.slow
-@pytest.mark.rotating(3, group="ranks")
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-@pytest.mark.parametrize("started", [by_environment, by_torchrun])
+@for_each(started=[by_environment, by_torchrun])
 def test_two_processes_stop_at_one_step_and_one_goes_on(folder, tmp_path, started):
     out = tmp_path / "out"
     command = ["train", "reconstruction", "--data", str(folder), "-o", str(out), "--steps", "5",
@@ -187,15 +190,47 @@ def test_batch_norm_of_one_process_is_that_of_torch():
     assert torch.equal(plain(images), ours(images))
 
 
-def test_a_batch_is_shared_evenly_or_not_at_all():
-    ranks = Ranks()
-    ranks.size = 3
-    parts = []
-    for ranks.rank in range(3):
-        parts += list(range(12))[ranks.share(12)]
-    assert parts == list(range(12))
-    with pytest.raises(ValueError, match=r"batch of 64 .* by 3 processes; .* multiple of 3"):
-        ranks.share(64)
+class Paired(Ranks):
+    """One of two processes, here threads, which add up their values."""
+
+    def __init__(self, rank, values, barrier):
+        super().__init__()
+        self.rank, self.size, self.values, self.barrier = rank, 2, values, barrier
+
+    def sum(self, values):
+        self.values[self.rank] = values.detach()
+        self.barrier.wait(20)
+        total = self.values[0] + self.values[1]
+        self.barrier.wait(20)
+        return total
+
+
+def test_batch_norm_of_two_is_that_of_the_whole_batch():
+    def network(ranks=None):
+        torch.manual_seed(0)
+        made = nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5)).double()
+        if ranks is not None:
+            with_global_batch_norm(made, ranks)
+        (made(images[part(ranks)]) * slope[part(ranks)]).flatten(1).sum(1).mean().backward()
+        return made
+
+    def part(ranks):
+        return slice(None) if ranks is None else ranks.share(8)
+
+    generator = torch.Generator().manual_seed(1)
+    images = torch.randn(8, 3, 6, 6, generator=generator, dtype=torch.float64)
+    slope = torch.randn(8, 5, 4, 4, generator=generator, dtype=torch.float64)
+    ranks = [Paired(rank, box, barrier) for box, barrier in [([0, 0], threading.Barrier(2))]
+             for rank in range(2)]  # fmt: skip
+    with ThreadPoolExecutor(2) as pool:
+        pair = list(pool.map(network, ranks))
+    whole = network()
+    for name, value in whole.state_dict().items():
+        assert all(torch.allclose(each.state_dict()[name], value) for each in pair), name
+    for wanted, *found in zip(*(each.parameters() for each in (whole, *pair)), strict=True):
+        assert torch.allclose((found[0].grad + found[1].grad) / 2, wanted.grad, atol=1e-12)
+    with pytest.raises(ValueError, match=r"batch of 9 .* by 2 processes; .* multiple of 2"):
+        ranks[0].share(9)
 
 
 def test_one_gpu_is_not_for_several_processes(monkeypatch):

@@ -30,7 +30,7 @@ def test_the_thirteen_classes():
         find_class("aeroplan")
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed], ids=["plain", "compressed"])
+@for_each(save=[np.savez, np.savez_compressed])
 def test_shapes_are_read_as_our_cameras_see_them(tmp_path, save):
     chairs, chair_voxels = files(tmp_path, "03001627", shapes=3, seed=1, save=save)
     planes, plane_voxels = files(tmp_path, "02691156", shapes=2, seed=2, save=save)
@@ -96,28 +96,24 @@ def damaged(path, harm):
         path.write_bytes(path.read_bytes()[:-5000])
     elif harm == "no zip":
         path.write_bytes(b"404: not found")
-    elif harm == "cut inside":
+    elif harm in ("cut inside", "empty"):
         with zipfile.ZipFile(path) as archive:
             raw = archive.read("arr_0.npy")
         with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("arr_0.npy", raw[:-4096])
-    elif harm == "empty":
-        with zipfile.ZipFile(path, "w"):
-            pass
-    elif harm == "floats":
-        np.savez(path, content.astype(np.float32) / 255)
-    elif harm == "RGB":
-        np.savez(path, content[:, :3])
-    elif harm == "not square":
-        np.savez(path, content[..., :32])
-    elif harm == "a view is missing":
-        np.savez(path, content[:-1])
-    elif harm == "a shape is missing":
-        np.savez(path, content[:-24])
-    elif harm == "objects":
-        np.savez(path, np.array([{}, None], dtype=object))
+            if harm == "cut inside":
+                archive.writestr("arr_0.npy", raw[:-4096])
     else:
-        raise ValueError(harm)
+        np.savez(path, HARMED[harm](content))
+
+
+HARMED = {
+    "floats": lambda x: x.astype(np.float32) / 255,
+    "RGB": lambda x: x[:, :3],
+    "not square": lambda x: x[..., :32],
+    "a view is missing": lambda x: x[:-1],
+    "a shape is missing": lambda x: x[:-24],
+    "objects": lambda _: np.array([{}, None], dtype=object),
+}
 
 
 @for_each(
@@ -152,18 +148,18 @@ def test_voxels_of_another_resolution_are_refused(tmp_path):
 
 def test_what_is_missing_is_said_with_what_is_there(tmp_path):
     files(tmp_path, "03001627")
-    with pytest.raises(FileNotFoundError, match=r"02691156_train_images.npz.*there are chair"):
-        ShapeNetRenderings(tmp_path, ["airplane"])
-    with pytest.raises(FileNotFoundError, match="no folder"):
-        ShapeNetRenderings(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"has no file \*_test_images.npz"):
-        ShapeNetRenderings(tmp_path, split="test")
-    with pytest.raises(ValueError, match="'tset'"):
-        ShapeNetRenderings(tmp_path, split="tset")
-    with pytest.raises(ValueError, match="chair twice"):
-        ShapeNetRenderings(tmp_path, ["chair", "03001627"])
+    missing = FileNotFoundError
+    for arguments, error, message in (
+        ({"classes": ["airplane"]}, missing, r"02691156_train_images.npz.*there are chair"),
+        ({"folder": tmp_path / "nowhere"}, missing, "no folder"),
+        ({"split": "test"}, ValueError, r"has no file \*_test_images.npz"),
+        ({"split": "tset"}, ValueError, "'tset'"),
+        ({"classes": ["chair", "03001627"]}, ValueError, "chair twice"),
+    ):
+        with pytest.raises(error, match=message):
+            ShapeNetRenderings(**{"folder": tmp_path, **arguments})
     (tmp_path / "03001627_train_voxels.npz").unlink()
-    with pytest.raises(FileNotFoundError, match=r"03001627_train_voxels\.npz"):
+    with pytest.raises(missing, match=r"03001627_train_voxels\.npz"):
         ShapeNetRenderings(tmp_path, ["chair"])
 
 

@@ -17,10 +17,11 @@ from gendr.reconstruction import (
     load_model,
     voxel_iou,
 )
+from support.cases import for_each
 
 AXIS = torch.linspace(-0.5, 0.5, 32)
 SIDE = 16  # of the fixture
-SMALL = {"batch": 4, "scale": "1px", "steps": 10}
+SMALL = {"batch": 2, "scale": "1px", "steps": 10}
 
 
 @pytest.fixture
@@ -35,14 +36,14 @@ def weights(training):
 def test_training_goes_on_bit_by_bit(tmp_path, data):
     settings = TrainingSettings(**SMALL)
     whole, first = Training(data, settings), Training(data, settings)
-    told = [whole.step() for _ in range(6)]
-    again = [first.step() for _ in range(3)]
+    told = [whole.step() for _ in range(4)]
+    again = [first.step() for _ in range(2)]
     first.save(tmp_path / "checkpoint.pt")
     torch.rand(7)  # what others draw changes nothing
     second = Training(data, settings)
     second.load(tmp_path / "checkpoint.pt")
-    assert second.steps_done == 3
-    again += [second.step() for _ in range(3)]
+    assert second.steps_done == 2
+    again += [second.step() for _ in range(2)]
     assert again == told
     assert torch.equal(weights(second), weights(whole))
     model = load_model(tmp_path / "checkpoint.pt")
@@ -59,7 +60,7 @@ def test_what_is_read_ahead_changes_no_draw(data):
         generator = torch.Generator().manual_seed(0)
         training.generator.manual_seed(0)
         for _ in range(3):
-            pairs, wanted = training.next_pairs(), data.draw(4, generator)
+            pairs, wanted = training.next_pairs(), data.draw(2, generator)
             assert all(torch.equal(a, b) for a, b in zip(pairs, wanted, strict=True))
             assert torch.equal(training.generator.get_state(), generator.get_state())
 
@@ -84,8 +85,8 @@ def test_seeds_decide_weights_and_draws(data):
     a, b, c = (Training(data, TrainingSettings(**SMALL, seed=seed)) for seed in (0, 0, 1))
     assert torch.equal(weights(a), weights(b))
     assert not torch.equal(weights(a), weights(c))
-    assert a.step() == b.step()
-    assert a.step() != c.step()
+    draws = [each.next_pairs().shapes.tolist() for each in (a, b, c)]
+    assert draws[0] == draws[1] != draws[2]
 
 
 def test_both_meshes_are_compared_in_both_views(data):
@@ -109,34 +110,26 @@ def test_rate_and_scale_drop_once(data):
     before = training.scale
     assert before == pytest.approx(2 / SIDE)
     rates = []
-    for _ in range(4):
+    for _ in range(3):
         training.step()
         rates.append(training.optimizer.param_groups[0]["lr"])
-    assert rates == pytest.approx([1e-4, 1e-4, 3e-5, 3e-5])
+    assert rates == pytest.approx([1e-4, 1e-4, 3e-5])
     assert training.scale == pytest.approx(0.3 * before)
-
-
-def test_a_few_steps_already_improve_the_volume(data):
-    settings = TrainingSettings(batch=8, scale="1px", steps=40, learning_rate=3e-4)
-    training = Training(data, settings)
-    views = (0, 9)
-    before = evaluate(training.model, data, views=views, progress=False)
-    first = training.step().silhouette
-    later = [training.step().silhouette for _ in range(39)]
-    assert later[-1] < 0.8 * first
-    after = evaluate(training.model, data, views=views, progress=False)
-    assert [(score.name, score.shapes) for score in after] == [("flat", 3), ("tall", 2)]
-    assert np.mean([s.iou for s in after]) > np.mean([s.iou for s in before])
 
 
 def test_the_baseline_is_one_mesh_and_it_learns(data):
     """Without an encoder every image gives the same mesh, which nears the mean of the shapes."""
-    settings = TrainingSettings(**{**SMALL, "steps": 40}, encoder="none", learning_rate=1e-3)
+    settings = TrainingSettings(
+        **{**SMALL, "steps": 25, "batch": 4}, encoder="none", learning_rate=2e-3
+    )
     training = Training(data, settings)
+    before = evaluate(training.model, data, views=(0, 9), progress=False)
     first = training.step().silhouette
-    later = [training.step().silhouette for _ in range(39)]
+    later = [training.step().silhouette for _ in range(24)]
     assert np.mean(later[-5:]) < 0.8 * first
-    training.model.eval()
+    after = evaluate(training.model, data, views=(0, 9), progress=False)
+    assert [(score.name, score.shapes) for score in after] == [("flat", 3), ("tall", 2)]
+    assert np.mean([s.iou for s in after]) > np.mean([s.iou for s in before])
     with torch.no_grad():
         vertices = training.model(data.images(torch.tensor([0, 4]), torch.tensor([0, 7])))
     assert torch.allclose(vertices[0], vertices[1], atol=1e-6)
@@ -162,7 +155,7 @@ def test_checkpoints_of_others_are_refused(tmp_path, data, folder):
     path = tmp_path / "checkpoint.pt"
     Training(data, settings).save(path)
     other = Training(data, TrainingSettings(**{**SMALL, "batch": 5}))
-    with pytest.raises(ValueError, match="batch = 4, not 5"):
+    with pytest.raises(ValueError, match="batch = 2, not 5"):
         other.load(path)
     with pytest.raises(ValueError, match=r"\['flat', 'tall'\], not on \[3\]"):
         Training(ShapeNetRenderings(folder, ["flat"]), settings).load(path)
@@ -171,8 +164,8 @@ def test_checkpoints_of_others_are_refused(tmp_path, data, folder):
         load_model(path)
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
+@for_each(
+    "setting, message",
     [
         ({"steps": 0}, "steps"),
         ({"drop": 0.0}, r"drop must lie in \(0, 1\]"),

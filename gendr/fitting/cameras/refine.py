@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 from gendr import visual
-from gendr._runtime.checks import check_finite, check_float, check_like, check_shape
 from gendr.fitting.cameras.agreement import Agreement
 from gendr.fitting.cameras.tangents import Normals, Outlines, applied, equations, solved, spread
-from gendr.fitting.checks import check_views
+from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.frame import Frame
 from gendr.losses import iou
 from gendr.mesh import Camera, visual_hull
@@ -74,6 +73,7 @@ class CameraResult:
     color_error: tuple[float, float] | None
 
 
+@torch.no_grad()
 def refine_cameras(
     masks: Tensor,
     camera: Camera,
@@ -105,42 +105,23 @@ def refine_cameras(
     Raises:
         TypeError: if an argument has the wrong type.
         ValueError: if shapes or values are wrong, there are fewer than four views, or a mask shows
-            next to nothing.
+            next to nothing or fills its image.
     """
-    sizes = check_views("masks", masks, "[B, H, W]", camera)
+    check_views("masks", masks, "[B, H, W]", camera)
     if len(camera) < 4:
         raise ValueError(f"cameras are refined from four views on, got {len(camera)}")
     if camera.orthographic:
         raise ValueError("only perspective cameras are refined, got orthographic ones")
+    filled = (masks > 0.5).flatten(1).all(1)
+    if bool(filled.any()):
+        raise ValueError(
+            f"mask {int(filled.int().argmax())} fills its image, so it has no outline to find its "
+            "pose by; leave it out"
+        )
     if images is not None:
-        check_like("images", check_float("images", images), "masks", masks)
-        check_shape("images", check_finite("images", images), "[B, 3, H, W]", **sizes)
+        check_beside("images", images, "[B, 3, H, W]", "masks", masks)
         images = images.detach()
-    with torch.no_grad():
-        walk = _Walk(callback or _silent, keep or _silent, resume)
-        return _refined(masks.detach(), camera.detach(), images, focal, walk)
-
-
-def _silent(_: Any) -> None:
-    """Tell nobody."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Walk:
-    """What the caller wants to know on the way, and where it goes on: see `refine_cameras`."""
-
-    tell: Callable[[float], None]
-    keep: Callable[[dict[str, Any]], None]
-    resume: Mapping[str, Any] | None
-
-
-def _refined(
-    masks: Tensor,
-    camera: Camera,
-    images: Tensor | None,
-    focal: bool,
-    walk: _Walk,
-) -> CameraResult:
+    masks, camera, tell = masks.detach(), camera.detach(), callback or (lambda done: None)
     frame = Frame.of_masks(masks, camera)
     given = frame.camera(camera.to("cpu", torch.float64))
     lines = Outlines.of(masks)
@@ -148,32 +129,39 @@ def _refined(
     now = given
     if focal or gap > _EXACT:
         now = solved(lines, given, focal=focal)
-    walk.tell(0.1)
+    tell(0.1)
     now, errors = aligned(now, given), None
     scores = hull_iou(masks, given), hull_iou(masks, now)
     if images is not None:
-        found, differ = _by_colors(lines, images, masks, now, walk)
+        found, differ = _by_colors(lines, images, masks, now, tell, keep, resume)
         found = aligned(found, given)
         if differ is not None and (score := hull_iou(masks, found)) >= scores[1]:
             now, errors, scores = found, differ, (scores[0], score)
-    better = scores[1] > scores[0] + _GAIN and _is_near(now, given)
-    walk.tell(1.0)
-    kept = now if better else given
-    change = (kept.eye - given.eye).norm(dim=1) / given.translation.norm(dim=1)
+    degrees, moved = _change(now, given)
+    is_near = float(degrees.mean()) <= _MOST_DEGREES and float(moved.mean()) <= _MOST_SHIFT
+    better = scores[1] > scores[0] + _GAIN and is_near
+    tell(1.0)
+    if not better:
+        now, errors, scores = given, None, (scores[0], scores[0])
     return CameraResult(
-        _outer(frame, kept, camera) if better else camera,
+        _outer(frame, now, camera) if better else camera,
         better,
-        _angles(kept, given),
-        change,
-        float((kept.focal / given.focal).mean()),
-        (gap, spread(lines, kept)),
-        (scores[0], scores[1] if better else scores[0]),
-        errors if better else None,
+        *_change(now, given),
+        float((now.focal / given.focal).mean()),
+        (gap, spread(lines, now)),
+        scores,
+        errors,
     )
 
 
 def _by_colors(
-    lines: Outlines, images: Tensor, masks: Tensor, camera: Camera, walk: _Walk
+    lines: Outlines,
+    images: Tensor,
+    masks: Tensor,
+    camera: Camera,
+    tell: Callable[[float], None],
+    keep: Callable[[dict[str, Any]], None] | None,
+    resume: Mapping[str, Any] | None,
 ) -> tuple[Camera, tuple[float, float] | None]:
     """Cameras moved until the photos agree, and by how much they differ before and after.
 
@@ -182,11 +170,11 @@ def _by_colors(
     start, best, done = camera, camera, 0
     widest = _LOOSER * spread(lines, start) + _LOOSER_PIXELS
     try:
-        if walk.resume is None:
+        if resume is None:
             first = least = Agreement(images, masks, start, _BLURS[-1]).error
         else:
-            done, first, least = (walk.resume[name] for name in ("done", "first", "least"))
-            camera, best = (Camera(*walk.resume[name]).to(start.device) for name in ("now", "best"))
+            done, first, least = (resume[name] for name in ("done", "first", "least"))
+            camera, best = (Camera(*resume[name]).to(start.device) for name in ("now", "best"))
         for number, blur in enumerate(_BLURS[done:], done + 1):
             agreement = Agreement(images, masks, camera, blur)
             if blur == _BLURS[-1] and agreement.error < least and spread(lines, camera) <= widest:
@@ -194,9 +182,10 @@ def _by_colors(
             one, two = agreement.normals_of_step(), equations(lines, camera, _NOISE)
             both = Normals(one.matrix + two.matrix, one.vector + two.vector)
             camera = applied(camera, both.step(_DAMPING, focal=False))
-            poses = {"now": _parts(camera), "best": _parts(best)}
-            walk.keep({"done": number, "first": first, "least": least, **poses})
-            walk.tell(0.1 + 0.8 * number / len(_BLURS))
+            poses = {"now": camera.tensors(), "best": best.tensors()}
+            if keep is not None:
+                keep({"done": number, "first": first, "least": least, **poses})
+            tell(0.1 + 0.8 * number / len(_BLURS))
         last = Agreement(images, masks, camera, _BLURS[-1]).error
     except ValueError:  # no hull is left
         return start, None
@@ -207,16 +196,10 @@ def _by_colors(
     return best, (first, least)
 
 
-def _parts(camera: Camera) -> tuple[Tensor, ...]:
-    """What makes perspective cameras, for a file."""
-    return camera.rotation, camera.translation, camera.focal, camera.principal
-
-
-def _is_near(camera: Camera, given: Camera) -> bool:
-    """Whether the poses changed by no more than poses that are slightly off are wrong by."""
+def _change(camera: Camera, given: Camera) -> tuple[Tensor, Tensor]:
+    """By how many degrees, and by which part of its distance, each was moved: both [B]."""
     shift = (camera.eye - given.eye).norm(dim=1) / given.translation.norm(dim=1)
-    turn = _angles(camera, given).mean()
-    return float(turn) <= _MOST_DEGREES and float(shift.mean()) <= _MOST_SHIFT
+    return _angles(camera, given), shift
 
 
 def hull_iou(masks: Tensor, camera: Camera) -> float:

@@ -164,7 +164,8 @@ class Normals:
 
     def step(self, damping: float, *, focal: bool) -> Tensor:
         """The step, [6 B + 1], with the diagonal larger by a part of itself."""
-        system = self.matrix + damping * torch.diag(self.matrix.diagonal())
+        # What nothing tells stays where it is.
+        system = self.matrix + damping * torch.diag(self.matrix.diagonal().clamp(min=1e-9))
         step = torch.zeros_like(self.vector)
         n = len(step) if focal else len(step) - 1
         step[:n] = -torch.linalg.solve(system[:n, :n], self.vector[:n])
@@ -191,42 +192,28 @@ class _Gaps:
 
     @staticmethod
     def of(outlines: Outlines, camera: Camera) -> _Gaps:
-        """The gaps at these cameras: angles about the line between the eyes, and their derivatives.
-
-        With w along that line of length l, a and b the rays of the two outlines, and
-        u_a = (w x a) / |w x a|^2, the angle from a to b grows by u_b . db - u_a . da + v . dl with
-        v = ((a . w) u_a - (b . w) u_b) / l.
-        """
+        """The gaps at these cameras: angles about the line between the eyes, and their slopes."""
         touches = _Touches.of(outlines, camera)
-        sides = touches.first, touches.second
-        base = camera.eye[sides[1]] - camera.eye[sides[0]]
-        length = base.norm(dim=1, keepdim=True)
-        w = base / length
-        flat = [
-            (point - camera.principal[k]) / camera.focal[k]
-            for point, k in zip((touches.one, touches.two), sides, strict=True)
-        ]
-        seen = [torch.cat([each, torch.ones_like(each[:, :1])], 1) for each in flat]
-        rays = [
-            (q[:, None] @ camera.rotation[k])[:, 0] for q, k in zip(seen, sides, strict=True)
-        ]  # fmt: skip
-        along = [(ray * w).sum(1, keepdim=True) for ray in rays]
-        normal = [torch.linalg.cross(w, ray, dim=1) for ray in rays]
-        sine = (w * torch.linalg.cross(*rays, dim=1)).sum(1)
-        angle = torch.atan2(sine, (rays[0] * rays[1]).sum(1) - (along[0] * along[1])[:, 0])
-        u = [n / n.square().sum(1, keepdim=True) for n in normal]
-        v = (along[0] * u[0] - along[1] * u[1]) / length
-        scale = (touches.scale * camera.focal.mean() / outlines.pixel)[:, None]
-        slopes, grow = [], torch.zeros_like(angle)
-        for k, sign, q, each, there in zip(sides, (-1.0, 1.0), seen, flat, u, strict=True):
-            rotation, shift = camera.rotation[k], camera.translation[k]
-            # In camera coordinates: rays turn by -w x q, eyes by w x t, and shifts move them back.
-            ours, eyes = ((rotation @ x[..., None])[..., 0] for x in (there, v))
-            turn = torch.linalg.cross(shift, eyes, dim=1) - torch.linalg.cross(q, ours, dim=1)
-            far = shift.norm(dim=1, keepdim=True)
-            slopes.append(sign * scale * torch.cat([turn, -far * eyes], 1))
-            grow = grow - sign * (ours[:, :2] * each).sum(1)
-        return _Gaps(touches, scale[:, 0] * angle, slopes[0], slopes[1], scale[:, 0] * grow)
+        like = camera.focal.new_zeros
+        scale = touches.scale * camera.focal.mean() / outlines.pixel
+        with torch.enable_grad():
+            one, two = (like(len(scale), 6).requires_grad_() for _ in range(2))
+            grow = like(len(scale), 1).requires_grad_()
+            eyes, rays = [], []
+            for k, point, move in ((touches.first, touches.one, one),
+                                   (touches.second, touches.two, two)):  # fmt: skip
+                rotation, shift = _moved(camera[k], move)
+                flat = (point - camera.principal[k]) / (camera.focal[k] * grow.exp())
+                seen = torch.cat([flat, torch.ones_like(flat[:, :1])], 1)
+                rays.append((seen[:, None] @ rotation)[:, 0])
+                eyes.append(-(shift[:, None] @ rotation)[:, 0])
+            w = F.normalize(eyes[1] - eyes[0], dim=1)
+            # Between the planes through w and each of the rays.
+            sine = (w * torch.linalg.cross(*rays, dim=1)).sum(1)
+            along = [(ray * w).sum(1) for ray in rays]
+            pixels = scale * torch.atan2(sine, (rays[0] * rays[1]).sum(1) - along[0] * along[1])
+            slopes = torch.autograd.grad(pixels.sum(), (one, two, grow))
+        return _Gaps(touches, pixels.detach(), slopes[0], slopes[1], slopes[2][:, 0])
 
     def normals(self, count: int, scale: float, noise: float) -> Normals:
         """The normal equations of the squared gaps of B = `count` views.
@@ -297,16 +284,17 @@ def _prior(count: int) -> Tensor:
     return torch.cat([expected, expected.new_tensor([_GROW])]).square().reciprocal()
 
 
+def _moved(camera: Camera, move: Tensor) -> tuple[Tensor, Tensor]:
+    """Rotations and translations of B cameras after turns and shifts [B, 6]."""
+    far = camera.translation.norm(dim=1, keepdim=True)
+    turned = axis_angle_to_matrix(move[:, :3]) @ camera.rotation
+    return turned, camera.translation + move[:, 3:] * far
+
+
 def applied(camera: Camera, step: Tensor) -> Camera:
     """Cameras turned about the origin and shifted, by a step [6 B + 1]."""
-    move, grow = step[:-1].reshape(-1, 6), step[-1]
-    far = camera.translation.norm(dim=1, keepdim=True)
-    return Camera(
-        axis_angle_to_matrix(move[:, :3]) @ camera.rotation,
-        camera.translation + move[:, 3:] * far,
-        camera.focal * grow.exp(),
-        camera.principal,
-    )
+    rotation, translation = _moved(camera, step[:-1].reshape(-1, 6))
+    return Camera(rotation, translation, camera.focal * step[-1].exp(), camera.principal)
 
 
 def solved(outlines: Outlines, camera: Camera, *, focal: bool = False) -> Camera:

@@ -3,54 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, TypeAlias, final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr.fitting.visibility import AS_THEY_ARE, Sight
+from gendr.fitting.visibility import Sight, shown_faces
 from gendr.mesh import Camera, Mesh
-from gendr.rendering import Renderer
 
 __all__ = ["Canvas", "Texels", "Vertices"]
 
 
-class Canvas(Protocol):
-    """Points of a surface that have colours of their own.
+@final
+@dataclass(frozen=True, eq=False)
+class Vertices:
+    """The vertices of a mesh.
 
     Attributes:
         points: [K, 3], world.
         normals: [K, 3], unit vectors.
         edges: int64 [E, 2], neighbours.
     """
-
-    @property
-    def points(self) -> Tensor: ...  # noqa: D102 (see above)
-
-    @property
-    def normals(self) -> Tensor: ...  # noqa: D102
-
-    @property
-    def edges(self) -> Tensor: ...  # noqa: D102
-
-    def mixing(self, sight: Sight) -> tuple[Tensor, Tensor]:
-        """Which points the renderer mixes for each subpixel of a view, and with which weights.
-
-        Returns:
-            int64 [N, M] and [N, M], whose rows sum to 1.
-        """
-        ...
-
-    def painted(self, colors: Tensor) -> Mesh:
-        """The mesh with the colours [K, 3] of the points."""
-        ...
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Vertices:
-    """The vertices of a mesh as a `Canvas`."""
 
     mesh: Mesh
     points: Tensor
@@ -63,7 +37,13 @@ class Vertices:
         return Vertices(mesh, mesh.vertices, mesh.vertex_normals, mesh.edges)
 
     def mixing(self, sight: Sight) -> tuple[Tensor, Tensor]:
-        """The corners of the face."""
+        """Which points the renderer mixes for each subpixel of a view, and with which weights.
+
+        Here the corners of the face.
+
+        Returns:
+            int64 [N, M] and [N, M], whose rows sum to 1.
+        """
         return self.mesh.faces[sight.face], sight.weights
 
     def painted(self, colors: Tensor) -> Mesh:
@@ -75,9 +55,10 @@ class Vertices:
 @final
 @dataclass(frozen=True, eq=False)
 class Texels:
-    """The texels of a square texture whose centres lie in a face, as a `Canvas`.
+    """The texels of a square texture whose centres lie in a face.
 
     Attributes:
+        points, normals, edges: as of `Vertices`.
         size: Side of the texture.
         place: int64 [K], their places in it, row by row from the top.
         nearest: int64 [size * size], for every texel the number of the nearest of these.
@@ -102,17 +83,10 @@ class Texels:
 
         uvs = mesh.corner_uvs
         assert uvs is not None  # callers check it
-        flat = torch.cat([2 * uvs - 1, -torch.ones_like(uvs[..., :1])], -1).reshape(-1, 3)
-        sheet = Mesh(
-            flat,
-            torch.arange(len(flat), device=mesh.device).reshape(-1, 3),
-            vertex_colors=torch.eye(3).to(flat).repeat(len(mesh.faces), 1),
-        )
+        sheet = torch.cat([2 * uvs - 1, -torch.ones_like(uvs[..., :1])], -1)
         camera = Camera(focal=1.0, orthographic=True).to(mesh.device, mesh.dtype)
-        renderer = Renderer(size, "heaviside", "max", **AS_THEY_ARE, near=0.5, far=2.0)
-        with torch.no_grad():
-            out = renderer(sheet, camera)
-            face, weights = out.face_id[0].flatten(), out.rgb[0].flatten(1).T
+        face, weights, _ = shown_faces(sheet, camera, size, (0.5, 2.0))
+        face, weights = face.flatten(), weights.flatten(1).T
         place = (face >= 0).nonzero()[:, 0]
         if len(place) == 0:
             raise ValueError(f"no texel of {size} x {size} lies in a face; take a larger texture")
@@ -163,3 +137,7 @@ class Texels:
         texture = colors[self.nearest].reshape(self.size, self.size, 3)
         plain = self.mesh.with_vertex_colors(None).with_face_colors(None)
         return plain.with_texture(texture.to(self.mesh.vertices))
+
+
+# Points of a surface that have colours of their own.
+Canvas: TypeAlias = "Vertices | Texels"

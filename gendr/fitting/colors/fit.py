@@ -19,22 +19,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gendr._runtime.checks import (
-    check_choice,
-    check_count,
-    check_finite,
-    check_float,
-    check_like,
-    check_shape,
-)
-from gendr.fitting.checks import check_views
+from gendr._runtime.checks import check_choice, check_count, check_like
+from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.canvases import Canvas, Texels, Vertices
-from gendr.fitting.colors.mixtures import Mixtures, gains_of, laplacian, trusted
+from gendr.fitting.colors.mixtures import Mixtures, gains_of, trusted
+from gendr.fitting.graph import laplacian
 from gendr.fitting.parametrization import check_single
 from gendr.fitting.visibility import Sight, cosine_to_eye, look
 from gendr.losses import psnr
@@ -107,11 +102,10 @@ def fit_colors(
         RuntimeError: For a texture without UVs, if xatlas is not installed.
     """
     check_single("mesh", mesh)
-    sizes = check_views("images", images, "[B, 3, H, W]", camera)
+    check_views("images", images, "[B, 3, H, W]", camera)
     check_like("the mesh", mesh.vertices, "images", images)
     if masks is not None:
-        check_like("masks", check_float("masks", masks), "images", images)
-        check_shape("masks", check_finite("masks", masks), "[B, H, W]", **sizes)
+        check_beside("masks", masks, "[B, H, W]", "images", images)
         masks = masks.detach()
     check_choice("kind", kind, KINDS)
     check_count("texture_size", texture_size, least=16)
@@ -249,7 +243,7 @@ class _Photos:
     ) -> tuple[Tensor, Tensor]:
         """Colours with which renderings agree best with the photos, and the exposures."""
         start = colors.cpu().numpy()
-        smooth = laplacian(canvas.edges.cpu().numpy(), len(start))
+        smooth = laplacian(canvas.edges.cpu().numpy(), len(start), np.float32)
         blocks = [self._mixture(canvas, i) for i in range(len(self.images))]
         system = Mixtures.of(blocks, smooth)
         found, g = start, gains.cpu().numpy()

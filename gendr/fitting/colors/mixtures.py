@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Mixtures", "gains_of", "laplacian", "trusted"]
+__all__ = ["Mixtures", "gains_of", "trusted"]
 
 Array = NDArray[Any]
 
@@ -39,17 +39,6 @@ def gains_of(both: Any, own: Any) -> Any:
     hold = _HOLD_EXPOSURE * own.mean() + 1e-12
     gains = (both + hold) / (own + hold)
     return gains / gains.mean(0)
-
-
-def laplacian(edges: Array, count: int) -> Any:
-    """The sparse L of a graph: x^T L x is the sum over edges [E, 2] of squared differences."""
-    from scipy import sparse
-
-    i, j = edges.T
-    ones = np.ones(len(edges), np.float32)
-    off = sparse.coo_matrix((ones, (i, j)), shape=(count, count))
-    off = (off + off.T).tocsr()
-    return sparse.diags(np.asarray(off.sum(1)).ravel()) - off
 
 
 @dataclass(frozen=True, eq=False)

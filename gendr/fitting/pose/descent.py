@@ -12,55 +12,66 @@ from typing_extensions import Self
 
 from gendr.mesh import Camera, Mesh
 from gendr.rendering import silhouette
-from gendr.rendering.triangles import face_vertices
+from gendr.rendering.triangles import face_vertices, hard_silhouette
 
-__all__ = ["Descent", "P", "PoseRows"]
+__all__ = ["Descent", "P", "PoseRows", "hard"]
 
 # After so many steps the hard silhouettes are compared, which takes about as long as a step.
 _COMPARED_EVERY = 10
+# So many images are drawn at once, which bounds the memory.
+_AT_ONCE = 50
 
 
 class PoseRows:
-    """What dataclasses of tensors [K, ...], a row for each pose, have in common."""
+    """What dataclasses of tensors [K, ...], or of such again, have in common: a row for each pose.
+
+    Attributes:
+        rotation: [K, 3, 3].
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
+    rotation: Tensor
 
     def __len__(self) -> int:
-        return len(self.tensors()[0])
+        return len(self.parts()[0])
 
-    def __getitem__(self, rows: Tensor) -> Self:
-        return type(self)(*(tensor[rows] for tensor in self.tensors()))
+    def __getitem__(self, rows: Tensor | slice) -> Self:
+        return self._mapped(lambda part: part[rows])
 
-    def tensors(self) -> list[Tensor]:
+    def parts(self) -> list[Any]:
         """The fields, in order."""
         return [getattr(self, f.name) for f in fields(self)]
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
+    def joined(cls, some: Sequence[Self]) -> Self:
         """All poses of some, in order."""
-        return cls(*map(torch.cat, zip(*(part.tensors() for part in parts), strict=True)))
+        columns = zip(*(each.parts() for each in some), strict=True)
+        return cls(
+            *(
+                column[0].joined(column) if isinstance(column[0], PoseRows) else torch.cat(column)
+                for column in columns
+            )
+        )
 
     def detached(self) -> Self:
         """The same poses, without their graph."""
-        return type(self)(*(tensor.detach() for tensor in self.tensors()))
+        return self._mapped(Tensor.detach)
 
     def replaced(self, rows: Tensor, new: Self) -> Self:
         """These poses, but in some rows, indices [N], others [N, ...]."""
-        return type(self)(
-            *(
-                mine.index_copy(0, rows, its)
-                for mine, its in zip(self.tensors(), new.tensors(), strict=True)
-            )
-        )
+        return self._mapped(lambda mine, its: mine.index_copy(0, rows, its), new)
 
     def where(self, is_mine: Tensor, other: Self) -> Self:
         """These poses in the rows of `is_mine`, bool [K], those of `other` elsewhere."""
-        return type(self)(
-            *(
-                torch.where(is_mine.reshape(-1, *(1,) * (mine.ndim - 1)), mine, its)
-                for mine, its in zip(self.tensors(), other.tensors(), strict=True)
-            )
-        )
+
+        def chosen(mine: Tensor, its: Tensor) -> Tensor:
+            return torch.where(is_mine.reshape(-1, *(1,) * (mine.ndim - 1)), mine, its)
+
+        return self._mapped(chosen, other)
+
+    def _mapped(self, change: Callable[..., Any], *others: Self) -> Self:
+        columns = zip(*(each.parts() for each in (self, *others)), strict=True)
+        return type(self)(*(change(*column) for column in columns))
 
 
 P = TypeVar("P", bound=PoseRows)
@@ -146,3 +157,14 @@ class Descent(Generic[P]):
 
     def _note(self, poses: P, scores: Tensor) -> None:
         self.way.append(self.camera(poses[scores.argmax()[None]]))
+
+
+def hard(mesh: Mesh, camera: Camera, size: int | tuple[int, int]) -> Tensor:
+    """Hard silhouettes [K, H, W] of a mesh."""
+    parts = [camera[i : i + _AT_ONCE] for i in range(0, len(camera), _AT_ONCE)]
+    return torch.cat(
+        [
+            hard_silhouette(face_vertices(mesh.vertices[None], mesh.faces, part), size)
+            for part in parts
+        ]
+    )

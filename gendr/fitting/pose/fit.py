@@ -13,7 +13,6 @@ cameras of one moment together (`gendr.fitting.pose.rig`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,45 +25,18 @@ from gendr._runtime.checks import (
     check_number,
     check_shape,
 )
+from gendr._runtime.command_line import changed
 from gendr.fitting.parametrization import check_single
 from gendr.fitting.pose.rig import fit_rig
-from gendr.fitting.pose.search import FoundPose, PoseCandidate, Search, shrunk
+from gendr.fitting.pose.search import PoseCandidate, PoseResult, Search, View
 from gendr.fitting.pose.settings import PoseSettings
-from gendr.fitting.pose.track import tracked
+from gendr.fitting.pose.track import packed, tracked, unpacked
 from gendr.mesh import Camera, Mesh
 
-__all__ = [
-    "PoseCandidate",
-    "PoseResult",
-    "fit_pose",
-    "outline_problem",
-    "shrunk",
-]
+__all__ = ["PoseCandidate", "PoseResult", "fit_pose", "outline_problem"]
 
 # A mask with fewer pixels tells no pose.
 LEAST = 16
-
-
-@dataclass(frozen=True, eq=False)
-class PoseResult:
-    """The cameras of some masks.
-
-    Attributes:
-        camera: B cameras, the best for each mask; of a video, the best for all together.
-        iou: [B], of the hard silhouettes with the masks.
-        candidates: for each mask the poses that look alike, that of `camera` first. Of a rig there
-            is one tuple, and each candidate has B cameras.
-        trace: for each mask the best camera of some moments on the way, for pictures.
-        searched: the masks that were searched from anywhere: all, but of a video only some.
-        placement: [4, 4], of a rig: from the world of the mesh to that of the rig; else None.
-    """
-
-    camera: Camera
-    iou: Tensor
-    candidates: tuple[tuple[PoseCandidate, ...], ...]
-    trace: tuple[Camera, ...]
-    searched: tuple[int, ...] = ()
-    placement: Tensor | None = None
 
 
 def fit_pose(
@@ -114,7 +86,7 @@ def fit_pose(
         ValueError: if shapes or values are wrong, or a mask is empty, fills its image or has
             fewer than 16 pixels.
     """
-    settings = (settings or PoseSettings()).changed(changes)
+    settings = changed(settings or PoseSettings(), "setting of a pose", changes)
     check_single("mesh", mesh)
     check_finite("masks", check_float("masks", masks))
     masks = masks.detach()[None] if masks.ndim == 2 else masks.detach()
@@ -130,47 +102,39 @@ def fit_pose(
         if resume is not None:
             raise ValueError("resume cannot be given with rig, whose one pose is found in seconds")
         _check_cameras("rig", rig, (len(masks),))
-        found = fit_rig(
-            mesh.detach(), masks, rig.detach().to(masks), settings, find_scale, callback
-        )
-        return PoseResult(
-            found.candidates[0].camera, found.iou, (found.candidates,), found.traces,
-            tuple(range(len(masks))), found.placement,
-        )  # fmt: skip
-    if find_scale:
-        raise ValueError(
-            "find_scale is for a rig; without one, no unit but that of the mesh is known"
-        )
-    if intrinsics is not None:
-        _check_cameras("intrinsics", intrinsics, (1, len(masks)))
-        optics = intrinsics.detach().to(masks).expand(len(masks))
+        optics, is_free = rig.detach().to(masks), False
     else:
-        optics = Camera(fov=30.0 if fov is None else fov).to(masks).expand(len(masks))
-    if fov is not None:
-        check_number("fov", fov, above=0, below=180)
-    search = Search(mesh.detach(), settings, optics, is_free=fov is None and intrinsics is None)
-
-    def tell(stage: str, done: float) -> None:
-        if callback is not None:
-            callback(stage, done)
-
-    keep = keep or (lambda values: None)
+        if find_scale:
+            raise ValueError(
+                "find_scale is for a rig; without one, no unit but that of the mesh is known"
+            )
+        if intrinsics is not None:
+            _check_cameras("intrinsics", intrinsics, (1, len(masks)))
+            optics = intrinsics.detach().to(masks).expand(len(masks))
+        else:
+            optics = Camera(fov=30.0 if fov is None else fov).to(masks).expand(len(masks))
+        if fov is not None:
+            check_number("fov", fov, above=0, below=180)
+        is_free = fov is None and intrinsics is None
     with torch.no_grad():
+        search = Search(mesh.detach(), settings, optics, is_free=is_free)
+        tell = callback or (lambda stage, done: None)
+        if rig is not None:
+            return fit_rig(search, masks, find_scale, tell)
+        keep = keep or (lambda values: None)
         if track:
-            path = tracked(search, masks, tell, keep, resume)
-            found, traces, searched = path.found, path.traces, path.searched
+            found, traces, searched = tracked(search, masks, tell, keep, resume)
         else:
             images: list[dict[str, Any]] = list(resume["images"]) if resume is not None else []
             for b in range(len(images), len(masks)):
-                here = search.found(
-                    masks[b], b, lambda s, done, b=b: tell(s, (b + done) / len(masks))
-                )
-                images.append(here.packed([*search.way(), search.camera(here.poses, b)[0]]))
+                view = View(search, masks[b], b)
+                here = view.found(lambda stage, done, b=b: tell(stage, (b + done) / len(masks)))
+                images.append(packed(here, [*view.way, view.camera(here.poses)[0]]))
                 keep({"images": images})
-            found = [FoundPose.unpacked(each) for each in images]
+            found = [unpacked(each) for each in images]
             traces = [Camera.batch([Camera(*way) for way in each["way"]]) for each in images]
             searched = range(len(masks))
-        candidates = tuple(search.listed(each, b) for b, each in enumerate(found))
+        candidates = tuple(View(search, masks[b], b).listed(each) for b, each in enumerate(found))
     return PoseResult(
         Camera.batch([each[0].camera for each in candidates]),
         torch.tensor([each[0].iou for each in candidates]).to(masks),

@@ -16,8 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr.fitting.pose.descent import Descent, P
-from gendr.rendering.triangles import face_vertices, hard_silhouette
+from gendr.fitting.pose.descent import Descent, P, hard
 
 __all__ = ["polished"]
 
@@ -29,8 +28,6 @@ _DAMPING, _LESS, _MORE = 1e-2, 0.2, 8.0
 _FARTHEST, _TRIES = 6.0, 2
 # A pose whose sum of squares falls by less than this part of it stays where it is.
 _WORTH = 0.02
-# So many images are drawn at once: each has four times as many pixels as the mask.
-_AT_ONCE = 50
 
 
 @torch.no_grad()
@@ -52,14 +49,8 @@ def polished(
 
     def residuals(poses: P) -> Tensor:
         """[K, B * H * W]."""
-        camera = descent.camera(poses)
-        parts = []
-        for i in range(0, len(camera), _AT_ONCE):
-            corners = face_vertices(
-                descent.mesh.vertices[None], descent.mesh.faces, camera[i : i + _AT_ONCE]
-            )
-            parts.append(F.avg_pool2d(hard_silhouette(corners, size)[:, None], _POINTS)[:, 0])
-        covered = torch.cat(parts).unflatten(0, (len(poses), views))
+        fine = hard(descent.mesh, descent.camera(poses), size)
+        covered = F.avg_pool2d(fine[:, None], _POINTS)[:, 0].unflatten(0, (len(poses), views))
         return (covered - masks).flatten(1)
 
     probes = torch.cat([torch.diag(units), -torch.diag(units)])

@@ -1,26 +1,28 @@
-"""The search for the pose of a mesh in a mask, from anywhere; its steps: see `fit.py`."""
+"""The search for poses of a mesh that agree with masks, from anywhere; its steps: see `fit.py`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Generic, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gendr.fitting.pose.descent import Descent, PoseRows
+from gendr.fitting.pose.descent import Descent, P, PoseRows, hard
 from gendr.fitting.pose.polish import polished
 from gendr.fitting.pose.settings import PoseSettings
 from gendr.losses import iou
 from gendr.mesh import Camera, Mesh, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
 from gendr.mesh.simplification import clustered, simplified
-from gendr.rendering.triangles import face_vertices, hard_silhouette
 
-__all__ = ["FoundPose", "PoseCandidate", "Poses", "Search", "Tell", "shrunk"]
+__all__ = [
+    "Alike", "PoseCandidate", "PoseResult", "Poses", "Problem", "Search", "Tell", "View", "shrunk"
+]  # fmt: skip
 
 # Told the name of a stage and the part of the work on a mask that is done, in [0, 1].
 Tell: TypeAlias = Callable[[str, float], None]
@@ -57,6 +59,28 @@ class PoseCandidate:
     angle: float
 
 
+@dataclass(frozen=True, eq=False)
+class PoseResult:
+    """The cameras of some masks.
+
+    Attributes:
+        camera: B cameras, the best for each mask; of a video, the best for all together.
+        iou: [B], of the hard silhouettes with the masks.
+        candidates: for each mask the poses that look alike, that of `camera` first. Of a rig there
+            is one tuple, and each candidate has B cameras.
+        trace: for each mask the best camera of some moments on the way, for pictures.
+        searched: the masks that were searched from anywhere: all, but of a video only some.
+        placement: [4, 4], of a rig: from the world of the mesh to that of the rig; else None.
+    """
+
+    camera: Camera
+    iou: Tensor
+    candidates: tuple[tuple[PoseCandidate, ...], ...]
+    trace: tuple[Camera, ...]
+    searched: tuple[int, ...] = ()
+    placement: Tensor | None = None
+
+
 @dataclass(frozen=True)
 class Poses(PoseRows):
     """Poses of the object's centre before a camera, all [K, ...].
@@ -83,42 +107,33 @@ class Poses(PoseRows):
 
 
 @dataclass(frozen=True)
-class FoundPose:
-    """Poses of one mask that look alike, the best first.
+class Alike(PoseRows, Generic[P]):
+    """Poses that look alike, the best first.
 
     Attributes:
         poses: K poses.
-        scores: [K], hard IoUs with the mask.
+        scores: [K], hard IoUs, the mean over the masks.
     """
 
-    poses: Poses
+    poses: P
     scores: Tensor
-
-    def __len__(self) -> int:
-        return len(self.scores)
-
-    def __getitem__(self, rows: Tensor) -> FoundPose:
-        return FoundPose(self.poses[rows], self.scores[rows])
-
-    def packed(self, way: Sequence[Camera]) -> dict[str, Any]:
-        """The poses, and the cameras on the way to them, as tensors."""
-        cameras = [(x.rotation, x.translation, x.focal, x.principal) for x in way]
-        return {"poses": self.poses.tensors(), "scores": self.scores, "way": cameras}
-
-    @staticmethod
-    def unpacked(values: Mapping[str, Any]) -> FoundPose:
-        """The poses that were packed."""
-        return FoundPose(Poses(*values["poses"]), values["scores"])
-
-    @staticmethod
-    def joined(parts: Sequence[FoundPose]) -> FoundPose:
-        """All poses of some, in order."""
-        poses = Poses.joined([part.poses for part in parts])
-        return FoundPose(poses, torch.cat([part.scores for part in parts]))
 
 
 class Search:
-    """What is the same for all masks."""
+    """What is the same for all masks of a mesh.
+
+    Args:
+        mesh: one mesh.
+        settings: of the search.
+        optics: the cameras of the masks, whose poses do not count.
+        is_free: whether the focal length is searched for too.
+
+    Attributes:
+        centre: [3], of the box around the mesh.
+        radius: about it.
+        fine: the mesh with no more faces than images show.
+        few: the mesh with `settings.faces` faces.
+    """
 
     def __init__(
         self, mesh: Mesh, settings: PoseSettings, optics: Camera, *, is_free: bool
@@ -136,65 +151,11 @@ class Search:
         is_huge = len(mesh.faces) > _HUGE * many
         self.fine = clustered(mesh, _HUGE * many // 2) if is_huge else simplified(mesh, many)
         self.few = simplified(self.fine, settings.faces)
-        self._way: list[Camera] = []
-        self.rotations = directions(settings.directions).to(mesh.vertices)
-        focal = optics.focal[:1].mean(1, keepdim=True).expand(len(self.rotations), 2)
-        zero = torch.zeros_like(self.rotations[:, 0, :2])
-        poses = Poses(self.rotations, zero, zero[:, 0] + math.log(FILL), focal)
-        self.seen = self.hard(self.few, poses.camera(self.centre, self.radius, zero[:1]), SEEN)
-
-    def hard(self, mesh: Mesh, camera: Camera, size: int | tuple[int, int]) -> Tensor:
-        """Hard silhouettes [K, H, W]."""
-        parts = [camera[i : i + 50] for i in range(0, len(camera), 50)]
-        return torch.cat([hard_silhouette(triangles(mesh, part), size) for part in parts])
-
-    def found(self, mask: Tensor, b: int, tell: Tell) -> FoundPose:
-        """The poses of mask `b` that look alike, searched for from anywhere."""
-        settings, optics = self.settings, self.optics[b]
-        principal = optics.principal
-        tell("search", 0.0)
-        self._way = []
-        poses = self.starts(mask, optics.focal, settings.starts)[0]
-        small = shrunk(mask, settings.image_size // 2)
-        poses = self.refined(
-            poses, small, principal, self.few, settings.steps, (2.0, 0.4),
-            lambda done: tell("refine", 0.1 + 0.5 * done),
-        )  # fmt: skip
-        scores = self.scores(poses, small, principal, self.few)
-        rows = distinct(poses.rotation, scores, settings.finalists, SAME)
-        large = shrunk(mask, settings.image_size)
-        poses = self.refined(
-            poses[rows], large, principal, self.fine, max(1, settings.steps // 2), (0.8, 0.2),
-            lambda done: tell("finish", 0.6 + 0.3 * done),
-        )  # fmt: skip
-        poses = self.polished(poses, large, principal)
-        tell("finish", 1.0)
-        return self.alike(poses, mask, b)
-
-    def alike(self, poses: Poses, mask: Tensor, b: int) -> FoundPose:
-        """The poses of these that differ and are not worse than the best by much."""
-        found = FoundPose(poses, self.scores(poses, mask, self.optics[b].principal, self.mesh))
-        return found[self.kept(found)]
-
-    def kept(self, found: FoundPose) -> Tensor:
-        """The rows of those that differ and are not worse than the best by much, best first."""
-        rows = distinct(found.poses.rotation, found.scores, len(found), SAME)
-        return rows[found.scores[rows] >= found.scores[rows[0]] - self.settings.alike]
-
-    def listed(self, found: FoundPose, b: int) -> tuple[PoseCandidate, ...]:
-        """Poses of mask `b` as candidates, with their angles to the first."""
-        camera = self.camera(found.poses, b)
-        angles = rotation_angle_between(camera.rotation[:1], camera.rotation).reshape(-1)
-        return tuple(
-            PoseCandidate(camera[i], score, angle)
-            for i, (score, angle) in enumerate(
-                zip(found.scores.tolist(), angles.tolist(), strict=True)
-            )
-        )
-
-    def camera(self, poses: Poses, b: int) -> Camera:
-        """Cameras [K] that saw mask `b`."""
-        return poses.camera(self.centre, self.radius, self.optics[b].principal)
+        self._rotations = directions(settings.directions).to(mesh.vertices)
+        focal = optics.focal[:1].mean(1, keepdim=True).expand(len(self._rotations), 2)
+        zero = torch.zeros_like(self._rotations[:, 0, :2])
+        poses = Poses(self._rotations, zero, zero[:, 0] + math.log(FILL), focal)
+        self._seen = hard(self.few, poses.camera(self.centre, self.radius, zero[:1]), SEEN)
 
     def fix(self, focal: Tensor) -> None:
         """Take a focal length [2] that was found as that of all further images."""
@@ -205,22 +166,9 @@ class Search:
                 optics.rotation, optics.translation, focal.expand(len(optics), 2), optics.principal
             )
 
-    def way(self) -> list[Camera]:
-        """The best camera after each part of the last search or refinement."""
-        way, self._way = self._way, []
-        return way
-
-    def scores(self, poses: Poses, mask: Tensor, principal: Tensor, mesh: Mesh) -> Tensor:
-        """[K], hard IoUs with a mask."""
-        camera = poses.camera(self.centre, self.radius, principal)
-        return iou(self.hard(mesh, camera, (mask.shape[0], mask.shape[1])), mask[None])
-
-    def starts(self, mask: Tensor, focal: Tensor, count: int) -> tuple[Poses, Tensor]:
-        """The best poses that differ and their scores.
-
-        The images of the search are shifted, scaled and turned.
-        """
-        centre, area = moments(self.seen)
+    def starts(self, mask: Tensor, focal: Tensor, count: int) -> Poses:
+        """The best poses that differ: images of the search are shifted, scaled and turned."""
+        centre, area = moments(self._seen)
         wanted_centre, wanted_area = moments(mask[None])
         wanted = window(mask[None], wanted_centre, wanted_area, mask.new_zeros(1))[0].flatten()
         turns = torch.arange(self.settings.turns, device=mask.device) * (
@@ -228,29 +176,134 @@ class Search:
         )
         scores = []
         for turn in turns:
-            shown = window(self.seen, centre, area, turn.expand(len(area))).flatten(1)
+            shown = window(self._seen, centre, area, turn.expand(len(area))).flatten(1)
             both = torch.minimum(shown, wanted).sum(1)
             scores.append(both / (torch.maximum(shown, wanted).sum(1) + 1e-9))
-        table = torch.stack(scores, 1)  # [directions, turns]
-        flat = table.flatten()
+        flat = torch.stack(scores, 1).flatten()  # [directions * turns]
         order = flat.topk(min(len(flat), 40 * count)).indices
         i, turn = order // len(turns), turns[order % len(turns)].to(mask)
-        rotation = rolls(turn) @ self.rotations[i]
+        rotation = rolls(turn) @ self._rotations[i]
         rows = distinct(rotation, flat[order], count, APART)
         i, turn, rotation = i[rows], turn[rows], rotation[rows]
         # The centre of the object lies beside the centroid of its silhouette, and turns about it.
         grow = (wanted_area / area[i]).sqrt()
         beside = -(rolls(turn)[:, :2, :2] @ centre[i][..., None])[..., 0] * grow[:, None]
         size = math.log(FILL) + grow.log()
-        poses = Poses(rotation, wanted_centre + beside, size, focal.expand(len(rows), 2))
-        return poses, flat[order][rows]
+        return Poses(rotation, wanted_centre + beside, size, focal.expand(len(rows), 2))
+
+
+class Problem(ABC, Generic[P]):
+    """One pose that is to agree with all of some masks: of one view, or of the views of a rig.
+
+    Args:
+        search: of the mesh.
+        masks: [B, H, W].
+
+    Attributes:
+        way: the B cameras of the best pose at some moments on the way.
+    """
+
+    def __init__(self, search: Search, masks: Tensor) -> None:
+        self.search, self.masks, self.settings = search, masks, search.settings
+        self.way: list[Camera] = []
+
+    @abstractmethod
+    def camera(self, poses: P) -> Camera:
+        """Cameras [K * B] that see the object so, those of one pose together."""
+
+    @abstractmethod
+    def starts(self) -> P:
+        """The poses that are refined."""
+
+    @abstractmethod
+    def moves(self, poses: P, pixel: float) -> tuple[Callable[..., P], list[tuple[Tensor, float]]]:
+        """Poses as a function of numbers; where these begin, and the rates of Adam for them."""
+
+    def scores(self, poses: P, masks: Tensor, mesh: Mesh) -> Tensor:
+        """[K, B], hard IoUs with masks of any size."""
+        seen = hard(mesh, self.camera(poses), (masks.shape[1], masks.shape[2]))
+        return iou(seen, masks.repeat(len(poses), 1, 1)).unflatten(0, (len(poses), len(masks)))
+
+    def descent(self, masks: Tensor, mesh: Mesh) -> Descent[P]:
+        """Of poses to masks of any size."""
+        return Descent(
+            mesh, masks, self.camera, lambda now: self.scores(now, masks, mesh).mean(1),
+            self.settings.dist, self.settings.tconorm, self.way,
+        )  # fmt: skip
 
     def refined(
-        self, poses: Poses, mask: Tensor, principal: Tensor, mesh: Mesh, steps: int,
-        pixels: tuple[float, float], tell: Callable[[float], None],
-    ) -> Poses:  # fmt: skip
-        """Poses moved by Adam, those with the best hard silhouette on the way."""
-        descent = self._descent(mask, principal, mesh)
+        self, poses: P, masks: Tensor, mesh: Mesh, steps: int, pixels: tuple[float, float],
+        tell: Callable[[float], None],
+    ) -> P:  # fmt: skip
+        """Poses moved by Adam, those with the best hard silhouettes on the way."""
+        descent = self.descent(masks, mesh)
+        moved, moves = self.moves(poses, descent.pixel)
+        return descent.descended(poses, moved, moves, steps, pixels, tell)
+
+    def finalists(self, tell: Tell) -> P:
+        """The best poses, searched for from anywhere and refined."""
+        settings, search = self.settings, self.search
+        tell("search", 0.0)
+        small = shrunk(self.masks, settings.image_size // 2)
+        poses = self.refined(
+            self.starts(), small, search.few, settings.steps, (2.0, 0.4),
+            lambda done: tell("refine", 0.1 + 0.5 * done),
+        )  # fmt: skip
+        scores = self.scores(poses, small, search.few).mean(1)
+        rows = distinct(poses.rotation, scores, settings.finalists, SAME)
+        large = shrunk(self.masks, settings.image_size)
+        return self.refined(
+            poses[rows], large, search.fine, max(1, settings.steps // 2), (0.8, 0.2),
+            lambda done: tell("finish", 0.6 + 0.3 * done),
+        )  # fmt: skip
+
+    def scored(self, poses: P) -> Alike[P]:
+        """Poses with their scores."""
+        return Alike(poses, self.scores(poses, self.masks, self.search.mesh).mean(1))
+
+    def alike(self, found: Alike[P]) -> Tensor:
+        """The rows of those that differ and are not worse than the best by much, best first."""
+        rows = distinct(found.poses.rotation, found.scores, len(found), SAME)
+        return rows[found.scores[rows] >= found.scores[rows[0]] - self.settings.alike]
+
+    def listed(self, found: Alike[P]) -> tuple[PoseCandidate, ...]:
+        """Poses as candidates, with their angles to the first."""
+        camera, views = self.camera(found.poses), len(self.masks)
+        rotation = found.poses.rotation
+        angles = rotation_angle_between(rotation[:1], rotation).reshape(-1)
+        return tuple(
+            PoseCandidate(camera[i * views : (i + 1) * views], score, angle)
+            for i, (score, angle) in enumerate(
+                zip(found.scores.tolist(), angles.tolist(), strict=True)
+            )
+        )
+
+
+class View(Problem[Poses]):
+    """The pose of one mask.
+
+    Args:
+        search: of the mesh.
+        mask: [H, W].
+        number: of its optics.
+    """
+
+    def __init__(self, search: Search, mask: Tensor, number: int) -> None:
+        super().__init__(search, mask[None])
+        self.optics = search.optics[number]
+
+    def camera(self, poses: Poses) -> Camera:
+        """Cameras [K] that see the object so."""
+        return poses.camera(self.search.centre, self.search.radius, self.optics.principal)
+
+    def starts(self) -> Poses:
+        """By images that are shifted, scaled and turned."""
+        return self.search.starts(self.masks[0], self.optics.focal, self.settings.starts)
+
+    def moves(
+        self, poses: Poses, pixel: float
+    ) -> tuple[Callable[..., Poses], list[tuple[Tensor, float]]]:
+        """Turns of the camera, places, sizes, and focal lengths if they are free."""
 
         def moved(turn: Tensor, place: Tensor, grow: Tensor, wide: Tensor) -> Poses:
             return Poses(
@@ -259,44 +312,40 @@ class Search:
             )  # fmt: skip
 
         zero = torch.zeros_like(poses.size)
-        moves = [
+        return moved, [
             (torch.zeros_like(poses.rotation[:, 0]), 0.05),
-            (torch.zeros_like(poses.place), descent.pixel),
-            (zero, descent.pixel),
-            (zero, 0.02 if self.is_free else 0.0),
+            (torch.zeros_like(poses.place), pixel),
+            (zero, pixel),
+            (zero, 0.02 if self.search.is_free else 0.0),
         ]
-        return descent.descended(poses, moved, moves, steps, pixels, tell)
 
-    def polished(self, poses: Poses, mask: Tensor, principal: Tensor) -> Poses:
+    def found(self, tell: Tell) -> Alike[Poses]:
+        """The poses that look alike, searched for from anywhere."""
+        poses = self.polished(self.finalists(tell))
+        tell("finish", 1.0)
+        found = self.scored(poses)
+        return found[self.alike(found)]
+
+    def polished(self, poses: Poses) -> Poses:
         """The poses of these that may look alike, moved by least squares (`polish.py`)."""
-        scores = self.scores(poses, mask, principal, self.fine)
+        masks, is_free = shrunk(self.masks, self.settings.image_size), self.search.is_free
+        scores = self.scores(poses, masks, self.search.fine).mean(1)
         rows = (scores >= scores.max() - self.settings.alike - _GAINED).nonzero()[:, 0]
-        descent = self._descent(mask, principal, self.fine)
+        descent = self.descent(masks, self.search.fine)
         turn = descent.pixel * math.exp(-float(poses.size.mean()))
-        units = [turn] * 3 + [descent.pixel] * 2 + [turn] + [turn] * self.is_free
+        units = [turn] * 3 + [descent.pixel] * 2 + [turn] + [turn] * is_free
 
         def moved(now: Poses, by: Tensor) -> Poses:
-            focal = now.focal * by[:, 6:].exp() if self.is_free else now.focal
+            focal = now.focal * by[:, 6:].exp() if is_free else now.focal
             return Poses(
                 axis_angle_to_matrix(by[:, :3]) @ now.rotation, now.place + by[:, 3:5],
                 now.size + by[:, 5], focal,
             )  # fmt: skip
 
         new = polished(
-            descent, poses[rows], moved, torch.tensor(units).to(mask), self.settings.polish_steps
+            descent, poses[rows], moved, torch.tensor(units).to(masks), self.settings.polish_steps
         )
         return poses.replaced(rows, new)
-
-    def _descent(self, mask: Tensor, principal: Tensor, mesh: Mesh) -> Descent[Poses]:
-        return Descent(
-            mesh, mask[None], lambda now: now.camera(self.centre, self.radius, principal),
-            lambda now: self.scores(now, mask, principal, mesh),
-            self.settings.dist, self.settings.tconorm, self._way,
-        )  # fmt: skip
-
-
-def triangles(mesh: Mesh, camera: Camera) -> Tensor:
-    return face_vertices(mesh.vertices[None], mesh.faces, camera)
 
 
 def directions(count: int) -> Tensor:
@@ -366,11 +415,11 @@ def distinct(rotation: Tensor, scores: Tensor, count: int, degrees: float) -> Te
     return torch.tensor(kept, dtype=torch.int64, device=scores.device)
 
 
-def shrunk(mask: Tensor, size: int) -> Tensor:
-    """A mask [H, W] whose shorter side has at most `size` pixels: means over areas."""
-    height, width = mask.shape
+def shrunk(masks: Tensor, size: int) -> Tensor:
+    """Masks [B, H, W] whose shorter side has at most `size` pixels: means over areas."""
+    height, width = masks.shape[1:]
     part = size / min(height, width)
     if part >= 1:
-        return mask
+        return masks
     shape = (max(1, round(height * part)), max(1, round(width * part)))
-    return F.interpolate(mask[None, None], shape, mode="area")[0, 0]
+    return F.interpolate(masks[:, None], shape, mode="area")[:, 0]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
 
 from gendr._runtime.command_line import check_options, count, option
 
@@ -54,11 +53,3 @@ class PoseSettings:
             check_count(name, getattr(self, name), least=number)
         check_number("alike", self.alike, above=0)
         check_number("lost", self.lost, above=0, below=1)
-
-    def changed(self, changes: dict[str, Any]) -> PoseSettings:
-        """The settings with some of them replaced."""
-        from gendr._runtime.checks import check_choice
-
-        for name in changes:
-            check_choice("setting of a pose", name, [f.name for f in fields(PoseSettings)])
-        return replace(self, **changes)

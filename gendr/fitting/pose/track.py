@@ -15,19 +15,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gendr.fitting.pose.descent import PoseRows
-from gendr.fitting.pose.search import FoundPose, Poses, Search, Tell, distinct, moments, shrunk
+from gendr.fitting.pose.descent import PoseRows, hard
+from gendr.fitting.pose.search import Alike, Poses, Search, Tell, View, distinct, moments, shrunk
 from gendr.mesh import Camera, rotation_angle_between
 from gendr.mesh.rotations import axis_angle_to_matrix
 
-__all__ = ["Track", "tracked"]
+__all__ = ["packed", "tracked", "unpacked"]
 
 # So many poses of an image are followed into the next.
 _FOLLOWED = 4
@@ -43,31 +43,16 @@ _PIXELS = (1.5, 0.2)
 
 
 @dataclass(frozen=True)
-class Track:
-    """The poses of the images of a video.
-
-    Attributes:
-        found: of each image the poses that look alike, the chosen one first.
-        traces: of each image the best cameras on the way.
-        searched: the images that were searched from anywhere; the first is one.
-    """
-
-    found: tuple[FoundPose, ...]
-    traces: tuple[Camera, ...]
-    searched: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Motion(PoseRows):
     """What each of some poses did since the image before.
 
     Attributes:
-        turn: [K, 3, 3], of the camera.
+        rotation: [K, 3, 3], of the camera.
         place: [K, 2], NDC.
         size: [K], of the logarithm.
     """
 
-    turn: Tensor
+    rotation: Tensor
     place: Tensor
     size: Tensor
 
@@ -80,13 +65,24 @@ class Motion(PoseRows):
 
     def back(self) -> Motion:
         """The way back."""
-        return Motion(self.turn.mT, -self.place, -self.size)
+        return Motion(self.rotation.mT, -self.place, -self.size)
 
     def applied(self, poses: Poses) -> Poses:
         return Poses(
-            _orthonormal(self.turn @ poses.rotation), poses.place + self.place,
+            _orthonormal(self.rotation @ poses.rotation), poses.place + self.place,
             poses.size + self.size, poses.focal,
         )  # fmt: skip
+
+
+def packed(found: Alike[Poses], way: Sequence[Camera]) -> dict[str, Any]:
+    """The poses of an image, and the cameras on the way to them, as tensors."""
+    cameras = [camera.tensors() for camera in way]
+    return {"poses": found.poses.parts(), "scores": found.scores, "way": cameras}
+
+
+def unpacked(values: Mapping[str, Any]) -> Alike[Poses]:
+    """The poses that were packed."""
+    return Alike(Poses(*values["poses"]), values["scores"])
 
 
 def tracked(
@@ -95,7 +91,7 @@ def tracked(
     tell: Tell,
     keep: Callable[[dict[str, Any]], None],
     resume: Mapping[str, Any] | None,
-) -> Track:
+) -> tuple[list[Alike[Poses]], list[Camera], list[int]]:
     """The poses of the masks [B, H, W] of a video.
 
     Args:
@@ -104,58 +100,59 @@ def tracked(
         tell: told the part of all the work that is done.
         keep: called after each image with all that is needed to go on.
         resume: what `keep` was called with, to go on from there.
+
+    Returns:
+        Of each image the poses that look alike, the chosen one first; of each the best cameras on
+        the way; and the images that were searched from anywhere, of which the first is one.
     """
-    images: list[dict[str, Any]] = list(resume["images"]) if resume is not None else []
-    found = [FoundPose.unpacked(each) for each in images]
-    ways = [[Camera(*way) for way in each["way"]] for each in images]
+    before = resume or {"images": [], "searched": [], "best": 0.0}
+    images, searched, best = list(before["images"]), list(before["searched"]), before["best"]
+    found = [unpacked(each) for each in images]
     motions = [Motion(*each["motion"]) for each in images]
-    searched: list[int] = list(resume["searched"]) if resume is not None else []
-    best = float(resume["best"]) if resume is not None else 0.0
     if found:
         search.fix(found[0].poses.focal[0])
     for b in range(len(found), len(masks)):
-        mask = masks[b]
+        view = View(search, masks[b], b)
 
         def part(stage: str, done: float, b: int = b) -> None:
             tell(stage, (b + done) / len(masks))
 
         now = motion = None
         if found:
-            now, motion = _followed(search, mask, b, found[-1], motions[-1])
-        way = search.way()
+            now, motion = _followed(view, found[-1], motions[-1])
         if now is None or motion is None or _is_lost(now, best, search):
-            anew = search.found(mask, b, part)
+            anew = view.found(part)
             if now is None:
                 search.fix(anew.poses.focal[0])
             else:
                 # What was followed may still be better: then the mask is to blame.
-                anew = search.alike(Poses.joined([now.poses, anew.poses]), mask, b)
+                anew = view.scored(Poses.joined([now.poses, anew.poses]))
+                anew = anew[view.alike(anew)]
             now, motion = anew, Motion.between(anew.poses, anew.poses)
             searched.append(b)
             best = 0.0
-            way += search.way()
         else:
             part("track", 1.0)
         best = max(best, float(now.scores[0]))
         found.append(now)
         motions.append(motion)
-        ways.append(way)
-        images.append({**now.packed(way), "motion": motion.tensors()})
+        images.append({**packed(now, view.way), "motion": motion.parts()})
         keep({"images": images, "searched": searched, "best": best})
     look_back(search, masks, found, motions, searched)
     chosen = chosen_together(found, motions, search.settings.alike)
     ordered, traces = [], []
     for b, (each, first) in enumerate(zip(found, chosen, strict=True)):
-        rest = [i for i in range(len(each.scores)) if i != first]
+        rest = [i for i in range(len(each)) if i != first]
         ordered.append(each[torch.tensor([first, *rest], device=each.scores.device)])
-        traces.append(Camera.batch([*ways[b], search.camera(ordered[b].poses, b)[0]]))
-    return Track(tuple(ordered), tuple(traces), tuple(searched))
+        last = View(search, masks[b], b).camera(ordered[b].poses)[0]
+        traces.append(Camera.batch([*(Camera(*way) for way in images[b]["way"]), last]))
+    return ordered, traces, searched
 
 
 def look_back(
     search: Search,
     masks: Tensor,
-    found: list[FoundPose],
+    found: list[Alike[Poses]],
     motions: list[Motion],
     searched: list[int],
 ) -> None:
@@ -167,15 +164,15 @@ def look_back(
         scores = found[b].scores
         if b + 1 in searched or len(scores) == 1 or scores[0] - scores[1] > _STANDS_OUT:
             continue
-        now, back = _followed(search, masks[b], b, found[b + 1], motions[b + 1].back())
-        search.way()
-        both = FoundPose.joined([found[b], now])
+        view = View(search, masks[b], b)
+        now, back = _followed(view, found[b + 1], motions[b + 1].back())
+        both = Alike.joined([found[b], now])
         motion = Motion.joined([motions[b], back.back()])
-        rows = search.kept(both)
+        rows = view.alike(both)
         found[b], motions[b] = both[rows], motion[rows]
 
 
-def _is_lost(now: FoundPose, best: float, search: Search) -> bool:
+def _is_lost(now: Alike[Poses], best: float, search: Search) -> bool:
     """Whether the poses of an image agree much worse than those since the last search."""
     return float(now.scores[0]) < (1 - search.settings.lost) * best
 
@@ -186,20 +183,15 @@ def _orthonormal(matrix: Tensor) -> Tensor:
     return u @ v
 
 
-def _followed(
-    search: Search, mask: Tensor, b: int, last: FoundPose, motion: Motion
-) -> tuple[FoundPose, Motion]:
-    """The poses of mask `b` near those of the mask before, and what they did since."""
+def _followed(view: View, last: Alike[Poses], motion: Motion) -> tuple[Alike[Poses], Motion]:
+    """The poses of a view near those of the image before, and what they did since."""
+    search, settings = view.search, view.settings
     rows = torch.arange(min(len(last.scores), _FOLLOWED), device=last.scores.device)
-    before = last.poses[rows]
-    before = Poses(
-        before.rotation, before.place, before.size, search.optics.focal[b].expand(len(rows), 2)
-    )
-    principal = search.optics.principal[b : b + 1]
+    before = replace(last.poses[rows], focal=view.optics.focal.expand(len(rows), 2))
     near = _turned(Poses.joined([before, motion[rows].applied(before)]))
-    small = shrunk(mask, search.settings.image_size // 2)
-    guesses = _aligned(search, near, small, b)
-    scores = search.scores(guesses, small, principal, search.few)
+    small = shrunk(view.masks, settings.image_size // 2)
+    guesses = _aligned(view, near, small)
+    scores = view.scores(guesses, small, search.few)[:, 0]
     # Each pose goes on unturned, and the best of all turned ones are tried too.
     parent = torch.arange(len(scores), device=scores.device) % len(rows)
     both = scores[: 2 * len(rows)].unflatten(0, (2, len(rows)))
@@ -207,16 +199,14 @@ def _followed(
     ranked = scores.clone()
     ranked[straight] += 1
     starts = distinct(guesses.rotation, ranked, len(rows) + _TURNED, _BETWEEN)
-    large = shrunk(mask, search.settings.image_size)
-    poses = search.refined(
-        guesses[starts], large, principal, search.fine, search.settings.track_steps, _PIXELS,
-        lambda done: None,
-    )  # fmt: skip
-    poses = search.polished(poses, large, principal)
-    poses = Poses(_orthonormal(poses.rotation), poses.place, poses.size, poses.focal)
-    found = FoundPose(poses, search.scores(poses, mask, principal, search.mesh))
-    kept = search.kept(found)
-    return found[kept], Motion.between(before[parent[starts[kept]]], poses[kept])
+    large = shrunk(view.masks, settings.image_size)
+    poses = view.refined(
+        guesses[starts], large, search.fine, settings.track_steps, _PIXELS, lambda done: None
+    )
+    poses = view.polished(poses)
+    found = view.scored(replace(poses, rotation=_orthonormal(poses.rotation)))
+    rows = view.alike(found)
+    return found[rows], Motion.between(before[parent[starts[rows]]], found.poses[rows])
 
 
 def _turned(poses: Poses) -> Poses:
@@ -229,11 +219,11 @@ def _turned(poses: Poses) -> Poses:
     return Poses(rotation, poses.place.repeat(n, 1), poses.size.repeat(n), poses.focal.repeat(n, 1))
 
 
-def _aligned(search: Search, poses: Poses, mask: Tensor, b: int) -> Poses:
-    """Poses whose silhouettes have the centroid and the area of a mask."""
-    size = (mask.shape[0], mask.shape[1])
-    centre, area = moments(search.hard(search.few, search.camera(poses, b), size))
-    wanted_centre, wanted_area = moments(mask[None])
+def _aligned(view: View, poses: Poses, masks: Tensor) -> Poses:
+    """Poses whose silhouettes have the centroid and the area of a mask [1, H, W]."""
+    size = (masks.shape[1], masks.shape[2])
+    centre, area = moments(hard(view.search.few, view.camera(poses), size))
+    wanted_centre, wanted_area = moments(masks)
     # What is out of sight has no centroid.
     seen = area > 1e-3 * wanted_area
     place = torch.where(seen[:, None], poses.place + wanted_centre - centre, poses.place)
@@ -243,7 +233,7 @@ def _aligned(search: Search, poses: Poses, mask: Tensor, b: int) -> Poses:
     )
 
 
-def chosen_together(found: list[FoundPose], motions: list[Motion], alike: float) -> list[int]:
+def chosen_together(found: list[Alike[Poses]], motions: list[Motion], alike: float) -> list[int]:
     """The path through the images with the largest sum of IoUs, less the cost of its jumps.
 
     A jump is the angle to where the pose before was, or to where its motion leads, if that is

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gendr._runtime.checks import check_choice
+from gendr._runtime.command_line import changed
 from gendr.fitting.checks import check_views
 from gendr.fitting.shape.job import Job
 from gendr.fitting.shape.settings import FitSettings
@@ -63,7 +64,7 @@ def fit(
     Warns:
         UserWarning: If some masks fill their image, as if the camera were inside the object.
     """
-    settings = (settings or FitSettings()).changed(changes)
+    settings = changed(settings or FitSettings(), "setting of a fit", changes)
     check_views("target_masks", target_masks, "[B, H, W]", camera)
     _check_outlines(target_masks)
     if isinstance(init, str):

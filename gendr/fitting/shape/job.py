@@ -15,7 +15,7 @@ from gendr._runtime.checkpoint import digest
 from gendr._runtime.checks import check_like
 from gendr.fitting.frame import SPHERE, Frame
 from gendr.fitting.parametrization import SmoothParametrization, check_single
-from gendr.fitting.shape.levels import Levels, pixel_at_middle, progress_of
+from gendr.fitting.shape.schedule import FitSchedule, pixel_at_middle, shortest_edge
 from gendr.fitting.shape.settings import FitSettings
 from gendr.fitting.shape.state import FitResult, FitState
 from gendr.losses import FlattenLoss, iou, iou_loss
@@ -28,14 +28,12 @@ __all__ = ["Job"]
 
 # Decay rates of the optimiser's averages; the second is below the usual 0.999, as runs are short.
 BETAS = (0.9, 0.99)
-# How many times hard silhouettes are compared during a fit.
-EVALUATIONS = 20
-# How many times a mesh is remeshed during a fit, the last time before the last part of it; the
-# iterations of each, and the length of the last steps in edges.
+# How many times hard silhouettes are compared during a fit; of so many views at once, which bounds
+# the memory.
+EVALUATIONS, TOGETHER = 20, 24
+# How many times a mesh is remeshed during a fit, the last time before the last part of it; and the
+# iterations of each.
 REMESHES, ITERATIONS = 8, 3
-STEP_IN_EDGES = 0.25
-# Edges are longer than asked for where there would be more faces than this.
-MOST_FACES = 40_000
 # A start that is not remeshed may have at most so many.
 MOST_GIVEN = 250_000
 # Lengths in pixels that edges have at the end if none is asked for: the first that costs the start
@@ -58,8 +56,6 @@ class Job:
         self, masks: Tensor, camera: Camera, settings: FitSettings, init: Mesh | None
     ) -> None:
         self.settings, self.masks = settings, masks
-        assert settings.lr is not None  # `resolved`
-        self.lr = settings.lr
         size = (masks.shape[1], masks.shape[2])
         self.frame = Frame.of_masks(masks, camera)
         self.camera = self.frame.camera(camera)
@@ -80,16 +76,13 @@ class Job:
         near, far = float(depth.clamp(min=1e-3).min()) * 1e-2, float(depth.abs().max()) * 10 + 10
         planes: dict[str, Any] = {"near": near, "far": far, "backend": settings.backend}
         self.hard = Renderer(size, "heaviside", "max", check=False, **planes)
-        self.levels = Levels(masks, self._edge(settings.edge, pixel), coarse=self.remeshed)
+        self.schedule = FitSchedule(masks, settings, self._edge(settings.edge, pixel))
         self.soft = [
             Renderer(
                 level, settings.law, settings.conorm, cutoff=settings.cutoff, check=False, **planes
             )
-            for level in self.levels.sizes
+            for level in self.schedule.sizes
         ]
-        # In pixels, a schedule begins with those of the smallest masks.
-        self.first_scale = settings.scales(self.levels.sizes[0])[0]
-        self.last_scale = settings.scales(size)[1]
         self.batches = _batches(len(masks), settings)
         frames = min(settings.frames, settings.steps)
         self.kept = {round(i * settings.steps / frames) for i in range(frames)} if frames else set()
@@ -106,9 +99,7 @@ class Job:
 
     def _edge(self, wanted: float | None, pixel: float) -> float:
         """The length of edges at the end, from that asked for in pixels and the size of these."""
-        a, b, c = self.start.vertices.double()[self.start.faces].unbind(1)
-        area = float(torch.linalg.cross(b - a, c - a).norm(dim=-1).sum()) / 2
-        least = (area / (3**0.5 / 4 * MOST_FACES)) ** 0.5  # of equilateral faces that cover it
+        least = shortest_edge(self.start)
         if wanted is not None or not self.remeshed:
             return max((wanted or EDGES[0]) * pixel, least)
         before = self.measure(self.start.vertices, self.start.faces).mean()
@@ -134,16 +125,11 @@ class Job:
             return self.start.with_vertices(vertices)
         return Mesh(vertices, faces).with_origin(self.start.origin[0])
 
-    def progress(self, scale: float) -> float:
-        """Which part of the schedule is over at a scale."""
-        return progress_of(scale, self.first_scale, self.last_scale)
-
-    def even(self, state: FitState, scale: float) -> FitState:
-        """The state with the mesh remeshed for a scale, and all that Adam knows carried over."""
+    def even(self, state: FitState, progress: float) -> FitState:
+        """The state with the mesh remeshed, and all that Adam knows carried over."""
         old = self.surface(state.faces, state.u).shape
         mesh = Mesh(old(state.u).detach(), state.faces)
-        edge = self.levels.edge_at(self.progress(scale))
-        found = remesh(mesh, edge, iterations=ITERATIONS)
+        found = remesh(mesh, self.schedule.edge(progress), iterations=ITERATIONS)
         faces = found.mesh.faces
         u = self.surface(faces, found.mesh.vertices).shape.u.detach().clone()
         # A vertex has the gradient of the surface around it.
@@ -151,26 +137,23 @@ class Job:
         first, second = found.carried(state.first) * part, found.carried(state.second) * part**2
         return replace(state, faces=faces, u=u, first=first, second=second)
 
-    def scale(self, state: FitState, seconds: float = 0.0) -> float:
-        """The scale of the next step: the last one times the factor that ends the schedule in time.
+    def progress(self, state: FitState, seconds: float = 0.0) -> float:
+        """That of the next step: the remaining steps share what is left of the schedule.
 
-        The factor is the same for all steps unless their number was changed on the way; then the
-        remaining steps share the rest of the schedule. With a budget, the seconds spent say how
-        far it has come: those of the state and `seconds` since then.
+        With a budget, the seconds spent say how far it has come: those of the state and `seconds`
+        since then.
         """
-        if not state.history:
-            return self.first_scale
-        now = state.history[-1]["scale"]
+        if state.step == 0:
+            return self.schedule.begin
         if self.settings.budget is not None:
-            part = min((state.seconds + seconds) / self.settings.budget, 1.0)
-            return min(now, self.first_scale * (self.last_scale / self.first_scale) ** part)
-        return now * (self.last_scale / now) ** (1 / (self.settings.steps - state.step))
+            return max(state.progress, min((state.seconds + seconds) / self.settings.budget, 1.0))
+        return state.progress + (1 - state.progress) / (self.settings.steps - state.step)
 
     def begin(self) -> FitState:
         """The state before the first step."""
         mesh = self.start
         if self.remeshed:
-            mesh = remesh(mesh, self.levels.edge_at(0.0)).mesh
+            mesh = remesh(mesh, self.schedule.edge(0.0)).mesh
         shape = self.surface(mesh.faces, mesh.vertices).shape
         u = shape.u.detach().clone()
         vertices = shape(u).detach()
@@ -178,8 +161,8 @@ class Job:
         zero = torch.zeros_like(u)
         score = float(self.measure(vertices, mesh.faces).mean())
         return FitState(
-            0, mesh.faces, u, zero, zero, (), 0, score, (vertices, mesh.faces), trace, self.frame,
-            0.0, self.signature,
+            0, self.schedule.begin, mesh.faces, u, zero, zero, (), 0, score, (vertices, mesh.faces),
+            trace, self.frame, 0.0, self.signature,
         )  # fmt: skip
 
     def restore(self, resume: FitState | str | Path) -> FitState:
@@ -207,34 +190,35 @@ class Job:
 
     def measure(self, vertices: Tensor, faces: Tensor) -> Tensor:
         """Hard IoU of every view, [B]."""
+        parts = [slice(i, i + TOGETHER) for i in range(0, len(self.masks), TOGETHER)]
         with torch.no_grad():
             mesh = self.mesh(vertices, faces)
             found = [
-                iou(self.hard(mesh, self.camera[rows]).alpha, self.masks[rows])
-                for rows in _slices(len(self.masks))
+                iou(self.hard(mesh, self.camera[part]).alpha, self.masks[part]) for part in parts
             ]
         return torch.cat(found)
 
     def step(self, state: FitState, seconds: float) -> FitState:
         """One step of `UniformAdam`; returns a new state and does not change the one given."""
-        i, scale = state.step, self.scale(state, seconds)
+        i, progress = state.step, self.progress(state, seconds)
         even, kept, measured = self.events(state, seconds)
         if even:
-            state = self.even(state, scale)
-        rows, level = self.batches[i % len(self.batches)], self.levels.at(self.progress(scale))
+            state = self.even(state, progress)
+        rows, level = self.batches[i % len(self.batches)], self.schedule.level(progress)
+        scale = self.schedule.scale(progress)
         surface = self.surface(state.faces, state.u)
         u = state.u.clone().requires_grad_()
         vertices = surface.shape(u)
         mesh = self.mesh(vertices, state.faces)
         alpha = self.soft[level](mesh, self.camera[rows], scale=scale).alpha
-        loss = iou_loss(alpha, self.levels.masks[level][rows])
+        loss = iou_loss(alpha, self.schedule.masks[level][rows])
         if self.settings.flatness > 0 and surface.creases.pairs.shape[1] > 0:
             bends = (1 - surface.creases.cosines(vertices)).square()
             loss = loss + self.settings.flatness * bends.mean()
         (grad,) = torch.autograd.grad(loss, u)
         moved = uniform_adam_step(
-            state.u, grad, state.first, state.second, step=i + 1, lr=self.step_length(scale),
-            betas=BETAS,
+            state.u, grad, state.first, state.second, step=i + 1,
+            lr=self.schedule.step_length(progress), betas=BETAS,
         )  # fmt: skip
         entry = {"step": i + 1, "loss": float(loss.detach()), "scale": scale}
         best = state.best_step, state.best_iou, state.best
@@ -248,8 +232,8 @@ class Job:
                 if entry["iou"] >= best[1]:
                     best = i + 1, entry["iou"], (vertices, state.faces)
         return FitState(
-            i + 1, state.faces, *moved, (*state.history, entry), *best, trace, state.frame,
-            state.seconds + seconds, state.signature,
+            i + 1, progress, state.faces, *moved, (*state.history, entry), *best, trace,
+            state.frame, state.seconds + seconds, state.signature,
         )  # fmt: skip
 
     def events(self, state: FitState, seconds: float) -> tuple[bool, bool, bool]:
@@ -265,14 +249,6 @@ class Job:
 
         even = self.remeshed and crossed(REMESHES) and now < 1 - 0.5 / REMESHES
         return even, crossed(self.settings.frames), crossed(EVALUATIONS)
-
-    def step_length(self, scale: float) -> float:
-        """The `lr` of a step; where the mesh is remeshed it falls to a part of an edge."""
-        if not self.remeshed:
-            return self.lr
-        done = self.progress(scale)
-        last = min(self.lr, STEP_IN_EDGES * self.levels.edge)
-        return self.lr ** (1 - done) * last**done
 
     def run(
         self, callback: Callable[[FitState], None] | None, resume: FitState | str | Path | None
@@ -291,7 +267,7 @@ class Job:
         """The best mesh of a state, in world coordinates, with its metrics."""
         best = state.best
         if self.remeshed:
-            found = remesh(Mesh(*best), self.levels.edge, iterations=ITERATIONS).mesh
+            found = remesh(Mesh(*best), self.schedule.edge_at_end, iterations=ITERATIONS).mesh
             found = without_cuts(found)
             best = found.vertices, found.faces
         per_view = self.measure(*best)
@@ -323,11 +299,6 @@ def _check_faces(init: Mesh, settings: FitSettings) -> None:
             f"init has {count:,} faces, and at most {MOST_GIVEN:,} are fitted as they are; "
             "simplify it, or let the fit remesh it (remesh, on the command line --remesh)"
         )
-
-
-def _slices(count: int, length: int = 24) -> list[list[int]]:
-    """The views in groups that are rendered together, which bounds the memory."""
-    return [list(range(i, min(i + length, count))) for i in range(0, count, length)]
 
 
 def _batches(count: int, settings: FitSettings) -> list[list[int]]:

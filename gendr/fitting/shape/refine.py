@@ -11,17 +11,11 @@ import torch
 from torch import Tensor
 
 from gendr import visual
-from gendr._runtime.checks import (
-    check_count,
-    check_finite,
-    check_float,
-    check_like,
-    check_number,
-    check_shape,
-)
-from gendr.fitting.checks import check_views
+from gendr._runtime.checks import check_count, check_like, check_number
+from gendr.fitting.checks import check_beside, check_views
 from gendr.fitting.colors.fit import fit_colors
 from gendr.fitting.parametrization import SmoothParametrization, check_single
+from gendr.fitting.shape.schedule import shortest_edge
 from gendr.fitting.shape.sweeps import LEAST_VIEWS, Photos, disagreement, displacement
 from gendr.losses import FlattenLoss, iou, iou_loss
 from gendr.mesh import Camera, Mesh, remesh
@@ -59,7 +53,7 @@ STIFFNESS = 0.1
 # Colours are found anew after so many steps.
 SCALE, STEP_IN_EDGES, COLORS, FLATNESS, EVERY = "0.05px", 0.05, 1.0, 0.02, 10
 # As for a fit.
-MOST_FACES, VIEWS_PER_STEP, BETAS = 40_000, 12, (0.9, 0.99)
+VIEWS_PER_STEP, BETAS = 12, (0.9, 0.99)
 # The work of a part, for each photo that it looks at, in parts of that of finding colours: of a
 # sweep, of a step, and of measuring a mesh.
 SWEEP, DESCENT, MEASURE = 0.5, 0.4, 1.4
@@ -102,7 +96,7 @@ class _OverError(Exception):
         self.found = found
 
 
-class _Clock:
+class _Budget:
     """How much is done, and whether the time is over.
 
     Args:
@@ -195,8 +189,7 @@ def refine_shape(
             f"at least {LEAST_VIEWS} photos are needed to see where colours agree, got {sizes['B']}"
         )
     check_like("the mesh", mesh.vertices, "images", images)
-    check_like("masks", check_float("masks", masks), "images", images)
-    check_shape("masks", check_finite("masks", masks), "[B, H, W]", **sizes)
+    check_beside("masks", masks, "[B, H, W]", "images", images)
     check_count("steps", steps, least=0)
     if budget is not None:
         check_number("budget", budget, above=0)
@@ -205,7 +198,7 @@ def refine_shape(
     before: Mapping[str, Any] = resume or {"parts": 0, "seconds": 0.0}
     part, parts = int(before["parts"]), len(SWEEPS) + -(-steps // EVERY)
     work = 2 * MEASURE * sizes["B"] + sum(_work(i, steps, sizes["B"]) for i in range(part, parts))
-    clock = _Clock(callback or (lambda done: None), work, budget, before["seconds"])
+    clock = _Budget(callback or (lambda done: None), work, budget, before["seconds"])
     refinement = _Refinement(given, photos, clock)
     clock.tell(0.0)
     began = clock.seconds
@@ -269,7 +262,7 @@ def _distance(mesh: Mesh, other: Mesh) -> float:
 class _Refinement:
     """What stays the same while a shape is refined."""
 
-    def __init__(self, mesh: Mesh, photos: Photos, clock: _Clock) -> None:
+    def __init__(self, mesh: Mesh, photos: Photos, clock: _Budget) -> None:
         self.photos, self.camera, self.clock = photos, photos.camera, clock
         low, high = mesh.bounding_box()[0], mesh.bounding_box()[1]
         self.diagonal = float((high - low).norm())
@@ -285,9 +278,7 @@ class _Refinement:
 
     def edge(self, mesh: Mesh) -> float:
         """The length of edges: two pixels, or longer where faces would be too many."""
-        a, b, c = mesh.vertices.double()[mesh.faces].unbind(1)
-        area = float(torch.linalg.cross(b - a, c - a).norm(dim=-1).sum()) / 2
-        return max(EDGE * self.pixel, (area / (3**0.5 / 4 * MOST_FACES)) ** 0.5)
+        return max(EDGE * self.pixel, shortest_edge(mesh))
 
     def swept(self, mesh: Mesh, sweep: _Sweep) -> Mesh:
         """The mesh where photos agree best, among displacements of it."""

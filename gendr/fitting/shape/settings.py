@@ -52,8 +52,8 @@ class FitSettings:
         seed: of the order of the views, where there are more than a step draws.
         frames: how many intermediate shapes the result keeps; 0 for none.
         remesh: make faces even on the way, with edges that shrink with the scale (default: from a
-            hull). Masks are then shrunk in the first part of the fit (see `Levels`). Colours and
-            UVs of a mesh to start from are lost.
+            hull). Masks are then shrunk in the first part of the fit (see `FitSchedule`). Colours
+            and UVs of a mesh to start from are lost.
         edge: length of edges at the end, if they are remeshed (default: 2, or less for thin parts).
             It is in pixels of the masks at the middle of the object, and goes down to half a pixel
             where even faces of that size are too coarse for thin parts: they may cost the start
@@ -162,18 +162,6 @@ class FitSettings:
             lr = LR if not from_hull else LR_REMESHED if remesh else LR_HULL
         fine = from_hull and remesh and isinstance(self.scale, str) and self.scale == "auto"
         return replace(self, lr=lr, remesh=remesh, scale="fine" if fine else self.scale)
-
-    def changed(self, changes: dict[str, Any]) -> FitSettings:
-        """The settings with some of them replaced.
-
-        Raises:
-            ValueError: For a setting that does not exist; the nearest names are listed.
-        """
-        from gendr._runtime.checks import check_choice
-
-        for name in changes:
-            check_choice("setting of a fit", name, [f.name for f in fields(FitSettings)])
-        return replace(self, **changes)
 
     def describe(self) -> dict[str, Any]:
         """The settings as plain values, for files."""

@@ -16,7 +16,7 @@ from gendr.mesh import Mesh
 
 __all__ = ["FitResult", "FitState"]
 
-FORMAT = "gendr fit 2"
+FORMAT = "gendr fit 3"
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +25,7 @@ class FitState:
 
     Attributes:
         step: Steps done.
+        progress: How far the schedule had come at the last of them, in [0, 1].
         faces: int64 [F, 3], which change where the mesh is remeshed.
         u: [V, 3], the parameter after these steps.
         first: [V, 3], Adam's average of the gradient.
@@ -40,6 +41,7 @@ class FitState:
     """
 
     step: int
+    progress: float
     faces: Tensor
     u: Tensor
     first: Tensor

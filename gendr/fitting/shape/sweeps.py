@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gendr import visual
+from gendr.fitting.graph import adjacency, factorised, laplacian
 from gendr.fitting.visibility import cosine_to_eye, footprint, sampling_grid
 from gendr.mesh import Camera, Mesh
 from gendr.rendering import Renderer
@@ -168,18 +169,12 @@ def displacement(
         stiffness: > 0, how much neighbours hold each other.
     """
     from scipy import sparse
-    from scipy.sparse.linalg import splu
 
-    count = len(mesh.vertices)
-    a, b = mesh.edges.cpu().numpy().T
-    ones = np.ones(len(a))
-    near = sparse.coo_matrix((ones, (a, b)), shape=(count, count))
-    near = (near + near.T).tocsr()
-    degree = np.asarray(near.sum(1)).ravel()
+    count, edges = len(mesh.vertices), mesh.edges.cpu().numpy()
     values: NDArray[Any] = cost.double().cpu().numpy()
     known = np.isfinite(values)
     total, number = np.where(known, values, 0.0), known.astype(float)
-    mixing = near + sparse.identity(count)
+    mixing = adjacency(edges, count) + sparse.identity(count)
     for _ in range(window):
         total, number = mixing @ total, mixing @ number
         most = number.max(1, keepdims=True).clip(1e-12)
@@ -199,9 +194,7 @@ def displacement(
     trust = np.where(stays, np.where(usable, 1.0, _HOLD), spread / (spread + 0.05) + 1e-3)
     tried = np.minimum(tried, 2.0)
     unit = float(np.abs(t).max())
-    laplacian = sparse.diags(degree) - near
-    matrix = (sparse.diags(trust) + stiffness * laplacian).tocsc()
-    factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
+    factor = factorised(sparse.diags(trust) + stiffness * laplacian(edges, count))
     d = np.zeros(count)
     first, last = _COUPLING
     for turn in range(_TURNS):

@@ -1,0 +1,213 @@
+"""What `gendr fit` does with photos: cameras before the shape, hollows and colours after it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gendr import visual
+from gendr._runtime.command_line import say
+from gendr._runtime.progress import Session
+from gendr.cli.common import as_json, model_file
+from gendr.cli.parser import Fit
+from gendr.cli.stages import Stages
+from gendr.fitting.cameras.refine import CameraResult, refine_cameras
+from gendr.fitting.colors.fit import ColorResult, fit_colors
+from gendr.fitting.shape.refine import ShapeResult, refine_shape
+from gendr.fitting.shape.state import FitResult
+from gendr.fitting.shape.sweeps import LEAST_VIEWS
+from gendr.losses import iou
+from gendr.mesh import Mesh
+from gendr.mesh.camera_files.transforms import intrinsics_of, list_frames, read_cameras
+from gendr.mesh.unwrapping import INSTALL, can_unwrap
+from gendr.mesh.views import Views
+
+# File names: refined cameras, in the reader's own form of OpenCV's matrices, and beside the OBJ.
+CAMERAS, TEXTURED, COLORED, TURNTABLE = "cameras.json", "fit.glb", "fit.ply", "turntable.gif"
+# Shorter side in pixels of the photos that colours are taken from, unless --color-size says more.
+COLOR_SIZE = 512
+# The turntable: views, their size in pixels, and their elevation in degrees.
+FRAMES, SIZE, ELEVATION = 36, 256, 15.0
+
+
+def _check_colored(option: str, args: Fit, views: Views | None) -> None:
+    """Refuse an option that needs the colours of photos if there are none."""
+    if views is None or views.rgb is None:
+        what = "a mesh" if views is None else "masks without colours"
+        raise ValueError(f"{option} needs photos, and {args.target} is {what}; leave it out")
+
+
+# -- cameras ---------------------------------------------------------------------------------------
+
+
+def refined_cameras(args: Fit, views: Views, stages: Stages) -> CameraResult:
+    """The cameras put right, with a progress bar, and a line about what was found."""
+    given = views.masks, views.camera, views.rgb
+    focal = "focal" in args.refine
+    found = stages.run("cameras", CameraResult, refine_cameras, *given, focal=focal)
+    if not args.quiet:
+        say("gendr", _line(found))
+    return found
+
+
+def _line(found: CameraResult) -> str:
+    if not found.refined:
+        return (
+            "the cameras are kept as they were given: others do not agree better with the masks "
+            f"(outlines differ by {found.gap[0]:.2g} pixels)"
+        )
+    focal = "" if found.focal == 1 else f", focal lengths times {found.focal:.4f}"
+    return (
+        f"cameras turned by {float(found.degrees.mean()):.2g} degrees on average{focal}; outlines "
+        f"differ by {found.gap[1]:.2g} pixels, {found.gap[0]:.2g} before"
+    )
+
+
+def camera_facts(found: CameraResult) -> dict[str, Any]:
+    """What `metrics.json` says about cameras that were put right."""
+    return {
+        "refined": found.refined,
+        "degrees": found.degrees.tolist(),
+        "moved": found.moved.tolist(),
+        "focal": found.focal,
+        "gap": found.gap,
+        "hull_iou": found.iou,
+        "color_error": found.color_error,
+    }
+
+
+def opencv_file(args: Fit, found: CameraResult) -> bytes:
+    """Cameras of a folder as `gendr fit` reads them, for images of the sizes that they have there.
+
+    Paths are relative to the folder of the photos, where the file belongs.
+    """
+    cameras = read_cameras(model_file(args.target))
+    rotations, shifts, _ = found.camera.to_opencv(2)  # which does not depend on the size
+    entries: list[dict[str, Any]] = []
+    for i, frame in enumerate(list_frames(cameras, args.max_megapixels)):
+        fx, fy, cx, cy = intrinsics_of(cameras.meta, frame, frame.size)
+        entry: dict[str, Any] = {
+            "file": _within(frame.image, cameras.root),
+            "width": frame.size[1],
+            "height": frame.size[0],
+            "K": [[fx * found.focal, 0, cx], [0, fy * found.focal, cy], [0, 0, 1]],
+            "R": rotations[i].tolist(),
+            "t": shifts[i].tolist(),
+        }
+        if frame.mask is not None:
+            entry["mask"] = _within(frame.mask, cameras.root)
+        entries.append(entry)
+    return as_json({"images": entries})
+
+
+def _within(path: Path, root: Path) -> str:
+    return Path(os.path.relpath(path, root)).as_posix()
+
+
+# -- hollows ---------------------------------------------------------------------------------------
+
+
+def moves_surface(args: Fit, views: Views | None) -> bool:
+    """Whether colours are to move the surface.
+
+    Raises:
+        ValueError: if they are, and there are none or too few photos.
+    """
+    if "rgb" not in args.refine:
+        return False
+    _check_colored("--refine rgb", args, views)
+    if views is not None and len(views.masks) < LEAST_VIEWS:
+        raise ValueError(
+            f"--refine rgb needs at least {LEAST_VIEWS} photos, and {args.target} has "
+            f"{len(views.masks)}; leave it out"
+        )
+    return True
+
+
+def refined_shape(
+    args: Fit, result: FitResult, views: Views, stages: Stages
+) -> tuple[FitResult, dict[str, Any]]:
+    """The result with its surface moved by colours, and what `metrics.json` says about that."""
+    refine = partial(refine_shape, budget=args.settings.budget)
+    given = result.mesh, views.rgb, views.camera, views.masks
+    found = stages.run("refine", ShapeResult, refine, *given)
+    facts = {
+        "improved": found.improved,
+        "psnr": dict(zip(("before", "after"), found.psnr, strict=True)),
+        "iou": dict(zip(("before", "after"), found.iou, strict=True)),
+        "moved": found.moved,
+        "finished": found.finished,
+    }
+    if found.improved:
+        alpha = visual.silhouettes(found.mesh, views.camera, views.image_size)
+        each = iou(alpha, views.masks)
+        measured = {"iou": float(each.double().mean()), "iou_per_view": [float(x) for x in each]}
+        result = replace(result, mesh=found.mesh, metrics={**result.metrics, **measured})
+    return result, {"rgb": facts}
+
+
+# -- colours ---------------------------------------------------------------------------------------
+
+
+def carrier(args: Fit, views: Views | None) -> str:
+    """What is to carry the colours: "texture", "vertex" or "none".
+
+    Raises:
+        ValueError: if colours are asked for and there are none.
+        RuntimeError: if a texture is asked for and xatlas is not installed.
+    """
+    wanted = args.colors
+    if views is None or views.rgb is None:
+        if wanted not in (None, "none"):
+            _check_colored(f"--colors {wanted}", args, views)
+        return "none"
+    if wanted in ("vertex", "none") or can_unwrap():
+        return wanted or "texture"
+    if wanted == "texture":
+        raise RuntimeError(
+            f"--colors texture needs xatlas, which is not installed: {INSTALL}; or --colors vertex"
+        )
+    if not args.quiet:
+        say("gendr", f"vertex colours; for a texture install xatlas: {INSTALL}")
+    return "vertex"
+
+
+def colored(args: Fit, mesh: Mesh, views: Views, kind: str, stages: Stages) -> ColorResult:
+    """The mesh with the colours of the photos, with a progress bar."""
+    return stages.run(
+        "colors", ColorResult, fit_colors, mesh, views.rgb, views.camera, views.masks,
+        kind=kind, texture_size=args.texture_size, exposure=args.exposure,
+    )  # fmt: skip
+
+
+def color_facts(result: ColorResult, views: Views, kind: str) -> dict[str, Any]:
+    """What `metrics.json` says about the colours."""
+    texture = result.mesh.texture
+    return {
+        "kind": kind,
+        "texture_size": None if texture is None else list(texture.shape[:2]),
+        "image_size": list(views.image_size),
+        "psnr": float(result.psnr.double().mean()),
+        "psnr_per_view": [round(float(x), 3) for x in result.psnr],
+        "seen": result.seen,
+        "exposure": result.exposure.double().round(decimals=5).tolist(),
+    }
+
+
+def color_files(mesh: Mesh, out: Path, session: Session) -> dict[Path, bytes]:
+    """The coloured mesh for other programs, and a turntable of it."""
+    name = COLORED if mesh.texture is None else TEXTURED
+    camera = visual.orbit(
+        mesh, [360 * i / FRAMES for i in range(FRAMES)], ELEVATION, fill=visual.CLOSE_FILL
+    )
+    frames: list[visual.Pixels] = []
+    with session.part("turntable") as tell:
+        for i in range(FRAMES):
+            seen = visual.render_views(mesh, camera[i], SIZE, {"lighting": "none"})
+            frames += visual.composited(*seen)
+            tell((i + 1) / FRAMES)
+    turntable = {out / TURNTABLE: visual.gif(frames, seconds=2.4 / FRAMES)}
+    return mesh.to_files(out / name) | turntable
