@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gendr._runtime.checks import check_number, check_tensor
 from gendr._runtime.ranges import finite
-from gendr._runtime.tracing import is_traced
+from gendr._runtime.tracing import check_reverse_mode, is_traced
 from gendr.distributions.base import Distribution
 from gendr.distributions.callable import CallableDistribution
 from gendr.distributions.laws.heaviside import Heaviside
@@ -67,6 +67,7 @@ def scale_of(steepness: Number) -> Number:
     The slope, -1 / steepness^2, would overflow in float32 at a steepness of 1e-19.
     """
     if isinstance(steepness, Tensor):
+        check_reverse_mode()
         return cast("Tensor", _Inverse.apply(steepness))
     return min(1 / steepness, sys.float_info.max)
 
