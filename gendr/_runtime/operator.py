@@ -132,14 +132,14 @@ class Operator:
                 for result, grad in zip(results, grads, strict=True)
                 if grad is not None
             ]
-            outputs, given = zip(*pairs, strict=True)
-            found = iter(
+            outputs, upstream = zip(*pairs, strict=True)
+            gradients = iter(
                 torch.autograd.grad(
-                    outputs, wanted, given, create_graph=True, materialize_grads=True
+                    outputs, wanted, upstream, create_graph=True, materialize_grads=True
                 )
             )
         return tuple(
-            next(found) if isinstance(t, Tensor) and t.requires_grad else None for t in inputs
+            next(gradients) if isinstance(t, Tensor) and t.requires_grad else None for t in inputs
         )
 
 
@@ -184,8 +184,8 @@ class _Applied(torch.autograd.Function):
             return (None,) * (3 + count)
         if torch.is_grad_enabled():  # a graph of the backward pass is wanted
             return None, None, None, *operator.again(spec, inputs, grads, saved)
-        found = kernels.backward(
+        gradients = kernels.backward(
             spec, tuple(map(operator.plain, inputs)), saved, tuple(map(operator.plain, grads)),
             ctx.needs_input_grad[3:],
         )  # fmt: skip
-        return None, None, None, *map(_in_place_of, inputs, found)
+        return None, None, None, *map(_in_place_of, inputs, gradients)

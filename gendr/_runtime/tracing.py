@@ -168,16 +168,16 @@ class lazy(once[T]):
 
     def __init__(self, function: Callable[[Any], T]) -> None:
         super().__init__(function)
-        self.place = f"_kept_{function.__name__}"
+        self.place = f"_cached_{function.__name__}"
 
     def read(self, instance: object) -> T:
         """The value for the mode of the reader, computed if the instance keeps none for it."""
         graded = torch.is_grad_enabled() and self.allows_graph(instance)
-        kept: tuple[bool, T] | None = getattr(instance, self.place, None)
-        if kept is None or (graded and not kept[0]):
-            kept = graded, self.found(instance)
-            object.__setattr__(instance, self.place, kept)
-        value = kept[1]
+        cached: tuple[bool, T] | None = getattr(instance, self.place, None)
+        if cached is None or (graded and not cached[0]):
+            cached = graded, self.found(instance)
+            object.__setattr__(instance, self.place, cached)
+        value = cached[1]
         if not graded and isinstance(value, Tensor) and value.requires_grad:
             return value.detach()  # pyright: ignore[reportReturnType]
         return value

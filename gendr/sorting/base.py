@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_finite, check_room, check_shape, check_tensor, shape_text
+from gendr._runtime.checks import check_finite, check_memory, check_shape, check_tensor, shape_text
 from gendr._runtime.names import nearest
 from gendr._runtime.ranges import finite
 from gendr._runtime.tracing import is_traced
@@ -142,7 +142,7 @@ def check_matrices(method: str, x: Tensor, count: int) -> None:
     if x.device.type == "cpu" and not is_traced():
         shape = shape_text([*x.shape[:-1], count, x.shape[-1]])
         what = f"the permutation matrix of {method!r}, {shape},"
-        check_room(what, x.numel() * count * x.element_size(), INSTEAD)
+        check_memory(what, x.numel() * count * x.element_size(), INSTEAD)
 
 
 def check_payload(payload: object, x: Tensor) -> Tensor:

@@ -34,11 +34,6 @@ def test_an_implementation_that_is_off_stops_the_run(bench, monkeypatch):
         bench.main(["--device", "cpu", "--quick", "--repeat", "1", "--cases", "loss"])
 
 
-def test_memory_is_read(bench):
-    found = bench.probe("selection/40", "gendr, splitter", "cpu", True)
-    assert found is None or found >= 0
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
