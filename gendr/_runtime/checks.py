@@ -309,11 +309,11 @@ def check_image_size(value: object, name: str = "image_size") -> tuple[int, int]
     if min(sides) < 1:
         raise ValueError(f"{name} must be >= 1, got {value!r}")
     if not torch.compiler.is_compiling():
-        check_room(f"an image of {name} {value!r}", 4 * sides[0] * sides[1])
+        check_memory(f"an image of {name} {value!r}", 4 * sides[0] * sides[1])
     return sides[0], sides[1]
 
 
-def check_room(what: str, size: int, instead: str = "") -> None:
+def check_memory(what: str, size: int, instead: str = "") -> None:
     """Raise for what would not even fit if the machine had nothing else in its memory.
 
     Args:
@@ -324,8 +324,8 @@ def check_room(what: str, size: int, instead: str = "") -> None:
     Raises:
         MemoryError: the machine has less, as far as the system tells.
     """
-    if size > (room := physical_memory()):
+    if size > (memory := physical_memory()):
         advice = f"; {instead}" if instead else ""
         raise MemoryError(
-            f"{what} needs {size / 1e9:,.3g} GB, this machine has {room / 1e9:,.3g} GB{advice}"
+            f"{what} needs {size / 1e9:,.3g} GB, this machine has {memory / 1e9:,.3g} GB{advice}"
         )

@@ -132,14 +132,14 @@ class Operator:
                 for result, grad in zip(results, grads, strict=True)
                 if grad is not None
             ]
-            outputs, given = zip(*pairs, strict=True)
-            found = iter(
+            outputs, upstream = zip(*pairs, strict=True)
+            gradients = iter(
                 torch.autograd.grad(
-                    outputs, wanted, given, create_graph=True, materialize_grads=True
+                    outputs, wanted, upstream, create_graph=True, materialize_grads=True
                 )
             )
         return tuple(
-            next(found) if isinstance(t, Tensor) and t.requires_grad else None for t in inputs
+            next(gradients) if isinstance(t, Tensor) and t.requires_grad else None for t in inputs
         )
 
 
@@ -185,11 +185,11 @@ class _Applied(torch.autograd.Function):
         graded = torch.is_grad_enabled()  # a graph of the backward pass is wanted
         if graded and operator.reference is not None:
             return None, None, None, *operator.again(spec, inputs, grads, saved)
-        found = kernels.backward(
+        gradients = kernels.backward(
             spec, tuple(map(operator.plain, inputs)), saved, tuple(map(operator.plain, grads)),
             ctx.needs_input_grad[3:],
         )  # fmt: skip
-        results = [_in_place_of(value, grad) for value, grad in zip(inputs, found, strict=True)]
+        results = [_in_place_of(value, grad) for value, grad in zip(inputs, gradients, strict=True)]
         if graded:
             sources = [x for x in (*grads, *inputs) if isinstance(x, Tensor)]
             results = [None if x is None else _Once.apply(kernels, x, *sources) for x in results]

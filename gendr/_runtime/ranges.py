@@ -7,6 +7,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from gendr._runtime.tracing import check_reverse_mode
+
 __all__ = ["finite", "quotient", "ratio", "saturated"]
 
 
@@ -43,6 +45,7 @@ def saturated(x: Tensor, *, factors: int = 1) -> Tensor:
         factors: how many numbers of that size can be multiplied: with 2, gradients up to the square
             root of the largest number pass, and products with numbers below it are finite.
     """
+    check_reverse_mode()
     limit = (torch.finfo(x.dtype).max / 4) ** (1 / factors)
     return cast("Tensor", _Saturated.apply(x, limit))
 
@@ -74,6 +77,7 @@ class _Ratio(torch.autograd.Function):
 
 def quotient(x: Tensor, y: Tensor) -> Tensor:
     """Return x / y for y other than 0, with finite gradients; shapes broadcast."""
+    check_reverse_mode()
     return cast("Tensor", _Ratio.apply(*torch.broadcast_tensors(x, y)))
 
 

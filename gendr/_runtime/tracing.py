@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, overload
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from typing_extensions import Self
 
 T = TypeVar("T")
@@ -28,14 +29,15 @@ def constant(function: F) -> F:
 def is_traced() -> bool:
     """Whether somebody looks over the shoulder of every operator, so that only PyTorch's may run.
 
-    So it is while `torch.compile` traces, while we do (`tracing`), and inside the transforms of
-    `torch.func`. Then values of tensors decide nothing, for they may not exist, or be those of a
-    whole batch; nothing is kept, and kernels are not called.
+    So it is while `torch.compile` traces, while we do (`tracing`), inside the transforms of
+    `torch.func`, and in forward mode. Then values of tensors decide nothing, for they may not
+    exist, or be those of a whole batch; nothing is kept, and kernels are not called.
     """
     return (
         torch.compiler.is_compiling()
         or _TRACED.get()
         or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
     )
 
 
@@ -55,11 +57,36 @@ def refuse_transforms(what: str) -> None:
     Raises:
         RuntimeError: a transform of `torch.func` is at work.
     """
-    if is_transformed():
+    if torch._C._are_functorch_transforms_active():
         raise RuntimeError(
             f"{what} is not made for the transforms of torch.func (grad, vmap, ...); use "
             "torch.autograd.grad, and batches of inputs"
         )
+
+
+def check_reverse_mode() -> None:
+    """Refuse what an autograd function of ours, which has a backward pass only, cannot do.
+
+    PyTorch names the function then, or in a compiled transform differentiates its forward pass.
+
+    Raises:
+        RuntimeError: forward mode is at work, or `torch.compile` traces into a transform.
+    """
+    if torch.compiler.is_compiling():
+        if torch._C._are_functorch_transforms_active():
+            _refuse_graph()
+    elif forward_ad._current_level >= 0:
+        raise RuntimeError(
+            "gendr is not made for forward mode (torch.func.jvp, jacfwd, hessian); use "
+            "torch.func.vjp or jacrev"
+        )
+
+
+@constant  # that is, called by the compiler, which would take a traced error for a graph break
+def _refuse_graph() -> None:
+    raise RuntimeError(
+        "gendr is not made for transforms of torch.func inside torch.compile; leave out one of them"
+    )
 
 
 def refuse_vmap(what: str) -> None:
@@ -141,16 +168,16 @@ class lazy(once[T]):
 
     def __init__(self, function: Callable[[Any], T]) -> None:
         super().__init__(function)
-        self.place = f"_kept_{function.__name__}"
+        self.place = f"_cached_{function.__name__}"
 
     def read(self, instance: object) -> T:
         """The value for the mode of the reader, computed if the instance keeps none for it."""
         graded = torch.is_grad_enabled() and self.allows_graph(instance)
-        kept: tuple[bool, T] | None = getattr(instance, self.place, None)
-        if kept is None or (graded and not kept[0]):
-            kept = graded, self.found(instance)
-            object.__setattr__(instance, self.place, kept)
-        value = kept[1]
+        cached: tuple[bool, T] | None = getattr(instance, self.place, None)
+        if cached is None or (graded and not cached[0]):
+            cached = graded, self.found(instance)
+            object.__setattr__(instance, self.place, cached)
+        value = cached[1]
         if not graded and isinstance(value, Tensor) and value.requires_grad:
             return value.detach()  # pyright: ignore[reportReturnType]
         return value

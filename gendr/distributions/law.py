@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gendr._runtime.ranges import finite
 from gendr._runtime.registry import Registered
-from gendr._runtime.tracing import constant
+from gendr._runtime.tracing import check_reverse_mode, constant
 from gendr.distributions.base import Base, Number, Part, number_text
 
 INF = float("inf")
@@ -98,6 +98,7 @@ class Law(Registered, Base):
 
     def tails_at(self, u: Tensor, parts: tuple[Part, ...]) -> tuple[Tensor, ...]:
         """See `Base`."""
+        check_reverse_mode()
         out = cast("tuple[Tensor, ...]", _Tails.apply(self, parts, *self._inputs(u)))
         return tuple(v.to(self._result_dtype(u)) for v in out)
 
@@ -108,6 +109,7 @@ class Law(Registered, Base):
 
     def quantile_at(self, q: Tensor, part: Part) -> Tensor:
         """See `Base`."""
+        check_reverse_mode()
         out = cast("Tensor", _Quantile.apply(self, part, *self._inputs(q)))
         return out.to(self._result_dtype(q))
 

@@ -14,7 +14,7 @@ from gendr._runtime.checks import (
     check_finite_late,
     check_float,
     check_image_size,
-    check_room,
+    check_memory,
     check_shape,
     check_tensor,
 )
@@ -53,7 +53,7 @@ def check_batch(images: int, size: ImageSize, like: Tensor) -> None:
     """
     if like.device.type == "cpu" and not is_traced():
         what = f"a batch of {images} images of {size.height} x {size.width} pixels"
-        check_room(what, images * size.pixels * like.element_size())
+        check_memory(what, images * size.pixels * like.element_size())
 
 
 def parse_scale(

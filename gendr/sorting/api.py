@@ -7,7 +7,7 @@ wanted; the methods do none of that.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from gendr._runtime.checks import check_choice
-from gendr._runtime.names import nearest
 from gendr._runtime.registry import members
 from gendr._runtime.tracing import lazy
 from gendr.sorting.base import (
@@ -25,6 +24,7 @@ from gendr.sorting.base import (
     Sort,
     check_keys,
     check_payload,
+    check_settings,
     straight_through,
 )
 from gendr.sorting.losses import hard_ranks, permutation_matrix
@@ -59,17 +59,12 @@ def get(name: Method = "bitonic", **options: Any) -> Sort:
     """
     if not isinstance(name, (str, Sort)):
         raise TypeError(f"a method is a name or a Sort, got {type(name).__name__}")
-    kind = type(name) if isinstance(name, Sort) else methods()[_known(name)]
-    allowed = [field.name for field in fields(kind) if field.init]
-    for option in options:
-        if option not in allowed:
-            close = ", ".join(nearest(option, allowed, len(allowed)))
-            raise TypeError(f"method {kind.name!r} has no setting {option!r}; it has: {close}")
-    return replace(name, **options) if isinstance(name, Sort) else kind(**options)
-
-
-def _known(name: str) -> str:
-    return check_choice("method", name, methods())
+    if isinstance(name, Sort):
+        check_settings(name.name, type(name), options)
+        return replace(name, **options)
+    kind = methods()[check_choice("method", name, methods())]
+    check_settings(name, kind, options)
+    return kind(**options)
 
 
 def _with_permutation(chosen: Sort, what: str) -> PermutationSort:
@@ -361,5 +356,5 @@ class SoftSorter(nn.Module):
 
     def extra_repr(self) -> str:
         """The method, and the options that differ from their defaults."""
-        words = ["descending", "hard"]
-        return ", ".join([repr(self._method), *(w for w in words if getattr(self, w))])
+        flags = ["descending", "hard"]
+        return ", ".join([repr(self._method), *(flag for flag in flags if getattr(self, flag))])

@@ -8,13 +8,15 @@ input, reverse the result for a descending order, and make it hard if wanted.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, cast
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from gendr._runtime.checks import check_finite, check_room, check_shape, check_tensor, shape_text
+from gendr._runtime.checks import check_finite, check_memory, check_shape, check_tensor, shape_text
+from gendr._runtime.names import nearest
 from gendr._runtime.ranges import finite
 from gendr._runtime.tracing import is_traced
 from gendr.distributions.decisions import Number, check_steepness
@@ -88,29 +90,9 @@ class PermutationSort(Sort):
         return positions @ p
 
 
-class StraightThrough(torch.autograd.Function):
-    """The hard value forward, exactly; the gradient of the soft value backward."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(hard: Tensor, soft: Tensor) -> Tensor:
-        """The hard value."""
-        return hard.clone()
-
-    @staticmethod
-    def setup_context(ctx: object, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        """Nothing needs to be saved."""
-
-    @staticmethod
-    def backward(ctx: object, *grad_outputs: Tensor) -> tuple[None, Tensor]:
-        """The whole gradient goes to the soft value."""
-        return None, grad_outputs[0]
-
-
 def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
-    """Hard forward, soft backward; equal shapes."""
-    return cast(Tensor, StraightThrough.apply(hard.detach(), soft))
+    """The hard value forward, the gradient of the soft one backward; equal shapes."""
+    return hard.detach() + (soft - soft.detach()).nan_to_num()
 
 
 def check_keys(x: object, *, check: bool = True) -> Tensor:
@@ -136,6 +118,21 @@ def check_keys(x: object, *, check: bool = True) -> Tensor:
     return check_finite("x", x) if check else x
 
 
+def check_settings(
+    method: object, kind: type[Any], names: Iterable[str], without: tuple[str, ...] = ()
+) -> None:
+    """Refuse names that are no settings of a method; `without` are fields that are none.
+
+    Raises:
+        TypeError: with the settings that there are, the nearest first.
+    """
+    allowed = [f.name for f in fields(kind) if f.init and f.name not in without]
+    for name in names:
+        if name not in allowed:
+            close = ", ".join(nearest(name, allowed, len(allowed)))
+            raise TypeError(f"method {method!r} has no setting {name!r}; it has: {close}")
+
+
 def check_matrices(method: str, x: Tensor, count: int) -> None:
     """Refuse permutation matrices [..., count, n] of x [..., n] for which there is no memory.
 
@@ -145,7 +142,7 @@ def check_matrices(method: str, x: Tensor, count: int) -> None:
     if x.device.type == "cpu" and not is_traced():
         shape = shape_text([*x.shape[:-1], count, x.shape[-1]])
         what = f"the permutation matrix of {method!r}, {shape},"
-        check_room(what, x.numel() * count * x.element_size(), INSTEAD)
+        check_memory(what, x.numel() * count * x.element_size(), INSTEAD)
 
 
 def check_payload(payload: object, x: Tensor) -> Tensor:

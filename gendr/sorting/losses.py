@@ -168,8 +168,8 @@ def exact_match(scores: Tensor, values: Tensor) -> Tensor:
 def _right(scores: Tensor, values: Tensor) -> Tensor:
     """1 for elements of the right rank, else 0; [..., n]."""
     scores, values = _pair("scores", scores, "values", values)
-    found, true = _rank_range(scores.detach()), _rank_range(values)
-    return ((true[0] <= found[0]) & (found[1] <= true[1])).to(scores.dtype)
+    result, true = _rank_range(scores.detach()), _rank_range(values)
+    return ((true[0] <= result[0]) & (result[1] <= true[1])).to(scores.dtype)
 
 
 def regrouped(
@@ -412,8 +412,8 @@ def ndcg(p: Tensor, relevance: Tensor, k: int | None = None, gain: str = "expone
     k = sizes["n"] if k is None else check_count("k", k)
     gains = _gains(relevance, p[..., 0, :] if sizes["n"] else p, gain)
     discounts = _discounts(p)[:k]
-    found = ((discounts @ p[..., :k, :]) * gains).sum(-1)
-    return _normalised(found, gains, discounts)
+    result = ((discounts @ p[..., :k, :]) * gains).sum(-1)
+    return _normalised(result, gains, discounts)
 
 
 def ndcg_of_ranks(ranks: Tensor, relevance: Tensor, gain: str = "exponential") -> Tensor:
@@ -471,12 +471,12 @@ def _discounts(like: Tensor) -> Tensor:
     return 1 / torch.log2(1 + ranks)
 
 
-def _normalised(found: Tensor, gains: Tensor, discounts: Tensor) -> Tensor:
+def _normalised(result: Tensor, gains: Tensor, discounts: Tensor) -> Tensor:
     """DCG divided by that of the best order; 0 if the latter is 0."""
     best = gains.sort(-1, descending=True).values[..., : len(discounts)]
     best = (best * discounts).sum(-1)
     is_defined = best > 0
-    return torch.where(is_defined, found, 0.0) / torch.where(is_defined, best, 1.0)
+    return torch.where(is_defined, result, 0.0) / torch.where(is_defined, best, 1.0)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from gendr._runtime.checks import check_choice, check_count, check_room
+from gendr._runtime.checks import check_choice, check_count, check_memory
 
 Comparator: TypeAlias = "tuple[int, int]"
 Layer: TypeAlias = "tuple[Comparator, ...]"
@@ -143,13 +143,13 @@ def pruned(layers: Iterable[Iterable[Comparator]], outputs: Iterable[int]) -> tu
 
     What leaves on the outputs stays the same, in a relaxed network too.
     """
-    live, kept = set(outputs), list[Layer]()
+    live, pruned_layers = set(outputs), list[Layer]()
     for layer in reversed([*layers]):
         needed = tuple(pair for pair in layer if pair[0] in live or pair[1] in live)
         live.update(wire for pair in needed for wire in pair)
         if needed:
-            kept.append(needed)
-    return tuple(reversed(kept))
+            pruned_layers.append(needed)
+    return tuple(reversed(pruned_layers))
 
 
 def _generator(comparators: Callable[[int], Iterable[Comparator]]) -> Callable[[int], Network]:
@@ -183,7 +183,7 @@ def _announce(name: str, n: int) -> None:
     rounds = (n - 1).bit_length()
     count = n * (n - 1) // 2 if name == "odd_even" else n * rounds * (rounds + 1) // 4  # at most
     what = f"the network {name} for {n:,} values, of about {count:,} comparators,"
-    check_room(what, _BYTES * count, INSTEAD)
+    check_memory(what, _BYTES * count, INSTEAD)
     if _SECONDS * count > _LONG:
         logging.getLogger("gendr").warning(
             f"gendr: {what} takes about {_SECONDS * count:.0f} seconds to make, once; {INSTEAD}"

@@ -103,9 +103,8 @@ class FastSort(Sort):
         steepness = check_steepness(self.steepness)
         if isinstance(steepness, Tensor):
             steepness = steepness.cpu()
-        kernels = _Ranks if operator is RANKS else _Values
         entropic = self.regularization == "entropic"
-        return operator(kernels, entropic, x.cpu(), steepness).to(x.device)
+        return operator(_Projection(operator), entropic, x.cpu(), steepness).to(x.device)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -225,63 +224,38 @@ VALUES = Operator("sorting.values", reference=_values, replay=_replayed(_values_
 # ---------------------------------------------------------------------------------------------
 
 
-class _Ranks:
-    """The kernels of `RANKS`."""
+class _Projection:
+    """The kernels of `RANKS` or `VALUES`: `rank_rows` and `rank_gradients`, or those of values."""
 
-    @staticmethod
+    def __init__(self, operator: Operator) -> None:
+        self.operator, self.of_ranks = operator, operator is RANKS
+
     def forward(
-        entropic: bool, x: Tensor, steepness: Number, *, save: bool
+        self, entropic: bool, x: Tensor, steepness: Number, *, save: bool
     ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
+        """The result, and the order, the starts of the blocks and itself."""
         from gendr.sorting.backends.cpu import isotonic_kernels as kernels
 
-        ranks, *blocks = _forward(kernels.rank_rows, x, float(steepness), entropic)
-        return (ranks,), (*blocks, ranks)
+        kernel = kernels.rank_rows if self.of_ranks else kernels.value_rows
+        result, order, starts = _forward(kernel, x, float(steepness), entropic)
+        return (result,), (order, starts, result) if self.of_ranks else (order, starts)
 
-    @staticmethod
     def backward(
-        entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Any, ...],
+        self, entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Any, ...],
         grads: tuple[Tensor], wanted: tuple[bool, ...],
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        """The gradient of x; that of the steepness too if it is wanted, by the definition."""
         from gendr.sorting.backends.cpu import isotonic_kernels as kernels
 
         if wanted[1]:
-            return _by_replay(RANKS, entropic, inputs, saved, grads)
-        (x, steepness), (order, starts, ranks) = inputs, saved
-        to_x = torch.empty_like(x)
-        _run(
-            kernels.rank_gradients, _rows(grads[0]), _rows(ranks), order, starts,
-            float(steepness), entropic, _rows(to_x),
-        )  # fmt: skip
-        return to_x, None
-
-
-class _Values:
-    """The kernels of `VALUES`."""
-
-    @staticmethod
-    def forward(
-        entropic: bool, x: Tensor, steepness: Number, *, save: bool
-    ) -> tuple[tuple[Tensor], tuple[Any, ...]]:
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-
-        values, *blocks = _forward(kernels.value_rows, x, float(steepness), entropic)
-        return (values,), tuple(blocks)
-
-    @staticmethod
-    def backward(
-        entropic: bool, inputs: tuple[Tensor, Number], saved: tuple[Any, ...],
-        grads: tuple[Tensor], wanted: tuple[bool, ...],
-    ) -> tuple[Tensor | None, ...]:  # fmt: skip
-        from gendr.sorting.backends.cpu import isotonic_kernels as kernels
-
-        if wanted[1]:
-            return _by_replay(VALUES, entropic, inputs, saved, grads)
-        (x, _), (order, starts) = inputs, saved
-        to_x = torch.empty_like(x)
-        _run(
-            kernels.value_gradients, _rows(grads[0]), _rows(x), order, starts, entropic,
-            _rows(to_x),
-        )  # fmt: skip
+            return _by_replay(self.operator, entropic, inputs, saved, grads)
+        (x, steepness), (order, starts) = inputs, saved[:2]
+        grad, to_x = _rows(grads[0]), torch.empty_like(x)
+        if self.of_ranks:
+            blocks = _rows(saved[2]), order, starts, float(steepness), entropic
+            _run(kernels.rank_gradients, grad, *blocks, _rows(to_x))
+        else:
+            _run(kernels.value_gradients, grad, _rows(x), order, starts, entropic, _rows(to_x))
         return to_x, None
 
 
@@ -303,10 +277,7 @@ def _rows(x: Tensor) -> np.ndarray[Any, Any]:
 
 def _run(kernel: Any, rows: np.ndarray[Any, Any], *args: Any) -> None:
     """Call kernel(rows, *args, start, stop) on the rows of the first array, in threads if large."""
-    if rows.size < _WORTH_THREADS:
-        kernel(rows, *args, 0, len(rows))
-    else:
-        run(kernel, len(rows), rows, *args, pieces=1)
+    run(kernel, len(rows), rows, *args, pieces=1, alone=rows.size < _WORTH_THREADS)
 
 
 def _forward(

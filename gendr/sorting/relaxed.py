@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from typing import ClassVar, final
@@ -131,9 +130,9 @@ class NetworkSort(PermutationSort):
         check_choice("backend", self.backend, ("auto", *NAMES))
         object.__setattr__(self, "law", comparator_law(self.dist, self.art))
 
-    @abstractmethod
     def network_of(self, n: int) -> Network:
         """The network for n values."""
+        return named(self.name, n)
 
     def permutation(self, x: Tensor) -> Tensor:
         """P [..., rank, input] of x [..., n]; rows and columns sum to 1."""
@@ -154,11 +153,11 @@ class NetworkSort(PermutationSort):
         """The expected rank under each column of P, without P."""
         if is_traced():  # it cannot build a network
             return super().ranks(x)
-        found = self._walk(x)
+        walked = self._walk(x)
         # The ranks are P^T @ positions.
         positions = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)
-        payload = positions[:, None].expand(len(found.keep), -1, -1)
-        return found.returned(payload, backwards(found.wires)).reshape(x.shape)
+        payload = positions[:, None].expand(len(walked.keep), -1, -1)
+        return walked.returned(payload, backwards(walked.wires)).reshape(x.shape)
 
     def _walk(self, x: Tensor) -> Walk:
         n = x.shape[-1]
@@ -173,10 +172,6 @@ class BitonicSort(NetworkSort):
 
     name: ClassVar[str] = "bitonic"
 
-    def network_of(self, n: int) -> Network:
-        """The network for n values."""
-        return named(self.name, n)
-
 
 @final
 @dataclass(frozen=True)
@@ -185,10 +180,6 @@ class OddEvenSort(NetworkSort):
 
     name: ClassVar[str] = "odd_even"
 
-    def network_of(self, n: int) -> Network:
-        """The network for n values."""
-        return named(self.name, n)
-
 
 @final
 @dataclass(frozen=True)
@@ -196,10 +187,6 @@ class OddEvenMergeSort(NetworkSort):
     """`NetworkSort` with Batcher's odd-even mergesort: as deep as bitonic, fewer comparators."""
 
     name: ClassVar[str] = "odd_even_merge"
-
-    def network_of(self, n: int) -> Network:
-        """The network for n values."""
-        return named(self.name, n)
 
 
 @final

@@ -16,7 +16,7 @@ from torch import Tensor
 from gendr._runtime.tracing import lazy, once
 from gendr.sorting.base import check_keys, check_payload, straight_through
 from gendr.topk.networks import check_k
-from gendr.topk.selection import Found, Method, Selection, get
+from gendr.topk.selection import Method, Selecting, Selection, get
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Selected:
         """The k largest values [..., k], largest first; or the smallest, smallest first."""
         if self._keys is not self._x:  # values go where their noisy keys go
             return self._carried(self._x[..., None])[..., 0]
-        soft = self._found.values()
+        soft = self._selecting.values()
         soft = soft if self.largest else -soft
         return straight_through(self._x.gather(-1, self._hard), soft) if self.hard else soft
 
@@ -55,7 +55,7 @@ class Selected:
         Raises:
             ValueError: the method has none.
         """
-        soft = self._found.attribution()
+        soft = self._selecting.attribution()
         if not self.hard:
             return soft
         return straight_through(
@@ -74,7 +74,7 @@ class Selected:
         return self._carried(self._payload)
 
     @lazy
-    def _found(self) -> Found:
+    def _selecting(self) -> Selecting:
         return self.method.select(self._keys if self.largest else -self._keys, self.k)
 
     @once
@@ -84,7 +84,7 @@ class Selected:
         return order[..., : self.k]
 
     def _carried(self, payload: Tensor) -> Tensor:
-        soft = self._found.carried(payload)
+        soft = self._selecting.carried(payload)
         if not self.hard:
             return soft
         index = self._hard[..., None].expand(soft.shape)

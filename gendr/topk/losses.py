@@ -8,8 +8,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import torch
@@ -34,7 +33,6 @@ from gendr._runtime.threads import run
 from gendr._runtime.tracing import is_traced
 from gendr.sorting.backends.comparators import Comparators, has_kernel
 from gendr.sorting.losses import LEAST, safe_log
-from gendr.sorting.networks import Network
 from gendr.topk.selection import Method, NetworkSelection, get
 
 __all__ = ["SmoothTopKSVM", "TopKCrossEntropy", "topk_accuracy"]
@@ -122,11 +120,6 @@ class TopKCrossEntropy(nn.Module):
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
         self.check = check
-        self._kept: tuple[Tensor, int | None, list[Any]] | None = None
-
-    def __getstate__(self) -> dict[str, object]:
-        """The attributes without what is found again when it is needed."""
-        return {**self.__dict__, "_kept": None}
 
     @property
     def _is_softmax(self) -> bool:
@@ -165,19 +158,19 @@ class TopKCrossEntropy(nn.Module):
                 "integers, several true labels bool or floating"
             )
         check_device("target", target, "logits", logits)
-        given = None if p_k is None else _distribution(p_k, "[.., K]", check=self.check)
-        if given is not None:
-            if given.shape[:-1] != shape:
+        by_row = None if p_k is None else _distribution(p_k, "[.., K]", check=self.check)
+        if by_row is not None:
+            if by_row.shape[:-1] != shape:
                 raise ValueError(
-                    f"p_k must have shape {shape_text(shape)} + [K], got {shape_text(given.shape)}"
+                    f"p_k must have shape {shape_text(shape)} + [K], got {shape_text(by_row.shape)}"
                 )
-            given = check_device("p_k", given, "logits", logits).reshape(-1, given.shape[-1])
+            by_row = check_device("p_k", by_row, "logits", logits).reshape(-1, by_row.shape[-1])
         if self.p_k.device != logits.device or self.p_k.ndim == 2:
             check_device("p_k", self.p_k, "logits", logits)
-        n, k = rows.shape[-1], (self.p_k if given is None else given).shape[-1]
+        n, k = rows.shape[-1], (self.p_k if by_row is None else by_row).shape[-1]
         if k > n:
             raise ValueError(f"p_k has k up to {k}, but there are only {n} classes")
-        if self.p_k.ndim == 2 and given is None and (len(self.p_k) != n or dense):
+        if self.p_k.ndim == 2 and by_row is None and (len(self.p_k) != n or dense):
             raise ValueError(
                 f"p_k is for the {len(self.p_k)} classes of class indices, "
                 f"got {n} classes{' and several true labels' if dense else ''}; "
@@ -186,12 +179,12 @@ class TopKCrossEntropy(nn.Module):
         if self.weight is not None and len(self.weight) != n:
             raise ValueError(f"weight must have one number for each of {n} classes")
         if dense:
-            losses = self._of_many(rows, _flat(target), given)
+            losses = self._of_many(rows, _flat(target), by_row)
             if self.reduction == "mean":
                 return losses.mean()
         else:
             labels = target.reshape(-1)
-            losses = self._of_one(rows, labels, given)
+            losses = self._of_one(rows, labels, by_row)
             if self.reduction == "mean":
                 return self._mean(losses, labels)
         return losses.sum() if self.reduction == "sum" else losses.reshape(shape)
@@ -199,16 +192,13 @@ class TopKCrossEntropy(nn.Module):
     def _mean(self, losses: Tensor, labels: Tensor) -> Tensor:
         # Where nobody may look at the labels, the rows that count are counted.
         blind = is_traced() or labels.device.type != "cpu"
-        if self.weight is None and not blind and not self._has_ignored(labels):
+        if self.weight is None and not blind and not bool((labels == self.ignore_index).any()):
             return losses.mean()
         counts = (labels != self.ignore_index).to(losses.dtype)
         if self.weight is not None:
             valid = labels.long().clamp(0, len(self.weight) - 1)
             counts = counts * self.weight.to(losses.dtype)[valid]
         return losses.sum() / counts.sum()
-
-    def _has_ignored(self, labels: Tensor) -> bool:
-        return labels.numel() > 0 and bool((labels == self.ignore_index).any())
 
     # -- parts
 
@@ -221,32 +211,32 @@ class TopKCrossEntropy(nn.Module):
         rest = torch.cat([torch.zeros_like(p_k[..., :1]), p_k[..., 1:]], -1)
         return first, 1 - first, rest.flip(-1).cumsum(-1).flip(-1)
 
-    def _of_one(self, logits: Tensor, labels: Tensor, given: Tensor | None) -> Tensor:
+    def _of_one(self, logits: Tensor, labels: Tensor, by_row: Tensor | None) -> Tensor:
         """The losses [N] for class indices."""
         labels = check_integer("target", labels)
-        if self._is_fused(logits, given):
-            return LOSSES(_Kernels, _Batch(self, labels, given), logits)
+        if self._is_fused(logits, by_row):
+            return LOSSES(_Kernels, _Batch(self, labels, by_row), logits)
         if self.check:
             check_finite("logits", logits)
             valid = torch.where(labels == self.ignore_index, 0, labels)
             check_index("target", valid, logits.shape[-1], "classes")
-        return self._counted(logits, labels, given)
+        return self._counted(logits, labels, by_row)
 
-    def _counted(self, logits: Tensor, labels: Tensor, given: Tensor | None) -> Tensor:
+    def _counted(self, logits: Tensor, labels: Tensor, by_row: Tensor | None) -> Tensor:
         """The losses [N] of labels that are in range or ignored, in plain torch."""
         is_ignored = labels == self.ignore_index
-        losses = self._composed(logits, torch.where(is_ignored, 0, labels), given)
+        losses = self._composed(logits, torch.where(is_ignored, 0, labels), by_row)
         return torch.where(is_ignored, 0.0, losses)
 
-    def _composed(self, logits: Tensor, labels: Tensor, given: Tensor | None) -> Tensor:
+    def _composed(self, logits: Tensor, labels: Tensor, by_row: Tensor | None) -> Tensor:
         """The losses [N] of labels that are in range, in plain torch."""
-        p_k = given if given is not None else self.p_k
-        p_k = p_k[labels] if given is None and p_k.ndim == 2 else p_k
+        p_k = self.p_k if by_row is None else by_row
+        p_k = p_k[labels] if by_row is None and p_k.ndim == 2 else p_k
         weight = None if self.weight is None else self.weight.to(logits.dtype)
         softmax = functional.cross_entropy(
             logits, labels, weight, reduction="none", label_smoothing=self.label_smoothing
         )
-        if self._is_softmax and given is None:
+        if self._is_softmax and by_row is None:
             return softmax
         first, rest, places = self._weights(p_k.to(logits.dtype))
         m = self._size(logits.shape[-1])
@@ -257,7 +247,7 @@ class TopKCrossEntropy(nn.Module):
         wanted = (top == labels[:, None]).to(logits.dtype)
         return first * softmax + rest * self._selected(logits, top, wanted, places)
 
-    def _of_many(self, logits: Tensor, target: Tensor, given: Tensor | None) -> Tensor:
+    def _of_many(self, logits: Tensor, target: Tensor, by_row: Tensor | None) -> Tensor:
         """The losses [N] for several true labels, [N, C]."""
         n = logits.shape[-1]
         if target.dtype == torch.bool:
@@ -279,9 +269,10 @@ class TopKCrossEntropy(nn.Module):
         softmax = functional.cross_entropy(
             logits, target, weight, reduction="none", label_smoothing=self.label_smoothing
         )
-        if self._is_softmax and given is None:
+        if self._is_softmax and by_row is None:
             return softmax
-        first, rest, places = self._weights((self.p_k if given is None else given).to(logits.dtype))
+        p_k = self.p_k if by_row is None else by_row
+        first, rest, places = self._weights(p_k.to(logits.dtype))
         top = logits.detach().masked_fill(target > 0, math.inf).topk(m, dim=-1).indices
         selected = self._selected(logits, top, target.gather(-1, top), places)
         return first * softmax + rest * selected
@@ -306,30 +297,22 @@ class TopKCrossEntropy(nn.Module):
 
     # -- compiled
 
-    def _is_fused(self, logits: Tensor, given: Tensor | None) -> bool:
+    def _is_fused(self, logits: Tensor, by_row: Tensor | None) -> bool:
         method = self.method
         if logits.device.type != "cpu" or is_traced():
             return False
         if not isinstance(method, NetworkSelection) or method.backend not in ("auto", "cpu"):
             return False
-        plain = self.label_smoothing == 0 and not (self._is_softmax and given is None)
+        plain = self.label_smoothing == 0 and not (self._is_softmax and by_row is None)
         number = not isinstance(method.steepness, Tensor)
         return plain and number and has_kernel(method.law) and available() is None
 
-    def _numbers(self, labels: Tensor, given: Tensor | None) -> list[Any]:
+    def _numbers(self, labels: Tensor, by_row: Tensor | None) -> list[Any]:
         """`_weights` for the kernel: float64 arrays with a row for all, or one for each label."""
-        if given is not None:
-            return [w.numpy() for w in self._weights(given.double())]
-        if self.p_k.ndim == 2:
+        p_k = self.p_k[None] if by_row is None else by_row
+        if by_row is None and self.p_k.ndim == 2:
             p_k = self.p_k[labels.clamp(0, len(self.p_k) - 1)]
-            return [w.numpy() for w in self._weights(p_k.double())]
-        # What tells that it was changed in place; None if nothing does.
-        version = None if self.p_k.is_inference() else self.p_k._version
-        kept = self._kept
-        if kept is None or kept[0] is not self.p_k or version is None or kept[1] != version:
-            weights = self._weights(self.p_k.reshape(1, -1).double())
-            kept = self._kept = self.p_k, version, [w.numpy() for w in weights]
-        return kept[2]
+        return [w.numpy() for w in self._weights(p_k.double())]
 
 
 class _Batch(NamedTuple):
@@ -360,14 +343,15 @@ class _Kernels:
         from gendr.sorting.backends.cpu.kernels import GROUP
         from gendr.topk.backends.cpu import loss_kernels
 
-        loss, labels, given = batch
+        loss, labels, by_row = batch
         method = cast("NetworkSelection", loss.method)
-        numbers = (labels.numpy(), *loss._numbers(labels, given))
+        numbers = (labels.numpy(), *loss._numbers(labels, by_row))
         # Kernels are compiled for contiguous arrays.
         true, first, rest, places = map(np.ascontiguousarray, numbers)
         weight = np.empty(0) if loss.weight is None else loss.weight.double().numpy()
         keys, m = logits.numpy(), loss._size(logits.shape[-1])
-        wires, outputs = _network(method, m, places.shape[-1])
+        wires = method.network_of(m, places.shape[-1])[0]
+        outputs = np.array(wires.outputs[::-1])
         comparators = Comparators(wires, method.law)
         name = comparators.kernel_name
         rows, size, dtype = len(keys), wires.size, keys.dtype
@@ -378,11 +362,12 @@ class _Kernels:
         classes = np.empty((rows, m), np.int64)
         out, grads = np.empty(rows, dtype), np.empty_like(keys)
         wrong = np.zeros(groups, np.int64)
-        _launch(
+        run(
             loss_kernels.losses, groups, keys, true, loss.ignore_index, first, rest, places,
             weight, wires.pairs, wires.offsets, outputs, tails_address(name),
             density_address(name), comparators.power, float(method.steepness), LEAST, top, classes,
             (values, keep, swap, differences, swaps), grad_keep, grad_top, out, grads, wrong,
+            pieces=4, alone=groups < _WORTH_THREADS,
         )  # fmt: skip
         if wrong.any():
             valid = torch.where(labels == loss.ignore_index, 0, labels)
@@ -398,22 +383,6 @@ class _Kernels:
         wanted: tuple[bool, ...],
     ) -> tuple[Tensor]:  # fmt: skip
         return (saved[0] * grads[0][:, None],)
-
-
-@lru_cache(maxsize=64)
-def _outputs_of(wires: Network) -> Any:
-    import numpy as np
-
-    return np.array(wires.outputs[::-1])
-
-
-def _network(method: NetworkSelection, m: int, k: int) -> tuple[Network, Any]:
-    wires = method.network_of(m, k)[0]
-    return wires, _outputs_of(wires)
-
-
-def _launch(kernel: Callable[..., None], groups: int, *args: Any) -> None:
-    run(kernel, groups, *args, pieces=4, alone=groups < _WORTH_THREADS)
 
 
 class SmoothTopKSVM(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,13 +17,12 @@ from gendr._runtime.threads import run
 from gendr._runtime.tracing import all_hold, is_traced
 from gendr.distributions import Distribution, Law, as_distribution
 from gendr.distributions.bodies import kernel_name
+from gendr.distributions.decisions import Number
 from gendr.distributions.laws.heaviside import Heaviside
 from gendr.distributions.laws.laplace import Laplace
 from gendr.distributions.laws.uniform import Uniform
 from gendr.distributions.registry import DistributionLike
 from gendr.sorting.base import check_keys
-
-Number: TypeAlias = "float | Tensor"
 
 # Relative errors of the sum at which the search ends; each dtype holds hardly more digits.
 _TOLERANCES = {torch.float32: 2e-8, torch.float64: 1e-13}
@@ -115,15 +114,11 @@ def _parameter(
         below = f" and < {high:g}" if high < math.inf else ""
         low, high = (f"{end.item():g}" for end in value.detach().aminmax())
         raise ValueError(f"{name} must be > 0{below}, got values from {low} to {high}")
-    batch = x.shape[:-1]
-    if value.ndim == x.ndim and value.shape[-1] == 1 and _widens(value.shape[:-1], batch):
-        value = value[..., 0]
+    if value.ndim == x.ndim and all(
+        size in (1, wanted) for size, wanted in zip(value.shape, (*x.shape[:-1], 1), strict=True)
+    ):
+        value = value[..., 0]  # a column, as sums with keepdim=True are
     return value.double()
-
-
-def _widens(shape: torch.Size, batch: torch.Size) -> bool:
-    """Whether a shape broadcasts to that of the batch, of as many dimensions."""
-    return all(size in (1, wanted) for size, wanted in zip(shape, batch, strict=True))
 
 
 def _distance(law: Distribution, scale: Tensor) -> Tensor:

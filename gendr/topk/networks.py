@@ -50,8 +50,8 @@ def _generator(layers: Callable[[int, int], tuple[list[list[Comparator]], Wires]
 
     @cache
     def built(n: int, k: int) -> Network:
-        found, selected = layers(n, k)
-        wires = [[(n - 1 - b, n - 1 - a) for a, b in layer] for layer in found]
+        from_front, selected = layers(n, k)
+        wires = [[(n - 1 - b, n - 1 - a) for a, b in layer] for layer in from_front]
         outputs = tuple(n - 1 - wire for wire in reversed(selected))
         return Network(n, pruned(wires, outputs), f"{layers.__name__}({n}, {k})", outputs)
 

@@ -7,7 +7,7 @@ with 1 <= k <= n, and it selects the largest; `gendr.topk.api` does the rest.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias, final
 
@@ -16,14 +16,13 @@ from torch import Tensor
 
 from gendr import sorting
 from gendr._runtime.checks import check_choice
-from gendr._runtime.names import nearest
 from gendr._runtime.ranges import finite
 from gendr._runtime.tracing import constant, is_traced, lasting, lazy
 from gendr.distributions import Distribution
 from gendr.distributions.decisions import Number, check_steepness
 from gendr.distributions.registry import DistributionLike
 from gendr.sorting.backends.choice import NAMES
-from gendr.sorting.base import PermutationSort, Sort
+from gendr.sorting.base import PermutationSort, Sort, check_settings
 from gendr.sorting.networks import Network
 from gendr.sorting.relaxed import Walk, backwards, comparator_law, expanded, ready, walk
 from gendr.topk.networks import NETWORKS, network
@@ -34,7 +33,7 @@ Method: TypeAlias = "str | Selection | Sort"
 SORTS = ("neuralsort", "softsort", "sinkhorn", "permutahedron")
 
 
-class Found(ABC):
+class Selecting(ABC):
     """One selection at work; each part is computed when it is first asked for."""
 
     @abstractmethod
@@ -95,7 +94,7 @@ class Selection(ABC):
         return self, x
 
     @abstractmethod
-    def select(self, x: Tensor, k: int) -> Found:
+    def select(self, x: Tensor, k: int) -> Selecting:
         """Select the k largest of x [..., n]."""
 
 
@@ -163,7 +162,7 @@ class NetworkSelection(Selection):
             )
         return ready(wires), ready(backwards(wires))
 
-    def select(self, x: Tensor, k: int) -> Found:
+    def select(self, x: Tensor, k: int) -> Selecting:
         """Select the k largest of x [..., n]."""
         return _ByNetwork(self, x, k)
 
@@ -175,24 +174,21 @@ def _both(name: str, n: int, k: int) -> tuple[Network, Network]:
     return wires, ready(backwards(wires))
 
 
-@lru_cache(maxsize=64)
 @lasting()
-def _kept_outputs(wires: Network, device: torch.device) -> Tensor:
+def _outputs(wires: Network, device: torch.device) -> Tensor:
+    """The wires on which the k largest leave, largest first; int64 [k]."""
     return torch.tensor(wires.outputs[::-1], device=device)
 
 
-def _outputs(wires: Network, device: torch.device) -> Tensor:
-    """The wires on which the k largest leave, largest first; int64 [k]."""
-    if is_traced():  # it does not know caches
-        return torch.tensor(wires.outputs[::-1], device=device)
-    return _kept_outputs(wires, device)
+_cached_outputs = lru_cache(maxsize=64)(_outputs)
 
 
-class _ByNetwork(Found):
+class _ByNetwork(Selecting):
     def __init__(self, method: NetworkSelection, x: Tensor, k: int) -> None:
         self.method, self.x, self.k = method, x, k
         self.wires, self.back = method.network_of(x.shape[-1], k)
-        self.outputs = _outputs(self.wires, x.device)
+        # Graphs and transforms keep nothing.
+        self.outputs = (_outputs if is_traced() else _cached_outputs)(self.wires, x.device)
 
     def _walk(self, x: Tensor) -> Walk:
         flat = x.reshape(x.numel() // self.wires.n, self.wires.n)
@@ -210,11 +206,11 @@ class _ByNetwork(Found):
         walked = self.walked
         ends = self.x.new_zeros(self.wires.n, self.k)
         ends = ends.scatter(0, self.outputs[None], torch.ones_like(ends[:1]))
-        found = walked.returned(ends.expand(len(walked.keep), -1, -1), self.back)
-        return found.mT.reshape(*self.x.shape[:-1], self.k, self.wires.n)
+        result = walked.returned(ends.expand(len(walked.keep), -1, -1), self.back)
+        return result.mT.reshape(*self.x.shape[:-1], self.k, self.wires.n)
 
     def weighted(self, weights: Tensor) -> Tensor:
-        """See `Found.weighted`; in the time of a single row of A."""
+        """See `Selecting.weighted`; in the time of a single row of A."""
         walked = self.walked
         weights = weights.expand(*self.x.shape[:-1], self.k).reshape(-1, self.k)
         ends = weights.new_zeros(len(walked.keep), self.wires.n)
@@ -224,8 +220,8 @@ class _ByNetwork(Found):
     def carried(self, payload: Tensor) -> Tensor:
         x, payload = expanded(self.x, payload)
         walked = self.walked if x.shape == self.x.shape else self._walk(x)
-        found = walked.carried(payload.reshape(-1, *payload.shape[-2:]))
-        return found[:, self.outputs].reshape(*x.shape[:-1], self.k, payload.shape[-1])
+        result = walked.carried(payload.reshape(-1, *payload.shape[-2:]))
+        return result[:, self.outputs].reshape(*x.shape[:-1], self.k, payload.shape[-1])
 
 
 # ---------------------------------------------------------------------------------------------
@@ -265,12 +261,12 @@ class SortSelection(Selection):
         sort, keys = self.sort.drawn(x)
         return replace(self, sort=sort), keys
 
-    def select(self, x: Tensor, k: int) -> Found:
+    def select(self, x: Tensor, k: int) -> Selecting:
         """Select the k largest of x [..., n]."""
         return _BySort(self.sort, x, k)
 
 
-class _BySort(Found):
+class _BySort(Selecting):
     def __init__(self, sort: Sort, x: Tensor, k: int) -> None:
         self.sort, self.x, self.k = sort, x, k
 
@@ -333,12 +329,8 @@ def get(name: Method = "splitter", **options: Any) -> Selection:
         )
     if isinstance(name, str) and check_choice("method", name, names()) in SORTS:
         return SortSelection(sort=sorting.get(name, **options))
-    allowed = [f.name for f in fields(NetworkSelection) if f.init]
-    allowed = [option for option in allowed if option != "network" or not isinstance(name, str)]
-    for option in options:
-        if option not in allowed:
-            close = ", ".join(nearest(option, allowed, len(allowed)))
-            raise TypeError(f"method {name!r} has no setting {option!r}; it has: {close}")
     if isinstance(name, str):
+        check_settings(name, NetworkSelection, options, without=("network",))
         return NetworkSelection(network=name, **options)
+    check_settings(name, NetworkSelection, options)
     return replace(name, **options)

@@ -93,6 +93,53 @@ def test_transforms_of_torch_func(name):
         assert_equal([g[row] for g in got], by_hand(*inputs))
 
 
+def or_refused(find):
+    """What it gives, or None for our error."""
+    try:
+        return find()
+    except RuntimeError as error:
+        if "gendr is not made for" not in str(error):
+            raise
+        return None
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch's own
+def test_forward_mode_is_right_or_refused(case):
+    kernel, _, one = case
+    plain = tuple(t.detach() for t in one.inputs)
+    tangents = tuple(torch.randn_like(t) for t in plain)
+    wanted = flat(kernel(*one.inputs))
+    pushed = or_refused(lambda: torch.func.jvp(lambda *t: kernel(*t), plain, tangents)[1])
+    if pushed is not None:
+        pushed = (pushed,) if isinstance(pushed, torch.Tensor) else pushed
+        weights = [torch.randn_like(t) for t in wanted]
+        grads = torch.autograd.grad(wanted, one.inputs, weights)
+        found = sum((w * t).sum() for w, t in zip(weights, pushed, strict=True))
+        torch.testing.assert_close(
+            found, sum((g * t).sum() for g, t in zip(grads, tangents, strict=True))
+        )
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_a_graph_of_a_transform_is_right_or_refused(case):
+    """Dynamo differentiates what stands in the forward pass of an autograd function."""
+    kernel, _, one = case
+    if hasattr(one.kernels["cpu"], "traced"):
+        pytest.skip("a program of the user's own")
+    plain = one.inputs[0].detach()
+
+    def loss(x):
+        results = kernel(x, *(t.detach() for t in one.inputs[1:]))
+        results = (results,) if isinstance(results, torch.Tensor) else results
+        return sum(result.square().sum() for result in results)
+
+    torch._dynamo.reset()
+    graph = torch.compile(torch.func.grad(loss), backend="eager")
+    found = or_refused(lambda: graph(plain))
+    if found is not None:
+        torch.testing.assert_close(found, torch.func.grad(loss)(plain))
+
+
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 @for_each(name=NAMES, rotating=7)
 def test_one_graph(name):

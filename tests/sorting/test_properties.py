@@ -1,6 +1,7 @@
 """Monotonicity and errors against Table 3.1, against exact tails, and against the swaps."""
 
 import functools
+import itertools
 import math
 
 import mpmath as mp
@@ -14,14 +15,8 @@ from gendr.sorting.properties import error_bound, is_monotonic
 from support.laws import exact_cdf, exact_pdf
 
 PI = math.pi
-F64 = torch.float64
 
 SYMMETRIC = [name for name, law in distributions.laws().items() if law.is_symmetric]
-ASYMMETRIC = [
-    name
-    for name, law in distributions.laws().items()
-    if not law.is_symmetric and name != "heaviside"
-]
 TRANSFORMS = {
     "plain": (lambda dist: dist, 1.0),
     "art(0.25)": (lambda dist: dist.art(0.25), 1 / 0.75),
@@ -53,12 +48,6 @@ def tail_power(name):
     return round(fall, 6) if fall < 100 else math.inf
 
 
-def test_tails_are_what_the_thesis_says():
-    known = {"cauchy": 1, "reciprocal": 1, "optimal": 1, "student_t": 3}
-    assert {name: tail_power(name) for name in known} == known
-    assert all(tail_power(name) == math.inf for name in ("uniform", "laplace", "gaussian"))
-
-
 # -- Table 3.1
 
 
@@ -69,17 +58,11 @@ def test_the_table_of_the_thesis():
         ("reciprocal", True, 1 / 4, 14),
         ("cauchy", True, 1 / PI**2, 14),
         ("optimal", True, 1 / 16, 14),
+        ("heaviside", True, 0.0, 14),  # a hard swap
+        ("cauchy.reversed.centred", True, 1 / PI**2, 14),
     ):
         assert is_monotonic(text) is monotonic
         assert error_bound(text) == pytest.approx(bound, abs=0.6 * 10**-digits)
-
-
-def test_no_lipschitz_swap_beats_a_sixteenth():
-    # x F(-x) >= x (1/2 - x) for x < 1/2, at most 1/16: the proof of Theorem 3.7.
-    bounds = {name: error_bound(name) for name in SYMMETRIC}
-    assert min(bounds.values()) >= 1 / 16 - 1e-12
-    linear = [name for name in SYMMETRIC if tail_power(name) == 1]
-    assert min(bounds[name] for name in linear) == bounds["optimal"]
 
 
 # -- every law, every transform
@@ -91,42 +74,32 @@ def oracle(name, power):
     def negative(log_t):
         return -math.exp(power * log_t) * tail(name, math.exp(log_t))
 
-    coarse = np.linspace(math.log(1e-4), math.log(1e9), 300)
+    coarse = np.linspace(math.log(1e-4), math.log(1e9), 100)
     best = coarse[np.argmin([*map(negative, coarse)])]
     found = scipy.optimize.minimize_scalar(
-        negative, bounds=(best - 0.2, best + 0.2), method="bounded", options={"xatol": 1e-9}
+        negative, bounds=(best - 0.5, best + 0.5), method="bounded", options={"xatol": 1e-7}
     )
     return -found.fun, slope_of(name)
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("name", SYMMETRIC)
-def test_bounds_against_scipy(name, transform):
-    apply, power = TRANSFORMS[transform]
-    dist = apply(distributions.get(name))
-    if power > tail_power(name):  # sup of x^power F(-x)
-        assert error_bound(dist) == math.inf
-        assert error_bound(dist, 2.0) == math.inf
-        return
-    expected, slope = oracle(name, power)
-    # SciPy stops at 1e9, where the heaviest tails are 1e-9 short of their limit.
-    assert error_bound(dist) == pytest.approx(slope**power * expected, rel=3e-9)
-    assert error_bound(dist, 1.0) == pytest.approx(expected, rel=3e-9)
-    assert error_bound(dist, 3.0) == pytest.approx(3**power * expected, rel=3e-9)
-
-
-def test_monotonic_are_those_whose_tails_fall_no_faster_than_1_over_x():
-    for transform in TRANSFORMS:
-        for name in SYMMETRIC:
-            apply, power = TRANSFORMS[transform]
-            # art makes tails heavier and squaring lighter: 1/x^2 falls too fast (Theorem 3.2).
-            assert is_monotonic(apply(distributions.get(name))) is (power >= tail_power(name))
+def test_bounds_against_scipy_and_monotonic_are_tails_no_lighter_than_1_over_x(drawn):
+    for name, transform in drawn(itertools.product(SYMMETRIC, TRANSFORMS), 10):
+        apply, power = TRANSFORMS[transform]
+        dist = apply(distributions.get(name))
+        # art makes tails heavier and squaring lighter: 1/x^2 falls too fast (Theorem 3.2).
+        assert is_monotonic(dist) is (power >= tail_power(name)), dist
+        if power > tail_power(name):  # sup of x^power F(-x)
+            assert error_bound(dist) == error_bound(dist, 2.0) == math.inf
+            continue
+        expected, slope = oracle(name, power)
+        # SciPy stops at 1e9, where the heaviest tails are 1e-9 short of their limit.
+        assert error_bound(dist) == pytest.approx(slope**power * expected, rel=3e-9), dist
+        assert error_bound(dist, 3.0) == pytest.approx(3**power * expected, rel=3e-9), dist
 
 
 # -- the swaps themselves
 
-PAIRS = 100_000
+PAIRS = 20_000
 
 
 def pairs():
@@ -143,8 +116,8 @@ def swap(dist, a, b, scale):
     return a * keep + b * exchange, a * exchange + b * keep
 
 
-def test_a_swap_rises_with_both_inputs_if_and_only_if_it_is_monotonic():
-    for name in SYMMETRIC:
+def test_a_swap_rises_with_both_inputs_if_and_only_if_it_is_monotonic(drawn):
+    for name in drawn(SYMMETRIC, 3):
         a, b = (v.requires_grad_() for v in pairs())
         dist = distributions.get(name)
         slopes = [
@@ -159,41 +132,24 @@ def test_a_swap_rises_with_both_inputs_if_and_only_if_it_is_monotonic():
             assert steepest_fall < -0.01
 
 
-@pytest.mark.rotating(3)
-@pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("name", SYMMETRIC)
-def test_the_error_of_a_swap_reaches_its_bound_within_a_percent(name, transform):
-    dist = TRANSFORMS[transform][0](distributions.get(name))
-    scale = 0.5
-    a, b = pairs()
-    smaller, larger = swap(dist, a, b, scale)
-    error = torch.maximum(
-        (smaller - torch.minimum(a, b)).abs(), (larger - torch.maximum(a, b)).abs()
-    )
-    bound = error_bound(dist, scale)
-    if bound == math.inf:
-        # It grows with the difference, without an end.
-        difference = (a - b).abs()
-        assert error[difference > 1e4].max() > 2 * error[difference < 1e3].max()
-    else:
-        assert 0.99 * bound <= float(error.max()) <= bound * (1 + 1e-9) + 1e-10
+def test_the_error_of_a_swap_reaches_its_bound_within_a_percent(drawn):
+    for name, transform in drawn(itertools.product(SYMMETRIC, TRANSFORMS), 10):
+        dist = TRANSFORMS[transform][0](distributions.get(name))
+        a, b = pairs()
+        smaller, larger = swap(dist, a, b, 0.5)
+        error = torch.maximum(
+            (smaller - torch.minimum(a, b)).abs(), (larger - torch.maximum(a, b)).abs()
+        )
+        bound = error_bound(dist, 0.5)
+        if bound == math.inf:
+            # It grows with the difference, without an end.
+            difference = (a - b).abs()
+            assert error[difference > 1e4].max() > 2 * error[difference < 1e3].max()
+        else:
+            assert 0.99 * bound <= float(error.max()) <= bound * (1 + 1e-9) + 1e-10
 
 
-def test_without_a_scale_the_bound_counts_in_units_of_one_over_the_slope():
-    for slope in (0.3, 1.0, 7.0):
-        for name in SYMMETRIC:
-            dist = distributions.get(name)
-            scale = slope_of(name) / slope  # F'(0) / scale = slope
-            assert error_bound(dist) / slope == pytest.approx(error_bound(dist, scale), rel=1e-12)
-
-
-# -- the hard swap, CDFs of the user's
-
-
-def test_a_hard_swap_has_no_error():
-    assert is_monotonic("heaviside")
-    assert error_bound("heaviside") == 0.0
-    assert error_bound("heaviside", 2.0) == 0.0
+# -- CDFs of the user's
 
 
 def mirrored(tail):
@@ -212,7 +168,11 @@ def algebraic(power):
 
 
 def test_a_cdf_of_the_users():
+    def dented(z):
+        return 0.5 / (1 + z) * (1 - 0.01 * torch.exp(-(((z - 3) / 0.05) ** 2)))
+
     for cdf, monotonic, bound in (
+        (mirrored(dented), False, 1 / 4),
         (torch.sigmoid, False, 0.069616135690268),
         (lambda z: 0.5 + torch.atan(z) / PI, True, 1 / PI**2),  # no digits in its tail
         (lambda z: torch.sigmoid(1e-20 * z), False, 0.069616135690268),
@@ -228,28 +188,16 @@ def test_a_cdf_of_the_users():
         assert error_bound(cdf) == pytest.approx(bound, rel=2e-6)
 
 
-def test_a_local_fall_is_seen():
-    def dented(z):
-        return 0.5 / (1 + z) * (1 - 0.01 * torch.exp(-(((z - 3) / 0.05) ** 2)))
-
-    assert is_monotonic(algebraic(1.0))
-    assert not is_monotonic(mirrored(dented))
-    assert error_bound(mirrored(dented)) == pytest.approx(1 / 4, rel=2e-6)
-
-
-def test_a_slow_fall_is_seen():
-    def tail(z, power):
-        far = z.clamp(min=0.25)
-        return torch.where(z < 0.25, 0.5 - z, 0.0625 / far * (4 * far) ** -power)
-
-    assert is_monotonic(mirrored(lambda z: tail(z, 0)))
-    assert not is_monotonic(mirrored(lambda z: tail(z, 1e-7)))
-
-
-def test_a_step_in_a_cdf_is_seen():
-    steps = mirrored(lambda z: torch.where(z < 1, 0.25, 0.25 / (1 + z)))
-    assert not is_monotonic(steps)
-    assert error_bound(steps, 1.0) == pytest.approx(0.25, rel=1e-5)
+def test_what_is_refused():
+    for function in (is_monotonic, error_bound):
+        for text in ("gumbel_max", "logistic.shifted(0.1)", "cauchy.shifted(-2).squared"):
+            with pytest.raises(ValueError, match=r"needs a symmetric distribution.* uniform, cub"):
+                function(text)
+    with pytest.raises(ValueError, match=r"for callable\(.*\) they differ by 0.0005"):
+        is_monotonic(lambda z: torch.sigmoid(z + 1e-3))
+    for scale, error in ((0.0, ValueError), ("1px", TypeError)):
+        with pytest.raises(error, match="scale must be"):
+            error_bound("cauchy", scale)
 
 
 def test_without_a_slope_at_zero_a_scale_is_needed():
@@ -258,41 +206,3 @@ def test_without_a_slope_at_zero_a_scale_is_needed():
         error_bound(flat)
     # x / 2 (1 + x^3) is largest at 2 x^3 = 1.
     assert error_bound(flat, 1.0) == pytest.approx(2 ** (-1 / 3) / 3, rel=1e-9)
-
-
-# -- refusals
-
-
-def test_what_is_not_symmetric_is_refused():
-    for function in (is_monotonic, error_bound):
-        for text in (
-            *ASYMMETRIC,
-            "logistic.shifted(0.1)",
-            "gamma.centred",
-            "cauchy.shifted(-2).squared",
-        ):
-            with pytest.raises(
-                ValueError, match=r"needs a symmetric distribution.* uniform, cubic"
-            ):
-                function(text)
-
-
-def test_a_cdf_that_is_not_symmetric_is_refused():
-    with pytest.raises(ValueError, match=r"for callable\(.*\) they differ by 0.0005"):
-        is_monotonic(lambda z: torch.sigmoid(z + 1e-3))
-
-
-def test_transforms_that_change_nothing_do_no_harm():
-    assert error_bound(distributions.get("cauchy").reversed().centred()) == error_bound("cauchy")
-
-
-def test_parameters_of_a_cdf_that_train_do_no_harm():
-    beta = torch.tensor(3.0, dtype=F64, requires_grad=True)
-    bound = error_bound(lambda z: torch.sigmoid(beta * z), 1.0)
-    assert 3 * bound == pytest.approx(error_bound("logistic", 1.0), rel=1e-9)
-
-
-def test_the_scale_is_checked():
-    for scale, error in ((0.0, ValueError), (-1.0, ValueError), ("1px", TypeError)):
-        with pytest.raises(error, match="scale must be"):
-            error_bound("cauchy", scale)

@@ -1,7 +1,6 @@
 """The relaxed sorting networks: the reference against the papers, the kernels against it."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import scipy.special
 import torch
 
 from gendr import distributions
-from gendr.sorting.backends import choice as backend
 from gendr.sorting.backends.comparators import Comparators, has_kernel
 from gendr.sorting.backends.cpu import backend as cpu
 from gendr.sorting.backends.reference import CARRY, GATES
@@ -17,13 +15,12 @@ from gendr.sorting.networks import NETWORKS, Network, bitonic, odd_even
 from gendr.sorting.relaxed import (
     BitonicSort,
     CustomNetworkSort,
-    NetworkSort,
     OddEvenMergeSort,
     OddEvenSort,
 )
 from support import relative_l2
+from support.cases import for_each
 from support.laws import exact_cdf
-from support.processes import run_python
 
 METHODS = (BitonicSort, OddEvenSort, OddEvenMergeSort)
 SYMMETRIC = tuple(name for name, law in distributions.laws().items() if law.is_symmetric is True)
@@ -91,8 +88,8 @@ def paper_matrix(x, layers, cdf, beta, art):
 def test_reference_is_the_formula_of_the_papers():
     for method in METHODS:
         for name in SYMMETRIC:
-            for n, art in ((1, 0.0), (2, 0.0), (3, 0.25), (6, 0.0), (8, 0.25)):
-                x = keys(2, n).detach()
+            for n, art in ((1, 0.0), (3, 0.25), (6, 0.0)):
+                x = keys(1, n).detach()
                 sort = method(3.0, name, art, "reference")
                 for row, p, values in zip(x, sort.permutation(x), sort.values(x), strict=True):
                     layers = sort.network_of(n).layers
@@ -142,13 +139,12 @@ def test_kernels_equal_the_reference_for_every_law():
                 compare(odd_even(5), 3, dist, dtype)
 
 
-@pytest.mark.rotating(4)
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("n", [1, 2, 3, 31, 32, 33, 65, 130])
+@for_each(dtype=TOLERANCE, n=[1, 2, 3, 31, 32, 33, 65, 130], rotating=4)
 def test_kernels_equal_the_reference_for_every_size(n, dtype):
     dist = distributions.get("cauchy")
-    for generator in (*NETWORKS.values(), lambda n: scrambled(n, 9)) if n > 1 else (bitonic,):
-        for batch in (1, 9) if n > 33 else (1, 7, 8, 20):
+    generators = [bitonic, *([lambda n: scrambled(n, 9)] if n > 1 else [])]
+    for generator in (*NETWORKS.values(), generators[-1]) if n < 33 else generators:
+        for batch in (9,) if n > 33 else (1, 7, 8, 20):
             compare(generator(n), batch, dist, dtype)
 
 
@@ -173,25 +169,6 @@ def test_kernels_equal_the_reference_at_ties():
             assert torch.isfinite(grads[0]).all()
 
 
-def test_equal_values_share_both_ranks():
-    p = OddEvenSort().permutation(torch.tensor([2.0, 2.0]))
-    assert torch.equal(p, torch.full((2, 2), 0.5))
-
-
-def test_a_gradient_to_one_input_alone():
-    for needed in ((True, False), (False, True)):
-        results = []
-        for name in BACKENDS:
-            torch.manual_seed(1)
-            x = torch.randn(3, 6, requires_grad=needed[0])
-            steepness = torch.tensor(4.0, requires_grad=needed[1])
-            sort = BitonicSort(steepness, backend=name)
-            for result in (sort.values(x), sort.permutation(x)):
-                (grad,) = torch.autograd.grad(result.square().sum(), x if needed[0] else steepness)
-                results.append(grad)
-        torch.testing.assert_close(results[2:], results[:2], rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.usefixtures("nan_in_new_tensors")
 def test_buffers_may_hold_anything():
     """What torch hands out is filled with NaN, what Numba does was full of NaN before."""
@@ -208,53 +185,6 @@ def test_buffers_may_hold_anything():
 # ---------------------------------------------------------------------------------------------
 # Derivatives
 # ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.rotating(2)
-@pytest.mark.parametrize("name", BACKENDS)
-@pytest.mark.parametrize(
-    ("method", "dist", "n"),
-    [
-        (BitonicSort, "cauchy", 4),
-        (OddEvenSort, "logistic.art(0.25)", 3),
-        (OddEvenMergeSort, "gaussian.squared", 3),
-        (BitonicSort, "optimal", 3),
-        (OddEvenSort, "uniform", 3),
-        (BitonicSort, "cauchy", 1),
-    ],
-)
-def test_first_and_second_derivatives(method, dist, n, name):
-    x = keys(2, n)
-    steepness = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
-    payload = keys(2, n, 2)
-    inputs = (x, steepness, payload)
-
-    def results(x, steepness, payload):
-        sort = method(steepness, dist, backend=name)
-        return sort.permutation(x), sort.values(x), sort.ranks(x), sort.carried(x, payload)
-
-    fast = n == 3  # along random directions, instead of all of them
-    assert torch.autograd.gradcheck(results, inputs, fast_mode=fast)
-    assert torch.autograd.gradgradcheck(results, inputs, fast_mode=True)
-
-
-def test_heaviside_alone_has_no_gradient():
-    for name in LAWS:
-        x = keys(2, 6)
-        BitonicSort(0.2, name).values(x).square().sum().backward()
-        hard = torch.equal(x.grad, 2 * x.detach())  # of a permutation of x
-        assert hard == (name == "heaviside")
-
-
-def test_steepness_may_have_another_dtype_and_a_dimension():
-    x = keys(2, 5)
-    steepness = torch.tensor([2.0], requires_grad=True)
-    p = BitonicSort(steepness).permutation(x)
-    torch.testing.assert_close(p, BitonicSort(2.0).permutation(x))
-    p[0, 0, 0].backward()
-    assert steepness.grad.shape == (1,)
-    assert steepness.grad.dtype == torch.float32
-    assert steepness.grad != 0
 
 
 def test_a_callable_is_evaluated_in_torch_and_gives_gradients():
@@ -304,7 +234,7 @@ def test_values_ranks_and_payloads_are_those_of_the_matrix():
 def test_hard_limit_is_torch_sort():
     for method in METHODS:
         for dist, steepness in (("heaviside", 1.0), ("uniform", 1e8)):
-            for n in (1, 2, 3, 22, 42, 64, 130):
+            for n in (1, 2, 3, 22, 64, 130):
                 x = keys(3, n).detach()
                 sort = method(steepness, dist)
                 values, order = x.sort(-1)
@@ -312,14 +242,6 @@ def test_hard_limit_is_torch_sort():
                 p = sort.permutation(x)
                 assert torch.equal(p, torch.nn.functional.one_hot(order, n).double())
                 assert torch.equal(sort.ranks(x).long(), order.argsort(-1) + 1)
-
-
-def test_a_large_steepness_comes_near_to_the_hard_sort():
-    for name in SYMMETRIC:
-        x = torch.arange(12.0, dtype=torch.float64)[torch.randperm(12)]
-        p = BitonicSort(1e8, name).permutation(x)
-        want = torch.nn.functional.one_hot(x.argsort(), 12).double()
-        torch.testing.assert_close(p, want, rtol=0, atol=1e-7)
 
 
 def test_small_probabilities_have_all_their_digits_in_float32():
@@ -370,9 +292,9 @@ def test_the_error_is_bounded_by_the_layers():
             )
             bound = ERROR[name] / slope
             sort = method(steepness, name)
-            for n in (2, 5, 16):
-                spread = 10.0 ** torch.empty(20_000, 1, dtype=torch.float64).uniform_(-3, 2)
-                x = torch.randn(20_000, n, dtype=torch.float64) * spread
+            for n in (2, 16):
+                spread = 10.0 ** torch.empty(9000, 1, dtype=torch.float64).uniform_(-3, 2)
+                x = torch.randn(9000, n, dtype=torch.float64) * spread
                 error = (sort.values(x) - x.sort(-1).values).abs().max()
                 assert error <= sort.network_of(n).depth * bound + 1e-12
                 if n == 2:
@@ -399,52 +321,9 @@ def test_any_batch_shape():
                 torch.testing.assert_close(p[index], sort.permutation(x[index]))
 
 
-LARGE = """
-import pathlib, torch
-from gendr.sorting.relaxed import BitonicSort
-torch.set_num_threads(2)
-sort = BitonicSort()
-
-def step(n):
-    x = torch.randn(1, n, requires_grad=True)
-    p = sort.permutation(x)
-    p.backward(torch.ones_like(p) / n)
-    return p, x.grad
-
-def kilobytes(field):
-    status = pathlib.Path("/proc/self/status").read_text()
-    return int(status.split(field + ":")[1].split()[0])
-
-step(16)
-pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-before = kilobytes("VmRSS")
-p, grad = step(1024)
-print(kilobytes("VmHWM") - before)
-ones = torch.ones(1, 1024)
-torch.testing.assert_close(p.sum(-1), ones)
-torch.testing.assert_close(p.sum(-2), ones)
-assert grad.abs().max() < 1e-3
-"""
-
-
-@pytest.mark.skipif(
-    not Path("/proc/self/clear_refs").exists(), reason="the peak is read from Linux's /proc"
-)
-def test_memory_of_1024_values():
-    """P and its gradient are 8 MB; all layers of P would be 230 MB."""
-    run = run_python(LARGE, check=True)
-    assert 8e3 < int(run.stdout) < 40e3
-
-
 # ---------------------------------------------------------------------------------------------
 # Settings
 # ---------------------------------------------------------------------------------------------
-
-
-def test_every_network_with_a_name_has_a_method():
-    assert {cls.name for cls in METHODS} == set(NETWORKS)
-    for method in METHODS:
-        assert method().network_of(9) is NETWORKS[method.name](9)
 
 
 def test_a_network_of_the_users_own():
@@ -458,31 +337,13 @@ def test_a_network_of_the_users_own():
         CustomNetworkSort(network="bitonic")
 
 
-def test_an_asymmetric_distribution_is_refused():
-    for dist in ("gumbel_max", "levy.centred", "logistic.shifted(0.5)", "exponential.reversed"):
-        with pytest.raises(ValueError, match="symmetric") as caught:
-            BitonicSort(dist=dist)
-        for name in LAWS:
-            assert name in str(caught.value)
-        assert dist in str(caught.value)
-
-
-def test_a_learnable_shift_is_refused():
-    shifted = distributions.get("logistic").shifted(torch.tensor(0.0, requires_grad=True))
-    with pytest.raises(ValueError, match="symmetric"):
-        BitonicSort(dist=shifted)
-
-
-def test_transforms_that_leave_a_law_symmetric():
-    for dist in ("logistic.reversed", "logistic.centred", "heaviside.reversed"):
-        x = keys(2, 8)
-        sort = BitonicSort(3.0, dist)
-        want = BitonicSort(3.0, dist.partition(".")[0]).values(x)
-        torch.testing.assert_close(sort.values(x), want)
-
-
 def test_settings_are_checked():
+    shifted = distributions.get("logistic").shifted(torch.tensor(0.0, requires_grad=True))
     for settings, error, message in (
+        ({"dist": "gumbel_max"}, ValueError, "symmetric .* got gumbel_max; .* cauchy"),
+        ({"dist": "levy.centred"}, ValueError, "symmetric"),
+        ({"dist": "logistic.shifted(0.5)"}, ValueError, "symmetric"),
+        ({"dist": shifted}, ValueError, "symmetric"),
         ({"steepness": 0.0}, ValueError, "steepness must be > 0"),
         ({"dist": "cauchi"}, ValueError, "unknown distribution 'cauchi'.*cauchy"),
         ({"dist": 3}, TypeError, "a distribution must be a name"),
@@ -494,14 +355,3 @@ def test_settings_are_checked():
     ):
         with pytest.raises(error, match=message):
             OddEvenSort(**settings)
-
-
-def test_the_base_class_is_abstract():
-    with pytest.raises(TypeError, match="abstract"):
-        NetworkSort()  # pyright: ignore[reportAbstractUsage]
-
-
-def test_backends_are_listed_with_reasons():
-    assert backend.backends()["reference"] is None
-    assert backend.backends()["cpu"] is None
-    assert backend.choose("auto", torch.zeros(1)) is cpu

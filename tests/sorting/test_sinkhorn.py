@@ -1,6 +1,5 @@
 """Sinkhorn sort, against the paper's iterations in NumPy, conditions of optimality, assignment."""
 
-import itertools
 import warnings
 
 import numpy as np
@@ -9,9 +8,9 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from scipy.special import logsumexp
 from scipy.stats import rankdata
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gendr.sorting.sinkhorn import SinkhornSort
+from support.cases import for_each
 
 GRADIENTS = ["implicit", "unrolled"]
 
@@ -46,9 +45,7 @@ def dense_sinkhorn(x, epsilon, sweeps):
     return n * np.exp((alpha[:, None] + beta - cost) / epsilon).T
 
 
-@pytest.mark.rotating(2)
-@pytest.mark.parametrize("gradient", GRADIENTS)
-@pytest.mark.parametrize(("n", "epsilon"), [(3, 0.2), (6, 0.1), (9, 0.05)])
+@for_each("n, epsilon", [(3, 0.2), (6, 0.1), (9, 0.05)], gradient=GRADIENTS, rotating=2)
 def test_the_plan_is_that_of_the_paper(n, epsilon, gradient):
     x = keys(n, seed=n)
     squashed = torch.sigmoid((x - x.mean()) / x.std())
@@ -71,8 +68,8 @@ def test_two_values_are_swapped_by_the_logistic_distribution():
 
 
 def test_the_plan_is_doubly_stochastic_and_optimal():
-    for steepness in (1e-3, 0.1, 1.0, 10.0, 1e2, 1e4):
-        for n in (2, 5, 17, 64):
+    for steepness in (1e-3, 1.0, 10.0, 1e4):
+        for n in (2, 5, 40):
             for x in difficult(n):
                 p = SinkhornSort(steepness, iterations=12).permutation(x)
                 assert p.min() >= 0
@@ -91,13 +88,6 @@ def test_the_plan_is_doubly_stochastic_and_optimal():
                 assert ((odds - want) * known).abs().max() < 1e-7
 
 
-def test_masses_beyond_the_digits_are_zero():
-    x = torch.tensor([0.0, 7.0, 8.0], dtype=torch.float64)
-    p = SinkhornSort(10.0).permutation(x)
-    assert p[0].tolist() == [1, 0, 0]
-    assert p[1, 2].item() == pytest.approx(1 / (1 + np.exp(10.0)))
-
-
 def test_the_hard_limit_is_the_assignment():
     for n in (1, 2, 7, 40):
         x = 10 * keys(n, seed=2)
@@ -108,15 +98,6 @@ def test_the_hard_limit_is_the_assignment():
         want[rows, columns] = 1
         np.testing.assert_allclose(p, want, atol=1e-8)
         torch.testing.assert_close(SinkhornSort(1e6).values(x), x.sort()[0])
-
-
-def test_a_thousand_values():
-    x = keys(1024)
-    p = SinkhornSort(10.0).permutation(x.float())
-    assert p.dtype == torch.float32
-    assert (p.double().sum(-1) - 1).abs().max() < 1e-6
-    assert (p.double().sum(-2) - 1).abs().max() < 1e-6
-    assert (p.double() @ x - x.sort()[0]).abs().mean() < 0.01
 
 
 def test_equal_values_have_equal_columns_and_share_their_mean_rank():
@@ -142,10 +123,10 @@ def test_shifts_change_nothing_and_scales_trade_with_the_steepness():
     torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-9, atol=0)
 
 
-@pytest.mark.parametrize("face", ["permutation", "values", "ranks"])
-@pytest.mark.parametrize(
-    ("n", "steepness", "gradient"),
+@for_each(
+    "n, steepness, gradient",
     [(2, 1.0, "implicit"), (6, 0.2, "implicit"), (6, 8.0, "implicit"), (4, 0.2, "unrolled")],
+    face=["permutation", "values", "ranks"],
 )
 def test_first_and_second_derivatives(n, steepness, gradient, face):
     x = keys(1, n, seed=1).requires_grad_()
@@ -154,8 +135,8 @@ def test_first_and_second_derivatives(n, steepness, gradient, face):
     def call(x, s):
         return getattr(SinkhornSort(s, tolerance=1e-12, gradient=gradient), face)(x)
 
-    assert torch.autograd.gradcheck(call, (x, s))
-    assert torch.autograd.gradgradcheck(call, (x, s), atol=1e-5)
+    assert torch.autograd.gradcheck(call, (x, s), fast_mode=True)
+    assert torch.autograd.gradgradcheck(call, (x, s), atol=1e-5, fast_mode=True)
 
 
 def test_both_gradients_agree_where_the_sweeps_converge():
@@ -173,30 +154,6 @@ def test_both_gradients_agree_where_the_sweeps_converge():
             torch.testing.assert_close(implicit, unrolled, rtol=1e-9, atol=1e-10)
 
 
-def test_the_gradient_of_two_values_at_every_steepness():
-    for steepness in (0.1, 1.0, 10.0, 30.0, 100.0, 1e3):
-        x = torch.tensor([0.0, 0.3], dtype=torch.float64, requires_grad=True)
-        p = SinkhornSort(steepness).permutation(x)
-        (grad,) = torch.autograd.grad(p[0, 0], x)
-        z = torch.tensor(0.3 * steepness, dtype=torch.float64)
-        slope = steepness * torch.sigmoid(z) * torch.sigmoid(-z)
-        torch.testing.assert_close(grad, torch.stack([-slope, slope]), rtol=1e-9, atol=1e-12)
-
-
-def test_shapes():
-    for shape in ((5,), (0, 5), (2, 0, 3), (1,), (2, 3, 1), (2, 3, 4)):
-        for gradient in GRADIENTS:
-            x = keys(*shape).requires_grad_()
-            sort = SinkhornSort(0.3, gradient=gradient)
-            p = sort.permutation(x)
-            assert p.shape == (*shape, shape[-1])
-            (grad,) = torch.autograd.grad((sort.values(x) * sort.ranks(x)).sum(), x)
-            assert grad.shape == x.shape
-            assert grad.isfinite().all()
-            for index in itertools.product(*map(range, shape[:-1])):
-                torch.testing.assert_close(sort.permutation(x[index]), p[index], atol=1e-7, rtol=0)
-
-
 def test_extreme_values_stay_finite():
     for gradient in GRADIENTS:
         for dtype in (torch.float32, torch.float64):
@@ -212,32 +169,6 @@ def test_extreme_values_stay_finite():
             np.testing.assert_allclose(
                 sort.ranks(x)[0].tolist(), [4.5, 1, 2 + swap, 4.5, 3 - swap], 1e-6
             )
-
-
-class CountedOperations(TorchDispatchMode):
-    """Counts the operations of torch."""
-
-    count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.count += 1
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize("gradient", GRADIENTS)
-def test_what_is_not_a_number_ends_the_sweeps(gradient):
-    def operations(x):
-        with CountedOperations() as counted:
-            p = SinkhornSort(100.0, 5000, gradient=gradient).permutation(x)
-        return p.isnan().any(), counted.count
-
-    x = keys(16)
-    is_nan, usual = operations(x)
-    assert not is_nan
-    x[3] = torch.nan
-    is_nan, count = operations(x)
-    assert is_nan
-    assert count < usual  # one sweep, not as many as it takes
 
 
 def test_a_warning_says_how_far_off_it_stopped():

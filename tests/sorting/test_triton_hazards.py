@@ -1,8 +1,5 @@
 """What Triton's interpreter hides of the sorting kernels: races, their order, GPU arithmetic."""
 
-import functools
-from unittest.mock import patch
-
 import pytest
 import torch
 
@@ -17,7 +14,7 @@ from gendr.sorting.backends.reference import CARRY, GATES
 from gendr.sorting.backends.triton import backend
 from gendr.sorting.networks import Network, network
 from support.arithmetic import pessimistic_arithmetic
-from support.races import RaceError, checked_launches, in_any_order
+from support.races import in_any_order
 
 pytestmark = [
     pytest.mark.skipif(not interpreted(), reason="it hooks the interpreter"),
@@ -41,7 +38,6 @@ SCENES = {
     "matrix in lanes": (network("bitonic", 6), 64, None, "gaussian"),
     "matrix in memory": (network("bitonic", 6), 0, None, "reciprocal"),
 }
-every_scene = pytest.mark.parametrize("scene", SCENES)
 
 
 def sorted_by(module, scene):
@@ -60,9 +56,7 @@ def sorted_by(module, scene):
     x, steepness = leaf(3, wires.n), torch.tensor(2.5, dtype=dtype, requires_grad=True)
     payload = None if columns is None else leaf(3, wires.n, columns)
     with pytest.MonkeyPatch.context() as context:
-        known = vars(backend.LAUNCH)
-        small = {name: value for name, value in SMALL.items() if name in known}
-        context.setattr(backend, "LAUNCH", backend.Launch(**known | small | {"wires": lanes}))
+        context.setattr(backend, "LAUNCH", backend.Launch(**SMALL, wires=lanes))
         comparators = Comparators(wires, get(law))
         values, keep, swap = GATES(module and module.Gates, comparators, x, steepness)
         out = CARRY(module and module.Carry, wires, keep, swap, payload)
@@ -72,48 +66,15 @@ def sorted_by(module, scene):
     return [*outputs, x.grad, steepness.grad, *([payload.grad] if columns else [])]
 
 
-@functools.cache
-def watched(scene):
-    """What was launched and what it gave, in a random order under the detector."""
-    return in_any_order(lambda: sorted_by(backend, scene))
-
-
 def test_no_race_nothing_out_of_bounds_and_any_order_gives_the_same_bits():
+    kernels = set()
     for scene in SCENES:
-        watch, shuffled = watched(scene)
+        watch, shuffled = in_any_order(lambda scene=scene: sorted_by(backend, scene))
         assert min(watch.programs) > 1
         for got, want in zip(shuffled, sorted_by(backend, scene), strict=True):
             assert torch.equal(got, want)
-
-
-def test_every_kernel_was_watched():
-    assert {kernel for scene in SCENES for kernel in watched(scene)[0].kernels} >= KERNELS
-
-
-@every_scene
-def test_without_barriers_there_are_races(scene, monkeypatch):
-    """Each kernel that keeps wires in memory needs them, and the detector knows it."""
-    from triton.runtime.interpreter import InterpreterBuilder
-
-    missing, found, run = [], [], backend.run
-
-    def recorder(kernel, *args, **constants):
-        # A new detector for every launch: the first race must not hide the next kernel's.
-        silent = patch.object(InterpreterBuilder, "create_barrier", lambda self: None)
-        with checked_launches(), silent:
-            try:
-                run(kernel, *args, **constants)
-            except RaceError as error:
-                missing.append(kernel.fn.__name__)
-                found.append(str(error))
-
-    monkeypatch.setattr(backend, "run", recorder)
-    sorted_by(backend, scene)
-    with_barriers = {"gates", "gates_gradients", "carry", "carry_gradients"}
-    with_barriers |= {"carry_lanes_gradients"}
-    kernels = {*watched(scene)[0].kernels}
-    assert set(missing) == kernels & with_barriers
-    assert all("between lanes: store and load" in text for text in found)
+        kernels |= {*watch.kernels}
+    assert kernels >= KERNELS
 
 
 def test_the_arithmetic_of_a_gpu_is_accurate_enough(signs):

@@ -103,12 +103,13 @@ def _rows() -> Example:
     return Example({"cpu": rows._Kernels}, (NeuralSort(), 4), inputs, empty)
 
 
-def _projection(kernels: str, entropic: bool, steepness: float) -> Example:
+def _projection(operator: str) -> Example:
     from gendr.sorting import permutahedron
 
-    x, steep = 2 * torch.randn(2, 7), torch.tensor(steepness)
+    x, steep = 2 * torch.randn(2, 7), torch.tensor(0.5)
     inputs, empty = _leaves(x, steep), _leaves(x[:0], steep)
-    return Example({"cpu": getattr(permutahedron, kernels)}, entropic, inputs, empty)
+    kernels = permutahedron._Projection(getattr(permutahedron, operator))
+    return Example({"cpu": kernels}, True, inputs, empty)
 
 
 def _mask() -> Example:
@@ -196,9 +197,9 @@ _EXAMPLES = {
     "logic.mixed": _mixed,
     "sorting.carry": _carry,
     "sorting.gates": _comparators,
-    "sorting.ranks": lambda: _projection("_Ranks", True, 0.5),
+    "sorting.ranks": lambda: _projection("RANKS"),
     "sorting.rows": _rows,
-    "sorting.values": lambda: _projection("_Values", True, 0.5),
+    "sorting.values": lambda: _projection("VALUES"),
     "topk.losses": _losses,
     "topk.mask": _mask,
     "relaxed.alignment": _alignment,

@@ -1,5 +1,7 @@
 """The mask sums to k, is right to the last digits, and is differentiated as the solution it is."""
 
+from contextlib import contextmanager
+
 import mpmath as mp
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from gendr.distributions import get
 from gendr.topk import mask as module
 from gendr.topk import soft_topk_mask
+from support.cases import for_each
 from support.laws import exact_cdf
 
 ORACLE = [
@@ -29,12 +32,14 @@ SMOOTH = [
 ]
 
 
-@pytest.fixture(params=["kernel", "plain"])
-def way(request, monkeypatch):
-    """Compiled, and in the plain torch of other devices."""
-    if request.param == "plain":
-        monkeypatch.setattr(module, "has_kernel", lambda law, x: False)
-    return request.param
+WAYS = (module.has_kernel, lambda law, x: False)  # compiled, and the plain torch of other devices
+
+
+@contextmanager
+def by(has_kernel):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "has_kernel", has_kernel)
+        yield
 
 
 def values(n, seed=0):
@@ -55,39 +60,32 @@ def by_bisection(law, x, k, scale):
         return [float(exact_cdf(law, (v - b) / scale)) for v in x]
 
 
-@pytest.mark.parametrize("name", ORACLE)
+@for_each(name=ORACLE, rotating=2)
 def test_it_is_that_of_a_bisection_in_many_digits(name):
     law, x = get(name), 3 * values(9)
     k, scale = (2, 0.5) if len(name) % 2 else (6.5, 2.0)
     expected = torch.tensor(by_bisection(law, x, k, scale), dtype=torch.float64)
-    for has_kernel in (module.has_kernel, lambda law, x: False):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "has_kernel", has_kernel)
+    for way in WAYS:
+        with by(way):
             p = soft_topk_mask(x, k, law, scale)
         torch.testing.assert_close(p, expected, rtol=1e-10, atol=1e-300)
 
 
-@pytest.mark.parametrize("name", [*ORACLE, *FORMS])
+@for_each(name=[*ORACLE, *FORMS], way=WAYS, rotating=3)
 def test_the_sum_is_k(name, way):
     """The values have clusters, ties and gaps; scales go from the hard to the flat limit."""
     x = torch.cat([values(40), values(40, 1) * 1e-3 + 5, torch.full((20,), -7.0)])
     k = torch.tensor([1e-3, 0.5, 1, 39.5, 40, 60, 99.5], dtype=torch.float64)[:, None]
     scale = torch.tensor([1e-3, 0.1, 1.0, 50.0], dtype=torch.float64)
     for dtype, tolerance in ((torch.float32, 1e-6), (torch.float64, 1e-9)):
-        p = soft_topk_mask(x.to(dtype), k, name, scale)
+        with by(way):
+            p = soft_topk_mask(x.to(dtype), k, name, scale)
         assert p.shape == (7, 4, 100)
         assert p.dtype == dtype
         assert ((p >= 0) & (p <= 1)).all()
         assert ((p.double().sum(-1) - k).abs() / k).max() < tolerance
         ordered = p.gather(-1, x.argsort().expand_as(p))
         assert (ordered.diff(dim=-1) >= 0).all()
-
-
-def test_the_sum_of_a_million_is_k_in_float32():
-    for name in ("laplace", "logistic", "exponential"):
-        x = torch.randn(10**6)
-        p = soft_topk_mask(x, 1000, name, 0.1)
-        assert abs(p.double().sum().item() / 1000 - 1) < 1e-6
 
 
 def test_tails_keep_their_digits():
@@ -102,38 +100,24 @@ def test_tails_keep_their_digits():
     assert 0 < p[0] < 1e-80
 
 
-def test_closed_forms_are_what_the_search_finds(monkeypatch):
-    x = 3 * values(300).reshape(3, 100)
-    k = torch.tensor([0.3, 7.0, 99.0], dtype=torch.float64)[:, None]
-    scale = torch.tensor([1e-3, 0.5, 40.0], dtype=torch.float64)[:, None]
-    for name in ("laplace", "uniform"):
-        law = get(name)
-        closed = module._CLOSED[type(law)](x / scale, k) * scale
-        b = module.searched(x, k, scale, law, closed + 3 * scale, 1e-13)
-        p, expected = (law.cdf((x - at) / scale) for at in (closed, b))
-        torch.testing.assert_close(p, expected, rtol=1e-9, atol=1e-14)
-
-
-def test_a_reversed_law_selects_the_smallest():
-    """The mask of n - k of -x under a law is what the mask of k leaves under its mirror image."""
-    x = values(20)
-    p = soft_topk_mask(x, 6, "gumbel_max", 0.3)
-    q = soft_topk_mask(-x, 14, "gumbel_max.reversed", 0.3)
-    torch.testing.assert_close(p + q, torch.ones_like(p))
-
-
-def test_the_hard_limit_is_topk(way):
+def test_the_hard_limit_is_topk():
     x = values(60).reshape(3, 20)
     hard = torch.zeros_like(x).scatter(-1, x.topk(7).indices, 1.0)
     assert torch.equal(soft_topk_mask(x, 7, "heaviside"), hard)
     torch.testing.assert_close(soft_topk_mask(x, 7, "logistic", 1e-4), hard)
     ties = torch.tensor([2.0, 1.0, 1.0, 1.0, 0.0])
-    for law, scale in (("heaviside", 1.0), ("laplace", 1e-3)):
-        p = soft_topk_mask(ties, 2.5, law, scale)
-        torch.testing.assert_close(p, torch.tensor([1.0, 0.5, 0.5, 0.5, 0.0]))
+    apart = torch.tensor([0.0, 0.0, 9.0], dtype=torch.float64, requires_grad=True)
+    for way in WAYS:
+        with by(way):
+            for law, scale in (("heaviside", 1.0), ("laplace", 1e-3)):
+                p = soft_topk_mask(ties, 2.5, law, scale)
+                torch.testing.assert_close(p, torch.tensor([1.0, 0.5, 0.5, 0.5, 0.0]))
+            p = soft_topk_mask(apart, 1, "uniform", 0.5)  # no gradient between clusters
+            assert p.tolist() == [0.0, 0.0, 1.0]
+            assert torch.autograd.grad(p[2], apart)[0].tolist() == [0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("name", SMOOTH)
+@for_each(name=[*SMOOTH, "uniform", "cubic_hermite", "exponential"], way=WAYS)
 def test_gradients(name, way):
     x = (2 * values(12)).reshape(2, 6).requires_grad_()
     k = torch.tensor([1.5, 4.0], dtype=torch.float64, requires_grad=True)
@@ -142,15 +126,10 @@ def test_gradients(name, way):
     def mask(x, k, scale):
         return soft_topk_mask(x, k, name, scale)
 
-    assert gradcheck(mask, (x, k, scale))
-    assert gradgradcheck(mask, (x, k, scale), atol=1e-4)
-
-
-@pytest.mark.parametrize("name", ["uniform", "cubic_hermite", "exponential", "reciprocal"])
-def test_first_gradients_of_laws_with_kinks(name, way):
-    x = (2 * values(12)).reshape(2, 6).requires_grad_()
-    scale = torch.tensor([0.7, 2.1], dtype=torch.float64, requires_grad=True)
-    assert gradcheck(lambda x, s: soft_topk_mask(x, 2.3, name, s), (x, scale))
+    with by(way):
+        assert gradcheck(mask, (x, k, scale), fast_mode=True)
+        if name in SMOOTH:  # others have kinks
+            assert gradgradcheck(mask, (x, k, scale), atol=1e-4, fast_mode=True)
 
 
 def test_gradients_to_what_is_inside_a_law():
@@ -176,17 +155,6 @@ def test_gradients_to_what_is_inside_a_law():
     torch.testing.assert_close(of_users(x, slope), soft_topk_mask(x, 2, "logistic", 0.5 / slope))
     assert gradcheck(of_users, (x, slope))
     assert gradgradcheck(of_users, (x, slope))
-
-
-def test_between_clusters_the_gradient_is_0():
-    x = torch.tensor([0.0, 0.0, 9.0], dtype=torch.float64, requires_grad=True)
-    for has_kernel in (module.has_kernel, lambda law, x: False):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "has_kernel", has_kernel)
-            p = soft_topk_mask(x, 1, "uniform", 0.5)
-            (grad,) = torch.autograd.grad(p[2], x)
-        assert p.tolist() == [0.0, 0.0, 1.0]
-        assert grad.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_any_batch_shape_and_dtype():

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from gendr._runtime.operator import Operator
 from gendr._runtime.ranges import finite, saturated
+from gendr._runtime.tracing import check_reverse_mode
 from gendr.distributions.decisions import Number, scale_of
 from gendr.sorting.backends.comparators import Comparators
 from gendr.sorting.networks import Network
@@ -71,6 +72,7 @@ def carry(network: Network, keep: Tensor, swap: Tensor, payload: Tensor | None) 
 
 def _layers(network: Network, device: torch.device) -> list[tuple[Tensor, Tensor]]:
     """The wires (low, high) of each layer."""
+    check_reverse_mode()
     pairs = torch.from_numpy(network.pairs.astype("int64")).to(device)
     low, high = pairs.unbind(-1)
     return [(low[a:b], high[a:b]) for a, b in pairwise(network.offsets.tolist())]

@@ -270,15 +270,15 @@ def cut_layers(network: Network, most: int) -> tuple[int, int, tuple[int, int]]:
     More than one segment passes all layers once more; how many there are costs nothing else.
     """
     n, depth, offsets = network.n, network.depth, network.offsets
-    found: list[tuple[int, int, tuple[int, int]]] = []
+    cuts: list[tuple[int, int, tuple[int, int]]] = []
     span = max(1, depth)
     while True:
         starts = np.arange(0, max(1, depth), span)
         ends = np.minimum(starts + span, depth)
         rows = ((len(starts) + 1) * n, int((offsets[ends] - offsets[starts]).max()))
-        found.append((span, len(starts), rows))
-        if span == 1 or (len(found) == 1 and sum(rows) <= most):
-            return min(found, key=lambda cut: sum(cut[2]))
+        cuts.append((span, len(starts), rows))
+        if span == 1 or (len(cuts) == 1 and sum(rows) <= most):
+            return min(cuts, key=lambda cut: sum(cut[2]))
         span = -(-span // 2)
 
 
