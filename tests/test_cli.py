@@ -826,18 +826,6 @@ def test_list_names_everything(capsys):
         assert capsys.readouterr().out.strip() in text
 
 
-def test_the_step_of_a_soft_picture_goes_with_a_smaller_cutoff(tmp_path):
-    pictures = []
-    for cutoff in ("0.001", "1e-6", "0"):
-        path = tmp_path / f"{cutoff}.png"
-        soft = ("--dist", "logistic", "--scale", "4px", "--size", 64, "--cutoff", cutoff)
-        assert run("render", "chair", "-o", path, *soft) == 0
-        with Image.open(path) as image:
-            pictures.append(torch.from_numpy(np.array(image)).int())
-    default, small, exact = pictures
-    assert (small - exact).abs().max() * 4 < (default - exact).abs().max()
-
-
 def test_examples_of_the_help_parse(capsys):
     parser, texts = build_parser(), []
     for command in ("", "fit", "pose", "render", "dataset", "train reconstruction", "predict",
@@ -934,14 +922,12 @@ BAD_INPUT = [
     ("fit box.ply --dist gamma(shape=-1)", "shape"),
     ("fit box.ply --tconorm yagr(p=2)", "unknown T-conorm 'yagr'; allowed: yager"),
     ("fit box.ply --tconorm yager", "yager needs a parameter, p > 0; write it like yager(p=2)"),
-    ("fit box.ply --tconorm schweizer_sklar", "write it like schweizer_sklar(p=-2)"),
     ("fit box.ply --tconorm yager(p=-2)", "-2"),
     ("fit box.ply --scale -1", "scale must be > 0"),
     ("fit pose --views 12", "--views is for meshes, and pose holds images with cameras"),
     ("fit pose/transforms.json --elevation 30", "--elevation is for meshes, and pose"),
     ("fit box.ply --background white", "--background is for photos, and box.ply is a mesh"),
     ("fit opaque --background blurple", "the name of a colour or #rrggbb, got 'blurple'"),
-    ("fit opaque --tolerance 1", "--tolerance: must be between 0 and 1"),
     ("fit box.ply --colors vertex", "--colors vertex needs photos, and box.ply is a mesh"),
     ("fit grey --colors vertex", "--colors vertex needs photos, and grey is masks without"),
     ("fit pose --colors textur", "unknown KIND 'textur'; allowed: none, texture, vertex"),
@@ -951,22 +937,15 @@ BAD_INPUT = [
     ("fit box.ply --scale 1cm", "1.5px"),
     ("fit box.ply --scale 1:2:3", "START:END"),
     ("fit box.ply --steps 0", "--steps: must be a whole number >= 1, got '0'"),
-    ("fit box.ply --steps many", "--steps: must be a whole number >= 1, got 'many'"),
     ("fit box.ply --budget 2d", "--budget: must be a time > 0 such as 90s, 2m or 1h, got '2d'"),
-    ("fit box.ply --budget 0s", "--budget: must be a time > 0"),
-    ("fit box.ply --edge 0", "--edge: must be > 0, got 0"),
-    ("fit box.ply --lr 0", "--lr: must be > 0, got 0"),
     ("fit box.ply --lr nan", "--lr: must be > 0, got nan"),
-    ("fit box.ply --seed -3", "--seed: must be a whole number >= 0"),
     ("fit box.ply --elevation 120", "--elevation: must be between -90 and 90"),
     ("fit box.ply --subdivisions 9", "subdivisions must be <= 7"),
     ("fit box.ply --device gpu", "no device 'gpu' here; usable: cpu"),
     ("fit box.ply --backend cuda", "unknown backend 'cuda'"),
     ("fit box.ply --init points.obj", "holds no faces"),
     ("fit box.ply -o file", "cannot write to file"),
-    ("fit box.ply -o file/out", "cannot write to"),
     ("fit box.ply -o none --resume", "no checkpoint.pt in none"),
-    ("render nothing.obj -o a.png", "no such file or folder: nothing.obj; built in: chair"),
     ("render noposes -o a.png", "is a folder"),
     ("render box.ply -o a.bmp", "must end in .png, .jpg, .jpeg, .gif, got 'a.bmp'"),
     ("render box.ply -o file/a.png", "cannot write to"),
@@ -975,8 +954,6 @@ BAD_INPUT = [
     ("render box.ply -o a.png --lighting disco", "unknown KIND 'disco'"),
     ("render box.ply -o a.png --dist cauhcy", "the nearest: cauchy"),
     ("render box.ply -o a.png --scale 0", "for a hard edge use the distribution heaviside"),
-    ("render box.ply -o a.png --fov 180", "--fov: must be between 0 and 180"),
-    ("render points.obj -o a.png", "holds no faces"),
     (
         "render huge.obj -o a.png",
         "within ±1e+18 in float32, got 1e+25; scale them down",

@@ -17,14 +17,14 @@ import os
 import shutil
 import signal
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -264,13 +264,25 @@ def make_dataset(
     shape_class = find_class(name, [name])
     parts = writable_folder(folder / PARTIAL / shape_class.id)
     with locked(parts):
+        paths = {shape: _part(parts, shape, up) for shape in shapes}
+        todo = [shape for shape, path in paths.items() if not path.exists()]
         if ray is None:
-            work = partial(_in_processes, workers=workers or 1)
+            work = _in_processes(todo, up, workers or 1)
         else:
-            work = partial(_on_cluster, ray=ray, address=address, workers=workers)
-        reasons = dict(_make_parts(shapes, parts, up, work, progress))
+            work = _on_cluster(todo, up, ray, address, workers)
+        reasons: dict[Shape, str] = {}
+        bar = tqdm(total=len(shapes), initial=len(shapes) - len(todo), desc="shapes", delay=2,
+                   disable=not progress)  # fmt: skip
+        with bar:
+            for shape, made in work if todo else ():
+                if isinstance(made, str):
+                    reasons[shape] = made
+                else:
+                    save = partial(np.savez_compressed, **made)
+                    write_whole(paths[shape], save)
+                bar.update()
         # In the order of the shapes: with several workers they come as they are done.
-        skipped = {s.name: reasons[s.name] for s in shapes if s.name in reasons}
+        skipped = {s.name: reasons[s] for s in shapes if s in reasons}
         good = [shape for shape in shapes if shape.name not in skipped]
         if not good:
             first, reason = next(iter(skipped.items()))
@@ -279,8 +291,21 @@ def make_dataset(
         for shape in good:
             splits[split_of(shape.name, shares, seed)].append(shape)
         for split, members in splits.items():
-            _assemble(folder, shape_class.id, split, [_part(parts, shape, up) for shape in members])
-        describe_class(folder, shape_class.id, shape_class.name, splits, skipped, shares, seed, up)
+            _assemble(folder, shape_class.id, split, [paths[shape] for shape in members])
+        named = {
+            split: [{"name": s.name, "file": str(s.path), "number": s.number} for s in members]
+            for split, members in splits.items()
+        }
+        entry = {
+            "name": shape_class.name,
+            "shapes": named,
+            "skipped": skipped,
+            "shares": [share / math.fsum(shares) for share in shares],
+            "seed": seed,
+            "up": up,
+            "count": len(good),
+        }
+        describe_class(folder, shape_class.id, entry)
     shutil.rmtree(parts)
     with suppress(OSError):  # other classes may be on their way
         parts.parent.rmdir()
@@ -295,106 +320,69 @@ def _part(parts: Path, shape: Shape, up: str) -> Path:
     return parts / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.npz"
 
 
-Parts = Sequence[tuple[Shape, Path]]  # shapes and the files to make of them
-Reasons = Iterator[tuple[str, str | None]]  # names, and why a shape cannot be used
+# The arrays of the file of a shape, or why it cannot be used.
+Made: TypeAlias = "dict[str, NDArray[np.uint8]] | str"
 
 
-def _make_parts(
-    shapes: Sequence[Shape],
-    parts: Path,
-    up: str,
-    work: Callable[[Parts, str], Reasons],
-    progress: bool,
-) -> Iterator[tuple[str, str]]:
-    """Make the files that are missing; yields name and reason of shapes that cannot be used."""
-    todo = [(shape, _part(parts, shape, up)) for shape in shapes]
-    todo = [(shape, path) for shape, path in todo if not path.exists()]
-    bar = tqdm(total=len(shapes), initial=len(shapes) - len(todo), desc="shapes", delay=2,
-               disable=not progress)  # fmt: skip
-    with bar:
-        for name, reason in work(todo, up) if todo else ():
-            bar.update()
-            if reason:
-                yield name, reason
-
-
-def _in_processes(todo: Parts, up: str, workers: int) -> Reasons:
-    """Make files in processes of this machine."""
+def _in_processes(todo: Sequence[Shape], up: str, workers: int) -> Iterator[tuple[Shape, Made]]:
+    """What processes of this machine make of shapes."""
     if workers == 1 or len(todo) < 2:
-        yield from ((shape.name, _make_part(shape, path, up)) for shape, path in todo)
+        yield from ((shape, _made(shape, up)) for shape in todo)
         return
-    spawn = get_context("spawn")
-    with ProcessPoolExecutor(workers, spawn, initializer=_start_worker) as pool:
-        futures: dict[Future[str | None], Shape] = {
-            pool.submit(_make_part, shape, path, up): shape for shape, path in todo
-        }
+    # Ctrl-C is for the process that hands out the work.
+    ignore = signal.SIGINT, signal.SIG_IGN
+    with ProcessPoolExecutor(workers, get_context("spawn"), signal.signal, ignore) as pool:
+        futures = {pool.submit(_made_on_one_thread, shape, up): shape for shape in todo}
         try:
             for future in as_completed(futures):
-                yield futures[future].name, future.result()
+                yield futures[future], future.result()
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
 
 
-def _start_worker() -> None:
-    """One thread in each process; Ctrl-C is for the process that hands out the work."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _one_thread()
-
-
-def _one_thread() -> None:
-    set_num_threads(1)
-    torch.set_num_threads(1)
-
-
 def _on_cluster(
-    todo: Parts, up: str, ray: Any, address: str | None, workers: int | None
-) -> Reasons:
-    """Make files of what the machines of a Ray cluster send back, one core a shape.
+    todo: Sequence[Shape], up: str, ray: Any, address: str | None, workers: int | None
+) -> Iterator[tuple[Shape, Made]]:
+    """What the machines of a Ray cluster make of shapes, one core a shape.
 
     A shape whose worker dies three times is one that cannot be used.
     """
     connect(ray, address, workers)
-    running: dict[Any, tuple[Shape, Path]] = {}
+    running: dict[Any, Shape] = {}
     try:
-        make = ray.remote(num_cpus=1, max_retries=2)(_made_on_cluster)
+        make = ray.remote(num_cpus=1, max_retries=2)(_made_on_one_thread)
         left = list(reversed(todo))
         while left or running:
             # A few more than run at once, so that none waits; results are not small.
             room = int(ray.cluster_resources().get("CPU", 1.0)) if workers is None else workers
             while left and len(running) < room + 2:
-                shape, path = left.pop()
-                running[make.remote(shape, up)] = shape, path
+                shape = left.pop()
+                running[make.remote(shape, up)] = shape
             ready, _ = ray.wait(list(running), timeout=1.0)
             for reference in ready:
-                shape, path = running.pop(reference)
+                shape = running.pop(reference)
                 try:
                     made = ray.get(reference)
                 except ray.exceptions.RayTaskError as error:  # such as a missing package
                     raise RuntimeError(f"{shape.name}: {error.cause!r} in the cluster") from None
                 except ray.exceptions.RayError as error:
                     made = str(error).strip().partition("\n")[0]
-                yield shape.name, made if isinstance(made, str) else _write_part(path, made)
+                yield shape, made
     finally:
         for reference in running:
             ray.cancel(reference, force=True)
         ray.shutdown()
 
 
-class _Made(NamedTuple):
-    """What the file of a shape holds, uint8 [24, 4, H, W] and [32, 32, 32], in its order."""
-
-    images: NDArray[np.uint8]
-    voxels: NDArray[np.uint8]
-
-
-def _made_on_cluster(shape: Shape, up: str) -> _Made | str:
-    _one_thread()
+def _made_on_one_thread(shape: Shape, up: str) -> Made:
+    set_num_threads(1)
+    torch.set_num_threads(1)
     return _made(shape, up)
 
 
-def _made(shape: Shape, up: str) -> _Made | str:
-    """The content of the file of one shape, or why it cannot be used."""
+def _made(shape: Shape, up: str) -> Made:
+    """The content of the file of one shape, uint8 [24, 4, H, W] and [32, 32, 32], in its order."""
     try:
         images, voxels = rendered(shape.load(up))
     except MemoryError:
@@ -404,21 +392,7 @@ def _made(shape: Shape, up: str) -> _Made | str:
     if not images[:, 3].any():
         return "nothing of it is seen at this size"
     cells = published_voxels(voxels).numpy().astype(np.uint8)
-    return _Made(published_images(images).numpy(), cells)
-
-
-def _make_part(shape: Shape, path: Path, up: str) -> str | None:
-    """Write the file of one shape; returns why it cannot be used, None if it can.
-
-    Raises:
-        OSError: if the file cannot be written.
-    """
-    made = _made(shape, up)
-    return made if isinstance(made, str) else _write_part(path, made)
-
-
-def _write_part(path: Path, made: _Made) -> None:
-    write_whole(path, lambda file: np.savez_compressed(file, **made._asdict()))
+    return {"images": published_images(images).numpy(), "voxels": cells}
 
 
 def _assemble(folder: Path, class_id: str, split: str, parts: Sequence[Path]) -> None:
@@ -453,31 +427,9 @@ def _assemble(folder: Path, class_id: str, split: str, parts: Sequence[Path]) ->
             new.unlink(missing_ok=True)
 
 
-def describe_class(
-    folder: Path,
-    class_id: str,
-    name: str,
-    splits: dict[str, list[Shape]],
-    skipped: dict[str, str],
-    shares: Sequence[float],
-    seed: int,
-    up: str,
-) -> None:
+def describe_class(folder: Path, class_id: str, entry: dict[str, Any]) -> None:
     """Say in dataset.json what was made from what."""
     path = folder / DESCRIPTION
-    total = sum(len(members) for members in splits.values())
-    entry = {
-        "name": name,
-        "shapes": {
-            split: [{"name": s.name, "file": str(s.path), "number": s.number} for s in members]
-            for split, members in splits.items()
-        },
-        "skipped": skipped,
-        "shares": [share / math.fsum(shares) for share in shares],
-        "seed": seed,
-        "up": up,
-        "count": total,
-    }
     with updating(path):  # another class may be on its way in another process
         content: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
         content[class_id] = entry

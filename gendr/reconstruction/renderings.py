@@ -93,14 +93,6 @@ class Pairs(NamedTuple):
     views: Tensor
     shapes: Tensor
 
-    def cameras(self) -> Camera:
-        """The 2 B cameras, those of the first views first."""
-        return camera_of_view(self.views.reshape(-1))
-
-    def to(self, device: torch.device | str) -> Pairs:
-        """The same pairs on another device."""
-        return Pairs(*(x.to(device) for x in self))
-
 
 class RenderedShape(NamedTuple):
     """One shape of a data set.

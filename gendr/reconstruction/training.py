@@ -54,7 +54,7 @@ class Losses(NamedTuple):
     flatten: float
 
 
-class _Batch(NamedTuple):
+class _StoredBatch(NamedTuple):
     """A batch as the files hold it, and the state of the generator after its draw."""
 
     stored: Tensor  # uint8 [2 B, 4, H, W]
@@ -72,20 +72,20 @@ class _ReadAhead:
     def __init__(self, data: ShapeNetRenderings, batch: int, share: slice, *, pinned: bool) -> None:
         self._data, self._batch, self._share, self._pinned = data, batch, share, pinned
         self._pool = ThreadPoolExecutor(1, "gendr-batch")
-        self._begun: tuple[Tensor, Future[_Batch]] | None = None
+        self._begun: tuple[Tensor, Future[_StoredBatch]] | None = None
 
     def begin(self, state: Tensor) -> None:
         """Start to read the batch that a generator in this state draws."""
         self._begun = state, self._pool.submit(self._read, state)
 
-    def take(self, state: Tensor) -> _Batch:
+    def take(self, state: Tensor) -> _StoredBatch:
         """The batch that a generator in this state draws, whether it was begun or not."""
         begun, self._begun = self._begun, None
         if begun is not None and torch.equal(begun[0], state):
             return begun[1].result()
         return self._read(state)
 
-    def _read(self, state: Tensor) -> _Batch:
+    def _read(self, state: Tensor) -> _StoredBatch:
         generator = torch.Generator()
         generator.set_state(state)
         shapes, views = self._data.choose(self._batch, generator)
@@ -93,7 +93,7 @@ class _ReadAhead:
         stored = self._data.stored_images(shapes.repeat(2), views.flatten())
         if self._pinned:
             stored = stored.pin_memory()  # so that the copy to the GPU waits for nothing
-        return _Batch(stored, views, shapes, generator.get_state())
+        return _StoredBatch(stored, views, shapes, generator.get_state())
 
 
 class Training:

@@ -154,6 +154,8 @@ def test_colors_decide_where_the_hull_is_as_good(scene, monkeypatch, tmp_path):
     """Photos agree better then; how near the poses are to the truth, the benchmark says."""
     camera, rgb, alpha = scene
     bad = perturbed(camera, 1.5, 0.02)
+    monkeypatch.setattr(refine, "_BLURS", (3.0, 1.5, 0.7))
+    monkeypatch.setattr("gendr.fitting.cameras.agreement._CELLS", 96)
     scores = iter(2 * [0.5, 0.9, 0.9])
     monkeypatch.setattr(refine, "hull_iou", lambda *_: next(scores))
     kept = []
@@ -163,8 +165,8 @@ def test_colors_decide_where_the_hull_is_as_good(scene, monkeypatch, tmp_path):
     assert result.color_error[1] < 0.9 * result.color_error[0]
     assert angles(result.camera, camera).mean() < 0.7 * angles(bad, camera).mean()
     # From a file it goes on where it was, with the same result.
-    assert [values["done"] for values in kept] == [1, 2, 3, 4]
-    torch.save(kept[2], tmp_path / "values.pt")
+    assert [values["done"] for values in kept] == [1, 2, 3]
+    torch.save(kept[1], tmp_path / "values.pt")
     more = []
     values = torch.load(tmp_path / "values.pt", weights_only=True)
     again = refine_cameras(alpha, bad, rgb, keep=more.append, resume=values)

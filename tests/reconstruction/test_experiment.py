@@ -37,46 +37,29 @@ def test_one_table_and_nothing_twice(program, folder, tmp_path, monkeypatch, cap
     capsys.readouterr()
     assert program([str(a) for a in [*common, "--renderers", *both]]) == 0
     assert len(taken) == 2  # those of the new renderer
-    lines = (out / "table.md").read_text().splitlines()
-    assert lines[0] == "| method | flat | tall | mean | steps | minutes |"
-    assert [line.split(" | ")[0] for line in lines[2:6]] == [
-        "| mean shape", "| uniform/probabilistic", "| logistic/max@2px", "| shapes: train + test"
-    ]  # fmt: skip
-    assert lines[5] == "| shapes: train + test | 3 + 3 | 2 + 2 | 5 + 5 |  |  |"
-    assert capsys.readouterr().out.endswith((out / "table.md").read_text())
+    table = (out / "table.md").read_text()
+    assert capsys.readouterr().out.endswith(table)
+    assert table.startswith("| method | flat | tall | mean | steps | minutes |")
+    assert "| shapes: train + test | 3 + 3 | 2 + 2 | 5 + 5 |  |  |" in table
     found = json.loads((out / "table.json").read_text())
     rows = found["rows"]
+    assert list(rows) == ["mean shape", *both]
     assert found["trained_on"] == {"flat": 3, "tall": 2}
     assert all(0 < score["iou"] < 1 for row in rows.values() for score in row["scores"])
-    assert [score["shapes"] for score in rows["mean shape"]["scores"]] == [3, 2]
     assert all(row["seconds"] > 0 and row["steps"] == 2 for row in rows.values())
-    assert lines[7] == "| above the mean shape | flat | tall |"
-    for line, name in zip(lines[9:], both, strict=True):
-        cells = line.strip("| ").split(" | ")
-        assert cells[0] == name
-        for cell, a, b in zip(
-            cells[1:], rows[name]["scores"], rows["mean shape"]["scores"], strict=True
-        ):
-            gain, error = map(float, cell.split(" ± "))
-            by = np.subtract(a["each"], b["each"])
-            assert gain == pytest.approx(a["iou"] - b["iou"], abs=1e-4)
-            assert error == pytest.approx(by.std(ddof=1) / len(by) ** 0.5, abs=1e-4)
-    mean = sum(score["iou"] for score in rows["mean shape"]["scores"]) / 2
-    assert lines[2].split(" | ")[3:5] == [f"{mean:.4f}", "2"]
-    scales = {
-        name: json.loads((out / name / "metrics.json").read_text())["settings"]["scale"]
-        for name in ("mean-shape", "uniform-probabilistic", "logistic-max-2px")
-    }
-    assert list(scales.values()) == ["1px", "1px", "2px"]
+    cells = table.splitlines()[9].strip("| ").split(" | ")
+    assert cells[0] == both[0]
+    for cell, a, b in zip(
+        cells[1:], rows[both[0]]["scores"], rows["mean shape"]["scores"], strict=True
+    ):
+        gain, error = map(float, cell.split(" ± "))
+        by = np.subtract(a["each"], b["each"])
+        assert gain == pytest.approx(a["iou"] - b["iou"], abs=1e-4)
+        assert error == pytest.approx(by.std(ddof=1) / len(by) ** 0.5, abs=1e-4)
     # The stronger encoder has rows of its own.
     more = ["--renderers", both[0], "--encoders", "published", "residual"]
     assert program([str(a) for a in [*common, *more]]) == 0
-    lines = (out / "table.md").read_text().splitlines()
-    assert [line.split(" | ")[0] for line in lines[3:5]] == [
-        "| uniform/probabilistic", "| uniform/probabilistic, residual encoder"
-    ]  # fmt: skip
-    folder = out / "uniform-probabilistic-residual-encoder"
-    assert json.loads((folder / "metrics.json").read_text())["settings"]["encoder"] == "residual"
+    assert "| uniform/probabilistic, residual encoder |" in (out / "table.md").read_text()
     # Trainings of other settings or classes are not mixed into the table.
     wrong = ["--renderers", "unifrm/max", "--no-baseline"]
     for more, message in ((["--steps", 3], "steps = 2, not 3"), (["--classes", "flat"], "on flat"),

@@ -137,7 +137,7 @@ def test_classes_that_end_together_are_all_described(tmp_path, monkeypatch):
     write, others = making.write_whole, []
 
     def described(name):
-        making.describe_class(tmp_path, name, name, {}, {}, (1, 0, 0), 0, "y")
+        making.describe_class(tmp_path, name, {"name": name})
 
     def slow(path, content):
         if not others:

@@ -13,6 +13,7 @@ from gendr.reconstruction import (
     ShapeNetRenderings,
     Training,
     TrainingSettings,
+    camera_of_view,
     evaluate,
     load_model,
     voxel_iou,
@@ -98,7 +99,7 @@ def test_both_meshes_are_compared_in_both_views(data):
     silhouette, _, _ = training.losses(pairs)
     sphere = icosphere(3).scaled(0.25)
     renderer = Renderer(SIDE, near=0.1, far=10.0, cutoff=1e-4)
-    alpha = renderer(sphere, pairs.cameras(), scale="1px").alpha.flatten(1)
+    alpha = renderer(sphere, camera_of_view(pairs.views.flatten()), scale="1px").alpha.flatten(1)
     mask = pairs.images.flatten(0, 1)[:, 3].flatten(1)
     both = (alpha * mask).sum(1)
     wanted = 1 - both / (alpha.sum(1) + mask.sum(1) - both)
