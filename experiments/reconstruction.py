@@ -23,7 +23,6 @@ import json
 import math
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
@@ -41,9 +40,8 @@ RENDERERS = ("uniform/probabilistic", "logistic.squared/probabilistic",
              "gamma(shape=0.5).reversed/probabilistic")  # fmt: skip
 
 
-def make_options() -> argparse.ArgumentParser:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser = script.make_parser(__file__, __doc__)
     parser.add_argument("--data", required=True, type=Path, metavar="FOLDER", help="data set")
     parser.add_argument("--classes", nargs="+", metavar="CLASS", help="default: all in the folder")
     parser.add_argument(
@@ -70,7 +68,6 @@ def make_options() -> argparse.ArgumentParser:
     script.add_seed(parser)
     script.add_device(parser)
     script.add_output(parser, "reconstruction")
-    return parser
 
 
 class Choice(NamedTuple):
@@ -247,9 +244,7 @@ def _plain(rows: dict[str, Row]) -> dict[str, Any]:
     }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the script; returns the exit status."""
-    return script.run_script(make_options(), run, argv)
+main = script.program(__file__, __doc__, add_options, run)
 
 
 if __name__ == "__main__":

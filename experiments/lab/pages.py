@@ -24,9 +24,11 @@ def fill(page: Path, name: str, lines: Sequence[str]) -> None:
     page.write_text(new, encoding="utf-8")
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a Markdown table."""
-    return [f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *rows)]
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int | None = None) -> list[str]:
+    """The lines of a Markdown table, whose columns behind the first `left` are right-aligned."""
+    left = len(head) if left is None else left
+    marks = ["---"] * left + ["---:"] * (len(head) - left)
+    return [f"| {' | '.join(line)} |" for line in (head, marks, *rows)]
 
 
 def anchor(heading: str) -> str:

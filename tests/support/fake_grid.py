@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 
 from gendr.rendering.instances import Instance
 from lab.engine.executors import LocalExecutor
-from lab.engine.grid import Job, run_grid
+from lab.engine.grid import run_grid
 from lab.engine.store import Store, StoreError
 from lab.engine.tasks import Outcome, Trial
 
@@ -47,11 +47,6 @@ class FakeTask:
     title: ClassVar[str] = "A fake"
     better: ClassVar[Literal["lower", "higher"]] = "lower"
     unit: ClassVar[str] = "nothing"
-
-    @classmethod
-    def make(cls, protocol: str, target: str | Path, device: str, **overrides: Any) -> FakeTask:
-        """Not implemented: tests make this task from its fields."""
-        raise NotImplementedError
 
     def protocol_json(self) -> str:
         """The same protocol for all instances of this task."""
@@ -108,7 +103,7 @@ def drive(path: str | Path, names: Sequence[str], task: FakeTask, workers: int) 
     """Run the fake task on a grid, as the script does, but without its imports."""
     with Store(path, write=True) as store:
         run = store.begin(task.name, task.protocol_json(), 0)
-        run_grid(store, run, [Job(name, name, 0.1) for name in names], LocalExecutor(task, workers))
+        run_grid(store, run, names, LocalExecutor(task, workers))
 
 
 def kill_and_resume(

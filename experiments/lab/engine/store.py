@@ -32,16 +32,13 @@ import sqlite3
 import subprocess
 import time
 import uuid
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 import gendr
@@ -49,15 +46,14 @@ from gendr._runtime.files import write_whole
 from lab.engine.tasks import Outcome, Trial
 
 __all__ = [
+    "COLUMNS",
     "Failure",
     "Result",
-    "Row",
     "Run",
     "Store",
     "StoreError",
     "check_export",
     "export",
-    "rows",
     "software_version",
 ]
 
@@ -151,25 +147,6 @@ class Failure:
     reason: str
 
 
-@dataclass(frozen=True)
-class Row:
-    """A result as a row of an exported table; `dist` is the distribution without squaring."""
-
-    run: int
-    task: str
-    protocol: str
-    seed: int
-    instance: str
-    dist: str
-    tconorm: str
-    squared: bool
-    scale: float
-    learning_rate: float
-    score: float
-    seconds: float
-    version: str
-
-
 class Store:
     """A results file.
 
@@ -192,12 +169,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -265,12 +237,7 @@ class Store:
             "ORDER BY rowid",
             (run.id, instance),
         )
-        return [
-            Trial(
-                scale=_number(scale), learning_rate=_number(rate), seed=seed, score=_number(score)
-            )
-            for scale, rate, seed, score in rows
-        ]
+        return [Trial(*map(_number, row)) for row in rows]
 
     def failures(self, run: Run) -> list[Failure]:
         """The instances of a run that were given up."""
@@ -314,11 +281,6 @@ class Store:
         self._db.execute(
             "UPDATE claims SET heartbeat = ? WHERE owner = ?", (time.time(), self.owner)
         )
-
-    def at_work(self, run: Run) -> int:
-        """How many instances of a run are claimed, by all processes together."""
-        rows = self._db.execute("SELECT owner, heartbeat FROM claims WHERE run = ?", (run.id,))
-        return sum(owner == self.owner or not _is_void(owner, beat) for owner, beat in rows)
 
     def release(self) -> None:
         """Give back all claims of this process."""
@@ -464,16 +426,15 @@ def _is_void(owner: str, heartbeat: float) -> bool:
     host, pid, _ = owner.rsplit(":", 2)
     if host != socket.gethostname() or os.name != "posix":
         return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # it is alive, under another user
-        return False
+    with suppress(PermissionError):  # it is alive, under another user
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            return True
     return False
 
 
-def _number(value: float | None) -> float:
+def _number(value: Any) -> Any:
     """NaN for NULL, which is what SQLite stores for NaN."""
     return math.nan if value is None else value
 
@@ -503,88 +464,46 @@ def _git(*command: str, folder: Path) -> str:
 # ---------------------------------------------------------------------------------------------
 # tables for other programs
 
-
-def rows(store: Store) -> Iterator[Row]:
-    """All results of a file: run by run, in the order of the benchmark, then by name."""
-    place = {instance.name: k for k, instance in enumerate(gendr.instances())}
-    for run in store.runs():
-        results = store.results(run, pictures=False)
-        for result in sorted(
-            results, key=lambda r: (place.get(r.instance, len(place)), r.instance)
-        ):
-            yield _row(run, result)
+# Of an exported table; "dist" is the distribution without squaring.
+COLUMNS = (
+    *("run", "task", "protocol", "seed", "instance", "dist", "tconorm", "squared", "scale"),
+    *("learning_rate", "score", "seconds", "version"),
+)
 
 
-def _row(run: Run, result: Result) -> Row:
-    instance = gendr.instance(result.instance)
-    return Row(
-        run=run.id,
-        task=run.task,
-        protocol=run.protocol_name,
-        seed=run.seed,
-        instance=result.instance,
-        dist=str(instance.dist).removesuffix(".squared"),
-        tconorm=str(instance.tconorm),
-        squared=instance.dist.is_squared,
-        scale=result.scale,
-        learning_rate=result.learning_rate,
-        score=result.score,
-        seconds=result.seconds,
-        version=result.version,
-    )
-
-
-def check_export(kind: str, path: str | Path) -> None:
+def check_export(path: str | Path) -> None:
     """Check that `export` will work, before hours are spent on computing the results.
 
     Raises:
-        StoreError: if the format is unknown, its library missing, or the path not writable.
+        StoreError: if the path cannot be written to.
     """
     path = Path(path)
-    if kind not in _WRITERS:
-        raise StoreError(f"unknown format {kind!r}; allowed: {', '.join(_WRITERS)}")
-    if kind == "parquet" and find_spec("pyarrow") is None:
-        raise StoreError("parquet needs pyarrow: pip install '.[parquet]' in the repository")
     if path.is_dir():
         raise StoreError(f"{path} is a folder; name a file")
     if not os.access(path.parent, os.W_OK):
         raise StoreError(f"cannot write to the folder {path.parent}")
 
 
-def export(store: Store, kind: str, path: str | Path) -> None:
-    """Write all results of a file as a table with the columns of `Row`; replaces an existing file.
+def export(store: Store, path: str | Path) -> None:
+    """Write all results of a file as a CSV table with `COLUMNS`; replaces an existing file.
 
-    Args:
-        store: the results file to read.
-        kind: "csv" or "parquet".
-        path: the file to write.
+    They come run by run, in the order of the benchmark, then by name.
 
     Raises:
         StoreError: see `check_export`.
     """
-    check_export(kind, path)
-    table = list(rows(store))
-    write_whole(Path(path), lambda file: _WRITERS[kind](table, file))
-
-
-def _write_csv(table: list[Row], file: BinaryIO) -> None:
+    check_export(path)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(field.name for field in fields(Row))
-    writer.writerows(astuple(row) for row in table)
-    file.write(text.getvalue().encode())
-
-
-def _write_parquet(table: list[Row], file: BinaryIO) -> None:
-    pyarrow: Any = import_module("pyarrow")
-    parquet: Any = import_module("pyarrow.parquet")
-    types = {"int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_()}
-    schema = pyarrow.schema(
-        [(field.name, types.get(str(field.type), pyarrow.string())) for field in fields(Row)]
-    )
-    parquet.write_table(
-        pyarrow.Table.from_pylist([asdict(row) for row in table], schema=schema), file
-    )
-
-
-_WRITERS = {"csv": _write_csv, "parquet": _write_parquet}
+    writer.writerow(COLUMNS)
+    place = {instance.name: k for k, instance in enumerate(gendr.instances())}
+    for run in store.runs():
+        results = store.results(run, pictures=False)
+        for r in sorted(results, key=lambda r: (place.get(r.instance, len(place)), r.instance)):
+            one = gendr.instance(r.instance)
+            writer.writerow((
+                run.id, run.task, run.protocol_name, run.seed, r.instance,
+                str(one.dist).removesuffix(".squared"), one.tconorm, one.dist.is_squared,
+                r.scale, r.learning_rate, r.score, r.seconds, r.version,
+            ))  # fmt: skip
+    write_whole(Path(path), text.getvalue().encode())

@@ -12,8 +12,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lab import PROTOCOLS
 from lab.engine.store import Failure, Result, Run
-from lab.engine.tasks import PROTOCOLS, Trial
+from lab.engine.tasks import Trial
 from lab.studies.pose import PoseProtocol
 
 __all__ = [

@@ -12,10 +12,10 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ from gendr._runtime.checks import check_choice
 from gendr.distributions import Distribution
 from gendr.rendering.instances import Instance, instance
 from gendr.tnorms import TConorm
-from lab.engine.store import Failure, Result, Row, Run, Store
+from lab.engine.store import COLUMNS, Failure, Result, Run, Store
+from lab.engine.tasks import Better
 from lab.report.details import Detail, Found, curve_of, pose_error
 from lab.report.rounds import read_rounds
 from lab.studies.registry import TASKS
@@ -46,7 +47,6 @@ TOP_SHARE = 0.1
 # The worst scores, this share of all, get one colour, so that failures do not use up the scale.
 CLIPPED_SHARE = 0.05
 
-Better = Literal["lower", "higher"]
 _Member = TypeVar("_Member", Distribution, TConorm)
 
 
@@ -179,7 +179,7 @@ def _read_table(path: Path) -> dict[int, Found]:
     found: dict[int, Found] = {}
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
-        if missing := {each.name for each in fields(Row)} - set(reader.fieldnames or ()):
+        if missing := {*COLUMNS} - set(reader.fieldnames or ()):
             raise ValueError(f"{path} is no table of results: it has no column {min(missing)!r}")
         try:
             for row in reader:

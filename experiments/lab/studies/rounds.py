@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, final
 from gendr._runtime.checks import check_choice
 from gendr._runtime.files import write_whole
 from lab.engine.store import Result, Run, Store
-from lab.engine.tasks import Outcome, Progress, Trial, canonical_json
+from lab.engine.tasks import Better, Outcome, Progress, Trial, canonical_json
 from lab.studies.pose import TILES, PoseProtocol, PoseTask
 from lab.studies.scene import digest
 from lab.studies.shape import ShapeProtocol, ShapeTask
@@ -198,7 +198,7 @@ class WalkTask:
 
     name: ClassVar[str] = ShapeTask.name
     title: ClassVar[str] = ShapeTask.title
-    better: ClassVar[Literal["lower", "higher"]] = ShapeTask.better
+    better: ClassVar[Better] = ShapeTask.better
     unit: ClassVar[str] = ShapeTask.unit
 
     inner: ShapeTask
@@ -278,7 +278,7 @@ class PairsTask:
 
     name: ClassVar[str] = PoseTask.name
     title: ClassVar[str] = PoseTask.title
-    better: ClassVar[Literal["lower", "higher"]] = PoseTask.better
+    better: ClassVar[Better] = PoseTask.better
     unit: ClassVar[str] = PoseTask.unit
 
     inner: PoseTask

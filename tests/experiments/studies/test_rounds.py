@@ -1,6 +1,5 @@
 """The grid in rounds: walks, blocks, tables, who comes into a round, and its script."""
 
-import importlib.util
 import io
 import itertools
 import math
@@ -23,9 +22,10 @@ from lab.report.pictures import read_pictures, write_pictures
 from lab.report.qualities import Grid
 from lab.report.rounds import read_rounds
 from lab.studies import rounds
-from lab.studies.rounds import BLOCKS, Block
+from lab.studies.rounds import BLOCKS
 from lab.studies.scene import as_png, close_ups
 from support.cases import for_each
+from support.scripts import imported
 
 ROOT = Path(__file__).parents[3]
 RATE = 10**-1.25
@@ -54,14 +54,11 @@ def test_a_walk_ends_between_two_worse_scales(start, peak):
     # From the start it goes one way only, and no further than it must.
     assert min(calls) >= min(start - 0.76, x - 0.5)
     assert max(calls) <= max(start + 0.76, x + 0.5)
-
-
-@pytest.mark.parametrize(("slope", "end"), [(1.0, -6.0), (-1.0, 2.0)])
-def test_a_walk_stops_at_the_limits(slope, end):
-    calls = []
-    rounds.walk(look_at(lambda x: slope * x, calls), -1.0, 0.5, (-6.0, 2.0))
-    assert (min(calls) if slope > 0 else max(calls)) == end
-    assert all(-6 <= x <= 2 for x in calls)
+    for slope, end in ((1.0, min), (-1.0, max)):  # to the limit
+        calls = []
+        rounds.walk(look_at(lambda x: slope * x, calls), start, 0.5, (-6.0, 2.0))  # noqa: B023
+        assert end(calls) == {min: -6, max: 2}[end]
+        assert all(-6 <= x <= 2 for x in calls)
 
 
 def shape_scores(*scores, rate=-1.25, first=-2.0):
@@ -110,16 +107,6 @@ def test_where_walks_begin():
     assert rounds.starts_for(BLOCKS["pose"][0], {}, names, older) == {}
 
 
-def test_a_part_of_a_block_has_whole_tconorms():
-    names = [i.name for i in gendr.instances()] + rounds.means()
-    ordered = sorted(names, key=rounds.place_of_tconorm)
-    columns = [name.split("/")[1] for name in ordered]
-    assert columns[:216:54] == list(rounds.FIRST[:4])
-    for k in range(23):
-        assert len(set(columns[54 * k : 54 * k + 54])) == 1
-    assert columns[54 * 23 :] == ["average"] * 27
-
-
 def test_blocks_have_names_of_their_own():
     names = [block.name for blocks in BLOCKS.values() for block in blocks]
     assert len(set(names)) == len(names)
@@ -132,7 +119,7 @@ def test_blocks_have_names_of_their_own():
         assert len(set(scenes)) == len(scenes), task  # every round has scenes of its own
 
 
-@pytest.mark.parametrize("task", ["shape", "pose"])
+@for_each(task=["shape", "pose"])
 def test_a_table_is_enough_to_go_on_from(task, tmp_path):
     draw = random.Random(5)
     path = tmp_path / "block.csv"
@@ -158,7 +145,7 @@ def test_a_table_is_enough_to_go_on_from(task, tmp_path):
     assert again.read_text() == path.read_text()
 
 
-@pytest.mark.parametrize("text", ["a,b\n1,2\n", "instance,seconds,version,trials\nx,1,v,-1/1:z\n"])
+@for_each(text=["a,b\n1,2\n", "instance,seconds,version,trials\nx,1,v,-1/1:z\n"])
 def test_other_tables_are_refused(text, tmp_path):
     path = tmp_path / "table.csv"
     path.write_text(text)
@@ -260,10 +247,7 @@ class Here:
 def script(monkeypatch):
     Here.ran, Here.broken = [], None
     monkeypatch.setattr("lab.engine.executors.LocalExecutor", Here)
-    path = ROOT / "experiments" / "grid_rounds.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = imported(monkeypatch, "grid_rounds")
     tiny = {"image_size": 8, "views": 2, "subdivisions": 0, "steps": 2}
     monkeypatch.setattr(rounds, "SHAPE", {k: replace(p, **tiny) for k, p in rounds.SHAPE.items()})
     return module
@@ -326,25 +310,6 @@ def test_what_failed_is_said_and_tried_again(call):
     assert len(Here.ran) == 2 + 1 + 2
 
 
-def test_the_list_says_how_far_a_round_is_that_is_not_complete(call):
-    assert call("one.sqlite")[0] == 0
-    Here.broken = "uniform.squared/max"
-    assert call("one.sqlite", "--rounds", "2")[0] == 1
-    code, said = call("one.sqlite", "--rounds", "3", "--list")
-    assert code == 0
-    names = [block.name for block in BLOCKS["shape"] if block.round < 3]
-    assert [line.split(":")[0] for line in said.splitlines()] == names
-    assert ": 1 of 2, " in said
-
-
-def test_the_script_refuses_in_one_line(script, tmp_path, capsys):
-    bad = ["-r", str(tmp_path / "r.sqlite"), "--tables", str(tmp_path), "--dist", "unifrom"]
-    assert script.main(bad) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("grid_rounds.py: error: ")
-    assert said.count("\n") == 1
-
-
 def test_pose_blocks_record_every_pair():
     small = replace(rounds.POSE[1], pairs=5, steps=4, image_size=8)
     task = rounds.PairsTask(rounds.PoseTask.of(small, ROOT / "assets" / "teapot.obj"))
@@ -357,21 +322,6 @@ def test_pose_blocks_record_every_pair():
         assert outcome.score == pytest.approx(sum(hits) / 5)
         again = task.inner.search(gendr.instance(name), 2)[0].error <= small.within
         assert again.double().tolist() == hits
-
-
-def test_shape_blocks_try_scales_at_their_elevation():
-    block = Block("shape", 1, "chair", -30)
-    task = block.make(ROOT / "assets", {"uniform/max": -1.2})
-    tiny = replace(task.inner.protocol, steps=2, image_size=8, views=2, subdivisions=0)
-    task = rounds.WalkTask(replace(task.inner, protocol=tiny), task.step, task.starts)
-    outcome = task.run(gendr.instance("uniform/max"))
-    tried = [round(math.log10(trial.scale), 6) for trial in outcome.trials]
-    assert {-1.5, -1.0, -0.5} <= set(tried)
-    search = replace(task.inner, protocol=replace(tiny, exponents=tuple(tried), finer=()))
-    (found,) = search.search(gendr.instance("uniform/max"))
-    assert found.elevation == -30
-    assert [f.loss for f in found.fits] == pytest.approx([t.score for t in outcome.trials])
-    assert outcome.score == min(t.score for t in outcome.trials)
 
 
 def png(color, side=4):
@@ -414,38 +364,27 @@ def test_close_ups_fill_their_tiles():
     assert 5 <= bar.any(1).sum() <= 6
 
 
+@pytest.mark.every
 def test_the_report_has_pictures_and_none_is_made_twice(call, tmp_path, monkeypatch, capsys):
     assert call("one.sqlite")[0] == 0
-    path = ROOT / "experiments" / "grid_pictures.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = imported(monkeypatch, "grid_pictures")
     tables, made = tmp_path / "tables", rounds.WalkTask.picture
-    # Those that were there when the work is cut off are kept.
-    drawn = []
+    drawn, cuts = [], [True, False, True, False]
 
     def picture(self, instance, at, seed):
-        if drawn and len(drawn) < 2:
-            drawn.append("cut off")
+        if cuts.pop(0):
             raise KeyboardInterrupt
         drawn.append((instance.name, at))
         return made(self, instance, at, seed)
 
-    with monkeypatch.context() as first:
-
-        def stopped(self, instance, at, seed):
-            raise KeyboardInterrupt
-
-        first.setattr(rounds.WalkTask, "picture", stopped)
-        assert script.main([str(tables)]) == 130
-        assert not (tables / "shape-1.png").exists()
     monkeypatch.setattr(rounds.WalkTask, "picture", picture)
-    assert script.main([str(tables)]) == 130
-    assert len(read_pictures(tables / "shape-1.png")) == 1
-    assert script.main([str(tables)]) == 0
-    assert [name for name, _ in (drawn[0], *drawn[2:])] == ["uniform.squared/max", "uniform/max"]
+    # Those that were there when the work is cut off are kept.
+    for status, there in ((130, False), (130, True), (0, True)):
+        assert script.main([str(tables)]) == status
+        assert (tables / "shape-1.png").exists() == there
+    assert [name for name, _ in drawn] == ["uniform.squared/max", "uniform/max"]
     blocks = [rounds.read_block(tables / f"{b.name}.csv") for b in BLOCKS["shape"] if b.round == 1]
-    for name, at in (drawn[0], *drawn[2:]):
+    for name, at in drawn:
         assert at == rounds.best_exponent("shape", [block[name] for block in blocks])
     assert capsys.readouterr().out.count("2 pictures of shape-1-airplane+30") == 1
     ((_, results, _, _),) = read_rounds(tables).values()
