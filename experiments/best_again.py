@@ -19,7 +19,7 @@ from lab import script
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
     parser.add_argument("results", type=Path, metavar="RESULTS.sqlite")
-    parser.add_argument("task", choices=tuple(script.TARGETS))
+    script.add_task(parser)
     parser.add_argument(
         "--best", type=script.count(1), default=12, metavar="N", help="so many of the best"
     )
@@ -28,7 +28,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--steps", type=script.count(1), metavar="N", help="instead of those of the protocol"
     )
     script.add_protocol(parser)
-    parser.add_argument("--target", metavar="MESH", help="default: the airplane, the teapot")
     script.add_device(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.csv")
 
@@ -37,7 +36,6 @@ def run(args: argparse.Namespace) -> None:
     """Run them one after the other; the table grows with each."""
     import gendr
     from lab.report.summary import load_summaries
-    from lab.studies.registry import TASKS
 
     script.device_of(args)
     for instance in args.instances or ():
@@ -45,8 +43,7 @@ def run(args: argparse.Namespace) -> None:
     summaries = [s for s in load_summaries(args.results) if s.run.task == args.task]
     if not summaries:
         raise ValueError(f"{args.results} holds no results of the task {args.task}")
-    target = args.target or script.default_target(args.task)
-    task = TASKS[args.task].make(args.protocol, target, args.device, **script.given(args, "steps"))
+    task = script.task_of(args, **script.given(args, "steps"))
     scores = {entry.result.instance: f"{entry.result.score:.4f}" for entry in summaries[0].entries}
     chosen = args.instances or list(scores)[: args.best]
     with args.output.open("w", newline="", encoding="utf-8") as file:

@@ -36,7 +36,7 @@ LISTED = 5
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the script."""
-    parser.add_argument("task", choices=tuple(script.TARGETS))
+    script.add_task(parser)
     parser.add_argument("-r", "--results", required=True, metavar="FILE", help="SQLite")
     script.add_resume(parser, "what the file has")
     parser.add_argument(
@@ -48,22 +48,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
     group = parser.add_argument_group("what is run")
     script.add_protocol(group)
-    group.add_argument("--target", metavar="MESH", help="default: the airplane, the teapot")
     script.add_seed(group)
-    group.add_argument(
-        "--dist",
-        nargs="+",
-        default=[],
-        metavar="PATTERN",
-        help="distributions, such as gamma, 'gamma*.squared', logistic; default: all 54",
-    )
-    group.add_argument(
-        "--tconorm",
-        nargs="+",
-        default=[],
-        metavar="PATTERN",
-        help="T-conorms, such as yager, 'yager(p=2)', max; default: all 23",
-    )
+    script.add_patterns(group)
     group.add_argument(
         "--limit", type=script.count(1), metavar="N", help="only the first N of them"
     )
@@ -88,7 +74,6 @@ def run(args: argparse.Namespace) -> int:
     # These load torch, for which --help does not wait.
     from lab.engine.grid import progress_of, run_grid, select, shuffled
     from lab.engine.store import Store, check_export, export
-    from lab.studies.registry import TASKS
 
     names = shuffled(select(args.dist, args.tconorm, args.limit))
     if args.export:
@@ -96,8 +81,7 @@ def run(args: argparse.Namespace) -> int:
         if kind != "csv":
             raise ValueError(f"unknown format {kind!r}; allowed: csv")
         check_export(table)
-    target = args.target or script.default_target(args.task)
-    task = TASKS[args.task].make(args.protocol, target, args.device)
+    task = script.task_of(args)
     executor = _executor(args, task)
     with Store(args.results, write=True) as store:
         found = _begin(args, task, store)

@@ -73,7 +73,7 @@ def draw(args: argparse.Namespace, task: str, number: int) -> None:
     try:
         for name in tqdm(wanted, desc=path.name, unit="picture"):
             at = best_exponent(task, [table[name] for table in tables if name in table])
-            pictures[name] = made.picture(gendr.instance(name), at, block.number)
+            pictures[name] = made.drawn(gendr.instance(name), at, block.number)
             if time.monotonic() > written + SECONDS:
                 write_pictures(path, pictures)
                 written = time.monotonic()

@@ -53,12 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--tasks", nargs="+", choices=("shape", "pose"), default=("shape", "pose"), metavar="TASK"
     )
     parser.add_argument("--rounds", type=script.count(1), default=3, metavar="N", help="the last")
-    parser.add_argument(
-        "--dist", nargs="+", default=[], metavar="PATTERN", help="default: all 54 distributions"
-    )
-    parser.add_argument(
-        "--tconorm", nargs="+", default=[], metavar="PATTERN", help="default: all 23 T-conorms"
-    )
+    script.add_patterns(parser)
     parser.add_argument(
         "--older",
         type=Path,

@@ -39,38 +39,6 @@ if TYPE_CHECKING:
     from gendr.data import Splits, TerrainSplits
     from lab.engine.tasks import Outcome, Task
 
-__all__ = [
-    "add_device",
-    "add_digits",
-    "add_execution",
-    "add_output",
-    "add_protocol",
-    "add_renderer",
-    "add_resume",
-    "add_runs",
-    "add_seed",
-    "add_settings",
-    "add_target",
-    "add_terrain",
-    "add_threads",
-    "count",
-    "data_folder",
-    "default_target",
-    "described",
-    "device_of",
-    "digits_in",
-    "digits_of",
-    "given",
-    "output_folder",
-    "program",
-    "progress_bar",
-    "seeds_of",
-    "settings_of",
-    "terrain_of",
-    "write_json",
-    "write_whole",
-]
-
 ROOT = Path(__file__).resolve().parents[2]
 # The meshes of the repository's folder assets that a task has if none is named.
 TARGETS = {"shape": "airplane.obj", "pose": "teapot.obj"}
@@ -89,6 +57,21 @@ def add_target(options: Options, task: str) -> None:
     """The argument `target`, a mesh file; by default the mesh of a task, see `default_target`."""
     default = default_target(task)
     options.add_argument("target", nargs="?", type=Path, default=default, help="a mesh file")
+
+
+def add_task(options: Options) -> None:
+    """The argument `task` and --target; `task_of` makes the task, see `add_protocol`."""
+    options.add_argument("task", choices=tuple(TARGETS))
+    options.add_argument("--target", metavar="MESH", help="default: the airplane, the teapot")
+
+
+def add_patterns(options: Options) -> None:
+    """--dist and --tconorm, of which `lab.engine.grid.select` chooses renderers."""
+    for name, text in (
+        ("dist", "distributions, such as gamma, 'gamma*.squared', logistic; default: all 54"),
+        ("tconorm", "T-conorms, such as yager, 'yager(p=2)', max; default: all 23"),
+    ):
+        options.add_argument(f"--{name}", nargs="+", default=[], metavar="PATTERN", help=text)
 
 
 def add_renderer(options: Options) -> None:
@@ -202,7 +185,8 @@ def add_settings(parser: argparse.ArgumentParser, settings: type, title: str) ->
     for action in parser._actions:
         if action.dest in names:
             if action.default is not None:
-                action.help = f"{action.help} (default: {action.default})".replace("%", "%%")
+                shown = action.default if isinstance(action.default, str) else f"{action.default:g}"
+                action.help = f"{action.help} (default: {shown})"
             action.default = None
 
 
@@ -261,6 +245,20 @@ def seeds_of(args: argparse.Namespace) -> range:
 def default_target(task: str) -> Path:
     """The mesh of a task if none is named."""
     return ROOT / "assets" / TARGETS[task]
+
+
+def task_of(args: argparse.Namespace, **changes: Any) -> Any:
+    """The task of `add_task`, with the options of `add_protocol` and `add_device`.
+
+    Raises:
+        FileNotFoundError: If there is no mesh.
+        TypeError: If a field of the protocol has the wrong type.
+        ValueError: If one of them is out of range, or the mesh is none.
+    """
+    from lab.studies.registry import TASKS
+
+    target = args.target or default_target(args.task)
+    return TASKS[args.task].make(args.protocol, target, args.device, **changes)
 
 
 def device_of(args: argparse.Namespace) -> torch.device:
@@ -384,12 +382,12 @@ def program(
 
 
 @contextmanager
-def progress_bar(name: str) -> Generator[Callable[[float], None], None, None]:
+def progress_bar(name: str) -> Generator[Callable[[float], object], None, None]:
     """A bar with a name, and a function that sets the part of it that is done, in [0, 1]."""
     from tqdm import tqdm
 
     with tqdm(total=1.0, desc=name, bar_format="{l_bar}{bar}| {elapsed}<{remaining}") as bar:
-        yield lambda done: bar.update(done - bar.n) and None
+        yield lambda done: bar.update(done - bar.n)
 
 
 # ---------------------------------------------------------------------------------------------

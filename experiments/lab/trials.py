@@ -22,8 +22,6 @@ from gendr._runtime.training import Training, drive
 from lab import script
 from lab.engine.store import software_version
 
-__all__ = ["Found", "joined", "kept_results", "run_trials"]
-
 CHECKPOINT, RESULT, TENSORBOARD = "checkpoint.pt", "result.json", "tensorboard"
 RESULTS, TABLE, PICTURE = "results.json", "table.md", "picture.png"
 # What was around a training, in result.json and results.json.

@@ -32,8 +32,6 @@ from gendr._runtime.cluster import connect, import_ray
 if TYPE_CHECKING:
     from lab.engine.tasks import Outcome, Task
 
-__all__ = ["Attempt", "Executor", "LocalExecutor", "RayExecutor"]
-
 # Seconds that a worker gets to end on its own.
 PATIENCE = 5.0
 

@@ -27,8 +27,6 @@ from lab.engine.tasks import Better
 if TYPE_CHECKING:
     from gendr.rendering.instances import Instance
 
-__all__ = ["Status", "progress_of", "run_grid", "select", "shuffled"]
-
 # How many attempts an instance gets in all if its processes are lost.
 ATTEMPTS = 3
 # After this many lost processes before the first result, the run is stopped: none can work.

@@ -32,7 +32,7 @@ import sqlite3
 import subprocess
 import time
 import uuid
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -44,18 +44,6 @@ from urllib.parse import quote
 import gendr
 from gendr._runtime.files import write_whole
 from lab.engine.tasks import Outcome, Trial
-
-__all__ = [
-    "COLUMNS",
-    "Failure",
-    "Result",
-    "Run",
-    "Store",
-    "StoreError",
-    "check_export",
-    "export",
-    "software_version",
-]
 
 # In the header of our files: the application id ("gend") and the version of the layout.
 APPLICATION, SCHEMA_VERSION = 0x67656E64, 1
@@ -269,11 +257,8 @@ class Store:
             ).fetchone()
             if holder and holder[0] != self.owner and not _is_void(*holder):
                 return "taken"
-            self._db.execute(
-                "INSERT OR REPLACE INTO claims (run, instance, owner, heartbeat) "
-                "VALUES (?, ?, ?, ?)",
-                (*key, self.owner, time.time()),
-            )
+            claim = (*key, self.owner, time.time())
+            self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
         return "claimed"
 
     def heartbeat(self) -> None:
@@ -297,21 +282,17 @@ class Store:
         Returns:
             False if the instance had a result already; nothing is changed then.
         """
-        key = (run.id, outcome.instance)
-        best = (outcome.score, outcome.scale, outcome.learning_rate)
-        values = (*best, outcome.seconds, outcome.picture)
+        o, key = outcome, (run.id, outcome.instance)
+        values = (o.score, o.scale, o.learning_rate, o.seconds, version or software_version())
+        row = (*key, *values, o.picture, _now())
+        marks = ", ".join("?" * len(row))
         with self._transaction():
-            cursor = self._db.execute(
-                "INSERT OR IGNORE INTO results (run, instance, score, scale, learning_rate, "
-                "seconds, picture, version, finished) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*key, *values, version or software_version(), _now()),
-            )
+            cursor = self._db.execute(f"INSERT OR IGNORE INTO results VALUES ({marks})", row)
             is_new = cursor.rowcount == 1
             if is_new:
                 self._db.executemany(
-                    "INSERT INTO trials (run, instance, seed, scale, learning_rate, score) "
-                    "VALUES (?, ?, ?, ?, ?, ?)",
-                    [(*key, t.seed, t.scale, t.learning_rate, t.score) for t in outcome.trials],
+                    "INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?)",
+                    [(*key, t.seed, t.scale, t.learning_rate, t.score) for t in o.trials],
                 )
             for table in ("claims", "failures"):
                 self._db.execute(f"DELETE FROM {table} WHERE run = ? AND instance = ?", key)
@@ -321,11 +302,8 @@ class Store:
         """Record that an instance failed."""
         key = (run.id, instance)
         with self._transaction():
-            self._db.execute(
-                "INSERT OR REPLACE INTO failures (run, instance, attempts, reason, finished) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (*key, attempts, reason, _now()),
-            )
+            failure = (*key, attempts, reason, _now())
+            self._db.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?)", failure)
             self._db.execute("DELETE FROM claims WHERE run = ? AND instance = ?", key)
 
     def forget_failures(self, run: Run, instances: Iterable[str]) -> None:
@@ -493,17 +471,22 @@ def export(store: Store, path: str | Path) -> None:
         StoreError: see `check_export`.
     """
     check_export(path)
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[Sequence[Any]] = [COLUMNS]
     place = {instance.name: k for k, instance in enumerate(gendr.instances())}
     for run in store.runs():
         results = store.results(run, pictures=False)
         for r in sorted(results, key=lambda r: (place.get(r.instance, len(place)), r.instance)):
             one = gendr.instance(r.instance)
-            writer.writerow((
+            rows.append((
                 run.id, run.task, run.protocol_name, run.seed, r.instance,
                 str(one.dist).removesuffix(".squared"), one.tconorm, one.dist.is_squared,
                 r.scale, r.learning_rate, r.score, r.seconds, r.version,
             ))  # fmt: skip
+    write_csv(path, rows)
+
+
+def write_csv(path: str | Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table; an existing one is replaced when the new one is whole."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
     write_whole(Path(path), text.getvalue().encode())

@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
     from gendr.rendering.instances import Instance
 
-__all__ = ["Better", "Outcome", "Progress", "Task", "Trial", "canonical_json", "changed"]
-
 Better: TypeAlias = Literal["lower", "higher"]
 # Called now and then with the part that is done, in [0, 1].
-Progress: TypeAlias = "Callable[[float], None]"
+Progress: TypeAlias = "Callable[[float], object]"
 
 
 @dataclass(frozen=True)

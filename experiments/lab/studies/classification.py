@@ -27,14 +27,6 @@ from gendr.topk import SmoothTopKSVM, TopKCrossEntropy, names, topk_accuracy
 from lab.studies.convolution import ConvolutionNet
 from lab.studies.training import StudyResult, StudyTraining
 
-__all__ = [
-    "LOSSES",
-    "PLACES",
-    "ClassificationSettings",
-    "ClassificationTraining",
-    "ResNet18",
-]
-
 PLACES = (1, 2, 3, 4, 5)
 LOSSES = ("softmax", "svm", *(name for name in names() if name != "permutahedron"))
 MODELS = ("auto", "linear", "perceptron", "convolution", "resnet18")

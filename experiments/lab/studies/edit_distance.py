@@ -30,17 +30,6 @@ from gendr.relaxed.backends.laws import check_law
 from lab.studies.convolution import ConvolutionNet
 from lab.studies.training import StudyResult, StudyTraining
 
-__all__ = [
-    "METHODS",
-    "EditSettings",
-    "EditTraining",
-    "Scores",
-    "classify",
-    "matched",
-    "scored",
-    "true_distances",
-]
-
 # By the name of the method, the distance of two strings that is compared with the true one.
 METHODS = {
     "levenshtein": "relaxed edit distance",

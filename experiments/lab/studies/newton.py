@@ -42,20 +42,6 @@ from lab.studies.shortest_path import (
 )
 from lab.studies.training import StudyResult, StudyTraining
 
-__all__ = [
-    "TIKHONOV",
-    "VARIANTS",
-    "ClassSettings",
-    "ClassTraining",
-    "DigitsNet",
-    "NewtonPathSettings",
-    "NewtonPathTraining",
-    "SortingSettings",
-    "SortingTraining",
-    "halved",
-    "kendall_of",
-]
-
 # How the thesis names them.
 VARIANTS: Mapping[str, str] = MappingProxyType(
     {

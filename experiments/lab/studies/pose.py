@@ -25,7 +25,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -43,8 +43,6 @@ from lab.studies.scene import Meter, SceneTask, as_png, close_ups
 
 if TYPE_CHECKING:
     from gendr.rendering.instances import Instance
-
-__all__ = ["Pairs", "PoseProtocol", "PoseTask", "Poses", "Recovery"]
 
 # How many pairs are rendered together, to bound the memory. No score depends on it.
 PAIRS_AT_ONCE = 200
@@ -290,7 +288,6 @@ class _Best:
         )
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class PoseTask(SceneTask[PoseProtocol]):
     """Find camera poses of a target from its silhouettes; the score is the fraction found."""

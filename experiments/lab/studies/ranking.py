@@ -37,47 +37,18 @@ from gendr.sorting.losses import (
     regrouped,
 )
 from gendr.sorting.networks import NETWORKS, network
+from lab.pages import published
 from lab.studies.bubble import BUBBLES, BubbleOrder
 from lab.studies.convolution import ConvolutionNet
 from lab.studies.training import StudyResult, StudyTraining
-
-__all__ = [
-    "Metrics",
-    "RankingNet",
-    "RankingSettings",
-    "RankingTraining",
-    "evaluate",
-    "published_steepness",
-]
 
 # The length of the lists of the metric EM5.
 FIVE = 5
 # The default law of sorting networks; its results are among the best of Table 3.7.
 DIST = "cauchy"
-# The inverse temperatures beta of Table 3.8, by law, network and n.
-TABLE = {
-    "logistic": {
-        "odd_even": {3: 79, 5: 30, 7: 33, 9: 54, 15: 32, 32: 128},
-        "bitonic": {16: 43, 32: 8},
-    },
-    "reciprocal": {
-        "odd_even": {3: 14, 5: 60, 7: 69, 9: 44, 15: 120, 32: 1140},
-        "bitonic": {16: 124, 32: 76},
-    },
-    "cauchy": {
-        "odd_even": {3: 45.6, 5: 160.2, 7: 223.1, 9: 47.1, 15: 125.7, 32: 531.0},
-        "bitonic": {16: 37.7, 32: 152.4},
-    },
-    "optimal": {
-        "odd_even": {3: 6, 5: 20, 7: 29, 9: 32, 15: 25, 32: 124},
-        "bitonic": {16: 17, 32: 25},
-    },
-}
-# The row "Log. w/ ART" of Table 3.8.
-TABLE_ART = {
-    "odd_even": {3: 15, 5: 20, 7: 13, 9: 34, 15: 16, 32: 29},
-    "bitonic": {16: 28, 32: 26},
-}
+# The inverse temperatures beta of Table 3.8, by law, network and n, and its row "Log. w/ ART".
+TABLE: dict[str, dict[str, dict[str, float]]] = published("steepness")
+TABLE_ART: dict[str, dict[str, float]] = published("steepness with art")
 # Our steepness divided by beta: (3.22) has 2 beta where the other laws have beta.
 BETA = {"reciprocal": 2.0}
 # How many images an evaluation passes through the network together.
@@ -116,9 +87,9 @@ def published_steepness(method: str, n: int, dist: str = DIST, *, art: bool = Fa
         )
     table = TABLE_ART if art else TABLE[dist]
 
-    def distance(entry: tuple[str, int]) -> tuple[float, bool]:
+    def distance(entry: tuple[str, str]) -> tuple[float, bool]:
         name, size = entry
-        return abs(math.log(max(1, depth) / network(name, size).depth)), name != method
+        return abs(math.log(max(1, depth) / network(name, int(size)).depth)), name != method
 
     name, size = min(((name, size) for name, row in table.items() for size in row), key=distance)
     return table[name][size] * BETA.get(dist, 1.0)

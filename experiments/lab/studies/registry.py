@@ -9,6 +9,4 @@ from __future__ import annotations
 from lab.studies.pose import PoseTask
 from lab.studies.shape import ShapeTask
 
-__all__ = ["TASKS"]
-
 TASKS: dict[str, type[ShapeTask] | type[PoseTask]] = {t.name: t for t in (ShapeTask, PoseTask)}

@@ -18,8 +18,6 @@ from gendr.mesh import Mesh
 from gendr.visual import PAPER, Closeup, Pixels, difference
 from lab.engine.tasks import Progress, canonical_json, changed
 
-__all__ = ["Meter", "SceneTask", "as_png", "close_ups", "digest", "overlays"]
-
 ProtocolT = TypeVar("ProtocolT")
 
 

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -31,8 +31,6 @@ from lab.studies.scene import Meter, SceneTask, as_png
 
 if TYPE_CHECKING:
     from gendr.rendering.instances import Instance
-
-__all__ = ["Deformation", "Fit", "Search", "ShapeProtocol", "ShapeTask"]
 
 # The picture in an outcome: its side in pixels; its elevation, azimuth and viewing angle in
 # degrees.
@@ -245,7 +243,6 @@ class _Scene:
         return self.camera[views], self.masks[views]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class ShapeTask(SceneTask[ShapeProtocol]):
     """Fit a sphere to the silhouettes of a target; the score is one minus the mean hard IoU.

@@ -50,21 +50,6 @@ from gendr.relaxed.estimators import (
 from lab.studies.path_networks import CostNet, PathNet
 from lab.studies.training import StudyResult, StudyTraining
 
-__all__ = [
-    "METHODS",
-    "Method",
-    "PathSettings",
-    "PathTraining",
-    "Scores",
-    "clipped",
-    "differences",
-    "fenchel_young",
-    "generated_splits",
-    "hard_paths",
-    "is_path",
-    "scored",
-]
-
 # Costs below this count as this: noise may make them negative, and the network may make them 0.
 LEAST = 1e-4
 # How many maps pass through the network together outside training.

@@ -12,8 +12,6 @@ from torch import nn
 
 from gendr._runtime.training import ModelT, Row, SettingsT, Training
 
-__all__ = ["StudyResult", "StudyTraining"]
-
 DataT = TypeVar("DataT")
 
 

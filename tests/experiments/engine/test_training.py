@@ -4,6 +4,7 @@ import itertools
 import time
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ class Line(Training):
     def signature(self):
         return self.signature_of([self.data])
 
-    def result(self):
+    def result(self) -> Any:
         return SimpleNamespace(
             history=self.history, step=self.step, best=self.best, seconds=self.seconds,
             weights=torch.cat([p.detach().flatten() for p in self.model.parameters()]),

@@ -12,10 +12,9 @@ from gendr.data import segment_splits
 from gendr.optim import NewtonLoss, NewtonStep
 from gendr.sorting.losses import permutation_matrix, ranking_cross_entropy
 from lab.report.curves import spread
-from lab.report.newton import PUBLISHED, Entry, case_of, table
+from lab.report.newton import Entry, table
 from lab.studies import newton
 from lab.studies.newton import (
-    VARIANTS,
     ClassSettings,
     ClassTraining,
     DigitsNet,
@@ -209,26 +208,6 @@ def test_table_has_differences_of_pairs():
     alone = table("sorting", [some("fisher", 0, 0.5)])[2]
     assert "| 50.00 |  |  | 83.93 |" in alone
     assert spread([1.0, 3.0]) == (2.0, 1.0)
-
-
-def test_published_scores_have_cases():
-    """The default options of the script have published scores: no name is spelled differently."""
-    sort = {
-        case_of("sorting", {"method": m, "dist": d, "n": n, "variant": v})
-        for m, d in (
-            ("neuralsort", None), ("softsort", None), ("odd_even", "logistic"),
-            ("odd_even", "cauchy"),
-        )
-        for n in (5, 10)
-        for v in VARIANTS
-    }  # fmt: skip
-    assert {case for task, case, _ in PUBLISHED if task == "sorting"} == {
-        *(case for case in sort if not case.startswith("resgro")), "resgro, n = 5", "resgro, n = 10"
-    }  # fmt: skip
-    assert {variant for *_, variant in PUBLISHED} <= set(VARIANTS)
-    assert PUBLISHED["sorting", "odd_even/logistic, n = 10", "fisher"] == 25.72
-    assert PUBLISHED["classification", "M5, sgd", "fisher"] == 97.77
-    assert PUBLISHED["paths", "fenchel_young, 3 samples", "hessian"] == 83.09
 
 
 # -- directions of steps

@@ -11,7 +11,7 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 
 import gendr
-from gendr.mesh import Mesh, example_file, icosphere, look_at
+from gendr.mesh import Mesh, icosphere, look_at
 from gendr.rendering import Renderer
 from lab.studies import pose
 from lab.studies.pose import Pairs, PoseProtocol, Poses, PoseTask
@@ -204,38 +204,6 @@ def test_cameras_stay_where_they_may():
 
 
 # -- the protocol -------------------------------------------------------------------------------
-
-
-def test_paper_protocol_is_the_published_one():
-    p = PoseProtocol.named("paper")
-    assert (p.pairs, p.image_size, p.steps, p.off, p.within) == (600, 64, 1000, (15, 75), 3)
-    assert (p.learning_rates, p.scales, p.faces) == ((0.1, 0.3), (1e-1, 1e-7), 0)
-
-
-def test_protocol_json():
-    task = PoseTask.make("paper", TEAPOT)
-    values = json.loads(task.protocol_json())
-    assert values["pairs"] == task.protocol.pairs
-    assert values["task"] == "pose"
-    others = [
-        PoseTask.make("paper", TEAPOT, pairs=7),
-        PoseTask.make("paper", example_file("chair")),
-    ]
-    assert len({task.protocol_json(), *(x.protocol_json() for x in others)}) == 3
-
-
-@for_each(
-    "overrides, error, words",
-    [
-        ({"pairz": 3}, ValueError, "pairs"),
-        ({"pairs": 0}, ValueError, "pairs must be >= 1"),
-        ({"within": 0.0}, ValueError, "within must be > 0"),
-        ({"learning_rates": ()}, ValueError, "at least one"),
-    ],
-)
-def test_bad_protocols(overrides, error, words):
-    with pytest.raises(error, match=words):
-        small(**overrides)
 
 
 # -- the script ---------------------------------------------------------------------------------

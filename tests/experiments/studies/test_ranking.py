@@ -116,11 +116,6 @@ def test_network_is_the_published_one(shape, channels):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
 
 
-def test_network_refuses_small_images():
-    with pytest.raises(ValueError, match="at least 4 pixels a side, got 3 x 9"):
-        RankingNet((1, 3, 9))
-
-
 # -- the metrics --------------------------------------------------------------------------------
 
 

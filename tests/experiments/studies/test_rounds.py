@@ -11,11 +11,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 import gendr
-from lab.engine.executors import Attempt
 from lab.engine.store import Store, software_version
 from lab.engine.tasks import Outcome, Trial
 from lab.report.pictures import read_pictures, write_pictures
@@ -23,8 +21,9 @@ from lab.report.qualities import Grid
 from lab.report.rounds import read_rounds
 from lab.studies import rounds
 from lab.studies.rounds import BLOCKS
-from lab.studies.scene import as_png, close_ups
+from lab.studies.scene import as_png
 from support.cases import for_each
+from support.fake_grid import Here
 from support.scripts import imported
 
 ROOT = Path(__file__).parents[3]
@@ -105,18 +104,6 @@ def test_where_walks_begin():
     done = {first.name: {"uniform/max": shape_scores(0.4, 0.3, 0.2)}}
     assert rounds.starts_for(second, done, names, older)["uniform/max"] == -1.0
     assert rounds.starts_for(BLOCKS["pose"][0], {}, names, older) == {}
-
-
-def test_blocks_have_names_of_their_own():
-    names = [block.name for blocks in BLOCKS.values() for block in blocks]
-    assert len(set(names)) == len(names)
-    assert rounds.block_named(names[3]).name == names[3]
-    with pytest.raises(ValueError, match="shape-1-chair-30"):
-        rounds.block_named("shape-1-chair-31")
-    for task, blocks in BLOCKS.items():
-        assert [b.round for b in blocks] == sorted(b.round for b in blocks)
-        scenes = [(b.target, b.number) for b in blocks]
-        assert len(set(scenes)) == len(scenes), task  # every round has scenes of its own
 
 
 @for_each(task=["shape", "pose"])
@@ -214,39 +201,25 @@ def test_only_whole_tconorms_count(two_scenes, tmp_path):
 # -- the script ------------------------------------------------------------------------------------
 
 
-class Here:
-    """An executor in this process, which notes what it ran."""
-
-    def __init__(self, task, workers, *, seed):
-        assert workers == 1
-        self.task, self.seed, self.ended = task, seed, []
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def slots(self):
-        return 1
-
-    def submit(self, instance):
-        Here.ran.append(instance)
-        if instance == Here.broken:
-            self.ended.append(Attempt(instance, reason="out of ink"))
-            return
-        outcome = self.task.run(gendr.instance(instance), seed=self.seed)
-        self.ended.append(Attempt(instance, outcome))
-
-    def wait(self, seconds):
-        ended, self.ended = self.ended, []
-        return ended
+@pytest.fixture
+def ran():
+    """The names of all renderers that the script ran."""
+    return []
 
 
 @pytest.fixture
-def script(monkeypatch):
-    Here.ran, Here.broken = [], None
-    monkeypatch.setattr("lab.engine.executors.LocalExecutor", Here)
+def broken():
+    """The names of those that raise."""
+    return []
+
+
+@pytest.fixture
+def script(monkeypatch, ran, broken):
+    def here(task, workers, *, seed):
+        run = lambda name: task.run(gendr.instance(name), seed=seed)  # noqa: E731
+        return Here(run, failing=broken, slots=workers, submitted=ran)
+
+    monkeypatch.setattr("lab.engine.executors.LocalExecutor", here)
     module = imported(monkeypatch, "grid_rounds")
     tiny = {"image_size": 8, "views": 2, "subdivisions": 0, "steps": 2}
     monkeypatch.setattr(rounds, "SHAPE", {k: replace(p, **tiny) for k, p in rounds.SHAPE.items()})
@@ -266,7 +239,7 @@ def call(script, tmp_path, capsys):
     return call_it
 
 
-def test_the_script_goes_on_from_its_tables(call, tmp_path):
+def test_the_script_goes_on_from_its_tables(call, ran, tmp_path):
     tables = tmp_path / "tables"
     code, said = call("one.sqlite")
     assert code == 0
@@ -277,16 +250,16 @@ def test_the_script_goes_on_from_its_tables(call, tmp_path):
     assert set(before) == {f"{name}.csv" for name in names}
 
     # The file is lost; only the tables are left.
-    assert len(Here.ran) == 4
+    assert len(ran) == 4
     assert call("other.sqlite")[0] == 0
-    assert len(Here.ran) == 4
+    assert len(ran) == 4
     assert {path.name: path.read_text() for path in tables.iterdir()} == before
     code, said = call("other.sqlite", "--list")
     assert code == 0
     assert said.count(": 2 of 2, ") == 2
 
 
-def test_the_script_stops_in_time_and_goes_on(script, call, tmp_path, monkeypatch):
+def test_the_script_stops_in_time_and_goes_on(script, call, ran, tmp_path, monkeypatch):
     minutes = itertools.count()  # every look at the clock takes more than one
     clock = SimpleNamespace(monotonic=lambda: 90 * next(minutes))
     monkeypatch.setattr(script, "time", clock)
@@ -294,25 +267,25 @@ def test_the_script_stops_in_time_and_goes_on(script, call, tmp_path, monkeypatc
     assert (code, said.splitlines()[-1]) == (3, "the minutes are over; the same command goes on")
     (table,) = (tmp_path / "tables").iterdir()
     before = rounds.read_block(table)
-    assert len(before) == len(Here.ran) == 1
+    assert len(before) == len(ran) == 1
     assert call("other.sqlite")[0] == 0
-    assert len(Here.ran) == len(set(Here.ran)) + 2 == 4
+    assert len(ran) == len(set(ran)) + 2 == 4
     assert rounds.read_block(table).items() > before.items()
 
 
-def test_what_failed_is_said_and_tried_again(call):
-    Here.broken = "uniform.squared/max"
+def test_what_failed_is_said_and_tried_again(call, ran, broken):
+    broken.append("uniform.squared/max")
     code, said = call("one.sqlite")
     assert code == 1
-    assert "failed: uniform.squared/max: out of ink" in said
-    Here.broken = None
+    assert "failed: uniform.squared/max: it raised" in said
+    broken.clear()
     assert call("one.sqlite")[0] == 0
-    assert len(Here.ran) == 2 + 1 + 2
+    assert len(ran) == 2 + 1 + 2
 
 
 def test_pose_blocks_record_every_pair():
     small = replace(rounds.POSE[1], pairs=5, steps=4, image_size=8)
-    task = rounds.PairsTask(rounds.PoseTask.of(small, ROOT / "assets" / "teapot.obj"))
+    task = rounds.PairsTask.of(small, ROOT / "assets" / "teapot.obj")
     for name, start in (("uniform/max", 1e-1), ("uniform.squared/max", 1e-2)):
         outcome = task.run(gendr.instance(name), seed=2)
         assert [trial.seed for trial in outcome.trials] == list(range(5))
@@ -320,7 +293,7 @@ def test_pose_blocks_record_every_pair():
         hits = [trial.score for trial in outcome.trials]
         assert set(hits) <= {0.0, 1.0}
         assert outcome.score == pytest.approx(sum(hits) / 5)
-        again = task.inner.search(gendr.instance(name), 2)[0].error <= small.within
+        again = task.search(gendr.instance(name), 2)[0].error <= small.within
         assert again.double().tolist() == hits
 
 
@@ -350,25 +323,11 @@ def test_pictures_have_their_places(tmp_path):
         read_pictures(path)
 
 
-def test_close_ups_fill_their_tiles():
-    masks = torch.zeros(2, 60, 60)
-    masks[0, 10:20, 20:30] = 1
-    masks[1, 40:50, 5:45] = 1
-    pixels = close_ups(masks, torch.zeros_like(masks), 2, 25)
-    assert pixels.shape == (25, 50, 3)
-    coloured = (pixels < 250).any(-1)
-    square, bar = coloured[:, :25], coloured[:, 25:]
-    # A margin of 12 per cent leaves 20.2 of 25 pixels, of which the ends may be smaller parts.
-    for extent in (square.any(0).sum(), square.any(1).sum(), bar.any(0).sum()):
-        assert 20 <= extent <= 21
-    assert 5 <= bar.any(1).sum() <= 6
-
-
 @pytest.mark.every
 def test_the_report_has_pictures_and_none_is_made_twice(call, tmp_path, monkeypatch, capsys):
     assert call("one.sqlite")[0] == 0
     script = imported(monkeypatch, "grid_pictures")
-    tables, made = tmp_path / "tables", rounds.WalkTask.picture
+    tables, made = tmp_path / "tables", rounds.WalkTask.drawn
     drawn, cuts = [], [True, False, True, False]
 
     def picture(self, instance, at, seed):
@@ -377,7 +336,7 @@ def test_the_report_has_pictures_and_none_is_made_twice(call, tmp_path, monkeypa
         drawn.append((instance.name, at))
         return made(self, instance, at, seed)
 
-    monkeypatch.setattr(rounds.WalkTask, "picture", picture)
+    monkeypatch.setattr(rounds.WalkTask, "drawn", picture)
     # Those that were there when the work is cut off are kept.
     for status, there in ((130, False), (130, True), (0, True)):
         assert script.main([str(tables)]) == status
@@ -390,13 +349,3 @@ def test_the_report_has_pictures_and_none_is_made_twice(call, tmp_path, monkeypa
     ((_, results, _, _),) = read_rounds(tables).values()
     assert all(x.picture.startswith(b"\x89PNG") for x in results)
     assert script.main([str(tmp_path / "nowhere")]) == 2
-
-
-def test_pictures_of_poses_show_the_first_pairs():
-    small = replace(rounds.POSE[1], pairs=6, steps=4, image_size=8)
-    task = rounds.PairsTask(rounds.PoseTask.of(small, ROOT / "assets" / "teapot.obj"))
-    member = gendr.instance("uniform/max")
-    few, every = (task.inner.search(member, 2, first=n)[0] for n in (4, None))
-    assert len(few.error) == 4
-    torch.testing.assert_close(few.error, every.error[:4])
-    assert task.picture(member, (-1.0, math.log10(0.5)), 2) == task.inner.picture(every, 2)

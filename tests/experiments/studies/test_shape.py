@@ -13,7 +13,7 @@ from PIL import Image
 import gendr
 from gendr.mesh import Mesh, cube, icosphere
 from gendr.rendering import Renderer
-from lab.studies.scene import overlays
+from lab.studies.pose import PoseProtocol, PoseTask
 from lab.studies.shape import Deformation, ShapeProtocol, ShapeTask
 from support.cases import for_each
 from support.scripts import imported
@@ -89,16 +89,6 @@ def test_silhouettes_are_those_of_the_renderer():
     assert 0.02 < float(expected.mean()) < 0.5
 
 
-def test_overlay_tells_the_masks_apart():
-    target, found = torch.tensor([[[1.0, 1.0, 0.0, 0.0]]]), torch.tensor([[[1.0, 0.0, 1.0, 0.0]]])
-    (both, blue, orange, white) = overlays(target, found, 1)[0].astype(int)
-    assert white.tolist() == [255] * 3
-    assert both.max() - both.min() < 20
-    assert blue[2] > blue[0]
-    assert orange[0] > orange[2]
-    assert overlays(target, found, 3).shape == (1, 12, 3)
-
-
 # -- the search ---------------------------------------------------------------------------------
 
 
@@ -151,13 +141,6 @@ def test_batch_equals_candidates_one_by_one(name, changes):
         assert 1 - float(gendr.losses.iou(*masks).mean()) == pytest.approx(fit.loss, abs=1e-6)
 
 
-def test_candidates_do_not_see_each_other(outcome):
-    for trial in outcome.trials:
-        exponent = math.log10(trial.scale)
-        (alone,) = small(exponents=[exponent]).run(LOGISTIC).trials
-        assert alone.score == trial.score
-
-
 def test_outcome(outcome):
     task, seen = pickle.loads(pickle.dumps(small())), []
     again = task.run(LOGISTIC, seed=1, progress=seen.append)
@@ -200,7 +183,10 @@ def test_finer_search_goes_around_the_best(dist):
 # -- the protocol -------------------------------------------------------------------------------
 
 
-def test_paper_protocol_is_the_published_one():
+def test_paper_protocols_are_the_published_ones():
+    p = PoseProtocol.named("paper")
+    assert (p.pairs, p.image_size, p.steps, p.off, p.within) == (600, 64, 1000, (15, 75), 3)
+    assert (p.learning_rates, p.scales, p.faces) == ((0.1, 0.3), (1e-1, 1e-7), 0)
     p = ShapeProtocol.named("paper")
     assert (p.views, p.image_size, p.steps, p.betas) == (24, 64, 100, (0.5, 0.95))
     assert p.elevations == (-60, -30, 0, 30, 60)
@@ -211,26 +197,19 @@ def test_paper_protocol_is_the_published_one():
     assert grid == set(range(-80, 1))  # 10^-0.1n, n = 0 .. 80
 
 
-def test_protocol_json(tmp_path):
-    task = ShapeTask.make("paper", AIRPLANE)
+@for_each(kind=[ShapeTask, PoseTask])
+def test_protocol_json(kind, tmp_path):
+    task = kind.make("paper", AIRPLANE)
     values = json.loads(task.protocol_json())
     assert values["steps"] == task.protocol.steps
-    assert values["task"] == "shape"
+    assert values["task"] == kind.name
     # The same mesh elsewhere is the same experiment; another mesh or another number is not.
     copy = tmp_path / "other.obj"
     copy.write_bytes(AIRPLANE.read_bytes())
-    assert ShapeTask.make("paper", copy).protocol_json() == task.protocol_json()
+    assert kind.make("paper", copy).protocol_json() == task.protocol_json()
     cube().save(copy)
-    others = [ShapeTask.make("paper", copy), ShapeTask.make("paper", AIRPLANE, steps=7)]
+    others = [kind.make("paper", copy), kind.make("paper", AIRPLANE, steps=7)]
     assert len({task.protocol_json(), *(x.protocol_json() for x in others)}) == 3
-
-
-def test_target_of_any_size_and_place(tmp_path):
-    mesh = Mesh.load(AIRPLANE)
-    moved = mesh.with_vertices(7 * mesh.vertices + 100)
-    moved.save(tmp_path / "moved.obj")
-    task = small(tmp_path / "moved.obj")
-    torch.testing.assert_close(task.target.vertices, mesh.vertices, rtol=0, atol=1e-4)
 
 
 @for_each(
@@ -243,10 +222,11 @@ def test_target_of_any_size_and_place(tmp_path):
         ({"steps": 2.5}, TypeError, "steps must be an int"),
         ({"learning_rates": []}, ValueError, "at least one"),
     ],
+    task=[ShapeTask, PoseTask],
 )
-def test_bad_arguments(arguments, error, words):
+def test_bad_arguments(arguments, error, words, task):
     with pytest.raises(error, match=words):
-        ShapeTask.make(**{"protocol": "laptop", "target": AIRPLANE, **arguments})
+        task.make(**{"protocol": "laptop", "target": AIRPLANE, **arguments})
 
 
 # -- the script ---------------------------------------------------------------------------------
