@@ -188,7 +188,7 @@ def gains(rows: dict[str, Row]) -> list[str]:
             for score, other in zip(row.scores, base, strict=True)
         ]
         lines.append([name, *(f"{m:+.4f}{with_error(e)}" for m, e in map(spread, apart))])
-    return ["", *markdown([f"above the {BASELINE}", *(s.name for s in base)], lines, 1), ""]
+    return [*markdown([f"above the {BASELINE}", *(s.name for s in base)], lines, 1), ""]
 
 
 def run(args: argparse.Namespace) -> int:
