@@ -77,7 +77,7 @@ def results(folder):
     return json.loads((folder / "results.json").read_text())["trainings"]
 
 
-@for_each(name=RUNS, rotating=8)
+@for_each(name=RUNS, rotating=10)
 def test_scripts_train_and_write(name, call, tmp_path, capsys):
     options, names, said = RUNS[name]
     arguments = [name, "--smoke", *options, "-o", tmp_path / "out"]
@@ -98,7 +98,8 @@ def test_scripts_train_and_write(name, call, tmp_path, capsys):
     assert results(tmp_path / "out") == found
 
 
-def test_script_goes_on_after_a_signal(call, tmp_path, capsys):
+def test_script_goes_on_after_a_signal(call, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # a picture takes long
     options = ["relaxed_sort", "--smoke", "--methods", "bubble_sort", "odd_even"]
     options += ["--steps", "3", "--batch", "2", "-o"]
     assert call(*options, tmp_path / "whole") == 0

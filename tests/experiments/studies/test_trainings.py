@@ -88,7 +88,7 @@ TRAININGS = {
 }  # fmt: skip
 
 
-@for_each(name=TRAININGS, rotating=5)
+@for_each(name=TRAININGS, rotating=9)
 def test_it_learns_and_goes_on_as_if_whole(name, tmp_path):
     kind, settings, data, key, least = TRAININGS[name]
     training = kind(settings, data)
